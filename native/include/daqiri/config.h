@@ -1,0 +1,312 @@
+/// Configuration structs. They mirror the keys of the configuration file; a default here is the
+/// default there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "daqiri/status.h"
+
+namespace daqiri {
+
+using FlowId = std::uint32_t;
+
+enum class StreamType { RAW, SOCKET };
+enum class EngineType : int { UNKNOWN = -1, DEFAULT, DPDK, SOCKET, RDMA, IBVERBS, PACKET };
+enum class LogLevel { TRACE, DEBUG, INFO, WARN, ERROR, CRITICAL, OFF };
+enum class LoopbackType { NONE, SW };
+enum class MemoryKind { HOST, HOST_PINNED, HUGE, DEVICE };
+enum class PollMode { INDIRECT, DIRECT };
+enum class SocketMode { CLIENT, SERVER };
+enum class SocketProtocol { TCP, UDP, ROCE };
+enum class FlowMatchType { IPV4_UDP, FLEX_ITEM, ECPRI };
+enum class FlowActionType { QUEUE, VLAN_PUSH, VLAN_POP, TUNNEL_ENCAP, TUNNEL_DECAP };
+enum class TunnelType { VXLAN, GRE, NVGRE };
+enum class ReorderType { GPU, CPU };
+enum class ReorderMethod { SEQ_BATCH_NUMBER, SEQ_PACKETS_PER_BATCH };
+enum class InputDataType { INT4, INT8, INT16, INT32 };
+enum class OutputDataType { FP16, BF16, FP32, FP64, INT32 };
+enum class Endianness { HOST, NETWORK };
+
+/// Bits of MemoryRegionConfig::access_.
+inline constexpr std::uint32_t MEM_ACCESS_LOCAL = 1U << 0;
+inline constexpr std::uint32_t MEM_ACCESS_RDMA_READ = 1U << 1;
+inline constexpr std::uint32_t MEM_ACCESS_RDMA_WRITE = 1U << 2;
+
+struct CommonConfig {
+  int version{1};
+  int master_core_{0};
+  StreamType stream_type{StreamType::RAW};
+  /// Protocol of a socket stream, taken from the endpoints' URI schemes.
+  SocketProtocol protocol{SocketProtocol::UDP};
+  /// As written in the file; empty: inferred.
+  std::string engine;
+  /// Resolved engine; never DEFAULT or UNKNOWN after validation.
+  EngineType engine_type{EngineType::DEFAULT};
+  LoopbackType loopback_{LoopbackType::NONE};
+};
+
+struct MemoryRegionConfig {
+  std::string name_;
+  MemoryKind kind_{MemoryKind::HOST};
+  /// GPU id for device memory, NUMA node otherwise.
+  int affinity_{0};
+  std::uint32_t access_{MEM_ACCESS_LOCAL};
+  std::uint64_t num_bufs_{0};
+  /// Bytes per buffer.
+  std::uint64_t buf_size_{0};
+  bool owned_{true};
+};
+
+/// Inclusive range of ports; lo 0 and hi 0 match any.
+struct PortRange {
+  std::uint16_t lo{0};
+  std::uint16_t hi{0};
+  [[nodiscard]] bool any() const noexcept { return hi == 0; }
+  [[nodiscard]] bool contains(std::uint16_t port) const noexcept { return any() || (port >= lo && port <= hi); }
+};
+
+struct FlexItemMatch {
+  int flex_item_id_{0};
+  std::uint32_t val_{0};
+  std::uint32_t mask_{0xFFFFFFFFU};
+};
+
+struct EcpriMatch {
+  std::uint8_t msg_type_{0};
+  bool has_msg_type_{false};
+  /// pc_id or rtc_id, whichever the message type carries.
+  std::uint16_t id_{0};
+  bool has_id_{false};
+};
+
+struct FlowMatch {
+  FlowMatchType type_{FlowMatchType::IPV4_UDP};
+  PortRange udp_src_;
+  PortRange udp_dst_;
+  /// IPv4 total length in bytes; 0 matches any.
+  std::uint16_t ipv4_len_{0};
+  /// Host byte order; 0 matches any.
+  std::uint32_t ipv4_src_{0};
+  std::uint32_t ipv4_dst_{0};
+  FlexItemMatch flex_item_match_;
+  EcpriMatch ecpri_match_;
+};
+
+struct VlanConfig {
+  std::uint16_t vlan_id_{0};
+  std::uint8_t pcp_{0};
+  std::uint8_t dei_{0};
+  std::uint16_t ethertype_{0x8100};
+};
+
+struct TunnelConfig {
+  TunnelType type_{TunnelType::VXLAN};
+  std::string outer_eth_src_;
+  std::string outer_eth_dst_;
+  std::uint32_t outer_ipv4_src_{0};
+  std::uint32_t outer_ipv4_dst_{0};
+  std::uint8_t outer_ipv4_ttl_{64};
+  std::uint8_t outer_ipv4_tos_{0};
+  std::uint32_t vni_{0};
+  std::uint16_t outer_udp_src_{0};
+  std::uint16_t outer_udp_dst_{4789};
+  std::uint16_t gre_protocol_{0x0800};
+  std::uint32_t tni_{0};
+  std::uint8_t flow_id_{0};
+};
+
+struct FlowAction {
+  FlowActionType type_{FlowActionType::QUEUE};
+  /// Queue id; with several in ids_, RSS over them.
+  std::uint16_t id_{0};
+  std::vector<std::uint16_t> ids_;
+  VlanConfig vlan_;
+  TunnelConfig tunnel_;
+};
+
+/// A receive flow; also what dynamic flows are added with.
+struct FlowRuleConfig {
+  std::string name_;
+  /// The queue action (the last of actions_).
+  FlowAction action_;
+  std::vector<FlowAction> actions_;
+  FlowMatch match_;
+};
+
+struct FlowConfig : FlowRuleConfig {
+  FlowId id_{0};
+};
+
+struct FlexItemConfig {
+  std::string name_;
+  int id_{0};
+  std::uint16_t offset_{0};
+  std::uint16_t udp_dst_port_{0};
+};
+
+struct BitFieldConfig {
+  std::uint32_t bit_offset_{0};
+  std::uint32_t bit_width_{0};
+};
+
+struct DataTypesConfig {
+  InputDataType input_type_{InputDataType::INT8};
+  OutputDataType output_type_{OutputDataType::FP32};
+  Endianness endianness_{Endianness::HOST};
+};
+
+struct ReorderConfig {
+  std::string name_;
+  ReorderType type_{ReorderType::CPU};
+  std::string memory_region_;
+  std::uint32_t payload_byte_offset_{0};
+  std::vector<FlowId> flow_ids_;
+  bool has_data_types_{false};
+  DataTypesConfig data_types_;
+  ReorderMethod method_{ReorderMethod::SEQ_PACKETS_PER_BATCH};
+  BitFieldConfig sequence_number_;
+  /// seq_batch_number only.
+  BitFieldConfig batch_number_;
+  /// Given, or derived from the bit widths.
+  std::uint32_t packets_per_batch_{0};
+};
+
+/// Keys that receive and transmit queues share.
+struct QueueConfig {
+  std::string name_;
+  int id_{0};
+  /// A core number; empty in direct mode.
+  std::string cpu_core_;
+  int batch_size_{0};
+  std::vector<std::string> mrs_;
+  std::vector<std::string> offloads_;
+  /// 0: only full bursts are delivered.
+  std::uint32_t timeout_us_{0};
+  PollMode poll_mode_{PollMode::INDIRECT};
+};
+
+struct RxQueueConfig : QueueConfig {
+  /// Bytes of a packet that go to the first segment; 0: as many as its buffer holds.
+  std::uint32_t split_boundary_{0};
+};
+
+struct TxQueueConfig : QueueConfig {
+  /// L2 megabits per second; 0: not paced.
+  std::uint32_t pacing_mbps_{0};
+};
+
+struct RxConfig {
+  bool flow_isolation_{false};
+  bool hardware_timestamps_{false};
+  std::uint32_t dynamic_flow_capacity_{0};
+  std::vector<RxQueueConfig> queues_;
+  std::vector<FlowConfig> flows_;
+  std::vector<FlexItemConfig> flex_items_;
+  std::vector<ReorderConfig> reorder_configs_;
+};
+
+struct TxFlowConfig {
+  std::string name_;
+  FlowId id_{0};
+  bool has_match_{false};
+  FlowMatch match_;
+  std::vector<FlowAction> actions_;
+};
+
+struct TxConfig {
+  bool accurate_send_{false};
+  std::vector<TxQueueConfig> queues_;
+  std::vector<TxFlowConfig> flows_;
+};
+
+struct SocketEndpoint {
+  SocketProtocol protocol_{SocketProtocol::UDP};
+  /// Numeric IPv4 or IPv6 address; empty: not given.
+  std::string host_;
+  std::uint16_t port_{0};
+  [[nodiscard]] bool given() const noexcept { return !host_.empty(); }
+};
+
+struct SocketConfig {
+  SocketMode mode_{SocketMode::SERVER};
+  SocketEndpoint local_addr_;
+  SocketEndpoint remote_addr_;
+  /// Bytes; 0: the largest that the protocol and the buffers allow.
+  std::uint32_t max_payload_size_{0};
+  std::uint32_t max_burst_interval_ms_{0};
+  std::uint32_t min_ipg_ns_{0};
+  std::uint32_t retry_connect_s_{1};
+};
+
+struct RoceConfig {
+  std::string transport_mode_{"RC"};
+};
+
+struct InterfaceConfig {
+  std::string name_;
+  std::string address_;
+  /// Position in NetworkConfig::ifs_.
+  std::uint16_t port_id_{0};
+  bool has_socket_{false};
+  SocketConfig socket_;
+  bool has_roce_{false};
+  RoceConfig roce_;
+  RxConfig rx_;
+  TxConfig tx_;
+};
+
+struct NetworkConfig {
+  CommonConfig common_;
+  std::vector<MemoryRegionConfig> mrs_;
+  std::vector<InterfaceConfig> ifs_;
+  LogLevel log_level_{LogLevel::WARN};
+  bool debug_{false};
+  std::uint32_t tx_meta_buffers_{256};
+  std::uint32_t rx_meta_buffers_{256};
+};
+
+/// One finding of validation.
+struct ConfigProblem {
+  enum class Severity { ERROR, WARNING };
+  Severity severity_{Severity::ERROR};
+  /// File name, or "<text>" / "<config>" for text and structs built in code.
+  std::string file_;
+  /// 1-based; 0: unknown (structs built in code).
+  int line_{0};
+  int column_{0};
+  /// Path of the key, e.g. "interfaces[1].rx.flows[0].action.id".
+  std::string path_;
+  /// What was found and what is accepted.
+  std::string message_;
+};
+
+struct ConfigReport {
+  std::vector<ConfigProblem> problems_;
+  [[nodiscard]] bool ok() const noexcept;
+  /// One line per problem: file:line:column: error: path: message.
+  [[nodiscard]] std::string text() const;
+};
+
+/// Parse and validate configuration text (YAML, root `daqiri: cfg:` or the inner map).
+///
+/// Never throws for bad content: everything found is in the report, and the struct holds what could
+/// be read. `file` only names the source in messages.
+ConfigReport load_config_text(std::string_view yaml, std::string_view file, NetworkConfig& config);
+
+/// As above from a file. A file that cannot be read is a problem in the report.
+ConfigReport load_config_file(const std::string& path, NetworkConfig& config);
+
+/// Validate a struct built in code and fill in what the parser would derive (engine, port ids).
+ConfigReport validate_config(NetworkConfig& config);
+
+/// The validated configuration as YAML, with every default and adjusted value written out.
+std::string config_to_yaml(const NetworkConfig& config);
+
+/// Receive ring of a queue in packets (raw streams); `num_bufs` must be at least 1.5 times this.
+std::uint32_t rx_ring_size(const NetworkConfig& config, const QueueConfig& queue) noexcept;
+
+}  // namespace daqiri
