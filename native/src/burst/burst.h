@@ -1,0 +1,83 @@
+/// Bursts inside the engine: what they own and who holds them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "burst/ring.h"
+#include "daqiri/burst.h"
+#include "memory/region.h"
+
+namespace daqiri {
+
+class BurstPool;
+struct SessionMemory;
+
+enum class BurstState : std::uint8_t { FREE, ENGINE, APPLICATION };
+
+inline constexpr std::uint32_t NO_BUFFER = 0xFFFFFFFFU;
+
+/// A burst with the buffers it holds.
+///
+/// Headers live in slabs that are reused by later sessions and never returned to the system, so that a
+/// stale handle finds state FREE instead of unmapped memory.
+struct Burst : BurstParams {
+  std::atomic<BurstState> state{BurstState::FREE};
+  BurstPool* home{nullptr};
+  /// Regions of the segments' buffers.
+  memory::MemoryRegion* regions[MAX_NUM_SEGS]{};
+  /// Buffer numbers in their regions; NO_BUFFER where a packet was freed.
+  std::uint32_t* buffers[MAX_NUM_SEGS]{};
+  /// Packets that the arrays can hold.
+  std::uint32_t capacity{0};
+  bool transmit{false};
+  /// Receive: CLOCK_MONOTONIC ns of the first packet. Transmit: port clock ns of submission.
+  std::uint64_t begun_ns{0};
+  /// Keeps regions and pools alive while the application holds the burst.
+  std::shared_ptr<SessionMemory> keep;
+
+  [[nodiscard]] std::uint32_t num_packets() const noexcept { return static_cast<std::uint32_t>(hdr.hdr.num_pkts); }
+  /// Length of packet `i` over all segments.
+  [[nodiscard]] std::uint32_t packet_length(std::uint32_t i) const noexcept {
+    std::uint32_t length = 0;
+    for (int s = 0; s < hdr.hdr.num_segs; ++s) length += pkt_lens[s][i];
+    return length;
+  }
+
+  /// Give buffers of one segment, or of one packet, back to their region.
+  void free_segment(int segment) noexcept;
+  void free_packet(std::uint32_t packet) noexcept;
+  void free_packet_segment(int segment, std::uint32_t packet) noexcept;
+  /// Give all buffers back, then the burst itself. Must be held by the caller (any state but FREE).
+  void release() noexcept;
+};
+
+/// Fixed number of bursts of equal capacity.
+class BurstPool {
+ public:
+  BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segments, bool transmit);
+  BurstPool(const BurstPool&) = delete;
+  BurstPool& operator=(const BurstPool&) = delete;
+  ~BurstPool();
+
+  /// A reset burst in state ENGINE, or null.
+  Burst* take() noexcept;
+  /// Back to the pool; its buffers must have been given back.
+  void give(Burst* burst) noexcept;
+
+  [[nodiscard]] std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(bursts_.size()); }
+  [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
+  [[nodiscard]] std::size_t available() const noexcept { return free_.size(); }
+
+ private:
+  std::uint32_t capacity_;
+  int num_segments_;
+  std::unique_ptr<std::byte[]> arrays_;
+  std::vector<Burst*> bursts_;
+  MpmcRing<Burst*> free_;
+};
+
+}  // namespace daqiri

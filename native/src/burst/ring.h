@@ -1,0 +1,124 @@
+/// Bounded rings: hand-over between threads.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace daqiri {
+
+/// Bounded queue of pointers or small values; any number of producers and consumers, none of which
+/// ever waits for another (D. Vyukov's sequence-numbered cells).
+template <typename T>
+class MpmcRing {
+ public:
+  /// Holds at least `capacity` entries (rounded up to a power of two, at least 2).
+  explicit MpmcRing(std::size_t capacity)
+      : mask_(std::bit_ceil(capacity < 2 ? std::size_t{2} : capacity) - 1),
+        cells_(std::make_unique<Cell[]>(mask_ + 1)) {
+    for (std::size_t i = 0; i <= mask_; ++i) cells_[i].sequence.store(i, std::memory_order_relaxed);
+  }
+
+  bool push(T value) noexcept {
+    std::size_t pos = tail_.load(std::memory_order_relaxed);
+    for (;;) {
+      Cell& cell = cells_[pos & mask_];
+      const std::size_t seq = cell.sequence.load(std::memory_order_acquire);
+      const auto diff = static_cast<std::ptrdiff_t>(seq - pos);
+      if (diff == 0) {
+        if (tail_.compare_exchange_weak(pos, pos + 1, std::memory_order_relaxed)) {
+          cell.value = value;
+          cell.sequence.store(pos + 1, std::memory_order_release);
+          return true;
+        }
+      } else if (diff < 0) {
+        return false;
+      } else {
+        pos = tail_.load(std::memory_order_relaxed);
+      }
+    }
+  }
+
+  bool pop(T& value) noexcept {
+    std::size_t pos = head_.load(std::memory_order_relaxed);
+    for (;;) {
+      Cell& cell = cells_[pos & mask_];
+      const std::size_t seq = cell.sequence.load(std::memory_order_acquire);
+      const auto diff = static_cast<std::ptrdiff_t>(seq - (pos + 1));
+      if (diff == 0) {
+        if (head_.compare_exchange_weak(pos, pos + 1, std::memory_order_relaxed)) {
+          value = cell.value;
+          cell.sequence.store(pos + mask_ + 1, std::memory_order_release);
+          return true;
+        }
+      } else if (diff < 0) {
+        return false;
+      } else {
+        pos = head_.load(std::memory_order_relaxed);
+      }
+    }
+  }
+
+  /// Entries in the ring; exact when no other thread is at work.
+  [[nodiscard]] std::size_t size() const noexcept {
+    const std::size_t head = head_.load(std::memory_order_acquire);
+    const std::size_t tail = tail_.load(std::memory_order_acquire);
+    return tail > head ? tail - head : 0;
+  }
+  [[nodiscard]] std::size_t capacity() const noexcept { return mask_ + 1; }
+
+ private:
+  struct Cell {
+    std::atomic<std::size_t> sequence{0};
+    T value{};
+  };
+
+  std::size_t mask_;
+  std::unique_ptr<Cell[]> cells_;
+  alignas(64) std::atomic<std::size_t> head_{0};
+  alignas(64) std::atomic<std::size_t> tail_{0};
+};
+
+/// Bounded queue of one producer and one consumer, which see its cells in place.
+template <typename T>
+class SpscRing {
+ public:
+  explicit SpscRing(std::size_t capacity)
+      : mask_(std::bit_ceil(capacity < 2 ? std::size_t{2} : capacity) - 1),
+        cells_(std::make_unique<T[]>(mask_ + 1)) {}
+
+  /// Producer: the next free cell, or null when the ring is full. `publish` hands it over.
+  T* claim(std::size_t ahead = 0) noexcept {
+    const std::size_t pos = tail_.load(std::memory_order_relaxed) + ahead;
+    if (pos - head_seen_ > mask_) {
+      head_seen_ = head_.load(std::memory_order_acquire);
+      if (pos - head_seen_ > mask_) return nullptr;
+    }
+    return &cells_[pos & mask_];
+  }
+  void publish(std::size_t n = 1) noexcept {
+    tail_.store(tail_.load(std::memory_order_relaxed) + n, std::memory_order_release);
+  }
+
+  /// Consumer: entries ready to be read with `at`.
+  [[nodiscard]] std::size_t ready() const noexcept {
+    return tail_.load(std::memory_order_acquire) - head_.load(std::memory_order_relaxed);
+  }
+  T& at(std::size_t i) noexcept { return cells_[(head_.load(std::memory_order_relaxed) + i) & mask_]; }
+  void consume(std::size_t n) noexcept {
+    head_.store(head_.load(std::memory_order_relaxed) + n, std::memory_order_release);
+  }
+
+  [[nodiscard]] std::size_t capacity() const noexcept { return mask_ + 1; }
+
+ private:
+  std::size_t mask_;
+  std::unique_ptr<T[]> cells_;
+  alignas(64) std::atomic<std::size_t> head_{0};
+  alignas(64) std::atomic<std::size_t> tail_{0};
+  std::size_t head_seen_{0};
+};
+
+}  // namespace daqiri

@@ -1,0 +1,26 @@
+/// A port: one configured interface with its queues.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "session/rx_queue.h"
+#include "session/tx_queue.h"
+#include "steering/classifier.h"
+
+namespace daqiri {
+
+struct Port {
+  InterfaceConfig config;
+  std::uint16_t id{0};
+  std::vector<std::unique_ptr<RxQueue>> rx;
+  std::vector<std::unique_ptr<TxQueue>> tx;
+  std::unique_ptr<const steering::Classifier> classifier;
+
+  /// By queue id; null when there is none.
+  [[nodiscard]] RxQueue* rx_queue(int id) const noexcept;
+  [[nodiscard]] TxQueue* tx_queue(int id) const noexcept;
+};
+
+}  // namespace daqiri

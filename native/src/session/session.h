@@ -1,0 +1,71 @@
+/// One running configuration. Several can live in one process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "daqiri/config.h"
+#include "session/io_engine.h"
+#include "session/port.h"
+#include "session/session_memory.h"
+
+namespace daqiri {
+
+class Poller;
+class Transmitter;
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  /// Validate, allocate, open and start. Throws Error; nothing is left behind then.
+  static std::shared_ptr<Session> open(NetworkConfig config);
+
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session();
+
+  /// Stop threads, hand over partial bursts, close the engine. Bursts that the application holds stay
+  /// readable, and what the rings hold can still be received. Idempotent; any thread.
+  void close() noexcept;
+  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+
+  /// With every default and adjustment applied.
+  [[nodiscard]] const NetworkConfig& config() const noexcept { return config_; }
+  [[nodiscard]] const ConfigReport& report() const noexcept { return report_; }
+
+  [[nodiscard]] std::size_t num_ports() const noexcept { return ports_.size(); }
+  /// Throw Error INVALID_PARAMETER naming what exists.
+  [[nodiscard]] Port& port(int id) const;
+  [[nodiscard]] RxQueue& rx_queue(int port, int queue) const;
+  [[nodiscard]] TxQueue& tx_queue(int port, int queue) const;
+  /// Port id by interface name or address; -1: unknown.
+  [[nodiscard]] int port_id(const std::string& name_or_address) const noexcept;
+  [[nodiscard]] IoEngine& engine() const noexcept { return *engine_; }
+  [[nodiscard]] const std::shared_ptr<SessionMemory>& memory() const noexcept { return memory_; }
+
+  /// The port's clock, ns; receive timestamps and launch times are on it.
+  [[nodiscard]] std::uint64_t now(int port) const;
+
+  /// A transmit burst that belongs to no queue yet; null when the pool is empty.
+  Burst* take_tx_burst() noexcept;
+
+ private:
+  explicit Session(NetworkConfig config);
+  void build();
+  void start();
+
+  NetworkConfig config_;
+  ConfigReport report_;
+  std::shared_ptr<SessionMemory> memory_;
+  std::vector<std::unique_ptr<Port>> ports_;
+  std::unique_ptr<IoEngine> engine_;
+  std::vector<std::unique_ptr<Poller>> pollers_;
+  std::vector<std::unique_ptr<Transmitter>> transmitters_;
+  std::mutex close_mutex_;
+  std::atomic<bool> closed_{false};
+};
+
+}  // namespace daqiri

@@ -1,0 +1,25 @@
+/// What must outlive every burst of a session.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "burst/burst.h"
+#include "memory/region.h"
+#include "storage/link_layer.h"
+
+namespace daqiri {
+
+/// Regions and pools. A burst in the application's hands shares ownership, so that its packets stay
+/// readable after the session is closed.
+struct SessionMemory {
+  std::map<std::string, std::unique_ptr<memory::MemoryRegion>> regions;
+  std::vector<std::unique_ptr<BurstPool>> rx_pools;
+  std::unique_ptr<BurstPool> tx_pool;
+  /// By port.
+  std::vector<std::shared_ptr<const LinkLayer>> link_layers;
+};
+
+}  // namespace daqiri

@@ -1,0 +1,106 @@
+/// A transmit queue: bursts from the application, packets to the wire.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "burst/burst.h"
+#include "burst/doorbell.h"
+#include "burst/ring.h"
+#include "metrics/counters.h"
+#include "session/session_memory.h"
+#include "timing/histogram.h"
+
+namespace daqiri {
+
+class TxQueue {
+ public:
+  TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config, std::uint32_t meta_buffers,
+          std::shared_ptr<SessionMemory> memory);
+  TxQueue(const TxQueue&) = delete;
+  TxQueue& operator=(const TxQueue&) = delete;
+  ~TxQueue();
+
+  [[nodiscard]] const TxQueueConfig& config() const noexcept { return config_; }
+  [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
+  [[nodiscard]] std::uint16_t id() const noexcept { return static_cast<std::uint16_t>(config_.id_); }
+  [[nodiscard]] int num_segments() const noexcept { return static_cast<int>(regions_.size()); }
+  [[nodiscard]] memory::MemoryRegion& region(int segment) const noexcept { return *regions_[static_cast<std::size_t>(segment)]; }
+  /// Longest packet, over all segments.
+  [[nodiscard]] std::uint32_t max_packet_size() const noexcept { return max_packet_size_; }
+  [[nodiscard]] std::uint32_t batch_size() const noexcept { return static_cast<std::uint32_t>(config_.batch_size_); }
+  [[nodiscard]] std::uint32_t ring_capacity() const noexcept { return static_cast<std::uint32_t>(ring_.capacity()); }
+
+  // --- Application. Any thread.
+
+  /// An empty burst with `num_packets` buffers per segment (at most batch_size), state APPLICATION.
+  /// Throws nothing: NO_FREE_BURST_BUFFERS, NO_FREE_PACKET_BUFFERS or INVALID_PARAMETER.
+  Status allocate(std::uint32_t num_packets, Burst** burst) noexcept;
+  /// Give the buffers for `num_packets` to a burst that has none.
+  Status fill(Burst& burst, std::uint32_t num_packets) noexcept;
+  /// Queue the burst. On SUCCESS and NO_SPACE_AVAILABLE the burst is no longer the caller's.
+  Status send(Burst* burst) noexcept;
+  /// Wait until everything submitted has left or was dropped; false on timeout or interruption.
+  bool wait_idle(std::int64_t timeout_ns) noexcept;
+  /// Wait until buffers may be free again; false on timeout or interruption.
+  bool wait_room(std::int64_t timeout_ns) noexcept;
+
+  [[nodiscard]] TxSnapshot counters() const noexcept;
+  /// ns between launch time and transmission.
+  [[nodiscard]] const Histogram& lateness() const noexcept { return lateness_; }
+  void reset_lateness() noexcept { reset_lateness_.store(true, std::memory_order_release); }
+
+  // --- Transmit worker. One thread.
+
+  /// The burst at the head of the queue, or null.
+  Burst* current() noexcept;
+  /// Packets of the current burst that have left or were dropped.
+  [[nodiscard]] std::uint32_t position() const noexcept { return position_; }
+  void count_sent(std::uint32_t packets, std::uint64_t bytes) noexcept;
+  void count_dropped(DropReason reason, std::uint32_t packets) noexcept;
+  void count_late() noexcept { ++tally_.late; }
+  void record_lateness(std::uint64_t ns) noexcept { lateness_.record(ns); }
+  /// Give the burst back when all of it has left; publish the counters.
+  void end_pass() noexcept;
+  /// Drop what is queued.
+  void flush() noexcept;
+  /// ns (port clock) before which pacing allows no packet; kept by the worker.
+  std::uint64_t paced_until{0};
+
+  void mark_closed() noexcept;
+  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  /// Wakes the worker that serves this queue.
+  Doorbell* worker_doorbell{nullptr};
+
+ private:
+  struct Tally {
+    std::uint64_t sent{0};
+    std::uint64_t sent_bytes{0};
+    std::uint64_t bursts{0};
+    std::uint64_t late{0};
+    DropCounts dropped{};
+  };
+  static constexpr std::size_t TALLY_SIZE = 4 + NUM_DROP_REASONS;
+
+  TxQueueConfig config_;
+  std::uint16_t port_id_;
+  std::shared_ptr<SessionMemory> memory_;
+  std::vector<memory::MemoryRegion*> regions_;
+  std::uint32_t max_packet_size_{0};
+  MpmcRing<Burst*> ring_;
+
+  Burst* current_{nullptr};
+  std::uint32_t position_{0};
+  Tally tally_;
+  bool dirty_{false};
+  CounterGroup<TALLY_SIZE> published_;
+  Histogram lateness_;
+  std::atomic<bool> reset_lateness_{false};
+  alignas(64) std::atomic<std::uint64_t> submitted_{0};
+  std::atomic<bool> closed_{false};
+  Doorbell room_;
+};
+
+}  // namespace daqiri

@@ -1,0 +1,29 @@
+/// What a recorded packet begins with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "daqiri/burst.h"
+
+namespace daqiri {
+
+inline constexpr std::uint32_t LINKTYPE_ETHERNET = 1;
+inline constexpr std::uint32_t LINKTYPE_RAW = 101;
+/// Longest prefix that LinkLayer::prefix writes (IPv6 and TCP headers with room to spare).
+inline constexpr std::size_t MAX_LINK_PREFIX = 128;
+
+/// Link type of a port's packets, and the headers to put before payloads that arrive without them.
+class LinkLayer {
+ public:
+  virtual ~LinkLayer() = default;
+  [[nodiscard]] virtual std::uint32_t link_type() const noexcept { return LINKTYPE_ETHERNET; }
+  /// True when prefix writes headers that were not seen on the wire.
+  [[nodiscard]] virtual bool reconstructs_headers() const noexcept { return false; }
+  /// Write the headers of packet `i` to `out` (MAX_LINK_PREFIX bytes). Returns their length.
+  virtual std::uint32_t prefix(const BurstParams& /*burst*/, std::size_t /*i*/, std::byte* /*out*/) const noexcept {
+    return 0;
+  }
+};
+
+}  // namespace daqiri
