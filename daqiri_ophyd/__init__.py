@@ -1,0 +1,1 @@
+"""Packet acquisition for Bluesky."""

@@ -1,0 +1,7 @@
+# native/bench/<name>.cpp -> program bench_<name>
+file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.cpp)
+foreach(source IN LISTS bench_sources)
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(bench_${name} ${source})
+  target_link_libraries(bench_${name} PRIVATE daqiri_static)
+endforeach()

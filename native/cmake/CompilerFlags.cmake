@@ -1,0 +1,20 @@
+# daqiri_flags: warnings and sanitizers for everything compiled here; never exported to users.
+add_library(daqiri_flags INTERFACE)
+target_compile_options(daqiri_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
+if(DAQIRI_WERROR)
+  target_compile_options(daqiri_flags INTERFACE -Werror)
+endif()
+
+if(DAQIRI_SANITIZE STREQUAL "address")
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(DAQIRI_SANITIZE STREQUAL "thread")
+  set(sanitize -fsanitize=thread)
+  # GCC 12 warns about fences that its thread sanitizer cannot follow.
+  target_compile_options(daqiri_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+elseif(DAQIRI_SANITIZE)
+  message(FATAL_ERROR "DAQIRI_SANITIZE='${DAQIRI_SANITIZE}': accepted are address, thread or nothing")
+endif()
+if(sanitize)
+  target_compile_options(daqiri_flags INTERFACE ${sanitize} -fno-omit-frame-pointer)
+  target_link_options(daqiri_flags INTERFACE ${sanitize})
+endif()

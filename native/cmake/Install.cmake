@@ -1,0 +1,17 @@
+# Component 'cpp': headers, shared library, CMake package, pkg-config file.
+install(DIRECTORY include/daqiri ${generated}/daqiri DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        COMPONENT cpp FILES_MATCHING PATTERN "*.h")
+install(TARGETS daqiri EXPORT daqiri-targets COMPONENT cpp)
+install(EXPORT daqiri-targets NAMESPACE daqiri:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/daqiri
+        COMPONENT cpp)
+
+configure_package_config_file(
+  cmake/daqiri-config.cmake.in ${generated}/daqiri-config.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/daqiri)
+write_basic_package_version_file(${generated}/daqiri-config-version.cmake
+                                 COMPATIBILITY SameMajorVersion)
+install(FILES ${generated}/daqiri-config.cmake ${generated}/daqiri-config-version.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/daqiri COMPONENT cpp)
+
+configure_file(cmake/daqiri.pc.in ${generated}/daqiri.pc @ONLY)
+install(FILES ${generated}/daqiri.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT cpp)

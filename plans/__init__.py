@@ -1,0 +1,1 @@
+"""Bluesky plans, installed as ``daqiri_ophyd.plans``."""

@@ -1,0 +1,1 @@
+"""Engine configurations, installed as ``daqiri_ophyd.profiles``."""
