@@ -33,6 +33,8 @@ struct Burst : BurstParams {
   std::uint32_t* buffers[MAX_NUM_SEGS]{};
   /// Packets that the arrays can hold.
   std::uint32_t capacity{0};
+  /// Packets that have entries in `buffers`, whatever the header says.
+  std::uint32_t owned{0};
   bool transmit{false};
   /// Receive: CLOCK_MONOTONIC ns of the first packet. Transmit: port clock ns of submission.
   std::uint64_t begun_ns{0};

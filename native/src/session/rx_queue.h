@@ -96,7 +96,8 @@ class RxQueue {
 
   /// Drop what is queued, counted as flushed; done by the poller. Waits until done.
   void request_flush();
-  /// While set, what arrives is counted as filtered; what was queued before is dropped too.
+  /// While set, what arrives is counted as filtered; what was queued before is dropped too. Once cleared, nothing
+  /// that arrived before reaches the application.
   void set_drop_all(bool on);
 
   /// One recorder or nobody owns the ring; throws Error NOT_READY when it is taken.
@@ -127,12 +128,15 @@ class RxQueue {
   };
   static constexpr std::size_t TALLY_SIZE = 7 + NUM_DROP_REASONS;
 
+  Burst* begin_burst(Channel& channel) noexcept;
   void hand_over(Channel& channel) noexcept;
-  void discard(Burst* burst, DropReason reason) noexcept;
-  void give_back(const ReceivedPacket& packet) noexcept;
+  void refuse(const ReceivedPacket& packet, DropReason reason) noexcept;
   void flush_all(DropReason reason) noexcept;
+  void collect_wire_drops() noexcept;
+  void publish() noexcept;
+  void await_flush();
   Burst* take_from(Channel& channel) noexcept;
-  [[nodiscard]] std::array<std::uint64_t, TALLY_SIZE> packed() const noexcept;
+  [[nodiscard]] bool anything_ready() const noexcept;
 
   RxQueueConfig config_;
   std::uint16_t port_id_;
@@ -158,9 +162,10 @@ class RxQueue {
   Doorbell doorbell_;
   std::atomic<std::uint64_t> flush_requests_{0};
   std::atomic<std::uint64_t> flushes_done_{0};
-  std::atomic<bool> drop_all_{false};
+  /// Packets that arrived before these times (port clock) are dropped as filtered, as flushed.
+  std::atomic<std::uint64_t> filter_before_ns_{0};
+  std::atomic<std::uint64_t> flush_before_ns_{0};
   std::atomic<bool> closed_{false};
-  std::atomic<bool> recording_{false};
   mutable std::mutex recorder_mutex_;
   std::string recorder_;
 };

@@ -1,0 +1,57 @@
+#include "session/core.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <charconv>
+
+#include "daqiri/error.h"
+#include "metrics/log.h"
+
+namespace daqiri {
+
+namespace {
+
+cpu_set_t allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof set, &set);
+  return set;
+}
+
+/// -1: not a number.
+int core_number(const std::string& cpu_core) noexcept {
+  int core = -1;
+  const auto [end, error] = std::from_chars(cpu_core.data(), cpu_core.data() + cpu_core.size(), core);
+  return error == std::errc{} && end == cpu_core.data() + cpu_core.size() ? core : -1;
+}
+
+}  // namespace
+
+void require_core(const std::string& cpu_core, const std::string& what) {
+  if (cpu_core == ANY_CORE) return;
+  const cpu_set_t set = allowed_cores();
+  const int core = core_number(cpu_core);
+  if (core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<std::size_t>(core), &set)) return;
+  std::string cores;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(static_cast<std::size_t>(i), &set)) cores += (cores.empty() ? "" : ", ") + std::to_string(i);
+  }
+  throw Error(Status::INVALID_PARAMETER, what + ": cpu_core " + cpu_core + " is not available to this process; it may use " +
+                                             cores + ", or 'any' for a thread that is not pinned");
+}
+
+void settle_thread(const std::string& cpu_core, const std::string& name) noexcept {
+  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+  prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+  if (cpu_core == ANY_CORE) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(core_number(cpu_core)), &set);
+  if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0) {
+    log(LogLevel::WARN, "thread " + name + " could not be pinned to core " + cpu_core);
+  }
+}
+
+}  // namespace daqiri

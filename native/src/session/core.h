@@ -1,0 +1,17 @@
+/// Where an engine thread runs.
+#pragma once
+
+#include <string>
+#include <thread>
+
+namespace daqiri {
+
+/// `cpu_core` of a queue that is not to be pinned.
+inline constexpr const char* ANY_CORE = "any";
+
+/// Throws Error INVALID_PARAMETER when this process may not run on `cpu_core`; `what` names the queue.
+void require_core(const std::string& cpu_core, const std::string& what);
+/// Pin the calling thread (not for ANY_CORE), name it (15 characters), let it sleep precisely.
+void settle_thread(const std::string& cpu_core, const std::string& name) noexcept;
+
+}  // namespace daqiri

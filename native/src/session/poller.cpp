@@ -1,0 +1,88 @@
+#include "session/poller.h"
+
+#include <algorithm>
+
+#include "session/core.h"
+#include "timing/clock.h"
+
+namespace daqiri {
+
+namespace {
+/// Idle time after which the poller sleeps instead of spinning.
+constexpr std::uint64_t SPIN_NS = 50'000;
+constexpr std::int64_t MAX_SLEEP_NS = 100'000'000;
+/// Passes that a stopping poller makes for what still arrives.
+constexpr int DRAIN_PASSES = 10'000;
+}  // namespace
+
+void Poller::add(RxQueue& queue) {
+  queue.poller_doorbell = &doorbell_;
+  queues_.push_back(&queue);
+}
+
+void Poller::start() {
+  for (const RxQueue* queue : queues_) {
+    const int fd = engine_.receive_fd(*queue);
+    if (fd >= 0 && std::find(fds_.begin(), fds_.end(), fd) == fds_.end()) fds_.push_back(fd);
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+void Poller::stop() noexcept {
+  stopping_.store(true, std::memory_order_release);
+  doorbell_.ring();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::uint32_t Poller::pass(std::uint64_t* next_due) noexcept {
+  std::uint32_t seen = 0;
+  *next_due = 0;
+  const std::uint64_t now = monotonic_ns();
+  for (RxQueue* queue : queues_) {
+    seen += engine_.receive(*queue);
+    const std::uint64_t due = queue->flush_expired(now);
+    if (due != 0 && (*next_due == 0 || due < *next_due)) *next_due = due;
+    queue->end_pass();
+  }
+  return seen;
+}
+
+void Poller::sleep(std::uint64_t next_due) noexcept {
+  doorbell_.prepare();
+  std::uint64_t due = 0;
+  if (stopping_.load(std::memory_order_acquire) || pass(&due) > 0) {
+    doorbell_.cancel();
+    return;
+  }
+  if (due != 0) next_due = due;
+  std::int64_t timeout = MAX_SLEEP_NS;
+  if (next_due != 0) {
+    const std::uint64_t now = monotonic_ns();
+    timeout = next_due > now ? std::min<std::int64_t>(timeout, static_cast<std::int64_t>(next_due - now)) : 0;
+  }
+  doorbell_.wait(timeout, fds_.data(), static_cast<int>(fds_.size()));
+}
+
+void Poller::run() noexcept {
+  settle_thread(cpu_core_, "daqiri-rx-" + cpu_core_);
+  std::uint64_t last_seen = monotonic_ns();
+  std::uint64_t next_due = 0;
+  while (!stopping_.load(std::memory_order_acquire)) {
+    if (pass(&next_due) > 0) {
+      last_seen = monotonic_ns();
+    } else if (monotonic_ns() - last_seen < SPIN_NS) {
+      cpu_relax();
+    } else {
+      sleep(next_due);
+    }
+  }
+  for (int i = 0; i < DRAIN_PASSES && pass(&next_due) > 0; ++i) {
+  }
+  for (RxQueue* queue : queues_) {
+    queue->flush_open();
+    queue->end_pass();
+    queue->mark_closed();
+  }
+}
+
+}  // namespace daqiri

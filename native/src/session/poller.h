@@ -1,0 +1,40 @@
+/// The thread that serves all receive queues of one core.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "burst/doorbell.h"
+#include "session/io_engine.h"
+
+namespace daqiri {
+
+class Poller {
+ public:
+  Poller(IoEngine& engine, std::string cpu_core) : engine_(engine), cpu_core_(std::move(cpu_core)) {}
+  ~Poller() { stop(); }
+
+  /// Before `start`.
+  void add(RxQueue& queue);
+  void start();
+  /// Receive what has arrived, hand over open bursts, end the thread. Idempotent.
+  void stop() noexcept;
+  [[nodiscard]] const std::string& cpu_core() const noexcept { return cpu_core_; }
+
+ private:
+  void run() noexcept;
+  std::uint32_t pass(std::uint64_t* next_due) noexcept;
+  void sleep(std::uint64_t next_due) noexcept;
+
+  IoEngine& engine_;
+  std::string cpu_core_;
+  std::vector<RxQueue*> queues_;
+  std::vector<int> fds_;
+  Doorbell doorbell_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace daqiri

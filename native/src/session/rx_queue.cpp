@@ -1,0 +1,341 @@
+#include "session/rx_queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "daqiri/error.h"
+#include "timing/clock.h"
+
+namespace daqiri {
+
+namespace {
+
+constexpr std::size_t MAX_RING = 2048;
+constexpr std::uint64_t NEVER = std::numeric_limits<std::uint64_t>::max();
+
+std::uint64_t& count_of(DropCounts& counts, DropReason reason) { return counts[static_cast<std::size_t>(reason)]; }
+
+}  // namespace
+
+RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config, std::uint32_t meta_buffers,
+                 std::shared_ptr<SessionMemory> memory)
+    : config_(config),
+      port_id_(interface.port_id_),
+      memory_(std::move(memory)),
+      ring_capacity_(static_cast<std::uint32_t>(std::bit_ceil(std::clamp<std::size_t>(meta_buffers, 2, MAX_RING)))) {
+  for (const std::string& name : config_.mrs_) {
+    memory::MemoryRegion* region = memory_->regions.at(name).get();
+    std::uint32_t capacity = region->buf_size();
+    const bool split = regions_.empty() && config_.mrs_.size() > 1 && config_.split_boundary_ > 0;
+    if (split) capacity = std::min(capacity, config_.split_boundary_);
+    regions_.push_back(region);
+    segment_capacity_.push_back(capacity);
+    max_packet_size_ += capacity;
+  }
+  memory_->rx_pools.push_back(std::make_unique<BurstPool>(
+      meta_buffers, static_cast<std::uint32_t>(config_.batch_size_), num_segments(), false));
+  pool_ = memory_->rx_pools.back().get();
+  add_channel(0);
+}
+
+RxQueue::~RxQueue() {
+  const std::size_t n = num_channels_.load();
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::unique_ptr<Channel> channel(channels_[i].load());
+    if (channel->open != nullptr) channel->open->release();
+    Burst* burst = nullptr;
+    while (channel->ring.pop(burst)) burst->release();
+  }
+}
+
+Channel* RxQueue::add_channel(std::uintptr_t connection_id) {
+  const std::size_t n = num_channels_.load(std::memory_order_relaxed);
+  if (n == MAX_CHANNELS) return nullptr;
+  auto channel = std::make_unique<Channel>(ring_capacity_, connection_id);
+  Channel* added = channel.get();
+  channels_[n].store(channel.release(), std::memory_order_release);
+  num_channels_.store(n + 1, std::memory_order_release);
+  return added;
+}
+
+// --- Poller
+
+Burst* RxQueue::begin_burst(Channel& channel) noexcept {
+  Burst* burst = pool_->take();
+  if (burst == nullptr) return nullptr;
+  burst->hdr.hdr.port_id = port_id_;
+  burst->hdr.hdr.q_id = id();
+  burst->hdr.hdr.max_pkt = burst->capacity;
+  burst->hdr.hdr.max_pkt_size = max_packet_size_;
+  burst->connection_id = channel.connection_id;
+  for (std::size_t s = 0; s < regions_.size(); ++s) burst->regions[s] = regions_[s];
+  burst->begun_ns = monotonic_ns();
+  channel.open = burst;
+  return burst;
+}
+
+void RxQueue::deliver(Channel& channel, const ReceivedPacket& packet) noexcept {
+  dirty_ = true;
+  const std::size_t segments = regions_.size();
+  std::uint32_t length = 0;
+  for (std::size_t s = 0; s < segments; ++s) length += packet.lengths[s];
+  ++tally_.received;
+  tally_.received_bytes += length;
+  if (packet.timestamp < filter_before_ns_.load(std::memory_order_relaxed)) return refuse(packet, DropReason::FILTERED);
+  if (packet.timestamp < flush_before_ns_.load(std::memory_order_relaxed)) return refuse(packet, DropReason::FLUSHED);
+  Burst* burst = channel.open != nullptr ? channel.open : begin_burst(channel);
+  if (burst == nullptr) return refuse(packet, DropReason::NO_BURST_BUFFER);
+
+  const auto i = static_cast<std::uint32_t>(burst->hdr.hdr.num_pkts);
+  for (std::size_t s = 0; s < segments; ++s) {
+    burst->buffers[s][i] = packet.buffers[s];
+    burst->pkts[s][i] = regions_[s]->address(packet.buffers[s]);
+    burst->pkt_lens[s][i] = packet.lengths[s];
+  }
+  burst->flow_ids[i] = packet.flow;
+  burst->timestamps[i] = packet.timestamp;
+  burst->hdr.hdr.nbytes += length;
+  burst->hdr.hdr.num_pkts = i + 1;
+  burst->owned = i + 1;
+  ++tally_.open;
+  if (i + 1 == burst->capacity) hand_over(channel);
+}
+
+void RxQueue::refuse(const ReceivedPacket& packet, DropReason reason) noexcept {
+  for (std::size_t s = 0; s < regions_.size(); ++s) {
+    if (packet.buffers[s] != NO_BUFFER) regions_[s]->give(&packet.buffers[s], 1);
+  }
+  ++count_of(tally_.dropped, reason);
+}
+
+void RxQueue::drop(DropReason reason, std::uint64_t n, std::uint64_t bytes) noexcept {
+  dirty_ = true;
+  tally_.received += n;
+  tally_.received_bytes += bytes;
+  count_of(tally_.dropped, reason) += n;
+}
+
+void RxQueue::hand_over(Channel& channel) noexcept {
+  Burst* burst = std::exchange(channel.open, nullptr);
+  const std::uint32_t n = burst->num_packets();
+  tally_.open -= n;
+  tally_.enqueued += n;
+  ++tally_.bursts;
+  // Published before a consumer can count the burst as delivered.
+  publish();
+  if (channel.ring.push(burst)) {
+    tally_.ring_high_water = std::max<std::uint64_t>(tally_.ring_high_water, channel.ring.size());
+    doorbell_.ring();
+    return;
+  }
+  tally_.enqueued -= n;
+  --tally_.bursts;
+  count_of(tally_.dropped, DropReason::RING_FULL) += n;
+  dirty_ = true;
+  burst->release();
+}
+
+std::uint64_t RxQueue::flush_expired(std::uint64_t now_ns) noexcept {
+  if (config_.timeout_us_ == 0 || tally_.open == 0) return 0;
+  const std::uint64_t timeout = std::uint64_t{config_.timeout_us_} * 1000U;
+  std::uint64_t next = 0;
+  const std::size_t n = num_channels_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < n; ++i) {
+    Channel& channel = *channels_[i].load(std::memory_order_relaxed);
+    if (channel.open == nullptr) continue;
+    const std::uint64_t due = channel.open->begun_ns + timeout;
+    if (due <= now_ns) {
+      hand_over(channel);
+    } else if (next == 0 || due < next) {
+      next = due;
+    }
+  }
+  return next;
+}
+
+void RxQueue::flush_open() noexcept {
+  const std::size_t n = num_channels_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < n; ++i) {
+    Channel& channel = *channels_[i].load(std::memory_order_relaxed);
+    if (channel.open != nullptr) hand_over(channel);
+  }
+}
+
+void RxQueue::flush_all(DropReason reason) noexcept {
+  const std::size_t n = num_channels_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < n; ++i) {
+    Channel& channel = *channels_[i].load(std::memory_order_relaxed);
+    if (channel.open != nullptr) {
+      Burst* burst = std::exchange(channel.open, nullptr);
+      tally_.open -= burst->num_packets();
+      count_of(tally_.dropped, reason) += burst->num_packets();
+      burst->release();
+    }
+    Burst* burst = nullptr;
+    // Bounded: what is pushed is pushed by this thread.
+    while (channel.ring.pop(burst)) {
+      tally_.enqueued -= burst->num_packets();
+      count_of(tally_.dropped, reason) += burst->num_packets();
+      burst->release();
+    }
+  }
+  dirty_ = true;
+}
+
+void RxQueue::drop_on_wire(DropReason reason, std::uint64_t bytes) noexcept {
+  WireDrops& drops = wire_drops_[static_cast<std::size_t>(reason)];
+  drops.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  drops.packets.fetch_add(1, std::memory_order_release);
+}
+
+void RxQueue::collect_wire_drops() noexcept {
+  for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
+    const std::uint64_t packets = wire_drops_[r].packets.load(std::memory_order_acquire);
+    if (packets == wire_drops_seen_[r]) continue;
+    const std::uint64_t bytes = wire_drops_[r].bytes.load(std::memory_order_relaxed);
+    drop(static_cast<DropReason>(r), packets - wire_drops_seen_[r], bytes - wire_bytes_seen_[r]);
+    wire_drops_seen_[r] = packets;
+    wire_bytes_seen_[r] = bytes;
+  }
+}
+
+void RxQueue::end_pass() noexcept {
+  collect_wire_drops();
+  const std::uint64_t requested = flush_requests_.load(std::memory_order_acquire);
+  if (requested != flushes_done_.load(std::memory_order_relaxed)) {
+    flush_all(filter_before_ns_.load(std::memory_order_relaxed) == NEVER ? DropReason::FILTERED : DropReason::FLUSHED);
+    publish();
+    flushes_done_.store(requested, std::memory_order_release);
+  }
+  if (dirty_) publish();
+}
+
+void RxQueue::publish() noexcept {
+  std::array<std::uint64_t, TALLY_SIZE> values{tally_.received, tally_.received_bytes, tally_.enqueued,
+                                               tally_.open,     tally_.bursts,         tally_.truncated,
+                                               tally_.ring_high_water};
+  std::copy(tally_.dropped.begin(), tally_.dropped.end(), values.begin() + 7);
+  published_.publish(values);
+  dirty_ = false;
+}
+
+// --- Application
+
+Burst* RxQueue::take_from(Channel& channel) noexcept {
+  Burst* burst = nullptr;
+  if (!channel.ring.pop(burst)) return nullptr;
+  delivered_.fetch_add(burst->num_packets(), std::memory_order_release);
+  burst->keep = memory_;
+  burst->state.store(BurstState::APPLICATION, std::memory_order_release);
+  return burst;
+}
+
+Burst* RxQueue::receive() noexcept {
+  const std::size_t n = num_channels_.load(std::memory_order_acquire);
+  if (n == 1) return take_from(main_channel());
+  const std::size_t start = next_channel_.load(std::memory_order_relaxed);
+  for (std::size_t k = 0; k < n; ++k) {
+    const std::size_t i = (start + k) % n;
+    Burst* burst = take_from(*channels_[i].load(std::memory_order_acquire));
+    if (burst != nullptr) {
+      next_channel_.store(i + 1, std::memory_order_relaxed);
+      return burst;
+    }
+  }
+  return nullptr;
+}
+
+Burst* RxQueue::receive_from(std::uintptr_t connection_id) {
+  const std::size_t n = num_channels_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < n; ++i) {
+    Channel& channel = *channels_[i].load(std::memory_order_acquire);
+    if (channel.connection_id == connection_id) return take_from(channel);
+  }
+  throw Error(Status::INVALID_PARAMETER, "queue '" + config_.name_ + "' has no connection " +
+                                             std::to_string(connection_id) + "; a peer gets its id with its first packet");
+}
+
+bool RxQueue::anything_ready() const noexcept {
+  const std::size_t n = num_channels_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (channels_[i].load(std::memory_order_acquire)->ring.size() > 0) return true;
+  }
+  return false;
+}
+
+bool RxQueue::wait(std::int64_t timeout_ns) noexcept {
+  doorbell_.prepare();
+  if (anything_ready() || closed()) {
+    doorbell_.cancel();
+    return true;
+  }
+  return doorbell_.wait(timeout_ns);
+}
+
+void RxQueue::await_flush() {
+  if (closed()) throw Error(Status::NOT_READY, "queue '" + config_.name_ + "': the session is closed");
+  const std::uint64_t mine = flush_requests_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  if (poller_doorbell != nullptr) poller_doorbell->ring();
+  constexpr int LIMIT = 50'000;
+  for (int i = 0; i < LIMIT && flushes_done_.load(std::memory_order_acquire) < mine; ++i) {
+    if (closed()) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  if (flushes_done_.load(std::memory_order_acquire) < mine) {
+    throw Error(Status::GENERIC_FAILURE, "queue '" + config_.name_ + "': its poller did not answer for 5 s");
+  }
+}
+
+void RxQueue::request_flush() {
+  flush_before_ns_.store(realtime_ns(), std::memory_order_relaxed);
+  await_flush();
+}
+
+void RxQueue::set_drop_all(bool on) {
+  filter_before_ns_.store(on ? NEVER : realtime_ns(), std::memory_order_relaxed);
+  if (on) await_flush();
+}
+
+void RxQueue::attach_recorder(const std::string& name) {
+  const std::lock_guard lock(recorder_mutex_);
+  if (!recorder_.empty()) {
+    throw Error(Status::NOT_READY,
+                "queue '" + config_.name_ + "' is being recorded by '" + recorder_ + "'; stop that recorder first");
+  }
+  recorder_ = name;
+}
+
+void RxQueue::detach_recorder() noexcept {
+  const std::lock_guard lock(recorder_mutex_);
+  recorder_.clear();
+}
+
+std::string RxQueue::recorder() const {
+  const std::lock_guard lock(recorder_mutex_);
+  return recorder_;
+}
+
+void RxQueue::mark_closed() noexcept {
+  closed_.store(true, std::memory_order_release);
+  doorbell_.ring();
+}
+
+RxSnapshot RxQueue::counters() const noexcept {
+  RxSnapshot s;
+  // Before the poller's group: whatever counts as delivered is then among the enqueued.
+  s.delivered = delivered_.load(std::memory_order_acquire);
+  const auto values = published_.read();
+  s.received = values[0];
+  s.received_bytes = values[1];
+  s.held = values[2] + values[3] - s.delivered;
+  s.bursts = values[4];
+  s.truncated = values[5];
+  s.ring_high_water = values[6];
+  std::copy(values.begin() + 7, values.end(), s.dropped.begin());
+  return s;
+}
+
+}  // namespace daqiri

@@ -1,0 +1,188 @@
+#include "session/session.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "daqiri/error.h"
+#include "metrics/log.h"
+#include "session/core.h"
+#include "session/poller.h"
+#include "session/transmitter.h"
+#include "timing/clock.h"
+
+namespace daqiri {
+
+namespace {
+
+/// What the configuration may ask for and this build's data path does not do yet.
+void refuse_unsupported(const InterfaceConfig& interface) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(Status::NOT_SUPPORTED, "interface '" + interface.name_ + "': " + what);
+  };
+  if (!interface.rx_.reorder_configs_.empty()) {
+    refuse("reorder config '" + interface.rx_.reorder_configs_.front().name_ +
+           "': reordering is not part of this build; remove reorder_configs");
+  }
+  if (interface.rx_.hardware_timestamps_) {
+    refuse("hardware_timestamps is true, and this engine has software timestamps only; set it to false");
+  }
+  if (interface.rx_.dynamic_flow_capacity_ > 0) {
+    refuse("dynamic_flow_capacity is " + std::to_string(interface.rx_.dynamic_flow_capacity_) +
+           ", and dynamic flows are not part of this build; set it to 0");
+  }
+  if (!interface.tx_.flows_.empty()) {
+    refuse("transmit flow '" + interface.tx_.flows_.front().name_ +
+           "': VLAN and tunnel transforms are not part of this build; remove tx.flows");
+  }
+  const auto direct = [&](const QueueConfig& queue) {
+    if (queue.poll_mode_ == PollMode::DIRECT) {
+      refuse("queue '" + queue.name_ + "': poll_mode 'direct' is not part of this build; use 'indirect'");
+    }
+  };
+  for (const auto& queue : interface.rx_.queues_) direct(queue);
+  for (const auto& queue : interface.tx_.queues_) direct(queue);
+}
+
+template <typename Worker, typename Queue>
+void place(std::vector<std::unique_ptr<Worker>>& workers, IoEngine& engine, Queue& queue) {
+  const std::string& core = queue.config().cpu_core_;
+  auto it = std::find_if(workers.begin(), workers.end(), [&](const auto& w) { return w->cpu_core() == core; });
+  if (it == workers.end()) it = workers.insert(workers.end(), std::make_unique<Worker>(engine, core));
+  (*it)->add(queue);
+}
+
+}  // namespace
+
+Session::Session(NetworkConfig config) : config_(std::move(config)) {}
+
+Session::~Session() { close(); }
+
+std::shared_ptr<Session> Session::open(NetworkConfig config) {
+  std::shared_ptr<Session> session(new Session(std::move(config)));
+  session->report_ = validate_config(session->config_);
+  if (!session->report_.ok()) throw Error(Status::INVALID_PARAMETER, session->report_.text());
+  set_log_level(session->config_.log_level_);
+  for (const ConfigProblem& problem : session->report_.problems_) {
+    log(LogLevel::WARN, problem.path_ + ": " + problem.message_);
+  }
+  session->build();
+  session->start();
+  return session;
+}
+
+void Session::build() {
+  for (const InterfaceConfig& interface : config_.ifs_) {
+    refuse_unsupported(interface);
+    const auto check = [&](const QueueConfig& queue) {
+      require_core(queue.cpu_core_, "queue '" + queue.name_ + "' of interface '" + interface.name_ + "'");
+    };
+    for (const auto& queue : interface.rx_.queues_) check(queue);
+    for (const auto& queue : interface.tx_.queues_) check(queue);
+  }
+  engine_ = make_io_engine(config_);
+  memory_ = std::make_shared<SessionMemory>();
+  for (const MemoryRegionConfig& region : config_.mrs_) {
+    memory_->regions.emplace(region.name_, memory::MemoryRegion::allocate(region));
+  }
+  std::uint32_t tx_batch = 0;
+  std::size_t tx_segments = 0;
+  for (const InterfaceConfig& interface : config_.ifs_) {
+    for (const auto& queue : interface.tx_.queues_) {
+      tx_batch = std::max(tx_batch, static_cast<std::uint32_t>(queue.batch_size_));
+      tx_segments = std::max(tx_segments, queue.mrs_.size());
+    }
+  }
+  memory_->tx_pool =
+      std::make_unique<BurstPool>(tx_batch > 0 ? config_.tx_meta_buffers_ : 0, std::max(tx_batch, 1U),
+                                  static_cast<int>(std::max<std::size_t>(tx_segments, 1)), true);
+  for (const InterfaceConfig& interface : config_.ifs_) {
+    auto port = std::make_unique<Port>();
+    port->config = interface;
+    port->id = interface.port_id_;
+    for (const auto& queue : interface.rx_.queues_) {
+      port->rx.push_back(std::make_unique<RxQueue>(interface, queue, config_.rx_meta_buffers_, memory_));
+    }
+    for (const auto& queue : interface.tx_.queues_) {
+      port->tx.push_back(std::make_unique<TxQueue>(interface, queue, config_.tx_meta_buffers_, memory_));
+    }
+    if (!port->rx.empty()) port->classifier = std::make_unique<const steering::Classifier>(interface);
+    ports_.push_back(std::move(port));
+  }
+  engine_->open(ports_);
+  for (const auto& port : ports_) memory_->link_layers.push_back(engine_->link_layer(port->id));
+}
+
+void Session::start() {
+  for (const auto& port : ports_) {
+    for (const auto& queue : port->rx) place(pollers_, *engine_, *queue);
+    for (const auto& queue : port->tx) place(transmitters_, *engine_, *queue);
+  }
+  for (const auto& poller : pollers_) poller->start();
+  for (const auto& transmitter : transmitters_) transmitter->start();
+}
+
+void Session::close() noexcept {
+  const std::lock_guard lock(close_mutex_);
+  if (closed_.exchange(true, std::memory_order_acq_rel)) return;
+  // In the direction of the data, so that what was sent can still arrive.
+  for (const auto& transmitter : transmitters_) transmitter->stop();
+  for (const auto& poller : pollers_) poller->stop();
+  if (engine_ != nullptr) engine_->close();
+}
+
+Port& Session::port(int id) const {
+  if (id < 0 || static_cast<std::size_t>(id) >= ports_.size()) {
+    throw Error(Status::INVALID_PARAMETER,
+                "no port " + std::to_string(id) + "; ports are 0 to " + std::to_string(ports_.size() - 1));
+  }
+  return *ports_[static_cast<std::size_t>(id)];
+}
+
+namespace {
+
+template <typename Queues>
+[[noreturn]] void no_queue(const char* kind, int queue, const Port& port, const Queues& queues) {
+  std::string ids;
+  for (const auto& q : queues) ids += (ids.empty() ? "" : ", ") + std::to_string(q->id());
+  throw Error(Status::INVALID_PARAMETER, std::string("port '") + port.config.name_ + "' has no " + kind + " queue " +
+                                             std::to_string(queue) + "; it has " + (ids.empty() ? "none" : ids));
+}
+
+}  // namespace
+
+RxQueue& Session::rx_queue(int port_wanted, int queue) const {
+  const Port& found = port(port_wanted);
+  RxQueue* rx = found.rx_queue(queue);
+  if (rx == nullptr) no_queue("receive", queue, found, found.rx);
+  return *rx;
+}
+
+TxQueue& Session::tx_queue(int port_wanted, int queue) const {
+  const Port& found = port(port_wanted);
+  TxQueue* tx = found.tx_queue(queue);
+  if (tx == nullptr) no_queue("transmit", queue, found, found.tx);
+  return *tx;
+}
+
+int Session::port_id(const std::string& name_or_address) const noexcept {
+  for (const auto& port : ports_) {
+    if (port->config.name_ == name_or_address || port->config.address_ == name_or_address) return port->id;
+  }
+  return -1;
+}
+
+std::uint64_t Session::now(int port_wanted) const {
+  static_cast<void>(port(port_wanted));
+  return realtime_ns();
+}
+
+Burst* Session::take_tx_burst() noexcept {
+  Burst* burst = memory_->tx_pool->take();
+  if (burst == nullptr) return nullptr;
+  burst->keep = memory_;
+  burst->state.store(BurstState::APPLICATION, std::memory_order_release);
+  return burst;
+}
+
+}  // namespace daqiri

@@ -1,0 +1,126 @@
+/// Loopback configurations and frames for the session tests.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "daqiri/config.h"
+#include "session/session.h"
+#include "timing/clock.h"
+
+namespace daqiri::test {
+
+inline NetworkConfig loopback_config(int batch = 64, std::uint32_t timeout_us = 500, std::uint64_t num_bufs = 2048) {
+  NetworkConfig config;
+  config.common_.loopback_ = LoopbackType::SW;
+  config.log_level_ = LogLevel::ERROR;
+  for (const char* name : {"rx_frames", "tx_frames"}) {
+    MemoryRegionConfig region;
+    region.name_ = name;
+    region.num_bufs_ = num_bufs;
+    region.buf_size_ = 2048;
+    config.mrs_.push_back(region);
+  }
+  InterfaceConfig port;
+  port.name_ = "port0";
+  port.address_ = "loopback";
+  for (int id = 0; id < 2; ++id) {
+    RxQueueConfig rx;
+    rx.name_ = "rx" + std::to_string(id);
+    rx.id_ = id;
+    rx.cpu_core_ = "any";
+    rx.batch_size_ = batch;
+    rx.timeout_us_ = timeout_us;
+    rx.mrs_ = {"rx_frames"};
+    port.rx_.queues_.push_back(rx);
+    FlowConfig flow;
+    flow.name_ = "flow" + std::to_string(id);
+    flow.id_ = static_cast<FlowId>(10 + id);
+    flow.match_.udp_dst_ = {static_cast<std::uint16_t>(5000 + id), static_cast<std::uint16_t>(5000 + id)};
+    flow.action_.id_ = static_cast<std::uint16_t>(id);
+    flow.actions_ = {flow.action_};
+    port.rx_.flows_.push_back(flow);
+  }
+  TxQueueConfig tx;
+  tx.name_ = "tx0";
+  tx.cpu_core_ = "any";
+  tx.batch_size_ = batch;
+  tx.mrs_ = {"tx_frames"};
+  port.tx_.queues_.push_back(tx);
+  config.ifs_.push_back(port);
+  return config;
+}
+
+/// An Ethernet/IPv4/UDP frame whose payload starts with `number`.
+inline std::vector<std::uint8_t> udp_frame(std::uint16_t udp_dst, std::uint32_t number, std::size_t length = 128) {
+  std::vector<std::uint8_t> frame(length, static_cast<std::uint8_t>(number));
+  const auto put16 = [&](std::size_t at, std::size_t value) {
+    frame[at] = static_cast<std::uint8_t>(value >> 8U);
+    frame[at + 1] = static_cast<std::uint8_t>(value);
+  };
+  std::fill(frame.begin(), frame.begin() + 42, std::uint8_t{0});
+  put16(12, 0x0800);
+  frame[14] = 0x45;
+  put16(16, length - 14);
+  frame[22] = 64;
+  frame[23] = 17;
+  put16(34, 4000);
+  put16(36, udp_dst);
+  put16(38, length - 34);
+  std::memcpy(frame.data() + 42, &number, sizeof number);
+  return frame;
+}
+
+inline std::uint32_t number_of(const Burst& burst, std::uint32_t i) {
+  std::uint32_t number = 0;
+  std::memcpy(&number, static_cast<const std::uint8_t*>(burst.pkts[0][i]) + 42, sizeof number);
+  return number;
+}
+
+/// Send `count` frames numbered from `first`; waits for buffers, for 10 s at most.
+inline bool send_frames(TxQueue& tx, std::uint16_t udp_dst, std::uint32_t first, std::uint32_t count,
+                        std::uint64_t launch = 0, std::uint64_t gap = 0, std::size_t length = 128) {
+  const std::uint64_t end = monotonic_ns() + 10'000'000'000ULL;
+  for (std::uint32_t sent = 0; sent < count;) {
+    const std::uint32_t n = std::min(count - sent, tx.batch_size());
+    Burst* burst = nullptr;
+    if (tx.allocate(n, &burst) != Status::SUCCESS) {
+      if (monotonic_ns() > end) return false;
+      tx.wait_room(10'000'000);
+      continue;
+    }
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const auto frame = udp_frame(udp_dst, first + sent + i, length);
+      std::memcpy(burst->pkts[0][i], frame.data(), frame.size());
+      burst->pkt_lens[0][i] = static_cast<std::uint32_t>(frame.size());
+      if (launch != 0) burst->timestamps[i] = launch + gap * (sent + i);
+    }
+    if (tx.send(burst) == Status::SUCCESS) sent += n;
+  }
+  return true;
+}
+
+/// Receive until `count` packets are there or nothing came for 2 s; the numbers in order.
+inline std::vector<std::uint32_t> receive_numbers(RxQueue& rx, std::size_t count) {
+  std::vector<std::uint32_t> numbers;
+  std::uint64_t last = monotonic_ns();
+  while (numbers.size() < count && monotonic_ns() - last < 2'000'000'000ULL) {
+    Burst* burst = rx.receive();
+    if (burst == nullptr) {
+      rx.wait(50'000'000);
+      continue;
+    }
+    for (std::uint32_t i = 0; i < burst->num_packets(); ++i) numbers.push_back(number_of(*burst, i));
+    burst->release();
+    last = monotonic_ns();
+  }
+  return numbers;
+}
+
+inline bool balanced(const RxSnapshot& s) { return s.received == s.delivered + s.held + s.dropped_total(); }
+inline bool balanced(const TxSnapshot& s) { return s.submitted == s.sent + s.held + s.dropped_total(); }
+
+}  // namespace daqiri::test
