@@ -21,7 +21,7 @@ void IoEngine::set_socket_option(std::uintptr_t, int, int, const void*, std::siz
 
 std::unique_ptr<IoEngine> make_io_engine(const NetworkConfig& config) {
   if (config.common_.loopback_ == LoopbackType::SW) {
-    if (config.common_.stream_type == StreamType::RAW) return make_loopback_engine(config);
+    if (config.common_.stream_type == StreamType::RAW) return make_loopback_engine();
     throw Error(Status::NOT_SUPPORTED, "loopback 'sw' connects the queues of raw streams; for a socket stream leave "
                                        "`loopback` out and use an address of 127.0.0.0/8 or ::1");
   }

@@ -61,7 +61,7 @@ struct Cable {
 
 class LoopbackEngine final : public IoEngine {
  public:
-  explicit LoopbackEngine(const NetworkConfig& config) : config_(config), link_layer_(std::make_shared<LinkLayer>()) {}
+  LoopbackEngine() : link_layer_(std::make_shared<LinkLayer>()) {}
 
   void open(std::vector<std::unique_ptr<Port>>& ports) override;
   void close() noexcept override;
@@ -80,7 +80,6 @@ class LoopbackEngine final : public IoEngine {
   static void copy_in(RxQueue& rx, ReceivedPacket& arrived, const Burst& burst, std::uint32_t packet,
                       std::uint32_t length) noexcept;
 
-  const NetworkConfig& config_;
   std::shared_ptr<const LinkLayer> link_layer_;
   std::map<const TxQueue*, Cable> cables_;
   std::map<const RxQueue*, std::vector<Link*>> inbound_;
@@ -114,7 +113,8 @@ void LoopbackEngine::open(std::vector<std::unique_ptr<Port>>& ports) {
         std::uint64_t smallest = rx->region(0).config().num_bufs_;
         for (int s = 1; s < rx->num_segments(); ++s) smallest = std::min(smallest, rx->region(s).config().num_bufs_);
         const auto stash = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(smallest / 16, 1, MAX_STASH));
-        auto link = std::make_unique<Link>(*rx, rx_ring_size(config_, rx->config()), stash);
+        // As many cells as buffers: a stalled poller costs packets only once the region is exhausted.
+        auto link = std::make_unique<Link>(*rx, rx->region(0).config().num_bufs_, stash);
         for (auto& numbers : link->stash) numbers.reserve(stash);
         cable.by_queue[rx->id()] = link.get();
         inbound_[rx.get()].push_back(link.get());
@@ -213,8 +213,8 @@ void LoopbackEngine::copy_in(RxQueue& rx, ReceivedPacket& arrived, const Burst& 
 
 }  // namespace
 
-std::unique_ptr<IoEngine> make_loopback_engine(const NetworkConfig& config) {
-  return std::make_unique<LoopbackEngine>(config);
+std::unique_ptr<IoEngine> make_loopback_engine() {
+  return std::make_unique<LoopbackEngine>();
 }
 
 }  // namespace daqiri

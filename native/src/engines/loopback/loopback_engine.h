@@ -7,6 +7,6 @@
 
 namespace daqiri {
 
-std::unique_ptr<IoEngine> make_loopback_engine(const NetworkConfig& config);
+std::unique_ptr<IoEngine> make_loopback_engine();
 
 }  // namespace daqiri
