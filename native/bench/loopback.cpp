@@ -1,0 +1,148 @@
+// Rate of the loopback engine (transmit worker, steering, copy, poller, hand-over) against plain copies of the same frames,
+// alternating in one run; and the lateness of timed packets.
+//
+// usage: bench_loopback [seconds per measurement, default 1] [rounds, default 3]
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "session/session.h"
+#include "timing/clock.h"
+
+using namespace daqiri;
+
+namespace {
+
+constexpr int BATCH = 1024;
+constexpr std::uint64_t BUFFERS = 8192;
+
+NetworkConfig configuration(std::uint64_t frame) {
+  NetworkConfig config;
+  config.common_.loopback_ = LoopbackType::SW;
+  config.log_level_ = LogLevel::ERROR;
+  for (const char* name : {"rx", "tx"}) {
+    MemoryRegionConfig region;
+    region.name_ = name;
+    region.num_bufs_ = BUFFERS;
+    region.buf_size_ = frame;
+    config.mrs_.push_back(region);
+  }
+  InterfaceConfig port;
+  port.name_ = "port0";
+  port.address_ = "loopback";
+  RxQueueConfig rx;
+  rx.name_ = "rx0";
+  rx.cpu_core_ = "any";
+  rx.batch_size_ = BATCH;
+  rx.timeout_us_ = 1000;
+  rx.mrs_ = {"rx"};
+  port.rx_.queues_ = {rx};
+  TxQueueConfig tx;
+  tx.name_ = "tx0";
+  tx.cpu_core_ = "any";
+  tx.batch_size_ = BATCH;
+  tx.mrs_ = {"tx"};
+  port.tx_.queues_ = {tx};
+  config.ifs_ = {port};
+  return config;
+}
+
+struct Rate {
+  double packets_per_s;
+  double lost;
+};
+
+Rate loopback_rate(std::uint64_t frame, double seconds) {
+  const auto session = Session::open(configuration(frame));
+  TxQueue& tx = session->tx_queue(0, 0);
+  RxQueue& rx = session->rx_queue(0, 0);
+  const std::uint64_t begun = monotonic_ns();
+  const std::uint64_t end = begun + static_cast<std::uint64_t>(seconds * 1e9);
+  std::uint64_t received = 0;
+  const auto drain = [&] {
+    while (Burst* burst = rx.receive()) {
+      received += burst->num_packets();
+      burst->release();
+    }
+  };
+  std::uint64_t submitted = 0;
+  while (monotonic_ns() < end) {
+    Burst* burst = nullptr;
+    // No more in flight than the receiving region holds: the rate is then free of loss.
+    if (submitted - received + BATCH <= BUFFERS / 2 && tx.allocate(BATCH, &burst) == Status::SUCCESS) {
+      std::fill_n(burst->pkt_lens[0], BATCH, static_cast<std::uint32_t>(frame));
+      if (tx.send(burst) == Status::SUCCESS) submitted += BATCH;
+    }
+    drain();
+  }
+  tx.wait_idle(1'000'000'000);
+  const double elapsed = static_cast<double>(monotonic_ns() - begun) / 1e9;
+  session->close();
+  drain();
+  const RxSnapshot counters = rx.counters();
+  return {static_cast<double>(received) / elapsed,
+          static_cast<double>(counters.dropped_total()) / static_cast<double>(std::max<std::uint64_t>(counters.received, 1))};
+}
+
+double copy_rate(std::uint64_t frame, double seconds) {
+  std::vector<std::uint8_t> from(BUFFERS * frame, 1);
+  std::vector<std::uint8_t> to(BUFFERS * frame, 2);
+  const std::uint64_t begun = monotonic_ns();
+  const std::uint64_t end = begun + static_cast<std::uint64_t>(seconds * 1e9);
+  std::uint64_t copied = 0;
+  while (monotonic_ns() < end) {
+    for (std::uint64_t i = 0; i < BUFFERS; ++i) std::copy_n(&from[i * frame], frame, &to[i * frame]);
+    copied += BUFFERS;
+  }
+  return static_cast<double>(copied) / (static_cast<double>(monotonic_ns() - begun) / 1e9);
+}
+
+void lateness(std::uint64_t gap_ns) {
+  constexpr std::uint32_t COUNT = 20'000;
+  const auto session = Session::open(configuration(1024));
+  TxQueue& tx = session->tx_queue(0, 0);
+  RxQueue& rx = session->rx_queue(0, 0);
+  const std::uint64_t start = realtime_ns() + 20'000'000;
+  for (std::uint32_t sent = 0; sent < COUNT;) {
+    Burst* burst = nullptr;
+    const std::uint32_t n = std::min<std::uint32_t>(BATCH, COUNT - sent);
+    if (tx.allocate(n, &burst) != Status::SUCCESS) {
+      tx.wait_room(10'000'000);
+      continue;
+    }
+    std::fill_n(burst->pkt_lens[0], n, 1024U);
+    for (std::uint32_t i = 0; i < n; ++i) burst->timestamps[i] = start + gap_ns * (sent + i);
+    static_cast<void>(tx.send(burst));
+    sent += n;
+    while (Burst* got = rx.receive()) got->release();
+  }
+  while (!tx.wait_idle(100'000'000)) {
+    while (Burst* got = rx.receive()) got->release();
+  }
+  const Histogram& h = tx.lateness();
+  std::printf("lateness, gap %5.0f us: p50 %.2f us, p99 %.2f us, p99.9 %.1f us, max %.1f us\n", static_cast<double>(gap_ns) / 1e3,
+              static_cast<double>(h.quantile(0.5)) / 1e3, static_cast<double>(h.quantile(0.99)) / 1e3,
+              static_cast<double>(h.quantile(0.999)) / 1e3, static_cast<double>(h.maximum()) / 1e3);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const double seconds = argc > 1 ? std::atof(argv[1]) : 1.0;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 3;
+  for (const std::uint64_t frame : {64U, 1024U, 8192U}) {
+    for (int round = 0; round < rounds; ++round) {
+      const Rate ours = loopback_rate(frame, seconds);
+      const double copies = copy_rate(frame, seconds);
+      std::printf("%5lu B: loopback %6.2f Mpps (%5.1f Gb/s, %.2f %% lost), copies %7.2f Mpps, ratio %.2f\n",
+                  static_cast<unsigned long>(frame), ours.packets_per_s / 1e6,
+                  ours.packets_per_s * static_cast<double>(frame) * 8 / 1e9, ours.lost * 100, copies / 1e6,
+                  ours.packets_per_s / copies);
+    }
+  }
+  for (const std::uint64_t gap : {20'000U, 100'000U, 1'000'000U}) lateness(gap);
+  return 0;
+}
