@@ -44,9 +44,13 @@ struct CommonConfig {
   SocketProtocol protocol{SocketProtocol::UDP};
   /// As written in the file; empty: inferred.
   std::string engine;
-  /// Resolved engine; never DEFAULT or UNKNOWN after validation.
+  /// Resolved engine; never DEFAULT or UNKNOWN after validation. Set in code with `engine` empty, it
+  /// counts as `engine`.
   EngineType engine_type{EngineType::DEFAULT};
+  /// Set by validation: engine_type came from addresses and endpoints, and is inferred anew next time.
+  bool engine_inferred_{false};
   LoopbackType loopback_{LoopbackType::NONE};
+  bool operator==(const CommonConfig&) const = default;
 };
 
 struct MemoryRegionConfig {
@@ -59,7 +63,11 @@ struct MemoryRegionConfig {
   /// Bytes per buffer.
   std::uint64_t buf_size_{0};
   bool owned_{true};
+  bool operator==(const MemoryRegionConfig&) const = default;
 };
+
+/// Largest flow id that a configuration may give; ids above it are for flows added at run time.
+inline constexpr FlowId MAX_STATIC_FLOW_ID = 0x7FFFFF;
 
 /// Inclusive range of ports; lo 0 and hi 0 match any.
 struct PortRange {
@@ -67,12 +75,14 @@ struct PortRange {
   std::uint16_t hi{0};
   [[nodiscard]] bool any() const noexcept { return hi == 0; }
   [[nodiscard]] bool contains(std::uint16_t port) const noexcept { return any() || (port >= lo && port <= hi); }
+  bool operator==(const PortRange&) const = default;
 };
 
 struct FlexItemMatch {
   int flex_item_id_{0};
   std::uint32_t val_{0};
   std::uint32_t mask_{0xFFFFFFFFU};
+  bool operator==(const FlexItemMatch&) const = default;
 };
 
 struct EcpriMatch {
@@ -81,6 +91,7 @@ struct EcpriMatch {
   /// pc_id or rtc_id, whichever the message type carries.
   std::uint16_t id_{0};
   bool has_id_{false};
+  bool operator==(const EcpriMatch&) const = default;
 };
 
 struct FlowMatch {
@@ -94,6 +105,7 @@ struct FlowMatch {
   std::uint32_t ipv4_dst_{0};
   FlexItemMatch flex_item_match_;
   EcpriMatch ecpri_match_;
+  bool operator==(const FlowMatch&) const = default;
 };
 
 struct VlanConfig {
@@ -101,6 +113,7 @@ struct VlanConfig {
   std::uint8_t pcp_{0};
   std::uint8_t dei_{0};
   std::uint16_t ethertype_{0x8100};
+  bool operator==(const VlanConfig&) const = default;
 };
 
 struct TunnelConfig {
@@ -117,15 +130,17 @@ struct TunnelConfig {
   std::uint16_t gre_protocol_{0x0800};
   std::uint32_t tni_{0};
   std::uint8_t flow_id_{0};
+  bool operator==(const TunnelConfig&) const = default;
 };
 
 struct FlowAction {
   FlowActionType type_{FlowActionType::QUEUE};
-  /// Queue id; with several in ids_, RSS over them.
+  /// Queue id. With RSS the queues are in ids_ (two or more), else ids_ is empty.
   std::uint16_t id_{0};
   std::vector<std::uint16_t> ids_;
   VlanConfig vlan_;
   TunnelConfig tunnel_;
+  bool operator==(const FlowAction&) const = default;
 };
 
 /// A receive flow; also what dynamic flows are added with.
@@ -135,10 +150,12 @@ struct FlowRuleConfig {
   FlowAction action_;
   std::vector<FlowAction> actions_;
   FlowMatch match_;
+  bool operator==(const FlowRuleConfig&) const = default;
 };
 
 struct FlowConfig : FlowRuleConfig {
   FlowId id_{0};
+  bool operator==(const FlowConfig&) const = default;
 };
 
 struct FlexItemConfig {
@@ -146,17 +163,20 @@ struct FlexItemConfig {
   int id_{0};
   std::uint16_t offset_{0};
   std::uint16_t udp_dst_port_{0};
+  bool operator==(const FlexItemConfig&) const = default;
 };
 
 struct BitFieldConfig {
   std::uint32_t bit_offset_{0};
   std::uint32_t bit_width_{0};
+  bool operator==(const BitFieldConfig&) const = default;
 };
 
 struct DataTypesConfig {
   InputDataType input_type_{InputDataType::INT8};
   OutputDataType output_type_{OutputDataType::FP32};
   Endianness endianness_{Endianness::HOST};
+  bool operator==(const DataTypesConfig&) const = default;
 };
 
 struct ReorderConfig {
@@ -173,6 +193,7 @@ struct ReorderConfig {
   BitFieldConfig batch_number_;
   /// Given, or derived from the bit widths.
   std::uint32_t packets_per_batch_{0};
+  bool operator==(const ReorderConfig&) const = default;
 };
 
 /// Keys that receive and transmit queues share.
@@ -187,16 +208,19 @@ struct QueueConfig {
   /// 0: only full bursts are delivered.
   std::uint32_t timeout_us_{0};
   PollMode poll_mode_{PollMode::INDIRECT};
+  bool operator==(const QueueConfig&) const = default;
 };
 
 struct RxQueueConfig : QueueConfig {
   /// Bytes of a packet that go to the first segment; 0: as many as its buffer holds.
   std::uint32_t split_boundary_{0};
+  bool operator==(const RxQueueConfig&) const = default;
 };
 
 struct TxQueueConfig : QueueConfig {
   /// L2 megabits per second; 0: not paced.
   std::uint32_t pacing_mbps_{0};
+  bool operator==(const TxQueueConfig&) const = default;
 };
 
 struct RxConfig {
@@ -207,6 +231,7 @@ struct RxConfig {
   std::vector<FlowConfig> flows_;
   std::vector<FlexItemConfig> flex_items_;
   std::vector<ReorderConfig> reorder_configs_;
+  bool operator==(const RxConfig&) const = default;
 };
 
 struct TxFlowConfig {
@@ -215,12 +240,14 @@ struct TxFlowConfig {
   bool has_match_{false};
   FlowMatch match_;
   std::vector<FlowAction> actions_;
+  bool operator==(const TxFlowConfig&) const = default;
 };
 
 struct TxConfig {
   bool accurate_send_{false};
   std::vector<TxQueueConfig> queues_;
   std::vector<TxFlowConfig> flows_;
+  bool operator==(const TxConfig&) const = default;
 };
 
 struct SocketEndpoint {
@@ -229,6 +256,7 @@ struct SocketEndpoint {
   std::string host_;
   std::uint16_t port_{0};
   [[nodiscard]] bool given() const noexcept { return !host_.empty(); }
+  bool operator==(const SocketEndpoint&) const = default;
 };
 
 struct SocketConfig {
@@ -240,10 +268,12 @@ struct SocketConfig {
   std::uint32_t max_burst_interval_ms_{0};
   std::uint32_t min_ipg_ns_{0};
   std::uint32_t retry_connect_s_{1};
+  bool operator==(const SocketConfig&) const = default;
 };
 
 struct RoceConfig {
   std::string transport_mode_{"RC"};
+  bool operator==(const RoceConfig&) const = default;
 };
 
 struct InterfaceConfig {
@@ -257,6 +287,7 @@ struct InterfaceConfig {
   RoceConfig roce_;
   RxConfig rx_;
   TxConfig tx_;
+  bool operator==(const InterfaceConfig&) const = default;
 };
 
 struct NetworkConfig {
@@ -267,6 +298,7 @@ struct NetworkConfig {
   bool debug_{false};
   std::uint32_t tx_meta_buffers_{256};
   std::uint32_t rx_meta_buffers_{256};
+  bool operator==(const NetworkConfig&) const = default;
 };
 
 /// One finding of validation.
@@ -307,6 +339,7 @@ ConfigReport validate_config(NetworkConfig& config);
 std::string config_to_yaml(const NetworkConfig& config);
 
 /// Receive ring of a queue in packets (raw streams); `num_bufs` must be at least 1.5 times this.
+/// 0: a socket stream, which has no such ring.
 std::uint32_t rx_ring_size(const NetworkConfig& config, const QueueConfig& queue) noexcept;
 
 }  // namespace daqiri

@@ -1,0 +1,187 @@
+#include "config/document.h"
+
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/yaml.h>
+
+namespace daqiri::config {
+namespace {
+
+/// Bytes that a document may take in memory, aliases expanded.
+constexpr std::size_t MAX_DOCUMENT_SIZE = std::size_t{128} << 20;
+
+Mark to_mark(const YAML::Mark& mark) { return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1}; }
+
+struct Refused : std::runtime_error {
+  Refused(Mark where, const std::string& message) : std::runtime_error(message), mark(where) {}
+  Mark mark;
+};
+
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  Node root;
+  Mark start;
+
+  void OnDocumentStart(const YAML::Mark& mark) override { start = to_mark(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(leaf(Node::Kind::NONE, mark, {}), anchor); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
+    add(leaf(Node::Kind::SCALAR, mark, value), anchor);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto target = anchors_.find(anchor);
+    if (target == anchors_.end()) throw Refused(to_mark(mark), "an alias stands inside of the value that it names");
+    charge(target->second, to_mark(mark));
+    add(target->second, YAML::NullAnchor);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open_.push_back({leaf(Node::Kind::LIST, mark, {}), anchor});
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open_.push_back({leaf(Node::Kind::MAP, mark, {}), anchor});
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Open {
+    Node node;
+    YAML::anchor_t anchor;
+    std::optional<Node> key{};
+  };
+
+  Node leaf(Node::Kind kind, const YAML::Mark& mark, const std::string& text) {
+    Node node;
+    node.kind = kind;
+    node.mark = to_mark(mark);
+    node.text = text;
+    charge(node, node.mark);
+    return node;
+  }
+
+  void charge(const Node& node, Mark mark) {
+    size_ += sizeof(Node) + node.text.size();
+    if (size_ > MAX_DOCUMENT_SIZE) throw Refused(mark, "the document is too large once its aliases are expanded");
+    for (const Node& item : node.items) charge(item, mark);
+    for (const auto& [key, value] : node.entries) {
+      charge(key, mark);
+      charge(value, mark);
+    }
+  }
+
+  void close() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    add(std::move(done.node), done.anchor);
+  }
+
+  void add(Node node, YAML::anchor_t anchor) {
+    if (anchor != YAML::NullAnchor) {
+      charge(node, node.mark);
+      anchors_[anchor] = node;
+    }
+    if (open_.empty()) {
+      root = std::move(node);
+    } else if (Open& parent = open_.back(); parent.node.kind == Node::Kind::LIST) {
+      parent.node.items.push_back(std::move(node));
+    } else if (!parent.key) {
+      parent.key = std::move(node);
+    } else {
+      parent.node.entries.push_back({std::move(*parent.key), std::move(node)});
+      parent.key.reset();
+    }
+  }
+
+  std::vector<Open> open_;
+  std::map<YAML::anchor_t, Node> anchors_;
+  std::size_t size_{0};
+};
+
+/// yaml-cpp takes some control characters for the end of the file.
+std::optional<SyntaxProblem> find_control_character(std::string_view text) {
+  int line = 1;
+  int column = 1;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 && c != '\t' && c != '\n' && c != '\r') {
+      return SyntaxProblem{{line, column},
+                           "control character " + std::to_string(byte) + " is not allowed in YAML; accepts UTF-8 text"};
+    }
+    ++column;
+    if (c == '\n') {
+      ++line;
+      column = 1;
+    }
+  }
+  return std::nullopt;
+}
+
+void emit(YAML::Emitter& out, const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::NONE:
+      out << YAML::Null;
+      break;
+    case Node::Kind::SCALAR:
+      if (node.quoted) out << YAML::DoubleQuoted;
+      out << node.text;
+      break;
+    case Node::Kind::LIST:
+      if (node.items.empty()) out << YAML::Flow;
+      out << YAML::BeginSeq;
+      for (const Node& item : node.items) emit(out, item);
+      out << YAML::EndSeq;
+      break;
+    case Node::Kind::MAP:
+      if (node.entries.empty()) out << YAML::Flow;
+      out << YAML::BeginMap;
+      for (const auto& [key, value] : node.entries) {
+        out << YAML::Key << key.text << YAML::Value;
+        emit(out, value);
+      }
+      out << YAML::EndMap;
+      break;
+  }
+}
+
+}  // namespace
+
+Node Node::scalar(std::string text, bool quoted) {
+  Node node;
+  node.kind = Kind::SCALAR;
+  node.text = std::move(text);
+  node.quoted = quoted;
+  return node;
+}
+
+std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& document) {
+  if (text.size() > MAX_TEXT_SIZE) {
+    return SyntaxProblem{{}, "the text has " + std::to_string(text.size()) + " bytes; accepts at most " +
+                                 std::to_string(MAX_TEXT_SIZE)};
+  }
+  if (auto problem = find_control_character(text)) return problem;
+  try {
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    TreeBuilder first;
+    if (!parser.HandleNextDocument(first)) return std::nullopt;
+    TreeBuilder second;
+    if (parser.HandleNextDocument(second) && second.root.kind != Node::Kind::NONE) document.next = second.start;
+    document.root = std::move(first.root);
+    return std::nullopt;
+  } catch (const Refused& refused) {
+    return SyntaxProblem{refused.mark, refused.what()};
+  } catch (const YAML::Exception& exception) {
+    return SyntaxProblem{to_mark(exception.mark), "not valid YAML: " + exception.msg};
+  }
+}
+
+std::string write_yaml(const Node& root) {
+  YAML::Emitter out;
+  emit(out, root);
+  return std::string(out.c_str()) + "\n";
+}
+
+}  // namespace daqiri::config

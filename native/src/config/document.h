@@ -1,0 +1,57 @@
+/// A YAML document as a small tree that keeps source positions and repeated keys.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace daqiri::config {
+
+/// 1-based; line 0: unknown.
+struct Mark {
+  int line{0};
+  int column{0};
+};
+
+struct Node {
+  enum class Kind { NONE, SCALAR, LIST, MAP };
+  struct Entry;
+
+  Kind kind{Kind::NONE};
+  Mark mark;
+  /// Of a scalar.
+  std::string text;
+  /// Write the scalar in quotes, whatever it looks like.
+  bool quoted{false};
+  std::vector<Node> items;
+  std::vector<Entry> entries;
+
+  static Node scalar(std::string text, bool quoted);
+};
+
+struct Node::Entry {
+  Node key;
+  Node value;
+};
+
+struct Document {
+  Node root;
+  /// Where a second document begins, which nobody reads.
+  std::optional<Mark> next;
+};
+
+struct SyntaxProblem {
+  Mark mark;
+  std::string message;
+};
+
+/// Bytes of text that are parsed at most.
+inline constexpr std::size_t MAX_TEXT_SIZE = std::size_t{4} << 20;
+
+/// Parse the first document of `text`. Nesting, size and the expansion of aliases are bounded.
+std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& document);
+
+std::string write_yaml(const Node& root);
+
+}  // namespace daqiri::config

@@ -1,0 +1,107 @@
+#include "config/findings.h"
+
+#include <algorithm>
+
+namespace daqiri::config {
+namespace {
+
+/// The path of the value that holds `path`; empty for the root.
+std::string_view parent(std::string_view path) {
+  const std::size_t cut = path.find_last_of(".[");
+  return cut == std::string_view::npos ? std::string_view{} : path.substr(0, cut);
+}
+
+}  // namespace
+
+std::string join(std::string_view path, std::string_view name) {
+  return path.empty() ? std::string(name) : std::string(path) + "." + std::string(name);
+}
+
+std::string element(std::string_view path, std::string_view name, std::size_t index) {
+  return join(path, name) + "[" + std::to_string(index) + "]";
+}
+
+std::string quoted(std::string_view text) {
+  constexpr std::size_t LONGEST = 80;
+  constexpr std::string_view HEX = "0123456789abcdef";
+  const bool cut = text.size() > LONGEST;
+  if (cut) {
+    std::size_t size = LONGEST;
+    while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U) --size;
+    text = text.substr(0, size);
+  }
+  std::string result = "'";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      result += {'\\', 'x', HEX[byte >> 4U], HEX[byte & 0xFU]};
+    } else {
+      result += c;
+    }
+  }
+  return result + (cut ? "...'" : "'");
+}
+
+Findings::Findings(std::string file) : file_(std::move(file)) {}
+
+void Findings::place(const std::string& path, Mark mark) { marks_.emplace(path, mark); }
+
+bool Findings::given(const std::string& path) const { return marks_.contains(path); }
+
+Mark Findings::mark_of(std::string_view path) const {
+  for (;; path = parent(path)) {
+    if (const auto found = marks_.find(path); found != marks_.end()) return found->second;
+    if (path.empty()) return {};
+  }
+}
+
+bool Findings::bad(std::string_view path) const {
+  for (;; path = parent(path)) {
+    if (bad_.contains(path)) return true;
+    if (path.empty()) return false;
+  }
+}
+
+void Findings::spoil(const std::string& path) { bad_.insert(path); }
+
+void Findings::error(const std::string& path, const std::string& message) { error_at(path, mark_of(path), message); }
+
+void Findings::error_at(const std::string& path, Mark mark, const std::string& message) {
+  if (bad(path)) return;
+  spoil(path);
+  add(ConfigProblem::Severity::ERROR, path, mark, message);
+}
+
+void Findings::key_error(const std::string& path, Mark mark, const std::string& message) {
+  add(ConfigProblem::Severity::ERROR, path, mark, message);
+}
+
+void Findings::warning(const std::string& path, const std::string& message) {
+  add(ConfigProblem::Severity::WARNING, path, mark_of(path), message);
+}
+
+void Findings::warning_at(const std::string& path, Mark mark, const std::string& message) {
+  add(ConfigProblem::Severity::WARNING, path, mark, message);
+}
+
+void Findings::add(ConfigProblem::Severity severity, const std::string& path, Mark mark, const std::string& message) {
+  if (report_.problems_.size() < MOST_PROBLEMS) {
+    report_.problems_.push_back({severity, file_, mark.line, mark.column, path, message});
+  } else {
+    ++left_out_;
+    left_out_error_ = left_out_error_ || severity == ConfigProblem::Severity::ERROR;
+  }
+}
+
+ConfigReport Findings::report() && {
+  std::stable_sort(report_.problems_.begin(), report_.problems_.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.line_, a.column_) < std::pair(b.line_, b.column_);
+  });
+  if (left_out_ > 0) {
+    const auto severity = left_out_error_ ? ConfigProblem::Severity::ERROR : ConfigProblem::Severity::WARNING;
+    report_.problems_.push_back({severity, file_, 0, 0, {}, std::to_string(left_out_) + " more problems are not listed"});
+  }
+  return std::move(report_);
+}
+
+}  // namespace daqiri::config

@@ -1,0 +1,172 @@
+#include "config/formats.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <regex>
+
+#include <arpa/inet.h>
+
+#include "config/findings.h"
+#include "config/limits.h"
+#include "config/names.h"
+
+namespace daqiri::config {
+namespace {
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// Decimal digits only; false when there is anything else or the number is beyond `last`.
+bool read_digits(std::string_view text, std::uint32_t last, std::uint32_t& value) {
+  if (!all_digits(text)) return false;
+  std::uint32_t number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc{} || end != text.data() + text.size() || number > last) return false;
+  value = number;
+  return true;
+}
+
+bool is_address(int family, std::string_view text) {
+  std::array<unsigned char, sizeof(in6_addr)> buffer{};
+  return text.find('\0') == std::string_view::npos && inet_pton(family, std::string(text).c_str(), buffer.data()) == 1;
+}
+
+}  // namespace
+
+std::string read_integer(std::string_view text, std::int64_t& value) {
+  std::string_view digits = text;
+  const bool negative = digits.starts_with('-');
+  if (negative || digits.starts_with('+')) digits.remove_prefix(1);
+  int base = 10;
+  if (digits.starts_with("0x") || digits.starts_with("0X")) base = 16;
+  if (digits.starts_with("0o")) base = 8;
+  if (base != 10) digits.remove_prefix(2);
+  if (base == 10 && digits.size() > 1 && digits.front() == '0' && all_digits(digits)) {
+    return "a leading zero is octal to some readers and decimal to others";
+  }
+  std::uint64_t magnitude = 0;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
+  if (digits.empty() || status == std::errc::invalid_argument || end != digits.data() + digits.size()) {
+    return "not an integer";
+  }
+  if (status == std::errc::result_out_of_range || magnitude > INT64_MAX) return "out of range";
+  value = negative ? -static_cast<std::int64_t>(magnitude) : static_cast<std::int64_t>(magnitude);
+  return {};
+}
+
+std::string read_ipv4(std::string_view text, std::uint32_t& address) {
+  if (!is_address(AF_INET, text)) return "not an IPv4 address";
+  in_addr parsed{};
+  inet_pton(AF_INET, std::string(text).c_str(), &parsed);
+  address = ntohl(parsed.s_addr);
+  return {};
+}
+
+std::string write_ipv4(std::uint32_t address) {
+  if (address == 0) return {};
+  std::string text;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    text += std::to_string((address >> static_cast<unsigned>(shift)) & 0xFFU) + (shift > 0 ? "." : "");
+  }
+  return text;
+}
+
+bool is_ipv6_address(std::string_view text) { return is_address(AF_INET6, text); }
+
+bool is_ip_address(std::string_view text) { return is_address(AF_INET, text) || is_ipv6_address(text); }
+
+std::string read_mac(std::string_view text, std::string& mac) {
+  static const std::regex FORM("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}");
+  if (text.size() != 17 || !std::regex_match(text.begin(), text.end(), FORM)) return "not an Ethernet address";
+  mac = text;
+  return {};
+}
+
+std::string read_port_range(std::string_view text, PortRange& range) {
+  const std::size_t dash = text.find('-');
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+  const std::string_view last = dash == std::string_view::npos ? text : text.substr(dash + 1);
+  if (!read_digits(text.substr(0, dash), 65535, low) || !read_digits(last, 65535, high)) return "not a port or range";
+  if (low > high) return "the range ends before it begins";
+  range = {static_cast<std::uint16_t>(low), static_cast<std::uint16_t>(high)};
+  return {};
+}
+
+std::string write_port_range(const PortRange& range) {
+  if (range.lo == range.hi) return range.any() ? "" : std::to_string(range.lo);
+  return std::to_string(range.lo) + "-" + std::to_string(range.hi);
+}
+
+std::string read_core(std::string_view text, std::string& core) {
+  std::uint32_t number = 0;
+  if (!read_digits(text, static_cast<std::uint32_t>(CPU_CORE.last), number)) return "not a core number";
+  core = std::to_string(number);
+  return {};
+}
+
+std::string read_endpoint(std::string_view text, SocketEndpoint& endpoint) {
+  const std::size_t colon = text.find("://");
+  if (colon == std::string_view::npos) return "no scheme";
+  const Name* scheme = find_name(SCHEMES, text.substr(0, colon));
+  if (scheme == nullptr) return "unknown scheme " + quoted(text.substr(0, colon));
+  const auto protocol = static_cast<SocketProtocol>(scheme->value);
+
+  std::string_view rest = text.substr(colon + 3);
+  if (const std::size_t query = rest.find('?'); query != std::string_view::npos) {
+    // DAQIRI lets a RoCE address name the one engine there is for it.
+    if (protocol != SocketProtocol::ROCE || rest.substr(query) != "?engine=ibverbs") {
+      return "unknown parameter " + quoted(rest.substr(query));
+    }
+    rest = rest.substr(0, query);
+  }
+
+  std::string_view host = rest;
+  std::string_view port;
+  if (rest.starts_with('[')) {
+    const std::size_t end = rest.find(']');
+    if (end == std::string_view::npos) return "'[' without ']'";
+    host = rest.substr(1, end - 1);
+    port = rest.substr(end + 1);
+    if (!is_ipv6_address(host)) return quoted(host) + " is not a numeric IPv6 address";
+  } else {
+    const std::size_t end = rest.find(':');
+    host = rest.substr(0, end);
+    if (end != std::string_view::npos) port = rest.substr(end);
+    if (!is_address(AF_INET, host)) return quoted(host) + " is not a numeric IPv4 address (IPv6 stands in brackets)";
+  }
+
+  std::uint32_t number = 0;
+  if (port.empty()) {
+    if (protocol != SocketProtocol::ROCE) return "no port";
+  } else if (!port.starts_with(':') || !read_digits(port.substr(1), 65535, number)) {
+    return "the port is not a number from 0 to 65535";
+  }
+  endpoint = {protocol, std::string(host), static_cast<std::uint16_t>(number)};
+  return {};
+}
+
+std::string write_endpoint(const SocketEndpoint& endpoint) {
+  if (!endpoint.given()) return {};
+  const bool bracket = endpoint.host_.find(':') != std::string::npos;
+  std::string text = text_of(SCHEMES, endpoint.protocol_) + "://";
+  text += bracket ? "[" + endpoint.host_ + "]" : endpoint.host_;
+  const bool no_port = endpoint.protocol_ == SocketProtocol::ROCE && endpoint.port_ == 0;
+  return no_port ? text : text + ":" + std::to_string(endpoint.port_);
+}
+
+AddressKind address_kind(std::string_view text) {
+  static const std::regex PCI("([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
+  constexpr std::size_t LONGEST_INTERFACE = 15;
+  if (text == "loopback") return AddressKind::LOOPBACK;
+  if (is_ip_address(text)) return AddressKind::IP;
+  if (text.size() <= 16 && std::regex_match(text.begin(), text.end(), PCI)) return AddressKind::PCI;
+  const auto forbidden = [](char c) { return c == '/' || c == ':' || c == '<' || c == '>' || c <= ' '; };
+  const bool valid = !text.empty() && text.size() <= LONGEST_INTERFACE && text != "." && text != ".." &&
+                     std::none_of(text.begin(), text.end(), forbidden);
+  return valid ? AddressKind::INTERFACE : AddressKind::UNKNOWN;
+}
+
+}  // namespace daqiri::config
