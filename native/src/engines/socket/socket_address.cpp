@@ -1,0 +1,86 @@
+#include "engines/socket/socket_address.h"
+
+#include <netdb.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "daqiri/error.h"
+
+namespace daqiri::sockets {
+
+SocketAddress::SocketAddress(const AddressKey& key) noexcept : v6_{} {
+  const auto family = static_cast<sa_family_t>(key[0]);
+  const auto port = static_cast<in_port_t>(key[0] >> 16U);
+  if (family == AF_INET) {
+    v4_.sin_family = family;
+    v4_.sin_port = port;
+    v4_.sin_addr.s_addr = static_cast<in_addr_t>(key[0] >> 32U);
+  } else if (family == AF_INET6) {
+    v6_.sin6_family = family;
+    v6_.sin6_port = port;
+    v6_.sin6_scope_id = static_cast<std::uint32_t>(key[0] >> 32U);
+    std::memcpy(&v6_.sin6_addr, &key[1], sizeof(v6_.sin6_addr));
+  }
+}
+
+AddressKey SocketAddress::key() const noexcept {
+  // The flow label of IPv6 is left out: it does not name a peer.
+  AddressKey key{};
+  if (family() == AF_INET) {
+    key[0] = std::uint64_t{v4_.sin_family} | std::uint64_t{v4_.sin_port} << 16U | std::uint64_t{v4_.sin_addr.s_addr} << 32U;
+  } else if (ipv6()) {
+    key[0] = std::uint64_t{v6_.sin6_family} | std::uint64_t{v6_.sin6_port} << 16U | std::uint64_t{v6_.sin6_scope_id} << 32U;
+    std::memcpy(&key[1], &v6_.sin6_addr, sizeof(v6_.sin6_addr));
+  }
+  return key;
+}
+
+SocketAddress SocketAddress::parse(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int rc = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, &freeaddrinfo);
+  if (rc != 0 || found->ai_addrlen > CAPACITY) {
+    throw Error(Status::INVALID_PARAMETER,
+                "'" + host + "' is not a numeric IPv4 or IPv6 address (" + gai_strerror(rc) + "); names are not resolved");
+  }
+  SocketAddress address;
+  std::memcpy(address.data(), found->ai_addr, found->ai_addrlen);
+  address.set_port(port);
+  return address;
+}
+
+SocketAddress SocketAddress::local_of(int fd) noexcept {
+  SocketAddress address;
+  socklen_t length = CAPACITY;
+  if (getsockname(fd, address.data(), &length) != 0) return {};
+  return address;
+}
+
+bool SocketAddress::wildcard() const noexcept {
+  return ipv6() ? IN6_IS_ADDR_UNSPECIFIED(&v6_.sin6_addr) : v4_.sin_addr.s_addr == INADDR_ANY;
+}
+
+bool SocketAddress::loopback() const noexcept {
+  return ipv6() ? IN6_IS_ADDR_LOOPBACK(&v6_.sin6_addr) : ipv4() >> 24U == 127;
+}
+
+bool SocketAddress::same_host(const SocketAddress& other) const noexcept {
+  SocketAddress mine = *this;
+  mine.set_port(other.port());
+  return mine.key() == other.key();
+}
+
+std::string SocketAddress::text() const {
+  char host[NI_MAXHOST]{};
+  if (!given() || getnameinfo(data(), length(), host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) return "(none)";
+  std::string name = host;
+  if (ipv6()) name.insert(0, 1, '[').push_back(']');
+  return name.append(1, ':').append(std::to_string(port()));
+}
+
+}  // namespace daqiri::sockets

@@ -1,0 +1,67 @@
+/// IPv4 and IPv6 socket addresses.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace daqiri::sockets {
+
+/// An address in three words: what hashing, comparing and publishing between threads work on. All
+/// zeros: none.
+using AddressKey = std::array<std::uint64_t, 3>;
+
+inline std::uint64_t hash(const AddressKey& key) noexcept {
+  std::uint64_t h = key[0] * 0x9E3779B97F4A7C15U ^ key[1] * 0xC2B2AE3D27D4EB4FU ^ key[2] * 0x165667B19E3779F9U;
+  h ^= h >> 32U;
+  return h * 0x9E3779B97F4A7C15U >> 20U;
+}
+
+/// Address and port of either family, in the kernel's form.
+class SocketAddress {
+ public:
+  /// No address (family AF_UNSPEC).
+  SocketAddress() noexcept : v6_{} {}
+  explicit SocketAddress(const AddressKey& key) noexcept;
+  /// From a numeric address ("192.0.2.1", "fe80::1%eth0"). Throws Error INVALID_PARAMETER.
+  static SocketAddress parse(const std::string& host, std::uint16_t port);
+  /// getsockname(2).
+  static SocketAddress local_of(int fd) noexcept;
+
+  [[nodiscard]] sockaddr* data() noexcept { return &any_; }
+  [[nodiscard]] const sockaddr* data() const noexcept { return &any_; }
+  /// Length for the kernel: of this family, and of the largest.
+  [[nodiscard]] socklen_t length() const noexcept { return ipv6() ? sizeof(v6_) : sizeof(v4_); }
+  static constexpr socklen_t CAPACITY = sizeof(sockaddr_in6);
+
+  [[nodiscard]] int family() const noexcept { return any_.sa_family; }
+  [[nodiscard]] bool given() const noexcept { return any_.sa_family != AF_UNSPEC; }
+  [[nodiscard]] bool ipv6() const noexcept { return any_.sa_family == AF_INET6; }
+  /// Host byte order.
+  [[nodiscard]] std::uint16_t port() const noexcept { return ntohs(ipv6() ? v6_.sin6_port : v4_.sin_port); }
+  void set_port(std::uint16_t port) noexcept { (ipv6() ? v6_.sin6_port : v4_.sin_port) = htons(port); }
+  /// Host byte order; IPv4 only.
+  [[nodiscard]] std::uint32_t ipv4() const noexcept { return ntohl(v4_.sin_addr.s_addr); }
+  [[nodiscard]] const in6_addr& ipv6_bytes() const noexcept { return v6_.sin6_addr; }
+  /// 0.0.0.0 or ::.
+  [[nodiscard]] bool wildcard() const noexcept;
+  [[nodiscard]] bool loopback() const noexcept;
+  /// Same host, whatever the port.
+  [[nodiscard]] bool same_host(const SocketAddress& other) const noexcept;
+
+  [[nodiscard]] AddressKey key() const noexcept;
+  /// "192.0.2.1:5000", "[fe80::1%eth0]:5000".
+  [[nodiscard]] std::string text() const;
+
+ private:
+  union {
+    sockaddr any_;
+    sockaddr_in v4_;
+    sockaddr_in6 v6_;
+  };
+};
+
+}  // namespace daqiri::sockets

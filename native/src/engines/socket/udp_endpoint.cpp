@@ -1,0 +1,87 @@
+#include "engines/socket/udp_endpoint.h"
+
+#include <algorithm>
+
+#include "daqiri/error.h"
+#include "engines/socket/udp_link_layer.h"
+
+namespace daqiri::sockets {
+
+namespace {
+
+/// The kernel may hold as much as the region does, within reason: it accounts twice this, and more memory
+/// only hides a consumer that is too slow.
+constexpr std::uint64_t MAX_RECEIVE_BUFFER = 64U << 20U;
+
+std::uint64_t receive_buffer_for(const RxQueue& queue) noexcept {
+  std::uint64_t bytes = 0;
+  for (int s = 0; s < queue.num_segments(); ++s) {
+    const MemoryRegionConfig& region = queue.region(s).config();
+    bytes += std::min(region.num_bufs_ * region.buf_size_, MAX_RECEIVE_BUFFER);
+  }
+  return std::min(bytes, MAX_RECEIVE_BUFFER);
+}
+
+std::vector<RxQueue*> queues_of(const Port& port) {
+  std::vector<RxQueue*> queues;
+  for (const auto& queue : port.rx) queues.push_back(queue.get());
+  return queues;
+}
+
+std::uint16_t first_queue_id(const Port& port) noexcept {
+  if (!port.rx.empty()) return port.rx.front()->id();
+  return port.tx.empty() ? std::uint16_t{0} : port.tx.front()->id();
+}
+
+}  // namespace
+
+UdpEndpoint::UdpEndpoint(const Port& port)
+    : name_(port.config.name_),
+      port_id_(port.id),
+      queue_id_(first_queue_id(port)),
+      socket_(port.config),
+      peers_(socket_, queues_of(port)),
+      connection_(socket_.client() ? (*peers_.table())[0].connection : next_connection_id()),
+      link_layer_(std::make_shared<UdpLinkLayer>(peers_.table(), socket_.local(), socket_.client())),
+      mac_(mac_of(socket_.local())) {
+  if (!port.rx.empty()) {
+    receiver_.emplace(port, socket_, peers_);
+    socket_.prepare_receive(receive_buffer_for(receiver_->first_queue()));
+  }
+  const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
+  for (const auto& queue : port.tx) {
+    senders_.push_back({queue->id(), std::make_unique<UdpSender>(socket_, *peers_.table(), max_payload, connection_)});
+  }
+}
+
+std::uint32_t UdpEndpoint::receive(const RxQueue& queue) noexcept {
+  // The other queues get their packets while the first reads the socket.
+  return &queue == &receiver_->first_queue() ? receiver_->receive() : 0;
+}
+
+TransmitResult UdpEndpoint::transmit(const TxQueue& queue, const Burst& burst, std::uint32_t first,
+                                     std::uint32_t count) noexcept {
+  const auto it = std::find_if(senders_.begin(), senders_.end(), [&](const QueueSender& s) { return s.queue == queue.id(); });
+  return it->sender->send(burst, first, count);
+}
+
+void UdpEndpoint::close() noexcept {
+  if (receiver_) receiver_->close();
+  socket_.close();
+}
+
+bool UdpEndpoint::has_connection(std::uintptr_t connection) const noexcept {
+  return connection == connection_ || peers_.table()->find(connection) != PeerTable::NONE;
+}
+
+std::uintptr_t UdpEndpoint::add_peer(const SocketAddress& address) {
+  const std::uint32_t number = peers_.learn(address.key());
+  if (number == PeerTable::NONE) {
+    throw Error(Status::NO_SPACE_AVAILABLE, "interface '" + name_ + "': no connection left for udp://" + address.text() +
+                                                "; its socket has " + std::to_string(peers_.table()->size()) +
+                                                " peers. Reopen the session, or add an interface");
+  }
+  return (*peers_.table())[number].connection;
+}
+
+}  // namespace daqiri::sockets

@@ -1,0 +1,58 @@
+/// A UDP socket, made as an interface's configuration asks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "daqiri/config.h"
+#include "engines/socket/socket_address.h"
+
+namespace daqiri::sockets {
+
+/// Non-blocking and close-on-exec. A server is bound to `local_addr`, alone on its port; a client is
+/// connected to `remote_addr`, so that the kernel passes it that peer's datagrams only.
+class UdpSocket {
+ public:
+  /// Throws Error naming the interface, the address, the errno text and the fix: INVALID_PARAMETER for
+  /// addresses that cannot be used together, CONNECT_FAILURE when the kernel refuses.
+  explicit UdpSocket(const InterfaceConfig& interface);
+  UdpSocket(const UdpSocket&) = delete;
+  UdpSocket& operator=(const UdpSocket&) = delete;
+  ~UdpSocket() { close(); }
+
+  /// Ask for `bytes` of receive buffer, never less than the default; a warning is logged when the
+  /// kernel grants less. Stamp datagrams on arrival.
+  void prepare_receive(std::uint64_t bytes);
+  void close() noexcept;
+
+  /// -1 when closed.
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+  [[nodiscard]] bool client() const noexcept { return remote_.given(); }
+  [[nodiscard]] const SocketAddress& local() const noexcept { return local_; }
+  /// No address for a server.
+  [[nodiscard]] const SocketAddress& remote() const noexcept { return remote_; }
+  /// Bytes of receive buffer as setsockopt(2) counts them (the kernel accounts twice as many).
+  [[nodiscard]] std::uint64_t receive_buffer() const noexcept;
+  /// Datagrams that the kernel dropped at this socket since it was made, modulo 2^32.
+  [[nodiscard]] std::uint32_t kernel_drops() const noexcept;
+
+ private:
+  void bind(const SocketEndpoint& endpoint);
+  void connect(const SocketEndpoint& endpoint);
+  [[noreturn]] void fail(const char* what, const SocketAddress& address, int error) const;
+
+  std::string interface_;
+  int fd_{-1};
+  SocketAddress local_;
+  SocketAddress remote_;
+};
+
+/// The address from which this host sends to `peer` (its route's source); `peer`'s own address when
+/// that is a loopback one and the route is not known.
+SocketAddress source_towards(const SocketAddress& peer) noexcept;
+
+/// MAC address of the network interface that has `address`; zeros for loopback, wildcards and tunnels.
+std::array<std::uint8_t, 6> mac_of(const SocketAddress& address) noexcept;
+
+}  // namespace daqiri::sockets
