@@ -142,7 +142,7 @@ std::uint64_t RxQueue::flush_expired(std::uint64_t now_ns) noexcept {
   if (config_.timeout_us_ == 0 || tally_.open == 0) return 0;
   const std::uint64_t timeout = std::uint64_t{config_.timeout_us_} * 1000U;
   std::uint64_t next = 0;
-  const std::size_t n = num_channels_.load(std::memory_order_relaxed);
+  const std::size_t n = num_channels_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < n; ++i) {
     Channel& channel = *channels_[i].load(std::memory_order_relaxed);
     if (channel.open == nullptr) continue;
@@ -157,7 +157,7 @@ std::uint64_t RxQueue::flush_expired(std::uint64_t now_ns) noexcept {
 }
 
 void RxQueue::flush_open() noexcept {
-  const std::size_t n = num_channels_.load(std::memory_order_relaxed);
+  const std::size_t n = num_channels_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < n; ++i) {
     Channel& channel = *channels_[i].load(std::memory_order_relaxed);
     if (channel.open != nullptr) hand_over(channel);
@@ -165,7 +165,7 @@ void RxQueue::flush_open() noexcept {
 }
 
 void RxQueue::flush_all(DropReason reason) noexcept {
-  const std::size_t n = num_channels_.load(std::memory_order_relaxed);
+  const std::size_t n = num_channels_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < n; ++i) {
     Channel& channel = *channels_[i].load(std::memory_order_relaxed);
     if (channel.open != nullptr) {

@@ -71,7 +71,8 @@ class RxQueue {
 
   /// The channel of packets without a connection.
   Channel& main_channel() noexcept { return *channels_[0].load(std::memory_order_relaxed); }
-  /// A new channel for a peer; null when there are MAX_CHANNELS already.
+  /// A new channel for a peer; null when there are MAX_CHANNELS already. One thread at a time, which need
+  /// not be the poller (a connection that the application makes).
   Channel* add_channel(std::uintptr_t connection_id);
 
   // --- Other engine threads (a transmit worker that plays the NIC): counted by the poller's next pass.
