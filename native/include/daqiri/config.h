@@ -196,11 +196,14 @@ struct ReorderConfig {
   bool operator==(const ReorderConfig&) const = default;
 };
 
+/// `cpu_core` of a queue whose thread is not pinned.
+inline constexpr std::string_view ANY_CORE = "any";
+
 /// Keys that receive and transmit queues share.
 struct QueueConfig {
   std::string name_;
   int id_{0};
-  /// A core number; empty in direct mode.
+  /// A core number or ANY_CORE; empty in direct mode.
   std::string cpu_core_;
   int batch_size_{0};
   std::vector<std::string> mrs_;

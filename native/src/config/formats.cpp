@@ -101,6 +101,10 @@ std::string write_port_range(const PortRange& range) {
 }
 
 std::string read_core(std::string_view text, std::string& core) {
+  if (text == ANY_CORE) {
+    core = text;
+    return {};
+  }
   std::uint32_t number = 0;
   if (!read_digits(text, static_cast<std::uint32_t>(CPU_CORE.last), number)) return "not a core number";
   core = std::to_string(number);

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <string>
-#include <thread>
+
+#include "daqiri/config.h"
 
 namespace daqiri {
-
-/// `cpu_core` of a queue that is not to be pinned.
-inline constexpr const char* ANY_CORE = "any";
 
 /// Throws Error INVALID_PARAMETER when this process may not run on `cpu_core`; `what` names the queue.
 void require_core(const std::string& cpu_core, const std::string& what);
