@@ -6,6 +6,9 @@
 
 #include "daqiri/config.h"
 
+/// What CUDA calls cudaEvent_t points to this.
+struct CUevent_st;
+
 namespace daqiri {
 
 inline constexpr int MAX_NUM_SEGS = 4;
@@ -33,8 +36,8 @@ struct BurstHeader {
 /// Packets and what is known of them, one flat array per field. Use the functions of daqiri.h.
 struct BurstParams {
   BurstHeader hdr;
-  /// A CUDA event, or null.
-  void* event{nullptr};
+  /// A CUDA event (cudaEvent_t), or null.
+  CUevent_st* event{nullptr};
   void** pkts[MAX_NUM_SEGS]{};
   std::uint32_t* pkt_lens[MAX_NUM_SEGS]{};
   FlowId* flow_ids{nullptr};

@@ -110,7 +110,10 @@ void Session::build() {
     ports_.push_back(std::move(port));
   }
   engine_->open(ports_);
-  for (const auto& port : ports_) memory_->link_layers.push_back(engine_->link_layer(port->id));
+  for (const auto& port : ports_) {
+    memory_->link_layers.push_back(engine_->link_layer(port->id));
+    memory_->mac_addresses.push_back(engine_->mac_address(port->id));
+  }
 }
 
 void Session::start() {

@@ -1,6 +1,8 @@
 /// What must outlive every burst of a session.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,6 +22,8 @@ struct SessionMemory {
   std::unique_ptr<BurstPool> tx_pool;
   /// By port.
   std::vector<std::shared_ptr<const LinkLayer>> link_layers;
+  /// By port; zeros where it has none.
+  std::vector<std::array<std::uint8_t, 6>> mac_addresses;
 };
 
 }  // namespace daqiri

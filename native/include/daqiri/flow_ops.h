@@ -1,0 +1,27 @@
+/// Operations on flows that are added and deleted while the engine runs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "daqiri/config.h"
+#include "daqiri/status.h"
+
+namespace daqiri {
+
+using FlowOpId = std::uint64_t;
+
+enum class FlowOpType { ADD_RX, ADD_RX_BATCH, DELETE };
+
+/// A completed operation.
+struct FlowOpResult {
+  FlowOpId op_id_{0};
+  FlowOpType type_{FlowOpType::ADD_RX};
+  Status status_{Status::SUCCESS};
+  /// ADD_RX, DELETE.
+  FlowId flow_id_{0};
+  /// ADD_RX_BATCH: in input order; 0: not installed.
+  std::vector<FlowId> flow_ids_;
+};
+
+}  // namespace daqiri

@@ -1,0 +1,19 @@
+/// The headers of a UDP packet as they lie in a frame.
+#pragma once
+
+#include <linux/if_ether.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
+
+namespace daqiri {
+
+/// Ethernet, IPv4 without options, UDP: the first 42 bytes of a frame. Fields are in network byte order.
+struct UDPIPV4Pkt {
+  ethhdr eth;
+  iphdr ip;
+  udphdr udp;
+} __attribute__((packed));
+
+static_assert(sizeof(UDPIPV4Pkt) == 42, "headers lie in the frame without gaps");
+
+}  // namespace daqiri

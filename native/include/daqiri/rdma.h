@@ -1,0 +1,8 @@
+/// What an RDMA burst does.
+#pragma once
+
+namespace daqiri {
+
+enum class RDMAOpCode { CONNECT, SEND, RECEIVE, RDMA_WRITE, RDMA_WRITE_IMM, RDMA_READ, RDMA_READ_IMM, INVALID };
+
+}  // namespace daqiri

@@ -1,0 +1,60 @@
+#include "api/default_session.h"
+#include "api/failure.h"
+#include "daqiri/daqiri.h"
+
+namespace daqiri {
+
+namespace {
+
+constexpr std::string_view CALL = "get_rx_burst";
+
+/// Run `next`, which returns a burst of the running session or null. "Nothing yet" is no failure: it leaves
+/// no text, and costs nothing but the look.
+template <typename Next>
+Status receive(BurstParams** out, Next&& next) noexcept {
+  // Not NULL_PTR, which a program takes for "nothing yet".
+  if (out == nullptr) return api::refuse(Status::INVALID_PARAMETER, CALL, std::string_view("burst is null"));
+  *out = nullptr;
+  const auto running = api::running();
+  if (running == nullptr) return api::refuse(Status::NOT_READY, CALL, api::NOT_STARTED);
+  try {
+    *out = next(*running);
+  } catch (const Error& error) {
+    return api::refuse(error.status(), CALL, std::string_view(error.what()));
+  } catch (const std::exception& error) {
+    return api::refuse(Status::GENERIC_FAILURE, CALL, std::string_view(error.what()));
+  }
+  return *out == nullptr ? Status::NULL_PTR : Status::SUCCESS;
+}
+
+}  // namespace
+
+Status get_rx_burst(BurstParams** burst, int port, int queue) {
+  return receive(burst, [=](const api::Running& running) { return running.session->rx_queue(port, queue).receive(); });
+}
+
+Status get_rx_burst(BurstParams** burst, int port) {
+  return receive(burst, [=](const api::Running& running) {
+    return running.ports[running.session->port(port).id]->receive();
+  });
+}
+
+Status get_rx_burst(BurstParams** burst) {
+  return receive(burst, [](const api::Running& running) { return running.all->receive(); });
+}
+
+Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server) {
+  return receive(burst, [=](const api::Running& running) {
+    const Session& session = *running.session;
+    const auto [port, queue] = session.engine().connection_queue(conn_id);
+    const SocketMode mode = session.port(port).config.socket_.mode_;
+    if ((mode == SocketMode::SERVER) != server) {
+      throw Error(Status::INVALID_PARAMETER, "connection " + std::to_string(conn_id) + " is a " +
+                                                 (server ? "client's" : "server's") + "; pass server=" +
+                                                 (server ? "false" : "true"));
+    }
+    return session.rx_queue(port, queue).receive_from(conn_id);
+  });
+}
+
+}  // namespace daqiri
