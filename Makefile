@@ -1,39 +1,90 @@
 # make demo · test · bench · lint · docs · build · clean: each sets up what it needs.
+# Also: asan, tsan (sanitizer runs of the C++ tests), format, lock.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
 
 PYTHON ?= python3
-JOBS ?= $(shell nproc)
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := build/native
-# The editable install compiles here; the unit tests reuse its objects.
-PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-EDITABLE := $(PIP) install --no-build-isolation --no-deps \
-	-C build-dir=$(NATIVE) -C cmake.define.DAQIRI_WERROR=ON
-export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-native_files := $(shell find native -name '*.h' -o -name '*.cpp' -o -name '*.in' -o -name '*.cmake' -o -name '*.txt')
-python_folders := $(shell find daqiri_ophyd plans profiles -type d -not -name __pycache__)
+PIP := $(BIN)/python -m pip -qq
+# The extension is compiled in $(NATIVE), without isolation so that the folder stays valid; the C++
+# tests and benchmarks are compiled beside it and share its objects.
+BUILD_HERE := --no-build-isolation --no-deps -C build-dir=$(NATIVE) -C cmake.define.DAQIRI_WERROR=ON
+native_files := CMakeLists.txt $(shell find native/include native/src native/python native/cmake -type f) \
+	native/CMakeLists.txt
+cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')
 
 .PHONY: build demo test bench lint docs asan tsan format lock clean
 
 build: $(VENV)/.built
 
-$(VENV)/.system-%: packages.apt .ci/packages
-	.ci/packages $* packages.apt
-	mkdir -p $(VENV) && touch $@
+demo: build
+	$(BIN)/daqiri-ophyd demo
 
-$(BIN)/python: | $(VENV)/.system-build
-	$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"$(PYTHON) is Python {v[0]}.{v[1]}; daqiri-ophyd needs 3.11 or newer: make PYTHON=/path/to/python3.11")'
+test: build $(VENV)/.dependencies-dev build/.system-test
+	cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_TESTS=ON >build/configure.log
+	cmake --build $(NATIVE)
+	ctest --test-dir $(NATIVE) --output-on-failure --no-tests=error
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+bench: build
+	cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
+	cmake --build $(NATIVE)
+	set -- $(NATIVE)/bench/*; for program; do "$$program"; done
+
+lint: build $(VENV)/.dependencies-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/clang-format --dry-run --Werror $(cpp_files)
+	.ci/layout build/layout
+	$(BIN)/pyright
+	SKBUILD_EDITABLE_SKIP=$(CURDIR)/$(NATIVE) PYTHONPATH=build/layout $(BIN)/lint-imports
+	$(BIN)/python $(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p $(NATIVE) -quiet \
+		'/native/(src|python)/'
+
+docs: build $(VENV)/.dependencies-docs
+	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
+	@echo "build/docs/index.html"
+
+asan tsan: build/.system-build build/.system-test
+	cmake --preset $@ >build/configure.log
+	cmake --build --preset $@
+	ctest --preset $@
+
+format: $(VENV)/.dependencies-dev
+	$(BIN)/ruff check --fix-only -q
+	$(BIN)/ruff format -q
+	$(BIN)/clang-format -i $(cpp_files)
+
+lock: $(BIN)/python
+	.ci/lock $(BIN)/python >requirements.new
+	mv requirements.new requirements.lock
+
+clean:
+	rm -rf build $(VENV)
+
+build/.system-%: packages.apt .ci/packages
+	.ci/packages $* packages.apt
+	mkdir -p build && touch $@
+
+$(BIN)/python: | build/.system-build
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"$(PYTHON) is Python {v[0]}.{v[1]}; daqiri-ophyd needs 3.11 or newer. Try: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
+# Dependencies first and apart: one that comes as source needs the isolation that our build forgoes.
 $(VENV)/.dependencies-%: pyproject.toml requirements.lock .ci/dependencies | $(BIN)/python
 	$(PIP) install -c requirements.lock -r <(.ci/dependencies $*)
 	touch $@
 
+# Editable: a change in Python needs nothing, a change in C++ comes through here. The backend also
+# puts the checkout and the folder above it on sys.path, where 'plans' and strangers would be found.
 $(VENV)/.built: $(VENV)/.dependencies-catalog $(native_files)
-	$(EDITABLE) -e .
+	flock $(VENV) $(PIP) install $(BUILD_HERE) -e .
+	sed -i '/^import/!d' $(VENV)/lib/python3*/site-packages/_editable_skbc_daqiri_ophyd.pth
 	touch $@

@@ -1,0 +1,43 @@
+"""Which tests run here, and how hypothesis behaves."""
+
+import os
+
+import hypothesis
+import pytest
+
+# Tests assert behaviour, never wall time.
+hypothesis.settings.register_profile("daqiri", deadline=None)
+hypothesis.settings.load_profile("daqiri")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
+
+
+def missing(marker: str, config: pytest.Config) -> str | None:
+    """Say what a marked test lacks on this machine, or None."""
+    match marker:
+        case "root" if os.geteuid() != 0:
+            return "needs root"
+        case "gpu":
+            try:
+                import cupy
+
+                if cupy.cuda.is_available():
+                    return None
+            except ImportError:
+                pass
+            return "needs cupy and a CUDA device"
+        case "vm" if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+            return "needs /dev/kvm"
+        case "slow" if not config.getoption("--slow"):
+            return "slow: give --slow"
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    reasons = {marker: missing(marker, config) for marker in ("root", "gpu", "vm", "slow")}
+    for item in items:
+        for marker, reason in reasons.items():
+            if reason and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
