@@ -35,7 +35,8 @@ UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels
     : socket_(socket),
       peers_(peers),
       classifier_(port.classifier.get()),
-      steered_(!port.config.rx_.flows_.empty() || port.config.rx_.flow_isolation_) {
+      steered_(!port.config.rx_.flows_.empty()),
+      isolated_(port.config.rx_.flow_isolation_) {
   require_sharing(port.config);
   const auto& queues = peers_.queues();
   for (std::size_t i = 0; i < queues.size(); ++i) {
@@ -127,8 +128,8 @@ const UdpReceiver::Sender& UdpReceiver::sender_of(std::uint32_t slot, bool learn
   return last_;
 }
 
-steering::Verdict UdpReceiver::steer(const Sender& sender, std::uint32_t length) const noexcept {
-  if (!steered_) return {true, first_queue().id(), 0};
+steering::Verdict UdpReceiver::classify(const Sender& sender, std::uint32_t length) const noexcept {
+  if (!steered_) return {false, first_queue().id(), 0};
   steering::PacketKey key;
   const PeerTable& table = *peers_.table();
   const bool known = sender.peer != PeerTable::NONE;
@@ -168,10 +169,10 @@ bool UdpReceiver::accept(std::uint32_t slot, std::uint64_t now) noexcept {
   // With MSG_TRUNC the kernel tells the length on the wire, even of a datagram that it cut.
   const std::uint32_t length = messages_[slot].msg_len;
   const Sender& sender = sender_of(slot, true);
-  const steering::Verdict verdict = steer(sender, length);
-  const std::size_t position = verdict.matched ? position_[verdict.queue] : 0;
+  const steering::Verdict verdict = classify(sender, length);
+  const std::size_t position = position_[verdict.queue];
   RxQueue& queue = *peers_.queues()[position];
-  if (!verdict.matched) {
+  if (isolated_ && !verdict.matched) {
     queue.drop(DropReason::FILTERED, 1, length);
     return false;
   }
@@ -199,12 +200,9 @@ std::uint32_t UdpReceiver::discard() noexcept {
   const std::uint32_t n = read(BATCH);
   for (std::uint32_t i = 0; i < n; ++i) {
     const std::uint32_t length = messages_[i].msg_len;
-    const steering::Verdict verdict = steer(sender_of(i, false), length);
-    if (verdict.matched) {
-      peers_.queues()[position_[verdict.queue]]->drop(DropReason::NO_PACKET_BUFFER, 1, length);
-    } else {
-      first_queue().drop(DropReason::FILTERED, 1, length);
-    }
+    const steering::Verdict verdict = classify(sender_of(i, false), length);
+    const bool filtered = isolated_ && !verdict.matched;
+    peers_.queues()[position_[verdict.queue]]->drop(filtered ? DropReason::FILTERED : DropReason::NO_PACKET_BUFFER, 1, length);
     reset(i);
   }
   for (mmsghdr& message : messages_) message.msg_hdr.msg_iovlen = segments_;

@@ -54,7 +54,7 @@ class UdpReceiver {
   bool accept(std::uint32_t slot, std::uint64_t now) noexcept;
   void cut(ReceivedPacket& packet, RxQueue& queue, std::uint32_t length) noexcept;
   const Sender& sender_of(std::uint32_t slot, bool learn_new) noexcept;
-  [[nodiscard]] steering::Verdict steer(const Sender& sender, std::uint32_t length) const noexcept;
+  [[nodiscard]] steering::Verdict classify(const Sender& sender, std::uint32_t length) const noexcept;
   [[nodiscard]] std::uint64_t timestamp_of(std::uint32_t slot) noexcept;
 
   /// Room for the timestamp and one more, should somebody switch it on.
@@ -67,6 +67,8 @@ class UdpReceiver {
   const steering::Classifier* classifier_;
   /// False: no flows, everything goes to the first queue.
   bool steered_;
+  /// Unmatched datagrams are filtered instead of going to the first queue.
+  bool isolated_;
   /// Position among the port's queues by queue id.
   std::vector<std::uint16_t> position_;
   std::uint32_t segments_;

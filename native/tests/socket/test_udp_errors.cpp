@@ -1,0 +1,128 @@
+#include <catch2/catch.hpp>
+
+#include <dirent.h>
+
+#include "socket/udp_session.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::size_t open_descriptors() {
+  std::size_t n = 0;
+  DIR* directory = opendir("/proc/self/fd");
+  while (readdir(directory) != nullptr) ++n;
+  closedir(directory);
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("A port in use is an error that names it, and leaves nothing behind", "[udp][errors]") {
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const PlainSocket other(host);
+  const std::size_t before = open_descriptors();
+  const auto [status, text] = error_of([&] { Session::open(udp_server(host, other.port())); });
+  REQUIRE(status == Status::CONNECT_FAILURE);
+  CHECK_THAT(text, Contains("interface 'udp0'"));
+  CHECK_THAT(text, Contains(host));
+  CHECK_THAT(text, Contains(":" + std::to_string(other.port())));
+  CHECK_THAT(text, Contains("Address already in use"));
+  CHECK_THAT(text, Contains("choose another port"));
+  REQUIRE(open_descriptors() == before);
+}
+
+TEST_CASE("Two servers on one port are an error", "[udp][errors]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  const auto first = Session::open(udp_server("127.0.0.1", port));
+  const auto [status, text] = error_of([&] { Session::open(udp_server("127.0.0.1", port)); });
+  REQUIRE(status == Status::CONNECT_FAILURE);
+  CHECK_THAT(text, Contains("Address already in use"));
+  const PlainSocket peer("127.0.0.1");
+  REQUIRE(peer.send("127.0.0.1", port, numbered(1, 10)));
+  REQUIRE(receive_packets(first->rx_queue(0, 0), 1).size() == 1);
+}
+
+TEST_CASE("An address that is not this host's is an error", "[udp][errors]") {
+  auto [status, text] = error_of([] { Session::open(udp_server("203.0.113.77", 5000)); });
+  REQUIRE(status == Status::CONNECT_FAILURE);
+  CHECK_THAT(text, Contains("203.0.113.77:5000"));
+  CHECK_THAT(text, Contains("this host has no such address"));
+  auto config = udp_client("127.0.0.1", 5000);
+  config.ifs_[0].socket_.local_addr_ = udp_at("::1", 5001);
+  std::tie(status, text) = error_of([&] { Session::open(config); });
+  REQUIRE(status == Status::INVALID_PARAMETER);
+}
+
+TEST_CASE("TCP says what is missing", "[udp][errors]") {
+  auto config = udp_server("127.0.0.1", 5000);
+  config.ifs_[0].socket_.local_addr_.protocol_ = SocketProtocol::TCP;
+  const auto [status, text] = error_of([&] { Session::open(config); });
+  REQUIRE(status == Status::NOT_SUPPORTED);
+  CHECK_THAT(text, Contains("udp0"));
+  CHECK_THAT(text, Contains("tcp://"));
+}
+
+TEST_CASE("Queues that cannot share a socket are refused", "[udp][errors]") {
+  auto config = udp_server("127.0.0.1", free_port("127.0.0.1"));
+  auto& queues = config.ifs_[0].rx_.queues_;
+  queues.push_back(queues[0]);
+  queues[1].name_ = "rx1";
+  queues[1].id_ = 1;
+  SECTION("another core") {
+    queues[1].cpu_core_ = "0";
+    const auto [status, text] = error_of([&] { Session::open(config); });
+    REQUIRE(status == Status::INVALID_PARAMETER);
+    CHECK_THAT(text, Contains("rx0") && Contains("rx1") && Contains("cpu_core"));
+  }
+  SECTION("another region") {
+    queues[1].mrs_ = {"tx_data"};
+    const auto [status, text] = error_of([&] { Session::open(config); });
+    REQUIRE(status == Status::INVALID_PARAMETER);
+    CHECK_THAT(text, Contains("rx0") && Contains("rx1") && Contains("memory_regions"));
+  }
+}
+
+TEST_CASE("Connections that do not exist are refused", "[udp][errors]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  const PlainSocket peer("127.0.0.1");
+  const auto session = Session::open(udp_client("127.0.0.1", peer.port()));
+  IoEngine& engine = session->engine();
+  const int on = 1;
+  auto [status, text] = error_of([&] { engine.set_socket_option(0xFFFFFF, SOL_SOCKET, SO_BROADCAST, &on, sizeof on); });
+  CHECK(status == Status::INVALID_PARAMETER);
+  CHECK_THAT(text, Contains("16777215"));
+  std::tie(status, text) = error_of([&] { static_cast<void>(engine.connection_queue(0)); });
+  CHECK(status == Status::INVALID_PARAMETER);
+  std::tie(status, text) = error_of([&] { static_cast<void>(engine.server_connection("127.0.0.1", port)); });
+  CHECK(status == Status::INVALID_PARAMETER);
+  CHECK_THAT(text, Contains("client of udp://127.0.0.1:" + std::to_string(peer.port())));
+  std::tie(status, text) = error_of([&] { engine.connect("127.0.0.1", port, ""); });
+  CHECK(status == Status::CONNECT_FAILURE);
+  std::tie(status, text) = error_of([&] { engine.connect("localhost", port, ""); });
+  CHECK(status == Status::INVALID_PARAMETER);
+  CHECK_THAT(text, Contains("localhost"));
+}
+
+TEST_CASE("Socket options reach the kernel, and its refusal comes back", "[udp][errors]") {
+  const PlainSocket peer("127.0.0.1");
+  const auto session = Session::open(udp_client("127.0.0.1", peer.port()));
+  IoEngine& engine = session->engine();
+  const std::uintptr_t connection = engine.connect("127.0.0.1", peer.port(), "");
+  const int ttl = 7;
+  engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
+  const int bad_ttl = 1000;
+  auto [status, text] = error_of([&] { engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &bad_ttl, sizeof bad_ttl); });
+  CHECK(status == Status::INVALID_PARAMETER);
+  CHECK_THAT(text, Contains("Invalid argument"));
+  session->close();
+  std::tie(status, text) = error_of([&] { engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl); });
+  CHECK(status == Status::NOT_READY);
+}
+
+TEST_CASE("Loopback sockets have no MAC address", "[udp]") {
+  const auto session = Session::open(udp_server("127.0.0.1", free_port("127.0.0.1")));
+  REQUIRE(session->engine().mac_address(0) == std::array<std::uint8_t, 6>{});
+}

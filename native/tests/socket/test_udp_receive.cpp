@@ -1,0 +1,242 @@
+#include <catch2/catch.hpp>
+
+#include <netinet/udp.h>
+
+#include <set>
+
+#include "socket/udp_session.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+
+TEST_CASE("A server receives datagrams byte for byte, in order, stamped by the kernel", "[udp]") {
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const std::uint16_t port = free_port(host);
+  const auto session = Session::open(udp_server(host, port));
+  const PlainSocket peer(host);
+  const std::uint64_t before = realtime_ns();
+  constexpr std::uint32_t COUNT = 500;
+  for (std::uint32_t i = 0; i < COUNT; ++i) REQUIRE(peer.send(host, port, numbered(i, i % 1400)));
+  const auto packets = receive_packets(session->rx_queue(0, 0), COUNT);
+  const std::uint64_t after = realtime_ns();
+  REQUIRE(packets.size() == COUNT);
+  std::uint64_t last = before;
+  for (std::uint32_t i = 0; i < COUNT; ++i) {
+    REQUIRE(packets[i].bytes == numbered(i, i % 1400));
+    REQUIRE(packets[i].timestamp >= last);
+    REQUIRE(packets[i].timestamp <= after);
+    REQUIRE(packets[i].connection == packets[0].connection);
+    last = packets[i].timestamp;
+  }
+  REQUIRE(packets[0].connection > 0);
+  const RxSnapshot counters = session->rx_queue(0, 0).counters();
+  REQUIRE(counters.received == COUNT);
+  REQUIRE(counters.delivered == COUNT);
+  REQUIRE(counters.dropped_total() == 0);
+  REQUIRE(counters.truncated == 0);
+}
+
+TEST_CASE("Two interleaved peers have a connection each, and can be read apart", "[udp][peers]") {
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const std::uint16_t port = free_port(host);
+  const auto session = Session::open(udp_server(host, port));
+  RxQueue& rx = session->rx_queue(0, 0);
+  const PlainSocket peers[2]{PlainSocket(host), PlainSocket(host)};
+  constexpr std::uint32_t COUNT = 300;
+  for (std::uint32_t i = 0; i < COUNT; ++i) REQUIRE(peers[i % 2].send(host, port, numbered(i, 100)));
+  REQUIRE(settled(rx, COUNT).received == COUNT);
+
+  const std::uintptr_t first = session->engine().connect(host, peers[0].port(), "");
+  const std::uintptr_t second = session->engine().connect(host, peers[1].port(), host);
+  REQUIRE(first != second);
+  for (const auto& [connection, parity] : {std::pair{first, 0U}, std::pair{second, 1U}}) {
+    REQUIRE(session->engine().connection_queue(connection) == std::pair<std::uint16_t, std::uint16_t>(0, 0));
+    std::uint32_t expected = parity;
+    const std::uint64_t end = monotonic_ns() + 2'000'000'000ULL;
+    while (expected < COUNT && monotonic_ns() < end) {
+      Burst* burst = rx.receive_from(connection);
+      if (burst == nullptr) continue;
+      REQUIRE(burst->connection_id == connection);
+      for (std::uint32_t i = 0; i < burst->num_packets(); ++i, expected += 2) {
+        REQUIRE(bytes_of(*burst, i) == numbered(expected, 100));
+      }
+      burst->release();
+    }
+    REQUIRE(expected == COUNT + parity);
+  }
+}
+
+TEST_CASE("Connection ids are unique over sessions of the process", "[udp][peers]") {
+  std::set<std::uintptr_t> ids;
+  std::vector<std::shared_ptr<Session>> sessions;
+  for (int i = 0; i < 3; ++i) {
+    const std::uint16_t port = free_port("127.0.0.1");
+    sessions.push_back(Session::open(udp_server("127.0.0.1", port)));
+    ids.insert(sessions.back()->engine().server_connection("127.0.0.1", port));
+    const PlainSocket peer("127.0.0.1");
+    peer.send("127.0.0.1", port, numbered(1, 10));
+    const auto packets = receive_packets(sessions.back()->rx_queue(0, 0), 1);
+    REQUIRE(packets.size() == 1);
+    ids.insert(packets[0].connection);
+  }
+  REQUIRE(ids.size() == 6);
+  REQUIRE(*ids.begin() > 0);
+}
+
+TEST_CASE("A datagram longer than the buffer is cut and counted", "[udp]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  const auto session = Session::open(udp_server("127.0.0.1", port, {.buf_size = 512}));
+  const PlainSocket peer("127.0.0.1");
+  for (std::uint32_t i = 0; i < 20; ++i) REQUIRE(peer.send("127.0.0.1", port, numbered(i, i % 2 == 0 ? 512 : 513 + i)));
+  const auto packets = receive_packets(session->rx_queue(0, 0), 20);
+  REQUIRE(packets.size() == 20);
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    Bytes expected = numbered(i, 1024);
+    expected.resize(512);
+    REQUIRE(packets[i].bytes == expected);
+  }
+  REQUIRE(session->rx_queue(0, 0).counters().truncated == 10);
+  REQUIRE(session->rx_queue(0, 0).counters().delivered == 20);
+}
+
+TEST_CASE("With two regions a datagram is split at the boundary", "[udp]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  auto config = udp_server("127.0.0.1", port);
+  MemoryRegionConfig headers = config.mrs_[0];
+  headers.name_ = "rx_headers";
+  headers.buf_size_ = 128;
+  config.mrs_.push_back(headers);
+  config.ifs_[0].rx_.queues_[0].mrs_ = {"rx_headers", "rx_data"};
+  config.ifs_[0].rx_.queues_[0].split_boundary_ = 42;
+  const auto session = Session::open(config);
+  RxQueue& rx = session->rx_queue(0, 0);
+  const PlainSocket peer("127.0.0.1");
+  const std::vector<std::uint32_t> sizes{0, 1, 42, 43, 1000, 42 + 2048, 42 + 2049};
+  for (const std::uint32_t size : sizes) REQUIRE(peer.send("127.0.0.1", port, numbered(size, size)));
+  REQUIRE(settled(rx, sizes.size()).received == sizes.size());
+  std::size_t seen = 0;
+  const std::uint64_t end = monotonic_ns() + 2'000'000'000ULL;
+  while (seen < sizes.size() && monotonic_ns() < end) {
+    Burst* burst = rx.receive();
+    if (burst == nullptr) continue;
+    REQUIRE(burst->hdr.hdr.num_segs == 2);
+    for (std::uint32_t i = 0; i < burst->num_packets(); ++i, ++seen) {
+      Bytes expected = numbered(sizes[seen], sizes[seen]);
+      expected.resize(std::min<std::size_t>(expected.size(), 42 + 2048));
+      REQUIRE(burst->pkt_lens[0][i] == std::min<std::size_t>(expected.size(), 42));
+      REQUIRE(bytes_of(*burst, i) == expected);
+    }
+    burst->release();
+  }
+  REQUIRE(seen == sizes.size());
+  REQUIRE(rx.counters().truncated == 1);
+}
+
+TEST_CASE("A client hears its peer only", "[udp]") {
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const PlainSocket peer(host);
+  const PlainSocket stranger(host);
+  auto config = udp_client(host, peer.port());
+  const std::uint16_t port = free_port(host);
+  config.ifs_[0].socket_.local_addr_ = udp_at(host, port);
+  const auto session = Session::open(config);
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    REQUIRE(stranger.send(host, port, numbered(1000 + i, 50)));
+    REQUIRE(peer.send(host, port, numbered(i, 50)));
+  }
+  const auto packets = receive_packets(session->rx_queue(0, 0), 10);
+  REQUIRE(packets.size() == 10);
+  const std::uintptr_t connection = session->engine().connect(host, peer.port(), "");
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    REQUIRE(packets[i].bytes == numbered(i, 50));
+    REQUIRE(packets[i].connection == connection);
+  }
+  REQUIRE(session->rx_queue(0, 0).counters().received == 10);
+}
+
+TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
+  const PlainSocket peers[3]{PlainSocket("127.0.0.1"), PlainSocket("127.0.0.1"), PlainSocket("127.0.0.1")};
+  const std::uint16_t port = free_port("127.0.0.1");
+  auto config = udp_server("127.0.0.1", port);
+  auto& rx = config.ifs_[0].rx_;
+  rx.queues_.push_back(rx.queues_[0]);
+  rx.queues_[1].name_ = "rx7";
+  rx.queues_[1].id_ = 7;
+  const auto add_flow = [&](FlowId id, std::uint16_t queue) -> FlowMatch& {
+    FlowConfig flow;
+    flow.name_ = "flow" + std::to_string(id);
+    flow.id_ = id;
+    flow.action_.id_ = queue;
+    flow.actions_ = {flow.action_};
+    rx.flows_.push_back(flow);
+    return rx.flows_.back().match_;
+  };
+  FlowMatch& by_length = add_flow(21, 7);
+  by_length.udp_src_ = {peers[1].port(), peers[1].port()};
+  by_length.ipv4_len_ = 28 + 200;
+  FlowMatch& by_source = add_flow(22, 0);
+  by_source.udp_src_ = {peers[1].port(), peers[1].port()};
+  by_source.udp_dst_ = {port, port};
+  by_source.ipv4_dst_ = 0x7F000001;
+
+  SECTION("unmatched datagrams go to the first queue with flow 0") {
+    const auto session = Session::open(config);
+    for (std::uint32_t i = 0; i < 30; ++i) {
+      REQUIRE(peers[i % 2].send("127.0.0.1", port, numbered(i, i % 3 == 0 ? 200 : 100)));
+    }
+    const auto lengthy = receive_packets(session->rx_queue(0, 7), 5);
+    REQUIRE(lengthy.size() == 5);
+    for (const Received& packet : lengthy) {
+      REQUIRE(packet.flow == 21);
+      REQUIRE(packet.bytes.size() == 200);
+      REQUIRE(number_of(packet.bytes) % 2 == 1);
+    }
+    const auto others = receive_packets(session->rx_queue(0, 0), 25);
+    REQUIRE(others.size() == 25);
+    for (const Received& packet : others) REQUIRE(packet.flow == (number_of(packet.bytes) % 2 == 1 ? 22U : 0U));
+    // One peer, one connection, on whichever queue it is heard.
+    for (const Received& packet : others) {
+      if (packet.flow == 22) REQUIRE(packet.connection == lengthy[0].connection);
+    }
+  }
+  SECTION("isolated, they are filtered and counted, and keep no buffer") {
+    rx.flow_isolation_ = true;
+    const auto session = Session::open(config);
+    for (std::uint32_t i = 0; i < 300; ++i) REQUIRE(peers[i % 3].send("127.0.0.1", port, numbered(i, 100)));
+    REQUIRE(settled(session->rx_queue(0, 0), 300).received == 300);
+    const RxSnapshot counters = session->rx_queue(0, 0).counters();
+    REQUIRE(dropped(counters, DropReason::FILTERED) == 200);
+    const auto packets = receive_packets(session->rx_queue(0, 0), 100);
+    REQUIRE(packets.size() == 100);
+    for (std::uint32_t i = 0; i < 100; ++i) REQUIRE(packets[i].bytes == numbered(3 * i + 1, 100));
+    session->close();
+    REQUIRE(session->memory()->regions.at("rx_data")->available() == 4096);
+  }
+}
+
+TEST_CASE("Peers beyond the queue's channels share its main channel", "[udp][peers]") {
+  const std::uint16_t port = free_port("0.0.0.0");
+  auto config = udp_server("0.0.0.0", port, {.batch = 1});
+  config.rx_meta_buffers_ = 2048;
+  const auto session = Session::open(config);
+  RxQueue& rx = session->rx_queue(0, 0);
+  constexpr std::uint32_t COUNT = 1100;
+  std::size_t own = 0;
+  std::size_t shared = 0;
+  std::set<std::uintptr_t> connections;
+  for (std::uint32_t i = 0; i < COUNT; ++i) {
+    const std::string host = "127.0." + std::to_string(1 + i / 250) + "." + std::to_string(1 + i % 250);
+    REQUIRE(PlainSocket(host).send("127.0.0.1", port, numbered(i, 20)));
+  }
+  const auto packets = receive_packets(rx, COUNT);
+  REQUIRE(packets.size() == COUNT);
+  for (const Received& packet : packets) {
+    ++(packet.connection == 0 ? shared : own);
+    if (packet.connection != 0) connections.insert(packet.connection);
+  }
+  REQUIRE(own == RxQueue::MAX_CHANNELS - 1);
+  REQUIRE(connections.size() == own);
+  REQUIRE(shared == COUNT - own);
+  const auto [status, text] = error_of([&] { session->engine().connect("127.0.0.1", 9, ""); });
+  REQUIRE(status == Status::NO_SPACE_AVAILABLE);
+}
