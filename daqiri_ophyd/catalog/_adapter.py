@@ -1,0 +1,62 @@
+"""How a Tiled server reads a sequence of pcap files."""
+
+import builtins
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from tiled.adapters.sequence import FileSequenceAdapter
+from tiled.structures.array import ArrayStructure, StructDtype
+
+from daqiri_ophyd.documents import SUMMARY_DTYPE
+
+from ._summarize import summarize
+
+__all__ = ["PcapSequenceAdapter"]
+
+
+class PcapSequenceAdapter(FileSequenceAdapter):
+    """A sequence of pcap files as an array of one summary record per file.
+
+    Shape ``(files,)``, dtype `daqiri_ophyd.documents.SUMMARY_DTYPE`, one chunk per file. The files
+    themselves are downloaded with ``raw_export``.
+
+    Parameters
+    ----------
+    data_uris : sequence of str
+        URIs of the files, in order.
+    structure : ArrayStructure
+        Structure to present.
+    metadata, specs, chunks : optional
+        As for `tiled.adapters.sequence.FileSequenceAdapter`.
+    """
+
+    @classmethod
+    def from_uris(cls, *data_uris: str, **_: Any) -> "PcapSequenceAdapter":
+        """Return an adapter for these files, whatever numbering the catalog has noted for them."""
+        files = len(data_uris)
+        # The base class would derive a structure from the first file, and knows no records.
+        structure = ArrayStructure(
+            data_type=StructDtype.from_numpy_dtype(SUMMARY_DTYPE),
+            shape=(files,),
+            chunks=((1,) * files,),
+        )
+        return cls(data_uris, structure)
+
+    @classmethod
+    def from_catalog(cls, data_source: Any, node: Any, /, **kwargs: Any) -> "PcapSequenceAdapter":
+        """Return an adapter for a data source of the catalog."""
+        uris = {k: v for k, v in kwargs.items() if k == "data_uris"}
+        return super().from_catalog(data_source, node, **uris)  # type: ignore[return-value]
+
+    def _load_from_files(self, slice: builtins.slice | int | Iterable[int] = slice(None)) -> np.ndarray:
+        if isinstance(slice, int):
+            return self._read_one(self.filepaths[slice])[np.newaxis]
+        if isinstance(slice, builtins.slice):
+            selected = self.filepaths[slice]
+        else:
+            selected = [self.filepaths[i] for i in slice]
+        return np.array([record[()] for record in self._map_read(selected)], SUMMARY_DTYPE)
+
+    def _read_one(self, filepath: str) -> np.ndarray:
+        return summarize(filepath).record()

@@ -1,0 +1,211 @@
+"""A catalog of runs: embedded in this process, or a server elsewhere."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from bluesky_tiled_plugins import BlueskyRun, CatalogOfBlueskyRuns
+from tiled.client import from_uri
+from tiled.structures.core import Spec
+from tiled.utils import OneShotCachedMap
+
+from ._register import register
+from ._server import CatalogError, EmbeddedServer
+from ._writer import RunWriter, ingest_backup
+
+__all__ = ["Catalog"]
+
+_RUNS = "runs"
+_RUNS_SPEC = Spec("CatalogOfBlueskyRuns", "3.0")
+
+
+class Catalog:
+    """Stored runs: written by a RunEngine, read with a Tiled client or with databroker.
+
+    Use `open` or `connect`, with ``with`` or followed by `close`.
+
+    Examples
+    --------
+    >>> with Catalog.open("/data/catalog", readable=["/data/captures"]) as catalog:
+    ...     RE.subscribe(catalog.writer())
+    ...     RE(plan)
+    ...     catalog.client[-1].primary.read()
+    """
+
+    def __init__(
+        self,
+        client: CatalogOfBlueskyRuns,
+        *,
+        backup_directory: Path | None = None,
+        server: EmbeddedServer | None = None,
+    ) -> None:
+        self._client = client
+        self._backup_directory = backup_directory
+        self._server = server
+
+    @classmethod
+    def open(cls, directory: str | Path, readable: Iterable[str | Path] = ()) -> Self:
+        """Open the catalog in a directory, with a server embedded in this process.
+
+        Runs stay there: open the same directory again to read them. One process at a time can have
+        it open; others `connect` to its ``uri``.
+
+        Parameters
+        ----------
+        directory : str or Path
+            Databases (SQLite for runs, DuckDB for event tables) and backups. Made if missing.
+        readable : iterable of str or Path
+            Directories below which captures lie.
+
+        Raises
+        ------
+        CatalogError
+            If the Tiled server is not installed, the directory cannot be written or is open
+            elsewhere, or the server does not start.
+        """
+        register()
+        directory = Path(directory).resolve()
+        server = EmbeddedServer(directory, [Path(path).resolve() for path in readable])
+        try:
+            client = _runs(server.uri, server.api_key)
+        except BaseException:
+            server.close()
+            raise
+        return cls(client, backup_directory=directory / "backup", server=server)
+
+    @classmethod
+    def connect(
+        cls,
+        uri: str,
+        api_key: str | None = None,
+        *,
+        backup_directory: str | Path | None = None,
+    ) -> Self:
+        """Connect to a catalog on a Tiled server.
+
+        Parameters
+        ----------
+        uri : str
+            The server, or a catalog of runs on it. On a server without one, ``runs`` is made.
+        api_key : str, optional
+            Default: environment variable ``TILED_API_KEY``.
+        backup_directory : str or Path, optional
+            For runs that cannot be stored; needed by `writer`.
+
+        Raises
+        ------
+        CatalogError
+            If there is no Tiled server, or it refuses.
+        """
+        register()
+        backup = Path(backup_directory).resolve() if backup_directory is not None else None
+        return cls(_runs(uri, api_key), backup_directory=backup)
+
+    @property
+    def client(self) -> CatalogOfBlueskyRuns:
+        """Tiled client of the runs: ``client[-1]``, ``client[scan_id]``, ``client[uid]``."""
+        return self._client
+
+    @property
+    def uri(self) -> str:
+        """Address of the runs, for `connect` in another process."""
+        return self._client.uri
+
+    @property
+    def api_key(self) -> str | None:
+        """Key for `uri`."""
+        return self._client.context.api_key
+
+    @property
+    def backup_directory(self) -> Path | None:
+        """Where the documents of runs go that could not be stored."""
+        return self._backup_directory
+
+    def writer(self, *, batch_size: int = 10_000) -> RunWriter:
+        """Return a subscriber for a RunEngine: ``RE.subscribe(catalog.writer())``.
+
+        Parameters
+        ----------
+        batch_size : int
+            Rows to gather before they are sent; 1 shows a run while it goes on.
+
+        Raises
+        ------
+        CatalogError
+            If the backup directory is not given or cannot be written.
+        """
+        directory = self._backup_directory
+        if directory is None:
+            raise CatalogError(
+                "A writer needs a place for runs that the catalog fails to store: "
+                "Catalog.connect(uri, api_key, backup_directory=...)."
+            )
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            probe = directory / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise CatalogError(
+                f"The backup directory {directory} cannot be written ({error.strerror})."
+            ) from error
+        return RunWriter(self._client, directory, batch_size=batch_size)
+
+    def databroker(self) -> Any:
+        """Return a `databroker.Broker` on this catalog: ``db[-1].table()``."""
+        from databroker.v1 import Broker
+
+        return Broker(_independent(self._client))
+
+    def ingest_backup(self, path: str | Path) -> str:
+        """Store the run of a backup file; returns its uid. See `ingest_backup`."""
+        return ingest_backup(self._client, path)
+
+    def close(self) -> None:
+        """Close the connection, and end an embedded server. Idempotent."""
+        self._client.context.close()
+        if self._server is not None:
+            self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _runs(uri: str, api_key: str | None) -> CatalogOfBlueskyRuns:
+    """Return the client of the runs at or below an address."""
+    try:
+        node = from_uri(uri, api_key=api_key)
+        if isinstance(node, CatalogOfBlueskyRuns):
+            return _independent(node)
+        if _RUNS not in node:
+            node.create_container(_RUNS, specs=[_RUNS_SPEC])
+        runs = node[_RUNS]
+    except httpx.HTTPError as error:
+        raise CatalogError(f"The catalog at {uri} cannot be used: {error}") from error
+    if not isinstance(runs, CatalogOfBlueskyRuns):
+        raise CatalogError(
+            f"{runs.uri} is no catalog of runs: its specs are {list(runs.specs)}, "
+            f"expected {_RUNS_SPEC.name} {_RUNS_SPEC.version}. Give the address of one."
+        )
+    return _independent(runs)
+
+
+def _independent(client: CatalogOfBlueskyRuns) -> CatalogOfBlueskyRuns:
+    """Return the client with a table of client classes of its own.
+
+    databroker enters its own class of runs in the table, and Tiled keeps one for the process.
+    """
+    shared = client.structure_clients
+    table = OneShotCachedMap({name: lambda name=name: shared[name] for name in shared})
+    table.set("BlueskyRun", lambda: BlueskyRun)
+    return client.new_variation(structure_clients=table)

@@ -1,0 +1,81 @@
+"""Teach Tiled, on both sides, what a sequence of pcap files is."""
+
+from typing import Any
+
+from bluesky_tiled_plugins.writing.consolidators import (
+    CONSOLIDATOR_REGISTRY,
+    MultipartRelatedConsolidator,
+    Patch,
+)
+from event_model.documents import StreamDatum
+from tiled.media_type_registration import default_serialization_registry
+from tiled.mimetypes import DEFAULT_ADAPTERS_BY_MIMETYPE
+
+from daqiri_ophyd.documents import PCAP_MIMETYPE
+
+__all__ = ["PcapConsolidator", "register"]
+
+
+class PcapConsolidator(MultipartRelatedConsolidator):
+    """Collects the files that StreamDatum documents name into one data source.
+
+    Beyond its base it takes documents that a catalog exported: one file has lost its template by
+    then, and a sequence with gaps (files of readings that were taken back) its numbers.
+    """
+
+    supported_mimetypes = {PCAP_MIMETYPE}
+
+    def __init__(self, stream_resource: Any, descriptor: Any) -> None:
+        parameters = stream_resource["parameters"]
+        if "template" not in parameters:
+            folder, _, name = stream_resource["uri"].rpartition("/")
+            parameters = {**parameters, "template": name}
+            stream_resource = {**stream_resource, "uri": folder + "/", "parameters": parameters}
+        elif "numbers" in parameters:
+            folder, _, _ = stream_resource["uri"].rpartition("/")
+            stream_resource = {**stream_resource, "uri": folder + "/"}
+        super().__init__(stream_resource, descriptor)
+        self._exported_numbers: list[int] | None = parameters.get("numbers")
+        self._numbers: list[int] = []
+
+    def get_datum_uri(self, indx: int) -> str:
+        """Return the URI of the file with this index."""
+        number = self._exported_numbers[indx] if self._exported_numbers else indx
+        return super().get_datum_uri(number)
+
+    def consume_stream_datum(self, doc: StreamDatum) -> Patch:
+        """Take up the files of a document."""
+        indices = range(doc["indices"]["start"], doc["indices"]["stop"])
+        numbers = self._exported_numbers
+        self._numbers += [numbers[i] for i in indices] if numbers else indices
+        return super().consume_stream_datum(doc)
+
+    def adapter_parameters(self) -> dict[str, Any]:
+        """Return what the catalog has to note beyond the URIs, so that an export can be read."""
+        if self._numbers == list(range(len(self._numbers))):
+            return {}
+        return {"template": self.template, "numbers": self._numbers}
+
+
+def _adapter() -> type:
+    from ._adapter import PcapSequenceAdapter
+
+    return PcapSequenceAdapter
+
+
+def _exporter() -> Any:
+    from bluesky_tiled_plugins.exporters import json_seq_exporter
+
+    return json_seq_exporter
+
+
+def register() -> None:
+    """Register pcap sequences with the Tiled writer and with servers of this process.
+
+    Also registers the export of runs as documents, without which ``run.documents()`` is refused.
+    Call it before a server is started; calling it again changes nothing. A server in a process of
+    its own takes the same from its configuration file.
+    """
+    CONSOLIDATOR_REGISTRY[PCAP_MIMETYPE] = PcapConsolidator
+    DEFAULT_ADAPTERS_BY_MIMETYPE.set(PCAP_MIMETYPE, _adapter)
+    default_serialization_registry.register("BlueskyRun", "application/json-seq", _exporter())

@@ -1,0 +1,178 @@
+"""Runs on their way into a catalog, and into a file when the catalog fails."""
+
+import json
+import logging
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+from bluesky.callbacks.json_writer import JSONLinesWriter
+from bluesky_tiled_plugins import CatalogOfBlueskyRuns, TiledWriter
+from event_model import RunRouter, sanitize_doc
+
+from daqiri_ophyd.documents import PCAP_MIMETYPE
+
+from ._handler import LEGACY_SPEC
+
+__all__ = ["BackupError", "RunWriter", "ingest_backup"]
+
+_log = logging.getLogger(__name__)
+_PROBE_S = 2.0
+
+
+class BackupError(ValueError):
+    """A backup file that does not hold the documents of one whole run."""
+
+
+class RunWriter:
+    """RunEngine subscriber that stores runs in a catalog and never ends a scan.
+
+    If the catalog fails, all documents of the run go to ``<first part of its uid>.jsonl`` in the
+    backup directory, an error is logged, and the scan goes on; `ingest_backup` stores the run
+    later. A failing request is repeated for up to ``TILED_RETRY_TIMEOUT`` seconds (environment,
+    default 45) before that; while a catalog stays out of reach, later runs do not wait again.
+
+    Parameters
+    ----------
+    client : CatalogOfBlueskyRuns
+        Where runs are stored.
+    backup_directory : Path
+        Existing directory for the runs that could not be stored.
+    batch_size : int
+        Rows to gather before they are sent. 1 shows them live at the price of a request each.
+
+    Attributes
+    ----------
+    backups : list of Path
+        Files of the runs that this writer could not store.
+    """
+
+    def __init__(
+        self, client: CatalogOfBlueskyRuns, backup_directory: Path, *, batch_size: int = 10_000
+    ) -> None:
+        self.backups: list[Path] = []
+        self._client = client
+        self._backup_directory = backup_directory
+        self._batch_size = batch_size
+        self._failing = False
+        self._router = RunRouter([self._begin])
+
+    def __call__(self, name: str, doc: dict[str, Any]) -> None:
+        """Store one document."""
+        try:
+            self._router(name, _plain(doc))
+        except Exception:
+            _log.exception(
+                "A %s document reached neither the catalog at %s nor its backup in %s; "
+                "captures are not affected.",
+                name,
+                self._client.uri,
+                self._backup_directory,
+            )
+
+    def _begin(self, _name: str, start: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        directory = str(self._backup_directory)
+        if self._failing and not self._answers():
+            writer: Any = JSONLinesWriter(directory)
+        else:
+            writer = _tiled_writer(
+                self._client, batch_size=self._batch_size, backup_directory=directory
+            )
+        backup = self._backup_directory / f"{start['uid'].split('-')[0]}.jsonl"
+        return [writer, partial(self._end, backup)], []
+
+    def _end(self, backup: Path, name: str, doc: dict[str, Any]) -> None:
+        if name != "stop":
+            return
+        self._failing = backup.exists()
+        if self._failing:
+            self.backups.append(backup)
+            _log.error(
+                "Run %s is not in the catalog at %s. Its documents are in %s; "
+                "store them with Catalog.ingest_backup when the catalog works again.",
+                doc["run_start"],
+                self._client.uri,
+                backup,
+            )
+
+    def _answers(self) -> bool:
+        try:
+            # Plain httpx client: the one of Tiled repeats what fails.
+            self._client.context.http_client.get(self._client.uri, timeout=_PROBE_S)
+        except httpx.HTTPError:
+            return False
+        return True
+
+
+def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
+    """Store the run of a backup file in a catalog.
+
+    A part of the run that the catalog may hold from before it failed is replaced. A run that it
+    holds whole is left as it is. Files that the run refers to are not touched.
+
+    Parameters
+    ----------
+    client : CatalogOfBlueskyRuns
+        Where the run is to be stored.
+    path : str or Path
+        The ``.jsonl`` file.
+
+    Returns
+    -------
+    str
+        Uid of the run.
+
+    Raises
+    ------
+    BackupError
+        If the file is not whole, or holds anything else than the documents of one run.
+    """
+    documents = _read_backup(Path(path))
+    uid = documents[0][1]["uid"]
+    try:
+        stored = client[uid]
+    except KeyError:
+        pass
+    else:
+        if stored.metadata.get("stop"):
+            return uid
+        client.delete_contents(uid, recursive=True, external_only=False)
+    writer = _tiled_writer(client)
+    for name, doc in documents:
+        writer(name, doc)
+    return uid
+
+
+def _tiled_writer(client: CatalogOfBlueskyRuns, **options: Any) -> TiledWriter:
+    return TiledWriter(client, spec_to_mimetype={LEGACY_SPEC: PCAP_MIMETYPE}, **options)
+
+
+def _plain(doc: dict[str, Any]) -> dict[str, Any]:
+    # Devices report numpy scalars; the backup is written as plain JSON and would lose the document.
+    try:
+        return sanitize_doc(doc)
+    except TypeError:
+        return doc
+
+
+def _read_backup(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    documents = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                item = json.loads(line)
+                documents.append((item["name"], item["doc"]))
+            except (ValueError, KeyError, TypeError) as error:
+                raise BackupError(
+                    f"{path}, line {number} is not a document ({error!r}). If it is the last, the "
+                    "run was still going on, or the disk was full."
+                ) from error
+    names = [name for name, _ in documents]
+    if names[:1] != ["start"] or names[-1:] != ["stop"] or names.count("start") > 1:
+        found = ", ".join(dict.fromkeys(names)) or "nothing"
+        raise BackupError(
+            f"{path} does not hold one whole run: expected documents from start to stop, "
+            f"found {len(names)} ({found})."
+        )
+    return documents

@@ -1,0 +1,24 @@
+"""Documents for captures: what a device says of the files it wrote.
+
+Nothing here needs a running engine. A device composes its documents from a `CaptureStream`; the
+catalog reads the `Sidecar` that the recorder leaves beside each file.
+"""
+
+from ._sequence import PCAP_MIMETYPE, PcapSequence, StreamAsset, pcap_data_key
+from ._sidecar import Sidecar, SidecarError, read_sidecar, sidecar_path
+from ._stream import CaptureStream
+from ._summary import SUMMARY_DTYPE, FileSummary
+
+__all__ = [
+    "PCAP_MIMETYPE",
+    "SUMMARY_DTYPE",
+    "CaptureStream",
+    "FileSummary",
+    "PcapSequence",
+    "Sidecar",
+    "SidecarError",
+    "StreamAsset",
+    "pcap_data_key",
+    "read_sidecar",
+    "sidecar_path",
+]

@@ -1,0 +1,169 @@
+"""Stream documents for a sequence of pcap files."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from event_model import compose_stream_resource
+from event_model.documents import DataKey, StreamDatum, StreamResource
+
+from ._summary import SUMMARY_DTYPE
+
+__all__ = ["PCAP_MIMETYPE", "PcapSequence", "StreamAsset", "pcap_data_key"]
+
+PCAP_MIMETYPE = "multipart/related;type=application/vnd.tcpdump.pcap"
+"""Mimetype of a sequence of classic pcap files, read as one summary record per file."""
+
+StreamAsset = tuple[str, StreamResource | StreamDatum]
+"""What a device's ``collect_asset_docs`` yields: the document's kind and the document."""
+
+_PREFIX = re.compile(r"[A-Za-z0-9_.-]+")
+# Readers take the path of a file URI as it stands, up to the first of these.
+_NOT_IN_URI = re.compile(r"[?#;\x00-\x1f\x7f]")
+
+
+def pcap_data_key(source: str) -> DataKey:
+    """Return the data key of a sequence of pcap files, for ``describe`` and ``describe_collect``.
+
+    Parameters
+    ----------
+    source : str
+        What the packets came from, such as ``daqiri://port0/rx/0``.
+    """
+    return {
+        "source": source,
+        "dtype": "array",
+        "shape": [],
+        "dtype_numpy": [list(field) for field in SUMMARY_DTYPE.descr],
+        "external": "STREAM:",
+    }
+
+
+class PcapSequence:
+    """The pcap files of one run and one data key, as StreamResource and StreamDatum.
+
+    Files are ``<prefix>_000000.pcap``, ``<prefix>_000001.pcap`` and so on; the number of a file is
+    its index in the documents. Make a new sequence for each run: a StreamResource belongs to one.
+
+    Parameters
+    ----------
+    data_key : str
+        Name of the key in the event descriptor.
+    directory : str or Path
+        Directory of the files, absolute.
+    prefix : str
+        First part of the file names: letters, digits, ``_``, ``.`` and ``-``.
+    uri : str, optional
+        Where readers find the directory, if it is mounted elsewhere for them:
+        ``file://localhost/...``. Default: ``directory`` on this host.
+
+    Raises
+    ------
+    ValueError
+        If the directory is not absolute or cannot be written as a URI, or the prefix is not
+        usable in a file name template.
+
+    Notes
+    -----
+    Document formats: event-model 1.24, ``stream_resource`` and ``stream_datum``.
+    """
+
+    def __init__(
+        self, data_key: str, directory: str | Path, prefix: str = "capture", *, uri: str | None = None
+    ) -> None:
+        self._directory = Path(directory)
+        if not self._directory.is_absolute():
+            raise ValueError(f"Capture directory {str(directory)!r} is relative; give its full path.")
+        if not _PREFIX.fullmatch(prefix):
+            raise ValueError(
+                f"Capture prefix {prefix!r} has characters other than letters, digits, '_', '.', '-'."
+            )
+        if uri is None:
+            uri = f"file://localhost{self._directory.as_posix()}"
+        if bad := _NOT_IN_URI.search(uri):
+            raise ValueError(
+                f"Captures at {uri!r} cannot be catalogued: {bad[0]!r} is not possible in the URI. "
+                "Choose a directory without it."
+            )
+        if not uri.startswith("file://localhost/"):
+            raise ValueError(f"URI {uri!r} of a capture directory has to begin file://localhost/.")
+        self._prefix = prefix
+        self._bundle = compose_stream_resource(
+            mimetype=PCAP_MIMETYPE,
+            uri=uri.rstrip("/") + "/",
+            data_key=data_key,
+            parameters={"template": f"{prefix}_{{:06d}}.pcap", "chunk_shape": (1,)},
+        )
+        self._emitted = 0
+
+    @property
+    def directory(self) -> Path:
+        """Directory of the files."""
+        return self._directory
+
+    @property
+    def prefix(self) -> str:
+        """First part of the file names."""
+        return self._prefix
+
+    @property
+    def emitted(self) -> int:
+        """Index after the last one for which a StreamDatum was emitted or skipped."""
+        return self._emitted
+
+    def path(self, index: int) -> Path:
+        """Return the path of the file with this index."""
+        return self._directory / f"{self._prefix}_{index:06d}.pcap"
+
+    def emit(self, stop: int) -> Iterator[StreamAsset]:
+        """Yield documents for the files that were finished since the last call.
+
+        Parameters
+        ----------
+        stop : int
+            Number of files finished so far.
+
+        Yields
+        ------
+        tuple of str and dict
+            ``("stream_resource", doc)`` once a run, then ``("stream_datum", doc)``; nothing if
+            no file was finished.
+
+        Raises
+        ------
+        ValueError
+            If ``stop`` is less than in an earlier call.
+        """
+        self._check(stop)
+        if stop == self._emitted:
+            return
+        start, self._emitted = self._emitted, stop
+        resource = self._bundle.stream_resource_doc
+        # The RunEngine enters its run in the document when it passes it on. It does not pass on
+        # what a paused reading collected, and the documents of the retaken one build on it.
+        if not resource.get("run_start"):
+            yield "stream_resource", resource
+        yield "stream_datum", self._compose_datum(start, stop)
+
+    def skip(self, stop: int) -> None:
+        """Leave files up to ``stop`` out of the documents: a later reading took their place.
+
+        Raises
+        ------
+        ValueError
+            If documents for them were emitted already.
+        """
+        self._check(stop)
+        self._emitted = stop
+
+    def _check(self, stop: int) -> None:
+        if stop < self._emitted:
+            raise ValueError(
+                f"{stop} files finished in {self._directory}, but documents are out for "
+                f"{self._emitted}; a sequence only grows. Begin a new one for a new run."
+            )
+
+    def _compose_datum(self, start: int, stop: int) -> StreamDatum:
+        indices: Any = {"start": start, "stop": stop}
+        return self._bundle.compose_stream_datum(indices=indices)

@@ -1,0 +1,158 @@
+"""The metadata file that a recorder leaves beside each pcap file.
+
+Classic pcap has no room for losses, clocks or the word that headers were reconstructed, so
+``capture_000000.pcap`` is accompanied by ``capture_000000.pcap.json``: one JSON object.
+
+====================== ======= =================================================================
+key                    type    meaning
+====================== ======= =================================================================
+packets                int     packets in the file
+bytes                  int     packet bytes as on the wire, record headers not counted
+t_first_ns, t_last_ns  int     timestamps of the first and last packet, ns; -1 in an empty file
+dropped                int     packets lost while this was the current file
+dropped_by_reason      object  the same, by reason: ``{"ring_full": 3}``
+link_type              int     pcap link type (1 Ethernet, 101 raw IP)
+nanosecond             bool    timestamps of the pcap file are in ns, not µs
+headers_reconstructed  bool    link, IP or transport headers were not seen on the wire
+queue                  str     receive queue that was recorded
+clock                  str     clock of the timestamps
+====================== ======= =================================================================
+
+The first five are required. Other keys are kept out of the way of later writers: they are ignored.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ._summary import FileSummary
+
+__all__ = ["Sidecar", "SidecarError", "read_sidecar", "sidecar_path"]
+
+_INTEGERS = {  # key: lowest value
+    "packets": 0,
+    "bytes": 0,
+    "t_first_ns": -1,
+    "t_last_ns": -1,
+    "dropped": 0,
+    "link_type": 0,
+}
+_REQUIRED = ("packets", "bytes", "t_first_ns", "t_last_ns", "dropped")
+_LARGEST = 2**63 - 1
+
+
+class SidecarError(ValueError):
+    """A metadata file beside a pcap file that cannot be used as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """Contents of the metadata file beside a pcap file.
+
+    Parameters
+    ----------
+    packets, bytes, t_first_ns, t_last_ns, dropped : int
+        As in `FileSummary`.
+    dropped_by_reason : mapping of str to int
+        Lost packets by reason.
+    link_type : int
+        Link type of the pcap file.
+    nanosecond : bool
+        Whether the pcap file stores ns.
+    headers_reconstructed : bool
+        Whether headers were written that were not seen on the wire.
+    queue, clock : str
+        Receive queue that was recorded, clock of the timestamps; empty if not said.
+    """
+
+    packets: int
+    bytes: int
+    t_first_ns: int
+    t_last_ns: int
+    dropped: int
+    dropped_by_reason: Mapping[str, int] = field(default_factory=dict)
+    link_type: int = 1
+    nanosecond: bool = False
+    headers_reconstructed: bool = False
+    queue: str = ""
+    clock: str = ""
+
+    def summary(self, path: Path) -> FileSummary:
+        """Return the summary of the pcap file at ``path`` that this metadata describes."""
+        return FileSummary(
+            path, self.packets, self.bytes, self.t_first_ns, self.t_last_ns, self.dropped
+        )
+
+
+def sidecar_path(pcap: str | Path) -> Path:
+    """Return where the metadata of a pcap file lies: its path with ``.json`` appended."""
+    pcap = Path(pcap)
+    return pcap.with_name(pcap.name + ".json")
+
+
+def read_sidecar(pcap: str | Path) -> Sidecar | None:
+    """Read and check the metadata file beside a pcap file.
+
+    Parameters
+    ----------
+    pcap : str or Path
+        The pcap file (not the metadata file).
+
+    Returns
+    -------
+    Sidecar or None
+        None if there is no metadata file.
+
+    Raises
+    ------
+    SidecarError
+        If the file is not a JSON object, a required key is missing, or a known key has a value
+        of the wrong type or out of range. All faults are named at once.
+    """
+    path = sidecar_path(pcap)
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise SidecarError(
+            f"{path} is not JSON ({error}). Remove it to go by the pcap file alone."
+        ) from error
+    if not isinstance(content, dict):
+        raise SidecarError(f"{path} holds a {type(content).__name__}, not a JSON object.")
+    faults = _faults(content)
+    if faults:
+        raise SidecarError(
+            f"{path}: {'; '.join(faults)}. Correct it, or remove it to go by the pcap file alone."
+        )
+    return Sidecar(**{f.name: content[f.name] for f in fields(Sidecar) if f.name in content})
+
+
+def _faults(content: dict[str, Any]) -> list[str]:
+    faults = [f"{key} is missing" for key in _REQUIRED if key not in content]
+    for key, lowest in _INTEGERS.items():
+        if key in content and not _is_count(content[key], lowest):
+            faults.append(f"{key} is {content[key]!r}, expected an integer >= {lowest}")
+    for key in ("nanosecond", "headers_reconstructed"):
+        if not isinstance(content.get(key, False), bool):
+            faults.append(f"{key} is {content[key]!r}, expected true or false")
+    for key in ("queue", "clock"):
+        if not isinstance(content.get(key, ""), str):
+            faults.append(f"{key} is {content[key]!r}, expected a string")
+    reasons = content.get("dropped_by_reason", {})
+    if not isinstance(reasons, dict):
+        faults.append(f"dropped_by_reason is {reasons!r}, expected an object")
+    else:
+        faults += [
+            f"dropped_by_reason.{reason} is {count!r}, expected an integer >= 0"
+            for reason, count in reasons.items()
+            if not _is_count(count, 0)
+        ]
+    return faults
+
+
+def _is_count(value: Any, lowest: int) -> bool:
+    # bool is an int to Python, not to JSON.
+    return type(value) is int and lowest <= value <= _LARGEST

@@ -1,0 +1,50 @@
+"""What one capture file holds, in five numbers."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["SUMMARY_DTYPE", "FileSummary"]
+
+SUMMARY_DTYPE = np.dtype(
+    [
+        ("packets", "<u8"),
+        ("bytes", "<u8"),
+        ("t_first_ns", "<i8"),
+        ("t_last_ns", "<i8"),
+        ("dropped", "<u8"),
+    ]
+)
+"""One record per capture file, as catalogs store it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSummary:
+    """Summary of one complete capture file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    packets : int
+        Packets in the file.
+    bytes : int
+        Packet bytes as on the wire; record headers not counted.
+    t_first_ns, t_last_ns : int
+        Timestamps of the first and the last packet, ns since the epoch; -1 in an empty file.
+    dropped : int
+        Packets lost while this was the current file.
+    """
+
+    path: Path
+    packets: int
+    bytes: int
+    t_first_ns: int = -1
+    t_last_ns: int = -1
+    dropped: int = 0
+
+    def record(self) -> np.ndarray:
+        """Return the summary as an array of shape ``()`` and dtype `SUMMARY_DTYPE`."""
+        fields = (self.packets, self.bytes, self.t_first_ns, self.t_last_ns, self.dropped)
+        return np.array(fields, SUMMARY_DTYPE)

@@ -1,0 +1,166 @@
+"""A small instrument that writes pcap files, and catalogs for it."""
+
+import json
+import shutil
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bluesky import RunEngine
+from bluesky import plan_stubs as bps
+from bluesky import preprocessors as bpp
+from ophyd import Component, Device, DeviceStatus, Signal
+
+from daqiri_ophyd.catalog import Catalog
+from daqiri_ophyd.documents import CaptureStream, sidecar_path
+
+
+class SoftCapture(Device):
+    """Writes a pcap file for each trigger, or several in flight, with its metadata beside it."""
+
+    packets = Component(Signal, value=0, kind="hinted")
+    dropped = Component(Signal, value=0, kind="hinted")
+
+    def __init__(self, name: str, folder: Path, *, sidecars: bool = True) -> None:
+        super().__init__(name=name)
+        self.folder = folder
+        self.sidecars = sidecars
+        self.files_in_flight = 3
+        self.runs = 0
+        self.written: list[Path] = []
+        self.before_read: Callable[[], None] = lambda: None
+        self.stream = CaptureStream(
+            f"{name}_files", "soft://capture", counters={**self.packets.describe(), **self.dropped.describe()}
+        )
+
+    def stage(self) -> list:
+        self.runs += 1
+        directory = self.folder / f"{self.name}-{self.runs}"
+        directory.mkdir(parents=True)
+        self.sequence = self.stream.begin(directory, "soft")
+        self.next_file = 0
+        return super().stage()
+
+    def write_file(self) -> None:
+        number = self.next_file
+        self.next_file += 1
+        path = self.sequence.path(number)
+        packets = [bytes([number]) * (60 + i) for i in range(number + 2)]
+        with path.open("wb") as file:
+            file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1))
+            for i, packet in enumerate(packets):
+                file.write(struct.pack("<IIII", 1_700_000_000 + number, i, len(packet), len(packet)))
+                file.write(packet)
+        if self.sidecars:
+            summary = {
+                "packets": len(packets),
+                "bytes": sum(map(len, packets)),
+                "t_first_ns": (1_700_000_000 + number) * 10**9,
+                "t_last_ns": (1_700_000_000 + number) * 10**9 + len(packets) - 1,
+                "dropped": number,
+                "dropped_by_reason": {"ring_full": number},
+            }
+            sidecar_path(path).write_text(json.dumps(summary))
+        self.written.append(path)
+        # As native counters come: numpy scalars, which plain JSON does not take.
+        self.packets.put(np.uint64(len(packets)))
+        self.dropped.put(np.uint64(number))
+        self.stream.append(
+            {self.packets.name: np.uint64(len(packets)), self.dropped.name: np.uint64(number)}
+        )
+
+    def trigger(self) -> DeviceStatus:
+        self.stream.discard()
+        self.write_file()
+        status = DeviceStatus(self, timeout=10)
+        status.set_finished()
+        return status
+
+    def read(self) -> dict:
+        self.before_read()
+        return super().read()
+
+    def kickoff(self) -> DeviceStatus:
+        self._flight = DeviceStatus(self, timeout=30)
+
+        def fly() -> None:
+            for _ in range(self.files_in_flight):
+                time.sleep(0.05)
+                self.write_file()
+            self._flight.set_finished()
+
+        threading.Thread(target=fly).start()
+        status = DeviceStatus(self, timeout=10)
+        status.set_finished()
+        return status
+
+    def complete(self) -> DeviceStatus:
+        return self._flight
+
+    def describe(self) -> dict:
+        return {**super().describe(), **self.stream.describe()}
+
+    def describe_collect(self) -> dict:
+        return self.stream.describe_collect()
+
+    def collect_asset_docs(self) -> Iterator:
+        yield from self.stream.collect_asset_docs()
+
+    def collect_pages(self) -> Iterator:
+        yield from self.stream.collect_pages()
+
+
+def fly(device: SoftCapture, stream: str = "files", md: dict | None = None):
+    """Let a device fly, its files and counters in one stream."""
+
+    @bpp.stage_decorator([device])
+    @bpp.run_decorator(md=md or {})
+    def inner():
+        yield from bps.declare_stream(device, name=stream, collect=True)
+        yield from bps.kickoff(device, wait=True)
+        yield from bps.collect_while_completing(
+            [device], [device], flush_period=0.1, stream_name=stream
+        )
+
+    return (yield from inner())
+
+
+@pytest.fixture
+def captures(tmp_path: Path) -> Path:
+    path = tmp_path / "captures"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def device(captures: Path) -> SoftCapture:
+    return SoftCapture("soft", captures)
+
+
+@pytest.fixture
+def fly_plan():
+    return fly
+
+
+@pytest.fixture
+def run_engine() -> RunEngine:
+    return RunEngine({}, context_managers=[])
+
+
+@pytest.fixture(scope="session")
+def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalog directory as the first opening leaves it; making its tables takes seconds."""
+    directory = tmp_path_factory.mktemp("empty") / "catalog"
+    Catalog.open(directory).close()
+    return directory
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, captures: Path, empty_catalog: Path) -> Iterator[Catalog]:
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
+        yield catalog

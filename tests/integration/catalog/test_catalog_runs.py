@@ -1,0 +1,196 @@
+"""Runs of a RunEngine, stored and read back."""
+
+import io
+import shutil
+
+import numpy as np
+import pytest
+from bluesky import plan_stubs as bps
+from bluesky import plans as bp
+from bluesky.utils import RunEngineInterrupted
+
+from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.documents import PCAP_MIMETYPE, SUMMARY_DTYPE
+
+
+def expected(device) -> np.ndarray:
+    """Summary records of what the device wrote."""
+    rows = []
+    for number in range(len(device.written)):
+        sizes = [60 + i for i in range(number + 2)]
+        first = (1_700_000_000 + number) * 10**9
+        dropped = number if device.sidecars else 0
+        rows.append((len(sizes), sum(sizes), first, first + len(sizes) - 1, dropped))
+    return np.array(rows, SUMMARY_DTYPE)
+
+
+def downloaded(node) -> list[bytes]:
+    """Raw files of a node, in order."""
+    files: dict[str, io.BytesIO] = {}
+    node.raw_export(files)
+    by_name = {name.rpartition("/")[2]: file.getvalue() for name, file in files.items()}
+    return [by_name[name] for name in sorted(by_name)]
+
+
+@pytest.mark.parametrize("kind", ["step", "fly"])
+@pytest.mark.parametrize("sidecars", [True, False])
+def test_run_is_read_back(catalog, device, run_engine, fly_plan, kind, sidecars):
+    device.sidecars = sidecars
+    run_engine.subscribe(catalog.writer())
+    (uid,) = run_engine(bp.count([device], 3) if kind == "step" else fly_plan(device))
+    stream_name = "primary" if kind == "step" else "files"
+
+    run = catalog.client[uid]
+    stream = run[stream_name]
+    node = stream.base["soft_files"]
+    assert node.include_data_sources().data_sources()[0].mimetype == PCAP_MIMETYPE
+    np.testing.assert_array_equal(node.read(), expected(device))
+    assert node[1] == expected(device)[1]
+    np.testing.assert_array_equal(node[1:], expected(device)[1:])
+    data = stream.read()
+    np.testing.assert_array_equal(data["soft_files"].values, expected(device))
+    assert list(data["soft_packets"]) == [2, 3, 4]
+    assert list(data["soft_dropped"]) == [0, 1, 2]
+    assert downloaded(node) == [path.read_bytes() for path in device.written]
+    assert capture_files(run) == device.written
+    assert run.validate(raise_on_error=True) is True
+    assert "notes" not in run.metadata
+
+
+@pytest.mark.parametrize("files", [1, 3])
+@pytest.mark.parametrize("kind", ["step", "fly"])
+def test_exported_documents_store_the_same_run(
+    catalog, captures, tmp_path, empty_catalog, device, run_engine, fly_plan, kind, files
+):
+    device.files_in_flight = files
+    run_engine.subscribe(catalog.writer())
+    (uid,) = run_engine(bp.count([device], files) if kind == "step" else fly_plan(device))
+    documents = list(catalog.client[uid].documents())
+    assert [name for name, _ in documents][0] == "start"
+    assert [name for name, _ in documents][-1] == "stop"
+
+    shutil.copytree(empty_catalog, tmp_path / "second")
+    with Catalog.open(tmp_path / "second", readable=[captures]) as second:
+        writer = second.writer()
+        for name, doc in documents:
+            writer(name, dict(doc))
+        assert writer.backups == []
+        copy, run = second.client[uid], catalog.client[uid]
+        (stream,) = run
+        np.testing.assert_array_equal(
+            copy[stream].base["soft_files"].read(), run[stream].base["soft_files"].read()
+        )
+        assert list(copy[stream].read()["soft_packets"]) == list(run[stream].read()["soft_packets"])
+        assert capture_files(copy) == device.written
+        assert copy.validate(raise_on_error=True) is True
+
+
+def test_runs_are_found_by_number_and_by_uid(catalog, device, run_engine):
+    run_engine.subscribe(catalog.writer())
+    uids = [run_engine(bp.count([device]))[0] for _ in range(3)]
+    client = catalog.client
+    assert [client[-1].start["uid"], client[2].start["uid"]] == [uids[2], uids[1]]
+    assert client[uids[0]].start["uid"] == client[uids[0][:8]].start["uid"] == uids[0]
+    assert len(client) == 3
+
+
+def test_each_run_of_a_device_has_its_own_files(catalog, device, run_engine, fly_plan):
+    run_engine.subscribe(catalog.writer())
+    (first,) = run_engine(bp.count([device], 2))
+    (second,) = run_engine(fly_plan(device))
+    assert capture_files(catalog.client[first]) == device.written[:2]
+    assert capture_files(catalog.client[second]) == device.written[2:]
+
+
+def test_run_is_read_through_databroker(catalog, device, run_engine):
+    run_engine.subscribe(catalog.writer())
+    (uid,) = run_engine(bp.count([device], 3))
+    broker = catalog.databroker()
+    for header in (broker[-1], broker[1], broker[uid]):
+        assert header.start["uid"] == uid
+    assert header.stop["exit_status"] == "success"
+    assert list(header.table()["soft_packets"]) == [2, 3, 4]
+    np.testing.assert_array_equal(np.stack(list(header.data("soft_files"))), expected(device))
+    assert {"start", "descriptor", "stop"} <= {name for name, _ in header.documents()}
+    assert capture_files(broker.v2[uid]) == device.written
+
+
+def test_runs_stay_in_the_directory(tmp_path, captures, device, run_engine):
+    with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
+        run_engine.subscribe(catalog.writer())
+        (uid,) = run_engine(bp.count([device], 2))
+    with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
+        run = catalog.client[uid]
+        np.testing.assert_array_equal(run["primary"].base["soft_files"].read(), expected(device))
+        assert capture_files(run) == device.written
+
+
+def test_rows_arrive_while_the_run_goes_on(catalog, device, run_engine):
+    seen = []
+
+    def look() -> None:
+        if len(device.written) == 3:
+            seen.append(catalog.client[-1]["primary"].base["soft_files"].read()["packets"].tolist())
+
+    device.before_read = look
+    run_engine.subscribe(catalog.writer(batch_size=1))
+    run_engine(bp.count([device], 3))
+    assert seen == [[2, 3]]
+
+
+def test_directory_with_a_space_and_other_letters(tmp_path, run_engine, device):
+    device.folder = tmp_path / "Strahlzeit März %20"
+    with Catalog.open(tmp_path / "catalog", readable=[device.folder]) as catalog:
+        run_engine.subscribe(catalog.writer())
+        (uid,) = run_engine(bp.count([device], 2))
+        run = catalog.client[uid]
+        np.testing.assert_array_equal(run["primary"].base["soft_files"].read(), expected(device))
+        assert capture_files(run) == device.written
+        assert downloaded(run["primary"].base["soft_files"]) == [
+            path.read_bytes() for path in device.written
+        ]
+
+
+@pytest.mark.parametrize("after", ["trigger", "read"])
+@pytest.mark.parametrize("reading", [1, 2, 3])
+def test_retaken_reading_keeps_rows_and_files_together(
+    catalog, captures, tmp_path, empty_catalog, device, run_engine, reading, after
+):
+    """A pause before a reading is saved makes the RunEngine take it again."""
+
+    def shot(detectors):
+        def pause(here: str):
+            if here == after and len(device.written) == reading:
+                yield from bps.pause()
+
+        yield from bps.checkpoint()
+        yield from bps.trigger(device, wait=True)
+        yield from bps.create()
+        yield from pause("trigger")
+        yield from bps.read(device)
+        yield from pause("read")
+        yield from bps.save()
+
+    run_engine.subscribe(catalog.writer())
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(bp.count([device], 3, per_shot=shot))
+    (uid,) = run_engine.resume()
+
+    kept = [path for i, path in enumerate(device.written, 1) if i != reading]
+    assert len(device.written) == 4 and len(kept) == 3
+    run = catalog.client[uid]
+    rows = run["primary"].base["soft_files"].read()
+    np.testing.assert_array_equal(rows, np.delete(expected(device), reading - 1))
+    assert list(run["primary"].read()["soft_packets"]) == rows["packets"].tolist()
+    assert capture_files(run) == kept
+    assert run.validate(raise_on_error=True) is True
+
+    shutil.copytree(empty_catalog, tmp_path / "second")
+    with Catalog.open(tmp_path / "second", readable=[captures]) as second:
+        writer = second.writer()
+        for name, doc in run.documents():
+            writer(name, dict(doc))
+        assert capture_files(second.client[uid]) == kept
+        assert second.client[uid].validate(raise_on_error=True) is True
+        again = list(second.client[uid].documents())
+        assert [name for name, _ in again] == [name for name, _ in run.documents()]
