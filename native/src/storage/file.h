@@ -1,0 +1,53 @@
+/// A file that is closed when its owner goes, and errors that name it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "daqiri/error.h"
+
+namespace daqiri {
+
+/// "<what was done> <path>: <text of errno>".
+std::string file_problem(const std::string& action, const std::string& path, int error_number);
+/// GENERIC_FAILURE with the text of file_problem.
+Error file_error(const std::string& action, const std::string& path, int error_number);
+
+/// Owns a descriptor.
+class File {
+ public:
+  File() = default;
+  explicit File(int fd) noexcept : fd_(fd) {}
+  File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    if (this != &other) {
+      close();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~File() { close(); }
+
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+  [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
+  /// Returns errno, 0: fine.
+  int close() noexcept;
+
+ private:
+  int fd_{-1};
+};
+
+/// Write all of `size` bytes at `offset`. Returns errno, 0: done.
+int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept;
+
+/// Throws Error INVALID_PARAMETER unless `directory` is absolute and exists, and `prefix` can begin a
+/// file name.
+void require_target(const std::string& directory, const std::string& prefix);
+
+/// In this thread, a file that grows beyond the process's limit fails with EFBIG instead of ending the
+/// process (SIGXFSZ).
+void block_file_size_signal() noexcept;
+
+}  // namespace daqiri
