@@ -120,7 +120,7 @@ Status get_rx_burst(BurstParams** burst, int port, int queue);
 /// From any queue of a port, of any port; they take turns, starting after the one that last had data.
 Status get_rx_burst(BurstParams** burst, int port);
 Status get_rx_burst(BurstParams** burst);
-/// From one peer. `server` says which side of the connection the program is.
+/// From one peer, or with a server's own id from any of its peers. `server`: which side the program is.
 Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server);
 
 /// Stream of a GPU reorder config; `reorder_name` as configured.

@@ -44,16 +44,26 @@ Status get_rx_burst(BurstParams** burst) {
 }
 
 Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server) {
-  return receive(burst, [=](const api::Running& running) {
-    const Session& session = *running.session;
-    const auto [port, queue] = session.engine().connection_queue(conn_id);
-    const SocketMode mode = session.port(port).config.socket_.mode_;
-    if ((mode == SocketMode::SERVER) != server) {
-      throw Error(Status::INVALID_PARAMETER, "connection " + std::to_string(conn_id) + " is a " +
-                                                 (server ? "client's" : "server's") + "; pass server=" +
-                                                 (server ? "false" : "true"));
+  return receive(burst, [=](const api::Running& running) -> Burst* {
+    const Port& port = running.session->port(running.session->engine().connection_queue(conn_id).first);
+    const bool is_server = port.config.socket_.mode_ == SocketMode::SERVER;
+    if (is_server != server) {
+      throw Error(Status::INVALID_PARAMETER, "connection " + std::to_string(conn_id) + " is on the " +
+                                                 (is_server ? "server's" : "client's") + " side");
     }
-    return session.rx_queue(port, queue).receive_from(conn_id);
+    if (port.rx.empty()) {
+      throw Error(Status::INVALID_PARAMETER, "interface '" + port.config.name_ + "' has no receive queues");
+    }
+    // A peer may be heard on several queues.
+    bool peer = false;
+    for (const auto& queue : port.rx) {
+      if (!queue->has_connection(conn_id)) continue;
+      peer = true;
+      Burst* next = queue->receive_from(conn_id);
+      if (next != nullptr) return next;
+    }
+    // A server's own connection stands for all of its peers.
+    return peer ? nullptr : running.ports[port.id]->receive();
   });
 }
 

@@ -258,6 +258,14 @@ Burst* RxQueue::receive_from(std::uintptr_t connection_id) {
                                              std::to_string(connection_id) + "; a peer gets its id with its first packet");
 }
 
+bool RxQueue::has_connection(std::uintptr_t connection_id) const noexcept {
+  const std::size_t n = num_channels_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (channels_[i].load(std::memory_order_acquire)->connection_id == connection_id) return true;
+  }
+  return false;
+}
+
 bool RxQueue::anything_ready() const noexcept {
   const std::size_t n = num_channels_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < n; ++i) {

@@ -91,6 +91,8 @@ class RxQueue {
   Burst* receive() noexcept;
   /// As above, of one connection. Throws Error INVALID_PARAMETER for an unknown one.
   Burst* receive_from(std::uintptr_t connection_id);
+  /// Whether packets of this connection have a ring of their own here.
+  [[nodiscard]] bool has_connection(std::uintptr_t connection_id) const noexcept;
   /// Wait until a burst may be ready, for at most `timeout_ns`. Returns false when interrupted by a signal.
   bool wait(std::int64_t timeout_ns) noexcept;
   Doorbell& doorbell() noexcept { return doorbell_; }

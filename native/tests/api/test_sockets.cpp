@@ -1,0 +1,139 @@
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+
+namespace {
+
+/// A UDP port of 127.0.0.1 that was free a moment ago.
+std::uint16_t free_port() {
+  const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0);
+  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+std::string interface(const std::string& name, const std::string& socket, bool rx) {
+  std::string text = "- name: " + name + "\n  address: 127.0.0.1\n  socket_config: {" + socket + "}\n";
+  if (rx) {
+    text += "  rx: {queues: [{name: r, id: 0, cpu_core: any, batch_size: 4, timeout_us: 300, memory_regions: [rx]}]}\n";
+  }
+  return text + "  tx: {queues: [{name: t, id: 0, cpu_core: any, batch_size: 4, memory_regions: [tx]}]}\n";
+}
+
+/// Port 0: a server; ports 1 and 2: its clients, which hear answers.
+std::string udp_config(std::uint16_t port) {
+  const std::string uri = "udp://127.0.0.1:" + std::to_string(port);
+  return "version: 1\nmaster_core: 0\nstream_type: socket\nlog_level: \"off\"\nmemory_regions:\n"
+         "- {name: rx, kind: host, num_bufs: 256, buf_size: 2048}\n"
+         "- {name: tx, kind: host, num_bufs: 256, buf_size: 2048}\ninterfaces:\n" +
+         interface("server", "mode: server, local_addr: '" + uri + "'", true) +
+         interface("alice", "mode: client, remote_addr: '" + uri + "'", true) +
+         interface("bob", "mode: client, remote_addr: '" + uri + "'", true);
+}
+
+void send_text(std::uint16_t port, const std::string& text, std::uintptr_t connection = 0) {
+  BurstParams* burst = filled_burst(1, port);
+  REQUIRE(set_udp_payload(burst, 0, text.data(), static_cast<int>(text.size())) == Status::SUCCESS);
+  REQUIRE(set_packet_lengths(burst, 0, {text.size()}) == Status::SUCCESS);
+  set_connection_id(burst, connection);
+  CHECK(get_connection_id(burst) == connection);
+  REQUIRE(send_tx_burst(burst) == Status::SUCCESS);
+}
+
+/// The next packet's payload, and who sent it.
+template <typename Get>
+std::string receive_text(Get&& get, std::uintptr_t* connection = nullptr) {
+  BurstParams* burst = nullptr;
+  REQUIRE(eventually([&] { return get(&burst) == Status::SUCCESS; }));
+  CHECK(get_num_packets(burst) == 1);
+  const std::string text(static_cast<const char*>(get_packet_ptr(burst, 0)), get_packet_length(burst, 0));
+  if (connection != nullptr) *connection = get_connection_id(burst);
+  std::uint64_t ns = 0;
+  CHECK(get_packet_rx_timestamp(burst, 0, &ns) == Status::SUCCESS);
+  free_all_packets_and_burst_rx(burst);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("datagrams go to a server and answers to the peer that sent them", "[api]") {
+  const std::uint16_t port = free_port();
+  const Engine engine(udp_config(port));
+  CHECK(get_engine_type() == EngineType::SOCKET);
+
+  std::uintptr_t server = 0;
+  REQUIRE(socket_get_server_conn_id("127.0.0.1", port, &server) == Status::SUCCESS);
+  CHECK(socket_get_server_conn_id("127.0.0.1", 1, &server) == Status::INVALID_PARAMETER);
+  std::uint16_t port_id = 9;
+  std::uint16_t queue_id = 9;
+  REQUIRE(socket_get_port_queue(server, &port_id, &queue_id) == Status::SUCCESS);
+  CHECK(port_id == 0);
+  CHECK(queue_id == 0);
+
+  send_text(1, "hello from alice");
+  std::uintptr_t alice = 0;
+  CHECK(receive_text([&](BurstParams** b) { return get_rx_burst(b, server, true); }, &alice) == "hello from alice");
+  send_text(2, "hello from bob");
+  std::uintptr_t bob = 0;
+  CHECK(receive_text([](BurstParams** b) { return get_rx_burst(b, 0, 0); }, &bob) == "hello from bob");
+  CHECK(alice != 0);
+  CHECK(bob != alice);
+  CHECK(server != alice);
+
+  send_text(1, "again");
+  send_text(2, "and again");
+  CHECK(receive_text([=](BurstParams** b) { return get_rx_burst(b, bob, true); }) == "and again");
+  CHECK(receive_text([=](BurstParams** b) { return get_rx_burst(b, alice, true); }) == "again");
+
+  send_text(0, "answer to alice", alice);
+  CHECK(receive_text([](BurstParams** b) { return get_rx_burst(b, 1, 0); }) == "answer to alice");
+  BurstParams* burst = nullptr;
+  CHECK(get_rx_burst(&burst, 2, 0) == Status::NULL_PTR);
+
+  std::uintptr_t client = 0;
+  REQUIRE(socket_connect_to_server("127.0.0.1", port, &client) == Status::SUCCESS);
+  REQUIRE(socket_get_port_queue(client, &port_id, &queue_id) == Status::SUCCESS);
+  CHECK(port_id == 1);
+  send_text(0, "to the client's side", alice);
+  CHECK(receive_text([=](BurstParams** b) { return get_rx_burst(b, client, false); }) == "to the client's side");
+  CHECK(get_rx_burst(&burst, client, true) == Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(), Catch::Contains("client's side"));
+  CHECK(get_rx_burst(&burst, std::uintptr_t{999999}, true) == Status::INVALID_PARAMETER);
+  CHECK(socket_connect_to_server("127.0.0.1", port, "127.0.0.1", &client) == Status::SUCCESS);
+  CHECK(socket_connect_to_server("not an address", port, &client) != Status::SUCCESS);
+}
+
+TEST_CASE("socket options reach the kernel", "[api]") {
+  const std::uint16_t port = free_port();
+  const Engine engine(udp_config(port));
+  std::uintptr_t server = 0;
+  REQUIRE(socket_get_server_conn_id("127.0.0.1", port, &server) == Status::SUCCESS);
+  const int tos = 0x10;
+  CHECK(socket_setsockopt(server, IPPROTO_IP, IP_TOS, &tos, sizeof tos) == Status::SUCCESS);
+  CHECK(socket_setsockopt(server, IPPROTO_IP, 12345, &tos, sizeof tos) == Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(), Catch::Contains("12345"));
+  CHECK(socket_setsockopt(999999, IPPROTO_IP, IP_TOS, &tos, sizeof tos) == Status::INVALID_PARAMETER);
+}
+
+TEST_CASE("socket streams have no headers to write", "[api]") {
+  const Engine engine(udp_config(free_port()));
+  BurstParams* burst = filled_burst(1, 1);
+  char mac[6]{};
+  CHECK(set_eth_header(burst, 0, mac) == Status::NOT_SUPPORTED);
+  CHECK(set_ipv4_header(burst, 0, 8, IPPROTO_UDP, 1, 2) == Status::NOT_SUPPORTED);
+  CHECK(set_udp_header(burst, 0, 8, 1, 2) == Status::NOT_SUPPORTED);
+  CHECK_THAT(last_error(), Catch::Contains("kernel"));
+  // A datagram may be empty.
+  CHECK(send_tx_burst(burst) == Status::SUCCESS);
+  CHECK(receive_text([](BurstParams** b) { return get_rx_burst(b, 0, 0); }).empty());
+}
