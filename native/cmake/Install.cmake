@@ -13,5 +13,6 @@ write_basic_package_version_file(${generated}/daqiri-config-version.cmake
 install(FILES ${generated}/daqiri-config.cmake ${generated}/daqiri-config-version.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/daqiri COMPONENT cpp)
 
+file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/daqiri.pc.in ${generated}/daqiri.pc @ONLY)
 install(FILES ${generated}/daqiri.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT cpp)

@@ -1,0 +1,103 @@
+"""The layout drawn from the code's imports is the one that the documentation shows."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("grimp", reason="the import graph needs import-linter; 'make test' installs it")
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "explanations" / "layout.md"
+
+# From the top down; a room imports only from rooms below it. Beside each other: no import at all.
+FLOORS = [
+    ["cli", "remote"],
+    ["plans"],
+    ["devices"],
+    ["replay"],
+    ["catalog"],
+    ["documents"],
+    ["engine"],
+    ["profiles"],
+]
+HOST_IS_READ_BY = {"cli", "remote", "plans", "devices"}
+
+# Runs in an interpreter of its own, which must not look through the editable install.
+GRAPH = """
+import json, grimp
+graph = grimp.build_graph("daqiri_ophyd", cache_dir=None)
+print(json.dumps({m: sorted(graph.find_modules_directly_imported_by(m)) for m in graph.modules}))
+"""
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else "daqiri_ophyd"
+
+
+@pytest.fixture(scope="module")
+def imports(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+    """Every import between two modules of different rooms; the package's own version aside."""
+    layout = tmp_path_factory.mktemp("layout") / "packages"
+    subprocess.run([ROOT / ".ci" / "layout", layout], check=True)
+    environment = {
+        "PYTHONPATH": str(layout),
+        "SKBUILD_EDITABLE_SKIP": str(ROOT / "build" / "native"),
+    }
+    graph = json.loads(
+        subprocess.check_output([sys.executable, "-c", GRAPH], env=os.environ | environment)
+    )
+    assert len(graph) > 20
+    pairs = ((importer, imported) for importer in graph for imported in graph[importer])
+    return [
+        (importer, imported)
+        for importer, imported in pairs
+        if room(importer) != room(imported) and imported != "daqiri_ophyd"
+    ]
+
+
+def drawing(imports: list[tuple[str, str]]) -> str:
+    reads: dict[str, set[str]] = {}
+    for importer, imported in imports:
+        reads.setdefault(room(importer), set()).add(room(imported))
+        reads.setdefault(room(imported), set())
+    order = [name for floor in FLOORS for name in floor] + ["host"]
+    names = [name for name in order if name in reads]
+    lines = (
+        f"{name:<10}-> {' '.join(other for other in names if other in reads[name])}"
+        for name in names
+        if reads[name]
+    )
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_shows_the_layout(imports: list[tuple[str, str]]) -> None:
+    shown = re.search(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert shown
+    drawn = drawing(imports)
+    assert shown[1] == drawn, f"{PAGE} is out of date; the code's imports are:\n{drawn}"
+
+
+def test_imports_go_down_only(imports: list[tuple[str, str]]) -> None:
+    floor = {name: height for height, floor in enumerate(FLOORS) for name in floor}
+    up = [
+        (importer, imported)
+        for importer, imported in imports
+        if "host" not in (room(importer), room(imported))
+        and floor[room(importer)] >= floor[room(imported)]
+    ]
+    assert not up
+
+
+def test_host_stands_alone(imports: list[tuple[str, str]]) -> None:
+    assert not [pair for pair in imports if room(pair[0]) == "host"]
+    assert {room(a) for a, b in imports if room(b) == "host"} <= HOST_IS_READ_BY
+
+
+def test_rooms_use_each_others_public_names_only(imports: list[tuple[str, str]]) -> None:
+    private = [pair for pair in imports if any(p.startswith("_") for p in pair[1].split(".")[2:])]
+    assert not private

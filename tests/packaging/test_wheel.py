@@ -1,0 +1,102 @@
+"""The wheel works by itself: installed into an empty environment, outside of the checkout."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of this checkout, from the objects that 'make build' compiled."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    options = ["-C", "build-dir=build/native", "-C", "cmake.define.DAQIRI_WERROR=ON"]
+    subprocess.run([*pip, *options, "-w", folder, "."], cwd=ROOT, check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment whose daqiri_ophyd can only be the wheel's; dependencies are borrowed."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    pip = [python, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*pip, wheel], check=True)
+    # A path line adds packages without running the .pth files there, so no editable install.
+    site = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+    Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+def run(environment: Path, *command: str, cwd: Path) -> str:
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
+    }
+    done = subprocess.run(
+        [environment / "bin" / command[0], *command[1:]],
+        cwd=cwd,
+        env=clean,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_contents(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "daqiri_ophyd/plans/__init__.py" in names
+    assert "daqiri_ophyd/profiles/loopback.yaml" in names
+    assert "daqiri_ophyd/py.typed" in names
+    assert [n for n in names if re.fullmatch(r"daqiri_ophyd/_native\..*\.so", n)]
+    assert {n.split("/")[0] for n in names} == {
+        "daqiri_ophyd",
+        wheel.name.split("-")[0] + "-" + wheel.name.split("-")[1] + ".dist-info",
+    }
+
+
+def test_the_extension_needs_no_library_of_ours(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    (extension,) = (tmp_path / "daqiri_ophyd").glob("_native.*.so")
+    needed = subprocess.check_output(["objdump", "-p", extension], text=True)
+    libraries = re.findall(r"NEEDED\s+(\S+)\.so", needed)
+    assert set(libraries) <= {
+        "libstdc++",
+        "libm",
+        "libgcc_s",
+        "libc",
+        "libpthread",
+        "ld-linux-x86-64",
+    }
+
+
+def test_the_package_is_the_wheels(environment: Path, tmp_path: Path) -> None:
+    code = "import daqiri_ophyd.engine, daqiri_ophyd.plans as p; print(p.__file__)"
+    file = Path(run(environment, "python", "-W", "error", "-c", code, cwd=tmp_path).strip())
+    assert file.is_relative_to(environment)
+
+
+def test_demo(environment: Path, tmp_path: Path) -> None:
+    result = json.loads(run(environment, "daqiri-ophyd", "demo", "--json", cwd=tmp_path))
+    assert result["sent"] == result["received"] == 20_000
+    assert result["dropped"] == 0
+    assert result["replay"]["sent"] == result["replay"]["received"] == 20_000
+    assert Path(result["picture"]).read_bytes().startswith(b"\x89PNG")
+    for file in result["files"]:
+        assert Path(file).stat().st_size > 24
