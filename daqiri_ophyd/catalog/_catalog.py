@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import httpx
 from bluesky_tiled_plugins import BlueskyRun, CatalogOfBlueskyRuns
-from tiled.client import from_uri
+from tiled.client import from_context
+from tiled.client.context import Context
 from tiled.structures.core import Spec
 from tiled.utils import OneShotCachedMap
 
@@ -46,7 +47,13 @@ class Catalog:
         self._server = server
 
     @classmethod
-    def open(cls, directory: str | Path, readable: Iterable[str | Path] = ()) -> Self:
+    def open(
+        cls,
+        directory: str | Path,
+        readable: Iterable[str | Path] = (),
+        *,
+        backup_directory: str | Path | None = None,
+    ) -> Self:
         """Open the catalog in a directory, with a server embedded in this process.
 
         Runs stay there: open the same directory again to read them. One process at a time can have
@@ -55,9 +62,12 @@ class Catalog:
         Parameters
         ----------
         directory : str or Path
-            Databases (SQLite for runs, DuckDB for event tables) and backups. Made if missing.
+            Databases: SQLite for runs, DuckDB for event tables. Made if missing.
         readable : iterable of str or Path
             Directories below which captures lie.
+        backup_directory : str or Path, optional
+            For runs that cannot be stored; better on another disk. Default: ``backup`` in the
+            directory.
 
         Raises
         ------
@@ -69,11 +79,13 @@ class Catalog:
         directory = Path(directory).resolve()
         server = EmbeddedServer(directory, [Path(path).resolve() for path in readable])
         try:
-            client = _runs(server.uri, server.api_key)
+            # A proxy that the environment names is for elsewhere.
+            client = _runs(server.uri, server.api_key, trust_env=False)
         except BaseException:
             server.close()
             raise
-        return cls(client, backup_directory=directory / "backup", server=server)
+        backup = directory / "backup" if backup_directory is None else backup_directory
+        return cls(client, backup_directory=Path(backup).resolve(), server=server)
 
     @classmethod
     def connect(
@@ -181,23 +193,32 @@ class Catalog:
         self.close()
 
 
-def _runs(uri: str, api_key: str | None) -> CatalogOfBlueskyRuns:
+def _runs(uri: str, api_key: str | None, *, trust_env: bool = True) -> CatalogOfBlueskyRuns:
     """Return the client of the runs at or below an address."""
     try:
-        node = from_uri(uri, api_key=api_key)
-        if isinstance(node, CatalogOfBlueskyRuns):
-            return _independent(node)
-        if _RUNS not in node:
-            node.create_container(_RUNS, specs=[_RUNS_SPEC])
-        runs = node[_RUNS]
+        context, path = Context.from_any_uri(uri, api_key=api_key, trust_env=trust_env)
+        try:
+            runs = _find_or_make_runs(from_context(context, node_path_parts=path))
+        except BaseException:
+            context.close()
+            raise
     except httpx.HTTPError as error:
         raise CatalogError(f"The catalog at {uri} cannot be used: {error}") from error
+    return _independent(runs)
+
+
+def _find_or_make_runs(node: Any) -> CatalogOfBlueskyRuns:
+    if isinstance(node, CatalogOfBlueskyRuns):
+        return node
+    if _RUNS not in node:
+        node.create_container(_RUNS, specs=[_RUNS_SPEC])
+    runs = node[_RUNS]
     if not isinstance(runs, CatalogOfBlueskyRuns):
         raise CatalogError(
             f"{runs.uri} is no catalog of runs: its specs are {list(runs.specs)}, "
             f"expected {_RUNS_SPEC.name} {_RUNS_SPEC.version}. Give the address of one."
         )
-    return _independent(runs)
+    return runs
 
 
 def _independent(client: CatalogOfBlueskyRuns) -> CatalogOfBlueskyRuns:

@@ -24,6 +24,13 @@ class CatalogError(RuntimeError):
     """A catalog that cannot be opened, or not as asked."""
 
 
+class _ServerLog(logging.FileHandler):
+    """What the server says, in a file; on a full disk, nowhere."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Let the record go: the default fills the terminal of whoever scans."""
+
+
 class EmbeddedServer:
     """Tiled on SQLite (runs) and DuckDB (event tables) in one directory, on 127.0.0.1.
 
@@ -48,7 +55,7 @@ class EmbeddedServer:
         self._lock = _lock(directory)
         try:
             self.api_key = _API_KEY
-            self._log = logging.FileHandler(directory / "server.log", delay=True)
+            self._log = _ServerLog(directory / "server.log", delay=True)
             self._log.setLevel(logging.WARNING)
             self._log.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
             for name in _LOGGERS:

@@ -54,7 +54,9 @@ class RunWriter:
         self.backups: list[Path] = []
         self._client = client
         self._backup_directory = backup_directory
-        self._batch_size = batch_size
+        self._tiled = _tiled_writer(
+            client, batch_size=batch_size, backup_directory=str(backup_directory)
+        )
         self._failing = False
         self._router = RunRouter([self._begin])
 
@@ -72,13 +74,9 @@ class RunWriter:
             )
 
     def _begin(self, _name: str, start: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-        directory = str(self._backup_directory)
+        writer: Any = self._tiled
         if self._failing and not self._answers():
-            writer: Any = JSONLinesWriter(directory)
-        else:
-            writer = _tiled_writer(
-                self._client, batch_size=self._batch_size, backup_directory=directory
-            )
+            writer = JSONLinesWriter(str(self._backup_directory))
         backup = self._backup_directory / f"{start['uid'].split('-')[0]}.jsonl"
         return [writer, partial(self._end, backup)], []
 

@@ -33,6 +33,7 @@ class SoftCapture(Device):
         self.runs = 0
         self.written: list[Path] = []
         self.before_read: Callable[[], None] = lambda: None
+        self.before_write: Callable[[], None] = lambda: None
         self.stream = CaptureStream(
             f"{name}_files", "soft://capture", counters={**self.packets.describe(), **self.dropped.describe()}
         )
@@ -90,6 +91,7 @@ class SoftCapture(Device):
         def fly() -> None:
             for _ in range(self.files_in_flight):
                 time.sleep(0.05)
+                self.before_write()
                 self.write_file()
             self._flight.set_finished()
 
