@@ -38,20 +38,23 @@ int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset
 void require_target(const std::string& directory, const std::string& prefix) {
   using namespace std::string_literals;
   if (directory.empty() || directory.front() != '/') {
-    throw Error(Status::INVALID_PARAMETER, "directory '" + directory + "' is not absolute; give a path that begins with /");
-  }
-  struct stat found {};
-  if (stat(directory.c_str(), &found) != 0) {
     throw Error(Status::INVALID_PARAMETER,
-                file_problem("directory", directory, errno) + "; create it first, or name one that exists");
+                "directory '" + directory + "' is not absolute; give a path that begins with /");
+  }
+  struct stat found{};
+  if (stat(directory.c_str(), &found) != 0) {
+    throw Error(Status::INVALID_PARAMETER, file_problem("directory", directory, errno) +
+                                               "; create it first, or name one that exists");
   }
   if (!S_ISDIR(found.st_mode)) {
-    throw Error(Status::INVALID_PARAMETER, directory + " is not a directory; name the directory to write to");
+    throw Error(Status::INVALID_PARAMETER,
+                directory + " is not a directory; name the directory to write to");
   }
   if (prefix.empty() || prefix.find_first_of("/\\\0"s) != std::string::npos) {
-    throw Error(Status::INVALID_PARAMETER, "file prefix '" + prefix +
-                                               "' is not accepted: it must not be empty nor contain / or \\ (the "
-                                               "directory is given apart)");
+    throw Error(Status::INVALID_PARAMETER,
+                "file prefix '" + prefix +
+                    "' is not accepted: it must not be empty nor contain / or \\ (the "
+                    "directory is given apart)");
   }
 }
 

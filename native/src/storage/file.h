@@ -42,12 +42,12 @@ class File {
 /// Write all of `size` bytes at `offset`. Returns errno, 0: done.
 int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept;
 
-/// Throws Error INVALID_PARAMETER unless `directory` is absolute and exists, and `prefix` can begin a
-/// file name.
+/// Throws Error INVALID_PARAMETER unless `directory` is absolute and exists, and `prefix` can begin
+/// a file name.
 void require_target(const std::string& directory, const std::string& prefix);
 
-/// In this thread, a file that grows beyond the process's limit fails with EFBIG instead of ending the
-/// process (SIGXFSZ).
+/// In this thread, a file that grows beyond the process's limit fails with EFBIG instead of ending
+/// the process (SIGXFSZ).
 void block_file_size_signal() noexcept;
 
 }  // namespace daqiri

@@ -45,9 +45,10 @@ void FileThread::submit(std::shared_ptr<FileWriteJob> job) {
   {
     const std::lock_guard lock(mutex_);
     if (jobs_.size() >= MAX_PENDING_FILE_WRITES) {
-      throw Error(Status::NO_SPACE_AVAILABLE, std::to_string(jobs_.size()) +
-                                                  " file writes are waiting, and no more are taken; wait for some of "
-                                                  "their handles first");
+      throw Error(Status::NO_SPACE_AVAILABLE,
+                  std::to_string(jobs_.size()) +
+                      " file writes are waiting, and no more are taken; wait for some of "
+                      "their handles first");
     }
     jobs_.push_back(std::move(job));
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });

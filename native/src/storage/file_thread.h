@@ -24,7 +24,9 @@ struct FileWriteJob {
   std::shared_ptr<SessionMemory> keep;
 
   void run() noexcept;
-  [[nodiscard]] bool done() const noexcept { return status.load(std::memory_order_acquire) != Status::NOT_READY; }
+  [[nodiscard]] bool done() const noexcept {
+    return status.load(std::memory_order_acquire) != Status::NOT_READY;
+  }
 
   std::atomic<Status> status{Status::NOT_READY};
   /// Set before `status`.

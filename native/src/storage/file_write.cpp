@@ -25,21 +25,24 @@ constexpr std::uint32_t STRIDE = 4096;
 void require_packets(const Burst& burst) {
   const std::uint32_t n = burst.num_packets();
   if (n > burst.owned) {
-    throw Error(Status::INVALID_PARAMETER, "the burst counts " + std::to_string(n) + " packets and holds " +
-                                               std::to_string(burst.owned) + "; set the number of packets it holds");
+    throw Error(Status::INVALID_PARAMETER, "the burst counts " + std::to_string(n) +
+                                               " packets and holds " + std::to_string(burst.owned) +
+                                               "; set the number of packets it holds");
   }
   for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
     const memory::MemoryRegion* region = burst.regions[s];
     if (region != nullptr && region->config().kind_ == MemoryKind::DEVICE) {
-      throw Error(Status::NOT_SUPPORTED, "segment " + std::to_string(s) + " lies in device memory region '" +
-                                             region->config().name_ +
-                                             "', and this build has no GPUDirect Storage; receive to a region of kind "
-                                             "'host_pinned', or copy the packets to the host first");
+      throw Error(Status::NOT_SUPPORTED,
+                  "segment " + std::to_string(s) + " lies in device memory region '" +
+                      region->config().name_ +
+                      "', and this build has no GPUDirect Storage; receive to a region of kind "
+                      "'host_pinned', or copy the packets to the host first");
     }
     for (std::uint32_t i = 0; i < n; ++i) {
       if (burst.pkts[s][i] != nullptr || burst.pkt_lens[s][i] == 0) continue;
-      throw Error(Status::INVALID_PARAMETER, "packet " + std::to_string(i) + " of the burst was freed (segment " +
-                                                 std::to_string(s) + "); write the burst before freeing its packets");
+      throw Error(Status::INVALID_PARAMETER,
+                  "packet " + std::to_string(i) + " of the burst was freed (segment " +
+                      std::to_string(s) + "); write the burst before freeing its packets");
     }
   }
 }
@@ -47,15 +50,18 @@ void require_packets(const Burst& burst) {
 /// Longest record of the burst.
 std::uint32_t longest_record(const Burst& burst, const LinkLayer& link) {
   std::uint32_t longest = 0;
-  for (std::uint32_t i = 0; i < burst.num_packets(); ++i) longest = std::max(longest, burst.packet_length(i));
+  for (std::uint32_t i = 0; i < burst.num_packets(); ++i)
+    longest = std::max(longest, burst.packet_length(i));
   if (!link.reconstructs_headers()) return longest;
   std::byte scratch[MAX_LINK_PREFIX];
   std::uint32_t prefix = 0;
-  for (std::uint32_t i = 0; i < burst.num_packets(); ++i) prefix = std::max(prefix, link.prefix(burst, i, scratch));
+  for (std::uint32_t i = 0; i < burst.num_packets(); ++i)
+    prefix = std::max(prefix, link.prefix(burst, i, scratch));
   return longest + prefix;
 }
 
-void open_patiently(PcapWriter& writer, const std::string& path, const PcapFormat& format, std::uint32_t longest) {
+void open_patiently(PcapWriter& writer, const std::string& path, const PcapFormat& format,
+                    std::uint32_t longest) {
   const std::uint64_t end = monotonic_ns() + LOCK_PATIENCE_NS;
   for (;;) {
     try {
@@ -108,13 +114,15 @@ struct RawWork {
   }
 };
 
-PcapWork pcap_work(const Burst& burst, const std::string& directory, const std::string& prefix, bool nanosecond) {
+PcapWork pcap_work(const Burst& burst, const std::string& directory, const std::string& prefix,
+                   bool nanosecond) {
   require_target(directory, prefix);
   require_packets(burst);
   return {burst, directory + "/" + prefix + ".pcap", nanosecond};
 }
 
-RawWork raw_work(const Burst& burst, const std::string& directory, const std::string& prefix, std::uint64_t offset) {
+RawWork raw_work(const Burst& burst, const std::string& directory, const std::string& prefix,
+                 std::uint64_t offset) {
   require_target(directory, prefix);
   require_packets(burst);
   return {burst, directory, prefix, offset};
@@ -143,14 +151,15 @@ FileWriteStatus FileWriteProgress::counts() const noexcept {
   return {completed_packets.load(), failed_packets.load(), bytes_written.load()};
 }
 
-FileWriteStatus write_pcap(const Burst& burst, const std::string& directory, const std::string& prefix, bool nanosecond) {
+FileWriteStatus write_pcap(const Burst& burst, const std::string& directory,
+                           const std::string& prefix, bool nanosecond) {
   FileWriteProgress progress;
   pcap_work(burst, directory, prefix, nanosecond)(progress);
   return progress.counts();
 }
 
-FileWriteStatus write_raw(const Burst& burst, const std::string& directory, const std::string& prefix,
-                          std::uint64_t packet_data_offset) {
+FileWriteStatus write_raw(const Burst& burst, const std::string& directory,
+                          const std::string& prefix, std::uint64_t packet_data_offset) {
   FileWriteProgress progress;
   raw_work(burst, directory, prefix, packet_data_offset)(progress);
   return progress.counts();
@@ -162,7 +171,8 @@ std::unique_ptr<FileWriteHandle> start_write_pcap(const Burst& burst, const std:
 }
 
 std::unique_ptr<FileWriteHandle> start_write_raw(const Burst& burst, const std::string& directory,
-                                                 const std::string& prefix, std::uint64_t packet_data_offset) {
+                                                 const std::string& prefix,
+                                                 std::uint64_t packet_data_offset) {
   return start(burst, raw_work(burst, directory, prefix, packet_data_offset));
 }
 
@@ -183,7 +193,9 @@ bool FileWriteHandle::wait(std::int64_t timeout_ns) noexcept {
 
 FileWriteStatus FileWriteHandle::counts() const noexcept { return job_->progress.counts(); }
 
-Status FileWriteHandle::status() const noexcept { return job_->status.load(std::memory_order_acquire); }
+Status FileWriteHandle::status() const noexcept {
+  return job_->status.load(std::memory_order_acquire);
+}
 
 std::string FileWriteHandle::error() const { return job_->done() ? job_->error : std::string(); }
 

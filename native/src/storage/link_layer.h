@@ -21,7 +21,8 @@ class LinkLayer {
   /// True when prefix writes headers that were not seen on the wire.
   [[nodiscard]] virtual bool reconstructs_headers() const noexcept { return false; }
   /// Write the headers of packet `i` to `out` (MAX_LINK_PREFIX bytes). Returns their length.
-  virtual std::uint32_t prefix(const BurstParams& /*burst*/, std::size_t /*i*/, std::byte* /*out*/) const noexcept {
+  virtual std::uint32_t prefix(const BurstParams& /*burst*/, std::size_t /*i*/,
+                               std::byte* /*out*/) const noexcept {
     return 0;
   }
 };

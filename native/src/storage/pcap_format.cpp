@@ -25,7 +25,8 @@ std::string hex(std::uint32_t value) {
 const char* relative(std::uint32_t magic) {
   static constexpr std::pair<std::uint32_t, const char*> KNOWN[] = {
       {0x0A0D0D0AU, "a pcapng file; convert it with: editcap -F pcap IN OUT"},
-      {0xA1B2CD34U, "a modified pcap file (longer record headers); convert it with: editcap -F pcap IN OUT"},
+      {0xA1B2CD34U,
+       "a modified pcap file (longer record headers); convert it with: editcap -F pcap IN OUT"},
       {0x1C0001ABU, "an IXIA pcap file; convert it with: editcap -F pcap IN OUT"},
       {0x1C0001ACU, "an IXIA pcap file; convert it with: editcap -F pcap IN OUT"},
       {0xA12B3C4DU, "a Navtel pcap file; convert it with: editcap -F pcap IN OUT"},
@@ -40,7 +41,8 @@ const char* relative(std::uint32_t magic) {
 
 Format read_header(const std::uint8_t* data, std::uint64_t size, const std::string& name) {
   if (size < sizeof(FileHeader)) {
-    refuse(name, "not a pcap file: " + std::to_string(size) + " bytes, and its header alone has 24");
+    refuse(name,
+           "not a pcap file: " + std::to_string(size) + " bytes, and its header alone has 24");
   }
   FileHeader header;
   std::memcpy(&header, data, sizeof header);
@@ -51,8 +53,9 @@ Format read_header(const std::uint8_t* data, std::uint64_t size, const std::stri
   if (magic != MAGIC_MICROSECOND && magic != MAGIC_NANOSECOND) {
     const char* known = relative(header.magic);
     if (known != nullptr) refuse(name, std::string("this is ") + known);
-    refuse(name, "not a pcap file: it begins with " + hex(header.magic) + ", accepted are " + hex(MAGIC_MICROSECOND) +
-                     " (microseconds) and " + hex(MAGIC_NANOSECOND) + " (nanoseconds) in either byte order");
+    refuse(name, "not a pcap file: it begins with " + hex(header.magic) + ", accepted are " +
+                     hex(MAGIC_MICROSECOND) + " (microseconds) and " + hex(MAGIC_NANOSECOND) +
+                     " (nanoseconds) in either byte order");
   }
   if (format.swapped) {
     header.version_major = __builtin_bswap16(header.version_major);
@@ -61,7 +64,8 @@ Format read_header(const std::uint8_t* data, std::uint64_t size, const std::stri
     header.link_type = __builtin_bswap32(header.link_type);
   }
   if (header.version_major != 2 || header.version_minor != 4) {
-    refuse(name, "pcap version " + std::to_string(header.version_major) + "." + std::to_string(header.version_minor) +
+    refuse(name, "pcap version " + std::to_string(header.version_major) + "." +
+                     std::to_string(header.version_minor) +
                      ", only 2.4 is read; convert it with: editcap -F pcap IN OUT");
   }
   format.nanosecond = magic == MAGIC_NANOSECOND;

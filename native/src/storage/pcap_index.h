@@ -24,8 +24,8 @@ struct PcapIndex {
   std::uint64_t torn_bytes{0};
 };
 
-/// Index the classic pcap data of `size` bytes (a memory map). Throws Error INVALID_PARAMETER naming
-/// `name` and what was found. A torn last record is left out and reported in `torn_bytes`.
+/// Index the classic pcap data of `size` bytes (a memory map). Throws Error INVALID_PARAMETER
+/// naming `name` and what was found. A torn last record is left out and reported in `torn_bytes`.
 PcapIndex index_pcap(const std::uint8_t* data, std::uint64_t size, const std::string& name);
 
 }  // namespace daqiri

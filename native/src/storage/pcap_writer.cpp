@@ -23,16 +23,19 @@ namespace {
 constexpr std::size_t MAX_IOVECS = 1024;  // IOV_MAX of Linux
 constexpr std::size_t MAX_RECORDS = 2048;
 constexpr std::size_t STAGING = std::size_t{96} * 1024;
-/// Shorter segments are copied behind their record header: an iovec of its own costs the kernel more.
+/// Shorter segments are copied behind their record header: an iovec of its own costs the kernel
+/// more.
 constexpr std::uint32_t COPY_BELOW = 512;
-constexpr std::size_t WORST_STAGING = sizeof(pcap::RecordHeader) + MAX_LINK_PREFIX + MAX_NUM_SEGS * COPY_BELOW;
+constexpr std::size_t WORST_STAGING =
+    sizeof(pcap::RecordHeader) + MAX_LINK_PREFIX + MAX_NUM_SEGS * COPY_BELOW;
 /// A stretch of the staging area and a segment, for each segment.
 constexpr std::size_t WORST_IOVECS = 2 * MAX_NUM_SEGS + 1;
 
 constexpr std::uint32_t NS_PER_SECOND = 1'000'000'000;
 
 [[noreturn]] void incompatible(const std::string& path, const std::string& what) {
-  throw Error(Status::INVALID_PARAMETER, path + " exists and " + what + "; choose another prefix or move the file away");
+  throw Error(Status::INVALID_PARAMETER,
+              path + " exists and " + what + "; choose another prefix or move the file away");
 }
 
 }  // namespace
@@ -56,7 +59,8 @@ struct PcapWriter::Batch {
   std::uint32_t bytes{0};
 
   [[nodiscard]] bool has_room() const noexcept {
-    return num_records < MAX_RECORDS && num_iovecs + WORST_IOVECS <= MAX_IOVECS && staged + WORST_STAGING <= STAGING;
+    return num_records < MAX_RECORDS && num_iovecs + WORST_IOVECS <= MAX_IOVECS &&
+           staged + WORST_STAGING <= STAGING;
   }
   void end_stretch() noexcept {
     if (staged == stretch) return;
@@ -73,7 +77,8 @@ PcapWriter::PcapWriter() : batch_(std::make_unique_for_overwrite<Batch>()) {}
 
 PcapWriter::~PcapWriter() { close(); }
 
-void PcapWriter::open(const std::string& path, const PcapFormat& format, Existing existing, std::uint32_t longest) {
+void PcapWriter::open(const std::string& path, const PcapFormat& format, Existing existing,
+                      std::uint32_t longest) {
   close();
   path_ = path;
   failed_ = false;
@@ -87,12 +92,13 @@ void PcapWriter::open(const std::string& path, const PcapFormat& format, Existin
     file = File(::open(path.c_str(), FLAGS));
     if (!file.is_open()) throw file_error("cannot open", path, errno);
   }
-  struct stat found {};
+  struct stat found{};
   if (fstat(file.fd(), &found) != 0) throw file_error("cannot look at", path, errno);
   if (!S_ISREG(found.st_mode)) incompatible(path, "is not a regular file");
   // Where the file system has no locks, we go without.
   if (flock(file.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw Error(Status::NOT_READY, path + " is being written by somebody else; wait until that is done");
+    throw Error(Status::NOT_READY,
+                path + " is being written by somebody else; wait until that is done");
   }
   file_ = std::move(file);
   try {
@@ -107,7 +113,7 @@ void PcapWriter::open(const std::string& path, const PcapFormat& format, Existin
 void PcapWriter::begin(const PcapFormat& format, std::uint32_t longest) {
   ticks_per_second_ = format.nanosecond ? NS_PER_SECOND : NS_PER_SECOND / 1000;
   ns_per_tick_ = NS_PER_SECOND / ticks_per_second_;
-  struct stat found {};
+  struct stat found{};
   // Once more: what it holds is settled by the lock.
   if (fstat(file_.fd(), &found) != 0) throw file_error("cannot look at", path_, errno);
   size_ = size_before_ = static_cast<std::uint64_t>(found.st_size);
@@ -139,27 +145,28 @@ void PcapWriter::require_compatible(const PcapFormat& format, std::uint32_t long
                                          : "counts time in microseconds, not nanoseconds");
   }
   if (found.link_type != format.link_type) {
-    incompatible(path_, "has link type " + std::to_string(found.link_type) + ", and these packets have " +
-                            std::to_string(format.link_type));
+    incompatible(path_, "has link type " + std::to_string(found.link_type) +
+                            ", and these packets have " + std::to_string(format.link_type));
   }
   // 0 means that nobody said.
   if (found.snap_length != 0) snap_length_ = std::min(found.snap_length, pcap::SNAP_LENGTH);
   if (std::min(longest, pcap::SNAP_LENGTH) > snap_length_) {
-    incompatible(path_, "has a snap length of " + std::to_string(snap_length_) + " bytes, and there is a packet of " +
-                            std::to_string(longest));
+    incompatible(path_, "has a snap length of " + std::to_string(snap_length_) +
+                            " bytes, and there is a packet of " + std::to_string(longest));
   }
   if (whole_files().knows(file_.fd())) return;
   int problem = 0;
   const std::uint64_t end = pcap::whole_records_end(file_.fd(), size_, problem);
   if (problem != 0) throw file_error("cannot read", path_, problem);
   if (end != size_) {
-    incompatible(path_, "ends in a torn record (" + std::to_string(size_ - end) + " bytes behind the last whole one; 'truncate -s " +
+    incompatible(path_, "ends in a torn record (" + std::to_string(size_ - end) +
+                            " bytes behind the last whole one; 'truncate -s " +
                             std::to_string(end) + " " + path_ + "' removes them)");
   }
 }
 
-std::uint32_t PcapWriter::write(const Burst& burst, const LinkLayer& link, std::uint32_t first, std::uint32_t count,
-                                std::uint64_t size_limit) noexcept {
+std::uint32_t PcapWriter::write(const Burst& burst, const LinkLayer& link, std::uint32_t first,
+                                std::uint32_t count, std::uint64_t size_limit) noexcept {
   if (!is_open() || failed_) return 0;
   const LinkLayer* headers = link.reconstructs_headers() ? &link : nullptr;
   std::uint64_t now = 0;
@@ -177,11 +184,14 @@ std::uint32_t PcapWriter::write(const Burst& burst, const LinkLayer& link, std::
   return written + flush();
 }
 
-void PcapWriter::add(const Burst& burst, const LinkLayer* link, std::uint32_t packet, std::uint64_t time) noexcept {
+void PcapWriter::add(const Burst& burst, const LinkLayer* link, std::uint32_t packet,
+                     std::uint64_t time) noexcept {
   Batch& batch = *batch_;
   std::byte* const record = batch.staging.data() + batch.staged;
   const std::uint32_t prefix =
-      link == nullptr ? 0 : std::min(link->prefix(burst, packet, record + sizeof(pcap::RecordHeader)), snap_length_);
+      link == nullptr ? 0
+                      : std::min(link->prefix(burst, packet, record + sizeof(pcap::RecordHeader)),
+                                 snap_length_);
   std::uint32_t wire_length = prefix;
   std::uint32_t left = snap_length_ - prefix;
   batch.staged += sizeof(pcap::RecordHeader) + prefix;
@@ -200,7 +210,8 @@ void PcapWriter::add(const Burst& burst, const LinkLayer* link, std::uint32_t pa
   }
   const std::uint32_t captured = snap_length_ - left;
   const pcap::RecordHeader header{static_cast<std::uint32_t>(time / NS_PER_SECOND),
-                                  static_cast<std::uint32_t>(time % NS_PER_SECOND) / ns_per_tick_, captured, wire_length};
+                                  static_cast<std::uint32_t>(time % NS_PER_SECOND) / ns_per_tick_,
+                                  captured, wire_length};
   std::memcpy(record, &header, sizeof header);
   batch.bytes += static_cast<std::uint32_t>(sizeof header) + captured;
   batch.marks[batch.num_records++] = {batch.bytes, wire_length, time};
@@ -214,7 +225,8 @@ std::uint32_t PcapWriter::flush() noexcept {
   std::uint64_t written = 0;
   int problem = 0;
   while (written < batch.bytes) {
-    const ssize_t n = pwritev(file_.fd(), next, static_cast<int>(left), static_cast<off_t>(size_ + written));
+    const ssize_t n =
+        pwritev(file_.fd(), next, static_cast<int>(left), static_cast<off_t>(size_ + written));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       problem = n < 0 ? errno : EIO;
@@ -251,8 +263,9 @@ std::uint32_t PcapWriter::flush() noexcept {
   return whole;
 }
 
-bool PcapWriter::still_linked() const noexcept {
-  struct stat found {};
+bool PcapWriter::still_there() const noexcept {
+  if (!is_open()) return access(path_.c_str(), F_OK) == 0;
+  struct stat found{};
   return fstat(file_.fd(), &found) != 0 || found.st_nlink > 0;
 }
 
@@ -268,8 +281,8 @@ std::string PcapWriter::error() const {
   if (!failed_) return {};
   std::string text = file_problem(failed_action_, path_, failed_errno_);
   if (cut_errno_ != 0) {
-    text += file_problem("; then its torn end could not be cut off:", path_, cut_errno_) + "; do it with 'truncate -s " +
-            std::to_string(size_) + " " + path_ + "'";
+    text += file_problem("; then its torn end could not be cut off:", path_, cut_errno_) +
+            "; do it with 'truncate -s " + std::to_string(size_) + " " + path_ + "'";
   }
   return text;
 }

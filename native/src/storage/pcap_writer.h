@@ -29,8 +29,8 @@ struct PcapTally {
 
 /// Writes one file at a time; buffers are kept from file to file. One thread.
 ///
-/// A file is locked (flock) while it is open. A failed write cuts the file to whole records and ends it:
-/// later writes are refused, `error` tells the first problem.
+/// A file is locked (flock) while it is open. A failed write cuts the file to whole records and
+/// ends it: later writes are refused, `error` tells the first problem.
 class PcapWriter {
  public:
   enum class Existing { APPEND, REFUSE };
@@ -41,16 +41,17 @@ class PcapWriter {
   PcapWriter& operator=(const PcapWriter&) = delete;
   ~PcapWriter();
 
-  /// Begin `path`, with the file header where it is new or empty. `longest` is the longest record that an
-  /// existing file must take (at most pcap::SNAP_LENGTH). Throws Error, leaving an existing file as it
-  /// was: INVALID_PARAMETER when it is of another kind or ends in a torn record, NOT_READY when somebody
-  /// else writes it, GENERIC_FAILURE with path and errno.
-  void open(const std::string& path, const PcapFormat& format, Existing existing, std::uint32_t longest = 0);
+  /// Begin `path`, with the file header where it is new or empty. `longest` is the longest record
+  /// that an existing file must take (at most pcap::SNAP_LENGTH). Throws Error, leaving an existing
+  /// file as it was: INVALID_PARAMETER when it is of another kind or ends in a torn record,
+  /// NOT_READY when somebody else writes it, GENERIC_FAILURE with path and errno.
+  void open(const std::string& path, const PcapFormat& format, Existing existing,
+            std::uint32_t longest = 0);
 
-  /// Write packets [first, first + count) of `burst`, stopping behind the record with which the file
-  /// reaches `size_limit` bytes. Returns how many packets are whole in the file.
-  std::uint32_t write(const Burst& burst, const LinkLayer& link, std::uint32_t first, std::uint32_t count,
-                      std::uint64_t size_limit = NO_LIMIT) noexcept;
+  /// Write packets [first, first + count) of `burst`, stopping behind the record with which the
+  /// file reaches `size_limit` bytes. Returns how many packets are whole in the file.
+  std::uint32_t write(const Burst& burst, const LinkLayer& link, std::uint32_t first,
+                      std::uint32_t count, std::uint64_t size_limit = NO_LIMIT) noexcept;
 
   /// End the file. A problem is in `error`. Idempotent.
   void close() noexcept;
@@ -65,15 +66,16 @@ class PcapWriter {
   [[nodiscard]] std::uint64_t bytes_written() const noexcept { return size_ - size_before_; }
   [[nodiscard]] const PcapTally& tally() const noexcept { return tally_; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// False when the file was removed meanwhile.
-  [[nodiscard]] bool still_linked() const noexcept;
+  /// False when the file was removed.
+  [[nodiscard]] bool still_there() const noexcept;
 
  private:
   struct Batch;
 
   void begin(const PcapFormat& format, std::uint32_t longest);
   void require_compatible(const PcapFormat& format, std::uint32_t longest);
-  void add(const Burst& burst, const LinkLayer* link, std::uint32_t packet, std::uint64_t time) noexcept;
+  void add(const Burst& burst, const LinkLayer* link, std::uint32_t packet,
+           std::uint64_t time) noexcept;
   std::uint32_t flush() noexcept;
   void fail(const char* action, int error_number) noexcept;
 

@@ -35,7 +35,9 @@ int write_all(int fd, iovec* next, int left) noexcept {
 }  // namespace
 
 RawWriter::RawWriter(std::string directory, std::string prefix, std::uint64_t packet_data_offset)
-    : directory_(std::move(directory)), prefix_(std::move(prefix) + "_"), skip_(packet_data_offset) {
+    : directory_(std::move(directory)),
+      prefix_(std::move(prefix) + "_"),
+      skip_(packet_data_offset) {
   folder_ = File(open(directory_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder_.is_open()) throw file_error("cannot open", directory_, errno);
 }
@@ -50,13 +52,14 @@ std::uint64_t RawWriter::write(const Burst& burst, std::uint32_t index) {
     const std::uint64_t skipped = std::min<std::uint64_t>(skip, length);
     skip -= skipped;
     if (skipped == length) continue;
-    pieces[static_cast<std::size_t>(num_pieces++)] = {static_cast<std::byte*>(burst.pkts[s][index]) + skipped,
-                                                      length - skipped};
+    pieces[static_cast<std::size_t>(num_pieces++)] = {
+        static_cast<std::byte*>(burst.pkts[s][index]) + skipped, length - skipped};
     bytes += length - skipped;
   }
   name_ = prefix_ + std::to_string(index);
   const auto path = [this] { return directory_ + "/" + name_; };
-  File file(openat(folder_.fd(), name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644));
+  File file(openat(folder_.fd(), name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY,
+                   0644));
   if (!file.is_open()) throw file_error("cannot create", path(), errno);
   int problem = write_all(file.fd(), pieces.data(), num_pieces);
   if (problem == 0) problem = file.close();

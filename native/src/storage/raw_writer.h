@@ -15,8 +15,9 @@ class RawWriter {
   /// Throws Error GENERIC_FAILURE when the directory cannot be opened.
   RawWriter(std::string directory, std::string prefix, std::uint64_t packet_data_offset);
 
-  /// Write packet `index` without its first `packet_data_offset` bytes; an existing file is truncated.
-  /// Returns the bytes written. Throws Error GENERIC_FAILURE with path and errno, leaving no part of it.
+  /// Write packet `index` without its first `packet_data_offset` bytes; an existing file is
+  /// truncated. Returns the bytes written. Throws Error GENERIC_FAILURE with path and errno,
+  /// leaving no part of it.
   std::uint64_t write(const Burst& burst, std::uint32_t index);
 
  private:

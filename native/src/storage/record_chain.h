@@ -5,8 +5,8 @@
 
 namespace daqiri::pcap {
 
-/// Offset behind the last whole record of the pcap file `fd`, which has `size` bytes and a valid header.
-/// Throws nothing: a read error ends the chain, and `error_number` tells it.
+/// Offset behind the last whole record of the pcap file `fd`, which has `size` bytes and a valid
+/// header. Throws nothing: a read error ends the chain, and `error_number` tells it.
 std::uint64_t whole_records_end(int fd, std::uint64_t size, int& error_number);
 
 }  // namespace daqiri::pcap

@@ -12,7 +12,7 @@ WholeFiles& whole_files() noexcept {
 }
 
 bool WholeFiles::look(int fd, Mark& mark) noexcept {
-  struct stat found {};
+  struct stat found{};
   if (fstat(fd, &found) != 0) return false;
   mark = {found.st_dev, found.st_ino, found.st_size,
           static_cast<std::int64_t>(found.st_mtim.tv_sec) * 1'000'000'000 + found.st_mtim.tv_nsec};
