@@ -41,10 +41,12 @@ class Catalog:
         *,
         backup_directory: Path | None = None,
         server: EmbeddedServer | None = None,
+        readable: Iterable[Path] | None = None,
     ) -> None:
         self._client = client
         self._backup_directory = backup_directory
         self._server = server
+        self._readable = readable
 
     @classmethod
     def open(
@@ -77,7 +79,10 @@ class Catalog:
         """
         register()
         directory = Path(directory).resolve()
-        server = EmbeddedServer(directory, [Path(path).resolve() for path in readable])
+        given = [Path(path).absolute() for path in readable]
+        # Tiled compares paths as they are written, and captures may be named either way.
+        both = list(dict.fromkeys([*given, *(path.resolve() for path in given)]))
+        server = EmbeddedServer(directory, both)
         try:
             # A proxy that the environment names is for elsewhere.
             client = _runs(server.uri, server.api_key, trust_env=False)
@@ -85,7 +90,9 @@ class Catalog:
             server.close()
             raise
         backup = directory / "backup" if backup_directory is None else backup_directory
-        return cls(client, backup_directory=Path(backup).resolve(), server=server)
+        return cls(
+            client, backup_directory=Path(backup).resolve(), server=server, readable=both
+        )
 
     @classmethod
     def connect(
@@ -163,7 +170,9 @@ class Catalog:
             raise CatalogError(
                 f"The backup directory {directory} cannot be written ({error.strerror})."
             ) from error
-        return RunWriter(self._client, directory, batch_size=batch_size)
+        return RunWriter(
+            self._client, directory, batch_size=batch_size, readable=self._readable
+        )
 
     def databroker(self) -> Any:
         """Return a `databroker.Broker` on this catalog: ``db[-1].table()``."""

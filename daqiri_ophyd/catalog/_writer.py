@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import httpx
 from bluesky.callbacks.json_writer import JSONLinesWriter
 from bluesky_tiled_plugins import CatalogOfBlueskyRuns, TiledWriter
 from event_model import RunRouter, sanitize_doc
+from tiled.utils import path_from_uri
 
 from daqiri_ophyd.documents import PCAP_MIMETYPE
 
@@ -41,6 +43,8 @@ class RunWriter:
         Existing directory for the runs that could not be stored.
     batch_size : int
         Rows to gather before they are sent. 1 shows them live at the price of a request each.
+    readable : iterable of Path, optional
+        Directories that the catalog may read, if known; captures elsewhere are reported.
 
     Attributes
     ----------
@@ -49,7 +53,12 @@ class RunWriter:
     """
 
     def __init__(
-        self, client: CatalogOfBlueskyRuns, backup_directory: Path, *, batch_size: int = 10_000
+        self,
+        client: CatalogOfBlueskyRuns,
+        backup_directory: Path,
+        *,
+        batch_size: int = 10_000,
+        readable: Iterable[Path] | None = None,
     ) -> None:
         self.backups: list[Path] = []
         self._client = client
@@ -57,6 +66,7 @@ class RunWriter:
         self._tiled = _tiled_writer(
             client, batch_size=batch_size, backup_directory=str(backup_directory)
         )
+        self._readable = None if readable is None else tuple(readable)
         self._failing = False
         self._router = RunRouter([self._begin])
 
@@ -78,7 +88,21 @@ class RunWriter:
         if self._failing and not self._answers():
             writer = JSONLinesWriter(str(self._backup_directory))
         backup = self._backup_directory / f"{start['uid'].split('-')[0]}.jsonl"
-        return [writer, partial(self._end, backup)], []
+        return [writer, self._check_readable, partial(self._end, backup)], []
+
+    def _check_readable(self, name: str, doc: dict[str, Any]) -> None:
+        if name != "stream_resource" or self._readable is None:
+            return
+        path = path_from_uri(doc["uri"])
+        if not any(path.is_relative_to(directory) for directory in self._readable):
+            _log.warning(
+                "The catalog stores run %s but cannot read its captures: %s is not below %s. "
+                "Open it with Catalog.open(..., readable=[%r]).",
+                doc["run_start"],
+                path,
+                " or ".join(map(str, self._readable)) or "any directory that is readable to it",
+                str(path),
+            )
 
     def _end(self, backup: Path, name: str, doc: dict[str, Any]) -> None:
         if name != "stop":

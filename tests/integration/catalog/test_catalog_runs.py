@@ -1,15 +1,22 @@
 """Runs of a RunEngine, stored and read back."""
 
+import gc
 import io
+import logging
+import os
 import shutil
+import subprocess
+import sys
+import threading
 
 import numpy as np
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
+from bluesky import preprocessors as bpp
 from bluesky.utils import RunEngineInterrupted
 
-from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.catalog import CaptureNotFoundError, Catalog, capture_files
 from daqiri_ophyd.documents import PCAP_MIMETYPE, SUMMARY_DTYPE
 
 
@@ -194,3 +201,124 @@ def test_retaken_reading_keeps_rows_and_files_together(
         assert second.client[uid].validate(raise_on_error=True) is True
         again = list(second.client[uid].documents())
         assert [name for name, _ in again] == [name for name, _ in run.documents()]
+
+
+def test_captures_out_of_the_catalogs_reach_are_reported(
+    tmp_path, captures, empty_catalog, device, run_engine, caplog
+):
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    with Catalog.open(tmp_path / "catalog", readable=[tmp_path / "elsewhere"]) as catalog:
+        run_engine.subscribe(catalog.writer())
+        (uid,) = run_engine(bp.count([device]))
+        assert catalog.client[uid].stop["exit_status"] == "success"
+    assert f"stores run {uid} but cannot read its captures" in caplog.text
+    assert f"readable=['{captures}/soft-1']" in caplog.text
+
+
+@pytest.mark.parametrize("named", ["link", "target"])
+def test_captures_below_a_symbolic_link(
+    tmp_path, captures, empty_catalog, device, run_engine, caplog, named
+):
+    (tmp_path / "link").symlink_to(captures)
+    readable = {"link": tmp_path / "link", "target": captures}[named]
+    device.folder = {"link": tmp_path / "link", "target": captures}[named]
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    with Catalog.open(tmp_path / "catalog", readable=[readable]) as catalog:
+        run_engine.subscribe(catalog.writer())
+        (uid,) = run_engine(bp.count([device]))
+        rows = catalog.client[uid]["primary"].base["soft_files"].read()
+        np.testing.assert_array_equal(rows, expected(device))
+    assert "cannot read" not in caplog.text
+
+
+def test_paused_and_aborted_runs_are_stored_and_readable(catalog, device, run_engine):
+    def plan():
+        yield from bps.open_run()
+        for _ in range(2):
+            yield from bps.checkpoint()
+            yield from bps.trigger_and_read([device])
+        yield from bps.pause()
+
+    run_engine.subscribe(catalog.writer())
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(bpp.stage_wrapper(plan(), [device]))
+    run_engine.abort("beam lost")
+    run = catalog.client[-1]
+    assert run.stop["exit_status"] == "abort" and run.stop["reason"] == "beam lost"
+    np.testing.assert_array_equal(run["primary"].base["soft_files"].read(), expected(device))
+    assert capture_files(run) == device.written
+
+
+def test_capture_that_is_not_there(catalog, device, run_engine):
+    run_engine.subscribe(catalog.writer())
+    (uid,) = run_engine(bp.count([device], 2))
+    (without,) = run_engine(bp.count([device.packets]))
+    with pytest.raises(CaptureNotFoundError, match=rf"Run {without}: no such capture.*'primary'"):
+        capture_files(catalog.client[without])
+    with pytest.raises(CaptureNotFoundError, match=r"stream 'x', key 'y'.*'soft_files' in stream"):
+        capture_files(catalog.client[uid], stream="x", key="y")
+    device.written[1].unlink()
+    with pytest.raises(FileNotFoundError, match=rf"1 of 2 .* the first is {device.written[1]}"):
+        capture_files(catalog.client[uid])
+
+
+def test_several_captures_are_told_apart(catalog, captures, device, run_engine):
+    other = type(device)("other", captures)
+    run_engine.subscribe(catalog.writer())
+    (uid,) = run_engine(bp.count([device, other], 2))
+    run = catalog.client[uid]
+    with pytest.raises(CaptureNotFoundError, match="several captures; name one"):
+        capture_files(run)
+    assert capture_files(run, key="other_files") == other.written
+    assert capture_files(run, key="soft_files", stream="primary") == device.written
+    rows = run["primary"].read()
+    assert rows["other_files"].values["packets"].tolist() == [2, 3]
+
+
+def test_opening_again_and_again_leaks_no_thread_or_descriptor(empty_catalog):
+    def count() -> tuple[int, int]:
+        gc.collect()
+        # Pools that zarr and asyncio keep for the process are not the catalog's.
+        threads = [t for t in threading.enumerate() if t.name.startswith(("catalog-", "Thread-"))]
+        return len(threads), len(os.listdir("/proc/self/fd"))
+
+    with Catalog.open(empty_catalog) as catalog:
+        list(catalog.client)
+    before = count()
+    for _ in range(10):
+        with Catalog.open(empty_catalog) as catalog:
+            list(catalog.client)
+    assert count() == before
+    handlers = logging.getLogger("uvicorn").handlers + logging.getLogger("tiled.server").handlers
+    assert not handlers
+
+
+def test_interpreter_ends_with_a_catalog_left_open(empty_catalog):
+    script = (
+        "import sys; from daqiri_ophyd.catalog import Catalog;"
+        "catalog = Catalog.open(sys.argv[1]); print(len(catalog.client))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(empty_catalog)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_another_process_reads_the_open_catalog(catalog, device, run_engine):
+    run_engine.subscribe(catalog.writer())
+    (uid,) = run_engine(bp.count([device], 2))
+    script = (
+        "import sys; from daqiri_ophyd.catalog import CaptureNotFoundError, Catalog, capture_files\n"
+        "with Catalog.connect(sys.argv[1], sys.argv[2]) as catalog:\n"
+        "    run = catalog.client[-1]; print(run.start['uid'], len(capture_files(run)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, catalog.uri, catalog.api_key],
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{uid} 2\n", "")

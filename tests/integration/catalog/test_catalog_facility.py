@@ -1,0 +1,169 @@
+"""A Tiled server of its own, configured as the how-to says."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import tiled.client.utils
+from bluesky import plans as bp
+
+from daqiri_ophyd.catalog import Catalog, capture_files
+
+HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "facility-catalog.md"
+KEY = "0123456789abcdef"
+
+
+def snippet(name: str) -> str:
+    """A YAML block of the how-to, by the comment in its first line."""
+    return re.search(rf"```yaml\n# {re.escape(name)}\n(.*?)```", HOW_TO.read_text(), re.S)[1]
+
+
+class Server:
+    """`tiled serve config` on a free port of the loopback interface."""
+
+    def __init__(self, directory: Path, captures: Path) -> None:
+        (directory / "data").mkdir(parents=True)
+        text = snippet("tiled.yml").replace("/srv/tiled", str(directory))
+        (directory / "tiled.yml").write_text(text.replace("/data/captures", str(captures)))
+        self.directory = directory
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tiled", "serve", "config", "tiled.yml"]
+                + ["--host", "127.0.0.1", "--port", str(self.port)],
+                cwd=self.directory,
+                env={**os.environ, "TILED_SINGLE_USER_API_KEY": KEY},
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + 45
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if httpx.get(f"{self.uri}/healthz", trust_env=False).status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.1)
+        self.stop()
+        pytest.fail((self.directory / "log").read_text())
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("facility")
+    server = Server(directory / "tiled", directory / "captures")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def facility(server, tmp_path) -> Iterator[Catalog]:
+    with Catalog.connect(server.uri, KEY, backup_directory=tmp_path / "backup") as catalog:
+        yield catalog
+
+
+@pytest.fixture
+def device(device, server):
+    device.folder = server.directory.parent / "captures" / os.urandom(4).hex()
+    return device
+
+
+@pytest.mark.parametrize("kind", ["step", "fly"])
+def test_run_on_the_server(facility, device, run_engine, fly_plan, kind):
+    run_engine.subscribe(facility.writer())
+    (uid,) = run_engine(bp.count([device], 3) if kind == "step" else fly_plan(device))
+    run = facility.client[uid]
+    (stream,) = run
+    rows = run[stream].base["soft_files"].read()
+    np.testing.assert_array_equal(rows["packets"], [2, 3, 4])
+    np.testing.assert_array_equal(rows["dropped"], [0, 1, 2])
+    assert capture_files(run) == device.written
+    assert run.validate(raise_on_error=True) is True
+    names = [name for name, _ in run.documents()]
+    assert names[0] == "start" and names[-1] == "stop" and "stream_datum" in names
+    files = {}
+    run[stream].base["soft_files"].raw_export(files)
+    assert sorted(f.getvalue() for f in files.values()) == sorted(
+        path.read_bytes() for path in device.written
+    )
+
+
+def test_databroker_by_profile(server, facility, device, run_engine, tmp_path):
+    run_engine.subscribe(facility.writer())
+    (uid,) = run_engine(bp.count([device], 2))
+    profiles = tmp_path / "profiles"
+    profiles.mkdir()
+    text = snippet("facility.yml").replace("http://tiled.facility.example:8000", server.uri)
+    (profiles / "facility.yml").write_text(text)
+    home = tmp_path / "home"
+    home.mkdir()
+    script = (
+        "from databroker import Broker, catalog\n"
+        f"print(list(Broker.named('facility')['{uid}'].table()['soft_packets']))\n"
+        f"print(catalog['facility'].v3['{uid}'].primary.read()['soft_files'].values['bytes'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={
+            **os.environ,
+            "HOME": str(home),
+            "TILED_PROFILES": str(profiles),
+            "TILED_API_KEY": KEY,
+        },
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout) == (0, "[2, 3]\n[121 183]\n"), done.stderr
+    assert not list(home.iterdir())
+
+
+def test_writer_returns_to_a_server_that_is_back(
+    server, facility, device, run_engine, monkeypatch
+):
+    monkeypatch.setattr(tiled.client.utils, "TILED_RETRY_ATTEMPTS", 2)
+    writer = facility.writer()
+    run_engine.subscribe(writer)
+    server.stop()
+    (first,) = run_engine(bp.count([device]))
+    (second,) = run_engine(bp.count([device]))
+    assert len(writer.backups) == 2
+    server.start()
+    (third,) = run_engine(bp.count([device]))
+    assert len(writer.backups) == 2
+    assert [facility.ingest_backup(path) for path in writer.backups] == [first, second]
+    for uid, path in zip((first, second, third), device.written, strict=True):
+        assert capture_files(facility.client[uid]) == [path]
+
+
+def test_catalog_for_a_beamline(server):
+    from tiled.client import from_uri
+
+    root = from_uri(server.uri, api_key=KEY)
+    beamline = root.create_container("beamline")
+    with Catalog.connect(beamline.uri, KEY) as made, Catalog.connect(beamline.uri, KEY) as found:
+        assert made.uri == found.uri == f"{server.uri}/api/v1/metadata/beamline/runs"
+    with Catalog.connect(made.uri, KEY) as direct:
+        assert direct.uri == made.uri
+    root.context.close()
