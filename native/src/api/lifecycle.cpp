@@ -120,11 +120,11 @@ void print_stats() {
   std::fflush(stdout);
 }
 
-const char* version_string() noexcept { return kVersionString; }
-int version_year() noexcept { return kVersionYear; }
-int version_month() noexcept { return kVersionMonth; }
-int version_patch() noexcept { return kVersionPatch; }
+const char* version_string() noexcept { return VERSION_TEXT; }
+int version_year() noexcept { return VERSION_YEAR; }
+int version_month() noexcept { return VERSION_MONTH; }
+int version_patch() noexcept { return VERSION_PATCH; }
 // The shared library's soname has the same number.
-int abi_version() noexcept { return kVersionYear; }
+int abi_version() noexcept { return VERSION_YEAR; }
 
 }  // namespace daqiri

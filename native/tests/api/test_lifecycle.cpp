@@ -30,7 +30,7 @@ TEST_CASE("the version is CalVer, as text and as numbers", "[api]") {
   CHECK(version_year() >= 2024);
   CHECK(version_month() >= 1);
   CHECK(version_month() <= 12);
-  CHECK(abi_version() == kVersionYear);
+  CHECK(abi_version() == VERSION_YEAR);
 }
 
 TEST_CASE("a second init is refused and leaves the engine running", "[api]") {
