@@ -1,12 +1,12 @@
 /// The programming interface. Include this one.
 ///
-/// The functions act on one engine per process, from `daqiri_init` to `shutdown`. Any thread may call
-/// any of them; one burst belongs to one thread at a time.
+/// The functions act on one engine per process, from `daqiri_init` to `shutdown`. Any thread may
+/// call any of them; one burst belongs to one thread at a time.
 ///
-/// Nothing here throws. Before `daqiri_init`, after `shutdown`, with a null or freed burst, or with an
-/// index out of range, a call does nothing but return a status other than SUCCESS (0, null, -1 or false
-/// where it returns a value), and `last_error` says why. Bursts come from this library only: a
-/// `BurstParams` made by hand is not a burst.
+/// Nothing here throws. Before `daqiri_init`, after `shutdown`, with a null or freed burst, or with
+/// an index out of range, a call does nothing but return a status other than SUCCESS (0, null, -1
+/// or false where it returns a value), and `last_error` says why. Bursts come from this library
+/// only: a `BurstParams` made by hand is not a burst.
 #pragma once
 
 #include <concepts>
@@ -31,17 +31,19 @@ struct CUstream_st;
 
 namespace daqiri {
 
-/// Why the calling thread's last failed call failed: what was asked, what was found, what to do. Empty
-/// before any failure; a call that succeeds leaves it. Valid until the thread's next failure.
+/// Why the calling thread's last failed call failed: what was asked, what was found, what to do.
+/// Empty before any failure; a call that succeeds leaves it. Valid until the thread's next failure.
 const char* last_error() noexcept;
 
 // --- Life cycle
 
-/// Start. On SUCCESS memory is allocated, queues are configured, threads run, and `config` holds every
-/// default and adjustment that was applied. INTERNAL_ERROR when already started (it runs on untouched),
-/// INVALID_PARAMETER with every problem of the configuration in `last_error`, else what was missing.
+/// Start. On SUCCESS memory is allocated, queues are configured, threads run, and `config` holds
+/// every default and adjustment that was applied. INTERNAL_ERROR when already started (it runs on
+/// untouched), INVALID_PARAMETER with every problem of the configuration in `last_error`, else what
+/// was missing.
 Status daqiri_init(NetworkConfig& config);
-/// As above from a file where `yaml_or_path` names one, or ends in .yaml or .yml; else from YAML text.
+/// As above from a file where `yaml_or_path` names one, or ends in .yaml or .yml; else from YAML
+/// text.
 Status daqiri_init(const std::string& yaml_or_path);
 Status daqiri_init_from_yaml_string(const std::string& yaml);
 Status daqiri_init_from_yaml_file(const std::string& path);
@@ -54,7 +56,8 @@ Status parse_network_config_from_yaml_file(const std::string& path, NetworkConfi
 /// UNKNOWN before `daqiri_init`.
 EngineType get_engine_type();
 
-/// Stop. Bursts that the program holds stay readable, and are freed as ever. No-op when not started.
+/// Stop. Bursts that the program holds stay readable, and are freed as ever. No-op when not
+/// started.
 void shutdown();
 /// Counters of every queue, to standard output.
 void print_stats();
@@ -73,8 +76,10 @@ int abi_version() noexcept;
 BurstParams* create_burst_params();
 BurstParams* create_tx_burst_params();
 
-/// Say which queue a transmit burst is for and what it shall hold. Checked by `get_tx_packet_burst`.
-void set_header(BurstParams* burst, std::uint16_t port, std::uint16_t queue, std::int64_t num, int segs);
+/// Say which queue a transmit burst is for and what it shall hold. Checked by
+/// `get_tx_packet_burst`.
+void set_header(BurstParams* burst, std::uint16_t port, std::uint16_t queue, std::int64_t num,
+                int segs);
 /// Before `get_tx_packet_burst`: packets wanted. After it: packets to send, at most those it has.
 void set_num_packets(BurstParams* burst, std::int64_t num);
 std::int64_t get_num_packets(const BurstParams* burst);
@@ -102,8 +107,8 @@ void free_packet(BurstParams* burst, int idx);
 void free_packet_segment(BurstParams* burst, int seg, int idx);
 void free_all_segment_packets(BurstParams* burst, int seg);
 
-// Give a burst back with all buffers that it still holds. These do the same; the names are those that
-// programs use after freeing everything, one segment, or the packets one by one.
+// Give a burst back with all buffers that it still holds. These do the same; the names are those
+// that programs use after freeing everything, one segment, or the packets one by one.
 void free_all_packets_and_burst_rx(BurstParams* burst);
 void free_all_packets_and_burst_tx(BurstParams* burst);
 void free_segment_packets_and_burst(BurstParams* burst, int seg);
@@ -114,13 +119,15 @@ void free_tx_metadata(BurstParams* burst);
 
 // --- Receive
 
-/// The next burst, to be freed by the program. Never waits: NULL_PTR when nothing is there yet. NOT_READY
-/// before `daqiri_init`.
+/// The next burst, to be freed by the program. Never waits: NULL_PTR when nothing is there yet.
+/// NOT_READY before `daqiri_init`.
 Status get_rx_burst(BurstParams** burst, int port, int queue);
-/// From any queue of a port, of any port; they take turns, starting after the one that last had data.
+/// From any queue of a port, of any port; they take turns, starting after the one that last had
+/// data.
 Status get_rx_burst(BurstParams** burst, int port);
 Status get_rx_burst(BurstParams** burst);
-/// From one peer, or with a server's own id from any of its peers. `server`: which side the program is.
+/// From one peer, or with a server's own id from any of its peers. `server`: which side the program
+/// is.
 Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server);
 
 /// Stream of a GPU reorder config; `reorder_name` as configured.
@@ -144,19 +151,20 @@ bool is_tx_burst_available(const BurstParams* burst);
 Status get_tx_packet_burst(BurstParams* burst);
 
 // Headers of Ethernet/IPv4/UDP frames, every field. Write them in this order. In a burst of several
-// segments whose lengths are not set yet, the first segment is the headers (42 bytes) and the payload
-// begins in the second. INVALID_PARAMETER for a length beyond the buffers. Socket streams have no headers
-// (NOT_SUPPORTED; the kernel writes them); their packets are the payload.
+// segments whose lengths are not set yet, the first segment is the headers (42 bytes) and the
+// payload begins in the second. INVALID_PARAMETER for a length beyond the buffers. Socket streams
+// have no headers (NOT_SUPPORTED; the kernel writes them); their packets are the payload.
 
 /// `dst_mac`: 6 bytes. The source is the port's address.
 Status set_eth_header(BurstParams* burst, int idx, const char* dst_mac);
 /// `ip_len`: bytes after the IPv4 header. Addresses in host byte order.
-Status set_ipv4_header(BurstParams* burst, int idx, int ip_len, std::uint8_t proto, std::uint32_t src_host,
-                       std::uint32_t dst_host);
+Status set_ipv4_header(BurstParams* burst, int idx, int ip_len, std::uint8_t proto,
+                       std::uint32_t src_host, std::uint32_t dst_host);
 /// `udp_len`: bytes after the UDP header. The checksum is 0 (none) until `set_udp_payload`.
-Status set_udp_header(BurstParams* burst, int idx, int udp_len, std::uint16_t src_port, std::uint16_t dst_port);
-/// Copy the payload, and fill in the UDP checksum where `len` is what the headers announce. For a payload
-/// that was written in place, pass its own address: only the checksum is computed then.
+Status set_udp_header(BurstParams* burst, int idx, int udp_len, std::uint16_t src_port,
+                      std::uint16_t dst_port);
+/// Copy the payload, and fill in the UDP checksum where `len` is what the headers announce. For a
+/// payload that was written in place, pass its own address: only the checksum is computed then.
 Status set_udp_payload(BurstParams* burst, int idx, const void* data, int len);
 
 namespace detail {
@@ -183,7 +191,8 @@ Status set_packet_lengths(BurstParams* burst, int idx, std::initializer_list<Int
   const detail::SegmentLengths<Integer> all(lengths);
   return detail::set_lengths(burst, idx, all.values, all.count);
 }
-inline Status set_packet_lengths(BurstParams* burst, int idx, std::initializer_list<std::int64_t> lengths) {
+inline Status set_packet_lengths(BurstParams* burst, int idx,
+                                 std::initializer_list<std::int64_t> lengths) {
   return set_packet_lengths<std::int64_t>(burst, idx, lengths);
 }
 /// The same for every packet.
@@ -192,29 +201,31 @@ Status set_all_packet_lengths(BurstParams* burst, std::initializer_list<Integer>
   const detail::SegmentLengths<Integer> all(lengths);
   return detail::set_all_lengths(burst, all.values, all.count);
 }
-inline Status set_all_packet_lengths(BurstParams* burst, std::initializer_list<std::int64_t> lengths) {
+inline Status set_all_packet_lengths(BurstParams* burst,
+                                     std::initializer_list<std::int64_t> lengths) {
   return set_all_packet_lengths<std::int64_t>(burst, lengths);
 }
 
-/// ns on the port's clock; 0: at once. A time in the past is sent at once and counted as late. Packets of
-/// a queue never overtake each other.
+/// ns on the port's clock; 0: at once. A time in the past is sent at once and counted as late.
+/// Packets of a queue never overtake each other.
 Status set_packet_tx_time(BurstParams* burst, int idx, std::uint64_t time_ns);
-/// Queue the burst. On SUCCESS and on NO_SPACE_AVAILABLE (already freed then) it is no longer the caller's;
-/// on any other status it still is.
+/// Queue the burst. On SUCCESS and on NO_SPACE_AVAILABLE (already freed then) it is no longer the
+/// caller's; on any other status it still is.
 Status send_tx_burst(BurstParams* burst);
 
 // --- Files. `absolute_path` is an existing directory. The burst stays the caller's.
 
-/// One file a packet, <file_prefix>_<index>, truncated, without the first `packet_data_offset` bytes.
-Status daqiri_write_raw_to_file(BurstParams* burst, const std::string& absolute_path, const std::string& file_prefix,
-                                std::uint64_t packet_data_offset);
+/// One file a packet, <file_prefix>_<index>, truncated, without the first `packet_data_offset`
+/// bytes.
+Status daqiri_write_raw_to_file(BurstParams* burst, const std::string& absolute_path,
+                                const std::string& file_prefix, std::uint64_t packet_data_offset);
 /// Append to <file_prefix>.pcap.
 Status daqiri_write_pcap_to_file(BurstParams* burst, const std::string& absolute_path,
                                  const std::string& file_prefix);
 // In the background: the burst must not be freed before the handle is done.
 Status daqiri_write_raw_to_file_async(BurstParams* burst, const std::string& absolute_path,
-                                      const std::string& file_prefix, std::uint64_t packet_data_offset,
-                                      FileWriteHandle** handle);
+                                      const std::string& file_prefix,
+                                      std::uint64_t packet_data_offset, FileWriteHandle** handle);
 Status daqiri_write_pcap_to_file_async(BurstParams* burst, const std::string& absolute_path,
                                        const std::string& file_prefix, FileWriteHandle** handle);
 /// NOT_READY while it goes on, then how it ended. `status` may be null.
@@ -227,8 +238,10 @@ Status daqiri_file_write_destroy(FileWriteHandle* handle);
 
 Status daqiri_s3_writer_create(const S3WriterConfig& config, S3Writer** writer);
 Status daqiri_s3_writer_destroy(S3Writer* writer);
-Status daqiri_write_raw_to_s3_objects_async(S3Writer* writer, BurstParams* burst, const std::string& object_prefix,
-                                            std::uint64_t packet_data_offset, S3WriteHandle** handle);
+Status daqiri_write_raw_to_s3_objects_async(S3Writer* writer, BurstParams* burst,
+                                            const std::string& object_prefix,
+                                            std::uint64_t packet_data_offset,
+                                            S3WriteHandle** handle);
 Status daqiri_s3_write_poll(S3WriteHandle* handle, S3WriteStatus* status);
 Status daqiri_s3_write_wait(S3WriteHandle* handle, S3WriteStatus* status);
 Status daqiri_s3_write_destroy(S3WriteHandle* handle);
@@ -252,24 +265,30 @@ void format_eth_addr(char* dst, const std::string& addr);
 
 // --- Connections of socket streams
 
-Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port, std::uintptr_t* conn_id);
+Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
+                                std::uintptr_t* conn_id);
 Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                                 const std::string& src_addr, std::uintptr_t* conn_id);
 Status socket_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::uint16_t* queue);
 /// Connection id of the server that listens there.
-Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port, std::uintptr_t* conn_id);
+Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
+                                 std::uintptr_t* conn_id);
 /// setsockopt(2) on the connection's socket.
-Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const void* optval, std::size_t optlen);
+Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const void* optval,
+                         std::size_t optlen);
 
 // --- RDMA
 
-Status rdma_connect_to_server(const std::string& server_addr, std::uint16_t server_port, std::uintptr_t* conn_id);
+Status rdma_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
+                              std::uintptr_t* conn_id);
 Status rdma_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                               const std::string& src_addr, std::uintptr_t* conn_id);
 Status rdma_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::uint16_t* queue);
-Status rdma_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port, std::uintptr_t* conn_id);
-Status rdma_set_header(BurstParams* burst, RDMAOpCode op_code, std::uintptr_t conn_id, bool is_server, int num_pkts,
-                       std::uint64_t wr_id, const std::string& local_mr_name);
+Status rdma_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
+                               std::uintptr_t* conn_id);
+Status rdma_set_header(BurstParams* burst, RDMAOpCode op_code, std::uintptr_t conn_id,
+                       bool is_server, int num_pkts, std::uint64_t wr_id,
+                       const std::string& local_mr_name);
 /// INVALID for a burst without.
 RDMAOpCode rdma_get_opcode(const BurstParams* burst);
 

@@ -7,7 +7,8 @@
 
 namespace daqiri {
 
-/// Ethernet, IPv4 without options, UDP: the first 42 bytes of a frame. Fields are in network byte order.
+/// Ethernet, IPv4 without options, UDP: the first 42 bytes of a frame. Fields are in network byte
+/// order.
 struct UDPIPV4Pkt {
   ethhdr eth;
   iphdr ip;

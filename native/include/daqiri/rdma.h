@@ -3,6 +3,15 @@
 
 namespace daqiri {
 
-enum class RDMAOpCode { CONNECT, SEND, RECEIVE, RDMA_WRITE, RDMA_WRITE_IMM, RDMA_READ, RDMA_READ_IMM, INVALID };
+enum class RDMAOpCode {
+  CONNECT,
+  SEND,
+  RECEIVE,
+  RDMA_WRITE,
+  RDMA_WRITE_IMM,
+  RDMA_READ,
+  RDMA_READ_IMM,
+  INVALID
+};
 
 }  // namespace daqiri

@@ -22,8 +22,10 @@ BurstParams* take_burst(std::string_view call) {
   }
   Burst* burst = running->session->take_tx_burst();
   if (burst == nullptr) {
-    refuse(Status::NO_FREE_BURST_BUFFERS, call, std::string_view("all transmit bursts are in use (tx_meta_buffers: "),
-           running->session->config().tx_meta_buffers_, std::string_view("); wait for some to be sent, or free some"));
+    refuse(Status::NO_FREE_BURST_BUFFERS, call,
+           std::string_view("all transmit bursts are in use (tx_meta_buffers: "),
+           running->session->config().tx_meta_buffers_,
+           std::string_view("); wait for some to be sent, or free some"));
   }
   return burst;
 }
@@ -33,7 +35,8 @@ void free_burst(std::string_view call, BurstParams* handle) {
   if (burst == nullptr) return;
   // Of two threads that free the same burst, one does.
   auto state = BurstState::APPLICATION;
-  if (burst->state.compare_exchange_strong(state, BurstState::ENGINE, std::memory_order_acq_rel)) burst->release();
+  if (burst->state.compare_exchange_strong(state, BurstState::ENGINE, std::memory_order_acq_rel))
+    burst->release();
 }
 
 }  // namespace
@@ -41,13 +44,15 @@ void free_burst(std::string_view call, BurstParams* handle) {
 BurstParams* create_burst_params() { return take_burst("create_burst_params"); }
 BurstParams* create_tx_burst_params() { return take_burst("create_tx_burst_params"); }
 
-void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, std::int64_t num, int segs) {
+void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, std::int64_t num,
+                int segs) {
   constexpr std::string_view CALL = "set_header";
   Burst* burst = held(CALL, params);
   if (burst == nullptr) return;
   if (burst->owned > 0) {
     refuse(Status::INVALID_PARAMETER, CALL,
-           std::string_view("the burst has packets already; set its header before get_tx_packet_burst"));
+           std::string_view(
+               "the burst has packets already; set its header before get_tx_packet_burst"));
     return;
   }
   BurstHeaderParams& header = burst->hdr.hdr;
@@ -64,7 +69,8 @@ void set_num_packets(BurstParams* params, std::int64_t num) {
   if (burst == nullptr) return;
   const std::int64_t limit = burst->owned > 0 ? burst->owned : burst->capacity;
   if (num < 0 || num > limit) {
-    refuse(Status::INVALID_PARAMETER, CALL, num, std::string_view(" packets; the burst holds 0 to "), limit);
+    refuse(Status::INVALID_PARAMETER, CALL, num,
+           std::string_view(" packets; the burst holds 0 to "), limit);
     return;
   }
   burst->hdr.hdr.num_pkts = static_cast<std::size_t>(num);
@@ -94,8 +100,9 @@ void* get_packet_ptr(BurstParams* params, int idx) {
 void* get_segment_packet_ptr(BurstParams* params, int seg, int idx) {
   constexpr std::string_view CALL = "get_segment_packet_ptr";
   const Burst* burst = held(CALL, params);
-  return burst != nullptr && has_segment(CALL, *burst, seg) && has_packet(CALL, *burst, idx) ? burst->pkts[seg][idx]
-                                                                                             : nullptr;
+  return burst != nullptr && has_segment(CALL, *burst, seg) && has_packet(CALL, *burst, idx)
+             ? burst->pkts[seg][idx]
+             : nullptr;
 }
 
 std::uint32_t get_packet_length(const BurstParams* params, int idx) {
@@ -103,7 +110,8 @@ std::uint32_t get_packet_length(const BurstParams* params, int idx) {
   const Burst* burst = held(CALL, params);
   if (burst == nullptr || !has_packet(CALL, *burst, idx)) return 0;
   std::uint32_t length = 0;
-  for (int s = 0; s < MAX_NUM_SEGS && burst->regions[s] != nullptr; ++s) length += burst->pkt_lens[s][idx];
+  for (int s = 0; s < MAX_NUM_SEGS && burst->regions[s] != nullptr; ++s)
+    length += burst->pkt_lens[s][idx];
   return length;
 }
 
@@ -125,10 +133,12 @@ Status get_packet_rx_timestamp(const BurstParams* params, int idx, std::uint64_t
   constexpr std::string_view CALL = "get_packet_rx_timestamp";
   const Burst* burst = held(CALL, params);
   if (burst == nullptr) return not_held(params);
-  if (timestamp_ns == nullptr) return refuse(Status::NULL_PTR, CALL, std::string_view("timestamp_ns is null"));
+  if (timestamp_ns == nullptr)
+    return refuse(Status::NULL_PTR, CALL, std::string_view("timestamp_ns is null"));
   if (!has_packet(CALL, *burst, idx)) return Status::INVALID_PARAMETER;
   if (burst->transmit) {
-    return refuse(Status::INVALID_PARAMETER, CALL, std::string_view("a transmit burst has launch times, not arrivals"));
+    return refuse(Status::INVALID_PARAMETER, CALL,
+                  std::string_view("a transmit burst has launch times, not arrivals"));
   }
   if (burst->timestamps[idx] == 0) {
     return refuse(Status::NOT_SUPPORTED, CALL, std::string_view("packet "), idx,
@@ -152,7 +162,8 @@ void free_packet(BurstParams* params, int idx) {
   constexpr std::string_view CALL = "free_packet";
   Burst* burst = held(CALL, params);
   if (burst == nullptr || !has_packet(CALL, *burst, idx)) return;
-  for (int s = 0; s < MAX_NUM_SEGS; ++s) burst->free_packet_segment(s, static_cast<std::uint32_t>(idx));
+  for (int s = 0; s < MAX_NUM_SEGS; ++s)
+    burst->free_packet_segment(s, static_cast<std::uint32_t>(idx));
 }
 
 void free_packet_segment(BurstParams* params, int seg, int idx) {
@@ -174,8 +185,12 @@ void free_segment_packets_and_burst(BurstParams* params, int seg) {
   if (burst != nullptr && has_segment(CALL, *burst, seg)) free_burst(CALL, params);
 }
 
-void free_all_packets_and_burst_rx(BurstParams* params) { free_burst("free_all_packets_and_burst_rx", params); }
-void free_all_packets_and_burst_tx(BurstParams* params) { free_burst("free_all_packets_and_burst_tx", params); }
+void free_all_packets_and_burst_rx(BurstParams* params) {
+  free_burst("free_all_packets_and_burst_rx", params);
+}
+void free_all_packets_and_burst_tx(BurstParams* params) {
+  free_burst("free_all_packets_and_burst_tx", params);
+}
 void free_rx_burst(BurstParams* params) { free_burst("free_rx_burst", params); }
 void free_tx_burst(BurstParams* params) { free_burst("free_tx_burst", params); }
 void free_rx_metadata(BurstParams* params) { free_burst("free_rx_metadata", params); }

@@ -66,7 +66,8 @@ Running::Running(std::shared_ptr<Session> started) : session(std::move(started))
 
 void start(NetworkConfig& config) {
   if (claimed.exchange(true, std::memory_order_acq_rel)) {
-    throw Error(Status::INTERNAL_ERROR, "an engine is running already, and runs on; call shutdown first");
+    throw Error(Status::INTERNAL_ERROR,
+                "an engine is running already, and runs on; call shutdown first");
   }
   try {
     auto session = Session::open(config);

@@ -11,8 +11,8 @@ namespace api {
 
 namespace {
 
-/// Enough for a validation report of some dozens of problems. Plain memory, so that it outlives every
-/// destructor of the thread.
+/// Enough for a validation report of some dozens of problems. Plain memory, so that it outlives
+/// every destructor of the thread.
 struct Text {
   static constexpr std::size_t CAPACITY = 8191;
   std::size_t size;

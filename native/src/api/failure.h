@@ -1,4 +1,5 @@
-/// How a call of the programming interface fails: a status, and the reason in last_error() and the log.
+/// How a call of the programming interface fails: a status, and the reason in last_error() and the
+/// log.
 #pragma once
 
 #include <charconv>
@@ -11,7 +12,8 @@
 
 namespace daqiri::api {
 
-/// The calling thread's reason, written piece by piece without allocating; what does not fit is cut.
+/// The calling thread's reason, written piece by piece without allocating; what does not fit is
+/// cut.
 class Reason {
  public:
   explicit Reason(std::string_view call) noexcept;
@@ -34,8 +36,8 @@ Status fail(Status status, std::string_view call, const Parts&... parts) noexcep
   return status;
 }
 
-/// As `fail`, for calls made per burst or packet, whose failures may come thousands a second: logged for
-/// debugging only.
+/// As `fail`, for calls made per burst or packet, whose failures may come thousands a second:
+/// logged for debugging only.
 template <typename... Parts>
 Status refuse(Status status, std::string_view call, const Parts&... parts) noexcept {
   Reason reason(call);

@@ -70,8 +70,8 @@ Status report(string_view call, const FileWriteHandle& handle, FileWriteStatus* 
 
 }  // namespace
 
-Status daqiri_write_raw_to_file(BurstParams* params, const std::string& absolute_path, const std::string& file_prefix,
-                                std::uint64_t packet_data_offset) {
+Status daqiri_write_raw_to_file(BurstParams* params, const std::string& absolute_path,
+                                const std::string& file_prefix, std::uint64_t packet_data_offset) {
   return with_burst("daqiri_write_raw_to_file", params, [&](const Burst& burst) {
     write_raw(burst, absolute_path, file_prefix, packet_data_offset);
   });
@@ -84,8 +84,8 @@ Status daqiri_write_pcap_to_file(BurstParams* params, const std::string& absolut
 }
 
 Status daqiri_write_raw_to_file_async(BurstParams* params, const std::string& absolute_path,
-                                      const std::string& file_prefix, std::uint64_t packet_data_offset,
-                                      FileWriteHandle** handle) {
+                                      const std::string& file_prefix,
+                                      std::uint64_t packet_data_offset, FileWriteHandle** handle) {
   constexpr string_view CALL = "daqiri_write_raw_to_file_async";
   if (handle == nullptr) return unknown(CALL, nullptr);
   *handle = nullptr;

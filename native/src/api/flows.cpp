@@ -16,7 +16,9 @@ Status add_rx_flows_async(int, const std::vector<FlowRuleConfig>&, FlowOpId*) {
   return api::unavailable("add_rx_flows_async", MISSING);
 }
 
-Status delete_flow_async(FlowId, FlowOpId*) { return api::unavailable("delete_flow_async", MISSING); }
+Status delete_flow_async(FlowId, FlowOpId*) {
+  return api::unavailable("delete_flow_async", MISSING);
+}
 
 Status poll_flow_op(FlowOpResult*) { return api::unavailable("poll_flow_op", MISSING); }
 

@@ -12,7 +12,8 @@ namespace daqiri::api {
 /// The burst behind the handle, or null after refusing a null or freed one.
 inline Burst* held(std::string_view call, const BurstParams* handle) noexcept {
   auto* burst = static_cast<Burst*>(const_cast<BurstParams*>(handle));
-  if (burst != nullptr && burst->state.load(std::memory_order_acquire) == BurstState::APPLICATION) [[likely]] {
+  if (burst != nullptr && burst->state.load(std::memory_order_acquire) == BurstState::APPLICATION)
+      [[likely]] {
     return burst;
   }
   if (burst == nullptr) {
@@ -30,15 +31,17 @@ inline Status not_held(const BurstParams* handle) noexcept {
 
 /// Whether packet `idx` of the burst exists; refuses if not.
 inline bool has_packet(std::string_view call, const Burst& burst, int idx) noexcept {
-  if (idx >= 0 && static_cast<std::uint32_t>(idx) < burst.owned) [[likely]] return true;
-  refuse(Status::INVALID_PARAMETER, call, std::string_view("packet "), idx, std::string_view(" of a burst of "),
-         burst.owned);
+  if (idx >= 0 && static_cast<std::uint32_t>(idx) < burst.owned) [[likely]]
+    return true;
+  refuse(Status::INVALID_PARAMETER, call, std::string_view("packet "), idx,
+         std::string_view(" of a burst of "), burst.owned);
   return false;
 }
 
 /// Whether the burst has segment `seg`; refuses if not.
 inline bool has_segment(std::string_view call, const Burst& burst, int seg) noexcept {
-  if (seg >= 0 && seg < MAX_NUM_SEGS && burst.regions[seg] != nullptr) [[likely]] return true;
+  if (seg >= 0 && seg < MAX_NUM_SEGS && burst.regions[seg] != nullptr) [[likely]]
+    return true;
   refuse(Status::INVALID_PARAMETER, call, std::string_view("the packets have no segment "), seg);
   return false;
 }

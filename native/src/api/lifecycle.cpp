@@ -14,12 +14,14 @@ namespace {
 Status check(const ConfigReport& report, const NetworkConfig& config) {
   if (!report.ok()) throw Error(Status::INVALID_PARAMETER, report.text());
   // What is left are warnings.
-  if (!report.problems_.empty() && config.log_level_ <= LogLevel::WARN) log(LogLevel::WARN, report.text());
+  if (!report.problems_.empty() && config.log_level_ <= LogLevel::WARN)
+    log(LogLevel::WARN, report.text());
   return Status::SUCCESS;
 }
 
 Status read_text(std::string_view call, const std::string& yaml, NetworkConfig& config) {
-  return api::guarded(call, [&] { return check(load_config_text(yaml, "<text>", config), config); });
+  return api::guarded(call,
+                      [&] { return check(load_config_text(yaml, "<text>", config), config); });
 }
 
 Status read_file(std::string_view call, const std::string& path, NetworkConfig& config) {
@@ -34,7 +36,8 @@ bool is_path(const std::string& yaml_or_path) {
 }
 
 Status read(std::string_view call, const std::string& yaml_or_path, NetworkConfig& config) {
-  return is_path(yaml_or_path) ? read_file(call, yaml_or_path, config) : read_text(call, yaml_or_path, config);
+  return is_path(yaml_or_path) ? read_file(call, yaml_or_path, config)
+                               : read_text(call, yaml_or_path, config);
 }
 
 Status start(std::string_view call, Status read_status, NetworkConfig& config) {
@@ -48,23 +51,27 @@ Status start(std::string_view call, Status read_status, NetworkConfig& config) {
 void print(const Port& port) {
   for (const auto& queue : port.rx) {
     const RxSnapshot s = queue->counters();
-    std::printf("%s rx %s: received %lu, bytes %lu, delivered %lu, held %lu, bursts %lu, truncated %lu, dropped %lu",
-                port.config.name_.c_str(), queue->config().name_.c_str(), s.received, s.received_bytes, s.delivered,
-                s.held, s.bursts, s.truncated, s.dropped_total());
+    std::printf(
+        "%s rx %s: received %lu, bytes %lu, delivered %lu, held %lu, bursts %lu, truncated %lu, "
+        "dropped %lu",
+        port.config.name_.c_str(), queue->config().name_.c_str(), s.received, s.received_bytes,
+        s.delivered, s.held, s.bursts, s.truncated, s.dropped_total());
     for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
-      if (s.dropped[r] > 0) std::printf(" (%s %lu)", drop_reason_name(static_cast<DropReason>(r)).data(), s.dropped[r]);
+      if (s.dropped[r] > 0)
+        std::printf(" (%s %lu)", drop_reason_name(static_cast<DropReason>(r)).data(), s.dropped[r]);
     }
     std::printf("\n");
   }
   for (const auto& queue : port.tx) {
     const TxSnapshot s = queue->counters();
     const Histogram& lateness = queue->lateness();
-    std::printf("%s tx %s: submitted %lu, sent %lu, bytes %lu, held %lu, bursts %lu, late %lu, dropped %lu",
-                port.config.name_.c_str(), queue->config().name_.c_str(), s.submitted, s.sent, s.sent_bytes, s.held,
-                s.bursts, s.late, s.dropped_total());
+    std::printf(
+        "%s tx %s: submitted %lu, sent %lu, bytes %lu, held %lu, bursts %lu, late %lu, dropped %lu",
+        port.config.name_.c_str(), queue->config().name_.c_str(), s.submitted, s.sent, s.sent_bytes,
+        s.held, s.bursts, s.late, s.dropped_total());
     if (lateness.count() > 0) {
-      std::printf(", lateness ns p50 %lu p99 %lu max %lu", lateness.quantile(0.5), lateness.quantile(0.99),
-                  lateness.maximum());
+      std::printf(", lateness ns p50 %lu p99 %lu max %lu", lateness.quantile(0.5),
+                  lateness.quantile(0.99), lateness.maximum());
     }
     std::printf("\n");
   }
@@ -81,12 +88,14 @@ Status daqiri_init(const std::string& yaml_or_path) {
 
 Status daqiri_init_from_yaml_string(const std::string& yaml) {
   NetworkConfig config;
-  return start("daqiri_init_from_yaml_string", read_text("daqiri_init_from_yaml_string", yaml, config), config);
+  return start("daqiri_init_from_yaml_string",
+               read_text("daqiri_init_from_yaml_string", yaml, config), config);
 }
 
 Status daqiri_init_from_yaml_file(const std::string& path) {
   NetworkConfig config;
-  return start("daqiri_init_from_yaml_file", read_file("daqiri_init_from_yaml_file", path, config), config);
+  return start("daqiri_init_from_yaml_file", read_file("daqiri_init_from_yaml_file", path, config),
+               config);
 }
 
 Status parse_network_config(const std::string& yaml_or_path, NetworkConfig& config) {

@@ -66,15 +66,17 @@ int get_port_id(const std::string& name_or_address) {
     for (const InterfaceConfig& interface : session.config().ifs_) {
       known += (known.empty() ? "" : ", ") + interface.name_;
     }
-    throw Error(Status::INVALID_PARAMETER, "no interface has name or address '" + name_or_address + "'; there are " + known);
+    throw Error(Status::INVALID_PARAMETER,
+                "no interface has name or address '" + name_or_address + "'; there are " + known);
   });
   return id;
 }
 
 std::uint16_t get_num_rx_queues(int port) {
   std::uint16_t n = 0;
-  with_session("get_num_rx_queues",
-               [&](const Session& session) { n = static_cast<std::uint16_t>(session.port(port).rx.size()); });
+  with_session("get_num_rx_queues", [&](const Session& session) {
+    n = static_cast<std::uint16_t>(session.port(port).rx.size());
+  });
   return n;
 }
 
@@ -91,8 +93,9 @@ Status allow_all_traffic(int port) {
 }
 
 Status flush_port_queue(int port, int queue) {
-  return with_session("flush_port_queue",
-                      [&](const Session& session) { session.rx_queue(port, queue).request_flush(); });
+  return with_session("flush_port_queue", [&](const Session& session) {
+    session.rx_queue(port, queue).request_flush();
+  });
 }
 
 void format_eth_addr(char* dst, const std::string& addr) {

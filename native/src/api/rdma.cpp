@@ -13,7 +13,8 @@ Status rdma_connect_to_server(const std::string&, std::uint16_t, std::uintptr_t*
   return api::unavailable("rdma_connect_to_server", MISSING);
 }
 
-Status rdma_connect_to_server(const std::string&, std::uint16_t, const std::string&, std::uintptr_t*) {
+Status rdma_connect_to_server(const std::string&, std::uint16_t, const std::string&,
+                              std::uintptr_t*) {
   return api::unavailable("rdma_connect_to_server", MISSING);
 }
 
@@ -25,7 +26,8 @@ Status rdma_get_server_conn_id(const std::string&, std::uint16_t, std::uintptr_t
   return api::unavailable("rdma_get_server_conn_id", MISSING);
 }
 
-Status rdma_set_header(BurstParams* params, RDMAOpCode, std::uintptr_t, bool, int, std::uint64_t, const std::string&) {
+Status rdma_set_header(BurstParams* params, RDMAOpCode, std::uintptr_t, bool, int, std::uint64_t,
+                       const std::string&) {
   constexpr std::string_view CALL = "rdma_set_header";
   if (api::held(CALL, params) == nullptr) return api::not_held(params);
   return api::unavailable(CALL, MISSING);

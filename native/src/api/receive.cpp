@@ -8,12 +8,13 @@ namespace {
 
 constexpr std::string_view CALL = "get_rx_burst";
 
-/// Run `next`, which returns a burst of the running session or null. "Nothing yet" is no failure: it leaves
-/// no text, and costs nothing but the look.
+/// Run `next`, which returns a burst of the running session or null. "Nothing yet" is no failure:
+/// it leaves no text, and costs nothing but the look.
 template <typename Next>
 Status receive(BurstParams** out, Next&& next) noexcept {
   // Not NULL_PTR, which a program takes for "nothing yet".
-  if (out == nullptr) return api::refuse(Status::INVALID_PARAMETER, CALL, std::string_view("burst is null"));
+  if (out == nullptr)
+    return api::refuse(Status::INVALID_PARAMETER, CALL, std::string_view("burst is null"));
   *out = nullptr;
   const auto running = api::running();
   if (running == nullptr) return api::refuse(Status::NOT_READY, CALL, api::NOT_STARTED);
@@ -30,7 +31,9 @@ Status receive(BurstParams** out, Next&& next) noexcept {
 }  // namespace
 
 Status get_rx_burst(BurstParams** burst, int port, int queue) {
-  return receive(burst, [=](const api::Running& running) { return running.session->rx_queue(port, queue).receive(); });
+  return receive(burst, [=](const api::Running& running) {
+    return running.session->rx_queue(port, queue).receive();
+  });
 }
 
 Status get_rx_burst(BurstParams** burst, int port) {
@@ -45,14 +48,17 @@ Status get_rx_burst(BurstParams** burst) {
 
 Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server) {
   return receive(burst, [=](const api::Running& running) -> Burst* {
-    const Port& port = running.session->port(running.session->engine().connection_queue(conn_id).first);
+    const Port& port =
+        running.session->port(running.session->engine().connection_queue(conn_id).first);
     const bool is_server = port.config.socket_.mode_ == SocketMode::SERVER;
     if (is_server != server) {
-      throw Error(Status::INVALID_PARAMETER, "connection " + std::to_string(conn_id) + " is on the " +
+      throw Error(Status::INVALID_PARAMETER, "connection " + std::to_string(conn_id) +
+                                                 " is on the " +
                                                  (is_server ? "server's" : "client's") + " side");
     }
     if (port.rx.empty()) {
-      throw Error(Status::INVALID_PARAMETER, "interface '" + port.config.name_ + "' has no receive queues");
+      throw Error(Status::INVALID_PARAMETER,
+                  "interface '" + port.config.name_ + "' has no receive queues");
     }
     // A peer may be heard on several queues.
     bool peer = false;

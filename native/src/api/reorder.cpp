@@ -14,9 +14,10 @@ Status get_reorder_burst_info(const BurstParams* params, ReorderBurstInfo* info)
   const Burst* burst = api::held(CALL, params);
   if (burst == nullptr) return api::not_held(params);
   if (info == nullptr) return api::refuse(Status::NULL_PTR, CALL, std::string_view("info is null"));
-  return api::refuse(Status::NOT_SUPPORTED, CALL,
-                     std::string_view("this build has no reorder stage, so the burst is no aggregate (its "
-                                      "burst_flags lack DAQIRI_BURST_FLAG_REORDERED)"));
+  return api::refuse(
+      Status::NOT_SUPPORTED, CALL,
+      std::string_view("this build has no reorder stage, so the burst is no aggregate (its "
+                       "burst_flags lack DAQIRI_BURST_FLAG_REORDERED)"));
 }
 
 }  // namespace daqiri

@@ -17,14 +17,16 @@ namespace {
 
 /// The queue that the header of a transmit burst names. Throws Error.
 TxQueue& queue_of(const Session& session, const Burst& burst) {
-  if (!burst.transmit) throw Error(Status::INVALID_PARAMETER, "a receive burst cannot be transmitted");
+  if (!burst.transmit)
+    throw Error(Status::INVALID_PARAMETER, "a receive burst cannot be transmitted");
   if (burst.keep != session.memory()) {
     throw Error(Status::INVALID_PARAMETER, "the burst is of a session that was shut down; free it");
   }
   return session.tx_queue(burst.hdr.hdr.port_id, burst.hdr.hdr.q_id);
 }
 
-/// Run `action` with the running session and a transmit burst's queue; what it throws becomes a status.
+/// Run `action` with the running session and a transmit burst's queue; what it throws becomes a
+/// status.
 template <typename Action>
 Status with_queue(string_view call, const BurstParams* handle, Action&& action) noexcept {
   Burst* burst = held(call, handle);
@@ -50,41 +52,46 @@ bool has_headers(const Burst& burst) noexcept {
 /// What was asked of a burst that has no packets yet, against its queue. Throws Error.
 void require_fillable(const TxQueue& queue, const Burst& burst) {
   const auto fail = [&](const std::string& what) {
-    throw Error(Status::INVALID_PARAMETER, "transmit queue '" + queue.config().name_ + "': " + what);
+    throw Error(Status::INVALID_PARAMETER,
+                "transmit queue '" + queue.config().name_ + "': " + what);
   };
   const BurstHeaderParams& header = burst.hdr.hdr;
   if (burst.owned > 0) fail("the burst has packets already; send or free it");
   if (header.num_pkts == 0 || header.num_pkts > queue.batch_size()) {
-    fail(std::to_string(header.num_pkts) + " packets; a burst has 1 to " + std::to_string(queue.batch_size()) +
-         " (batch_size)");
+    fail(std::to_string(header.num_pkts) + " packets; a burst has 1 to " +
+         std::to_string(queue.batch_size()) + " (batch_size)");
   }
   if (header.num_segs != queue.num_segments()) {
-    fail(std::to_string(header.num_segs) + " segments; the queue has " + std::to_string(queue.num_segments()) +
-         " (memory_regions)");
+    fail(std::to_string(header.num_segs) + " segments; the queue has " +
+         std::to_string(queue.num_segments()) + " (memory_regions)");
   }
 }
 
 /// Every packet to send is there and has a length. Throws Error.
 void require_sendable(const TxQueue& queue, const Burst& burst) {
   const auto fail = [&](const std::string& what) {
-    throw Error(Status::INVALID_PARAMETER, "transmit queue '" + queue.config().name_ + "': " + what);
+    throw Error(Status::INVALID_PARAMETER,
+                "transmit queue '" + queue.config().name_ + "': " + what);
   };
   const std::uint32_t n = burst.num_packets();
   if (n == 0 || n > burst.owned) {
     fail(std::to_string(burst.hdr.hdr.num_pkts) + " packets to send of a burst that has " +
-         std::to_string(burst.owned) + (burst.owned == 0 ? "; call get_tx_packet_burst first" : ""));
+         std::to_string(burst.owned) +
+         (burst.owned == 0 ? "; call get_tx_packet_burst first" : ""));
   }
   for (int s = 0; s < queue.num_segments(); ++s) {
     if (burst.regions[s] != &queue.region(s)) fail("the burst was filled for another queue");
     const std::uint32_t* freed = std::find(burst.buffers[s], burst.buffers[s] + n, NO_BUFFER);
-    if (freed != burst.buffers[s] + n) fail("packet " + std::to_string(freed - burst.buffers[s]) + " was freed");
+    if (freed != burst.buffers[s] + n)
+      fail("packet " + std::to_string(freed - burst.buffers[s]) + " was freed");
   }
   // A datagram may be empty, a frame may not.
   const std::uint32_t frames = has_headers(burst) ? n : 0;
   for (std::uint32_t i = 0; i < frames; ++i) {
     std::uint32_t length = 0;
     for (int s = 0; s < queue.num_segments(); ++s) length += burst.pkt_lens[s][i];
-    if (length == 0) fail("packet " + std::to_string(i) + " has no length; call set_packet_lengths");
+    if (length == 0)
+      fail("packet " + std::to_string(i) + " has no length; call set_packet_lengths");
   }
 }
 
@@ -113,34 +120,40 @@ Burst* writable(string_view call, BurstParams* handle, int idx, Status* status) 
 Burst* frame(string_view call, BurstParams* handle, int idx, Status* status) noexcept {
   Burst* burst = writable(call, handle, idx, status);
   if (burst == nullptr || has_headers(*burst)) return burst;
-  *status = refuse(Status::NOT_SUPPORTED, call,
-                   string_view("packets of a socket stream are payload only; the kernel writes the headers"));
+  *status = refuse(
+      Status::NOT_SUPPORTED, call,
+      string_view("packets of a socket stream are payload only; the kernel writes the headers"));
   return nullptr;
 }
 
-Status too_long(string_view call, int idx, const steering::PacketBytes& packet, std::int64_t length) noexcept {
-  return refuse(Status::INVALID_PARAMETER, call, string_view("packet "), idx, string_view(": "), length,
-                string_view(" bytes behind the header do not fit; the packet's buffers hold "), packet.capacity(),
-                string_view(" in all"));
+Status too_long(string_view call, int idx, const steering::PacketBytes& packet,
+                std::int64_t length) noexcept {
+  return refuse(Status::INVALID_PARAMETER, call, string_view("packet "), idx, string_view(": "),
+                length,
+                string_view(" bytes behind the header do not fit; the packet's buffers hold "),
+                packet.capacity(), string_view(" in all"));
 }
 
-bool lengths_fit(string_view call, const Burst& burst, const std::int64_t* lengths, std::size_t count) noexcept {
+bool lengths_fit(string_view call, const Burst& burst, const std::int64_t* lengths,
+                 std::size_t count) noexcept {
   const int segments = api::num_segments(burst);
   if (count != static_cast<std::size_t>(segments)) {
-    refuse(Status::INVALID_PARAMETER, call, count, string_view(" lengths for packets of "), segments,
-           string_view(" segments"));
+    refuse(Status::INVALID_PARAMETER, call, count, string_view(" lengths for packets of "),
+           segments, string_view(" segments"));
     return false;
   }
   for (int s = 0; s < segments; ++s) {
     if (lengths[s] >= 0 && lengths[s] <= burst.regions[s]->buf_size()) continue;
-    refuse(Status::INVALID_PARAMETER, call, string_view("length "), lengths[s], string_view(" of segment "), s,
-           string_view("; its buffers hold "), burst.regions[s]->buf_size());
+    refuse(Status::INVALID_PARAMETER, call, string_view("length "), lengths[s],
+           string_view(" of segment "), s, string_view("; its buffers hold "),
+           burst.regions[s]->buf_size());
     return false;
   }
   return true;
 }
 
-void store_lengths(Burst& burst, std::uint32_t packet, const std::int64_t* lengths, std::size_t count) noexcept {
+void store_lengths(Burst& burst, std::uint32_t packet, const std::int64_t* lengths,
+                   std::size_t count) noexcept {
   for (std::size_t s = 0; s < count; ++s) {
     burst.hdr.hdr.nbytes -= burst.pkt_lens[s][packet];
     burst.pkt_lens[s][packet] = static_cast<std::uint32_t>(lengths[s]);
@@ -151,13 +164,15 @@ void store_lengths(Burst& burst, std::uint32_t packet, const std::int64_t* lengt
 }  // namespace
 
 bool is_tx_burst_available(const BurstParams* params) {
-  const Status status = with_queue("is_tx_burst_available", params, [](TxQueue& queue, Burst& burst) {
-    require_fillable(queue, burst);
-    for (int s = 0; s < queue.num_segments(); ++s) {
-      if (queue.region(s).available() < burst.num_packets()) return Status::NO_FREE_PACKET_BUFFERS;
-    }
-    return Status::SUCCESS;
-  });
+  const Status status =
+      with_queue("is_tx_burst_available", params, [](TxQueue& queue, Burst& burst) {
+        require_fillable(queue, burst);
+        for (int s = 0; s < queue.num_segments(); ++s) {
+          if (queue.region(s).available() < burst.num_packets())
+            return Status::NO_FREE_PACKET_BUFFERS;
+        }
+        return Status::SUCCESS;
+      });
   return status == Status::SUCCESS;
 }
 
@@ -167,9 +182,10 @@ Status get_tx_packet_burst(BurstParams* params) {
     require_fillable(queue, burst);
     const Status status = queue.fill(burst, burst.num_packets());
     if (status == Status::SUCCESS) return status;
-    return refuse(status, CALL, string_view("transmit queue '"), string_view(queue.config().name_),
-                  string_view("': fewer than "), burst.num_packets(),
-                  string_view(" packet buffers are free; wait for packets to be sent (or raise num_bufs)"));
+    return refuse(
+        status, CALL, string_view("transmit queue '"), string_view(queue.config().name_),
+        string_view("': fewer than "), burst.num_packets(),
+        string_view(" packet buffers are free; wait for packets to be sent (or raise num_bufs)"));
   });
 }
 
@@ -182,33 +198,40 @@ Status set_eth_header(BurstParams* params, int idx, const char* dst_mac) {
   const auto& addresses = burst->keep->mac_addresses;
   const std::uint16_t port = burst->hdr.hdr.port_id;
   steering::MacAddress destination;
-  std::copy_n(reinterpret_cast<const std::uint8_t*>(dst_mac), destination.size(), destination.begin());
+  std::copy_n(reinterpret_cast<const std::uint8_t*>(dst_mac), destination.size(),
+              destination.begin());
   steering::PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
   const auto source = port < addresses.size() ? addresses[port] : steering::MacAddress{};
-  return steering::write_ethernet(packet, destination, source) ? Status::SUCCESS : too_long(CALL, idx, packet, 0);
+  return steering::write_ethernet(packet, destination, source) ? Status::SUCCESS
+                                                               : too_long(CALL, idx, packet, 0);
 }
 
-Status set_ipv4_header(BurstParams* params, int idx, int ip_len, std::uint8_t proto, std::uint32_t src_host,
-                       std::uint32_t dst_host) {
+Status set_ipv4_header(BurstParams* params, int idx, int ip_len, std::uint8_t proto,
+                       std::uint32_t src_host, std::uint32_t dst_host) {
   constexpr string_view CALL = "set_ipv4_header";
-  // Differs from packet to packet, as a receiver that reassembles expects; nothing is ever fragmented here.
+  // Differs from packet to packet, as a receiver that reassembles expects; nothing is ever
+  // fragmented here.
   static thread_local std::uint16_t identification = 0;
   Status status{};
   Burst* burst = frame(CALL, params, idx, &status);
   if (burst == nullptr) return status;
   steering::PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
-  const steering::Ipv4Fields fields{static_cast<std::uint32_t>(ip_len), proto, src_host, dst_host, identification++};
-  return ip_len >= 0 && steering::write_ipv4(packet, fields) ? Status::SUCCESS : too_long(CALL, idx, packet, ip_len);
+  const steering::Ipv4Fields fields{static_cast<std::uint32_t>(ip_len), proto, src_host, dst_host,
+                                    identification++};
+  return ip_len >= 0 && steering::write_ipv4(packet, fields) ? Status::SUCCESS
+                                                             : too_long(CALL, idx, packet, ip_len);
 }
 
-Status set_udp_header(BurstParams* params, int idx, int udp_len, std::uint16_t src_port, std::uint16_t dst_port) {
+Status set_udp_header(BurstParams* params, int idx, int udp_len, std::uint16_t src_port,
+                      std::uint16_t dst_port) {
   constexpr string_view CALL = "set_udp_header";
   Status status{};
   Burst* burst = frame(CALL, params, idx, &status);
   if (burst == nullptr) return status;
   steering::PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
   const steering::UdpFields fields{static_cast<std::uint32_t>(udp_len), src_port, dst_port};
-  return udp_len >= 0 && steering::write_udp(packet, fields) ? Status::SUCCESS : too_long(CALL, idx, packet, udp_len);
+  return udp_len >= 0 && steering::write_udp(packet, fields) ? Status::SUCCESS
+                                                             : too_long(CALL, idx, packet, udp_len);
 }
 
 Status set_udp_payload(BurstParams* params, int idx, const void* data, int len) {
@@ -216,15 +239,18 @@ Status set_udp_payload(BurstParams* params, int idx, const void* data, int len) 
   Status status{};
   Burst* burst = writable(CALL, params, idx, &status);
   if (burst == nullptr) return status;
-  if (data == nullptr && len != 0) return refuse(Status::NULL_PTR, CALL, string_view("data is null"));
+  if (data == nullptr && len != 0)
+    return refuse(Status::NULL_PTR, CALL, string_view("data is null"));
   steering::PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
   const auto size = static_cast<std::uint32_t>(len);
-  const bool written = len >= 0 && (has_headers(*burst) ? steering::write_udp_payload(packet, data, size)
-                                                        : steering::write_bare_payload(packet, data, size));
+  const bool written =
+      len >= 0 && (has_headers(*burst) ? steering::write_udp_payload(packet, data, size)
+                                       : steering::write_bare_payload(packet, data, size));
   return written ? Status::SUCCESS : too_long(CALL, idx, packet, len);
 }
 
-Status detail::set_lengths(BurstParams* params, int idx, const std::int64_t* lengths, std::size_t count) {
+Status detail::set_lengths(BurstParams* params, int idx, const std::int64_t* lengths,
+                           std::size_t count) {
   constexpr string_view CALL = "set_packet_lengths";
   Status status{};
   Burst* burst = writable(CALL, params, idx, &status);
@@ -234,7 +260,8 @@ Status detail::set_lengths(BurstParams* params, int idx, const std::int64_t* len
   return Status::SUCCESS;
 }
 
-Status detail::set_all_lengths(BurstParams* params, const std::int64_t* lengths, std::size_t count) {
+Status detail::set_all_lengths(BurstParams* params, const std::int64_t* lengths,
+                               std::size_t count) {
   constexpr string_view CALL = "set_all_packet_lengths";
   Status status{};
   Burst* burst = writable(CALL, params, 0, &status);

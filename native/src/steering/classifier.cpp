@@ -38,13 +38,18 @@ const char* action_name(FlowActionType type) noexcept {
 
 void refuse_unsupported(const FlowConfig& flow, const std::string& interface) {
   const auto refuse = [&](const std::string& what) {
-    throw Error(Status::NOT_SUPPORTED, "interface '" + interface + "', flow '" + flow.name_ + "': " + what);
+    throw Error(Status::NOT_SUPPORTED,
+                "interface '" + interface + "', flow '" + flow.name_ + "': " + what);
   };
   if (flow.match_.type_ == FlowMatchType::FLEX_ITEM) {
-    refuse("matching a flex item is not part of this build; match udp_src, udp_dst, ipv4_len, ipv4_src or ipv4_dst");
+    refuse(
+        "matching a flex item is not part of this build; match udp_src, udp_dst, ipv4_len, "
+        "ipv4_src or ipv4_dst");
   }
   if (flow.match_.type_ == FlowMatchType::ECPRI) {
-    refuse("matching eCPRI is not part of this build; match udp_src, udp_dst, ipv4_len, ipv4_src or ipv4_dst");
+    refuse(
+        "matching eCPRI is not part of this build; match udp_src, udp_dst, ipv4_len, ipv4_src or "
+        "ipv4_dst");
   }
   if (flow.action_.ids_.size() > 1) {
     refuse("RSS over " + std::to_string(flow.action_.ids_.size()) +
@@ -63,7 +68,9 @@ void refuse_unsupported(const FlowConfig& flow, const std::string& interface) {
 
 PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept {
   PacketKey key;
-  if (length < ETHERNET_HEADER + MIN_IPV4_HEADER || load_be16(frame + ETHERTYPE_AT) != ETHERTYPE_IPV4) return key;
+  if (length < ETHERNET_HEADER + MIN_IPV4_HEADER ||
+      load_be16(frame + ETHERTYPE_AT) != ETHERTYPE_IPV4)
+    return key;
   const std::uint8_t* ip = frame + ETHERNET_HEADER;
   const std::uint32_t ip_header = (ip[0] & 0x0FU) * 4U;
   if (ip[0] >> 4U != 4 || ip_header < MIN_IPV4_HEADER || ip[9] != PROTOCOL_UDP) return key;
@@ -71,7 +78,8 @@ PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept 
   if ((load_be16(ip + 6) & FRAGMENT_OFFSET_MASK) != 0) return key;
   const std::uint16_t total_length = load_be16(ip + 2);
   // The frame may be shorter than total_length: a header segment holds the headers only.
-  if (total_length < ip_header + UDP_HEADER || length < ETHERNET_HEADER + ip_header + UDP_HEADER) return key;
+  if (total_length < ip_header + UDP_HEADER || length < ETHERNET_HEADER + ip_header + UDP_HEADER)
+    return key;
   const std::uint8_t* udp = ip + ip_header;
   key.ipv4_udp = true;
   key.ipv4_len = total_length;
@@ -83,18 +91,25 @@ PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept 
 }
 
 Classifier::Classifier(const InterfaceConfig& config) {
-  if (!config.rx_.queues_.empty()) unmatched_.queue = static_cast<std::uint16_t>(config.rx_.queues_.front().id_);
+  if (!config.rx_.queues_.empty())
+    unmatched_.queue = static_cast<std::uint16_t>(config.rx_.queues_.front().id_);
   const std::vector<FlowConfig>& flows = config.rx_.flows_;
   if (flows.size() >= std::numeric_limits<std::uint16_t>::max()) {
-    throw Error(Status::INVALID_PARAMETER, "interface '" + config.name_ + "' has " + std::to_string(flows.size()) +
+    throw Error(Status::INVALID_PARAMETER, "interface '" + config.name_ + "' has " +
+                                               std::to_string(flows.size()) +
                                                " flows; at most 65534 are accepted");
   }
   rules_.reserve(flows.size());
   for (const FlowConfig& flow : flows) {
     refuse_unsupported(flow, config.name_);
-    const std::uint16_t queue = flow.action_.ids_.empty() ? flow.action_.id_ : flow.action_.ids_.front();
-    rules_.push_back({flow.match_.udp_src_, flow.match_.udp_dst_, flow.match_.ipv4_len_, flow.match_.ipv4_src_,
-                      flow.match_.ipv4_dst_, {true, queue, flow.id_}});
+    const std::uint16_t queue =
+        flow.action_.ids_.empty() ? flow.action_.id_ : flow.action_.ids_.front();
+    rules_.push_back({flow.match_.udp_src_,
+                      flow.match_.udp_dst_,
+                      flow.match_.ipv4_len_,
+                      flow.match_.ipv4_src_,
+                      flow.match_.ipv4_dst_,
+                      {true, queue, flow.id_}});
   }
   if (rules_.empty()) return;
   first_rule_.assign(NUM_PORTS, static_cast<std::uint16_t>(rules_.size()));

@@ -30,8 +30,8 @@ struct Verdict {
 };
 
 /// Flows of one interface, in file order: the first that matches wins. Unmatched packets go to the
-/// interface's first queue with flow id 0, unless flow_isolation is set (`matched` is then false and the
-/// caller counts the packet as filtered).
+/// interface's first queue with flow id 0, unless flow_isolation is set (`matched` is then false
+/// and the caller counts the packet as filtered).
 class Classifier {
  public:
   /// Throws Error NOT_SUPPORTED naming the flow and the feature for rules this build cannot run in
@@ -39,7 +39,8 @@ class Classifier {
   explicit Classifier(const InterfaceConfig& config);
 
   [[nodiscard]] Verdict classify(const PacketKey& key) const noexcept;
-  [[nodiscard]] Verdict classify_frame(const std::uint8_t* frame, std::uint32_t length) const noexcept {
+  [[nodiscard]] Verdict classify_frame(const std::uint8_t* frame,
+                                       std::uint32_t length) const noexcept {
     return classify(parse_frame(frame, length));
   }
 

@@ -18,7 +18,8 @@ constexpr std::uint8_t TIME_TO_LIVE = 64;
 constexpr std::uint16_t DONT_FRAGMENT = 0x4000;
 constexpr std::uint32_t UDP_CHECKSUM_AT = UDP_AT + 6;
 
-/// `before` bytes of headers and `payload` behind them, in the buffers and in what IPv4 can announce.
+/// `before` bytes of headers and `payload` behind them, in the buffers and in what IPv4 can
+/// announce.
 bool fits(const PacketBytes& packet, std::uint32_t before, std::uint32_t payload) noexcept {
   return before <= packet.capacity() && payload <= packet.capacity() - before &&
          payload <= MAX_IPV4_LENGTH - (before - IPV4_AT);
@@ -115,13 +116,15 @@ void PacketBytes::read(std::uint32_t offset, void* data, std::uint32_t size) con
   });
 }
 
-void PacketBytes::add_to(Checksum& checksum, std::uint32_t offset, std::uint32_t size) const noexcept {
+void PacketBytes::add_to(Checksum& checksum, std::uint32_t offset,
+                         std::uint32_t size) const noexcept {
   walk(offset, size, [&](const std::uint8_t* at, std::uint32_t n) { checksum.add(at, n); });
 }
 
 // --- Headers
 
-bool write_ethernet(PacketBytes& packet, const MacAddress& destination, const MacAddress& source) noexcept {
+bool write_ethernet(PacketBytes& packet, const MacAddress& destination,
+                    const MacAddress& source) noexcept {
   if (packet.capacity() < ETHERNET_SIZE) return false;
   std::uint8_t header[ETHERNET_SIZE];
   std::copy(destination.begin(), destination.end(), header);
@@ -171,7 +174,8 @@ bool write_udp_payload(PacketBytes& packet, const void* data, std::uint32_t size
   packet.read(IPV4_AT, ip, sizeof ip);
   packet.read(UDP_AT, udp, sizeof udp);
   const std::uint16_t udp_length = load_be16(udp + 4);
-  if (ip[0] != VERSION_AND_WORDS || ip[9] != PROTOCOL_UDP || udp_length != UDP_SIZE + size) return true;
+  if (ip[0] != VERSION_AND_WORDS || ip[9] != PROTOCOL_UDP || udp_length != UDP_SIZE + size)
+    return true;
 
   store_be16(udp + 6, 0);
   const std::uint8_t protocol[2]{0, PROTOCOL_UDP};

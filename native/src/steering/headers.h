@@ -32,9 +32,9 @@ class Checksum {
 
 /// One packet of a burst as a single run of bytes over its segments.
 ///
-/// Where a segment ends is said by its length, once packet lengths are set; the last segment reaches
-/// to the end of its buffer in any case. Before that, with several segments, the first holds the
-/// headers (42 bytes) and each further one fills its buffer.
+/// Where a segment ends is said by its length, once packet lengths are set; the last segment
+/// reaches to the end of its buffer in any case. Before that, with several segments, the first
+/// holds the headers (42 bytes) and each further one fills its buffer.
 class PacketBytes {
  public:
   /// `packet` is below burst.owned, and none of its segments was freed.
@@ -73,18 +73,22 @@ struct UdpFields {
   std::uint16_t destination{0};
 };
 
-// Each returns false, and writes nothing, when the frame it announces does not fit the packet's buffers.
+// Each returns false, and writes nothing, when the frame it announces does not fit the packet's
+// buffers.
 
-bool write_ethernet(PacketBytes& packet, const MacAddress& destination, const MacAddress& source) noexcept;
+bool write_ethernet(PacketBytes& packet, const MacAddress& destination,
+                    const MacAddress& source) noexcept;
 
-/// TTL 64, don't fragment, header checksum. A UDP checksum behind it is set to 0 (none): it covers the addresses.
+/// TTL 64, don't fragment, header checksum. A UDP checksum behind it is set to 0 (none): it covers
+/// the addresses.
 bool write_ipv4(PacketBytes& packet, const Ipv4Fields& fields) noexcept;
 
 /// With UDP checksum 0 (none, RFC 768) until write_udp_payload.
 bool write_udp(PacketBytes& packet, const UdpFields& fields) noexcept;
 
-/// Copy the payload. Where IPv4 and UDP headers in front of it announce exactly `size` bytes, the UDP checksum is
-/// filled in. `data` may be the payload's own place: nothing is copied then, only the checksum is computed.
+/// Copy the payload. Where IPv4 and UDP headers in front of it announce exactly `size` bytes, the
+/// UDP checksum is filled in. `data` may be the payload's own place: nothing is copied then, only
+/// the checksum is computed.
 bool write_udp_payload(PacketBytes& packet, const void* data, std::uint32_t size) noexcept;
 
 /// Copy the payload of a packet without headers.

@@ -98,12 +98,14 @@ inline constexpr std::uint32_t SOURCE_IP = 0x0A000001;
 inline constexpr std::uint32_t DESTINATION_IP = 0x0A000002;
 
 /// A burst with `n` packets' buffers.
-inline BurstParams* filled_burst(int n, std::uint16_t port = 0, std::uint16_t queue = 0, int segments = 1) {
+inline BurstParams* filled_burst(int n, std::uint16_t port = 0, std::uint16_t queue = 0,
+                                 int segments = 1) {
   BurstParams* burst = nullptr;
   REQUIRE(eventually([&] { return (burst = create_tx_burst_params()) != nullptr; }));
   set_header(burst, port, queue, n, segments);
   Status status{};
-  eventually([&] { return (status = get_tx_packet_burst(burst)) != Status::NO_FREE_PACKET_BUFFERS; });
+  eventually(
+      [&] { return (status = get_tx_packet_burst(burst)) != Status::NO_FREE_PACKET_BUFFERS; });
   INFO(last_error());
   REQUIRE(status == Status::SUCCESS);
   return burst;
@@ -117,7 +119,8 @@ inline void write_frame(BurstParams* burst, int i, std::uint16_t udp_dst, std::u
   std::memset(payload, static_cast<int>(number), sizeof payload);
   std::memcpy(payload, &number, sizeof number);
   REQUIRE(set_eth_header(burst, i, mac) == Status::SUCCESS);
-  REQUIRE(set_ipv4_header(burst, i, 8 + PAYLOAD, IPPROTO_UDP, SOURCE_IP, DESTINATION_IP) == Status::SUCCESS);
+  REQUIRE(set_ipv4_header(burst, i, 8 + PAYLOAD, IPPROTO_UDP, SOURCE_IP, DESTINATION_IP) ==
+          Status::SUCCESS);
   REQUIRE(set_udp_header(burst, i, PAYLOAD, 4000, udp_dst) == Status::SUCCESS);
   REQUIRE(set_udp_payload(burst, i, payload, PAYLOAD) == Status::SUCCESS);
   REQUIRE(set_packet_lengths(burst, i, {HEADERS + PAYLOAD}) == Status::SUCCESS);
@@ -132,8 +135,8 @@ inline std::uint32_t number_of(BurstParams* burst, int i) {
 }
 
 /// Send `n` (at most 8) frames with numbers from `first`.
-inline void send_frames(int n, std::uint16_t udp_dst, std::uint32_t first = 0, std::uint16_t port = 0,
-                        std::uint64_t launch = 0) {
+inline void send_frames(int n, std::uint16_t udp_dst, std::uint32_t first = 0,
+                        std::uint16_t port = 0, std::uint64_t launch = 0) {
   BurstParams* burst = filled_burst(n, port);
   for (int i = 0; i < n; ++i) {
     write_frame(burst, i, udp_dst, first + static_cast<std::uint32_t>(i));

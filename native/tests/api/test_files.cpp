@@ -49,7 +49,8 @@ TEST_CASE("a burst is appended to a pcap file", "[api]") {
   BurstParams* burst = received_burst(10);
   REQUIRE(daqiri_write_pcap_to_file(burst, directory.path, "capture") == Status::SUCCESS);
   FileWriteHandle* handle = nullptr;
-  REQUIRE(daqiri_write_pcap_to_file_async(burst, directory.path, "capture", &handle) == Status::SUCCESS);
+  REQUIRE(daqiri_write_pcap_to_file_async(burst, directory.path, "capture", &handle) ==
+          Status::SUCCESS);
   FileWriteStatus status{};
   REQUIRE(daqiri_file_write_wait(handle, &status) == Status::SUCCESS);
   CHECK(status.completed_packets == 8);
@@ -60,7 +61,8 @@ TEST_CASE("a burst is appended to a pcap file", "[api]") {
   REQUIRE(file.size() == PCAP_HEADER + 16 * RECORD);
   for (std::size_t i = 0; i < 16; ++i) {
     const char* packet = file.data() + PCAP_HEADER + i * RECORD + 16;
-    CHECK(std::memcmp(packet, get_packet_ptr(burst, static_cast<int>(i % 8)), HEADERS + PAYLOAD) == 0);
+    CHECK(std::memcmp(packet, get_packet_ptr(burst, static_cast<int>(i % 8)), HEADERS + PAYLOAD) ==
+          0);
   }
   free_rx_burst(burst);
 }
@@ -69,13 +71,17 @@ TEST_CASE("a burst is written to a file per packet", "[api]") {
   const TemporaryDirectory directory;
   const Engine engine(LOOPBACK);
   BurstParams* burst = received_burst(20);
-  SECTION("at once") { REQUIRE(daqiri_write_raw_to_file(burst, directory.path, "p", HEADERS) == Status::SUCCESS); }
+  SECTION("at once") {
+    REQUIRE(daqiri_write_raw_to_file(burst, directory.path, "p", HEADERS) == Status::SUCCESS);
+  }
   SECTION("in the background") {
     FileWriteHandle* handle = nullptr;
     FileWriteStatus status{};
-    REQUIRE(daqiri_write_raw_to_file_async(burst, directory.path, "p", HEADERS, &handle) == Status::SUCCESS);
+    REQUIRE(daqiri_write_raw_to_file_async(burst, directory.path, "p", HEADERS, &handle) ==
+            Status::SUCCESS);
     Status outcome = Status::NOT_READY;
-    REQUIRE(eventually([&] { return (outcome = daqiri_file_write_poll(handle, &status)) != Status::NOT_READY; }));
+    REQUIRE(eventually(
+        [&] { return (outcome = daqiri_file_write_poll(handle, &status)) != Status::NOT_READY; }));
     CHECK(outcome == Status::SUCCESS);
     CHECK(status.completed_packets == 8);
     CHECK(status.bytes_written == 8 * PAYLOAD);
@@ -84,7 +90,8 @@ TEST_CASE("a burst is written to a file per packet", "[api]") {
   for (int i = 0; i < 8; ++i) {
     const std::string packet = content(fs::path(directory.path) / ("p_" + std::to_string(i)));
     REQUIRE(packet.size() == PAYLOAD);
-    CHECK(std::memcmp(packet.data(), static_cast<const char*>(get_packet_ptr(burst, i)) + HEADERS, PAYLOAD) == 0);
+    CHECK(std::memcmp(packet.data(), static_cast<const char*>(get_packet_ptr(burst, i)) + HEADERS,
+                      PAYLOAD) == 0);
   }
   free_rx_burst(burst);
 }
@@ -95,14 +102,17 @@ TEST_CASE("files that cannot be written are refused with the reason", "[api]") {
   BurstParams* burst = received_burst(0);
   FileWriteHandle* handle = nullptr;
   CHECK(daqiri_write_pcap_to_file(burst, "/nowhere/at/all", "p") == Status::INVALID_PARAMETER);
-  CHECK_THAT(last_error(), Catch::StartsWith("daqiri_write_pcap_to_file: ") && Catch::Contains("/nowhere/at/all"));
+  CHECK_THAT(last_error(), Catch::StartsWith("daqiri_write_pcap_to_file: ") &&
+                               Catch::Contains("/nowhere/at/all"));
   CHECK(daqiri_write_raw_to_file(burst, "relative", "p", 0) == Status::INVALID_PARAMETER);
-  CHECK(daqiri_write_raw_to_file_async(burst, directory.path, "a/b", 0, &handle) == Status::INVALID_PARAMETER);
+  CHECK(daqiri_write_raw_to_file_async(burst, directory.path, "a/b", 0, &handle) ==
+        Status::INVALID_PARAMETER);
   CHECK(handle == nullptr);
   CHECK(daqiri_write_raw_to_file_async(burst, directory.path, "p", 0, nullptr) == Status::NULL_PTR);
   std::ofstream(fs::path(directory.path) / "text.pcap") << "this is no capture at all, is it";
   CHECK(daqiri_write_pcap_to_file(burst, directory.path, "text") == Status::INVALID_PARAMETER);
-  REQUIRE(daqiri_write_pcap_to_file_async(burst, directory.path, "text", &handle) == Status::SUCCESS);
+  REQUIRE(daqiri_write_pcap_to_file_async(burst, directory.path, "text", &handle) ==
+          Status::SUCCESS);
   FileWriteStatus status{};
   CHECK(daqiri_file_write_wait(handle, &status) == Status::INVALID_PARAMETER);
   CHECK_THAT(last_error(), Catch::Contains("text.pcap"));

@@ -25,7 +25,8 @@ struct TemporaryFile {
 }  // namespace
 
 TEST_CASE("the version is CalVer, as text and as numbers", "[api]") {
-  CHECK(std::string(version_string()) == std::to_string(version_year()) + "." + std::to_string(version_month()) + "." +
+  CHECK(std::string(version_string()) == std::to_string(version_year()) + "." +
+                                             std::to_string(version_month()) + "." +
                                              std::to_string(version_patch()));
   CHECK(version_year() >= 2024);
   CHECK(version_month() >= 1);
@@ -56,8 +57,8 @@ TEST_CASE("after shutdown another engine starts", "[api]") {
 }
 
 TEST_CASE("init tells every mistake and leaves nothing running", "[api]") {
-  CHECK(daqiri_init("daqiri: {cfg: {version: 2, master_core: 0, stream_type: raw, loopback: sw, debgu: 1}}") ==
-        Status::INVALID_PARAMETER);
+  CHECK(daqiri_init("daqiri: {cfg: {version: 2, master_core: 0, stream_type: raw, loopback: sw, "
+                    "debgu: 1}}") == Status::INVALID_PARAMETER);
   CHECK_THAT(last_error(), Catch::Contains("version") && Catch::Contains("debgu"));
   CHECK(get_engine_type() == EngineType::UNKNOWN);
   NetworkConfig empty;
@@ -72,7 +73,8 @@ TEST_CASE("a file is read where the text names one", "[api]") {
   CHECK(config.ifs_.size() == 2);
   CHECK(parse_network_config_from_yaml_file(plain.path.string(), config) == Status::SUCCESS);
   CHECK(parse_network_config_from_yaml_string(LOOPBACK, config) == Status::SUCCESS);
-  CHECK(parse_network_config_from_yaml_string(plain.path.string(), config) == Status::INVALID_PARAMETER);
+  CHECK(parse_network_config_from_yaml_string(plain.path.string(), config) ==
+        Status::INVALID_PARAMETER);
   for (const char* missing : {"/nowhere/engine.yaml", "/nowhere/engine.yml"}) {
     CHECK(parse_network_config(missing, config) == Status::INVALID_PARAMETER);
     CHECK_THAT(last_error(), Catch::Contains(missing));
@@ -158,7 +160,8 @@ TEST_CASE("threads call while the engine comes and goes", "[api]") {
           const bool ready = get_tx_packet_burst(sent) == Status::SUCCESS &&
                              set_all_packet_lengths(sent, {64}) == Status::SUCCESS;
           const Status status = ready ? send_tx_burst(sent) : Status::NOT_READY;
-          if (status != Status::SUCCESS && status != Status::NO_SPACE_AVAILABLE) free_tx_burst(sent);
+          if (status != Status::SUCCESS && status != Status::NO_SPACE_AVAILABLE)
+            free_tx_burst(sent);
         }
         get_num_rx_queues(0);
       }

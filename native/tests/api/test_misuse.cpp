@@ -32,24 +32,29 @@ std::vector<BurstCall> burst_calls() {
       {"get_q_id", [](BurstParams* b) { return get_q_id(b) == -1; }},
       {"get_burst_tot_byte", [](BurstParams* b) { return get_burst_tot_byte(b) == 0; }},
       {"get_packet_ptr", [](BurstParams* b) { return get_packet_ptr(b, 0) == nullptr; }},
-      {"get_segment_packet_ptr", [](BurstParams* b) { return get_segment_packet_ptr(b, 0, 0) == nullptr; }},
+      {"get_segment_packet_ptr",
+       [](BurstParams* b) { return get_segment_packet_ptr(b, 0, 0) == nullptr; }},
       {"get_packet_length", [](BurstParams* b) { return get_packet_length(b, 0) == 0; }},
-      {"get_segment_packet_length", [](BurstParams* b) { return get_segment_packet_length(b, 0, 0) == 0; }},
+      {"get_segment_packet_length",
+       [](BurstParams* b) { return get_segment_packet_length(b, 0, 0) == 0; }},
       {"get_packet_flow_id", [](BurstParams* b) { return get_packet_flow_id(b, 0) == 0; }},
-      {"get_packet_rx_timestamp", [](BurstParams* b) { return no(get_packet_rx_timestamp(b, 0, &ns)); }},
+      {"get_packet_rx_timestamp",
+       [](BurstParams* b) { return no(get_packet_rx_timestamp(b, 0, &ns)); }},
       {"get_connection_id", [](BurstParams* b) { return get_connection_id(b) == 0; }},
       {"set_connection_id", silent([](BurstParams* b) { set_connection_id(b, 9); })},
       {"free_packet", silent([](BurstParams* b) { free_packet(b, 0); })},
       {"free_packet_segment", silent([](BurstParams* b) { free_packet_segment(b, 0, 0); })},
       {"free_all_segment_packets", silent([](BurstParams* b) { free_all_segment_packets(b, 0); })},
-      {"free_segment_packets_and_burst", silent([](BurstParams* b) { free_segment_packets_and_burst(b, 0); })},
+      {"free_segment_packets_and_burst",
+       silent([](BurstParams* b) { free_segment_packets_and_burst(b, 0); })},
       {"free_all_packets_and_burst_rx", silent(free_all_packets_and_burst_rx)},
       {"free_all_packets_and_burst_tx", silent(free_all_packets_and_burst_tx)},
       {"free_rx_burst", silent(free_rx_burst)},
       {"free_tx_burst", silent(free_tx_burst)},
       {"free_rx_metadata", silent(free_rx_metadata)},
       {"free_tx_metadata", silent(free_tx_metadata)},
-      {"get_reorder_burst_info", [](BurstParams* b) { return no(get_reorder_burst_info(b, &info)); }},
+      {"get_reorder_burst_info",
+       [](BurstParams* b) { return no(get_reorder_burst_info(b, &info)); }},
       {"is_tx_burst_available", [](BurstParams* b) { return !is_tx_burst_available(b); }},
       {"get_tx_packet_burst", [](BurstParams* b) { return no(get_tx_packet_burst(b)); }},
       {"set_eth_header", [](BurstParams* b) { return no(set_eth_header(b, 0, mac)); }},
@@ -57,11 +62,14 @@ std::vector<BurstCall> burst_calls() {
       {"set_udp_header", [](BurstParams* b) { return no(set_udp_header(b, 0, 8, 1, 2)); }},
       {"set_udp_payload", [](BurstParams* b) { return no(set_udp_payload(b, 0, mac, 6)); }},
       {"set_packet_lengths", [](BurstParams* b) { return no(set_packet_lengths(b, 0, {60})); }},
-      {"set_all_packet_lengths", [](BurstParams* b) { return no(set_all_packet_lengths(b, {60})); }},
+      {"set_all_packet_lengths",
+       [](BurstParams* b) { return no(set_all_packet_lengths(b, {60})); }},
       {"set_packet_tx_time", [](BurstParams* b) { return no(set_packet_tx_time(b, 0, 1)); }},
       {"send_tx_burst", [](BurstParams* b) { return no(send_tx_burst(b)); }},
-      {"daqiri_write_raw_to_file", [](BurstParams* b) { return no(daqiri_write_raw_to_file(b, "/tmp", "p", 0)); }},
-      {"daqiri_write_pcap_to_file", [](BurstParams* b) { return no(daqiri_write_pcap_to_file(b, "/tmp", "p")); }},
+      {"daqiri_write_raw_to_file",
+       [](BurstParams* b) { return no(daqiri_write_raw_to_file(b, "/tmp", "p", 0)); }},
+      {"daqiri_write_pcap_to_file",
+       [](BurstParams* b) { return no(daqiri_write_pcap_to_file(b, "/tmp", "p")); }},
       {"daqiri_write_raw_to_file_async",
        [](BurstParams* b) {
          FileWriteHandle* handle = nullptr;
@@ -72,7 +80,8 @@ std::vector<BurstCall> burst_calls() {
          FileWriteHandle* handle = nullptr;
          return no(daqiri_write_pcap_to_file_async(b, "/tmp", "p", &handle)) && handle == nullptr;
        }},
-      {"rdma_set_header", [](BurstParams* b) { return no(rdma_set_header(b, RDMAOpCode::SEND, 1, true, 1, 1, "m")); }},
+      {"rdma_set_header",
+       [](BurstParams* b) { return no(rdma_set_header(b, RDMAOpCode::SEND, 1, true, 1, 1, "m")); }},
       {"rdma_get_opcode", [](BurstParams* b) { return rdma_get_opcode(b) == RDMAOpCode::INVALID; }},
   };
 }
@@ -159,7 +168,9 @@ TEST_CASE("freed bursts are refused by every call", "[api][misuse]") {
 TEST_CASE("without an engine calls say so", "[api][misuse]") {
   SECTION("before init") { check_not_running(); }
   SECTION("after shutdown") {
-    { const Engine engine(LOOPBACK); }
+    {
+      const Engine engine(LOOPBACK);
+    }
     check_not_running();
   }
 }

@@ -63,8 +63,9 @@ TEST_CASE("addresses are six pairs of digits, anything else is zero", "[api]") {
   };
   const std::string zeros(6, '\0');
   CHECK(parsed("00:11:aA:fF:9e:80") == std::string("\x00\x11\xAA\xFF\x9E\x80", 6));
-  for (const char* bad : {"", "00:11:22:33:44", "00:11:22:33:44:55:66", "0:11:22:33:44:555", "00-11-22-33-44-55",
-                          "00:11:22:33:44:5g", "00:11:22:33:44:55 ", " 00:11:22:33:44:5"}) {
+  for (const char* bad :
+       {"", "00:11:22:33:44", "00:11:22:33:44:55:66", "0:11:22:33:44:555", "00-11-22-33-44-55",
+        "00:11:22:33:44:5g", "00:11:22:33:44:55 ", " 00:11:22:33:44:5"}) {
     CHECK(parsed(bad) == zeros);
     CHECK_THAT(last_error(), Catch::Contains(bad));
   }

@@ -92,7 +92,8 @@ TEST_CASE("several threads share the queues without losing or doubling a packet"
         const std::lock_guard lock(mutex);
         for (int i = 0; i < get_num_packets(burst); ++i) {
           std::uint32_t number = 0;
-          std::memcpy(&number, static_cast<const char*>(get_packet_ptr(burst, i)) + HEADERS, sizeof number);
+          std::memcpy(&number, static_cast<const char*>(get_packet_ptr(burst, i)) + HEADERS,
+                      sizeof number);
           seen.insert(number);
         }
         free_rx_burst(burst);
@@ -129,10 +130,18 @@ TEST_CASE("packets freed one by one go back and leave the rest", "[api]") {
     CHECK(get_packet_ptr(burst, 3) == nullptr);
     CHECK(get_packet_ptr(burst, 4) != nullptr);
     switch (round % 6) {
-      case 0: free_all_packets_and_burst_rx(burst); break;
-      case 1: free_rx_burst(burst); break;
-      case 2: free_rx_metadata(burst); break;
-      case 3: free_segment_packets_and_burst(burst, 0); break;
+      case 0:
+        free_all_packets_and_burst_rx(burst);
+        break;
+      case 1:
+        free_rx_burst(burst);
+        break;
+      case 2:
+        free_rx_metadata(burst);
+        break;
+      case 3:
+        free_segment_packets_and_burst(burst, 0);
+        break;
       case 4:
         free_all_segment_packets(burst, 0);
         free_rx_burst(burst);

@@ -23,11 +23,15 @@ std::uint16_t free_port() {
 }
 
 std::string interface(const std::string& name, const std::string& socket, bool rx) {
-  std::string text = "- name: " + name + "\n  address: 127.0.0.1\n  socket_config: {" + socket + "}\n";
+  std::string text =
+      "- name: " + name + "\n  address: 127.0.0.1\n  socket_config: {" + socket + "}\n";
   if (rx) {
-    text += "  rx: {queues: [{name: r, id: 0, cpu_core: any, batch_size: 4, timeout_us: 300, memory_regions: [rx]}]}\n";
+    text +=
+        "  rx: {queues: [{name: r, id: 0, cpu_core: any, batch_size: 4, timeout_us: 300, "
+        "memory_regions: [rx]}]}\n";
   }
-  return text + "  tx: {queues: [{name: t, id: 0, cpu_core: any, batch_size: 4, memory_regions: [tx]}]}\n";
+  return text +
+         "  tx: {queues: [{name: t, id: 0, cpu_core: any, batch_size: 4, memory_regions: [tx]}]}\n";
 }
 
 /// Port 0: a server; ports 1 and 2: its clients, which hear answers.
@@ -56,7 +60,8 @@ std::string receive_text(Get&& get, std::uintptr_t* connection = nullptr) {
   BurstParams* burst = nullptr;
   REQUIRE(eventually([&] { return get(&burst) == Status::SUCCESS; }));
   CHECK(get_num_packets(burst) == 1);
-  const std::string text(static_cast<const char*>(get_packet_ptr(burst, 0)), get_packet_length(burst, 0));
+  const std::string text(static_cast<const char*>(get_packet_ptr(burst, 0)),
+                         get_packet_length(burst, 0));
   if (connection != nullptr) *connection = get_connection_id(burst);
   std::uint64_t ns = 0;
   CHECK(get_packet_rx_timestamp(burst, 0, &ns) == Status::SUCCESS);
@@ -82,10 +87,12 @@ TEST_CASE("datagrams go to a server and answers to the peer that sent them", "[a
 
   send_text(1, "hello from alice");
   std::uintptr_t alice = 0;
-  CHECK(receive_text([&](BurstParams** b) { return get_rx_burst(b, server, true); }, &alice) == "hello from alice");
+  CHECK(receive_text([&](BurstParams** b) { return get_rx_burst(b, server, true); }, &alice) ==
+        "hello from alice");
   send_text(2, "hello from bob");
   std::uintptr_t bob = 0;
-  CHECK(receive_text([](BurstParams** b) { return get_rx_burst(b, 0, 0); }, &bob) == "hello from bob");
+  CHECK(receive_text([](BurstParams** b) { return get_rx_burst(b, 0, 0); }, &bob) ==
+        "hello from bob");
   CHECK(alice != 0);
   CHECK(bob != alice);
   CHECK(server != alice);
@@ -105,7 +112,8 @@ TEST_CASE("datagrams go to a server and answers to the peer that sent them", "[a
   REQUIRE(socket_get_port_queue(client, &port_id, &queue_id) == Status::SUCCESS);
   CHECK(port_id == 1);
   send_text(0, "to the client's side", alice);
-  CHECK(receive_text([=](BurstParams** b) { return get_rx_burst(b, client, false); }) == "to the client's side");
+  CHECK(receive_text([=](BurstParams** b) { return get_rx_burst(b, client, false); }) ==
+        "to the client's side");
   CHECK(get_rx_burst(&burst, client, true) == Status::INVALID_PARAMETER);
   CHECK_THAT(last_error(), Catch::Contains("client's side"));
   CHECK(get_rx_burst(&burst, std::uintptr_t{999999}, true) == Status::INVALID_PARAMETER);
@@ -120,9 +128,11 @@ TEST_CASE("socket options reach the kernel", "[api]") {
   REQUIRE(socket_get_server_conn_id("127.0.0.1", port, &server) == Status::SUCCESS);
   const int tos = 0x10;
   CHECK(socket_setsockopt(server, IPPROTO_IP, IP_TOS, &tos, sizeof tos) == Status::SUCCESS);
-  CHECK(socket_setsockopt(server, IPPROTO_IP, 12345, &tos, sizeof tos) == Status::INVALID_PARAMETER);
+  CHECK(socket_setsockopt(server, IPPROTO_IP, 12345, &tos, sizeof tos) ==
+        Status::INVALID_PARAMETER);
   CHECK_THAT(last_error(), Catch::Contains("12345"));
-  CHECK(socket_setsockopt(999999, IPPROTO_IP, IP_TOS, &tos, sizeof tos) == Status::INVALID_PARAMETER);
+  CHECK(socket_setsockopt(999999, IPPROTO_IP, IP_TOS, &tos, sizeof tos) ==
+        Status::INVALID_PARAMETER);
 }
 
 TEST_CASE("socket streams have no headers to write", "[api]") {

@@ -11,7 +11,8 @@ namespace {
 std::uint64_t now_ns() {
   timespec t{};
   clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(t.tv_nsec);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 BurstParams* receive_one(int port, int queue) {
@@ -130,7 +131,8 @@ TEST_CASE("get_tx_packet_burst refuses what the queue does not have", "[api]") {
   const Engine engine(LOOPBACK);
   BurstParams* burst = create_tx_burst_params();
   REQUIRE(burst != nullptr);
-  const auto refused = [&](std::uint16_t port, std::uint16_t queue, std::int64_t num, int segs, const char* why) {
+  const auto refused = [&](std::uint16_t port, std::uint16_t queue, std::int64_t num, int segs,
+                           const char* why) {
     set_header(burst, port, queue, num, segs);
     CHECK_FALSE(is_tx_burst_available(burst));
     CHECK(get_tx_packet_burst(burst) == Status::INVALID_PARAMETER);
@@ -253,7 +255,8 @@ TEST_CASE("packets leave at their launch times", "[api]") {
   BurstParams* burst = filled_burst(8);
   for (int i = 0; i < 8; ++i) {
     write_frame(burst, i, 5000, static_cast<std::uint32_t>(i));
-    REQUIRE(set_packet_tx_time(burst, i, launch + GAP * static_cast<std::uint64_t>(i)) == Status::SUCCESS);
+    REQUIRE(set_packet_tx_time(burst, i, launch + GAP * static_cast<std::uint64_t>(i)) ==
+            Status::SUCCESS);
   }
   REQUIRE(send_tx_burst(burst) == Status::SUCCESS);
   std::uint32_t expected = 0;

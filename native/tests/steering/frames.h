@@ -30,7 +30,9 @@ inline void put32(std::vector<std::uint8_t>& frame, std::size_t at, std::uint32_
   put16(frame, at + 2, value & 0xFFFFU);
 }
 
-inline std::uint32_t ipv4_length(const FrameFields& f) { return f.header_words * 4U + 8U + f.payload; }
+inline std::uint32_t ipv4_length(const FrameFields& f) {
+  return f.header_words * 4U + 8U + f.payload;
+}
 
 inline std::vector<std::uint8_t> make_frame(const FrameFields& f) {
   const std::size_t udp = 14U + f.header_words * 4U;

@@ -13,8 +13,8 @@ using steering::Verdict;
 
 namespace {
 
-PacketKey key_of(std::uint16_t src, std::uint16_t dst, std::uint16_t length = 100, std::uint32_t ipv4_src = 1,
-                 std::uint32_t ipv4_dst = 2) {
+PacketKey key_of(std::uint16_t src, std::uint16_t dst, std::uint16_t length = 100,
+                 std::uint32_t ipv4_src = 1, std::uint32_t ipv4_dst = 2) {
   return {true, src, dst, length, ipv4_src, ipv4_dst};
 }
 
@@ -23,7 +23,9 @@ Verdict match_naively(const InterfaceConfig& interface, const PacketKey& key) {
   const auto inside = [](const PortRange& range, std::uint16_t port) {
     return (range.lo == 0 && range.hi == 0) || (range.lo <= port && port <= range.hi);
   };
-  const auto equal_or_any = [](std::uint32_t wanted, std::uint32_t found) { return wanted == 0 || wanted == found; };
+  const auto equal_or_any = [](std::uint32_t wanted, std::uint32_t found) {
+    return wanted == 0 || wanted == found;
+  };
   for (const FlowConfig& flow : interface.rx_.flows_) {
     const FlowMatch& m = flow.match_;
     if (key.ipv4_udp && inside(m.udp_src_, key.udp_src) && inside(m.udp_dst_, key.udp_dst) &&
@@ -64,11 +66,26 @@ TEST_CASE("each field of a rule decides on its own", "[steering]") {
   FlowMatch& match = add_flow(interface, 9, 1).match_;
   PacketKey hit = key_of(100, 200, 300, 400, 500);
   PacketKey miss = hit;
-  SECTION("udp_src") { match.udp_src_ = {100, 100}; miss.udp_src = 101; }
-  SECTION("udp_dst") { match.udp_dst_ = {200, 200}; miss.udp_dst = 201; }
-  SECTION("ipv4_len") { match.ipv4_len_ = 300; miss.ipv4_len = 301; }
-  SECTION("ipv4_src") { match.ipv4_src_ = 400; miss.ipv4_src = 401; }
-  SECTION("ipv4_dst") { match.ipv4_dst_ = 500; miss.ipv4_dst = 501; }
+  SECTION("udp_src") {
+    match.udp_src_ = {100, 100};
+    miss.udp_src = 101;
+  }
+  SECTION("udp_dst") {
+    match.udp_dst_ = {200, 200};
+    miss.udp_dst = 201;
+  }
+  SECTION("ipv4_len") {
+    match.ipv4_len_ = 300;
+    miss.ipv4_len = 301;
+  }
+  SECTION("ipv4_src") {
+    match.ipv4_src_ = 400;
+    miss.ipv4_src = 401;
+  }
+  SECTION("ipv4_dst") {
+    match.ipv4_dst_ = 500;
+    miss.ipv4_dst = 501;
+  }
   const Classifier classifier(interface);
   CHECK(same(classifier.classify(hit), {true, 1, 9}));
   CHECK(same(classifier.classify(miss), {false, 0, 0}));
@@ -122,7 +139,8 @@ TEST_CASE("random rules and packets: the classifier agrees with trying every rul
       if (upto(3) == 0) return {};
       const std::uint16_t lo = upto(20);
       const auto hi = static_cast<std::uint16_t>(lo + upto(6));
-      return upto(8) == 0 ? PortRange{static_cast<std::uint16_t>(65530 + upto(6)), 65535} : PortRange{lo, hi};
+      return upto(8) == 0 ? PortRange{static_cast<std::uint16_t>(65530 + upto(6)), 65535}
+                          : PortRange{lo, hi};
     };
     for (int i = 0; i < flows; ++i) {
       FlowMatch& match = add_flow(interface, static_cast<FlowId>(i + 1), upto(4)).match_;
@@ -134,7 +152,9 @@ TEST_CASE("random rules and packets: the classifier agrees with trying every rul
     }
     const Classifier classifier(interface);
     for (int packet = 0; packet < 300; ++packet) {
-      const auto port = [&] { return static_cast<std::uint16_t>(upto(6) == 0 ? 65530 + upto(6) : upto(26)); };
+      const auto port = [&] {
+        return static_cast<std::uint16_t>(upto(6) == 0 ? 65530 + upto(6) : upto(26));
+      };
       FrameFields fields;
       fields.udp_src = port();
       fields.udp_dst = port();
@@ -143,10 +163,12 @@ TEST_CASE("random rules and packets: the classifier agrees with trying every rul
       fields.dst = 1U + upto(4);
       if (upto(10) == 0) fields.protocol = 6;
       const auto frame = make_frame(fields);
-      PacketKey key = key_of(fields.udp_src, fields.udp_dst, static_cast<std::uint16_t>(ipv4_length(fields)),
-                             fields.src, fields.dst);
+      PacketKey key =
+          key_of(fields.udp_src, fields.udp_dst, static_cast<std::uint16_t>(ipv4_length(fields)),
+                 fields.src, fields.dst);
       key.ipv4_udp = fields.protocol == 17;
-      const auto found = classifier.classify_frame(frame.data(), static_cast<std::uint32_t>(frame.size()));
+      const auto found =
+          classifier.classify_frame(frame.data(), static_cast<std::uint32_t>(frame.size()));
       INFO("round " << round << ", packet " << packet);
       REQUIRE(same(found, match_naively(interface, key)));
     }
@@ -184,5 +206,6 @@ TEST_CASE("rules this build cannot run are refused by name", "[steering]") {
   Status status = Status::SUCCESS;
   const std::string text = refusal(interface, &status);
   CHECK(status == Status::NOT_SUPPORTED);
-  CHECK_THAT(text, Catch::Contains("port0") && Catch::Contains("flow5") && Catch::Contains(feature));
+  CHECK_THAT(text,
+             Catch::Contains("port0") && Catch::Contains("flow5") && Catch::Contains(feature));
 }

@@ -57,7 +57,8 @@ std::uint16_t plain_sum(const std::vector<std::uint8_t>& bytes) {
   return static_cast<std::uint16_t>(sum);
 }
 
-std::vector<std::uint8_t> bytes_of(const PacketBytes& packet, std::uint32_t offset, std::uint32_t size) {
+std::vector<std::uint8_t> bytes_of(const PacketBytes& packet, std::uint32_t offset,
+                                   std::uint32_t size) {
   std::vector<std::uint8_t> bytes(size);
   packet.read(offset, bytes.data(), size);
   return bytes;

@@ -8,8 +8,8 @@
 
 using namespace daqiri;
 using namespace daqiri::test;
-using steering::parse_frame;
 using steering::PacketKey;
+using steering::parse_frame;
 
 namespace {
 
