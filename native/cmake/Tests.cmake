@@ -1,8 +1,13 @@
 # native/tests/<part>/*.cpp -> program test_<part>, one ctest entry each.
-find_package(Catch2 2.13 REQUIRED)
+find_package(Catch2 REQUIRED)
 add_library(test_main STATIC tests/main.cpp)
-target_link_libraries(test_main PUBLIC Catch2::Catch2 daqiri_flags)
 target_include_directories(test_main PUBLIC tests)
+if(Catch2_VERSION VERSION_LESS 3)
+  target_link_libraries(test_main PUBLIC Catch2::Catch2 daqiri_flags)
+else()
+  target_link_libraries(test_main PUBLIC Catch2::Catch2WithMain daqiri_flags)
+  target_include_directories(test_main PUBLIC cmake/catch2_v3)
+endif()
 
 foreach(part IN LISTS DAQIRI_PARTS)
   get_filename_component(room ${part} NAME) # engines/socket -> tests/socket
