@@ -32,9 +32,9 @@ enum class OutputDataType { FP16, BF16, FP32, FP64, INT32 };
 enum class Endianness { HOST, NETWORK };
 
 /// Bits of MemoryRegionConfig::access_.
-inline constexpr std::uint32_t MEM_ACCESS_LOCAL = 1U << 0;
-inline constexpr std::uint32_t MEM_ACCESS_RDMA_READ = 1U << 1;
-inline constexpr std::uint32_t MEM_ACCESS_RDMA_WRITE = 1U << 2;
+inline constexpr std::uint32_t MEM_ACCESS_LOCAL = 1U << 0U;
+inline constexpr std::uint32_t MEM_ACCESS_RDMA_READ = 1U << 1U;
+inline constexpr std::uint32_t MEM_ACCESS_RDMA_WRITE = 1U << 2U;
 
 struct CommonConfig {
   int version{1};
@@ -44,10 +44,11 @@ struct CommonConfig {
   SocketProtocol protocol{SocketProtocol::UDP};
   /// As written in the file; empty: inferred.
   std::string engine;
-  /// Resolved engine; never DEFAULT or UNKNOWN after validation. Set in code with `engine` empty, it
-  /// counts as `engine`.
+  /// Resolved engine; never DEFAULT or UNKNOWN after validation. Set in code with `engine` empty,
+  /// it counts as `engine`.
   EngineType engine_type{EngineType::DEFAULT};
-  /// Set by validation: engine_type came from addresses and endpoints, and is inferred anew next time.
+  /// Set by validation: engine_type came from addresses and endpoints, and is inferred anew next
+  /// time.
   bool engine_inferred_{false};
   LoopbackType loopback_{LoopbackType::NONE};
   bool operator==(const CommonConfig&) const = default;
@@ -74,7 +75,9 @@ struct PortRange {
   std::uint16_t lo{0};
   std::uint16_t hi{0};
   [[nodiscard]] bool any() const noexcept { return hi == 0; }
-  [[nodiscard]] bool contains(std::uint16_t port) const noexcept { return any() || (port >= lo && port <= hi); }
+  [[nodiscard]] bool contains(std::uint16_t port) const noexcept {
+    return any() || (port >= lo && port <= hi);
+  }
   bool operator==(const PortRange&) const = default;
 };
 

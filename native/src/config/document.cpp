@@ -1,5 +1,6 @@
 #include "config/document.h"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -11,9 +12,11 @@ namespace daqiri::config {
 namespace {
 
 /// Bytes that a document may take in memory, aliases expanded.
-constexpr std::size_t MAX_DOCUMENT_SIZE = std::size_t{128} << 20;
+constexpr std::size_t MAX_DOCUMENT_SIZE = std::size_t{64} * 1024 * 1024;
 
-Mark to_mark(const YAML::Mark& mark) { return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1}; }
+Mark to_mark(const YAML::Mark& mark) {
+  return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1};
+}
 
 struct Refused : std::runtime_error {
   Refused(Mark where, const std::string& message) : std::runtime_error(message), mark(where) {}
@@ -27,21 +30,27 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override { start = to_mark(mark); }
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(leaf(Node::Kind::NONE, mark, {}), anchor); }
-  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(leaf(Node::Kind::NONE, mark, {}), anchor);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                const std::string& value) override {
     add(leaf(Node::Kind::SCALAR, mark, value), anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto target = anchors_.find(anchor);
-    if (target == anchors_.end()) throw Refused(to_mark(mark), "an alias stands inside of the value that it names");
+    if (target == anchors_.end())
+      throw Refused(to_mark(mark), "an alias stands inside of the value that it names");
     charge(target->second, to_mark(mark));
     add(target->second, YAML::NullAnchor);
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
     open_.push_back({leaf(Node::Kind::LIST, mark, {}), anchor});
   }
   void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
     open_.push_back({leaf(Node::Kind::MAP, mark, {}), anchor});
   }
   void OnMapEnd() override { close(); }
@@ -64,7 +73,10 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void charge(const Node& node, Mark mark) {
     size_ += sizeof(Node) + node.text.size();
-    if (size_ > MAX_DOCUMENT_SIZE) throw Refused(mark, "the document is too large once its aliases are expanded");
+    if (size_ > MAX_DOCUMENT_SIZE)
+      throw Refused(
+          mark,
+          "the document is larger than 64 MiB in memory, aliases expanded; accepts smaller ones");
     for (const Node& item : node.items) charge(item, mark);
     for (const auto& [key, value] : node.entries) {
       charge(key, mark);
@@ -100,23 +112,24 @@ class TreeBuilder final : public YAML::EventHandler {
   std::size_t size_{0};
 };
 
-/// yaml-cpp takes some control characters for the end of the file.
-std::optional<SyntaxProblem> find_control_character(std::string_view text) {
-  int line = 1;
-  int column = 1;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 && c != '\t' && c != '\n' && c != '\r') {
-      return SyntaxProblem{{line, column},
-                           "control character " + std::to_string(byte) + " is not allowed in YAML; accepts UTF-8 text"};
-    }
-    ++column;
-    if (c == '\n') {
-      ++line;
-      column = 1;
-    }
-  }
-  return std::nullopt;
+/// What yaml-cpp lets through or takes for the end of the file.
+std::optional<SyntaxProblem> find_invalid_character(std::string_view text) {
+  const auto control = [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
+  };
+  const auto first_control =
+      static_cast<std::size_t>(std::find_if(text.begin(), text.end(), control) - text.begin());
+  const std::size_t offset = std::min(first_control, find_invalid_utf8(text));
+  if (offset >= text.size()) return std::nullopt;
+  const std::string_view before = text.substr(0, offset);
+  const std::size_t newline = before.rfind('\n');
+  const Mark mark{
+      static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
+      static_cast<int>(newline == std::string_view::npos ? offset + 1 : offset - newline)};
+  return SyntaxProblem{
+      mark,
+      "found byte " + std::to_string(static_cast<unsigned char>(text[offset])) +
+          ", which has no place in a YAML file; accepts UTF-8 text without control characters"};
 }
 
 void emit(YAML::Emitter& out, const Node& node) {
@@ -158,17 +171,19 @@ Node Node::scalar(std::string text, bool quoted) {
 
 std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& document) {
   if (text.size() > MAX_TEXT_SIZE) {
-    return SyntaxProblem{{}, "the text has " + std::to_string(text.size()) + " bytes; accepts at most " +
-                                 std::to_string(MAX_TEXT_SIZE)};
+    return SyntaxProblem{{},
+                         "the text has " + std::to_string(text.size()) +
+                             " bytes; accepts at most " + std::to_string(MAX_TEXT_SIZE)};
   }
-  if (auto problem = find_control_character(text)) return problem;
+  if (auto problem = find_invalid_character(text)) return problem;
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
     TreeBuilder first;
     if (!parser.HandleNextDocument(first)) return std::nullopt;
     TreeBuilder second;
-    if (parser.HandleNextDocument(second) && second.root.kind != Node::Kind::NONE) document.next = second.start;
+    if (parser.HandleNextDocument(second) && second.root.kind != Node::Kind::NONE)
+      document.next = second.start;
     document.root = std::move(first.root);
     return std::nullopt;
   } catch (const Refused& refused) {
@@ -176,6 +191,33 @@ std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& documen
   } catch (const YAML::Exception& exception) {
     return SyntaxProblem{to_mark(exception.mark), "not valid YAML: " + exception.msg};
   }
+}
+
+std::size_t find_invalid_utf8(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t at) {
+    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
+  };
+  std::size_t i = 0;
+  while (i < text.size()) {
+    const unsigned lead = byte(i);
+    const std::size_t length = lead < 0x80   ? 1
+                               : lead < 0xC2 ? 0
+                               : lead < 0xE0 ? 2
+                               : lead < 0xF0 ? 3
+                               : lead < 0xF5 ? 4
+                                             : 0;
+    if (length == 0) return i;
+    for (std::size_t j = 1; j < length; ++j) {
+      if ((byte(i + j) & 0xC0U) != 0x80U) return i;
+    }
+    const unsigned next = byte(i + 1);
+    const bool overlong = (lead == 0xE0 && next < 0xA0) || (lead == 0xF0 && next < 0x90);
+    const bool surrogate = lead == 0xED && next > 0x9F;
+    const bool beyond = lead == 0xF4 && next > 0x8F;
+    if (overlong || surrogate || beyond) return i;
+    i += length;
+  }
+  return std::string_view::npos;
 }
 
 std::string write_yaml(const Node& root) {

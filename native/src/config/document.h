@@ -47,11 +47,15 @@ struct SyntaxProblem {
 };
 
 /// Bytes of text that are parsed at most.
-inline constexpr std::size_t MAX_TEXT_SIZE = std::size_t{4} << 20;
+inline constexpr std::size_t MAX_TEXT_SIZE = std::size_t{4} * 1024 * 1024;
 
-/// Parse the first document of `text`. Nesting, size and the expansion of aliases are bounded.
+/// Parse the first document of `text`. Nesting, size and the expansion of aliases are bounded,
+/// and no scalar has bytes that are not UTF-8.
 std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& document);
 
 std::string write_yaml(const Node& root);
+
+/// Offset of the first byte that is not UTF-8; npos: all of it is.
+std::size_t find_invalid_utf8(std::string_view text) noexcept;
 
 }  // namespace daqiri::config

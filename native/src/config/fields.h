@@ -19,8 +19,8 @@ struct Key {
 constexpr Key required(std::string_view name) { return {name, true}; }
 constexpr Key optional(std::string_view name) { return {name, false}; }
 
-/// One walk over the schema. The schema calls a function per key of the map it is in; what happens to the
-/// value is the walker's business.
+/// One walk over the schema. The schema calls a function per key of the map it is in; what happens
+/// to the value is the walker's business.
 class Fields {
  public:
   enum class Walk { READ, WRITE, LIST };
@@ -63,7 +63,8 @@ class Fields {
   virtual void flag(Key key, bool& value) = 0;
   /// Any text but an empty one.
   virtual void text(Key key, std::string& value) = 0;
-  virtual void formatted(Key key, std::string_view accepts, const Parse& parse, const Print& print) = 0;
+  virtual void formatted(Key key, std::string_view accepts, const Parse& parse,
+                         const Print& print) = 0;
   virtual void texts(Key key, std::vector<std::string>& values) = 0;
   virtual void words(Key key, std::vector<std::string>& values, Names names) = 0;
   virtual void integers(Key key, std::vector<std::int64_t>& values, const Range& range) = 0;

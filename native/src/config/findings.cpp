@@ -30,10 +30,11 @@ std::string quoted(std::string_view text) {
     while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U) --size;
     text = text.substr(0, size);
   }
+  const bool valid = find_invalid_utf8(text) == std::string_view::npos;
   std::string result = "'";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
+    if (byte < 0x20 || byte == 0x7F || (byte > 0x7F && !valid)) {
       result += {'\\', 'x', HEX[byte >> 4U], HEX[byte & 0xFU]};
     } else {
       result += c;
@@ -64,7 +65,9 @@ bool Findings::bad(std::string_view path) const {
 
 void Findings::spoil(const std::string& path) { bad_.insert(path); }
 
-void Findings::error(const std::string& path, const std::string& message) { error_at(path, mark_of(path), message); }
+void Findings::error(const std::string& path, const std::string& message) {
+  error_at(path, mark_of(path), message);
+}
 
 void Findings::error_at(const std::string& path, Mark mark, const std::string& message) {
   if (bad(path)) return;
@@ -84,7 +87,8 @@ void Findings::warning_at(const std::string& path, Mark mark, const std::string&
   add(ConfigProblem::Severity::WARNING, path, mark, message);
 }
 
-void Findings::add(ConfigProblem::Severity severity, const std::string& path, Mark mark, const std::string& message) {
+void Findings::add(ConfigProblem::Severity severity, const std::string& path, Mark mark,
+                   const std::string& message) {
   if (report_.problems_.size() < MOST_PROBLEMS) {
     report_.problems_.push_back({severity, file_, mark.line, mark.column, path, message});
   } else {
@@ -94,12 +98,15 @@ void Findings::add(ConfigProblem::Severity severity, const std::string& path, Ma
 }
 
 ConfigReport Findings::report() && {
-  std::stable_sort(report_.problems_.begin(), report_.problems_.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.line_, a.column_) < std::pair(b.line_, b.column_);
-  });
+  std::stable_sort(report_.problems_.begin(), report_.problems_.end(),
+                   [](const auto& a, const auto& b) {
+                     return std::pair(a.line_, a.column_) < std::pair(b.line_, b.column_);
+                   });
   if (left_out_ > 0) {
-    const auto severity = left_out_error_ ? ConfigProblem::Severity::ERROR : ConfigProblem::Severity::WARNING;
-    report_.problems_.push_back({severity, file_, 0, 0, {}, std::to_string(left_out_) + " more problems are not listed"});
+    const auto severity =
+        left_out_error_ ? ConfigProblem::Severity::ERROR : ConfigProblem::Severity::WARNING;
+    report_.problems_.push_back(
+        {severity, file_, 0, 0, {}, std::to_string(left_out_) + " more problems are not listed"});
   }
   return std::move(report_);
 }

@@ -27,8 +27,8 @@ class Findings {
   /// The source gives `path`.
   [[nodiscard]] bool given(const std::string& path) const;
 
-  /// An error in the value of `path`. Nothing is added when the value, or one that holds it, has been
-  /// found wrong before: one mistake is one problem.
+  /// An error in the value of `path`. Nothing is added when the value, or one that holds it, has
+  /// been found wrong before: one mistake is one problem.
   void error(const std::string& path, const std::string& message);
   void error_at(const std::string& path, Mark mark, const std::string& message);
   /// An error in a key rather than in its value.
@@ -45,7 +45,8 @@ class Findings {
   [[nodiscard]] ConfigReport report() &&;
 
  private:
-  void add(ConfigProblem::Severity severity, const std::string& path, Mark mark, const std::string& message);
+  void add(ConfigProblem::Severity severity, const std::string& path, Mark mark,
+           const std::string& message);
   /// Of `path`, or of the nearest value that holds it.
   [[nodiscard]] Mark mark_of(std::string_view path) const;
 

@@ -15,7 +15,8 @@ namespace daqiri::config {
 namespace {
 
 bool all_digits(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 /// Decimal digits only; false when there is anything else or the number is beyond `last`.
@@ -30,7 +31,8 @@ bool read_digits(std::string_view text, std::uint32_t last, std::uint32_t& value
 
 bool is_address(int family, std::string_view text) {
   std::array<unsigned char, sizeof(in6_addr)> buffer{};
-  return text.find('\0') == std::string_view::npos && inet_pton(family, std::string(text).c_str(), buffer.data()) == 1;
+  return text.find('\0') == std::string_view::npos &&
+         inet_pton(family, std::string(text).c_str(), buffer.data()) == 1;
 }
 
 }  // namespace
@@ -47,8 +49,10 @@ std::string read_integer(std::string_view text, std::int64_t& value) {
     return "a leading zero is octal to some readers and decimal to others";
   }
   std::uint64_t magnitude = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
-  if (digits.empty() || status == std::errc::invalid_argument || end != digits.data() + digits.size()) {
+  const auto [end, status] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
+  if (digits.empty() || status == std::errc::invalid_argument ||
+      end != digits.data() + digits.size()) {
     return "not an integer";
   }
   if (status == std::errc::result_out_of_range || magnitude > INT64_MAX) return "out of range";
@@ -68,18 +72,22 @@ std::string write_ipv4(std::uint32_t address) {
   if (address == 0) return {};
   std::string text;
   for (int shift = 24; shift >= 0; shift -= 8) {
-    text += std::to_string((address >> static_cast<unsigned>(shift)) & 0xFFU) + (shift > 0 ? "." : "");
+    text +=
+        std::to_string((address >> static_cast<unsigned>(shift)) & 0xFFU) + (shift > 0 ? "." : "");
   }
   return text;
 }
 
 bool is_ipv6_address(std::string_view text) { return is_address(AF_INET6, text); }
 
-bool is_ip_address(std::string_view text) { return is_address(AF_INET, text) || is_ipv6_address(text); }
+bool is_ip_address(std::string_view text) {
+  return is_address(AF_INET, text) || is_ipv6_address(text);
+}
 
 std::string read_mac(std::string_view text, std::string& mac) {
-  static const std::regex FORM("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}");
-  if (text.size() != 17 || !std::regex_match(text.begin(), text.end(), FORM)) return "not an Ethernet address";
+  static const std::regex form("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}");
+  if (text.size() != 17 || !std::regex_match(text.begin(), text.end(), form))
+    return "not an Ethernet address";
   mac = text;
   return {};
 }
@@ -89,7 +97,8 @@ std::string read_port_range(std::string_view text, PortRange& range) {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
   const std::string_view last = dash == std::string_view::npos ? text : text.substr(dash + 1);
-  if (!read_digits(text.substr(0, dash), 65535, low) || !read_digits(last, 65535, high)) return "not a port or range";
+  if (!read_digits(text.substr(0, dash), 65535, low) || !read_digits(last, 65535, high))
+    return "not a port or range";
   if (low > high) return "the range ends before it begins";
   range = {static_cast<std::uint16_t>(low), static_cast<std::uint16_t>(high)};
   return {};
@@ -106,7 +115,8 @@ std::string read_core(std::string_view text, std::string& core) {
     return {};
   }
   std::uint32_t number = 0;
-  if (!read_digits(text, static_cast<std::uint32_t>(CPU_CORE.last), number)) return "not a core number";
+  if (!read_digits(text, static_cast<std::uint32_t>(CPU_CORE.last), number))
+    return "not a core number";
   core = std::to_string(number);
   return {};
 }
@@ -139,7 +149,8 @@ std::string read_endpoint(std::string_view text, SocketEndpoint& endpoint) {
     const std::size_t end = rest.find(':');
     host = rest.substr(0, end);
     if (end != std::string_view::npos) port = rest.substr(end);
-    if (!is_address(AF_INET, host)) return quoted(host) + " is not a numeric IPv4 address (IPv6 stands in brackets)";
+    if (!is_address(AF_INET, host))
+      return quoted(host) + " is not a numeric IPv4 address (IPv6 stands in brackets)";
   }
 
   std::uint32_t number = 0;
@@ -162,14 +173,16 @@ std::string write_endpoint(const SocketEndpoint& endpoint) {
 }
 
 AddressKind address_kind(std::string_view text) {
-  static const std::regex PCI("([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
+  static const std::regex pci("([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
   constexpr std::size_t LONGEST_INTERFACE = 15;
   if (text == "loopback") return AddressKind::LOOPBACK;
   if (is_ip_address(text)) return AddressKind::IP;
-  if (text.size() <= 16 && std::regex_match(text.begin(), text.end(), PCI)) return AddressKind::PCI;
-  const auto forbidden = [](char c) { return c == '/' || c == ':' || c == '<' || c == '>' || c <= ' '; };
-  const bool valid = !text.empty() && text.size() <= LONGEST_INTERFACE && text != "." && text != ".." &&
-                     std::none_of(text.begin(), text.end(), forbidden);
+  if (text.size() <= 16 && std::regex_match(text.begin(), text.end(), pci)) return AddressKind::PCI;
+  const auto forbidden = [](char c) {
+    return c == '/' || c == ':' || c == '<' || c == '>' || c <= ' ';
+  };
+  const bool valid = !text.empty() && text.size() <= LONGEST_INTERFACE && text != "." &&
+                     text != ".." && std::none_of(text.begin(), text.end(), forbidden);
   return valid ? AddressKind::INTERFACE : AddressKind::UNKNOWN;
 }
 

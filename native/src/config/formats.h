@@ -1,6 +1,7 @@
 /// Values that are written as text with a form of their own: addresses, endpoints, port ranges.
 ///
-/// Each reader returns an empty string, or what is wrong with the text; the target is then unchanged.
+/// Each reader returns an empty string, or what is wrong with the text; the target is then
+/// unchanged.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +46,10 @@ AddressKind address_kind(std::string_view text);
 inline constexpr std::string_view IPV4_FORM = "an IPv4 address such as 192.168.1.10";
 inline constexpr std::string_view IP_FORM = "a numeric IPv4 or IPv6 address";
 inline constexpr std::string_view MAC_FORM = "an Ethernet address such as 02:00:00:00:00:01";
-inline constexpr std::string_view PORT_FORM = "a UDP port from 0 (any) to 65535, or a range such as 1000-1010";
-inline constexpr std::string_view CORE_FORM = "a core number from 0 to 8191, or 'any' for a thread that is not pinned";
+inline constexpr std::string_view PORT_FORM =
+    "a UDP port from 0 (any) to 65535, or a range such as 1000-1010";
+inline constexpr std::string_view CORE_FORM =
+    "a core number from 0 to 8191, or 'any' for a thread that is not pinned";
 inline constexpr std::string_view ENDPOINT_FORM =
     "tcp://ip:port, udp://ip:port or roce://ip[:port] with a numeric address";
 

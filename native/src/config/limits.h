@@ -17,9 +17,9 @@ struct Range {
 
 inline constexpr Range VERSION{1, 1};
 inline constexpr Range CPU_CORE{0, 8191};
-inline constexpr Range META_BUFFERS{1, 1 << 20, "bursts"};
+inline constexpr Range META_BUFFERS{1, 1'048'576, "bursts"};
 inline constexpr Range AFFINITY{0, 1023};
-inline constexpr Range NUM_BUFS{1, 1LL << 31, "buffers"};
+inline constexpr Range NUM_BUFS{1, 2'147'483'648, "buffers"};
 inline constexpr Range BUF_SIZE{1, UINT32_MAX, "bytes"};
 inline constexpr Range PORT{1, 65535};
 inline constexpr Range PAYLOAD_SIZE{0, UINT32_MAX, "bytes"};
@@ -27,9 +27,9 @@ inline constexpr Range MILLISECONDS{0, UINT32_MAX, "milliseconds"};
 inline constexpr Range NANOSECONDS{0, UINT32_MAX, "nanoseconds"};
 inline constexpr Range MICROSECONDS{0, UINT32_MAX, "microseconds"};
 inline constexpr Range RETRY{1, 86400, "seconds"};
-inline constexpr Range FLOW_CAPACITY{0, 1 << 23, "flows"};
+inline constexpr Range FLOW_CAPACITY{0, 8'388'608, "flows"};
 inline constexpr Range QUEUE_ID{0, 65535};
-inline constexpr Range BATCH_SIZE{1, 1 << 20, "packets"};
+inline constexpr Range BATCH_SIZE{1, 1'048'576, "packets"};
 inline constexpr Range SPLIT{0, UINT32_MAX, "bytes"};
 inline constexpr Range PACING{0, UINT32_MAX, "Mb/s"};
 inline constexpr Range FLOW_ID{0, MAX_STATIC_FLOW_ID};

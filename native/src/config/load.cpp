@@ -28,13 +28,15 @@ Node to_node(NetworkConfig config) {
   return std::move(writer).take();
 }
 
-ConfigReport single_problem(const std::string& file, const std::string& message, config::Mark mark = {}) {
+ConfigReport single_problem(const std::string& file, const std::string& message,
+                            config::Mark mark = {}) {
   Findings findings(file);
   findings.error_at("", mark, message);
   return std::move(findings).report();
 }
 
-ConfigReport read_config(const Node& root, config::UnknownKeys unknown, Findings findings, NetworkConfig& config) {
+ConfigReport read_config(const Node& root, config::UnknownKeys unknown, Findings findings,
+                         NetworkConfig& config) {
   config::Reader reader(findings);
   config = NetworkConfig{};
   reader.root(root, unknown, [&] { config::walk_config(reader, config); });
@@ -47,7 +49,8 @@ const Node* member(const Node& map, std::string_view name, Findings& findings) {
   const Node* value = nullptr;
   for (const auto& entry : map.entries) {
     if (entry.key.kind != Node::Kind::SCALAR || entry.key.text != name) continue;
-    if (value != nullptr) findings.key_error(std::string(name), entry.key.mark, "the key is given twice; keep one");
+    if (value != nullptr)
+      findings.key_error(std::string(name), entry.key.mark, "the key is given twice; keep one");
     if (value == nullptr) value = &entry.value;
   }
   return value;
@@ -57,20 +60,25 @@ bool has_our_key(const Node& root) {
   std::vector<std::string> ours = config::known_keys();
   ours.insert(ours.end(), {"manager", "protocol"});
   return std::any_of(root.entries.begin(), root.entries.end(), [&](const Node::Entry& entry) {
-    return entry.key.kind == Node::Kind::SCALAR && std::find(ours.begin(), ours.end(), entry.key.text) != ours.end();
+    return entry.key.kind == Node::Kind::SCALAR &&
+           std::find(ours.begin(), ours.end(), entry.key.text) != ours.end();
   });
 }
 
 /// The configuration is under `daqiri: cfg:`, or is the document itself.
-ConfigReport read_document(const config::Document& document, const std::string& file, NetworkConfig& config) {
+ConfigReport read_document(const config::Document& document, const std::string& file,
+                           NetworkConfig& config) {
   Findings findings(file);
-  if (document.next) findings.warning_at("", *document.next, "a second document begins here and is not read");
-  const std::string nothing = "found no configuration; accepts a map daqiri: cfg: with version, master_core, "
-                              "stream_type and interfaces";
+  if (document.next)
+    findings.warning_at("", *document.next, "a second document begins here and is not read");
+  const std::string nothing =
+      "found no configuration; accepts a map daqiri: cfg: with version, master_core, "
+      "stream_type and interfaces";
   const Node* daqiri = member(document.root, "daqiri", findings);
   if (daqiri == nullptr) {
     if (has_our_key(document.root)) {
-      return read_config(document.root, config::UnknownKeys::MISSPELLED, std::move(findings), config);
+      return read_config(document.root, config::UnknownKeys::MISSPELLED, std::move(findings),
+                         config);
     }
     findings.error_at("", document.root.mark, nothing);
     return std::move(findings).report();
@@ -79,26 +87,30 @@ ConfigReport read_document(const config::Document& document, const std::string& 
   bool misspelled = false;
   for (const auto& [key, value] : daqiri->entries) {
     if (key.kind == Node::Kind::SCALAR && key.text == "cfg") continue;
-    findings.key_error("daqiri", key.mark, "unknown key " + config::quoted(key.text) + ", nearest is 'cfg'; accepts cfg");
+    findings.key_error(
+        "daqiri", key.mark,
+        "unknown key " + config::quoted(key.text) + ", nearest is 'cfg'; accepts cfg");
     misspelled = true;
   }
   if (cfg != nullptr && cfg->kind == Node::Kind::MAP) {
     return read_config(*cfg, config::UnknownKeys::REFUSED, std::move(findings), config);
   }
-  if (cfg != nullptr || !misspelled) findings.error_at("daqiri.cfg", cfg != nullptr ? cfg->mark : daqiri->mark, nothing);
+  if (cfg != nullptr || !misspelled)
+    findings.error_at("daqiri.cfg", cfg != nullptr ? cfg->mark : daqiri->mark, nothing);
   return std::move(findings).report();
 }
 
 /// Whole content of a file, or the reason why there is none.
 std::string read_file(const std::string& path, std::string& content) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::fopen(path.c_str(), "rb"), &std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::fopen(path.c_str(), "rb"),
+                                                               &std::fclose);
   if (!stream) return "cannot be opened: " + std::string(std::strerror(errno));
   std::array<char, 65536> buffer;
-  while (content.size() <= config::MAX_TEXT_SIZE) {
-    const std::size_t size = std::fread(buffer.data(), 1, buffer.size(), stream.get());
+  std::size_t size = 0;
+  do {
+    size = std::fread(buffer.data(), 1, buffer.size(), stream.get());
     content.append(buffer.data(), size);
-    if (size < buffer.size()) break;
-  }
+  } while (size == buffer.size() && content.size() <= config::MAX_TEXT_SIZE);
   if (std::ferror(stream.get()) != 0) return "cannot be read: " + std::string(std::strerror(errno));
   return {};
 }
@@ -110,7 +122,8 @@ ConfigReport load_config_text(std::string_view yaml, std::string_view file, Netw
   config = NetworkConfig{};
   try {
     config::Document document;
-    if (const auto problem = config::parse_yaml(yaml, document)) return single_problem(name, problem->message, problem->mark);
+    if (const auto problem = config::parse_yaml(yaml, document))
+      return single_problem(name, problem->message, problem->mark);
     return read_document(document, name, config);
   } catch (const std::exception& exception) {
     return single_problem(name, std::string("could not be read: ") + exception.what());
@@ -121,7 +134,8 @@ ConfigReport load_config_file(const std::string& path, NetworkConfig& config) {
   config = NetworkConfig{};
   try {
     std::string content;
-    if (const std::string reason = read_file(path, content); !reason.empty()) return single_problem(path, reason);
+    if (const std::string reason = read_file(path, content); !reason.empty())
+      return single_problem(path, reason);
     return load_config_text(content, path, config);
   } catch (const std::exception& exception) {
     return single_problem(path, std::string("could not be read: ") + exception.what());
@@ -131,12 +145,14 @@ ConfigReport load_config_file(const std::string& path, NetworkConfig& config) {
 ConfigReport validate_config(NetworkConfig& config) {
   NetworkConfig given = config;
   CommonConfig& common = given.common_;
-  const bool named = common.engine_type != EngineType::DEFAULT && common.engine_type != EngineType::UNKNOWN;
+  const bool named =
+      common.engine_type != EngineType::DEFAULT && common.engine_type != EngineType::UNKNOWN;
   if (common.engine.empty() && named && !common.engine_inferred_) {
     common.engine = config::text_of(config::ENGINES, common.engine_type);
   }
   NetworkConfig checked;
-  ConfigReport report = read_config(to_node(std::move(given)), config::UnknownKeys::REFUSED, Findings("<config>"), checked);
+  ConfigReport report = read_config(to_node(std::move(given)), config::UnknownKeys::REFUSED,
+                                    Findings("<config>"), checked);
   if (report.ok()) config = std::move(checked);
   return report;
 }

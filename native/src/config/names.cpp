@@ -7,12 +7,14 @@
 namespace daqiri::config {
 
 const Name* find_name(Names names, std::string_view text) noexcept {
-  const auto found = std::find_if(names.begin(), names.end(), [&](const Name& entry) { return entry.text == text; });
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [&](const Name& entry) { return entry.text == text; });
   return found == names.end() ? nullptr : &*found;
 }
 
 std::string text_of(Names names, int value) {
-  const auto found = std::find_if(names.begin(), names.end(), [&](const Name& entry) { return entry.value == value; });
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [&](const Name& entry) { return entry.value == value; });
   return found == names.end() ? std::to_string(value) : std::string(found->text);
 }
 

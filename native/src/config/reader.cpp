@@ -8,7 +8,8 @@
 namespace daqiri::config {
 namespace {
 
-constexpr std::string_view BOOLEANS[2][4] = {{"false", "no", "off", "n"}, {"true", "yes", "on", "y"}};
+constexpr std::string_view BOOLEANS[2][4] = {{"false", "no", "off", "n"},
+                                             {"true", "yes", "on", "y"}};
 
 std::string lower_case(std::string text) {
   for (char& c : text) {
@@ -19,17 +20,22 @@ std::string lower_case(std::string text) {
 
 std::string describe(const Node& node) {
   switch (node.kind) {
-    case Node::Kind::NONE: return "nothing";
-    case Node::Kind::SCALAR: return quoted(node.text);
-    case Node::Kind::LIST: return "a list";
-    case Node::Kind::MAP: return "a map";
+    case Node::Kind::NONE:
+      return "nothing";
+    case Node::Kind::SCALAR:
+      return quoted(node.text);
+    case Node::Kind::LIST:
+      return "a list";
+    case Node::Kind::MAP:
+      return "a map";
   }
   return {};
 }
 
 std::string accepts_integer(const Range& range) {
   if (range.first == range.last) return std::to_string(range.first);
-  std::string text = "an integer from " + std::to_string(range.first) + " to " + std::to_string(range.last);
+  std::string text =
+      "an integer from " + std::to_string(range.first) + " to " + std::to_string(range.last);
   return range.unit.empty() ? text : text + " (" + std::string(range.unit) + ")";
 }
 
@@ -40,7 +46,8 @@ bool has_placeholder(const std::string& text) {
 }
 
 bool has_control_character(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
 }
 
 std::string found(const Node& node, const std::string& accepts) {
@@ -55,9 +62,10 @@ void Reader::root(const Node& node, UnknownKeys unknown, const std::function<voi
 
 const Node::Entry* Reader::entry(std::string_view name) const {
   const auto& entries = frame().node->entries;
-  const auto match = std::find_if(entries.begin(), entries.end(), [&](const Node::Entry& candidate) {
-    return candidate.key.kind == Node::Kind::SCALAR && candidate.key.text == name;
-  });
+  const auto match =
+      std::find_if(entries.begin(), entries.end(), [&](const Node::Entry& candidate) {
+        return candidate.key.kind == Node::Kind::SCALAR && candidate.key.text == name;
+      });
   return match == entries.end() ? nullptr : &*match;
 }
 
@@ -87,23 +95,27 @@ const Node* Reader::find(Key key, const std::string& accepts) {
     return nullptr;
   }
   // A key without a value has no place of its own.
-  findings_.place(path_of(key.name), match->value.kind == Node::Kind::NONE ? match->key.mark : match->value.mark);
+  findings_.place(path_of(key.name),
+                  match->value.kind == Node::Kind::NONE ? match->key.mark : match->value.mark);
   return &match->value;
 }
 
-const std::string* Reader::scalar(const Node& node, const std::string& path, const std::string& accepts) {
+const std::string* Reader::scalar(const Node& node, const std::string& path,
+                                  const std::string& accepts) {
   if (node.kind != Node::Kind::SCALAR) {
     findings_.error(path, found(node, accepts));
     return nullptr;
   }
   if (has_placeholder(node.text)) {
-    findings_.error(path, "found " + describe(node) + ", a placeholder of the template; replace it with " + accepts);
+    findings_.error(path, "found " + describe(node) +
+                              ", a placeholder that was never filled in; accepts " + accepts);
     return nullptr;
   }
   return &node.text;
 }
 
-std::optional<std::int64_t> Reader::to_integer(const Node& node, const std::string& path, const Range& range) {
+std::optional<std::int64_t> Reader::to_integer(const Node& node, const std::string& path,
+                                               const Range& range) {
   const std::string accepts = accepts_integer(range);
   const std::string* digits = scalar(node, path, accepts);
   if (digits == nullptr) return std::nullopt;
@@ -154,6 +166,7 @@ void Reader::text(Key key, std::string& value) {
   const auto parse = [&](std::string_view word) -> std::string {
     if (word.empty()) return "an empty text";
     if (has_control_character(word)) return "a text with control characters";
+    if (find_invalid_utf8(word) != std::string_view::npos) return "a text that is not UTF-8";
     value = word;
     return {};
   };
@@ -173,10 +186,10 @@ void Reader::formatted(Key key, std::string_view accepts, const Parse& parse, co
 }
 
 const std::vector<Node>* Reader::items(Key key, const std::string& accepts) {
-  static const std::vector<Node> NO_ITEMS;
+  static const std::vector<Node> no_items;
   const Node* node = find(key, accepts);
   if (node == nullptr) return nullptr;
-  if (node->kind == Node::Kind::NONE) return &NO_ITEMS;
+  if (node->kind == Node::Kind::NONE) return &no_items;
   if (node->kind == Node::Kind::LIST) return &node->items;
   findings_.error(path_of(key.name), found(*node, accepts));
   return nullptr;
@@ -217,7 +230,7 @@ void Reader::integers(Key key, std::vector<std::int64_t>& values, const Range& r
 }
 
 void Reader::map(Key key, bool& present, const std::function<void()>& body) {
-  static const Node EMPTY_MAP;
+  static const Node empty_map;
   const Node* node = find(key, "a map");
   present = node != nullptr;
   if (!present) return;
@@ -225,7 +238,7 @@ void Reader::map(Key key, bool& present, const std::function<void()>& body) {
   if (node->kind == Node::Kind::MAP) {
     walk(*node, path, UnknownKeys::REFUSED, body);
   } else if (node->kind == Node::Kind::NONE) {
-    walk(EMPTY_MAP, path, UnknownKeys::REFUSED, body);
+    walk(empty_map, path, UnknownKeys::REFUSED, body);
   } else {
     findings_.error(path, found(*node, "a map"));
   }
@@ -244,7 +257,8 @@ void Reader::list_of(Key key, std::size_t, const std::function<void(std::size_t)
   }
 }
 
-void Reader::walk(const Node& node, std::string path, UnknownKeys unknown, const std::function<void()>& body) {
+void Reader::walk(const Node& node, std::string path, UnknownKeys unknown,
+                  const std::function<void()>& body) {
   findings_.place(path, node.mark);
   frames_.push_back({&node, std::move(path), unknown});
   body();
@@ -258,20 +272,23 @@ void Reader::check_keys() {
   for (const auto& [key, value] : frame().node->entries) {
     if (key.kind != Node::Kind::SCALAR) {
       if (frame().unknown != UnknownKeys::IGNORED) {
-        findings_.key_error(frame().path, key.mark, "found " + describe(key) + " as a key; accepts a text");
+        findings_.key_error(frame().path, key.mark,
+                            "found " + describe(key) + " as a key; accepts a text");
       }
       continue;
     }
     const auto& known = frame().known;
     const auto& refused_keys = frame().refused;
     const bool ours = std::find(known.begin(), known.end(), key.text) != known.end();
-    if (!ours && std::find(refused_keys.begin(), refused_keys.end(), key.text) == refused_keys.end()) {
+    if (!ours &&
+        std::find(refused_keys.begin(), refused_keys.end(), key.text) == refused_keys.end()) {
       report_unknown(key, misspelled);
     }
     const auto [first, is_new] = lines.emplace(key.text, key.mark.line);
     if (ours && !is_new) {
-      findings_.key_error(path_of(key.text), key.mark,
-                          "the key is given twice, first in line " + std::to_string(first->second) + "; keep one");
+      findings_.key_error(
+          path_of(key.text), key.mark,
+          "the key is given twice, first in line " + std::to_string(first->second) + "; keep one");
     }
   }
   for (const auto& [name, accepts] : frame().missing) {
@@ -305,8 +322,9 @@ void Reader::report_unknown(const Node& key, std::vector<std::string_view>& miss
   }
   misspelled.push_back(nearest);
   const std::string name = quoted(key.text);
-  findings_.key_error(path_of(name.substr(1, name.size() - 2)), key.mark,
-                      "unknown key " + name + ", nearest is '" + std::string(nearest) + "'; accepts " + accepted);
+  findings_.key_error(
+      path_of(name.substr(1, name.size() - 2)), key.mark,
+      "unknown key " + name + ", nearest is '" + std::string(nearest) + "'; accepts " + accepted);
 }
 
 }  // namespace daqiri::config

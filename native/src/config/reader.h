@@ -32,7 +32,8 @@ class Reader final : public Fields {
   void one_of(Key key, int& value, Names names) override;
   void flag(Key key, bool& value) override;
   void text(Key key, std::string& value) override;
-  void formatted(Key key, std::string_view accepts, const Parse& parse, const Print& print) override;
+  void formatted(Key key, std::string_view accepts, const Parse& parse,
+                 const Print& print) override;
   void texts(Key key, std::vector<std::string>& values) override;
   void words(Key key, std::vector<std::string>& values, Names names) override;
   void integers(Key key, std::vector<std::int64_t>& values, const Range& range) override;
@@ -63,15 +64,19 @@ class Reader final : public Fields {
 
   [[nodiscard]] const Frame& frame() const { return frames_.back(); }
   [[nodiscard]] const Node::Entry* entry(std::string_view name) const;
-  [[nodiscard]] std::string path_of(std::string_view name) const { return join(frame().path, name); }
+  [[nodiscard]] std::string path_of(std::string_view name) const {
+    return join(frame().path, name);
+  }
   /// The value of a key, noted as known; null, and noted as missing, when it is not there.
   const Node* find(Key key, const std::string& accepts);
   /// The text of a scalar; null, and reported, when it is none or was left a placeholder.
   const std::string* scalar(const Node& node, const std::string& path, const std::string& accepts);
   /// Elements of a list; a key without a value is an empty list.
   const std::vector<Node>* items(Key key, const std::string& accepts);
-  std::optional<std::int64_t> to_integer(const Node& node, const std::string& path, const Range& range);
-  void walk(const Node& node, std::string path, UnknownKeys unknown, const std::function<void()>& body);
+  std::optional<std::int64_t> to_integer(const Node& node, const std::string& path,
+                                         const Range& range);
+  void walk(const Node& node, std::string path, UnknownKeys unknown,
+            const std::function<void()>& body);
   void check_keys();
   void report_unknown(const Node& key, std::vector<std::string_view>& misspelled);
 

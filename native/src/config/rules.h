@@ -19,8 +19,8 @@ struct Subject {
 
   [[nodiscard]] bool raw() const { return config.common_.stream_type == StreamType::RAW; }
   [[nodiscard]] bool in_memory() const { return config.common_.loopback_ == LoopbackType::SW; }
-  /// Null when there is no such region. While some region's name is wrong, `regions_known` is false and
-  /// a reference to a name that is not there is no second mistake.
+  /// Null when there is no such region. While some region's name is wrong or taken, `regions_known`
+  /// is false and a reference to a name that is not there is no second mistake.
   [[nodiscard]] const MemoryRegionConfig* region(const std::string& name) const;
   bool regions_known{true};
   /// False: the endpoints are wrong or missing, and CommonConfig::protocol is a guess.
@@ -35,7 +35,8 @@ void apply_rules(NetworkConfig& config, Findings& findings);
 
 void check_regions(Subject& subject);
 void check_interfaces(Subject& subject);
-/// Transport of a socket stream: CommonConfig::protocol, also filled into endpoints without a scheme.
+/// Transport of a socket stream: CommonConfig::protocol, also filled into endpoints without a
+/// scheme.
 void resolve_transport(Subject& subject);
 /// CommonConfig::engine_type.
 void resolve_engine(Subject& subject);
@@ -48,7 +49,8 @@ void check_reorder(Subject& subject);
 
 /// Report names of a list that stand in it before. `name_of(i)` names element `i`.
 template <class List>
-void check_unique_names(Findings& findings, const std::string& path, std::string_view list_name, const List& list) {
+void check_unique_names(Findings& findings, const std::string& path, std::string_view list_name,
+                        const List& list) {
   std::map<std::string_view, std::size_t> first;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string name_path = join(element(path, list_name, i), "name");
@@ -56,7 +58,8 @@ void check_unique_names(Findings& findings, const std::string& path, std::string
     const auto [seen, is_new] = first.emplace(list[i].name_, i);
     if (!is_new) {
       findings.error(name_path, "found " + quoted(list[i].name_) + ", also the name of " +
-                                    element(path, list_name, seen->second) + "; accepts a name of its own");
+                                    element(path, list_name, seen->second) +
+                                    "; accepts a name of its own");
     }
   }
 }

@@ -19,16 +19,20 @@ void check_queue_regions(Subject& subject, const std::string& path, const QueueC
   const std::string list = join(path, "memory_regions");
   if (findings.bad(list)) return;
   if (!uses_regions(subject)) {
-    if (!queue.mrs_.empty()) findings.warning(list, "has no effect: RoCE names the region with each operation");
+    if (!queue.mrs_.empty())
+      findings.warning(list, "has no effect: RoCE names the region with each operation");
   } else if (queue.mrs_.empty()) {
-    findings.error(list, "found no region; accepts a list of one (whole packets) or two (headers, data)");
+    findings.error(list,
+                   "found no region; accepts a list of one (whole packets) or two (headers, data)");
   } else if (queue.mrs_.size() > MOST_REGIONS) {
-    findings.error(list, "found " + std::to_string(queue.mrs_.size()) + " regions; accepts at most 4, one per segment");
+    findings.error(list, "found " + std::to_string(queue.mrs_.size()) +
+                             " regions; accepts at most 4, one per segment");
   }
   for (std::size_t i = 0; i < queue.mrs_.size(); ++i) {
     if (subject.region(queue.mrs_[i]) != nullptr || !subject.regions_known) continue;
     std::string names;
-    for (const MemoryRegionConfig& region : subject.config.mrs_) names += (names.empty() ? "" : ", ") + quoted(region.name_);
+    for (const MemoryRegionConfig& region : subject.config.mrs_)
+      names += (names.empty() ? "" : ", ") + quoted(region.name_);
     findings.error(element(path, "memory_regions", i),
                    "found " + quoted(queue.mrs_[i]) + ", which is no memory region; accepts " +
                        (names.empty() ? "a name under memory_regions, which is empty" : names));
@@ -41,20 +45,24 @@ void check_queue(Subject& subject, const std::string& path, const QueueConfig& q
   check_queue_regions(subject, path, queue);
 
   // Engines that poll without pause; the others sleep while there is nothing to do.
-  const bool spins = !subject.in_memory() &&
-                     (common.engine_type == EngineType::DPDK || common.engine_type == EngineType::IBVERBS);
+  const bool spins = !subject.in_memory() && (common.engine_type == EngineType::DPDK ||
+                                              common.engine_type == EngineType::IBVERBS);
   const std::string core = join(path, "cpu_core");
-  if (spins && !findings.bad(core) && !findings.bad("master_core") && queue.cpu_core_ == std::to_string(common.master_core_)) {
-    findings.warning(core, "found core " + queue.cpu_core_ + ", which is the master_core too; a poller needs a core of its own");
+  if (spins && !findings.bad(core) && !findings.bad("master_core") &&
+      queue.cpu_core_ == std::to_string(common.master_core_)) {
+    findings.warning(core, "found core " + queue.cpu_core_ +
+                               ", which is the master_core too; a poller needs a core of its own");
   }
 
   for (const std::string& name : queue.mrs_) {
     const MemoryRegionConfig* region = subject.region(name);
     const bool known = region != nullptr && region->num_bufs_ > 0 && queue.batch_size_ > 0;
-    if (known && !subject.raw() && uses_regions(subject) && region->num_bufs_ < static_cast<std::uint64_t>(queue.batch_size_)) {
-      findings.warning(join(path, "batch_size"), "found " + std::to_string(queue.batch_size_) + ", but memory region " +
-                                                     quoted(name) + " has only " + std::to_string(region->num_bufs_) +
-                                                     " buffers: a burst never fills");
+    if (known && !subject.raw() && uses_regions(subject) &&
+        region->num_bufs_ < static_cast<std::uint64_t>(queue.batch_size_)) {
+      findings.warning(join(path, "batch_size"),
+                       "found " + std::to_string(queue.batch_size_) + ", but memory region " +
+                           quoted(name) + " has only " + std::to_string(region->num_bufs_) +
+                           " buffers: a burst never fills");
     }
   }
 }
@@ -64,13 +72,16 @@ void check_split(Subject& subject, const std::string& path, const RxQueueConfig&
   if (queue.split_boundary_ == 0 || subject.findings.bad(join(path, "memory_regions"))) return;
   const std::string found = "found " + std::to_string(queue.split_boundary_);
   if (queue.mrs_.size() < 2) {
-    subject.findings.error(split, found + " on a queue of one memory region; accepts it on a queue of two (headers, data)");
+    subject.findings.error(
+        split,
+        found + " on a queue of one memory region; accepts it on a queue of two (headers, data)");
     return;
   }
   const MemoryRegionConfig* region = subject.region(queue.mrs_.front());
   if (region != nullptr && region->buf_size_ > 0 && queue.split_boundary_ > region->buf_size_) {
-    subject.findings.error(split, found + ", more than the " + std::to_string(region->buf_size_) + " bytes of a buffer of " +
-                                      quoted(region->name_) + "; accepts at most that");
+    subject.findings.error(split, found + ", more than the " + std::to_string(region->buf_size_) +
+                                      " bytes of a buffer of " + quoted(region->name_) +
+                                      "; accepts at most that");
   }
 }
 
@@ -78,7 +89,8 @@ template <class Queues>
 void check_side(Subject& subject, const std::string& path, const Queues& queues) {
   Findings& findings = subject.findings;
   const std::string list = join(path, "queues");
-  if (findings.given(list) && queues.empty()) findings.error(list, "found an empty list; accepts at least one queue");
+  if (findings.given(list) && queues.empty())
+    findings.error(list, "found an empty list; accepts at least one queue");
   check_unique_names(findings, path, "queues", queues);
   std::map<int, std::size_t> first;
   for (std::size_t i = 0; i < queues.size(); ++i) {
@@ -87,7 +99,8 @@ void check_side(Subject& subject, const std::string& path, const Queues& queues)
     if (!findings.bad(id)) {
       const auto [seen, is_new] = first.emplace(queues[i].id_, i);
       if (!is_new) {
-        findings.error(id, "found " + std::to_string(queues[i].id_) + ", also the id of " + element(path, "queues", seen->second) +
+        findings.error(id, "found " + std::to_string(queues[i].id_) + ", also the id of " +
+                               element(path, "queues", seen->second) +
                                "; accepts an id of its own");
       }
     }
@@ -130,12 +143,15 @@ void raise_num_bufs(Subject& subject) {
     MemoryRegionConfig& region = subject.config.mrs_[i];
     const std::string path = join(element("", "memory_regions", i), "num_bufs");
     const auto need = needs.find(region.name_);
-    if (need == needs.end() || subject.findings.bad(path) || 2 * region.num_bufs_ >= 3 * need->second.ring) continue;
+    if (need == needs.end() || subject.findings.bad(path) ||
+        2 * region.num_bufs_ >= 3 * need->second.ring)
+      continue;
     const std::uint64_t raised = 3 * need->second.ring;
-    subject.findings.warning(path, "raised from " + std::to_string(region.num_bufs_) + " to " + std::to_string(raised) +
-                                       ": queue " + quoted(need->second.queue) + " has a ring of " +
-                                       std::to_string(need->second.ring) + " packets and needs at least " +
-                                       std::to_string(need->second.ring * 3 / 2) + " buffers");
+    subject.findings.warning(
+        path, "raised from " + std::to_string(region.num_bufs_) + " to " + std::to_string(raised) +
+                  ": queue " + quoted(need->second.queue) + " has a ring of " +
+                  std::to_string(need->second.ring) + " packets and needs at least " +
+                  std::to_string(need->second.ring * 3 / 2) + " buffers");
     region.num_bufs_ = raised;
   }
 }

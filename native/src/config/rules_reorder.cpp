@@ -9,10 +9,14 @@ namespace {
 
 std::uint64_t input_bits(InputDataType type) {
   switch (type) {
-    case InputDataType::INT4: return 4;
-    case InputDataType::INT8: return 8;
-    case InputDataType::INT16: return 16;
-    case InputDataType::INT32: return 32;
+    case InputDataType::INT4:
+      return 4;
+    case InputDataType::INT8:
+      return 8;
+    case InputDataType::INT16:
+      return 16;
+    case InputDataType::INT32:
+      return 32;
   }
   return 8;
 }
@@ -20,10 +24,13 @@ std::uint64_t input_bits(InputDataType type) {
 std::uint64_t output_bits(OutputDataType type) {
   switch (type) {
     case OutputDataType::FP16:
-    case OutputDataType::BF16: return 16;
+    case OutputDataType::BF16:
+      return 16;
     case OutputDataType::FP32:
-    case OutputDataType::INT32: return 32;
-    case OutputDataType::FP64: return 64;
+    case OutputDataType::INT32:
+      return 32;
+    case OutputDataType::FP64:
+      return 64;
   }
   return 8;
 }
@@ -40,19 +47,28 @@ std::string accepted_kinds(ReorderType type) {
 /// One plan of an interface.
 class Plan {
  public:
-  Plan(Subject& subject, const RxConfig& rx, std::string rx_path, ReorderConfig& plan, std::string path)
-      : subject_(subject), findings_(subject.findings), rx_(rx), rx_path_(std::move(rx_path)), plan_(plan), path_(std::move(path)) {}
+  Plan(Subject& subject, const RxConfig& rx, std::string rx_path, ReorderConfig& plan,
+       std::string path)
+      : subject_(subject),
+        findings_(subject.findings),
+        rx_(rx),
+        rx_path_(std::move(rx_path)),
+        plan_(plan),
+        path_(std::move(path)) {}
 
   void check(std::map<FlowId, std::string>& claimed) {
     const MemoryRegionConfig* output = check_output();
     const RxQueueConfig* queue = check_flow_ids(claimed);
     const bool method = check_method();
     const MemoryRegionConfig* source = queue == nullptr ? nullptr : check_source(*queue);
-    if (source == nullptr || findings_.bad(join(path_, "payload_byte_offset")) || source->buf_size_ == 0) return;
+    if (source == nullptr || findings_.bad(join(path_, "payload_byte_offset")) ||
+        source->buf_size_ == 0)
+      return;
     if (plan_.payload_byte_offset_ >= source->buf_size_) {
       findings_.error(join(path_, "payload_byte_offset"),
-                      "found " + std::to_string(plan_.payload_byte_offset_) + "; accepts less than the " +
-                          std::to_string(source->buf_size_) + " bytes of a buffer of " + quoted(source->name_));
+                      "found " + std::to_string(plan_.payload_byte_offset_) +
+                          "; accepts less than the " + std::to_string(source->buf_size_) +
+                          " bytes of a buffer of " + quoted(source->name_));
       return;
     }
     if (method && output != nullptr) check_room(*source, *output);
@@ -65,7 +81,8 @@ class Plan {
     if (findings_.bad(at)) return nullptr;
     if (region == nullptr) {
       if (subject_.regions_known) {
-        findings_.error(at, "found " + quoted(plan_.memory_region_) + ", which is no memory region; accepts a name under memory_regions");
+        findings_.error(at, "found " + quoted(plan_.memory_region_) +
+                                ", which is no memory region; accepts a name under memory_regions");
       }
       return nullptr;
     }
@@ -75,10 +92,14 @@ class Plan {
 
   void check_kind(const MemoryRegionConfig& region, const std::string& at) {
     const auto index = static_cast<std::size_t>(&region - subject_.config.mrs_.data());
-    if (findings_.bad(join(element("", "memory_regions", index), "kind")) || findings_.bad(join(path_, "reorder_type"))) return;
+    if (findings_.bad(join(element("", "memory_regions", index), "kind")) ||
+        findings_.bad(join(path_, "reorder_type")))
+      return;
     if (kind_fits(plan_.type_, region.kind_)) return;
-    findings_.error(at, "found " + quoted(region.name_) + " of kind '" + text_of(MEMORY_KINDS, region.kind_) + "'; reorder_type: " +
-                            text_of(REORDER_TYPES, plan_.type_) + " accepts a region of kind " + accepted_kinds(plan_.type_));
+    findings_.error(at, "found " + quoted(region.name_) + " of kind '" +
+                            text_of(MEMORY_KINDS, region.kind_) +
+                            "'; reorder_type: " + text_of(REORDER_TYPES, plan_.type_) +
+                            " accepts a region of kind " + accepted_kinds(plan_.type_));
   }
 
   /// The queue that the flows feed; null when that is not one.
@@ -99,12 +120,15 @@ class Plan {
         continue;
       }
       const auto [seen, is_new] = claimed.emplace(id, at);
-      if (!is_new) findings_.error(at, "found " + std::to_string(id) + ", already claimed by " + seen->second + "; accepts a flow once");
+      if (!is_new)
+        findings_.error(at, "found " + std::to_string(id) + ", already claimed by " + seen->second +
+                                "; accepts a flow once");
       all_good = add_queue(id, at, queues) && all_good && is_new;
     }
     if (!all_good || queues.empty()) return nullptr;
     if (queues.size() > 1) {
-      findings_.error(list, "found flows of " + std::to_string(queues.size()) + " queues; accepts flows of one queue");
+      findings_.error(list, "found flows of " + std::to_string(queues.size()) +
+                                " queues; accepts flows of one queue");
       return nullptr;
     }
     for (const RxQueueConfig& queue : rx_.queues_) {
@@ -122,17 +146,21 @@ class Plan {
         ids_certain = false;
       } else if (rx_.flows_[i].id_ == id) {
         known = true;
-        if (findings_.bad(join(flow_path, "action")) || findings_.bad(join(flow_path, "actions"))) return false;
+        if (findings_.bad(join(flow_path, "action")) || findings_.bad(join(flow_path, "actions")))
+          return false;
         const FlowAction& action = rx_.flows_[i].action_;
         if (action.ids_.size() > 1) {
-          findings_.error(at, "found " + std::to_string(id) + ", a flow that is spread over several queues; accepts a flow to one queue");
+          findings_.error(
+              at, "found " + std::to_string(id) +
+                      ", a flow that is spread over several queues; accepts a flow to one queue");
           return false;
         }
         if (action.type_ == FlowActionType::QUEUE) queues.insert(action.id_);
       }
     }
     if (!known && ids_certain) {
-      findings_.error(at, "found " + std::to_string(id) + ", which is no flow of this interface; accepts an id under rx.flows");
+      findings_.error(at, "found " + std::to_string(id) +
+                              ", which is no flow of this interface; accepts an id under rx.flows");
     }
     return known;
   }
@@ -141,15 +169,18 @@ class Plan {
   const MemoryRegionConfig* check_source(const RxQueueConfig& queue) {
     const std::string list = join(path_, "flow_ids");
     if (queue.mrs_.size() > 1) {
-      findings_.error(list, "found flows of queue " + quoted(queue.name_) + ", which splits packets over " +
-                                std::to_string(queue.mrs_.size()) + " memory regions; accepts a queue with one");
+      findings_.error(list, "found flows of queue " + quoted(queue.name_) +
+                                ", which splits packets over " + std::to_string(queue.mrs_.size()) +
+                                " memory regions; accepts a queue with one");
       return nullptr;
     }
-    const MemoryRegionConfig* region = queue.mrs_.empty() ? nullptr : subject_.region(queue.mrs_.front());
+    const MemoryRegionConfig* region =
+        queue.mrs_.empty() ? nullptr : subject_.region(queue.mrs_.front());
     if (region == nullptr) return nullptr;
     check_kind(*region, list);
     check_bit_field("sequence_number", plan_.sequence_number_, *region);
-    if (plan_.method_ == ReorderMethod::SEQ_BATCH_NUMBER) check_bit_field("batch_number", plan_.batch_number_, *region);
+    if (plan_.method_ == ReorderMethod::SEQ_BATCH_NUMBER)
+      check_bit_field("batch_number", plan_.batch_number_, *region);
     return region;
   }
 
@@ -158,13 +189,15 @@ class Plan {
     return join(join(path_, "method"), by_batch ? "seq_batch_number" : "seq_packets_per_batch");
   }
 
-  void check_bit_field(std::string_view name, const BitFieldConfig& field, const MemoryRegionConfig& source) {
+  void check_bit_field(std::string_view name, const BitFieldConfig& field,
+                       const MemoryRegionConfig& source) {
     const std::string at = join(join(method_path(), name), "bit_offset");
     const std::uint64_t end = std::uint64_t{field.bit_offset_} + field.bit_width_;
     if (source.buf_size_ > 0 && end > source.buf_size_ * 8) {
-      findings_.error(at, "found " + std::to_string(field.bit_offset_) + ": the field ends at bit " + std::to_string(end) +
-                              ", beyond a buffer of " + quoted(source.name_) + "; accepts fields within its " +
-                              std::to_string(source.buf_size_ * 8) + " bits");
+      findings_.error(
+          at, "found " + std::to_string(field.bit_offset_) + ": the field ends at bit " +
+                  std::to_string(end) + ", beyond a buffer of " + quoted(source.name_) +
+                  "; accepts fields within its " + std::to_string(source.buf_size_ * 8) + " bits");
     }
   }
 
@@ -178,9 +211,11 @@ class Plan {
       const std::string at = join(method, "packets_per_batch");
       if (findings_.bad(at)) return false;
       if (plan_.packets_per_batch_ == 0 || numbers % plan_.packets_per_batch_ != 0) {
-        findings_.error(at, "found " + std::to_string(plan_.packets_per_batch_) + "; accepts a divisor of the " +
-                                std::to_string(numbers) + " sequence numbers of " +
-                                std::to_string(plan_.sequence_number_.bit_width_) + " bits (a power of two up to that)");
+        findings_.error(at, "found " + std::to_string(plan_.packets_per_batch_) +
+                                "; accepts a divisor of the " + std::to_string(numbers) +
+                                " sequence numbers of " +
+                                std::to_string(plan_.sequence_number_.bit_width_) +
+                                " bits (a power of two up to that)");
         return false;
       }
       return true;
@@ -188,11 +223,14 @@ class Plan {
     const std::string at = join(join(method, "batch_number"), "bit_width");
     if (findings_.bad(at)) return false;
     if (plan_.batch_number_.bit_width_ > plan_.sequence_number_.bit_width_) {
-      findings_.error(at, "found " + std::to_string(plan_.batch_number_.bit_width_) + "; accepts at most the " +
-                              std::to_string(plan_.sequence_number_.bit_width_) + " bits of the sequence number");
+      findings_.error(at, "found " + std::to_string(plan_.batch_number_.bit_width_) +
+                              "; accepts at most the " +
+                              std::to_string(plan_.sequence_number_.bit_width_) +
+                              " bits of the sequence number");
       return false;
     }
-    plan_.packets_per_batch_ = static_cast<std::uint32_t>(numbers >> plan_.batch_number_.bit_width_);
+    plan_.packets_per_batch_ =
+        static_cast<std::uint32_t>(numbers >> plan_.batch_number_.bit_width_);
     return true;
   }
 
@@ -204,13 +242,16 @@ class Plan {
       for (const char* key : {"input_type", "output_type"}) {
         if (findings_.bad(join(join(path_, "data_types"), key))) return;
       }
-      slot = slot * 8 / input_bits(plan_.data_types_.input_type_) * output_bits(plan_.data_types_.output_type_) / 8;
+      slot = slot * 8 / input_bits(plan_.data_types_.input_type_) *
+             output_bits(plan_.data_types_.output_type_) / 8;
     }
     // The quotient cannot overflow where the product could.
     if (output.buf_size_ / plan_.packets_per_batch_ < slot) {
       findings_.error(join(path_, "memory_region"),
-                      "found " + quoted(output.name_) + " with buffers of " + std::to_string(output.buf_size_) + " bytes; a batch has " +
-                          std::to_string(plan_.packets_per_batch_) + " packets of up to " + std::to_string(slot) +
+                      "found " + quoted(output.name_) + " with buffers of " +
+                          std::to_string(output.buf_size_) + " bytes; a batch has " +
+                          std::to_string(plan_.packets_per_batch_) + " packets of up to " +
+                          std::to_string(slot) +
                           " bytes each; accepts a region whose buf_size holds them");
     }
   }
@@ -233,7 +274,8 @@ void check_reorder(Subject& subject) {
     std::map<FlowId, std::string> claimed;
     for (std::size_t j = 0; j < rx.reorder_configs_.size(); ++j) {
       const std::string plan_path = element(path, "reorder_configs", j);
-      if (!subject.findings.bad(plan_path)) Plan(subject, rx, path, rx.reorder_configs_[j], plan_path).check(claimed);
+      if (!subject.findings.bad(plan_path))
+        Plan(subject, rx, path, rx.reorder_configs_[j], plan_path).check(claimed);
     }
   }
 }

@@ -20,11 +20,7 @@ void walk_rx(Fields& fields, RxConfig& rx);
 void walk_tx(Fields& fields, TxConfig& tx);
 void walk_rx_flow(Fields& fields, FlowConfig& flow);
 void walk_tx_flow(Fields& fields, TxFlowConfig& flow);
-void walk_match(Fields& fields, FlowMatch& match);
 void walk_reorder(Fields& fields, ReorderConfig& reorder);
-
-/// The match has a criterion.
-bool restricts(const FlowMatch& match);
 
 /// A list of integers kept in a narrower type.
 template <std::integral T>

@@ -12,10 +12,12 @@ void walk_access(Fields& fields, std::uint32_t& access) {
   }
   fields.words(optional("access"), words, MEMORY_ACCESS);
   if (!fields.reading()) return;
-  if (words.empty()) fields.problem("access", "found an empty list; accepts " + alternatives(MEMORY_ACCESS));
+  if (words.empty())
+    fields.problem("access", "found an empty list; accepts " + alternatives(MEMORY_ACCESS));
   access = 0;
   for (const std::string& word : words) {
-    if (const Name* match = find_name(MEMORY_ACCESS, word)) access |= static_cast<std::uint32_t>(match->value);
+    if (const Name* match = find_name(MEMORY_ACCESS, word))
+      access |= static_cast<std::uint32_t>(match->value);
   }
 }
 
@@ -24,7 +26,8 @@ void walk_endpoint(Fields& fields, std::string_view name, SocketEndpoint& endpoi
   fields.formatted(optional(name), ENDPOINT_FORM, parse, [&] { return write_endpoint(endpoint); });
 }
 
-/// Keys from before endpoints were URIs; the transport then comes from another endpoint or the engine.
+/// Keys from before endpoints were URIs; the transport then comes from another endpoint or the
+/// engine.
 void walk_legacy_endpoint(Fields& fields, const std::string& side, SocketEndpoint& endpoint) {
   if (fields.writing()) return;
   const std::string address = side + "_addr";
@@ -44,9 +47,10 @@ void walk_legacy_endpoint(Fields& fields, const std::string& side, SocketEndpoin
     }
   }
   if (fields.given(port) && !fields.given(ip) && !fields.given(address)) {
-    fields.problem(port, "has no " + ip + " beside it; accepts " + address + ": scheme://ip:port instead of both");
+    fields.problem(port, "has no " + ip + " beside it; accepts " + address +
+                             ": scheme://ip:port instead of both");
   }
-  if (fields.given(ip) && !fields.given(address)) endpoint = legacy;
+  if (fields.given(ip) && !fields.given(address)) endpoint = std::move(legacy);
 }
 
 bool has_rx(const RxConfig& rx) { return rx != RxConfig{}; }
@@ -56,10 +60,12 @@ bool has_tx(const TxConfig& tx) { return tx != TxConfig{}; }
 
 void walk_config(Fields& fields, NetworkConfig& config) {
   CommonConfig& common = config.common_;
-  fields.refused("manager", "is no key any more: 'engine' names what moves the packets; accepts engine: " +
-                                alternatives(ENGINES) + ", or nothing to have it inferred");
+  fields.refused("manager",
+                 "is no key any more: 'engine' names what moves the packets; accepts engine: " +
+                     alternatives(ENGINES) + ", or nothing to have it inferred");
   fields.refused("protocol",
-                 "is no key any more: the transport is the scheme of socket_config.local_addr and remote_addr; "
+                 "is no key any more: the transport is the scheme of socket_config.local_addr and "
+                 "remote_addr; "
                  "accepts udp://ip:port, tcp://ip:port or roce://ip[:port] there");
   fields.number(required("version"), common.version, VERSION);
   fields.number(required("master_core"), common.master_core_, CPU_CORE);
@@ -70,8 +76,10 @@ void walk_config(Fields& fields, NetworkConfig& config) {
   fields.choice(optional("loopback"), common.loopback_, LOOPBACK_TYPES);
   fields.number(optional("tx_meta_buffers"), config.tx_meta_buffers_, META_BUFFERS);
   fields.number(optional("rx_meta_buffers"), config.rx_meta_buffers_, META_BUFFERS);
-  fields.list(optional("memory_regions"), config.mrs_, [&](MemoryRegionConfig& region) { walk_memory_region(fields, region); });
-  fields.list(required("interfaces"), config.ifs_, [&](InterfaceConfig& interface) { walk_interface(fields, interface); });
+  fields.list(optional("memory_regions"), config.mrs_,
+              [&](MemoryRegionConfig& region) { walk_memory_region(fields, region); });
+  fields.list(required("interfaces"), config.ifs_,
+              [&](InterfaceConfig& interface) { walk_interface(fields, interface); });
 }
 
 void walk_memory_region(Fields& fields, MemoryRegionConfig& region) {

@@ -28,8 +28,10 @@ void walk_queue_action(Fields& fields, FlowAction& action) {
   if (!fields.writing() || !spread) fields.number({"id", !several}, action.id_, QUEUE_ID);
   if (!fields.writing() || spread) walk_integers(fields, optional("ids"), action.ids_, QUEUE_ID);
   if (!fields.reading()) return;
-  if (several && fields.given("id")) fields.problem("ids", "stands beside id; accepts one of the two");
-  if (several && action.ids_.empty()) fields.problem("ids", "found an empty list; accepts a list of queue ids");
+  if (several && fields.given("id"))
+    fields.problem("ids", "stands beside id; accepts one of the two");
+  if (several && action.ids_.empty())
+    fields.problem("ids", "found an empty list; accepts a list of queue ids");
   if (!action.ids_.empty()) action.id_ = action.ids_.front();
   if (action.ids_.size() == 1) action.ids_.clear();
 }
@@ -44,7 +46,8 @@ void walk_vlan(Fields& fields, VlanConfig& vlan) {
 /// To encapsulate, the outer addresses must be known; to decapsulate, those left out match any.
 void walk_tunnel(Fields& fields, TunnelConfig& tunnel, bool encapsulate) {
   fields.choice(required("type"), tunnel.type_, TUNNEL_TYPES);
-  if (fields.reading() && (fields.bad("type") || !fields.given("type"))) return fields.ignore_rest();
+  if (fields.reading() && (fields.bad("type") || !fields.given("type")))
+    return fields.ignore_rest();
   walk_mac(fields, {"outer_eth_src", encapsulate}, tunnel.outer_eth_src_);
   walk_mac(fields, {"outer_eth_dst", encapsulate}, tunnel.outer_eth_dst_);
   walk_ipv4(fields, {"outer_ipv4_src", encapsulate}, tunnel.outer_ipv4_src_);
@@ -65,96 +68,119 @@ void walk_tunnel(Fields& fields, TunnelConfig& tunnel, bool encapsulate) {
   }
 }
 
-void walk_action(Fields& fields, FlowAction& action, Direction direction) {
+/// `accepted`: the types that may stand here.
+void walk_action(Fields& fields, FlowAction& action, Direction direction, Names accepted) {
   const bool rx = direction == Direction::RX;
-  fields.choice(required("type"), action.type_, rx ? Names(RX_ACTIONS) : Names(TX_ACTIONS));
-  if (fields.reading() && (fields.bad("type") || !fields.given("type"))) return fields.ignore_rest();
+  fields.choice(required("type"), action.type_, fields.writing() ? Names(ACTIONS) : accepted);
+  if (fields.reading() && (fields.bad("type") || !fields.given("type")))
+    return fields.ignore_rest();
   const FlowActionType tunnel = rx ? FlowActionType::TUNNEL_DECAP : FlowActionType::TUNNEL_ENCAP;
-  if (rx && (fields.listing() || action.type_ == FlowActionType::QUEUE)) walk_queue_action(fields, action);
-  if (!rx && (fields.listing() || action.type_ == FlowActionType::VLAN_PUSH)) walk_vlan(fields, action.vlan_);
-  if (fields.listing() || action.type_ == tunnel) {
+  if (rx && (fields.listing() || action.type_ == FlowActionType::QUEUE))
+    walk_queue_action(fields, action);
+  if (!rx && (fields.listing() || action.type_ == FlowActionType::VLAN_PUSH))
+    walk_vlan(fields, action.vlan_);
+  if ((fields.listing() && accepted.size() > 1) || action.type_ == tunnel) {
     fields.map(required("tunnel"), [&] { walk_tunnel(fields, action.tunnel_, !rx); });
   }
 }
 
-/// `action` holds one, `actions` a list.
+/// `action` holds one, `actions` a list. A single action of a receive flow is its queue.
 void walk_actions(Fields& fields, std::vector<FlowAction>& actions, Direction direction) {
+  const Names all = direction == Direction::RX ? RX_ACTIONS : TX_ACTIONS;
+  const Names alone = direction == Direction::RX ? all.first(1) : all;
   const bool several = fields.given("actions");
-  if (several && fields.given("action")) fields.problem("action", "stands beside actions; accepts one of the two");
+  if (several && fields.given("action"))
+    fields.problem("action", "stands beside actions; accepts one of the two");
   const bool write_short = actions.size() == 1 && actions.front().type_ == FlowActionType::QUEUE;
   FlowAction single = write_short ? actions.front() : FlowAction{};
   bool has_single = write_short;
   if (!fields.writing() || write_short) {
-    fields.map({"action", !several}, has_single, [&] { walk_action(fields, single, direction); });
+    fields.map({"action", !several}, has_single,
+               [&] { walk_action(fields, single, direction, alone); });
   }
   if (!fields.writing() || !write_short) {
-    fields.list(optional("actions"), actions, [&](FlowAction& action) { walk_action(fields, action, direction); });
+    fields.list(optional("actions"), actions,
+                [&](FlowAction& action) { walk_action(fields, action, direction, all); });
   }
   if (fields.reading() && has_single && !several) actions = {single};
 }
 
 void walk_ecpri(Fields& fields, EcpriMatch& match) {
-  if (!fields.writing() || match.has_msg_type_) fields.number(optional("msg_type"), match.msg_type_, BYTE);
+  if (!fields.writing() || match.has_msg_type_)
+    fields.number(optional("msg_type"), match.msg_type_, BYTE);
   // The two names are one field; the message type says which it is.
   constexpr std::uint8_t REAL_TIME_CONTROL = 2;
   const bool control = match.msg_type_ == REAL_TIME_CONTROL;
-  if (!fields.writing() || (match.has_id_ && !control)) fields.number(optional("pc_id"), match.id_, WORD);
-  if (!fields.writing() || (match.has_id_ && control)) fields.number(optional("rtc_id"), match.id_, WORD);
+  if (!fields.writing() || (match.has_id_ && !control))
+    fields.number(optional("pc_id"), match.id_, WORD);
+  if (!fields.writing() || (match.has_id_ && control))
+    fields.number(optional("rtc_id"), match.id_, WORD);
   if (!fields.reading()) return;
   match.has_msg_type_ = fields.given("msg_type");
   match.has_id_ = fields.given("pc_id") || fields.given("rtc_id");
   if (fields.given("pc_id") && fields.given("rtc_id")) {
-    fields.problem("rtc_id", "stands beside pc_id; accepts one of the two, they are one field of the message");
+    fields.problem(
+        "rtc_id", "stands beside pc_id; accepts one of the two, they are one field of the message");
   }
   if (match.has_id_ && !match.has_msg_type_) {
     fields.problem(fields.given("pc_id") ? "pc_id" : "rtc_id",
-                   "has no msg_type beside it, which says where the id stands in the message; accepts msg_type as well");
+                   "has no msg_type beside it, which says where the id stands in the message; "
+                   "accepts msg_type as well");
   }
 }
 
-/// A flow matches by UDP/IPv4, by a flex item or by eCPRI; keys of another class beside it are errors.
-void check_match_class(Fields& fields, FlowMatch& match) {
-  const bool flex = fields.given("flex_item_id") || fields.given("val") || fields.given("mask");
-  if (fields.given("ecpri")) {
+/// A flow matches by UDP/IPv4, by a flex item or by eCPRI; keys of another class beside it are
+/// errors.
+void check_match_class(Fields& fields, FlowMatch& match, bool flex) {
+  const bool ecpri = fields.given("ecpri");
+  if (ecpri) {
     match.type_ = FlowMatchType::ECPRI;
   } else if (flex) {
     match.type_ = FlowMatchType::FLEX_ITEM;
   } else {
     return;
   }
-  const std::string beside = match.type_ == FlowMatchType::ECPRI ? "ecpri" : "flex_item_id";
+  const std::string beside = ecpri ? "ecpri" : "flex_item_id";
   for (const std::string_view key : {"udp_src", "udp_dst", "ipv4_len", "ipv4_src", "ipv4_dst"}) {
-    if (fields.given(key)) fields.problem(key, "stands beside " + beside + "; accepts one kind of match in a flow");
+    if (fields.given(key))
+      fields.problem(key, "stands beside " + beside + "; accepts one kind of match in a flow");
   }
   for (const std::string_view key : {"flex_item_id", "val", "mask"}) {
-    if (fields.given("ecpri") && fields.given(key)) {
+    if (flex && ecpri && fields.given(key)) {
       fields.problem(key, "stands beside ecpri; accepts one kind of match in a flow");
     }
   }
 }
 
-}  // namespace
-
+/// The match has a criterion.
 bool restricts(const FlowMatch& match) { return match != FlowMatch{}; }
 
-void walk_match(Fields& fields, FlowMatch& match) {
+/// Flex items belong to the receive side: elsewhere their keys are unknown.
+void walk_match(Fields& fields, FlowMatch& match, Direction direction) {
   walk_port_range(fields, "udp_src", match.udp_src_);
   walk_port_range(fields, "udp_dst", match.udp_dst_);
-  if (!fields.writing() || match.ipv4_len_ != 0) fields.number(optional("ipv4_len"), match.ipv4_len_, WORD);
+  if (!fields.writing() || match.ipv4_len_ != 0)
+    fields.number(optional("ipv4_len"), match.ipv4_len_, WORD);
   walk_ipv4(fields, optional("ipv4_src"), match.ipv4_src_);
   walk_ipv4(fields, optional("ipv4_dst"), match.ipv4_dst_);
   FlexItemMatch& flex = match.flex_item_match_;
-  const bool by_flex = match.type_ == FlowMatchType::FLEX_ITEM ||
-                       (fields.reading() && (fields.given("flex_item_id") || fields.given("val") || fields.given("mask")));
-  if (!fields.writing() || by_flex || flex != FlexItemMatch{}) {
+  const bool flex_given =
+      direction == Direction::RX &&
+      (fields.given("flex_item_id") || fields.given("val") || fields.given("mask"));
+  const bool by_flex =
+      match.type_ == FlowMatchType::FLEX_ITEM || (flex_given && !fields.given("ecpri"));
+  const bool write_flex = by_flex || flex != FlexItemMatch{};
+  if (fields.writing() ? write_flex : direction == Direction::RX) {
     fields.number({"flex_item_id", by_flex}, flex.flex_item_id_, FLEX_ID);
     fields.number({"val", by_flex}, flex.val_, DOUBLE_WORD);
     fields.number(optional("mask"), flex.mask_, DOUBLE_WORD);
   }
   bool ecpri = match.type_ == FlowMatchType::ECPRI || match.ecpri_match_ != EcpriMatch{};
   fields.map(optional("ecpri"), ecpri, [&] { walk_ecpri(fields, match.ecpri_match_); });
-  if (fields.reading()) check_match_class(fields, match);
+  if (fields.reading()) check_match_class(fields, match, flex_given);
 }
+
+}  // namespace
 
 void walk_rx_flow(Fields& fields, FlowConfig& flow) {
   fields.text(required("name"), flow.name_);
@@ -167,7 +193,7 @@ void walk_rx_flow(Fields& fields, FlowConfig& flow) {
     if (!actions.empty()) flow.action_ = actions.back();
   }
   bool has_match = restricts(flow.match_);
-  fields.map(optional("match"), has_match, [&] { walk_match(fields, flow.match_); });
+  fields.map(optional("match"), has_match, [&] { walk_match(fields, flow.match_, Direction::RX); });
 }
 
 void walk_tx_flow(Fields& fields, TxFlowConfig& flow) {
@@ -175,7 +201,7 @@ void walk_tx_flow(Fields& fields, TxFlowConfig& flow) {
   fields.number(required("id"), flow.id_, FLOW_ID);
   walk_actions(fields, flow.actions_, Direction::TX);
   bool has_match = restricts(flow.match_);
-  fields.map(optional("match"), has_match, [&] { walk_match(fields, flow.match_); });
+  fields.map(optional("match"), has_match, [&] { walk_match(fields, flow.match_, Direction::TX); });
   if (fields.reading()) flow.has_match_ = restricts(flow.match_);
 }
 

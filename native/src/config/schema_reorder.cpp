@@ -23,7 +23,8 @@ void walk_method(Fields& fields, ReorderConfig& reorder) {
     fields.number(required("packets_per_batch"), reorder.packets_per_batch_, PACKETS_PER_BATCH);
   });
   if (!fields.reading()) return;
-  reorder.method_ = by_batch ? ReorderMethod::SEQ_BATCH_NUMBER : ReorderMethod::SEQ_PACKETS_PER_BATCH;
+  reorder.method_ =
+      by_batch ? ReorderMethod::SEQ_BATCH_NUMBER : ReorderMethod::SEQ_PACKETS_PER_BATCH;
   if (by_batch == by_count) {
     fields.problem("", std::string(by_batch ? "found two methods" : "found no method") +
                            "; accepts one of seq_batch_number and seq_packets_per_batch");

@@ -51,7 +51,8 @@ void Writer::words(Key key, std::vector<std::string>& values, Names) { texts(key
 void Writer::integers(Key key, std::vector<std::int64_t>& values, const Range&) {
   Node list;
   list.kind = Node::Kind::LIST;
-  for (const std::int64_t value : values) list.items.push_back(Node::scalar(std::to_string(value), false));
+  for (const std::int64_t value : values)
+    list.items.push_back(Node::scalar(std::to_string(value), false));
   add(key, std::move(list));
 }
 

@@ -16,7 +16,8 @@ class Writer final : public Fields {
   void one_of(Key key, int& value, Names names) override;
   void flag(Key key, bool& value) override;
   void text(Key key, std::string& value) override;
-  void formatted(Key key, std::string_view accepts, const Parse& parse, const Print& print) override;
+  void formatted(Key key, std::string_view accepts, const Parse& parse,
+                 const Print& print) override;
   void texts(Key key, std::vector<std::string>& values) override;
   void words(Key key, std::vector<std::string>& values, Names names) override;
   void integers(Key key, std::vector<std::int64_t>& values, const Range& range) override;

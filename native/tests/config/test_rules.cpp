@@ -1,0 +1,396 @@
+// What must hold between values: one broken rule is one error, at the key to change.
+#include "documents.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+
+namespace {
+
+const std::string FLOWS = "interfaces[0].rx.flows";
+
+void breaks(const char* text, std::string_view what, std::string_view by, const std::string& path,
+            const std::string& part) {
+  INFO(what << " -> " << by);
+  require_error(replaced(text, what, by), path, part);
+}
+
+}  // namespace
+
+TEST_CASE("names and ids are unique", "[config][rules]") {
+  breaks(RAW, "name: payloads", "name: headers", "memory_regions[1].name", "memory_regions[0]");
+  breaks(RAW, "name: tx_port", "name: rx_port", "interfaces[1].name", "interfaces[0]");
+  breaks(RAW, "name: direct, id: 2", "name: whole, id: 2", "interfaces[0].rx.queues[2].name",
+         "queues[1]");
+  breaks(RAW, "name: direct, id: 2", "name: direct, id: 1", "interfaces[0].rx.queues[2].id",
+         "queues[1]");
+  breaks(RAW, "name: spread, id: 2", "name: plain, id: 2", FLOWS + "[1].name", "flows[0]");
+  breaks(RAW, "name: spread, id: 2", "name: spread, id: 1", FLOWS + "[1].id",
+         "interfaces[0].rx.flows[0]");
+  breaks(RAW, "name: wrap\n", "name: tag\n", "interfaces[1].tx.flows[1].name", "flows[0]");
+  breaks(FLEX, "name: stream, id: 4", "name: channel, id: 4", "interfaces[0].rx.flex_items[1].name",
+         "flex_items[0]");
+  breaks(REORDER, "name: by_number", "name: by_count", "interfaces[0].rx.reorder_configs[1].name",
+         "reorder_configs[0]");
+  std::string flex = replaced(FLEX, "name: stream, id: 4", "name: stream, id: 3");
+  require_error(replaced(flex, "{flex_item_id: 4, val: 7}", "{flex_item_id: 3, val: 7}"),
+                "interfaces[0].rx.flex_items[1].id", "flex_items[0]");
+}
+
+TEST_CASE("flow ids are unique over interfaces, and 0 is told of", "[config][rules]") {
+  const std::string other = replaced(RAW, "      tx:\n", R"(      rx:
+        queues: [{name: q, id: 0, cpu_core: 7, batch_size: 64, memory_regions: [whole]}]
+        flows: [{name: again, id: 5, action: {type: queue, id: 0}}]
+      tx:
+)");
+  require_error(other, "interfaces[1].rx.flows[0].id", "interfaces[0].rx.flows[4]");
+  require_clean(replaced(other, "name: again, id: 5", "name: again, id: 50"));
+  require_warning(replaced(RAW, "name: spread, id: 2", "name: spread, id: 0"), FLOWS + "[1].id",
+                  "match no flow");
+  const Loaded two = load(replaced(replaced(RAW, "name: spread, id: 2", "name: spread, id: 0"),
+                                   "name: vlan, id: 3", "name: vlan, id: 0"));
+  CHECK(two.report.ok());
+  CHECK(warnings(two.report) == 2);
+}
+
+TEST_CASE("engine is inferred from addresses and endpoints", "[config][rules]") {
+  const std::string raw = replaced(RAW, "    engine: dpdk\n", "");
+  CHECK(require_clean(raw).common_.engine_type == EngineType::DPDK);
+  CHECK(require_clean(raw).common_.engine_inferred_);
+  const std::string kernel =
+      replaced(replaced(raw, "0000:05:00.0", "eth0"), "0000:05:00.1", "enp5s0f1np1");
+  CHECK(require_clean(kernel).common_.engine_type == EngineType::PACKET);
+  CHECK(require_clean(replaced(raw, "0000:05:00.0", "05:00.0")).common_.engine_type ==
+        EngineType::DPDK);
+  CHECK(require_clean(SOCKET).common_.engine_type == EngineType::SOCKET);
+  CHECK(require_clean(SOCKET).common_.protocol == SocketProtocol::UDP);
+  CHECK(require_clean(ROCE).common_.engine_type == EngineType::IBVERBS);
+  CHECK(require_clean(LEGACY).common_.protocol == SocketProtocol::TCP);
+  CHECK(require_clean(replaced(replaced(ROCE, "roce://10.100.3.1", "rdma://10.100.3.1"),
+                               "roce://10.100.1.1", "roce://10.100.1.1?engine=ibverbs"))
+            .common_.engine_type == EngineType::IBVERBS);
+  CHECK(require_clean(replaced(RAW, "engine: dpdk", "engine: ibverbs")).common_.engine_type ==
+        EngineType::IBVERBS);
+  CHECK_FALSE(require_clean(RAW).common_.engine_inferred_);
+
+  const std::string memory = replaced(replaced(raw, "loopback: \"\"", "loopback: sw"),
+                                      "address: 0000:05:00.0", "address: loopback");
+  const Loaded loopback = load(memory);
+  CHECK(loopback.report.ok());
+  CHECK(loopback.config.common_.engine_type == EngineType::DPDK);
+}
+
+TEST_CASE("engine, stream type and address fit together", "[config][rules]") {
+  const std::string inferred = replaced(RAW, "    engine: dpdk\n", "");
+  breaks(RAW, "engine: dpdk", "engine: socket", "engine", "accepts 'dpdk', 'ibverbs' or 'packet'");
+  breaks(RAW, "address: 0000:05:00.0", "address: eth0", "interfaces[0].address", "engine: dpdk");
+  breaks(RAW, "address: 0000:05:00.0", "address: 10.0.0.1", "interfaces[0].address", "PCI address");
+  breaks(RAW, "address: 0000:05:00.0", "address: loopback", "interfaces[0].address",
+         "loopback: sw");
+  breaks(RAW, "address: 0000:05:00.0", "address: interface_name_too_long", "interfaces[0].address",
+         "PCI address");
+  breaks(inferred.c_str(), "address: 0000:05:00.1", "address: eth0", "interfaces[1].address",
+         "interfaces[0].address is for engine dpdk");
+  const std::string packet =
+      replaced(replaced(RAW, "0000:05:00.1", "eth1"), "engine: dpdk", "engine: packet");
+  require_error(packet, "interfaces[0].address", "engine: packet");
+  breaks(SOCKET, "stream_type: socket", "stream_type: socket\nengine: dpdk", "engine",
+         "accepts 'socket'");
+  breaks(SOCKET, "stream_type: socket", "stream_type: socket\nengine: ibverbs", "engine",
+         "udp:// endpoints");
+  breaks(ROCE, "stream_type: socket", "stream_type: socket\nengine: socket", "engine",
+         "accepts 'ibverbs'");
+  breaks(SOCKET, "stream_type: socket", "stream_type: socket\nloopback: sw", "loopback",
+         "stream_type: raw");
+}
+
+TEST_CASE("sockets have the endpoints that their role needs", "[config][rules]") {
+  const std::string server = "interfaces[0].socket_config";
+  const std::string client = "interfaces[1].socket_config";
+  breaks(SOCKET, "mode: server, local_addr: \"udp://127.0.0.1:5001\",", "mode: server,",
+         server + ".local_addr", "required for a server");
+  breaks(SOCKET, ", remote_addr: \"udp://127.0.0.1:5001\"", "", client + ".remote_addr",
+         "required for a client");
+  breaks(SOCKET, "local_addr: \"udp://127.0.0.1:5001\"", "local_addr: \"udp://127.0.0.1:0\"",
+         server + ".local_addr", "1 to 65535");
+  breaks(SOCKET, "remote_addr: \"udp://127.0.0.1:5001\"", "remote_addr: \"udp://[::1]:5001\"",
+         client + ".remote_addr", "two IPv6");
+  breaks(SOCKET, "local_addr: \"udp://127.0.0.1:5002\"", "local_addr: \"tcp://127.0.0.1:5002\"",
+         client + ".local_addr", "one transport");
+  breaks(SOCKET,
+         "  socket_config: {mode: client, local_addr: \"udp://127.0.0.1:5002\", remote_addr: "
+         "\"udp://127.0.0.1:5001\"}\n",
+         "", client, "required for stream_type: socket");
+  breaks(SOCKET, "  rx:\n", "  roce_config: {transport_mode: RC}\n  rx:\n",
+         "interfaces[0].roce_config", "roce:// endpoints");
+  breaks(ROCE, ", local_addr: \"roce://10.100.1.1\"", "", client + ".local_addr",
+         "required for a RoCE client");
+  breaks(ROCE, "local_addr: \"roce://10.100.1.1\"",
+         "local_addr: \"roce://10.100.1.1\", remote_addr: \"roce://10.100.3.1:4096\"",
+         client + ".remote_addr", "RoCE client");
+  breaks(ROCE, "local_addr: \"roce://10.100.3.1:4096\"", "local_addr: \"roce://10.100.3.1\"",
+         server + ".local_addr", "1 to 65535");
+  breaks(ROCE, "address: 10.100.3.1", "address: mlx5_0", "interfaces[0].address",
+         "numeric IPv4 or IPv6");
+  breaks(RAW, "      address: 0000:05:00.0\n",
+         "      address: 0000:05:00.0\n      socket_config: {mode: server, local_addr: "
+         "'udp://127.0.0.1:1'}\n",
+         server, "stream_type: raw");
+  breaks(RAW, "      address: 0000:05:00.0\n",
+         "      address: 0000:05:00.0\n      roce_config: {}\n", "interfaces[0].roce_config",
+         "stream_type: raw");
+  require_clean(replaced(replaced(SOCKET, "udp://127.0.0.1:5002", "udp://[::1]:5002"),
+                         "remote_addr: \"udp://127.0.0.1:5001\"",
+                         "remote_addr: \"udp://[::1]:5001\""));
+  require_clean(replaced(SOCKET, "udp://127.0.0.1:5002", "udp://127.0.0.1:0"));
+  require_warning(
+      replaced(SOCKET, "mode: server,", "mode: server, remote_addr: \"udp://127.0.0.1:9\","),
+      server + ".remote_addr", "no effect");
+  require_warning(replaced(SOCKET, "max_payload_size: 2048", "max_payload_size: 65508"),
+                  server + ".max_payload_size", "65507");
+}
+
+TEST_CASE("endpoints of older files are folded in", "[config][rules]") {
+  const NetworkConfig config = require_clean(LEGACY);
+  CHECK(config.ifs_[1].socket_.local_addr_ ==
+        SocketEndpoint{SocketProtocol::TCP, "127.0.0.1", 6002});
+  CHECK(config.ifs_[1].socket_.remote_addr_ ==
+        SocketEndpoint{SocketProtocol::TCP, "127.0.0.1", 6001});
+  const std::string client = "interfaces[1].socket_config";
+  breaks(LEGACY, "local_ip: 127.0.0.1, local_port: 6002",
+         "local_addr: \"tcp://127.0.0.1:6002\", local_port: 6002", client + ".local_port",
+         "local_addr");
+  breaks(LEGACY, "remote_ip: 127.0.0.1, ", "", client + ".remote_port", "remote_addr");
+  breaks(LEGACY, ", remote_port: 6001", "", client + ".remote_port", "1 to 65535");
+  const std::string no_scheme = replaced(LEGACY, "local_addr: \"tcp://127.0.0.1:6001\"",
+                                         "local_ip: 127.0.0.1, local_port: 6001");
+  const Loaded loaded = load(no_scheme);
+  CHECK(errors(loaded.report) == 3);
+  CHECK_THAT(loaded.report.text(), Catch::Contains("local_addr: udp://ip:port or tcp://ip:port"));
+  require_error(replaced(no_scheme, "stream_type", "protocol: tcp\nstream_type"), "protocol",
+                "scheme");
+  const std::string roce =
+      replaced(replaced(no_scheme, "stream_type", "engine: ibverbs\nstream_type"),
+               ", remote_ip: 127.0.0.1, remote_port: 6001", "");
+  const Loaded verbs = load(roce);
+  INFO(verbs.report.text());
+  CHECK(verbs.report.ok());
+  CHECK(verbs.config.common_.protocol == SocketProtocol::ROCE);
+}
+
+TEST_CASE("queues name regions that exist and fit", "[config][rules]") {
+  const std::string queues = "interfaces[0].rx.queues";
+  breaks(RAW, "memory_regions: [headers, payloads]", "memory_regions: [headers, payload]",
+         queues + "[0].memory_regions[1]", "'payloads'");
+  breaks(RAW, "memory_regions: [headers, payloads]",
+         "memory_regions: [headers, whole, whole, whole, whole]", queues + "[0].memory_regions",
+         "at most 4");
+  breaks(SOCKET, ", memory_regions: [buffers]", "", queues + "[0].memory_regions",
+         "found no region");
+  breaks(RAW, "split_boundary: 42", "split_boundary: 129", queues + "[0].split_boundary",
+         "128 bytes");
+  breaks(RAW, "poll_mode: indirect, memory_regions: [whole]",
+         "split_boundary: 8, memory_regions: [whole]", queues + "[1].split_boundary",
+         "queue of two");
+  const Loaded none = load(replaced(
+      SOCKET, "memory_regions:\n- {name: buffers, kind: host, num_bufs: 4096, buf_size: 2048}\n",
+      ""));
+  CHECK(errors(none.report) == 2);
+  CHECK_THAT(none.report.text(),
+             Catch::Contains(queues + "[0].memory_regions[0]: found 'buffers'") &&
+                 Catch::Contains("which is empty"));
+}
+
+TEST_CASE("a directly polled queue has no core, batch or timeout", "[config][rules]") {
+  const std::string queue = "interfaces[0].rx.queues[2]";
+  breaks(RAW, "poll_mode: direct,", "poll_mode: direct, cpu_core: 1,", queue + ".cpu_core",
+         "remove the key");
+  breaks(RAW, "poll_mode: direct,", "poll_mode: direct, batch_size: 1,", queue + ".batch_size",
+         "remove the key");
+  breaks(RAW, "poll_mode: direct,", "poll_mode: direct, timeout_us: 0,", queue + ".timeout_us",
+         "remove the key");
+  breaks(RAW, "cpu_core: \"5\", ", "", "interfaces[0].rx.queues[1].cpu_core", "required");
+  breaks(RAW, "batch_size: 256, ", "", "interfaces[0].rx.queues[1].batch_size", "required");
+}
+
+TEST_CASE("small regions of raw queues are raised, and said so", "[config][rules]") {
+  const Loaded raised = require_warning(
+      replaced(RAW, "kind: host\n      num_bufs: 20000", "kind: host\n      num_bufs: 12287"),
+      "memory_regions[2].num_bufs", "from 12287 to 24576");
+  CHECK(raised.config.mrs_[2].num_bufs_ == 24576);
+  CHECK(require_clean(
+            replaced(RAW, "kind: host\n      num_bufs: 20000", "kind: host\n      num_bufs: 12288"))
+            .mrs_[2]
+            .num_bufs_ == 12288);
+  CHECK(require_clean(SOCKET).mrs_[0].num_bufs_ == 4096);
+  CHECK(require_clean(REORDER).mrs_[1].num_bufs_ == 16);
+  CHECK(rx_ring_size(raised.config, raised.config.ifs_[0].rx_.queues_[0]) == 8192);
+
+  const std::string memory =
+      replaced(replaced(FLEX, "stream_type: raw", "stream_type: raw\nloopback: sw"),
+               "batch_size: 64", "batch_size: 1000");
+  const Loaded loopback = require_warning(replaced(memory, "num_bufs: 16384", "num_bufs: 1535"),
+                                          "memory_regions[0].num_bufs", "from 1535 to 3072");
+  CHECK(loopback.config.mrs_[0].num_bufs_ == 3072);
+  CHECK(rx_ring_size(loopback.config, loopback.config.ifs_[0].rx_.queues_[0]) == 1024);
+  CHECK(rx_ring_size(loopback.config, loopback.config.ifs_[0].rx_.queues_[1]) == 64);
+  const NetworkConfig socket = require_clean(SOCKET);
+  CHECK(rx_ring_size(socket, socket.ifs_[0].rx_.queues_[0]) == 0);
+}
+
+TEST_CASE("what has no effect or little sense is a warning", "[config][rules]") {
+  require_warning(replaced(RAW, "master_core: 3", "master_core: 4"),
+                  "interfaces[0].rx.queues[0].cpu_core", "master_core");
+  require_clean(replaced(SOCKET, "master_core: 0", "master_core: 1"));
+  require_warning(replaced(ROCE, "batch_size: 1}", "batch_size: 1, memory_regions: [data]}"),
+                  "interfaces[0].rx.queues[0].memory_regions", "RoCE");
+  require_warning(replaced(SOCKET, "batch_size: 16", "batch_size: 5000"),
+                  "interfaces[0].rx.queues[0].batch_size", "4096 buffers");
+  require_warning(replaced(FLEX, "val: 0x10, mask: 0xff", "val: 0x100, mask: 0xff"),
+                  FLOWS + "[0].match.val", "ever matches");
+  require_warning(replaced(SOCKET,
+                           "  tx:\n    queues:\n    - {name: out, id: 0, cpu_core: 1, batch_size: "
+                           "16, memory_regions: [buffers]}\n",
+                           ""),
+                  "interfaces[1]", "neither rx nor tx");
+}
+
+TEST_CASE("actions end in a queue that exists", "[config][rules]") {
+  breaks(RAW, "action: {type: queue, id: 0}", "action: {type: queue, id: 9}",
+         FLOWS + "[0].action.id", "accepts 0, 1, 2");
+  breaks(RAW, "action: {type: queue, id: 0}", "action: {type: queue, ids: [9]}",
+         FLOWS + "[0].action.ids[0]", "accepts 0, 1, 2");
+  breaks(RAW, "action: {type: queue, ids: [0, 1]}", "action: {type: queue, ids: [0, 1], id: 0}",
+         FLOWS + "[1].action.ids", "beside id");
+  breaks(RAW, "action: {type: queue, ids: [0, 1]}", "action: {type: queue, ids: []}",
+         FLOWS + "[1].action.ids", "empty list");
+  breaks(RAW, "action: {type: queue, ids: [0, 1]}", "action: {type: queue}",
+         FLOWS + "[1].action.id", "required");
+  breaks(RAW, "[{type: vlan_pop}, {type: queue, id: 1}]", "[{type: vlan_pop}]",
+         FLOWS + "[2].actions[0].type", "'queue' there");
+  breaks(RAW, "[{type: vlan_pop}, {type: queue, id: 1}]",
+         "[{type: queue, id: 1}, {type: queue, id: 1}]", FLOWS + "[2].actions[0].type",
+         "last action");
+  breaks(RAW, "[{type: vlan_pop}, {type: queue, id: 1}]",
+         "[{type: vlan_push, vlan_id: 3}, {type: queue, id: 1}]", FLOWS + "[2].actions[0].type",
+         "'queue', 'vlan_pop' or 'tunnel_decap'");
+  breaks(RAW, "action: {type: queue, id: 0}", "action: {type: vlan_pop}", FLOWS + "[0].action.type",
+         "accepts 'queue'");
+  breaks(RAW, "action: {type: queue, id: 0}",
+         "action: {type: queue, id: 0}\n          actions: [{type: queue, id: 0}]",
+         FLOWS + "[0].action", "beside actions");
+  breaks(RAW, "          action: {type: queue, id: 0}\n", "", FLOWS + "[0].action", "required");
+  breaks(RAW, "{type: gre, gre_protocol: 0x6558}}", "{type: gre, vni: 3}}",
+         FLOWS + "[4].actions[0].tunnel.vni", "unknown key");
+  breaks(RAW, "{type: nvgre, tni: 7, flow_id: 3}}", "{type: nvgre}}",
+         FLOWS + "[5].actions[0].tunnel.tni", "required");
+  breaks(
+      SOCKET, "  rx:\n",
+      "  rx:\n    flows: [{name: a, id: 1, actions: [{type: vlan_pop}, {type: queue, id: 0}]}]\n",
+      FLOWS + "[0].actions[0].type", "stream_type: raw");
+  breaks(SOCKET, "  tx:\n",
+         "  tx:\n    flows: [{name: a, id: 1, action: {type: vlan_push, vlan_id: 1}}]\n",
+         "interfaces[1].tx.flows[0]", "stream_type: raw");
+  breaks(RAW, "action: {type: vlan_push, vlan_id: 100,", "action: {type: queue, id: 100,",
+         "interfaces[1].tx.flows[0].action.type", "'vlan_push' or 'tunnel_encap'");
+  breaks(FLEX, "action: {type: vlan_push, vlan_id: 3}", "actions: []",
+         "interfaces[0].tx.flows[0].actions", "at least one");
+  breaks(RAW, "outer_ipv4_src: 192.168.0.1, outer_ipv4_dst: 192.168.0.2, outer_udp_src: 50000",
+         "outer_ipv4_dst: 192.168.0.2, outer_udp_src: 50000",
+         "interfaces[1].tx.flows[4].action.tunnel.outer_ipv4_src", "required");
+}
+
+TEST_CASE("an interface has one kind of match", "[config][rules]") {
+  breaks(FLEX, "match: {flex_item_id: 4, val: 7}", "match: {udp_dst: 7}", FLOWS + "[1].match",
+         "flex item");
+  breaks(FLEX, "match: {flex_item_id: 4, val: 7}", "match: {flex_item_id: 4, val: 7, udp_dst: 7}",
+         FLOWS + "[1].match.udp_dst", "one kind");
+  breaks(FLEX, "match: {flex_item_id: 4, val: 7}", "match: {val: 7}",
+         FLOWS + "[1].match.flex_item_id", "required");
+  breaks(FLEX, "match: {flex_item_id: 4, val: 7}", "match: {flex_item_id: 4}",
+         FLOWS + "[1].match.val", "required");
+  breaks(FLEX, "match: {flex_item_id: 4, val: 7}", "match: {flex_item_id: 9, val: 7}",
+         FLOWS + "[1].match.flex_item_id", "accepts 3, 4");
+  breaks(FLEX, "{flex_item_id: 3, val: 0x10, mask: 0xff}, action: {type: queue, id: 0}",
+         "{flex_item_id: 3, val: 0x10}, actions: [{type: vlan_pop}, {type: queue, id: 0}]",
+         FLOWS + "[0].actions[0].type", "flex item");
+  breaks(FLEX, "{name: any, id: 1,", "{name: any, id: 1, match: {flex_item_id: 3},",
+         "interfaces[0].tx.flows[0].match.flex_item_id", "unknown key");
+  breaks(ECPRI, "match: {ecpri: {}}", "match: {udp_dst: 1}", FLOWS + "[3].match", "eCPRI");
+  breaks(ECPRI, "match: {ecpri: {}}", "match: {ecpri: {}, ipv4_len: 99}",
+         FLOWS + "[3].match.ipv4_len", "one kind");
+  breaks(ECPRI, "match: {ecpri: {}}", "match: {ecpri: {}, val: 99}", FLOWS + "[3].match.val",
+         "one kind");
+  breaks(ECPRI, "{ecpri: {msg_type: 5}}", "{ecpri: {pc_id: 5}}", FLOWS + "[2].match.ecpri.pc_id",
+         "msg_type");
+  breaks(ECPRI, "{ecpri: {msg_type: 5}}", "{ecpri: {msg_type: 5, pc_id: 1, rtc_id: 1}}",
+         FLOWS + "[2].match.ecpri.rtc_id", "one of the two");
+  const std::string two = replaced(ECPRI, "    flows:\n    - {name: data",
+                                   "    - {name: q1, id: 1, cpu_core: 1, batch_size: 64, "
+                                   "memory_regions: [packets]}\n    flows:\n    - {name: data");
+  require_error(replaced(two, "{ecpri: {}}, action: {type: queue, id: 0}",
+                         "{ecpri: {}}, action: {type: queue, ids: [0, 1]}"),
+                FLOWS + "[3].action.ids", "eCPRI");
+}
+
+TEST_CASE("reorder plans get packets they can use", "[config][rules]") {
+  const std::string plan = "interfaces[0].rx.reorder_configs[0]";
+  const std::string plan2 = "interfaces[0].rx.reorder_configs[1]";
+  CHECK(require_clean(REORDER).ifs_[0].rx_.reorder_configs_[1].packets_per_batch_ == 256);
+  breaks(REORDER, "flow_ids: [1]", "flow_ids: []", plan + ".flow_ids", "empty list");
+  breaks(REORDER, "flow_ids: [1]", "flow_ids: [7]", plan + ".flow_ids[0]", "no flow");
+  breaks(REORDER, "flow_ids: [2]", "flow_ids: [3, 1]", plan2 + ".flow_ids[1]",
+         "claimed by " + plan + ".flow_ids[0]");
+  breaks(REORDER, "memory_region: batches\n      flow_ids: [2]",
+         "memory_region: gpu\n      flow_ids: [2]", plan2 + ".memory_region", "no memory region");
+  const std::string gpu =
+      replaced(REORDER, "- {name: batches",
+               "- {name: gpu, kind: device, num_bufs: 4, buf_size: 100000000}\n- {name: batches");
+  require_error(replaced(gpu, "memory_region: batches\n      flow_ids: [2]",
+                         "memory_region: gpu\n      flow_ids: [2]"),
+                plan2 + ".memory_region", "'host', 'host_pinned' or 'huge'");
+  const Loaded on_gpu =
+      load(replaced(gpu, "reorder_type: cpu\n      memory_region: batches\n      flow_ids: [2]",
+                    "reorder_type: gpu\n      memory_region: gpu\n      flow_ids: [2]"));
+  CHECK_THAT(on_gpu.report.text(),
+             Catch::Contains(plan2 + ".flow_ids: found 'packets' of kind 'huge'"));
+  CHECK(errors(on_gpu.report) == 1);
+
+  breaks(REORDER, "bit_width: 4}", "bit_width: 13}",
+         plan2 + ".method.seq_batch_number.batch_number.bit_width", "at most the 12");
+  breaks(REORDER, "packets_per_batch: 1024", "packets_per_batch: 1000",
+         plan + ".method.seq_packets_per_batch.packets_per_batch", "divisor");
+  breaks(REORDER, "payload_byte_offset: 64", "payload_byte_offset: 4000",
+         plan + ".payload_byte_offset", "2048 bytes");
+  breaks(REORDER, "bit_offset: 348", "bit_offset: 16381",
+         plan2 + ".method.seq_batch_number.batch_number.bit_offset", "ends at bit 16385");
+  breaks(REORDER,
+         "      method:\n        seq_packets_per_batch:\n          sequence_number: {bit_offset: "
+         "336, bit_width: 32}\n          packets_per_batch: 1024\n",
+         "      method: {}\n", plan + ".method", "no method");
+  breaks(REORDER, "      method:\n        seq_batch_number:",
+         "      method:\n        seq_packets_per_batch: {sequence_number: {bit_offset: 0, "
+         "bit_width: 8}, packets_per_batch: 4}\n        seq_batch_number:",
+         plan2 + ".method", "two methods");
+  // 1024 packets of 1984 bytes, 16-bit samples to 32-bit.
+  require_clean(replaced(REORDER, "buf_size: 520093696", "buf_size: 4063232"));
+  breaks(REORDER, "buf_size: 520093696", "buf_size: 4063231", plan + ".memory_region",
+         "up to 3968 bytes");
+
+  const std::string two =
+      replaced(REORDER, "    flows:\n",
+               "    - {name: q1, id: 1, cpu_core: 1, batch_size: 64, memory_regions: [packets]}\n"
+               "    - {name: q2, id: 2, cpu_core: 1, batch_size: 64, memory_regions: [packets, "
+               "batches]}\n    flows:\n");
+  const std::string others = replaced(two, "num_bufs: 16,", "num_bufs: 20000,");
+  require_clean(others);
+  require_error(replaced(others, "{udp_dst: 5000}, action: {type: queue, id: 0}",
+                         "{udp_dst: 5000}, action: {type: queue, ids: [0, 1]}"),
+                plan + ".flow_ids[0]", "spread");
+  require_error(replaced(others, "{udp_dst: 5000}, action: {type: queue, id: 0}",
+                         "{udp_dst: 5000}, action: {type: queue, id: 2}"),
+                plan + ".flow_ids", "2 memory regions");
+  require_error(replaced(replaced(others, "{udp_dst: 5002}, action: {type: queue, id: 0}",
+                                  "{udp_dst: 5002}, action: {type: queue, id: 1}"),
+                         "flow_ids: [1]", "flow_ids: [1, 3]"),
+                plan + ".flow_ids", "2 queues");
+}
