@@ -49,7 +49,9 @@ class PcapSequenceAdapter(FileSequenceAdapter):
         uris = {k: v for k, v in kwargs.items() if k == "data_uris"}
         return super().from_catalog(data_source, node, **uris)  # type: ignore[return-value]
 
-    def _load_from_files(self, slice: builtins.slice | int | Iterable[int] = slice(None)) -> np.ndarray:
+    def _load_from_files(
+        self, slice: builtins.slice | int | Iterable[int] = slice(None)
+    ) -> np.ndarray:
         if isinstance(slice, int):
             return self._read_one(self.filepaths[slice])[np.newaxis]
         if isinstance(slice, builtins.slice):

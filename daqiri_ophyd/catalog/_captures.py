@@ -45,7 +45,9 @@ def capture_files(run: Any, *, stream: str | None = None, key: str | None = None
         if stream in (None, name[0]) and key in (None, name[1])
     }
     if len(wanted) != 1:
-        asked = "".join(f", {what} {name!r}" for what, name in (("stream", stream), ("key", key)) if name)
+        asked = "".join(
+            f", {what} {name!r}" for what, name in (("stream", stream), ("key", key)) if name
+        )
         found = ", ".join(f"{k!r} in stream {s!r}" for s, k in captures) or "none"
         streams = ", ".join(map(repr, run.base)) or "none"
         problem = "several captures; name one by stream and key" if wanted else "no such capture"
@@ -69,7 +71,7 @@ def _captures(run: Any) -> Iterator[tuple[tuple[str, str], list[Path]]]:
     for stream_name, stream in run.base.items():
         parts = set(stream.base)
         for name, data_key in stream.metadata["data_keys"].items():
-            if data_key.get("external") != "STREAM:" or name not in parts:
+            if "external" not in data_key or name not in parts:
                 continue
             for source in stream.base[name].include_data_sources().data_sources():
                 if source.mimetype == PCAP_MIMETYPE:

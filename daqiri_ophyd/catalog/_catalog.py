@@ -90,9 +90,7 @@ class Catalog:
             server.close()
             raise
         backup = directory / "backup" if backup_directory is None else backup_directory
-        return cls(
-            client, backup_directory=Path(backup).resolve(), server=server, readable=both
-        )
+        return cls(client, backup_directory=Path(backup).resolve(), server=server, readable=both)
 
     @classmethod
     def connect(
@@ -170,9 +168,7 @@ class Catalog:
             raise CatalogError(
                 f"The backup directory {directory} cannot be written ({error.strerror})."
             ) from error
-        return RunWriter(
-            self._client, directory, batch_size=batch_size, readable=self._readable
-        )
+        return RunWriter(self._client, directory, batch_size=batch_size, readable=self._readable)
 
     def databroker(self) -> Any:
         """Return a `databroker.Broker` on this catalog: ``db[-1].table()``."""
@@ -236,6 +232,6 @@ def _independent(client: CatalogOfBlueskyRuns) -> CatalogOfBlueskyRuns:
     databroker enters its own class of runs in the table, and Tiled keeps one for the process.
     """
     shared = client.structure_clients
-    table = OneShotCachedMap({name: lambda name=name: shared[name] for name in shared})
+    table: Any = OneShotCachedMap({name: lambda name=name: shared[name] for name in shared})
     table.set("BlueskyRun", lambda: BlueskyRun)
     return client.new_variation(structure_clients=table)

@@ -85,7 +85,8 @@ class EmbeddedServer:
                 self._thread.join()
                 listener.close()
                 raise CatalogError(
-                    f"The catalog in {directory} did not start; {directory / 'server.log'} says why."
+                    f"The catalog in {directory} did not start; "
+                    f"{directory / 'server.log'} says why."
                 )
             time.sleep(0.01)
 

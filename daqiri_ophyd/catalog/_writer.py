@@ -153,7 +153,7 @@ def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
     documents = _read_backup(Path(path))
     uid = documents[0][1]["uid"]
     try:
-        stored = client[uid]
+        stored: Any = client[uid]
     except KeyError:
         pass
     else:

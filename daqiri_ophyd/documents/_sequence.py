@@ -31,11 +31,12 @@ def pcap_data_key(source: str) -> DataKey:
     source : str
         What the packets came from, such as ``daqiri://port0/rx/0``.
     """
+    fields: Any = [list(field) for field in SUMMARY_DTYPE.descr]
     return {
         "source": source,
         "dtype": "array",
         "shape": [],
-        "dtype_numpy": [list(field) for field in SUMMARY_DTYPE.descr],
+        "dtype_numpy": fields,
         "external": "STREAM:",
     }
 
@@ -70,14 +71,22 @@ class PcapSequence:
     """
 
     def __init__(
-        self, data_key: str, directory: str | Path, prefix: str = "capture", *, uri: str | None = None
+        self,
+        data_key: str,
+        directory: str | Path,
+        prefix: str = "capture",
+        *,
+        uri: str | None = None,
     ) -> None:
         self._directory = Path(directory)
         if not self._directory.is_absolute():
-            raise ValueError(f"Capture directory {str(directory)!r} is relative; give its full path.")
+            raise ValueError(
+                f"Capture directory {str(directory)!r} is relative; give its full path."
+            )
         if not _PREFIX.fullmatch(prefix):
             raise ValueError(
-                f"Capture prefix {prefix!r} has characters other than letters, digits, '_', '.', '-'."
+                f"Capture prefix {prefix!r} has characters other than "
+                "letters, digits, '_', '.' and '-'."
             )
         if uri is None:
             uri = f"file://localhost{self._directory.as_posix()}"

@@ -43,15 +43,23 @@ class CaptureStream:
     source : str
         What the packets came from, such as ``daqiri://port0/rx/0``.
     counters : mapping of str to DataKey
-        Scalars that a fly scan stores for each file, by their full name in descriptors.
+        Scalars that a fly scan stores for each file, by their full name in descriptors; at least
+        one, because the RunEngine numbers the rows of a flight by them.
+
+    Raises
+    ------
+    ValueError
+        If there are no counters.
     """
 
-    def __init__(
-        self, data_key: str, source: str, counters: Mapping[str, DataKey] | None = None
-    ) -> None:
+    def __init__(self, data_key: str, source: str, counters: Mapping[str, DataKey]) -> None:
+        if not counters:
+            raise ValueError(
+                f"The stream of {data_key!r} needs at least one counter for each file."
+            )
         self._data_key = data_key
         self._source = source
-        self._counters = dict(counters or {})
+        self._counters = dict(counters)
         self._sequence: PcapSequence | None = None
         self._lock = threading.Lock()  # over the rows
         self._rows: list[tuple[float, dict[str, Any]]] = []
@@ -80,7 +88,7 @@ class CaptureStream:
         with self._lock:
             return self._first_row + len(self._rows)
 
-    def append(self, counters: Mapping[str, Any] | None = None, time: float | None = None) -> int:
+    def append(self, counters: Mapping[str, Any], time: float | None = None) -> int:
         """Add the row of a file that is complete on disk.
 
         Parameters
@@ -103,7 +111,7 @@ class CaptureStream:
             If no run has begun.
         """
         self._begun()
-        values = dict(counters or {})
+        values = dict(counters)
         if values.keys() != self._counters.keys():
             raise ValueError(
                 f"Counters {sorted(values)} for a file of {self._data_key!r}, "
@@ -153,7 +161,7 @@ class CaptureStream:
         yield {
             "time": times,
             "data": {name: [values[name] for _, values in rows] for name in self._counters},
-            "timestamps": {name: times for name in self._counters},
+            "timestamps": dict.fromkeys(self._counters, times),
         }
 
     def _begun(self) -> PcapSequence:

@@ -25,18 +25,18 @@ class SoftCapture(Device):
     packets = Component(Signal, value=0, kind="hinted")
     dropped = Component(Signal, value=0, kind="hinted")
 
-    def __init__(self, name: str, folder: Path, *, sidecars: bool = True) -> None:
+    def __init__(self, name: str, folder: Path) -> None:
         super().__init__(name=name)
         self.folder = folder
-        self.sidecars = sidecars
+        self.sidecars = True
         self.files_in_flight = 3
         self.runs = 0
         self.written: list[Path] = []
         self.before_read: Callable[[], None] = lambda: None
         self.before_write: Callable[[], None] = lambda: None
-        self.stream = CaptureStream(
-            f"{name}_files", "soft://capture", counters={**self.packets.describe(), **self.dropped.describe()}
-        )
+        self.counters = (self.packets, self.dropped)
+        keys = {key: value for signal in self.counters for key, value in signal.describe().items()}
+        self.stream = CaptureStream(f"{name}_files", "soft://capture", keys)
 
     def stage(self) -> list:
         self.runs += 1
@@ -54,7 +54,9 @@ class SoftCapture(Device):
         with path.open("wb") as file:
             file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1))
             for i, packet in enumerate(packets):
-                file.write(struct.pack("<IIII", 1_700_000_000 + number, i, len(packet), len(packet)))
+                file.write(
+                    struct.pack("<IIII", 1_700_000_000 + number, i, len(packet), len(packet))
+                )
                 file.write(packet)
         if self.sidecars:
             summary = {
@@ -70,9 +72,7 @@ class SoftCapture(Device):
         # As native counters come: numpy scalars, which plain JSON does not take.
         self.packets.put(np.uint64(len(packets)))
         self.dropped.put(np.uint64(number))
-        self.stream.append(
-            {self.packets.name: np.uint64(len(packets)), self.dropped.name: np.uint64(number)}
-        )
+        self.stream.append({signal.name: signal.get() for signal in self.counters})
 
     def trigger(self) -> DeviceStatus:
         self.stream.discard()

@@ -139,9 +139,7 @@ def test_databroker_by_profile(server, facility, device, run_engine, tmp_path):
     assert not list(home.iterdir())
 
 
-def test_writer_returns_to_a_server_that_is_back(
-    server, facility, device, run_engine, monkeypatch
-):
+def test_writer_returns_to_a_server_that_is_back(server, facility, device, run_engine, monkeypatch):
     monkeypatch.setattr(tiled.client.utils, "TILED_RETRY_ATTEMPTS", 2)
     writer = facility.writer()
     run_engine.subscribe(writer)

@@ -63,9 +63,7 @@ def test_scan_outlives_the_server_and_is_ingested_later(
         assert run[stream].read().sizes["time"] == 3
 
 
-def test_server_that_is_gone_costs_later_runs_no_wait(
-    catalog, device, run_engine, monkeypatch
-):
+def test_server_that_is_gone_costs_later_runs_no_wait(catalog, device, run_engine, monkeypatch):
     writer = catalog.writer()
     run_engine.subscribe(writer)
     (first,) = run_engine(bp.count([device]))
@@ -192,9 +190,7 @@ catalog.close()
 
 
 @pytest.mark.parametrize("fault", ["full", "read-only"])
-def test_disk_of_the_catalog_fails_in_mid_run(
-    tmp_path, captures, catalog, empty_catalog, fault
-):
+def test_disk_of_the_catalog_fails_in_mid_run(tmp_path, captures, catalog, empty_catalog, fault):
     (tmp_path / "disk").mkdir()
     (tmp_path / "script.py").write_text(SCRIPT.format(conftest=str(Path(__file__).parent)))
     arguments = [sys.executable, str(tmp_path / "script.py"), str(tmp_path), fault]

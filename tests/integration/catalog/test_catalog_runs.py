@@ -2,6 +2,7 @@
 
 import gc
 import io
+import itertools
 import logging
 import os
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 
+import event_model
 import numpy as np
 import pytest
 from bluesky import plan_stubs as bps
@@ -16,7 +18,7 @@ from bluesky import plans as bp
 from bluesky import preprocessors as bpp
 from bluesky.utils import RunEngineInterrupted
 
-from daqiri_ophyd.catalog import CaptureNotFoundError, Catalog, capture_files
+from daqiri_ophyd.catalog import LEGACY_SPEC, CaptureNotFoundError, Catalog, capture_files
 from daqiri_ophyd.documents import PCAP_MIMETYPE, SUMMARY_DTYPE
 
 
@@ -311,7 +313,7 @@ def test_another_process_reads_the_open_catalog(catalog, device, run_engine):
     run_engine.subscribe(catalog.writer())
     (uid,) = run_engine(bp.count([device], 2))
     script = (
-        "import sys; from daqiri_ophyd.catalog import CaptureNotFoundError, Catalog, capture_files\n"
+        "import sys; from daqiri_ophyd.catalog import Catalog, capture_files\n"
         "with Catalog.connect(sys.argv[1], sys.argv[2]) as catalog:\n"
         "    run = catalog.client[-1]; print(run.start['uid'], len(capture_files(run)))"
     )
@@ -322,3 +324,54 @@ def test_another_process_reads_the_open_catalog(catalog, device, run_engine):
         timeout=50,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{uid} 2\n", "")
+
+
+def test_rows_of_a_flight_are_numbered_without_gaps(device, run_engine, fly_plan):
+    device.files_in_flight = 8
+    documents = []
+    run_engine.subscribe(lambda name, doc: documents.append((name, doc)))
+    run_engine(fly_plan(device))
+    numbers = [doc["seq_nums"] for name, doc in documents if name == "stream_datum"]
+    assert numbers[0]["start"] == 1 and numbers[-1]["stop"] == 9
+    assert all(a["stop"] == b["start"] for a, b in itertools.pairwise(numbers))
+    pages = [doc["seq_num"] for name, doc in documents if name == "event_page"]
+    assert [list(range(n["start"], n["stop"])) for n in numbers] == pages
+
+
+def test_old_documents_are_stored_as_new_ones(catalog, captures, device):
+    """Resource and Datum documents of other instruments name the same files."""
+    device.stage()
+    for _ in range(2):
+        device.write_file()
+    run = event_model.compose_run()
+    resource = run.compose_resource(
+        spec=LEGACY_SPEC,
+        root=str(captures),
+        resource_path="soft-1/",
+        resource_kwargs={"template": "soft_{:06d}.pcap"},
+    )
+    key = {**device.stream.describe()["soft_files"], "external": "FILESTORE:"}
+    stream = run.compose_descriptor(name="primary", data_keys={"files": key})
+    writer = catalog.writer()
+    for document in (
+        ("start", run.start_doc),
+        ("resource", resource.resource_doc),
+        ("descriptor", stream.descriptor_doc),
+    ):
+        writer(*document)
+    for index in range(2):
+        datum = resource.compose_datum(datum_kwargs={"index": index})
+        writer("datum", datum)
+        writer(
+            "event",
+            stream.compose_event(
+                data={"files": datum["datum_id"]},
+                timestamps={"files": 0.0},
+                filled={"files": False},
+            ),
+        )
+    writer("stop", run.compose_stop())
+    assert writer.backups == []
+    stored = catalog.client[run.start_doc["uid"]]
+    np.testing.assert_array_equal(stored["primary"].base["files"].read(), expected(device))
+    assert capture_files(stored) == device.written

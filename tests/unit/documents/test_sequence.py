@@ -1,0 +1,143 @@
+import event_model
+import numpy as np
+import pytest
+
+from daqiri_ophyd.documents import (
+    PCAP_MIMETYPE,
+    SUMMARY_DTYPE,
+    FileSummary,
+    PcapSequence,
+    pcap_data_key,
+)
+
+VALIDATORS = event_model.schema_validators
+
+
+def deliver(documents, run: str = "run"):
+    """Do to documents what the RunEngine does when it passes them on."""
+    documents = list(documents)
+    for name, doc in documents:
+        if name == "stream_resource":
+            doc["run_start"] = run
+        VALIDATORS[event_model.DocumentNames[name]].validate(doc)
+    return documents
+
+
+def test_record_of_a_summary(tmp_path):
+    record = FileSummary(
+        tmp_path, packets=2, bytes=120, t_first_ns=5, t_last_ns=7, dropped=1
+    ).record()
+    assert record.shape == () and record.dtype == SUMMARY_DTYPE
+    assert record.tolist() == (2, 120, 5, 7, 1)
+    assert FileSummary(tmp_path, packets=0, bytes=0).record().tolist() == (0, 0, -1, -1, 0)
+
+
+def test_data_key_is_valid_and_describes_the_record():
+    key = pcap_data_key("daqiri://port0/rx/0")
+    VALIDATORS[event_model.DocumentNames.descriptor].validate(
+        {
+            "uid": "d",
+            "run_start": "r",
+            "time": 0,
+            "data_keys": {"files": key | {"object_name": "x"}},
+        }
+    )
+    assert key["external"] == "STREAM:" and key["shape"] == []
+    assert np.dtype([tuple(field) for field in key["dtype_numpy"]]) == SUMMARY_DTYPE
+
+
+def test_one_resource_and_a_datum_for_each_step():
+    sequence = PcapSequence("files", "/data/run", "scan")
+    documents = [deliver(sequence.emit(stop)) for stop in (1, 2, 3)]
+    assert [[name for name, _ in step] for step in documents] == [
+        ["stream_resource", "stream_datum"],
+        ["stream_datum"],
+        ["stream_datum"],
+    ]
+    resource = documents[0][0][1]
+    assert resource["mimetype"] == PCAP_MIMETYPE and resource["data_key"] == "files"
+    assert resource["uri"] == "file://localhost/data/run/"
+    datums = [step[-1][1] for step in documents]
+    assert [datum["indices"] for datum in datums] == [{"start": i, "stop": i + 1} for i in range(3)]
+    for datum in datums:
+        assert datum["stream_resource"] == resource["uid"]
+        assert datum["descriptor"] == "" and datum["seq_nums"] == {"start": 0, "stop": 0}
+    assert len({datum["uid"] for datum in datums}) == 3
+
+
+def test_uri_and_template_name_the_files():
+    sequence = PcapSequence("files", "/data/run", "scan")
+    (_, resource), (_, _) = deliver(sequence.emit(12))
+    for index in (0, 11, 1_234_567):
+        name = resource["parameters"]["template"].format(index)
+        assert resource["uri"] + name == f"file://localhost{sequence.path(index)}"
+    assert sequence.path(3).name == "scan_000003.pcap"
+    assert (str(sequence.directory), sequence.prefix) == ("/data/run", "scan")
+
+
+def test_many_files_in_one_step_and_none_in_the_next():
+    sequence = PcapSequence("files", "/data")
+    assert list(sequence.emit(0)) == []
+    documents = deliver(sequence.emit(5))
+    assert documents[1][1]["indices"] == {"start": 0, "stop": 5}
+    assert list(sequence.emit(5)) == []
+    assert sequence.emitted == 5
+
+
+def test_resource_is_repeated_until_it_was_passed_on():
+    sequence = PcapSequence("files", "/data")
+    lost = list(sequence.emit(1))
+    again = deliver(sequence.emit(2))
+    assert [name for name, _ in again] == ["stream_resource", "stream_datum"]
+    assert again[0][1] is lost[0][1]
+    assert again[1][1]["indices"] == {"start": 1, "stop": 2}
+    assert [name for name, _ in sequence.emit(3)] == ["stream_datum"]
+
+
+def test_skipped_files_have_no_datum():
+    sequence = PcapSequence("files", "/data")
+    deliver(sequence.emit(1))
+    sequence.skip(3)
+    ((_, datum),) = sequence.emit(4)
+    assert datum["indices"] == {"start": 3, "stop": 4}
+
+
+@pytest.mark.parametrize("step", ["emit", "skip"])
+def test_a_sequence_only_grows(step):
+    sequence = PcapSequence("files", "/data")
+    list(sequence.emit(2))
+    with pytest.raises(ValueError, match=r"1 files finished in /data, .* out for 2"):
+        list(getattr(sequence, step)(1) or ())
+
+
+def test_each_run_has_its_own_resource():
+    first, second = (PcapSequence("files", "/data") for _ in range(2))
+    assert next(iter(first.emit(1)))[1]["uid"] != next(iter(second.emit(1)))[1]["uid"]
+
+
+def test_directory_as_readers_see_it():
+    sequence = PcapSequence("files", "/fast/run", uri="file://localhost/mnt/daq1/run")
+    assert next(iter(sequence.emit(1)))[1]["uri"] == "file://localhost/mnt/daq1/run/"
+    assert str(sequence.path(0)) == "/fast/run/capture_000000.pcap"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("files", "run"), "'run' is relative; give its full path"),
+        (("files", "/data", "a b"), "prefix 'a b' has characters"),
+        (("files", "/data", "{}"), "prefix '{}' has characters"),
+        (("files", "/data", "a/b"), "prefix 'a/b' has characters"),
+        (("files", "/data", ""), "prefix '' has characters"),
+        (("files", "/data/what?"), r"'\?' is not possible in the URI"),
+        (("files", "/data/#1"), "'#' is not possible in the URI"),
+    ],
+)
+def test_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PcapSequence(*arguments)
+
+
+def test_uri_of_another_scheme_is_refused():
+    with pytest.raises(ValueError, match="has to begin file://localhost/"):
+        PcapSequence("files", "/data", uri="s3://bucket/run")
