@@ -15,7 +15,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip -qq
 # The extension is compiled in $(NATIVE), without isolation so that the folder stays valid; the C++
 # tests and benchmarks are compiled beside it and share its objects.
-BUILD_HERE := --no-build-isolation --no-deps -C build-dir=$(NATIVE) -C cmake.define.DAQIRI_WERROR=ON
+BUILD_HERE := --no-build-isolation --no-deps \
+	--config-settings=build-dir=$(NATIVE) --config-settings=cmake.define.DAQIRI_WERROR=ON
 native_files := CMakeLists.txt $(shell find native/include native/src native/python native/cmake -type f) \
 	native/CMakeLists.txt
 cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')

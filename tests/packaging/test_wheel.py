@@ -22,7 +22,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of this checkout, from the objects that 'make build' compiled."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    options = ["-C", "build-dir=build/native", "-C", "cmake.define.DAQIRI_WERROR=ON"]
+    settings = ["build-dir=build/native", "cmake.define.DAQIRI_WERROR=ON"]
+    options = [f"--config-settings={setting}" for setting in settings]
     subprocess.run([*pip, *options, "-w", folder, "."], cwd=ROOT, check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
