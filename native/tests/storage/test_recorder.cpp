@@ -1,0 +1,443 @@
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "session/loopback_config.h"
+#include "storage/bursts.h"
+#include "storage/pcap_index.h"
+#include "storage/recorder.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// Numbers of the frames in a file.
+std::vector<std::uint32_t> numbers_in(const std::string& path) {
+  const Bytes file = read_file(path);
+  const PcapIndex index = index_pcap(file.data(), file.size(), path);
+  REQUIRE(index.torn_bytes == 0);
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t i = 0; i < index.offsets.size(); ++i) {
+    std::uint32_t number = 0;
+    std::memcpy(&number, file.data() + index.offsets[i] + 42, sizeof number);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+std::vector<std::uint32_t> counted(std::uint32_t first, std::uint32_t n) {
+  std::vector<std::uint32_t> numbers(n);
+  for (std::uint32_t i = 0; i < n; ++i) numbers[i] = first + i;
+  return numbers;
+}
+
+std::vector<std::uint32_t> numbers_in(const std::vector<RecordedFile>& files) {
+  std::vector<std::uint32_t> all;
+  for (const RecordedFile& file : files) {
+    const auto numbers = numbers_in(file.path);
+    CHECK(numbers.size() == file.packets);
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  }
+  return all;
+}
+
+std::string sidecar_of(const std::string& pcap) {
+  const Bytes text = read_file(pcap + ".json");
+  return {text.begin(), text.end()};
+}
+
+/// A value in the metadata, as written there.
+std::string value_of(const std::string& json, const std::string& key) {
+  const std::size_t at = json.find("\"" + key + "\": ");
+  REQUIRE(at != std::string::npos);
+  const std::size_t begin = at + key.size() + 4;
+  std::string value = json.substr(begin, json.find('\n', begin) - begin);
+  if (value.back() == ',') value.pop_back();
+  return value;
+}
+
+/// With more buffers than any test sends packets: nothing is lost however slow the recorder is.
+NetworkConfig roomy_config(int batch = 64, std::uint32_t timeout_us = 500) {
+  return loopback_config(batch, timeout_us, 8192);
+}
+
+/// A loopback session whose first receive queue is recorded.
+struct Recording {
+  explicit Recording(RecorderOptions options = {}, NetworkConfig config = roomy_config())
+      : session(Session::open(std::move(config))),
+        rx(session->rx_queue(0, 0)),
+        tx(session->tx_queue(0, 0)) {
+    options.directory = dir.path();
+    recorder = std::make_unique<Recorder>(session, rx, options);
+  }
+  void send(std::uint32_t first, std::uint32_t n) {
+    REQUIRE(send_frames(tx, 5000, first, n));
+    REQUIRE(tx.wait_idle(LIMIT_NS));
+  }
+  bool recorded(std::uint64_t n) {
+    return within_limit([&] { return recorder->snapshot().packets == n; });
+  }
+
+  TempDir dir;
+  std::shared_ptr<Session> session;
+  RxQueue& rx;
+  TxQueue& tx;
+  std::unique_ptr<Recorder> recorder;
+};
+
+}  // namespace
+
+TEST_CASE("Everything that a queue receives is in the file, in order", "[storage][recorder]") {
+  Recording r;
+  r.send(0, 5000);
+  REQUIRE(r.recorded(5000));
+  r.recorder->stop();
+  r.recorder->stop();
+
+  const RecorderSnapshot snapshot = r.recorder->snapshot();
+  CHECK_FALSE(snapshot.running);
+  CHECK(snapshot.packets == 5000);
+  CHECK(snapshot.bytes == 5000 * 128);
+  CHECK(snapshot.files == 1);
+  CHECK(snapshot.dropped == 0);
+  CHECK(snapshot.error.empty());
+  CHECK(r.dir.names() ==
+        std::vector<std::string>{"capture_000000.pcap", "capture_000000.pcap.json"});
+
+  const auto files = r.recorder->files();
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].path == r.dir / "capture_000000.pcap");
+  CHECK(numbers_in(files) == counted(0, 5000));
+  const auto seen = tcpdump(files[0].path);
+  REQUIRE(seen.size() == 5000);
+  CHECK(seen[4999].bytes == udp_frame(5000, 4999));
+  const auto rows = tshark(files[0].path, {"frame.time_epoch", "udp.dstport"});
+  REQUIRE(rows.size() == 5000);
+  CHECK(rows[0][1] == "5000");
+  const auto ns = [](const std::string& seconds) {
+    return std::stoll(seconds.substr(0, 10)) * 1'000'000'000 + std::stoll(seconds.substr(11));
+  };
+  CHECK(ns(rows.front()[0]) == files[0].t_first_ns);
+  CHECK(ns(rows.back()[0]) == files[0].t_last_ns);
+  CHECK(balanced(r.rx.counters()));
+
+  const std::string json = sidecar_of(files[0].path);
+  CHECK(value_of(json, "packets") == "5000");
+  CHECK(value_of(json, "bytes") == "640000");
+  CHECK(value_of(json, "t_first_ns") == std::to_string(files[0].t_first_ns));
+  CHECK(value_of(json, "t_last_ns") == std::to_string(files[0].t_last_ns));
+  CHECK(value_of(json, "dropped") == "0");
+  CHECK(value_of(json, "dropped_by_reason") == "{}");
+  CHECK(value_of(json, "link_type") == "1");
+  CHECK(value_of(json, "nanosecond") == "true");
+  CHECK(value_of(json, "headers_reconstructed") == "false");
+  CHECK(value_of(json, "queue") == "\"port0/rx0\"");
+  CHECK(value_of(json, "clock") == "\"CLOCK_REALTIME\"");
+  CHECK(value_of(json, "torn_bytes") == "0");
+  output_of("python3 -c 'import json,sys; json.load(open(sys.argv[1]))' " + files[0].path +
+            ".json");
+}
+
+TEST_CASE("Files roll at exactly the number of packets", "[storage][recorder]") {
+  RecorderOptions options;
+  options.roll_packets = 1000;
+  options.first_number = 3;
+  options.prefix = "scan";
+  SECTION("not a multiple") {
+    Recording r(options);
+    r.send(0, 3500);
+    REQUIRE(r.recorded(3500));
+    r.recorder->stop();
+    const auto files = r.recorder->files();
+    REQUIRE(files.size() == 4);
+    for (int i = 0; i < 4; ++i) {
+      CHECK(files[static_cast<std::size_t>(i)].packets == (i < 3 ? 1000 : 500));
+      CHECK(files[static_cast<std::size_t>(i)].path ==
+            r.dir / ("scan_00000" + std::to_string(3 + i) + ".pcap"));
+    }
+    CHECK(numbers_in(files) == counted(0, 3500));
+    CHECK(r.recorder->files(3).size() == 1);
+    CHECK(r.recorder->files(4).empty());
+  }
+  SECTION("a multiple leaves no empty file") {
+    Recording r(options);
+    r.send(0, 2000);
+    REQUIRE(r.recorded(2000));
+    r.recorder->stop();
+    CHECK(r.recorder->files().size() == 2);
+    CHECK(r.dir.names().size() == 4);
+  }
+}
+
+TEST_CASE("Files roll behind the packet that reaches the bytes", "[storage][recorder]") {
+  RecorderOptions options;
+  options.roll_bytes = 144 * 10 + 1;
+  Recording r(options);
+  r.send(0, 100);
+  REQUIRE(r.recorded(100));
+  r.recorder->stop();
+  const auto files = r.recorder->files();
+  REQUIRE(files.size() == 10);
+  for (std::size_t i = 0; i < 10; ++i) CHECK(files[i].packets == (i < 9 ? 11 : 1));
+  CHECK(numbers_in(files) == counted(0, 100));
+}
+
+TEST_CASE("Files roll by time once they have a packet", "[storage][recorder]") {
+  RecorderOptions options;
+  options.roll_seconds = 0.05;
+  Recording r(options);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CHECK(r.recorder->snapshot().files == 0);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    r.send(i * 10, 10);
+    REQUIRE(within_limit([&] { return r.recorder->snapshot().files == i + 1; }));
+  }
+  r.recorder->stop();
+  const auto files = r.recorder->files();
+  REQUIRE(files.size() == 3);
+  CHECK(numbers_in(files) == counted(0, 30));
+}
+
+TEST_CASE("A recorder ends after exactly the packets asked for", "[storage][recorder]") {
+  RecorderOptions options;
+  options.max_packets = 150;
+  options.roll_packets = GENERATE(0, 50, 75);
+  Recording r(options, roomy_config(64, 0));
+  r.send(0, 256);
+  REQUIRE(within_limit([&] { return !r.recorder->snapshot().running; }));
+  const RecorderSnapshot snapshot = r.recorder->snapshot();
+  CHECK(snapshot.packets == 150);
+  CHECK(snapshot.dropped == 3 * 64 - 150);
+  const auto files = r.recorder->files();
+  CHECK(numbers_in(files) == counted(0, 150));
+  CHECK(files.size() == (options.roll_packets == 0 ? 1 : 150 / options.roll_packets));
+  CHECK(value_of(sidecar_of(files.back().path), "dropped_by_reason") == "{\"after_limit\": 42}");
+  CHECK(files.back().dropped == 42);
+  // The queue is free again, with what came later.
+  CHECK(r.rx.recorder().empty());
+  CHECK(receive_numbers(r.rx, 64) == counted(192, 64));
+  CHECK(refusal([&] { r.recorder->roll(); }).first == Status::NOT_READY);
+}
+
+TEST_CASE("Rolling by hand ends a file with what has been handed over", "[storage][recorder]") {
+  RecorderOptions options;
+  SECTION("without limits") {
+    Recording r(options);
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      r.send(i * 100, 100);
+      REQUIRE(within_limit(
+          [&] { return r.rx.counters().received == (i + 1) * 100 && r.rx.counters().held == 0; }));
+      r.recorder->roll();
+      const auto files = r.recorder->files();
+      REQUIRE(files.size() == i + 1);
+      CHECK(numbers_in(files.back().path) == counted(i * 100, 100));
+    }
+    r.recorder->roll();
+    REQUIRE(r.recorder->files().size() == 4);
+    CHECK(r.recorder->files()[3].packets == 0);
+    CHECK(r.recorder->files()[3].t_first_ns == -1);
+    CHECK(tcpdump(r.recorder->files()[3].path).empty());
+    r.recorder->stop();
+    CHECK(r.recorder->files().size() == 4);
+    CHECK(r.dir.names().size() == 8);
+  }
+  SECTION("right after a limit has completed a file") {
+    options.roll_packets = 100;
+    Recording r(options);
+    r.send(0, 100);
+    REQUIRE(within_limit([&] { return r.recorder->snapshot().files == 1; }));
+    r.recorder->roll();
+    CHECK(r.recorder->files().size() == 1);
+    r.recorder->roll();
+    CHECK(r.recorder->files().size() == 2);
+  }
+  SECTION("takes what waits in the queue") {
+    Recording r(options);
+    for (std::uint32_t i = 0; i < 50; ++i) {
+      r.send(i * 64, 64);
+      // Bursts of 64 are full: handed over as soon as they have arrived.
+      REQUIRE(within_limit([&] { return r.rx.counters().received == (i + 1) * 64; }));
+      r.recorder->roll();
+      REQUIRE(r.recorder->snapshot().packets == (i + 1) * 64);
+    }
+  }
+}
+
+TEST_CASE("What comes while paused is dropped and told", "[storage][recorder]") {
+  Recording r;
+  r.send(0, 100);
+  REQUIRE(r.recorded(100));
+  r.recorder->set_paused(true);
+  r.send(100, 50);
+  REQUIRE(within_limit([&] { return r.recorder->snapshot().dropped == 50; }));
+  r.recorder->set_paused(false);
+  r.send(150, 25);
+  REQUIRE(r.recorded(125));
+  r.recorder->stop();
+  const auto files = r.recorder->files();
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].dropped == 50);
+  auto expected = counted(0, 100);
+  const auto rest = counted(150, 25);
+  expected.insert(expected.end(), rest.begin(), rest.end());
+  CHECK(numbers_in(files) == expected);
+  CHECK(value_of(sidecar_of(files[0].path), "dropped_by_reason") == "{\"paused\": 50}");
+}
+
+TEST_CASE("Drops of the queue are in the metadata of the file of that time",
+          "[storage][recorder]") {
+  Recording r;
+  r.send(0, 10);
+  REQUIRE(r.recorded(10));
+  r.rx.set_drop_all(true);
+  r.send(10, 30);
+  REQUIRE(within_limit([&] { return r.rx.counters().dropped_total() == 30; }));
+  r.rx.set_drop_all(false);
+  r.recorder->roll();
+  r.send(40, 10);
+  REQUIRE(r.recorded(20));
+  r.recorder->stop();
+  const auto files = r.recorder->files();
+  REQUIRE(files.size() == 2);
+  CHECK(files[0].dropped == 30);
+  CHECK(files[1].dropped == 0);
+  CHECK(value_of(sidecar_of(files[0].path), "dropped_by_reason") == "{\"filtered\": 30}");
+}
+
+TEST_CASE("Drops behind the last file are told by an empty one", "[storage][recorder]") {
+  RecorderOptions options;
+  options.roll_packets = 10;
+  Recording r(options);
+  r.send(0, 10);
+  REQUIRE(within_limit([&] { return r.recorder->snapshot().files == 1; }));
+  r.rx.set_drop_all(true);
+  r.send(10, 5);
+  REQUIRE(within_limit([&] { return r.rx.counters().dropped_total() == 5; }));
+  r.recorder->stop();
+  const auto files = r.recorder->files();
+  REQUIRE(files.size() == 2);
+  CHECK(files[1].packets == 0);
+  CHECK(files[1].dropped == 5);
+}
+
+TEST_CASE("A recorder ends with its queue, and has all of it", "[storage][recorder]") {
+  Recording r(RecorderOptions{}, roomy_config(64, 0));
+  // The last 8 stay in an open burst until the session closes.
+  r.send(0, 200);
+  r.session->close();
+  REQUIRE(within_limit([&] { return !r.recorder->snapshot().running; }));
+  const RxSnapshot counters = r.rx.counters();
+  CHECK(counters.held == 0);
+  CHECK(balanced(counters));
+  const auto files = r.recorder->files();
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].packets + counters.dropped_total() == 200);
+  CHECK(files[0].packets == counters.delivered);
+  CHECK(numbers_in(files) == counted(0, static_cast<std::uint32_t>(files[0].packets)));
+}
+
+TEST_CASE("Stopping while traffic runs leaves a whole file, and the queue to others",
+          "[storage][recorder]") {
+  for (int round = 0; round < 10; ++round) {
+    Recording r(RecorderOptions{}, loopback_config(16, 200, 2048));
+    std::atomic<bool> sending{true};
+    std::thread sender([&] {
+      for (std::uint32_t n = 0; sending.load() && n < 500'000; n += 64)
+        send_frames(r.tx, 5000, n, 64);
+    });
+    REQUIRE(within_limit([&] { return r.recorder->snapshot().packets > 500; }));
+    r.recorder->stop();
+    const std::uint64_t packets = r.recorder->snapshot().packets;
+    CHECK_FALSE(r.recorder->snapshot().running);
+    Burst* burst = nullptr;
+    REQUIRE(within_limit([&] { return (burst = r.rx.receive()) != nullptr; }));
+    burst->release();
+    sending = false;
+    sender.join();
+    const auto files = r.recorder->files();
+    REQUIRE(files.size() == 1);
+    CHECK(files[0].packets == packets);
+    const auto numbers = numbers_in(files);
+    CHECK(std::is_sorted(numbers.begin(), numbers.end()));
+    r.session->close();
+  }
+}
+
+TEST_CASE("A queue has one recorder at a time", "[storage][recorder]") {
+  Recording r;
+  RecorderOptions options;
+  options.directory = r.dir.path();
+  options.prefix = "second";
+  const auto [status, text] = refusal([&] { Recorder(r.session, r.rx, options); });
+  CHECK(status == Status::NOT_READY);
+  CHECK_THAT(text, Contains("rx0") && Contains("capture"));
+  CHECK_FALSE(std::filesystem::exists(r.dir / "second_000000.pcap"));
+  Recorder other(r.session, r.session->rx_queue(0, 1), options);
+  r.recorder->stop();
+  options.prefix = "third";
+  Recorder third(r.session, r.rx, options);
+  CHECK(third.snapshot().running);
+}
+
+TEST_CASE("Options are refused before anything is attached", "[storage][recorder]") {
+  const TempDir dir;
+  const auto session = Session::open(loopback_config());
+  RxQueue& rx = session->rx_queue(0, 0);
+  RecorderOptions options;
+  options.directory = dir.path();
+  Status expected = Status::INVALID_PARAMETER;
+  std::string words;
+  SECTION("relative directory") {
+    options.directory = "captures";
+    words = "not absolute";
+  }
+  SECTION("missing directory") {
+    options.directory = dir / "missing";
+    words = "No such file";
+  }
+  SECTION("prefix") {
+    options.prefix = "a/b";
+    words = "prefix";
+  }
+  SECTION("roll_seconds") {
+    options.roll_seconds = -1.0;
+    words = "roll_seconds";
+  }
+  SECTION("a file of that name") {
+    write_file(dir / "capture_000000.pcap", Bytes(3, 'x'));
+    words = "capture_000000.pcap exists";
+  }
+  SECTION("a name that is too long") {
+    options.prefix = std::string(300, 'p');
+    words = "name too long";
+    expected = Status::GENERIC_FAILURE;
+  }
+  const std::size_t names = dir.names().size();
+  const auto [status, text] = refusal([&] { Recorder(session, rx, options); });
+  CHECK(status == expected);
+  CHECK_THAT(text, Contains(words));
+  CHECK(rx.recorder().empty());
+  CHECK(dir.names().size() == names);
+}
+
+TEST_CASE("The doorbell wakes a thread that waits for a file", "[storage][recorder]") {
+  Recording r;
+  std::atomic<bool> woken{false};
+  std::thread waiter([&] {
+    Doorbell& bell = r.recorder->doorbell();
+    for (;;) {
+      bell.prepare();
+      if (!r.recorder->files().empty()) {
+        bell.cancel();
+        woken = true;
+        return;
+      }
+      bell.wait(LIMIT_NS);
+    }
+  });
+  r.recorder->roll();
+  CHECK(within_limit([&] { return woken.load(); }));
+  waiter.join();
+}

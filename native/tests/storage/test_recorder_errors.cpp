@@ -1,0 +1,169 @@
+// Disks that are full and directories that go away.
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "session/loopback_config.h"
+#include "storage/bursts.h"
+#include "storage/file_write.h"
+#include "storage/pcap_index.h"
+#include "storage/recorder.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// A file system of 256 KiB; `mounted` is false where mounting is not allowed.
+class SmallDisk {
+ public:
+  SmallDisk() { mounted = mount("tmpfs", dir_.path().c_str(), "tmpfs", 0, "size=256k") == 0; }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  ~SmallDisk() {
+    if (mounted) umount2(dir_.path().c_str(), MNT_DETACH);
+  }
+  [[nodiscard]] const TempDir& dir() const { return dir_; }
+  bool mounted{false};
+
+ private:
+  TempDir dir_;
+};
+
+bool skipped(const SmallDisk& disk) {
+  if (!disk.mounted)
+    WARN("skipped: mounting a small tmpfs needs root (" << std::strerror(errno) << ")");
+  return !disk.mounted;
+}
+
+/// Errors are expected here; there are more buffers than packets are sent.
+NetworkConfig silent() {
+  NetworkConfig config = loopback_config(64, 500, 8192);
+  config.log_level_ = LogLevel::OFF;
+  return config;
+}
+
+RecorderOptions into(const std::string& directory) {
+  RecorderOptions options;
+  options.directory = directory;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("On a full disk the file keeps whole records, and reception goes on",
+          "[storage][recorder][disk]") {
+  const SmallDisk disk;
+  if (skipped(disk)) return;
+  const auto session = Session::open(silent());
+  RxQueue& rx = session->rx_queue(0, 0);
+  Recorder recorder(session, rx, into(disk.dir().path()));
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 5000));
+  REQUIRE(within_limit([&] {
+    const RecorderSnapshot s = recorder.snapshot();
+    return s.packets + s.dropped == 5000;
+  }));
+  const RecorderSnapshot snapshot = recorder.snapshot();
+  CHECK(snapshot.running);
+  CHECK(snapshot.packets > 1000);
+  CHECK(snapshot.dropped > 1000);
+  CHECK_THAT(snapshot.error,
+             Contains(disk.dir() / "capture_000000.pcap") && Contains("No space left"));
+  CHECK(rx.counters().dropped_total() == 0);
+  const auto [status, text] = refusal([&] { recorder.roll(); });
+  CHECK(status == Status::GENERIC_FAILURE);
+  CHECK(text == snapshot.error);
+  recorder.stop();
+
+  const auto files = recorder.files();
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].packets == snapshot.packets);
+  CHECK(files[0].dropped == snapshot.dropped);
+  const Bytes file = read_file(files[0].path);
+  const PcapIndex index = index_pcap(file.data(), file.size(), files[0].path);
+  CHECK(index.offsets.size() == snapshot.packets);
+  CHECK(index.torn_bytes == 0);
+  CHECK(tcpdump(files[0].path).size() == snapshot.packets);
+  // The metadata had its room from the start.
+  const Bytes json = read_file(files[0].path + ".json");
+  CHECK_THAT(std::string(json.begin(), json.end()),
+             Contains("\"write_error\": " + std::to_string(snapshot.dropped)));
+  CHECK(disk.dir().names().size() == 2);
+}
+
+TEST_CASE("A recorder cannot begin on a full disk", "[storage][recorder][disk]") {
+  const SmallDisk disk;
+  if (skipped(disk)) return;
+  {
+    std::ofstream fill(disk.dir() / "fill", std::ios::binary);
+    fill << std::string(300'000, 'x');
+  }
+  const auto session = Session::open(loopback_config());
+  const auto [status, text] =
+      refusal([&] { Recorder(session, session->rx_queue(0, 0), into(disk.dir().path())); });
+  CHECK(status == Status::GENERIC_FAILURE);
+  CHECK_THAT(text, Contains("capture_000000.pcap") && Contains("No space left"));
+  CHECK(disk.dir().names() == std::vector<std::string>{"fill"});
+  CHECK(session->rx_queue(0, 0).recorder().empty());
+}
+
+TEST_CASE("A burst that does not fit the disk is cut to whole records", "[storage][file][disk]") {
+  const SmallDisk disk;
+  if (skipped(disk)) return;
+  Bench bench(1, 400);
+  const auto burst = bench.burst(400, 1000);
+  const auto [status, text] = refusal([&] { write_pcap(*burst, disk.dir().path(), "run"); });
+  CHECK(status == Status::GENERIC_FAILURE);
+  CHECK_THAT(text, Contains(disk.dir() / "run.pcap") && Contains("No space left"));
+  const std::size_t packets = tcpdump(disk.dir() / "run.pcap").size();
+  CHECK(packets > 200);
+  CHECK(std::filesystem::file_size(disk.dir() / "run.pcap") == 24 + packets * 1016);
+  // What did not fit, did not; what fits is still appended.
+  const auto handle = start_write_pcap(*burst, disk.dir().path(), "run");
+  handle->wait();
+  CHECK(handle->status() == Status::GENERIC_FAILURE);
+  CHECK(handle->counts().completed_packets + handle->counts().failed_packets == 400);
+  CHECK(handle->counts().failed_packets > 390);
+
+  const auto raw = start_write_raw(*burst, disk.dir().path(), "p");
+  raw->wait();
+  CHECK(raw->status() == Status::GENERIC_FAILURE);
+  CHECK_THAT(raw->error(), Contains("No space left"));
+  CHECK(disk.dir().names().size() == 1 + raw->counts().completed_packets);
+}
+
+TEST_CASE("A directory that is removed ends the recording, not the reception",
+          "[storage][recorder][disk]") {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "captures");
+  const auto session = Session::open(silent());
+  RxQueue& rx = session->rx_queue(0, 0);
+  TxQueue& tx = session->tx_queue(0, 0);
+  RecorderOptions options = into(dir / "captures");
+  const bool between_files = GENERATE(false, true);
+  if (between_files) options.roll_packets = 100;
+  Recorder recorder(session, rx, options);
+  REQUIRE(send_frames(tx, 5000, 0, 100));
+  REQUIRE(within_limit([&] { return recorder.snapshot().packets == 100; }));
+  if (between_files) REQUIRE(within_limit([&] { return recorder.snapshot().files == 1; }));
+  std::filesystem::remove_all(dir / "captures");
+  if (between_files) REQUIRE(send_frames(tx, 5000, 100, 10));
+  // Found out without traffic, too.
+  REQUIRE(within_limit([&] { return !recorder.snapshot().error.empty(); }));
+  CHECK_THAT(recorder.snapshot().error, Contains(dir / "captures/capture_00000"));
+  CHECK_THAT(recorder.snapshot().error, Contains(between_files ? "No such file" : "was removed"));
+  REQUIRE(send_frames(tx, 5000, 200, 1000));
+  REQUIRE(within_limit([&] {
+    const RecorderSnapshot s = recorder.snapshot();
+    return s.packets + s.dropped == (between_files ? 1110 : 1100);
+  }));
+  CHECK(recorder.snapshot().packets == (between_files ? 100 : 0));
+  CHECK(rx.counters().dropped_total() == 0);
+  recorder.stop();
+  CHECK(recorder.files().size() == (between_files ? 1 : 0));
+  CHECK_FALSE(std::filesystem::exists(dir / "captures"));
+}
