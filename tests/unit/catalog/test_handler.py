@@ -1,12 +1,12 @@
 import struct
-from importlib.metadata import entry_points
 
 import event_model
 import numpy as np
 import pytest
+from databroker.mongo_normalized import discover_handlers
 
 from daqiri_ophyd.catalog import LEGACY_SPEC, PcapHandler
-from daqiri_ophyd.documents import SUMMARY_DTYPE
+from daqiri_ophyd.documents import SUMMARY_DTYPE, pcap_data_key
 
 
 @pytest.fixture
@@ -22,7 +22,8 @@ def records() -> list[tuple[int, ...]]:
     return [(1, 60, 7, 7, 0), (2, 120, 1_000_000_007, 1_000_000_007, 0)]
 
 
-def test_old_documents_are_filled(files):
+def old_run(files) -> list[tuple[str, dict]]:
+    """Resource and Datum documents of a run with two files."""
     run = event_model.compose_run()
     resource = run.compose_resource(
         spec=LEGACY_SPEC,
@@ -30,7 +31,7 @@ def test_old_documents_are_filled(files):
         resource_path=".",
         resource_kwargs={"template": "scan_{:06d}.pcap"},
     )
-    key = {"source": "daqiri", "dtype": "array", "shape": [], "external": "FILESTORE:"}
+    key = {**pcap_data_key("daqiri://port0"), "external": "FILESTORE:"}
     stream = run.compose_descriptor(name="primary", data_keys={"files": key})
     documents = [
         ("start", run.start_doc),
@@ -43,8 +44,12 @@ def test_old_documents_are_filled(files):
             data={"files": datum["datum_id"]}, timestamps={"files": 0.0}, filled={"files": False}
         )
         documents += [("datum", datum), ("event", event)]
+    return [*documents, ("stop", run.compose_stop())]
+
+
+def test_old_documents_are_filled(files):
     with event_model.Filler({LEGACY_SPEC: PcapHandler}, inplace=False) as filler:
-        filled = [filler(name, doc) for name, doc in documents]
+        filled = [filler(name, doc) for name, doc in old_run(files)]
     values = [doc["data"]["files"] for name, doc in filled if name == "event"]
     assert [value.tolist() for value in values] == records()
     assert all(value.dtype == SUMMARY_DTYPE for value in values)
@@ -70,6 +75,5 @@ def test_files_are_named(files):
 
 
 def test_databroker_finds_the_handler():
-    (found,) = entry_points(group="databroker.handlers", name=LEGACY_SPEC)
-    assert found.load() is PcapHandler
+    assert discover_handlers(skip_failures=True)[LEGACY_SPEC] is PcapHandler
     assert LEGACY_SPEC in PcapHandler.specs
