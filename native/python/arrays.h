@@ -1,0 +1,62 @@
+/// numpy arrays over memory of the engine, and copies of packets into arrays.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace daqiri::python {
+
+namespace py = pybind11;
+
+/// Read-only array of `n` elements at `data`, which `base` keeps alive.
+template <typename T>
+py::array read_only_view(const T* data, std::size_t n, py::handle base) {
+  py::array array(py::dtype::of<T>(), {static_cast<py::ssize_t>(n)}, {static_cast<py::ssize_t>(sizeof(T))}, data, base);
+  py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+  return array;
+}
+
+/// A capsule that owns `value`.
+template <typename T>
+py::capsule owning_capsule(T value) {
+  auto held = std::make_unique<T>(std::move(value));
+  py::capsule capsule(held.get(), [](void* p) { delete static_cast<T*>(p); });
+  static_cast<void>(held.release());
+  return capsule;
+}
+
+/// Read-only array that takes a vector over, without a copy. `As` has the size of `T`.
+template <typename As, typename T>
+py::array take_vector(std::vector<T> values) {
+  static_assert(sizeof(As) == sizeof(T));
+  const std::size_t n = values.size();
+  const py::capsule base = owning_capsule(std::move(values));
+  const auto* data = static_cast<const std::vector<T>*>(base.get_pointer())->data();
+  return read_only_view(reinterpret_cast<const As*>(data), n, base);
+}
+
+/// Parts of packets in memory: up to MAX_NUM_SEGS pieces one after the other.
+struct PacketTable {
+  struct Piece {
+    const std::uint8_t* data;
+    std::size_t length;
+  };
+  std::size_t packets{0};
+  std::size_t pieces{1};
+  /// Row-major: packets x pieces.
+  std::vector<Piece> table;
+
+  [[nodiscard]] std::size_t length(std::size_t packet) const noexcept;
+  [[nodiscard]] std::size_t longest() const noexcept;
+  [[nodiscard]] std::size_t total() const noexcept;
+};
+
+/// Copy packets to rows, padded with 0. `out`: None, or uint8 of shape (packets, >= longest).
+py::array gather_rows(const PacketTable& packets, const py::object& out);
+/// Copy packets back to back. `out`: None, or uint8 of shape (>= total,). Returns (data, offsets).
+py::tuple gather_flat(const PacketTable& packets, const py::object& out);
+
+}  // namespace daqiri::python

@@ -1,0 +1,17 @@
+/// The parts of the extension module.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace daqiri::python {
+
+void bind_errors(pybind11::module_& m);
+void bind_config(pybind11::module_& m);
+void bind_flow_config(pybind11::module_& m);
+void bind_session(pybind11::module_& m);
+void bind_queues(pybind11::module_& m);
+void bind_burst(pybind11::module_& m);
+void bind_recorder(pybind11::module_& m);
+void bind_pcap(pybind11::module_& m);
+
+}  // namespace daqiri::python

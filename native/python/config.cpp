@@ -1,0 +1,179 @@
+// The configuration, apart from flows: common keys, regions, interfaces, queues.
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+
+#include "bindings.h"
+#include "config/formats.h"
+#include "daqiri/config.h"
+#include "daqiri/error.h"
+#include "gil.h"
+#include "structs.h"
+
+namespace daqiri::python {
+
+namespace {
+
+/// (configuration, problems, text of the report)
+py::tuple as_tuple(NetworkConfig config, const ConfigReport& report) {
+  py::list problems;
+  for (const ConfigProblem& p : report.problems_) {
+    problems.append(py::make_tuple(p.severity_ == ConfigProblem::Severity::ERROR ? "error" : "warning", p.file_, p.line_,
+                                   p.column_, p.path_, p.message_));
+  }
+  return py::make_tuple(std::move(config), problems, report.text());
+}
+
+py::tuple parse_config(const std::string& text, const std::string& file, bool positions) {
+  NetworkConfig config;
+  ConfigReport report = load_config_text(text, file, config);
+  if (!positions) {
+    for (ConfigProblem& problem : report.problems_) problem.line_ = problem.column_ = 0;
+  }
+  return as_tuple(std::move(config), report);
+}
+
+py::tuple read_config(const std::string& path) {
+  NetworkConfig config;
+  ConfigReport report;
+  {
+    const GilRelease unlocked;
+    report = load_config_file(path, config);
+  }
+  return as_tuple(std::move(config), report);
+}
+
+py::object to_dict(const NetworkConfig& config) {
+  return py::module_::import("yaml").attr("safe_load")(config_to_yaml(config));
+}
+
+std::vector<std::string> access_words(const MemoryRegionConfig& region) {
+  std::vector<std::string> words;
+  for (const config::Name& name : config::MEMORY_ACCESS) {
+    if ((region.access_ & static_cast<std::uint32_t>(name.value)) != 0) words.emplace_back(name.text);
+  }
+  return words;
+}
+
+/// None where the file gives no address.
+py::object endpoint(const SocketEndpoint& at) { return optional_value(at.given(), config::write_endpoint(at)); }
+
+template <typename Queue>
+Struct<Queue> queue_struct(py::module_& m, const char* name, const char* doc) {
+  Struct<Queue> queue(m, name, doc);
+  queue.value("name", [](const Queue& q) { return q.name_; })
+      .value("id", [](const Queue& q) { return q.id_; })
+      .value("poll_mode", [](const Queue& q) { return config::text_of(config::POLL_MODES, q.poll_mode_); })
+      .value("cpu_core", [](const Queue& q) { return q.cpu_core_; })
+      .value("batch_size", [](const Queue& q) { return q.batch_size_; })
+      .value("memory_regions", [](const Queue& q) { return q.mrs_; })
+      .value("timeout_us", [](const Queue& q) { return q.timeout_us_; });
+  return queue;
+}
+
+void bind_queue_structs(py::module_& m) {
+  queue_struct<RxQueueConfig>(m, "RxQueueConfig", "A receive queue of the configuration.")
+      .member("split_boundary", &RxQueueConfig::split_boundary_)
+      .finish();
+  queue_struct<TxQueueConfig>(m, "TxQueueConfig", "A transmit queue of the configuration.")
+      .value("offloads", [](const TxQueueConfig& q) { return q.offloads_; })
+      .member("pacing_mbps", &TxQueueConfig::pacing_mbps_)
+      .finish();
+}
+
+void bind_interface_structs(py::module_& m) {
+  Struct<MemoryRegionConfig>(m, "MemoryRegionConfig", "A memory region of the configuration.")
+      .member("name", &MemoryRegionConfig::name_)
+      .word("kind", &MemoryRegionConfig::kind_, config::MEMORY_KINDS)
+      .member("affinity", &MemoryRegionConfig::affinity_)
+      .value("access", &access_words)
+      .member("num_bufs", &MemoryRegionConfig::num_bufs_)
+      .member("buf_size", &MemoryRegionConfig::buf_size_)
+      .member("owned", &MemoryRegionConfig::owned_)
+      .finish();
+  Struct<SocketConfig>(m, "SocketConfig", "The socket of an interface.")
+      .word("mode", &SocketConfig::mode_, config::SOCKET_MODES)
+      .value("local_addr", [](const SocketConfig& s) { return endpoint(s.local_addr_); })
+      .value("remote_addr", [](const SocketConfig& s) { return endpoint(s.remote_addr_); })
+      .member("max_payload_size", &SocketConfig::max_payload_size_)
+      .member("max_burst_interval_ms", &SocketConfig::max_burst_interval_ms_)
+      .member("min_ipg_ns", &SocketConfig::min_ipg_ns_)
+      .member("retry_connect_s", &SocketConfig::retry_connect_s_)
+      .finish();
+  Struct<RoceConfig>(m, "RoceConfig", "RoCE settings of an interface.")
+      .member("transport_mode", &RoceConfig::transport_mode_)
+      .finish();
+  Struct<RxConfig>(m, "RxConfig", "The receiving side of an interface.")
+      .member("flow_isolation", &RxConfig::flow_isolation_)
+      .member("hardware_timestamps", &RxConfig::hardware_timestamps_)
+      .member("dynamic_flow_capacity", &RxConfig::dynamic_flow_capacity_)
+      .member("queues", &RxConfig::queues_)
+      .member("flex_items", &RxConfig::flex_items_)
+      .member("flows", &RxConfig::flows_)
+      .member("reorder_configs", &RxConfig::reorder_configs_)
+      .finish();
+  Struct<TxConfig>(m, "TxConfig", "The transmitting side of an interface.")
+      .member("accurate_send", &TxConfig::accurate_send_)
+      .member("queues", &TxConfig::queues_)
+      .member("flows", &TxConfig::flows_)
+      .finish();
+  Struct<InterfaceConfig>(m, "InterfaceConfig", "An interface of the configuration.")
+      .member("name", &InterfaceConfig::name_)
+      .member("address", &InterfaceConfig::address_)
+      .value("socket_config", [](const InterfaceConfig& i) { return optional_value(i.has_socket_, i.socket_); })
+      .value("roce_config", [](const InterfaceConfig& i) { return optional_value(i.has_roce_, i.roce_); })
+      .member("rx", &InterfaceConfig::rx_)
+      .member("tx", &InterfaceConfig::tx_)
+      .finish();
+}
+
+}  // namespace
+
+void bind_config(py::module_& m) {
+  bind_queue_structs(m);
+  bind_interface_structs(m);
+  const auto common = [](auto CommonConfig::*at) {
+    return [at](const NetworkConfig& c) { return c.common_.*at; };
+  };
+  Struct<NetworkConfig> config(m, "NetworkConfig", R"doc(A validated configuration.
+
+Attributes are named like the keys of the configuration file and cannot be set; words of the file
+(``stream_type``, ``kind``, ...) are str, lists are tuples, what the file leaves out has its
+default. Made by `load_config`; compares by value; can be pickled.)doc");
+  config.value("version", common(&CommonConfig::version))
+      .value("master_core", common(&CommonConfig::master_core_))
+      .value("stream_type", [](const NetworkConfig& c) { return config::text_of(config::STREAM_TYPES, c.common_.stream_type); })
+      .value("engine", [](const NetworkConfig& c) { return config::text_of(config::ENGINES, c.common_.engine_type); })
+      .word("log_level", &NetworkConfig::log_level_, config::LOG_LEVELS)
+      .member("debug", &NetworkConfig::debug_)
+      .value("loopback", [](const NetworkConfig& c) { return config::text_of(config::LOOPBACK_TYPES, c.common_.loopback_); })
+      .member("tx_meta_buffers", &NetworkConfig::tx_meta_buffers_)
+      .member("rx_meta_buffers", &NetworkConfig::rx_meta_buffers_)
+      .member("memory_regions", &NetworkConfig::mrs_)
+      .member("interfaces", &NetworkConfig::ifs_);
+  config.finish()
+      .def("to_yaml", &config_to_yaml, R"doc(The configuration as YAML, with all defaults written out.
+
+Returns
+-------
+str
+    Text that `load_config` reads back to an equal configuration.)doc")
+      .def("to_dict", &to_dict, R"doc(The configuration as plain Python, with all defaults written out.
+
+Returns
+-------
+dict
+    What the YAML of `to_yaml` holds.)doc")
+      .def(py::pickle([](const NetworkConfig& c) { return config_to_yaml(c); },
+                      [](const std::string& yaml) {
+                        NetworkConfig c;
+                        const ConfigReport report = load_config_text(yaml, "<pickle>", c);
+                        if (!report.ok()) throw Error(Status::INVALID_PARAMETER, report.text());
+                        return c;
+                      }));
+  m.def("parse_config", &parse_config, py::arg("text"), py::arg("file"), py::arg("positions"));
+  m.def("read_config", &read_config, py::arg("path"));
+}
+
+}  // namespace daqiri::python

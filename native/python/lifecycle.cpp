@@ -1,0 +1,114 @@
+#include "lifecycle.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "daqiri/error.h"
+
+namespace daqiri::python {
+
+namespace {
+
+std::atomic<std::uint64_t> generation{0};
+
+/// Never destroyed: threads that outlive the interpreter may still look.
+struct Registry {
+  std::mutex mutex;
+  bool exiting{false};
+  std::vector<std::weak_ptr<OpenSession>> sessions;
+};
+
+Registry*& registry_pointer() noexcept {
+  static Registry* registry = nullptr;
+  return registry;
+}
+
+/// In the child: a registry whose mutex nobody holds.
+void renew_registry() {
+  registry_pointer() = std::make_unique<Registry>().release();
+}
+
+}  // namespace
+
+std::uint64_t fork_generation() noexcept { return generation.load(std::memory_order_relaxed); }
+
+void watch_forks() {
+  if (registry_pointer() != nullptr) return;
+  renew_registry();
+  pthread_atfork(nullptr, nullptr, [] {
+    generation.fetch_add(1, std::memory_order_relaxed);
+    renew_registry();
+  });
+}
+
+OpenSession::OpenSession(std::shared_ptr<Session> session) : session_(forgotten_after_fork(std::move(session))) {}
+
+std::shared_ptr<OpenSession> OpenSession::open(NetworkConfig config) {
+  const auto refuse_at_exit = [] {
+    if (registry_pointer()->exiting) {
+      throw Error(Status::NOT_READY, "cannot open an engine: the interpreter is exiting");
+    }
+  };
+  {
+    const std::lock_guard lock(registry_pointer()->mutex);
+    refuse_at_exit();
+  }
+  std::shared_ptr<OpenSession> opened(new OpenSession(Session::open(std::move(config))));
+  Registry& registry = *registry_pointer();
+  const std::lock_guard lock(registry.mutex);
+  refuse_at_exit();
+  std::erase_if(registry.sessions, [](const auto& entry) { return entry.expired(); });
+  registry.sessions.push_back(opened);
+  return opened;
+}
+
+Session& OpenSession::session() const {
+  if (!of_this_process()) {
+    throw Error(Status::NOT_READY,
+                "the engine was opened before this process was forked, and its threads are in the parent; "
+                "open it in the process that uses it (multiprocessing: start method 'spawn')");
+  }
+  return *session_;
+}
+
+bool OpenSession::closed() const noexcept { return !of_this_process() || session_->closed(); }
+
+std::shared_ptr<Recorder> OpenSession::record(RxQueue& queue, RecorderOptions options) {
+  static_cast<void>(session());
+  auto recorder = forgotten_after_fork(std::make_shared<Recorder>(session_, queue, std::move(options)));
+  const std::lock_guard lock(mutex_);
+  std::erase_if(recorders_, [](const auto& entry) { return entry.expired(); });
+  recorders_.push_back(recorder);
+  return recorder;
+}
+
+void OpenSession::close() noexcept {
+  if (!of_this_process()) return;
+  session_->close();
+  std::vector<std::weak_ptr<Recorder>> recorders;
+  {
+    const std::lock_guard lock(mutex_);
+    recorders.swap(recorders_);
+  }
+  for (const auto& entry : recorders) {
+    if (const std::shared_ptr<Recorder> recorder = entry.lock()) recorder->stop();
+  }
+}
+
+void close_all_sessions() noexcept {
+  std::vector<std::weak_ptr<OpenSession>> sessions;
+  {
+    Registry& registry = *registry_pointer();
+    const std::lock_guard lock(registry.mutex);
+    registry.exiting = true;
+    sessions.swap(registry.sessions);
+  }
+  for (const auto& entry : sessions) {
+    if (const std::shared_ptr<OpenSession> session = entry.lock()) session->close();
+  }
+}
+
+}  // namespace daqiri::python

@@ -1,0 +1,19 @@
+// The extension daqiri_ophyd._native. Its users import daqiri_ophyd.engine.
+#include <string>
+
+#include "bindings.h"
+#include "daqiri/version.h"
+
+PYBIND11_MODULE(_native, m) {
+  m.doc() = "The packet engine. Private: import daqiri_ophyd.engine.";
+  using namespace daqiri::python;
+  bind_errors(m);
+  bind_config(m);
+  bind_flow_config(m);
+  bind_burst(m);
+  bind_queues(m);
+  bind_recorder(m);
+  bind_session(m);
+  bind_pcap(m);
+  m.def("version", [] { return std::string(daqiri::VERSION_TEXT); });
+}

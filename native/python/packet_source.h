@@ -1,0 +1,76 @@
+/// Packets that Python gives, on their way into bursts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "arrays.h"
+#include "gil.h"
+#include "session/tx_queue.h"
+
+namespace daqiri::python {
+
+/// Where packets lie and when they are to leave. Keeps what it points to.
+class PacketSource {
+ public:
+  /// Rows of a 2-D uint8 array, cut to `lengths`, or parts of a 1-D array at `offsets`; the arrays are int64 and
+  /// contiguous (None: not given). Throws Error INVALID_PARAMETER.
+  PacketSource(const py::array& data, const py::object& offsets, const py::object& lengths,
+               const py::object& launch_times);
+  /// Bytes-like objects.
+  PacketSource(const py::sequence& packets, const py::object& launch_times);
+  PacketSource(const PacketSource&) = delete;
+  PacketSource& operator=(const PacketSource&) = delete;
+  ~PacketSource();
+
+  struct Packet {
+    const std::uint8_t* data;
+    std::size_t length;
+    /// ns on the port's clock; 0: at once.
+    std::uint64_t launch;
+  };
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] Packet operator[](std::size_t i) const noexcept;
+  /// Throws Error INVALID_PARAMETER naming the first packet that does not lie in the data, is longer than `longest`,
+  /// or is to leave before the epoch.
+  void check(std::size_t longest, const std::string& queue) const;
+
+ private:
+  /// The values of an int64 array of `size_` entries, or null.
+  const std::int64_t* column(const char* name, const py::object& array);
+
+  std::vector<py::object> held_;
+  std::vector<Py_buffer> buffers_;
+  std::size_t size_{0};
+  const std::uint8_t* base_{nullptr};
+  /// Row i begins at base_ + i * stride_, or packet i at base_ + offsets_[i].
+  std::ptrdiff_t stride_{0};
+  std::size_t width_{0};
+  const std::int64_t* offsets_{nullptr};
+  const std::int64_t* lengths_{nullptr};
+  const std::int64_t* launch_times_{nullptr};
+};
+
+/// Copies packets into bursts of a queue, some at a time.
+class Sender {
+ public:
+  /// Throws Error INVALID_PARAMETER.
+  Sender(TxQueue& queue, const PacketSource& packets, std::uintptr_t connection);
+  [[nodiscard]] std::size_t submitted() const noexcept { return submitted_; }
+
+  /// Go on until all is submitted (SUCCESS), for a while (NOT_READY: call again), or until nothing was free up to the
+  /// deadline, which begins anew with each burst (NO_FREE_BURST_BUFFERS, NO_FREE_PACKET_BUFFERS,
+  /// NO_SPACE_AVAILABLE). Throws Error when the queue refuses. Without the interpreter lock.
+  Status step(Deadline& deadline);
+
+ private:
+  void fill(Burst& burst) const noexcept;
+
+  TxQueue& queue_;
+  const PacketSource& packets_;
+  std::uintptr_t connection_;
+  std::uint32_t chunk_;
+  std::size_t submitted_{0};
+};
+
+}  // namespace daqiri::python

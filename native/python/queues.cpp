@@ -1,0 +1,195 @@
+#include "queues.h"
+
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "bindings.h"
+#include "burst.h"
+#include "daqiri/error.h"
+#include "gil.h"
+#include "packet_source.h"
+#include "recorder.h"
+
+namespace daqiri::python {
+
+namespace {
+
+py::dict dropped_by_name(const DropCounts& dropped) {
+  py::dict by_name;
+  for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
+    by_name[py::str(std::string(drop_reason_name(static_cast<DropReason>(r))))] = dropped[r];
+  }
+  return by_name;
+}
+
+void refuse_while_recorded(const RxQueue& queue) {
+  const std::string recorder = queue.recorder();
+  if (recorder.empty()) return;
+  throw Error(Status::NOT_READY, "receive queue '" + queue.config().name_ + "' is being recorded to " + recorder +
+                                     "_*.pcap, and a packet goes to one place; stop that recorder first");
+}
+
+}  // namespace
+
+template <typename Take>
+py::object ReceiveQueue::wait_for(std::optional<double> timeout, Take take) {
+  RxQueue& queue = get();
+  const Deadline deadline(timeout);
+  for (;;) {
+    refuse_while_recorded(queue);
+    // In this order: what was handed over before the queue closed is seen.
+    const bool closed = queue.closed();
+    if (Burst* burst = take(queue)) return py::cast(ReceivedBurst(burst));
+    if (closed) {
+      throw Error(Status::NOT_READY, "receive queue '" + queue.config().name_ +
+                                         "' is closed and all it held was received; open the engine again");
+    }
+    if (deadline.passed()) return py::none();
+    {
+      const GilRelease unlocked;
+      queue.wait(deadline.slice());
+    }
+    check_signals();
+  }
+}
+
+py::object ReceiveQueue::receive(std::optional<double> timeout) {
+  return wait_for(timeout, [](RxQueue& queue) { return queue.receive(); });
+}
+
+py::object ReceiveQueue::receive_from(std::uintptr_t connection, std::optional<double> timeout) {
+  bool waited = false;
+  return wait_for(timeout, [&](RxQueue& queue) {
+    Burst* burst = queue.receive_from(connection);
+    if (burst == nullptr && std::exchange(waited, true)) {
+      // Bursts of other connections end every wait at once.
+      const GilRelease unlocked;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return burst;
+  });
+}
+
+py::tuple ReceiveQueue::counters() const {
+  const RxSnapshot s = get().counters();
+  return py::make_tuple(s.received, s.received_bytes, s.delivered, s.held, s.bursts, s.truncated, s.ring_high_water,
+                        dropped_by_name(s.dropped));
+}
+
+void ReceiveQueue::flush() {
+  RxQueue& queue = get();
+  const GilRelease unlocked;
+  queue.request_flush();
+}
+
+std::shared_ptr<Recorder> ReceiveQueue::record(RecorderOptions options) {
+  RxQueue& queue = get();
+  const GilRelease unlocked;
+  return open_->record(queue, std::move(options));
+}
+
+namespace {
+
+py::tuple send(TxQueue& queue, const PacketSource& packets, std::uintptr_t connection, std::optional<double> timeout) {
+  Deadline deadline(timeout);
+  Sender sender(queue, packets, connection);
+  for (;;) {
+    Status status{};
+    {
+      const GilRelease unlocked;
+      status = sender.step(deadline);
+    }
+    if (status != Status::NOT_READY) return py::make_tuple(sender.submitted(), status);
+    check_signals();
+  }
+}
+
+}  // namespace
+
+py::tuple TransmitQueue::send_array(const py::array& data, const py::object& offsets, const py::object& lengths,
+                                    const py::object& launch_times, std::uintptr_t connection,
+                                    std::optional<double> timeout) {
+  return send(get(), PacketSource(data, offsets, lengths, launch_times), connection, timeout);
+}
+
+py::tuple TransmitQueue::send_list(const py::sequence& packets, const py::object& launch_times,
+                                   std::uintptr_t connection, std::optional<double> timeout) {
+  return send(get(), PacketSource(packets, launch_times), connection, timeout);
+}
+
+bool TransmitQueue::wait_sent(std::optional<double> timeout) {
+  TxQueue& queue = get();
+  const Deadline deadline(timeout);
+  for (;;) {
+    bool idle = false;
+    bool closed = false;
+    {
+      const GilRelease unlocked;
+      closed = queue.closed();
+      idle = queue.wait_idle(closed ? 0 : deadline.slice());
+    }
+    check_signals();
+    if (idle) return true;
+    if (closed || deadline.passed()) return false;
+  }
+}
+
+py::tuple TransmitQueue::counters() const {
+  const TxSnapshot s = get().counters();
+  return py::make_tuple(s.submitted, s.sent, s.sent_bytes, s.held, s.bursts, s.late, dropped_by_name(s.dropped));
+}
+
+py::tuple TransmitQueue::lateness() const {
+  const Histogram& histogram = get().lateness();
+  std::vector<std::uint64_t> counts;
+  std::vector<std::uint64_t> edges{0};
+  for (std::uint32_t i = 0; i < Histogram::NUM_BUCKETS; ++i) {
+    const std::uint64_t count = histogram.bucket_count(i);
+    if (count == 0) continue;
+    // Empty buckets in between are needed; those behind the last are not.
+    for (auto k = static_cast<std::uint32_t>(counts.size()); k <= i; ++k) {
+      counts.push_back(0);
+      edges.push_back(Histogram::upper_edge(k) + 1);
+    }
+    counts.back() = count;
+  }
+  return py::make_tuple(histogram.maximum(), take_vector<std::int64_t>(std::move(edges)),
+                        take_vector<std::int64_t>(std::move(counts)));
+}
+
+void bind_queues(py::module_& m) {
+  py::class_<ReceiveQueue>(m, "RxQueue", "A receive queue; wrapped by daqiri_ophyd.engine.RxQueue.")
+      .def("receive", &ReceiveQueue::receive, py::arg("timeout"))
+      .def("receive_from", &ReceiveQueue::receive_from, py::arg("connection_id"), py::arg("timeout"))
+      .def("counters", &ReceiveQueue::counters)
+      .def("flush", &ReceiveQueue::flush)
+      .def(
+          "record",
+          [](ReceiveQueue& queue, std::string directory, std::string prefix, std::uint64_t first_number, bool nanosecond,
+             std::uint64_t roll_packets, std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_packets) {
+            return RecorderHandle(queue.record({std::move(directory), std::move(prefix), first_number, nanosecond,
+                                                roll_packets, roll_bytes, roll_seconds, max_packets}));
+          },
+          py::arg("directory"), py::arg("prefix"), py::kw_only(), py::arg("first_number"), py::arg("nanosecond"),
+          py::arg("roll_packets"), py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_packets"))
+      .def_property_readonly("closed", &ReceiveQueue::closed)
+      .def_property_readonly("ring_capacity", [](const ReceiveQueue& q) { return q.get().ring_capacity(); })
+      .def_property_readonly("max_packet_size", [](const ReceiveQueue& q) { return q.get().max_packet_size(); });
+
+  py::class_<TransmitQueue>(m, "TxQueue", "A transmit queue; wrapped by daqiri_ophyd.engine.TxQueue.")
+      .def("send_array", &TransmitQueue::send_array, py::arg("data"), py::kw_only(), py::arg("offsets"),
+           py::arg("lengths"), py::arg("launch_times"), py::arg("connection_id"), py::arg("timeout"))
+      .def("send_list", &TransmitQueue::send_list, py::arg("packets"), py::kw_only(), py::arg("launch_times"),
+           py::arg("connection_id"), py::arg("timeout"))
+      .def("wait_sent", &TransmitQueue::wait_sent, py::arg("timeout"))
+      .def("counters", &TransmitQueue::counters)
+      .def("lateness", &TransmitQueue::lateness)
+      .def("reset_lateness", [](TransmitQueue& q) { q.get().reset_lateness(); })
+      .def_property_readonly("max_packet_size", [](const TransmitQueue& q) { return q.get().max_packet_size(); })
+      .def_property_readonly("closed", [](const TransmitQueue& q) { return q.get().closed(); });
+}
+
+}  // namespace daqiri::python

@@ -1,0 +1,87 @@
+// Recorders.
+#include "recorder.h"
+
+#include <poll.h>
+#include <pybind11/stl.h>
+#include <unistd.h>
+
+#include "bindings.h"
+#include "gil.h"
+
+namespace daqiri::python {
+
+namespace py = pybind11;
+
+namespace {
+
+/// What a waiter compares: complete files, running, error.
+std::tuple<std::uint64_t, bool, bool> news_of(const Recorder& recorder) {
+  const RecorderSnapshot s = recorder.snapshot();
+  return {s.files, s.running, !s.error.empty()};
+}
+
+}  // namespace
+
+bool RecorderHandle::look(std::int64_t timeout_ns) {
+  pollfd bell{recorder_->doorbell().fd(), POLLIN, 0};
+  const timespec limit{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+  if (ppoll(&bell, 1, &limit, nullptr) <= 0) return false;
+  if (!watched_) {
+    std::uint64_t rings = 0;
+    [[maybe_unused]] const ssize_t n = ::read(bell.fd, &rings, sizeof rings);
+  }
+  return true;
+}
+
+bool RecorderHandle::wait(std::optional<double> timeout) {
+  constexpr timespec BREATH{0, 1'000'000};
+  const Deadline deadline(timeout);
+  for (;;) {
+    const auto news = news_of(*recorder_);
+    if (news != seen_) {
+      seen_ = news;
+      return true;
+    }
+    if (deadline.passed()) return false;
+    {
+      const GilRelease unlocked;
+      // Rung for news that was seen already: the one who watches has not read it yet.
+      if (look(deadline.slice()) && watched_ && news_of(*recorder_) == news) nanosleep(&BREATH, nullptr);
+    }
+    check_signals();
+  }
+}
+
+void bind_recorder(py::module_& m) {
+  py::class_<RecorderHandle>(m, "Recorder", "A recording; wrapped by daqiri_ophyd.engine.Recorder.")
+      .def("stop",
+           [](RecorderHandle& recorder) {
+             const GilRelease unlocked;
+             recorder.get().stop();
+           })
+      .def("roll",
+           [](RecorderHandle& recorder) {
+             const GilRelease unlocked;
+             recorder.get().roll();
+           })
+      .def("set_paused", [](RecorderHandle& recorder, bool paused) { recorder.get().set_paused(paused); },
+           py::arg("paused"))
+      .def("snapshot",
+           [](const RecorderHandle& recorder) {
+             const RecorderSnapshot s = recorder.get().snapshot();
+             return py::make_tuple(s.packets, s.bytes, s.files, s.dropped, s.running, s.error);
+           })
+      .def("files",
+           [](const RecorderHandle& recorder, std::size_t first) {
+             py::list files;
+             for (const RecordedFile& f : recorder.get().files(first)) {
+               files.append(py::make_tuple(f.path, f.packets, f.bytes, f.t_first_ns, f.t_last_ns, f.dropped));
+             }
+             return files;
+           },
+           py::arg("first"))
+      .def("wait", &RecorderHandle::wait, py::arg("timeout"))
+      .def("fileno", &RecorderHandle::fileno);
+}
+
+}  // namespace daqiri::python

@@ -1,0 +1,38 @@
+/// A recorder in Python's hands.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "storage/recorder.h"
+
+namespace daqiri::python {
+
+/// A recorder whose doorbell stays armed, so that event loops can watch it.
+class RecorderHandle {
+ public:
+  explicit RecorderHandle(std::shared_ptr<Recorder> recorder) : recorder_(std::move(recorder)) {
+    recorder_->doorbell().prepare();
+  }
+
+  [[nodiscard]] Recorder& get() const noexcept { return *recorder_; }
+  /// The doorbell's descriptor. Whoever asks for it reads it; `wait` then only looks.
+  [[nodiscard]] int fileno() noexcept {
+    watched_ = true;
+    return recorder_->doorbell().fd();
+  }
+  /// True once a file was completed, the recorder ended or an error occurred since the last True.
+  bool wait(std::optional<double> timeout);
+
+ private:
+  bool look(std::int64_t timeout_ns);
+
+  std::shared_ptr<Recorder> recorder_;
+  std::tuple<std::uint64_t, bool, bool> seen_{0, true, false};
+  bool watched_{false};
+};
+
+}  // namespace daqiri::python

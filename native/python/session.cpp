@@ -1,0 +1,114 @@
+// Open sessions and their ports.
+#include <pybind11/stl.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "bindings.h"
+#include "daqiri/error.h"
+#include "gil.h"
+#include "lifecycle.h"
+#include "queues.h"
+
+namespace daqiri::python {
+
+namespace py = pybind11;
+
+namespace {
+
+std::shared_ptr<OpenSession> open_session(const NetworkConfig& config) {
+  const GilRelease unlocked;
+  return OpenSession::open(config);
+}
+
+void close_session(OpenSession& open) {
+  const GilRelease unlocked;
+  open.close();
+}
+
+/// What the configuration was adjusted in.
+py::list warnings(const OpenSession& open) {
+  py::list lines;
+  for (const ConfigProblem& problem : open.session().report().problems_) {
+    if (problem.severity_ == ConfigProblem::Severity::WARNING) lines.append(problem.path_ + ": " + problem.message_);
+  }
+  return lines;
+}
+
+std::string mac_address(const OpenSession& open, int port) {
+  const std::array<std::uint8_t, 6> mac = open.session().engine().mac_address(open.session().port(port).id);
+  std::array<char, 18> text{};
+  std::snprintf(text.data(), text.size(), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+  return text.data();
+}
+
+void set_drop_all(const OpenSession& open, int port, bool on) {
+  const Port& found = open.session().port(port);
+  const GilRelease unlocked;
+  for (const auto& queue : found.rx) queue->set_drop_all(on);
+}
+
+/// For each io engine, "available" or why it is not.
+py::dict capabilities() {
+  py::dict states;
+  const auto look = [&](const char* name, LoopbackType loopback, StreamType stream, EngineType engine) {
+    NetworkConfig config;
+    config.common_.loopback_ = loopback;
+    config.common_.stream_type = stream;
+    config.common_.engine_type = engine;
+    try {
+      static_cast<void>(make_io_engine(config));
+      states[name] = "available";
+    } catch (const Error& error) {
+      states[name] = error.what();
+    }
+  };
+  look("loopback", LoopbackType::SW, StreamType::RAW, EngineType::DPDK);
+  look("socket", LoopbackType::NONE, StreamType::SOCKET, EngineType::SOCKET);
+  look("packet", LoopbackType::NONE, StreamType::RAW, EngineType::PACKET);
+  look("dpdk", LoopbackType::NONE, StreamType::RAW, EngineType::DPDK);
+  look("ibverbs", LoopbackType::NONE, StreamType::RAW, EngineType::IBVERBS);
+  return states;
+}
+
+}  // namespace
+
+void bind_session(py::module_& m) {
+  py::class_<OpenSession, std::shared_ptr<OpenSession>>(m, "Session",
+                                                        "A running configuration; wrapped by daqiri_ophyd.engine.Engine.")
+      .def_static("open", &open_session, py::arg("config"))
+      .def("close", &close_session)
+      .def_property_readonly("closed", &OpenSession::closed)
+      .def_property_readonly("config", [](const OpenSession& open) { return open.session().config(); })
+      .def_property_readonly("warnings", &warnings)
+      .def("rx_queue",
+           [](const std::shared_ptr<OpenSession>& open, int port, int queue) {
+             return ReceiveQueue(open, open->session().rx_queue(port, queue));
+           },
+           py::arg("port"), py::arg("queue"))
+      .def("tx_queue",
+           [](const std::shared_ptr<OpenSession>& open, int port, int queue) {
+             return TransmitQueue(open, open->session().tx_queue(port, queue));
+           },
+           py::arg("port"), py::arg("queue"))
+      .def("now", [](const OpenSession& open, int port) { return open.session().now(port); }, py::arg("port"))
+      .def("mac_address", &mac_address, py::arg("port"))
+      .def("link_type",
+           [](const OpenSession& open, int port) {
+             const Session& session = open.session();
+             return session.memory()->link_layers.at(session.port(port).id)->link_type();
+           },
+           py::arg("port"))
+      .def("set_drop_all", &set_drop_all, py::arg("port"), py::arg("on"));
+
+  m.def("capabilities", &capabilities);
+  watch_forks();
+  py::module_::import("atexit").attr("register")(py::cpp_function([] {
+    const GilRelease unlocked;
+    close_all_sessions();
+  }));
+}
+
+}  // namespace daqiri::python
