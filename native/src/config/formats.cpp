@@ -93,14 +93,21 @@ std::string read_mac(std::string_view text, std::string& mac) {
 }
 
 std::string read_port_range(std::string_view text, PortRange& range) {
+  const auto read_port = [](std::string_view digits, std::uint16_t& port) {
+    std::int64_t number = 0;
+    const bool good = read_integer(digits, number).empty() && number >= 0 && number <= 65535;
+    if (good) port = static_cast<std::uint16_t>(number);
+    return good;
+  };
   const std::size_t dash = text.find('-');
-  std::uint32_t low = 0;
-  std::uint32_t high = 0;
-  const std::string_view last = dash == std::string_view::npos ? text : text.substr(dash + 1);
-  if (!read_digits(text.substr(0, dash), 65535, low) || !read_digits(last, 65535, high))
+  PortRange ports;
+  if (!read_port(text.substr(0, dash), ports.lo)) return "not a port or range";
+  ports.hi = ports.lo;
+  if (dash != std::string_view::npos && !read_port(text.substr(dash + 1), ports.hi)) {
     return "not a port or range";
-  if (low > high) return "the range ends before it begins";
-  range = {static_cast<std::uint16_t>(low), static_cast<std::uint16_t>(high)};
+  }
+  if (ports.lo > ports.hi) return "the range ends before it begins";
+  range = ports;
   return {};
 }
 

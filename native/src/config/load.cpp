@@ -1,11 +1,9 @@
 // The public functions: text, file and structs take the same way through schema and rules.
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <exception>
-#include <memory>
+#include <fstream>
 
 #include "config/document.h"
 #include "config/findings.h"
@@ -77,8 +75,7 @@ ConfigReport read_document(const config::Document& document, const std::string& 
   const Node* daqiri = member(document.root, "daqiri", findings);
   if (daqiri == nullptr) {
     if (has_our_key(document.root)) {
-      return read_config(document.root, config::UnknownKeys::MISSPELLED, std::move(findings),
-                         config);
+      return read_config(document.root, config::UnknownKeys::FOREIGN, std::move(findings), config);
     }
     findings.error_at("", document.root.mark, nothing);
     return std::move(findings).report();
@@ -100,18 +97,14 @@ ConfigReport read_document(const config::Document& document, const std::string& 
   return std::move(findings).report();
 }
 
-/// Whole content of a file, or the reason why there is none.
+/// Content of a file, up to a byte more than is parsed, or the reason why there is none.
 std::string read_file(const std::string& path, std::string& content) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::fopen(path.c_str(), "rb"),
-                                                               &std::fclose);
+  std::ifstream stream(path, std::ios::binary);
   if (!stream) return "cannot be opened: " + std::string(std::strerror(errno));
-  std::array<char, 65536> buffer;
-  std::size_t size = 0;
-  do {
-    size = std::fread(buffer.data(), 1, buffer.size(), stream.get());
-    content.append(buffer.data(), size);
-  } while (size == buffer.size() && content.size() <= config::MAX_TEXT_SIZE);
-  if (std::ferror(stream.get()) != 0) return "cannot be read: " + std::string(std::strerror(errno));
+  content.resize(config::MAX_TEXT_SIZE + 1);
+  stream.read(content.data(), static_cast<std::streamsize>(content.size()));
+  if (stream.bad()) return "cannot be read: " + std::string(std::strerror(errno));
+  content.resize(static_cast<std::size_t>(stream.gcount()));
   return {};
 }
 

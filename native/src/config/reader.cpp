@@ -271,7 +271,7 @@ void Reader::check_keys() {
   std::map<std::string_view, int> lines;
   for (const auto& [key, value] : frame().node->entries) {
     if (key.kind != Node::Kind::SCALAR) {
-      if (frame().unknown != UnknownKeys::IGNORED) {
+      if (frame().unknown == UnknownKeys::REFUSED) {
         findings_.key_error(frame().path, key.mark,
                             "found " + describe(key) + " as a key; accepts a text");
       }
@@ -303,7 +303,6 @@ void Reader::check_keys() {
 
 void Reader::report_unknown(const Node& key, std::vector<std::string_view>& misspelled) {
   constexpr std::size_t LONGEST_KEY = 64;
-  constexpr std::size_t FEW_SLIPS = 2;
   if (frame().unknown == UnknownKeys::IGNORED || frame().known.empty()) return;
   const std::string_view found_key = std::string_view(key.text).substr(0, LONGEST_KEY);
   std::string_view nearest;
@@ -315,15 +314,24 @@ void Reader::report_unknown(const Node& key, std::vector<std::string_view>& miss
       nearest = candidate;
     }
   }
-  if (frame().unknown == UnknownKeys::MISSPELLED && (best > FEW_SLIPS || given(nearest))) return;
+  // A slip in three letters makes it likely that this key was meant.
+  const bool likely = 3 * best <= nearest.size() + 3 && !given(nearest);
+  const std::string name = quoted(key.text);
+  const std::string path = path_of(name.substr(1, name.size() - 2));
+  if (frame().unknown == UnknownKeys::FOREIGN) {
+    if (likely) {
+      findings_.warning_at(path, key.mark,
+                           "is left alone; if it is ours, it is '" + std::string(nearest) + "'");
+    }
+    return;
+  }
   std::string accepted;
   for (const std::string_view candidate : frame().known) {
     accepted += (accepted.empty() ? "" : ", ") + std::string(candidate);
   }
-  misspelled.push_back(nearest);
-  const std::string name = quoted(key.text);
+  if (likely) misspelled.push_back(nearest);
   findings_.key_error(
-      path_of(name.substr(1, name.size() - 2)), key.mark,
+      path, key.mark,
       "unknown key " + name + ", nearest is '" + std::string(nearest) + "'; accepts " + accepted);
 }
 

@@ -16,8 +16,8 @@ namespace daqiri::config {
 enum class UnknownKeys {
   /// Errors.
   REFUSED,
-  /// Others' keys, except one that looks like a misspelling of ours.
-  MISSPELLED,
+  /// Others' keys, never errors; one that looks like a misspelling of ours is a warning.
+  FOREIGN,
   IGNORED,
 };
 

@@ -173,7 +173,7 @@ std::vector<Case> tx_flow_cases() {
       {RAW, at(TXF, "name"), "other", "[]"},
       {RAW, at(TXF, "id"), "70", "1.0"},
       {RAW, at(TXF, "match"), "{}", "[]"},
-      {RAW, at(TXM, "udp_src"), "70", "-7"},
+      {RAW, at(TXM, "udp_src"), "0x70", "-7"},
       {RAW, at(TXM, "udp_dst"), "70-80", "70:80"},
       {RAW, at(TXM, "ipv4_len"), "0", "long"},
       {RAW, at(TXM, "ipv4_src"), "0.0.0.0", "10.0.0.256"},

@@ -118,7 +118,7 @@ TEST_CASE("the configuration is under daqiri: cfg: or is the document", "[config
   CHECK(require_clean(std::string("%YAML 1.2\n---\n") + SOCKET) == bare);
   CHECK(require_clean(std::string(SOCKET) + "bench_rx: {timout_us: 3}\nophyd: <name>\n7: 8\n") ==
         bare);
-  require_error(std::string(SOCKET) + "log_levle: info\n", "log_levle", "nearest is 'log_level'");
+  require_warning(std::string(SOCKET) + "log_levle: info\n[a]: 1\n", "log_levle", "'log_level'");
   require_clean(std::string(SOCKET) + "log_level: info\nlog_levels: [info]\n");
   require_error("daqiri:\n  cfg:\n" + indented(SOCKET, "    ") + "\n    bench: [1]\n", "bench",
                 "unknown key 'bench'");
@@ -175,8 +175,12 @@ TEST_CASE("an unknown key names the nearest one", "[config][load]") {
   // A misspelled required key is one mistake, not two.
   require_error(replaced(SOCKET, "batch_size: 16,", "batch_sise: 16,"), queue + ".batch_sise",
                 "nearest is 'batch_size'");
-  require_error(replaced(SOCKET, "master_core: 0", "mastercore: 0"), "mastercore",
+  require_error(replaced(SOCKET, "master_core: 0", "mastercore: 0"), "master_core", "required");
+  const std::string inner = "daqiri:\n  cfg:\n" + indented(SOCKET, "    ");
+  require_error(replaced(inner, "master_core: 0", "mastercore: 0"), "mastercore",
                 "nearest is 'master_core'");
+  // A key that has nothing to do with the missing one does not hide it.
+  CHECK(errors(load(replaced(SOCKET, "batch_size: 16,", "xyz: 16,")).report) == 2);
   require_error(replaced(SOCKET, "  rx:", "  Rx:"), "interfaces[0].Rx", "nearest is 'rx'");
   require_error(replaced(RAW, "accurate_send", "accurate-send"), "interfaces[1].tx.accurate-send",
                 "nearest is 'accurate_send'");

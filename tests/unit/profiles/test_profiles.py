@@ -1,0 +1,22 @@
+"""The engine configurations that come with the package."""
+
+import pytest
+import yaml
+
+from daqiri_ophyd import profiles
+
+
+def test_names_lists_every_profile() -> None:
+    assert {"igx", "loopback", "spark", "udp"} <= set(profiles.names())
+    assert profiles.names() == sorted(profiles.names())
+
+
+@pytest.mark.parametrize("name", profiles.names())
+def test_path_is_a_configuration(name: str) -> None:
+    document = yaml.safe_load(profiles.path(name).read_text())
+    assert document["daqiri"]["cfg"]["version"] == 1
+
+
+def test_unknown_name_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match="no profile 'igz'; accepts igx, loopback, spark, udp"):
+        profiles.path("igz")
