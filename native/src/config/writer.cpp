@@ -23,7 +23,9 @@ void Writer::integer(Key key, std::int64_t& value, const Range&) {
 
 void Writer::one_of(Key key, int& value, Names names) {
   const std::string text = text_of(names, value);
-  add(key, Node::scalar(text, text.empty()));
+  // Readers of YAML 1.1 take off for false.
+  const bool quote = text.empty() || text == "off";
+  add(key, Node::scalar(text, quote));
 }
 
 void Writer::flag(Key key, bool& value) { add(key, Node::scalar(value ? "true" : "false", false)); }

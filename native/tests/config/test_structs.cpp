@@ -200,6 +200,15 @@ TEST_CASE("names come back as they were, whatever they look like", "[config][str
   }
 }
 
+TEST_CASE("words stay words for readers of YAML 1.1", "[config][structs]") {
+  NetworkConfig config = require_clean(SOCKET);
+  config.log_level_ = LogLevel::OFF;
+  config.ifs_[0].address_ = "0005:03:00.0";
+  const std::string yaml = config_to_yaml(config);
+  CHECK_THAT(yaml, Catch::Contains("log_level: \"off\"") && Catch::Contains("\"0005:03:00.0\""));
+  CHECK(require_clean(yaml) == config);
+}
+
 TEST_CASE("every default is written out", "[config][structs]") {
   const std::string yaml = config_to_yaml(require_clean(SOCKET));
   for (const char* line :
