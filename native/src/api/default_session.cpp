@@ -35,6 +35,7 @@ struct StopAtExit {
 
 std::vector<RxQueue*> queues_of(const Port& port) {
   std::vector<RxQueue*> queues;
+  queues.reserve(port.rx.size());
   for (const auto& queue : port.rx) queues.push_back(queue.get());
   return queues;
 }

@@ -29,7 +29,7 @@ Reason::Reason(std::string_view call) noexcept {
 
 Reason& Reason::add(std::string_view text) noexcept {
   const std::size_t n = std::min(text.size(), Text::CAPACITY - last.size);
-  std::copy_n(text.data(), n, last.text + last.size);
+  text.copy(last.text + last.size, n);
   last.size += n;
   last.text[last.size] = '\0';
   return *this;

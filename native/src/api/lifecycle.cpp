@@ -1,6 +1,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "api/default_session.h"
 #include "api/failure.h"
@@ -48,32 +50,49 @@ Status start(std::string_view call, Status read_status, NetworkConfig& config) {
   });
 }
 
+using Counters = std::vector<std::pair<std::string_view, std::uint64_t>>;
+
+/// One line: "<port> <kind> <queue>: <name> <value>, ...".
+void print(const Port& port, const char* kind, const QueueConfig& queue, Counters counters,
+           const DropCounts& dropped) {
+  for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
+    if (dropped[r] > 0)
+      counters.emplace_back(drop_reason_name(static_cast<DropReason>(r)), dropped[r]);
+  }
+  std::string line = port.config.name_ + " " + kind + " " + queue.name_ + ":";
+  for (std::size_t i = 0; i < counters.size(); ++i) {
+    line += i == 0 ? " " : ", ";
+    line.append(counters[i].first).append(" ").append(std::to_string(counters[i].second));
+  }
+  std::puts(line.c_str());
+}
+
 void print(const Port& port) {
   for (const auto& queue : port.rx) {
     const RxSnapshot s = queue->counters();
-    std::printf(
-        "%s rx %s: received %lu, bytes %lu, delivered %lu, held %lu, bursts %lu, truncated %lu, "
-        "dropped %lu",
-        port.config.name_.c_str(), queue->config().name_.c_str(), s.received, s.received_bytes,
-        s.delivered, s.held, s.bursts, s.truncated, s.dropped_total());
-    for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
-      if (s.dropped[r] > 0)
-        std::printf(" (%s %lu)", drop_reason_name(static_cast<DropReason>(r)).data(), s.dropped[r]);
-    }
-    std::printf("\n");
+    print(port, "rx", queue->config(),
+          {{"received", s.received},
+           {"bytes", s.received_bytes},
+           {"delivered", s.delivered},
+           {"held", s.held},
+           {"bursts", s.bursts},
+           {"truncated", s.truncated},
+           {"dropped", s.dropped_total()}},
+          s.dropped);
   }
   for (const auto& queue : port.tx) {
     const TxSnapshot s = queue->counters();
-    const Histogram& lateness = queue->lateness();
-    std::printf(
-        "%s tx %s: submitted %lu, sent %lu, bytes %lu, held %lu, bursts %lu, late %lu, dropped %lu",
-        port.config.name_.c_str(), queue->config().name_.c_str(), s.submitted, s.sent, s.sent_bytes,
-        s.held, s.bursts, s.late, s.dropped_total());
-    if (lateness.count() > 0) {
-      std::printf(", lateness ns p50 %lu p99 %lu max %lu", lateness.quantile(0.5),
-                  lateness.quantile(0.99), lateness.maximum());
-    }
-    std::printf("\n");
+    print(port, "tx", queue->config(),
+          {{"submitted", s.submitted},
+           {"sent", s.sent},
+           {"bytes", s.sent_bytes},
+           {"held", s.held},
+           {"bursts", s.bursts},
+           {"late", s.late},
+           {"lateness_p50_ns", queue->lateness().quantile(0.5)},
+           {"lateness_p99_ns", queue->lateness().quantile(0.99)},
+           {"dropped", s.dropped_total()}},
+          s.dropped);
   }
 }
 
@@ -123,10 +142,13 @@ void print_stats() {
     api::fail(Status::NOT_READY, "print_stats", api::NOT_STARTED);
     return;
   }
-  for (std::size_t id = 0; id < running->session->num_ports(); ++id) {
-    print(running->session->port(static_cast<int>(id)));
-  }
-  std::fflush(stdout);
+  api::guarded("print_stats", [&] {
+    for (std::size_t id = 0; id < running->session->num_ports(); ++id) {
+      print(running->session->port(static_cast<int>(id)));
+    }
+    std::fflush(stdout);
+    return Status::SUCCESS;
+  });
 }
 
 const char* version_string() noexcept { return VERSION_TEXT; }

@@ -177,7 +177,7 @@ bool is_tx_burst_available(const BurstParams* params) {
 }
 
 Status get_tx_packet_burst(BurstParams* params) {
-  constexpr string_view CALL = "get_tx_packet_burst";
+  static constexpr string_view CALL = "get_tx_packet_burst";
   return with_queue(CALL, params, [](TxQueue& queue, Burst& burst) {
     require_fillable(queue, burst);
     const Status status = queue.fill(burst, burst.num_packets());
@@ -190,7 +190,7 @@ Status get_tx_packet_burst(BurstParams* params) {
 }
 
 Status set_eth_header(BurstParams* params, int idx, const char* dst_mac) {
-  constexpr string_view CALL = "set_eth_header";
+  static constexpr string_view CALL = "set_eth_header";
   Status status{};
   Burst* burst = frame(CALL, params, idx, &status);
   if (burst == nullptr) return status;
@@ -208,7 +208,7 @@ Status set_eth_header(BurstParams* params, int idx, const char* dst_mac) {
 
 Status set_ipv4_header(BurstParams* params, int idx, int ip_len, std::uint8_t proto,
                        std::uint32_t src_host, std::uint32_t dst_host) {
-  constexpr string_view CALL = "set_ipv4_header";
+  static constexpr string_view CALL = "set_ipv4_header";
   // Differs from packet to packet, as a receiver that reassembles expects; nothing is ever
   // fragmented here.
   static thread_local std::uint16_t identification = 0;
@@ -224,7 +224,7 @@ Status set_ipv4_header(BurstParams* params, int idx, int ip_len, std::uint8_t pr
 
 Status set_udp_header(BurstParams* params, int idx, int udp_len, std::uint16_t src_port,
                       std::uint16_t dst_port) {
-  constexpr string_view CALL = "set_udp_header";
+  static constexpr string_view CALL = "set_udp_header";
   Status status{};
   Burst* burst = frame(CALL, params, idx, &status);
   if (burst == nullptr) return status;
@@ -235,7 +235,7 @@ Status set_udp_header(BurstParams* params, int idx, int udp_len, std::uint16_t s
 }
 
 Status set_udp_payload(BurstParams* params, int idx, const void* data, int len) {
-  constexpr string_view CALL = "set_udp_payload";
+  static constexpr string_view CALL = "set_udp_payload";
   Status status{};
   Burst* burst = writable(CALL, params, idx, &status);
   if (burst == nullptr) return status;
@@ -251,7 +251,7 @@ Status set_udp_payload(BurstParams* params, int idx, const void* data, int len) 
 
 Status detail::set_lengths(BurstParams* params, int idx, const std::int64_t* lengths,
                            std::size_t count) {
-  constexpr string_view CALL = "set_packet_lengths";
+  static constexpr string_view CALL = "set_packet_lengths";
   Status status{};
   Burst* burst = writable(CALL, params, idx, &status);
   if (burst == nullptr) return status;
@@ -262,7 +262,7 @@ Status detail::set_lengths(BurstParams* params, int idx, const std::int64_t* len
 
 Status detail::set_all_lengths(BurstParams* params, const std::int64_t* lengths,
                                std::size_t count) {
-  constexpr string_view CALL = "set_all_packet_lengths";
+  static constexpr string_view CALL = "set_all_packet_lengths";
   Status status{};
   Burst* burst = writable(CALL, params, 0, &status);
   if (burst == nullptr) return status;
@@ -280,7 +280,7 @@ Status set_packet_tx_time(BurstParams* params, int idx, std::uint64_t time_ns) {
 }
 
 Status send_tx_burst(BurstParams* params) {
-  constexpr string_view CALL = "send_tx_burst";
+  static constexpr string_view CALL = "send_tx_burst";
   return with_queue(CALL, params, [](TxQueue& queue, Burst& burst) {
     require_sendable(queue, burst);
     burst.hdr.hdr.num_segs = queue.num_segments();
