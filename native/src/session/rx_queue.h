@@ -106,7 +106,7 @@ class RxQueue {
   /// One recorder or nobody owns the ring; throws Error NOT_READY when it is taken.
   void attach_recorder(const std::string& name);
   void detach_recorder() noexcept;
-  /// Name of the recorder that owns the ring; empty: none. Receiving is refused then.
+  /// Name of the recorder that owns the ring; empty: none. Applications look here before they receive.
   [[nodiscard]] std::string recorder() const;
 
   /// The poller has ended: what the ring still holds can be received, nothing follows.
