@@ -12,13 +12,15 @@ using namespace daqiri::test;
 namespace {
 
 /// Sends `count` datagrams as fast as it can.
-void flood(const PlainSocket& peer, const std::string& host, std::uint16_t port, std::uint32_t count, std::size_t size) {
+void flood(const PlainSocket& peer, const std::string& host, std::uint16_t port,
+           std::uint32_t count, std::size_t size) {
   for (std::uint32_t i = 0; i < count; ++i) REQUIRE(peer.send(host, port, numbered(i, size)));
 }
 
 }  // namespace
 
-TEST_CASE("With its region exhausted a queue still reads and counts every datagram", "[udp][accounting]") {
+TEST_CASE("With its region exhausted a queue still reads and counts every datagram",
+          "[udp][accounting]") {
   const std::uint16_t port = free_port("127.0.0.1");
   const auto session = Session::open(udp_server("127.0.0.1", port, {.batch = 16, .num_bufs = 100}));
   RxQueue& rx = session->rx_queue(0, 0);
@@ -41,7 +43,8 @@ TEST_CASE("With its region exhausted a queue still reads and counts every datagr
   const auto packets = receive_packets(rx, 100);
   REQUIRE(packets.size() == 100);
   for (std::uint32_t i = 0; i < 100; ++i) REQUIRE(packets[i].bytes == numbered(i, 200));
-  for (std::uint32_t i = 0; i < 50; ++i) REQUIRE(peer.send("127.0.0.1", port, numbered(5000 + i, 200)));
+  for (std::uint32_t i = 0; i < 50; ++i)
+    REQUIRE(peer.send("127.0.0.1", port, numbered(5000 + i, 200)));
   const auto later = receive_packets(rx, 50);
   REQUIRE(later.size() == 50);
   REQUIRE(later[0].bytes == numbered(5000, 200));
@@ -56,7 +59,8 @@ TEST_CASE("What the kernel drops is counted", "[udp][accounting]") {
   RxQueue& rx = session->rx_queue(0, 0);
   const std::uintptr_t connection = session->engine().server_connection(host, port);
   const int smallest = 1;
-  session->engine().set_socket_option(connection, SOL_SOCKET, SO_RCVBUF, &smallest, sizeof smallest);
+  session->engine().set_socket_option(connection, SOL_SOCKET, SO_RCVBUF, &smallest,
+                                      sizeof smallest);
   const PlainSocket peer(host);
   std::uint64_t sent = 0;
   std::uint64_t got = 0;
@@ -114,7 +118,8 @@ TEST_CASE("Overload with a slow consumer loses nothing unseen", "[udp][accountin
   });
   constexpr std::uint32_t COUNT = 20'000;
   const PlainSocket peers[2]{PlainSocket("127.0.0.1"), PlainSocket("127.0.0.1")};
-  for (std::uint32_t i = 0; i < COUNT; ++i) REQUIRE(peers[i / 100 % 2].send("127.0.0.1", port, numbered(i, 1000)));
+  for (std::uint32_t i = 0; i < COUNT; ++i)
+    REQUIRE(peers[i / 100 % 2].send("127.0.0.1", port, numbered(i, 1000)));
   settled(rx, COUNT);
   done = true;
   consumer.join();

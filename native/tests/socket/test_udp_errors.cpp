@@ -1,6 +1,11 @@
 #include <catch2/catch.hpp>
 
 #include <dirent.h>
+#include <ifaddrs.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
 
 #include "socket/udp_session.h"
 
@@ -91,12 +96,14 @@ TEST_CASE("Connections that do not exist are refused", "[udp][errors]") {
   const auto session = Session::open(udp_client("127.0.0.1", peer.port()));
   IoEngine& engine = session->engine();
   const int on = 1;
-  auto [status, text] = error_of([&] { engine.set_socket_option(0xFFFFFF, SOL_SOCKET, SO_BROADCAST, &on, sizeof on); });
+  auto [status, text] = error_of(
+      [&] { engine.set_socket_option(0xFFFFFF, SOL_SOCKET, SO_BROADCAST, &on, sizeof on); });
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Contains("16777215"));
   std::tie(status, text) = error_of([&] { static_cast<void>(engine.connection_queue(0)); });
   CHECK(status == Status::INVALID_PARAMETER);
-  std::tie(status, text) = error_of([&] { static_cast<void>(engine.server_connection("127.0.0.1", port)); });
+  std::tie(status, text) =
+      error_of([&] { static_cast<void>(engine.server_connection("127.0.0.1", port)); });
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Contains("client of udp://127.0.0.1:" + std::to_string(peer.port())));
   std::tie(status, text) = error_of([&] { engine.connect("127.0.0.1", port, ""); });
@@ -114,15 +121,36 @@ TEST_CASE("Socket options reach the kernel, and its refusal comes back", "[udp][
   const int ttl = 7;
   engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
   const int bad_ttl = 1000;
-  auto [status, text] = error_of([&] { engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &bad_ttl, sizeof bad_ttl); });
+  auto [status, text] = error_of(
+      [&] { engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &bad_ttl, sizeof bad_ttl); });
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Contains("Invalid argument"));
   session->close();
-  std::tie(status, text) = error_of([&] { engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl); });
+  std::tie(status, text) =
+      error_of([&] { engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl); });
   CHECK(status == Status::NOT_READY);
 }
 
-TEST_CASE("Loopback sockets have no MAC address", "[udp]") {
-  const auto session = Session::open(udp_server("127.0.0.1", free_port("127.0.0.1")));
-  REQUIRE(session->engine().mac_address(0) == std::array<std::uint8_t, 6>{});
+TEST_CASE("A socket has the MAC address of its network interface, zeros on loopback", "[udp]") {
+  ifaddrs* all = nullptr;
+  REQUIRE(getifaddrs(&all) == 0);
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(all, &freeifaddrs);
+  std::size_t checked = 0;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    char host[INET_ADDRSTRLEN]{};
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, host,
+              sizeof host);
+    std::ifstream file(std::string("/sys/class/net/") + one->ifa_name + "/address");
+    std::string expected;
+    if (!(file >> expected) || expected.size() != 17) continue;
+    const auto session = Session::open(udp_server(host, free_port(host), {.num_bufs = 64}));
+    char found[18]{};
+    const auto mac = session->engine().mac_address(0);
+    std::snprintf(found, sizeof found, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2],
+                  mac[3], mac[4], mac[5]);
+    CHECK(found == expected);
+    ++checked;
+  }
+  REQUIRE(checked > 0);
 }

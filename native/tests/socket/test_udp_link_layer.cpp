@@ -106,10 +106,12 @@ TEST_CASE("IPv6 headers carry a valid UDP checksum", "[udp][link]") {
   REQUIRE(big_endian(&packet[44], 2) == 8 + size);
   REQUIRE(big_endian(&packet[46], 2) != 0);
   Bytes checked(packet.begin() + 8, packet.end());
-  for (const std::uint32_t word : {static_cast<std::uint32_t>(8 + size), std::uint32_t{IPPROTO_UDP}}) {
+  for (const std::uint32_t word :
+       {static_cast<std::uint32_t>(8 + size), std::uint32_t{IPPROTO_UDP}}) {
     // The pseudo header, behind an even number of bytes.
     if (checked.size() % 2 == 1) checked.push_back(0);
-    for (int shift = 24; shift >= 0; shift -= 8) checked.push_back(static_cast<std::uint8_t>(word >> shift));
+    for (int shift = 24; shift >= 0; shift -= 8)
+      checked.push_back(static_cast<std::uint8_t>(word >> shift));
   }
   REQUIRE(ones_sum(checked) == 0xFFFF);
 }
@@ -173,7 +175,8 @@ TEST_CASE("Peers are learnt while others are looked up and connected", "[udp][li
       ++seen;
     }
   });
-  for (std::uint32_t i = 0; i < PEERS; ++i) REQUIRE(peers[i].send("127.0.0.1", port, numbered(i, 30)));
+  for (std::uint32_t i = 0; i < PEERS; ++i)
+    REQUIRE(peers[i].send("127.0.0.1", port, numbered(i, 30)));
   connecting.join();
   recording.join();
   REQUIRE(seen == PEERS);

@@ -43,14 +43,16 @@ TEST_CASE("Two interleaved peers have a connection each, and can be read apart",
   RxQueue& rx = session->rx_queue(0, 0);
   const PlainSocket peers[2]{PlainSocket(host), PlainSocket(host)};
   constexpr std::uint32_t COUNT = 300;
-  for (std::uint32_t i = 0; i < COUNT; ++i) REQUIRE(peers[i % 2].send(host, port, numbered(i, 100)));
+  for (std::uint32_t i = 0; i < COUNT; ++i)
+    REQUIRE(peers[i % 2].send(host, port, numbered(i, 100)));
   REQUIRE(settled(rx, COUNT).received == COUNT);
 
   const std::uintptr_t first = session->engine().connect(host, peers[0].port(), "");
   const std::uintptr_t second = session->engine().connect(host, peers[1].port(), host);
   REQUIRE(first != second);
   for (const auto& [connection, parity] : {std::pair{first, 0U}, std::pair{second, 1U}}) {
-    REQUIRE(session->engine().connection_queue(connection) == std::pair<std::uint16_t, std::uint16_t>(0, 0));
+    REQUIRE(session->engine().connection_queue(connection) ==
+            std::pair<std::uint16_t, std::uint16_t>(0, 0));
     std::uint32_t expected = parity;
     const std::uint64_t end = monotonic_ns() + 2'000'000'000ULL;
     while (expected < COUNT && monotonic_ns() < end) {
@@ -87,7 +89,8 @@ TEST_CASE("A datagram longer than the buffer is cut and counted", "[udp]") {
   const std::uint16_t port = free_port("127.0.0.1");
   const auto session = Session::open(udp_server("127.0.0.1", port, {.buf_size = 512}));
   const PlainSocket peer("127.0.0.1");
-  for (std::uint32_t i = 0; i < 20; ++i) REQUIRE(peer.send("127.0.0.1", port, numbered(i, i % 2 == 0 ? 512 : 513 + i)));
+  for (std::uint32_t i = 0; i < 20; ++i)
+    REQUIRE(peer.send("127.0.0.1", port, numbered(i, i % 2 == 0 ? 512 : 513 + i)));
   const auto packets = receive_packets(session->rx_queue(0, 0), 20);
   REQUIRE(packets.size() == 20);
   for (std::uint32_t i = 0; i < 20; ++i) {
@@ -112,7 +115,8 @@ TEST_CASE("With two regions a datagram is split at the boundary", "[udp]") {
   RxQueue& rx = session->rx_queue(0, 0);
   const PlainSocket peer("127.0.0.1");
   const std::vector<std::uint32_t> sizes{0, 1, 42, 43, 1000, 42 + 2048, 42 + 2049};
-  for (const std::uint32_t size : sizes) REQUIRE(peer.send("127.0.0.1", port, numbered(size, size)));
+  for (const std::uint32_t size : sizes)
+    REQUIRE(peer.send("127.0.0.1", port, numbered(size, size)));
   REQUIRE(settled(rx, sizes.size()).received == sizes.size());
   std::size_t seen = 0;
   const std::uint64_t end = monotonic_ns() + 2'000'000'000ULL;
@@ -155,7 +159,8 @@ TEST_CASE("A client hears its peer only", "[udp]") {
 }
 
 TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
-  const PlainSocket peers[3]{PlainSocket("127.0.0.1"), PlainSocket("127.0.0.1"), PlainSocket("127.0.0.1")};
+  const PlainSocket peers[3]{PlainSocket("127.0.0.1"), PlainSocket("127.0.0.1"),
+                             PlainSocket("127.0.0.1")};
   const std::uint16_t port = free_port("127.0.0.1");
   auto config = udp_server("127.0.0.1", port);
   auto& rx = config.ifs_[0].rx_;
@@ -193,7 +198,8 @@ TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
     }
     const auto others = receive_packets(session->rx_queue(0, 0), 25);
     REQUIRE(others.size() == 25);
-    for (const Received& packet : others) REQUIRE(packet.flow == (number_of(packet.bytes) % 2 == 1 ? 22U : 0U));
+    for (const Received& packet : others)
+      REQUIRE(packet.flow == (number_of(packet.bytes) % 2 == 1 ? 22U : 0U));
     // One peer, one connection, on whichever queue it is heard.
     for (const Received& packet : others) {
       if (packet.flow == 22) REQUIRE(packet.connection == lengthy[0].connection);
@@ -202,7 +208,8 @@ TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
   SECTION("isolated, they are filtered and counted, and keep no buffer") {
     rx.flow_isolation_ = true;
     const auto session = Session::open(config);
-    for (std::uint32_t i = 0; i < 300; ++i) REQUIRE(peers[i % 3].send("127.0.0.1", port, numbered(i, 100)));
+    for (std::uint32_t i = 0; i < 300; ++i)
+      REQUIRE(peers[i % 3].send("127.0.0.1", port, numbered(i, 100)));
     REQUIRE(settled(session->rx_queue(0, 0), 300).received == 300);
     const RxSnapshot counters = session->rx_queue(0, 0).counters();
     REQUIRE(dropped(counters, DropReason::FILTERED) == 200);
@@ -225,7 +232,8 @@ TEST_CASE("Peers beyond the queue's channels share its main channel", "[udp][pee
   std::size_t shared = 0;
   std::set<std::uintptr_t> connections;
   for (std::uint32_t i = 0; i < COUNT; ++i) {
-    const std::string host = "127.0." + std::to_string(1 + i / 250) + "." + std::to_string(1 + i % 250);
+    const std::string host =
+        "127.0." + std::to_string(1 + i / 250) + "." + std::to_string(1 + i % 250);
     REQUIRE(PlainSocket(host).send("127.0.0.1", port, numbered(i, 20)));
   }
   const auto packets = receive_packets(rx, COUNT);

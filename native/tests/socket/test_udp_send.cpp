@@ -80,7 +80,8 @@ TEST_CASE("A server answers the peer that a burst names", "[udp][tx][peers]") {
     REQUIRE(send_packets(tx, numbered_packets(100, 5, 30), connections[0]));
     REQUIRE(send_packets(tx, numbered_packets(200, 5, 30), connections[1]));
     REQUIRE(send_packets(tx, numbered_packets(300, 1, 30)));
-    REQUIRE(send_packets(tx, numbered_packets(301, 1, 30), session->engine().server_connection(host, port)));
+    REQUIRE(send_packets(tx, numbered_packets(301, 1, 30),
+                         session->engine().server_connection(host, port)));
     for (std::uint32_t p = 0; p < 2; ++p) {
       for (std::uint32_t i = 0; i < 5; ++i) {
         const auto datagram = peers[p].receive();
@@ -123,7 +124,8 @@ TEST_CASE("Packets beyond the payload limit fail alone", "[udp][tx]") {
     config.ifs_[0].socket_.max_payload_size_ = 100;
     const auto session = Session::open(config);
     TxQueue& tx = session->tx_queue(0, 0);
-    REQUIRE(send_packets(tx, {numbered(0, 101), numbered(1, 200), numbered(2, 100), numbered(3, 101), numbered(4, 50)}));
+    REQUIRE(send_packets(tx, {numbered(0, 101), numbered(1, 200), numbered(2, 100),
+                              numbered(3, 101), numbered(4, 50)}));
     REQUIRE(peer.receive()->first == numbered(2, 100));
     REQUIRE(peer.receive()->first == numbered(4, 50));
     REQUIRE(tx.counters().sent == 2);
@@ -131,7 +133,8 @@ TEST_CASE("Packets beyond the payload limit fail alone", "[udp][tx]") {
     REQUIRE(balanced(tx.counters()));
   }
   SECTION("the protocol's own") {
-    const auto session = Session::open(udp_client("127.0.0.1", peer.port(), {.num_bufs = 64, .buf_size = 66'000}));
+    const auto session =
+        Session::open(udp_client("127.0.0.1", peer.port(), {.num_bufs = 64, .buf_size = 66'000}));
     TxQueue& tx = session->tx_queue(0, 0);
     REQUIRE(send_packets(tx, {numbered(0, 65'508), numbered(1, 65'507)}));
     REQUIRE(peer.receive()->first == numbered(1, 65'507));
@@ -188,7 +191,8 @@ TEST_CASE("A client and a server of one session talk to each other", "[udp][tx]"
   REQUIRE(send_packets(session->tx_queue(1, 0), numbered_packets(0, 100, 500)));
   const auto requests = receive_packets(session->rx_queue(0, 0), 100);
   REQUIRE(requests.size() == 100);
-  REQUIRE(send_packets(session->tx_queue(0, 0), numbered_packets(500, 100, 300), requests[0].connection));
+  REQUIRE(send_packets(session->tx_queue(0, 0), numbered_packets(500, 100, 300),
+                       requests[0].connection));
   const auto answers = receive_packets(session->rx_queue(1, 0), 100);
   REQUIRE(answers.size() == 100);
   for (std::uint32_t i = 0; i < 100; ++i) {

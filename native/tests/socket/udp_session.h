@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -27,14 +29,15 @@ using Bytes = std::vector<std::uint8_t>;
 /// A datagram of `length` bytes that starts with `number` and is filled with what follows from it.
 inline Bytes numbered(std::uint32_t number, std::size_t length) {
   Bytes bytes(length);
-  for (std::size_t i = 0; i < length; ++i) bytes[i] = static_cast<std::uint8_t>(number * 31 + i * 7);
-  std::memcpy(bytes.data(), &number, std::min(sizeof number, length));
+  for (std::size_t i = 0; i < length; ++i)
+    bytes[i] = static_cast<std::uint8_t>(number * 31 + i * 7);
+  if (length > 0) std::memcpy(bytes.data(), &number, std::min(sizeof number, length));
   return bytes;
 }
 
 inline std::uint32_t number_of(const Bytes& bytes) {
   std::uint32_t number = 0;
-  std::memcpy(&number, bytes.data(), std::min(sizeof number, bytes.size()));
+  if (!bytes.empty()) std::memcpy(&number, bytes.data(), std::min(sizeof number, bytes.size()));
   return number;
 }
 
@@ -52,7 +55,8 @@ class PlainSocket {
     getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
     port_ = port_of(address);
   }
-  PlainSocket(PlainSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)), port_(other.port_) {}
+  PlainSocket(PlainSocket&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), port_(other.port_) {}
   PlainSocket& operator=(PlainSocket&&) = delete;
   ~PlainSocket() {
     if (fd_ >= 0) ::close(fd_);
@@ -64,7 +68,8 @@ class PlainSocket {
   bool send(const std::string& host, std::uint16_t port, const Bytes& bytes) const {
     sockaddr_storage address{};
     const socklen_t length = fill(address, host, port);
-    const ssize_t n = sendto(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&address), length);
+    const ssize_t n =
+        sendto(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&address), length);
     return n == static_cast<ssize_t>(bytes.size());
   }
   /// The next datagram and the port it came from; none within 2 s (or `ms`).
@@ -74,7 +79,8 @@ class PlainSocket {
     Bytes bytes(65536);
     sockaddr_storage from{};
     socklen_t length = sizeof from;
-    const ssize_t n = recvfrom(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &length);
+    const ssize_t n =
+        recvfrom(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &length);
     if (n < 0) return std::nullopt;
     bytes.resize(static_cast<std::size_t>(n));
     return std::pair{bytes, port_of(from)};
@@ -96,8 +102,9 @@ class PlainSocket {
     return sizeof v4;
   }
   static std::uint16_t port_of(const sockaddr_storage& address) {
-    return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                                               : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+    return ntohs(address.ss_family == AF_INET6
+                     ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                     : reinterpret_cast<const sockaddr_in&>(address).sin_port);
   }
 
   int fd_{-1};
@@ -146,9 +153,12 @@ inline NetworkConfig udp_config(const UdpOptions& options = {}) {
   return config;
 }
 
-inline SocketEndpoint udp_at(const std::string& host, std::uint16_t port) { return {SocketProtocol::UDP, host, port}; }
+inline SocketEndpoint udp_at(const std::string& host, std::uint16_t port) {
+  return {SocketProtocol::UDP, host, port};
+}
 
-inline NetworkConfig udp_server(const std::string& host, std::uint16_t port, const UdpOptions& options = {}) {
+inline NetworkConfig udp_server(const std::string& host, std::uint16_t port,
+                                const UdpOptions& options = {}) {
   NetworkConfig config = udp_config(options);
   config.ifs_[0].address_ = host;
   config.ifs_[0].socket_.mode_ = SocketMode::SERVER;
@@ -156,7 +166,8 @@ inline NetworkConfig udp_server(const std::string& host, std::uint16_t port, con
   return config;
 }
 
-inline NetworkConfig udp_client(const std::string& host, std::uint16_t port, const UdpOptions& options = {}) {
+inline NetworkConfig udp_client(const std::string& host, std::uint16_t port,
+                                const UdpOptions& options = {}) {
   NetworkConfig config = udp_config(options);
   config.ifs_[0].address_ = host;
   config.ifs_[0].socket_.mode_ = SocketMode::CLIENT;
@@ -191,7 +202,8 @@ inline std::vector<Received> receive_packets(RxQueue& rx, std::size_t count) {
       continue;
     }
     for (std::uint32_t i = 0; i < burst->num_packets(); ++i) {
-      packets.push_back({bytes_of(*burst, i), burst->timestamps[i], burst->flow_ids[i], burst->connection_id});
+      packets.push_back(
+          {bytes_of(*burst, i), burst->timestamps[i], burst->flow_ids[i], burst->connection_id});
     }
     burst->release();
     last = monotonic_ns();
@@ -200,10 +212,12 @@ inline std::vector<Received> receive_packets(RxQueue& rx, std::size_t count) {
 }
 
 /// Send the packets over connection `connection`, waiting for room for 10 s at most.
-inline bool send_packets(TxQueue& tx, const std::vector<Bytes>& packets, std::uintptr_t connection = 0) {
+inline bool send_packets(TxQueue& tx, const std::vector<Bytes>& packets,
+                         std::uintptr_t connection = 0) {
   const std::uint64_t end = monotonic_ns() + 10'000'000'000ULL;
   for (std::size_t sent = 0; sent < packets.size();) {
-    const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(packets.size() - sent, tx.batch_size()));
+    const auto n =
+        static_cast<std::uint32_t>(std::min<std::size_t>(packets.size() - sent, tx.batch_size()));
     Burst* burst = nullptr;
     if (tx.allocate(n, &burst) != Status::SUCCESS) {
       if (monotonic_ns() > end) return false;
@@ -215,8 +229,9 @@ inline bool send_packets(TxQueue& tx, const std::vector<Bytes>& packets, std::ui
       const Bytes& packet = packets[sent + i];
       std::size_t done = 0;
       for (int s = 0; s < burst->hdr.hdr.num_segs; ++s) {
-        const std::size_t part = std::min<std::size_t>(packet.size() - done, tx.region(s).buf_size());
-        std::memcpy(burst->pkts[s][i], packet.data() + done, part);
+        const std::size_t part =
+            std::min<std::size_t>(packet.size() - done, tx.region(s).buf_size());
+        if (part > 0) std::memcpy(burst->pkts[s][i], packet.data() + done, part);
         burst->pkt_lens[s][i] = static_cast<std::uint32_t>(part);
         done += part;
       }
@@ -237,10 +252,18 @@ inline RxSnapshot settled(const RxQueue& rx, std::uint64_t received) {
   return snapshot;
 }
 
-inline std::uint64_t dropped(const RxSnapshot& s, DropReason reason) { return s.dropped[static_cast<std::size_t>(reason)]; }
-inline std::uint64_t dropped(const TxSnapshot& s, DropReason reason) { return s.dropped[static_cast<std::size_t>(reason)]; }
-inline bool balanced(const RxSnapshot& s) { return s.received == s.delivered + s.held + s.dropped_total(); }
-inline bool balanced(const TxSnapshot& s) { return s.submitted == s.sent + s.held + s.dropped_total(); }
+inline std::uint64_t dropped(const RxSnapshot& s, DropReason reason) {
+  return s.dropped[static_cast<std::size_t>(reason)];
+}
+inline std::uint64_t dropped(const TxSnapshot& s, DropReason reason) {
+  return s.dropped[static_cast<std::size_t>(reason)];
+}
+inline bool balanced(const RxSnapshot& s) {
+  return s.received == s.delivered + s.held + s.dropped_total();
+}
+inline bool balanced(const TxSnapshot& s) {
+  return s.submitted == s.sent + s.held + s.dropped_total();
+}
 
 /// Status and text of the Error that `action` throws; SUCCESS when it throws none.
 template <typename Action>

@@ -15,8 +15,8 @@ namespace daqiri::sockets {
 
 /// Gives each peer a connection id, and a channel on every queue where it is heard.
 ///
-/// Allocates and locks when a peer is new, never for a packet of a known one. A client has one peer; a
-/// server up to MAX_PEERS, of which none is ever forgotten.
+/// Allocates and locks when a peer is new, never for a packet of a known one. A client has one
+/// peer; a server up to MAX_PEERS, of which none is ever forgotten.
 class PeerChannels {
  public:
   static constexpr std::uint32_t MAX_PEERS = RxQueue::MAX_CHANNELS - 1;
@@ -24,7 +24,8 @@ class PeerChannels {
   /// `queues` may be empty (transmit only). Throws Error when a client's peer cannot be entered.
   PeerChannels(const UdpSocket& socket, std::vector<RxQueue*> queues);
 
-  /// The peer's number in the table, entering it if it is new; NONE when there is no room. Any thread.
+  /// The peer's number in the table, entering it if it is new; NONE when there is no room. Any
+  /// thread.
   std::uint32_t learn(const AddressKey& key) noexcept;
   /// Where packets of the peer go on the queue at `position`; NONE: the main channel. Poller only.
   Channel& channel(std::uint32_t peer, std::size_t position) noexcept;

@@ -31,13 +31,15 @@ std::uint32_t PeerTable::find(std::uintptr_t connection) const noexcept {
   }
 }
 
-void PeerTable::insert(Slots& slots, std::uint64_t mask, std::uint64_t hash, std::uint32_t number) noexcept {
+void PeerTable::insert(Slots& slots, std::uint64_t mask, std::uint64_t hash,
+                       std::uint32_t number) noexcept {
   std::uint64_t i = hash & mask;
   while (slots[i].load(std::memory_order_relaxed) != 0) i = (i + 1) & mask;
   slots[i].store(number + 1, std::memory_order_release);
 }
 
-bool PeerTable::add(const SocketAddress& address, const SocketAddress& local, std::uintptr_t connection) noexcept {
+bool PeerTable::add(const SocketAddress& address, const SocketAddress& local,
+                    std::uintptr_t connection) noexcept {
   const std::uint32_t number = size_.load(std::memory_order_relaxed);
   if (number == peers_.size()) return false;
   peers_[number] = Peer{address, address.key(), local, connection};

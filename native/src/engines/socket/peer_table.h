@@ -25,8 +25,8 @@ std::uintptr_t next_connection_id() noexcept;
 
 /// Append-only open-addressing table; all memory is allocated beforehand.
 ///
-/// One thread adds at a time (the caller sees to that); any thread looks up, without locks. Recorders and
-/// bursts share ownership, so that addresses are known after the socket is closed.
+/// One thread adds at a time (the caller sees to that); any thread looks up, without locks.
+/// Recorders and bursts share ownership, so that addresses are known after the socket is closed.
 class PeerTable {
  public:
   static constexpr std::uint32_t NONE = 0xFFFFFFFFU;
@@ -36,22 +36,32 @@ class PeerTable {
   /// Number of the peer, or NONE.
   [[nodiscard]] std::uint32_t find(const AddressKey& key) const noexcept;
   [[nodiscard]] std::uint32_t find(std::uintptr_t connection) const noexcept;
-  [[nodiscard]] const Peer& operator[](std::uint32_t number) const noexcept { return peers_[number]; }
-  [[nodiscard]] std::uint32_t size() const noexcept { return size_.load(std::memory_order_acquire); }
-  [[nodiscard]] std::uint32_t capacity() const noexcept { return static_cast<std::uint32_t>(peers_.size()); }
+  [[nodiscard]] const Peer& operator[](std::uint32_t number) const noexcept {
+    return peers_[number];
+  }
+  [[nodiscard]] std::uint32_t size() const noexcept {
+    return size_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] std::uint32_t capacity() const noexcept {
+    return static_cast<std::uint32_t>(peers_.size());
+  }
 
   /// The next peer gets number `size()`. False when the table is full.
-  bool add(const SocketAddress& address, const SocketAddress& local, std::uintptr_t connection) noexcept;
+  bool add(const SocketAddress& address, const SocketAddress& local,
+           std::uintptr_t connection) noexcept;
 
   /// Receiving thread: who sent the latest datagram, in the table or not.
   void set_last_heard(const AddressKey& key) noexcept { last_heard_.publish(key); }
   /// No address before the first datagram.
-  [[nodiscard]] SocketAddress last_heard() const noexcept { return SocketAddress(last_heard_.read()); }
+  [[nodiscard]] SocketAddress last_heard() const noexcept {
+    return SocketAddress(last_heard_.read());
+  }
 
  private:
   /// Number + 1 of a peer; 0: free. At most half of them are taken.
   using Slots = std::unique_ptr<std::atomic<std::uint32_t>[]>;
-  static void insert(Slots& slots, std::uint64_t mask, std::uint64_t hash, std::uint32_t number) noexcept;
+  static void insert(Slots& slots, std::uint64_t mask, std::uint64_t hash,
+                     std::uint32_t number) noexcept;
 
   std::vector<Peer> peers_;
   std::uint64_t mask_;

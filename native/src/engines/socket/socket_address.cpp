@@ -29,9 +29,11 @@ AddressKey SocketAddress::key() const noexcept {
   // The flow label of IPv6 is left out: it does not name a peer.
   AddressKey key{};
   if (family() == AF_INET) {
-    key[0] = std::uint64_t{v4_.sin_family} | std::uint64_t{v4_.sin_port} << 16U | std::uint64_t{v4_.sin_addr.s_addr} << 32U;
+    key[0] = std::uint64_t{v4_.sin_family} | std::uint64_t{v4_.sin_port} << 16U |
+             std::uint64_t{v4_.sin_addr.s_addr} << 32U;
   } else if (ipv6()) {
-    key[0] = std::uint64_t{v6_.sin6_family} | std::uint64_t{v6_.sin6_port} << 16U | std::uint64_t{v6_.sin6_scope_id} << 32U;
+    key[0] = std::uint64_t{v6_.sin6_family} | std::uint64_t{v6_.sin6_port} << 16U |
+             std::uint64_t{v6_.sin6_scope_id} << 32U;
     std::memcpy(&key[1], &v6_.sin6_addr, sizeof(v6_.sin6_addr));
   }
   return key;
@@ -45,8 +47,9 @@ SocketAddress SocketAddress::parse(const std::string& host, std::uint16_t port) 
   const int rc = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, &freeaddrinfo);
   if (rc != 0 || found->ai_addrlen > CAPACITY) {
-    throw Error(Status::INVALID_PARAMETER,
-                "'" + host + "' is not a numeric IPv4 or IPv6 address (" + gai_strerror(rc) + "); names are not resolved");
+    throw Error(Status::INVALID_PARAMETER, "'" + host +
+                                               "' is not a numeric IPv4 or IPv6 address (" +
+                                               gai_strerror(rc) + "); names are not resolved");
   }
   SocketAddress address;
   std::memcpy(address.data(), found->ai_addr, found->ai_addrlen);
@@ -77,7 +80,9 @@ bool SocketAddress::same_host(const SocketAddress& other) const noexcept {
 
 std::string SocketAddress::text() const {
   char host[NI_MAXHOST]{};
-  if (!given() || getnameinfo(data(), length(), host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) return "(none)";
+  if (!given() ||
+      getnameinfo(data(), length(), host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "(none)";
   std::string name = host;
   if (ipv6()) name.insert(0, 1, '[').push_back(']');
   return name.append(1, ':').append(std::to_string(port()));

@@ -15,7 +15,8 @@ namespace daqiri::sockets {
 using AddressKey = std::array<std::uint64_t, 3>;
 
 inline std::uint64_t hash(const AddressKey& key) noexcept {
-  std::uint64_t h = key[0] * 0x9E3779B97F4A7C15U ^ key[1] * 0xC2B2AE3D27D4EB4FU ^ key[2] * 0x165667B19E3779F9U;
+  std::uint64_t h =
+      key[0] * 0x9E3779B97F4A7C15U ^ key[1] * 0xC2B2AE3D27D4EB4FU ^ key[2] * 0x165667B19E3779F9U;
   h ^= h >> 32U;
   return h * 0x9E3779B97F4A7C15U >> 20U;
 }
@@ -41,8 +42,12 @@ class SocketAddress {
   [[nodiscard]] bool given() const noexcept { return any_.sa_family != AF_UNSPEC; }
   [[nodiscard]] bool ipv6() const noexcept { return any_.sa_family == AF_INET6; }
   /// Host byte order.
-  [[nodiscard]] std::uint16_t port() const noexcept { return ntohs(ipv6() ? v6_.sin6_port : v4_.sin_port); }
-  void set_port(std::uint16_t port) noexcept { (ipv6() ? v6_.sin6_port : v4_.sin_port) = htons(port); }
+  [[nodiscard]] std::uint16_t port() const noexcept {
+    return ntohs(ipv6() ? v6_.sin6_port : v4_.sin_port);
+  }
+  void set_port(std::uint16_t port) noexcept {
+    (ipv6() ? v6_.sin6_port : v4_.sin_port) = htons(port);
+  }
   /// Host byte order; IPv4 only.
   [[nodiscard]] std::uint32_t ipv4() const noexcept { return ntohl(v4_.sin_addr.s_addr); }
   [[nodiscard]] const in6_addr& ipv6_bytes() const noexcept { return v6_.sin6_addr; }

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,21 +24,27 @@ class UdpEndpoint {
   UdpEndpoint& operator=(const UdpEndpoint&) = delete;
 
   std::uint32_t receive(const RxQueue& queue) noexcept;
-  TransmitResult transmit(const TxQueue& queue, const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
+  TransmitResult transmit(const TxQueue& queue, const Burst& burst, std::uint32_t first,
+                          std::uint32_t count) noexcept;
   void close() noexcept;
 
   [[nodiscard]] const UdpSocket& socket() const noexcept { return socket_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] const std::shared_ptr<const LinkLayer>& link_layer() const noexcept { return link_layer_; }
+  [[nodiscard]] const std::shared_ptr<const LinkLayer>& link_layer() const noexcept {
+    return link_layer_;
+  }
   [[nodiscard]] const std::array<std::uint8_t, 6>& mac() const noexcept { return mac_; }
 
   /// The client's connection, or the server's own.
   [[nodiscard]] std::uintptr_t connection() const noexcept { return connection_; }
   [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept;
-  /// Server: connection of a peer that need not have sent anything. Throws Error NO_SPACE_AVAILABLE.
+  /// Server: connection of a peer that need not have sent anything. Throws Error
+  /// NO_SPACE_AVAILABLE.
   std::uintptr_t add_peer(const SocketAddress& address);
   /// Port and first queue.
-  [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> port_queue() const noexcept { return {port_id_, queue_id_}; }
+  [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> port_queue() const noexcept {
+    return {port_id_, queue_id_};
+  }
 
  private:
   std::string name_;
@@ -48,7 +53,7 @@ class UdpEndpoint {
   UdpSocket socket_;
   PeerChannels peers_;
   std::uintptr_t connection_;
-  std::optional<UdpReceiver> receiver_;
+  std::unique_ptr<UdpReceiver> receiver_;
   struct QueueSender {
     std::uint16_t queue;
     std::unique_ptr<UdpSender> sender;

@@ -27,7 +27,8 @@ class Checksum {
       --length;
       odd_ = false;
     }
-    for (; length >= 2; bytes += 2, length -= 2) sum_ += static_cast<std::uint32_t>(bytes[0] << 8U | bytes[1]);
+    for (; length >= 2; bytes += 2, length -= 2)
+      sum_ += static_cast<std::uint32_t>(bytes[0] << 8U | bytes[1]);
     if (length == 1) {
       sum_ += static_cast<std::uint32_t>(*bytes << 8U);
       odd_ = true;
@@ -45,15 +46,18 @@ class Checksum {
   bool odd_{false};
 };
 
-std::uint32_t ipv4_udp(const SocketAddress& from, const SocketAddress& to, std::uint32_t length, std::byte* out) noexcept {
+std::uint32_t ipv4_udp(const SocketAddress& from, const SocketAddress& to, std::uint32_t length,
+                       std::byte* out) noexcept {
   udphdr udp{};
   udp.uh_sport = htons(from.port());
   udp.uh_dport = htons(to.port());
-  udp.uh_ulen = htons(static_cast<std::uint16_t>(std::min<std::uint32_t>(sizeof(udp) + length, 0xFFFF)));
+  udp.uh_ulen =
+      htons(static_cast<std::uint16_t>(std::min<std::uint32_t>(sizeof(udp) + length, 0xFFFF)));
   iphdr ip{};
   ip.version = 4;
   ip.ihl = sizeof(ip) / 4;
-  ip.tot_len = htons(static_cast<std::uint16_t>(std::min<std::uint32_t>(sizeof(ip) + sizeof(udp) + length, 0xFFFF)));
+  ip.tot_len = htons(static_cast<std::uint16_t>(
+      std::min<std::uint32_t>(sizeof(ip) + sizeof(udp) + length, 0xFFFF)));
   ip.frag_off = htons(DONT_FRAGMENT);
   ip.ttl = TTL;
   ip.protocol = IPPROTO_UDP;
@@ -67,12 +71,13 @@ std::uint32_t ipv4_udp(const SocketAddress& from, const SocketAddress& to, std::
   return sizeof(ip) + sizeof(udp);
 }
 
-std::uint32_t ipv6_udp(const SocketAddress& from, const SocketAddress& to, std::uint32_t length, const BurstParams& burst,
-                       std::size_t i, std::byte* out) noexcept {
+std::uint32_t ipv6_udp(const SocketAddress& from, const SocketAddress& to, std::uint32_t length,
+                       const BurstParams& burst, std::size_t i, std::byte* out) noexcept {
   udphdr udp{};
   udp.uh_sport = htons(from.port());
   udp.uh_dport = htons(to.port());
-  const auto udp_length = static_cast<std::uint16_t>(std::min<std::uint32_t>(sizeof(udp) + length, 0xFFFF));
+  const auto udp_length =
+      static_cast<std::uint16_t>(std::min<std::uint32_t>(sizeof(udp) + length, 0xFFFF));
   udp.uh_ulen = htons(udp_length);
   ip6_hdr ip{};
   ip.ip6_flow = htonl(6U << 28U);
@@ -97,13 +102,15 @@ std::uint32_t ipv6_udp(const SocketAddress& from, const SocketAddress& to, std::
 
 }  // namespace
 
-UdpLinkLayer::UdpLinkLayer(std::shared_ptr<const PeerTable> peers, const SocketAddress& local, bool client)
+UdpLinkLayer::UdpLinkLayer(std::shared_ptr<const PeerTable> peers, const SocketAddress& local,
+                           bool client)
     : peers_(std::move(peers)),
       local_(local),
       client_(client),
       unknown_(SocketAddress(AddressKey{static_cast<std::uint64_t>(local.family())})) {}
 
-std::uint32_t UdpLinkLayer::prefix(const BurstParams& burst, std::size_t i, std::byte* out) const noexcept {
+std::uint32_t UdpLinkLayer::prefix(const BurstParams& burst, std::size_t i,
+                                   std::byte* out) const noexcept {
   const std::uint32_t number = client_ ? 0 : peers_->find(burst.connection_id);
   const Peer* peer = number == PeerTable::NONE ? nullptr : &(*peers_)[number];
   const SocketAddress& remote = peer != nullptr ? peer->address : unknown_;
@@ -114,7 +121,8 @@ std::uint32_t UdpLinkLayer::prefix(const BurstParams& burst, std::size_t i, std:
   const SocketAddress& to = transmit ? remote : local;
   std::uint32_t length = 0;
   for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) length += burst.pkt_lens[s][i];
-  return local_.ipv6() ? ipv6_udp(from, to, length, burst, i, out) : ipv4_udp(from, to, length, out);
+  return local_.ipv6() ? ipv6_udp(from, to, length, burst, i, out)
+                       : ipv4_udp(from, to, length, out);
 }
 
 }  // namespace daqiri::sockets

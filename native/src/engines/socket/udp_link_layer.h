@@ -10,12 +10,12 @@ namespace daqiri::sockets {
 
 /// Writes the headers that a datagram must have had.
 ///
-/// Received packets: from the burst's peer to the local address; packets to be sent: the other way. Of a
-/// socket bound to a wildcard the local address is the one from which this host reaches the peer. A
-/// burst without a connection (more peers than the queue has channels) has an unspecified peer, port 0.
-/// TTL is 64 and the identification 0, which a socket does not tell. IPv4: header checksum, UDP checksum
-/// 0 (none); IPv6: UDP checksum over the packet's data. Lengths are those of the data, cut if they are.
-/// Formats: RFC 791, RFC 8200, RFC 768.
+/// Received packets: from the burst's peer to the local address; packets to be sent: the other way.
+/// Of a socket bound to a wildcard the local address is the one from which this host reaches the
+/// peer. A burst without a connection (more peers than the queue has channels) has an unspecified
+/// peer, port 0. TTL is 64 and the identification 0, which a socket does not tell. IPv4: header
+/// checksum, UDP checksum 0 (none); IPv6: UDP checksum over the packet's data. Lengths are those of
+/// the data, cut if they are. Formats: RFC 791, RFC 8200, RFC 768.
 class UdpLinkLayer final : public LinkLayer {
  public:
   /// `client`: the table's first peer is the only one, whatever a burst says.
@@ -23,7 +23,8 @@ class UdpLinkLayer final : public LinkLayer {
 
   [[nodiscard]] std::uint32_t link_type() const noexcept override { return LINKTYPE_RAW; }
   [[nodiscard]] bool reconstructs_headers() const noexcept override { return true; }
-  std::uint32_t prefix(const BurstParams& burst, std::size_t i, std::byte* out) const noexcept override;
+  std::uint32_t prefix(const BurstParams& burst, std::size_t i,
+                       std::byte* out) const noexcept override;
 
  private:
   std::shared_ptr<const PeerTable> peers_;

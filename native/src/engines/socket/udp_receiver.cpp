@@ -20,10 +20,12 @@ void require_sharing(const InterfaceConfig& interface) {
   const RxQueueConfig& first = queues.front();
   for (const RxQueueConfig& queue : queues) {
     const auto refuse = [&](const std::string& what) {
-      throw Error(Status::INVALID_PARAMETER, "interface '" + interface.name_ + "': rx queues '" + first.name_ + "' and '" +
-                                                 queue.name_ + "' read one socket and must have the same " + what);
+      throw Error(Status::INVALID_PARAMETER,
+                  "interface '" + interface.name_ + "': rx queues '" + first.name_ + "' and '" +
+                      queue.name_ + "' read one socket and must have the same " + what);
     };
-    if (queue.cpu_core_ != first.cpu_core_) refuse("cpu_core; found '" + first.cpu_core_ + "' and '" + queue.cpu_core_ + "'");
+    if (queue.cpu_core_ != first.cpu_core_)
+      refuse("cpu_core; found '" + first.cpu_core_ + "' and '" + queue.cpu_core_ + "'");
     if (queue.mrs_ != first.mrs_) refuse("memory_regions, in the same order");
     if (queue.split_boundary_ != first.split_boundary_) refuse("split_boundary");
   }
@@ -52,7 +54,8 @@ UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels
     header.msg_iov = &vectors_[std::size_t{i} * MAX_NUM_SEGS];
     header.msg_iovlen = segments_;
     header.msg_control = &controls_[i];
-    for (std::uint32_t s = 0; s < segments_; ++s) header.msg_iov[s].iov_len = first.segment_capacity(static_cast<int>(s));
+    for (std::uint32_t s = 0; s < segments_; ++s)
+      header.msg_iov[s].iov_len = first.segment_capacity(static_cast<int>(s));
     reset(i);
   }
 }
@@ -65,37 +68,33 @@ void UdpReceiver::reset(std::uint32_t slot) noexcept {
   header.msg_controllen = sizeof(Control);
 }
 
-void UdpReceiver::bind(std::uint32_t slot, const std::uint32_t* buffers) noexcept {
-  iovec* vector = messages_[slot].msg_hdr.msg_iov;
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    packets_[slot].buffers[s] = buffers[s];
-    vector[s].iov_base = region(s).address(buffers[s]);
-  }
+void UdpReceiver::bind(std::uint32_t slot, std::uint32_t segment, std::uint32_t buffer) noexcept {
+  packets_[slot].buffers[segment] = buffer;
+  messages_[slot].msg_hdr.msg_iov[segment].iov_base = region(segment).address(buffer);
 }
 
 void UdpReceiver::fill() noexcept {
   while (ready_ < BATCH) vacant_[num_vacant_++] = ready_++;
   if (num_vacant_ == 0) return;
-  std::array<std::array<std::uint32_t, BATCH>, MAX_NUM_SEGS> taken;
   std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
   std::uint32_t n = num_vacant_;
   for (std::uint32_t s = 0; s < segments_; ++s) {
-    counts[s] = region(s).take(taken[s].data(), n);
+    counts[s] = region(s).take(taken_[s].data(), n);
     n = counts[s];
   }
   // A packet needs a buffer of every region.
   for (std::uint32_t s = 0; s < segments_; ++s) {
-    if (counts[s] > n) region(s).give(&taken[s][n], counts[s] - n);
+    if (counts[s] > n) region(s).give(&taken_[s][n], counts[s] - n);
   }
   for (std::uint32_t i = 0; i < n; ++i) {
-    std::uint32_t buffers[MAX_NUM_SEGS];
-    for (std::uint32_t s = 0; s < segments_; ++s) buffers[s] = taken[s][i];
-    bind(vacant_[i], buffers);
+    for (std::uint32_t s = 0; s < segments_; ++s) bind(vacant_[i], s, taken_[s][i]);
   }
-  // Slots left without move to the end: the highest vacant one is last, or the last one takes its place.
+  // Slots left without move to the end: the highest vacant one is last, or the last one takes its
+  // place.
   while (num_vacant_ > n) {
     const std::uint32_t hole = vacant_[--num_vacant_];
-    if (hole != --ready_) bind(hole, packets_[ready_].buffers);
+    if (hole == --ready_) continue;
+    for (std::uint32_t s = 0; s < segments_; ++s) bind(hole, s, packets_[ready_].buffers[s]);
   }
   num_vacant_ = 0;
 }
@@ -139,7 +138,8 @@ steering::Verdict UdpReceiver::classify(const Sender& sender, std::uint32_t leng
     key.ipv4_udp = true;
     key.udp_src = peer.port();
     key.udp_dst = local.port();
-    key.ipv4_len = static_cast<std::uint16_t>(std::min<std::uint32_t>(length + IPV4_UDP_HEADERS, 0xFFFF));
+    key.ipv4_len =
+        static_cast<std::uint16_t>(std::min<std::uint32_t>(length + IPV4_UDP_HEADERS, 0xFFFF));
     key.ipv4_src = peer.ipv4();
     key.ipv4_dst = local.ipv4();
   }
@@ -152,7 +152,8 @@ std::uint64_t UdpReceiver::timestamp_of(std::uint32_t slot) noexcept {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
     timespec t{};
     std::memcpy(&t, CMSG_DATA(c), sizeof(t));
-    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(t.tv_nsec);
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U +
+           static_cast<std::uint64_t>(t.tv_nsec);
   }
   return 0;
 }
@@ -186,9 +187,11 @@ bool UdpReceiver::accept(std::uint32_t slot, std::uint64_t now) noexcept {
 }
 
 std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {
-  // An error that an earlier send met (ECONNREFUSED from a dead peer) is reported once, then cleared.
+  // An error that an earlier send met (ECONNREFUSED from a dead peer) is reported once, then
+  // cleared.
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const int n = recvmmsg(socket_.fd(), messages_.data(), slots, MSG_DONTWAIT | MSG_TRUNC, nullptr);
+    const int n =
+        recvmmsg(socket_.fd(), messages_.data(), slots, MSG_DONTWAIT | MSG_TRUNC, nullptr);
     if (n > 0) return static_cast<std::uint32_t>(n);
     if (n == 0 || errno == EAGAIN || errno == EWOULDBLOCK) return 0;
   }
@@ -202,7 +205,8 @@ std::uint32_t UdpReceiver::discard() noexcept {
     const std::uint32_t length = messages_[i].msg_len;
     const steering::Verdict verdict = classify(sender_of(i, false), length);
     const bool filtered = isolated_ && !verdict.matched;
-    peers_.queues()[position_[verdict.queue]]->drop(filtered ? DropReason::FILTERED : DropReason::NO_PACKET_BUFFER, 1, length);
+    peers_.queues()[position_[verdict.queue]]->drop(
+        filtered ? DropReason::FILTERED : DropReason::NO_PACKET_BUFFER, 1, length);
     reset(i);
   }
   for (mmsghdr& message : messages_) message.msg_hdr.msg_iovlen = segments_;
@@ -229,7 +233,8 @@ std::uint32_t UdpReceiver::receive() noexcept {
       reset(i);
     }
   }
-  // Once after every datagram that was read: a drop means that the buffer was full, so that one follows.
+  // Once after every datagram that was read: a drop means that the buffer was full, so that one
+  // follows.
   if (n > 0) count_kernel_drops();
   return n;
 }

@@ -13,12 +13,12 @@
 
 namespace daqiri::sockets {
 
-/// Reads up to 64 datagrams per system call, straight into buffers taken beforehand, and hands each to
-/// the queue that its flow names and to the channel of its peer.
+/// Reads up to 64 datagrams per system call, straight into buffers taken beforehand, and hands each
+/// to the queue that its flow names and to the channel of its peer.
 ///
-/// The queues share one list of memory regions and one poller, because a buffer is chosen before its
-/// datagram is known. Whatever the kernel passes on is read and counted: without buffers, datagrams are
-/// discarded as no_packet_buffer.
+/// The queues share one list of memory regions and one poller, because a buffer is chosen before
+/// its datagram is known. Whatever the kernel passes on is read and counted: without buffers,
+/// datagrams are discarded as no_packet_buffer.
 class UdpReceiver {
  public:
   static constexpr std::uint32_t BATCH = 64;
@@ -46,7 +46,7 @@ class UdpReceiver {
     return first_queue().region(static_cast<int>(segment));
   }
   void fill() noexcept;
-  void bind(std::uint32_t slot, const std::uint32_t* buffers) noexcept;
+  void bind(std::uint32_t slot, std::uint32_t segment, std::uint32_t buffer) noexcept;
   void reset(std::uint32_t slot) noexcept;
   std::uint32_t read(std::uint32_t slots) noexcept;
   std::uint32_t discard() noexcept;
@@ -54,7 +54,8 @@ class UdpReceiver {
   bool accept(std::uint32_t slot, std::uint64_t now) noexcept;
   void cut(ReceivedPacket& packet, RxQueue& queue, std::uint32_t length) noexcept;
   const Sender& sender_of(std::uint32_t slot, bool learn_new) noexcept;
-  [[nodiscard]] steering::Verdict classify(const Sender& sender, std::uint32_t length) const noexcept;
+  [[nodiscard]] steering::Verdict classify(const Sender& sender,
+                                           std::uint32_t length) const noexcept;
   [[nodiscard]] std::uint64_t timestamp_of(std::uint32_t slot) noexcept;
 
   /// Room for the timestamp and one more, should somebody switch it on.
@@ -75,7 +76,7 @@ class UdpReceiver {
 
   // One slot per datagram of a call; slots [0, ready_) have buffers.
   std::array<mmsghdr, BATCH> messages_{};
-  std::array<iovec, BATCH * MAX_NUM_SEGS> vectors_{};
+  std::array<iovec, std::size_t{BATCH} * MAX_NUM_SEGS> vectors_{};
   std::array<SocketAddress, BATCH> names_{};
   std::array<Control, BATCH> controls_{};
   std::array<ReceivedPacket, BATCH> packets_{};
@@ -83,6 +84,8 @@ class UdpReceiver {
   /// Slots below ready_ whose buffers were delivered, ascending.
   std::array<std::uint32_t, BATCH> vacant_{};
   std::uint32_t num_vacant_{0};
+  /// By segment: buffers taken for the vacant slots.
+  std::array<std::array<std::uint32_t, BATCH>, MAX_NUM_SEGS> taken_{};
 
   Sender last_;
   std::uint32_t kernel_drops_seen_{0};

@@ -23,7 +23,8 @@ UdpSender::UdpSender(const UdpSocket& socket, const PeerTable& peers, std::uint3
       max_length_(socket.local().ipv6() ? MAX_IPV6_PAYLOAD : MAX_IPV4_PAYLOAD),
       server_connection_(server_connection) {
   if (max_payload != 0) max_length_ = std::min(max_length_, max_payload);
-  for (std::uint32_t i = 0; i < BATCH; ++i) messages_[i].msg_hdr.msg_iov = &vectors_[std::size_t{i} * MAX_NUM_SEGS];
+  for (std::uint32_t i = 0; i < BATCH; ++i)
+    messages_[i].msg_hdr.msg_iov = &vectors_[std::size_t{i} * MAX_NUM_SEGS];
 }
 
 bool UdpSender::find_destination(const Burst& burst) noexcept {
@@ -41,7 +42,8 @@ bool UdpSender::find_destination(const Burst& burst) noexcept {
   return destination_.given();
 }
 
-std::uint32_t UdpSender::gather(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
+std::uint32_t UdpSender::gather(const Burst& burst, std::uint32_t first,
+                                std::uint32_t count) noexcept {
   const int segments = burst.hdr.hdr.num_segs;
   const bool addressed = destination_.given();
   std::uint32_t n = 0;
@@ -51,12 +53,14 @@ std::uint32_t UdpSender::gather(const Burst& burst, std::uint32_t first, std::ui
     header.msg_name = addressed ? destination_.data() : nullptr;
     header.msg_namelen = addressed ? destination_.length() : 0;
     header.msg_iovlen = static_cast<std::size_t>(segments);
-    for (int s = 0; s < segments; ++s) header.msg_iov[s] = {burst.pkts[s][first + n], burst.pkt_lens[s][first + n]};
+    for (int s = 0; s < segments; ++s)
+      header.msg_iov[s] = {burst.pkts[s][first + n], burst.pkt_lens[s][first + n]};
   }
   return n;
 }
 
-TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
+TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
+                               std::uint32_t count) noexcept {
   TransmitResult result;
   count = std::min(count, BATCH);
   if (!find_destination(burst)) {
@@ -65,7 +69,8 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first, std::uin
   }
   const std::uint32_t ready = gather(burst, first, count);
   if (ready == 0) {
-    while (result.failed < count && burst.packet_length(first + result.failed) > max_length_) ++result.failed;
+    while (result.failed < count && burst.packet_length(first + result.failed) > max_length_)
+      ++result.failed;
     return result;
   }
   bool waited = false;
@@ -84,8 +89,9 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first, std::uin
       waited = true;
       continue;
     }
-    // ECONNREFUSED tells of an earlier packet that met no listener; it is cleared by being told. Of the
-    // first packet of this run it says nothing, nor does a device queue that was full (ENOBUFS).
+    // ECONNREFUSED tells of an earlier packet that met no listener; it is cleared by being told. Of
+    // the first packet of this run it says nothing, nor does a device queue that was full
+    // (ENOBUFS).
     if ((errno == ECONNREFUSED || errno == ENOBUFS) && !retried) {
       retried = true;
       continue;

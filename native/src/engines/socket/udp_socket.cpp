@@ -28,12 +28,14 @@ std::string fix_for(int error, const SocketAddress& address) {
   const std::string port = std::to_string(address.port());
   switch (error) {
     case EADDRINUSE:
-      return "another socket has this port (`ss -ulnp sport = :" + port + "` names its process); end that process or "
+      return "another socket has this port (`ss -ulnp sport = :" + port +
+             "` names its process); end that process or "
              "choose another port";
     case EADDRNOTAVAIL:
       return "this host has no such address (`ip -brief address` lists those it has)";
     case EACCES:
-      return "for a port below 1024 grant CAP_NET_BIND_SERVICE or choose a higher port; a broadcast address needs a "
+      return "for a port below 1024 grant CAP_NET_BIND_SERVICE or choose a higher port; a "
+             "broadcast address needs a "
              "server interface with SO_BROADCAST set on its connection";
     case ENETUNREACH:
     case EHOSTUNREACH:
@@ -50,11 +52,13 @@ std::string fix_for(int error, const SocketAddress& address) {
   }
 }
 
-SocketAddress parse_endpoint(const std::string& interface, const char* key, const SocketEndpoint& endpoint) {
+SocketAddress parse_endpoint(const std::string& interface, const char* key,
+                             const SocketEndpoint& endpoint) {
   try {
     return SocketAddress::parse(endpoint.host_, endpoint.port_);
   } catch (const Error& e) {
-    throw Error(e.status(), "interface '" + interface + "': socket_config." + key + ": " + e.what());
+    throw Error(e.status(),
+                "interface '" + interface + "': socket_config." + key + ": " + e.what());
   }
 }
 
@@ -75,17 +79,20 @@ UdpSocket::UdpSocket(const InterfaceConfig& interface) : interface_(interface.na
   const bool client = config.mode_ == SocketMode::CLIENT;
   const auto missing = [&](const char* key, const char* mode) {
     return Error(Status::INVALID_PARAMETER, "interface '" + interface_ + "': socket_config." + key +
-                                                " is missing; a UDP " + mode + " needs it (udp://ADDRESS:PORT)");
+                                                " is missing; a UDP " + mode +
+                                                " needs it (udp://ADDRESS:PORT)");
   };
   if (client && !config.remote_addr_.given()) throw missing("remote_addr", "client");
   if (!client && !config.local_addr_.given()) throw missing("local_addr", "server");
-  if (config.local_addr_.given()) local_ = parse_endpoint(interface_, "local_addr", config.local_addr_);
+  if (config.local_addr_.given())
+    local_ = parse_endpoint(interface_, "local_addr", config.local_addr_);
   SocketAddress remote;
   if (client) remote = parse_endpoint(interface_, "remote_addr", config.remote_addr_);
   if (client && local_.given() && local_.family() != remote.family()) {
-    throw Error(Status::INVALID_PARAMETER, "interface '" + interface_ + "': local_addr " + local_.text() +
-                                               " and remote_addr " + remote.text() +
-                                               " are of different address families; use IPv4 or IPv6 for both");
+    throw Error(Status::INVALID_PARAMETER,
+                "interface '" + interface_ + "': local_addr " + local_.text() +
+                    " and remote_addr " + remote.text() +
+                    " are of different address families; use IPv4 or IPv6 for both");
   }
   const SocketAddress& shown = client ? remote : local_;
   fd_ = socket(shown.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP);
@@ -93,7 +100,8 @@ UdpSocket::UdpSocket(const InterfaceConfig& interface) : interface_(interface.na
   try {
     // An IPv6 socket then never sees IPv4 peers under mapped addresses.
     if (shown.ipv6()) set_int_option(fd_, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    if (local_.given() && ::bind(fd_, local_.data(), local_.length()) != 0) fail("bind", local_, errno);
+    if (local_.given() && ::bind(fd_, local_.data(), local_.length()) != 0)
+      fail("bind", local_, errno);
     if (client) {
       if (::connect(fd_, remote.data(), remote.length()) != 0) fail("connect to", remote, errno);
       // Others may have sent between bind and connect.
@@ -110,26 +118,32 @@ UdpSocket::UdpSocket(const InterfaceConfig& interface) : interface_(interface.na
 }
 
 void UdpSocket::fail(const char* what, const SocketAddress& address, int error) const {
-  throw Error(Status::CONNECT_FAILURE, "interface '" + interface_ + "': cannot " + what + " udp://" + address.text() +
-                                           ": " + errno_text(error) + ": " + fix_for(error, address));
+  throw Error(Status::CONNECT_FAILURE, "interface '" + interface_ + "': cannot " + what +
+                                           " udp://" + address.text() + ": " + errno_text(error) +
+                                           ": " + fix_for(error, address));
 }
 
 void UdpSocket::prepare_receive(std::uint64_t bytes) {
-  const auto asked = static_cast<int>(std::min<std::uint64_t>(bytes, std::numeric_limits<int>::max() / 2));
+  const auto asked =
+      static_cast<int>(std::min<std::uint64_t>(bytes, std::numeric_limits<int>::max() / 2));
   if (asked > int_option(fd_, SO_RCVBUF) / 2) {
     // Past net.core.rmem_max with CAP_NET_ADMIN only.
-    if (!set_int_option(fd_, SOL_SOCKET, SO_RCVBUFFORCE, asked)) set_int_option(fd_, SOL_SOCKET, SO_RCVBUF, asked);
+    if (!set_int_option(fd_, SOL_SOCKET, SO_RCVBUFFORCE, asked))
+      set_int_option(fd_, SOL_SOCKET, SO_RCVBUF, asked);
     const std::uint64_t granted = receive_buffer();
     if (granted < static_cast<std::uint64_t>(asked)) {
-      log(LogLevel::WARN, "interface '" + interface_ + "': the kernel grants " + std::to_string(granted) +
-                              " of the " + std::to_string(asked) + " bytes of receive buffer asked for udp://" +
-                              local_.text() + "; bursts may be lost. Raise the limit: sysctl -w net.core.rmem_max=" +
-                              std::to_string(asked));
+      log(LogLevel::WARN,
+          "interface '" + interface_ + "': the kernel grants " + std::to_string(granted) +
+              " of the " + std::to_string(asked) + " bytes of receive buffer asked for udp://" +
+              local_.text() +
+              "; bursts may be lost. Raise the limit: sysctl -w net.core.rmem_max=" +
+              std::to_string(asked));
     }
   }
   if (!set_int_option(fd_, SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
     const int error = errno;
-    log(LogLevel::WARN, "interface '" + interface_ + "': no kernel receive timestamps (" + errno_text(error) +
+    log(LogLevel::WARN, "interface '" + interface_ + "': no kernel receive timestamps (" +
+                            errno_text(error) +
                             "); packets carry the time at which they were read");
   }
 }
@@ -144,8 +158,8 @@ std::uint64_t UdpSocket::receive_buffer() const noexcept {
 }
 
 std::uint32_t UdpSocket::kernel_drops() const noexcept {
-  // SO_RXQ_OVFL has the same count, but reports it with the next datagram only: drops at the end of a
-  // burst would stay unseen.
+  // SO_RXQ_OVFL has the same count, but reports it with the next datagram only: drops at the end of
+  // a burst would stay unseen.
   std::uint32_t info[SK_MEMINFO_VARS]{};
   socklen_t length = sizeof(info);
   if (getsockopt(fd_, SOL_SOCKET, SO_MEMINFO, info, &length) != 0) return 0;
@@ -168,7 +182,9 @@ std::array<std::uint8_t, 6> mac_of(const SocketAddress& address) noexcept {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return mac;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(all, &freeifaddrs);
-  const auto length_of = [](const sockaddr& a) { return a.sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in); };
+  const auto length_of = [](const sockaddr& a) {
+    return a.sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  };
   const ifaddrs* owner = all;
   for (; owner != nullptr; owner = owner->ifa_next) {
     if (owner->ifa_addr == nullptr || owner->ifa_addr->sa_family != address.family()) continue;
@@ -182,7 +198,8 @@ std::array<std::uint8_t, 6> mac_of(const SocketAddress& address) noexcept {
     if (std::string_view(link->ifa_name) != owner->ifa_name) continue;
     sockaddr_ll ll{};
     std::memcpy(&ll, link->ifa_addr, sizeof(ll));
-    if (ll.sll_hatype == ARPHRD_ETHER && ll.sll_halen == mac.size()) std::copy_n(ll.sll_addr, mac.size(), mac.begin());
+    if (ll.sll_hatype == ARPHRD_ETHER && ll.sll_halen == mac.size())
+      std::copy_n(ll.sll_addr, mac.size(), mac.begin());
   }
   return mac;
 }

@@ -10,12 +10,12 @@
 
 namespace daqiri::sockets {
 
-/// Non-blocking and close-on-exec. A server is bound to `local_addr`, alone on its port; a client is
-/// connected to `remote_addr`, so that the kernel passes it that peer's datagrams only.
+/// Non-blocking and close-on-exec. A server is bound to `local_addr`, alone on its port; a client
+/// is connected to `remote_addr`, so that the kernel passes it that peer's datagrams only.
 class UdpSocket {
  public:
-  /// Throws Error naming the interface, the address, the errno text and the fix: INVALID_PARAMETER for
-  /// addresses that cannot be used together, CONNECT_FAILURE when the kernel refuses.
+  /// Throws Error naming the interface, the address, the errno text and the fix: INVALID_PARAMETER
+  /// for addresses that cannot be used together, CONNECT_FAILURE when the kernel refuses.
   explicit UdpSocket(const InterfaceConfig& interface);
   UdpSocket(const UdpSocket&) = delete;
   UdpSocket& operator=(const UdpSocket&) = delete;
@@ -52,7 +52,8 @@ class UdpSocket {
 /// that is a loopback one and the route is not known.
 SocketAddress source_towards(const SocketAddress& peer) noexcept;
 
-/// MAC address of the network interface that has `address`; zeros for loopback, wildcards and tunnels.
+/// MAC address of the network interface that has `address`; zeros for loopback, wildcards and
+/// tunnels.
 std::array<std::uint8_t, 6> mac_of(const SocketAddress& address) noexcept;
 
 }  // namespace daqiri::sockets
