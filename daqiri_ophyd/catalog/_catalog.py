@@ -151,7 +151,8 @@ class Catalog:
         Raises
         ------
         CatalogError
-            If the backup directory is not given or cannot be written.
+            If the backup directory is not given or cannot be written, or the catalog does not
+            answer.
         """
         directory = self._backup_directory
         if directory is None:
@@ -168,7 +169,12 @@ class Catalog:
             raise CatalogError(
                 f"The backup directory {directory} cannot be written ({error.strerror})."
             ) from error
-        return RunWriter(self._client, directory, batch_size=batch_size, readable=self._readable)
+        try:
+            return RunWriter(
+                self._client, directory, batch_size=batch_size, readable=self._readable
+            )
+        except httpx.HTTPError as error:
+            raise CatalogError(f"The catalog at {self.uri} does not answer: {error}") from error
 
     def databroker(self) -> Any:
         """Return a `databroker.Broker` on this catalog: ``db[-1].table()``."""

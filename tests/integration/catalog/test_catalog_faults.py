@@ -231,3 +231,9 @@ def test_proxy_of_the_environment_is_not_asked(tmp_path, empty_catalog, monkeypa
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with Catalog.open(empty_catalog) as catalog:
         assert list(catalog.client) == []
+
+
+def test_writer_for_a_server_that_is_gone(catalog):
+    catalog._server.close()
+    with pytest.raises(CatalogError, match=r"The catalog at http://127.* does not answer"):
+        catalog.writer()

@@ -287,7 +287,7 @@ def test_opening_again_and_again_leaks_no_thread_or_descriptor(empty_catalog):
     with Catalog.open(empty_catalog) as catalog:
         list(catalog.client)
     before = count()
-    for _ in range(10):
+    for _ in range(5):
         with Catalog.open(empty_catalog) as catalog:
             list(catalog.client)
     assert count() == before
