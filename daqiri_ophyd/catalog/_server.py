@@ -14,6 +14,7 @@ from typing import IO, Any
 __all__ = ["CatalogError", "EmbeddedServer"]
 
 _STARTUP_S = 30.0
+_SHUTDOWN_S = 10
 # One key for all servers of this process: Tiled's settings are one object, and the last key holds.
 _API_KEY = secrets.token_hex(32)
 # Loggers of the server; what they say goes to a file, not to the terminal of a scientist.
@@ -91,7 +92,7 @@ class EmbeddedServer:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Finish requests under way, end the server's threads, free the directory. Idempotent."""
+        """Finish requests under way (for 10 s at most), end the server's threads, free the directory. Idempotent."""
         if self._lock.closed:
             return
         self._server.should_exit = True
@@ -110,17 +111,25 @@ def _lock(directory: Path) -> IO[str]:
     try:
         (directory / "data").mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("a+")
+        try:
+            _take(lock, directory)
+        except BaseException:
+            lock.close()
+            raise
     except OSError as error:
         raise CatalogError(
             f"The catalog directory {directory} cannot be written ({error.strerror}). "
             "Choose another, or connect to a server: Catalog.connect(uri)."
         ) from error
+    return lock
+
+
+def _take(lock: IO[str], directory: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         lock.seek(0)
         holder = lock.read().strip() or "unknown"
-        lock.close()
         raise CatalogError(
             f"The catalog in {directory} is open already, in process {holder}. Close it there, or "
             "connect to it: Catalog.connect(uri, api_key) with its catalog.uri and catalog.api_key."
@@ -128,7 +137,6 @@ def _lock(directory: Path) -> IO[str]:
     lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()
-    return lock
 
 
 def _build_app(directory: Path, readable: Iterable[Path], api_key: str) -> Any:
@@ -172,5 +180,11 @@ def _make_server(app: Any) -> Any:
             # The interpreter joins this thread and the database's before it runs exit handlers.
             return done or not threading.main_thread().is_alive()
 
-    # Without a configuration, uvicorn leaves the logging of this process alone.
-    return Server(uvicorn.Config(app, loop="asyncio", log_config=None, access_log=False))
+    config = uvicorn.Config(
+        app,
+        loop="asyncio",
+        log_config=None,  # leave the logging of this process alone
+        access_log=False,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+    )
+    return Server(config)
