@@ -1,6 +1,8 @@
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
+#include <functional>
 #include <thread>
 
 #include "session/loopback_config.h"
@@ -178,15 +180,21 @@ TEST_CASE("No more than the allowed number of writes wait", "[storage][file]") {
 
 TEST_CASE("Threads that append to one file take turns", "[storage][file]") {
   const TempDir dir;
+  Bench bench;
+  std::vector<HeldBurst> bursts;
+  for (int t = 0; t < 4; ++t) bursts.push_back(bench.burst(50, 100));
   std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
+  std::atomic<int> failures{0};
+  for (const HeldBurst& burst : bursts) {
     threads.emplace_back([&] {
-      Bench bench;
-      const auto burst = bench.burst(50, 100);
-      for (int i = 0; i < 20; ++i) write_pcap(*burst, dir.path(), "run");
+      for (int i = 0; i < 20; ++i) {
+        if (refusal([&] { write_pcap(*burst, dir.path(), "run"); }).first != Status::SUCCESS)
+          ++failures;
+      }
     });
   }
   for (auto& thread : threads) thread.join();
+  CHECK(failures == 0);
   CHECK(tcpdump(dir / "run.pcap").size() == 4000);
 }
 
