@@ -1,13 +1,9 @@
 # native/python/*.cpp -> the extension daqiri_ophyd._native
 file(GLOB python_sources CONFIGURE_DEPENDS python/*.cpp)
-if(NOT python_sources)
-  add_custom_target(_native)
-  return()
-endif()
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 find_package(pybind11 3 CONFIG REQUIRED)
-pybind11_add_module(_native MODULE ${python_sources})
+pybind11_add_module(_native MODULE NO_EXTRAS ${python_sources})
 target_link_libraries(_native PRIVATE daqiri_static)
-# Keep the engine's and yaml-cpp's symbols apart from any other copy in the process.
+# Keep the engine's symbols apart from any other copy in the process.
 target_link_options(_native PRIVATE -Wl,--exclude-libs,ALL)
 install(TARGETS _native LIBRARY DESTINATION daqiri_ophyd COMPONENT python)
