@@ -92,7 +92,7 @@ class EmbeddedServer:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Finish requests under way (for 10 s at most), end the server's threads, free the directory. Idempotent."""
+        """Finish requests under way (10 s at most), end the threads, free the directory."""
         if self._lock.closed:
             return
         self._server.should_exit = True
