@@ -27,7 +27,7 @@ constexpr std::size_t STAGING = std::size_t{96} * 1024;
 /// more.
 constexpr std::uint32_t COPY_BELOW = 512;
 constexpr std::size_t WORST_STAGING =
-    sizeof(pcap::RecordHeader) + MAX_LINK_PREFIX + MAX_NUM_SEGS * COPY_BELOW;
+    sizeof(pcap::RecordHeader) + MAX_LINK_PREFIX + std::size_t{MAX_NUM_SEGS} * COPY_BELOW;
 /// A stretch of the staging area and a segment, for each segment.
 constexpr std::size_t WORST_IOVECS = 2 * MAX_NUM_SEGS + 1;
 

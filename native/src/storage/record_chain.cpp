@@ -11,7 +11,7 @@
 namespace daqiri::pcap {
 
 std::uint64_t whole_records_end(int fd, std::uint64_t size, int& error_number) {
-  constexpr std::size_t WINDOW = 256 * 1024;
+  constexpr std::size_t WINDOW = std::size_t{256} * 1024;
   const auto window = std::make_unique_for_overwrite<unsigned char[]>(WINDOW);
   std::uint64_t begin = 0;
   std::uint64_t filled = 0;

@@ -120,9 +120,9 @@ void Recorder::Impl::record() {
 Burst* Recorder::Impl::await() {
   Doorbell& bell = queue.doorbell();
   bell.prepare();
-  Burst* burst = nullptr;
-  if (stopping.load() || rolls_asked.load() != rolls_done || queue.closed() ||
-      (burst = queue.receive()) != nullptr) {
+  const bool asked = stopping.load() || rolls_asked.load() != rolls_done || queue.closed();
+  Burst* burst = asked ? nullptr : queue.receive();
+  if (asked || burst != nullptr) {
     bell.cancel();
     return burst;
   }
@@ -197,7 +197,8 @@ void Recorder::Impl::end() noexcept {
 
 // --- Any thread
 
-Recorder::Recorder(std::shared_ptr<Session> session, RxQueue& queue, RecorderOptions options) {
+Recorder::Recorder(std::shared_ptr<Session> session, RxQueue& queue,
+                   const RecorderOptions& options) {
   require_options(options);
   queue.attach_recorder(options.directory + "/" + options.prefix);
   try {

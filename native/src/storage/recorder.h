@@ -68,7 +68,7 @@ class Recorder {
   /// Attaches to the queue, creates the first file and starts. Throws Error (INVALID_PARAMETER for
   /// the options and for a file that exists, NOT_READY when the queue has a recorder,
   /// GENERIC_FAILURE with path and errno for the file).
-  Recorder(std::shared_ptr<Session> session, RxQueue& queue, RecorderOptions options);
+  Recorder(std::shared_ptr<Session> session, RxQueue& queue, const RecorderOptions& options);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
   /// Stops.
