@@ -15,14 +15,14 @@ namespace daqiri::python {
 
 namespace {
 
-/// (configuration, problems, text of the report)
+/// (configuration, problems)
 py::tuple as_tuple(NetworkConfig config, const ConfigReport& report) {
   py::list problems;
   for (const ConfigProblem& p : report.problems_) {
     problems.append(py::make_tuple(p.severity_ == ConfigProblem::Severity::ERROR ? "error" : "warning", p.file_, p.line_,
                                    p.column_, p.path_, p.message_));
   }
-  return py::make_tuple(std::move(config), problems, report.text());
+  return py::make_tuple(std::move(config), problems);
 }
 
 py::tuple parse_config(const std::string& text, const std::string& file, bool positions) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "bindings.h"
+#include "daqiri/error.h"
 #include "gil.h"
 
 namespace daqiri::python {
@@ -22,6 +23,13 @@ std::tuple<std::uint64_t, bool, bool> news_of(const Recorder& recorder) {
 
 }  // namespace
 
+Recorder& RecorderHandle::get() const {
+  if (born_ != fork_generation()) {
+    throw Error(Status::NOT_READY, "the recorder was started before this process was forked and goes on in the parent");
+  }
+  return *recorder_;
+}
+
 bool RecorderHandle::look(std::int64_t timeout_ns) {
   pollfd bell{recorder_->doorbell().fd(), POLLIN, 0};
   const timespec limit{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
@@ -36,6 +44,7 @@ bool RecorderHandle::look(std::int64_t timeout_ns) {
 bool RecorderHandle::wait(std::optional<double> timeout) {
   constexpr timespec BREATH{0, 1'000'000};
   const Deadline deadline(timeout);
+  static_cast<void>(get());
   for (;;) {
     const auto news = news_of(*recorder_);
     if (news != seen_) {
@@ -80,6 +89,7 @@ void bind_recorder(py::module_& m) {
              return files;
            },
            py::arg("first"))
+      .def_property_readonly("running", &RecorderHandle::running)
       .def("wait", &RecorderHandle::wait, py::arg("timeout"))
       .def("fileno", &RecorderHandle::fileno);
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "lifecycle.h"
 #include "storage/recorder.h"
 
 namespace daqiri::python {
@@ -18,11 +19,13 @@ class RecorderHandle {
     recorder_->doorbell().prepare();
   }
 
-  [[nodiscard]] Recorder& get() const noexcept { return *recorder_; }
+  /// Throws Error NOT_READY in a process that was forked from the one that started it.
+  [[nodiscard]] Recorder& get() const;
+  [[nodiscard]] bool running() const { return born_ == fork_generation() && recorder_->snapshot().running; }
   /// The doorbell's descriptor. Whoever asks for it reads it; `wait` then only looks.
-  [[nodiscard]] int fileno() noexcept {
+  [[nodiscard]] int fileno() {
     watched_ = true;
-    return recorder_->doorbell().fd();
+    return get().doorbell().fd();
   }
   /// True once a file was completed, the recorder ended or an error occurred since the last True.
   bool wait(std::optional<double> timeout);
@@ -30,6 +33,7 @@ class RecorderHandle {
  private:
   bool look(std::int64_t timeout_ns);
 
+  std::uint64_t born_{fork_generation()};
   std::shared_ptr<Recorder> recorder_;
   std::tuple<std::uint64_t, bool, bool> seen_{0, true, false};
   bool watched_{false};

@@ -1,0 +1,114 @@
+"""The packet engine: configurations, ports, queues, bursts as arrays, recorders, pcap files.
+
+Times are ns on the port's clock unless a name says otherwise; waits are in seconds, run without
+the interpreter lock and end on Ctrl-C. All errors are subclasses of `DaqiriError`.
+"""
+
+from daqiri_ophyd._native import (
+    BitFieldConfig,
+    DataTypesConfig,
+    EcpriMatch,
+    FlexItemConfig,
+    FlowAction,
+    FlowConfig,
+    FlowMatch,
+    InterfaceConfig,
+    MemoryRegionConfig,
+    NetworkConfig,
+    ReorderConfig,
+    RoceConfig,
+    RxConfig,
+    RxQueueConfig,
+    SocketConfig,
+    TunnelConfig,
+    TxConfig,
+    TxFlowConfig,
+    TxQueueConfig,
+    VlanConfig,
+)
+
+from . import events, frames
+from ._burst import Burst
+from ._config import ConfigProblem, ConfigReport, ConfigSource, check_config, load_config
+from ._counters import Lateness, RxCounters, TxCounters
+from ._engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Engine, Port, capabilities, version
+from ._errors import (
+    ConfigError,
+    ConnectFailureError,
+    DaqiriError,
+    GenericFailureError,
+    InternalEngineError,
+    InvalidParameterError,
+    NoFreeBurstBuffersError,
+    NoFreePacketBuffersError,
+    NoSpaceAvailableError,
+    NotReadyError,
+    NotSupportedError,
+    NullPointerError,
+    Status,
+)
+from ._pcap import PcapFile
+from ._queues import RxQueue, TxQueue
+from ._recorder import RecordedFile, Recorder, RecorderSnapshot
+from .events import EventPump, default_pump
+
+__all__ = [
+    "LINKTYPE_ETHERNET",
+    "LINKTYPE_RAW",
+    "BitFieldConfig",
+    "Burst",
+    "ConfigError",
+    "ConfigProblem",
+    "ConfigReport",
+    "ConfigSource",
+    "ConnectFailureError",
+    "DaqiriError",
+    "DataTypesConfig",
+    "EcpriMatch",
+    "Engine",
+    "EventPump",
+    "FlexItemConfig",
+    "FlowAction",
+    "FlowConfig",
+    "FlowMatch",
+    "GenericFailureError",
+    "InterfaceConfig",
+    "InternalEngineError",
+    "InvalidParameterError",
+    "Lateness",
+    "MemoryRegionConfig",
+    "NetworkConfig",
+    "NoFreeBurstBuffersError",
+    "NoFreePacketBuffersError",
+    "NoSpaceAvailableError",
+    "NotReadyError",
+    "NotSupportedError",
+    "NullPointerError",
+    "PcapFile",
+    "Port",
+    "RecordedFile",
+    "Recorder",
+    "RecorderSnapshot",
+    "ReorderConfig",
+    "RoceConfig",
+    "RxConfig",
+    "RxCounters",
+    "RxQueue",
+    "RxQueueConfig",
+    "SocketConfig",
+    "Status",
+    "TunnelConfig",
+    "TxConfig",
+    "TxCounters",
+    "TxFlowConfig",
+    "TxQueue",
+    "TxQueueConfig",
+    "VlanConfig",
+    "capabilities",
+    "check_config",
+    "default_pump",
+    "events",
+    "frames",
+    "load_config",
+    "version",
+]

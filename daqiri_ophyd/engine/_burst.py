@@ -1,0 +1,245 @@
+"""Received packets as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daqiri_ophyd import _native
+
+from ._errors import InvalidParameterError
+
+__all__ = ["Burst"]
+
+
+class Burst:
+    """Packets that arrived together, where the engine put them.
+
+    ``burst[i]`` is packet ``i`` without a copy: a read-only uint8 array over the engine's buffer.
+    A slice is a list of such arrays. Arrays keep the buffers in use, also after `release`, after
+    the engine is closed, and from any thread; as long as they do, the engine has those buffers
+    less. To keep many packets for long, `gather` them.
+
+    Bursts come from `RxQueue.receive`. Dropping a burst releases it, as does the end of a ``with``
+    block. All else raises InvalidParameterError after `release`.
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: _native.Burst) -> None:
+        self._native = native
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    @overload
+    def __getitem__(self, index: int) -> NDArray[np.uint8]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[NDArray[np.uint8]]: ...
+    def __getitem__(self, index: int | slice) -> NDArray[np.uint8] | list[NDArray[np.uint8]]:
+        if isinstance(index, slice):
+            return self._native.views(index)
+        return self._native.view(index)
+
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+        return map(self._native.view, range(len(self._native)))
+
+    def segment(self, segment: int, index: int) -> NDArray[np.uint8]:
+        """Return the part of a packet that lies in one segment, without a copy.
+
+        Parameters
+        ----------
+        segment : int
+            From 0; the order of the queue's ``memory_regions``.
+        index : int
+            Packet; negative from the end.
+
+        Returns
+        -------
+        ndarray of uint8, shape (length,)
+            Read-only.
+
+        Raises
+        ------
+        IndexError
+            If there is no such packet.
+        InvalidParameterError
+            If there is no such segment, or the burst was released.
+        """
+        return self._native.view(index, segment)
+
+    @property
+    def lengths(self) -> NDArray[np.uint32]:
+        """Bytes of each packet over all segments, shape (n,)."""
+        return self._native.lengths()
+
+    def segment_lengths(self, segment: int) -> NDArray[np.uint32]:
+        """Return the bytes of each packet that lie in one segment, shape (n,)."""
+        return self._native.segment_lengths(segment)
+
+    @property
+    def flow_ids(self) -> NDArray[np.uint32]:
+        """Flow of each packet, shape (n,); 0: none matched."""
+        return self._native.flow_ids()
+
+    @property
+    def timestamps(self) -> NDArray[np.int64]:
+        """Arrival of each packet on the port's clock, ns, shape (n,)."""
+        return self._native.timestamps()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all packets."""
+        return self._native.nbytes
+
+    @property
+    def port_id(self) -> int:
+        """Port it arrived at."""
+        return self._native.port_id
+
+    @property
+    def queue_id(self) -> int:
+        """Queue it arrived at."""
+        return self._native.queue_id
+
+    @property
+    def connection_id(self) -> int:
+        """Connection it came by; 0 where there are none."""
+        return self._native.connection_id
+
+    @property
+    def num_segments(self) -> int:
+        """Segments that each packet is split into."""
+        return self._native.num_segments
+
+    def gather(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """Copy the packets to rows of one array, at memory speed.
+
+        Other threads of Python run meanwhile.
+
+        Parameters
+        ----------
+        out : ndarray of uint8, shape (n, width), optional
+            Where to; C-contiguous, ``width`` at least the longest packet. None: a new array.
+
+        Returns
+        -------
+        ndarray of uint8, shape (n, width)
+            `out`, or a new array as wide as the longest packet; rows are padded with 0.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `out` does not fit, or the burst was released.
+        """
+        return self._native.gather(out)
+
+    def gather_flat(
+        self, out: NDArray[np.uint8] | None = None
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Copy the packets back to back, at memory speed.
+
+        Other threads of Python run meanwhile.
+
+        Parameters
+        ----------
+        out : ndarray of uint8, shape (size,), optional
+            Where to; contiguous, ``size`` at least `nbytes`. None: a new array.
+
+        Returns
+        -------
+        data : ndarray of uint8, shape (nbytes,)
+            The beginning of `out`, or a new array.
+        offsets : ndarray of int64, shape (n + 1,)
+            Packet ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `out` does not fit, or the burst was released.
+        """
+        return self._native.gather_flat(out)
+
+    def write_pcap(self, directory: str | Path, prefix: str, *, nanosecond: bool = True) -> Path:
+        """Append the packets to ``<directory>/<prefix>.pcap``.
+
+        Parameters
+        ----------
+        directory : str or Path
+            An existing directory.
+        prefix : str
+            Name of the file without ``.pcap``.
+        nanosecond : bool
+            Resolution of a new file's time stamps: ns, else µs. An existing file must be of the
+            same.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the directory does not exist, or the file is of another kind; it stays as it was.
+        NotReadyError
+            While somebody else writes to the file.
+        GenericFailureError
+            If writing failed; the file is cut to whole records.
+        """
+        folder = Path(directory).absolute()
+        self._native.write_pcap(str(folder), prefix, nanosecond)
+        return folder / f"{prefix}.pcap"
+
+    def write_raw(self, directory: str | Path, prefix: str, offset: int = 0) -> None:
+        """Write each packet to a file of its own, ``<directory>/<prefix>_<index>``.
+
+        Parameters
+        ----------
+        directory : str or Path
+            An existing directory.
+        prefix : str
+            Beginning of the file names.
+        offset : int
+            Bytes to leave out at the beginning of each packet.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the directory does not exist, or the offset is negative.
+        GenericFailureError
+            If writing failed; files before are whole, the one that failed is removed.
+        """
+        if offset < 0:
+            raise InvalidParameterError(f"offset is {offset}; accepted is 0 or more")
+        self._native.write_raw(str(Path(directory).absolute()), prefix, offset)
+
+    def release(self) -> None:
+        """Give the burst back to the engine. Idempotent; arrays that exist keep the buffers."""
+        self._native.release()
+
+    @property
+    def released(self) -> bool:
+        """Whether it was released."""
+        return self._native.released
+
+    def __enter__(self) -> Burst:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        if self.released:
+            return "<Burst released>"
+        return f"<Burst of {len(self)} packets, {self.nbytes} bytes, queue {self.queue_id}>"

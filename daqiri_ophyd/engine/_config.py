@@ -1,0 +1,191 @@
+"""Configurations: reading, checking."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from daqiri_ophyd import _native
+from daqiri_ophyd._native import NetworkConfig
+
+from ._errors import ConfigError, InvalidParameterError
+
+__all__ = ["ConfigProblem", "ConfigReport", "ConfigSource", "check_config", "load_config"]
+
+ConfigSource = NetworkConfig | Mapping[str, Any] | str | Path
+"""Keys and values, YAML text, or the path of a YAML file (as str: one line ending .yaml or .yml)."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """One finding about a configuration.
+
+    Parameters
+    ----------
+    severity : {"error", "warning"}
+        A configuration with an error cannot be used; a warning tells what was adjusted.
+    file : str
+        File name; ``<text>`` or ``<config>`` when there is none.
+    line, column : int
+        Position from 1 on; 0: unknown.
+    path : str
+        Path of the key, such as ``interfaces[1].rx.queues[0].id``.
+    message : str
+        What was found and what is accepted.
+    """
+
+    severity: Literal["error", "warning"]
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        key = f"{self.path}: " if self.path else ""
+        return f"{place}: {self.severity}: {key}{self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReport:
+    """All findings about a configuration.
+
+    Parameters
+    ----------
+    problems : list of ConfigProblem
+        In the order of the file.
+    """
+
+    problems: list[ConfigProblem]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error."""
+        return not self.errors
+
+    @property
+    def errors(self) -> list[ConfigProblem]:
+        """The problems that are errors."""
+        return [problem for problem in self.problems if problem.severity == "error"]
+
+    @property
+    def warnings(self) -> list[ConfigProblem]:
+        """The problems that are warnings."""
+        return [problem for problem in self.problems if problem.severity == "warning"]
+
+    def text(self) -> str:
+        """Return one line per problem: file, position, severity, key, message."""
+        return "\n".join(map(str, self.problems))
+
+
+def read_config(
+    source: ConfigSource, file: str | None
+) -> tuple[NetworkConfig | None, ConfigReport]:
+    """Return what could be read of a configuration, and the findings about it."""
+    if isinstance(source, NetworkConfig):
+        return source, ConfigReport([])
+    if isinstance(source, Mapping):
+        name = file or "<config>"
+        try:
+            text = yaml.safe_dump(_plain(source), sort_keys=False)
+        except yaml.representer.RepresenterError as error:
+            found = error.args[-1]
+            message = f"found {found!r} of {type(found)}; accepted are plain Python values"
+            problem = ConfigProblem("error", name, 0, 0, "", message)
+            return None, ConfigReport([problem])
+        config, problems = _native.parse_config(text, name, positions=False)
+    elif _is_path(source):
+        config, problems = _native.read_config(str(source))
+    elif isinstance(source, str):
+        config, problems = _native.parse_config(source, file or "<text>", positions=True)
+    else:
+        raise InvalidParameterError(
+            f"configuration is {type(source)}; accepted are a dict, YAML text, a path, or what "
+            "load_config returned"
+        )
+    return config, ConfigReport([ConfigProblem(*problem) for problem in problems])
+
+
+def check_config(source: ConfigSource, *, file: str | None = None) -> ConfigReport:
+    """Find all problems of a configuration.
+
+    It says the same on every machine: what there is of cores, interfaces and engines is found out
+    when an engine is opened.
+
+    Parameters
+    ----------
+    source : dict, str or Path
+        Keys and values, YAML text, or the path of a YAML file. A str is a path if it is one line
+        that ends .yaml or .yml.
+    file : str, optional
+        What to call the source in the report.
+
+    Returns
+    -------
+    ConfigReport
+        All findings; never raises for what the configuration holds.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the source is none of these.
+    """
+    return read_config(source, file)[1]
+
+
+def load_config(source: ConfigSource, *, file: str | None = None) -> NetworkConfig:
+    """Read and check a configuration.
+
+    What was adjusted is logged as a warning; `check_config` returns it.
+
+    Parameters
+    ----------
+    source : dict, str or Path
+        Keys and values, YAML text, or the path of a YAML file. A str is a path if it is one line
+        that ends .yaml or .yml.
+    file : str, optional
+        What to call the source in messages.
+
+    Returns
+    -------
+    NetworkConfig
+        With all defaults and adjustments.
+
+    Raises
+    ------
+    ConfigError
+        If there are errors; its text and its ``report`` name all of them.
+    InvalidParameterError
+        If the source is none of these.
+    """
+    config, report = read_config(source, file)
+    if config is None or not report.ok:
+        raise ConfigError(report)
+    for warning in report.warnings:
+        _log.warning("%s", warning)
+    return config
+
+
+def _is_path(source: object) -> bool:
+    if isinstance(source, Path):
+        return True
+    if not isinstance(source, str) or "\n" in source:
+        return False
+    return source.lower().endswith((".yaml", ".yml"))
+
+
+def _plain(value: object) -> object:
+    """Return mappings as dicts and tuples as lists, all the way down."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,179 @@
+"""Counters of queues, and how late packets left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Lateness", "RxCounters", "TxCounters"]
+
+
+@dataclass(frozen=True, slots=True)
+class RxCounters:
+    """What became of the packets of a receive queue, at one moment.
+
+    ``received == delivered + held + dropped_total`` always holds.
+
+    Parameters
+    ----------
+    received, received_bytes : int
+        Packets that arrived, and their bytes.
+    delivered : int
+        Packets that were handed to the application or a recorder.
+    held : int
+        Packets in the queue.
+    bursts : int
+        Bursts handed over to the queue's ring.
+    truncated : int
+        Packets that were delivered but cut to their buffer.
+    ring_high_water : int
+        Most bursts ever in the ring.
+    dropped : dict of str to int
+        Packets that were dropped, by reason.
+    """
+
+    received: int
+    received_bytes: int
+    delivered: int
+    held: int
+    bursts: int
+    truncated: int
+    ring_high_water: int
+    dropped: Mapping[str, int]
+
+    @property
+    def dropped_total(self) -> int:
+        """Packets that were dropped for any reason."""
+        return sum(self.dropped.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TxCounters:
+    """What became of the packets of a transmit queue, at one moment.
+
+    ``submitted == sent + held + dropped_total`` always holds.
+
+    Parameters
+    ----------
+    submitted : int
+        Packets that the queue took.
+    sent, sent_bytes : int
+        Packets that left, and their bytes.
+    held : int
+        Packets in the queue.
+    bursts : int
+        Bursts that left whole.
+    late : int
+        Packets whose launch time was past when they were submitted.
+    dropped : dict of str to int
+        Packets that were dropped, by reason.
+    """
+
+    submitted: int
+    sent: int
+    sent_bytes: int
+    held: int
+    bursts: int
+    late: int
+    dropped: Mapping[str, int]
+
+    @property
+    def dropped_total(self) -> int:
+        """Packets that were dropped for any reason."""
+        return sum(self.dropped.values())
+
+
+class Lateness:
+    """How long after their launch times packets left, ns.
+
+    Counted in buckets of at most 1/32 of the value, so quantiles are exact to that.
+
+    Parameters
+    ----------
+    maximum : int
+        Largest value, ns.
+    edges : ndarray of int64, shape (n + 1,)
+        Bucket ``i`` holds values from ``edges[i]`` to ``edges[i + 1] - 1``, ns.
+    counts : ndarray of int64, shape (n,)
+        Packets in each bucket.
+    """
+
+    __slots__ = ("_counts", "_edges", "maximum")
+
+    def __init__(self, maximum: int, edges: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        self.maximum = maximum
+        self._edges = edges
+        self._counts = counts
+
+    @property
+    def count(self) -> int:
+        """Packets that had a launch time and left."""
+        return int(self._counts.sum())
+
+    def quantile(self, q: float) -> int:
+        """Return the time that a fraction of the packets did not exceed.
+
+        Parameters
+        ----------
+        q : float
+            From 0 to 1.
+
+        Returns
+        -------
+        int
+            Upper end of the bucket where the quantile lies, ns, at most `maximum`; 0 when nothing
+            was counted.
+
+        Raises
+        ------
+        ValueError
+            If `q` is not from 0 to 1.
+        """
+        if not 0.0 <= q <= 1.0:
+            raise ValueError(f"q is {q}; accepted is 0 to 1.")
+        if not self.count:
+            return 0
+        rank = max(1, int(np.ceil(q * self.count)))
+        bucket = int(np.searchsorted(np.cumsum(self._counts), rank))
+        return min(int(self._edges[bucket + 1]) - 1, self.maximum)
+
+    @property
+    def p50(self) -> int:
+        """Median, ns."""
+        return self.quantile(0.5)
+
+    @property
+    def p90(self) -> int:
+        """90th percentile, ns."""
+        return self.quantile(0.9)
+
+    @property
+    def p99(self) -> int:
+        """99th percentile, ns."""
+        return self.quantile(0.99)
+
+    @property
+    def p999(self) -> int:
+        """99.9th percentile, ns."""
+        return self.quantile(0.999)
+
+    def histogram(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the buckets.
+
+        Returns
+        -------
+        edges : ndarray of int64, shape (n + 1,)
+            Bucket ``i`` holds values from ``edges[i]`` to ``edges[i + 1] - 1``, ns.
+        counts : ndarray of int64, shape (n,)
+            Packets in each bucket.
+        """
+        return self._edges, self._counts
+
+    def __repr__(self) -> str:
+        return (
+            f"Lateness(count={self.count}, p50={self.p50}, p90={self.p90}, p99={self.p99}, "
+            f"p999={self.p999}, maximum={self.maximum})"
+        )

@@ -1,0 +1,248 @@
+"""Engines and their ports."""
+
+from __future__ import annotations
+
+import warnings
+from types import TracebackType
+from typing import TypeVar
+
+from daqiri_ophyd import _native
+from daqiri_ophyd._native import InterfaceConfig, NetworkConfig
+
+from ._config import ConfigSource, read_config
+from ._errors import ConfigError, InvalidParameterError
+from ._queues import RxQueue, TxQueue
+
+__all__ = ["LINKTYPE_ETHERNET", "LINKTYPE_RAW", "Engine", "Port", "capabilities", "version"]
+
+LINKTYPE_ETHERNET = 1
+"""Packets are Ethernet frames."""
+LINKTYPE_RAW = 101
+"""Packets are payloads of sockets; files of them have IP headers, put in front by the recorder."""
+
+
+class Port:
+    """A port of an engine: one interface with its queues.
+
+    Attributes
+    ----------
+    id : int
+        Position of the interface in the configuration.
+    config : InterfaceConfig
+        Its part of the configuration.
+    rx : tuple of RxQueue
+        Receive queues, in the order of the configuration.
+    tx : tuple of TxQueue
+        Transmit queues, in the order of the configuration.
+    """
+
+    def __init__(self, number: int, config: InterfaceConfig, session: _native.Session) -> None:
+        self._session = session
+        self.id = number
+        self.config = config
+        self.rx = tuple(
+            RxQueue(self, queue, session.rx_queue(number, queue.id)) for queue in config.rx.queues
+        )
+        self.tx = tuple(
+            TxQueue(self, queue, session.tx_queue(number, queue.id)) for queue in config.tx.queues
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the interface."""
+        return self.config.name
+
+    @property
+    def address(self) -> str:
+        """Address of the interface as configured."""
+        return self.config.address
+
+    def rx_queue(self, queue: str | int) -> RxQueue:
+        """Return the receive queue with this name or id.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is none.
+        """
+        return _find(self.rx, queue, f"port {self.name!r}", "receive queue")
+
+    def tx_queue(self, queue: str | int) -> TxQueue:
+        """Return the transmit queue with this name or id.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is none.
+        """
+        return _find(self.tx, queue, f"port {self.name!r}", "transmit queue")
+
+    def now(self) -> int:
+        """Return the time of the port's clock, ns; launch times and timestamps are on it."""
+        return self._session.now(self.id)
+
+    @property
+    def mac_address(self) -> str:
+        """Ethernet address, such as 02:00:00:00:00:01; zeros where there is none."""
+        return self._session.mac_address(self.id)
+
+    @property
+    def link_type(self) -> int:
+        """Link type of the port's pcap files: LINKTYPE_ETHERNET or LINKTYPE_RAW."""
+        return self._session.link_type(self.id)
+
+    def drop_all_traffic(self) -> None:
+        """Drop what arrives at the port, and what its queues hold, counted as ``filtered``.
+
+        Raises
+        ------
+        NotReadyError
+            If the engine is closed.
+        """
+        self._session.set_drop_all(self.id, True)
+
+    def allow_all_traffic(self) -> None:
+        """End `drop_all_traffic`; nothing that arrived before reaches a queue."""
+        self._session.set_drop_all(self.id, False)
+
+    def __repr__(self) -> str:
+        return f"<Port {self.name!r} at {self.address}>"
+
+
+class Engine:
+    """A running configuration. Several can run in one process.
+
+    Made by `open`. A context manager that closes it. Open engines are closed when the interpreter
+    exits. In a forked child an engine counts as closed and the parent's goes on; start processes
+    with the ``spawn`` method, and open engines where they are used.
+
+    Attributes
+    ----------
+    config : NetworkConfig
+        The configuration with all defaults and adjustments.
+    warnings : list of str
+        What was adjusted in the configuration, and why.
+    ports : tuple of Port
+        In the order of the configuration.
+    """
+
+    def __init__(self, session: _native.Session, adjusted: list[str]) -> None:
+        self._session = session
+        self.config: NetworkConfig = session.config
+        self.warnings = list(dict.fromkeys(adjusted + session.warnings))
+        self.ports = tuple(
+            Port(number, interface, session)
+            for number, interface in enumerate(self.config.interfaces)
+        )
+
+    @classmethod
+    def open(cls, config: ConfigSource) -> Engine:
+        """Allocate, configure and start.
+
+        Parameters
+        ----------
+        config : NetworkConfig, dict, str or Path
+            As for `load_config`, or what it returned.
+
+        Returns
+        -------
+        Engine
+            Running. What cannot be had leaves nothing behind.
+
+        Raises
+        ------
+        ConfigError
+            If the configuration has errors.
+        NotSupportedError
+            If this build or this machine lacks what it asks for.
+        NoFreePacketBuffersError
+            If there is not enough memory, or hugepages.
+        InvalidParameterError
+            If a core or an address does not exist here.
+        DaqiriError
+            If the system refuses, for example a socket that is in use.
+        """
+        read, report = read_config(config, None)
+        if read is None or not report.ok:
+            raise ConfigError(report)
+        adjusted = [f"{problem.path}: {problem.message}" for problem in report.warnings]
+        return cls(_native.Session.open(read), adjusted)
+
+    @property
+    def name(self) -> str:
+        """What moves the packets: ``loopback``, ``socket``, ``packet``, ``dpdk``, ``ibverbs``."""
+        return "loopback" if self.config.loopback else self.config.engine
+
+    def port(self, port: str | int) -> Port:
+        """Return the port with this name, address or id.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is none.
+        """
+        names = {candidate.name for candidate in self.ports}
+        if port not in names:
+            port = next((p.id for p in self.ports if p.address == port), port)
+        return _find(self.ports, port, "the engine", "port")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._session.closed
+
+    def close(self) -> None:
+        """Stop. Idempotent; any thread.
+
+        Packets that were handed over and are due still leave; those whose launch time is yet to
+        come are dropped and counted as ``flushed``. Receive queues hand over what they collected and can be received to
+        the end. Recorders write it and complete their files. Bursts and arrays stay as they are.
+        """
+        self._session.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_session") and not self._session.closed:
+            warnings.warn(f"{self!r} was dropped; close() it", ResourceWarning, source=self)
+            self._session.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<Engine {self.name} {state}, ports {[port.name for port in self.ports]}>"
+
+
+_Named = TypeVar("_Named", Port, RxQueue, TxQueue)
+
+
+def _find(candidates: tuple[_Named, ...], wanted: str | int, owner: str, kind: str) -> _Named:
+    for candidate in candidates:
+        if wanted in (candidate.name, candidate.id) and not isinstance(wanted, bool):
+            return candidate
+    found = ", ".join(f"{candidate.name!r} ({candidate.id})" for candidate in candidates)
+    raise InvalidParameterError(f"{owner} has no {kind} {wanted!r}; it has {found or 'none'}")
+
+
+def capabilities() -> dict[str, str]:
+    """Return what each io engine of this build is ready for.
+
+    Returns
+    -------
+    dict of str to str
+        By engine: ``available``, or why it is not.
+    """
+    return _native.capabilities()
+
+
+def version() -> str:
+    """Return the version of the engine, ``YYYY.MM.PATCH``."""
+    return _native.version()

@@ -1,0 +1,443 @@
+"""Receive and transmit queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daqiri_ophyd import _native
+from daqiri_ophyd._native import RxQueueConfig, TxQueueConfig
+
+from ._burst import Burst
+from ._counters import Lateness, RxCounters, TxCounters
+from ._errors import InvalidParameterError, NoSpaceAvailableError, NotReadyError, Status
+from ._recorder import Recorder
+
+if TYPE_CHECKING:
+    from ._engine import Port
+
+__all__ = ["RxQueue", "TxQueue"]
+
+
+class RxQueue:
+    """A receive queue of a port.
+
+    Any thread may receive; a burst goes to one of them. While a recorder has the queue, nobody
+    else does.
+
+    Attributes
+    ----------
+    port : Port
+        Port of the queue.
+    config : RxQueueConfig
+        Its part of the configuration.
+    """
+
+    def __init__(self, port: Port, config: RxQueueConfig, native: _native.RxQueue) -> None:
+        self.port = port
+        self.config = config
+        self._native = native
+
+    @property
+    def name(self) -> str:
+        """Name of the queue."""
+        return self.config.name
+
+    @property
+    def id(self) -> int:
+        """Number of the queue at its port."""
+        return self.config.id
+
+    @property
+    def ring_capacity(self) -> int:
+        """Bursts that can wait in the queue."""
+        return self._native.ring_capacity
+
+    @property
+    def max_packet_size(self) -> int:
+        """Bytes of the longest packet that fits."""
+        return self._native.max_packet_size
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more arrives; what the queue holds can still be received."""
+        return self._native.closed
+
+    def receive(self, timeout: float | None = 0.0) -> Burst | None:
+        """Return the next burst.
+
+        Other threads of Python run while it waits; Ctrl-C ends the wait.
+
+        Parameters
+        ----------
+        timeout : float or None
+            Longest wait, s. 0: do not wait. None: no limit.
+
+        Returns
+        -------
+        Burst or None
+            None if nothing came in time.
+
+        Raises
+        ------
+        NotReadyError
+            If the engine is closed and all bursts were received (also when it is closed during the
+            wait), or while the queue is being recorded.
+        InvalidParameterError
+            If the timeout is negative.
+        """
+        burst = self._native.receive(timeout)
+        return None if burst is None else Burst(burst)
+
+    def receive_from(self, connection_id: int, timeout: float | None = 0.0) -> Burst | None:
+        """Return the next burst of one connection.
+
+        Parameters
+        ----------
+        connection_id : int
+            As `Burst.connection_id` has it.
+        timeout : float or None
+            Longest wait, s. 0: do not wait. None: no limit.
+
+        Returns
+        -------
+        Burst or None
+            None if nothing came in time.
+
+        Raises
+        ------
+        NotReadyError
+            As `receive`.
+        InvalidParameterError
+            If there is no such connection, or the timeout is negative.
+        """
+        burst = self._native.receive_from(connection_id, timeout)
+        return None if burst is None else Burst(burst)
+
+    def bursts(self, timeout: float | None) -> Iterator[Burst]:
+        """Yield bursts as they arrive.
+
+        It ends when nothing has arrived for a while, or when the engine is closed and all bursts
+        were received.
+
+        Parameters
+        ----------
+        timeout : float or None
+            Longest wait for a burst, s. None: no limit.
+
+        Yields
+        ------
+        Burst
+            To be released, or dropped, before the engine runs out of buffers.
+
+        Raises
+        ------
+        NotReadyError
+            While the queue is being recorded.
+        """
+        while True:
+            try:
+                burst = self.receive(timeout)
+            except NotReadyError:
+                if self.closed:
+                    return
+                raise
+            if burst is None:
+                return
+            yield burst
+            del burst
+
+    def counters(self) -> RxCounters:
+        """Return what became of the packets so far; consistent in itself."""
+        return RxCounters(*self._native.counters())
+
+    def flush(self) -> None:
+        """Drop all packets that arrived up to now, counted as ``flushed``.
+
+        Raises
+        ------
+        NotReadyError
+            If the engine is closed.
+        """
+        self._native.flush()
+
+    def record(
+        self,
+        directory: str | Path,
+        prefix: str = "capture",
+        *,
+        first_number: int = 0,
+        nanosecond: bool = True,
+        roll_packets: int = 0,
+        roll_bytes: int = 0,
+        roll_seconds: float = 0.0,
+        max_packets: int = 0,
+    ) -> Recorder:
+        """Record the queue to pcap files, on a thread that knows nothing of Python.
+
+        Files are ``<prefix>_<number>.pcap`` with six digits, each with its metadata beside it in
+        ``<prefix>_<number>.pcap.json``.
+
+        Parameters
+        ----------
+        directory : str or Path
+            An existing directory.
+        prefix : str
+            Beginning of the file names.
+        first_number : int
+            Number of the first file.
+        nanosecond : bool
+            Resolution of time stamps: ns, else µs.
+        roll_packets, roll_bytes : int
+            Begin a new file after so many packets, or bytes of records; 0: no limit.
+        roll_seconds : float
+            Begin a new file after so many seconds; 0: no limit.
+        max_packets : int
+            Stop after exactly so many packets; 0: no limit.
+
+        Returns
+        -------
+        Recorder
+            Running; a context manager that stops it.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the directory does not exist, the first file does, or a number is negative.
+        NotReadyError
+            If the queue is being recorded already, or the engine is closed.
+        GenericFailureError
+            If the first file cannot be written.
+        """
+        numbers = {
+            "first_number": first_number,
+            "roll_packets": roll_packets,
+            "roll_bytes": roll_bytes,
+            "max_packets": max_packets,
+        }
+        for name, value in numbers.items():
+            if value < 0:
+                raise InvalidParameterError(f"{name} is {value}; accepted is 0 or more")
+        native = self._native.record(
+            str(Path(directory).absolute()),
+            prefix,
+            nanosecond=nanosecond,
+            roll_seconds=roll_seconds,
+            **numbers,
+        )
+        return Recorder(native)
+
+    def __repr__(self) -> str:
+        return f"<RxQueue {self.name!r} of port {self.port.name!r}>"
+
+
+class TxQueue:
+    """A transmit queue of a port.
+
+    Attributes
+    ----------
+    port : Port
+        Port of the queue.
+    config : TxQueueConfig
+        Its part of the configuration.
+    """
+
+    def __init__(self, port: Port, config: TxQueueConfig, native: _native.TxQueue) -> None:
+        self.port = port
+        self.config = config
+        self._native = native
+
+    @property
+    def name(self) -> str:
+        """Name of the queue."""
+        return self.config.name
+
+    @property
+    def id(self) -> int:
+        """Number of the queue at its port."""
+        return self.config.id
+
+    @property
+    def batch_size(self) -> int:
+        """Most packets of a burst."""
+        return self.config.batch_size
+
+    @property
+    def max_packet_size(self) -> int:
+        """Bytes of the longest packet that can be sent."""
+        return self._native.max_packet_size
+
+    def send(
+        self,
+        packets: NDArray[np.uint8] | Sequence[bytes | bytearray | memoryview | NDArray[np.uint8]],
+        *,
+        lengths: ArrayLike | None = None,
+        offsets: ArrayLike | None = None,
+        launch_times: ArrayLike | None = None,
+        connection_id: int = 0,
+        timeout: float | None = 5.0,
+    ) -> int:
+        """Hand packets over for transmission.
+
+        They are copied into the engine's buffers, without Python and with its other threads
+        running, and leave from there; `wait_sent` waits for that. Nothing is handed over if any
+        packet is refused. Ctrl-C ends the wait for buffers; the counters then tell how many went.
+
+        Parameters
+        ----------
+        packets : ndarray of uint8 or sequence of bytes-like
+            Shape (n, width): one packet a row. Shape (size,): packets lie at `offsets`, as in
+            `PcapFile.data`. Otherwise a list with one bytes or uint8 array per packet.
+        lengths : array_like of int, shape (n,), optional
+            Bytes of each packet. Rows are cut to it; needed with `offsets`.
+        offsets : array_like of int, shape (n,), optional
+            Where each packet begins in a 1-D array.
+        launch_times : array_like of int, shape (n,), optional
+            When each packet is to leave, ns on the port's clock (`Port.now`). 0 or a time that is
+            past: at once. Packets keep their order.
+        connection_id : int
+            Where to, on ports with connections; 0: the port's own peer.
+        timeout : float or None
+            Longest time without a free buffer, s; waiting for launch times counts. None: no limit.
+
+        Returns
+        -------
+        int
+            Packets handed over: all of them.
+
+        Raises
+        ------
+        InvalidParameterError
+            If shapes or types are not these, a packet does not lie in the data or does not fit a
+            buffer, or a time is negative.
+        NoSpaceAvailableError
+            If no buffer came free in time; its ``submitted`` tells how many packets were handed
+            over.
+        NotReadyError
+            If the engine is closed.
+        """
+        times = _integers("launch_times", launch_times)
+        if isinstance(packets, np.ndarray):
+            sizes, starts = _integers("lengths", lengths), _integers("offsets", offsets)
+            count = _count_packets(packets, sizes, starts)
+            submitted, status = self._native.send_array(
+                _rows_of_bytes(packets),
+                offsets=starts,
+                lengths=sizes,
+                launch_times=times,
+                connection_id=connection_id,
+                timeout=timeout,
+            )
+        else:
+            if isinstance(packets, (bytes, bytearray, memoryview, str)):
+                raise InvalidParameterError(
+                    f"packets is {type(packets)}; accepted is a list of packets: send([packet])"
+                )
+            if lengths is not None or offsets is not None:
+                raise InvalidParameterError(
+                    "lengths and offsets go with an array; packets of a list have their own lengths"
+                )
+            count = len(packets)
+            submitted, status = self._native.send_list(
+                packets, launch_times=times, connection_id=connection_id, timeout=timeout
+            )
+        if status != Status.SUCCESS:
+            raise NoSpaceAvailableError(self._no_room(submitted, count, status, timeout), submitted)
+        return submitted
+
+    def _no_room(self, submitted: int, count: int, status: Status, timeout: float | None) -> str:
+        lacking, remedy = {
+            Status.NO_FREE_BURST_BUFFERS: ("burst", "raise tx_meta_buffers"),
+            Status.NO_FREE_PACKET_BUFFERS: (
+                "packet buffer",
+                f"raise num_bufs of {' and '.join(self.config.memory_regions)}",
+            ),
+        }.get(status, ("place in the queue", "raise tx_meta_buffers"))
+        return (
+            f"transmit queue {self.name!r} took {submitted} of {count} packets and then had no free "
+            f"{lacking} for {timeout:g} s ({self.counters().held} packets are waiting to leave); "
+            f"raise timeout, send earlier launch times first, or {remedy}"
+        )
+
+    def wait_sent(self, timeout: float | None = None) -> bool:
+        """Wait until all packets that were handed over have left or were dropped.
+
+        Parameters
+        ----------
+        timeout : float or None
+            Longest wait, s. None: no limit.
+
+        Returns
+        -------
+        bool
+            False if some are still waiting.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the timeout is negative.
+        """
+        return self._native.wait_sent(timeout)
+
+    def counters(self) -> TxCounters:
+        """Return what became of the packets so far; consistent in itself."""
+        return TxCounters(*self._native.counters())
+
+    def lateness(self) -> Lateness:
+        """Return how long after their launch times packets left."""
+        return Lateness(*self._native.lateness())
+
+    def reset_lateness(self) -> None:
+        """Begin to count lateness anew; takes effect within the transmit worker's next pass."""
+        self._native.reset_lateness()
+
+    def __repr__(self) -> str:
+        return f"<TxQueue {self.name!r} of port {self.port.name!r}>"
+
+
+def _integers(name: str, values: ArrayLike | None) -> NDArray[np.int64] | None:
+    if values is None:
+        return None
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InvalidParameterError(f"{name} has shape {array.shape}; accepted is (n,)")
+    if array.dtype.kind not in "iu" and array.size:
+        raise InvalidParameterError(f"{name} is {array.dtype}; accepted are integers")
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise InvalidParameterError(f"{name} holds {array.max()}; accepted is up to 2**63 - 1")
+    return np.ascontiguousarray(array, np.int64)
+
+
+def _count_packets(
+    packets: NDArray[np.uint8],
+    lengths: NDArray[np.int64] | None,
+    offsets: NDArray[np.int64] | None,
+) -> int:
+    if packets.dtype != np.uint8:
+        raise InvalidParameterError(
+            f"packets is {packets.dtype}; accepted is uint8 (packets.view(np.uint8) has the bytes)"
+        )
+    if packets.ndim == 2:
+        if offsets is not None:
+            raise InvalidParameterError("offsets go with a 1-D array; rows begin where they begin")
+        return len(packets)
+    if packets.ndim != 1:
+        raise InvalidParameterError(
+            f"packets has shape {packets.shape}; accepted are (n, width), and (size,) with offsets"
+        )
+    if offsets is None or lengths is None:
+        raise InvalidParameterError(
+            "packets is 1-D and needs offsets and lengths; one packet is packets[np.newaxis]"
+        )
+    return len(offsets)
+
+
+def _rows_of_bytes(packets: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the array with adjacent bytes in its last axis; a copy if need be."""
+    if packets.shape[-1] > 1 and packets.strides[-1] != 1:
+        return np.ascontiguousarray(packets)
+    return packets

@@ -1,0 +1,165 @@
+"""Recording to files."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from daqiri_ophyd import _native
+
+__all__ = ["RecordedFile", "Recorder", "RecorderSnapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """A file that is complete on disk.
+
+    Parameters
+    ----------
+    path : Path
+        The pcap file; its metadata is beside it, with ``.json`` appended.
+    packets, bytes : int
+        Packets in it, and their bytes as on the wire.
+    t_first_ns, t_last_ns : int
+        Time stamps of the first and last packet, ns since the epoch; -1 for an empty file.
+    dropped : int
+        Packets that the queue or the recorder dropped since the file before was complete.
+    """
+
+    path: Path
+    packets: int
+    bytes: int
+    t_first_ns: int
+    t_last_ns: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderSnapshot:
+    """How far a recorder is.
+
+    Parameters
+    ----------
+    packets, bytes : int
+        Packets in files, and their bytes as on the wire.
+    files : int
+        Files that are complete.
+    dropped : int
+        Packets that were taken from the queue but are in no file: after an error, while paused,
+        beyond ``max_packets``.
+    running : bool
+        Whether it goes on.
+    error : str
+        First error, with path and reason; empty: none.
+    """
+
+    packets: int
+    bytes: int
+    files: int
+    dropped: int
+    running: bool
+    error: str
+
+
+class Recorder:
+    """Writes a receive queue to pcap files; see `RxQueue.record`.
+
+    It ends when stopped, at ``max_packets``, and when the engine is closed and all packets are
+    written. An error does not end it: what comes is then counted as dropped until it is stopped.
+    A context manager that stops it.
+    """
+
+    def __init__(self, native: _native.Recorder) -> None:
+        self._native = native
+
+    def stop(self) -> None:
+        """Record what the queue holds now, complete the current file, end. Idempotent."""
+        self._native.stop()
+
+    def roll(self) -> None:
+        """Record what the queue holds now and complete the current file.
+
+        Raises
+        ------
+        NotReadyError
+            If it has ended.
+        GenericFailureError
+            If a file could not be written; the text is the first error.
+        """
+        self._native.roll()
+
+    def pause(self) -> None:
+        """Discard what arrives, counted as dropped; files stay as they are."""
+        self._native.set_paused(True)
+
+    def resume(self) -> None:
+        """Record again."""
+        self._native.set_paused(False)
+
+    def snapshot(self) -> RecorderSnapshot:
+        """Return how far it is."""
+        return RecorderSnapshot(*self._native.snapshot())
+
+    def files(self, first: int = 0) -> list[RecordedFile]:
+        """Return the files that are complete.
+
+        Parameters
+        ----------
+        first : int
+            Leave out so many.
+
+        Returns
+        -------
+        list of RecordedFile
+            In the order they were written.
+        """
+        return [RecordedFile(Path(path), *rest) for path, *rest in self._native.files(first)]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for news: a file is complete, it has ended, or there was an error.
+
+        Parameters
+        ----------
+        timeout : float or None
+            Longest wait, s. None: no limit.
+
+        Returns
+        -------
+        bool
+            True for news since the last True.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the timeout is negative.
+        """
+        return self._native.wait(timeout)
+
+    def fileno(self) -> int:
+        """Return an eventfd that becomes readable with news, for `EventPump.add`.
+
+        Look at `files` and `snapshot` once after adding it: older news does not ring again.
+        """
+        return self._native.fileno()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_native") and self._native.running:
+            warnings.warn(f"{self!r} was dropped; stop() it", ResourceWarning, source=self)
+            self._native.stop()
+
+    def __repr__(self) -> str:
+        state = self.snapshot()
+        return f"<Recorder {'running' if state.running else 'ended'}, {state.packets} packets>"

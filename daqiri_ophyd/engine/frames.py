@@ -1,0 +1,311 @@
+"""UDP in Ethernet frames and IP packets: making and finding it, for many packets at once."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ._errors import InvalidParameterError
+from ._pcap import PcapFile
+
+__all__ = ["UDP_OVERHEAD", "udp_frames", "udp_payload"]
+
+UDP_OVERHEAD = 42
+"""Bytes of Ethernet, IPv4 and UDP headers in front of a payload."""
+
+_LONGEST_PAYLOAD = 65535 - 28
+_ETHERNET, _RAW_IP = 1, 101
+_IPV4, _IPV6, _VLAN_TAGS = 0x0800, 0x86DD, (0x8100, 0x88A8, 0x9100)
+_UDP = 17
+_IPV6_OPTIONS, _IPV6_FRAGMENT = (0, 43, 60), 44
+_MOST_VLAN_TAGS, _MOST_IPV6_EXTENSIONS = 2, 8
+
+
+def udp_frames(
+    payloads: NDArray[np.uint8] | tuple[int, int],
+    *,
+    src_mac: str | bytes | NDArray[np.uint8],
+    dst_mac: str | bytes | NDArray[np.uint8],
+    src_ip: str | ArrayLike,
+    dst_ip: str | ArrayLike,
+    src_port: ArrayLike,
+    dst_port: ArrayLike,
+) -> NDArray[np.uint8]:
+    """Put Ethernet, IPv4 and UDP headers in front of payloads.
+
+    Time to live 64, do not fragment, identification counts up from 0; checksums are valid.
+
+    Parameters
+    ----------
+    payloads : ndarray of uint8, shape (n, size), or (n, size)
+        One payload a row; a pair of numbers stands for zeros of that shape.
+    src_mac, dst_mac : str, bytes or ndarray of uint8
+        Ethernet addresses: ``02:00:00:00:00:01``, 6 bytes, or shape (n, 6).
+    src_ip, dst_ip : str, int or array_like of int, shape (n,)
+        IPv4 addresses; as numbers: host byte order.
+    src_port, dst_port : int or array_like of int, shape (n,)
+        UDP ports.
+
+    Returns
+    -------
+    ndarray of uint8, shape (n, size + 42)
+        One frame a row, without frame check sequence.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a shape, an address or a port is not one of these, or the payload is longer than 65507
+        bytes.
+
+    Notes
+    -----
+    Formats: RFC 791 (IPv4), RFC 768 (UDP); checksum: RFC 1071.
+    """
+    payload = _payload_rows(payloads)
+    count, size = payload.shape
+    frames = np.zeros((count, UDP_OVERHEAD + size), np.uint8)
+    frames[:, 0:6] = _mac("dst_mac", dst_mac, count)
+    frames[:, 6:12] = _mac("src_mac", src_mac, count)
+    # Version 4, 5 words of header; don't fragment; time to live and protocol.
+    ip = _words(frames, 12, 11)
+    ip[:, 0] = _IPV4
+    ip[:, 1] = 0x4500
+    ip[:, 2] = 28 + size
+    ip[:, 3] = np.arange(count) & 0xFFFF
+    ip[:, 4] = 0x4000
+    ip[:, 5] = 64 << 8 | _UDP
+    for at, name, address in ((7, "src_ip", src_ip), (9, "dst_ip", dst_ip)):
+        number = _ipv4(name, address, count)
+        ip[:, at], ip[:, at + 1] = number >> 16, number & 0xFFFF
+    ip[:, 6] = _complement(ip[:, 1:].sum(axis=1, dtype=np.uint64))
+    udp = _words(frames, 34, 4)
+    udp[:, 0] = _port("src_port", src_port, count)
+    udp[:, 1] = _port("dst_port", dst_port, count)
+    udp[:, 2] = 8 + size
+    pseudo = ip[:, 7:11].sum(axis=1, dtype=np.uint64) + np.uint64(_UDP + 8 + size)
+    headers = udp[:, :3].sum(axis=1, dtype=np.uint64)
+    checksum = _complement(pseudo + headers + _sum_of_words(payload))
+    # 0 would mean that there is none.
+    udp[:, 3] = np.where(checksum == 0, 0xFFFF, checksum)
+    frames[:, 12:34] = ip.view(np.uint8)
+    frames[:, 34:42] = udp.view(np.uint8)
+    frames[:, UDP_OVERHEAD:] = payload
+    return frames
+
+
+def udp_payload(
+    packets: PcapFile | NDArray[np.uint8], *, link_type: int | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find the UDP payload of each packet.
+
+    Ethernet frames with up to two VLAN tags; IPv4 with options; IPv6 with extension headers.
+    Fragments are no UDP datagrams, and neither is a packet whose payload was not captured whole.
+
+    Parameters
+    ----------
+    packets : PcapFile or ndarray of uint8, shape (n, width)
+        Where to look.
+    link_type : {1, 101}, optional
+        1: Ethernet frames; 101: IP packets. Default: the file's; 1 for an array.
+
+    Returns
+    -------
+    offsets : ndarray of int64, shape (n,)
+        Where each payload begins, in `PcapFile.data` or in the array's bytes in C order
+        (``packets.reshape(-1)``): what `TxQueue.send` takes.
+    lengths : ndarray of int64, shape (n,)
+        Bytes of each payload; -1 where a packet is no UDP datagram.
+
+    Raises
+    ------
+    InvalidParameterError
+        If packets have another link type, or the array another shape or type.
+
+    Notes
+    -----
+    Formats: RFC 791 (IPv4), RFC 8200 (IPv6), RFC 768 (UDP), IEEE 802.1Q (VLAN).
+    """
+    if isinstance(packets, PcapFile):
+        data, begin = packets.data, packets.offsets
+        end = begin + packets.lengths
+        kind = packets.link_type if link_type is None else link_type
+    else:
+        data, begin, end = _flat_rows(packets)
+        kind = _ETHERNET if link_type is None else link_type
+    if kind not in (_ETHERNET, _RAW_IP):
+        raise InvalidParameterError(
+            f"link type is {kind}; accepted are {_ETHERNET} (Ethernet) and {_RAW_IP} (raw IP)"
+        )
+    if not data.size:
+        return begin.copy(), np.full(len(begin), -1, np.int64)
+    found = _Headers(data)
+    ether_type, ip = found.ethernet(begin) if kind == _ETHERNET else found.raw_ip(begin)
+    udp, ip_end = found.transport(ether_type, ip)
+    length = found.word(udp + 4)
+    whole = (udp > 0) & (length >= 8) & (udp + length <= np.minimum(ip_end, end))
+    return np.where(whole, udp + 8, begin), np.where(whole, length - 8, -1)
+
+
+class _Headers:
+    """Reads headers of many packets; positions beyond the data read its last byte.
+
+    That is harmless: whatever is read from behind a packet's end leads to a payload that ends
+    behind it too, which is refused.
+    """
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self._data = data
+
+    def byte(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._data.take(at, mode="clip").astype(np.int64)
+
+    def word(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.byte(at) << 8 | self.byte(at + 1)
+
+    def ethernet(self, begin: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return EtherTypes and where what follows begins."""
+        ether_type, at = self.word(begin + 12), begin + 14
+        for _ in range(_MOST_VLAN_TAGS):
+            tagged = np.isin(ether_type, _VLAN_TAGS)
+            ether_type = np.where(tagged, self.word(at + 2), ether_type)
+            at = at + 4 * tagged
+        return ether_type, at
+
+    def raw_ip(self, begin: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the EtherTypes that the IP versions stand for, and where the headers begin."""
+        version = self.byte(begin) >> 4
+        return np.select([version == 4, version == 6], [_IPV4, _IPV6]), begin
+
+    def transport(
+        self, ether_type: NDArray[np.int64], ip: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where UDP begins (0: none) and where the IP packets end."""
+        first = self.byte(ip)
+        is_v4 = (ether_type == _IPV4) & (first >> 4 == 4) & (first & 15 >= 5)
+        is_v4 &= (self.byte(ip + 9) == _UDP) & (self.word(ip + 6) & 0x3FFF == 0)
+        is_v6 = (ether_type == _IPV6) & (first >> 4 == 6)
+        v6 = self._after_extensions(np.where(is_v6, ip, 0)) if is_v6.any() else np.zeros_like(ip)
+        udp = np.where(is_v4, ip + 4 * (first & 15), np.where(is_v6, v6, 0))
+        end = ip + np.where(is_v4, self.word(ip + 2), 40 + self.word(ip + 4))
+        return udp, end
+
+    def _after_extensions(self, ip: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where UDP begins in IPv6 packets; 0: none."""
+        header, at = self.byte(ip + 6), ip + 40
+        for _ in range(_MOST_IPV6_EXTENSIONS):
+            options = np.isin(header, _IPV6_OPTIONS)
+            # A fragment that is all of the packet.
+            atomic = (header == _IPV6_FRAGMENT) & (self.word(at + 2) & 0xFFF9 == 0)
+            if not (options | atomic).any():
+                break
+            size = np.where(options, 8 * (self.byte(at + 1) + 1), np.where(atomic, 8, 0))
+            header = np.where(options | atomic, self.byte(at), header)
+            at = at + size
+        return np.where(header == _UDP, at, 0)
+
+
+def _payload_rows(payloads: NDArray[np.uint8] | tuple[int, int]) -> NDArray[np.uint8]:
+    if isinstance(payloads, tuple):
+        count, size = payloads
+        if count < 0 or size < 0:
+            raise InvalidParameterError(f"payloads is {payloads}; accepted is (n, size) from 0 on")
+        payloads = np.zeros((count, size), np.uint8)
+    if payloads.ndim != 2 or payloads.dtype != np.uint8:
+        raise InvalidParameterError(
+            f"payloads is {payloads.dtype} of shape {payloads.shape}; accepted is uint8, (n, size)"
+        )
+    if payloads.shape[1] > _LONGEST_PAYLOAD:
+        raise InvalidParameterError(
+            f"payloads have {payloads.shape[1]} bytes; UDP over IPv4 takes up to {_LONGEST_PAYLOAD}"
+        )
+    return payloads
+
+
+def _flat_rows(
+    frames: NDArray[np.uint8],
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    if frames.ndim != 2 or frames.dtype != np.uint8:
+        raise InvalidParameterError(
+            f"packets is {frames.dtype} of shape {frames.shape}; accepted is uint8, (n, width)"
+        )
+    count, width = frames.shape
+    begin = np.arange(count, dtype=np.int64) * width
+    return frames.reshape(-1), begin, begin + width
+
+
+def _words(frames: NDArray[np.uint8], at: int, count: int) -> NDArray[np.uint16]:
+    """Return big-endian words copied from the frames."""
+    return np.ascontiguousarray(frames[:, at : at + 2 * count]).view(">u2")
+
+
+def _sum_of_words(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Return the ones' complement sum of each row's big-endian words."""
+    size = rows.shape[1]
+    even = np.ascontiguousarray(rows[:, : size & ~1])
+    # In either byte order the folded sum is the same, byte-swapped (RFC 1071), and this one is fast.
+    folded = _fold(even.view("<u2").sum(axis=1, dtype=np.uint64)).astype(np.uint16).byteswap()
+    sums = folded.astype(np.uint64)
+    if size & 1:
+        sums += rows[:, -1].astype(np.uint64) << np.uint64(8)
+    return sums
+
+
+def _fold(sums: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    for _ in range(4):
+        sums = (sums & np.uint64(0xFFFF)) + (sums >> np.uint64(16))
+    return sums
+
+
+def _complement(sums: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return _fold(sums) ^ np.uint64(0xFFFF)
+
+
+def _mac(name: str, mac: str | bytes | NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
+    if isinstance(mac, str):
+        try:
+            pairs = mac.split(":")
+            octets = bytes.fromhex("".join(pairs)) if {len(p) for p in pairs} == {2} else b""
+        except ValueError:
+            octets = b""
+    elif isinstance(mac, bytes):
+        octets = mac
+    elif mac.dtype == np.uint8 and mac.shape in ((6,), (count, 6)):
+        return mac
+    else:
+        raise InvalidParameterError(
+            f"{name} is {mac.dtype} of shape {mac.shape}; accepted is uint8, (6,) or ({count}, 6)"
+        )
+    if len(octets) != 6:
+        raise InvalidParameterError(
+            f"{name} is {mac!r}; accepted are 02:00:00:00:00:01 and the like"
+        )
+    return np.frombuffer(octets, np.uint8)
+
+
+def _ipv4(name: str, address: str | ArrayLike, count: int) -> NDArray[np.int64]:
+    if isinstance(address, str):
+        try:
+            address = int(ipaddress.IPv4Address(address))
+        except ValueError as error:
+            raise InvalidParameterError(f"{name} is {address!r}: {error}") from error
+    return _numbers(name, address, 0xFFFFFFFF, count)
+
+
+def _port(name: str, port: ArrayLike, count: int) -> NDArray[np.int64]:
+    return _numbers(name, port, 0xFFFF, count)
+
+
+def _numbers(name: str, values: ArrayLike, limit: int, count: int) -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" or array.shape not in ((), (count,)):
+        raise InvalidParameterError(
+            f"{name} is {array.dtype} of shape {array.shape}; accepted are an int and ints of "
+            f"shape ({count},)"
+        )
+    if array.size and not 0 <= array.min() <= array.max() <= limit:
+        raise InvalidParameterError(
+            f"{name} is {array.min()} to {array.max()}; accepted is 0 to {limit}"
+        )
+    return array.astype(np.int64)
