@@ -18,7 +18,7 @@ from ._errors import ConfigError, InvalidParameterError
 __all__ = ["ConfigProblem", "ConfigReport", "ConfigSource", "check_config", "load_config"]
 
 ConfigSource = NetworkConfig | Mapping[str, Any] | str | Path
-"""Keys and values, YAML text, or the path of a YAML file (as str: one line ending .yaml or .yml)."""
+"""Keys and values, YAML text, or a YAML file's path (as str: one line ending .yaml or .yml)."""
 
 _log = logging.getLogger(__name__)
 

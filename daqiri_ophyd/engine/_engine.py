@@ -195,8 +195,9 @@ class Engine:
         """Stop. Idempotent; any thread.
 
         Packets that were handed over and are due still leave; those whose launch time is yet to
-        come are dropped and counted as ``flushed``. Receive queues hand over what they collected and can be received to
-        the end. Recorders write it and complete their files. Bursts and arrays stay as they are.
+        come are dropped and counted as ``flushed``. Receive queues hand over what they collected
+        and can be received to the end; recorders write it and complete their files. Bursts and
+        arrays stay as they are.
         """
         self._session.close()
 
@@ -213,7 +214,8 @@ class Engine:
 
     def __del__(self) -> None:
         if hasattr(self, "_session") and not self._session.closed:
-            warnings.warn(f"{self!r} was dropped; close() it", ResourceWarning, source=self)
+            text = f"{self!r} was dropped; close() it"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
             self._session.close()
 
     def __repr__(self) -> str:

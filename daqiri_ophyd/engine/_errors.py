@@ -87,7 +87,7 @@ class NoSpaceAvailableError(DaqiriError):
 
 
 class NotSupportedError(DaqiriError):
-    """This build or this engine cannot do it; the text says what is missing."""
+    """The build or the engine cannot do it; the text says what is missing."""
 
     status = Status.NOT_SUPPORTED
 

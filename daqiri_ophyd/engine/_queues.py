@@ -358,7 +358,7 @@ class TxQueue:
             ),
         }.get(status, ("place in the queue", "raise tx_meta_buffers"))
         return (
-            f"transmit queue {self.name!r} took {submitted} of {count} packets and then had no free "
+            f"transmit queue {self.name!r} took {submitted} of {count} packets, then had no free "
             f"{lacking} for {timeout:g} s ({self.counters().held} packets are waiting to leave); "
             f"raise timeout, send earlier launch times first, or {remedy}"
         )

@@ -157,7 +157,8 @@ class Recorder:
 
     def __del__(self) -> None:
         if hasattr(self, "_native") and self._native.running:
-            warnings.warn(f"{self!r} was dropped; stop() it", ResourceWarning, source=self)
+            text = f"{self!r} was dropped; stop() it"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
             self._native.stop()
 
     def __repr__(self) -> str:

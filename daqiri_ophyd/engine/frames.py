@@ -244,7 +244,7 @@ def _sum_of_words(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """Return the ones' complement sum of each row's big-endian words."""
     size = rows.shape[1]
     even = np.ascontiguousarray(rows[:, : size & ~1])
-    # In either byte order the folded sum is the same, byte-swapped (RFC 1071), and this one is fast.
+    # The folded sum is the same in either byte order, byte-swapped (RFC 1071); this one is fast.
     folded = _fold(even.view("<u2").sum(axis=1, dtype=np.uint64)).astype(np.uint16).byteswap()
     sums = folded.astype(np.uint64)
     if size & 1:

@@ -153,13 +153,13 @@ default. Made by `load_config`; compares by value; can be pickled.)doc");
       .member("memory_regions", &NetworkConfig::mrs_)
       .member("interfaces", &NetworkConfig::ifs_);
   config.finish()
-      .def("to_yaml", &config_to_yaml, R"doc(The configuration as YAML, with all defaults written out.
+      .def("to_yaml", &config_to_yaml, R"doc(Return the configuration as YAML, with all defaults written out.
 
 Returns
 -------
 str
     Text that `load_config` reads back to an equal configuration.)doc")
-      .def("to_dict", &to_dict, R"doc(The configuration as plain Python, with all defaults written out.
+      .def("to_dict", &to_dict, R"doc(Return the configuration as plain Python, with all defaults written out.
 
 Returns
 -------
