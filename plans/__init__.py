@@ -1,1 +1,21 @@
-"""Bluesky plans, installed as ``daqiri_ophyd.plans``."""
+"""Bluesky plans for packets, installed as ``daqiri_ophyd.plans``.
+
+`configure_flows` steers, `timed_tx` sends, `capture` and `capture_scan` capture, `replay` sends a
+stored run again. Captures work in plans of others too: ``bp.count([daq.port0.capture])``.
+"""
+
+from ._capture import capture, capture_scan
+from ._configure import configure_flows
+from ._packets import Packets, packet_source
+from ._replay import replay
+from ._transmit import timed_tx
+
+__all__ = [
+    "Packets",
+    "capture",
+    "capture_scan",
+    "configure_flows",
+    "packet_source",
+    "replay",
+    "timed_tx",
+]

@@ -1,0 +1,36 @@
+"""The engine as ophyd devices: ports, queues, flows and captures.
+
+`make_daq` makes the tree of a configuration; nothing else has to be constructed.
+"""
+
+from ._base import CounterDevice, EngineDevice
+from ._capture import Capture, CaptureError, CaptureStoppedError
+from ._daq import Daq, make_daq
+from ._flow import Flow
+from ._losses import PacketLossError
+from ._reorder import ReorderPlan
+from ._rx_queue import RxQueue
+from ._signals import EngineSignal, EngineSignalRO, Fact, Reading
+from ._status import EngineStatus
+from ._tx_queue import TransmitStoppedError, TxQueue
+
+__all__ = [
+    "Capture",
+    "CaptureError",
+    "CaptureStoppedError",
+    "CounterDevice",
+    "Daq",
+    "EngineDevice",
+    "EngineSignal",
+    "EngineSignalRO",
+    "EngineStatus",
+    "Fact",
+    "Flow",
+    "PacketLossError",
+    "Reading",
+    "ReorderPlan",
+    "RxQueue",
+    "TransmitStoppedError",
+    "TxQueue",
+    "make_daq",
+]

@@ -1,0 +1,173 @@
+"""What devices of one engine have in common."""
+
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from ophyd import Device
+from ophyd.ophydobj import Kind
+
+from ._pulse import default_pulse
+from ._signals import EngineSignalRO
+
+if TYPE_CHECKING:
+    from ._daq import Daq
+
+__all__ = ["CounterDevice", "EngineDevice", "Group", "Readings"]
+
+Readings = Any
+"""Readings or data keys by name; ophyd declares them as a type that no dict is."""
+
+
+class EngineDevice(Device):
+    """A part of a `Daq`, which owns the engine.
+
+    Parameters
+    ----------
+    port : str
+        Name of the port in the configuration.
+    member : str, optional
+        Name of the queue, flow or plan in the configuration.
+    """
+
+    def __init__(self, prefix: str = "", *, port: str, member: str = "", **kwargs: Any) -> None:
+        self._port_name = port
+        self._member_name = member
+        super().__init__(prefix, **kwargs)
+
+    @property
+    def daq(self) -> "Daq":
+        """The device that owns the engine."""
+        root: Any = self.root
+        return root
+
+    @property
+    def port_name(self) -> str:
+        """Name of the port in the configuration."""
+        return self._port_name
+
+    @property
+    def member_name(self) -> str:
+        """Name in the configuration."""
+        return self._member_name
+
+    @property
+    def source(self) -> str:
+        """Where readings come from, for data keys."""
+        path = [*self.dotted_name.split(".")[1:-1], self._member_name or self.attr_name]
+        return f"daqiri://{self._port_name}/{'/'.join(path)}"
+
+    @property
+    def interface(self) -> Any:
+        """Configuration of the port, with every default and adjustment."""
+        return next(i for i in self.daq.config.interfaces if i.name == self._port_name)
+
+    def read_configuration(self) -> Readings:
+        """Return the configuration, and with it what the whole engine runs with."""
+        own = super().read_configuration()
+        own.update(self.daq.read_facts())
+        return own
+
+    def describe_configuration(self) -> Readings:
+        """Return the data keys of `read_configuration`."""
+        own = super().describe_configuration()
+        own.update(self.daq.describe_facts())
+        return own
+
+
+class Group(EngineDevice):
+    """Devices of one kind, such as the receive queues of a port.
+
+    Its own configuration is that of its members.
+    """
+
+    def read_configuration(self) -> Readings:
+        """Return the configuration of the members."""
+        return Device.read_configuration(self)
+
+    def describe_configuration(self) -> Readings:
+        """Return the data keys of `read_configuration`."""
+        return Device.describe_configuration(self)
+
+
+class CounterDevice(EngineDevice):
+    """A device whose readings are taken from the engine together.
+
+    `read` takes one consistent snapshot: sums over its values are exact. A signal that is read
+    alone causes a snapshot too; subscribed signals are refreshed every `period` seconds while the
+    engine is open.
+    """
+
+    period = 0.5
+
+    def __init__(self, prefix: str = "", **kwargs: Any) -> None:
+        self._due = 0.0
+        self._anchor: tuple[float, dict[str, int]] | None = None
+        self._rates: dict[str, float] = {}
+        self._rate_lock = threading.Lock()
+        super().__init__(prefix, **kwargs)
+
+    def take_values(self) -> dict[str, Any]:
+        """Read the engine; values by attribute name."""
+        raise NotImplementedError
+
+    def rate_of(self, counts: dict[str, int]) -> dict[str, float]:
+        """Return increments per second since the reading before, at least 0.1 s ago.
+
+        Parameters
+        ----------
+        counts : dict of str to int
+            Counters by name, read now.
+
+        Returns
+        -------
+        dict of str to float
+            0 until there are two readings.
+        """
+        now = time.monotonic()
+        with self._rate_lock:
+            if self._anchor is None or any(counts[k] < n for k, n in self._anchor[1].items()):
+                self._anchor, self._rates = (now, counts), dict.fromkeys(counts, 0.0)
+            elif (elapsed := now - self._anchor[0]) >= 0.1:
+                before = self._anchor[1]
+                self._rates = {k: (n - before[k]) / elapsed for k, n in counts.items()}
+                self._anchor = (now, counts)
+            return dict(self._rates)
+
+    def refresh(self) -> dict[str, Any]:
+        """Take a snapshot and renew all signals from it; returns the values by attribute name."""
+        timestamp = time.time()
+        values = self.take_values()
+        for attribute, value in values.items():
+            getattr(self, attribute).renew(value, timestamp)
+        return values
+
+    def read(self) -> Readings:
+        """Return one consistent snapshot of the readings."""
+        timestamp = time.time()
+        values = self.refresh()
+        reading: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        for attribute, component in self._get_components_of_kind(Kind.normal):
+            if attribute in values:
+                reading[component.name] = {"value": values[attribute], "timestamp": timestamp}
+            else:
+                reading.update(component.read())
+        return reading
+
+    def monitor(self) -> None:
+        """Refresh periodically from now on, for as long as a signal is subscribed to."""
+        default_pulse().add(self._refresh_when_due)
+
+    def _refresh_when_due(self) -> None:
+        if not any(signal.monitored for signal in self._counters()):
+            default_pulse().remove(self._refresh_when_due)
+            return
+        now = time.monotonic()
+        if now >= self._due and self.daq.is_open:
+            self._due = now + self.period
+            self.refresh()
+
+    def _counters(self) -> list[EngineSignalRO]:
+        signals = (getattr(self, attribute) for attribute in self.component_names)
+        return [signal for signal in signals if isinstance(signal, EngineSignalRO)]

@@ -1,0 +1,400 @@
+"""Captures of a port: packets of a queue on their way to pcap files."""
+
+import re
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ophyd.device import Staged
+from ophyd.ophydobj import Kind
+
+from daqiri_ophyd.documents import CaptureStream, StreamAsset, read_sidecar
+from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
+
+from ._base import EngineDevice, Readings
+from ._losses import LossWatch, lost_by_reason
+from ._recording import Recording
+from ._signals import EngineSignal, reading, setting
+from ._status import EngineStatus
+from ._stop_rule import StopRule
+
+__all__ = ["Capture", "CaptureError", "CaptureStoppedError"]
+
+
+class CaptureError(RuntimeError):
+    """A capture that could not be carried out."""
+
+
+class CaptureStoppedError(CaptureError):
+    """A capture that was stopped before its end."""
+
+
+class Capture(EngineDevice):
+    """Records the packets of one receive queue to pcap files, in step scans and on the fly.
+
+    ======================= ======================================================================
+    hook                    what happens
+    ======================= ======================================================================
+    ``stage``               opens the engine; files of this run get a directory of their own
+    ``trigger`` (step scan) discards what the queue holds, records one file; done when
+                            `num_packets` or `acquire_time` is reached
+    ``kickoff`` (fly scan)  discards what the queue holds, begins to record; a file ends after
+                            `roll_packets`, `roll_bytes` or `roll_seconds`
+    ``complete``            done when `num_packets` or `acquire_time` is reached; without either,
+                            ends the recording after `linger`
+    ``collect``             a row for each file that is complete: the file and its counters
+    ``pause``, ``resume``   packets that arrive in between are not recorded; files stay valid
+    ``stop``, ``unstage``   end the recording; its file is complete
+    ======================= ======================================================================
+
+    Packets that are lost against intention fail the capture (`on_drop` ``fail``), are marked in
+    the column ``lossy`` (``flag``), or are only counted (``ignore``). `dropped` counts them in
+    all three cases.
+
+    Parameters
+    ----------
+    queues : sequence of str
+        Receive queues of the port; the first is recorded unless `queue` is set.
+    """
+
+    packets = reading("packets", kind=Kind.hinted)
+    dropped = reading("packets", kind=Kind.hinted)
+    bytes = reading("byte", kind=Kind.normal)
+    t_first_ns = reading("ns", value=-1, kind=Kind.normal)
+    t_last_ns = reading("ns", value=-1, kind=Kind.normal)
+    lossy = reading(dtype="boolean", kind=Kind.omitted)
+
+    queue = setting("")
+    num_packets = setting(0, "packets", minimum=0)
+    acquire_time = setting(0.0, "s", minimum=0.0)
+    roll_packets = setting(0, "packets", minimum=0)
+    roll_bytes = setting(0, "byte", minimum=0)
+    roll_seconds = setting(0.0, "s", minimum=0.0)
+    nanosecond = setting(True)
+    on_drop = setting("fail", choices=("fail", "flag", "ignore"))
+    timeout = setting(10.0, "s", minimum=0.001)
+    linger = setting(0.1, "s", minimum=0.0)
+    directory = setting("")
+    file_prefix = setting("")
+
+    def __init__(self, prefix: str = "", *, queues: Sequence[str], **kwargs: Any) -> None:
+        self._state = threading.RLock()  # over the attributes below
+        self._recording: Recording | None = None
+        self._status: EngineStatus | None = None
+        self._rule = StopRule()
+        self._losses: LossWatch | None = None
+        self._completing = False
+        self._short = False
+        self._ending = ""
+        self._failure: Exception | None = None
+        self._folder: Path | None = None
+        super().__init__(prefix, **kwargs)
+        self.queue.restrict(queues)
+        self.directory.put(str(self.daq.directory or ""))
+        self.file_prefix.put(re.sub(r"[^A-Za-z0-9_.-]", "_", self.port_name))
+        self._stream = self._new_stream()
+
+    # --- Readings
+
+    def describe(self) -> Readings:
+        """Return the data keys of a step scan: counters, and the file."""
+        keys: Readings = super().describe()
+        if self.on_drop.get() == "flag":
+            keys.update(self.lossy.describe())
+        keys.update(self._stream.describe())
+        return keys
+
+    def read(self) -> Readings:
+        """Return the counters of the latest file."""
+        reading = super().read()
+        if self.on_drop.get() == "flag":
+            reading.update(self.lossy.read())
+        return reading
+
+    def describe_collect(self) -> dict[str, Any]:
+        """Return the data keys of a fly scan, the same as of a step scan."""
+        return dict(self._stream.describe_collect())
+
+    def collect_asset_docs(self) -> Iterator[StreamAsset]:
+        """Yield documents of the files that are complete since the last call.
+
+        Raises
+        ------
+        CaptureError, PacketLossError
+            If a flying capture failed and `complete`, whose status tells that, was not called.
+        """
+        failure, self._failure = self._failure, None
+        if failure is not None and not self._completing:
+            raise failure
+        if self._folder is not None:
+            yield from self._stream.collect_asset_docs()
+
+    def collect_pages(self) -> Iterator[dict[str, Any]]:
+        """Yield the counters of the same files."""
+        if self._folder is not None:
+            yield from self._stream.collect_pages()
+
+    # --- Step and fly scans
+
+    def stage(self) -> list[object]:
+        """Open the engine if it is not; what follows belongs to a new run."""
+        self.daq.open()
+        self._stream = self._new_stream()
+        self._folder = None
+        self._failure = None
+        return super().stage()
+
+    def unstage(self) -> list[object]:
+        """End what goes on; the engine stays open."""
+        self.stop(success=True)
+        return super().unstage()
+
+    def trigger(self) -> EngineStatus:
+        """Record one file.
+
+        Raises
+        ------
+        CaptureError
+            If the device is not staged, neither `num_packets` nor `acquire_time` is set, or no
+            file can be made.
+        """
+        # The RunEngine triggers again what a pause interrupted; that file is no part of the run.
+        self.stop(success=True)
+        self._require_staged()
+        rule = self._stop_rule()
+        if not rule.finite:
+            raise CaptureError(
+                f"{self.name}: when would a reading end? Set num_packets or acquire_time."
+            )
+        if self._folder is not None:
+            self._stream.discard()
+        return self._start(rule, rolling=False)
+
+    def kickoff(self) -> EngineStatus:
+        """Begin to record.
+
+        Raises
+        ------
+        CaptureError
+            If the device is not staged, a capture goes on already, or no file can be made.
+        """
+        self._require_staged()
+        if self._recording is not None:
+            raise CaptureError(f"{self.name}: a capture goes on; complete it first.")
+        # Silence is no fault until somebody waits for the end.
+        self._start(self._stop_rule(), rolling=True).hold()
+        started = EngineStatus(self, action="beginning to capture", timeout=self.timeout.get())
+        started.finish()
+        return started
+
+    def complete(self) -> EngineStatus:
+        """Return the status of the capture; without a limit, end it after `linger`."""
+        with self._state:
+            recording, status, first = self._recording, self._status, not self._completing
+            if status is None:
+                raise CaptureError(f"{self.name}: nothing was kicked off, so nothing can complete.")
+            self._completing = True
+        if first:
+            status.proceed()
+            if recording is not None and not self._rule.finite:
+                recording.end_in(self.linger.get())
+        return status
+
+    def pause(self) -> None:
+        """Record nothing of what arrives; files stay valid."""
+        with self._state:
+            recording, status = self._recording, self._status
+        if recording is not None and status is not None:
+            recording.pause()
+            status.hold()
+
+    def resume(self) -> None:
+        """Record again."""
+        with self._state:
+            recording, status = self._recording, self._status
+        if recording is not None and status is not None:
+            recording.resume()
+            if self._completing:
+                status.proceed()
+
+    def stop(self, *, success: bool = False) -> None:
+        """End the recording; what the queue has handed over is recorded, the file is complete."""
+        with self._state:
+            recording = self._recording
+            if recording is not None and not self._ending:
+                self._ending = "finish" if success else "fail"
+        if recording is not None:
+            recording.stop()
+
+    def refuse_change(self, signal: EngineSignal) -> None:
+        """Raise if a setting is changed that the run has noted already."""
+        if self._recording is not None:
+            raise CaptureError(f"{signal.name} cannot be changed during a capture.")
+        noted = ("queue", "on_drop", "directory", "file_prefix")
+        if self._staged == Staged.yes and signal.attr_name in noted:
+            raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
+
+    @property
+    def limited(self) -> bool:
+        """Whether a capture ends by itself."""
+        return self._stop_rule().finite
+
+    @property
+    def progress(self) -> RecorderSnapshot | None:
+        """How far the current recording is; None if there is none."""
+        with self._state:
+            return None if self._recording is None else self._recording.snapshot()
+
+    # --- Parts of the above
+
+    def _new_stream(self) -> CaptureStream:
+        counters: Readings = dict(super().describe())
+        if self.on_drop.get() == "flag":
+            counters.update(self.lossy.describe())
+        source = f"daqiri://{self.port_name}/rx/{self.queue.get()}"
+        return CaptureStream(f"{self.name}_files", source, counters)
+
+    def _require_staged(self) -> None:
+        if self._staged == Staged.no:
+            raise CaptureError(
+                f"{self.name} is not staged, so its files would belong to no run; stage it or "
+                f"{self.daq.name} first."
+            )
+
+    def _stop_rule(self) -> StopRule:
+        return StopRule(self.num_packets.get(), self.acquire_time.get())
+
+    def _begin_folder(self) -> Path:
+        if self._folder is None:
+            root = self.directory.get()
+            if not root:
+                raise CaptureError(
+                    f"{self.name} has no directory for its files: make_daq(..., directory=...), or "
+                    f"set {self.directory.name}."
+                )
+            unique = uuid.uuid4().hex[:8]
+            folder = Path(root).resolve() / time.strftime("%Y/%m/%d") / unique
+            try:
+                folder.mkdir(parents=True)
+            except OSError as error:
+                raise CaptureError(
+                    f"{self.name}: {folder} cannot be made: {error.strerror}"
+                ) from error
+            self._stream.begin(folder, self.file_prefix.get())
+            self._folder = folder
+        return self._folder
+
+    def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
+        folder = self._begin_folder()
+        name = self.queue.get()
+        queue = self.daq.rx_queue(self.port_name, name)
+        queue.flush()
+        losses = LossWatch(f"{self.port_name}/{name}", lambda: queue.counters().dropped)
+        recorder = queue.record(
+            folder,
+            self.file_prefix.get(),
+            first_number=self._stream.finished,
+            nanosecond=self.nanosecond.get(),
+            roll_packets=self.roll_packets.get() if rolling else 0,
+            roll_bytes=self.roll_bytes.get() if rolling else 0,
+            roll_seconds=self.roll_seconds.get() if rolling else 0.0,
+            max_packets=rule.packets,
+        )
+        patience = rule.seconds + self.timeout.get()
+        with self._state:
+            self._rule, self._losses = rule, losses
+            self._completing = not rolling
+            self._short = False
+            self._ending = ""
+            self._failure = None
+            status = self._status = EngineStatus(self, action="capturing", timeout=patience)
+            self._recording = Recording(
+                recorder, rule, on_file=self._note, on_beat=self._look, on_end=self._end
+            )
+        return status
+
+    def _note(self, file: RecordedFile) -> None:
+        """Make a row of a file that is complete."""
+        sidecar = read_sidecar(file.path)
+        lost = lost_by_reason(sidecar.dropped_by_reason) if sidecar else {"unknown": file.dropped}
+        row = {
+            "packets": file.packets,
+            "dropped": sum(lost.values()),
+            "bytes": file.bytes,
+            "t_first_ns": file.t_first_ns,
+            "t_last_ns": file.t_last_ns,
+        }
+        if self.on_drop.get() == "flag":
+            row["lossy"] = row["dropped"] > 0
+        now = time.time()
+        for attribute, value in row.items():
+            getattr(self, attribute).renew(value, now)
+        self._stream.append(
+            {getattr(self, attribute).name: value for attribute, value in row.items()}, now
+        )
+
+    def _look(self, snapshot: RecorderSnapshot) -> None:
+        """Tell watchers how far it is; fail as soon as something is lost, or has hung."""
+        status = self._status
+        if status is None:
+            return
+        status.report(
+            snapshot.packets, self._rule.packets or None, "packets", self._story(snapshot)
+        )
+        loss = self._loss()
+        if loss is not None:
+            self._fail(loss)
+        else:
+            self._stop_short(snapshot)
+            status.check()
+
+    def _stop_short(self, snapshot: RecorderSnapshot) -> None:
+        """End a capture whose missing packets are lost, where that is no fault."""
+        recording, wanted = self._recording, self._rule.packets
+        if recording is None or self._losses is None or self._short or not wanted:
+            return
+        lost = sum(self._losses.lost().values())
+        if lost and snapshot.packets + lost >= wanted:
+            self._short = True
+            recording.end_in(self.linger.get())
+
+    def _loss(self) -> Exception | None:
+        if self._losses is None or self.on_drop.get() != "fail":
+            return None
+        return self._losses.error()
+
+    def _story(self, snapshot: RecorderSnapshot) -> str:
+        wanted = f" of {self._rule.packets}" if self._rule.packets else ""
+        story = f"{snapshot.packets}{wanted} packets"
+        held = self.daq.rx_queue(self.port_name, self.queue.get()).counters().held
+        if held:
+            story += f", {held} held in a burst that is not full (set timeout_us)"
+        return story
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        if self._status is not None:
+            self._status.fail(error)
+
+    def _end(self, snapshot: RecorderSnapshot) -> None:
+        """Settle the status of a recording that has ended."""
+        with self._state:
+            self._recording = None
+            status, ending = self._status, self._ending
+        if status is None:
+            return
+        story = self._story(snapshot)
+        status.report(snapshot.packets, self._rule.packets or None, "packets", story)
+        if snapshot.error:
+            self._fail(CaptureError(snapshot.error))
+        elif (loss := self._loss()) is not None:
+            self._fail(loss)
+        elif ending == "fail":
+            self._fail(CaptureStoppedError(f"stopped after {story}"))
+        elif not ending and self.daq.is_closing:
+            self._fail(CaptureStoppedError(f"the engine was closed after {story}"))
+        else:
+            status.finish()

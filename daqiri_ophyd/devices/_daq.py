@@ -1,0 +1,367 @@
+"""The device that owns an engine, and its tree."""
+
+import json
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+from ophyd import Component as Cpt
+from ophyd import Device
+from ophyd.device import Staged, create_device_from_components
+from ophyd.ophydobj import Kind
+
+from daqiri_ophyd.engine import (
+    Engine,
+    NetworkConfig,
+    NotReadyError,
+    Port,
+    RxQueue,
+    TxQueue,
+    load_config,
+    version,
+)
+
+from . import _rx_queue, _tx_queue
+from ._base import EngineDevice, Group, Readings
+from ._capture import Capture
+from ._flow import Flow, flow_table, inner_configuration
+from ._naming import attribute_names
+from ._reorder import ReorderPlan
+from ._signals import fact
+
+__all__ = ["Daq", "make_daq"]
+
+_LABELS = {"daqiri", "detectors"}
+
+
+class Daq(Device):
+    """An acquisition engine with its ports, queues, flows and captures.
+
+    Made by `make_daq`, which derives the tree from the configuration: ``daq.<port>.rx.<queue>``,
+    ``daq.<port>.tx.<queue>``, ``daq.<port>.flows.<flow>``, ``daq.<port>.reorder.<plan>`` and
+    ``daq.<port>.capture``.
+
+    The engine is opened by `open` or when the device, or any part of it, is first staged. It
+    stays open, idle, when it is unstaged; `close`, the end of a ``with`` block or the end of the
+    process closes it. A device that is closed can be opened again.
+
+    Reading it reads all counters of all queues. A capture is a detector of its own:
+    ``bp.count([daq.port0.capture])``.
+
+    Parameters
+    ----------
+    configuration : NetworkConfig
+        What the engine is opened with.
+    directory : str or Path, optional
+        Where captures go, unless they are told otherwise.
+    """
+
+    engine_version = fact(lambda _: version(), "string")
+    flow_table = fact(lambda daq: json.dumps(daq.flows), "string")
+    memory_regions = fact(lambda daq: json.dumps(daq.regions), "string")
+    configuration = fact(lambda daq: daq.config.to_yaml(), "string")
+
+    _FACTS = ("engine_version", "flow_table", "memory_regions", "configuration")
+
+    def __init__(
+        self,
+        prefix: str = "",
+        *,
+        configuration: NetworkConfig,
+        directory: str | Path | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._configuration = configuration
+        self._configuration_dict = configuration.to_dict()
+        self._engine: Engine | None = None
+        self._closing = False
+        self.directory = None if directory is None else Path(directory)
+        """Where captures go, unless they are told otherwise."""
+        kwargs.setdefault("labels", _LABELS)
+        super().__init__(prefix, **kwargs)
+        # Whoever forgets to close it: at garbage collection, or when the interpreter ends.
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+
+    # --- The engine
+
+    @property
+    def config(self) -> NetworkConfig:
+        """The configuration; of an open engine, with what it adjusted."""
+        return self._configuration if self._engine is None else self._engine.config
+
+    @property
+    def configuration_dict(self) -> dict[str, Any]:
+        """The configuration as plain data, every default written out."""
+        return self._configuration_dict
+
+    @property
+    def flows(self) -> dict[str, list[dict[str, Any]]]:
+        """Receive flows of each port."""
+        return flow_table(self._configuration_dict)
+
+    @property
+    def regions(self) -> list[dict[str, Any]]:
+        """Memory regions."""
+        return inner_configuration(self._configuration_dict)["memory_regions"]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the engine is open."""
+        return self._engine is not None and not self._engine.closed
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the engine is closed, or about to be."""
+        return self._closing or not self.is_open
+
+    @property
+    def engine(self) -> Engine:
+        """The open engine.
+
+        Raises
+        ------
+        NotReadyError
+            If it is not open.
+        """
+        if self._engine is None or self._engine.closed:
+            raise NotReadyError(
+                f"The engine of {self.name} is not open. Call {self.name}.open(), or use it in a "
+                "plan that stages it."
+            )
+        return self._engine
+
+    def open(self) -> Self:
+        """Open the engine; nothing happens if it is open.
+
+        Raises
+        ------
+        DaqiriError
+            If it cannot be opened here; the text says what is missing.
+        """
+        if not self.is_open:
+            engine = Engine.open(self._configuration)
+            self._engine = engine
+            self._configuration_dict = engine.config.to_dict()
+            self._finalizer = weakref.finalize(self, Engine.close, engine)
+        return self
+
+    def close(self) -> None:
+        """End what goes on, with files complete, and close the engine. Idempotent."""
+        if self._engine is None:
+            return
+        self._closing = True
+        try:
+            self.stop()
+        finally:
+            self._engine.close()
+            self._engine = None
+            self._closing = False
+            if self._finalizer is not None:
+                self._finalizer.detach()
+
+    def __enter__(self) -> Self:
+        """Open the engine."""
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the engine."""
+        self.close()
+
+    def port(self, name: str) -> Port:
+        """Return the open port with this name in the configuration."""
+        return self.engine.port(name)
+
+    def rx_queue(self, port: str, queue: str) -> RxQueue:
+        """Return the open receive queue with this name in the configuration."""
+        return self.port(port).rx_queue(queue)
+
+    def tx_queue(self, port: str, queue: str) -> TxQueue:
+        """Return the open transmit queue with this name in the configuration."""
+        return self.port(port).tx_queue(queue)
+
+    # --- Bluesky
+
+    def stage(self) -> list[object]:
+        """Open the engine if it is not, and stage all parts."""
+        self.open()
+        return super().stage()
+
+    def read_facts(self) -> Readings:
+        """Return what every part's configuration includes: flows, regions, version."""
+        facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        for attribute in self._FACTS:
+            facts.update(getattr(self, attribute).read())
+        return facts
+
+    def describe_facts(self) -> Readings:
+        """Return the data keys of `read_facts`."""
+        facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        for attribute in self._FACTS:
+            facts.update(getattr(self, attribute).describe())
+        return facts
+
+    def configure(self, d: Mapping[str, Any]) -> tuple[Readings, Readings]:
+        """Change the configuration; key ``flows`` is for `change_flows`.
+
+        Returns
+        -------
+        tuple of dict
+            Configuration before and after.
+        """
+        rest = dict(d)
+        flows = rest.pop("flows", None)
+        before = self.read_configuration()
+        if flows is not None:
+            self.change_flows(flows)
+        super().configure(rest)
+        return before, self.read_configuration()
+
+    def change_flows(self, changes: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+        """Change flows, and open the engine anew if it is open.
+
+        Parameters
+        ----------
+        changes : mapping
+            ``{port: {flow: {key: value}}}`` by the names in the configuration. ``queue`` is the
+            name of a receive queue; ``match`` replaces the match; ``id`` the flow's number; any
+            other key is one of the match, and ``None`` removes it.
+
+        Raises
+        ------
+        RuntimeError
+            If the device is staged: flows are fixed while a plan uses them.
+        LookupError
+            If there is no such port, flow or queue.
+        ConfigError
+            If the changed configuration is not valid. Nothing is changed then.
+        """
+        if self._staged != Staged.no:
+            raise RuntimeError(
+                f"{self.name} is staged, and its flows are fixed until it is unstaged. Configure "
+                "flows before the run."
+            )
+        # Through JSON: a copy that shares nothing.
+        changed = json.loads(json.dumps(self._configuration.to_dict()))
+        for port, flows in changes.items():
+            interface = _find(inner_configuration(changed)["interfaces"], port, "port", self.name)
+            for name, keys in flows.items():
+                _change_flow(interface, name, keys)
+        configuration = load_config(changed)
+        was_open = self.is_open
+        self.close()
+        self._configuration = configuration
+        self._configuration_dict = configuration.to_dict()
+        if was_open:
+            self.open()
+
+
+def make_daq(
+    config: NetworkConfig | Mapping[str, Any] | str | Path,
+    name: str = "daq",
+    *,
+    directory: str | Path | None = None,
+    **kwargs: Any,
+) -> Daq:
+    """Make the device tree of a configuration. Nothing is opened yet.
+
+    Parameters
+    ----------
+    config : NetworkConfig, dict, str or Path
+        A configuration, or what `daqiri_ophyd.engine.load_config` makes one of.
+    name : str
+        Name of the device.
+    directory : str or Path, optional
+        Where captures go; each run gets a directory of its own below it.
+    **kwargs
+        For `Daq`, such as ``labels``.
+
+    Raises
+    ------
+    ConfigError
+        If the configuration is not valid; the text is the whole report.
+    ValueError
+        If two names would have the same attribute.
+    """
+    read = config if isinstance(config, NetworkConfig) else load_config(config)
+    ports = {interface.name: interface for interface in read.interfaces}
+    components = {
+        attribute: Cpt(_port_class(ports[port]), port=port)
+        for port, attribute in attribute_names(ports, "port", Daq).items()
+    }
+    cls = create_device_from_components("Daq", base_class=Daq, **components)
+    return cast(Daq, cls(name=name, configuration=read, directory=directory, **kwargs))
+
+
+def _port_class(interface: Any) -> type[EngineDevice]:
+    port = interface.name
+    queues = [queue.name for queue in interface.rx.queues]
+    groups: dict[str, Any] = {
+        "rx": _group("ReceiveQueues", _rx_queue.RxQueue, port, queues, "queue"),
+        "tx": _group(
+            "TransmitQueues",
+            _tx_queue.TxQueue,
+            port,
+            [queue.name for queue in interface.tx.queues],
+            "queue",
+        ),
+        "flows": _group("Flows", Flow, port, [flow.name for flow in interface.rx.flows], "flow"),
+        "reorder": _group(
+            "ReorderPlans",
+            ReorderPlan,
+            port,
+            [plan.name for plan in interface.rx.reorder_configs],
+            "plan",
+        ),
+    }
+    if queues:
+        # A detector of its own; its settings belong to the configuration of the port.
+        groups["capture"] = Cpt(Capture, port=port, queues=queues, kind=Kind.config)
+    return create_device_from_components(
+        "Port", docstring=f"Port {port}.", base_class=Group, **groups
+    )
+
+
+def _group(name: str, cls: type[EngineDevice], port: str, members: list[str], kind: str) -> Any:
+    components = {
+        attribute: Cpt(cls, port=port, member=member)
+        for member, attribute in attribute_names(members, kind, Group).items()
+    }
+    group = create_device_from_components(
+        name, docstring=f"{name} of port {port}.", base_class=Group, **components
+    )
+    return Cpt(group, port=port)
+
+
+def _find(items: list[dict[str, Any]], name: str, kind: str, where: str) -> dict[str, Any]:
+    for item in items:
+        if item["name"] == name:
+            return item
+    known = ", ".join(repr(item["name"]) for item in items) or "none"
+    raise LookupError(f"{where} has no {kind} {name!r}; there are {known}.")
+
+
+def _change_flow(interface: dict[str, Any], name: str, keys: Mapping[str, Any]) -> None:
+    port = f"Port {interface['name']!r}"
+    flow = _find(interface.get("rx", {}).get("flows", []), name, "flow", port)
+    for key, value in keys.items():
+        if key == "id":
+            flow["id"] = value
+        elif key == "match":
+            flow["match"] = dict(value)
+        elif key == "queue":
+            queue = _find(interface["rx"]["queues"], value, "receive queue", port)
+            actions = flow.get("actions") or [flow["action"]]
+            actions[-1].pop("ids", None)
+            actions[-1]["id"] = queue["id"]
+        elif value is None:
+            flow["match"].pop(key, None)
+        else:
+            flow["match"][key] = value

@@ -1,0 +1,67 @@
+"""Attribute names for what a configuration names freely."""
+
+import keyword
+import re
+from collections.abc import Iterable
+
+__all__ = ["attribute_name", "attribute_names"]
+
+
+def attribute_name(name: str, kind: str, taken: frozenset[str]) -> str:
+    """Return a Python attribute for a name in a configuration.
+
+    Characters that no identifier has become ``_``; a name that does not begin with a letter gets
+    ``kind`` in front (queue ``0`` is ``queue_0``); one that Python or the device class uses itself
+    gets ``_`` at its end (``stage_``).
+
+    Parameters
+    ----------
+    name : str
+        Name as configured.
+    kind : str
+        What it names: ``port``, ``queue``, ``flow``, ``plan``.
+    taken : frozenset of str
+        Attributes that the device class has already.
+    """
+    attribute = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if not attribute[:1].isalpha():
+        attribute = f"{kind}_{attribute.lstrip('_')}"
+    if keyword.iskeyword(attribute) or attribute in taken:
+        attribute += "_"
+    return attribute
+
+
+def attribute_names(names: Iterable[str], kind: str, device: type) -> dict[str, str]:
+    """Return the attribute under ``device`` for each name.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Names as configured, in order.
+    kind : str
+        What they name.
+    device : type
+        Class of the device that gets the attributes.
+
+    Returns
+    -------
+    dict of str to str
+        Attribute by name, in order.
+
+    Raises
+    ------
+    ValueError
+        If two names have the same attribute.
+    """
+    taken = frozenset(dir(device))
+    found: dict[str, str] = {}
+    for name in names:
+        attribute = attribute_name(name, kind, taken)
+        for other, used in found.items():
+            if used == attribute:
+                raise ValueError(
+                    f"{kind} names {other!r} and {name!r} would both be the attribute "
+                    f"{attribute!r}. Rename one of them in the configuration."
+                )
+        found[name] = attribute
+    return found

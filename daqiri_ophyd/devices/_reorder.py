@@ -1,0 +1,55 @@
+"""Reorder plans as devices."""
+
+import json
+from typing import Any
+
+from ophyd import Component as Cpt
+from ophyd.ophydobj import Kind
+
+from ._base import EngineDevice
+from ._flow import inner_configuration
+from ._signals import EngineSignal, fact
+
+__all__ = ["ReorderPlan"]
+
+
+class _Enabled(EngineSignal):
+    """Whether a plan is carried out: not in this build."""
+
+    def check_value(self, value: Any, **_: Any) -> None:
+        """Refuse to enable."""
+        if value:
+            raise NotImplementedError(
+                f"{self.name}: this build delivers packets in the order of their arrival; "
+                "reordering comes with a later version. Capture the packets and reorder them "
+                "when they are read."
+            )
+        super().check_value(value)
+
+    def put(self, value: Any, **kwargs: Any) -> None:
+        """Check and take over the value."""
+        self.check_value(value)
+        super().put(value, **kwargs)
+
+
+def _setting(name: str) -> Any:
+    return lambda plan: plan.configured[name]
+
+
+class ReorderPlan(EngineDevice):
+    """A reorder plan of a port, as configured; it cannot be enabled in this build."""
+
+    plan_name = fact(lambda plan: plan.member_name, "string")
+    enabled = Cpt(_Enabled, value=False, kind=Kind.config)
+    reorder_type = fact(_setting("reorder_type"), "string")
+    memory_region = fact(_setting("memory_region"), "string")
+    payload_byte_offset = fact(_setting("payload_byte_offset"), "integer", "byte")
+    flow_ids = fact(_setting("flow_ids"), "array")
+    method = fact(lambda plan: json.dumps(plan.configured["method"]), "string")
+
+    @property
+    def configured(self) -> dict[str, Any]:
+        """The plan as the configuration has it, every default written out."""
+        inner = inner_configuration(self.daq.configuration_dict)
+        port = next(i for i in inner["interfaces"] if i["name"] == self.port_name)
+        return next(p for p in port["rx"]["reorder_configs"] if p["name"] == self.member_name)

@@ -1,0 +1,79 @@
+"""A receive queue as a device."""
+
+from typing import Any
+
+from ._base import CounterDevice
+from ._signals import counter, fact
+
+__all__ = ["RECEIVE_DROPS", "RxQueue"]
+
+RECEIVE_DROPS = (
+    "no_packet_buffer",
+    "no_burst_buffer",
+    "ring_full",
+    "kernel",
+    "nic",
+    "truncated",
+    "filtered",
+    "flushed",
+)
+"""Reasons for which a receive queue drops packets."""
+
+
+def _setting(name: str) -> Any:
+    return lambda queue: getattr(queue.configured, name)
+
+
+class RxQueue(CounterDevice):
+    """Counters and settings of a receive queue.
+
+    In every reading ``received = delivered + held + dropped``.
+    """
+
+    received = counter("packets", hinted=True)
+    dropped = counter("packets", hinted=True)
+    received_bytes = counter("byte")
+    delivered = counter("packets")
+    held = counter("packets")
+    truncated = counter("packets")
+    bursts = counter("bursts")
+    ring_high_water = counter("bursts")
+    rate = counter("packets/s", dtype="number")
+    data_rate = counter("byte/s", dtype="number")
+    dropped_no_packet_buffer = counter("packets")
+    dropped_no_burst_buffer = counter("packets")
+    dropped_ring_full = counter("packets")
+    dropped_kernel = counter("packets")
+    dropped_nic = counter("packets")
+    dropped_truncated = counter("packets")
+    dropped_filtered = counter("packets")
+    dropped_flushed = counter("packets")
+
+    queue_id = fact(_setting("id"), "integer")
+    batch_size = fact(_setting("batch_size"), "integer", "packets")
+    timeout_us = fact(_setting("timeout_us"), "integer", "us")
+    cpu_core = fact(_setting("cpu_core"), "string")
+    poll_mode = fact(_setting("poll_mode"), "string")
+    regions = fact(_setting("memory_regions"), "array")
+
+    @property
+    def configured(self) -> Any:
+        """Settings of the queue, with every default and adjustment."""
+        return next(q for q in self.interface.rx.queues if q.name == self.member_name)
+
+    def take_values(self) -> dict[str, Any]:
+        """Read all counters of the queue at once."""
+        counters = self.daq.rx_queue(self.port_name, self.member_name).counters()
+        rates = self.rate_of({"rate": counters.received, "data_rate": counters.received_bytes})
+        return {
+            "received": counters.received,
+            "dropped": counters.dropped_total,
+            "received_bytes": counters.received_bytes,
+            "delivered": counters.delivered,
+            "held": counters.held,
+            "truncated": counters.truncated,
+            "bursts": counters.bursts,
+            "ring_high_water": counters.ring_high_water,
+            **rates,
+            **{f"dropped_{reason}": counters.dropped[reason] for reason in RECEIVE_DROPS},
+        }

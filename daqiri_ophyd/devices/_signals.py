@@ -1,0 +1,277 @@
+"""Signals whose values the engine, or its configuration, holds."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from ophyd import Component
+from ophyd.ophydobj import Kind
+from ophyd.signal import Signal
+from ophyd.status import Status
+
+__all__ = [
+    "EngineSignal",
+    "EngineSignalRO",
+    "Fact",
+    "Reading",
+    "counter",
+    "fact",
+    "reading",
+    "setting",
+]
+
+_NUMPY = {"integer": "<i8", "number": "<f8", "boolean": "|b1"}
+
+
+class _TypedSignal(Signal):
+    """A signal that knows its type, unit and source without being read."""
+
+    def __init__(
+        self,
+        *,
+        dtype: str,
+        value: Any,
+        units: str = "",
+        precision: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(value=value, **kwargs)
+        self._dtype = dtype
+        self._units = units
+        self._precision = precision
+
+    @property
+    def device(self) -> Any:
+        """The device that the signal belongs to."""
+        return self.parent
+
+    @property
+    def source_name(self) -> str:
+        """Where the value comes from, such as ``daqiri://port0/rx/rx_q0/received``."""
+        return f"{getattr(self.device, 'source', 'daqiri://' + self.root.name)}/{self.attr_name}"
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """Return the data key, which does not depend on the value."""
+        key: dict[str, Any] = {"source": self.source_name, "dtype": self._dtype, "shape": []}
+        if self._dtype == "array":
+            values: Any = self.get()
+            key["shape"] = [len(values)]
+            if values:
+                key["dtype_numpy"] = np.asarray(values).dtype.str
+        if self._dtype in _NUMPY:
+            key["dtype_numpy"] = _NUMPY[self._dtype]
+        if self._units:
+            key["units"] = self._units
+        if self._precision is not None:
+            key["precision"] = self._precision
+        return {self.name: key}
+
+    def set(
+        self,
+        value: Any,
+        *,
+        timeout: float | None = None,
+        settle_time: Any = None,
+        **_: Any,
+    ) -> Status:
+        """Set at once; what is wrong with the value is raised here, not hidden in the status."""
+        self.put(value)
+        status = Status(self, settle_time=settle_time or 0)
+        status.set_finished()
+        return status
+
+
+class Reading(_TypedSignal):
+    """A value that its device notes when there is news.
+
+    Parameters
+    ----------
+    dtype : str
+        ``integer``, ``number`` or ``boolean``.
+    units : str
+        Unit, for the data key.
+    precision : int, optional
+        Digits after the point to show.
+    value : Any, optional
+        Value before there is any news; default 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        dtype: str = "integer",
+        units: str = "",
+        precision: int | None = None,
+        value: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if value is None:
+            value = {"integer": 0, "number": 0.0, "boolean": False}[dtype]
+        super().__init__(dtype=dtype, units=units, precision=precision, value=value, **kwargs)
+        self._metadata["write_access"] = False
+
+    def renew(self, value: Any, timestamp: float) -> None:
+        """Take over a value, unless a newer one is here."""
+        if timestamp >= self.timestamp:
+            self.put(value, timestamp=timestamp, force=True)
+
+
+class EngineSignalRO(Reading):
+    """A counter or another reading of the engine.
+
+    Its device reads all of its signals at once (`CounterDevice`), so that they belong together.
+    Read, it is fresh; subscribed to, it is refreshed periodically.
+    """
+
+    def get(self, **_: Any) -> Any:
+        """Read the engine and return the value."""
+        self.device.refresh()
+        return super().get()
+
+    @property
+    def monitored(self) -> bool:
+        """Whether anybody wants to be told of changes."""
+        return bool(self._callbacks[self.SUB_VALUE])
+
+    def subscribe(
+        self, callback: Callable[..., Any], event_type: str | None = None, run: bool = True
+    ) -> int:
+        """Call ``callback`` on changes; see `ophyd.ophydobj.OphydObject.subscribe`."""
+        cid = super().subscribe(callback, event_type=event_type, run=run)
+        if self.monitored:
+            self.device.monitor()
+        return cid
+
+
+class EngineSignal(_TypedSignal):
+    """A setting of a device, checked when it is set.
+
+    Parameters
+    ----------
+    value : Any
+        Initial value; its type is the signal's.
+    units : str
+        Unit, for the data key.
+    minimum : float, optional
+        Lowest value accepted.
+    choices : sequence, optional
+        The values accepted.
+    """
+
+    def __init__(
+        self,
+        *,
+        value: Any,
+        units: str = "",
+        minimum: float | None = None,
+        choices: Sequence[Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        types = {bool: "boolean", int: "integer", float: "number", str: "string"}
+        super().__init__(dtype=types[type(value)], units=units, value=value, **kwargs)
+        self._type = type(value)
+        self._minimum = minimum
+        self._choices = choices
+
+    def restrict(self, choices: Sequence[Any]) -> None:
+        """Accept only these values from now on, and take the first of them."""
+        self._choices = tuple(choices)
+        self._readback = choices[0]
+
+    def check_value(self, value: Any, **_: Any) -> None:
+        """Raise if the value is not accepted.
+
+        Raises
+        ------
+        TypeError
+            If it is not of the signal's type.
+        ValueError
+            If it is too low, or none of the choices.
+        """
+        self._convert(value)
+
+    def put(self, value: Any, **kwargs: Any) -> None:
+        """Check and take over a value; its device may refuse it while it is busy."""
+        refuse = getattr(self.device, "refuse_change", None)
+        if refuse is not None:
+            refuse(self)
+        super().put(self._convert(value), **kwargs)
+
+    def _convert(self, value: Any) -> Any:
+        # Plans hand numpy scalars and whole floats over; nothing else may change its meaning.
+        converted: Any = None
+        try:
+            converted = self._type(value)
+            same = converted == value and isinstance(value, str) == (self._type is str)
+        except (TypeError, ValueError):
+            same = False
+        if not same:
+            raise TypeError(f"{self.name} is {value!r}; accepted is {_articles[self._type]}.")
+        if self._minimum is not None and not converted >= self._minimum:
+            raise ValueError(f"{self.name} is {value!r}; accepted is {self._minimum} or more.")
+        if self._choices is not None and converted not in self._choices:
+            choices = ", ".join(map(repr, self._choices))
+            raise ValueError(f"{self.name} is {value!r}; accepted are {choices}.")
+        return converted
+
+
+_articles = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
+
+
+class Fact(_TypedSignal):
+    """What the configuration says; read only.
+
+    Parameters
+    ----------
+    fact : callable
+        ``fact(device) -> value`` for the signal's device: a bool, number, string or list of those.
+    dtype : str
+        ``integer``, ``number``, ``boolean``, ``string`` or ``array``.
+    units : str
+        Unit, for the data key.
+    """
+
+    def __init__(
+        self,
+        *,
+        fact: Callable[[Any], Any],
+        dtype: str,
+        units: str = "",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(dtype=dtype, units=units, value=None, **kwargs)
+        self._fact = fact
+        self._metadata["write_access"] = False
+
+    def get(self, **_: Any) -> Any:
+        """Return what the configuration says now."""
+        value = self._fact(self.device)
+        if isinstance(value, tuple):
+            value = list(value)
+        if value != self._readback:
+            self._readback = value
+            self._metadata["timestamp"] = time.time()
+        return value
+
+
+def counter(units: str, *, dtype: str = "integer", hinted: bool = False) -> Component:
+    """Return the component of an `EngineSignalRO`; hinted: worth plotting."""
+    kind = Kind.hinted if hinted else Kind.normal
+    precision = 0 if dtype == "number" else None
+    return Component(EngineSignalRO, dtype=dtype, units=units, precision=precision, kind=kind)
+
+
+def reading(units: str = "", *, dtype: str = "integer", value: Any = None, kind: Kind) -> Component:
+    """Return the component of a `Reading`."""
+    return Component(Reading, dtype=dtype, units=units, value=value, kind=kind)
+
+
+def setting(value: Any, units: str = "", **limits: Any) -> Component:
+    """Return the component of an `EngineSignal`, a part of the configuration."""
+    return Component(EngineSignal, value=value, units=units, kind=Kind.config, **limits)
+
+
+def fact(read: Callable[[Any], Any], dtype: str, units: str = "") -> Component:
+    """Return the component of a `Fact`, a part of the configuration."""
+    return Component(Fact, fact=read, dtype=dtype, units=units, kind=Kind.config)

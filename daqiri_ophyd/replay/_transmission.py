@@ -1,0 +1,209 @@
+"""A packet source on its way to a transmit queue."""
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from daqiri_ophyd.engine import Port, TxQueue
+
+from ._source import Chunk, PacketSource
+
+__all__ = ["Transmission", "TransmissionError", "TransmissionProgress"]
+
+# Packets are handed over this long before they are due: late enough that stopping is prompt, early
+# enough that no hiccup of Python reaches the wire.
+_HORIZON_NS = 250_000_000
+_SLICE_PACKETS = 4096
+_NAP_S = 0.05
+
+
+class TransmissionError(RuntimeError):
+    """A transmission that could not be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransmissionProgress:
+    """How far a transmission is.
+
+    Parameters
+    ----------
+    submitted : int
+        Packets handed over to the transmit queue.
+    packets : int
+        Packets in all.
+    running : bool
+        Whether it goes on.
+    first_launch_ns : int
+        When the first packet was due on the port's clock, ns; 0 before the start.
+    error : Exception or None
+        Why it failed.
+    """
+
+    submitted: int
+    packets: int
+    running: bool
+    first_launch_ns: int
+    error: Exception | None
+
+
+class Transmission:
+    """Sends a packet source through a queue, each packet at its time, on a thread of its own.
+
+    The thread only hands chunks over; pacing and launch are the engine's. While it is paused no
+    further packets are handed over, and afterwards they keep their gaps.
+
+    Parameters
+    ----------
+    port : Port
+        Port of the queue; its clock counts.
+    queue : TxQueue
+        Where to send.
+    source : PacketSource
+        What to send, and when.
+    start_delay : float
+        Time from now to the first packet, s.
+    patience : float
+        Longest time without room in the queue, s.
+    """
+
+    def __init__(
+        self,
+        port: Port,
+        queue: TxQueue,
+        source: PacketSource,
+        *,
+        start_delay: float = 0.1,
+        patience: float = 10.0,
+    ) -> None:
+        self._port = port
+        self._queue = queue
+        self._source = source
+        self._start_delay_ns = round(start_delay * 1e9)
+        self._patience = patience
+        self._stopping = threading.Event()
+        self._going = threading.Event()
+        self._going.set()
+        self._submitted = 0
+        self._first_launch_ns = 0
+        self._shift_ns = 0
+        self._error: Exception | None = None
+        self._ended = False
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._thread = threading.Thread(target=self._run, name="daqiri-transmit", daemon=True)
+        self._thread.start()
+
+    def fileno(self) -> int:
+        """Return an eventfd that becomes readable when the transmission ends."""
+        return self._bell
+
+    def progress(self) -> TransmissionProgress:
+        """Return how far it is."""
+        return TransmissionProgress(
+            self._submitted,
+            self._source.packets,
+            not self._ended,
+            self._first_launch_ns,
+            self._error,
+        )
+
+    def pause(self) -> None:
+        """Hand no further packets over; those handed over already still leave."""
+        self._going.clear()
+
+    def resume(self) -> None:
+        """Go on where it was paused, with the gaps that remain."""
+        self._going.set()
+
+    def stop(self) -> None:
+        """Hand no further packets over, wait for those that were, end. Idempotent."""
+        self._stopping.set()
+        self._going.set()
+        self._thread.join()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end; False if it did not come in time (s)."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Stop and give the descriptor back. Idempotent."""
+        self.stop()
+        if self._bell >= 0:
+            os.close(self._bell)
+            self._bell = -1
+
+    def _run(self) -> None:
+        try:
+            self._first_launch_ns = self._port.now() + self._start_delay_ns
+            for chunk in self._source.chunks():
+                self._send(chunk)
+                if self._stopping.is_set():
+                    break
+            self._drain()
+        except Exception as error:
+            self._error = error
+        finally:
+            self._ended = True
+            os.eventfd_write(self._bell, 1)
+
+    def _send(self, chunk: Chunk) -> None:
+        position = 0
+        while position < len(chunk):
+            self._wait_while_paused()
+            if self._stopping.is_set():
+                return
+            stop = self._due(chunk, position)
+            if stop == position:
+                self._stopping.wait(_NAP_S)
+                continue
+            self._hand_over(chunk, slice(position, stop))
+            position = stop
+
+    def _due(self, chunk: Chunk, position: int) -> int:
+        """Return the index after the last packet to hand over now."""
+        limit = min(len(chunk), position + _SLICE_PACKETS)
+        elapsed = self._port.now() - self._first_launch_ns - self._shift_ns
+        if chunk.times is None:
+            return limit if elapsed >= 0 else position
+        horizon = elapsed + _HORIZON_NS
+        due = int(np.searchsorted(chunk.times[position:limit], horizon, side="right"))
+        return position + due
+
+    def _hand_over(self, chunk: Chunk, part: slice) -> None:
+        launch_times = None
+        if chunk.times is not None:
+            launch_times = chunk.times[part] + (self._first_launch_ns + self._shift_ns)
+        wanted = part.stop - part.start
+        sent = self._queue.send(
+            chunk.data,
+            offsets=chunk.offsets[part],
+            lengths=chunk.lengths[part],
+            launch_times=launch_times,
+            timeout=self._patience,
+        )
+        self._submitted += sent
+        if sent < wanted:
+            raise TransmissionError(
+                f"transmit queue {self._queue.name!r} had no room for {self._patience:g} s; "
+                f"{self._submitted} of {self._source.packets} packets were handed over"
+            )
+
+    def _wait_while_paused(self) -> None:
+        if self._going.is_set():
+            return
+        began = time.monotonic_ns()
+        self._going.wait()
+        self._shift_ns += time.monotonic_ns() - began
+
+    def _drain(self) -> None:
+        """Wait until what was handed over has left."""
+        limit = self._patience + (_HORIZON_NS + self._start_delay_ns) / 1e9
+        if not self._queue.wait_sent(limit):
+            held = self._queue.counters().held
+            raise TransmissionError(
+                f"transmit queue {self._queue.name!r} still holds {held} packets {limit:g} s after "
+                "the last was handed over"
+            )

@@ -1,0 +1,163 @@
+"""Capture packets in one run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bluesky import plans as bp
+from bluesky.protocols import Movable
+from bluesky.utils import MsgGenerator
+
+from daqiri_ophyd.devices import Capture, TxQueue
+
+from ._fly import fly, prepare_to_send, setup_capture
+from ._packets import Packets, packet_source
+
+__all__ = ["capture", "capture_scan"]
+
+
+def capture(
+    detector: Capture,
+    num_packets: int = 0,
+    acquire_time: float = 0.0,
+    roll_packets: int = 0,
+    roll_bytes: int = 0,
+    roll_seconds: float = 0.0,
+    on_drop: str = "fail",
+    timeout: float = 10.0,
+    tx: TxQueue | None = None,
+    packets: Packets | None = None,
+    start_delay: float = 0.1,
+    flush_period: float = 0.5,
+    *,
+    md: Mapping[str, Any] | None = None,
+) -> MsgGenerator[str]:
+    """Capture packets to files on the fly, and optionally send packets at the same time.
+
+    Parameters
+    ----------
+    detector : Capture
+        The capture of a port.
+    num_packets : int
+        End after so many packets; 0: no limit.
+    acquire_time : float
+        End after this time, s; 0: no limit. Without any limit, the capture ends after the last
+        packet is sent.
+    roll_packets, roll_bytes, roll_seconds : int, int, float
+        Begin a new file after so many packets, bytes, s; 0: no limit.
+    on_drop : str
+        If packets are lost: ``fail`` the run, ``flag`` the rows, or ``ignore`` it.
+    timeout : float
+        Longest silence when packets are waited for, s.
+    tx : TxQueue, optional
+        Transmit queue for ``packets``.
+    packets : dict, str, sequence of str or PacketSource, optional
+        What to send meanwhile; see `timed_tx`.
+    start_delay : float
+        Time until the first packet is sent, s.
+    flush_period : float
+        Time between rows of documents, s.
+    md : dict, optional
+        Metadata of the run.
+
+    Returns
+    -------
+    str
+        uid of the run.
+
+    Raises
+    ------
+    ValueError
+        If there is neither a limit nor anything to send, or what to send is not clear.
+    """
+    _require_both(tx, packets)
+    if tx is None and not num_packets and not acquire_time:
+        raise ValueError("When would this capture end? Give num_packets or acquire_time.")
+    yield from setup_capture(
+        detector,
+        {
+            "num_packets": num_packets,
+            "acquire_time": acquire_time,
+            "roll_packets": roll_packets,
+            "roll_bytes": roll_bytes,
+            "roll_seconds": roll_seconds,
+            "on_drop": on_drop,
+            "timeout": timeout,
+        },
+    )
+    if tx is not None and packets is not None:
+        source = packet_source(packets, tx.link_type)
+        yield from prepare_to_send(tx, source, start_delay)
+    return (
+        yield from fly(
+            detector, tx, flush_period=flush_period, md={"plan_name": "capture", **(md or {})}
+        )
+    )
+
+
+def capture_scan(
+    detector: Capture,
+    motor: Movable,
+    start: float,
+    stop: float,
+    num: int,
+    num_packets: int = 0,
+    acquire_time: float = 0.0,
+    on_drop: str = "fail",
+    timeout: float = 10.0,
+    tx: TxQueue | None = None,
+    packets: Packets | None = None,
+    start_delay: float = 0.1,
+    *,
+    md: Mapping[str, Any] | None = None,
+) -> MsgGenerator[str]:
+    """Capture one file at each position of a motor, and optionally send packets at each.
+
+    Parameters
+    ----------
+    detector : Capture
+        The capture of a port.
+    motor : Movable
+        What to move.
+    start, stop : float
+        First and last position.
+    num : int
+        Number of positions.
+    num_packets : int
+        Packets a file; 0: no limit.
+    acquire_time : float
+        Time a file, s; 0: no limit. Without any limit: as many packets as are sent.
+    on_drop, timeout, tx, packets, start_delay
+        As for `capture`; ``packets`` are sent at each position.
+    md : dict, optional
+        Metadata of the run.
+
+    Returns
+    -------
+    str
+        uid of the run.
+    """
+    _require_both(tx, packets)
+    devices: list[Any] = [detector]
+    if tx is not None and packets is not None:
+        source = packet_source(packets, tx.link_type)
+        if not num_packets and not acquire_time:
+            num_packets = source.packets
+        yield from prepare_to_send(tx, source, start_delay)
+        devices.append(tx)
+    yield from setup_capture(
+        detector,
+        {
+            "num_packets": num_packets,
+            "acquire_time": acquire_time,
+            "on_drop": on_drop,
+            "timeout": timeout,
+        },
+    )
+    metadata = {"plan_name": "capture_scan", **(md or {})}
+    return (yield from bp.scan(devices, motor, start, stop, num=num, md=metadata))
+
+
+def _require_both(tx: TxQueue | None, packets: Packets | None) -> None:
+    if (tx is None) != (packets is None):
+        given, missing = ("tx", "packets") if packets is None else ("packets", "tx")
+        raise ValueError(f"{given} is given without {missing}; sending takes both.")

@@ -1,0 +1,48 @@
+"""Change flows between runs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bluesky import plan_stubs as bps
+from bluesky.utils import MsgGenerator
+
+from daqiri_ophyd.devices import Daq
+
+__all__ = ["configure_flows"]
+
+
+def configure_flows(
+    daq: Daq, flows: Mapping[str, Mapping[str, Mapping[str, Any]]]
+) -> MsgGenerator[dict[str, list[dict[str, Any]]]]:
+    """Change flows of an engine that no plan uses.
+
+    Flows are fixed while an engine is open, so it is opened anew if it is. The flow table is part
+    of the descriptors of every later run.
+
+    Parameters
+    ----------
+    daq : Daq
+        The engine.
+    flows : dict
+        ``{port: {flow: {key: value}}}`` by the names in the configuration: ``queue`` is the name
+        of a receive queue, ``id`` the number that its packets get, ``match`` replaces the match,
+        and any other key (``udp_dst``, ``ipv4_src``, ...) is one of the match; None removes it.
+
+    Returns
+    -------
+    dict of str to list
+        Flow table of each port.
+
+    Raises
+    ------
+    RuntimeError
+        If the engine is staged.
+    LookupError
+        If there is no such port, flow or queue.
+    daqiri_ophyd.engine.ConfigError
+        If the flows are not valid; nothing is changed then.
+    """
+    # The protocols of Bluesky want types that no device of ophyd has.
+    device: Any = daq
+    yield from bps.configure(device, {"flows": flows})
+    return daq.flows

@@ -1,0 +1,107 @@
+"""The run that all flying plans share."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bluesky import plan_stubs as bps
+from bluesky import preprocessors as bpp
+from bluesky.utils import MsgGenerator, short_uid
+
+from daqiri_ophyd.devices import Capture, TxQueue
+from daqiri_ophyd.replay import PacketSource
+
+__all__ = ["fly", "prepare_to_send", "setup_capture"]
+
+
+def setup_capture(detector: Capture, settings: Mapping[str, Any]) -> MsgGenerator[None]:
+    """Set attributes of a capture, by name."""
+    for attribute, value in settings.items():
+        yield from bps.abs_set(getattr(detector, attribute), value, wait=True)
+
+
+def prepare_to_send(tx: TxQueue, source: PacketSource, start_delay: float) -> MsgGenerator[None]:
+    """Give packets to a transmit queue, to be sent when it is triggered or kicked off."""
+    yield from bps.abs_set(tx.start_delay, start_delay, wait=True)
+    # The protocols of Bluesky want types that no status of ophyd has.
+    device: Any = tx
+    yield from bps.prepare(device, source, wait=True)
+
+
+def fly(
+    detector: Capture | None,
+    tx: TxQueue | None,
+    *,
+    flush_period: float,
+    md: Mapping[str, Any],
+) -> MsgGenerator[str]:
+    """Capture, send what was prepared, or both at once, in one run.
+
+    Files and counters of the capture are in stream ``primary``; the row of the transmission is in
+    stream ``transmit``, or in ``primary`` if nothing is captured. A capture without a limit ends
+    after the transmission.
+
+    Parameters
+    ----------
+    detector : Capture or None
+        What to capture with.
+    tx : TxQueue or None
+        A transmit queue that was prepared.
+    flush_period : float
+        Time between rows of documents, s.
+    md : dict
+        Metadata of the run.
+
+    Returns
+    -------
+    str
+        uid of the run.
+    """
+    streams: dict[Any, str] = {}
+    if detector is not None:
+        streams[detector] = "primary"
+    if tx is not None:
+        streams[tx] = "transmit" if streams else "primary"
+    names = [device.name for device in streams]
+    metadata = {"detectors": names, "hints": {"dimensions": [(("time",), "primary")]}, **md}
+
+    def collect() -> MsgGenerator[None]:
+        for device, stream in streams.items():
+            yield from bps.collect(device, name=stream)
+
+    def complete(*devices: Any) -> MsgGenerator[None]:
+        group = short_uid("complete")
+        statuses = []
+        for device in devices:
+            statuses.append((yield from bps.complete(device, group=group)))
+        done = False
+        while not done:
+            waited = yield from bps.wait(group=group, timeout=flush_period, error_on_timeout=False)
+            done = all(status is None or status.done for status in statuses)
+            if waited and not done:
+                # After a pause the RunEngine has forgotten what the group was.
+                yield from bps.sleep(flush_period)
+            yield from collect()
+
+    def act() -> MsgGenerator[None]:
+        for device in streams:
+            yield from bps.kickoff(device, wait=True)
+        if detector is not None and tx is not None and not detector.limited:
+            yield from complete(tx)
+            yield from complete(detector)
+        else:
+            yield from complete(*streams)
+
+    def salvage(_: Exception) -> MsgGenerator[None]:
+        # Ends what goes on, with its files complete; they are part of the run.
+        for device in streams:
+            yield from bps.unstage(device)
+        yield from collect()
+
+    @bpp.run_decorator(md=metadata)
+    def run() -> MsgGenerator[None]:
+        for device, stream in streams.items():
+            yield from bps.declare_stream(device, name=stream, collect=True)
+        yield from bpp.contingency_wrapper(act(), except_plan=salvage)
+
+    # Resumed, a fly scan goes on; taken again from a checkpoint it would number rows twice.
+    return (yield from bpp.rewindable_wrapper(bpp.stage_wrapper(run(), list(streams)), False))

@@ -1,0 +1,52 @@
+"""Send packets at set times."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bluesky.utils import MsgGenerator
+
+from daqiri_ophyd.devices import TxQueue
+
+from ._fly import fly, prepare_to_send
+from ._packets import Packets, packet_source
+
+__all__ = ["timed_tx"]
+
+
+def timed_tx(
+    tx: TxQueue,
+    packets: Packets,
+    start_delay: float = 0.1,
+    flush_period: float = 0.5,
+    *,
+    md: Mapping[str, Any] | None = None,
+) -> MsgGenerator[str]:
+    """Send packets, each at its time.
+
+    Parameters
+    ----------
+    tx : TxQueue
+        Transmit queue.
+    packets : dict, str, sequence of str or PacketSource
+        What to send. A dict such as ``{"count": 1000, "size": 256, "interval": 1e-4}`` describes
+        numbered packets (with ``rate`` in packets/s instead of ``interval`` in s, if that is
+        handier); strings are pcap files, sent with their original gaps; ``{"files": [...],
+        "speed": 2.0, "max_gap": 1.0}`` changes those.
+    start_delay : float
+        Time until the first packet, s.
+    flush_period : float
+        Time between looks at the progress, s.
+    md : dict, optional
+        Metadata of the run.
+
+    Returns
+    -------
+    str
+        uid of the run, whose row tells how many were sent, and how late.
+    """
+    yield from prepare_to_send(tx, packet_source(packets, tx.link_type), start_delay)
+    return (
+        yield from fly(
+            None, tx, flush_period=flush_period, md={"plan_name": "timed_tx", **(md or {})}
+        )
+    )
