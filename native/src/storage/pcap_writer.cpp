@@ -200,6 +200,7 @@ void PcapWriter::add(const Burst& burst, const LinkLayer* link, std::uint32_t pa
     const std::uint32_t taken = std::min(length, left);
     wire_length += length;
     left -= taken;
+    if (taken == 0) continue;
     if (taken < COPY_BELOW) {
       std::memcpy(batch.staging.data() + batch.staged, burst.pkts[s][packet], taken);
       batch.staged += taken;
