@@ -48,8 +48,9 @@ from ._errors import (
     Status,
 )
 from ._pcap import PcapFile
-from ._queues import RxQueue, TxQueue
 from ._recorder import RecordedFile, Recorder, RecorderSnapshot
+from ._rx_queue import RxQueue
+from ._tx_queue import TxQueue
 from .events import EventPump, default_pump
 
 __all__ = [

@@ -11,7 +11,8 @@ from daqiri_ophyd._native import InterfaceConfig, NetworkConfig
 
 from ._config import ConfigSource, read_config
 from ._errors import ConfigError, InvalidParameterError
-from ._queues import RxQueue, TxQueue
+from ._rx_queue import RxQueue
+from ._tx_queue import TxQueue
 
 __all__ = ["LINKTYPE_ETHERNET", "LINKTYPE_RAW", "Engine", "Port", "capabilities", "version"]
 

@@ -14,7 +14,8 @@ namespace py = pybind11;
 /// Read-only array of `n` elements at `data`, which `base` keeps alive.
 template <typename T>
 py::array read_only_view(const T* data, std::size_t n, py::handle base) {
-  py::array array(py::dtype::of<T>(), {static_cast<py::ssize_t>(n)}, {static_cast<py::ssize_t>(sizeof(T))}, data, base);
+  py::array array(py::dtype::of<T>(), {static_cast<py::ssize_t>(n)},
+                  {static_cast<py::ssize_t>(sizeof(T))}, data, base);
   py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
   return array;
 }

@@ -14,8 +14,9 @@ namespace {
 void check_segment(const Burst& burst, int segment) {
   const int n = burst.hdr.hdr.num_segs;
   if (segment >= 0 && segment < n) return;
-  throw Error(Status::INVALID_PARAMETER, "no segment " + std::to_string(segment) + "; packets of this burst have " +
-                                             (n == 1 ? "segment 0 only" : "segments 0 to " + std::to_string(n - 1)));
+  throw Error(Status::INVALID_PARAMETER,
+              "no segment " + std::to_string(segment) + "; packets of this burst have " +
+                  (n == 1 ? "segment 0 only" : "segments 0 to " + std::to_string(n - 1)));
 }
 
 }  // namespace
@@ -25,7 +26,8 @@ ReceivedBurst::ReceivedBurst(Burst* burst) : owner_(std::make_shared<BurstOwner>
 const std::shared_ptr<BurstOwner>& ReceivedBurst::owner() const {
   if (owner_ == nullptr) {
     throw Error(Status::INVALID_PARAMETER,
-                "burst released: its buffers were given back; use it before release() or the end of its `with` block");
+                "burst released: its buffers were given back; use it before release() or the end "
+                "of its `with` block");
   }
   return owner_;
 }
@@ -43,7 +45,8 @@ py::handle ReceivedBurst::base() {
 
 py::array ReceivedBurst::packet(const Burst& burst, std::size_t index, int segment) {
   const auto s = static_cast<std::size_t>(segment);
-  return read_only_view(static_cast<const std::uint8_t*>(burst.pkts[s][index]), burst.pkt_lens[s][index], base());
+  return read_only_view(static_cast<const std::uint8_t*>(burst.pkts[s][index]),
+                        burst.pkt_lens[s][index], base());
 }
 
 py::array ReceivedBurst::view(py::ssize_t index, int segment) {
@@ -52,7 +55,8 @@ py::array ReceivedBurst::view(py::ssize_t index, int segment) {
   const auto n = static_cast<py::ssize_t>(burst.num_packets());
   const py::ssize_t i = index < 0 ? index + n : index;
   if (i < 0 || i >= n) {
-    throw py::index_error("packet " + std::to_string(index) + " of a burst of " + std::to_string(n));
+    throw py::index_error("packet " + std::to_string(index) + " of a burst of " +
+                          std::to_string(n));
   }
   return packet(burst, static_cast<std::size_t>(i), segment);
 }
@@ -69,7 +73,8 @@ py::list ReceivedBurst::views(const py::slice& slice, int segment) {
   }
   py::list list(static_cast<std::size_t>(count));
   for (py::ssize_t k = 0; k < count; ++k) {
-    list[static_cast<std::size_t>(k)] = packet(burst, static_cast<std::size_t>(start + k * step), segment);
+    list[static_cast<std::size_t>(k)] =
+        packet(burst, static_cast<std::size_t>(start + k * step), segment);
   }
   return list;
 }
@@ -77,7 +82,8 @@ py::list ReceivedBurst::views(const py::slice& slice, int segment) {
 py::array ReceivedBurst::segment_lengths(int segment) {
   const Burst& burst = get();
   check_segment(burst, segment);
-  return read_only_view(burst.pkt_lens[static_cast<std::size_t>(segment)], burst.num_packets(), base());
+  return read_only_view(burst.pkt_lens[static_cast<std::size_t>(segment)], burst.num_packets(),
+                        base());
 }
 
 py::array ReceivedBurst::lengths() {
@@ -98,7 +104,8 @@ py::array ReceivedBurst::flow_ids() {
 
 py::array ReceivedBurst::timestamps() {
   const Burst& burst = get();
-  return read_only_view(reinterpret_cast<const std::int64_t*>(burst.timestamps), burst.num_packets(), base());
+  return read_only_view(reinterpret_cast<const std::int64_t*>(burst.timestamps),
+                        burst.num_packets(), base());
 }
 
 PacketTable ReceivedBurst::table() const {
@@ -109,7 +116,8 @@ PacketTable ReceivedBurst::table() const {
   packets.table.reserve(packets.packets * packets.pieces);
   for (std::size_t i = 0; i < packets.packets; ++i) {
     for (std::size_t s = 0; s < packets.pieces; ++s) {
-      packets.table.push_back({static_cast<const std::uint8_t*>(burst.pkts[s][i]), burst.pkt_lens[s][i]});
+      packets.table.push_back(
+          {static_cast<const std::uint8_t*>(burst.pkts[s][i]), burst.pkt_lens[s][i]});
     }
   }
   return packets;
@@ -126,13 +134,15 @@ py::tuple ReceivedBurst::gather_flat(const py::object& out) const {
   return python::gather_flat(table(), out);
 }
 
-void ReceivedBurst::write_pcap(const std::string& directory, const std::string& prefix, bool nanosecond) const {
+void ReceivedBurst::write_pcap(const std::string& directory, const std::string& prefix,
+                               bool nanosecond) const {
   const std::shared_ptr<BurstOwner> held = owner();
   const GilRelease unlocked;
   daqiri::write_pcap(**held, directory, prefix, nanosecond);
 }
 
-void ReceivedBurst::write_raw(const std::string& directory, const std::string& prefix, std::uint64_t offset) const {
+void ReceivedBurst::write_raw(const std::string& directory, const std::string& prefix,
+                              std::uint64_t offset) const {
   const std::shared_ptr<BurstOwner> held = owner();
   const GilRelease unlocked;
   daqiri::write_raw(**held, directory, prefix, offset);
@@ -151,13 +161,20 @@ void bind_burst(py::module_& m) {
       .def("timestamps", &ReceivedBurst::timestamps)
       .def("gather", &ReceivedBurst::gather, py::arg("out"))
       .def("gather_flat", &ReceivedBurst::gather_flat, py::arg("out"))
-      .def("write_pcap", &ReceivedBurst::write_pcap, py::arg("directory"), py::arg("prefix"), py::arg("nanosecond"))
-      .def("write_raw", &ReceivedBurst::write_raw, py::arg("directory"), py::arg("prefix"), py::arg("offset"))
-      .def_property_readonly("nbytes", [](const ReceivedBurst& b) { return b.get().hdr.hdr.nbytes; })
-      .def_property_readonly("port_id", [](const ReceivedBurst& b) { return b.get().hdr.hdr.port_id; })
-      .def_property_readonly("queue_id", [](const ReceivedBurst& b) { return b.get().hdr.hdr.q_id; })
-      .def_property_readonly("connection_id", [](const ReceivedBurst& b) { return b.get().connection_id; })
-      .def_property_readonly("num_segments", [](const ReceivedBurst& b) { return b.get().hdr.hdr.num_segs; });
+      .def("write_pcap", &ReceivedBurst::write_pcap, py::arg("directory"), py::arg("prefix"),
+           py::arg("nanosecond"))
+      .def("write_raw", &ReceivedBurst::write_raw, py::arg("directory"), py::arg("prefix"),
+           py::arg("offset"))
+      .def_property_readonly("nbytes",
+                             [](const ReceivedBurst& b) { return b.get().hdr.hdr.nbytes; })
+      .def_property_readonly("port_id",
+                             [](const ReceivedBurst& b) { return b.get().hdr.hdr.port_id; })
+      .def_property_readonly("queue_id",
+                             [](const ReceivedBurst& b) { return b.get().hdr.hdr.q_id; })
+      .def_property_readonly("connection_id",
+                             [](const ReceivedBurst& b) { return b.get().connection_id; })
+      .def_property_readonly("num_segments",
+                             [](const ReceivedBurst& b) { return b.get().hdr.hdr.num_segs; });
 }
 
 }  // namespace daqiri::python

@@ -9,7 +9,8 @@
 
 namespace daqiri::python {
 
-/// Gives the burst back when the last view of its packets is gone. Any thread, with or without the lock.
+/// Gives the burst back when the last view of its packets is gone. Any thread, with or without the
+/// lock.
 class BurstOwner {
  public:
   explicit BurstOwner(Burst* burst) noexcept : burst_(burst) {}
@@ -43,7 +44,8 @@ class ReceivedBurst {
   [[nodiscard]] py::array gather(const py::object& out) const;
   [[nodiscard]] py::tuple gather_flat(const py::object& out) const;
   void write_pcap(const std::string& directory, const std::string& prefix, bool nanosecond) const;
-  void write_raw(const std::string& directory, const std::string& prefix, std::uint64_t offset) const;
+  void write_raw(const std::string& directory, const std::string& prefix,
+                 std::uint64_t offset) const;
 
   /// Throws Error INVALID_PARAMETER after release.
   [[nodiscard]] const Burst& get() const { return **owner(); }

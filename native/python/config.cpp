@@ -19,8 +19,9 @@ namespace {
 py::tuple as_tuple(NetworkConfig config, const ConfigReport& report) {
   py::list problems;
   for (const ConfigProblem& p : report.problems_) {
-    problems.append(py::make_tuple(p.severity_ == ConfigProblem::Severity::ERROR ? "error" : "warning", p.file_, p.line_,
-                                   p.column_, p.path_, p.message_));
+    problems.append(
+        py::make_tuple(p.severity_ == ConfigProblem::Severity::ERROR ? "error" : "warning", p.file_,
+                       p.line_, p.column_, p.path_, p.message_));
   }
   return py::make_tuple(std::move(config), problems);
 }
@@ -51,20 +52,24 @@ py::object to_dict(const NetworkConfig& config) {
 std::vector<std::string> access_words(const MemoryRegionConfig& region) {
   std::vector<std::string> words;
   for (const config::Name& name : config::MEMORY_ACCESS) {
-    if ((region.access_ & static_cast<std::uint32_t>(name.value)) != 0) words.emplace_back(name.text);
+    if ((region.access_ & static_cast<std::uint32_t>(name.value)) != 0)
+      words.emplace_back(name.text);
   }
   return words;
 }
 
 /// None where the file gives no address.
-py::object endpoint(const SocketEndpoint& at) { return optional_value(at.given(), config::write_endpoint(at)); }
+py::object endpoint(const SocketEndpoint& at) {
+  return optional_value(at.given(), config::write_endpoint(at));
+}
 
 template <typename Queue>
 Struct<Queue> queue_struct(py::module_& m, const char* name, const char* doc) {
   Struct<Queue> queue(m, name, doc);
   queue.value("name", [](const Queue& q) { return q.name_; })
       .value("id", [](const Queue& q) { return q.id_; })
-      .value("poll_mode", [](const Queue& q) { return config::text_of(config::POLL_MODES, q.poll_mode_); })
+      .value("poll_mode",
+             [](const Queue& q) { return config::text_of(config::POLL_MODES, q.poll_mode_); })
       .value("cpu_core", [](const Queue& q) { return q.cpu_core_; })
       .value("batch_size", [](const Queue& q) { return q.batch_size_; })
       .value("memory_regions", [](const Queue& q) { return q.mrs_; })
@@ -121,8 +126,10 @@ void bind_interface_structs(py::module_& m) {
   Struct<InterfaceConfig>(m, "InterfaceConfig", "An interface of the configuration.")
       .member("name", &InterfaceConfig::name_)
       .member("address", &InterfaceConfig::address_)
-      .value("socket_config", [](const InterfaceConfig& i) { return optional_value(i.has_socket_, i.socket_); })
-      .value("roce_config", [](const InterfaceConfig& i) { return optional_value(i.has_roce_, i.roce_); })
+      .value("socket_config",
+             [](const InterfaceConfig& i) { return optional_value(i.has_socket_, i.socket_); })
+      .value("roce_config",
+             [](const InterfaceConfig& i) { return optional_value(i.has_roce_, i.roce_); })
       .member("rx", &InterfaceConfig::rx_)
       .member("tx", &InterfaceConfig::tx_)
       .finish();
@@ -133,7 +140,7 @@ void bind_interface_structs(py::module_& m) {
 void bind_config(py::module_& m) {
   bind_queue_structs(m);
   bind_interface_structs(m);
-  const auto common = [](auto CommonConfig::*at) {
+  const auto common = [](auto CommonConfig::* at) {
     return [at](const NetworkConfig& c) { return c.common_.*at; };
   };
   Struct<NetworkConfig> config(m, "NetworkConfig", R"doc(A validated configuration.
@@ -143,23 +150,34 @@ Attributes are named like the keys of the configuration file and cannot be set; 
 default. Made by `load_config`; compares by value; can be pickled.)doc");
   config.value("version", common(&CommonConfig::version))
       .value("master_core", common(&CommonConfig::master_core_))
-      .value("stream_type", [](const NetworkConfig& c) { return config::text_of(config::STREAM_TYPES, c.common_.stream_type); })
-      .value("engine", [](const NetworkConfig& c) { return config::text_of(config::ENGINES, c.common_.engine_type); })
+      .value("stream_type",
+             [](const NetworkConfig& c) {
+               return config::text_of(config::STREAM_TYPES, c.common_.stream_type);
+             })
+      .value("engine",
+             [](const NetworkConfig& c) {
+               return config::text_of(config::ENGINES, c.common_.engine_type);
+             })
       .word("log_level", &NetworkConfig::log_level_, config::LOG_LEVELS)
       .member("debug", &NetworkConfig::debug_)
-      .value("loopback", [](const NetworkConfig& c) { return config::text_of(config::LOOPBACK_TYPES, c.common_.loopback_); })
+      .value("loopback",
+             [](const NetworkConfig& c) {
+               return config::text_of(config::LOOPBACK_TYPES, c.common_.loopback_);
+             })
       .member("tx_meta_buffers", &NetworkConfig::tx_meta_buffers_)
       .member("rx_meta_buffers", &NetworkConfig::rx_meta_buffers_)
       .member("memory_regions", &NetworkConfig::mrs_)
       .member("interfaces", &NetworkConfig::ifs_);
   config.finish()
-      .def("to_yaml", &config_to_yaml, R"doc(Return the configuration as YAML, with all defaults written out.
+      .def("to_yaml", &config_to_yaml,
+           R"doc(Return the configuration as YAML, with all defaults written out.
 
 Returns
 -------
 str
     Text that `load_config` reads back to an equal configuration.)doc")
-      .def("to_dict", &to_dict, R"doc(Return the configuration as plain Python, with all defaults written out.
+      .def("to_dict", &to_dict,
+           R"doc(Return the configuration as plain Python, with all defaults written out.
 
 Returns
 -------

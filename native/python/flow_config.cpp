@@ -14,12 +14,17 @@ namespace daqiri::python {
 namespace {
 
 /// (low, high), or None for any port.
-py::object ports(const PortRange& range) { return optional_value(!range.any(), std::pair(range.lo, range.hi)); }
+py::object ports(const PortRange& range) {
+  return optional_value(!range.any(), std::pair(range.lo, range.hi));
+}
 
-py::object ipv4(std::uint32_t address) { return optional_value(address != 0, config::write_ipv4(address)); }
+py::object ipv4(std::uint32_t address) {
+  return optional_value(address != 0, config::write_ipv4(address));
+}
 
 std::string action_word(FlowActionType type) {
-  for (const config::Names names : {config::Names(config::RX_ACTIONS), config::Names(config::TX_ACTIONS)}) {
+  for (const config::Names names :
+       {config::Names(config::RX_ACTIONS), config::Names(config::TX_ACTIONS)}) {
     for (const config::Name& name : names) {
       if (name.value == static_cast<int>(type)) return std::string(name.text);
     }
@@ -41,19 +46,24 @@ const char* match_word(FlowMatchType type) {
 
 void bind_matches(py::module_& m) {
   Struct<EcpriMatch>(m, "EcpriMatch", "What a flow matches of eCPRI messages; None: anything.")
-      .value("msg_type", [](const EcpriMatch& e) { return optional_value(e.has_msg_type_, e.msg_type_); })
+      .value("msg_type",
+             [](const EcpriMatch& e) { return optional_value(e.has_msg_type_, e.msg_type_); })
       .value("id", [](const EcpriMatch& e) { return optional_value(e.has_id_, e.id_); })
       .finish();
-  const auto flex = [](auto FlexItemMatch::*at) {
+  const auto flex = [](auto FlexItemMatch::* at) {
     return [at](const FlowMatch& match) {
       return optional_value(match.type_ == FlowMatchType::FLEX_ITEM, match.flex_item_match_.*at);
     };
   };
-  Struct<FlowMatch>(m, "FlowMatch", "What a flow matches; None: anything. Ports are (low, high), inclusive.")
+  Struct<FlowMatch>(m, "FlowMatch",
+                    "What a flow matches; None: anything. Ports are (low, high), inclusive.")
       .value("type", [](const FlowMatch& match) { return std::string(match_word(match.type_)); })
       .value("udp_src", [](const FlowMatch& match) { return ports(match.udp_src_); })
       .value("udp_dst", [](const FlowMatch& match) { return ports(match.udp_dst_); })
-      .value("ipv4_len", [](const FlowMatch& match) { return optional_value(match.ipv4_len_ != 0, match.ipv4_len_); })
+      .value("ipv4_len",
+             [](const FlowMatch& match) {
+               return optional_value(match.ipv4_len_ != 0, match.ipv4_len_);
+             })
       .value("ipv4_src", [](const FlowMatch& match) { return ipv4(match.ipv4_src_); })
       .value("ipv4_dst", [](const FlowMatch& match) { return ipv4(match.ipv4_dst_); })
       .value("flex_item_id", flex(&FlexItemMatch::flex_item_id_))
@@ -76,9 +86,13 @@ void bind_actions(py::module_& m) {
   Struct<TunnelConfig>(m, "TunnelConfig", "A tunnel's outer headers; an address that is None: any.")
       .word("type", &TunnelConfig::type_, config::TUNNEL_TYPES)
       .value("outer_eth_src",
-             [](const TunnelConfig& t) { return optional_value(!t.outer_eth_src_.empty(), t.outer_eth_src_); })
+             [](const TunnelConfig& t) {
+               return optional_value(!t.outer_eth_src_.empty(), t.outer_eth_src_);
+             })
       .value("outer_eth_dst",
-             [](const TunnelConfig& t) { return optional_value(!t.outer_eth_dst_.empty(), t.outer_eth_dst_); })
+             [](const TunnelConfig& t) {
+               return optional_value(!t.outer_eth_dst_.empty(), t.outer_eth_dst_);
+             })
       .value("outer_ipv4_src", [](const TunnelConfig& t) { return ipv4(t.outer_ipv4_src_); })
       .value("outer_ipv4_dst", [](const TunnelConfig& t) { return ipv4(t.outer_ipv4_dst_); })
       .member("outer_ipv4_ttl", &TunnelConfig::outer_ipv4_ttl_)
@@ -90,32 +104,38 @@ void bind_actions(py::module_& m) {
       .member("tni", &TunnelConfig::tni_)
       .member("flow_id", &TunnelConfig::flow_id_)
       .finish();
-  Struct<FlowAction>(m, "FlowAction", "What a flow does: type, and the values of that type (None: of another type).")
+  Struct<FlowAction>(m, "FlowAction",
+                     "What a flow does: type, and the values of that type (None: of another type).")
       .value("type", [](const FlowAction& a) { return action_word(a.type_); })
       .value("id",
              [](const FlowAction& a) {
                return optional_value(a.type_ == FlowActionType::QUEUE && a.ids_.empty(), a.id_);
              })
       .value("ids", [](const FlowAction& a) { return a.ids_; })
-      .value("vlan", [](const FlowAction& a) { return optional_value(a.type_ == FlowActionType::VLAN_PUSH, a.vlan_); })
+      .value("vlan",
+             [](const FlowAction& a) {
+               return optional_value(a.type_ == FlowActionType::VLAN_PUSH, a.vlan_);
+             })
       .value("tunnel",
              [](const FlowAction& a) {
-               const bool tunnel =
-                   a.type_ == FlowActionType::TUNNEL_ENCAP || a.type_ == FlowActionType::TUNNEL_DECAP;
+               const bool tunnel = a.type_ == FlowActionType::TUNNEL_ENCAP ||
+                                   a.type_ == FlowActionType::TUNNEL_DECAP;
                return optional_value(tunnel, a.tunnel_);
              })
       .finish();
 }
 
 void bind_flows(py::module_& m) {
-  Struct<FlowConfig>(m, "FlowConfig", "A receive flow of the configuration; the last of its actions is a queue.")
+  Struct<FlowConfig>(m, "FlowConfig",
+                     "A receive flow of the configuration; the last of its actions is a queue.")
       .value("name", [](const FlowConfig& f) { return f.name_; })
       .value("id", [](const FlowConfig& f) { return f.id_; })
       .value("match", [](const FlowConfig& f) { return f.match_; })
       .value("action", [](const FlowConfig& f) { return f.action_; })
       .value("actions", [](const FlowConfig& f) { return f.actions_; })
       .finish();
-  Struct<TxFlowConfig>(m, "TxFlowConfig", "A transmit flow of the configuration; match is None for all packets.")
+  Struct<TxFlowConfig>(m, "TxFlowConfig",
+                       "A transmit flow of the configuration; match is None for all packets.")
       .member("name", &TxFlowConfig::name_)
       .member("id", &TxFlowConfig::id_)
       .value("match", [](const TxFlowConfig& f) { return optional_value(f.has_match_, f.match_); })
@@ -139,20 +159,28 @@ void bind_reorder(py::module_& m) {
       .word("output_type", &DataTypesConfig::output_type_, config::OUTPUT_TYPES)
       .word("endianness", &DataTypesConfig::endianness_, config::ENDIANNESS)
       .finish();
-  const auto by_batch = [](const ReorderConfig& r) { return r.method_ == ReorderMethod::SEQ_BATCH_NUMBER; };
-  Struct<ReorderConfig>(m, "ReorderConfig", "A reorder plan of the configuration; batch_number is None when counted.")
+  const auto by_batch = [](const ReorderConfig& r) {
+    return r.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
+  };
+  Struct<ReorderConfig>(m, "ReorderConfig",
+                        "A reorder plan of the configuration; batch_number is None when counted.")
       .member("name", &ReorderConfig::name_)
       .word("reorder_type", &ReorderConfig::type_, config::REORDER_TYPES)
       .member("memory_region", &ReorderConfig::memory_region_)
       .member("payload_byte_offset", &ReorderConfig::payload_byte_offset_)
       .member("flow_ids", &ReorderConfig::flow_ids_)
-      .value("data_types", [](const ReorderConfig& r) { return optional_value(r.has_data_types_, r.data_types_); })
+      .value(
+          "data_types",
+          [](const ReorderConfig& r) { return optional_value(r.has_data_types_, r.data_types_); })
       .value("method",
              [by_batch](const ReorderConfig& r) {
                return std::string(by_batch(r) ? "seq_batch_number" : "seq_packets_per_batch");
              })
       .member("sequence_number", &ReorderConfig::sequence_number_)
-      .value("batch_number", [by_batch](const ReorderConfig& r) { return optional_value(by_batch(r), r.batch_number_); })
+      .value("batch_number",
+             [by_batch](const ReorderConfig& r) {
+               return optional_value(by_batch(r), r.batch_number_);
+             })
       .member("packets_per_batch", &ReorderConfig::packets_per_batch_)
       .finish();
 }

@@ -17,9 +17,9 @@ namespace daqiri::python {
 
 /// Without the lock for a scope.
 ///
-/// Taking the lock back while the interpreter is being finalized ends the thread by unwinding its stack
-/// (CPython before 3.14), which must not run through C++ destructors. Such a thread stays where it is,
-/// as it does from 3.14 on; it ends with the process.
+/// Taking the lock back while the interpreter is being finalized ends the thread by unwinding its
+/// stack (CPython before 3.14), which must not run through C++ destructors. Such a thread stays
+/// where it is, as it does from 3.14 on; it ends with the process.
 class GilRelease {
  public:
   GilRelease() : state_(PyEval_SaveThread()) {}
@@ -50,8 +50,9 @@ class Deadline {
   explicit Deadline(std::optional<double> seconds) : timeout_(seconds) {
     if (!seconds) return;
     if (!(*seconds >= 0.0)) {
-      throw Error(Status::INVALID_PARAMETER, "timeout is " + std::to_string(*seconds) +
-                                                 "; give seconds from 0 on, or None to wait without limit");
+      throw Error(Status::INVALID_PARAMETER,
+                  "timeout is " + std::to_string(*seconds) +
+                      "; give seconds from 0 on, or None to wait without limit");
     }
     restart();
   }
@@ -59,9 +60,12 @@ class Deadline {
   /// Count from now.
   void restart() noexcept {
     constexpr double LONGEST_S = 1e9;
-    if (timeout_) end_ns_ = monotonic_ns() + static_cast<std::uint64_t>(std::min(*timeout_, LONGEST_S) * 1e9);
+    if (timeout_)
+      end_ns_ = monotonic_ns() + static_cast<std::uint64_t>(std::min(*timeout_, LONGEST_S) * 1e9);
   }
-  [[nodiscard]] bool passed() const noexcept { return timeout_ && (*timeout_ == 0.0 || monotonic_ns() >= end_ns_); }
+  [[nodiscard]] bool passed() const noexcept {
+    return timeout_ && (*timeout_ == 0.0 || monotonic_ns() >= end_ns_);
+  }
   /// ns to sleep before looking again.
   [[nodiscard]] std::int64_t slice(std::int64_t longest = SLICE_NS) const noexcept {
     if (!timeout_) return longest;

@@ -27,9 +27,7 @@ Registry*& registry_pointer() noexcept {
 }
 
 /// In the child: a registry whose mutex nobody holds.
-void renew_registry() {
-  registry_pointer() = std::make_unique<Registry>().release();
-}
+void renew_registry() { registry_pointer() = std::make_unique<Registry>().release(); }
 
 }  // namespace
 
@@ -44,7 +42,8 @@ void watch_forks() {
   });
 }
 
-OpenSession::OpenSession(std::shared_ptr<Session> session) : session_(forgotten_after_fork(std::move(session))) {}
+OpenSession::OpenSession(std::shared_ptr<Session> session)
+    : session_(forgotten_after_fork(std::move(session))) {}
 
 std::shared_ptr<OpenSession> OpenSession::open(NetworkConfig config) {
   const auto refuse_at_exit = [] {
@@ -67,18 +66,19 @@ std::shared_ptr<OpenSession> OpenSession::open(NetworkConfig config) {
 
 Session& OpenSession::session() const {
   if (!of_this_process()) {
-    throw Error(Status::NOT_READY,
-                "the engine was opened before this process was forked, and its threads are in the parent; "
-                "open it in the process that uses it (multiprocessing: start method 'spawn')");
+    throw Error(
+        Status::NOT_READY,
+        "the engine was opened before this process was forked, and its threads are in the parent; "
+        "open it in the process that uses it (multiprocessing: start method 'spawn')");
   }
   return *session_;
 }
 
 bool OpenSession::closed() const noexcept { return !of_this_process() || session_->closed(); }
 
-std::shared_ptr<Recorder> OpenSession::record(RxQueue& queue, RecorderOptions options) {
+std::shared_ptr<Recorder> OpenSession::record(RxQueue& queue, const RecorderOptions& options) {
   static_cast<void>(session());
-  auto recorder = forgotten_after_fork(std::make_shared<Recorder>(session_, queue, std::move(options)));
+  auto recorder = forgotten_after_fork(std::make_shared<Recorder>(session_, queue, options));
   const std::lock_guard lock(mutex_);
   std::erase_if(recorders_, [](const auto& entry) { return entry.expired(); });
   recorders_.push_back(recorder);

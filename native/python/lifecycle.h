@@ -39,9 +39,10 @@ class OpenSession {
   /// Closed, or not of this process.
   [[nodiscard]] bool closed() const noexcept;
 
-  std::shared_ptr<Recorder> record(RxQueue& queue, RecorderOptions options);
+  std::shared_ptr<Recorder> record(RxQueue& queue, const RecorderOptions& options);
 
-  /// Close the session, let its recorders write what is left. Idempotent; without the interpreter lock.
+  /// Close the session, let its recorders write what is left. Idempotent; without the interpreter
+  /// lock.
   void close() noexcept;
 
  private:

@@ -10,12 +10,14 @@ namespace daqiri::python {
 
 namespace {
 
-[[noreturn]] void invalid(const std::string& text) { throw Error(Status::INVALID_PARAMETER, "send: " + text); }
+[[noreturn]] void invalid(const std::string& text) {
+  throw Error(Status::INVALID_PARAMETER, "send: " + text);
+}
 
 }  // namespace
 
-PacketSource::PacketSource(const py::array& data, const py::object& offsets, const py::object& lengths,
-                           const py::object& launch_times)
+PacketSource::PacketSource(const py::array& data, const py::object& offsets,
+                           const py::object& lengths, const py::object& launch_times)
     : base_(static_cast<const std::uint8_t*>(data.data())) {
   held_.push_back(data);
   if (data.ndim() == 2) {
@@ -31,7 +33,8 @@ PacketSource::PacketSource(const py::array& data, const py::object& offsets, con
   launch_times_ = column("launch_times", launch_times);
 }
 
-PacketSource::PacketSource(const py::sequence& packets, const py::object& launch_times) : size_(packets.size()) {
+PacketSource::PacketSource(const py::sequence& packets, const py::object& launch_times)
+    : size_(packets.size()) {
   buffers_.reserve(size_);
   try {
     for (std::size_t i = 0; i < size_; ++i) {
@@ -39,7 +42,8 @@ PacketSource::PacketSource(const py::sequence& packets, const py::object& launch
       Py_buffer view{};
       if (PyObject_GetBuffer(packet.ptr(), &view, PyBUF_ND) != 0) {
         PyErr_Clear();
-        invalid("packets[" + std::to_string(i) + "] is " + py::repr(py::type::of(packet)).cast<std::string>() +
+        invalid("packets[" + std::to_string(i) + "] is " +
+                py::repr(py::type::of(packet)).cast<std::string>() +
                 "; a packet is bytes or a C-contiguous uint8 array");
       }
       buffers_.push_back(view);
@@ -63,20 +67,22 @@ const std::int64_t* PacketSource::column(const char* name, const py::object& arr
   if (array.is_none()) return nullptr;
   const auto values = py::reinterpret_borrow<py::array_t<std::int64_t>>(array);
   if (static_cast<std::size_t>(values.size()) != size_) {
-    invalid(std::string(name) + " has " + std::to_string(values.size()) + " entries for " + std::to_string(size_) +
-            " packets");
+    invalid(std::string(name) + " has " + std::to_string(values.size()) + " entries for " +
+            std::to_string(size_) + " packets");
   }
   held_.push_back(array);
   return values.data();
 }
 
 PacketSource::Packet PacketSource::operator[](std::size_t i) const noexcept {
-  const std::uint64_t launch = launch_times_ == nullptr ? 0 : static_cast<std::uint64_t>(launch_times_[i]);
+  const std::uint64_t launch =
+      launch_times_ == nullptr ? 0 : static_cast<std::uint64_t>(launch_times_[i]);
   if (!buffers_.empty()) {
     const Py_buffer& view = buffers_[i];
     return {static_cast<const std::uint8_t*>(view.buf), static_cast<std::size_t>(view.len), launch};
   }
-  const std::ptrdiff_t at = offsets_ == nullptr ? static_cast<std::ptrdiff_t>(i) * stride_ : offsets_[i];
+  const std::ptrdiff_t at =
+      offsets_ == nullptr ? static_cast<std::ptrdiff_t>(i) * stride_ : offsets_[i];
   return {base_ + at, lengths_ == nullptr ? width_ : static_cast<std::size_t>(lengths_[i]), launch};
 }
 
@@ -87,15 +93,17 @@ void PacketSource::check(std::size_t longest, const std::string& queue) const {
       const std::int64_t offset = offsets_ == nullptr ? 0 : offsets_[i];
       const std::int64_t length = lengths_[i];
       if (offset < 0 || length < 0 || offset > limit || length > limit - offset) {
-        invalid("packet " + std::to_string(i) + " is " + std::to_string(length) + " bytes at offset " +
-                std::to_string(offset) + (offsets_ == nullptr ? " of a row of " : " of data of ") +
-                std::to_string(limit) + " bytes");
+        invalid("packet " + std::to_string(i) + " is " + std::to_string(length) +
+                " bytes at offset " + std::to_string(offset) +
+                (offsets_ == nullptr ? " of a row of " : " of data of ") + std::to_string(limit) +
+                " bytes");
       }
     }
     const std::size_t length = (*this)[i].length;
     if (length > longest) {
-      invalid("packet " + std::to_string(i) + " has " + std::to_string(length) + " bytes; transmit queue '" + queue +
-              "' takes up to " + std::to_string(longest) + " (the buf_size of its memory regions)");
+      invalid("packet " + std::to_string(i) + " has " + std::to_string(length) +
+              " bytes; transmit queue '" + queue + "' takes up to " + std::to_string(longest) +
+              " (buf_size of its memory regions, max_payload_size of a socket)");
     }
     if (launch_times_ != nullptr && launch_times_[i] < 0) {
       invalid("launch_times[" + std::to_string(i) + "] is " + std::to_string(launch_times_[i]) +
@@ -104,12 +112,14 @@ void PacketSource::check(std::size_t longest, const std::string& queue) const {
   }
 }
 
-Sender::Sender(TxQueue& queue, const PacketSource& packets, std::uintptr_t connection)
+Sender::Sender(TxQueue& queue, const PacketSource& packets, std::size_t longest,
+               std::uintptr_t connection)
     : queue_(queue), packets_(packets), connection_(connection), chunk_(queue.batch_size()) {
   for (int s = 0; s < queue.num_segments(); ++s) {
-    chunk_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_, queue.region(s).config().num_bufs_));
+    chunk_ = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(chunk_, queue.region(s).config().num_bufs_));
   }
-  packets.check(queue.max_packet_size(), queue.config().name_);
+  packets.check(longest, queue.config().name_);
 }
 
 void Sender::fill(Burst& burst) const noexcept {
@@ -138,7 +148,8 @@ Status Sender::step(Deadline& deadline) {
   constexpr std::int64_t NAP_NS = 5'000'000;
   const std::uint64_t until = monotonic_ns() + Deadline::SLICE_NS;
   while (submitted_ < packets_.size()) {
-    const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(chunk_, packets_.size() - submitted_));
+    const auto n =
+        static_cast<std::uint32_t>(std::min<std::size_t>(chunk_, packets_.size() - submitted_));
     Burst* burst = nullptr;
     Status status = queue_.allocate(n, &burst);
     if (status == Status::SUCCESS) {
@@ -147,15 +158,17 @@ Status Sender::step(Deadline& deadline) {
       // What the queue refuses stays ours, except for want of room.
       if (status != Status::SUCCESS && status != Status::NO_SPACE_AVAILABLE) burst->release();
     }
-    const bool full = status == Status::NO_FREE_BURST_BUFFERS || status == Status::NO_FREE_PACKET_BUFFERS ||
+    const bool full = status == Status::NO_FREE_BURST_BUFFERS ||
+                      status == Status::NO_FREE_PACKET_BUFFERS ||
                       status == Status::NO_SPACE_AVAILABLE;
     if (status == Status::SUCCESS) {
       submitted_ += n;
       deadline.restart();
     } else if (!full) {
       throw Error(status, "transmit queue '" + queue_.config().name_ + "' " +
-                              (status == Status::NOT_READY ? "is closed" : "refused the burst") + " after " +
-                              std::to_string(submitted_) + " of " + std::to_string(packets_.size()) + " packets");
+                              (status == Status::NOT_READY ? "is closed" : "refused the burst") +
+                              " after " + std::to_string(submitted_) + " of " +
+                              std::to_string(packets_.size()) + " packets");
     } else {
       if (deadline.passed()) return status;
       queue_.wait_room(deadline.slice(NAP_NS));

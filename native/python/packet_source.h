@@ -13,8 +13,8 @@ namespace daqiri::python {
 /// Where packets lie and when they are to leave. Keeps what it points to.
 class PacketSource {
  public:
-  /// Rows of a 2-D uint8 array, cut to `lengths`, or parts of a 1-D array at `offsets`; the arrays are int64 and
-  /// contiguous (None: not given). Throws Error INVALID_PARAMETER.
+  /// Rows of a 2-D uint8 array, cut to `lengths`, or parts of a 1-D array at `offsets`; the arrays
+  /// are int64 and contiguous (None: not given). Throws Error INVALID_PARAMETER.
   PacketSource(const py::array& data, const py::object& offsets, const py::object& lengths,
                const py::object& launch_times);
   /// Bytes-like objects.
@@ -31,8 +31,8 @@ class PacketSource {
   };
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] Packet operator[](std::size_t i) const noexcept;
-  /// Throws Error INVALID_PARAMETER naming the first packet that does not lie in the data, is longer than `longest`,
-  /// or is to leave before the epoch.
+  /// Throws Error INVALID_PARAMETER naming the first packet that does not lie in the data, is
+  /// longer than `longest`, or is to leave before the epoch.
   void check(std::size_t longest, const std::string& queue) const;
 
  private:
@@ -54,13 +54,15 @@ class PacketSource {
 /// Copies packets into bursts of a queue, some at a time.
 class Sender {
  public:
-  /// Throws Error INVALID_PARAMETER.
-  Sender(TxQueue& queue, const PacketSource& packets, std::uintptr_t connection);
+  /// Throws Error INVALID_PARAMETER for packets that cannot be sent, or are longer than `longest`.
+  Sender(TxQueue& queue, const PacketSource& packets, std::size_t longest,
+         std::uintptr_t connection);
   [[nodiscard]] std::size_t submitted() const noexcept { return submitted_; }
 
-  /// Go on until all is submitted (SUCCESS), for a while (NOT_READY: call again), or until nothing was free up to the
-  /// deadline, which begins anew with each burst (NO_FREE_BURST_BUFFERS, NO_FREE_PACKET_BUFFERS,
-  /// NO_SPACE_AVAILABLE). Throws Error when the queue refuses. Without the interpreter lock.
+  /// Go on until all is submitted (SUCCESS), for a while (NOT_READY: call again), or until nothing
+  /// was free up to the deadline, which begins anew with each burst (NO_FREE_BURST_BUFFERS,
+  /// NO_FREE_PACKET_BUFFERS, NO_SPACE_AVAILABLE). Throws Error when the queue refuses. Without the
+  /// interpreter lock.
   Status step(Deadline& deadline);
 
  private:

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -28,8 +29,9 @@ py::dict dropped_by_name(const DropCounts& dropped) {
 void refuse_while_recorded(const RxQueue& queue) {
   const std::string recorder = queue.recorder();
   if (recorder.empty()) return;
-  throw Error(Status::NOT_READY, "receive queue '" + queue.config().name_ + "' is being recorded to " + recorder +
-                                     "_*.pcap, and a packet goes to one place; stop that recorder first");
+  throw Error(Status::NOT_READY,
+              "receive queue '" + queue.config().name_ + "' is being recorded to " + recorder +
+                  "_*.pcap, and a packet goes to one place; stop that recorder first");
 }
 
 }  // namespace
@@ -44,8 +46,9 @@ py::object ReceiveQueue::wait_for(std::optional<double> timeout, Take take) {
     const bool closed = queue.closed();
     if (Burst* burst = take(queue)) return py::cast(ReceivedBurst(burst));
     if (closed) {
-      throw Error(Status::NOT_READY, "receive queue '" + queue.config().name_ +
-                                         "' is closed and all it held was received; open the engine again");
+      throw Error(Status::NOT_READY,
+                  "receive queue '" + queue.config().name_ +
+                      "' is closed and all it held was received; open the engine again");
     }
     if (deadline.passed()) return py::none();
     {
@@ -75,8 +78,8 @@ py::object ReceiveQueue::receive_from(std::uintptr_t connection, std::optional<d
 
 py::tuple ReceiveQueue::counters() const {
   const RxSnapshot s = get().counters();
-  return py::make_tuple(s.received, s.received_bytes, s.delivered, s.held, s.bursts, s.truncated, s.ring_high_water,
-                        dropped_by_name(s.dropped));
+  return py::make_tuple(s.received, s.received_bytes, s.delivered, s.held, s.bursts, s.truncated,
+                        s.ring_high_water, dropped_by_name(s.dropped));
 }
 
 void ReceiveQueue::flush() {
@@ -85,17 +88,18 @@ void ReceiveQueue::flush() {
   queue.request_flush();
 }
 
-std::shared_ptr<Recorder> ReceiveQueue::record(RecorderOptions options) {
+std::shared_ptr<Recorder> ReceiveQueue::record(const RecorderOptions& options) {
   RxQueue& queue = get();
   const GilRelease unlocked;
-  return open_->record(queue, std::move(options));
+  return open_->record(queue, options);
 }
 
 namespace {
 
-py::tuple send(TxQueue& queue, const PacketSource& packets, std::uintptr_t connection, std::optional<double> timeout) {
+py::tuple send(TxQueue& queue, const PacketSource& packets, std::size_t longest,
+               std::uintptr_t connection, std::optional<double> timeout) {
   Deadline deadline(timeout);
-  Sender sender(queue, packets, connection);
+  Sender sender(queue, packets, longest, connection);
   for (;;) {
     Status status{};
     {
@@ -109,15 +113,24 @@ py::tuple send(TxQueue& queue, const PacketSource& packets, std::uintptr_t conne
 
 }  // namespace
 
-py::tuple TransmitQueue::send_array(const py::array& data, const py::object& offsets, const py::object& lengths,
-                                    const py::object& launch_times, std::uintptr_t connection,
-                                    std::optional<double> timeout) {
-  return send(get(), PacketSource(data, offsets, lengths, launch_times), connection, timeout);
+py::tuple TransmitQueue::send_array(const py::array& data, const py::object& offsets,
+                                    const py::object& lengths, const py::object& launch_times,
+                                    std::uintptr_t connection, std::optional<double> timeout) {
+  return send(get(), PacketSource(data, offsets, lengths, launch_times), max_packet_size(),
+              connection, timeout);
 }
 
 py::tuple TransmitQueue::send_list(const py::sequence& packets, const py::object& launch_times,
                                    std::uintptr_t connection, std::optional<double> timeout) {
-  return send(get(), PacketSource(packets, launch_times), connection, timeout);
+  return send(get(), PacketSource(packets, launch_times), max_packet_size(), connection, timeout);
+}
+
+std::uint32_t TransmitQueue::max_packet_size() const {
+  const TxQueue& queue = get();
+  const SocketConfig& socket = open_->session().port(queue.port_id()).config.socket_;
+  return socket.max_payload_size_ == 0
+             ? queue.max_packet_size()
+             : std::min(queue.max_packet_size(), socket.max_payload_size_);
 }
 
 bool TransmitQueue::wait_sent(std::optional<double> timeout) {
@@ -139,7 +152,8 @@ bool TransmitQueue::wait_sent(std::optional<double> timeout) {
 
 py::tuple TransmitQueue::counters() const {
   const TxSnapshot s = get().counters();
-  return py::make_tuple(s.submitted, s.sent, s.sent_bytes, s.held, s.bursts, s.late, dropped_by_name(s.dropped));
+  return py::make_tuple(s.submitted, s.sent, s.sent_bytes, s.held, s.bursts, s.late,
+                        dropped_by_name(s.dropped));
 }
 
 py::tuple TransmitQueue::lateness() const {
@@ -163,32 +177,40 @@ py::tuple TransmitQueue::lateness() const {
 void bind_queues(py::module_& m) {
   py::class_<ReceiveQueue>(m, "RxQueue", "A receive queue; wrapped by daqiri_ophyd.engine.RxQueue.")
       .def("receive", &ReceiveQueue::receive, py::arg("timeout"))
-      .def("receive_from", &ReceiveQueue::receive_from, py::arg("connection_id"), py::arg("timeout"))
+      .def("receive_from", &ReceiveQueue::receive_from, py::arg("connection_id"),
+           py::arg("timeout"))
       .def("counters", &ReceiveQueue::counters)
       .def("flush", &ReceiveQueue::flush)
       .def(
           "record",
-          [](ReceiveQueue& queue, std::string directory, std::string prefix, std::uint64_t first_number, bool nanosecond,
-             std::uint64_t roll_packets, std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_packets) {
-            return RecorderHandle(queue.record({std::move(directory), std::move(prefix), first_number, nanosecond,
-                                                roll_packets, roll_bytes, roll_seconds, max_packets}));
+          [](ReceiveQueue& queue, std::string directory, std::string prefix,
+             std::uint64_t first_number, bool nanosecond, std::uint64_t roll_packets,
+             std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_packets) {
+            return RecorderHandle(
+                queue.record({std::move(directory), std::move(prefix), first_number, nanosecond,
+                              roll_packets, roll_bytes, roll_seconds, max_packets}));
           },
-          py::arg("directory"), py::arg("prefix"), py::kw_only(), py::arg("first_number"), py::arg("nanosecond"),
-          py::arg("roll_packets"), py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_packets"))
+          py::arg("directory"), py::arg("prefix"), py::kw_only(), py::arg("first_number"),
+          py::arg("nanosecond"), py::arg("roll_packets"), py::arg("roll_bytes"),
+          py::arg("roll_seconds"), py::arg("max_packets"))
       .def_property_readonly("closed", &ReceiveQueue::closed)
-      .def_property_readonly("ring_capacity", [](const ReceiveQueue& q) { return q.get().ring_capacity(); })
-      .def_property_readonly("max_packet_size", [](const ReceiveQueue& q) { return q.get().max_packet_size(); });
+      .def_property_readonly("ring_capacity",
+                             [](const ReceiveQueue& q) { return q.get().ring_capacity(); })
+      .def_property_readonly("max_packet_size",
+                             [](const ReceiveQueue& q) { return q.get().max_packet_size(); });
 
-  py::class_<TransmitQueue>(m, "TxQueue", "A transmit queue; wrapped by daqiri_ophyd.engine.TxQueue.")
-      .def("send_array", &TransmitQueue::send_array, py::arg("data"), py::kw_only(), py::arg("offsets"),
-           py::arg("lengths"), py::arg("launch_times"), py::arg("connection_id"), py::arg("timeout"))
-      .def("send_list", &TransmitQueue::send_list, py::arg("packets"), py::kw_only(), py::arg("launch_times"),
+  py::class_<TransmitQueue>(m, "TxQueue",
+                            "A transmit queue; wrapped by daqiri_ophyd.engine.TxQueue.")
+      .def("send_array", &TransmitQueue::send_array, py::arg("data"), py::kw_only(),
+           py::arg("offsets"), py::arg("lengths"), py::arg("launch_times"),
            py::arg("connection_id"), py::arg("timeout"))
+      .def("send_list", &TransmitQueue::send_list, py::arg("packets"), py::kw_only(),
+           py::arg("launch_times"), py::arg("connection_id"), py::arg("timeout"))
       .def("wait_sent", &TransmitQueue::wait_sent, py::arg("timeout"))
       .def("counters", &TransmitQueue::counters)
       .def("lateness", &TransmitQueue::lateness)
       .def("reset_lateness", [](TransmitQueue& q) { q.get().reset_lateness(); })
-      .def_property_readonly("max_packet_size", [](const TransmitQueue& q) { return q.get().max_packet_size(); })
+      .def_property_readonly("max_packet_size", &TransmitQueue::max_packet_size)
       .def_property_readonly("closed", [](const TransmitQueue& q) { return q.get().closed(); });
 }
 

@@ -12,16 +12,17 @@ namespace daqiri::python {
 
 class ReceiveQueue {
  public:
-  ReceiveQueue(std::shared_ptr<OpenSession> open, RxQueue& queue) : open_(std::move(open)), queue_(&queue) {}
+  ReceiveQueue(std::shared_ptr<OpenSession> open, RxQueue& queue)
+      : open_(std::move(open)), queue_(&queue) {}
 
-  /// The next burst, or None after `timeout` seconds (None: no limit). Throws Error NOT_READY when the queue is
-  /// closed and empty, or being recorded.
+  /// The next burst, or None after `timeout` seconds (None: no limit). Throws Error NOT_READY when
+  /// the queue is closed and empty, or being recorded.
   [[nodiscard]] py::object receive(std::optional<double> timeout);
   /// As above, of one connection.
   [[nodiscard]] py::object receive_from(std::uintptr_t connection, std::optional<double> timeout);
   [[nodiscard]] py::tuple counters() const;
   void flush();
-  [[nodiscard]] std::shared_ptr<Recorder> record(RecorderOptions options);
+  [[nodiscard]] std::shared_ptr<Recorder> record(const RecorderOptions& options);
 
   /// Nothing more will come than what the queue holds.
   [[nodiscard]] bool closed() const { return open_->closed() || queue_->closed(); }
@@ -41,19 +42,22 @@ class ReceiveQueue {
 
 class TransmitQueue {
  public:
-  TransmitQueue(std::shared_ptr<OpenSession> open, TxQueue& queue) : open_(std::move(open)), queue_(&queue) {}
+  TransmitQueue(std::shared_ptr<OpenSession> open, TxQueue& queue)
+      : open_(std::move(open)), queue_(&queue) {}
 
-  /// Packets are the rows of a 2-D uint8 array, cut to `lengths`, or parts of a 1-D array at `offsets`. Returns how
-  /// many were submitted, and SUCCESS or what stopped the rest.
-  [[nodiscard]] py::tuple send_array(const py::array& data, const py::object& offsets, const py::object& lengths,
-                                     const py::object& launch_times, std::uintptr_t connection,
-                                     std::optional<double> timeout);
+  /// Packets are the rows of a 2-D uint8 array, cut to `lengths`, or parts of a 1-D array at
+  /// `offsets`. Returns how many were submitted, and SUCCESS or what stopped the rest.
+  [[nodiscard]] py::tuple send_array(const py::array& data, const py::object& offsets,
+                                     const py::object& lengths, const py::object& launch_times,
+                                     std::uintptr_t connection, std::optional<double> timeout);
   /// Packets are the bytes-like objects of a sequence.
   [[nodiscard]] py::tuple send_list(const py::sequence& packets, const py::object& launch_times,
                                     std::uintptr_t connection, std::optional<double> timeout);
   [[nodiscard]] bool wait_sent(std::optional<double> timeout);
   [[nodiscard]] py::tuple counters() const;
   [[nodiscard]] py::tuple lateness() const;
+  /// What fits the buffers and, of a socket, a datagram as configured.
+  [[nodiscard]] std::uint32_t max_packet_size() const;
 
   [[nodiscard]] TxQueue& get() const {
     static_cast<void>(open_->session());

@@ -25,7 +25,9 @@ std::tuple<std::uint64_t, bool, bool> news_of(const Recorder& recorder) {
 
 Recorder& RecorderHandle::get() const {
   if (born_ != fork_generation()) {
-    throw Error(Status::NOT_READY, "the recorder was started before this process was forked and goes on in the parent");
+    throw Error(
+        Status::NOT_READY,
+        "the recorder was started before this process was forked and goes on in the parent");
   }
   return *recorder_;
 }
@@ -55,7 +57,8 @@ bool RecorderHandle::wait(std::optional<double> timeout) {
     {
       const GilRelease unlocked;
       // Rung for news that was seen already: the one who watches has not read it yet.
-      if (look(deadline.slice()) && watched_ && news_of(*recorder_) == news) nanosleep(&BREATH, nullptr);
+      if (look(deadline.slice()) && watched_ && news_of(*recorder_) == news)
+        nanosleep(&BREATH, nullptr);
     }
     check_signals();
   }
@@ -73,22 +76,26 @@ void bind_recorder(py::module_& m) {
              const GilRelease unlocked;
              recorder.get().roll();
            })
-      .def("set_paused", [](RecorderHandle& recorder, bool paused) { recorder.get().set_paused(paused); },
-           py::arg("paused"))
+      .def(
+          "set_paused",
+          [](RecorderHandle& recorder, bool paused) { recorder.get().set_paused(paused); },
+          py::arg("paused"))
       .def("snapshot",
            [](const RecorderHandle& recorder) {
              const RecorderSnapshot s = recorder.get().snapshot();
              return py::make_tuple(s.packets, s.bytes, s.files, s.dropped, s.running, s.error);
            })
-      .def("files",
-           [](const RecorderHandle& recorder, std::size_t first) {
-             py::list files;
-             for (const RecordedFile& f : recorder.get().files(first)) {
-               files.append(py::make_tuple(f.path, f.packets, f.bytes, f.t_first_ns, f.t_last_ns, f.dropped));
-             }
-             return files;
-           },
-           py::arg("first"))
+      .def(
+          "files",
+          [](const RecorderHandle& recorder, std::size_t first) {
+            py::list files;
+            for (const RecordedFile& f : recorder.get().files(first)) {
+              files.append(
+                  py::make_tuple(f.path, f.packets, f.bytes, f.t_first_ns, f.t_last_ns, f.dropped));
+            }
+            return files;
+          },
+          py::arg("first"))
       .def_property_readonly("running", &RecorderHandle::running)
       .def("wait", &RecorderHandle::wait, py::arg("timeout"))
       .def("fileno", &RecorderHandle::fileno);

@@ -21,7 +21,9 @@ class RecorderHandle {
 
   /// Throws Error NOT_READY in a process that was forked from the one that started it.
   [[nodiscard]] Recorder& get() const;
-  [[nodiscard]] bool running() const { return born_ == fork_generation() && recorder_->snapshot().running; }
+  [[nodiscard]] bool running() const {
+    return born_ == fork_generation() && recorder_->snapshot().running;
+  }
   /// The doorbell's descriptor. Whoever asks for it reads it; `wait` then only looks.
   [[nodiscard]] int fileno() {
     watched_ = true;

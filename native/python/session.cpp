@@ -32,15 +32,18 @@ void close_session(OpenSession& open) {
 py::list warnings(const OpenSession& open) {
   py::list lines;
   for (const ConfigProblem& problem : open.session().report().problems_) {
-    if (problem.severity_ == ConfigProblem::Severity::WARNING) lines.append(problem.path_ + ": " + problem.message_);
+    if (problem.severity_ == ConfigProblem::Severity::WARNING)
+      lines.append(problem.path_ + ": " + problem.message_);
   }
   return lines;
 }
 
 std::string mac_address(const OpenSession& open, int port) {
-  const std::array<std::uint8_t, 6> mac = open.session().engine().mac_address(open.session().port(port).id);
+  const std::array<std::uint8_t, 6> mac =
+      open.session().engine().mac_address(open.session().port(port).id);
   std::array<char, 18> text{};
-  std::snprintf(text.data(), text.size(), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+  std::snprintf(text.data(), text.size(), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2],
+                mac[3], mac[4], mac[5]);
   return text.data();
 }
 
@@ -53,7 +56,8 @@ void set_drop_all(const OpenSession& open, int port, bool on) {
 /// For each io engine, "available" or why it is not.
 py::dict capabilities() {
   py::dict states;
-  const auto look = [&](const char* name, LoopbackType loopback, StreamType stream, EngineType engine) {
+  const auto look = [&](const char* name, LoopbackType loopback, StreamType stream,
+                        EngineType engine) {
     NetworkConfig config;
     config.common_.loopback_ = loopback;
     config.common_.stream_type = stream;
@@ -76,31 +80,37 @@ py::dict capabilities() {
 }  // namespace
 
 void bind_session(py::module_& m) {
-  py::class_<OpenSession, std::shared_ptr<OpenSession>>(m, "Session",
-                                                        "A running configuration; wrapped by daqiri_ophyd.engine.Engine.")
+  py::class_<OpenSession, std::shared_ptr<OpenSession>>(
+      m, "Session", "A running configuration; wrapped by daqiri_ophyd.engine.Engine.")
       .def_static("open", &open_session, py::arg("config"))
       .def("close", &close_session)
       .def_property_readonly("closed", &OpenSession::closed)
-      .def_property_readonly("config", [](const OpenSession& open) { return open.session().config(); })
+      .def_property_readonly("config",
+                             [](const OpenSession& open) { return open.session().config(); })
       .def_property_readonly("warnings", &warnings)
-      .def("rx_queue",
-           [](const std::shared_ptr<OpenSession>& open, int port, int queue) {
-             return ReceiveQueue(open, open->session().rx_queue(port, queue));
-           },
-           py::arg("port"), py::arg("queue"))
-      .def("tx_queue",
-           [](const std::shared_ptr<OpenSession>& open, int port, int queue) {
-             return TransmitQueue(open, open->session().tx_queue(port, queue));
-           },
-           py::arg("port"), py::arg("queue"))
-      .def("now", [](const OpenSession& open, int port) { return open.session().now(port); }, py::arg("port"))
+      .def(
+          "rx_queue",
+          [](const std::shared_ptr<OpenSession>& open, int port, int queue) {
+            return ReceiveQueue(open, open->session().rx_queue(port, queue));
+          },
+          py::arg("port"), py::arg("queue"))
+      .def(
+          "tx_queue",
+          [](const std::shared_ptr<OpenSession>& open, int port, int queue) {
+            return TransmitQueue(open, open->session().tx_queue(port, queue));
+          },
+          py::arg("port"), py::arg("queue"))
+      .def(
+          "now", [](const OpenSession& open, int port) { return open.session().now(port); },
+          py::arg("port"))
       .def("mac_address", &mac_address, py::arg("port"))
-      .def("link_type",
-           [](const OpenSession& open, int port) {
-             const Session& session = open.session();
-             return session.memory()->link_layers.at(session.port(port).id)->link_type();
-           },
-           py::arg("port"))
+      .def(
+          "link_type",
+          [](const OpenSession& open, int port) {
+            const Session& session = open.session();
+            return session.memory()->link_layers.at(session.port(port).id)->link_type();
+          },
+          py::arg("port"))
       .def("set_drop_all", &set_drop_all, py::arg("port"), py::arg("on"));
 
   m.def("capabilities", &capabilities);

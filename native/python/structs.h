@@ -25,12 +25,12 @@ class Struct {
 
   /// A member as it is; lists become tuples.
   template <typename Member>
-  Struct& member(const char* name, Member T::*at) {
+  Struct& member(const char* name, Member T::* at) {
     return value(name, [at](const T& of) { return of.*at; });
   }
   /// A word of the configuration file.
   template <typename Enum>
-  Struct& word(const char* name, Enum T::*at, config::Names names) {
+  Struct& word(const char* name, Enum T::* at, config::Names names) {
     return value(name, [at, names](const T& of) { return config::text_of(names, of.*at); });
   }
   /// What `get` returns.
@@ -46,7 +46,8 @@ class Struct {
     class_.def("__repr__", [names = names_](const py::object& self) {
       std::string text = py::type::of(self).attr("__name__").template cast<std::string>() + "(";
       for (std::size_t i = 0; i < names.size(); ++i) {
-        text += (i == 0 ? "" : ", ") + names[i] + "=" + py::repr(self.attr(names[i].c_str())).template cast<std::string>();
+        text += (i == 0 ? "" : ", ") + names[i] + "=" +
+                py::repr(self.attr(names[i].c_str())).template cast<std::string>();
       }
       return text + ")";
     });

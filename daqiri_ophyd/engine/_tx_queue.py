@@ -1,238 +1,23 @@
-"""Receive and transmit queues."""
+"""Transmit queues."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daqiri_ophyd import _native
-from daqiri_ophyd._native import RxQueueConfig, TxQueueConfig
+from daqiri_ophyd._native import TxQueueConfig
 
-from ._burst import Burst
-from ._counters import Lateness, RxCounters, TxCounters
-from ._errors import InvalidParameterError, NoSpaceAvailableError, NotReadyError, Status
-from ._recorder import Recorder
+from ._counters import Lateness, TxCounters
+from ._errors import InvalidParameterError, NoSpaceAvailableError, Status
 
 if TYPE_CHECKING:
     from ._engine import Port
 
-__all__ = ["RxQueue", "TxQueue"]
-
-
-class RxQueue:
-    """A receive queue of a port.
-
-    Any thread may receive; a burst goes to one of them. While a recorder has the queue, nobody
-    else does.
-
-    Attributes
-    ----------
-    port : Port
-        Port of the queue.
-    config : RxQueueConfig
-        Its part of the configuration.
-    """
-
-    def __init__(self, port: Port, config: RxQueueConfig, native: _native.RxQueue) -> None:
-        self.port = port
-        self.config = config
-        self._native = native
-
-    @property
-    def name(self) -> str:
-        """Name of the queue."""
-        return self.config.name
-
-    @property
-    def id(self) -> int:
-        """Number of the queue at its port."""
-        return self.config.id
-
-    @property
-    def ring_capacity(self) -> int:
-        """Bursts that can wait in the queue."""
-        return self._native.ring_capacity
-
-    @property
-    def max_packet_size(self) -> int:
-        """Bytes of the longest packet that fits."""
-        return self._native.max_packet_size
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more arrives; what the queue holds can still be received."""
-        return self._native.closed
-
-    def receive(self, timeout: float | None = 0.0) -> Burst | None:
-        """Return the next burst.
-
-        Other threads of Python run while it waits; Ctrl-C ends the wait.
-
-        Parameters
-        ----------
-        timeout : float or None
-            Longest wait, s. 0: do not wait. None: no limit.
-
-        Returns
-        -------
-        Burst or None
-            None if nothing came in time.
-
-        Raises
-        ------
-        NotReadyError
-            If the engine is closed and all bursts were received (also when it is closed during the
-            wait), or while the queue is being recorded.
-        InvalidParameterError
-            If the timeout is negative.
-        """
-        burst = self._native.receive(timeout)
-        return None if burst is None else Burst(burst)
-
-    def receive_from(self, connection_id: int, timeout: float | None = 0.0) -> Burst | None:
-        """Return the next burst of one connection.
-
-        Parameters
-        ----------
-        connection_id : int
-            As `Burst.connection_id` has it.
-        timeout : float or None
-            Longest wait, s. 0: do not wait. None: no limit.
-
-        Returns
-        -------
-        Burst or None
-            None if nothing came in time.
-
-        Raises
-        ------
-        NotReadyError
-            As `receive`.
-        InvalidParameterError
-            If there is no such connection, or the timeout is negative.
-        """
-        burst = self._native.receive_from(connection_id, timeout)
-        return None if burst is None else Burst(burst)
-
-    def bursts(self, timeout: float | None) -> Iterator[Burst]:
-        """Yield bursts as they arrive.
-
-        It ends when nothing has arrived for a while, or when the engine is closed and all bursts
-        were received.
-
-        Parameters
-        ----------
-        timeout : float or None
-            Longest wait for a burst, s. None: no limit.
-
-        Yields
-        ------
-        Burst
-            To be released, or dropped, before the engine runs out of buffers.
-
-        Raises
-        ------
-        NotReadyError
-            While the queue is being recorded.
-        """
-        while True:
-            try:
-                burst = self.receive(timeout)
-            except NotReadyError:
-                if self.closed:
-                    return
-                raise
-            if burst is None:
-                return
-            yield burst
-            del burst
-
-    def counters(self) -> RxCounters:
-        """Return what became of the packets so far; consistent in itself."""
-        return RxCounters(*self._native.counters())
-
-    def flush(self) -> None:
-        """Drop all packets that arrived up to now, counted as ``flushed``.
-
-        Raises
-        ------
-        NotReadyError
-            If the engine is closed.
-        """
-        self._native.flush()
-
-    def record(
-        self,
-        directory: str | Path,
-        prefix: str = "capture",
-        *,
-        first_number: int = 0,
-        nanosecond: bool = True,
-        roll_packets: int = 0,
-        roll_bytes: int = 0,
-        roll_seconds: float = 0.0,
-        max_packets: int = 0,
-    ) -> Recorder:
-        """Record the queue to pcap files, on a thread that knows nothing of Python.
-
-        Files are ``<prefix>_<number>.pcap`` with six digits, each with its metadata beside it in
-        ``<prefix>_<number>.pcap.json``.
-
-        Parameters
-        ----------
-        directory : str or Path
-            An existing directory.
-        prefix : str
-            Beginning of the file names.
-        first_number : int
-            Number of the first file.
-        nanosecond : bool
-            Resolution of time stamps: ns, else µs.
-        roll_packets, roll_bytes : int
-            Begin a new file after so many packets, or bytes of records; 0: no limit.
-        roll_seconds : float
-            Begin a new file after so many seconds; 0: no limit.
-        max_packets : int
-            Stop after exactly so many packets; 0: no limit.
-
-        Returns
-        -------
-        Recorder
-            Running; a context manager that stops it.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the directory does not exist, the first file does, or a number is negative.
-        NotReadyError
-            If the queue is being recorded already, or the engine is closed.
-        GenericFailureError
-            If the first file cannot be written.
-        """
-        numbers = {
-            "first_number": first_number,
-            "roll_packets": roll_packets,
-            "roll_bytes": roll_bytes,
-            "max_packets": max_packets,
-        }
-        for name, value in numbers.items():
-            if value < 0:
-                raise InvalidParameterError(f"{name} is {value}; accepted is 0 or more")
-        native = self._native.record(
-            str(Path(directory).absolute()),
-            prefix,
-            nanosecond=nanosecond,
-            roll_seconds=roll_seconds,
-            **numbers,
-        )
-        return Recorder(native)
-
-    def __repr__(self) -> str:
-        return f"<RxQueue {self.name!r} of port {self.port.name!r}>"
+__all__ = ["TxQueue"]
 
 
 class TxQueue:
@@ -300,7 +85,8 @@ class TxQueue:
             When each packet is to leave, ns on the port's clock (`Port.now`). 0 or a time that is
             past: at once. Packets keep their order.
         connection_id : int
-            Where to, on ports with connections; 0: the port's own peer.
+            Where to, as `Burst.connection_id` has it; 0: a client's server, or the peer that a
+            server heard last.
         timeout : float or None
             Longest time without a free buffer, s; waiting for launch times counts. None: no limit.
 
