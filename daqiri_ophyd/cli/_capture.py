@@ -1,0 +1,133 @@
+"""``daqiri-ophyd capture``."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+
+import numpy as np
+import typer
+
+from .. import plans
+from ..catalog import capture_files
+from ..documents import read_sidecar
+from ..engine import NetworkConfig, PcapFile, load_config
+from ._output import print_facts, print_json, print_table
+from ._picture import draw_capture
+from ._source import config_path
+from ._workspace import open_workspace, part_of
+
+Data = Annotated[Path, typer.Option(help="Directory of the catalog and the captures.", file_okay=False)]
+DATA = Path("daqiri-data")
+
+
+def receiving_interface(config: NetworkConfig, name: str | None) -> str:
+    """
+    Return the name of the interface to capture on: the one named, or the first with receive queues.
+
+    Raises
+    ------
+    typer.BadParameter
+        If there is none.
+    """
+    receivers = [i.name for i in config.interfaces if i.rx.queues]
+    if name is None and receivers:
+        return receivers[0]
+    if name in receivers:
+        return str(name)
+    found = ", ".join(receivers) or "none"
+    asked = f"interface {name!r} cannot receive" if name else "nothing can receive"
+    raise typer.BadParameter(f"{asked}; interfaces with receive queues: {found}")
+
+
+def read_arrivals(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
+    """Return arrivals (ns) and lengths (bytes) of all packets of capture files."""
+    times, lengths = [np.empty(0, np.int64)], [np.empty(0, np.uint32)]
+    for file in files:
+        with PcapFile(file) as pcap:
+            times.append(pcap.timestamps)
+            lengths.append(pcap.lengths)
+    return np.concatenate(times), np.concatenate(lengths)
+
+
+def summarize(files: list[Path], run: str) -> dict[str, Any]:
+    """Return what a capture holds, with the drops that the recorder noted."""
+    times, lengths = read_arrivals(files)
+    sidecars = [read_sidecar(file) for file in files]
+    return {
+        "run": run,
+        "received": int(times.size),
+        "bytes": int(lengths.sum()),
+        "dropped": sum(sidecar.dropped for sidecar in sidecars if sidecar is not None),
+        "files": [str(file) for file in files],
+    }
+
+
+def capture(
+    config: Annotated[str, typer.Argument(help="Configuration file, or name of a profile.")],
+    port: Annotated[str | None, typer.Option(help="Interface to capture on.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Receive queue. Default: the port's first.")] = None,
+    packets: Annotated[int, typer.Option(help="Stop after this many packets.", min=0)] = 0,
+    seconds: Annotated[float, typer.Option(help="Stop after this time.", min=0.0)] = 0.0,
+    roll_packets: Annotated[int, typer.Option(help="Begin a new file after this many packets.", min=0)] = 0,
+    roll_bytes: Annotated[int, typer.Option(help="... after this many bytes.", min=0)] = 0,
+    roll_seconds: Annotated[float, typer.Option(help="... after this time.", min=0.0)] = 0.0,
+    on_drop: Annotated[str, typer.Option(help="Lost packets: fail, flag or ignore.")] = "flag",
+    timeout: Annotated[float, typer.Option(help="Longest silence while packets are waited for.")] = 60.0,
+    send: Annotated[
+        Path | None, typer.Option(help="Send this pcap file meanwhile (loopback).", dir_okay=False, exists=True)
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="Write a PNG of the capture.", dir_okay=False)] = None,
+    data: Data = DATA,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """
+    Capture packets to pcap files, and keep the run in a catalog. Ctrl-C ends it with all files complete.
+
+    Example: [bold]daqiri-ophyd capture udp --seconds 10 --picture capture.png[/bold]
+    """
+    if not packets and not seconds and send is None:
+        raise typer.BadParameter("when would this capture end? give --packets or --seconds")
+    loaded = load_config(config_path(config))
+    interface = receiving_interface(loaded, port)
+    with open_workspace(loaded, data) as workspace:
+        receiver = part_of(workspace.daq, interface)
+        detector = receiver.capture
+        if queue is not None:
+            detector.queue.put(queue)
+        sender = next(iter(_transmit_queues(receiver)), None) if send is not None else None
+        if send is not None and sender is None:
+            raise typer.BadParameter(f"--send needs a transmit queue on interface {interface!r}; it has none")
+        uid = workspace.run(
+            plans.capture(
+                detector,
+                num_packets=packets,
+                acquire_time=seconds,
+                roll_packets=roll_packets,
+                roll_bytes=roll_bytes,
+                roll_seconds=roll_seconds,
+                on_drop=on_drop,
+                timeout=timeout,
+                tx=sender,
+                packets=None if send is None else str(send),
+            )
+        )
+        files = capture_files(workspace.catalog.client[uid])
+    result = summarize(files, uid)
+    if picture is not None:
+        draw_capture(picture, *read_arrivals(files), title=f"capture {uid[:8]}")
+        result["picture"] = str(picture)
+    if as_json:
+        print_json(result)
+        return
+    print_facts(
+        [
+            ("run", uid),
+            ("received", f"{result['received']:,} packets, {result['bytes']:,} bytes"),
+            ("dropped", f"{result['dropped']:,}"),
+        ]
+    )
+    print_table(["file"], [[file] for file in result["files"]])
+
+
+def _transmit_queues(port: Any) -> list[Any]:
+    return [getattr(port.tx, attribute) for attribute in port.tx.component_names]

@@ -1,0 +1,63 @@
+"""``daqiri-ophyd config check`` and ``config show``."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..engine import check_config, load_config
+from ._output import complain, note, out, print_json
+from ._source import config_path
+
+app = typer.Typer(help="Check and show configuration files.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command()
+def check(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files, or names of profiles.")],
+    as_json: Json = False,
+) -> None:
+    """
+    Report every problem of each file, with line and key. Needs no hardware.
+
+    Exit code 0: no errors (warnings may be printed); 2: errors.
+
+    Example: [bold]daqiri-ophyd config check profiles/*.yaml[/bold]
+    """
+    reports = {file: check_config(config_path(file)) for file in files}
+    if as_json:
+        print_json(
+            {
+                file: {"ok": report.ok, "problems": [asdict(p) for p in report.problems]}
+                for file, report in reports.items()
+            }
+        )
+    else:
+        for file, report in reports.items():
+            if report.problems:
+                (note if report.ok else complain)(report.text())
+            if report.ok:
+                out.print(f"{file}: ok", markup=False)
+    if not all(report.ok for report in reports.values()):
+        raise typer.Exit(2)
+
+
+@app.command()
+def show(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File, or name of a profile.")],
+    as_json: Json = False,
+) -> None:
+    """
+    Print the configuration with every default and adjusted value written out.
+
+    Example: [bold]daqiri-ophyd config show loopback[/bold]
+    """
+    path: Path = config_path(file)
+    config = load_config(path)
+    if as_json:
+        print_json(config.to_dict())
+    else:
+        out.print(config.to_yaml(), markup=False, soft_wrap=True, end="")

@@ -1,0 +1,224 @@
+"""``daqiri-ophyd demo``: the main job, end to end."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+
+import numpy as np
+import typer
+from bluesky import preprocessors as bpp
+from bluesky.utils import Msg, MsgGenerator
+from numpy.typing import NDArray
+
+from .. import plans, profiles
+from ..catalog import capture_files
+from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config
+from ..replay import PacketArray, gap_errors
+from ._capture import read_arrivals, receiving_interface, summarize
+from ._output import note, print_facts, print_json
+from ._picture import draw_capture
+from ._send import sending_interface
+from ._stimulus import numbered_payloads, schedule, udp_stimulus, write_pcap
+from ._workspace import Workspace, member_of, open_workspace, part_of
+
+UDP_PORT = 5500
+PAYLOAD_BYTES = 958
+ETHERNET_HEADER = 14
+GROUP = 500
+# Longest that the other process may take to start and send, s.
+SENDER_PATIENCE = 30.0
+
+
+def demo(
+    profile: Annotated[str, typer.Option(help="loopback, or udp: real sockets, sender in another process.")] = "loopback",
+    packets: Annotated[int, typer.Option(help="Packets to send.", min=2, max=1_000_000)] = 20_000,
+    interval_us: Annotated[int, typer.Option(help="Gap between packets.", min=1, max=100_000)] = 100,
+    output: Annotated[
+        Path, typer.Option(help="Directory of the catalog, the captures and the picture.", file_okay=False)
+    ] = Path("daqiri-demo"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """
+    Send packets on a schedule, capture them in a plan, store the run, read it back, check it, replay it.
+
+    Needs no network card, no GPU and no privileges.
+
+    Example: [bold]daqiri-ophyd demo --profile udp --json[/bold]
+    """
+    if profile not in ("loopback", "udp"):
+        raise typer.BadParameter(f"the demonstration has profiles loopback and udp, not {profile!r}")
+    say = (lambda _: None) if as_json else note
+    times = schedule(packets, interval_us * 1000, GROUP)
+    with open_workspace(load_config(profiles.path(profile)), output) as workspace:
+        say(f"sending and capturing {packets:,} packets over {times[-1] / 1e9:.1f} s")
+        if profile == "loopback":
+            original, lateness = _capture_loopback(workspace, packets, times)
+        else:
+            original, lateness = _capture_udp(workspace, packets, times, output)
+        stored = _read_back(workspace, original)
+        if stored["packets"] != packets:
+            raise RuntimeError(f"sent {packets} packets, but run {original} holds {stored['packets']}")
+        files = capture_files(workspace.catalog.client[original])
+        _check_content(files, packets)
+        say(f"stored as run {original}, read back and checked byte for byte; replaying")
+        again, replayed = _replay(workspace, original)
+        result = summarize(files, original)
+        arrivals, lengths = read_arrivals(files)
+        gaps = gap_errors(arrivals, replayed)
+    picture = output.resolve() / "demo.png"
+    draw_capture(picture, arrivals, lengths, replayed, title=f"daqiri-ophyd demo, profile {profile}")
+    result = {
+        "sent": packets,
+        **result,
+        "picture": str(picture),
+        "lateness_ns": lateness,
+        "replay": {
+            "run": again,
+            "sent": packets,
+            "received": int(replayed.size),
+            "gap_error_ns": {"p50": gaps.p50, "p99": gaps.p99},
+        },
+    }
+    if as_json:
+        print_json(result)
+    else:
+        _print_summary(result)
+
+
+def _frames(count: int) -> NDArray[np.uint8]:
+    return udp_stimulus(count, PAYLOAD_BYTES, [UDP_PORT])
+
+
+def _capture_loopback(
+    workspace: Workspace, count: int, times: NDArray[np.int64]
+) -> tuple[str, dict[str, int]]:
+    (port,) = (part_of(workspace.daq, i.name) for i in workspace.daq.config.interfaces)
+    tx = member_of(port.tx, None)
+
+    def plan() -> MsgGenerator[None]:
+        yield from plans.configure_flows(
+            workspace.daq, {port.port_name: {"detector": {"udp_dst": UDP_PORT}}}
+        )
+        yield from plans.capture(
+            port.capture,
+            num_packets=count,
+            roll_packets=max(1, count // 4),
+            tx=tx,
+            packets=PacketArray(_frames(count), times),
+            md={"purpose": "demonstration"},
+        )
+
+    uid = workspace.run(plan())
+    row = tx.read()
+    return uid, {name: row[f"{tx.name}_lateness_{name}"]["value"] for name in ("p50", "p99")}
+
+
+def _capture_udp(
+    workspace: Workspace, count: int, times: NDArray[np.int64], output: Path
+) -> tuple[str, dict[str, int]]:
+    config = workspace.daq.config
+    detector = part_of(workspace.daq, receiving_interface(config, None)).capture
+    stimulus = output / "stimulus.pcap"
+    write_pcap(stimulus, _frames(count)[:, ETHERNET_HEADER:], times, LINKTYPE_RAW)
+    command = [sys.executable, "-m", "daqiri_ophyd.cli", "send", str(profiles.path("udp")), str(stimulus)]
+    senders: list[subprocess.Popen[str]] = []
+
+    def start_sender() -> MsgGenerator[None]:
+        senders.append(subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True))
+        yield Msg("null")
+
+    def once_recording(msg: Msg) -> tuple[MsgGenerator[Any] | None, None]:
+        # A flyer is completed only after its kickoff is done: the queue is being recorded by then.
+        if msg.command != "complete" or senders:
+            return None, None
+
+        def both() -> MsgGenerator[Any]:
+            yield from start_sender()
+            return (yield msg)
+
+        return both(), None
+
+    capture = plans.capture(
+        detector,
+        num_packets=count,
+        roll_packets=max(1, count // 4),
+        timeout=SENDER_PATIENCE,
+        md={"purpose": "demonstration"},
+    )
+    try:
+        uid = workspace.run(bpp.plan_mutator(capture, once_recording))
+        text, _ = senders[0].communicate(timeout=SENDER_PATIENCE)
+    finally:
+        for sender in senders:
+            sender.kill()
+            sender.wait()
+    if senders[0].returncode != 0:
+        raise RuntimeError(f"the sending process failed with exit code {senders[0].returncode}")
+    lateness = json.loads(text)["lateness_ns"]
+    return uid, {name: lateness[name] for name in ("p50", "p99")}
+
+
+def _read_back(workspace: Workspace, uid: str) -> dict[str, int]:
+    """Return packets and bytes of a run as databroker tells them."""
+    table = workspace.catalog.databroker()[uid].table("primary")
+    columns = {name.rsplit("_", 1)[-1]: name for name in table.columns}
+    return {name: int(table[columns[name]].sum()) for name in ("packets", "bytes")}
+
+
+def _check_content(files: list[Path], count: int) -> None:
+    """Raise unless the payloads are those that were sent, in order."""
+    expected = numbered_payloads(count, PAYLOAD_BYTES)
+    first = 0
+    for file in files:
+        with PcapFile(file) as pcap:
+            offsets, lengths = frames.udp_payload(pcap)
+            wanted = expected[first : first + len(pcap)]
+            first += len(pcap)
+            if np.any(lengths != PAYLOAD_BYTES):
+                raise RuntimeError(f"{file} has payloads of other lengths than the {PAYLOAD_BYTES} bytes sent")
+            payloads = pcap.data[offsets[:, np.newaxis] + np.arange(PAYLOAD_BYTES)]
+            wrong = np.flatnonzero((payloads != wanted).any(axis=1))
+            if wrong.size:
+                raise RuntimeError(f"packet {wrong[0]} of {file} differs from what was sent")
+            # Socket captures have reconstructed headers: they are not what was sent.
+            if pcap.link_type == LINKTYPE_ETHERNET:
+                _check_frames(pcap, _frames(count)[first - len(pcap) : first], file)
+    if first != count:
+        raise RuntimeError(f"the files hold {first} packets instead of {count}")
+
+
+def _check_frames(pcap: PcapFile, sent: NDArray[np.uint8], file: Path) -> None:
+    wrong = np.flatnonzero((pcap.gather() != sent).any(axis=1))
+    if wrong.size:
+        raise RuntimeError(f"frame {wrong[0]} of {file} differs from what was sent")
+
+
+def _replay(workspace: Workspace, uid: str) -> tuple[str, NDArray[np.int64]]:
+    """Replay a run through the same engine and capture it again; returns the new run's uid and arrivals."""
+    config = workspace.daq.config
+    detector = part_of(workspace.daq, receiving_interface(config, None)).capture
+    tx = member_of(part_of(workspace.daq, sending_interface(config, None)).tx, None)
+    again = workspace.run(
+        plans.replay(tx, uid, workspace.catalog, detector=detector, md={"purpose": "demonstration"})
+    )
+    return again, read_arrivals(capture_files(workspace.catalog.client[again]))[0]
+
+
+def _print_summary(result: dict[str, Any]) -> None:
+    late, replay = result["lateness_ns"], result["replay"]
+    gap = replay["gap_error_ns"]
+    print_facts(
+        [
+            ("sent", f"{result['sent']:,} packets"),
+            ("received", f"{result['received']:,} packets, {result['bytes']:,} bytes, {result['dropped']:,} dropped"),
+            ("launch lateness", f"p50 {late['p50'] / 1e3:.1f} µs, p99 {late['p99'] / 1e3:.1f} µs"),
+            ("replayed", f"{replay['received']:,} of {replay['sent']:,} packets"),
+            ("replay gap error", f"p50 {gap['p50'] / 1e3:.1f} µs, p99 {gap['p99'] / 1e3:.1f} µs"),
+            ("run", result["run"]),
+            ("files", f"{len(result['files'])} in {Path(result['files'][0]).parent}"),
+            ("picture", result["picture"]),
+        ]
+    )

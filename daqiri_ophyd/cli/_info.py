@@ -1,0 +1,47 @@
+"""``daqiri-ophyd info``."""
+
+import os
+import platform
+from typing import Annotated, Any
+
+import typer
+
+from .. import profiles
+from ..engine import capabilities, version
+from ._output import print_facts, print_json
+
+
+def facts() -> dict[str, Any]:
+    """Return what this installation is and can do."""
+    return {
+        "version": version(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cores": sorted(os.sched_getaffinity(0)),
+        "engines": capabilities(),
+        "profiles": {name: str(profiles.path(name)) for name in profiles.names()},
+    }
+
+
+def info(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """
+    Show the version, the engines of this build, and the profiles that come with it.
+
+    Example: [bold]daqiri-ophyd info --json[/bold]
+    """
+    found = facts()
+    if as_json:
+        print_json(found)
+        return
+    print_facts(
+        [
+            ("daqiri-ophyd", found["version"]),
+            ("Python", found["python"]),
+            ("system", found["system"]),
+            ("cores", ", ".join(map(str, found["cores"]))),
+            *((f"engine {name}", state) for name, state in found["engines"].items()),
+            *((f"profile {name}", path) for name, path in found["profiles"].items()),
+        ]
+    )

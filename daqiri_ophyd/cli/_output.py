@@ -1,0 +1,61 @@
+"""What the command prints: JSON and tables on stdout, messages and progress on stderr."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+out = Console(highlight=False)
+messages = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document, unwrapped and uncoloured."""
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+
+
+def complain(text: str) -> None:
+    """Print an error to stderr."""
+    messages.print(text, style="red", markup=False, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Print a remark to stderr, where it is not in a pipe's way."""
+    messages.print(text, markup=False, soft_wrap=True)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    """Print a table; columns of numbers are aligned to the right."""
+    body = [list(row) for row in rows]
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for i, name in enumerate(columns):
+        numeric = bool(body) and all(isinstance(row[i], int | float) for row in body)
+        table.add_column(name, justify="right" if numeric else "left")
+    for row in body:
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    out.print(table)
+
+
+def print_facts(rows: Iterable[tuple[str, Any]]) -> None:
+    """Print names and values in two columns."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(no_wrap=True)
+    for name, value in rows:
+        table.add_row(name, str(value))
+    # Paths are for copying: never broken over lines.
+    out.print(table, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(text: str, total: int | None):
+    """Yield a function that takes the amount done so far; drawn on stderr, only on a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,57 @@
+"""``daqiri-ophyd replay``."""
+
+from typing import Annotated
+
+import typer
+
+from ..catalog import capture_files
+from ..engine import load_config
+from ..replay import Replay
+from ._capture import DATA, Data
+from ._output import note, print_facts, print_json
+from ._send import open_to_send, sending_interface, transmit
+from ._source import config_path
+from ._workspace import open_catalog
+
+
+def replay(
+    run: Annotated[str, typer.Argument(help="Run: uid or its beginning, scan id, or -1 for the latest.")],
+    config: Annotated[str, typer.Option(help="Configuration file, or name of a profile.")] = "loopback",
+    port: Annotated[str | None, typer.Option(help="Interface to send through.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Transmit queue. Default: the port's first.")] = None,
+    speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
+    max_gap: Annotated[float | None, typer.Option(help="Longest gap, in seconds; longer ones are cut.")] = None,
+    start_delay: Annotated[float, typer.Option(help="Seconds from now to the first packet.", min=0.0)] = 0.2,
+    data: Data = DATA,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """
+    Put the packets of a stored run on the wire again, with their original gaps.
+
+    Example: [bold]daqiri-ophyd replay -- -1 --data daqiri-demo[/bold]
+    """
+    with open_catalog(data) as catalog:
+        key: str | int = int(run) if run.lstrip("-").isdigit() and len(run) < 7 else run
+        stored = catalog.client[key]
+        files = capture_files(stored)
+        uid = stored.metadata["start"]["uid"]
+    loaded = load_config(config_path(config))
+    interface = sending_interface(loaded, port)
+    with open_to_send(loaded, interface) as engine:
+        sender = engine.port(interface)
+        tx = sender.tx[0] if queue is None else sender.tx_queue(queue)
+        gap = None if max_gap is None else round(max_gap * 1e9)
+        source = Replay(files, link_type=sender.link_type, speed=speed, max_gap_ns=gap)
+        if not as_json:
+            note(f"replaying {source.packets:,} packets of run {uid} over {source.duration_ns / 1e9:.1f} s")
+        result = {"run": uid, **transmit(sender, tx, source, start_delay)}
+    if as_json:
+        print_json(result)
+        return
+    late = result["lateness_ns"]
+    print_facts(
+        [
+            ("sent", f"{result['sent']:,} packets, {result['bytes']:,} bytes"),
+            ("lateness", f"p50 {late['p50'] / 1e3:.1f} µs, p99 {late['p99'] / 1e3:.1f} µs"),
+        ]
+    )

@@ -1,0 +1,104 @@
+"""``daqiri-ophyd send``."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+
+import typer
+
+from ..engine import Engine, NetworkConfig, Port, TxQueue, load_config
+from ..replay import Replay, Transmission
+from ._output import print_facts, print_json, progress_bar
+from ._source import config_path
+
+
+def sending_interface(config: NetworkConfig, name: str | None) -> str:
+    """
+    Return the name of the interface to send through: the one named, or the first with transmit queues.
+
+    Raises
+    ------
+    typer.BadParameter
+        If there is none.
+    """
+    senders = [i.name for i in config.interfaces if i.tx.queues]
+    if name is None and senders:
+        return senders[0]
+    if name in senders:
+        return str(name)
+    found = ", ".join(senders) or "none"
+    asked = f"interface {name!r} cannot send" if name else "nothing can send"
+    raise typer.BadParameter(f"{asked}; interfaces with transmit queues: {found}")
+
+
+def open_to_send(config: NetworkConfig, interface: str) -> Engine:
+    """
+    Open an engine for one sender.
+
+    Of a socket stream only the sender's interface is opened, so that another process can have the rest.
+    """
+    document = config.to_dict()
+    section = document["daqiri"]["cfg"]
+    if section["stream_type"] == "socket":
+        section["interfaces"] = [i for i in section["interfaces"] if i["name"] == interface]
+    return Engine.open(document)
+
+
+def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> dict[str, Any]:
+    """Send a replay to its end, with progress; returns what became of it."""
+    queue.reset_lateness()
+    before = queue.counters()
+    transmission = Transmission(port, queue, source, start_delay=start_delay)
+    try:
+        with progress_bar("sending", source.packets) as show:
+            while not transmission.wait(0.1):
+                show(transmission.progress().submitted)
+    finally:
+        transmission.close()
+    if (error := transmission.progress().error) is not None:
+        raise error
+    after, lateness = queue.counters(), queue.lateness()
+    return {
+        "sent": after.sent - before.sent,
+        "bytes": after.sent_bytes - before.sent_bytes,
+        "late": after.late - before.late,
+        "dropped": after.dropped_total - before.dropped_total,
+        "lateness_ns": {"p50": lateness.p50, "p99": lateness.p99, "max": lateness.maximum},
+    }
+
+
+def send(
+    config: Annotated[str, typer.Argument(help="Configuration file, or name of a profile.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.pcap", help="Packets, sent with their gaps.", dir_okay=False)],
+    port: Annotated[str | None, typer.Option(help="Interface to send through.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Transmit queue. Default: the port's first.")] = None,
+    speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
+    start_delay: Annotated[float, typer.Option(help="Seconds from now to the first packet.", min=0.0)] = 0.2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """
+    Put the packets of a pcap file on the wire, with the gaps they were captured with.
+
+    Ethernet frames go to Ethernet ports as they are; captures of socket ports go to socket ports, as the
+    UDP payloads that they were.
+
+    Example: [bold]daqiri-ophyd send udp capture_000000.pcap --speed 2[/bold]
+    """
+    loaded = load_config(config_path(config))
+    interface = sending_interface(loaded, port)
+    with open_to_send(loaded, interface) as engine:
+        sender = engine.port(interface)
+        tx = sender.tx[0] if queue is None else sender.tx_queue(queue)
+        source = Replay([file], link_type=sender.link_type, speed=speed)
+        result = transmit(sender, tx, source, start_delay)
+    if as_json:
+        print_json(result)
+        return
+    late = result["lateness_ns"]
+    print_facts(
+        [
+            ("sent", f"{result['sent']:,} packets, {result['bytes']:,} bytes"),
+            ("dropped", f"{result['dropped']:,}"),
+            ("lateness", f"p50 {late['p50'] / 1e3:.1f} µs, p99 {late['p99'] / 1e3:.1f} µs"),
+        ]
+    )

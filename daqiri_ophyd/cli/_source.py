@@ -1,0 +1,28 @@
+"""Configurations named on the command line."""
+
+from pathlib import Path
+
+import typer
+
+
+
+from .. import profiles
+
+
+def config_path(name: str) -> Path:
+    """
+    Return the file that a command-line argument names: a path, or a profile that comes with the package.
+
+    Raises
+    ------
+    typer.BadParameter
+        If it is neither.
+    """
+    path = Path(name)
+    if path.exists():
+        return path
+    if name in profiles.names():
+        return profiles.path(name)
+    raise typer.BadParameter(
+        f"no configuration file {name!r}; give a path, or one of the profiles {', '.join(profiles.names())}"
+    )

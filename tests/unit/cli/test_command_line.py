@@ -1,0 +1,133 @@
+"""The command: usage, configuration, exit codes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daqiri_ophyd import profiles
+from daqiri_ophyd.cli import _main
+from daqiri_ophyd.cli._picture import draw_capture
+from daqiri_ophyd.cli._stimulus import schedule, udp_stimulus, write_pcap
+from daqiri_ophyd.engine import PcapFile, frames
+
+TEN_MISTAKES = """\
+daqiri:
+  cfg:
+    version: 2
+    stream_type: raw
+    loopback: sw
+    master_core: zero
+    log_level: loud
+    memory_regions:
+    - {name: frames, kind: gpu, num_bufs: 0, buf_size: 2048}
+    interfaces:
+    - name: port0
+      address: loopback
+      rx:
+        flow_isolation: maybe
+        queues:
+        - {name: q, id: 0, cpu_core: any, batch_size: -5, timout_us: 5, memory_regions: [frames]}
+        flows:
+        - {name: f, id: 1, match: {udp_dst: 70000}, action: {type: queue, id: 3}}
+"""
+
+
+def run(*arguments: str) -> int:
+    """Run the command; returns its exit code."""
+    return _main._run(list(arguments))
+
+
+@pytest.mark.parametrize("command", ["demo", "info", "capture", "send", "replay", "config"])
+def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(command, "--help") == 0
+    text = capsys.readouterr().out
+    assert "Usage" in text
+    if command != "config":
+        assert "Example" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("nonsense",), ("info", "--nonsense"), ("send",), ("config", "show", "no-such-file.yaml")],
+)
+def test_bad_usage_is_exit_code_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 2
+    assert capsys.readouterr().err
+
+
+def test_info_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("info", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"version", "engines", "profiles", "cores"} <= found.keys()
+    assert set(found["profiles"]) == set(profiles.names())
+
+
+def test_all_profiles_pass_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("config", "check", *profiles.names()) == 0
+
+
+def test_ten_mistakes_are_ten_errors_with_line_and_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(TEN_MISTAKES)
+    assert run("config", "check", "--json", str(file)) == 2
+    (report,) = json.loads(capsys.readouterr().out).values()
+    errors = [p for p in report["problems"] if p["severity"] == "error"]
+    assert len(errors) == 10, [(p["path"], p["message"]) for p in errors]
+    assert all(p["line"] > 0 and p["path"] for p in errors)
+    assert run("config", "show", str(file)) == 2
+    assert "wrong.yaml:3" in capsys.readouterr().err
+
+
+def test_show_writes_a_configuration_that_loads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("config", "show", "loopback") == 0
+    file = tmp_path / "shown.yaml"
+    file.write_text(capsys.readouterr().out)
+    assert run("config", "check", str(file)) == 0
+
+
+def test_send_plays_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "stimulus.pcap"
+    packets = udp_stimulus(500, 100, [5000])
+    write_pcap(file, packets, schedule(500, 20_000, 50), link_type=1)
+    assert run("send", "loopback", str(file), "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["sent"] == 500
+    assert result["bytes"] == packets.size
+    assert result["dropped"] == 0
+
+
+def test_send_refuses_what_is_no_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "notes.pcap"
+    file.write_text("not a capture, but long enough to have a header")
+    assert run("send", "loopback", str(file)) == 1
+    assert "notes.pcap" in capsys.readouterr().err
+
+
+def test_the_stimulus_file_is_a_pcap_file_of_valid_frames(tmp_path: Path) -> None:
+    file = tmp_path / "stimulus.pcap"
+    packets = udp_stimulus(100, 64, [5000, 5001])
+    times = 1_700_000_000_000_000_000 + schedule(100, 1_000, 10)
+    write_pcap(file, packets, times, link_type=1)
+    with PcapFile(file) as pcap:
+        assert np.array_equal(pcap.gather(), packets)
+        assert np.array_equal(pcap.timestamps, times)
+        offsets, lengths = frames.udp_payload(pcap)
+        numbers = [int.from_bytes(pcap.data[o : o + 4].tobytes()) for o in offsets]
+        assert numbers == list(range(100))
+        assert set(lengths.tolist()) == {64}
+
+
+def test_pictures_of_captures_with_and_without_packets(tmp_path: Path) -> None:
+    times = np.cumsum(np.full(1000, 20_000, np.int64))
+    lengths = np.full(1000, 500, np.uint32)
+    draw_capture(tmp_path / "a.png", times, lengths, times + 5, "title")
+    draw_capture(tmp_path / "b.png", times[:0], lengths[:0])
+    draw_capture(tmp_path / "c.png", times[:1], lengths[:1])
+    for name in "abc":
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
