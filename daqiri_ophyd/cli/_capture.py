@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-
 import numpy as np
 import typer
 
@@ -16,7 +15,9 @@ from ._picture import draw_capture
 from ._source import config_path
 from ._workspace import open_workspace, part_of
 
-Data = Annotated[Path, typer.Option(help="Directory of the catalog and the captures.", file_okay=False)]
+Data = Annotated[
+    Path, typer.Option(help="Directory of the catalog and the captures.", file_okay=False)
+]
 DATA = Path("daqiri-data")
 
 
@@ -65,23 +66,34 @@ def summarize(files: list[Path], run: str) -> dict[str, Any]:
 def capture(
     config: Annotated[str, typer.Argument(help="Configuration file, or name of a profile.")],
     port: Annotated[str | None, typer.Option(help="Interface to capture on.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Receive queue. Default: the port's first.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Receive queue. Default: the port's first.")
+    ] = None,
     packets: Annotated[int, typer.Option(help="Stop after this many packets.", min=0)] = 0,
     seconds: Annotated[float, typer.Option(help="Stop after this time.", min=0.0)] = 0.0,
-    roll_packets: Annotated[int, typer.Option(help="Begin a new file after this many packets.", min=0)] = 0,
+    roll_packets: Annotated[
+        int, typer.Option(help="Begin a new file after this many packets.", min=0)
+    ] = 0,
     roll_bytes: Annotated[int, typer.Option(help="... after this many bytes.", min=0)] = 0,
     roll_seconds: Annotated[float, typer.Option(help="... after this time.", min=0.0)] = 0.0,
     on_drop: Annotated[str, typer.Option(help="Lost packets: fail, flag or ignore.")] = "flag",
-    timeout: Annotated[float, typer.Option(help="Longest silence while packets are waited for.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(help="Longest silence while packets are waited for.")
+    ] = 60.0,
     send: Annotated[
-        Path | None, typer.Option(help="Send this pcap file meanwhile (loopback).", dir_okay=False, exists=True)
+        Path | None,
+        typer.Option(help="Send this pcap file meanwhile (loopback).", dir_okay=False, exists=True),
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="Write a PNG of the capture.", dir_okay=False)] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Write a PNG of the capture.", dir_okay=False)
+    ] = None,
     data: Data = DATA,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Capture packets to pcap files, and keep the run in a catalog. Ctrl-C ends it with all files complete.
+    Capture packets to pcap files, and keep the run in a catalog.
+
+    Ctrl-C ends it with all files complete.
 
     Example: [bold]daqiri-ophyd capture udp --seconds 10 --picture capture.png[/bold]
     """
@@ -96,7 +108,9 @@ def capture(
             detector.queue.put(queue)
         sender = next(iter(_transmit_queues(receiver)), None) if send is not None else None
         if send is not None and sender is None:
-            raise typer.BadParameter(f"--send needs a transmit queue on interface {interface!r}; it has none")
+            raise typer.BadParameter(
+                f"--send needs a transmit queue on interface {interface!r}; it has none"
+            )
         uid = workspace.run(
             plans.capture(
                 detector,

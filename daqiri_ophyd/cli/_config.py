@@ -17,7 +17,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 @app.command()
 def check(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files, or names of profiles.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Files, or names of profiles.")
+    ],
     as_json: Json = False,
 ) -> None:
     """

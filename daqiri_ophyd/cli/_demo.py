@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-
 import numpy as np
 import typer
 from bluesky import preprocessors as bpp
@@ -33,23 +32,32 @@ SENDER_PATIENCE = 30.0
 
 
 def demo(
-    profile: Annotated[str, typer.Option(help="loopback, or udp: real sockets, sender in another process.")] = "loopback",
+    profile: Annotated[
+        str, typer.Option(help="loopback, or udp: real sockets, sender in another process.")
+    ] = "loopback",
     packets: Annotated[int, typer.Option(help="Packets to send.", min=2, max=1_000_000)] = 20_000,
-    interval_us: Annotated[int, typer.Option(help="Gap between packets.", min=1, max=100_000)] = 100,
+    interval_us: Annotated[
+        int, typer.Option(help="Gap between packets.", min=1, max=100_000)
+    ] = 100,
     output: Annotated[
-        Path, typer.Option(help="Directory of the catalog, the captures and the picture.", file_okay=False)
+        Path,
+        typer.Option(
+            help="Directory of the catalog, the captures and the picture.", file_okay=False
+        ),
     ] = Path("daqiri-demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Send packets on a schedule, capture them in a plan, store the run, read it back, check it, replay it.
+    Send packets on a schedule, capture them, store the run, read it back, replay it.
 
     Needs no network card, no GPU and no privileges.
 
     Example: [bold]daqiri-ophyd demo --profile udp --json[/bold]
     """
     if profile not in ("loopback", "udp"):
-        raise typer.BadParameter(f"the demonstration has profiles loopback and udp, not {profile!r}")
+        raise typer.BadParameter(
+            f"the demonstration has profiles loopback and udp, not {profile!r}"
+        )
     say = (lambda _: None) if as_json else note
     times = schedule(packets, interval_us * 1000, GROUP)
     with open_workspace(load_config(profiles.path(profile)), output) as workspace:
@@ -60,7 +68,9 @@ def demo(
             original, lateness = _capture_udp(workspace, packets, times, output)
         stored = _read_back(workspace, original)
         if stored["packets"] != packets:
-            raise RuntimeError(f"sent {packets} packets, but run {original} holds {stored['packets']}")
+            raise RuntimeError(
+                f"sent {packets} packets, but run {original} holds {stored['packets']}"
+            )
         files = capture_files(workspace.catalog.client[original])
         _check_content(files, packets)
         say(f"stored as run {original}, read back and checked byte for byte; replaying")
@@ -69,7 +79,9 @@ def demo(
         arrivals, lengths = read_arrivals(files)
         gaps = gap_errors(arrivals, replayed)
     picture = output.resolve() / "demo.png"
-    draw_capture(picture, arrivals, lengths, replayed, title=f"daqiri-ophyd demo, profile {profile}")
+    draw_capture(
+        picture, arrivals, lengths, replayed, title=f"daqiri-ophyd demo, profile {profile}"
+    )
     result = {
         "sent": packets,
         **result,
@@ -123,7 +135,14 @@ def _capture_udp(
     detector = part_of(workspace.daq, receiving_interface(config, None)).capture
     stimulus = output / "stimulus.pcap"
     write_pcap(stimulus, _frames(count)[:, ETHERNET_HEADER:], times, LINKTYPE_RAW)
-    command = [sys.executable, "-m", "daqiri_ophyd.cli", "send", str(profiles.path("udp")), str(stimulus)]
+    command = [
+        sys.executable,
+        "-m",
+        "daqiri_ophyd.cli",
+        "send",
+        str(profiles.path("udp")),
+        str(stimulus),
+    ]
     senders: list[subprocess.Popen[str]] = []
 
     def start_sender() -> MsgGenerator[None]:
@@ -178,7 +197,9 @@ def _check_content(files: list[Path], count: int) -> None:
             wanted = expected[first : first + len(pcap)]
             first += len(pcap)
             if np.any(lengths != PAYLOAD_BYTES):
-                raise RuntimeError(f"{file} has payloads of other lengths than the {PAYLOAD_BYTES} bytes sent")
+                raise RuntimeError(
+                    f"{file} has payloads of other lengths than the {PAYLOAD_BYTES} bytes sent"
+                )
             payloads = pcap.data[offsets[:, np.newaxis] + np.arange(PAYLOAD_BYTES)]
             wrong = np.flatnonzero((payloads != wanted).any(axis=1))
             if wrong.size:
@@ -197,7 +218,7 @@ def _check_frames(pcap: PcapFile, sent: NDArray[np.uint8], file: Path) -> None:
 
 
 def _replay(workspace: Workspace, uid: str) -> tuple[str, NDArray[np.int64]]:
-    """Replay a run through the same engine and capture it again; returns the new run's uid and arrivals."""
+    """Replay a run and capture it again; returns the new run's uid and arrivals."""
     config = workspace.daq.config
     detector = part_of(workspace.daq, receiving_interface(config, None)).capture
     tx = member_of(part_of(workspace.daq, sending_interface(config, None)).tx, None)
@@ -213,7 +234,11 @@ def _print_summary(result: dict[str, Any]) -> None:
     print_facts(
         [
             ("sent", f"{result['sent']:,} packets"),
-            ("received", f"{result['received']:,} packets, {result['bytes']:,} bytes, {result['dropped']:,} dropped"),
+            (
+                "received",
+                f"{result['received']:,} packets, {result['bytes']:,} bytes, "
+                f"{result['dropped']:,} dropped",
+            ),
             ("launch lateness", f"p50 {late['p50'] / 1e3:.1f} µs, p99 {late['p99'] / 1e3:.1f} µs"),
             ("replayed", f"{replay['received']:,} of {replay['sent']:,} packets"),
             ("replay gap error", f"p50 {gap['p50'] / 1e3:.1f} µs, p99 {gap['p99'] / 1e3:.1f} µs"),

@@ -39,20 +39,19 @@ def main(argv: list[str] | None = None) -> None:
     argv
         Arguments without the program's name; None: those of the process.
     """
-    # Failures reach the user as one message; what libraries log about the same failure is noise here.
+    # Failures reach the user as one message; what libraries log about them is noise here.
     logging.getLogger("bluesky").setLevel(logging.CRITICAL)
     sys.exit(_run(argv))
 
 
 def _run(argv: list[str] | None) -> int:
     try:
-        app(args=argv, prog_name="daqiri-ophyd", standalone_mode=False)
+        # What `typer.Exit` carries comes back as the result.
+        code = app(args=argv, prog_name="daqiri-ophyd", standalone_mode=False)
     except TyperException as error:
         # Every one of them is about how the command was called.
-        error.show()
+        complain(error.format_message())
         return EXIT_USAGE
-    except typer.Exit as error:
-        return error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         complain("interrupted")
         return EXIT_FAILED
@@ -65,7 +64,7 @@ def _run(argv: list[str] | None) -> int:
     except Exception as error:  # noqa: BLE001 - a plan's failure wraps the cause that the user needs
         complain(reason(error))
         return EXIT_FAILED
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def reason(error: BaseException) -> str:

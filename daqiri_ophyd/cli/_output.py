@@ -29,7 +29,9 @@ def note(text: str) -> None:
     messages.print(text, markup=False, soft_wrap=True)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None
+) -> None:
     """Print a table; columns of numbers are aligned to the right."""
     body = [list(row) for row in rows]
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
@@ -55,7 +57,14 @@ def print_facts(rows: Iterable[tuple[str, Any]]) -> None:
 @contextmanager
 def progress_bar(text: str, total: int | None):
     """Yield a function that takes the amount done so far; drawn on stderr, only on a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=messages, transient=True, disable=not messages.is_terminal
+    ) as bar:
         task = bar.add_task(text, total=total)
         yield lambda done: bar.update(task, completed=done)

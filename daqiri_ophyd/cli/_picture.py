@@ -27,7 +27,9 @@ def _draw_rate(axes, timestamps: Times, lengths: NDArray[np.uint32]) -> None:
 def _draw_gaps(axes, series: dict[str, Times]) -> None:
     gaps = {name: _gaps_us(times) for name, times in series.items() if times.size > 1}
     if not gaps:
-        axes.text(0.5, 0.5, "fewer than two packets: no gaps", ha="center", transform=axes.transAxes)
+        axes.text(
+            0.5, 0.5, "fewer than two packets: no gaps", ha="center", transform=axes.transAxes
+        )
         return
     merged = np.concatenate(list(gaps.values()))
     # Bursts that arrive together differ by less than the clock resolves; the scale starts at 10 ns.
@@ -37,7 +39,9 @@ def _draw_gaps(axes, series: dict[str, Times]) -> None:
     for name, values in gaps.items():
         p50, p99 = np.percentile(values, [50, 99])
         label = f"{name}: p50 {p50:.1f} µs, p99 {p99:.1f} µs"
-        axes.hist(np.clip(values, low, None), bins=edges, histtype="step", linewidth=1.4, label=label)
+        axes.hist(
+            np.clip(values, low, None), bins=edges, histtype="step", linewidth=1.4, label=label
+        )
     axes.set(xscale="log", yscale="log", xlabel="gap between packets (µs)", ylabel="packets")
     axes.legend(loc="upper right", frameon=False)
     axes.set_title("gaps between packets", loc="left")

@@ -15,13 +15,23 @@ from ._workspace import open_catalog
 
 
 def replay(
-    run: Annotated[str, typer.Argument(help="Run: uid or its beginning, scan id, or -1 for the latest.")],
-    config: Annotated[str, typer.Option(help="Configuration file, or name of a profile.")] = "loopback",
+    run: Annotated[
+        str, typer.Argument(help="Run: uid or its beginning, scan id, or -1 for the latest.")
+    ],
+    config: Annotated[
+        str, typer.Option(help="Configuration file, or name of a profile.")
+    ] = "loopback",
     port: Annotated[str | None, typer.Option(help="Interface to send through.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Transmit queue. Default: the port's first.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Transmit queue. Default: the port's first.")
+    ] = None,
     speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
-    max_gap: Annotated[float | None, typer.Option(help="Longest gap, in seconds; longer ones are cut.")] = None,
-    start_delay: Annotated[float, typer.Option(help="Seconds from now to the first packet.", min=0.0)] = 0.2,
+    max_gap: Annotated[
+        float | None, typer.Option(help="Longest gap, in seconds; longer ones are cut.")
+    ] = None,
+    start_delay: Annotated[
+        float, typer.Option(help="Seconds from now to the first packet.", min=0.0)
+    ] = 0.2,
     data: Data = DATA,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -43,7 +53,10 @@ def replay(
         gap = None if max_gap is None else round(max_gap * 1e9)
         source = Replay(files, link_type=sender.link_type, speed=speed, max_gap_ns=gap)
         if not as_json:
-            note(f"replaying {source.packets:,} packets of run {uid} over {source.duration_ns / 1e9:.1f} s")
+            note(
+                f"replaying {source.packets:,} packets of run {uid} "
+                f"over {source.duration_ns / 1e9:.1f} s"
+            )
         result = {"run": uid, **transmit(sender, tx, source, start_delay)}
     if as_json:
         print_json(result)

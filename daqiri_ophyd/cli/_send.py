@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-
 import typer
 
 from ..engine import Engine, NetworkConfig, Port, TxQueue, load_config
@@ -14,7 +13,7 @@ from ._source import config_path
 
 def sending_interface(config: NetworkConfig, name: str | None) -> str:
     """
-    Return the name of the interface to send through: the one named, or the first with transmit queues.
+    Return the interface to send through: the one named, or the first with transmit queues.
 
     Raises
     ------
@@ -35,7 +34,7 @@ def open_to_send(config: NetworkConfig, interface: str) -> Engine:
     """
     Open an engine for one sender.
 
-    Of a socket stream only the sender's interface is opened, so that another process can have the rest.
+    Of a socket stream only the sender's interface is opened: another process can have the rest.
     """
     document = config.to_dict()
     section = document["daqiri"]["cfg"]
@@ -69,18 +68,25 @@ def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> 
 
 def send(
     config: Annotated[str, typer.Argument(help="Configuration file, or name of a profile.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE.pcap", help="Packets, sent with their gaps.", dir_okay=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.pcap", help="Packets, sent with their gaps.", dir_okay=False),
+    ],
     port: Annotated[str | None, typer.Option(help="Interface to send through.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Transmit queue. Default: the port's first.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Transmit queue. Default: the port's first.")
+    ] = None,
     speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
-    start_delay: Annotated[float, typer.Option(help="Seconds from now to the first packet.", min=0.0)] = 0.2,
+    start_delay: Annotated[
+        float, typer.Option(help="Seconds from now to the first packet.", min=0.0)
+    ] = 0.2,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
     Put the packets of a pcap file on the wire, with the gaps they were captured with.
 
-    Ethernet frames go to Ethernet ports as they are; captures of socket ports go to socket ports, as the
-    UDP payloads that they were.
+    Ethernet frames go to Ethernet ports as they are; captures of socket ports go to socket
+    ports, as the UDP payloads that they were.
 
     Example: [bold]daqiri-ophyd send udp capture_000000.pcap --speed 2[/bold]
     """

@@ -4,14 +4,12 @@ from pathlib import Path
 
 import typer
 
-
-
 from .. import profiles
 
 
 def config_path(name: str) -> Path:
     """
-    Return the file that a command-line argument names: a path, or a profile that comes with the package.
+    Return the file that an argument names: a path, or a profile of the package.
 
     Raises
     ------
@@ -24,5 +22,6 @@ def config_path(name: str) -> Path:
     if name in profiles.names():
         return profiles.path(name)
     raise typer.BadParameter(
-        f"no configuration file {name!r}; give a path, or one of the profiles {', '.join(profiles.names())}"
+        f"no configuration file {name!r}; give a path, or one of the profiles "
+        f"{', '.join(profiles.names())}"
     )

@@ -21,14 +21,14 @@ PCAP_HEADER = np.dtype(
 
 
 def numbered_payloads(count: int, size: int) -> NDArray[np.uint8]:
-    """Return payloads of shape ``(count, size)``: a big-endian 32-bit number, then noise that depends on it."""
+    """Return payloads of shape ``(count, size)``: a big-endian 32-bit number, then noise."""
     payloads = np.random.default_rng(20_000).integers(0, 256, (count, size), dtype=np.uint8)
     payloads[:, :4] = np.arange(count, dtype=">u4").view(np.uint8).reshape(count, 4)
     return payloads
 
 
 def udp_stimulus(count: int, payload_size: int, udp_ports: list[int]) -> NDArray[np.uint8]:
-    """Return Ethernet frames of shape ``(count, 42 + payload_size)``, taking turns at the UDP ports."""
+    """Return frames of shape ``(count, 42 + payload_size)``, taking turns at the UDP ports."""
     turn = np.resize(np.asarray(udp_ports, np.uint16), count)
     return frames.udp_frames(
         numbered_payloads(count, payload_size),
@@ -45,8 +45,8 @@ def schedule(count: int, interval_ns: int, group: int) -> NDArray[np.int64]:
     """
     Return launch times from 0, shape ``(count,)``, ns: groups with a pause between them.
 
-    Packets of a group are ``interval_ns`` apart; the pause is ten intervals. The two gap lengths make a
-    schedule that a replay can be compared with.
+    Packets of a group are ``interval_ns`` apart; the pause is ten intervals. Two gap lengths make
+    a schedule that a replay can be compared with.
     """
     gaps = np.full(count, interval_ns, np.int64)
     gaps[::group] += 10 * interval_ns
@@ -73,7 +73,13 @@ def write_pcap(
     """
     count, length = packets.shape
     record = np.dtype(
-        [("seconds", "<u4"), ("ns", "<u4"), ("stored", "<u4"), ("on_wire", "<u4"), ("data", "u1", length)]
+        [
+            ("seconds", "<u4"),
+            ("ns", "<u4"),
+            ("stored", "<u4"),
+            ("on_wire", "<u4"),
+            ("data", "u1", length),
+        ]
     )
     records = np.empty(count, record)
     records["seconds"], records["ns"] = np.divmod(timestamps, 1_000_000_000)

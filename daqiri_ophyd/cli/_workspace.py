@@ -25,7 +25,7 @@ class Workspace:
     def run(self, plan: MsgGenerator[Any]) -> str:
         """Run a plan of one run; returns its uid. Ctrl-C aborts it, with files and run complete."""
         try:
-            uids = self.engine(plan)
+            uids: Any = self.engine(plan)
         except RunEngineInterrupted:
             self.engine.abort(reason="interrupted from the keyboard")
             raise KeyboardInterrupt from None

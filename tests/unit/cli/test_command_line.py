@@ -40,7 +40,9 @@ def run(*arguments: str) -> int:
 
 
 @pytest.mark.parametrize("command", ["demo", "info", "capture", "send", "replay", "config"])
-def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help_with_an_example(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(command, "--help") == 0
     text = capsys.readouterr().out
     assert "Usage" in text
@@ -52,7 +54,9 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     "arguments",
     [("nonsense",), ("info", "--nonsense"), ("send",), ("config", "show", "no-such-file.yaml")],
 )
-def test_bad_usage_is_exit_code_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_usage_is_exit_code_2(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(*arguments) == 2
     assert capsys.readouterr().err
 
@@ -102,7 +106,9 @@ def test_send_plays_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert result["dropped"] == 0
 
 
-def test_send_refuses_what_is_no_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_send_refuses_what_is_no_capture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "notes.pcap"
     file.write_text("not a capture, but long enough to have a header")
     assert run("send", "loopback", str(file)) == 1

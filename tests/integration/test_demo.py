@@ -1,0 +1,79 @@
+"""The demonstration, as a newcomer runs it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
+PACKETS = 4_000
+# Each command starts an interpreter and a catalog server.
+pytestmark = pytest.mark.timeout(180)
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, timeout=150, check=False
+    )
+
+
+def packets_seen_by(tool: list[str], file: str) -> int:
+    """Count the packets that a network analyser finds in a file."""
+    lines = subprocess.run(
+        [*tool, file], capture_output=True, text=True, timeout=50, check=True
+    ).stdout
+    return len(lines.splitlines())
+
+
+@pytest.mark.parametrize("profile", ["loopback", "udp"])
+def test_demo_sends_captures_stores_reads_back_and_replays(profile: str, tmp_path: Path) -> None:
+    done = run("demo", "--profile", profile, "--packets", str(PACKETS), "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["sent"] == result["received"] == PACKETS
+    assert result["dropped"] == 0
+    assert result["replay"]["sent"] == result["replay"]["received"] == PACKETS
+    assert {"p50", "p99"} <= result["lateness_ns"].keys()
+    assert {"p50", "p99"} <= result["replay"]["gap_error_ns"].keys()
+    assert Path(result["picture"]).read_bytes().startswith(b"\x89PNG")
+    # Ethernet, IPv4 and UDP headers around 958 bytes; sockets have no Ethernet.
+    assert result["bytes"] == PACKETS * (1000 if profile == "loopback" else 986)
+    for tool in (["tcpdump", "-n", "-r"], ["tshark", "-n", "-r"]):
+        if shutil.which(tool[0]) is None:
+            pytest.skip(f"{tool[0]} is not installed")
+        assert sum(packets_seen_by(tool, file) for file in result["files"]) == PACKETS
+
+
+def test_a_capture_of_the_command_is_replayed_by_the_command(tmp_path: Path) -> None:
+    assert run("demo", "--packets", "1000", cwd=tmp_path).returncode == 0
+    replayed = run("replay", "--data", "daqiri-demo", "--json", "--", "-1", cwd=tmp_path)
+    assert replayed.returncode == 0, replayed.stderr
+    assert json.loads(replayed.stdout)["sent"] == 1000
+    captured = run(
+        "capture", "loopback", "--send", str(first_capture(tmp_path / "daqiri-demo")), "--json",
+        "--picture", "again.png", cwd=tmp_path,
+    )  # fmt: skip
+    assert captured.returncode == 0, captured.stderr
+    result = json.loads(captured.stdout)
+    assert result["received"] > 0
+    assert (tmp_path / "again.png").exists()
+
+
+def first_capture(data: Path) -> Path:
+    """Return one of the capture files of a data directory."""
+    return sorted(data.glob("captures/**/*.pcap"))[0]
+
+
+def test_failures_say_why_in_one_message(tmp_path: Path) -> None:
+    (tmp_path / "blocked").write_text("a file where a directory is wanted")
+    failed = run("demo", "--output", "blocked/here", cwd=tmp_path)
+    assert failed.returncode == 1
+    assert "blocked" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    unknown = run("replay", "--data", "empty", "nosuchrun", cwd=tmp_path)
+    assert unknown.returncode == 1
+    assert "Traceback" not in unknown.stderr
