@@ -111,6 +111,7 @@ class Replay:
         for file in self._files:
             with PcapFile(file) as pcap:
                 self._require_whole(pcap, file)
+                offsets, lengths = self._packets_of(pcap, file)
                 for first in range(0, len(pcap), self._chunk_packets):
                     part = slice(first, first + self._chunk_packets)
                     stamps = pcap.timestamps[part]
@@ -119,8 +120,7 @@ class Replay:
                     np.clip(gaps, 0, self._max_gap_ns, out=gaps)
                     times = elapsed + np.cumsum(gaps)
                     before, elapsed = int(stamps[-1]), int(times[-1])
-                    offsets, lengths = self._packets_of(pcap, part, file)
-                    yield Chunk(pcap.data, offsets, lengths, self._scaled(times))
+                    yield Chunk(pcap.data, offsets[part], lengths[part], self._scaled(times))
 
     def _scaled(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._speed == 1.0:
@@ -128,16 +128,15 @@ class Replay:
         return np.rint(times / self._speed).astype(np.int64)
 
     def _packets_of(
-        self, pcap: PcapFile, part: slice, file: Path
+        self, pcap: PcapFile, file: Path
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         if self._link_type == LINKTYPE_ETHERNET:
-            return pcap.offsets[part], pcap.lengths[part].astype(np.int64)
+            return pcap.offsets, pcap.lengths.astype(np.int64)
         offsets, lengths = frames.udp_payload(pcap)
-        offsets, lengths = offsets[part], lengths[part]
         if np.any(lengths < 0):
-            number = part.start + int(np.argmax(lengths < 0))
             raise ReplayError(
-                f"Packet {number} of {file} is no UDP datagram; a socket port sends nothing else."
+                f"Packet {int(np.argmax(lengths < 0))} of {file} is no UDP datagram; a socket port "
+                "sends nothing else."
             )
         return offsets, lengths
 
