@@ -142,7 +142,9 @@ class Replay:
 
     def _survey(self, file: Path) -> _Survey:
         # Metadata beside the file spares reading all of it before the first packet leaves.
-        sidecar = read_sidecar(file) if file.is_file() else None
+        if not file.is_file():
+            raise FileNotFoundError(f"{file} cannot be replayed: there is no such file.")
+        sidecar = read_sidecar(file)
         if sidecar is not None:
             survey = _Survey(
                 sidecar.link_type, sidecar.packets, sidecar.t_first_ns, sidecar.t_last_ns
