@@ -29,13 +29,13 @@ demo: build
 	$(BIN)/daqiri-ophyd demo
 
 test: build $(VENV)/.dependencies-dev build/.system-test
-	cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_TESTS=ON >build/configure.log
+	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_TESTS=ON >build/configure.log
 	cmake --build $(NATIVE)
 	ctest --test-dir $(NATIVE) --output-on-failure --no-tests=error
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 bench: build
-	cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
+	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
 	cmake --build $(NATIVE)
 	set -- $(NATIVE)/bench/*; for program; do "$$program"; done
 
@@ -54,7 +54,7 @@ docs: build $(VENV)/.dependencies-docs
 	@echo "build/docs/index.html"
 
 asan tsan: build/.system-build build/.system-test
-	cmake --preset $@ >build/configure.log
+	@cmake --preset $@ >build/configure.log
 	cmake --build --preset $@
 	ctest --preset $@
 
@@ -71,21 +71,24 @@ clean:
 	rm -rf build $(VENV)
 
 build/.system-%: packages.apt .ci/packages
-	.ci/packages $* packages.apt
-	mkdir -p build && touch $@
+	@.ci/packages $* packages.apt
+	@mkdir -p build && touch $@
 
 $(BIN)/python: | build/.system-build
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"$(PYTHON) is Python {v[0]}.{v[1]}; daqiri-ophyd needs 3.11 or newer. Try: make PYTHON=/path/to/python3.11")'
-	$(PYTHON) -m venv $(VENV)
+	@echo "Making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
 
 # Dependencies first and apart: one that comes as source needs the isolation that our build forgoes.
 $(VENV)/.dependencies-%: pyproject.toml requirements.lock .ci/dependencies | $(BIN)/python
-	$(PIP) install -c requirements.lock -r <(.ci/dependencies $*)
-	touch $@
+	@echo "Installing Python packages ($*)"
+	@$(PIP) install -c requirements.lock -r <(.ci/dependencies $*)
+	@touch $@
 
 # Editable: a change in Python needs nothing, a change in C++ comes through here. The backend also
 # puts the checkout and the folder above it on sys.path, where 'plans' and strangers would be found.
 $(VENV)/.built: $(VENV)/.dependencies-catalog $(native_files)
-	flock $(VENV) $(PIP) install $(BUILD_HERE) -e .
-	sed -i '/^import/!d' $(VENV)/lib/python3*/site-packages/_editable_skbc_daqiri_ophyd.pth
-	touch $@
+	@echo "Compiling the engine and installing daqiri-ophyd, editable"
+	@flock $(VENV) $(PIP) install $(BUILD_HERE) -e .
+	@sed -i '/^import/!d' $(VENV)/lib/python3*/site-packages/_editable_skbc_daqiri_ophyd.pth
+	@touch $@
