@@ -5,7 +5,7 @@ from typing import Any
 
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
-from bluesky.utils import MsgGenerator, short_uid
+from bluesky.utils import MsgGenerator, RunEngineControlException, short_uid
 
 from daqiri_ophyd.devices import Capture, TxQueue
 from daqiri_ophyd.replay import PacketSource
@@ -91,17 +91,21 @@ def fly(
         else:
             yield from complete(*streams)
 
-    def salvage(_: Exception) -> MsgGenerator[None]:
+    def salvage(error: Exception) -> MsgGenerator[None]:
         # Ends what goes on, with its files complete; they are part of the run.
         for device in streams:
             yield from bps.unstage(device)
         yield from collect()
+        # Of a run that is aborted only the RunEngine knows the reason, so it has to close it.
+        if not isinstance(error, RunEngineControlException):
+            yield from bps.close_run(exit_status="fail", reason=str(error))
 
-    @bpp.run_decorator(md=metadata)
-    def run() -> MsgGenerator[None]:
+    def run() -> MsgGenerator[str]:
+        uid = yield from bps.open_run(metadata)
         for device, stream in streams.items():
             yield from bps.declare_stream(device, name=stream, collect=True)
-        yield from bpp.contingency_wrapper(act(), except_plan=salvage)
+        yield from bpp.contingency_wrapper(act(), except_plan=salvage, else_plan=bps.close_run)
+        return uid
 
     # Resumed, a fly scan goes on; taken again from a checkpoint it would number rows twice.
     return (yield from bpp.rewindable_wrapper(bpp.stage_wrapper(run(), list(streams)), False))

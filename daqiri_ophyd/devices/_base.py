@@ -113,7 +113,7 @@ class CounterDevice(EngineDevice):
         raise NotImplementedError
 
     def rate_of(self, counts: dict[str, int]) -> dict[str, float]:
-        """Return increments per second since the reading before, at least 0.1 s ago.
+        """Return increments per second since the reading before, at least 10 ms ago.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class CounterDevice(EngineDevice):
         with self._rate_lock:
             if self._anchor is None or any(counts[k] < n for k, n in self._anchor[1].items()):
                 self._anchor, self._rates = (now, counts), dict.fromkeys(counts, 0.0)
-            elif (elapsed := now - self._anchor[0]) >= 0.1:
+            elif (elapsed := now - self._anchor[0]) >= 0.01:
                 before = self._anchor[1]
                 self._rates = {k: (n - before[k]) / elapsed for k, n in counts.items()}
                 self._anchor = (now, counts)
@@ -145,8 +145,13 @@ class CounterDevice(EngineDevice):
 
     def read(self) -> Readings:
         """Return one consistent snapshot of the readings."""
-        timestamp = time.time()
-        values = self.refresh()
+        return self._reading_of(self.refresh(), time.time())
+
+    def read_silently(self) -> Readings:
+        """Return the same as `read`, and tell nobody who has subscribed."""
+        return self._reading_of(self.take_values(), time.time())
+
+    def _reading_of(self, values: dict[str, Any], timestamp: float) -> Readings:
         reading: OrderedDict[str, dict[str, Any]] = OrderedDict()
         for attribute, component in self._get_components_of_kind(Kind.normal):
             if attribute in values:
@@ -156,15 +161,19 @@ class CounterDevice(EngineDevice):
         return reading
 
     def monitor(self) -> None:
-        """Refresh periodically from now on, for as long as a signal is subscribed to."""
-        default_pulse().add(self._refresh_when_due)
+        """Refresh periodically while the engine is open and a signal is subscribed to."""
+        if self._is_monitored():
+            default_pulse().add(self._refresh_when_due)
+
+    def _is_monitored(self) -> bool:
+        return self.daq.is_open and any(signal.monitored for signal in self._counters())
 
     def _refresh_when_due(self) -> None:
-        if not any(signal.monitored for signal in self._counters()):
+        if not self._is_monitored():
             default_pulse().remove(self._refresh_when_due)
             return
         now = time.monotonic()
-        if now >= self._due and self.daq.is_open:
+        if now >= self._due:
             self._due = now + self.period
             self.refresh()
 

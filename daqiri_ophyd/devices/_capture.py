@@ -46,7 +46,8 @@ class Capture(EngineDevice):
     ``complete``            done when `num_packets` or `acquire_time` is reached; without either,
                             ends the recording after `linger`
     ``collect``             a row for each file that is complete: the file and its counters
-    ``pause``, ``resume``   packets that arrive in between are not recorded; files stay valid
+    ``pause``, ``resume``   packets that arrive in between are not recorded; files stay valid;
+                            all of the engine pauses (`Daq.pause`)
     ``stop``, ``unstage``   end the recording; its file is complete
     ======================= ======================================================================
 
@@ -87,7 +88,7 @@ class Capture(EngineDevice):
         self._rule = StopRule()
         self._losses: LossWatch | None = None
         self._completing = False
-        self._short = False
+        self._short = self._held = False
         self._ending = ""
         self._failure: Exception | None = None
         self._folder: Path | None = None
@@ -169,6 +170,7 @@ class Capture(EngineDevice):
             raise CaptureError(
                 f"{self.name}: when would a reading end? Set num_packets or acquire_time."
             )
+        self.daq.give_up_paused(self.linger.get())
         if self._folder is not None:
             self._stream.discard()
         return self._start(rule, rolling=False)
@@ -204,21 +206,33 @@ class Capture(EngineDevice):
         return status
 
     def pause(self) -> None:
-        """Record nothing of what arrives; files stay valid."""
-        with self._state:
-            recording, status = self._recording, self._status
-        if recording is not None and status is not None:
-            recording.pause()
-            status.hold()
+        """Pause the engine; see `Daq.pause`."""
+        self.daq.pause()
 
     def resume(self) -> None:
-        """Record again."""
+        """Go on; see `Daq.resume`."""
+        self.daq.resume()
+
+    def hold(self) -> None:
+        """Record nothing of what arrives; the file stays valid."""
         with self._state:
             recording, status = self._recording, self._status
-        if recording is not None and status is not None:
-            recording.resume()
-            if self._completing:
-                status.proceed()
+            if recording is None or status is None or self._held:
+                return
+            self._held = True
+        recording.pause()
+        status.hold()
+
+    def proceed(self) -> None:
+        """Record again after `hold`."""
+        with self._state:
+            recording, status = self._recording, self._status
+            if recording is None or status is None or not self._held:
+                return
+            self._held = False
+        recording.resume()
+        if self._completing:
+            status.proceed()
 
     def stop(self, *, success: bool = False) -> None:
         """End the recording; what the queue has handed over is recorded, the file is complete."""
@@ -307,7 +321,7 @@ class Capture(EngineDevice):
         with self._state:
             self._rule, self._losses = rule, losses
             self._completing = not rolling
-            self._short = False
+            self._short = self._held = False
             self._ending = ""
             self._failure = None
             status = self._status = EngineStatus(self, action="capturing", timeout=patience)
@@ -388,9 +402,10 @@ class Capture(EngineDevice):
             return
         story = self._story(snapshot)
         status.report(snapshot.packets, self._rule.packets or None, "packets", story)
+        loss, self._losses = self._loss(), None
         if snapshot.error:
             self._fail(CaptureError(snapshot.error))
-        elif (loss := self._loss()) is not None:
+        elif loss is not None:
             self._fail(loss)
         elif ending == "fail":
             self._fail(CaptureStoppedError(f"stopped after {story}"))

@@ -1,12 +1,13 @@
 """The device that owns an engine, and its tree."""
 
 import json
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 from ophyd import Component as Cpt
 from ophyd import Device
@@ -25,7 +26,7 @@ from daqiri_ophyd.engine import (
 )
 
 from . import _rx_queue, _tx_queue
-from ._base import EngineDevice, Group, Readings
+from ._base import CounterDevice, EngineDevice, Group, Readings
 from ._capture import Capture
 from ._flow import Flow, flow_table, inner_configuration
 from ._naming import attribute_names
@@ -35,6 +36,7 @@ from ._signals import fact
 __all__ = ["Daq", "make_daq"]
 
 _LABELS = {"daqiri", "detectors"}
+_Part = TypeVar("_Part", bound=EngineDevice)
 
 
 class Daq(Device):
@@ -146,6 +148,8 @@ class Daq(Device):
             self._engine = engine
             self._configuration_dict = engine.config.to_dict()
             self._finalizer = weakref.finalize(self, Engine.close, engine)
+            for part in self._parts(CounterDevice):
+                part.monitor()
         return self
 
     def close(self) -> None:
@@ -193,6 +197,41 @@ class Daq(Device):
         """Open the engine if it is not, and stage all parts."""
         self.open()
         return super().stage()
+
+    def pause(self) -> None:
+        """Pause what the engine sends, then what it captures.
+
+        In this order, and with the linger time of the captures in between, a plan that captures
+        what it sends loses nothing. To pause a part of the engine pauses all of it.
+        """
+        sending = [queue.hold() for queue in self._parts(_tx_queue.TxQueue)]
+        going = [capture for capture in self._parts(Capture) if capture.progress is not None]
+        if any(sending) and going:
+            time.sleep(max(capture.linger.get() for capture in going))
+        for capture in going:
+            capture.hold()
+
+    def resume(self) -> None:
+        """Go on with what `pause` paused, captures first."""
+        for capture in self._parts(Capture):
+            capture.proceed()
+        for queue in self._parts(_tx_queue.TxQueue):
+            queue.proceed()
+
+    def give_up_paused(self, linger: float) -> None:
+        """End what was being sent when a reading was interrupted, until the last has arrived.
+
+        Parameters
+        ----------
+        linger : float
+            Time for what is on the wire, s.
+        """
+        given_up = [queue.give_up() for queue in self._parts(_tx_queue.TxQueue)]
+        if any(given_up):
+            time.sleep(linger)
+
+    def _parts(self, cls: type[_Part]) -> list[_Part]:
+        return [part for _, part in self.walk_subdevices() if isinstance(part, cls)]
 
     def read_facts(self) -> Readings:
         """Return what every part's configuration includes: flows, regions, version."""

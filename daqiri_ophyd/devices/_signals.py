@@ -139,8 +139,7 @@ class EngineSignalRO(Reading):
     ) -> int:
         """Call ``callback`` on changes; see `ophyd.ophydobj.OphydObject.subscribe`."""
         cid = super().subscribe(callback, event_type=event_type, run=run)
-        if self.monitored:
-            self.device.monitor()
+        self.device.monitor()
         return cid
 
 

@@ -14,6 +14,8 @@ from ._status import EngineStatus
 
 __all__ = ["TransmitStoppedError", "TxQueue"]
 
+_PAUSE_S = 1.0
+
 
 class TransmitStoppedError(RuntimeError):
     """A transmission that was stopped before its end."""
@@ -34,7 +36,8 @@ class TxQueue(CounterDevice):
     ``kickoff``    in a fly scan: begins to send them
     ``complete``   done when all have left
     ``collect``    one row of the readings for each transmission that has ended
-    ``pause``      no further packets leave; ``resume`` goes on with the gaps that remain
+    ``pause``      no further packets leave; ``resume`` goes on with the gaps that remain; all of
+                   the engine pauses (`Daq.pause`)
     ``stop``       no further packets leave; ``unstage`` does the same and forgets the packets
     ============== ===============================================================================
 
@@ -67,7 +70,8 @@ class TxQueue(CounterDevice):
         self._packets: PacketSource | None = None
         self._transmission: Transmission | None = None
         self._status: EngineStatus | None = None
-        self._flight = threading.RLock()  # over the two above
+        self._held = self._interrupted = False
+        self._flight = threading.RLock()  # over the above and the rows
         self._rows: list[dict[str, dict[str, Any]]] = []
         super().__init__(prefix, **kwargs)
 
@@ -175,7 +179,8 @@ class TxQueue(CounterDevice):
 
     def collect_pages(self) -> Iterator[dict[str, Any]]:
         """Yield a row of the readings for each transmission that has ended."""
-        rows, self._rows = self._rows, []
+        with self._flight:
+            rows, self._rows = self._rows, []
         if rows:
             yield {
                 "time": [max(key["timestamp"] for key in row.values()) for row in rows],
@@ -184,18 +189,53 @@ class TxQueue(CounterDevice):
             }
 
     def pause(self) -> None:
-        """Let no further packets leave, except those that are due within a quarter second."""
-        with self._flight:
-            if self._transmission is not None and self._status is not None:
-                self._transmission.pause()
-                self._status.hold()
+        """Pause the engine; see `Daq.pause`."""
+        self.daq.pause()
 
     def resume(self) -> None:
-        """Go on, with the gaps that remain."""
+        """Go on; see `Daq.resume`."""
+        self.daq.resume()
+
+    def hold(self) -> bool:
+        """Let no further packets leave; waits for those that are due within a quarter second.
+
+        Returns
+        -------
+        bool
+            Whether there was anything to pause.
+        """
         with self._flight:
-            if self._transmission is not None and self._status is not None:
-                self._transmission.resume()
-                self._status.proceed()
+            transmission, status = self._transmission, self._status
+            if transmission is None or status is None or self._held:
+                return False
+            self._held = self._interrupted = True
+        transmission.pause()
+        status.hold()
+        self.daq.tx_queue(self.port_name, self.member_name).wait_sent(_PAUSE_S)
+        return True
+
+    def proceed(self) -> None:
+        """Go on after `hold`, with the gaps that remain."""
+        with self._flight:
+            transmission, status = self._transmission, self._status
+            if transmission is None or status is None or not self._held:
+                return
+            self._held = False
+        transmission.resume()
+        status.proceed()
+
+    def give_up(self) -> bool:
+        """End a transmission that was paused: it belongs to a reading that is taken again.
+
+        Returns
+        -------
+        bool
+            Whether there was one.
+        """
+        if self.transmission is None or not self._interrupted:
+            return False
+        self.stop(success=True)
+        return True
 
     def stop(self, *, success: bool = False) -> None:
         """Let no further packets leave; those handed over to the engine still do."""
@@ -227,6 +267,7 @@ class TxQueue(CounterDevice):
         patience = self.timeout.get()
         queue = self.daq.tx_queue(self.port_name, self.member_name)
         queue.reset_lateness()
+        self.refresh()  # the rate of the row is that of the transmission
         status = EngineStatus(
             self,
             action="sending",
@@ -241,6 +282,7 @@ class TxQueue(CounterDevice):
         )
         with self._flight:
             self._transmission, self._status = transmission, status
+            self._held = self._interrupted = False
         default_pump().add(transmission.fileno(), lambda: self._settle(transmission))
         default_pulse().add(self._look)
         return status
@@ -262,15 +304,14 @@ class TxQueue(CounterDevice):
     def _settle(self, transmission: Transmission, *, stopped: bool = False) -> None:
         """End a transmission whose thread has ended."""
         with self._flight:
-            if self._transmission is not transmission:
+            if self._transmission is not transmission or self._status is None:
                 return
             status, self._transmission = self._status, None
-        default_pump().remove(transmission.fileno())
-        transmission.close()
+            default_pump().remove(transmission.fileno())
+            transmission.close()
+            # Silently: a subscriber may wait for the thread that waits for this.
+            self._rows.append(self.read_silently())
         progress = transmission.progress()
-        self._rows.append(self.read())
-        if status is None:
-            return
         status.report(progress.submitted, progress.packets, "packets")
         if progress.error is not None:
             status.fail(progress.error)

@@ -1,0 +1,160 @@
+"""Engines small enough to overload, a RunEngine, and every document checked."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import event_model
+import pytest
+from bluesky import RunEngine
+
+from daqiri_ophyd.devices import Daq, make_daq
+
+
+class Documents(list):
+    """The documents of runs, each checked against its schema as it comes."""
+
+    def take(self, name: str, doc: dict[str, Any]) -> None:
+        event_model.schema_validators[event_model.DocumentNames[name]].validate(doc)
+        json.dumps(doc)  # what a server is sent
+        self.append((name, doc))
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        return [doc for kind, doc in self if kind == name]
+
+    @property
+    def stop(self) -> dict[str, Any]:
+        return self.of("stop")[-1]
+
+    def descriptor(self, stream: str = "primary") -> dict[str, Any]:
+        return next(doc for doc in self.of("descriptor") if doc["name"] == stream)
+
+    def rows(self, stream: str = "primary") -> list[dict[str, Any]]:
+        """Data of the events of a stream, pages unpacked."""
+        uid = self.descriptor(stream)["uid"]
+        events = []
+        for name, doc in self:
+            if name == "event_page":
+                events += event_model.unpack_event_page(doc)
+            elif name == "event":
+                events.append(doc)
+        events = [event for event in events if event["descriptor"] == uid]
+        assert [event["seq_num"] for event in events] == list(range(1, len(events) + 1))
+        return [event["data"] for event in events]
+
+    def files(self) -> list[Path]:
+        """The files that stream documents speak of, in order."""
+        resources = {doc["uid"]: doc for doc in self.of("stream_resource")}
+        found = []
+        for datum in self.of("stream_datum"):
+            resource = resources[datum["stream_resource"]]
+            folder = Path(resource["uri"].removeprefix("file://localhost"))
+            indices = datum["indices"]
+            for index in range(indices["start"], indices["stop"]):
+                found.append(folder / resource["parameters"]["template"].format(index))
+        return found
+
+
+@pytest.fixture
+def documents() -> Documents:
+    return Documents()
+
+
+@pytest.fixture
+def run_engine(documents: Documents) -> RunEngine:
+    engine = RunEngine({}, context_managers=[])
+    engine.subscribe(documents.take)
+    return engine
+
+
+@pytest.fixture
+def captures(tmp_path: Path) -> Path:
+    return tmp_path / "captures"
+
+
+def loopback(
+    *, rx_buffers: int = 8192, tx_buffers: int = 4096, timeout_us: int = 500, batch: int = 64
+) -> dict[str, Any]:
+    """A loopback engine whose two receive queues have regions of their own."""
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "raw",
+        "loopback": "sw",
+        "memory_regions": [
+            {"name": "rx", "kind": "host", "num_bufs": rx_buffers, "buf_size": 1024},
+            {"name": "spare", "kind": "host", "num_bufs": 1024, "buf_size": 1024},
+            {"name": "tx", "kind": "host", "num_bufs": tx_buffers, "buf_size": 1024},
+        ],
+        "interfaces": [
+            {
+                "name": "port0",
+                "address": "loopback",
+                "rx": {
+                    "queues": [
+                        {
+                            "name": "frames",
+                            "id": 0,
+                            "cpu_core": "any",
+                            "batch_size": batch,
+                            "timeout_us": timeout_us,
+                            "memory_regions": ["rx"],
+                        },
+                        {
+                            "name": "rest",
+                            "id": 1,
+                            "cpu_core": "any",
+                            "batch_size": batch,
+                            "timeout_us": timeout_us,
+                            "memory_regions": ["spare"],
+                        },
+                    ],
+                    "flows": [
+                        {
+                            "name": "images",
+                            "id": 7,
+                            "match": {"udp_dst": 5000},
+                            "action": {"type": "queue", "id": 0},
+                        },
+                        {
+                            "name": "other",
+                            "id": 8,
+                            "match": {"udp_dst": "5001-5009"},
+                            "action": {"type": "queue", "id": 1},
+                        },
+                    ],
+                },
+                "tx": {
+                    "queues": [
+                        {
+                            "name": "out",
+                            "id": 0,
+                            "cpu_core": "any",
+                            "batch_size": batch,
+                            "memory_regions": ["tx"],
+                        }
+                    ]
+                },
+            }
+        ],
+    }
+
+
+@pytest.fixture
+def make(captures: Path) -> Iterator[Callable[..., Daq]]:
+    """Make loopback devices; they are closed at the end."""
+    made: list[Daq] = []
+
+    def make_one(**changes: Any) -> Daq:
+        made.append(make_daq(loopback(**changes), "daq", directory=captures))
+        return made[-1]
+
+    yield make_one
+    for daq in made:
+        daq.close()
+
+
+@pytest.fixture
+def daq(make: Callable[..., Daq]) -> Daq:
+    return make()
