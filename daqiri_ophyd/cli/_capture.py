@@ -9,35 +9,16 @@ import typer
 from .. import plans
 from ..catalog import capture_files
 from ..documents import read_sidecar
-from ..engine import NetworkConfig, PcapFile, load_config
+from ..engine import PcapFile, load_config
 from ._output import print_facts, print_json, print_table
 from ._picture import draw_capture
-from ._source import config_path
+from ._source import config_path, interface_with
 from ._workspace import open_workspace, part_of
 
 Data = Annotated[
     Path, typer.Option(help="Directory of the catalog and the captures.", file_okay=False)
 ]
 DATA = Path("daqiri-data")
-
-
-def receiving_interface(config: NetworkConfig, name: str | None) -> str:
-    """
-    Return the name of the interface to capture on: the one named, or the first with receive queues.
-
-    Raises
-    ------
-    typer.BadParameter
-        If there is none.
-    """
-    receivers = [i.name for i in config.interfaces if i.rx.queues]
-    if name is None and receivers:
-        return receivers[0]
-    if name in receivers:
-        return str(name)
-    found = ", ".join(receivers) or "none"
-    asked = f"interface {name!r} cannot receive" if name else "nothing can receive"
-    raise typer.BadParameter(f"{asked}; interfaces with receive queues: {found}")
 
 
 def read_arrivals(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
@@ -100,7 +81,7 @@ def capture(
     if not packets and not seconds and send is None:
         raise typer.BadParameter("when would this capture end? give --packets or --seconds")
     loaded = load_config(config_path(config))
-    interface = receiving_interface(loaded, port)
+    interface = interface_with(loaded, "rx", port)
     with open_workspace(loaded, data) as workspace:
         receiver = part_of(workspace.daq, interface)
         detector = receiver.capture

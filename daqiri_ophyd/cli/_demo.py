@@ -16,10 +16,10 @@ from .. import plans, profiles
 from ..catalog import capture_files
 from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config
 from ..replay import PacketArray, gap_errors
-from ._capture import read_arrivals, receiving_interface, summarize
+from ._capture import read_arrivals, summarize
 from ._output import note, print_facts, print_json
 from ._picture import draw_capture
-from ._send import sending_interface
+from ._source import interface_with
 from ._stimulus import numbered_payloads, schedule, udp_stimulus, write_pcap
 from ._workspace import Workspace, member_of, open_workspace, part_of
 
@@ -132,7 +132,7 @@ def _capture_udp(
     workspace: Workspace, count: int, times: NDArray[np.int64], output: Path
 ) -> tuple[str, dict[str, int]]:
     config = workspace.daq.config
-    detector = part_of(workspace.daq, receiving_interface(config, None)).capture
+    detector = part_of(workspace.daq, interface_with(config, "rx", None)).capture
     stimulus = output / "stimulus.pcap"
     write_pcap(stimulus, _frames(count)[:, ETHERNET_HEADER:], times, LINKTYPE_RAW)
     command = [
@@ -220,8 +220,8 @@ def _check_frames(pcap: PcapFile, sent: NDArray[np.uint8], file: Path) -> None:
 def _replay(workspace: Workspace, uid: str) -> tuple[str, NDArray[np.int64]]:
     """Replay a run and capture it again; returns the new run's uid and arrivals."""
     config = workspace.daq.config
-    detector = part_of(workspace.daq, receiving_interface(config, None)).capture
-    tx = member_of(part_of(workspace.daq, sending_interface(config, None)).tx, None)
+    detector = part_of(workspace.daq, interface_with(config, "rx", None)).capture
+    tx = member_of(part_of(workspace.daq, interface_with(config, "tx", None)).tx, None)
     again = workspace.run(
         plans.replay(tx, uid, workspace.catalog, detector=detector, md={"purpose": "demonstration"})
     )

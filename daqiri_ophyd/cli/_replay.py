@@ -9,8 +9,8 @@ from ..engine import load_config
 from ..replay import Replay
 from ._capture import DATA, Data
 from ._output import note, print_facts, print_json
-from ._send import open_to_send, sending_interface, transmit
-from ._source import config_path
+from ._send import open_to_send, transmit
+from ._source import config_path, interface_with
 from ._workspace import open_catalog
 
 
@@ -46,7 +46,7 @@ def replay(
         files = capture_files(stored)
         uid = stored.metadata["start"]["uid"]
     loaded = load_config(config_path(config))
-    interface = sending_interface(loaded, port)
+    interface = interface_with(loaded, "tx", port)
     with open_to_send(loaded, interface) as engine:
         sender = engine.port(interface)
         tx = sender.tx[0] if queue is None else sender.tx_queue(queue)

@@ -8,26 +8,7 @@ import typer
 from ..engine import Engine, NetworkConfig, Port, TxQueue, load_config
 from ..replay import Replay, Transmission
 from ._output import print_facts, print_json, progress_bar
-from ._source import config_path
-
-
-def sending_interface(config: NetworkConfig, name: str | None) -> str:
-    """
-    Return the interface to send through: the one named, or the first with transmit queues.
-
-    Raises
-    ------
-    typer.BadParameter
-        If there is none.
-    """
-    senders = [i.name for i in config.interfaces if i.tx.queues]
-    if name is None and senders:
-        return senders[0]
-    if name in senders:
-        return str(name)
-    found = ", ".join(senders) or "none"
-    asked = f"interface {name!r} cannot send" if name else "nothing can send"
-    raise typer.BadParameter(f"{asked}; interfaces with transmit queues: {found}")
+from ._source import config_path, interface_with
 
 
 def open_to_send(config: NetworkConfig, interface: str) -> Engine:
@@ -91,7 +72,7 @@ def send(
     Example: [bold]daqiri-ophyd send udp capture_000000.pcap --speed 2[/bold]
     """
     loaded = load_config(config_path(config))
-    interface = sending_interface(loaded, port)
+    interface = interface_with(loaded, "tx", port)
     with open_to_send(loaded, interface) as engine:
         sender = engine.port(interface)
         tx = sender.tx[0] if queue is None else sender.tx_queue(queue)

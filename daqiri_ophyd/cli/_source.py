@@ -1,10 +1,12 @@
 """Configurations named on the command line."""
 
 from pathlib import Path
+from typing import Literal
 
 import typer
 
 from .. import profiles
+from ..engine import NetworkConfig
 
 
 def config_path(name: str) -> Path:
@@ -25,3 +27,22 @@ def config_path(name: str) -> Path:
         f"no configuration file {name!r}; give a path, or one of the profiles "
         f"{', '.join(profiles.names())}"
     )
+
+
+def interface_with(config: NetworkConfig, side: Literal["rx", "tx"], name: str | None) -> str:
+    """
+    Return the interface that has queues of a side: the one named, or the first.
+
+    Raises
+    ------
+    typer.BadParameter
+        If there is none.
+    """
+    able = [i.name for i in config.interfaces if getattr(i, side).queues]
+    if name is None and able:
+        return able[0]
+    if name in able:
+        return str(name)
+    verb = "receive" if side == "rx" else "send"
+    asked = f"interface {name!r} cannot {verb}" if name else f"nothing can {verb}"
+    raise typer.BadParameter(f"{asked}; interfaces with {side} queues: {', '.join(able) or 'none'}")

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 
 namespace daqiri {
@@ -24,6 +25,9 @@ inline constexpr std::size_t NUM_DROP_REASONS = 9;
 std::string_view drop_reason_name(DropReason reason) noexcept;
 
 using DropCounts = std::array<std::uint64_t, NUM_DROP_REASONS>;
+inline std::uint64_t total(const DropCounts& counts) noexcept {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
 
 /// At any snapshot: received = delivered + held + sum(dropped).
 struct RxSnapshot {
@@ -38,11 +42,7 @@ struct RxSnapshot {
   /// Most bursts ever in the ring (mode maximum).
   std::uint64_t ring_high_water{0};
   DropCounts dropped{};
-  [[nodiscard]] std::uint64_t dropped_total() const noexcept {
-    std::uint64_t sum = 0;
-    for (const std::uint64_t n : dropped) sum += n;
-    return sum;
-  }
+  [[nodiscard]] std::uint64_t dropped_total() const noexcept { return total(dropped); }
 };
 
 /// At any snapshot: submitted = sent + held + sum(dropped).
@@ -55,11 +55,7 @@ struct TxSnapshot {
   /// Launch time already past when submitted.
   std::uint64_t late{0};
   DropCounts dropped{};
-  [[nodiscard]] std::uint64_t dropped_total() const noexcept {
-    std::uint64_t sum = 0;
-    for (const std::uint64_t n : dropped) sum += n;
-    return sum;
-  }
+  [[nodiscard]] std::uint64_t dropped_total() const noexcept { return total(dropped); }
 };
 
 /// N values that one thread writes together and others read together.
