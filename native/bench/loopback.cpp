@@ -1,5 +1,5 @@
-// Rate of the loopback engine (transmit worker, steering, copy, poller, hand-over) against plain copies of the same frames,
-// alternating in one run; and the lateness of timed packets.
+// Rate of the loopback engine (transmit worker, steering, copy, poller, hand-over) against plain
+// copies of the same frames, alternating in one run; and the lateness of timed packets.
 //
 // usage: bench_loopback [seconds per measurement, default 1] [rounds, default 3]
 
@@ -72,7 +72,8 @@ Rate loopback_rate(std::uint64_t frame, double seconds) {
   while (monotonic_ns() < end) {
     Burst* burst = nullptr;
     // No more in flight than the receiving region holds: the rate is then free of loss.
-    if (submitted - received + BATCH <= BUFFERS / 2 && tx.allocate(BATCH, &burst) == Status::SUCCESS) {
+    if (submitted - received + BATCH <= BUFFERS / 2 &&
+        tx.allocate(BATCH, &burst) == Status::SUCCESS) {
       std::fill_n(burst->pkt_lens[0], BATCH, static_cast<std::uint32_t>(frame));
       if (tx.send(burst) == Status::SUCCESS) submitted += BATCH;
     }
@@ -84,7 +85,8 @@ Rate loopback_rate(std::uint64_t frame, double seconds) {
   drain();
   const RxSnapshot counters = rx.counters();
   return {static_cast<double>(received) / elapsed,
-          static_cast<double>(counters.dropped_total()) / static_cast<double>(std::max<std::uint64_t>(counters.received, 1))};
+          static_cast<double>(counters.dropped_total()) /
+              static_cast<double>(std::max<std::uint64_t>(counters.received, 1))};
 }
 
 double copy_rate(std::uint64_t frame, double seconds) {
@@ -94,7 +96,8 @@ double copy_rate(std::uint64_t frame, double seconds) {
   const std::uint64_t end = begun + static_cast<std::uint64_t>(seconds * 1e9);
   std::uint64_t copied = 0;
   while (monotonic_ns() < end) {
-    for (std::uint64_t i = 0; i < BUFFERS; ++i) std::copy_n(&from[i * frame], frame, &to[i * frame]);
+    for (std::uint64_t i = 0; i < BUFFERS; ++i)
+      std::copy_n(&from[i * frame], frame, &to[i * frame]);
     copied += BUFFERS;
   }
   return static_cast<double>(copied) / (static_cast<double>(monotonic_ns() - begun) / 1e9);
@@ -123,8 +126,9 @@ void lateness(std::uint64_t gap_ns) {
     while (Burst* got = rx.receive()) got->release();
   }
   const Histogram& h = tx.lateness();
-  std::printf("lateness, gap %5.0f us: p50 %.2f us, p99 %.2f us, p99.9 %.1f us, max %.1f us\n", static_cast<double>(gap_ns) / 1e3,
-              static_cast<double>(h.quantile(0.5)) / 1e3, static_cast<double>(h.quantile(0.99)) / 1e3,
+  std::printf("lateness, gap %5.0f us: p50 %.2f us, p99 %.2f us, p99.9 %.1f us, max %.1f us\n",
+              static_cast<double>(gap_ns) / 1e3, static_cast<double>(h.quantile(0.5)) / 1e3,
+              static_cast<double>(h.quantile(0.99)) / 1e3,
               static_cast<double>(h.quantile(0.999)) / 1e3, static_cast<double>(h.maximum()) / 1e3);
 }
 
@@ -137,10 +141,11 @@ int main(int argc, char** argv) {
     for (int round = 0; round < rounds; ++round) {
       const Rate ours = loopback_rate(frame, seconds);
       const double copies = copy_rate(frame, seconds);
-      std::printf("%5lu B: loopback %6.2f Mpps (%5.1f Gb/s, %.2f %% lost), copies %7.2f Mpps, ratio %.2f\n",
-                  static_cast<unsigned long>(frame), ours.packets_per_s / 1e6,
-                  ours.packets_per_s * static_cast<double>(frame) * 8 / 1e9, ours.lost * 100, copies / 1e6,
-                  ours.packets_per_s / copies);
+      std::printf(
+          "%5lu B: loopback %6.2f Mpps (%5.1f Gb/s, %.2f %% lost), copies %7.2f Mpps, ratio %.2f\n",
+          static_cast<unsigned long>(frame), ours.packets_per_s / 1e6,
+          ours.packets_per_s * static_cast<double>(frame) * 8 / 1e9, ours.lost * 100, copies / 1e6,
+          ours.packets_per_s / copies);
     }
   }
   for (const std::uint64_t gap : {20'000U, 100'000U, 1'000'000U}) lateness(gap);

@@ -31,7 +31,8 @@ void Burst::free_packet(std::uint32_t packet) noexcept {
 }
 
 void Burst::release() noexcept {
-  // The last burst of a closed session takes pools and regions with it: keep them until we are done.
+  // The last burst of a closed session takes pools and regions with it: keep them until we are
+  // done.
   const std::shared_ptr<SessionMemory> held = std::move(keep);
   for (int s = 0; s < MAX_NUM_SEGS; ++s) free_segment(s);
   home->give(this);

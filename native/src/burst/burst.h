@@ -22,8 +22,8 @@ inline constexpr std::uint32_t NO_BUFFER = 0xFFFFFFFFU;
 
 /// A burst with the buffers it holds.
 ///
-/// Headers live in slabs that are reused by later sessions and never returned to the system, so that a
-/// stale handle finds state FREE instead of unmapped memory.
+/// Headers live in slabs that are reused by later sessions and never returned to the system, so
+/// that a stale handle finds state FREE instead of unmapped memory.
 struct Burst : BurstParams {
   std::atomic<BurstState> state{BurstState::FREE};
   BurstPool* home{nullptr};
@@ -41,7 +41,9 @@ struct Burst : BurstParams {
   /// Keeps regions and pools alive while the application holds the burst.
   std::shared_ptr<SessionMemory> keep;
 
-  [[nodiscard]] std::uint32_t num_packets() const noexcept { return static_cast<std::uint32_t>(hdr.hdr.num_pkts); }
+  [[nodiscard]] std::uint32_t num_packets() const noexcept {
+    return static_cast<std::uint32_t>(hdr.hdr.num_pkts);
+  }
   /// Length of packet `i` over all segments.
   [[nodiscard]] std::uint32_t packet_length(std::uint32_t i) const noexcept {
     std::uint32_t length = 0;
@@ -70,7 +72,9 @@ class BurstPool {
   /// Back to the pool; its buffers must have been given back.
   void give(Burst* burst) noexcept;
 
-  [[nodiscard]] std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(bursts_.size()); }
+  [[nodiscard]] std::uint32_t count() const noexcept {
+    return static_cast<std::uint32_t>(bursts_.size());
+  }
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] std::size_t available() const noexcept { return free_.size(); }
 

@@ -7,11 +7,13 @@ namespace daqiri {
 
 namespace {
 
-/// Burst headers of the whole process. They are reused, never destroyed: a stale handle stays readable.
+/// Burst headers of the whole process. They are reused, never destroyed: a stale handle stays
+/// readable.
 class HeaderSlab {
  public:
   static HeaderSlab& instance() {
-    static auto* slab = new HeaderSlab;  // NOLINT(cppcoreguidelines-owning-memory): lives as long as the process
+    static auto* slab =
+        new HeaderSlab;  // NOLINT(cppcoreguidelines-owning-memory): lives as long as the process
     return *slab;
   }
   Burst* take() {
@@ -39,12 +41,14 @@ constexpr std::size_t align_up(std::size_t bytes) { return (bytes + 63U) & ~std:
 BurstPool::BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segments, bool transmit)
     : capacity_(capacity), num_segments_(num_segments), free_(count) {
   const std::size_t n = capacity;
-  const std::size_t per_segment = align_up(n * sizeof(void*)) + 2 * align_up(n * sizeof(std::uint32_t));
+  const std::size_t per_segment =
+      align_up(n * sizeof(void*)) + 2 * align_up(n * sizeof(std::uint32_t));
   const std::size_t per_burst = per_segment * static_cast<std::size_t>(num_segments) +
                                 align_up(n * sizeof(FlowId)) + align_up(n * sizeof(std::uint64_t));
   // Not value-initialised: pages of bursts that are never used are never touched.
   arrays_ = std::make_unique_for_overwrite<std::byte[]>(per_burst * count + 64);
-  auto* next = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<std::uintptr_t>(arrays_.get())));
+  auto* next =
+      reinterpret_cast<std::byte*>(align_up(reinterpret_cast<std::uintptr_t>(arrays_.get())));
   const auto carve = [&next](std::size_t bytes) {
     std::byte* at = next;
     next += align_up(bytes);

@@ -16,7 +16,8 @@ namespace daqiri {
 
 Doorbell::Doorbell() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (fd_ < 0) {
-    throw Error(Status::GENERIC_FAILURE, std::string("cannot create an eventfd: ") + std::strerror(errno) +
+    throw Error(Status::GENERIC_FAILURE, std::string("cannot create an eventfd: ") +
+                                             std::strerror(errno) +
                                              "; raise the limit on open files (ulimit -n)");
   }
 }
@@ -34,7 +35,8 @@ bool Doorbell::wait(std::int64_t timeout_ns, const int* fds, int num_fds) noexce
     limit.tv_sec = timeout_ns / 1'000'000'000;
     limit.tv_nsec = timeout_ns % 1'000'000'000;
   }
-  const int ready = ppoll(polled.data(), static_cast<nfds_t>(others) + 1, timeout_ns >= 0 ? &limit : nullptr, nullptr);
+  const int ready = ppoll(polled.data(), static_cast<nfds_t>(others) + 1,
+                          timeout_ns >= 0 ? &limit : nullptr, nullptr);
   const bool interrupted = ready < 0 && errno == EINTR;
   if (ready > 0 && (polled[0].revents & POLLIN) != 0) {
     std::uint64_t rings = 0;

@@ -8,8 +8,9 @@ namespace daqiri {
 
 /// An eventfd that is written only while somebody sleeps on it.
 ///
-/// A sleeper calls `prepare`, looks once more for work, then either `cancel`s or `wait`s. `ring` after
-/// making work visible then never misses a sleeper, and costs no system call when nobody sleeps.
+/// A sleeper calls `prepare`, looks once more for work, then either `cancel`s or `wait`s. `ring`
+/// after making work visible then never misses a sleeper, and costs no system call when nobody
+/// sleeps.
 class Doorbell {
  public:
   Doorbell();

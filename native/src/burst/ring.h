@@ -106,7 +106,9 @@ class SpscRing {
   [[nodiscard]] std::size_t ready() const noexcept {
     return tail_.load(std::memory_order_acquire) - head_.load(std::memory_order_relaxed);
   }
-  T& at(std::size_t i) noexcept { return cells_[(head_.load(std::memory_order_relaxed) + i) & mask_]; }
+  T& at(std::size_t i) noexcept {
+    return cells_[(head_.load(std::memory_order_relaxed) + i) & mask_];
+  }
   void consume(std::size_t n) noexcept {
     head_.store(head_.load(std::memory_order_relaxed) + n, std::memory_order_release);
   }

@@ -10,8 +10,8 @@ namespace daqiri::memory {
 /// LIFO of the numbers 0..count-1; any thread may take and give.
 ///
 /// A tagged stack: the head holds the top number and a tag that every change advances, so that a
-/// compare-exchange never mistakes a recycled top for an unchanged one. Taking and giving move whole
-/// chains with one compare-exchange.
+/// compare-exchange never mistakes a recycled top for an unchanged one. Taking and giving move
+/// whole chains with one compare-exchange.
 class FreeList {
  public:
   explicit FreeList(std::uint32_t count);
@@ -21,7 +21,9 @@ class FreeList {
   /// Give `n` numbers back.
   void give(const std::uint32_t* numbers, std::uint32_t n) noexcept;
   /// Numbers free now; exact when no other thread is at work.
-  [[nodiscard]] std::uint32_t available() const noexcept { return available_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t available() const noexcept {
+    return available_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
 
  private:

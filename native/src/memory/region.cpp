@@ -33,7 +33,8 @@ std::size_t hugepage_size() {
 }
 
 std::byte* map_pages(std::size_t bytes, int flags) {
-  void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  void* address =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   return address == MAP_FAILED ? nullptr : static_cast<std::byte*>(address);
 }
 
@@ -43,8 +44,10 @@ std::unique_ptr<MemoryRegion> MemoryRegion::allocate(const MemoryRegionConfig& c
   const std::string what = "memory region '" + config.name_ + "'";
   if (config.kind_ == MemoryKind::DEVICE || config.kind_ == MemoryKind::HOST_PINNED) {
     throw Error(Status::NOT_SUPPORTED,
-                what + ": kind '" + (config.kind_ == MemoryKind::DEVICE ? "device" : "host_pinned") +
-                    "' needs CUDA, and this build has no CUDA; use kind 'host' or 'huge', or a build with CUDA");
+                what + ": kind '" +
+                    (config.kind_ == MemoryKind::DEVICE ? "device" : "host_pinned") +
+                    "' needs CUDA, and this build has no CUDA; use kind 'host' or 'huge', or a "
+                    "build with CUDA");
   }
   const std::size_t stride = round_up(config.buf_size_, ALIGNMENT);
   const bool huge = config.kind_ == MemoryKind::HUGE;
@@ -57,19 +60,20 @@ std::unique_ptr<MemoryRegion> MemoryRegion::allocate(const MemoryRegionConfig& c
     if (huge) {
       const std::size_t pages = bytes / page;
       throw Error(Status::NO_FREE_PACKET_BUFFERS,
-                  what + ": needs " + std::to_string(pages) + " hugepages of " + std::to_string(page >> 10U) +
-                      " KiB (" + reason + "); reserve them: echo " + std::to_string(pages) +
-                      " | sudo tee /proc/sys/vm/nr_hugepages");
+                  what + ": needs " + std::to_string(pages) + " hugepages of " +
+                      std::to_string(page >> 10U) + " KiB (" + reason + "); reserve them: echo " +
+                      std::to_string(pages) + " | sudo tee /proc/sys/vm/nr_hugepages");
     }
     throw Error(Status::NO_FREE_PACKET_BUFFERS,
                 what + ": cannot allocate " + std::to_string(config.num_bufs_) + " buffers of " +
-                    std::to_string(config.buf_size_) + " bytes (" + std::to_string(bytes) + " bytes: " + reason +
-                    "); lower num_bufs or buf_size");
+                    std::to_string(config.buf_size_) + " bytes (" + std::to_string(bytes) +
+                    " bytes: " + reason + "); lower num_bufs or buf_size");
   }
   return std::unique_ptr<MemoryRegion>(new MemoryRegion(config, base, stride, bytes));
 }
 
-MemoryRegion::MemoryRegion(MemoryRegionConfig config, std::byte* base, std::size_t stride, std::size_t bytes)
+MemoryRegion::MemoryRegion(MemoryRegionConfig config, std::byte* base, std::size_t stride,
+                           std::size_t bytes)
     : config_(std::move(config)),
       base_(base),
       stride_(stride),

@@ -23,10 +23,16 @@ class MemoryRegion {
 
   [[nodiscard]] const MemoryRegionConfig& config() const noexcept { return config_; }
   /// Bytes of packet data that fit a buffer.
-  [[nodiscard]] std::uint32_t buf_size() const noexcept { return static_cast<std::uint32_t>(config_.buf_size_); }
-  [[nodiscard]] void* address(std::uint32_t buffer) const noexcept { return base_ + buffer * stride_; }
+  [[nodiscard]] std::uint32_t buf_size() const noexcept {
+    return static_cast<std::uint32_t>(config_.buf_size_);
+  }
+  [[nodiscard]] void* address(std::uint32_t buffer) const noexcept {
+    return base_ + buffer * stride_;
+  }
 
-  std::uint32_t take(std::uint32_t* buffers, std::uint32_t n) noexcept { return free_.take(buffers, n); }
+  std::uint32_t take(std::uint32_t* buffers, std::uint32_t n) noexcept {
+    return free_.take(buffers, n);
+  }
   void give(const std::uint32_t* buffers, std::uint32_t n) noexcept { free_.give(buffers, n); }
   [[nodiscard]] std::uint32_t available() const noexcept { return free_.available(); }
 

@@ -60,8 +60,8 @@ struct TxSnapshot {
 
 /// N values that one thread writes together and others read together.
 ///
-/// A sequence lock without fences: data are atomics, stored with release and loaded with acquire, so
-/// that neither crosses the sequence number. On x86 these are plain moves.
+/// A sequence lock without fences: data are atomics, stored with release and loaded with acquire,
+/// so that neither crosses the sequence number. On x86 these are plain moves.
 template <std::size_t N>
 class CounterGroup {
  public:

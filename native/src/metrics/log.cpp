@@ -15,7 +15,8 @@ std::atomic<LogLevel> threshold{LogLevel::WARN};
 void set_log_level(LogLevel level) noexcept { threshold.store(level, std::memory_order_relaxed); }
 
 void log(LogLevel level, std::string_view text) noexcept {
-  static constexpr std::array<std::string_view, 7> NAMES{"trace", "debug", "info", "warning", "error", "critical", "off"};
+  static constexpr std::array<std::string_view, 7> NAMES{"trace", "debug",    "info", "warning",
+                                                         "error", "critical", "off"};
   if (level < threshold.load(std::memory_order_relaxed) || level == LogLevel::OFF) return;
   try {
     std::string line("daqiri: ");

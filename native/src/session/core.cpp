@@ -23,7 +23,8 @@ cpu_set_t allowed_cores() {
 /// -1: not a number.
 int core_number(const std::string& cpu_core) noexcept {
   int core = -1;
-  const auto [end, error] = std::from_chars(cpu_core.data(), cpu_core.data() + cpu_core.size(), core);
+  const auto [end, error] =
+      std::from_chars(cpu_core.data(), cpu_core.data() + cpu_core.size(), core);
   return error == std::errc{} && end == cpu_core.data() + cpu_core.size() ? core : -1;
 }
 
@@ -36,9 +37,11 @@ void require_core(const std::string& cpu_core, const std::string& what) {
   if (core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<std::size_t>(core), &set)) return;
   std::string cores;
   for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(static_cast<std::size_t>(i), &set)) cores += (cores.empty() ? "" : ", ") + std::to_string(i);
+    if (CPU_ISSET(static_cast<std::size_t>(i), &set))
+      cores += (cores.empty() ? "" : ", ") + std::to_string(i);
   }
-  throw Error(Status::INVALID_PARAMETER, what + ": cpu_core " + cpu_core + " is not available to this process; it may use " +
+  throw Error(Status::INVALID_PARAMETER, what + ": cpu_core " + cpu_core +
+                                             " is not available to this process; it may use " +
                                              cores + ", or 'any' for a thread that is not pinned");
 }
 

@@ -7,7 +7,8 @@
 
 namespace daqiri {
 
-/// Throws Error INVALID_PARAMETER when this process may not run on `cpu_core`; `what` names the queue.
+/// Throws Error INVALID_PARAMETER when this process may not run on `cpu_core`; `what` names the
+/// queue.
 void require_core(const std::string& cpu_core, const std::string& what);
 /// Pin the calling thread (not for ANY_CORE), name it (15 characters), let it sleep precisely.
 void settle_thread(const std::string& cpu_core, const std::string& name) noexcept;

@@ -17,12 +17,14 @@ namespace daqiri {
 struct TransmitResult {
   std::uint32_t sent{0};
   std::uint64_t bytes{0};
-  /// Packets right behind the sent ones that can never be sent (send error). They are counted and skipped.
+  /// Packets right behind the sent ones that can never be sent (send error). They are counted and
+  /// skipped.
   std::uint32_t failed{0};
 };
 
-/// One engine serves all ports of a session. Threads: `open` and `close` are called by the thread that
-/// opens and closes the session, `receive` by the queue's poller, `transmit` by the queue's worker.
+/// One engine serves all ports of a session. Threads: `open` and `close` are called by the thread
+/// that opens and closes the session, `receive` by the queue's poller, `transmit` by the queue's
+/// worker.
 class IoEngine {
  public:
   virtual ~IoEngine() = default;
@@ -32,32 +34,39 @@ class IoEngine {
   /// After pollers and workers have ended.
   virtual void close() noexcept = 0;
 
-  /// Move what has arrived to `queue` with RxQueue::deliver and drop. Returns packets seen (0: idle).
+  /// Move what has arrived to `queue` with RxQueue::deliver and drop. Returns packets seen (0:
+  /// idle).
   virtual std::uint32_t receive(RxQueue& queue) noexcept = 0;
   /// Put packets [first, first + count) of `burst` on the wire.
-  virtual TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept = 0;
-  /// A descriptor that is readable when `receive` has work; -1: the queue's poller doorbell is rung instead.
+  virtual TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+                                  std::uint32_t count) noexcept = 0;
+  /// A descriptor that is readable when `receive` has work; -1: the queue's poller doorbell is rung
+  /// instead.
   [[nodiscard]] virtual int receive_fd(const RxQueue&) const noexcept { return -1; }
   /// Largest number of packets worth giving to one `transmit`.
   [[nodiscard]] virtual std::uint32_t transmit_run() const noexcept { return 64; }
 
   [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer(std::uint16_t port) const = 0;
   /// Six bytes; zeros when the port has none.
-  [[nodiscard]] virtual std::array<std::uint8_t, 6> mac_address(std::uint16_t port) const noexcept = 0;
+  [[nodiscard]] virtual std::array<std::uint8_t, 6> mac_address(
+      std::uint16_t port) const noexcept = 0;
 
   // Connections of socket engines; the rest refuse with NOT_SUPPORTED.
 
   /// Connect a client; returns the connection id. `source` may be empty.
-  virtual std::uintptr_t connect(const std::string& address, std::uint16_t port, const std::string& source);
+  virtual std::uintptr_t connect(const std::string& address, std::uint16_t port,
+                                 const std::string& source);
   /// Port and queue that carry a connection.
   virtual std::pair<std::uint16_t, std::uint16_t> connection_queue(std::uintptr_t connection) const;
   /// Connection id of the server that listens at address:port.
   virtual std::uintptr_t server_connection(const std::string& address, std::uint16_t port) const;
   /// setsockopt(2) on the connection's socket.
-  virtual void set_socket_option(std::uintptr_t connection, int level, int option, const void* value, std::size_t length);
+  virtual void set_socket_option(std::uintptr_t connection, int level, int option,
+                                 const void* value, std::size_t length);
 };
 
-/// The engine for a validated configuration. Throws Error NOT_SUPPORTED naming the missing build dependency.
+/// The engine for a validated configuration. Throws Error NOT_SUPPORTED naming the missing build
+/// dependency.
 std::unique_ptr<IoEngine> make_io_engine(const NetworkConfig& config);
 
 }  // namespace daqiri

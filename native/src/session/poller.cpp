@@ -58,7 +58,9 @@ void Poller::sleep(std::uint64_t next_due) noexcept {
   std::int64_t timeout = MAX_SLEEP_NS;
   if (next_due != 0) {
     const std::uint64_t now = monotonic_ns();
-    timeout = next_due > now ? std::min<std::int64_t>(timeout, static_cast<std::int64_t>(next_due - now)) : 0;
+    timeout = next_due > now
+                  ? std::min<std::int64_t>(timeout, static_cast<std::int64_t>(next_due - now))
+                  : 0;
   }
   doorbell_.wait(timeout, fds_.data(), static_cast<int>(fds_.size()));
 }

@@ -13,7 +13,8 @@ namespace daqiri {
 
 class Poller {
  public:
-  Poller(IoEngine& engine, std::string cpu_core) : engine_(engine), cpu_core_(std::move(cpu_core)) {}
+  Poller(IoEngine& engine, std::string cpu_core)
+      : engine_(engine), cpu_core_(std::move(cpu_core)) {}
   ~Poller() { stop(); }
 
   /// Before `start`.

@@ -16,16 +16,19 @@ namespace {
 constexpr std::size_t MAX_RING = 2048;
 constexpr std::uint64_t NEVER = std::numeric_limits<std::uint64_t>::max();
 
-std::uint64_t& count_of(DropCounts& counts, DropReason reason) { return counts[static_cast<std::size_t>(reason)]; }
+std::uint64_t& count_of(DropCounts& counts, DropReason reason) {
+  return counts[static_cast<std::size_t>(reason)];
+}
 
 }  // namespace
 
-RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config, std::uint32_t meta_buffers,
-                 std::shared_ptr<SessionMemory> memory)
+RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
+                 std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory)
     : config_(config),
       port_id_(interface.port_id_),
       memory_(std::move(memory)),
-      ring_capacity_(static_cast<std::uint32_t>(std::bit_ceil(std::clamp<std::size_t>(meta_buffers, 2, MAX_RING)))) {
+      ring_capacity_(static_cast<std::uint32_t>(
+          std::bit_ceil(std::clamp<std::size_t>(meta_buffers, 2, MAX_RING)))) {
   for (const std::string& name : config_.mrs_) {
     memory::MemoryRegion* region = memory_->regions.at(name).get();
     std::uint32_t capacity = region->buf_size();
@@ -84,8 +87,10 @@ void RxQueue::deliver(Channel& channel, const ReceivedPacket& packet) noexcept {
   for (std::size_t s = 0; s < segments; ++s) length += packet.lengths[s];
   ++tally_.received;
   tally_.received_bytes += length;
-  if (packet.timestamp < filter_before_ns_.load(std::memory_order_relaxed)) return refuse(packet, DropReason::FILTERED);
-  if (packet.timestamp < flush_before_ns_.load(std::memory_order_relaxed)) return refuse(packet, DropReason::FLUSHED);
+  if (packet.timestamp < filter_before_ns_.load(std::memory_order_relaxed))
+    return refuse(packet, DropReason::FILTERED);
+  if (packet.timestamp < flush_before_ns_.load(std::memory_order_relaxed))
+    return refuse(packet, DropReason::FLUSHED);
   Burst* burst = channel.open != nullptr ? channel.open : begin_burst(channel);
   if (burst == nullptr) return refuse(packet, DropReason::NO_BURST_BUFFER);
 
@@ -206,7 +211,8 @@ void RxQueue::end_pass() noexcept {
   collect_wire_drops();
   const std::uint64_t requested = flush_requests_.load(std::memory_order_acquire);
   if (requested != flushes_done_.load(std::memory_order_relaxed)) {
-    flush_all(filter_before_ns_.load(std::memory_order_relaxed) == NEVER ? DropReason::FILTERED : DropReason::FLUSHED);
+    flush_all(filter_before_ns_.load(std::memory_order_relaxed) == NEVER ? DropReason::FILTERED
+                                                                         : DropReason::FLUSHED);
     publish();
     flushes_done_.store(requested, std::memory_order_release);
   }
@@ -214,9 +220,9 @@ void RxQueue::end_pass() noexcept {
 }
 
 void RxQueue::publish() noexcept {
-  std::array<std::uint64_t, TALLY_SIZE> values{tally_.received, tally_.received_bytes, tally_.enqueued,
-                                               tally_.open,     tally_.bursts,         tally_.truncated,
-                                               tally_.ring_high_water};
+  std::array<std::uint64_t, TALLY_SIZE> values{
+      tally_.received, tally_.received_bytes, tally_.enqueued,       tally_.open,
+      tally_.bursts,   tally_.truncated,      tally_.ring_high_water};
   std::copy(tally_.dropped.begin(), tally_.dropped.end(), values.begin() + 7);
   published_.publish(values);
   dirty_ = false;
@@ -255,7 +261,8 @@ Burst* RxQueue::receive_from(std::uintptr_t connection_id) {
     if (channel.connection_id == connection_id) return take_from(channel);
   }
   throw Error(Status::INVALID_PARAMETER, "queue '" + config_.name_ + "' has no connection " +
-                                             std::to_string(connection_id) + "; a peer gets its id with its first packet");
+                                             std::to_string(connection_id) +
+                                             "; a peer gets its id with its first packet");
 }
 
 bool RxQueue::has_connection(std::uintptr_t connection_id) const noexcept {
@@ -284,7 +291,8 @@ bool RxQueue::wait(std::int64_t timeout_ns) noexcept {
 }
 
 void RxQueue::await_flush() {
-  if (closed()) throw Error(Status::NOT_READY, "queue '" + config_.name_ + "': the session is closed");
+  if (closed())
+    throw Error(Status::NOT_READY, "queue '" + config_.name_ + "': the session is closed");
   const std::uint64_t mine = flush_requests_.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (poller_doorbell != nullptr) poller_doorbell->ring();
   constexpr int LIMIT = 50'000;
@@ -293,7 +301,8 @@ void RxQueue::await_flush() {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   if (flushes_done_.load(std::memory_order_acquire) < mine) {
-    throw Error(Status::GENERIC_FAILURE, "queue '" + config_.name_ + "': its poller did not answer for 5 s");
+    throw Error(Status::GENERIC_FAILURE,
+                "queue '" + config_.name_ + "': its poller did not answer for 5 s");
   }
 }
 
@@ -310,8 +319,8 @@ void RxQueue::set_drop_all(bool on) {
 void RxQueue::attach_recorder(const std::string& name) {
   const std::lock_guard lock(recorder_mutex_);
   if (!recorder_.empty()) {
-    throw Error(Status::NOT_READY,
-                "queue '" + config_.name_ + "' is being recorded by '" + recorder_ + "'; stop that recorder first");
+    throw Error(Status::NOT_READY, "queue '" + config_.name_ + "' is being recorded by '" +
+                                       recorder_ + "'; stop that recorder first");
   }
   recorder_ = name;
 }

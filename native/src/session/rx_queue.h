@@ -29,7 +29,8 @@ struct ReceivedPacket {
 ///
 /// The poller fills `open` and pushes full bursts to the ring; consumers pop.
 struct Channel {
-  explicit Channel(std::size_t ring_capacity, std::uintptr_t connection) : ring(ring_capacity), connection_id(connection) {}
+  explicit Channel(std::size_t ring_capacity, std::uintptr_t connection)
+      : ring(ring_capacity), connection_id(connection) {}
   MpmcRing<Burst*> ring;
   std::uintptr_t connection_id;
   Burst* open{nullptr};
@@ -45,24 +46,32 @@ class RxQueue {
 
   [[nodiscard]] const RxQueueConfig& config() const noexcept { return config_; }
   [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
-  [[nodiscard]] std::uint16_t id() const noexcept { return static_cast<std::uint16_t>(config_.id_); }
+  [[nodiscard]] std::uint16_t id() const noexcept {
+    return static_cast<std::uint16_t>(config_.id_);
+  }
   [[nodiscard]] int num_segments() const noexcept { return static_cast<int>(regions_.size()); }
-  [[nodiscard]] memory::MemoryRegion& region(int segment) const noexcept { return *regions_[static_cast<std::size_t>(segment)]; }
+  [[nodiscard]] memory::MemoryRegion& region(int segment) const noexcept {
+    return *regions_[static_cast<std::size_t>(segment)];
+  }
   /// Bytes that segment `s` takes of a packet (split boundary, buffer size).
-  [[nodiscard]] std::uint32_t segment_capacity(int segment) const noexcept { return segment_capacity_[static_cast<std::size_t>(segment)]; }
+  [[nodiscard]] std::uint32_t segment_capacity(int segment) const noexcept {
+    return segment_capacity_[static_cast<std::size_t>(segment)];
+  }
   [[nodiscard]] std::uint32_t max_packet_size() const noexcept { return max_packet_size_; }
   [[nodiscard]] std::uint32_t ring_capacity() const noexcept { return ring_capacity_; }
 
   // --- Poller. One thread.
 
-  /// Take the packet into the open burst of `channel`; hand the burst over when it is full. A packet for
-  /// which there is no burst, or a burst for which the ring has no room, is dropped and counted.
+  /// Take the packet into the open burst of `channel`; hand the burst over when it is full. A
+  /// packet for which there is no burst, or a burst for which the ring has no room, is dropped and
+  /// counted.
   void deliver(Channel& channel, const ReceivedPacket& packet) noexcept;
   /// Count `n` packets that never reached a buffer.
   void drop(DropReason reason, std::uint64_t n, std::uint64_t bytes = 0) noexcept;
   /// Count a delivered packet that was cut to its buffer.
   void count_truncated() noexcept { ++tally_.truncated; }
-  /// Hand over open bursts whose timeout has passed. Returns CLOCK_MONOTONIC ns of the next one due, 0: none.
+  /// Hand over open bursts whose timeout has passed. Returns CLOCK_MONOTONIC ns of the next one
+  /// due, 0: none.
   std::uint64_t flush_expired(std::uint64_t now_ns) noexcept;
   /// Hand over every open burst (close).
   void flush_open() noexcept;
@@ -71,11 +80,12 @@ class RxQueue {
 
   /// The channel of packets without a connection.
   Channel& main_channel() noexcept { return *channels_[0].load(std::memory_order_relaxed); }
-  /// A new channel for a peer; null when there are MAX_CHANNELS already. One thread at a time, which need
-  /// not be the poller (a connection that the application makes).
+  /// A new channel for a peer; null when there are MAX_CHANNELS already. One thread at a time,
+  /// which need not be the poller (a connection that the application makes).
   Channel* add_channel(std::uintptr_t connection_id);
 
-  // --- Other engine threads (a transmit worker that plays the NIC): counted by the poller's next pass.
+  // --- Other engine threads (a transmit worker that plays the NIC): counted by the poller's next
+  // pass.
 
   struct WireDrops {
     std::atomic<std::uint64_t> packets{0};
@@ -93,20 +103,22 @@ class RxQueue {
   Burst* receive_from(std::uintptr_t connection_id);
   /// Whether packets of this connection have a ring of their own here.
   [[nodiscard]] bool has_connection(std::uintptr_t connection_id) const noexcept;
-  /// Wait until a burst may be ready, for at most `timeout_ns`. Returns false when interrupted by a signal.
+  /// Wait until a burst may be ready, for at most `timeout_ns`. Returns false when interrupted by a
+  /// signal.
   bool wait(std::int64_t timeout_ns) noexcept;
   Doorbell& doorbell() noexcept { return doorbell_; }
 
   /// Drop what is queued, counted as flushed; done by the poller. Waits until done.
   void request_flush();
-  /// While set, what arrives is counted as filtered; what was queued before is dropped too. Once cleared, nothing
-  /// that arrived before reaches the application.
+  /// While set, what arrives is counted as filtered; what was queued before is dropped too. Once
+  /// cleared, nothing that arrived before reaches the application.
   void set_drop_all(bool on);
 
   /// One recorder or nobody owns the ring; throws Error NOT_READY when it is taken.
   void attach_recorder(const std::string& name);
   void detach_recorder() noexcept;
-  /// Name of the recorder that owns the ring; empty: none. Applications look here before they receive.
+  /// Name of the recorder that owns the ring; empty: none. Applications look here before they
+  /// receive.
   [[nodiscard]] std::string recorder() const;
 
   /// The poller has ended: what the ring still holds can be received, nothing follows.

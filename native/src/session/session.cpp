@@ -25,7 +25,9 @@ void refuse_unsupported(const InterfaceConfig& interface) {
            "': reordering is not part of this build; remove reorder_configs");
   }
   if (interface.rx_.hardware_timestamps_) {
-    refuse("hardware_timestamps is true, and this engine has software timestamps only; set it to false");
+    refuse(
+        "hardware_timestamps is true, and this engine has software timestamps only; set it to "
+        "false");
   }
   if (interface.rx_.dynamic_flow_capacity_ > 0) {
     refuse("dynamic_flow_capacity is " + std::to_string(interface.rx_.dynamic_flow_capacity_) +
@@ -37,7 +39,8 @@ void refuse_unsupported(const InterfaceConfig& interface) {
   }
   const auto direct = [&](const QueueConfig& queue) {
     if (queue.poll_mode_ == PollMode::DIRECT) {
-      refuse("queue '" + queue.name_ + "': poll_mode 'direct' is not part of this build; use 'indirect'");
+      refuse("queue '" + queue.name_ +
+             "': poll_mode 'direct' is not part of this build; use 'indirect'");
     }
   };
   for (const auto& queue : interface.rx_.queues_) direct(queue);
@@ -47,8 +50,10 @@ void refuse_unsupported(const InterfaceConfig& interface) {
 template <typename Worker, typename Queue>
 void place(std::vector<std::unique_ptr<Worker>>& workers, IoEngine& engine, Queue& queue) {
   const std::string& core = queue.config().cpu_core_;
-  auto it = std::find_if(workers.begin(), workers.end(), [&](const auto& w) { return w->cpu_core() == core; });
-  if (it == workers.end()) it = workers.insert(workers.end(), std::make_unique<Worker>(engine, core));
+  auto it = std::find_if(workers.begin(), workers.end(),
+                         [&](const auto& w) { return w->cpu_core() == core; });
+  if (it == workers.end())
+    it = workers.insert(workers.end(), std::make_unique<Worker>(engine, core));
   (*it)->add(queue);
 }
 
@@ -75,7 +80,8 @@ void Session::build() {
   for (const InterfaceConfig& interface : config_.ifs_) {
     refuse_unsupported(interface);
     const auto check = [&](const QueueConfig& queue) {
-      require_core(queue.cpu_core_, "queue '" + queue.name_ + "' of interface '" + interface.name_ + "'");
+      require_core(queue.cpu_core_,
+                   "queue '" + queue.name_ + "' of interface '" + interface.name_ + "'");
     };
     for (const auto& queue : interface.rx_.queues_) check(queue);
     for (const auto& queue : interface.tx_.queues_) check(queue);
@@ -93,20 +99,23 @@ void Session::build() {
       tx_segments = std::max(tx_segments, queue.mrs_.size());
     }
   }
-  memory_->tx_pool =
-      std::make_unique<BurstPool>(tx_batch > 0 ? config_.tx_meta_buffers_ : 0, std::max(tx_batch, 1U),
-                                  static_cast<int>(std::max<std::size_t>(tx_segments, 1)), true);
+  memory_->tx_pool = std::make_unique<BurstPool>(
+      tx_batch > 0 ? config_.tx_meta_buffers_ : 0, std::max(tx_batch, 1U),
+      static_cast<int>(std::max<std::size_t>(tx_segments, 1)), true);
   for (const InterfaceConfig& interface : config_.ifs_) {
     auto port = std::make_unique<Port>();
     port->config = interface;
     port->id = interface.port_id_;
     for (const auto& queue : interface.rx_.queues_) {
-      port->rx.push_back(std::make_unique<RxQueue>(interface, queue, config_.rx_meta_buffers_, memory_));
+      port->rx.push_back(
+          std::make_unique<RxQueue>(interface, queue, config_.rx_meta_buffers_, memory_));
     }
     for (const auto& queue : interface.tx_.queues_) {
-      port->tx.push_back(std::make_unique<TxQueue>(interface, queue, config_.tx_meta_buffers_, memory_));
+      port->tx.push_back(
+          std::make_unique<TxQueue>(interface, queue, config_.tx_meta_buffers_, memory_));
     }
-    if (!port->rx.empty()) port->classifier = std::make_unique<const steering::Classifier>(interface);
+    if (!port->rx.empty())
+      port->classifier = std::make_unique<const steering::Classifier>(interface);
     ports_.push_back(std::move(port));
   }
   engine_->open(ports_);
@@ -136,8 +145,8 @@ void Session::close() noexcept {
 
 Port& Session::port(int id) const {
   if (id < 0 || static_cast<std::size_t>(id) >= ports_.size()) {
-    throw Error(Status::INVALID_PARAMETER,
-                "no port " + std::to_string(id) + "; ports are 0 to " + std::to_string(ports_.size() - 1));
+    throw Error(Status::INVALID_PARAMETER, "no port " + std::to_string(id) + "; ports are 0 to " +
+                                               std::to_string(ports_.size() - 1));
   }
   return *ports_[static_cast<std::size_t>(id)];
 }
@@ -148,8 +157,9 @@ template <typename Queues>
 [[noreturn]] void no_queue(const char* kind, int queue, const Port& port, const Queues& queues) {
   std::string ids;
   for (const auto& q : queues) ids += (ids.empty() ? "" : ", ") + std::to_string(q->id());
-  throw Error(Status::INVALID_PARAMETER, std::string("port '") + port.config.name_ + "' has no " + kind + " queue " +
-                                             std::to_string(queue) + "; it has " + (ids.empty() ? "none" : ids));
+  throw Error(Status::INVALID_PARAMETER, std::string("port '") + port.config.name_ + "' has no " +
+                                             kind + " queue " + std::to_string(queue) +
+                                             "; it has " + (ids.empty() ? "none" : ids));
 }
 
 }  // namespace
@@ -170,7 +180,8 @@ TxQueue& Session::tx_queue(int port_wanted, int queue) const {
 
 int Session::port_id(const std::string& name_or_address) const noexcept {
   for (const auto& port : ports_) {
-    if (port->config.name_ == name_or_address || port->config.address_ == name_or_address) return port->id;
+    if (port->config.name_ == name_or_address || port->config.address_ == name_or_address)
+      return port->id;
   }
   return -1;
 }

@@ -27,8 +27,8 @@ class Session : public std::enable_shared_from_this<Session> {
   Session& operator=(const Session&) = delete;
   ~Session();
 
-  /// Stop threads, hand over partial bursts, close the engine. Bursts that the application holds stay
-  /// readable, and what the rings hold can still be received. Idempotent; any thread.
+  /// Stop threads, hand over partial bursts, close the engine. Bursts that the application holds
+  /// stay readable, and what the rings hold can still be received. Idempotent; any thread.
   void close() noexcept;
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 

@@ -22,7 +22,9 @@ constexpr std::uint64_t PACING_CREDIT_NS = 1'000'000;
 constexpr int DRAIN_PASSES = 100'000;
 
 /// ns that `bytes` take at `mbps`.
-constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps) { return bytes * 8000U / mbps; }
+constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps) {
+  return bytes * 8000U / mbps;
+}
 
 }  // namespace
 
@@ -66,7 +68,8 @@ std::uint64_t Transmitter::serve(TxQueue& queue, Burst& burst) noexcept {
   }
   if (mbps != 0) {
     if (done != run) {
-      for (std::uint32_t i = first + done; i < first + run; ++i) paced -= wire_ns(burst.packet_length(i), mbps);
+      for (std::uint32_t i = first + done; i < first + run; ++i)
+        paced -= wire_ns(burst.packet_length(i), mbps);
     }
     queue.paced_until = paced;
   }
@@ -84,7 +87,8 @@ void Transmitter::wait_until(std::uint64_t due) noexcept {
       doorbell_.cancel();
       return;
     }
-    doorbell_.wait(std::min<std::int64_t>(MAX_SLEEP_NS, static_cast<std::int64_t>(due - now - SPIN_NS)));
+    doorbell_.wait(
+        std::min<std::int64_t>(MAX_SLEEP_NS, static_cast<std::int64_t>(due - now - SPIN_NS)));
     return;
   }
   while (realtime_ns() < due) {
@@ -92,7 +96,8 @@ void Transmitter::wait_until(std::uint64_t due) noexcept {
 }
 
 bool Transmitter::anything_queued() noexcept {
-  return std::any_of(queues_.begin(), queues_.end(), [](TxQueue* queue) { return queue->current() != nullptr; });
+  return std::any_of(queues_.begin(), queues_.end(),
+                     [](TxQueue* queue) { return queue->current() != nullptr; });
 }
 
 void Transmitter::sleep() noexcept {

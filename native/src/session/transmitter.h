@@ -12,11 +12,12 @@
 
 namespace daqiri {
 
-/// Puts packets on the wire in order, each at its launch time (sleep, then spin) and within the queue's
-/// pacing. One thread, which never blocks on one queue while another has packets due.
+/// Puts packets on the wire in order, each at its launch time (sleep, then spin) and within the
+/// queue's pacing. One thread, which never blocks on one queue while another has packets due.
 class Transmitter {
  public:
-  Transmitter(IoEngine& engine, std::string cpu_core) : engine_(engine), cpu_core_(std::move(cpu_core)) {}
+  Transmitter(IoEngine& engine, std::string cpu_core)
+      : engine_(engine), cpu_core_(std::move(cpu_core)) {}
   ~Transmitter() { stop(); }
 
   /// Before `start`.
@@ -28,7 +29,8 @@ class Transmitter {
 
  private:
   void run() noexcept;
-  /// Send what is due. Returns 0 after progress, else ns (port clock) when the queue's next packet is due.
+  /// Send what is due. Returns 0 after progress, else ns (port clock) when the queue's next packet
+  /// is due.
   std::uint64_t serve(TxQueue& queue, Burst& burst) noexcept;
   void wait_until(std::uint64_t due) noexcept;
   void sleep() noexcept;

@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t MAX_RING = 2048;
 }
 
-TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config, std::uint32_t meta_buffers,
-                 std::shared_ptr<SessionMemory> memory)
+TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
+                 std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory)
     : config_(config),
       port_id_(interface.port_id_),
       memory_(std::move(memory)),
@@ -49,7 +49,8 @@ Status TxQueue::allocate(std::uint32_t num_packets, Burst** burst) noexcept {
 }
 
 Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
-  if (num_packets == 0 || num_packets > batch_size() || num_packets > burst.capacity || burst.owned != 0) {
+  if (num_packets == 0 || num_packets > batch_size() || num_packets > burst.capacity ||
+      burst.owned != 0) {
     return Status::INVALID_PARAMETER;
   }
   const int segments = num_segments();
@@ -65,7 +66,8 @@ Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
   }
   for (int s = 0; s < segments; ++s) {
     burst.regions[s] = &region(s);
-    for (std::uint32_t i = 0; i < num_packets; ++i) burst.pkts[s][i] = region(s).address(burst.buffers[s][i]);
+    for (std::uint32_t i = 0; i < num_packets; ++i)
+      burst.pkts[s][i] = region(s).address(burst.buffers[s][i]);
     std::fill_n(burst.pkt_lens[s], num_packets, 0U);
   }
   std::fill_n(burst.flow_ids, num_packets, FlowId{0});
@@ -101,7 +103,8 @@ Status TxQueue::send(Burst* burst) noexcept {
 }
 
 bool TxQueue::wait_idle(std::int64_t timeout_ns) noexcept {
-  const std::uint64_t end = monotonic_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(timeout_ns, 0));
+  const std::uint64_t end =
+      monotonic_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(timeout_ns, 0));
   while (counters().held != 0) {
     const std::uint64_t now = monotonic_ns();
     if (timeout_ns >= 0 && now >= end) return false;
@@ -122,8 +125,9 @@ bool TxQueue::wait_idle(std::int64_t timeout_ns) noexcept {
 bool TxQueue::wait_room(std::int64_t timeout_ns) noexcept {
   const auto room = [this] {
     if (ring_.size() >= ring_.capacity() || memory_->tx_pool->available() == 0) return false;
-    return std::all_of(regions_.begin(), regions_.end(),
-                       [this](const auto* r) { return r->available() >= std::min<std::uint64_t>(batch_size(), r->config().num_bufs_); });
+    return std::all_of(regions_.begin(), regions_.end(), [this](const auto* r) {
+      return r->available() >= std::min<std::uint64_t>(batch_size(), r->config().num_bufs_);
+    });
   };
   if (room()) return true;
   room_.prepare();
@@ -178,7 +182,8 @@ void TxQueue::end_pass() noexcept {
   const bool done = current_ != nullptr && position_ >= current_->num_packets();
   if (done) ++tally_.bursts;
   if (dirty_ || done) {
-    std::array<std::uint64_t, TALLY_SIZE> values{tally_.sent, tally_.sent_bytes, tally_.bursts, tally_.late};
+    std::array<std::uint64_t, TALLY_SIZE> values{tally_.sent, tally_.sent_bytes, tally_.bursts,
+                                                 tally_.late};
     std::copy(tally_.dropped.begin(), tally_.dropped.end(), values.begin() + 4);
     published_.publish(values);
     dirty_ = false;

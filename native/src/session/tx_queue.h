@@ -25,13 +25,21 @@ class TxQueue {
 
   [[nodiscard]] const TxQueueConfig& config() const noexcept { return config_; }
   [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
-  [[nodiscard]] std::uint16_t id() const noexcept { return static_cast<std::uint16_t>(config_.id_); }
+  [[nodiscard]] std::uint16_t id() const noexcept {
+    return static_cast<std::uint16_t>(config_.id_);
+  }
   [[nodiscard]] int num_segments() const noexcept { return static_cast<int>(regions_.size()); }
-  [[nodiscard]] memory::MemoryRegion& region(int segment) const noexcept { return *regions_[static_cast<std::size_t>(segment)]; }
+  [[nodiscard]] memory::MemoryRegion& region(int segment) const noexcept {
+    return *regions_[static_cast<std::size_t>(segment)];
+  }
   /// Longest packet, over all segments.
   [[nodiscard]] std::uint32_t max_packet_size() const noexcept { return max_packet_size_; }
-  [[nodiscard]] std::uint32_t batch_size() const noexcept { return static_cast<std::uint32_t>(config_.batch_size_); }
-  [[nodiscard]] std::uint32_t ring_capacity() const noexcept { return static_cast<std::uint32_t>(ring_.capacity()); }
+  [[nodiscard]] std::uint32_t batch_size() const noexcept {
+    return static_cast<std::uint32_t>(config_.batch_size_);
+  }
+  [[nodiscard]] std::uint32_t ring_capacity() const noexcept {
+    return static_cast<std::uint32_t>(ring_.capacity());
+  }
 
   // --- Application. Any thread.
 

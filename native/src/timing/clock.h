@@ -9,7 +9,8 @@ namespace daqiri {
 inline std::uint64_t clock_ns(clockid_t clock) noexcept {
   timespec t{};
   clock_gettime(clock, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(t.tv_nsec);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 /// The clock of ports on kernel engines: receive timestamps and launch times compare.

@@ -5,7 +5,8 @@
 
 namespace daqiri {
 
-Histogram::Histogram() : buckets_(std::make_unique<std::array<std::atomic<std::uint64_t>, NUM_BUCKETS>>()) {}
+Histogram::Histogram()
+    : buckets_(std::make_unique<std::array<std::atomic<std::uint64_t>, NUM_BUCKETS>>()) {}
 
 std::uint32_t Histogram::bucket_of(std::uint64_t value) noexcept {
   constexpr std::uint64_t SUB = 1U << SUB_BITS;
@@ -26,7 +27,8 @@ void Histogram::record(std::uint64_t value) noexcept {
   std::atomic<std::uint64_t>& bucket = (*buckets_)[bucket_of(value)];
   bucket.store(bucket.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (value > maximum_.load(std::memory_order_relaxed)) maximum_.store(value, std::memory_order_relaxed);
+  if (value > maximum_.load(std::memory_order_relaxed))
+    maximum_.store(value, std::memory_order_relaxed);
 }
 
 std::uint64_t Histogram::quantile(double q) const noexcept {

@@ -14,8 +14,12 @@ class Histogram {
  public:
   Histogram();
   void record(std::uint64_t value) noexcept;
-  [[nodiscard]] std::uint64_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t maximum() const noexcept { return maximum_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t count() const noexcept {
+    return count_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t maximum() const noexcept {
+    return maximum_.load(std::memory_order_relaxed);
+  }
   /// Upper edge of the bucket in which quantile `q` (0..1) lies; 0 when empty.
   [[nodiscard]] std::uint64_t quantile(double q) const noexcept;
   void reset() noexcept;

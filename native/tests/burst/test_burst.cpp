@@ -20,7 +20,8 @@ std::unique_ptr<memory::MemoryRegion> small_region(std::uint64_t count) {
 void fill(Burst& burst, memory::MemoryRegion& region, std::uint32_t packets) {
   burst.regions[0] = &region;
   REQUIRE(region.take(burst.buffers[0], packets) == packets);
-  for (std::uint32_t i = 0; i < packets; ++i) burst.pkts[0][i] = region.address(burst.buffers[0][i]);
+  for (std::uint32_t i = 0; i < packets; ++i)
+    burst.pkts[0][i] = region.address(burst.buffers[0][i]);
   burst.owned = packets;
   burst.hdr.hdr.num_pkts = packets;
 }

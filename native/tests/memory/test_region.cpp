@@ -48,7 +48,8 @@ TEST_CASE("Kinds that need CUDA say so", "[memory]") {
 TEST_CASE("Missing hugepages are an error that names the command", "[memory]") {
   try {
     // 1 PiB: more than any host has reserved.
-    MemoryRegion::allocate(region_config(MemoryKind::HUGE, std::uint64_t{1} << 30U, std::uint64_t{1} << 20U));
+    MemoryRegion::allocate(
+        region_config(MemoryKind::HUGE, std::uint64_t{1} << 30U, std::uint64_t{1} << 20U));
     FAIL("allocated");
   } catch (const Error& error) {
     REQUIRE(error.status() == Status::NO_FREE_PACKET_BUFFERS);

@@ -26,7 +26,8 @@ TEST_CASE("A snapshot of a counter group is of one moment", "[metrics]") {
 
 TEST_CASE("Drop reasons have distinct names", "[metrics]") {
   std::set<std::string_view> names;
-  for (std::size_t i = 0; i < NUM_DROP_REASONS; ++i) names.insert(drop_reason_name(static_cast<DropReason>(i)));
+  for (std::size_t i = 0; i < NUM_DROP_REASONS; ++i)
+    names.insert(drop_reason_name(static_cast<DropReason>(i)));
   REQUIRE(names.size() == NUM_DROP_REASONS);
   REQUIRE(names.count("unknown") == 0);
 }

@@ -13,7 +13,8 @@
 
 namespace daqiri::test {
 
-inline NetworkConfig loopback_config(int batch = 64, std::uint32_t timeout_us = 500, std::uint64_t num_bufs = 2048) {
+inline NetworkConfig loopback_config(int batch = 64, std::uint32_t timeout_us = 500,
+                                     std::uint64_t num_bufs = 2048) {
   NetworkConfig config;
   config.common_.loopback_ = LoopbackType::SW;
   config.log_level_ = LogLevel::ERROR;
@@ -39,7 +40,8 @@ inline NetworkConfig loopback_config(int batch = 64, std::uint32_t timeout_us = 
     FlowConfig flow;
     flow.name_ = "flow" + std::to_string(id);
     flow.id_ = static_cast<FlowId>(10 + id);
-    flow.match_.udp_dst_ = {static_cast<std::uint16_t>(5000 + id), static_cast<std::uint16_t>(5000 + id)};
+    flow.match_.udp_dst_ = {static_cast<std::uint16_t>(5000 + id),
+                            static_cast<std::uint16_t>(5000 + id)};
     flow.action_.id_ = static_cast<std::uint16_t>(id);
     flow.actions_ = {flow.action_};
     port.rx_.flows_.push_back(flow);
@@ -55,7 +57,8 @@ inline NetworkConfig loopback_config(int batch = 64, std::uint32_t timeout_us = 
 }
 
 /// An Ethernet/IPv4/UDP frame whose payload starts with `number`.
-inline std::vector<std::uint8_t> udp_frame(std::uint16_t udp_dst, std::uint32_t number, std::size_t length = 128) {
+inline std::vector<std::uint8_t> udp_frame(std::uint16_t udp_dst, std::uint32_t number,
+                                           std::size_t length = 128) {
   std::vector<std::uint8_t> frame(length, static_cast<std::uint8_t>(number));
   const auto put16 = [&](std::size_t at, std::size_t value) {
     frame[at] = static_cast<std::uint8_t>(value >> 8U);
@@ -81,8 +84,9 @@ inline std::uint32_t number_of(const Burst& burst, std::uint32_t i) {
 }
 
 /// Send `count` frames numbered from `first`; waits for buffers, for 10 s at most.
-inline bool send_frames(TxQueue& tx, std::uint16_t udp_dst, std::uint32_t first, std::uint32_t count,
-                        std::uint64_t launch = 0, std::uint64_t gap = 0, std::size_t length = 128) {
+inline bool send_frames(TxQueue& tx, std::uint16_t udp_dst, std::uint32_t first,
+                        std::uint32_t count, std::uint64_t launch = 0, std::uint64_t gap = 0,
+                        std::size_t length = 128) {
   const std::uint64_t end = monotonic_ns() + 10'000'000'000ULL;
   for (std::uint32_t sent = 0; sent < count;) {
     const std::uint32_t n = std::min(count - sent, tx.batch_size());
@@ -113,14 +117,19 @@ inline std::vector<std::uint32_t> receive_numbers(RxQueue& rx, std::size_t count
       rx.wait(50'000'000);
       continue;
     }
-    for (std::uint32_t i = 0; i < burst->num_packets(); ++i) numbers.push_back(number_of(*burst, i));
+    for (std::uint32_t i = 0; i < burst->num_packets(); ++i)
+      numbers.push_back(number_of(*burst, i));
     burst->release();
     last = monotonic_ns();
   }
   return numbers;
 }
 
-inline bool balanced(const RxSnapshot& s) { return s.received == s.delivered + s.held + s.dropped_total(); }
-inline bool balanced(const TxSnapshot& s) { return s.submitted == s.sent + s.held + s.dropped_total(); }
+inline bool balanced(const RxSnapshot& s) {
+  return s.received == s.delivered + s.held + s.dropped_total();
+}
+inline bool balanced(const TxSnapshot& s) {
+  return s.submitted == s.sent + s.held + s.dropped_total();
+}
 
 }  // namespace daqiri::test

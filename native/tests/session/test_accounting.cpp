@@ -13,17 +13,18 @@ namespace {
 /// Checks both identities in a thread of its own while traffic runs.
 class Auditor {
  public:
-  explicit Auditor(Session& session) : thread_([this, &session] {
-    while (!stop_.load()) {
-      for (int queue = 0; queue < 2; ++queue) {
-        const RxSnapshot rx = session.rx_queue(0, queue).counters();
-        if (!balanced(rx) || rx.held > rx.received) wrong_ = true;
-      }
-      const TxSnapshot tx = session.tx_queue(0, 0).counters();
-      if (!balanced(tx) || tx.held > tx.submitted) wrong_ = true;
-      ++looks_;
-    }
-  }) {}
+  explicit Auditor(Session& session)
+      : thread_([this, &session] {
+          while (!stop_.load()) {
+            for (int queue = 0; queue < 2; ++queue) {
+              const RxSnapshot rx = session.rx_queue(0, queue).counters();
+              if (!balanced(rx) || rx.held > rx.received) wrong_ = true;
+            }
+            const TxSnapshot tx = session.tx_queue(0, 0).counters();
+            if (!balanced(tx) || tx.held > tx.submitted) wrong_ = true;
+            ++looks_;
+          }
+        }) {}
   ~Auditor() { finish(); }
   bool finish() {
     stop_ = true;
@@ -110,7 +111,8 @@ TEST_CASE("An exhausted pool drops the newest packets and recovers", "[session][
   REQUIRE(session->memory()->regions.at("rx_frames")->available() == bufs);
 }
 
-TEST_CASE("Without bursts to carry them, packets are dropped as no_burst_buffer", "[session][accounting]") {
+TEST_CASE("Without bursts to carry them, packets are dropped as no_burst_buffer",
+          "[session][accounting]") {
   auto config = loopback_config(64, 0, 2048);
   config.rx_meta_buffers_ = 2;
   const auto session = Session::open(config);

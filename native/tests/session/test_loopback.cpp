@@ -24,7 +24,9 @@ TEST_CASE("Frames reach the queue of their flow, in order and whole", "[session]
   REQUIRE(tx.counters().sent == 1500);
 }
 
-TEST_CASE("Packets carry their flow id and arrival time; unmatched ones go to the first queue as flow 0", "[session]") {
+TEST_CASE(
+    "Packets carry their flow id and arrival time; unmatched ones go to the first queue as flow 0",
+    "[session]") {
   const auto session = Session::open(loopback_config(4));
   const std::uint64_t before = realtime_ns();
   REQUIRE(send_frames(session->tx_queue(0, 0), 5001, 0, 4));
@@ -161,7 +163,8 @@ TEST_CASE("Closing drops packets whose launch time is far, counted as flushed", 
 
 TEST_CASE("Pacing bounds the rate", "[session]") {
   auto config = loopback_config(64, 500);
-  // 1280-byte frames at 100 Mb/s: 102.4 us each, so that 200 of them take at least 19 ms (1 ms credit).
+  // 1280-byte frames at 100 Mb/s: 102.4 us each, so that 200 of them take at least 19 ms (1 ms
+  // credit).
   config.ifs_[0].tx_.queues_[0].pacing_mbps_ = 100;
   const auto session = Session::open(config);
   TxQueue& tx = session->tx_queue(0, 0);

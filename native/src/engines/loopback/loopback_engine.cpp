@@ -13,10 +13,12 @@ namespace daqiri {
 
 namespace {
 
-/// The wire from one transmit queue to one receive queue. The transmit worker plays the NIC of the receiving
-/// port: it steers, takes a buffer of the receive queue's region and copies the frame, once.
+/// The wire from one transmit queue to one receive queue. The transmit worker plays the NIC of the
+/// receiving port: it steers, takes a buffer of the receive queue's region and copies the frame,
+/// once.
 struct Link {
-  Link(RxQueue& queue, std::size_t capacity, std::uint32_t stash_size) : rx(queue), ring(capacity), stash_limit(stash_size) {}
+  Link(RxQueue& queue, std::size_t capacity, std::uint32_t stash_size)
+      : rx(queue), ring(capacity), stash_limit(stash_size) {}
   RxQueue& rx;
   SpscRing<ReceivedPacket> ring;
   /// Buffers taken ahead, per segment; transmit worker only.
@@ -66,29 +68,40 @@ class LoopbackEngine final : public IoEngine {
   void open(std::vector<std::unique_ptr<Port>>& ports) override;
   void close() noexcept override;
   std::uint32_t receive(RxQueue& queue) noexcept override;
-  TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept override;
+  TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+                          std::uint32_t count) noexcept override;
 
   [[nodiscard]] std::uint32_t transmit_run() const noexcept override { return 256; }
-  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer(std::uint16_t) const override { return link_layer_; }
-  [[nodiscard]] std::array<std::uint8_t, 6> mac_address(std::uint16_t port) const noexcept override {
+  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer(std::uint16_t) const override {
+    return link_layer_;
+  }
+  [[nodiscard]] std::array<std::uint8_t, 6> mac_address(
+      std::uint16_t port) const noexcept override {
     // Locally administered.
-    return {0x02, 0x00, 0x00, 0x00, static_cast<std::uint8_t>(port >> 8U), static_cast<std::uint8_t>(port)};
+    return {0x02,
+            0x00,
+            0x00,
+            0x00,
+            static_cast<std::uint8_t>(port >> 8U),
+            static_cast<std::uint8_t>(port)};
   }
 
  private:
   void carry(Cable& cable, const Burst& burst, std::uint32_t packet, std::uint32_t length) noexcept;
-  static void copy_in(RxQueue& rx, ReceivedPacket& arrived, const Burst& burst, std::uint32_t packet,
-                      std::uint32_t length) noexcept;
+  static void copy_in(RxQueue& rx, ReceivedPacket& arrived, const Burst& burst,
+                      std::uint32_t packet, std::uint32_t length) noexcept;
 
   std::shared_ptr<const LinkLayer> link_layer_;
   std::map<const TxQueue*, Cable> cables_;
   std::map<const RxQueue*, std::vector<Link*>> inbound_;
 };
 
-/// A port with receive queues hears itself; a transmit-only port is cabled to the first receive-only one.
+/// A port with receive queues hears itself; a transmit-only port is cabled to the first
+/// receive-only one.
 Port* other_end(const Port& from, const std::vector<std::unique_ptr<Port>>& ports) {
   if (!from.rx.empty()) return ports[from.id].get();
-  const auto it = std::find_if(ports.begin(), ports.end(), [](const auto& p) { return !p->rx.empty() && p->tx.empty(); });
+  const auto it = std::find_if(ports.begin(), ports.end(),
+                               [](const auto& p) { return !p->rx.empty() && p->tx.empty(); });
   return it == ports.end() ? nullptr : it->get();
 }
 
@@ -99,21 +112,26 @@ void LoopbackEngine::open(std::vector<std::unique_ptr<Port>>& ports) {
     if (port->tx.empty()) continue;
     Port* to = other_end(*port, ports);
     if (to == nullptr) {
-      throw Error(Status::INVALID_PARAMETER, "interface '" + port->config.name_ +
-                                                 "' transmits, but no interface of this loopback receives: give it rx "
-                                                 "queues, or add an interface that has rx queues only");
+      throw Error(Status::INVALID_PARAMETER,
+                  "interface '" + port->config.name_ +
+                      "' transmits, but no interface of this loopback receives: give it rx "
+                      "queues, or add an interface that has rx queues only");
     }
     for (const auto& tx : port->tx) {
       Cable& cable = cables_[tx.get()];
       cable.to = to;
       const auto& offloads = tx->config().offloads_;
-      cable.fill_source_mac = std::find(offloads.begin(), offloads.end(), "tx_eth_src") != offloads.end();
+      cable.fill_source_mac =
+          std::find(offloads.begin(), offloads.end(), "tx_eth_src") != offloads.end();
       cable.source_mac = mac_address(port->id);
       for (const auto& rx : to->rx) {
         std::uint64_t smallest = rx->region(0).config().num_bufs_;
-        for (int s = 1; s < rx->num_segments(); ++s) smallest = std::min(smallest, rx->region(s).config().num_bufs_);
-        const auto stash = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(smallest / 16, 1, MAX_STASH));
-        // As many cells as buffers: a stalled poller costs packets only once the region is exhausted.
+        for (int s = 1; s < rx->num_segments(); ++s)
+          smallest = std::min(smallest, rx->region(s).config().num_bufs_);
+        const auto stash =
+            static_cast<std::uint32_t>(std::clamp<std::uint64_t>(smallest / 16, 1, MAX_STASH));
+        // As many cells as buffers: a stalled poller costs packets only once the region is
+        // exhausted.
         auto link = std::make_unique<Link>(*rx, rx->region(0).config().num_bufs_, stash);
         for (auto& numbers : link->stash) numbers.reserve(stash);
         cable.by_queue[rx->id()] = link.get();
@@ -128,7 +146,8 @@ void LoopbackEngine::close() noexcept {
   for (auto& [tx, cable] : cables_) {
     for (auto& link : cable.links) {
       for (int s = 0; s < link->rx.num_segments(); ++s) {
-        link->rx.region(s).give(link->stash[s].data(), static_cast<std::uint32_t>(link->stash[s].size()));
+        link->rx.region(s).give(link->stash[s].data(),
+                                static_cast<std::uint32_t>(link->stash[s].size()));
         link->stash[s].clear();
       }
     }
@@ -166,18 +185,23 @@ TransmitResult LoopbackEngine::transmit(TxQueue& queue, const Burst& burst, std:
   return result;
 }
 
-void LoopbackEngine::carry(Cable& cable, const Burst& burst, std::uint32_t packet, std::uint32_t length) noexcept {
+void LoopbackEngine::carry(Cable& cable, const Burst& burst, std::uint32_t packet,
+                           std::uint32_t length) noexcept {
   // Steering reads the first segment only: headers that are split over segments match no flow.
   const auto* headers = static_cast<const std::uint8_t*>(burst.pkts[0][packet]);
-  const steering::Verdict verdict = cable.to->classifier->classify_frame(headers, burst.pkt_lens[0][packet]);
+  const steering::Verdict verdict =
+      cable.to->classifier->classify_frame(headers, burst.pkt_lens[0][packet]);
   const auto it = cable.by_queue.find(verdict.queue);
   Link& link = it == cable.by_queue.end() ? *cable.links.front() : *it->second;
   link.rung = false;
-  if (!verdict.matched && cable.to->config.rx_.flow_isolation_) return link.rx.drop_on_wire(DropReason::FILTERED, length);
-  if (length > link.rx.max_packet_size()) return link.rx.drop_on_wire(DropReason::TRUNCATED, length);
+  if (!verdict.matched && cable.to->config.rx_.flow_isolation_)
+    return link.rx.drop_on_wire(DropReason::FILTERED, length);
+  if (length > link.rx.max_packet_size())
+    return link.rx.drop_on_wire(DropReason::TRUNCATED, length);
   ReceivedPacket* arrived = link.ring.claim();
   if (arrived == nullptr) return link.rx.drop_on_wire(DropReason::NIC, length);
-  if (!link.take_buffers(*arrived)) return link.rx.drop_on_wire(DropReason::NO_PACKET_BUFFER, length);
+  if (!link.take_buffers(*arrived))
+    return link.rx.drop_on_wire(DropReason::NO_PACKET_BUFFER, length);
   copy_in(link.rx, *arrived, burst, packet, length);
   if (cable.fill_source_mac && arrived->lengths[0] >= 12) {
     auto* frame = static_cast<std::uint8_t*>(link.rx.region(0).address(arrived->buffers[0]));
@@ -188,8 +212,8 @@ void LoopbackEngine::carry(Cable& cable, const Burst& burst, std::uint32_t packe
   link.ring.publish();
 }
 
-void LoopbackEngine::copy_in(RxQueue& rx, ReceivedPacket& arrived, const Burst& burst, std::uint32_t packet,
-                             std::uint32_t length) noexcept {
+void LoopbackEngine::copy_in(RxQueue& rx, ReceivedPacket& arrived, const Burst& burst,
+                             std::uint32_t packet, std::uint32_t length) noexcept {
   int from = 0;
   std::uint32_t from_at = 0;
   for (int s = 0; s < rx.num_segments(); ++s) {
@@ -198,7 +222,8 @@ void LoopbackEngine::copy_in(RxQueue& rx, ReceivedPacket& arrived, const Burst& 
     std::uint32_t got = 0;
     while (got < want) {
       const std::uint32_t n = std::min(want - got, burst.pkt_lens[from][packet] - from_at);
-      std::memcpy(to + got, static_cast<const std::uint8_t*>(burst.pkts[from][packet]) + from_at, n);
+      std::memcpy(to + got, static_cast<const std::uint8_t*>(burst.pkts[from][packet]) + from_at,
+                  n);
       got += n;
       from_at += n;
       if (from_at == burst.pkt_lens[from][packet]) {
@@ -213,8 +238,6 @@ void LoopbackEngine::copy_in(RxQueue& rx, ReceivedPacket& arrived, const Burst& 
 
 }  // namespace
 
-std::unique_ptr<IoEngine> make_loopback_engine() {
-  return std::make_unique<LoopbackEngine>();
-}
+std::unique_ptr<IoEngine> make_loopback_engine() { return std::make_unique<LoopbackEngine>(); }
 
 }  // namespace daqiri
