@@ -45,7 +45,8 @@ lint: build $(VENV)/.dependencies-dev
 	$(BIN)/clang-format --dry-run --Werror $(cpp_files)
 	.ci/layout build/layout
 	$(BIN)/pyright
-	SKBUILD_EDITABLE_SKIP=$(CURDIR)/$(NATIVE) PYTHONPATH=build/layout $(BIN)/lint-imports
+	cd build/layout && SKBUILD_EDITABLE_SKIP=$(CURDIR)/$(NATIVE) $(CURDIR)/$(BIN)/lint-imports \
+		--config $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/import-linter
 	$(BIN)/python $(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p $(NATIVE) -quiet \
 		'/native/(src|python)/'
 
