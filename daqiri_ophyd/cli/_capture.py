@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .. import plans
+import daqiri_ophyd.plans as plans
+
 from ..catalog import capture_files
 from ..documents import read_sidecar
 from ..engine import PcapFile, load_config

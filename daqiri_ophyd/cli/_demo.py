@@ -12,7 +12,9 @@ from bluesky import preprocessors as bpp
 from bluesky.utils import Msg, MsgGenerator
 from numpy.typing import NDArray
 
-from .. import plans, profiles
+import daqiri_ophyd.plans as plans
+import daqiri_ophyd.profiles as profiles
+
 from ..catalog import capture_files
 from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config
 from ..replay import PacketArray, gap_errors

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import profiles
+import daqiri_ophyd.profiles as profiles
+
 from ..engine import capabilities, version
 from ._output import print_facts, print_json
 

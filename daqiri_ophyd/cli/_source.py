@@ -5,7 +5,8 @@ from typing import Literal
 
 import typer
 
-from .. import profiles
+import daqiri_ophyd.profiles as profiles
+
 from ..engine import NetworkConfig
 
 
