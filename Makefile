@@ -44,7 +44,8 @@ lint: build $(VENV)/.dependencies-dev
 	$(BIN)/ruff format --check
 	$(BIN)/clang-format --dry-run --Werror $(cpp_files)
 	.ci/layout build/layout
-	$(BIN)/pyright
+	$(BIN)/pyright | \
+		sed -E 's,build/layout/daqiri_ophyd/(plans|profiles)/,\1/,; s,build/layout/,,'
 	cd build/layout && SKBUILD_EDITABLE_SKIP=$(CURDIR)/$(NATIVE) $(CURDIR)/$(BIN)/lint-imports \
 		--config $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/import-linter
 	$(BIN)/python $(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p $(NATIVE) -quiet \
