@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from daqiri_ophyd import _native
 from daqiri_ophyd._native import Status
 
 if TYPE_CHECKING:
@@ -127,23 +128,18 @@ class ConfigError(InvalidParameterError):
         return type(self), (self.report,)
 
 
-_BY_STATUS = {
-    error.status: error
-    for error in (
-        NullPointerError,
-        NoFreeBurstBuffersError,
-        NoFreePacketBuffersError,
-        NotReadyError,
-        InvalidParameterError,
-        NoSpaceAvailableError,
-        NotSupportedError,
-        GenericFailureError,
-        ConnectFailureError,
-        InternalEngineError,
-    )
-}
-
-
-def error_for(status: Status, message: str) -> DaqiriError:
-    """Return the exception of a status; the extension raises what it gets here."""
-    return _BY_STATUS.get(status, DaqiriError)(message)
+# In the order of Status: what the extension raises.
+BY_STATUS = (
+    DaqiriError,
+    NullPointerError,
+    NoFreeBurstBuffersError,
+    NoFreePacketBuffersError,
+    NotReadyError,
+    InvalidParameterError,
+    NoSpaceAvailableError,
+    NotSupportedError,
+    GenericFailureError,
+    ConnectFailureError,
+    InternalEngineError,
+)
+_native.set_error_classes(BY_STATUS)

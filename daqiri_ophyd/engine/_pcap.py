@@ -159,13 +159,10 @@ class PcapFile:
 
 def _map(path: Path) -> NDArray[np.uint8]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            if os.fstat(descriptor).st_size == 0:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
                 return np.frombuffer(b"", np.uint8)
-            mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-        finally:
-            os.close(descriptor)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise GenericFailureError(f"cannot read {path}: {error.strerror or error}") from error
     return np.frombuffer(mapped, np.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,16 +29,32 @@ class RxQueue:
 
     Attributes
     ----------
-    port : Port
-        Port of the queue.
     config : RxQueueConfig
         Its part of the configuration.
     """
 
     def __init__(self, port: Port, config: RxQueueConfig, native: _native.RxQueue) -> None:
-        self.port = port
+        # Weakly: without a cycle of references, the memory of an engine goes with its last user.
+        self._port = weakref.ref(port)
+        self._port_name = port.name
         self.config = config
         self._native = native
+
+    @property
+    def port(self) -> Port:
+        """Port of the queue.
+
+        Raises
+        ------
+        NotReadyError
+            If the engine was dropped.
+        """
+        port = self._port()
+        if port is None:
+            raise NotReadyError(
+                f"the engine of {self!r} was dropped; keep it while queues are used"
+            )
+        return port
 
     @property
     def name(self) -> str:
@@ -229,4 +246,4 @@ class RxQueue:
         return Recorder(native)
 
     def __repr__(self) -> str:
-        return f"<RxQueue {self.name!r} of port {self.port.name!r}>"
+        return f"<RxQueue {self.name!r} of port {self._port_name!r}>"

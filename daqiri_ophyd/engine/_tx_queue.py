@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from daqiri_ophyd import _native
 from daqiri_ophyd._native import TxQueueConfig
 
 from ._counters import Lateness, TxCounters
-from ._errors import InvalidParameterError, NoSpaceAvailableError, Status
+from ._errors import InvalidParameterError, NoSpaceAvailableError, NotReadyError, Status
 
 if TYPE_CHECKING:
     from ._engine import Port
@@ -25,16 +26,32 @@ class TxQueue:
 
     Attributes
     ----------
-    port : Port
-        Port of the queue.
     config : TxQueueConfig
         Its part of the configuration.
     """
 
     def __init__(self, port: Port, config: TxQueueConfig, native: _native.TxQueue) -> None:
-        self.port = port
+        # Weakly: without a cycle of references, the memory of an engine goes with its last user.
+        self._port = weakref.ref(port)
+        self._port_name = port.name
         self.config = config
         self._native = native
+
+    @property
+    def port(self) -> Port:
+        """Port of the queue.
+
+        Raises
+        ------
+        NotReadyError
+            If the engine was dropped.
+        """
+        port = self._port()
+        if port is None:
+            raise NotReadyError(
+                f"the engine of {self!r} was dropped; keep it while queues are used"
+            )
+        return port
 
     @property
     def name(self) -> str:
@@ -135,14 +152,14 @@ class TxQueue:
             raise NoSpaceAvailableError(self._no_room(submitted, count, status, timeout), submitted)
         return submitted
 
-    def _no_room(self, submitted: int, count: int, status: Status, timeout: float | None) -> str:
+    def _no_room(self, submitted: int, count: int, status: int, timeout: float | None) -> str:
         lacking, remedy = {
             Status.NO_FREE_BURST_BUFFERS: ("burst", "raise tx_meta_buffers"),
             Status.NO_FREE_PACKET_BUFFERS: (
                 "packet buffer",
                 f"raise num_bufs of {' and '.join(self.config.memory_regions)}",
             ),
-        }.get(status, ("place in the queue", "raise tx_meta_buffers"))
+        }.get(Status(status), ("place in the queue", "raise tx_meta_buffers"))
         return (
             f"transmit queue {self.name!r} took {submitted} of {count} packets, then had no free "
             f"{lacking} for {timeout:g} s ({self.counters().held} packets are waiting to leave); "
@@ -182,7 +199,7 @@ class TxQueue:
         self._native.reset_lateness()
 
     def __repr__(self) -> str:
-        return f"<TxQueue {self.name!r} of port {self.port.name!r}>"
+        return f"<TxQueue {self.name!r} of port {self._port_name!r}>"
 
 
 def _integers(name: str, values: ArrayLike | None) -> NDArray[np.int64] | None:

@@ -55,7 +55,7 @@ class EventPump:
         Raises
         ------
         ValueError
-            If `fd` was added already.
+            If `fd` was added already, or is negative.
         RuntimeError
             If the pump is closed.
         OSError

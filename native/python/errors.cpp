@@ -19,11 +19,16 @@ void check_signals() {
 
 namespace {
 
-/// Raise the exception class of the status; the classes are Python's (engine/_errors.py).
-void raise(const Error& error) {
-  const py::object exception = py::module_::import("daqiri_ophyd.engine._errors")
-                                   .attr("error_for")(error.status(), error.what());
-  PyErr_SetObject(py::type::of(exception).ptr(), exception.ptr());
+/// The exception class of each status, by its number; engine/_errors.py hands them over. Kept for
+/// the life of the process: errors are raised until its very end.
+PyObject* classes = nullptr;
+
+/// Runs none of Python's code, which may be gone already.
+void raise(const Error& error) noexcept {
+  const auto number = static_cast<Py_ssize_t>(error.status());
+  PyObject* kind = classes == nullptr ? nullptr : PyTuple_GetItem(classes, number);
+  if (kind == nullptr) PyErr_Clear();
+  PyErr_SetString(kind == nullptr ? PyExc_RuntimeError : kind, error.what());
 }
 
 }  // namespace
@@ -37,16 +42,16 @@ void bind_errors(py::module_& m) {
   }
   status.finalize();
 
+  m.def(
+      "set_error_classes",
+      [](py::tuple by_status) { Py_XSETREF(classes, by_status.release().ptr()); },
+      py::arg("by_status"));
   py::register_local_exception_translator([](std::exception_ptr thrown) {
     if (!thrown) return;
     try {
       std::rethrow_exception(std::move(thrown));
     } catch (const Error& error) {
-      try {
-        raise(error);
-      } catch (py::error_already_set& failed) {
-        failed.restore();
-      }
+      raise(error);
     }
   });
 }

@@ -77,7 +77,10 @@ Session& OpenSession::session() const {
 bool OpenSession::closed() const noexcept { return !of_this_process() || session_->closed(); }
 
 std::shared_ptr<Recorder> OpenSession::record(RxQueue& queue, const RecorderOptions& options) {
-  static_cast<void>(session());
+  if (session().closed()) {
+    throw Error(Status::NOT_READY, "cannot record queue '" + queue.config().name_ +
+                                       "': the engine is closed; open it again");
+  }
   auto recorder = forgotten_after_fork(std::make_shared<Recorder>(session_, queue, options));
   const std::lock_guard lock(mutex_);
   std::erase_if(recorders_, [](const auto& entry) { return entry.expired(); });

@@ -106,7 +106,8 @@ py::tuple send(TxQueue& queue, const PacketSource& packets, std::size_t longest,
       const GilRelease unlocked;
       status = sender.step(deadline);
     }
-    if (status != Status::NOT_READY) return py::make_tuple(sender.submitted(), status);
+    if (status != Status::NOT_READY)
+      return py::make_tuple(sender.submitted(), static_cast<int>(status));
     check_signals();
   }
 }

@@ -1,0 +1,196 @@
+"""Real engines on this machine: loopback in memory, and UDP over 127.0.0.1."""
+
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from daqiri_ophyd.engine import Burst, Engine, RxQueue, frames
+
+Config = dict[str, Any]
+
+
+def region(name: str, num_bufs: int = 4096, buf_size: int = 2048) -> Config:
+    return {"name": name, "kind": "host", "num_bufs": num_bufs, "buf_size": buf_size}
+
+
+def rx_queue(number: int = 0, **keys: Any) -> Config:
+    return {
+        "name": f"rx{number}",
+        "id": number,
+        "cpu_core": "any",
+        "batch_size": 64,
+        "timeout_us": 1000,
+        "memory_regions": ["rx_buffers"],
+        **keys,
+    }
+
+
+def tx_queue(number: int = 0, **keys: Any) -> Config:
+    return {
+        "name": f"tx{number}",
+        "id": number,
+        "cpu_core": "any",
+        "batch_size": 64,
+        "memory_regions": ["tx_buffers"],
+        **keys,
+    }
+
+
+@pytest.fixture
+def loopback() -> Callable[..., Config]:
+    """A loopback configuration; keyword arguments are keys of its queues and regions."""
+
+    def build(
+        *,
+        rx: Config | None = None,
+        tx: Config | None = None,
+        regions: list[Config] | None = None,
+        **common: Any,
+    ) -> Config:
+        return {
+            "version": 1,
+            "master_core": 0,
+            "stream_type": "raw",
+            "loopback": "sw",
+            "log_level": "error",
+            **common,
+            "memory_regions": regions or [region("rx_buffers"), region("tx_buffers", 1024)],
+            "interfaces": [
+                {
+                    "name": "port0",
+                    "address": "loopback",
+                    "rx": {
+                        "queues": [rx_queue(**(rx or {}))],
+                        "flows": [
+                            {
+                                "name": "data",
+                                "id": 7,
+                                "match": {"udp_dst": 5000},
+                                "action": {"type": "queue", "id": 0},
+                            }
+                        ],
+                    },
+                    "tx": {"queues": [tx_queue(**(tx or {}))]},
+                }
+            ],
+        }
+
+    return build
+
+
+@pytest.fixture
+def udp() -> Callable[..., Config]:
+    """A configuration of a UDP server ``receiver`` and a client ``sender``."""
+
+    def build(
+        *, rx: Config | None = None, tx: Config | None = None, host: str = "127.0.0.1"
+    ) -> Config:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+            port = probe.getsockname()[1]
+        written = f"[{host}]" if ":" in host else host
+        address = f"udp://{written}:{port}"
+        return {
+            "version": 1,
+            "master_core": 0,
+            "stream_type": "socket",
+            "log_level": "error",
+            "memory_regions": [region("rx_buffers"), region("tx_buffers", 1024)],
+            "interfaces": [
+                {
+                    "name": "receiver",
+                    "address": host,
+                    "socket_config": {"mode": "server", "local_addr": address},
+                    "rx": {"queues": [rx_queue(**(rx or {}))]},
+                    "tx": {"queues": [tx_queue()]},
+                },
+                {
+                    "name": "sender",
+                    "address": host,
+                    "socket_config": {"mode": "client", "remote_addr": address},
+                    "rx": {"queues": [rx_queue()]},
+                    "tx": {"queues": [tx_queue(**(tx or {}))]},
+                },
+            ],
+        }
+
+    return build
+
+
+@pytest.fixture
+def python() -> Callable[[str], subprocess.Popen[str]]:
+    """Start another interpreter with a script; what it prints is piped."""
+
+    def start(script: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-X", "faulthandler", "-c", textwrap.dedent(script)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+@pytest.fixture
+def made_frames() -> Callable[..., NDArray[np.uint8]]:
+    """Frames with payloads that are all different."""
+
+    def build(count: int, size: int = 100, dst_port: int = 5000) -> NDArray[np.uint8]:
+        payloads = np.random.default_rng(count).integers(0, 256, (count, size), dtype=np.uint8)
+        payloads[:, :4] = np.arange(count, dtype=">u4").view(np.uint8).reshape(-1, 4)
+        return frames.udp_frames(
+            payloads,
+            src_mac="02:00:00:00:00:01",
+            dst_mac="02:00:00:00:00:02",
+            src_ip="192.0.2.1",
+            dst_ip="192.0.2.2",
+            src_port=4000,
+            dst_port=dst_port,
+        )
+
+    return build
+
+
+@pytest.fixture
+def receive_all() -> Callable[..., list[Burst]]:
+    """Receive bursts until so many packets are there."""
+
+    def receive(queue: RxQueue, count: int) -> list[Burst]:
+        bursts: list[Burst] = []
+        while (got := sum(map(len, bursts))) < count:
+            burst = queue.receive(20.0)
+            assert burst is not None, f"{got} of {count} packets: {queue.counters()}"
+            bursts.append(burst)
+        return bursts
+
+    return receive
+
+
+@pytest.fixture
+def settled() -> Callable[[Engine], None]:
+    """Wait until nothing moves: what was sent has left, and no counter changes any more."""
+
+    def wait(engine: Engine) -> None:
+        for port in engine.ports:
+            for queue in port.tx:
+                assert queue.wait_sent(20.0)
+        before = None
+        for _ in range(200):
+            now = [queue.counters().received for port in engine.ports for queue in port.rx]
+            if now == before:
+                return
+            before = now
+            time.sleep(0.05)
+        pytest.fail("the counters do not come to rest")
+
+    return wait

@@ -1,0 +1,247 @@
+"""Every packet is delivered, held, or dropped for a named reason: under overload, without buffers,
+with a consumer that is slow or absent."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from daqiri_ophyd.engine import Burst, Engine, NotReadyError, RxCounters, TxCounters
+
+Frames = Callable[..., NDArray[np.uint8]]
+Build = Callable[..., dict[str, Any]]
+Settled = Callable[[Engine], None]
+
+REASONS = [
+    "no_packet_buffer",
+    "no_burst_buffer",
+    "ring_full",
+    "kernel",
+    "nic",
+    "truncated",
+    "filtered",
+    "flushed",
+    "send_error",
+]
+
+
+def regions(rx: int, tx: int = 2048, rx_size: int = 2048) -> list[dict[str, Any]]:
+    return [
+        {"name": "rx_buffers", "kind": "host", "num_bufs": rx, "buf_size": rx_size},
+        {"name": "tx_buffers", "kind": "host", "num_bufs": tx, "buf_size": 2048},
+    ]
+
+
+def check(counters: RxCounters | TxCounters) -> None:
+    assert list(counters.dropped) == REASONS
+    if isinstance(counters, RxCounters):
+        assert counters.received == counters.delivered + counters.held + counters.dropped_total
+    else:
+        assert counters.submitted == counters.sent + counters.held + counters.dropped_total
+
+
+class Watch:
+    """Checks the identity all the time, from a thread of its own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                for port in self._engine.ports:
+                    for queue in (*port.rx, *port.tx):
+                        check(queue.counters())
+        except BaseException as error:
+            self._error = error
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+
+def test_a_consumer_that_keeps_up_loses_nothing(loopback: Build, made_frames: Frames) -> None:
+    sent = made_frames(50_000, 60)
+    # Room for all of them: however threads are scheduled, none need be dropped.
+    config = loopback(regions=regions(65_536, rx_size=256), rx_meta_buffers=1024)
+    with Engine.open(config) as engine, Watch(engine):
+        rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
+        got: list[int] = []
+
+        def consume() -> None:
+            while sum(got) < len(sent):
+                burst = rx.receive(20)
+                assert burst is not None
+                got.append(len(burst))
+
+        thread = threading.Thread(target=consume)
+        thread.start()
+        assert tx.send(sent) == len(sent)
+        thread.join(40)
+        after = rx.counters()
+    assert (after.received, after.delivered, after.dropped_total) == (50_000, 50_000, 0)
+    assert after.received_bytes == sent.nbytes
+    assert after.bursts == len(got)
+
+
+def test_without_a_consumer_drops_are_counted(
+    loopback: Build, made_frames: Frames, settled: Settled
+) -> None:
+    with Engine.open(loopback()) as engine, Watch(engine):
+        rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
+        tx.send(made_frames(20_000, 60))
+        settled(engine)
+        counters = rx.counters()
+        assert counters.received == tx.counters().sent == 20_000
+        assert counters.delivered == 0
+        assert counters.held > 0
+        assert counters.dropped_total == 20_000 - counters.held
+        assert counters.ring_high_water <= rx.ring_capacity
+        # What is held can be had.
+        held = counters.held
+        assert sum(len(burst) for burst in rx.bursts(0.2)) == held
+    assert rx.counters().delivered == held
+
+
+def test_held_bursts_exhaust_the_pool_and_nothing_else(
+    loopback: Build, made_frames: Frames, settled: Settled
+) -> None:
+    config = loopback(regions=regions(8192), rx_meta_buffers=8)
+    with Engine.open(config) as engine, Watch(engine):
+        rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
+        kept: list[Burst] = []
+        sent = 0
+        for _ in range(20):
+            sent += tx.send(made_frames(256))
+            settled(engine)
+            kept.extend(rx.bursts(0.0))
+        counters = rx.counters()
+        assert len(kept) == 8
+        assert counters.received == sent
+        assert counters.delivered == 8 * 64
+        assert counters.dropped["no_burst_buffer"] == sent - 8 * 64
+        # They come back: reception goes on.
+        kept.clear()
+        before = rx.counters().delivered
+        tx.send(made_frames(64))
+        assert sum(len(burst) for burst in rx.bursts(2.0)) == 64
+        assert rx.counters().delivered == before + 64
+
+
+def test_held_views_exhaust_the_region_and_nothing_else(
+    loopback: Build, made_frames: Frames, settled: Settled
+) -> None:
+    config = loopback(regions=regions(512), rx={"batch_size": 32}, rx_meta_buffers=1024)
+    with Engine.open(config) as engine, Watch(engine):
+        (region, _) = engine.config.memory_regions
+        rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
+        rounds = 2 * region.num_bufs // 256
+        views: list[NDArray[np.uint8]] = []
+        for _ in range(rounds):
+            tx.send(made_frames(256))
+            settled(engine)
+            for burst in rx.bursts(0.0):
+                views.append(burst[0])
+                burst.release()
+        counters = rx.counters()
+        assert counters.dropped["no_packet_buffer"] > 0
+        assert counters.delivered <= region.num_bufs
+        views.clear()
+        before = rx.counters().delivered
+        tx.send(made_frames(64))
+        assert sum(len(burst) for burst in rx.bursts(2.0)) == 64
+        assert rx.counters().delivered == before + 64
+
+
+def test_a_slow_consumer(loopback: Build, made_frames: Frames, settled: Settled) -> None:
+    config = loopback(rx_meta_buffers=16)
+    with Engine.open(config) as engine, Watch(engine):
+        rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
+        numbers: list[int] = []
+
+        def consume() -> None:
+            for burst in rx.bursts(None):
+                numbers.extend(int.from_bytes(view[42:46].tobytes()) for view in burst)
+                time.sleep(0.001)
+
+        thread = threading.Thread(target=consume)
+        thread.start()
+        sent = made_frames(100_000, 20)
+        assert tx.send(sent) == len(sent)
+        settled(engine)
+        engine.close()
+        thread.join(40)
+        assert not thread.is_alive()
+    counters = rx.counters()
+    check(counters)
+    assert counters.received == len(sent)
+    assert counters.held == 0
+    assert counters.delivered == len(numbers)
+    # What arrived is in order and none twice.
+    assert (np.diff(numbers) > 0).all()
+
+
+def test_flush_and_drop_all(loopback: Build, made_frames: Frames, settled: Settled) -> None:
+    engine = Engine.open(loopback(rx={"timeout_us": 0}))
+    with engine, Watch(engine):
+        port = engine.ports[0]
+        rx, tx = port.rx[0], port.tx[0]
+        tx.send(made_frames(100))
+        settled(engine)
+        rx.flush()
+        assert rx.receive() is None
+        assert rx.counters().dropped["flushed"] == 100
+        port.drop_all_traffic()
+        tx.send(made_frames(100))
+        settled(engine)
+        assert rx.counters().dropped["filtered"] == 100
+        port.allow_all_traffic()
+        tx.send(made_frames(64))
+        burst = rx.receive(10)
+        assert burst is not None
+        assert len(burst) == 64
+    for call in (rx.flush, port.drop_all_traffic):
+        with pytest.raises(NotReadyError, match="closed"):
+            call()
+
+
+def test_frames_longer_than_the_buffers(
+    loopback: Build, made_frames: Frames, settled: Settled
+) -> None:
+    config = loopback(regions=regions(4096, rx_size=128))
+    with Engine.open(config) as engine, Watch(engine):
+        rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
+        tx.send(made_frames(10, 86))
+        tx.send(made_frames(10, 87))
+        settled(engine)
+        counters = rx.counters()
+        assert counters.dropped["truncated"] == 10
+        assert counters.held == 10
+
+
+def test_udp_under_overload(udp: Build, settled: Settled) -> None:
+    payloads = np.random.default_rng(0).integers(0, 256, (60_000, 64), dtype=np.uint8)
+    with Engine.open(udp()) as engine, Watch(engine):
+        rx, tx = engine.port("receiver").rx[0], engine.port("sender").tx[0]
+        assert tx.send(payloads, timeout=20.0) == len(payloads)
+        settled(engine)
+        counters, sent = rx.counters(), tx.counters()
+        assert sent.submitted == len(payloads)
+        # Between the two is the kernel, which says what it dropped.
+        assert counters.received == sent.sent
+        assert counters.dropped_total == counters.received - counters.held
+        got = sum(len(burst) for burst in rx.bursts(0.2))
+        assert got == counters.held
