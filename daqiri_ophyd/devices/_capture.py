@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bluesky.utils import FailedStatus
 from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
@@ -124,12 +125,12 @@ class Capture(EngineDevice):
 
         Raises
         ------
-        CaptureError, PacketLossError
+        FailedStatus
             If a flying capture failed and `complete`, whose status tells that, was not called.
         """
         failure, self._failure = self._failure, None
         if failure is not None and not self._completing:
-            raise failure
+            raise FailedStatus(self._status) from failure
         if self._folder is not None:
             yield from self._stream.collect_asset_docs()
 

@@ -6,6 +6,8 @@ from typing import Any
 from ophyd import Component as Cpt
 from ophyd.ophydobj import Kind
 
+from daqiri_ophyd.engine import NotSupportedError
+
 from ._base import EngineDevice
 from ._flow import inner_configuration
 from ._signals import EngineSignal, fact
@@ -19,7 +21,7 @@ class _Enabled(EngineSignal):
     def check_value(self, value: Any, **_: Any) -> None:
         """Refuse to enable."""
         if value:
-            raise NotImplementedError(
+            raise NotSupportedError(
                 f"{self.name}: this build delivers packets in the order of their arrival; "
                 "reordering comes with a later version. Capture the packets and reorder them "
                 "when they are read."

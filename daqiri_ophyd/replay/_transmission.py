@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daqiri_ophyd.engine import Port, TxQueue
+from daqiri_ophyd.engine import NoSpaceAvailableError, Port, TxQueue
 
 from ._source import Chunk, PacketSource
 
@@ -176,20 +176,19 @@ class Transmission:
         launch_times = None
         if chunk.times is not None:
             launch_times = chunk.times[part] + (self._first_launch_ns + self._shift_ns)
-        wanted = part.stop - part.start
-        sent = self._queue.send(
-            chunk.data,
-            offsets=chunk.offsets[part],
-            lengths=chunk.lengths[part],
-            launch_times=launch_times,
-            timeout=self._patience,
-        )
-        self._submitted += sent
-        if sent < wanted:
-            raise TransmissionError(
-                f"transmit queue {self._queue.name!r} had no room for {self._patience:g} s; "
-                f"{self._submitted} of {self._source.packets} packets were handed over"
+        try:
+            self._submitted += self._queue.send(
+                chunk.data,
+                offsets=chunk.offsets[part],
+                lengths=chunk.lengths[part],
+                launch_times=launch_times,
+                timeout=self._patience,
             )
+        except NoSpaceAvailableError as error:
+            self._submitted += error.submitted
+            raise TransmissionError(
+                f"{self._submitted} of {self._source.packets} packets were handed over: {error}"
+            ) from error
 
     def _wait_while_paused(self) -> None:
         if self._going.is_set():

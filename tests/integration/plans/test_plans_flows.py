@@ -1,0 +1,164 @@
+"""Flows configured by a plan, and what the devices refuse."""
+
+import json
+
+import pytest
+from bluesky import plan_stubs as bps
+from bluesky import plans as bp
+
+from daqiri_ophyd import plans
+from daqiri_ophyd.engine import ConfigError, NotReadyError
+
+BURST = {"count": 50, "size": 100, "udp_dst": 6000}
+
+
+def capture_of(daq, queue: str):
+    daq.port0.capture.queue.put(queue)
+    return plans.capture(daq.port0.capture, 50, tx=daq.port0.tx.out, packets=BURST, timeout=1.0)
+
+
+def test_configured_flows_steer(daq, run_engine, documents):
+    table = None
+
+    def plan():
+        nonlocal table
+        table = yield from plans.configure_flows(
+            daq, {"port0": {"images": {"udp_dst": 6000, "queue": "rest", "id": 70}}}
+        )
+        yield from capture_of(daq, "rest")
+
+    run_engine(plan())
+
+    assert documents.rows()[0]["daq_port0_capture_packets"] == 50
+    flow = table["port0"][0]
+    assert (flow["id"], flow["match"], flow["action"]["id"]) == (70, {"udp_dst": 6000}, 1)
+    used = documents.descriptor()["configuration"]["daq_port0_capture"]["data"]
+    assert json.loads(used["daq_flow_table"]) == table
+    images = daq.port0.flows.images
+    assert images.flow_id.get() == 70
+    assert images.queues.get() == ["rest"]
+    assert json.loads(images.match.get()) == {"udp_dst": 6000}
+
+
+def test_an_open_engine_is_opened_anew(daq, run_engine, documents):
+    with daq:
+        before = daq.engine
+        run_engine(plans.configure_flows(daq, {"port0": {"images": {"udp_dst": 6000}}}))
+        assert daq.is_open
+        assert daq.engine is not before
+        assert before.closed
+        run_engine(capture_of(daq, "frames"))
+    assert documents.rows()[0]["daq_port0_capture_packets"] == 50
+
+
+def test_a_closed_engine_stays_closed(daq, run_engine):
+    run_engine(plans.configure_flows(daq, {"port0": {"images": {"ipv4_len": 128}}}))
+    assert not daq.is_open
+    assert daq.flows["port0"][0]["match"] == {"udp_dst": 5000, "ipv4_len": 128}
+    run_engine(plans.configure_flows(daq, {"port0": {"images": {"ipv4_len": None}}}))
+    assert daq.flows["port0"][0]["match"] == {"udp_dst": 5000}
+
+
+def test_flows_are_fixed_while_staged(daq, run_engine):
+    def plan():
+        yield from bps.stage(daq)
+        yield from plans.configure_flows(daq, {"port0": {"images": {"udp_dst": 6000}}})
+
+    with pytest.raises(RuntimeError, match="fixed until it is unstaged"):
+        run_engine(plan())
+    assert daq.flows["port0"][0]["match"] == {"udp_dst": 5000}
+
+
+@pytest.mark.parametrize(
+    ("flows", "error", "text"),
+    [
+        ({"port1": {"images": {}}}, LookupError, "daq has no port 'port1'; there are 'port0'"),
+        ({"port0": {"image": {}}}, LookupError, "no flow 'image'; there are 'images', 'other'"),
+        ({"port0": {"images": {"queue": "x"}}}, LookupError, "no receive queue 'x'"),
+        ({"port0": {"images": {"udp_dts": 1}}}, ConfigError, "udp_dts"),
+        ({"port0": {"images": {"udp_dst": 70000}}}, ConfigError, "70000"),
+        ({"port0": {"images": {"id": 8}}}, ConfigError, "id"),
+    ],
+)
+def test_wrong_flows_change_nothing(daq, run_engine, flows, error, text):
+    before = daq.flows
+    with daq:
+        with pytest.raises(error, match=text):
+            run_engine(plans.configure_flows(daq, flows))
+        assert daq.flows == before
+        assert daq.is_open
+
+
+def test_a_closed_engine_says_what_to_do(daq):
+    with pytest.raises(NotReadyError, match=r"daq.open\(\)"):
+        daq.port0.rx.frames.received.get()
+    assert daq.port0.rx.frames.batch_size.get() == 64  # what is configured is known
+
+
+def test_settings_are_checked(daq):
+    capture = daq.port0.capture
+    with pytest.raises(ValueError, match="accepted are 'fail', 'flag', 'ignore'"):
+        capture.on_drop.put("explode")
+    with pytest.raises(ValueError, match="accepted is 0 or more"):
+        capture.num_packets.set(-1)
+    with pytest.raises(TypeError, match="accepted is an integer"):
+        capture.num_packets.put(1.5)
+    with pytest.raises(ValueError, match="accepted are 'frames', 'rest'"):
+        capture.queue.put("nowhere")
+
+
+def test_settings_that_a_run_has_noted_stay(daq, run_engine):
+    capture = daq.port0.capture
+
+    def plan():
+        yield from bps.stage(daq)
+        yield from bps.abs_set(capture.num_packets, 5, wait=True)
+        yield from bps.abs_set(capture.on_drop, "flag", wait=True)
+
+    with pytest.raises(RuntimeError, match="on_drop cannot be changed while .* is staged"):
+        run_engine(plan())
+    assert capture.num_packets.get() == 5
+
+
+def test_captures_belong_to_runs(daq):
+    capture = daq.port0.capture
+    capture.num_packets.put(1)
+    with daq, pytest.raises(RuntimeError, match="not staged"):
+        capture.trigger()
+
+
+def test_reading_the_whole_engine(daq, run_engine, documents):
+    run_engine(bp.count([daq], 2))
+    row = documents.rows()[0]
+    assert {"daq_port0_rx_frames_received", "daq_port0_tx_out_sent"} <= set(row)
+    configuration = documents.descriptor()["configuration"]["daq"]["data"]
+    assert configuration["daq_port0_flows_images_flow_id"] == 7
+    assert configuration["daq_port0_rx_frames_batch_size"] == 64
+    assert configuration["daq_port0_capture_on_drop"] == "fail"
+
+
+def test_subscribed_counters_are_refreshed(daq, run_engine):
+    frames = daq.port0.rx.frames
+    frames.period = 0.05
+    seen = []
+    frames.received.subscribe(lambda value, **_: seen.append(value), run=False)
+    run_engine(plans.timed_tx(daq.port0.tx.out, {"count": 500, "size": 64, "rate": 1000}))
+    assert len([value for value in seen if 0 < value < 500]) > 1
+    assert seen == sorted(seen)
+
+
+def test_counters_can_be_monitored_in_a_run(daq, run_engine, documents):
+    received = daq.port0.rx.frames.received
+    daq.port0.rx.frames.period = 0.05
+
+    def plan():
+        yield from bps.stage(daq)
+        yield from bps.open_run()
+        yield from bps.monitor(received, name="traffic")
+        yield from bps.sleep(0.3)
+        yield from bps.unmonitor(received)
+        yield from bps.close_run()
+        yield from bps.unstage(daq)
+
+    run_engine(plan())
+    assert len(documents.rows("traffic")) > 1

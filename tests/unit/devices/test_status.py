@@ -1,0 +1,89 @@
+import time
+
+import pytest
+
+from daqiri_ophyd.devices import EngineStatus
+
+
+class Instrument:
+    name = "port0_capture"
+
+    def __init__(self):
+        self.stopped = 0
+
+    def stop(self, *, success=False):
+        self.stopped += 1
+
+
+@pytest.fixture
+def instrument():
+    return Instrument()
+
+
+def test_the_text_tells_the_story(instrument):
+    status = EngineStatus(instrument, action="capturing", timeout=10)
+    assert str(status) == "port0_capture: capturing"
+    status.report(120, 1000, "packets")
+    assert str(status) == repr(status) == "port0_capture: capturing, 120 of 1000 packets"
+    status.finish()
+    assert str(status) == "port0_capture: capturing done: 120 of 1000 packets"
+    assert status.success
+
+
+def test_a_failure_says_why_already_when_callbacks_run(instrument):
+    status = EngineStatus(instrument, action="capturing", timeout=10)
+    seen = []
+    status.add_callback(lambda status: seen.append(str(status)))
+    status.fail(OSError("no space left on device"))
+
+    assert seen == ["port0_capture: capturing failed: no space left on device"]
+    assert instrument.stopped == 1
+    with pytest.raises(OSError, match="no space"):
+        status.wait(1)
+
+
+def test_only_the_first_end_counts(instrument):
+    status = EngineStatus(instrument, action="capturing", timeout=10)
+    status.finish()
+    status.fail(RuntimeError("too late"))
+    status.finish()
+    assert status.success
+
+
+def test_silence_fails_it(instrument):
+    status = EngineStatus(instrument, action="capturing", timeout=0.05)
+    assert status.timeout == 0.05
+    status.report(3, 10, "packets")
+    time.sleep(0.1)
+    status.report(3, 10, "packets")
+    status.check()
+    assert not status.success
+    assert str(status.exception()) == "no progress for 0.05 s: 3 of 10 packets"
+
+
+def test_progress_and_holding_put_the_timeout_off(instrument):
+    status = EngineStatus(instrument, action="capturing", timeout=0.05)
+    time.sleep(0.1)
+    status.report(1, 10, "packets")
+    status.check()
+    status.hold()
+    time.sleep(0.1)
+    status.check()
+    status.proceed()
+    status.check()
+    assert not status.done
+
+
+def test_watchers_are_told_what_progress_bars_understand(instrument):
+    status = EngineStatus(instrument, action="capturing", timeout=10)
+    news = []
+    status.watch(lambda **kwargs: news.append(kwargs))
+    status.report(25, 100, "packets")
+    status.report(40, None, "packets")
+    status.finish()
+
+    assert news[0]["name"] == "port0_capture"
+    assert (news[0]["current"], news[0]["target"], news[0]["fraction"]) == (25, 100, 0.75)
+    assert news[0]["time_remaining"] == pytest.approx(3 * news[0]["time_elapsed"])
+    assert "target" not in news[1]
+    assert news[-1]["fraction"] == 0.0
