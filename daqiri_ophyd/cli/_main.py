@@ -12,6 +12,8 @@ from ._output import complain
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+# What typer makes of Ctrl-C: the shell's code for a program that SIGINT ended.
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="daqiri-ophyd",
@@ -53,8 +55,7 @@ def _run(argv: list[str] | None) -> int:
         complain(error.format_message())
         return EXIT_USAGE
     except (typer.Abort, KeyboardInterrupt):
-        complain("interrupted")
-        return EXIT_FAILED
+        code = _INTERRUPTED
     except ConfigError as error:
         complain(str(error))
         return EXIT_USAGE
@@ -63,6 +64,9 @@ def _run(argv: list[str] | None) -> int:
         return EXIT_FAILED
     except Exception as error:  # noqa: BLE001 - a plan's failure wraps the cause that the user needs
         complain(reason(error))
+        return EXIT_FAILED
+    if code == _INTERRUPTED:
+        complain("interrupted; what was captured is complete")
         return EXIT_FAILED
     return code if isinstance(code, int) else 0
 

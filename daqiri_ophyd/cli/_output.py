@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 out = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
@@ -40,18 +41,17 @@ def print_table(
         table.add_column(name, justify="right" if numeric else "left")
     for row in body:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-    out.print(table)
+    out.print(table, soft_wrap=True)
 
 
 def print_facts(rows: Iterable[tuple[str, Any]]) -> None:
-    """Print names and values in two columns."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(no_wrap=True)
-    for name, value in rows:
-        table.add_row(name, str(value))
-    # Paths are for copying: never broken over lines.
-    out.print(table, soft_wrap=True)
+    """Print names and values in two columns; lines are never broken: paths are for copying."""
+    facts = [(name, str(value)) for name, value in rows]
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        out.print(
+            Text(f"{name:<{width}}  ", style="bold").append(value, style="not bold"), soft_wrap=True
+        )
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def replay(
     """
     Put the packets of a stored run on the wire again, with their original gaps.
 
-    Example: [bold]daqiri-ophyd replay -- -1 --data daqiri-demo[/bold]
+    Example: [bold]daqiri-ophyd replay --data daqiri-demo -- -1[/bold]
     """
     with open_catalog(data) as catalog:
         key: str | int = int(run) if run.lstrip("-").isdigit() and len(run) < 7 else run

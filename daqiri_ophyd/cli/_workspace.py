@@ -1,13 +1,15 @@
 """A RunEngine, a device and a catalog, for commands that run plans."""
 
+import signal
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bluesky import RunEngine
-from bluesky.utils import MsgGenerator, RunEngineInterrupted
+from bluesky.utils import MsgGenerator, RunEngineInterrupted, TransitionError
 
 from ..catalog import Catalog
 from ..devices import Daq, make_daq
@@ -27,9 +29,32 @@ class Workspace:
         try:
             uids: Any = self.engine(plan)
         except RunEngineInterrupted:
-            self.engine.abort(reason="interrupted from the keyboard")
+            if self.engine.state != "idle":
+                self.engine.abort(reason="interrupted from the keyboard")
             raise KeyboardInterrupt from None
         return uids[-1]
+
+
+class _PauseOnInterrupt:
+    """The first Ctrl-C pauses at once; by default a RunEngine waits for a checkpoint first."""
+
+    def __init__(self, engine: RunEngine) -> None:
+        self._engine = engine
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGINT, self._pause)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _pause(self, *_: object) -> None:
+        # It waits for the RunEngine, which must not wait for this handler.
+        threading.Thread(target=self._request, name="ctrl-c", daemon=True).start()
+
+    def _request(self) -> None:
+        with suppress(TransitionError):  # paused or ended meanwhile
+            self._engine.request_pause(defer=False)
 
 
 def captures_of(data: Path) -> Path:
@@ -48,7 +73,7 @@ def open_catalog(data: Path) -> Catalog:
 def open_workspace(config: NetworkConfig | dict[str, Any], data: Path) -> Iterator[Workspace]:
     """Open everything; closed again in the opposite order."""
     with open_catalog(data) as catalog, make_daq(config, directory=captures_of(data)) as daq:
-        engine = RunEngine(context_managers=None)
+        engine = RunEngine(context_managers=[_PauseOnInterrupt])
         engine.subscribe(catalog.writer())
         yield Workspace(engine, daq, catalog)
 

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,30 @@ def test_a_capture_of_the_command_is_replayed_by_the_command(tmp_path: Path) -> 
     result = json.loads(captured.stdout)
     assert result["received"] > 0
     assert (tmp_path / "again.png").exists()
+
+
+def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "capture", "loopback", "--seconds", "100"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for _ in range(600):
+            if list(tmp_path.glob("daqiri-data/captures/**/*.pcap")):
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 1
+    assert "interrupted" in messages
+    file = first_capture(tmp_path / "daqiri-data")
+    assert file.with_name(file.name + ".json").exists()
+    assert packets_seen_by(["tcpdump", "-n", "-r"], str(file)) == 0
 
 
 def first_capture(data: Path) -> Path:
