@@ -9,7 +9,7 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
-from ._fly import fly, prepare_to_send, setup_capture
+from ._fly import OnDrop, fly, prepare_to_send, setup_capture
 from ._packets import Packets, packet_source
 
 __all__ = ["capture", "capture_scan"]
@@ -22,7 +22,7 @@ def capture(
     roll_packets: int = 0,
     roll_bytes: int = 0,
     roll_seconds: float = 0.0,
-    on_drop: str = "fail",
+    on_drop: OnDrop = "fail",
     timeout: float = 10.0,
     tx: TxQueue | None = None,
     packets: Packets | None = None,
@@ -102,7 +102,7 @@ def capture_scan(
     num: int,
     num_packets: int = 0,
     acquire_time: float = 0.0,
-    on_drop: str = "fail",
+    on_drop: OnDrop = "fail",
     timeout: float = 10.0,
     tx: TxQueue | None = None,
     packets: Packets | None = None,

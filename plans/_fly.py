@@ -1,7 +1,7 @@
 """The run that all flying plans share."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
@@ -10,7 +10,11 @@ from bluesky.utils import MsgGenerator, RunEngineControlException, short_uid
 from daqiri_ophyd.devices import Capture, TxQueue
 from daqiri_ophyd.replay import PacketSource
 
-__all__ = ["fly", "prepare_to_send", "setup_capture"]
+__all__ = ["OnDrop", "fly", "prepare_to_send", "setup_capture"]
+
+
+OnDrop = Literal["fail", "flag", "ignore"]
+"""What to do about lost packets."""
 
 
 def setup_capture(detector: Capture, settings: Mapping[str, Any]) -> MsgGenerator[None]:

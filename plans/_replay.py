@@ -9,7 +9,7 @@ from daqiri_ophyd.catalog import Catalog, capture_files
 from daqiri_ophyd.devices import Capture, TxQueue
 from daqiri_ophyd.replay import Replay
 
-from ._fly import fly, prepare_to_send, setup_capture
+from ._fly import OnDrop, fly, prepare_to_send, setup_capture
 
 __all__ = ["replay"]
 
@@ -23,7 +23,7 @@ def replay(
     stream: str | None = None,
     key: str | None = None,
     detector: Capture | None = None,
-    on_drop: str = "fail",
+    on_drop: OnDrop = "fail",
     timeout: float = 10.0,
     start_delay: float = 0.1,
     flush_period: float = 0.5,

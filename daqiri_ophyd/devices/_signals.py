@@ -9,6 +9,7 @@ from ophyd import Component
 from ophyd.ophydobj import Kind
 from ophyd.signal import Signal
 from ophyd.status import Status
+from ophyd.utils import ReadOnlyError
 
 __all__ = [
     "EngineSignal",
@@ -66,6 +67,12 @@ class _TypedSignal(Signal):
         if self._precision is not None:
             key["precision"] = self._precision
         return {self.name: key}
+
+    def put(self, value: Any, *, force: bool = False, **kwargs: Any) -> None:
+        """Take over a value; what is read from the engine only its device sets (``force``)."""
+        if not force and not self.write_access:
+            raise ReadOnlyError(f"{self.name} is read only.")
+        super().put(value, force=force, **kwargs)
 
     def set(
         self,

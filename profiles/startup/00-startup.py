@@ -1,0 +1,32 @@
+"""RunEngine and live table.
+
+A startup collection for IPython (copy the files into the startup folder of a profile) and for the
+queue server:
+
+    start-re-manager --keep-re --startup-dir FOLDER
+
+where FOLDER is this folder, as Python finds it:
+
+    python -c "from daqiri_ophyd import profiles; print(profiles.__path__[0])"
+
+Environment:
+
+    DAQIRI_CONFIG    configuration of the engine; default: the loopback profile
+    DAQIRI_DATA      folder for captures and for the catalog; default: ~/daqiri
+    DAQIRI_CATALOG   address of a Tiled server; default: a catalog embedded in this process
+"""
+
+import os
+from pathlib import Path
+
+from bluesky import RunEngine
+from bluesky.callbacks.best_effort import BestEffortCallback
+from bluesky.utils import ProgressBarManager
+
+data = Path(os.environ.get("DAQIRI_DATA", "~/daqiri")).expanduser()
+
+RE = RunEngine({})
+RE.waiting_hook = ProgressBarManager()
+bec = BestEffortCallback()
+bec.disable_plots()
+RE.subscribe(bec)
