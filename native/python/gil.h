@@ -2,7 +2,6 @@
 #pragma once
 
 #include <Python.h>
-#include <cxxabi.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +27,8 @@ class GilRelease {
   ~GilRelease() {
     try {
       PyEval_RestoreThread(state_);
-    } catch (const abi::__forced_unwind&) {
+    } catch (...) {
+      // Nothing else comes out of C.
       for (;;) pause();
     }
   }
