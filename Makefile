@@ -42,7 +42,7 @@ bench: build
 lint: build $(VENV)/.dependencies-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/clang-format --dry-run --Werror $(cpp_files)
+	@$(BIN)/clang-format --dry-run --Werror $(cpp_files)
 	.ci/layout build/layout
 	$(BIN)/pyright | \
 		sed -E 's,build/layout/daqiri_ophyd/(plans|profiles)/,\1/,; s,build/layout/,,'
@@ -63,7 +63,7 @@ asan tsan: build/.system-build build/.system-test
 format: $(VENV)/.dependencies-dev
 	$(BIN)/ruff check --fix-only -q
 	$(BIN)/ruff format -q
-	$(BIN)/clang-format -i $(cpp_files)
+	@$(BIN)/clang-format -i $(cpp_files)
 
 lock: $(BIN)/python
 	.ci/lock $(BIN)/python >requirements.new
