@@ -5,13 +5,14 @@
 
 from ._base import CounterDevice, EngineDevice
 from ._capture import Capture, CaptureError, CaptureStoppedError
-from ._daq import Daq, make_daq
+from ._daq import Daq
 from ._flow import Flow
 from ._losses import PacketLossError
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
 from ._signals import EngineSignal, EngineSignalRO, Fact, Reading
 from ._status import EngineStatus
+from ._tree import make_daq
 from ._tx_queue import TransmitStoppedError, TxQueue
 
 __all__ = [

@@ -3,7 +3,6 @@
 import re
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
 from ._base import EngineDevice, Readings
 from ._losses import LossWatch, lost_by_reason
 from ._recording import Recording
+from ._run_folder import make_run_folder
 from ._signals import EngineSignal, reading, setting
 from ._status import EngineStatus
 from ._stop_rule import StopRule
@@ -290,13 +290,11 @@ class Capture(EngineDevice):
                     f"{self.name} has no directory for its files: make_daq(..., directory=...), or "
                     f"set {self.directory.name}."
                 )
-            unique = uuid.uuid4().hex[:8]
-            folder = Path(root).resolve() / time.strftime("%Y/%m/%d") / unique
             try:
-                folder.mkdir(parents=True)
+                folder = make_run_folder(root)
             except OSError as error:
                 raise CaptureError(
-                    f"{self.name}: {folder} cannot be made: {error.strerror}"
+                    f"{self.name}: {error.filename} cannot be made: {error.strerror}"
                 ) from error
             self._stream.begin(folder, self.file_prefix.get())
             self._folder = folder

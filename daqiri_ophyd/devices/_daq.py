@@ -7,12 +7,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
-from ophyd import Component as Cpt
 from ophyd import Device
-from ophyd.device import Staged, create_device_from_components
-from ophyd.ophydobj import Kind
+from ophyd.device import Staged
 
 from daqiri_ophyd.engine import (
     Engine,
@@ -25,15 +23,13 @@ from daqiri_ophyd.engine import (
     version,
 )
 
-from . import _rx_queue, _tx_queue
-from ._base import CounterDevice, EngineDevice, Group, Readings
+from . import _tx_queue
+from ._base import CounterDevice, EngineDevice, Readings
 from ._capture import Capture
-from ._flow import Flow, flow_table, inner_configuration
-from ._naming import attribute_names
-from ._reorder import ReorderPlan
+from ._flow import flow_table, inner_configuration
 from ._signals import fact
 
-__all__ = ["Daq", "make_daq"]
+__all__ = ["Daq"]
 
 _LABELS = {"daqiri", "detectors"}
 _Part = TypeVar("_Part", bound=EngineDevice)
@@ -300,83 +296,6 @@ class Daq(Device):
         self._configuration_dict = configuration.to_dict()
         if was_open:
             self.open()
-
-
-def make_daq(
-    config: NetworkConfig | Mapping[str, Any] | str | Path,
-    name: str = "daq",
-    *,
-    directory: str | Path | None = None,
-    **kwargs: Any,
-) -> Daq:
-    """Make the device tree of a configuration. Nothing is opened yet.
-
-    Parameters
-    ----------
-    config : NetworkConfig, dict, str or Path
-        A configuration, or what `daqiri_ophyd.engine.load_config` makes one of.
-    name : str
-        Name of the device.
-    directory : str or Path, optional
-        Where captures go; each run gets a directory of its own below it.
-    **kwargs
-        For `Daq`, such as ``labels``.
-
-    Raises
-    ------
-    ConfigError
-        If the configuration is not valid; the text is the whole report.
-    ValueError
-        If two names would have the same attribute.
-    """
-    read = config if isinstance(config, NetworkConfig) else load_config(config)
-    ports = {interface.name: interface for interface in read.interfaces}
-    components = {
-        attribute: Cpt(_port_class(ports[port]), port=port)
-        for port, attribute in attribute_names(ports, "port", Daq).items()
-    }
-    cls = create_device_from_components("Daq", base_class=Daq, **components)
-    return cast(Daq, cls(name=name, configuration=read, directory=directory, **kwargs))
-
-
-def _port_class(interface: Any) -> type[EngineDevice]:
-    port = interface.name
-    queues = [queue.name for queue in interface.rx.queues]
-    groups: dict[str, Any] = {
-        "rx": _group("ReceiveQueues", _rx_queue.RxQueue, port, queues, "queue"),
-        "tx": _group(
-            "TransmitQueues",
-            _tx_queue.TxQueue,
-            port,
-            [queue.name for queue in interface.tx.queues],
-            "queue",
-        ),
-        "flows": _group("Flows", Flow, port, [flow.name for flow in interface.rx.flows], "flow"),
-        "reorder": _group(
-            "ReorderPlans",
-            ReorderPlan,
-            port,
-            [plan.name for plan in interface.rx.reorder_configs],
-            "plan",
-        ),
-    }
-    if queues:
-        # A detector of its own; its settings belong to the configuration of the port.
-        groups["capture"] = Cpt(Capture, port=port, queues=queues, kind=Kind.config)
-    return create_device_from_components(
-        "Port", docstring=f"Port {port}.", base_class=Group, **groups
-    )
-
-
-def _group(name: str, cls: type[EngineDevice], port: str, members: list[str], kind: str) -> Any:
-    components = {
-        attribute: Cpt(cls, port=port, member=member)
-        for member, attribute in attribute_names(members, kind, Group).items()
-    }
-    group = create_device_from_components(
-        name, docstring=f"{name} of port {port}.", base_class=Group, **components
-    )
-    return Cpt(group, port=port)
 
 
 def _find(items: list[dict[str, Any]], name: str, kind: str, where: str) -> dict[str, Any]:

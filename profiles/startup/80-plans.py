@@ -2,6 +2,7 @@
 
 # ruff: noqa: F821
 # pyright: reportUndefinedVariable=false
+from bluesky.plan_stubs import mv  # noqa: F401
 from bluesky.plans import count, rel_scan, scan  # noqa: F401
 
 from daqiri_ophyd import plans

@@ -15,7 +15,7 @@ from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 
-from daqiri_ophyd import plans
+from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.engine import PcapFile, frames
 
@@ -295,6 +295,21 @@ def test_lost_packets_fail_a_run_by_name(make, run_engine, documents):
     )
 
 
+def test_lost_packets_fail_a_reading_by_name(make, run_engine, documents):
+    daq = make(rx_buffers=128, tx_buffers=8192)
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.acquire_time.put(1.0)
+
+    def plan():
+        yield from bps.prepare(tx, plans.packet_source(FLOOD, tx.link_type), wait=True)
+        yield from bp.count([capture, tx], 3)
+
+    with pytest.raises(FailedStatus, match=r"queue port0/frames dropped \d+ packets"):
+        run_engine(plan())
+    assert "capturing failed" in documents.stop["reason"]
+    assert_idle(daq)
+
+
 def test_lost_packets_are_flagged(make, run_engine, documents):
     overload(make, run_engine, "flag")
 
@@ -415,9 +430,17 @@ def test_control_c(tmp_path, captures, ending):
     assert len(found) >= 100
 
 
+def test_a_device_that_is_forgotten_closes_its_engine(captures):
+    daq = make_daq(profiles.path("loopback"), directory=captures)
+    engine = daq.open().engine
+    del daq
+    gc.collect()
+    assert engine.closed
+
+
 def test_many_engines_leave_nothing_behind(captures, tmp_path, run_engine):
     def cycle() -> None:
-        daq = make_daq(Path(__file__).parents[3] / "profiles" / "loopback.yaml", directory=captures)
+        daq = make_daq(profiles.path("loopback"), directory=captures)
         with daq:
             daq.port0.rx.rx_q0.received.subscribe(lambda **_: None)
             capture = daq.port0.capture
