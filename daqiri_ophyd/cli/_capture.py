@@ -1,7 +1,7 @@
 """``daqiri-ophyd capture``."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -19,6 +19,7 @@ from ._workspace import open_workspace, part_of
 Data = Annotated[
     Path, typer.Option(help="Directory of the catalog and the captures.", file_okay=False)
 ]
+OnDrop = Literal["fail", "flag", "ignore"]
 DATA = Path("daqiri-data")
 
 
@@ -58,7 +59,7 @@ def capture(
     ] = 0,
     roll_bytes: Annotated[int, typer.Option(help="... after this many bytes.", min=0)] = 0,
     roll_seconds: Annotated[float, typer.Option(help="... after this time.", min=0.0)] = 0.0,
-    on_drop: Annotated[str, typer.Option(help="Lost packets: fail, flag or ignore.")] = "flag",
+    on_drop: Annotated[OnDrop, typer.Option(help="Lost packets: fail, flag or ignore.")] = "flag",
     timeout: Annotated[
         float, typer.Option(help="Longest silence while packets are waited for.")
     ] = 60.0,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bluesky import RunEngine
-from bluesky.utils import MsgGenerator, RunEngineInterrupted, TransitionError
+from bluesky.utils import MsgGenerator, RunEngineInterrupted
+from bluesky.utils import TransitionError as NotRunningError  # pyright: ignore[reportPrivateImportUsage]
 
 from ..catalog import Catalog
 from ..devices import Daq, make_daq
@@ -53,7 +54,7 @@ class _PauseOnInterrupt:
         threading.Thread(target=self._request, name="ctrl-c", daemon=True).start()
 
     def _request(self) -> None:
-        with suppress(TransitionError):  # paused or ended meanwhile
+        with suppress(NotRunningError):  # paused or ended meanwhile
             self._engine.request_pause(defer=False)
 
 

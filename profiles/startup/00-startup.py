@@ -26,7 +26,7 @@ from bluesky.utils import ProgressBarManager
 data = Path(os.environ.get("DAQIRI_DATA", "~/daqiri")).expanduser()
 
 RE = RunEngine({})
-RE.waiting_hook = ProgressBarManager()
+RE.waiting_hook = ProgressBarManager()  # pyright: ignore[reportAttributeAccessIssue]
 bec = BestEffortCallback()
 bec.disable_plots()
 RE.subscribe(bec)

@@ -57,7 +57,7 @@ def replay(
 
 
 try:
-    from bluesky_queueserver import parameter_annotation_decorator
+    from bluesky_queueserver import parameter_annotation_decorator  # pyright: ignore[reportMissingImports]
 except ImportError:
     pass
 else:
