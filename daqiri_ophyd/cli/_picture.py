@@ -43,7 +43,7 @@ def _draw_gaps(axes, series: dict[str, Times]) -> None:
             np.clip(values, low, None), bins=edges, histtype="step", linewidth=1.4, label=label
         )
     axes.set(xscale="log", yscale="log", xlabel="gap between packets (µs)", ylabel="packets")
-    axes.legend(loc="upper right", frameon=False)
+    axes.legend(loc="upper left", frameon=False)
     axes.set_title("gaps between packets", loc="left")
 
 
