@@ -22,7 +22,7 @@ from ._capture import read_arrivals, summarize
 from ._output import note, print_facts, print_json
 from ._picture import draw_capture
 from ._source import interface_with
-from ._stimulus import numbered_payloads, schedule, udp_stimulus, write_pcap
+from ._stimulus import schedule, udp_stimulus, write_pcap
 from ._workspace import Workspace, member_of, open_workspace, part_of
 
 UDP_PORT = 5500
@@ -191,7 +191,8 @@ def _read_back(workspace: Workspace, uid: str) -> dict[str, int]:
 
 def _check_content(files: list[Path], count: int) -> None:
     """Raise unless the payloads are those that were sent, in order."""
-    expected = numbered_payloads(count, PAYLOAD_BYTES)
+    sent = _frames(count)
+    expected = sent[:, -PAYLOAD_BYTES:]
     first = 0
     for file in files:
         with PcapFile(file) as pcap:
@@ -208,7 +209,7 @@ def _check_content(files: list[Path], count: int) -> None:
                 raise RuntimeError(f"packet {wrong[0]} of {file} differs from what was sent")
             # Socket captures have reconstructed headers: they are not what was sent.
             if pcap.link_type == LINKTYPE_ETHERNET:
-                _check_frames(pcap, _frames(count)[first - len(pcap) : first], file)
+                _check_frames(pcap, sent[first - len(pcap) : first], file)
     if first != count:
         raise RuntimeError(f"the files hold {first} packets instead of {count}")
 

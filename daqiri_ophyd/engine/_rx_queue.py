@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import RxQueueConfig
@@ -13,15 +11,13 @@ from daqiri_ophyd._native import RxQueueConfig
 from ._burst import Burst
 from ._counters import RxCounters
 from ._errors import InvalidParameterError, NotReadyError
+from ._queue import Queue
 from ._recorder import Recorder
-
-if TYPE_CHECKING:
-    from ._engine import Port
 
 __all__ = ["RxQueue"]
 
 
-class RxQueue:
+class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
     """A receive queue of a port.
 
     Any thread may receive; a burst goes to one of them. While a recorder has the queue, nobody
@@ -32,39 +28,6 @@ class RxQueue:
     config : RxQueueConfig
         Its part of the configuration.
     """
-
-    def __init__(self, port: Port, config: RxQueueConfig, native: _native.RxQueue) -> None:
-        # Weakly: without a cycle of references, the memory of an engine goes with its last user.
-        self._port = weakref.ref(port)
-        self._port_name = port.name
-        self.config = config
-        self._native = native
-
-    @property
-    def port(self) -> Port:
-        """Port of the queue.
-
-        Raises
-        ------
-        NotReadyError
-            If the engine was dropped.
-        """
-        port = self._port()
-        if port is None:
-            raise NotReadyError(
-                f"the engine of {self!r} was dropped; keep it while queues are used"
-            )
-        return port
-
-    @property
-    def name(self) -> str:
-        """Name of the queue."""
-        return self.config.name
-
-    @property
-    def id(self) -> int:
-        """Number of the queue at its port."""
-        return self.config.id
 
     @property
     def ring_capacity(self) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,15 +11,13 @@ from daqiri_ophyd import _native
 from daqiri_ophyd._native import TxQueueConfig
 
 from ._counters import Lateness, TxCounters
-from ._errors import InvalidParameterError, NoSpaceAvailableError, NotReadyError, Status
-
-if TYPE_CHECKING:
-    from ._engine import Port
+from ._errors import InvalidParameterError, NoSpaceAvailableError, Status
+from ._queue import Queue
 
 __all__ = ["TxQueue"]
 
 
-class TxQueue:
+class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
     """A transmit queue of a port.
 
     Attributes
@@ -29,39 +25,6 @@ class TxQueue:
     config : TxQueueConfig
         Its part of the configuration.
     """
-
-    def __init__(self, port: Port, config: TxQueueConfig, native: _native.TxQueue) -> None:
-        # Weakly: without a cycle of references, the memory of an engine goes with its last user.
-        self._port = weakref.ref(port)
-        self._port_name = port.name
-        self.config = config
-        self._native = native
-
-    @property
-    def port(self) -> Port:
-        """Port of the queue.
-
-        Raises
-        ------
-        NotReadyError
-            If the engine was dropped.
-        """
-        port = self._port()
-        if port is None:
-            raise NotReadyError(
-                f"the engine of {self!r} was dropped; keep it while queues are used"
-            )
-        return port
-
-    @property
-    def name(self) -> str:
-        """Name of the queue."""
-        return self.config.name
-
-    @property
-    def id(self) -> int:
-        """Number of the queue at its port."""
-        return self.config.id
 
     @property
     def batch_size(self) -> int:
