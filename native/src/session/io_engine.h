@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daqiri/config.h"
 #include "session/port.h"
@@ -20,6 +21,17 @@ struct TransmitResult {
   /// Packets right behind the sent ones that can never be sent (send error). They are counted and
   /// skipped.
   std::uint32_t failed{0};
+};
+
+enum class ConnectionState : std::uint8_t { LISTENING, CONNECTING, CONNECTED, CLOSED };
+
+/// A connection of a socket stream, as listed. Addresses are "192.0.2.1:5000", "[::1]:5000"; empty:
+/// none.
+struct ConnectionInfo {
+  std::uintptr_t id{0};
+  std::string peer;
+  std::string local;
+  ConnectionState state{ConnectionState::CLOSED};
 };
 
 /// One engine serves all ports of a session. Threads: `open` and `close` are called by the thread
@@ -63,6 +75,10 @@ class IoEngine {
   /// setsockopt(2) on the connection's socket.
   virtual void set_socket_option(std::uintptr_t connection, int level, int option,
                                  const void* value, std::size_t length);
+  /// Connections of a port; none on engines without connections.
+  [[nodiscard]] virtual std::vector<ConnectionInfo> connections(std::uint16_t /*port*/) const {
+    return {};
+  }
 };
 
 /// The engine for a validated configuration. Throws Error NOT_SUPPORTED naming the missing build

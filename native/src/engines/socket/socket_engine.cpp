@@ -1,9 +1,5 @@
 #include "engines/socket/socket_engine.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <mutex>
-#include <system_error>
 #include <vector>
 
 #include "daqiri/error.h"
@@ -13,6 +9,7 @@ namespace daqiri {
 
 namespace {
 
+using sockets::Endpoint;
 using sockets::SocketAddress;
 using sockets::UdpEndpoint;
 
@@ -45,7 +42,6 @@ class SocketEngine final : public IoEngine {
   }
 
   void close() noexcept override {
-    const std::lock_guard lock(options_);
     for (const auto& endpoint : endpoints_) endpoint->close();
   }
 
@@ -59,7 +55,7 @@ class SocketEngine final : public IoEngine {
   }
 
   [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override {
-    return endpoints_[queue.port_id()]->socket().fd();
+    return endpoints_[queue.port_id()]->receive_fd(queue);
   }
   [[nodiscard]] std::uint32_t transmit_run() const noexcept override {
     return sockets::UdpSender::BATCH;
@@ -77,37 +73,36 @@ class SocketEngine final : public IoEngine {
                          const std::string& source) override;
   [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> connection_queue(
       std::uintptr_t connection) const override {
-    return endpoint_of(connection).port_queue();
+    return endpoint_of(connection).port_queue(connection);
   }
   [[nodiscard]] std::uintptr_t server_connection(const std::string& address,
                                                  std::uint16_t port) const override;
   void set_socket_option(std::uintptr_t connection, int level, int option, const void* value,
-                         std::size_t length) override;
+                         std::size_t length) override {
+    endpoint_of(connection).set_option(connection, level, option, value, length);
+  }
+  [[nodiscard]] std::vector<ConnectionInfo> connections(std::uint16_t port) const override {
+    return endpoints_.at(port)->connections();
+  }
 
  private:
-  [[nodiscard]] UdpEndpoint& endpoint_of(std::uintptr_t connection) const;
-  /// "'tx0' (udp client to 192.0.2.1:5000)", for messages.
+  [[nodiscard]] Endpoint& endpoint_of(std::uintptr_t connection) const;
   [[nodiscard]] std::string listed() const;
+  /// All endpoints have one transport.
+  [[nodiscard]] std::string uri(const SocketAddress& address) const {
+    return (endpoints_.empty() ? "" : endpoints_.front()->scheme()) + address.text();
+  }
 
-  std::vector<std::unique_ptr<UdpEndpoint>> endpoints_;
-  /// A socket is not closed while an option is set on it.
-  std::mutex options_;
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;
 };
 
 std::string SocketEngine::listed() const {
   std::string text;
-  for (const auto& endpoint : endpoints_) {
-    const sockets::UdpSocket& socket = endpoint->socket();
-    if (!text.empty()) text += ", ";
-    text += "'" + endpoint->name() + "' (";
-    text += socket.client() ? "client of udp://" + socket.remote().text()
-                            : "server at udp://" + socket.local().text();
-    text += ")";
-  }
+  for (const auto& endpoint : endpoints_) text += (text.empty() ? "" : ", ") + endpoint->text();
   return text;
 }
 
-UdpEndpoint& SocketEngine::endpoint_of(std::uintptr_t connection) const {
+Endpoint& SocketEngine::endpoint_of(std::uintptr_t connection) const {
   for (const auto& endpoint : endpoints_) {
     if (endpoint->has_connection(connection)) return *endpoint;
   }
@@ -124,57 +119,35 @@ std::uintptr_t SocketEngine::connect(const std::string& address, std::uint16_t p
     throw Error(Status::INVALID_PARAMETER,
                 "cannot connect to port 0 of " + address + "; ports are 1 to 65535");
   const SocketAddress from = source.empty() ? SocketAddress() : SocketAddress::parse(source, 0);
-  const auto fits = [&](const sockets::UdpSocket& socket) {
-    return socket.local().family() == remote.family() &&
-           (!from.given() || from.same_host(socket.local()));
+  const auto fits = [&](const SocketAddress& local) {
+    return local.family() == remote.family() && (!from.given() || from.same_host(local));
   };
   for (const auto& endpoint : endpoints_) {
-    const sockets::UdpSocket& socket = endpoint->socket();
-    if (socket.client() && socket.remote().key() == remote.key() && fits(socket))
+    if (endpoint->client() && endpoint->remote().key() == remote.key() && fits(endpoint->local()))
       return endpoint->connection();
   }
-  // A server's socket can send to anybody.
   for (const auto& endpoint : endpoints_) {
-    const sockets::UdpSocket& socket = endpoint->socket();
-    if (!socket.client() && fits(socket)) return endpoint->add_peer(remote);
+    if (endpoint->can_connect() && fits(endpoint->local())) return endpoint->connect(remote, from);
   }
   throw Error(Status::CONNECT_FAILURE,
-              "no interface can connect to udp://" + remote.text() +
+              "no interface can connect to " + uri(remote) +
                   (source.empty() ? "" : " from " + source) + "; there are " + listed() +
-                  ". Add a client with this remote_addr, or a server (which can send to any peer)");
+                  ". Add a client with this remote_addr, or (UDP) a server, which can send to any "
+                  "peer");
 }
 
 std::uintptr_t SocketEngine::server_connection(const std::string& address,
                                                std::uint16_t port) const {
   const SocketAddress wanted = SocketAddress::parse(address, port);
-  const UdpEndpoint* found = nullptr;
+  const Endpoint* found = nullptr;
   for (const auto& endpoint : endpoints_) {
-    const SocketAddress& local = endpoint->socket().local();
-    if (endpoint->socket().client() || local.family() != wanted.family() || local.port() != port)
-      continue;
+    const SocketAddress local = endpoint->local();
+    if (endpoint->client() || local.family() != wanted.family() || local.port() != port) continue;
     if (local.key() == wanted.key()) return endpoint->connection();
     if (local.wildcard()) found = endpoint.get();
   }
   if (found != nullptr) return found->connection();
-  throw Error(Status::INVALID_PARAMETER,
-              "no server at udp://" + wanted.text() + "; there are " + listed());
-}
-
-void SocketEngine::set_socket_option(std::uintptr_t connection, int level, int option,
-                                     const void* value, std::size_t length) {
-  const UdpEndpoint& endpoint = endpoint_of(connection);
-  const std::lock_guard lock(options_);
-  const std::string what = "interface '" + endpoint.name() + "': socket option " +
-                           std::to_string(option) + " of level " + std::to_string(level);
-  const int fd = endpoint.socket().fd();
-  if (fd < 0) throw Error(Status::NOT_READY, what + ": the session is closed");
-  if (setsockopt(fd, level, option, value, static_cast<socklen_t>(length)) != 0) {
-    const int error = errno;
-    throw Error(Status::INVALID_PARAMETER,
-                what + " (" + std::to_string(length) +
-                    " bytes) was refused: " + std::generic_category().message(error) +
-                    "; see socket(7), ip(7) and udp(7) for what the kernel accepts");
-  }
+  throw Error(Status::INVALID_PARAMETER, "no server at " + uri(wanted) + "; there are " + listed());
 }
 
 }  // namespace

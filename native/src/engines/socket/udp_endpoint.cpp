@@ -43,17 +43,10 @@ std::vector<RxQueue*> queues_of(const Port& port) {
   return queues;
 }
 
-std::uint16_t first_queue_id(const Port& port) noexcept {
-  if (!port.rx.empty()) return port.rx.front()->id();
-  return port.tx.empty() ? std::uint16_t{0} : port.tx.front()->id();
-}
-
 }  // namespace
 
 UdpEndpoint::UdpEndpoint(const Port& port)
-    : name_(port.config.name_),
-      port_id_(port.id),
-      queue_id_(first_queue_id(port)),
+    : Endpoint(port),
       socket_(port.config),
       peers_(socket_, queues_of(port)),
       connection_(socket_.client() ? (*peers_.table())[0].connection : next_connection_id()),
@@ -72,12 +65,12 @@ UdpEndpoint::UdpEndpoint(const Port& port)
   }
 }
 
-std::uint32_t UdpEndpoint::receive(const RxQueue& queue) noexcept {
+std::uint32_t UdpEndpoint::receive(RxQueue& queue) noexcept {
   // The other queues get their packets while the first reads the socket.
   return &queue == &receiver_->first_queue() ? receiver_->receive() : 0;
 }
 
-TransmitResult UdpEndpoint::transmit(const TxQueue& queue, const Burst& burst, std::uint32_t first,
+TransmitResult UdpEndpoint::transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
                                      std::uint32_t count) noexcept {
   const auto it = std::find_if(senders_.begin(), senders_.end(),
                                [&](const QueueSender& s) { return s.queue == queue.id(); });
@@ -85,6 +78,7 @@ TransmitResult UdpEndpoint::transmit(const TxQueue& queue, const Burst& burst, s
 }
 
 void UdpEndpoint::close() noexcept {
+  const std::lock_guard lock(options_);
   if (receiver_ != nullptr) receiver_->close();
   socket_.close();
 }
@@ -93,15 +87,38 @@ bool UdpEndpoint::has_connection(std::uintptr_t connection) const noexcept {
   return connection == connection_ || peers_.table()->find(connection) != PeerTable::NONE;
 }
 
-std::uintptr_t UdpEndpoint::add_peer(const SocketAddress& address) {
-  const std::uint32_t number = peers_.learn(address.key());
+std::uintptr_t UdpEndpoint::connect(const SocketAddress& peer, const SocketAddress& /*source*/) {
+  const std::uint32_t number = peers_.learn(peer.key());
   if (number == PeerTable::NONE) {
     throw Error(Status::NO_SPACE_AVAILABLE,
-                "interface '" + name_ + "': no connection left for udp://" + address.text() +
+                "interface '" + name() + "': no connection left for udp://" + peer.text() +
                     "; its socket has " + std::to_string(peers_.table()->size()) +
                     " peers. Reopen the session, or add an interface");
   }
   return (*peers_.table())[number].connection;
+}
+
+void UdpEndpoint::set_option(std::uintptr_t /*connection*/, int level, int option,
+                             const void* value, std::size_t length) {
+  const std::lock_guard lock(options_);
+  set_option_of(socket_.fd(), level, option, value, length);
+}
+
+std::vector<ConnectionInfo> UdpEndpoint::connections() const {
+  std::vector<ConnectionInfo> all;
+  const std::lock_guard lock(options_);
+  const bool open = socket_.fd() >= 0;
+  if (!client()) {
+    all.push_back({connection_, "", local().text(),
+                   open ? ConnectionState::LISTENING : ConnectionState::CLOSED});
+  }
+  const PeerTable& table = *peers_.table();
+  for (std::uint32_t i = 0; i < table.size(); ++i) {
+    const Peer& peer = table[i];
+    all.push_back({peer.connection, peer.address.text(), peer.local.text(),
+                   open ? ConnectionState::CONNECTED : ConnectionState::CLOSED});
+  }
+  return all;
 }
 
 }  // namespace daqiri::sockets

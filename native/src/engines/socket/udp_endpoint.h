@@ -4,9 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <mutex>
 #include <vector>
 
+#include "engines/socket/endpoint.h"
 #include "engines/socket/peer_channels.h"
 #include "engines/socket/udp_receiver.h"
 #include "engines/socket/udp_sender.h"
@@ -16,40 +17,37 @@
 namespace daqiri::sockets {
 
 /// The socket with its receiver, one sender per transmit queue, and its connections.
-class UdpEndpoint {
+class UdpEndpoint final : public Endpoint {
  public:
   /// Opens the socket. Throws Error.
   explicit UdpEndpoint(const Port& port);
-  UdpEndpoint(const UdpEndpoint&) = delete;
-  UdpEndpoint& operator=(const UdpEndpoint&) = delete;
 
-  std::uint32_t receive(const RxQueue& queue) noexcept;
-  TransmitResult transmit(const TxQueue& queue, const Burst& burst, std::uint32_t first,
-                          std::uint32_t count) noexcept;
-  void close() noexcept;
+  std::uint32_t receive(RxQueue& queue) noexcept override;
+  TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+                          std::uint32_t count) noexcept override;
+  void close() noexcept override;
+  [[nodiscard]] int receive_fd(const RxQueue&) const noexcept override { return socket_.fd(); }
 
-  [[nodiscard]] const UdpSocket& socket() const noexcept { return socket_; }
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] const std::shared_ptr<const LinkLayer>& link_layer() const noexcept {
-    return link_layer_;
-  }
-  [[nodiscard]] const std::array<std::uint8_t, 6>& mac() const noexcept { return mac_; }
+  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
+  [[nodiscard]] std::array<std::uint8_t, 6> mac() const noexcept override { return mac_; }
 
-  /// The client's connection, or the server's own.
-  [[nodiscard]] std::uintptr_t connection() const noexcept { return connection_; }
-  [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept;
-  /// Server: connection of a peer that need not have sent anything. Throws Error
-  /// NO_SPACE_AVAILABLE.
-  std::uintptr_t add_peer(const SocketAddress& address);
-  /// Port and first queue.
-  [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> port_queue() const noexcept {
-    return {port_id_, queue_id_};
-  }
+  [[nodiscard]] const char* scheme() const noexcept override { return "udp://"; }
+  [[nodiscard]] bool client() const noexcept override { return socket_.client(); }
+  [[nodiscard]] SocketAddress local() const noexcept override { return socket_.local(); }
+  [[nodiscard]] SocketAddress remote() const noexcept override { return socket_.remote(); }
+  [[nodiscard]] std::uintptr_t connection() const noexcept override { return connection_; }
+  [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept override;
+  /// A server's socket can send to anybody.
+  [[nodiscard]] bool can_connect() const noexcept override { return !client(); }
+  /// A peer need not have sent anything. Throws Error NO_SPACE_AVAILABLE.
+  std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) override;
+  void set_option(std::uintptr_t connection, int level, int option, const void* value,
+                  std::size_t length) override;
+  [[nodiscard]] std::vector<ConnectionInfo> connections() const override;
 
  private:
-  std::string name_;
-  std::uint16_t port_id_;
-  std::uint16_t queue_id_;
+  /// The socket is not closed while an option is set on it.
+  mutable std::mutex options_;
   UdpSocket socket_;
   PeerChannels peers_;
   std::uintptr_t connection_;

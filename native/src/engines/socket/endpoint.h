@@ -1,0 +1,79 @@
+/// What the socket engine needs of an interface, whatever its transport.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engines/socket/socket_address.h"
+#include "session/io_engine.h"
+
+namespace daqiri::sockets {
+
+/// One interface with its sockets, made from its configuration and open until `close`.
+///
+/// Threads are those of IoEngine; what concerns connections may be called by any thread, also after
+/// `close`.
+class Endpoint {
+ public:
+  explicit Endpoint(const Port& port);
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+  virtual ~Endpoint() = default;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
+
+  virtual std::uint32_t receive(RxQueue& queue) noexcept = 0;
+  virtual TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+                                  std::uint32_t count) noexcept = 0;
+  virtual void close() noexcept = 0;
+  /// As IoEngine::receive_fd.
+  [[nodiscard]] virtual int receive_fd(const RxQueue& queue) const noexcept = 0;
+
+  [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer() const = 0;
+  /// Zeros when it has none.
+  [[nodiscard]] virtual std::array<std::uint8_t, 6> mac() const noexcept = 0;
+
+  /// "udp://": what addresses begin with in messages.
+  [[nodiscard]] virtual const char* scheme() const noexcept = 0;
+  [[nodiscard]] virtual bool client() const noexcept = 0;
+  /// The address it is bound to; a wildcard has the port only.
+  [[nodiscard]] virtual SocketAddress local() const noexcept = 0;
+  /// The configured peer; no address for a server.
+  [[nodiscard]] virtual SocketAddress remote() const noexcept = 0;
+  /// The client's connection, or the server's own.
+  [[nodiscard]] virtual std::uintptr_t connection() const noexcept = 0;
+
+  [[nodiscard]] virtual bool has_connection(std::uintptr_t connection) const noexcept = 0;
+  /// Port and queue of a connection; the first queue until it has one.
+  [[nodiscard]] virtual std::pair<std::uint16_t, std::uint16_t> port_queue(
+      std::uintptr_t connection) const noexcept;
+  /// Whether `connect` to peers other than the configured one is possible.
+  [[nodiscard]] virtual bool can_connect() const noexcept = 0;
+  /// Connection to a peer, from `source` (no address: any). Throws Error.
+  virtual std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) = 0;
+  /// setsockopt(2). Throws Error.
+  virtual void set_option(std::uintptr_t connection, int level, int option, const void* value,
+                          std::size_t length) = 0;
+  /// The endpoint's own connection first.
+  [[nodiscard]] virtual std::vector<ConnectionInfo> connections() const = 0;
+
+  /// "'tx0' (client of udp://192.0.2.1:5000)", for messages.
+  [[nodiscard]] std::string text() const;
+
+ protected:
+  /// setsockopt(2) on `fd` (-1: closed); what is refused becomes an Error naming the interface.
+  void set_option_of(int fd, int level, int option, const void* value, std::size_t length) const;
+
+ private:
+  std::string name_;
+  std::uint16_t port_id_;
+  std::uint16_t queue_id_;
+};
+
+}  // namespace daqiri::sockets
