@@ -1,4 +1,7 @@
+#include <netinet/udp.h>
+
 #include <catch2/catch.hpp>
+#include <random>
 
 #include "socket/udp_session.h"
 
@@ -30,7 +33,7 @@ TEST_CASE("A client sends packets byte for byte, in order", "[udp][tx]") {
   for (const Bytes& expected : packets) {
     const auto datagram = peer.receive();
     REQUIRE(datagram);
-    REQUIRE(datagram->first == expected);
+    REQUIRE((datagram->first == expected));
   }
   const TxSnapshot counters = tx.counters();
   REQUIRE(counters.sent == 80);
@@ -52,8 +55,76 @@ TEST_CASE("Segments of a packet leave as one datagram", "[udp][tx]") {
   for (const Bytes& expected : packets) {
     const auto datagram = peer.receive();
     REQUIRE(datagram);
-    REQUIRE(datagram->first == expected);
+    REQUIRE((datagram->first == expected));
   }
+}
+
+TEST_CASE("Runs of equal packets leave as segments of one message", "[udp][tx]") {
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const PlainSocket peer(host);
+  const int on = 1;
+  REQUIRE(setsockopt(peer.fd(), SOL_UDP, UDP_GRO, &on, sizeof on) == 0);
+  const auto session = Session::open(udp_client(host, peer.port()));
+  std::vector<Bytes> packets = numbered_packets(0, 40, 1000);
+  packets.push_back(numbered(40, 7));
+  REQUIRE(send_packets(session->tx_queue(0, 0), packets));
+  // The peer, which can take segments together, sees them together.
+  const auto message = peer.receive();
+  REQUIRE(message);
+  Bytes expected;
+  for (const Bytes& packet : packets) expected.insert(expected.end(), packet.begin(), packet.end());
+  REQUIRE((message->first == expected));
+  REQUIRE(session->tx_queue(0, 0).counters().sent == 41);
+  REQUIRE(session->tx_queue(0, 0).counters().sent_bytes == expected.size());
+}
+
+TEST_CASE("Runs of any lengths arrive as the datagrams they were", "[udp][tx]") {
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const auto seed = GENERATE(1U, 2U, 3U, 4U);
+  std::mt19937 random(seed);
+  const PlainSocket peer(host);
+  const auto session = Session::open(udp_client(host, peer.port(), {.buf_size = 40'000}));
+  std::vector<Bytes> packets;
+  while (packets.size() < 600) {
+    constexpr std::size_t LENGTHS[]{0, 1, 100, 1000, 1472, 9000, 33'000};
+    const std::size_t length = LENGTHS[random() % std::size(LENGTHS)];
+    const std::uint32_t count = 1 + random() % (length > 2000 ? 4 : 80);
+    for (std::uint32_t i = 0; i < count; ++i)
+      packets.push_back(numbered(static_cast<std::uint32_t>(packets.size()), length));
+    const std::size_t last = random() % (length + 1);
+    packets.push_back(numbered(static_cast<std::uint32_t>(packets.size()), last));
+  }
+  // In portions that the peer's buffer holds.
+  for (std::size_t i = 0; i < packets.size();) {
+    std::vector<Bytes> portion;
+    for (std::size_t bytes = 0; i < packets.size() && portion.size() < 60; ++i) {
+      bytes += packets[i].size();
+      if (!portion.empty() && bytes > 60'000) break;
+      portion.push_back(packets[i]);
+    }
+    REQUIRE(send_packets(session->tx_queue(0, 0), portion));
+    for (const Bytes& expected : portion) {
+      const auto datagram = peer.receive();
+      REQUIRE(datagram);
+      REQUIRE((datagram->first == expected));
+    }
+  }
+  REQUIRE(session->tx_queue(0, 0).counters().sent == packets.size());
+}
+
+TEST_CASE("Where segments are refused, datagrams go singly", "[udp][tx]") {
+  const PlainSocket peer("127.0.0.1");
+  const auto session = Session::open(udp_client("127.0.0.1", peer.port()));
+  // The kernel computes no checksums for segments then, and says so.
+  const int on = 1;
+  session->engine().set_socket_option(session->engine().connect("127.0.0.1", peer.port(), ""),
+                                      SOL_SOCKET, SO_NO_CHECK, &on, sizeof on);
+  for (int round = 0; round < 2; ++round) {
+    REQUIRE(send_packets(session->tx_queue(0, 0), numbered_packets(0, 30, 1000)));
+    for (std::uint32_t i = 0; i < 30; ++i) REQUIRE(peer.receive()->first == numbered(i, 1000));
+  }
+  REQUIRE(session->tx_queue(0, 0).counters().sent == 60);
+  REQUIRE(session->tx_queue(0, 0).counters().dropped_total() == 0);
 }
 
 TEST_CASE("A server answers the peer that a burst names", "[udp][tx][peers]") {

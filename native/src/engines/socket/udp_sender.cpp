@@ -1,9 +1,11 @@
 #include "engines/socket/udp_sender.h"
 
+#include <netinet/udp.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 namespace daqiri::sockets {
 
@@ -20,11 +22,17 @@ UdpSender::UdpSender(const UdpSocket& socket, const PeerTable& peers, std::uint3
                      std::uintptr_t server_connection)
     : socket_(socket),
       peers_(peers),
-      max_length_(socket.local().ipv6() ? MAX_IPV6_PAYLOAD : MAX_IPV4_PAYLOAD),
+      max_message_(socket.local().ipv6() ? MAX_IPV6_PAYLOAD : MAX_IPV4_PAYLOAD),
+      max_length_(max_payload == 0 ? max_message_ : std::min(max_message_, max_payload)),
+      segment_limit_(max_length_),
       server_connection_(server_connection) {
-  if (max_payload != 0) max_length_ = std::min(max_length_, max_payload);
-  for (std::uint32_t i = 0; i < BATCH; ++i)
-    messages_[i].msg_hdr.msg_iov = &vectors_[std::size_t{i} * MAX_NUM_SEGS];
+  for (std::uint32_t i = 0; i < MESSAGES; ++i) {
+    messages_[i].msg_hdr.msg_control = &controls_[i];
+    auto& header = *reinterpret_cast<cmsghdr*>(&controls_[i]);
+    header.cmsg_level = SOL_UDP;
+    header.cmsg_type = UDP_SEGMENT;
+    header.cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+  }
 }
 
 bool UdpSender::find_destination(const Burst& burst) noexcept {
@@ -42,21 +50,67 @@ bool UdpSender::find_destination(const Burst& burst) noexcept {
   return destination_.given();
 }
 
-std::uint32_t UdpSender::gather(const Burst& burst, std::uint32_t first,
-                                std::uint32_t count) noexcept {
-  const int segments = burst.hdr.hdr.num_segs;
+std::uint32_t UdpSender::run_length(const Burst& burst, std::uint32_t first,
+                                    std::uint32_t count) const noexcept {
+  const std::uint32_t length = burst.packet_length(first);
+  if (length == 0 || length >= segment_limit_) return 1;
+  const std::uint32_t limit = std::min({count, MAX_SEGMENTS, max_message_ / length});
+  for (std::uint32_t n = 1; n < limit; ++n) {
+    const std::uint32_t next = burst.packet_length(first + n);
+    if (next == length) continue;
+    return next < length && next > 0 ? n + 1 : n;
+  }
+  return std::max(limit, 1U);
+}
+
+void UdpSender::gather(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
+  const auto segments = static_cast<std::uint32_t>(burst.hdr.hdr.num_segs);
   const bool addressed = destination_.given();
-  std::uint32_t n = 0;
-  for (; n < count; ++n) {
-    if (burst.packet_length(first + n) > max_length_) break;
-    msghdr& header = messages_[n].msg_hdr;
+  iovec* vector = vectors_.data();
+  gathered_ = 0;
+  for (std::uint32_t done = 0; done < count && gathered_ < MESSAGES;) {
+    const std::uint32_t length = burst.packet_length(first + done);
+    if (length > max_length_) break;
+    const std::uint32_t n = run_length(burst, first + done, count - done);
+    packets_[gathered_] = n;
+    lengths_[gathered_] = length;
+    msghdr& header = messages_[gathered_].msg_hdr;
     header.msg_name = addressed ? destination_.data() : nullptr;
     header.msg_namelen = addressed ? destination_.length() : 0;
-    header.msg_iovlen = static_cast<std::size_t>(segments);
-    for (int s = 0; s < segments; ++s)
-      header.msg_iov[s] = {burst.pkts[s][first + n], burst.pkt_lens[s][first + n]};
+    header.msg_iov = vector;
+    header.msg_iovlen = std::size_t{n} * segments;
+    header.msg_controllen = n > 1 ? sizeof(SegmentSize) : 0;
+    if (n > 1) {
+      const auto size = static_cast<std::uint16_t>(length);
+      std::memcpy(CMSG_DATA(reinterpret_cast<cmsghdr*>(&controls_[gathered_])), &size,
+                  sizeof(size));
+    }
+    for (std::uint32_t i = first + done; i < first + done + n; ++i) {
+      for (std::uint32_t s = 0; s < segments; ++s)
+        *vector++ = {burst.pkts[s][i], burst.pkt_lens[s][i]};
+    }
+    done += n;
+    ++gathered_;
   }
-  return n;
+}
+
+bool UdpSender::stop_segmenting(int error) noexcept {
+  if (packets_[0] == 1) return false;
+  switch (error) {
+    case EINVAL:
+    case EMSGSIZE:
+      // Longer than the path carries unfragmented, or more segments than this kernel takes.
+      segment_limit_ = lengths_[0];
+      return true;
+    case EIO:
+    case EOPNOTSUPP:
+    case ENOPROTOOPT:
+      // The device does not compute checksums, or this kernel has no UDP_SEGMENT.
+      segment_limit_ = 0;
+      return true;
+    default:
+      return false;
+  }
 }
 
 TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
@@ -67,8 +121,8 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
     result.failed = count;
     return result;
   }
-  const std::uint32_t ready = gather(burst, first, count);
-  if (ready == 0) {
+  gather(burst, first, count);
+  if (gathered_ == 0) {
     while (result.failed < count && burst.packet_length(first + result.failed) > max_length_)
       ++result.failed;
     return result;
@@ -76,10 +130,12 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
   bool waited = false;
   bool retried = false;
   for (;;) {
-    const int n = sendmmsg(socket_.fd(), messages_.data(), ready, MSG_DONTWAIT);
+    const int n = sendmmsg(socket_.fd(), messages_.data(), gathered_, MSG_DONTWAIT);
     if (n > 0) {
-      result.sent = static_cast<std::uint32_t>(n);
-      for (int i = 0; i < n; ++i) result.bytes += messages_[static_cast<std::size_t>(i)].msg_len;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+        result.sent += packets_[i];
+        result.bytes += messages_[i].msg_len;
+      }
       return result;
     }
     if (errno == EINTR) continue;
@@ -89,6 +145,10 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
       waited = true;
       continue;
     }
+    if (stop_segmenting(errno)) {
+      gather(burst, first, count);
+      continue;
+    }
     // ECONNREFUSED tells of an earlier packet that met no listener; it is cleared by being told. Of
     // the first packet of this run it says nothing, nor does a device queue that was full
     // (ENOBUFS).
@@ -96,7 +156,7 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
       retried = true;
       continue;
     }
-    result.failed = 1;
+    result.failed = packets_[0];
     return result;
   }
 }
