@@ -1,5 +1,5 @@
 # make demo · test · bench · lint · docs · build · clean: each sets up what it needs.
-# Also: asan, tsan (sanitizer runs of the C++ tests), format, lock.
+# Also: asan, tsan (sanitizer runs of the C++ tests), fuzz (FUZZ_SECONDS=300), format, lock.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 NATIVE := build/native
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+FUZZ_SECONDS ?= 300
 
 PIP := $(BIN)/python -m pip -qq
 # The extension is compiled in $(NATIVE), without isolation so that the folder stays valid; the C++
@@ -21,7 +22,7 @@ native_files := CMakeLists.txt $(shell find native/include native/src native/pyt
 	native/CMakeLists.txt
 cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')
 
-.PHONY: build demo test bench lint docs asan tsan format lock clean
+.PHONY: build demo test bench lint docs asan tsan fuzz format lock clean
 
 build: $(VENV)/.built
 
@@ -59,6 +60,11 @@ asan tsan: build/.system-build build/.system-test
 	@cmake --preset $@ >build/configure.log
 	cmake --build --preset $@
 	ctest --preset $@
+
+fuzz: build/.system-build build/.system-fuzz
+	@cmake --preset $@ >build/configure.log
+	cmake --build --preset $@
+	.ci/fuzz build/fuzz/fuzz $(FUZZ_SECONDS)
 
 format: $(VENV)/.dependencies-dev
 	$(BIN)/ruff check --fix-only -q

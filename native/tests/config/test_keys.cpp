@@ -1,6 +1,8 @@
 // Every key of the schema with another good value, which must change the configuration, and a bad
 // one, which must be the only problem, at its place.
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <set>
 
 #include "config/schema.h"
@@ -367,5 +369,14 @@ TEST_CASE("a bad value of each key is one error with line, column and path", "[c
     CHECK(problem->line_ == find(document.root, path).mark.line);
     CHECK(problem->column_ > 0);
     CHECK_THAT(problem->message_, Catch::Contains("found") && Catch::Contains("accepts"));
+  }
+}
+
+TEST_CASE("the fuzzer's dictionary has every key", "[config][keys]") {
+  std::ifstream file(DAQIRI_SOURCE_DIR "/native/fuzz/config.dict");
+  const std::string dictionary{std::istreambuf_iterator<char>(file), {}};
+  for (const std::string& path : daqiri::config::known_keys()) {
+    const std::string key = path.substr(path.rfind('.') + 1);
+    CHECK_THAT(dictionary, Catch::Contains('"' + key + ": \""));
   }
 }

@@ -1,0 +1,15 @@
+# native/fuzz/<name>.cpp -> program fuzz_<name>, a libFuzzer target.
+if(NOT DAQIRI_SANITIZE STREQUAL "fuzzer")
+  message(FATAL_ERROR "DAQIRI_BUILD_FUZZ needs DAQIRI_SANITIZE=fuzzer; 'cmake --preset fuzz' sets both")
+endif()
+file(GLOB fuzz_sources CONFIGURE_DEPENDS fuzz/*.cpp)
+add_custom_target(fuzz)
+foreach(source IN LISTS fuzz_sources)
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(fuzz_${name} EXCLUDE_FROM_ALL ${source})
+  set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+  target_include_directories(fuzz_${name} PRIVATE tests) # shares their configurations
+  target_link_libraries(fuzz_${name} PRIVATE daqiri_static)
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  add_dependencies(fuzz fuzz_${name})
+endforeach()

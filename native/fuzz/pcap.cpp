@@ -1,0 +1,69 @@
+// Bytes of a pcap file: the index lies within the file, and agrees with the walk over its records.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "daqiri/error.h"
+#include "require.h"
+#include "storage/file.h"
+#include "storage/pcap_format.h"
+#include "storage/pcap_index.h"
+#include "storage/record_chain.h"
+
+using namespace daqiri;
+using fuzz::require;
+
+namespace {
+
+std::optional<PcapIndex> index(const std::uint8_t* data, std::size_t size) {
+  try {
+    return index_pcap(data, size, "file");
+  } catch (const Error& error) {
+    require(error.status() == Status::INVALID_PARAMETER, "a bad file is the caller's");
+    return std::nullopt;
+  }
+}
+
+void check_index(const PcapIndex& found, std::size_t size) {
+  const std::size_t n = found.offsets.size();
+  require(
+      found.lengths.size() == n && found.wire_lengths.size() == n && found.timestamps.size() == n,
+      "the arrays have one value per packet");
+  std::uint64_t end = sizeof(pcap::FileHeader);
+  for (std::size_t i = 0; i < n; ++i) {
+    require(found.offsets[i] == end + sizeof(pcap::RecordHeader), "records follow each other");
+    end = found.offsets[i] + found.lengths[i];
+    require(end <= size, "packets lie within the file");
+  }
+  require(end + found.torn_bytes == size, "records and torn bytes make up the file");
+}
+
+/// A file in memory with this content, for what reads descriptors.
+int memory_file(const std::uint8_t* data, std::size_t size) {
+  static const File file(memfd_create("fuzz", MFD_CLOEXEC));
+  require(ftruncate(file.fd(), 0) == 0 && write_fully(file.fd(), data, size, 0) == 0,
+          "the file holds the input");
+  return file.fd();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::optional<PcapIndex> found = index(data, size);
+  if (!found) return 0;
+  check_index(*found, size);
+  // The walk is for files of this machine's byte order.
+  if (found->swapped) return 0;
+  int problem = 0;
+  const std::uint64_t end = pcap::whole_records_end(memory_file(data, size), size, problem);
+  require(problem == 0, "a file in memory can be read");
+  require(end >= sizeof(pcap::FileHeader) && end <= size - found->torn_bytes,
+          "the walk ends where the index does, or before");
+  const std::optional<PcapIndex> whole = index(data, end);
+  require(whole && whole->torn_bytes == 0, "what is cut to whole records is whole");
+  for (std::size_t i = 0; i < whole->offsets.size(); ++i)
+    require(whole->offsets[i] == found->offsets[i], "a file that is cut keeps its first records");
+  return 0;
+}
