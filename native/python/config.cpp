@@ -84,6 +84,7 @@ void bind_queue_structs(py::module_& m) {
   queue_struct<TxQueueConfig>(m, "TxQueueConfig", "A transmit queue of the configuration.")
       .value("offloads", [](const TxQueueConfig& q) { return q.offloads_; })
       .member("pacing_mbps", &TxQueueConfig::pacing_mbps_)
+      .member("realtime_priority", &TxQueueConfig::realtime_priority_)
       .finish();
 }
 

@@ -226,6 +226,8 @@ struct RxQueueConfig : QueueConfig {
 struct TxQueueConfig : QueueConfig {
   /// L2 megabits per second; 0: not paced.
   std::uint32_t pacing_mbps_{0};
+  /// SCHED_FIFO priority of the queue's worker; 0: ordinary scheduling.
+  int realtime_priority_{0};
   bool operator==(const TxQueueConfig&) const = default;
 };
 

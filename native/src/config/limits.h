@@ -32,6 +32,7 @@ inline constexpr Range QUEUE_ID{0, 65535};
 inline constexpr Range BATCH_SIZE{1, 1'048'576, "packets"};
 inline constexpr Range SPLIT{0, UINT32_MAX, "bytes"};
 inline constexpr Range PACING{0, UINT32_MAX, "Mb/s"};
+inline constexpr Range REALTIME_PRIORITY{0, 99};
 inline constexpr Range FLOW_ID{0, MAX_STATIC_FLOW_ID};
 inline constexpr Range BYTE{0, 255};
 inline constexpr Range WORD{0, 65535};

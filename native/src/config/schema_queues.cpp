@@ -50,6 +50,7 @@ void walk_tx_queue(Fields& fields, TxQueueConfig& queue) {
   fields.number(optional("timeout_us"), queue.timeout_us_, MICROSECONDS);
   fields.words(optional("offloads"), queue.offloads_, OFFLOADS);
   fields.number(optional("pacing_mbps"), queue.pacing_mbps_, PACING);
+  fields.number(optional("realtime_priority"), queue.realtime_priority_, REALTIME_PRIORITY);
 }
 
 void walk_flex_item(Fields& fields, FlexItemConfig& item) {

@@ -3,8 +3,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include <charconv>
+#include <cstring>
 
 #include "daqiri/error.h"
 #include "metrics/log.h"
@@ -28,6 +30,19 @@ int core_number(const std::string& cpu_core) noexcept {
   return error == std::errc{} && end == cpu_core.data() + cpu_core.size() ? core : -1;
 }
 
+void make_realtime(const std::string& name, int priority) noexcept {
+  sched_param parameters{};
+  parameters.sched_priority = priority;
+  const int error = pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameters);
+  if (error == 0) return;
+  rlimit limit{};
+  getrlimit(RLIMIT_RTPRIO, &limit);
+  log(LogLevel::WARN, "thread " + name + " runs without realtime_priority " +
+                          std::to_string(priority) + ": " + std::strerror(error) +
+                          "; the limit RLIMIT_RTPRIO is " + std::to_string(limit.rlim_cur) +
+                          ": raise it (ulimit -r, LimitRTPRIO= of systemd), or grant CAP_SYS_NICE");
+}
+
 }  // namespace
 
 void require_core(const std::string& cpu_core, const std::string& what) {
@@ -45,9 +60,11 @@ void require_core(const std::string& cpu_core, const std::string& what) {
                                              cores + ", or 'any' for a thread that is not pinned");
 }
 
-void settle_thread(const std::string& cpu_core, const std::string& name) noexcept {
+void settle_thread(const std::string& cpu_core, const std::string& name,
+                   int realtime_priority) noexcept {
   pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+  if (realtime_priority > 0) make_realtime(name, realtime_priority);
   if (cpu_core == ANY_CORE) return;
   cpu_set_t set;
   CPU_ZERO(&set);

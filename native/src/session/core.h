@@ -11,6 +11,9 @@ namespace daqiri {
 /// queue.
 void require_core(const std::string& cpu_core, const std::string& what);
 /// Pin the calling thread (not for ANY_CORE), name it (15 characters), let it sleep precisely.
-void settle_thread(const std::string& cpu_core, const std::string& name) noexcept;
+/// `realtime_priority` above 0: schedule it as SCHED_FIFO; where that is not permitted, a warning
+/// is logged and it runs on as it is.
+void settle_thread(const std::string& cpu_core, const std::string& name,
+                   int realtime_priority = 0) noexcept;
 
 }  // namespace daqiri

@@ -4,33 +4,53 @@
 #include <limits>
 
 #include "session/core.h"
-#include "timing/clock.h"
 
 namespace daqiri {
 
 namespace {
 
 constexpr std::uint64_t NEVER = std::numeric_limits<std::uint64_t>::max();
-/// Before a launch time the worker sleeps until this long before, then spins.
+/// Further than this from a launch time the worker sleeps, until SPIN_NS before it.
+constexpr std::uint64_t SLEEP_FROM_NS = 200'000;
 constexpr std::uint64_t SPIN_NS = 80'000;
-constexpr std::int64_t MAX_SLEEP_NS = 100'000'000;
+/// Longest sleep: a step of the clock is noticed within this.
+constexpr std::int64_t MAX_SLEEP_NS = 50'000'000;
 /// Idle time after which the worker sleeps instead of spinning.
 constexpr std::uint64_t IDLE_SPIN_NS = 20'000;
 /// Pacing credit that an idle queue keeps.
 constexpr std::uint64_t PACING_CREDIT_NS = 1'000'000;
+/// Packets of a turn while another queue is behind its launch times.
+constexpr std::uint64_t SHORT_TURN = 16;
+/// Until a queue's cost of sending is known, and the most that one observation counts.
+constexpr std::uint64_t FIRST_COST_NS = 2'000;
+constexpr std::uint64_t MAX_COST_NS = 1'000'000;
+/// Bytes of the next packet that are brought into the cache.
+constexpr std::uint32_t PREFETCH_BYTES = 1024;
+constexpr std::uint32_t CACHE_LINE = 64;
 /// Passes that a stopping worker makes for what is due.
 constexpr int DRAIN_PASSES = 100'000;
+/// It gives up when the wire has taken nothing for this long.
+constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
 
 /// ns that `bytes` take at `mbps`.
 constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps) {
   return bytes * 8000U / mbps;
 }
 
+void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
+  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
+    const auto* data = static_cast<const std::byte*>(burst.pkts[s][packet]);
+    const std::uint32_t bytes = std::min(burst.pkt_lens[s][packet], PREFETCH_BYTES);
+    for (std::uint32_t at = 0; at < bytes; at += CACHE_LINE) __builtin_prefetch(data + at);
+  }
+}
+
 }  // namespace
 
 void Transmitter::add(TxQueue& queue) {
   queue.worker_doorbell = &doorbell_;
-  queues_.push_back(&queue);
+  lanes_.push_back({&queue, nullptr, NEVER, engine_.launch_lead(queue), 0, FIRST_COST_NS});
+  realtime_priority_ = std::max(realtime_priority_, queue.config().realtime_priority_);
 }
 
 void Transmitter::start() {
@@ -43,66 +63,115 @@ void Transmitter::stop() noexcept {
   if (thread_.joinable()) thread_.join();
 }
 
-std::uint64_t Transmitter::serve(TxQueue& queue, Burst& burst) noexcept {
-  const std::uint32_t first = queue.position();
-  const std::uint32_t limit = std::min(burst.num_packets() - first, engine_.transmit_run());
-  const std::uint32_t mbps = queue.config().pacing_mbps_;
-  const std::uint64_t now = realtime_ns();
-  std::uint64_t paced = mbps == 0 ? 0 : std::max(queue.paced_until, now - PACING_CREDIT_NS);
+std::uint64_t Transmitter::launch_of(const Lane& lane, std::uint32_t i) noexcept {
+  const std::uint64_t launch = lane.burst->timestamps[i];
+  return launch > lane.lead ? launch - lane.lead : 0;
+}
+
+std::uint32_t Transmitter::turn(const Lane& lane) const noexcept {
+  std::uint64_t packets = engine_.transmit_run();
+  for (const Lane& other : lanes_) {
+    if (&other == &lane || other.due == 0 || other.due == NEVER) continue;
+    const std::uint64_t fit =
+        other.due <= now_ ? SHORT_TURN
+                          : std::max<std::uint64_t>((other.due - now_) / lane.packet_cost, 1);
+    packets = std::min(packets, fit);
+  }
+  return static_cast<std::uint32_t>(packets);
+}
+
+bool Transmitter::serve(Lane& lane) noexcept {
+  lane.burst = lane.queue->current();
+  if (lane.burst == nullptr) {
+    lane.due = NEVER;
+    lane.queue->end_pass();
+    return false;
+  }
+  const Burst& burst = *lane.burst;
+  const std::uint32_t first = lane.queue->position();
+  const std::uint32_t mbps = lane.queue->config().pacing_mbps_;
+  // Not the port's clock: set back, it would stop a paced queue for as long.
+  const std::uint64_t steady = mbps == 0 ? 0 : monotonic_ns();
+  std::uint64_t paced = mbps == 0 ? 0 : std::max(lane.paced_until, steady - PACING_CREDIT_NS);
+  const std::uint32_t limit = std::min(burst.num_packets() - first, turn(lane));
   std::uint32_t run = 0;
-  std::uint64_t due = now;
   for (; run < limit; ++run) {
-    const std::uint64_t launch = burst.timestamps[first + run];
-    due = std::max(launch, paced);
-    if (due > now) break;
+    lane.due = launch_of(lane, first + run);
+    if (paced > steady) lane.due = std::max(lane.due, now_ + (paced - steady));
+    if (lane.due > now_) break;
     if (mbps != 0) paced += wire_ns(burst.packet_length(first + run), mbps);
   }
-  if (run == 0) return due;
+  if (run > 0) transmit(lane, run);
+  lane.queue->end_pass();
+  return run > 0;
+}
+
+void Transmitter::transmit(Lane& lane, std::uint32_t run) noexcept {
+  TxQueue& queue = *lane.queue;
+  const Burst& burst = *lane.burst;
+  const std::uint32_t first = queue.position();
+  const std::uint32_t mbps = queue.config().pacing_mbps_;
+  const std::uint64_t begun = now_;
+  const std::uint64_t steady = mbps == 0 ? 0 : monotonic_ns();
   const TransmitResult result = engine_.transmit(queue, burst, first, run);
+  now_ = clock_();
   const std::uint32_t done = result.sent + result.failed;
-  for (std::uint32_t i = first; i < first + done; ++i) {
-    const std::uint64_t launch = burst.timestamps[i];
+  if (done == 0) return;
+  last_left_ = monotonic_ns();
+  // A step of the clock meanwhile is no time that the engine took.
+  const std::uint64_t took =
+      now_ > begun ? std::min(now_ - begun, MAX_COST_NS * done) : std::uint64_t{0};
+  lane.packet_cost = std::max<std::uint64_t>((7 * lane.packet_cost + took / done) / 8, 1);
+  std::uint64_t wire = 0;
+  for (std::uint32_t i = 0; i < done; ++i) {
+    if (mbps != 0) wire += wire_ns(burst.packet_length(first + i), mbps);
+    const std::uint64_t launch = burst.timestamps[first + i];
     if (launch == 0) continue;
-    queue.record_lateness(now - launch);
+    // Packets of one call leave one after the other.
+    const std::uint64_t left = begun + took * i / done;
+    queue.record_lateness(left > launch ? left - launch : 0);
     if (launch < burst.begun_ns) queue.count_late();
   }
-  if (mbps != 0) {
-    if (done != run) {
-      for (std::uint32_t i = first + done; i < first + run; ++i)
-        paced -= wire_ns(burst.packet_length(i), mbps);
-    }
-    queue.paced_until = paced;
-  }
+  if (mbps != 0) lane.paced_until = std::max(lane.paced_until, steady - PACING_CREDIT_NS) + wire;
   queue.count_sent(result.sent, result.bytes);
   queue.count_dropped(DropReason::SEND_ERROR, result.failed);
-  return 0;
+  // What comes behind the burst is not known yet.
+  lane.due = 0;
+  if (first + done < burst.num_packets()) {
+    lane.due = launch_of(lane, first + done);
+    prefetch(burst, first + done);
+  }
 }
 
 void Transmitter::wait_until(std::uint64_t due) noexcept {
-  const std::uint64_t now = realtime_ns();
-  if (now >= due) return;
-  if (due - now > SPIN_NS) {
+  if (due - now_ > SLEEP_FROM_NS) {
     doorbell_.prepare();
-    if (stopping_.load(std::memory_order_acquire)) {
+    if (stopping_.load(std::memory_order_acquire) || anything_new()) {
       doorbell_.cancel();
-      return;
+    } else {
+      const auto remaining =
+          static_cast<std::int64_t>(std::min<std::uint64_t>(due - now_ - SPIN_NS, MAX_SLEEP_NS));
+      doorbell_.wait(remaining);
     }
-    doorbell_.wait(
-        std::min<std::int64_t>(MAX_SLEEP_NS, static_cast<std::int64_t>(due - now - SPIN_NS)));
+    now_ = clock_();
     return;
   }
-  while (realtime_ns() < due) {
-  }
+  // A clock that was set back ends the spinning, too.
+  do {
+    now_ = clock_();
+  } while (now_ < due && due - now_ <= SLEEP_FROM_NS && !anything_new() &&
+           !stopping_.load(std::memory_order_relaxed));
 }
 
-bool Transmitter::anything_queued() noexcept {
-  return std::any_of(queues_.begin(), queues_.end(),
-                     [](TxQueue* queue) { return queue->current() != nullptr; });
+bool Transmitter::anything_new() const noexcept {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+    return lane.burst == nullptr && lane.queue->anything_queued();
+  });
 }
 
 void Transmitter::sleep() noexcept {
   doorbell_.prepare();
-  if (stopping_.load(std::memory_order_acquire) || anything_queued()) {
+  if (stopping_.load(std::memory_order_acquire) || anything_new()) {
     doorbell_.cancel();
     return;
   }
@@ -110,41 +179,30 @@ void Transmitter::sleep() noexcept {
 }
 
 void Transmitter::run() noexcept {
-  settle_thread(cpu_core_, "daqiri-tx-" + cpu_core_);
-  std::uint64_t last_busy = monotonic_ns();
+  settle_thread(cpu_core_, "daqiri-tx-" + cpu_core_, realtime_priority_);
+  last_left_ = monotonic_ns();
   int drain = 0;
   for (;;) {
-    const bool stopping = stopping_.load(std::memory_order_acquire);
-    std::uint64_t next_due = NEVER;
+    if (stopping_.load(std::memory_order_acquire) && drain++ == 0) last_left_ = monotonic_ns();
+    now_ = clock_();
     bool progress = false;
-    for (TxQueue* queue : queues_) {
-      Burst* burst = queue->current();
-      if (burst == nullptr) {
-        queue->end_pass();
-        continue;
-      }
-      const std::uint64_t due = serve(*queue, *burst);
-      if (due == 0) {
-        progress = true;
-      } else {
-        next_due = std::min(next_due, due);
-      }
-      queue->end_pass();
-    }
-    if (stopping && (!progress || ++drain > DRAIN_PASSES)) break;
-    if (progress) {
-      last_busy = monotonic_ns();
-    } else if (next_due != NEVER) {
-      wait_until(next_due);
-    } else if (monotonic_ns() - last_busy < IDLE_SPIN_NS) {
+    for (Lane& lane : lanes_) progress = serve(lane) || progress;
+    if (drain > 0 && (!progress || drain > DRAIN_PASSES || monotonic_ns() - last_left_ > DRAIN_NS))
+      break;
+    if (progress) continue;
+    std::uint64_t due = NEVER;
+    for (const Lane& lane : lanes_) due = std::min(due, lane.due);
+    if (due != NEVER) {
+      wait_until(due);
+    } else if (monotonic_ns() - last_left_ < IDLE_SPIN_NS) {
       cpu_relax();
     } else {
       sleep();
     }
   }
-  for (TxQueue* queue : queues_) {
-    queue->mark_closed();
-    queue->flush();
+  for (const Lane& lane : lanes_) {
+    lane.queue->mark_closed();
+    lane.queue->flush();
   }
 }
 

@@ -9,15 +9,22 @@
 
 #include "burst/doorbell.h"
 #include "session/io_engine.h"
+#include "timing/clock.h"
 
 namespace daqiri {
 
-/// Puts packets on the wire in order, each at its launch time (sleep, then spin) and within the
-/// queue's pacing. One thread, which never blocks on one queue while another has packets due.
+/// Puts packets on the wire in order, each at its launch time and within the queue's pacing.
+///
+/// Before a launch time the worker sleeps, then spins on the port's clock itself: what it reads
+/// follows every step and drift of the clock, and no packet leaves before it has read the launch
+/// time. Packets that are due together leave in one call of the engine. One thread, which never
+/// blocks on one queue while another has packets due: a queue's turn ends before the next launch
+/// time of another.
 class Transmitter {
  public:
-  Transmitter(IoEngine& engine, std::string cpu_core)
-      : engine_(engine), cpu_core_(std::move(cpu_core)) {}
+  /// `clock`: that of the ports.
+  Transmitter(IoEngine& engine, std::string cpu_core, Clock clock = &realtime_ns)
+      : engine_(engine), cpu_core_(std::move(cpu_core)), clock_(clock) {}
   ~Transmitter() { stop(); }
 
   /// Before `start`.
@@ -28,17 +35,43 @@ class Transmitter {
   [[nodiscard]] const std::string& cpu_core() const noexcept { return cpu_core_; }
 
  private:
+  /// A queue, and what the worker knows of it.
+  struct Lane {
+    TxQueue* queue;
+    Burst* burst{nullptr};
+    /// When the next packet may leave, ns on the port's clock; 0: at once, NEVER: there is none.
+    std::uint64_t due;
+    /// ns ahead of a launch time at which the engine takes the packet.
+    std::uint64_t lead;
+    /// CLOCK_MONOTONIC ns before which pacing allows no packet.
+    std::uint64_t paced_until{0};
+    /// ns that a packet takes in `IoEngine::transmit`, smoothed.
+    std::uint64_t packet_cost;
+  };
+
   void run() noexcept;
-  /// Send what is due. Returns 0 after progress, else ns (port clock) when the queue's next packet
-  /// is due.
-  std::uint64_t serve(TxQueue& queue, Burst& burst) noexcept;
+  /// Send what is due and fits the lane's turn. False: nothing was.
+  bool serve(Lane& lane) noexcept;
+  void transmit(Lane& lane, std::uint32_t run) noexcept;
+  /// Time at which packet `i` of the lane's burst may leave, without pacing.
+  [[nodiscard]] static std::uint64_t launch_of(const Lane& lane, std::uint32_t i) noexcept;
+  /// Packets that the lane may send before it is another's turn.
+  [[nodiscard]] std::uint32_t turn(const Lane& lane) const noexcept;
   void wait_until(std::uint64_t due) noexcept;
   void sleep() noexcept;
-  [[nodiscard]] bool anything_queued() noexcept;
+  /// A queue that had nothing to send has something.
+  [[nodiscard]] bool anything_new() const noexcept;
 
   IoEngine& engine_;
   std::string cpu_core_;
-  std::vector<TxQueue*> queues_;
+  Clock clock_;
+  std::vector<Lane> lanes_;
+  /// Highest of the queues'.
+  int realtime_priority_{0};
+  /// The port's clock when it was last read.
+  std::uint64_t now_{0};
+  /// CLOCK_MONOTONIC ns when packets left last.
+  std::uint64_t last_left_{0};
   Doorbell doorbell_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;

@@ -152,6 +152,11 @@ TxSnapshot TxQueue::counters() const noexcept {
   return s;
 }
 
+void TxQueue::reset_lateness() noexcept {
+  reset_lateness_.store(true, std::memory_order_release);
+  if (worker_doorbell != nullptr) worker_doorbell->ring();
+}
+
 void TxQueue::mark_closed() noexcept {
   closed_.store(true, std::memory_order_release);
   room_.ring();
@@ -160,6 +165,10 @@ void TxQueue::mark_closed() noexcept {
 // --- Worker
 
 Burst* TxQueue::current() noexcept {
+  if (reset_lateness_.load(std::memory_order_relaxed) &&
+      reset_lateness_.exchange(false, std::memory_order_acq_rel)) {
+    lateness_.reset();
+  }
   if (current_ == nullptr && ring_.pop(current_)) position_ = 0;
   return current_;
 }
@@ -178,7 +187,6 @@ void TxQueue::count_dropped(DropReason reason, std::uint32_t packets) noexcept {
 }
 
 void TxQueue::end_pass() noexcept {
-  if (reset_lateness_.exchange(false, std::memory_order_acq_rel)) lateness_.reset();
   const bool done = current_ != nullptr && position_ >= current_->num_packets();
   if (done) ++tally_.bursts;
   if (dirty_ || done) {

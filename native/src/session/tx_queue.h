@@ -58,12 +58,15 @@ class TxQueue {
   [[nodiscard]] TxSnapshot counters() const noexcept;
   /// ns between launch time and transmission.
   [[nodiscard]] const Histogram& lateness() const noexcept { return lateness_; }
-  void reset_lateness() noexcept { reset_lateness_.store(true, std::memory_order_release); }
+  /// Count anew; the worker does so before it sends the next packet.
+  void reset_lateness() noexcept;
 
   // --- Transmit worker. One thread.
 
   /// The burst at the head of the queue, or null.
   Burst* current() noexcept;
+  /// Bursts wait behind the current one, or there is none yet.
+  [[nodiscard]] bool anything_queued() const noexcept { return ring_.size() > 0; }
   /// Packets of the current burst that have left or were dropped.
   [[nodiscard]] std::uint32_t position() const noexcept { return position_; }
   void count_sent(std::uint32_t packets, std::uint64_t bytes) noexcept;
@@ -74,8 +77,6 @@ class TxQueue {
   void end_pass() noexcept;
   /// Drop what is queued.
   void flush() noexcept;
-  /// ns (port clock) before which pacing allows no packet; kept by the worker.
-  std::uint64_t paced_until{0};
 
   void mark_closed() noexcept;
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }

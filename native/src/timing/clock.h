@@ -13,6 +13,9 @@ inline std::uint64_t clock_ns(clockid_t clock) noexcept {
          static_cast<std::uint64_t>(t.tv_nsec);
 }
 
+/// Reads a clock, ns.
+using Clock = std::uint64_t (*)() noexcept;
+
 /// The clock of ports on kernel engines: receive timestamps and launch times compare.
 inline std::uint64_t realtime_ns() noexcept { return clock_ns(CLOCK_REALTIME); }
 /// For intervals: never set back.

@@ -1,5 +1,6 @@
 #include "timing/histogram.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -41,9 +42,16 @@ std::uint64_t Histogram::quantile(double q) const noexcept {
   std::uint64_t seen = 0;
   for (std::uint32_t i = 0; i < NUM_BUCKETS; ++i) {
     seen += (*buckets_)[i].load(std::memory_order_relaxed);
-    if (seen >= rank) return upper_edge(i);
+    if (seen >= rank) return std::min(upper_edge(i), maximum());
   }
   return maximum();
+}
+
+void Histogram::merge(const Histogram& other) noexcept {
+  for (std::uint32_t i = 0; i < NUM_BUCKETS; ++i)
+    (*buckets_)[i].fetch_add(other.bucket_count(i), std::memory_order_relaxed);
+  count_.fetch_add(other.count(), std::memory_order_relaxed);
+  maximum_.store(std::max(maximum(), other.maximum()), std::memory_order_relaxed);
 }
 
 void Histogram::reset() noexcept {

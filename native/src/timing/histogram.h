@@ -8,8 +8,9 @@
 
 namespace daqiri {
 
-/// Log-linear buckets: 32 per octave, so that a quantile is within 1/32 of the true value.
-/// One thread records; others may read at any time.
+/// Log-linear buckets over all 64-bit values: 32 per octave, so that a quantile is at most 1/32
+/// above the true value (G. Tene's HdrHistogram). One thread records, merges and resets; others may
+/// read at any time.
 class Histogram {
  public:
   Histogram();
@@ -20,8 +21,10 @@ class Histogram {
   [[nodiscard]] std::uint64_t maximum() const noexcept {
     return maximum_.load(std::memory_order_relaxed);
   }
-  /// Upper edge of the bucket in which quantile `q` (0..1) lies; 0 when empty.
+  /// Upper edge of the bucket in which quantile `q` (0..1) lies, at most the maximum; 0 when empty.
   [[nodiscard]] std::uint64_t quantile(double q) const noexcept;
+  /// Add the counts of another, which nobody records in meanwhile.
+  void merge(const Histogram& other) noexcept;
   void reset() noexcept;
 
   static constexpr std::uint32_t SUB_BITS = 5;

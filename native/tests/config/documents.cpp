@@ -63,7 +63,7 @@ const char* const RAW = R"(daqiri:
       tx:
         accurate_send: true
         queues:
-        - {name: out, id: 0, cpu_core: 6, batch_size: 512, timeout_us: 10, memory_regions: [whole], offloads: [tx_eth_src], pacing_mbps: 1000, poll_mode: indirect}
+        - {name: out, id: 0, cpu_core: 6, batch_size: 512, timeout_us: 10, memory_regions: [whole], offloads: [tx_eth_src], pacing_mbps: 1000, realtime_priority: 10, poll_mode: indirect}
         flows:
         - {name: tag, id: 3, action: {type: vlan_push, vlan_id: 100, pcp: 3, dei: 1, ethertype: 0x88a8}}
         - name: wrap

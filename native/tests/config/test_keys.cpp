@@ -123,6 +123,7 @@ std::vector<Case> queue_cases() {
       {RAW, at(TXQ, "poll_mode"), "indirect", "never", {}, true},
       {RAW, at(TXQ, "offloads"), "[]", "[checksum]", "[0]"},
       {RAW, at(TXQ, "pacing_mbps"), "40000", "10G"},
+      {RAW, at(TXQ, "realtime_priority"), "99", "100"},
   };
 }
 

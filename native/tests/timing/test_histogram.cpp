@@ -1,6 +1,11 @@
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <random>
+#include <vector>
 
 #include "timing/histogram.h"
 
@@ -32,4 +37,65 @@ TEST_CASE("Quantiles come from the counts", "[timing]") {
   REQUIRE(histogram.quantile(1.0) >= 1000);
   histogram.reset();
   REQUIRE(histogram.count() == 0);
+}
+
+namespace {
+
+/// Durations from nothing to days: uniform in the logarithm, with runs of equal values.
+std::vector<std::uint64_t> some_durations(std::mt19937_64& random, std::size_t count) {
+  std::vector<std::uint64_t> values;
+  while (values.size() < count) {
+    const std::uint64_t value = random() >> (16 + random() % 48);
+    values.insert(values.end(), 1 + random() % 5, value);
+  }
+  return values;
+}
+
+/// The exact quantile: the smallest value that a fraction `q` of all does not exceed.
+std::uint64_t exact(const std::vector<std::uint64_t>& sorted, double q) {
+  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(sorted.size())));
+  return sorted[std::max<std::size_t>(rank, 1) - 1];
+}
+
+}  // namespace
+
+TEST_CASE("Quantiles are those of the sorted values, to 1 part in 32", "[timing]") {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::uint64_t> values = some_durations(random, 1 + random() % 3000);
+    Histogram histogram;
+    for (const std::uint64_t value : values) histogram.record(value);
+    std::sort(values.begin(), values.end());
+    REQUIRE(histogram.maximum() == values.back());
+    for (const double q : {0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0}) {
+      const std::uint64_t wanted = exact(values, q);
+      CAPTURE(round, q, wanted);
+      REQUIRE(histogram.quantile(q) >= wanted);
+      REQUIRE(histogram.quantile(q) - wanted <= wanted / 32 + 1);
+    }
+  }
+}
+
+TEST_CASE("Merged histograms count as one", "[timing]") {
+  std::mt19937_64 random(13);
+  Histogram whole;
+  Histogram sum;
+  for (int part = 0; part < 4; ++part) {
+    Histogram histogram;
+    for (const std::uint64_t value : some_durations(random, 500)) {
+      histogram.record(value);
+      whole.record(value);
+    }
+    sum.merge(histogram);
+  }
+  REQUIRE(sum.count() == whole.count());
+  REQUIRE(sum.maximum() == whole.maximum());
+  for (std::uint32_t i = 0; i < Histogram::NUM_BUCKETS; ++i)
+    REQUIRE(sum.bucket_count(i) == whole.bucket_count(i));
+}
+
+TEST_CASE("The largest value has a bucket", "[timing]") {
+  Histogram histogram;
+  histogram.record(std::numeric_limits<std::uint64_t>::max());
+  REQUIRE(histogram.quantile(0.5) == std::numeric_limits<std::uint64_t>::max());
 }
