@@ -17,6 +17,7 @@ __all__ = [
     "Fact",
     "Reading",
     "counter",
+    "counter_array",
     "fact",
     "reading",
     "setting",
@@ -129,7 +130,25 @@ class EngineSignalRO(Reading):
 
     Its device reads all of its signals at once (`CounterDevice`), so that they belong together.
     Read, it is fresh; subscribed to, it is refreshed periodically.
+
+    Parameters
+    ----------
+    length : int, optional
+        Number of integers of an array; None: a scalar.
+    **kwargs
+        As for `Reading`.
     """
+
+    def __init__(self, *, length: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._length = length
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """Return the data key, which does not depend on the value."""
+        described = super().describe()
+        if self._length is not None:
+            described[self.name] |= {"dtype": "array", "shape": [self._length]}
+        return described
 
     def get(self, **_: Any) -> Any:
         """Read the engine and return the value."""
@@ -266,6 +285,12 @@ def counter(units: str, *, dtype: str = "integer", hinted: bool = False) -> Comp
     kind = Kind.hinted if hinted else Kind.normal
     precision = 0 if dtype == "number" else None
     return Component(EngineSignalRO, dtype=dtype, units=units, precision=precision, kind=kind)
+
+
+def counter_array(units: str, length: int) -> Component:
+    """Return the component of an `EngineSignalRO` whose value is a list of integers."""
+    zeros = [0] * length
+    return Component(EngineSignalRO, units=units, length=length, value=zeros, kind=Kind.normal)
 
 
 def reading(units: str = "", *, dtype: str = "integer", value: Any = None, kind: Kind) -> Component:

@@ -4,12 +4,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, default_pump
+from daqiri_ophyd.engine import LATENESS_EDGES, LINKTYPE_ETHERNET, LINKTYPE_RAW, default_pump
 from daqiri_ophyd.replay import PacketSource, Transmission, TransmissionProgress
 
 from ._base import CounterDevice, Readings
 from ._pulse import default_pulse
-from ._signals import EngineSignal, counter, fact, setting
+from ._signals import EngineSignal, counter, counter_array, fact, setting
 from ._status import EngineStatus
 
 __all__ = ["TransmitStoppedError", "TxQueue"]
@@ -42,7 +42,8 @@ class TxQueue(CounterDevice):
     ============== ===============================================================================
 
     In every reading ``submitted = sent + held + dropped``. Lateness is time between the launch
-    time of a packet and its launch, since the beginning of the latest transmission.
+    time of a packet and its launch, since the beginning of the latest transmission;
+    ``lateness_histogram`` counts packets in the bins between ``lateness_edges``.
     """
 
     sent = counter("packets", hinted=True)
@@ -56,7 +57,9 @@ class TxQueue(CounterDevice):
     data_rate = counter("byte/s", dtype="number")
     lateness_p50 = counter("ns")
     lateness_p99 = counter("ns")
+    lateness_p999 = counter("ns")
     lateness_max = counter("ns")
+    lateness_histogram = counter_array("packets", len(LATENESS_EDGES) - 1)
 
     queue_id = fact(_setting("id"), "integer")
     batch_size = fact(_setting("batch_size"), "integer", "packets")
@@ -64,6 +67,7 @@ class TxQueue(CounterDevice):
     cpu_core = fact(_setting("cpu_core"), "string")
     regions = fact(_setting("memory_regions"), "array")
     start_delay = setting(0.1, "s", minimum=0.0)
+    lateness_edges = fact(lambda _: LATENESS_EDGES.tolist(), "array", "ns")
     timeout = setting(10.0, "s", minimum=0.001)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
@@ -96,7 +100,9 @@ class TxQueue(CounterDevice):
             **rates,
             "lateness_p50": lateness.p50,
             "lateness_p99": lateness.p99,
+            "lateness_p999": lateness.p999,
             "lateness_max": lateness.maximum,
+            "lateness_histogram": lateness.binned().tolist(),
         }
 
     def prepare(self, value: PacketSource) -> EngineStatus:

@@ -30,7 +30,7 @@ from daqiri_ophyd._native import (
 from . import events, frames
 from ._burst import Burst
 from ._config import ConfigProblem, ConfigReport, ConfigSource, check_config, load_config
-from ._counters import Lateness, RxCounters, TxCounters
+from ._counters import LATENESS_EDGES, Lateness, RxCounters, TxCounters
 from ._engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Engine, Port, capabilities, version
 from ._errors import (
     ConfigError,
@@ -54,6 +54,7 @@ from ._tx_queue import TxQueue
 from .events import EventPump, default_pump
 
 __all__ = [
+    "LATENESS_EDGES",
     "LINKTYPE_ETHERNET",
     "LINKTYPE_RAW",
     "BitFieldConfig",

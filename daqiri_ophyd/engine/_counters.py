@@ -8,7 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Lateness", "RxCounters", "TxCounters"]
+__all__ = ["LATENESS_EDGES", "Lateness", "RxCounters", "TxCounters"]
+
+
+def _lateness_edges() -> NDArray[np.int64]:
+    # To 73 minutes, and a bin for what is above.
+    bounds = [(4 + step) << octave for octave in range(2, 40) for step in range(4)]
+    return np.array([0, *bounds, 1 << 42, np.iinfo(np.int64).max], np.int64)
+
+
+LATENESS_EDGES = _lateness_edges()
+"""Bins of `Lateness.binned`: shape (n + 1,), ns; four per octave from 16 ns to 73 minutes."""
+LATENESS_EDGES.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +182,20 @@ class Lateness:
             Packets in each bucket.
         """
         return self._edges, self._counts
+
+    def binned(self) -> NDArray[np.int64]:
+        """Return the counts in bins that are the same for every queue and moment.
+
+        Returns
+        -------
+        ndarray of int64, shape (len(LATENESS_EDGES) - 1,)
+            Packets whose lateness is from ``LATENESS_EDGES[i]`` to ``LATENESS_EDGES[i + 1] - 1``.
+        """
+        binned = np.zeros(len(LATENESS_EDGES) - 1, np.int64)
+        # Every bucket lies within one bin.
+        bins = np.searchsorted(LATENESS_EDGES, self._edges[:-1], side="right") - 1
+        np.add.at(binned, bins, self._counts)
+        return binned
 
     def __repr__(self) -> str:
         return (

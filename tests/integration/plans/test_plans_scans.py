@@ -170,7 +170,16 @@ def test_timed_tx_tells_what_left_and_when(daq, run_engine, documents):
     assert row["daq_port0_tx_out_sent"] == 500
     assert row["daq_port0_tx_out_dropped"] == 0
     assert row["daq_port0_tx_out_late"] == 0
-    assert 0 <= row["daq_port0_tx_out_lateness_p50"] <= row["daq_port0_tx_out_lateness_max"]
+    names = [f"daq_port0_tx_out_lateness_{name}" for name in ("p50", "p99", "p999", "max")]
+    late = [row[name] for name in names]
+    assert late == sorted(late)
+    assert late[0] >= 0
+    assert sum(row["daq_port0_tx_out_lateness_histogram"]) == 500
+    (descriptor,) = documents.of("descriptor")
+    key = descriptor["data_keys"]["daq_port0_tx_out_lateness_histogram"]
+    settings = descriptor["configuration"]["daq_port0_tx_out"]["data"]
+    assert (key["dtype"], key["dtype_numpy"], key["units"]) == ("array", "<i8", "packets")
+    assert key["shape"] == [len(settings["daq_port0_tx_out_lateness_edges"]) - 1]
 
 
 def test_packets_leave_with_their_gaps(daq, run_engine, documents):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daqiri_ophyd.engine import Lateness, RxCounters, TxCounters
+from daqiri_ophyd.engine import LATENESS_EDGES, Lateness, RxCounters, TxCounters
 
 
 def lateness(counts: list[int], maximum: int) -> Lateness:
@@ -24,6 +24,18 @@ def test_quantiles_are_ends_of_buckets() -> None:
     assert late.quantile(0.0) == 9
     assert late.quantile(1.0) == late.maximum == 33
     assert "p99=29" in repr(late)
+
+
+def test_bins_are_the_same_for_all_and_lose_nothing() -> None:
+    # The engine's buckets: 32 per octave.
+    edges = np.array([*range(64), *((32 + k) << e for e in range(1, 58) for k in range(32))])
+    counts = np.arange(len(edges) - 1)
+    binned = Lateness(0, edges, counts).binned()
+    assert binned.shape == (len(LATENESS_EDGES) - 1,)
+    assert binned.sum() == counts.sum()
+    for i in (0, 1, 40, len(binned) - 1):
+        inside = (edges[:-1] >= LATENESS_EDGES[i]) & (edges[:-1] < LATENESS_EDGES[i + 1])
+        assert binned[i] == counts[inside].sum()
 
 
 @given(st.lists(st.integers(0, 100), max_size=20), st.floats(0, 1), st.floats(0, 1))
