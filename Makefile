@@ -35,10 +35,10 @@ test: build $(VENV)/.dependencies-dev build/.system-test
 	ctest --test-dir $(NATIVE) --output-on-failure --no-tests=error
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-bench: build
+bench: build $(VENV)/.dependencies-bench build/.system-bench
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
 	cmake --build $(NATIVE)
-	set -- $(NATIVE)/bench/*; for program; do "$$program"; done
+	$(BIN)/python benchmarks $(BENCH_ARGS)
 
 lint: build $(VENV)/.dependencies-dev
 	$(BIN)/ruff check

@@ -1,0 +1,98 @@
+// A program that receives UDP through the engine's C++ interface: takes bursts, counts, gives them
+// back.
+//
+// usage: ours_udp_receive SIZE REGION_BYTES; answers each line with its counters.
+
+#include <daqiri/daqiri.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <sstream>
+#include <thread>
+
+#include "peers/udp.h"
+
+namespace {
+
+constexpr int BATCH = 1024;
+
+std::atomic<std::uint64_t> packets{0};
+std::atomic<std::uint64_t> bytes{0};
+/// When the latest packet was counted, ns.
+std::atomic<std::uint64_t> latest{0};
+
+daqiri::NetworkConfig configuration(std::uint16_t port, std::uint64_t size,
+                                    std::uint64_t region_bytes) {
+  using namespace daqiri;
+  NetworkConfig config;
+  config.common_.stream_type = StreamType::SOCKET;
+  config.log_level_ = LogLevel::ERROR;
+  MemoryRegionConfig region;
+  region.name_ = "packets";
+  region.num_bufs_ = std::max<std::uint64_t>(region_bytes / size, 2 * BATCH);
+  region.buf_size_ = size;
+  config.mrs_ = {region};
+  InterfaceConfig interface;
+  interface.name_ = "receiver";
+  interface.address_ = "127.0.0.1";
+  interface.has_socket_ = true;
+  interface.socket_.mode_ = SocketMode::SERVER;
+  interface.socket_.local_addr_ = {SocketProtocol::UDP, "127.0.0.1", port};
+  RxQueueConfig queue;
+  queue.name_ = "rx0";
+  queue.cpu_core_ = "any";
+  queue.batch_size_ = BATCH;
+  queue.timeout_us_ = 1000;
+  queue.mrs_ = {region.name_};
+  interface.rx_.queues_ = {queue};
+  config.ifs_ = {interface};
+  return config;
+}
+
+std::uint16_t free_port() {
+  const int fd = bench::bound_socket(SOCK_DGRAM, 0);
+  const std::uint16_t port = bench::port_of(fd);
+  close(fd);
+  return port;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fputs("usage: ours_udp_receive SIZE REGION_BYTES\n", stderr);
+    return 2;
+  }
+  const std::uint16_t port = free_port();
+  daqiri::NetworkConfig config =
+      configuration(port, static_cast<std::uint64_t>(std::atoll(argv[1])),
+                    static_cast<std::uint64_t>(std::atoll(argv[2])));
+  if (daqiri::daqiri_init(config) != daqiri::Status::SUCCESS) {
+    std::fprintf(stderr, "%s\n", daqiri::last_error());
+    return 1;
+  }
+  bench::answer_lines([] {
+    std::ostringstream line;
+    line << R"({"packets": )" << packets << R"(, "bytes": )" << bytes << R"(, "latest": )" << latest
+         << R"(, "cpu": )" << bench::cpu_seconds() << "}";
+    return line.str();
+  });
+  bench::print_line(R"({"port": )" + std::to_string(port) + "}");
+  std::uint64_t count = 0, size = 0;
+  while (true) {
+    daqiri::BurstParams* burst = nullptr;
+    const daqiri::Status status = daqiri::get_rx_burst(&burst, 0, 0);
+    if (status != daqiri::Status::SUCCESS) {
+      // Nothing yet. The engine's thread has the same core and is not to wait for us.
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      continue;
+    }
+    count += static_cast<std::uint64_t>(daqiri::get_num_packets(burst));
+    size += daqiri::get_burst_tot_byte(burst);
+    daqiri::free_all_packets_and_burst_rx(burst);
+    packets.store(count, std::memory_order_relaxed);
+    bytes.store(size, std::memory_order_relaxed);
+    latest.store(bench::now_ns(), std::memory_order_relaxed);
+  }
+}

@@ -1,0 +1,40 @@
+// The bare spin loop: sends UDP packets a gap apart, each when CLOCK_REALTIME reaches its
+// time.
+//
+// usage: peers_spin_send PORT SIZE GAP_NS COUNT; prints how late its sends were, ns.
+
+#include <algorithm>
+#include <sstream>
+#include <vector>
+
+#include "peers/udp.h"
+
+int main(int argc, char** argv) {
+  if (argc != 5) {
+    std::fputs("usage: peers_spin_send PORT SIZE GAP_NS COUNT\n", stderr);
+    return 2;
+  }
+  const int fd = bench::check(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket");
+  bench::connect_to(fd, static_cast<std::uint16_t>(std::atoi(argv[1])));
+  std::vector<char> packet(static_cast<std::size_t>(std::atoi(argv[2])), 1);
+  const auto gap = static_cast<std::uint64_t>(std::atoll(argv[3]));
+  const auto count = static_cast<std::size_t>(std::atoll(argv[4]));
+  std::vector<std::uint64_t> late(count);
+  std::uint64_t due = bench::now_ns(CLOCK_REALTIME) + 20'000'000;
+  for (std::size_t i = 0; i < count; ++i, due += gap) {
+    std::uint64_t now = 0;
+    while ((now = bench::now_ns(CLOCK_REALTIME)) < due) {
+    }
+    late[i] = now - due;
+    bench::check(send(fd, packet.data(), packet.size(), 0), "send");
+  }
+  std::sort(late.begin(), late.end());
+  const auto quantile = [&](double q) {
+    return late[std::min(count - 1, static_cast<std::size_t>(q * static_cast<double>(count)))];
+  };
+  std::ostringstream line;
+  line << R"({"p50": )" << quantile(0.5) << R"(, "p99": )" << quantile(0.99) << R"(, "p999": )"
+       << quantile(0.999) << "}";
+  bench::print_line(line.str());
+  return 0;
+}

@@ -1,0 +1,61 @@
+/// UDP sockets of the benchmark programs, on 127.0.0.1.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+
+#include "peers/program.h"
+
+namespace bench {
+
+inline sockaddr_in localhost(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+inline void set_option(int fd, int level, int name, int value, const char* what) {
+  check(setsockopt(fd, level, name, &value, sizeof value), what);
+}
+
+inline int get_option(int fd, int level, int name) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  getsockopt(fd, level, name, &value, &size);
+  return value;
+}
+
+/// A socket bound to `port`; 0: any.
+inline int bound_socket(int type, std::uint16_t port) {
+  const int fd = check(socket(AF_INET, type | SOCK_CLOEXEC, 0), "socket");
+  const sockaddr_in address = localhost(port);
+  check(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), "bind");
+  return fd;
+}
+
+inline std::uint16_t port_of(int fd) {
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  check(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), "getsockname");
+  return ntohs(address.sin_port);
+}
+
+inline void connect_to(int fd, std::uint16_t port) {
+  const sockaddr_in address = localhost(port);
+  check(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), "connect");
+}
+
+/// Ask for a receive buffer of `bytes`, beyond the system's limit where that is allowed; what was
+/// granted.
+inline int ask_receive_buffer(int fd, int bytes) {
+  if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0)
+    set_option(fd, SOL_SOCKET, SO_RCVBUF, bytes, "SO_RCVBUF");
+  return get_option(fd, SOL_SOCKET, SO_RCVBUF) / 2;
+}
+
+}  // namespace bench
