@@ -1,6 +1,7 @@
 #include "session/tx_queue.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "timing/clock.h"
@@ -86,13 +87,17 @@ Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
 Status TxQueue::send(Burst* burst) noexcept {
   const std::uint32_t n = burst->num_packets();
   if (n == 0 || n > burst->owned) return Status::INVALID_PARAMETER;
-  if (closed()) return Status::NOT_READY;
+  // Before the push, so that no snapshot sees a packet sent that was not submitted; and before the
+  // look at closed_, so that flush() either waits for this burst or is seen here.
+  submitted_.fetch_add(n);
+  if (closed_.load()) {
+    submitted_.fetch_sub(n, std::memory_order_relaxed);
+    return Status::NOT_READY;
+  }
   burst->begun_ns = realtime_ns();
   burst->state.store(BurstState::ENGINE, std::memory_order_release);
   // The engine holds it now; the session outlives the engine.
   const std::shared_ptr<SessionMemory> held = std::move(burst->keep);
-  // Before the push, so that no snapshot sees a packet sent that was not submitted.
-  submitted_.fetch_add(n, std::memory_order_relaxed);
   if (!ring_.push(burst)) {
     submitted_.fetch_sub(n, std::memory_order_relaxed);
     burst->release();
@@ -158,7 +163,7 @@ void TxQueue::reset_lateness() noexcept {
 }
 
 void TxQueue::mark_closed() noexcept {
-  closed_.store(true, std::memory_order_release);
+  closed_.store(true);
   room_.ring();
 }
 
@@ -203,8 +208,13 @@ void TxQueue::end_pass() noexcept {
 }
 
 void TxQueue::flush() noexcept {
-  // Bounded: the ring takes nothing once the queue is closed, and at most its capacity before.
-  for (std::uint32_t i = 0; i <= ring_capacity() && current() != nullptr; ++i) {
+  // A sender that was not told that the queue is closed is about to push its burst.
+  constexpr int LIMIT = 100'000;
+  for (int i = 0; i < LIMIT && counters().held != 0; ++i) {
+    if (current() == nullptr) {
+      std::this_thread::yield();
+      continue;
+    }
     count_dropped(DropReason::FLUSHED, current_->num_packets() - position_);
     end_pass();
   }

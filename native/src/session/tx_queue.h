@@ -75,7 +75,7 @@ class TxQueue {
   void record_lateness(std::uint64_t ns) noexcept { lateness_.record(ns); }
   /// Give the burst back when all of it has left; publish the counters.
   void end_pass() noexcept;
-  /// Drop what is queued.
+  /// Drop what is queued and what senders are about to queue; the queue is closed.
   void flush() noexcept;
 
   void mark_closed() noexcept;

@@ -141,3 +141,34 @@ TEST_CASE("Sessions come and go without leaving buffers behind", "[session][acco
     }
   }
 }
+
+TEST_CASE("What is sent while the session closes leaves, is dropped, or is refused",
+          "[session][accounting]") {
+  for (int round = 0; round < 100; ++round) {
+    const auto session = Session::open(loopback_config(1, 100, 256));
+    TxQueue& tx = session->tx_queue(0, 0);
+    std::atomic<bool> sending{false};
+    std::thread sender([&] {
+      Burst* burst = nullptr;
+      for (int i = 0; i < 100'000; ++i) {
+        const Status allocated = tx.allocate(1, &burst);
+        if (allocated == Status::NOT_READY) return;
+        if (allocated != Status::SUCCESS) continue;
+        burst->pkt_lens[0][0] = 60;
+        const Status sent = tx.send(burst);
+        sending = true;
+        if (sent == Status::NOT_READY) {
+          burst->release();
+          return;
+        }
+      }
+    });
+    while (!sending) std::this_thread::yield();
+    session->close();
+    sender.join();
+    REQUIRE(tx.counters().held == 0);
+    REQUIRE(balanced(tx.counters()));
+    REQUIRE(session->memory()->regions.at("tx_frames")->available() == 256);
+    REQUIRE(session->memory()->tx_pool->available() == session->memory()->tx_pool->count());
+  }
+}

@@ -258,7 +258,8 @@ class Scenario {
       sent += counters.sent;
       dropped += counters.dropped_total();
     }
-    problem_.unless(sent + dropped == submitted_, "what was submitted is not what was sent or dropped");
+    problem_.unless(sent + dropped == submitted_,
+                    "what was submitted is not what was sent or dropped");
     problem_.unless(received == sent, "what left did not arrive");
     const SessionMemory& memory = *session_->memory();
     for (const auto& [name, region] : memory.regions)
