@@ -483,24 +483,25 @@ class Session:
 def parse_config(text: str, file: str, positions: bool) -> tuple[NetworkConfig, list[_Problem]]: ...
 def read_config(path: str) -> tuple[NetworkConfig, list[_Problem]]: ...
 def index_pcap(
-    data: NDArray[np.uint8], name: str
+    data: NDArray[np.uint8], fd: int, name: str
 ) -> tuple[
     int,
     int,
     bool,
     bool,
     int,
+    str,
     NDArray[np.int64],
     NDArray[np.uint32],
     NDArray[np.uint32],
     NDArray[np.int64],
 ]:
-    """Return link_type, snap_length, nanosecond, swapped, torn_bytes, offsets, lengths, ..."""
+    """Return link_type, snap_length, nanosecond, swapped, torn_bytes, damage, offsets, ..."""
 
 def gather(
     data: NDArray[np.uint8],
     offsets: NDArray[np.int64],
-    lengths: NDArray[np.int64],
+    lengths: NDArray[np.uint32],
     out: NDArray[np.uint8] | None,
 ) -> NDArray[np.uint8]: ...
 def set_error_classes(by_status: tuple[type[Exception], ...]) -> None: ...

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import overload
+from typing import BinaryIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,18 +56,30 @@ class PcapFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._data: NDArray[np.uint8] | None = _map(self.path)
-        (
-            self.link_type,
-            self.snap_length,
-            self.nanosecond,
-            _,
-            self.torn_bytes,
-            self._offsets,
-            self._lengths,
-            self._wire_lengths,
-            self._timestamps,
-        ) = _native.index_pcap(self._data, str(self.path))
+        try:
+            with self.path.open("rb") as file:
+                self._data: NDArray[np.uint8] | None = _map(file)
+                (
+                    self.link_type,
+                    self.snap_length,
+                    self.nanosecond,
+                    _,
+                    self.torn_bytes,
+                    damage,
+                    self._offsets,
+                    self._lengths,
+                    self._wire_lengths,
+                    self._timestamps,
+                ) = _native.index_pcap(self._data, file.fileno(), str(self.path))
+        except OSError as error:
+            raise GenericFailureError(
+                f"cannot read {self.path}: {error.strerror or error}"
+            ) from error
+        if damage:
+            raise InvalidParameterError(
+                f"{self.path}: {damage}; 'truncate -s {self._data.size - self.torn_bytes}' on a "
+                f"copy keeps the {len(self)} packets before it"
+            )
 
     @property
     def data(self) -> NDArray[np.uint8]:
@@ -136,7 +148,7 @@ class PcapFile:
         InvalidParameterError
             If `out` does not fit, or the file was closed.
         """
-        return _native.gather(self.data, self._offsets, self._lengths.astype(np.int64), out)
+        return _native.gather(self.data, self._offsets, self._lengths, out)
 
     def close(self) -> None:
         """Let go of the file; it stays mapped while there are arrays over it. Idempotent."""
@@ -157,12 +169,7 @@ class PcapFile:
         return f"<PcapFile {str(self.path)!r}, {len(self)} packets>"
 
 
-def _map(path: Path) -> NDArray[np.uint8]:
-    try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                return np.frombuffer(b"", np.uint8)
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise GenericFailureError(f"cannot read {path}: {error.strerror or error}") from error
-    return np.frombuffer(mapped, np.uint8)
+def _map(file: BinaryIO) -> NDArray[np.uint8]:
+    if os.fstat(file.fileno()).st_size == 0:
+        return np.frombuffer(b"", np.uint8)
+    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)

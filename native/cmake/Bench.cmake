@@ -6,6 +6,8 @@ foreach(source IN LISTS bench_sources)
   set_target_properties(bench_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
   target_link_libraries(bench_${name} PRIVATE daqiri_static)
 endforeach()
+# The peer of the pcap index.
+target_link_libraries(bench_pcap_read PRIVATE pcap)
 
 # Comparisons with others, driven by Python.
 add_subdirectory(${PROJECT_SOURCE_DIR}/benchmarks ${PROJECT_BINARY_DIR}/benchmarks-build)

@@ -39,8 +39,10 @@ std::uint8_t* append(std::uint8_t* to, const PacketTable& packets, std::size_t p
   return to;
 }
 
-/// The array to write to: `out`, checked, or a new one of `shape`.
-py::array_t<std::uint8_t> target(const py::object& out, const std::vector<std::size_t>& shape) {
+}  // namespace
+
+py::array_t<std::uint8_t> gather_target(const py::object& out,
+                                        const std::vector<std::size_t>& shape) {
   if (out.is_none()) return py::array_t<std::uint8_t>(shape);
   const auto text = [](const auto& sizes, std::size_t n) {
     std::string joined;
@@ -70,10 +72,8 @@ py::array_t<std::uint8_t> target(const py::object& out, const std::vector<std::s
   return py::reinterpret_borrow<py::array_t<std::uint8_t>>(out);
 }
 
-}  // namespace
-
 py::array gather_rows(const PacketTable& packets, const py::object& out) {
-  auto rows = target(out, {packets.packets, packets.longest()});
+  auto rows = gather_target(out, {packets.packets, packets.longest()});
   auto* base = rows.mutable_data();
   const auto width = static_cast<std::size_t>(rows.shape(1));
   const GilRelease unlocked;
@@ -88,7 +88,7 @@ py::array gather_rows(const PacketTable& packets, const py::object& out) {
 
 py::tuple gather_flat(const PacketTable& packets, const py::object& out) {
   const std::size_t total = packets.total();
-  auto data = target(out, {total});
+  auto data = gather_target(out, {total});
   py::array_t<std::int64_t> offsets(static_cast<py::ssize_t>(packets.packets + 1));
   {
     std::uint8_t* const begin = data.mutable_data();

@@ -29,13 +29,14 @@ py::capsule owning_capsule(T value) {
   return capsule;
 }
 
-/// Read-only array that takes a vector over, without a copy. `As` has the size of `T`.
-template <typename As, typename T>
-py::array take_vector(std::vector<T> values) {
-  static_assert(sizeof(As) == sizeof(T));
+/// Read-only array that takes a vector, or another owner of a flat array, over without a copy. `As`
+/// has the size of its elements.
+template <typename As, typename Vector>
+py::array take_vector(Vector values) {
+  static_assert(sizeof(As) == sizeof(*values.data()));
   const std::size_t n = values.size();
   const py::capsule base = owning_capsule(std::move(values));
-  const auto* data = static_cast<const std::vector<T>*>(base.get_pointer())->data();
+  const auto* data = static_cast<const Vector*>(base.get_pointer())->data();
   return read_only_view(reinterpret_cast<const As*>(data), n, base);
 }
 
@@ -55,6 +56,10 @@ struct PacketTable {
   [[nodiscard]] std::size_t total() const noexcept;
 };
 
+/// The array to write packets to: `out`, checked (its last axis may be longer), or a new one of
+/// `shape`.
+py::array_t<std::uint8_t> gather_target(const py::object& out,
+                                        const std::vector<std::size_t>& shape);
 /// Copy packets to rows, padded with 0. `out`: None, or uint8 of shape (packets, >= longest).
 py::array gather_rows(const PacketTable& packets, const py::object& out);
 /// Copy packets back to back. `out`: None, or uint8 of shape (>= total,). Returns (data, offsets).

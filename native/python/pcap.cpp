@@ -1,15 +1,16 @@
 // Index of pcap files, and copies of packets out of flat data.
 #include "storage/pcap_index.h"
 
-#include <pybind11/stl.h>
-
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "arrays.h"
 #include "bindings.h"
-#include "daqiri/error.h"
 #include "gil.h"
+#include "storage/packet_gather.h"
+#include "timing/clock.h"
 
 namespace daqiri::python {
 
@@ -17,15 +18,29 @@ namespace {
 
 using Bytes = py::array_t<std::uint8_t, py::array::c_style>;
 using Offsets = py::array_t<std::int64_t, py::array::c_style>;
+using Lengths = py::array_t<std::uint32_t, py::array::c_style>;
 
-py::tuple index(const Bytes& data, const std::string& name) {
-  PcapIndex found;
-  {
-    const GilRelease unlocked;
-    found = index_pcap(data.data(), static_cast<std::uint64_t>(data.size()), name);
+/// Call `step` without the lock until it returns false; Ctrl-C is heard meanwhile.
+template <typename Step>
+void run_steps(Step&& step) {
+  for (bool more = true; more;) {
+    {
+      const GilRelease unlocked;
+      const std::uint64_t end = monotonic_ns() + Deadline::SLICE_NS;
+      do more = step();
+      while (more && monotonic_ns() < end);
+    }
+    check_signals();
   }
+}
+
+py::tuple index(const Bytes& data, int fd, const std::string& name) {
+  PcapIndexer indexer(data.data(), static_cast<std::uint64_t>(data.size()), fd, name);
+  run_steps([&] { return indexer.advance(); });
+  PcapIndex found = indexer.take();
   return py::make_tuple(found.link_type, found.snap_length, found.nanosecond, found.swapped,
-                        found.torn_bytes, take_vector<std::int64_t>(std::move(found.offsets)),
+                        found.torn_bytes, found.damage,
+                        take_vector<std::int64_t>(std::move(found.offsets)),
                         take_vector<std::uint32_t>(std::move(found.lengths)),
                         take_vector<std::uint32_t>(std::move(found.wire_lengths)),
                         take_vector<std::int64_t>(std::move(found.timestamps)));
@@ -33,24 +48,25 @@ py::tuple index(const Bytes& data, const std::string& name) {
 
 /// Packets at `offsets` in `data`, padded with 0 to rows. The caller has checked that they lie
 /// inside.
-py::array gather(const Bytes& data, const Offsets& offsets, const Offsets& lengths,
+py::array gather(const Bytes& data, const Offsets& offsets, const Lengths& lengths,
                  const py::object& out) {
-  PacketTable packets;
-  packets.packets = static_cast<std::size_t>(offsets.size());
-  packets.table.reserve(packets.packets);
-  for (py::ssize_t i = 0; i < offsets.size(); ++i) {
-    packets.table.push_back(
-        {data.data() + offsets.data()[i], static_cast<std::size_t>(lengths.data()[i])});
-  }
-  return gather_rows(packets, out);
+  const auto n = static_cast<std::size_t>(offsets.size());
+  const std::uint32_t* length = lengths.data();
+  const std::size_t longest = n == 0 ? 0 : *std::max_element(length, length + n);
+  auto rows = gather_target(out, {n, longest});
+  std::uint8_t* to = rows.mutable_data();
+  const auto width = static_cast<std::size_t>(rows.shape(1));
+  const GilRelease unlocked;
+  daqiri::gather_rows(data.data(), offsets.data(), length, n, to, width);
+  return rows;
 }
 
 }  // namespace
 
 void bind_pcap(py::module_& m) {
-  m.def("index_pcap", &index, py::arg("data").noconvert(), py::arg("name"));
-  m.def("gather", &gather, py::arg("data").noconvert(), py::arg("offsets"), py::arg("lengths"),
-        py::arg("out"));
+  m.def("index_pcap", &index, py::arg("data").noconvert(), py::arg("fd"), py::arg("name"));
+  m.def("gather", &gather, py::arg("data").noconvert(), py::arg("offsets").noconvert(),
+        py::arg("lengths").noconvert(), py::arg("out"));
 }
 
 }  // namespace daqiri::python

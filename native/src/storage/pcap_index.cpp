@@ -1,99 +1,126 @@
 #include "storage/pcap_index.h"
 
-#include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "daqiri/error.h"
-#include "storage/pcap_format.h"
 
 namespace daqiri {
 
 namespace {
 
-/// Records after which their mean size is taken for that of the whole file.
-constexpr std::size_t SAMPLE = 4096;
-/// How many records ahead memory is asked for, at the length of the current one.
-constexpr std::uint64_t AHEAD = 8;
-
-void reserve(PcapIndex& index, std::size_t records) {
-  index.offsets.reserve(records);
-  index.lengths.reserve(records);
-  index.wire_lengths.reserve(records);
-  index.timestamps.reserve(records);
-}
-
-/// Tells records of zeros from a tail of zeros, which a crash leaves where data had not reached the
-/// disk.
-class ZeroTail {
- public:
-  ZeroTail(const std::uint8_t* data, std::uint64_t size) : data_(data), size_(size) {}
-  bool begins(std::uint64_t at) {
-    // Looked at once, so that a file full of zeros costs no more than any other.
-    if (at < seen_) return false;
-    const std::uint8_t* found =
-        std::find_if(data_ + at, data_ + size_, [](std::uint8_t b) { return b != 0; });
-    seen_ = static_cast<std::uint64_t>(found - data_);
-    return seen_ == size_;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::uint64_t size_;
-  /// Offset of the first byte behind the last look that is not zero.
-  std::uint64_t seen_{0};
-};
+/// Records of one step; their mean size is taken for that of the whole file, too.
+constexpr std::size_t STEP = 16'384;
 
 template <bool SWAPPED>
 std::uint32_t order(std::uint32_t value) {
   return SWAPPED ? __builtin_bswap32(value) : value;
 }
 
-template <bool SWAPPED>
-std::uint64_t index_records(const std::uint8_t* data, std::uint64_t size, const std::string& name,
-                            PcapIndex& index) {
-  const std::int64_t ns_per_tick = index.nanosecond ? 1 : 1000;
-  ZeroTail zeros(data, size);
-  std::uint64_t at = sizeof(pcap::FileHeader);
-  while (size - at >= sizeof(pcap::RecordHeader)) {
-    pcap::RecordHeader record;
-    std::memcpy(&record, data + at, sizeof record);
-    const std::uint32_t captured = order<SWAPPED>(record.captured);
-    const std::uint64_t step = sizeof record + captured;
-    __builtin_prefetch(data + std::min(at + AHEAD * step, size - 1));
-    if (captured > pcap::MAX_RECORD) {
-      throw Error(Status::INVALID_PARAMETER,
-                  name + ": the record at byte " + std::to_string(at) + " claims " +
-                      std::to_string(captured) + " bytes, and more than " +
-                      std::to_string(pcap::MAX_RECORD) + " is taken for garbage; 'truncate -s " +
-                      std::to_string(at) + "' on a copy keeps the " +
-                      std::to_string(index.offsets.size()) + " packets before it");
-    }
-    if (step > size - at) break;
-    if (record == pcap::RecordHeader{} && zeros.begins(at)) break;
-    index.offsets.push_back(at + sizeof record);
-    index.lengths.push_back(captured);
-    index.wire_lengths.push_back(order<SWAPPED>(record.original));
-    index.timestamps.push_back(std::int64_t{order<SWAPPED>(record.seconds)} * 1'000'000'000 +
-                               std::int64_t{order<SWAPPED>(record.fraction)} * ns_per_tick);
-    at += step;
-    if (index.offsets.size() == SAMPLE)
-      reserve(index, SAMPLE + SAMPLE * (size - at) / at * 17 / 16);
-  }
-  return at;
+using Source = std::variant<pcap::MemoryRecords, pcap::FileRecords>;
+
+Source source_of(const std::uint8_t* data, std::uint64_t size, int fd, const std::string& name) {
+  if (fd >= 0 && pcap::FileRecords::pays(fd)) return pcap::FileRecords(fd, size, name);
+  return pcap::MemoryRecords(data, size);
 }
 
 }  // namespace
 
+PcapIndexer::PcapIndexer(const std::uint8_t* data, std::uint64_t size, std::string name)
+    : PcapIndexer(data, size, -1, std::move(name)) {}
+
+PcapIndexer::PcapIndexer(const std::uint8_t* data, std::uint64_t size, int fd, std::string name)
+    : name_(std::move(name)), source_(source_of(data, size, fd, name_)) {
+  const pcap::Format format = pcap::read_header(data, size, name_);
+  index_.link_type = format.link_type;
+  index_.snap_length = format.snap_length;
+  index_.nanosecond = format.nanosecond;
+  index_.swapped = format.swapped;
+}
+
+void PcapIndexer::reserve(std::size_t records) {
+  index_.offsets.reserve(records);
+  index_.lengths.reserve(records);
+  index_.wire_lengths.reserve(records);
+  index_.timestamps.reserve(records);
+}
+
+/// Records of zeros are told from a tail of zeros, which a crash leaves where data had not reached
+/// the disk.
+template <typename Source>
+bool PcapIndexer::zeros_begin(Source& source) {
+  // Looked at once, so that a file full of zeros costs no more than any other.
+  if (at_ < zeros_seen_) return false;
+  zeros_seen_ = source.zeros_end(at_);
+  return zeros_seen_ == source.size();
+}
+
+template <bool SWAPPED, typename Source>
+bool PcapIndexer::advance(Source& source) {
+  const std::uint64_t size = source.size();
+  const std::int64_t ns_per_tick = index_.nanosecond ? 1 : 1000;
+  const std::size_t before = index_.offsets.size();
+  if (before == STEP) reserve(STEP + (size - at_) / (at_ / STEP));
+  reserve(before + STEP);
+  std::uint64_t* const offsets = index_.offsets.data();
+  std::uint32_t* const lengths = index_.lengths.data();
+  std::uint32_t* const wire_lengths = index_.wire_lengths.data();
+  std::int64_t* const timestamps = index_.timestamps.data();
+  std::size_t n = before;
+  std::uint64_t at = at_;
+  std::uint64_t step = 0;
+  bool more = false;
+  while (size - at >= sizeof(pcap::RecordHeader)) {
+    if (n == before + STEP) {
+      more = true;
+      break;
+    }
+    const pcap::RecordHeader record = source.read(at, step);
+    const std::uint32_t captured = order<SWAPPED>(record.captured);
+    step = sizeof record + captured;
+    if (captured > pcap::MAX_RECORD) {
+      index_.damage = "the record at byte " + std::to_string(at) + " claims " +
+                      std::to_string(captured) + " bytes, and more than " +
+                      std::to_string(pcap::MAX_RECORD) + " is taken for garbage";
+      break;
+    }
+    if (step > size - at) break;
+    at_ = at;
+    if (record == pcap::RecordHeader{} && zeros_begin(source)) break;
+    offsets[n] = at + sizeof record;
+    lengths[n] = captured;
+    wire_lengths[n] = order<SWAPPED>(record.original);
+    timestamps[n] = std::int64_t{order<SWAPPED>(record.seconds)} * 1'000'000'000 +
+                    std::int64_t{order<SWAPPED>(record.fraction)} * ns_per_tick;
+    ++n;
+    at += step;
+  }
+  at_ = at;
+  index_.torn_bytes = size - at;
+  index_.offsets.set_size(n);
+  index_.lengths.set_size(n);
+  index_.wire_lengths.set_size(n);
+  index_.timestamps.set_size(n);
+  return more;
+}
+
+bool PcapIndexer::advance() {
+  return std::visit(
+      [this](auto& source) {
+        return index_.swapped ? advance<true>(source) : advance<false>(source);
+      },
+      source_);
+}
+
 PcapIndex index_pcap(const std::uint8_t* data, std::uint64_t size, const std::string& name) {
-  const pcap::Format format = pcap::read_header(data, size, name);
-  PcapIndex index;
-  index.link_type = format.link_type;
-  index.snap_length = format.snap_length;
-  index.nanosecond = format.nanosecond;
-  index.swapped = format.swapped;
-  const std::uint64_t end = format.swapped ? index_records<true>(data, size, name, index)
-                                           : index_records<false>(data, size, name, index);
-  index.torn_bytes = size - end;
+  PcapIndexer indexer(data, size, name);
+  while (indexer.advance()) {
+  }
+  PcapIndex index = indexer.take();
+  if (!index.damage.empty()) {
+    throw Error(Status::INVALID_PARAMETER, name + ": " + index.damage + "; " +
+                                               std::to_string(index.offsets.size()) +
+                                               " packets before it are whole");
+  }
   return index;
 }
 
