@@ -81,39 +81,66 @@ Burst* RxQueue::begin_burst(Channel& channel) noexcept {
 }
 
 void RxQueue::deliver(Channel& channel, const ReceivedPacket& packet) noexcept {
-  dirty_ = true;
-  const std::size_t segments = regions_.size();
-  std::uint32_t length = 0;
-  for (std::size_t s = 0; s < segments; ++s) length += packet.lengths[s];
-  ++tally_.received;
-  tally_.received_bytes += length;
-  if (packet.timestamp < filter_before_ns_.load(std::memory_order_relaxed))
-    return refuse(packet, DropReason::FILTERED);
-  if (packet.timestamp < flush_before_ns_.load(std::memory_order_relaxed))
-    return refuse(packet, DropReason::FLUSHED);
-  Burst* burst = channel.open != nullptr ? channel.open : begin_burst(channel);
-  if (burst == nullptr) return refuse(packet, DropReason::NO_BURST_BUFFER);
-
-  const auto i = static_cast<std::uint32_t>(burst->hdr.hdr.num_pkts);
-  for (std::size_t s = 0; s < segments; ++s) {
-    burst->buffers[s][i] = packet.buffers[s];
-    burst->pkts[s][i] = regions_[s]->address(packet.buffers[s]);
-    burst->pkt_lens[s][i] = packet.lengths[s];
+  ReceivedRun run;
+  run.count = 1;
+  for (std::size_t s = 0; s < regions_.size(); ++s) {
+    run.buffers[s] = &packet.buffers[s];
+    run.last_lengths[s] = packet.lengths[s];
   }
-  burst->flow_ids[i] = packet.flow;
-  burst->timestamps[i] = packet.timestamp;
-  burst->hdr.hdr.nbytes += length;
-  burst->hdr.hdr.num_pkts = i + 1;
-  burst->owned = i + 1;
-  ++tally_.open;
-  if (i + 1 == burst->capacity) hand_over(channel);
+  run.flow = packet.flow;
+  run.timestamp = packet.timestamp;
+  deliver_run(channel, run);
 }
 
-void RxQueue::refuse(const ReceivedPacket& packet, DropReason reason) noexcept {
-  for (std::size_t s = 0; s < regions_.size(); ++s) {
-    if (packet.buffers[s] != NO_BUFFER) regions_[s]->give(&packet.buffers[s], 1);
+void RxQueue::deliver_run(Channel& channel, const ReceivedRun& run) noexcept {
+  dirty_ = true;
+  const std::size_t segments = regions_.size();
+  std::uint64_t length = 0;
+  std::uint64_t last_length = 0;
+  for (std::size_t s = 0; s < segments; ++s) {
+    length += run.lengths[s];
+    last_length += run.last_lengths[s];
   }
-  ++count_of(tally_.dropped, reason);
+  const auto bytes_of = [&](std::uint32_t n, bool ends) {
+    return ends ? length * (n - 1) + last_length : length * n;
+  };
+  // What is handed over on the way is published: each packet is counted with where it went.
+  const auto refuse = [&](std::uint32_t first, DropReason reason) {
+    const std::uint32_t n = run.count - first;
+    for (std::size_t s = 0; s < segments; ++s) regions_[s]->give(run.buffers[s] + first, n);
+    drop(reason, n, bytes_of(n, true));
+  };
+  if (run.timestamp < filter_before_ns_.load(std::memory_order_relaxed))
+    return refuse(0, DropReason::FILTERED);
+  if (run.timestamp < flush_before_ns_.load(std::memory_order_relaxed))
+    return refuse(0, DropReason::FLUSHED);
+  for (std::uint32_t done = 0; done < run.count;) {
+    Burst* burst = channel.open != nullptr ? channel.open : begin_burst(channel);
+    if (burst == nullptr) return refuse(done, DropReason::NO_BURST_BUFFER);
+    const auto at = static_cast<std::uint32_t>(burst->hdr.hdr.num_pkts);
+    const std::uint32_t n = std::min(run.count - done, burst->capacity - at);
+    const bool ends = done + n == run.count;
+    for (std::size_t s = 0; s < segments; ++s) {
+      const memory::MemoryRegion& region = *regions_[s];
+      const std::uint32_t* numbers = run.buffers[s] + done;
+      std::copy_n(numbers, n, burst->buffers[s] + at);
+      void** data = burst->pkts[s] + at;
+      for (std::uint32_t i = 0; i < n; ++i) data[i] = region.address(numbers[i]);
+      std::fill_n(burst->pkt_lens[s] + at, n, run.lengths[s]);
+      if (ends) burst->pkt_lens[s][at + n - 1] = run.last_lengths[s];
+    }
+    std::fill_n(burst->flow_ids + at, n, run.flow);
+    std::fill_n(burst->timestamps + at, n, run.timestamp);
+    const std::uint64_t bytes = bytes_of(n, ends);
+    burst->hdr.hdr.nbytes += bytes;
+    burst->hdr.hdr.num_pkts = at + n;
+    burst->owned = at + n;
+    tally_.received += n;
+    tally_.received_bytes += bytes;
+    tally_.open += n;
+    done += n;
+    if (at + n == burst->capacity) hand_over(channel);
+  }
 }
 
 void RxQueue::drop(DropReason reason, std::uint64_t n, std::uint64_t bytes) noexcept {

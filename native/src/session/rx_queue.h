@@ -25,6 +25,18 @@ struct ReceivedPacket {
   std::uint64_t timestamp{0};
 };
 
+/// Received packets of one channel, flow and arrival: all are as long as the first, but for the
+/// last.
+struct ReceivedRun {
+  std::uint32_t count{0};
+  /// By segment: the buffers of each packet.
+  const std::uint32_t* buffers[MAX_NUM_SEGS]{};
+  std::uint32_t lengths[MAX_NUM_SEGS]{};
+  std::uint32_t last_lengths[MAX_NUM_SEGS]{};
+  FlowId flow{0};
+  std::uint64_t timestamp{0};
+};
+
 /// Packets of one source: the whole queue, or one peer of a socket.
 ///
 /// The poller fills `open` and pushes full bursts to the ring; consumers pop.
@@ -66,10 +78,12 @@ class RxQueue {
   /// packet for which there is no burst, or a burst for which the ring has no room, is dropped and
   /// counted.
   void deliver(Channel& channel, const ReceivedPacket& packet) noexcept;
+  /// As above, of several packets at once.
+  void deliver_run(Channel& channel, const ReceivedRun& run) noexcept;
   /// Count `n` packets that never reached a buffer.
   void drop(DropReason reason, std::uint64_t n, std::uint64_t bytes = 0) noexcept;
-  /// Count a delivered packet that was cut to its buffer.
-  void count_truncated() noexcept { ++tally_.truncated; }
+  /// Count `n` delivered packets that were cut to their buffers.
+  void count_truncated(std::uint32_t n = 1) noexcept { tally_.truncated += n; }
   /// Hand over open bursts whose timeout has passed. Returns CLOCK_MONOTONIC ns of the next one
   /// due, 0: none.
   std::uint64_t flush_expired(std::uint64_t now_ns) noexcept;
@@ -145,7 +159,6 @@ class RxQueue {
 
   Burst* begin_burst(Channel& channel) noexcept;
   void hand_over(Channel& channel) noexcept;
-  void refuse(const ReceivedPacket& packet, DropReason reason) noexcept;
   void flush_all(DropReason reason) noexcept;
   void collect_wire_drops() noexcept;
   void publish() noexcept;

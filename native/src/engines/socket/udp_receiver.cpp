@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "daqiri/error.h"
@@ -38,7 +37,8 @@ UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels
       peers_(peers),
       classifier_(port.classifier.get()),
       steered_(!port.config.rx_.flows_.empty()),
-      isolated_(port.config.rx_.flow_isolation_) {
+      isolated_(port.config.rx_.flow_isolation_),
+      slots_(first_queue(), !socket.client()) {
   require_sharing(port.config);
   const auto& queues = peers_.queues();
   for (std::size_t i = 0; i < queues.size(); ++i) {
@@ -46,71 +46,9 @@ UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels
     if (position_.size() <= id) position_.resize(std::size_t{id} + 1);
     position_[id] = static_cast<std::uint16_t>(i);
   }
-  const RxQueue& first = first_queue();
-  segments_ = static_cast<std::uint32_t>(first.num_segments());
-  for (std::uint32_t i = 0; i < BATCH; ++i) {
-    msghdr& header = messages_[i].msg_hdr;
-    header.msg_name = socket_.client() ? nullptr : names_[i].data();
-    header.msg_iov = &vectors_[std::size_t{i} * MAX_NUM_SEGS];
-    header.msg_iovlen = segments_;
-    header.msg_control = &controls_[i];
-    for (std::uint32_t s = 0; s < segments_; ++s)
-      header.msg_iov[s].iov_len = first.segment_capacity(static_cast<int>(s));
-    reset(i);
-  }
 }
 
-// --- Slots
-
-void UdpReceiver::reset(std::uint32_t slot) noexcept {
-  msghdr& header = messages_[slot].msg_hdr;
-  header.msg_namelen = header.msg_name == nullptr ? 0 : SocketAddress::CAPACITY;
-  header.msg_controllen = sizeof(Control);
-}
-
-void UdpReceiver::bind(std::uint32_t slot, std::uint32_t segment, std::uint32_t buffer) noexcept {
-  packets_[slot].buffers[segment] = buffer;
-  messages_[slot].msg_hdr.msg_iov[segment].iov_base = region(segment).address(buffer);
-}
-
-void UdpReceiver::fill() noexcept {
-  while (ready_ < BATCH) vacant_[num_vacant_++] = ready_++;
-  if (num_vacant_ == 0) return;
-  std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
-  std::uint32_t n = num_vacant_;
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    counts[s] = region(s).take(taken_[s].data(), n);
-    n = counts[s];
-  }
-  // A packet needs a buffer of every region.
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    if (counts[s] > n) region(s).give(&taken_[s][n], counts[s] - n);
-  }
-  for (std::uint32_t i = 0; i < n; ++i) {
-    for (std::uint32_t s = 0; s < segments_; ++s) bind(vacant_[i], s, taken_[s][i]);
-  }
-  // Slots left without move to the end: the highest vacant one is last, or the last one takes its
-  // place.
-  while (num_vacant_ > n) {
-    const std::uint32_t hole = vacant_[--num_vacant_];
-    if (hole == --ready_) continue;
-    for (std::uint32_t s = 0; s < segments_; ++s) bind(hole, s, packets_[ready_].buffers[s]);
-  }
-  num_vacant_ = 0;
-}
-
-void UdpReceiver::close() noexcept {
-  std::uint32_t delivered = 0;
-  for (std::uint32_t i = 0; i < ready_; ++i) {
-    if (delivered < num_vacant_ && vacant_[delivered] == i) {
-      ++delivered;
-      continue;
-    }
-    for (std::uint32_t s = 0; s < segments_; ++s) region(s).give(&packets_[i].buffers[s], 1);
-  }
-  ready_ = 0;
-  num_vacant_ = 0;
-}
+void UdpReceiver::close() noexcept { slots_.close(); }
 
 // --- Datagrams
 
@@ -119,7 +57,7 @@ const UdpReceiver::Sender& UdpReceiver::sender_of(std::uint32_t slot, bool learn
     last_.peer = 0;
     return last_;
   }
-  const AddressKey key = names_[slot].key();
+  const AddressKey key = slots_.sender(slot);
   if (key == last_.key && (last_.peer != PeerTable::NONE || !learn_new)) return last_;
   last_.key = key;
   last_.peer = learn_new ? peers_.learn(key) : peers_.table()->find(key);
@@ -146,52 +84,51 @@ steering::Verdict UdpReceiver::classify(const Sender& sender, std::uint32_t leng
   return classifier_->classify(key);
 }
 
-std::uint64_t UdpReceiver::timestamp_of(std::uint32_t slot) noexcept {
-  msghdr& header = messages_[slot].msg_hdr;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
-    timespec t{};
-    std::memcpy(&t, CMSG_DATA(c), sizeof(t));
-    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U +
-           static_cast<std::uint64_t>(t.tv_nsec);
-  }
-  return 0;
-}
-
-void UdpReceiver::cut(ReceivedPacket& packet, RxQueue& queue, std::uint32_t length) noexcept {
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    packet.lengths[s] = std::min(length, queue.segment_capacity(static_cast<int>(s)));
-    length -= packet.lengths[s];
-  }
-  if (length > 0) queue.count_truncated();
-}
-
-bool UdpReceiver::accept(std::uint32_t slot, std::uint64_t now) noexcept {
-  // With MSG_TRUNC the kernel tells the length on the wire, even of a datagram that it cut.
-  const std::uint32_t length = messages_[slot].msg_len;
-  const Sender& sender = sender_of(slot, true);
+void UdpReceiver::deliver(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
+                          std::uint32_t end, const Sender& sender,
+                          std::uint64_t timestamp) noexcept {
+  const bool ends = end == message.count;
+  const std::uint32_t length = first + 1 == end && ends ? message.last : message.segment;
   const steering::Verdict verdict = classify(sender, length);
   const std::size_t position = position_[verdict.queue];
   RxQueue& queue = *peers_.queues()[position];
-  if (isolated_ && !verdict.matched) {
-    queue.drop(DropReason::FILTERED, 1, length);
-    return false;
+  const auto drop = [&](DropReason reason) {
+    const std::uint64_t bytes =
+        std::uint64_t{end - first} * message.segment - (ends ? message.segment - message.last : 0);
+    queue.drop(reason, end - first, bytes);
+  };
+  if (isolated_ && !verdict.matched) return drop(DropReason::FILTERED);
+  ReceivedRun run;
+  run.flow = verdict.flow;
+  run.timestamp = timestamp;
+  while (first < end) {
+    const std::uint32_t n = slots_.place(slot, message, first, end, run);
+    if (n == 0) return drop(DropReason::NO_PACKET_BUFFER);
+    first += n;
+    if (message.segment > slots_.capacity()) {
+      const bool last_fits = first == message.count && message.last <= slots_.capacity();
+      queue.count_truncated(n - (last_fits ? 1 : 0));
+    }
+    queue.deliver_run(peers_.channel(sender.peer, position), run);
   }
-  ReceivedPacket& packet = packets_[slot];
-  cut(packet, queue, length);
-  packet.flow = verdict.flow;
-  const std::uint64_t stamp = timestamp_of(slot);
-  packet.timestamp = stamp != 0 ? stamp : now;
-  queue.deliver(peers_.channel(sender.peer, position), packet);
-  return true;
 }
 
-std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {
+void UdpReceiver::accept(std::uint32_t slot, const UdpMessage& message,
+                         std::uint64_t now) noexcept {
+  const Sender& sender = sender_of(slot, true);
+  const std::uint64_t timestamp = message.timestamp != 0 ? message.timestamp : now;
+  // A flow may name lengths, and the last datagram of a row have its own.
+  const bool split = steered_ && message.count > 1 && message.last != message.segment;
+  const std::uint32_t equal = split ? message.count - 1 : message.count;
+  deliver(slot, message, 0, equal, sender, timestamp);
+  if (split) deliver(slot, message, equal, message.count, sender, timestamp);
+}
+
+std::uint32_t UdpReceiver::read(mmsghdr* messages, std::uint32_t slots) noexcept {
   // An error that an earlier send met (ECONNREFUSED from a dead peer) is reported once, then
   // cleared.
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const int n =
-        recvmmsg(socket_.fd(), messages_.data(), slots, MSG_DONTWAIT | MSG_TRUNC, nullptr);
+    const int n = recvmmsg(socket_.fd(), messages, slots, MSG_DONTWAIT | MSG_TRUNC, nullptr);
     if (n > 0) return static_cast<std::uint32_t>(n);
     if (n == 0 || errno == EAGAIN || errno == EWOULDBLOCK) return 0;
   }
@@ -199,18 +136,23 @@ std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {
 }
 
 std::uint32_t UdpReceiver::discard() noexcept {
-  for (mmsghdr& message : messages_) message.msg_hdr.msg_iovlen = 0;
-  const std::uint32_t n = read(BATCH);
+  const std::uint32_t n = read(slots_.blank_messages(), UdpSlots::MAX_SLOTS);
+  std::uint32_t packets = 0;
   for (std::uint32_t i = 0; i < n; ++i) {
-    const std::uint32_t length = messages_[i].msg_len;
-    const steering::Verdict verdict = classify(sender_of(i, false), length);
-    const bool filtered = isolated_ && !verdict.matched;
-    peers_.queues()[position_[verdict.queue]]->drop(
-        filtered ? DropReason::FILTERED : DropReason::NO_PACKET_BUFFER, 1, length);
-    reset(i);
+    const UdpMessage message = slots_.open_blank(i);
+    const Sender& sender = sender_of(i, false);
+    const auto drop = [&](std::uint32_t count, std::uint32_t length) {
+      const steering::Verdict verdict = classify(sender, length);
+      const bool filtered = isolated_ && !verdict.matched;
+      peers_.queues()[position_[verdict.queue]]->drop(
+          filtered ? DropReason::FILTERED : DropReason::NO_PACKET_BUFFER, count,
+          std::uint64_t{count} * length);
+    };
+    if (message.count > 1) drop(message.count - 1, message.segment);
+    drop(1, message.last);
+    packets += message.count;
   }
-  for (mmsghdr& message : messages_) message.msg_hdr.msg_iovlen = segments_;
-  return n;
+  return packets;
 }
 
 void UdpReceiver::count_kernel_drops() noexcept {
@@ -221,22 +163,24 @@ void UdpReceiver::count_kernel_drops() noexcept {
 }
 
 std::uint32_t UdpReceiver::receive() noexcept {
-  fill();
-  std::uint32_t n = 0;
-  if (ready_ == 0) {
-    n = discard();
+  const std::uint32_t slots = slots_.fill();
+  std::uint32_t packets = 0;
+  if (slots == 0) {
+    packets = discard();
   } else {
-    n = read(ready_);
+    const std::uint32_t n = read(slots_.messages(), slots);
+    slots_.received(n);
     const std::uint64_t now = n > 0 ? realtime_ns() : 0;
     for (std::uint32_t i = 0; i < n; ++i) {
-      if (accept(i, now)) vacant_[num_vacant_++] = i;
-      reset(i);
+      const UdpMessage message = slots_.open(i);
+      accept(i, message, now);
+      packets += message.count;
     }
   }
   // Once after every datagram that was read: a drop means that the buffer was full, so that one
   // follows.
-  if (n > 0) count_kernel_drops();
-  return n;
+  if (packets > 0) count_kernel_drops();
+  return packets;
 }
 
 }  // namespace daqiri::sockets

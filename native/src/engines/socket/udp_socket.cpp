@@ -4,6 +4,7 @@
 #include <linux/if_packet.h>
 #include <linux/sock_diag.h>
 #include <net/if_arp.h>
+#include <netinet/udp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -140,6 +141,8 @@ void UdpSocket::prepare_receive(std::uint64_t bytes) {
               std::to_string(asked));
     }
   }
+  // Before Linux 5.0 datagrams come one by one.
+  set_int_option(fd_, SOL_UDP, UDP_GRO, 1);
   if (!set_int_option(fd_, SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
     const int error = errno;
     log(LogLevel::WARN, "interface '" + interface_ + "': no kernel receive timestamps (" +

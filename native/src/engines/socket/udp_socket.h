@@ -22,7 +22,8 @@ class UdpSocket {
   ~UdpSocket() { close(); }
 
   /// Ask for `bytes` of receive buffer, never less than the default; a warning is logged when the
-  /// kernel grants less. Stamp datagrams on arrival.
+  /// kernel grants less. Stamp datagrams on arrival, and take them together as they were sent
+  /// (UDP_GRO).
   void prepare_receive(std::uint64_t bytes);
   void close() noexcept;
 

@@ -1,0 +1,303 @@
+#include "engines/socket/udp_slots.h"
+
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace daqiri::sockets {
+
+namespace {
+
+/// Messages of one datagram, one after another, that end the layout of rows.
+constexpr std::uint32_t SINGLES_TO_END_ROWS = 32;
+/// Longest row that kernels send unless one has been seen to be longer.
+constexpr std::uint32_t USUAL_ROW = 64;
+
+std::uint32_t standby_share(const RxQueue& queue, std::uint32_t least) noexcept {
+  std::uint64_t buffers = UINT32_MAX;
+  for (int s = 0; s < queue.num_segments(); ++s)
+    buffers = std::min(buffers, queue.region(s).config().num_bufs_);
+  // Others may take from the same region.
+  return std::max(least, static_cast<std::uint32_t>(buffers / 4));
+}
+
+}  // namespace
+
+UdpSlots::UdpSlots(const RxQueue& queue, bool named)
+    : queue_(queue),
+      segments_(static_cast<std::uint32_t>(queue.num_segments())),
+      share_(standby_share(queue, MAX_SLOTS)),
+      vectors_(std::size_t{ROW_SLOTS} * (MAX_ROW * MAX_NUM_SEGS + 1)),
+      // Never touched where no message needs it.
+      overflow_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{MAX_SLOTS} * MAX_MESSAGE)),
+      staging_(std::make_unique_for_overwrite<std::byte[]>(MAX_MESSAGE)) {
+  for (std::uint32_t s = 0; s < segments_; ++s)
+    capacity_ += queue_.segment_capacity(static_cast<int>(s));
+  for (std::uint32_t i = 0; i < MAX_SLOTS; ++i) {
+    for (mmsghdr* message : {&messages_[i], &blank_[i]}) {
+      message->msg_hdr.msg_name = named ? names_[i].data() : nullptr;
+      message->msg_hdr.msg_control = &controls_[i];
+      reset(message->msg_hdr);
+    }
+  }
+  lay_out(capacity_, 1, MAX_SLOTS);
+}
+
+void UdpSlots::reset(msghdr& header) const noexcept {
+  header.msg_namelen = header.msg_name == nullptr ? 0 : SocketAddress::CAPACITY;
+  header.msg_controllen = sizeof(Control);
+}
+
+// --- Layout
+
+void UdpSlots::lay_out(std::uint32_t segment, std::uint32_t row, std::uint32_t slots) noexcept {
+  length_ = segment;
+  row_ = row;
+  slots_ = slots;
+  pieces_ = 0;
+  std::array<std::uint32_t, MAX_NUM_SEGS> lengths{};
+  cut(segment, lengths.data());
+  // Segments that such a datagram does not reach have no vector.
+  while (pieces_ < segments_ && (lengths[pieces_] > 0 || pieces_ == 0)) {
+    piece_lengths_[pieces_] = lengths[pieces_];
+    ++pieces_;
+  }
+  const std::uint32_t per_slot = row_ * pieces_ + 1;
+  for (std::uint32_t slot = 0; slot < slots_; ++slot) {
+    iovec* vectors = &vectors_[std::size_t{slot} * per_slot];
+    messages_[slot].msg_hdr.msg_iov = vectors;
+    messages_[slot].msg_hdr.msg_iovlen = per_slot;
+    for (std::uint32_t k = 0; k < row_; ++k)
+      vector_of_[slot * row_ + k] = slot * per_slot + k * pieces_;
+    vectors[per_slot - 1] = {overflow(slot), MAX_MESSAGE};
+  }
+}
+
+void UdpSlots::choose_layout() noexcept {
+  const std::uint32_t count = std::exchange(row_count_, 0);
+  if (count > 1 && row_segment_ <= capacity_) {
+    const std::uint32_t longest = count > USUAL_ROW ? MAX_ROW : USUAL_ROW;
+    const std::uint32_t row =
+        std::clamp((MAX_MESSAGE - 1 + row_segment_ - 1) / row_segment_, 2U, longest);
+    if (row_segment_ != length_ || row > row_) change_layout(row_segment_, row, ROW_SLOTS);
+  } else if (row_ > 1 && singles_ >= SINGLES_TO_END_ROWS) {
+    change_layout(capacity_, 1, MAX_SLOTS);
+  }
+}
+
+void UdpSlots::change_layout(std::uint32_t segment, std::uint32_t row,
+                             std::uint32_t slots) noexcept {
+  compact();
+  lay_out(segment, row, slots);
+  const std::uint32_t places = std::min(row_ * slots_, share_);
+  if (ready_ > places) {
+    for (std::uint32_t s = 0; s < segments_; ++s)
+      queue_.region(static_cast<int>(s)).give(&buffers_[s][places], ready_ - places);
+    ready_ = places;
+  }
+  for (std::uint32_t i = 0; i < ready_; ++i) bind(i);
+  end_last_slot();
+}
+
+void UdpSlots::compact() noexcept {
+  std::uint32_t to = 0;
+  std::uint32_t skipped = 0;
+  for (std::uint32_t i = 0; i < ready_; ++i) {
+    if (skipped < num_vacant_ && vacant_[skipped] == i) {
+      ++skipped;
+      continue;
+    }
+    for (std::uint32_t s = 0; s < segments_; ++s) buffers_[s][to] = buffers_[s][i];
+    ++to;
+  }
+  ready_ = to;
+  num_vacant_ = 0;
+}
+
+void UdpSlots::bind(std::uint32_t place) noexcept {
+  iovec* vector = &vectors_[vector_of_[place]];
+  for (std::uint32_t s = 0; s < pieces_; ++s)
+    vector[s] = {queue_.region(static_cast<int>(s)).address(buffers_[s][place]), piece_lengths_[s]};
+}
+
+std::uint32_t UdpSlots::places_of(std::uint32_t slot) const noexcept {
+  return std::min(row_, ready_ - slot * row_);
+}
+
+void UdpSlots::end_last_slot() noexcept {
+  const std::uint32_t full = ready_ / row_;
+  const std::size_t per_slot = std::size_t{row_} * pieces_ + 1;
+  if (full < slots_) {
+    const std::uint32_t vectors = (ready_ - full * row_) * pieces_;
+    messages_[full].msg_hdr.msg_iov[vectors] = {overflow(full), MAX_MESSAGE};
+    messages_[full].msg_hdr.msg_iovlen = vectors + 1;
+  }
+  for (std::uint32_t slot = 0; slot < full; ++slot) messages_[slot].msg_hdr.msg_iovlen = per_slot;
+}
+
+std::uint32_t UdpSlots::fill() noexcept {
+  choose_layout();
+  const std::uint32_t places = std::min(row_ * slots_, share_);
+  if (num_vacant_ == 0 && ready_ == places) return (ready_ + row_ - 1) / row_;
+  while (ready_ < places) vacant_[num_vacant_++] = ready_++;
+  const std::uint32_t n = take(num_vacant_);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const std::uint32_t place = vacant_[i];
+    for (std::uint32_t s = 0; s < segments_; ++s) buffers_[s][place] = taken_[s][i];
+    bind(place);
+  }
+  // Places left without move to the end: the highest vacant one is last, or the last one takes its
+  // place.
+  while (num_vacant_ > n) {
+    const std::uint32_t hole = vacant_[--num_vacant_];
+    if (hole == --ready_) continue;
+    for (std::uint32_t s = 0; s < segments_; ++s) buffers_[s][hole] = buffers_[s][ready_];
+    bind(hole);
+  }
+  num_vacant_ = 0;
+  end_last_slot();
+  return (ready_ + row_ - 1) / row_;
+}
+
+void UdpSlots::close() noexcept {
+  compact();
+  for (std::uint32_t s = 0; s < segments_; ++s)
+    queue_.region(static_cast<int>(s)).give(buffers_[s].data(), ready_);
+  ready_ = 0;
+}
+
+// --- Messages
+
+UdpMessage UdpSlots::read(mmsghdr& message) noexcept {
+  msghdr& header = message.msg_hdr;
+  UdpMessage result;
+  // With MSG_TRUNC the kernel tells the length on the wire, whatever it had room for.
+  result.bytes = message.msg_len;
+  std::uint32_t segment = 0;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+      timespec t{};
+      std::memcpy(&t, CMSG_DATA(c), sizeof(t));
+      result.timestamp = static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U +
+                         static_cast<std::uint64_t>(t.tv_nsec);
+    } else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+      int size = 0;
+      std::memcpy(&size, CMSG_DATA(c), sizeof(size));
+      segment = static_cast<std::uint32_t>(std::max(size, 0));
+    }
+  }
+  reset(header);
+  if (segment == 0 || segment >= result.bytes) {
+    result.count = 1;
+    result.segment = result.bytes;
+    result.last = result.bytes;
+    return result;
+  }
+  result.count = (result.bytes + segment - 1) / segment;
+  result.segment = segment;
+  result.last = result.bytes - (result.count - 1) * segment;
+  return result;
+}
+
+UdpMessage UdpSlots::open_blank(std::uint32_t slot) noexcept { return read(blank_[slot]); }
+
+UdpMessage UdpSlots::open(std::uint32_t slot) noexcept {
+  const UdpMessage message = read(messages_[slot]);
+  bool fits = false;
+  if (message.count > 1) {
+    row_segment_ = message.segment;
+    row_count_ = message.count;
+    singles_ = 0;
+    fits = message.segment == length_;
+  } else {
+    ++singles_;
+    fits = message.bytes <= length_ || length_ == capacity_;
+  }
+  staged_ = MAX_SLOTS;
+  if (!fits) stage(slot, message.bytes);
+  return message;
+}
+
+void UdpSlots::stage(std::uint32_t slot, std::uint32_t bytes) noexcept {
+  const iovec* vector = messages_[slot].msg_hdr.msg_iov;
+  bytes = std::min(bytes, MAX_MESSAGE);
+  for (std::uint32_t done = 0; done < bytes; ++vector) {
+    const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(vector->iov_len, bytes - done));
+    std::memcpy(&staging_[done], vector->iov_base, n);
+    done += n;
+  }
+  staged_ = slot;
+}
+
+void UdpSlots::cut(std::uint32_t length, std::uint32_t* lengths) const noexcept {
+  for (std::uint32_t s = 0; s < segments_; ++s) {
+    lengths[s] = std::min(length, queue_.segment_capacity(static_cast<int>(s)));
+    length -= lengths[s];
+  }
+}
+
+void UdpSlots::copy_out(const std::byte* data, std::uint32_t length, const Numbers* numbers,
+                        std::uint32_t at) const noexcept {
+  std::array<std::uint32_t, MAX_NUM_SEGS> lengths{};
+  cut(length, lengths.data());
+  for (std::uint32_t s = 0; s < segments_; ++s) {
+    std::memcpy(queue_.region(static_cast<int>(s)).address(numbers[s][at]), data, lengths[s]);
+    data += lengths[s];
+  }
+}
+
+std::uint32_t UdpSlots::take(std::uint32_t n) noexcept {
+  std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
+  for (std::uint32_t s = 0; s < segments_; ++s) {
+    counts[s] = queue_.region(static_cast<int>(s)).take(taken_[s].data(), n);
+    n = counts[s];
+  }
+  // A packet needs a buffer of every region.
+  for (std::uint32_t s = 0; s < segments_; ++s) {
+    if (counts[s] > n) queue_.region(static_cast<int>(s)).give(&taken_[s][n], counts[s] - n);
+  }
+  return n;
+}
+
+std::uint32_t UdpSlots::take_spare(std::uint32_t n) noexcept {
+  std::uint32_t got = take(n);
+  // Slots that this call did not reach have some, if the regions have none.
+  for (; got < n && ready_ > received_ * row_; ++got) {
+    --ready_;
+    for (std::uint32_t s = 0; s < segments_; ++s) taken_[s][got] = buffers_[s][ready_];
+  }
+  return got;
+}
+
+std::uint32_t UdpSlots::place(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
+                              std::uint32_t end, ReceivedRun& run) noexcept {
+  const std::uint32_t places = places_of(slot);
+  const bool placed = first < places;
+  const bool moved = staged_ == slot;
+  std::uint32_t n = placed ? std::min(end, places) - first : std::min(end - first, MAX_ROW);
+  const Numbers* numbers = placed ? buffers_.data() : taken_.data();
+  std::uint32_t at = placed ? slot * row_ + first : 0;
+  if (placed) {
+    for (std::uint32_t i = 0; i < n; ++i) vacant_[num_vacant_++] = at + i;
+  } else {
+    n = take_spare(n);
+  }
+  if (moved || !placed) {
+    const std::byte* data = moved ? staging_.get() : overflow(slot);
+    const std::uint32_t skipped = moved ? 0 : places;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const std::uint32_t packet = first + i;
+      copy_out(data + std::size_t{packet - skipped} * message.segment,
+               packet + 1 == message.count ? message.last : message.segment, numbers, at + i);
+    }
+  }
+  run.count = n;
+  for (std::uint32_t s = 0; s < segments_; ++s) run.buffers[s] = &numbers[s][at];
+  cut(message.segment, run.lengths);
+  cut(first + n == message.count ? message.last : message.segment, run.last_lengths);
+  return n;
+}
+
+}  // namespace daqiri::sockets
