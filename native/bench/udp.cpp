@@ -1,14 +1,19 @@
-// Rate of UDP reception through the engine (poller, region buffers, kernel timestamps, peers,
-// hand-over) against a bare recvmmsg loop that throws the data away, alternating in one run. One
-// plain sendmmsg thread sends to either over loopback.
+// Loss-free rate of UDP reception through the engine (poller, region buffers, kernel timestamps,
+// peers, hand-over) against a bare loop over the same kernel facilities that throws the data away,
+// alternating in one run. One thread sends to either over loopback, no more ahead than fits every
+// buffer.
 //
-// Two rates: free of loss (no more in flight than fits every buffer), and flooded (what arrives
-// when the sender waits for nobody; its loss is printed).
+// Rows: the sender has the kernel cut messages of up to 64 KiB (UDP_SEGMENT), and receivers take
+// them whole (UDP_GRO). Singly: one datagram per message on both sides (sendmmsg, recvmmsg).
 //
-// usage: bench_udp [seconds per measurement, default 1] [rounds, default 5]
+// The sender has one core, all of a receiver's threads have another.
+//
+// usage: bench_udp [seconds per measurement, default 1] [rounds, default 5] [sizes, default all]
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,8 +34,25 @@ using namespace daqiri;
 namespace {
 
 constexpr unsigned CALL = 64;
-constexpr std::uint64_t WINDOW = 512;
-constexpr std::uint64_t BUFFERS = 8192;
+constexpr unsigned ROW_CALL = 8;
+constexpr std::size_t MAX_MESSAGE = 65536;
+constexpr std::size_t MAX_PAYLOAD = 65507;
+/// Bytes ahead of the receiver, and bytes of its buffers.
+constexpr std::uint64_t WINDOW = 4U << 20U;
+constexpr std::uint64_t BUFFERS = 16U << 20U;
+constexpr int SENDER_CORE = 0;
+constexpr int RECEIVER_CORE = 1;
+
+void pin(int core) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<std::size_t>(core), &cores);
+  sched_setaffinity(0, sizeof cores, &cores);
+}
+
+std::uint64_t packets_in(std::uint64_t bytes, std::size_t size) {
+  return std::max<std::uint64_t>(bytes / size, CALL);
+}
 
 class Socket {
  public:
@@ -67,12 +89,21 @@ class Socket {
   int fd_;
 };
 
-/// Sends until told to stop, at most `window` packets ahead of `received` (0: without limit).
+/// Sends until told to stop, at most a window ahead of `received`.
 class Sender {
  public:
-  Sender(std::uint16_t port, std::size_t size, std::uint64_t window)
-      : data_(size), window_(window) {
+  Sender(std::uint16_t port, std::size_t size, bool rows)
+      : size_(size),
+        row_(rows ? std::min<std::size_t>(CALL, MAX_PAYLOAD / size) : 1),
+        calls_(rows ? std::max<std::size_t>(1, CALL / row_ / 4) : CALL),
+        data_(size * row_),
+        window_(packets_in(WINDOW, size)) {
     socket_.connect_to(port);
+    if (rows) {
+      const int segment = static_cast<int>(size);
+      if (setsockopt(socket_.fd(), SOL_UDP, UDP_SEGMENT, &segment, sizeof segment) != 0)
+        throw std::runtime_error("no UDP_SEGMENT");
+    }
     thread_ = std::thread([this] { run(); });
   }
   /// Ends the thread; packets sent.
@@ -86,23 +117,28 @@ class Sender {
 
  private:
   void run() {
+    pin(SENDER_CORE);
     iovec vector{data_.data(), data_.size()};
     std::array<mmsghdr, CALL> messages{};
     for (mmsghdr& message : messages) {
       message.msg_hdr.msg_iov = &vector;
       message.msg_hdr.msg_iovlen = 1;
     }
+    const std::uint64_t packets = row_ * calls_;
     while (!stop_.load(std::memory_order_relaxed)) {
-      if (window_ != 0 && sent_ + CALL > received.load(std::memory_order_relaxed) + window_) {
+      if (sent_ + packets > received.load(std::memory_order_relaxed) + window_) {
         std::this_thread::yield();
         continue;
       }
-      const int n = sendmmsg(socket_.fd(), messages.data(), CALL, 0);
-      if (n > 0) sent_ += static_cast<std::uint64_t>(n);
+      const int n = sendmmsg(socket_.fd(), messages.data(), static_cast<unsigned>(calls_), 0);
+      if (n > 0) sent_ += static_cast<std::uint64_t>(n) * row_;
     }
   }
 
   Socket socket_;
+  std::size_t size_;
+  std::size_t row_;
+  std::size_t calls_;
   std::vector<std::byte> data_;
   std::uint64_t window_;
   std::uint64_t sent_{0};
@@ -121,13 +157,13 @@ Rate rate_of(std::uint64_t received, std::uint64_t after, std::uint64_t sent, st
   return {static_cast<double>(received) * 1e9 / static_cast<double>(ns), lost};
 }
 
-Rate engine(std::size_t size, double seconds, std::uint64_t window) {
+Rate engine(std::size_t size, double seconds, bool rows) {
   NetworkConfig config;
   config.common_.stream_type = StreamType::SOCKET;
   config.log_level_ = LogLevel::ERROR;
   MemoryRegionConfig region;
   region.name_ = "rx";
-  region.num_bufs_ = BUFFERS;
+  region.num_bufs_ = packets_in(BUFFERS, size);
   region.buf_size_ = size;
   config.mrs_ = {region};
   InterfaceConfig interface;
@@ -138,8 +174,8 @@ Rate engine(std::size_t size, double seconds, std::uint64_t window) {
   interface.socket_.local_addr_ = {SocketProtocol::UDP, "127.0.0.1", port};
   RxQueueConfig rx;
   rx.name_ = "rx0";
-  rx.cpu_core_ = "any";
-  rx.batch_size_ = 64;
+  rx.cpu_core_ = std::to_string(RECEIVER_CORE);
+  rx.batch_size_ = static_cast<int>(std::min<std::uint64_t>(1024, packets_in(WINDOW / 8, size)));
   rx.timeout_us_ = 1000;
   rx.mrs_ = {"rx"};
   interface.rx_.queues_ = {rx};
@@ -147,7 +183,7 @@ Rate engine(std::size_t size, double seconds, std::uint64_t window) {
   const auto session = Session::open(config);
   RxQueue& queue = session->rx_queue(0, 0);
   std::uint64_t received = 0;
-  Sender sender(port, size, window);
+  Sender sender(port, size, rows);
   const std::uint64_t begun = monotonic_ns();
   const std::uint64_t end = begun + static_cast<std::uint64_t>(seconds * 1e9);
   std::uint64_t now = begun;
@@ -176,30 +212,36 @@ Rate engine(std::size_t size, double seconds, std::uint64_t window) {
   return rate_of(in_time, received, sent, now - begun);
 }
 
-Rate bare(std::size_t size, double seconds, std::uint64_t window) {
+Rate bare(std::size_t size, double seconds, bool rows) {
   const Socket socket;
   const std::uint16_t port = socket.bind_any();
-  const int bytes = static_cast<int>(std::min<std::uint64_t>(BUFFERS * size, 64U << 20U));
+  const int bytes = static_cast<int>(BUFFERS);
   if (setsockopt(socket.fd(), SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0) {
     setsockopt(socket.fd(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
   }
   const timeval patience{0, 10'000};
   setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  std::vector<std::byte> data(CALL * size);
+  const int on = 1;
+  if (rows && setsockopt(socket.fd(), SOL_UDP, UDP_GRO, &on, sizeof on) != 0)
+    throw std::runtime_error("no UDP_GRO");
+  const std::size_t room = rows ? MAX_MESSAGE : size;
+  const unsigned calls = rows ? ROW_CALL : CALL;
+  std::vector<std::byte> data(calls * room);
   std::array<iovec, CALL> vectors{};
   std::array<mmsghdr, CALL> messages{};
-  for (unsigned i = 0; i < CALL; ++i) {
-    vectors[i] = {data.data() + i * size, size};
+  for (unsigned i = 0; i < calls; ++i) {
+    vectors[i] = {data.data() + i * room, room};
     messages[i].msg_hdr.msg_iov = &vectors[i];
     messages[i].msg_hdr.msg_iovlen = 1;
   }
   std::uint64_t received = 0;
   const auto receive = [&](int flags) {
-    const int n = recvmmsg(socket.fd(), messages.data(), CALL, flags, nullptr);
-    if (n > 0) received += static_cast<std::uint64_t>(n);
+    const int n = recvmmsg(socket.fd(), messages.data(), calls, flags, nullptr);
+    // All datagrams are of one size.
+    for (int i = 0; i < n; ++i) received += messages[static_cast<std::size_t>(i)].msg_len / size;
     return n > 0;
   };
-  Sender sender(port, size, window);
+  Sender sender(port, size, rows);
   const std::uint64_t begun = monotonic_ns();
   const std::uint64_t end = begun + static_cast<std::uint64_t>(seconds * 1e9);
   std::uint64_t now = begun;
@@ -219,23 +261,25 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void compare(std::size_t size, double seconds, int rounds, std::uint64_t window) {
-  std::vector<double> ours, theirs, ratios, our_loss, their_loss;
+void compare(std::size_t size, double seconds, int rounds, bool rows) {
+  std::vector<double> ours, theirs, ratios;
+  double lost = 0;
   for (int round = 0; round < rounds; ++round) {
-    const Rate e = engine(size, seconds, window);
-    const Rate b = bare(size, seconds, window);
+    const Rate e = engine(size, seconds, rows);
+    const Rate b = bare(size, seconds, rows);
     ours.push_back(e.packets_per_s);
     theirs.push_back(b.packets_per_s);
-    our_loss.push_back(e.lost);
-    their_loss.push_back(b.lost);
     ratios.push_back(e.packets_per_s / b.packets_per_s);
+    lost = std::max({lost, e.lost, b.lost});
   }
   const double gbps = median(ours) * static_cast<double>(size) * 8e-9;
   std::printf(
-      "%5zu B %-9s engine %7.0f /s %5.2f Gb/s (lost %4.1f %%)   bare %7.0f /s (lost %4.1f %%)   "
-      "ratio %.2f\n",
-      size, window != 0 ? "loss-free" : "flooded", median(ours), gbps, 100 * median(our_loss),
-      median(theirs), 100 * median(their_loss), median(ratios));
+      "%5zu B %-6s engine %8.0f /s %6.2f Gb/s   bare %8.0f /s   ratio %.2f (%.2f to %.2f)   "
+      "most lost %.1f %%\n",
+      size, rows ? "rows" : "singly", median(ours), gbps, median(theirs), median(ratios),
+      *std::min_element(ratios.begin(), ratios.end()),
+      *std::max_element(ratios.begin(), ratios.end()), 100 * lost);
+  std::fflush(stdout);
 }
 
 }  // namespace
@@ -243,17 +287,20 @@ void compare(std::size_t size, double seconds, int rounds, std::uint64_t window)
 int main(int argc, char** argv) {
   double seconds = 1.0;
   int rounds = 5;
+  std::vector<std::size_t> sizes;
   try {
     if (argc > 1) seconds = std::stod(argv[1]);
     if (argc > 2) rounds = std::stoi(argv[2]);
+    for (int i = 3; i < argc; ++i) sizes.push_back(std::stoul(argv[i]));
+    if (sizes.empty()) sizes = {1000, 8000, 64'000};
     if (seconds <= 0 || rounds <= 0) throw std::invalid_argument("not positive");
   } catch (const std::exception&) {
-    std::fprintf(stderr, "usage: bench_udp [seconds per measurement] [rounds]\n");
+    std::fprintf(stderr, "usage: bench_udp [seconds per measurement] [rounds] [sizes]\n");
     return 2;
   }
-  for (const std::size_t size : {std::size_t{1000}, std::size_t{8000}}) {
-    compare(size, seconds, rounds, WINDOW);
-    compare(size, seconds, rounds, 0);
+  pin(RECEIVER_CORE);
+  for (const std::size_t size : sizes) {
+    for (const bool rows : {true, false}) compare(size, seconds, rounds, rows);
   }
   return 0;
 }
