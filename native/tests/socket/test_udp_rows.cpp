@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "engines/socket/udp_arrivals.h"
 #include "socket/udp_session.h"
 
 using namespace daqiri;
@@ -244,4 +245,53 @@ TEST_CASE("Rows of several senders keep to their connections", "[udp][rx][rows][
   REQUIRE(rx.counters().delivered == 20 * 60);
   REQUIRE(connections[0] != connections[1]);
   REQUIRE(connections[1] != connections[2]);
+}
+
+TEST_CASE("Of rows that the kernel drops every datagram is counted",
+          "[udp][rx][rows][accounting]") {
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const bool client = GENERATE(false, true);
+  const PlainSocket probe(host);
+  const bool exact = sockets::UdpArrivals().attach(probe.fd());
+  const PlainSocket peer(host);
+  const std::uint16_t port = free_port(host);
+  auto config = client ? udp_client(host, peer.port()) : udp_server(host, port);
+  config.ifs_[0].socket_.local_addr_ = udp_at(host, port);
+  const auto session = Session::open(config);
+  RxQueue& rx = session->rx_queue(0, 0);
+  const std::uintptr_t connection = client ? session->engine().connect(host, peer.port(), "")
+                                           : session->engine().server_connection(host, port);
+  const int smallest = 1;
+  session->engine().set_socket_option(connection, SOL_SOCKET, SO_RCVBUF, &smallest,
+                                      sizeof smallest);
+  connect_to(peer, host, port);
+  const Row row = make_row(0, 1000, 60, 500);
+  std::uint64_t sent = 0;
+  std::uint64_t got = 0;
+  for (int round = 0; round < 100 && dropped(rx.counters(), DropReason::KERNEL) == 0; ++round) {
+    for (int i = 0; i < 50; ++i) REQUIRE(send_row(peer, row.bytes(), row.segment));
+    sent += 50 * row.datagrams.size();
+    usleep(2000);
+    while (Burst* burst = rx.receive()) {
+      got += burst->num_packets();
+      burst->release();
+    }
+  }
+  RxSnapshot counters = settled(rx, exact ? sent : 0);
+  REQUIRE(dropped(counters, DropReason::KERNEL) > 0);
+  REQUIRE(balanced(counters));
+  session->close();
+  while (Burst* burst = rx.receive()) {
+    got += burst->num_packets();
+    burst->release();
+  }
+  counters = rx.counters();
+  REQUIRE(balanced(counters));
+  REQUIRE(counters.delivered == got);
+  if (exact) {
+    REQUIRE(counters.received == sent);
+  } else {
+    // Without leave to count arrivals: one for each row.
+    REQUIRE(dropped(counters, DropReason::KERNEL) * 60 == sent - got);
+  }
 }

@@ -12,6 +12,7 @@ namespace daqiri::sockets {
 namespace {
 
 constexpr std::uint32_t IPV4_UDP_HEADERS = 28;
+constexpr std::uint64_t SETTLE_NS = 20'000;
 
 /// The queues of a socket get their buffers before their datagrams are known.
 void require_sharing(const InterfaceConfig& interface) {
@@ -47,8 +48,6 @@ UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels
     position_[id] = static_cast<std::uint16_t>(i);
   }
 }
-
-void UdpReceiver::close() noexcept { slots_.close(); }
 
 // --- Datagrams
 
@@ -157,9 +156,39 @@ std::uint32_t UdpReceiver::discard() noexcept {
 
 void UdpReceiver::count_kernel_drops() noexcept {
   const std::uint32_t drops = socket_.kernel_drops();
-  if (drops == kernel_drops_seen_) return;
-  first_queue().drop(DropReason::KERNEL, drops - kernel_drops_seen_);
+  const std::uint32_t more = drops - kernel_drops_seen_;
+  if (more == 0) return;
   kernel_drops_seen_ = drops;
+  lost_ += more;
+  first_queue().drop(DropReason::KERNEL, more);
+  unsettled_ = socket_.counts_arrivals();
+}
+
+void UdpReceiver::count_lost_rows(std::uint64_t arrived) noexcept {
+  unsettled_ = false;
+  if (arrived <= read_ + lost_) return;
+  first_queue().drop(DropReason::KERNEL, arrived - read_ - lost_);
+  lost_ = arrived - read_;
+}
+
+void UdpReceiver::settle_kernel_drops() noexcept {
+  // A datagram is counted just before it is queued, on another core perhaps: what has arrived and
+  // cannot be read is lost only after a while.
+  const std::uint64_t arrived = socket_.arrived();
+  const std::uint64_t now = monotonic_ns();
+  if (arrived != arrived_) {
+    arrived_ = arrived;
+    arrived_since_ = now;
+  } else if (now - arrived_since_ > SETTLE_NS) {
+    count_lost_rows(arrived);
+  }
+}
+
+void UdpReceiver::close() noexcept {
+  slots_.close();
+  if (!unsettled_) return;
+  count_lost_rows(socket_.arrived());
+  first_queue().end_pass();
 }
 
 std::uint32_t UdpReceiver::receive() noexcept {
@@ -177,9 +206,14 @@ std::uint32_t UdpReceiver::receive() noexcept {
       packets += message.count;
     }
   }
+  read_ += packets;
   // Once after every datagram that was read: a drop means that the buffer was full, so that one
   // follows.
-  if (packets > 0) count_kernel_drops();
+  if (packets > 0) {
+    count_kernel_drops();
+  } else if (unsettled_) {
+    settle_kernel_drops();
+  }
   return packets;
 }
 

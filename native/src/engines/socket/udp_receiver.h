@@ -18,7 +18,9 @@ namespace daqiri::sockets {
 ///
 /// The queues share one list of memory regions and one poller, because a buffer is chosen before
 /// its datagram is known. Whatever the kernel passes on is read and counted: without buffers,
-/// datagrams are discarded as no_packet_buffer.
+/// datagrams are discarded as no_packet_buffer. What the kernel dropped is counted with the next
+/// datagram read, as one for each row of datagrams, and in full when nothing is left to read, where
+/// the socket knows what arrived.
 class UdpReceiver {
  public:
   /// Throws Error INVALID_PARAMETER, naming the queues, when they cannot share a socket.
@@ -43,6 +45,8 @@ class UdpReceiver {
   std::uint32_t read(mmsghdr* messages, std::uint32_t slots) noexcept;
   std::uint32_t discard() noexcept;
   void count_kernel_drops() noexcept;
+  void settle_kernel_drops() noexcept;
+  void count_lost_rows(std::uint64_t arrived) noexcept;
   void accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now) noexcept;
   void deliver(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
                std::uint32_t end, const Sender& sender, std::uint64_t timestamp) noexcept;
@@ -62,6 +66,14 @@ class UdpReceiver {
   UdpSlots slots_;
   Sender last_;
   std::uint32_t kernel_drops_seen_{0};
+  /// Datagrams read, and counted as dropped by the kernel.
+  std::uint64_t read_{0};
+  std::uint64_t lost_{0};
+  /// Drops were seen, of which it is not known how many datagrams they were.
+  bool unsettled_{false};
+  /// Arrivals as they have been since a time (CLOCK_MONOTONIC ns) with nothing to read.
+  std::uint64_t arrived_{0};
+  std::uint64_t arrived_since_{0};
 };
 
 }  // namespace daqiri::sockets

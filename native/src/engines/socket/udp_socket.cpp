@@ -99,6 +99,7 @@ UdpSocket::UdpSocket(const InterfaceConfig& interface) : interface_(interface.na
   fd_ = socket(shown.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP);
   if (fd_ < 0) fail("make a socket for", shown, errno);
   try {
+    if (!interface.rx_.queues_.empty()) arrivals_.attach(fd_);
     // An IPv6 socket then never sees IPv4 peers under mapped addresses.
     if (shown.ipv6()) set_int_option(fd_, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     if (local_.given() && ::bind(fd_, local_.data(), local_.length()) != 0)
@@ -107,8 +108,7 @@ UdpSocket::UdpSocket(const InterfaceConfig& interface) : interface_(interface.na
       if (::connect(fd_, remote.data(), remote.length()) != 0) fail("connect to", remote, errno);
       // Others may have sent between bind and connect.
       char byte = 0;
-      for (int i = 0; i < 1024 && recv(fd_, &byte, 1, MSG_DONTWAIT) >= 0; ++i) {
-      }
+      while (foreign_ < 1024 && recv(fd_, &byte, 1, MSG_DONTWAIT) >= 0) ++foreign_;
       remote_ = remote;
     }
   } catch (...) {

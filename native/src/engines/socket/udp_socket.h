@@ -7,6 +7,7 @@
 
 #include "daqiri/config.h"
 #include "engines/socket/socket_address.h"
+#include "engines/socket/udp_arrivals.h"
 
 namespace daqiri::sockets {
 
@@ -35,8 +36,13 @@ class UdpSocket {
   [[nodiscard]] const SocketAddress& remote() const noexcept { return remote_; }
   /// Bytes of receive buffer as setsockopt(2) counts them (the kernel accounts twice as many).
   [[nodiscard]] std::uint64_t receive_buffer() const noexcept;
-  /// Datagrams that the kernel dropped at this socket since it was made, modulo 2^32.
+  /// What the kernel dropped at this socket since it was made, modulo 2^32: datagrams, but a row
+  /// that came as one (UDP_GRO) counts once.
   [[nodiscard]] std::uint32_t kernel_drops() const noexcept;
+  /// Whether `arrived` is known here.
+  [[nodiscard]] bool counts_arrivals() const noexcept { return arrivals_.attached(); }
+  /// Datagrams that were to be read since the socket was made, dropped ones included.
+  [[nodiscard]] std::uint64_t arrived() const noexcept { return arrivals_.count() - foreign_; }
 
  private:
   void bind(const SocketEndpoint& endpoint);
@@ -45,6 +51,9 @@ class UdpSocket {
 
   std::string interface_;
   int fd_{-1};
+  UdpArrivals arrivals_;
+  /// From others than the peer, thrown away before the client was connected.
+  std::uint64_t foreign_{0};
   SocketAddress local_;
   SocketAddress remote_;
 };
