@@ -1,20 +1,34 @@
 """Real engines on this machine: loopback in memory, and UDP over 127.0.0.1."""
 
+import contextlib
 import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import Burst, Engine, RxQueue, frames
+from daqiri_ophyd.engine import Burst, Engine, RxCounters, RxQueue, TxCounters, frames
 
 Config = dict[str, Any]
+
+REASONS = [
+    "no_packet_buffer",
+    "no_burst_buffer",
+    "ring_full",
+    "kernel",
+    "nic",
+    "truncated",
+    "filtered",
+    "flushed",
+    "send_error",
+]
 
 
 def region(name: str, num_bufs: int = 4096, buf_size: int = 2048) -> Config:
@@ -194,3 +208,49 @@ def settled() -> Callable[[Engine], None]:
         pytest.fail("the counters do not come to rest")
 
     return wait
+
+
+@pytest.fixture
+def watch() -> Callable[[Engine], contextlib.AbstractContextManager[None]]:
+    """Look at an engine's accounts all the time, from a thread of its own."""
+
+    def check(now: RxCounters | TxCounters, before: RxCounters | TxCounters) -> None:
+        assert list(now.dropped) == REASONS
+        if isinstance(now, RxCounters) and isinstance(before, RxCounters):
+            assert now.received == now.delivered + now.held + now.dropped_total
+            assert now.delivered >= before.delivered
+            assert now.received >= before.received
+        if isinstance(now, TxCounters) and isinstance(before, TxCounters):
+            assert now.submitted == now.sent + now.held + now.dropped_total
+            assert now.sent >= before.sent
+        assert 0 <= now.held
+        assert all(now.dropped[reason] >= before.dropped[reason] for reason in REASONS)
+
+    @contextlib.contextmanager
+    def watching(engine: Engine) -> Iterator[None]:
+        queues = [queue for port in engine.ports for queue in (*port.rx, *port.tx)]
+        stopping = threading.Event()
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            before = [queue.counters() for queue in queues]
+            try:
+                while not stopping.is_set():
+                    now = [queue.counters() for queue in queues]
+                    for pair in zip(now, before, strict=True):
+                        check(*pair)
+                    before = now
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopping.set()
+            thread.join()
+        if errors:
+            raise errors[0]
+
+    return watching
