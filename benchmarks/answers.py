@@ -10,15 +10,26 @@ import time
 from collections.abc import Callable, Mapping
 
 
-def answer_lines(counters: Callable[[], Mapping[str, float]], **ready: object) -> None:
+def answer_lines(
+    counters: Callable[[], Mapping[str, float]],
+    commands: Mapping[str, Callable[[], None]] | None = None,
+    **ready: object,
+) -> None:
     """Print `ready`; then answer each line of input with the counters, from a thread of its own.
 
-    The end of the input ends the program.
+    A line that is a command is carried out before. The end of the input, or an error, ends the
+    program.
     """
 
     def serve() -> None:
-        for _ in sys.stdin:
-            print(json.dumps({**counters(), "cpu": time.process_time()}), flush=True)
+        try:
+            for line in sys.stdin:
+                if commands and line.strip():
+                    commands[line.strip()]()
+                print(json.dumps({**counters(), "cpu": time.process_time()}), flush=True)
+        except Exception as error:
+            print(error, file=sys.stderr, flush=True)
+            os._exit(1)
         os._exit(0)
 
     threading.Thread(target=serve, daemon=True).start()

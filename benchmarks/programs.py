@@ -26,6 +26,14 @@ def built(name: str) -> str:
     return str(path)
 
 
+def engine_program(name: str) -> str:
+    """Path of a program of `native/bench`."""
+    path = BUILT.parent / "bench" / name
+    if not path.exists():
+        raise MissingError(f"{path} is not built; `make bench` builds it")
+    return str(path)
+
+
 def script(path: str) -> list[str]:
     """Return the command of a Python script of this folder."""
     return [sys.executable, str(HERE / path)]

@@ -10,10 +10,9 @@ C++ loop over recvmmsg with UDP_GRO, which counts packets in a ring of memory an
 from __future__ import annotations
 
 import argparse
-import time
-from dataclasses import dataclass
 from functools import partial
 
+from loss_free import bisect, send_and_count
 from programs import Program, built, cores, script
 from runner import Comparison, Measurement, Want, arguments
 
@@ -21,92 +20,18 @@ RECEIVE_BUFFER = 64 << 20
 # As large as the region that the engine receives into.
 RING = 64 << 20
 SIZES = (1000, 8000, 64000)
-# The bisection ends when what passed and what did not are this near.
-NEAR = 1.06
-MAX_TRIALS = 9
 LIMIT = "limit: bare loop, UDP_GRO"
-
-
-@dataclass
-class Trial:
-    """What was sent and what arrived, and how long each took, s."""
-
-    sent: int
-    sending: float
-    received: int
-    receiving: float
-
-    @property
-    def whole(self) -> bool:
-        """Whether everything arrived."""
-        return self.received == self.sent
-
-    @property
-    def rate(self) -> float:
-        """Packets a second, until the last one had reached the consumer."""
-        return self.received / max(self.sending, self.receiving)
-
-    @property
-    def limited_by_sender(self) -> bool:
-        """Whether the receiver kept up with all that was sent."""
-        return self.whole and self.receiving < 1.05 * self.sending
-
-
-def settled(receiver: Program) -> dict:
-    """Return the receiver's counters once they no longer change, or those of 1 s later."""
-    counters = receiver.ask()
-    unchanged = 0
-    for _ in range(100):
-        time.sleep(0.01)
-        latest = receiver.ask()
-        unchanged = unchanged + 1 if latest["packets"] == counters["packets"] else 0
-        counters = latest
-        if unchanged == 3:
-            break
-    return counters
-
-
-def trial(sender: Program, receiver: Program, rate: float, seconds: float) -> Trial:
-    """Send at a rate, packets a second, 0: as fast as possible."""
-    before = receiver.ask()["packets"]
-    sent = sender.ask(f"{rate} {seconds}")
-    received = settled(receiver)
-    return Trial(
-        sent["sent"],
-        (sent["ended"] - sent["begun"]) / 1e9,
-        received["packets"] - before,
-        (received["latest"] - sent["begun"]) / 1e9,
-    )
 
 
 def loss_free(command: list[str], size: int, seconds: float) -> Measurement:
     """Bisect the rate at which nothing is lost; Mpps."""
     sending, receiving = cores()
-    with (
-        Program(command, receiving) as receiver,
-        Program([built("peers_udp_send"), str(receiver.ready["port"]), str(size)], sending) as send,
-    ):
-        trial(send, receiver, 1000, 0.02)  # pages, caches and peers are known from now on
-        first = trial(send, receiver, 0, seconds)
-        best = first.rate if first.whole else 0.0
-        fails = first.sent / first.sending
-        guess = 0.9 * first.rate
-        for _ in range(MAX_TRIALS):
-            if first.whole or (best and fails / best < NEAR):
-                break
-            done = trial(send, receiver, guess, seconds)
-            if not done.whole:
-                done = trial(send, receiver, guess, seconds)
-            if done.whole:
-                best = max(best, done.rate)
-            else:
-                fails = min(fails, guess)
-            guess = (best * fails) ** 0.5 if best else fails / 2
-        notes: dict[str, float | str] = {
-            "Gb/s": best * size * 8 / 1e9,
-            "limited by": "sender" if first.limited_by_sender else "receiver",
-        }
-        return Measurement(best / 1e6, notes)
+    with Program(command, receiving) as receiver:
+        port = str(receiver.ready["port"])
+        with Program([built("peers_udp_send"), "127.0.0.1", port, str(size)], sending) as sender:
+            # Pages, caches and peers are known from then on.
+            send_and_count(sender, receiver, 1000, 0.02)
+            return bisect(partial(send_and_count, sender, receiver, seconds=seconds), size)
 
 
 def commands(size: int) -> dict[str, list[str]]:
@@ -115,7 +40,7 @@ def commands(size: int) -> dict[str, list[str]]:
     bare = [str(size), str(RECEIVE_BUFFER), str(RING)]
     python = script("peers/udp_receive.py")
     return {
-        "ours, C++": [built("ours_udp_receive"), *ours],
+        "ours, C++": [built("ours_receive"), "udp", *ours],
         LIMIT: [built("peers_udp_receive"), "gro", *bare],
         "ours, Python": [*script("ours/udp_receive.py"), *ours],
         "spead2": [*python, "spead2", *bare[:2]],

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <vector>
 
-#include "peers/udp.h"
+#include "peers/sockets.h"
 
 int main(int argc, char** argv) {
   if (argc != 5) {
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int fd = bench::check(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket");
-  bench::connect_to(fd, static_cast<std::uint16_t>(std::atoi(argv[1])));
+  bench::connect_to(fd, "127.0.0.1", static_cast<std::uint16_t>(std::atoi(argv[1])));
   std::vector<char> packet(static_cast<std::size_t>(std::atoi(argv[2])), 1);
   const auto gap = static_cast<std::uint64_t>(std::atoll(argv[3]));
   const auto count = static_cast<std::size_t>(std::atoll(argv[4]));

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "peers/udp.h"
+#include "peers/sockets.h"
 
 namespace {
 

@@ -2,8 +2,8 @@
 // packet (64-48, heaps of about 1 MiB), so that receivers that understand SPEAD and those that do
 // not get the same bytes.
 //
-// usage: peers_udp_send PORT SIZE; then a line `PACKETS_PER_SECOND SECONDS` a trial, 0: as fast as
-// it can; answers with what was sent, and when (ns, CLOCK_MONOTONIC).
+// usage: peers_udp_send HOST PORT SIZE; then a line `PACKETS_PER_SECOND SECONDS` a trial, 0: as
+// fast as it can; answers with what was sent, and when (ns, CLOCK_MONOTONIC).
 
 #include <netinet/udp.h>
 
@@ -13,7 +13,7 @@
 #include <sstream>
 #include <vector>
 
-#include "peers/udp.h"
+#include "peers/sockets.h"
 
 namespace {
 
@@ -62,10 +62,10 @@ class Heap {
 
 class Sender {
  public:
-  Sender(std::uint16_t port, std::size_t size)
+  Sender(const char* host, std::uint16_t port, std::size_t size)
       : size_(size), batch_(std::clamp<std::size_t>(MAX_UDP / size, 1, MAX_SEGMENTS)), heap_(size) {
     fd_ = bench::check(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket");
-    bench::connect_to(fd_, port);
+    bench::connect_to(fd_, host, port);
     bench::set_option(fd_, IPPROTO_UDP, UDP_SEGMENT, static_cast<int>(size), "UDP_SEGMENT");
   }
 
@@ -110,12 +110,12 @@ class Sender {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fputs("usage: peers_udp_send PORT SIZE\n", stderr);
+  if (argc != 4) {
+    std::fputs("usage: peers_udp_send HOST PORT SIZE\n", stderr);
     return 2;
   }
-  Sender sender(static_cast<std::uint16_t>(std::atoi(argv[1])),
-                static_cast<std::size_t>(std::atoi(argv[2])));
+  Sender sender(argv[1], static_cast<std::uint16_t>(std::atoi(argv[2])),
+                static_cast<std::size_t>(std::atoi(argv[3])));
   bench::print_line("{}");
   double rate = 0, seconds = 0;
   while (std::cin >> rate >> seconds) bench::print_line(sender.run(rate, seconds));

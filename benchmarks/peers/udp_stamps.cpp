@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "peers/udp.h"
+#include "peers/sockets.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-/// UDP sockets of the benchmark programs, on 127.0.0.1.
+/// Sockets of the benchmark programs, over IPv4.
 #pragma once
 
 #include <arpa/inet.h>
@@ -11,11 +11,14 @@
 
 namespace bench {
 
-inline sockaddr_in localhost(std::uint16_t port) {
+inline sockaddr_in address_of(const char* host, std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (inet_pton(AF_INET, host, &address.sin_addr) != 1) {
+    std::fprintf(stderr, "%s is no IPv4 address\n", host);
+    std::exit(2);
+  }
   return address;
 }
 
@@ -30,10 +33,10 @@ inline int get_option(int fd, int level, int name) {
   return value;
 }
 
-/// A socket bound to `port`; 0: any.
+/// A socket bound to `port` of 127.0.0.1; 0: any.
 inline int bound_socket(int type, std::uint16_t port) {
   const int fd = check(socket(AF_INET, type | SOCK_CLOEXEC, 0), "socket");
-  const sockaddr_in address = localhost(port);
+  const sockaddr_in address = address_of("127.0.0.1", port);
   check(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), "bind");
   return fd;
 }
@@ -45,8 +48,8 @@ inline std::uint16_t port_of(int fd) {
   return ntohs(address.sin_port);
 }
 
-inline void connect_to(int fd, std::uint16_t port) {
-  const sockaddr_in address = localhost(port);
+inline void connect_to(int fd, const char* host, std::uint16_t port) {
+  const sockaddr_in address = address_of(host, port);
   check(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), "connect");
 }
 

@@ -1,36 +1,38 @@
-// A program that receives UDP through the engine's C++ interface: takes bursts, counts, gives them
-// back.
+// A program that receives through the engine's C++ interface: takes bursts, counts, gives them
+// back. SIZE is that of a packet buffer.
 //
-// usage: ours_udp_receive SIZE REGION_BYTES; answers each line with its counters.
+// usage: ours_receive udp|tcp SIZE REGION_BYTES; answers each line with its counters.
 
 #include <daqiri/daqiri.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
-#include "peers/udp.h"
+#include "peers/sockets.h"
 
 namespace {
 
-constexpr int BATCH = 1024;
+constexpr std::uint64_t MAX_BATCH = 1024;
 
 std::atomic<std::uint64_t> packets{0};
 std::atomic<std::uint64_t> bytes{0};
 /// When the latest packet was counted, ns.
 std::atomic<std::uint64_t> latest{0};
 
-daqiri::NetworkConfig configuration(std::uint16_t port, std::uint64_t size,
-                                    std::uint64_t region_bytes) {
+daqiri::NetworkConfig configuration(daqiri::SocketProtocol protocol, std::uint16_t port,
+                                    std::uint64_t size, std::uint64_t region_bytes) {
   using namespace daqiri;
   NetworkConfig config;
   config.common_.stream_type = StreamType::SOCKET;
   config.log_level_ = LogLevel::ERROR;
   MemoryRegionConfig region;
   region.name_ = "packets";
-  region.num_bufs_ = std::max<std::uint64_t>(region_bytes / size, 2 * BATCH);
+  region.num_bufs_ = std::max<std::uint64_t>(region_bytes / size, 16);
   region.buf_size_ = size;
   config.mrs_ = {region};
   InterfaceConfig interface;
@@ -38,11 +40,11 @@ daqiri::NetworkConfig configuration(std::uint16_t port, std::uint64_t size,
   interface.address_ = "127.0.0.1";
   interface.has_socket_ = true;
   interface.socket_.mode_ = SocketMode::SERVER;
-  interface.socket_.local_addr_ = {SocketProtocol::UDP, "127.0.0.1", port};
+  interface.socket_.local_addr_ = {protocol, "127.0.0.1", port};
   RxQueueConfig queue;
   queue.name_ = "rx0";
   queue.cpu_core_ = "any";
-  queue.batch_size_ = BATCH;
+  queue.batch_size_ = static_cast<int>(std::min(region.num_bufs_ / 8, MAX_BATCH));
   queue.timeout_us_ = 1000;
   queue.mrs_ = {region.name_};
   interface.rx_.queues_ = {queue};
@@ -50,8 +52,8 @@ daqiri::NetworkConfig configuration(std::uint16_t port, std::uint64_t size,
   return config;
 }
 
-std::uint16_t free_port() {
-  const int fd = bench::bound_socket(SOCK_DGRAM, 0);
+std::uint16_t free_port(int type) {
+  const int fd = bench::bound_socket(type, 0);
   const std::uint16_t port = bench::port_of(fd);
   close(fd);
   return port;
@@ -60,14 +62,16 @@ std::uint16_t free_port() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fputs("usage: ours_udp_receive SIZE REGION_BYTES\n", stderr);
+  if (argc != 4) {
+    std::fputs("usage: ours_receive udp|tcp SIZE REGION_BYTES\n", stderr);
     return 2;
   }
-  const std::uint16_t port = free_port();
+  const bool tcp = std::string_view(argv[1]) == "tcp";
+  const std::uint16_t port = free_port(tcp ? SOCK_STREAM : SOCK_DGRAM);
   daqiri::NetworkConfig config =
-      configuration(port, static_cast<std::uint64_t>(std::atoll(argv[1])),
-                    static_cast<std::uint64_t>(std::atoll(argv[2])));
+      configuration(tcp ? daqiri::SocketProtocol::TCP : daqiri::SocketProtocol::UDP, port,
+                    static_cast<std::uint64_t>(std::atoll(argv[2])),
+                    static_cast<std::uint64_t>(std::atoll(argv[3])));
   if (daqiri::daqiri_init(config) != daqiri::Status::SUCCESS) {
     std::fprintf(stderr, "%s\n", daqiri::last_error());
     return 1;

@@ -1,0 +1,153 @@
+"""Records a UDP stream, or a stream of its own, to pcap files.
+
+usage: record udp HOST SIZE REGION_BYTES DIRECTORY [PORT]
+       record loopback SIZE REGION_BYTES BYTES DIRECTORY
+
+`udp` records a UDP server's queue, and answers each line with its counters; the line `clear`
+removes complete files. `loopback` records what it sends itself, never more at once than the region
+holds, and prints how long it took until everything was in files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+from answers import answer_lines
+
+from daqiri_ophyd.engine import Engine
+
+MAX_BATCH = 1024
+
+
+def region(name: str, size: int, region_bytes: int) -> dict:
+    """Return a memory region."""
+    count = max(region_bytes // size, 64)
+    return {"name": name, "kind": "host", "num_bufs": count, "buf_size": size}
+
+
+def queue(name: str, size: int, region_bytes: int) -> dict:
+    """Return a queue of that region."""
+    batch = min(max(region_bytes // size, 64) // 8, MAX_BATCH)
+    return {
+        "name": name,
+        "id": 0,
+        "cpu_core": "any",
+        "batch_size": batch,
+        "memory_regions": [name],
+    }
+
+
+def udp_configuration(host: str, port: int, size: int, region_bytes: int) -> dict:
+    """Return a UDP server with one queue."""
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "socket",
+        "log_level": "error",
+        "memory_regions": [region("rx", size, region_bytes)],
+        "interfaces": [
+            {
+                "name": "port",
+                "address": host,
+                "socket_config": {"mode": "server", "local_addr": f"udp://{host}:{port}"},
+                "rx": {"queues": [{**queue("rx", size, region_bytes), "timeout_us": 1000}]},
+            }
+        ],
+    }
+
+
+def loopback_configuration(size: int, region_bytes: int) -> dict:
+    """Return a port whose transmit queue feeds its receive queue."""
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "raw",
+        "loopback": "sw",
+        "log_level": "error",
+        "memory_regions": [region(name, size, region_bytes) for name in ("rx", "tx")],
+        "interfaces": [
+            {
+                "name": "port",
+                "address": "loopback",
+                "rx": {"queues": [{**queue("rx", size, region_bytes), "timeout_us": 1000}]},
+                "tx": {"queues": [queue("tx", size, region_bytes)]},
+            }
+        ],
+    }
+
+
+def free_port(host: str) -> int:
+    """Return a port that nobody uses now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind((host, 0))
+        return probe.getsockname()[1]
+
+
+def record_udp(host: str, port: int, size: int, region_bytes: int, directory: Path) -> None:
+    """Record until the input ends."""
+    engine = Engine.open(udp_configuration(host, port, size, region_bytes))
+    recorder = engine.port("port").rx[0].record(directory)
+
+    def counters() -> dict[str, float]:
+        found = recorder.snapshot()
+        if found.error:
+            raise RuntimeError(found.error)
+        return {"packets": found.packets, "dropped": found.dropped}
+
+    def clear() -> None:
+        recorder.roll()
+        for file in recorder.files():
+            file.path.unlink(missing_ok=True)
+
+    answer_lines(counters, {"clear": clear}, port=port)
+    while True:
+        time.sleep(3600)
+
+
+def sync(directory: Path) -> None:
+    """Wait until the files are on disk, if that is where they are."""
+    for path in directory.iterdir():
+        with path.open("rb") as file:
+            os.fdatasync(file.fileno())
+
+
+def record_loopback(size: int, region_bytes: int, total: int, directory: Path) -> None:
+    """Record `total` bytes of packets."""
+    with Engine.open(loopback_configuration(size, region_bytes)) as engine:
+        port = engine.port("port")
+        batch = port.tx[0].batch_size
+        room = port.rx[0].config.batch_size * 4
+        packets = np.random.default_rng(1).integers(0, 256, (batch, size), np.uint8)
+        count = total // size // batch * batch
+        recorder = port.rx[0].record(directory)
+        begun, sent = time.monotonic_ns(), 0
+        while sent < count:
+            if sent - recorder.snapshot().packets + batch > room:
+                time.sleep(50e-6)
+                continue
+            sent += port.tx[0].send(packets)
+        while recorder.snapshot().packets < count and time.monotonic_ns() - begun < 60e9:
+            time.sleep(50e-6)
+        recorder.stop()
+        sync(directory)
+        elapsed = time.monotonic_ns() - begun
+        found = recorder.snapshot()
+        if found.packets != count or found.error:
+            sys.exit(f"{found.packets} of {count} packets recorded; {found.error}")
+        print(json.dumps({"bytes": count * size, "ns": elapsed, "cpu": time.process_time()}))
+
+
+if sys.argv[1] == "udp":
+    host, size, region_bytes, directory = sys.argv[2:6]
+    port = int(sys.argv[6]) if len(sys.argv) > 6 else free_port(host)
+    record_udp(host, port, int(size), int(region_bytes), Path(directory))
+else:
+    record_loopback(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5]))
