@@ -50,6 +50,14 @@ from ._errors import (
 from ._pcap import PcapFile
 from ._recorder import RecordedFile, Recorder, RecorderSnapshot
 from ._rx_queue import RxQueue
+from ._snapshot import (
+    EngineSnapshot,
+    QueueLevels,
+    RegionState,
+    RxQueueState,
+    TxQueueState,
+    running_engines,
+)
 from ._tx_queue import TxQueue
 from .events import EventPump, default_pump
 
@@ -68,6 +76,7 @@ __all__ = [
     "DataTypesConfig",
     "EcpriMatch",
     "Engine",
+    "EngineSnapshot",
     "EventPump",
     "FlexItemConfig",
     "FlowAction",
@@ -88,15 +97,18 @@ __all__ = [
     "NullPointerError",
     "PcapFile",
     "Port",
+    "QueueLevels",
     "RecordedFile",
     "Recorder",
     "RecorderSnapshot",
+    "RegionState",
     "ReorderConfig",
     "RoceConfig",
     "RxConfig",
     "RxCounters",
     "RxQueue",
     "RxQueueConfig",
+    "RxQueueState",
     "SocketConfig",
     "Status",
     "TunnelConfig",
@@ -105,6 +117,7 @@ __all__ = [
     "TxFlowConfig",
     "TxQueue",
     "TxQueueConfig",
+    "TxQueueState",
     "VlanConfig",
     "capabilities",
     "check_config",
@@ -112,5 +125,6 @@ __all__ = [
     "events",
     "frames",
     "load_config",
+    "running_engines",
     "version",
 ]
