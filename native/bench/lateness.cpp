@@ -31,10 +31,9 @@ constexpr std::uint64_t LEAD_IN_NS = 20'000'000;
 class Udp {
  public:
   explicit Udp(const SocketAddress* peer) : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    SocketAddress address = SocketAddress::parse("127.0.0.1", 0);
-    const int failed = peer == nullptr ? bind(fd_, address.data(), address.length())
-                                       : connect(fd_, peer->data(), peer->length());
-    if (fd_ < 0 || failed != 0) {
+    const SocketAddress any = SocketAddress::parse("127.0.0.1", 0);
+    if (fd_ < 0 || (peer == nullptr ? bind(fd_, any.data(), any.length())
+                                    : connect(fd_, peer->data(), peer->length())) != 0) {
       std::perror("socket");
       std::exit(1);
     }
@@ -54,7 +53,7 @@ NetworkConfig configuration(std::uint16_t port) {
   config.log_level_ = LogLevel::ERROR;
   MemoryRegionConfig region;
   region.name_ = "tx";
-  region.num_bufs_ = 8 * BATCH;
+  region.num_bufs_ = 8UL * BATCH;
   region.buf_size_ = BYTES;
   config.mrs_ = {region};
   InterfaceConfig interface;

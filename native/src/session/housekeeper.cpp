@@ -105,12 +105,12 @@ void Housekeeper::answer() noexcept {
     for (std::size_t sent = 0; sent < text.size();) {
       const ssize_t n =
           send(reader.fd(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (n > 0) {
-        sent += static_cast<std::size_t>(n);
+      if (n < 0) {
+        pollfd room{reader.fd(), POLLOUT, 0};
+        if (errno != EAGAIN || poll(&room, 1, PATIENCE_MS) != 1) return;
         continue;
       }
-      pollfd room{reader.fd(), POLLOUT, 0};
-      if (errno != EAGAIN || poll(&room, 1, PATIENCE_MS) != 1) return;
+      sent += static_cast<std::size_t>(n);
     }
   } catch (const std::exception& error) {
     log(LogLevel::WARN, std::string("counters could not be sent: ") + error.what());
