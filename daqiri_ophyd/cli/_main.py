@@ -7,7 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ..engine import ConfigError, DaqiriError
-from . import _capture, _config, _demo, _info, _replay, _send, _stats
+from . import _capture, _config, _demo, _info, _replay, _send
 from ._output import complain
 
 EXIT_FAILED = 1
@@ -30,7 +30,6 @@ app.add_typer(_config.app, name="config")
 app.command("capture")(_capture.capture)
 app.command("send")(_send.send)
 app.command("replay")(_replay.replay)
-app.command("stats")(_stats.stats)
 
 
 def main(argv: list[str] | None = None) -> None:

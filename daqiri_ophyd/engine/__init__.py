@@ -50,14 +50,6 @@ from ._errors import (
 from ._pcap import PcapFile
 from ._recorder import RecordedFile, Recorder, RecorderSnapshot
 from ._rx_queue import RxQueue
-from ._snapshot import (
-    EngineSnapshot,
-    QueueLevels,
-    RegionState,
-    RxQueueState,
-    TxQueueState,
-    running_engines,
-)
 from ._tx_queue import TxQueue
 from .events import EventPump, default_pump
 
@@ -76,7 +68,6 @@ __all__ = [
     "DataTypesConfig",
     "EcpriMatch",
     "Engine",
-    "EngineSnapshot",
     "EventPump",
     "FlexItemConfig",
     "FlowAction",
@@ -97,18 +88,15 @@ __all__ = [
     "NullPointerError",
     "PcapFile",
     "Port",
-    "QueueLevels",
     "RecordedFile",
     "Recorder",
     "RecorderSnapshot",
-    "RegionState",
     "ReorderConfig",
     "RoceConfig",
     "RxConfig",
     "RxCounters",
     "RxQueue",
     "RxQueueConfig",
-    "RxQueueState",
     "SocketConfig",
     "Status",
     "TunnelConfig",
@@ -117,7 +105,6 @@ __all__ = [
     "TxFlowConfig",
     "TxQueue",
     "TxQueueConfig",
-    "TxQueueState",
     "VlanConfig",
     "capabilities",
     "check_config",
@@ -125,6 +112,5 @@ __all__ = [
     "events",
     "frames",
     "load_config",
-    "running_engines",
     "version",
 ]

@@ -20,6 +20,12 @@ enum class BurstState : std::uint8_t { FREE, ENGINE, APPLICATION };
 
 inline constexpr std::uint32_t NO_BUFFER = 0xFFFFFFFFU;
 
+/// A place in a byte stream.
+struct StreamPosition {
+  std::uint32_t number{0};
+  std::uint64_t offset{0};
+};
+
 /// A burst with the buffers it holds.
 ///
 /// Headers live in slabs that are reused by later sessions and never returned to the system, so
@@ -38,6 +44,8 @@ struct Burst : BurstParams {
   bool transmit{false};
   /// Receive: CLOCK_MONOTONIC ns of the first packet. Transmit: port clock ns of submission.
   std::uint64_t begun_ns{0};
+  /// Receive, streams: which stream the bytes are of, and where in it they begin.
+  StreamPosition stream;
   /// Keeps regions and pools alive while the application holds the burst.
   std::shared_ptr<SessionMemory> keep;
 

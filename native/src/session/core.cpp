@@ -45,15 +45,11 @@ void make_realtime(const std::string& name, int priority) noexcept {
 
 }  // namespace
 
-bool core_available(const std::string& cpu_core) noexcept {
+void require_core(const std::string& cpu_core, const std::string& what) {
+  if (cpu_core == ANY_CORE) return;
   const cpu_set_t set = allowed_cores();
   const int core = core_number(cpu_core);
-  return core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<std::size_t>(core), &set);
-}
-
-void require_core(const std::string& cpu_core, const std::string& what) {
-  if (cpu_core == ANY_CORE || core_available(cpu_core)) return;
-  const cpu_set_t set = allowed_cores();
+  if (core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<std::size_t>(core), &set)) return;
   std::string cores;
   for (int i = 0; i < CPU_SETSIZE; ++i) {
     if (CPU_ISSET(static_cast<std::size_t>(i), &set))

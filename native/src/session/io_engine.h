@@ -18,6 +18,8 @@ namespace daqiri {
 struct TransmitResult {
   std::uint32_t sent{0};
   std::uint64_t bytes{0};
+  /// Nothing was sent because nobody is connected; it may take long until somebody is.
+  bool unconnected{false};
   /// Packets right behind the sent ones that can never be sent (send error). They are counted and
   /// skipped.
   std::uint32_t failed{0};
@@ -32,6 +34,8 @@ struct ConnectionInfo {
   std::string peer;
   std::string local;
   ConnectionState state{ConnectionState::CLOSED};
+  /// Why it was lost or cannot be made; empty: all is well.
+  std::string error;
 };
 
 /// One engine serves all ports of a session. Threads: `open` and `close` are called by the thread
@@ -43,6 +47,9 @@ class IoEngine {
 
   /// Acquire what is outside of the process (sockets). Throws Error.
   virtual void open(std::vector<std::unique_ptr<Port>>& ports) = 0;
+  /// Workers have ended, pollers have not: wait, for a few seconds at most, until the peers have
+  /// what was sent.
+  virtual void finish_sending() noexcept {}
   /// After pollers and workers have ended.
   virtual void close() noexcept = 0;
 
@@ -58,6 +65,9 @@ class IoEngine {
   /// ns ahead of a launch time at which `transmit` takes the packet, because something behind it
   /// keeps the time; 0: nothing does.
   [[nodiscard]] virtual std::uint64_t launch_lead(const TxQueue&) const noexcept { return 0; }
+  /// A descriptor that is readable when `transmit`, having sent nothing, may do so again; -1: only
+  /// trying tells.
+  [[nodiscard]] virtual int transmit_fd(const TxQueue&) const noexcept { return -1; }
   /// Largest number of packets worth giving to one `transmit`.
   [[nodiscard]] virtual std::uint32_t transmit_run() const noexcept { return 64; }
 

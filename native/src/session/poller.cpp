@@ -11,8 +11,9 @@ namespace {
 /// Idle time after which the poller sleeps instead of spinning.
 constexpr std::uint64_t SPIN_NS = 50'000;
 constexpr std::int64_t MAX_SLEEP_NS = 100'000'000;
-/// Passes that a stopping poller makes for what still arrives.
+/// Passes that a stopping poller makes for what still arrives, and their time.
 constexpr int DRAIN_PASSES = 10'000;
+constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
 }  // namespace
 
 void Poller::add(RxQueue& queue) {
@@ -39,6 +40,7 @@ std::uint32_t Poller::pass(std::uint64_t* next_due) noexcept {
   *next_due = 0;
   const std::uint64_t now = monotonic_ns();
   for (RxQueue* queue : queues_) {
+    queue->begin_pass();
     seen += engine_.receive(*queue);
     const std::uint64_t due = queue->flush_expired(now);
     if (due != 0 && (*next_due == 0 || due < *next_due)) *next_due = due;
@@ -78,7 +80,8 @@ void Poller::run() noexcept {
       sleep(next_due);
     }
   }
-  for (int i = 0; i < DRAIN_PASSES && pass(&next_due) > 0; ++i) {
+  const std::uint64_t end = monotonic_ns() + DRAIN_NS;
+  for (int i = 0; i < DRAIN_PASSES && pass(&next_due) > 0 && monotonic_ns() < end; ++i) {
   }
   for (RxQueue* queue : queues_) {
     queue->flush_open();

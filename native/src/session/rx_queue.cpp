@@ -45,6 +45,7 @@ RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
 }
 
 RxQueue::~RxQueue() {
+  if (spare_ != nullptr) spare_->release();
   const std::size_t n = num_channels_.load();
   for (std::size_t i = 0; i < n; ++i) {
     const std::unique_ptr<Channel> channel(channels_[i].load());
@@ -66,14 +67,38 @@ Channel* RxQueue::add_channel(std::uintptr_t connection_id) {
 
 // --- Poller
 
+Burst* RxQueue::take_burst() noexcept {
+  return spare_ != nullptr ? std::exchange(spare_, nullptr) : pool_->take();
+}
+
+std::uint32_t RxQueue::room(Channel& channel) noexcept {
+  // An open burst has its place in the ring: there was room when it was begun, and nobody else
+  // pushes.
+  if (channel.open != nullptr) {
+    return channel.open->capacity - static_cast<std::uint32_t>(channel.open->hdr.hdr.num_pkts);
+  }
+  if (!channel.ring.has_room()) return 0;
+  if (num_channels_.load(std::memory_order_relaxed) > 2) {
+    const std::size_t held = channel.ring.size();
+    if (held > pool_->available() || held * pool_->capacity() > regions_[0]->available()) return 0;
+  }
+  if (spare_ == nullptr) spare_ = pool_->take();
+  return spare_ != nullptr ? spare_->capacity : 0;
+}
+
+void RxQueue::finish(Channel& channel) noexcept {
+  if (channel.open != nullptr) hand_over(channel);
+}
+
 Burst* RxQueue::begin_burst(Channel& channel) noexcept {
-  Burst* burst = pool_->take();
+  Burst* burst = take_burst();
   if (burst == nullptr) return nullptr;
   burst->hdr.hdr.port_id = port_id_;
   burst->hdr.hdr.q_id = id();
   burst->hdr.hdr.max_pkt = burst->capacity;
   burst->hdr.hdr.max_pkt_size = max_packet_size_;
-  burst->connection_id = channel.connection_id;
+  burst->connection_id = channel.connection_id.load(std::memory_order_relaxed);
+  burst->stream = channel.stream;
   for (std::size_t s = 0; s < regions_.size(); ++s) burst->regions[s] = regions_[s];
   burst->begun_ns = monotonic_ns();
   channel.open = burst;
@@ -234,14 +259,17 @@ void RxQueue::collect_wire_drops() noexcept {
   }
 }
 
+void RxQueue::begin_pass() noexcept {
+  flush_due_ = flush_requests_.load(std::memory_order_acquire);
+}
+
 void RxQueue::end_pass() noexcept {
   collect_wire_drops();
-  const std::uint64_t requested = flush_requests_.load(std::memory_order_acquire);
-  if (requested != flushes_done_.load(std::memory_order_relaxed)) {
+  if (flushing()) {
     flush_all(filter_before_ns_.load(std::memory_order_relaxed) == NEVER ? DropReason::FILTERED
                                                                          : DropReason::FLUSHED);
     publish();
-    flushes_done_.store(requested, std::memory_order_release);
+    flushes_done_.store(flush_due_, std::memory_order_release);
   }
   if (dirty_) publish();
 }
@@ -285,7 +313,8 @@ Burst* RxQueue::receive_from(std::uintptr_t connection_id) {
   const std::size_t n = num_channels_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < n; ++i) {
     Channel& channel = *channels_[i].load(std::memory_order_acquire);
-    if (channel.connection_id == connection_id) return take_from(channel);
+    if (channel.connection_id.load(std::memory_order_acquire) == connection_id)
+      return take_from(channel);
   }
   throw Error(Status::INVALID_PARAMETER, "queue '" + config_.name_ + "' has no connection " +
                                              std::to_string(connection_id) +
@@ -295,7 +324,8 @@ Burst* RxQueue::receive_from(std::uintptr_t connection_id) {
 bool RxQueue::has_connection(std::uintptr_t connection_id) const noexcept {
   const std::size_t n = num_channels_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < n; ++i) {
-    if (channels_[i].load(std::memory_order_acquire)->connection_id == connection_id) return true;
+    const Channel& channel = *channels_[i].load(std::memory_order_acquire);
+    if (channel.connection_id.load(std::memory_order_acquire) == connection_id) return true;
   }
   return false;
 }
@@ -339,8 +369,10 @@ void RxQueue::request_flush() {
 }
 
 void RxQueue::set_drop_all(bool on) {
-  filter_before_ns_.store(on ? NEVER : realtime_ns(), std::memory_order_relaxed);
-  if (on) await_flush();
+  const std::uint64_t before =
+      filter_before_ns_.exchange(on ? NEVER : realtime_ns(), std::memory_order_relaxed);
+  // What the source of the packets still holds arrived while all was dropped.
+  if (on || (before == NEVER && !closed())) await_flush();
 }
 
 void RxQueue::attach_recorder(const std::string& name) {
@@ -365,17 +397,6 @@ std::string RxQueue::recorder() const {
 void RxQueue::mark_closed() noexcept {
   closed_.store(true, std::memory_order_release);
   doorbell_.ring();
-}
-
-QueueLevels RxQueue::levels() const noexcept {
-  QueueLevels levels{0, 0, pool_->available(), pool_->count()};
-  const std::size_t n = num_channels_.load(std::memory_order_acquire);
-  for (std::size_t i = 0; i < n; ++i) {
-    const Channel& channel = *channels_[i].load(std::memory_order_acquire);
-    levels.ring += channel.ring.size();
-    levels.ring_capacity += channel.ring.capacity();
-  }
-  return levels;
 }
 
 RxSnapshot RxQueue::counters() const noexcept {

@@ -44,8 +44,11 @@ struct Channel {
   explicit Channel(std::size_t ring_capacity, std::uintptr_t connection)
       : ring(ring_capacity), connection_id(connection) {}
   MpmcRing<Burst*> ring;
-  std::uintptr_t connection_id;
+  /// Changes when the peer is gone and all that it sent was taken.
+  std::atomic<std::uintptr_t> connection_id;
   Burst* open{nullptr};
+  /// Of the next packet; kept by engines whose channels are byte streams.
+  StreamPosition stream;
 };
 
 class RxQueue {
@@ -89,8 +92,23 @@ class RxQueue {
   std::uint64_t flush_expired(std::uint64_t now_ns) noexcept;
   /// Hand over every open burst (close).
   void flush_open() noexcept;
-  /// Carry out flush and drop-all requests, publish the counters. Once per poll pass.
+  /// Before and after the engine's part of a poll pass: take in flush and drop-all requests; carry
+  /// them out and publish the counters.
+  void begin_pass() noexcept;
   void end_pass() noexcept;
+
+  // For engines whose source can wait, so that it need not be dropped.
+
+  /// Packets that `deliver` will take into `channel` for sure. At most one burst; 0: no burst, or
+  /// no room in the ring. With several channels, one whose consumer is slow leaves half of what is
+  /// free to the others.
+  std::uint32_t room(Channel& channel) noexcept;
+  /// Hand over the open burst, if there is one.
+  void finish(Channel& channel) noexcept;
+  /// In this pass, what the source holds is flushed.
+  [[nodiscard]] bool flushing() const noexcept {
+    return flush_due_ != flushes_done_.load(std::memory_order_relaxed);
+  }
 
   /// The channel of packets without a connection.
   Channel& main_channel() noexcept { return *channels_[0].load(std::memory_order_relaxed); }
@@ -140,8 +158,6 @@ class RxQueue {
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
   [[nodiscard]] RxSnapshot counters() const noexcept;
-  /// The rings of all channels together.
-  [[nodiscard]] QueueLevels levels() const noexcept;
 
   static constexpr std::size_t MAX_CHANNELS = 1024;
 
@@ -159,6 +175,7 @@ class RxQueue {
   };
   static constexpr std::size_t TALLY_SIZE = 7 + NUM_DROP_REASONS;
 
+  Burst* take_burst() noexcept;
   Burst* begin_burst(Channel& channel) noexcept;
   void hand_over(Channel& channel) noexcept;
   void flush_all(DropReason reason) noexcept;
@@ -183,6 +200,10 @@ class RxQueue {
 
   Tally tally_;
   bool dirty_{false};
+  /// Taken for a channel that has no burst yet.
+  Burst* spare_{nullptr};
+  /// Requests that the present pass carries out.
+  std::uint64_t flush_due_{0};
   CounterGroup<TALLY_SIZE> published_;
   std::array<WireDrops, NUM_DROP_REASONS> wire_drops_;
   std::array<std::uint64_t, NUM_DROP_REASONS> wire_drops_seen_{};

@@ -27,6 +27,8 @@ constexpr std::uint64_t MAX_COST_NS = 1'000'000;
 /// Bytes of the next packet that are brought into the cache.
 constexpr std::uint32_t PREFETCH_BYTES = 1024;
 constexpr std::uint32_t CACHE_LINE = 64;
+/// Longest wait for a wire that takes nothing.
+constexpr std::uint64_t REFUSED_NS = 10'000'000;
 /// Passes that a stopping worker makes for what is due.
 constexpr int DRAIN_PASSES = 100'000;
 /// It gives up when the wire has taken nothing for this long.
@@ -49,7 +51,9 @@ void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
 
 void Transmitter::add(TxQueue& queue) {
   queue.worker_doorbell = &doorbell_;
-  lanes_.push_back({&queue, nullptr, NEVER, engine_.launch_lead(queue), 0, FIRST_COST_NS});
+  lanes_.push_back({&queue, nullptr, NEVER, engine_.launch_lead(queue), 0, FIRST_COST_NS,
+                    engine_.transmit_fd(queue)});
+  fds_.reserve(lanes_.size());
   realtime_priority_ = std::max(realtime_priority_, queue.config().realtime_priority_);
 }
 
@@ -101,13 +105,9 @@ bool Transmitter::serve(Lane& lane) noexcept {
     if (lane.due > now_) break;
     if (mbps != 0) paced += wire_ns(burst.packet_length(first + run), mbps);
   }
-  if (run > 0) {
-    transmit(lane, run);
-  } else {
-    prefetch(burst, first);
-  }
+  if (run > 0) transmit(lane, run);
   lane.queue->end_pass();
-  return run > 0;
+  return run > 0 && !lane.refused;
 }
 
 void Transmitter::transmit(Lane& lane, std::uint32_t run) noexcept {
@@ -120,6 +120,9 @@ void Transmitter::transmit(Lane& lane, std::uint32_t run) noexcept {
   const TransmitResult result = engine_.transmit(queue, burst, first, run);
   now_ = clock_();
   const std::uint32_t done = result.sent + result.failed;
+  lane.refused = done == 0 && lane.fd >= 0;
+  lane.unconnected = result.unconnected;
+  if (lane.refused) lane.due = now_ + REFUSED_NS;
   if (done == 0) return;
   last_left_ = monotonic_ns();
   // A step of the clock meanwhile is no time that the engine took.
@@ -155,7 +158,7 @@ void Transmitter::wait_until(std::uint64_t due) noexcept {
     } else {
       const auto remaining =
           static_cast<std::int64_t>(std::min<std::uint64_t>(due - now_ - SPIN_NS, MAX_SLEEP_NS));
-      doorbell_.wait(remaining);
+      sleep_for(remaining);
     }
     now_ = clock_();
     return;
@@ -165,6 +168,14 @@ void Transmitter::wait_until(std::uint64_t due) noexcept {
     now_ = clock_();
   } while (now_ < due && due - now_ <= SLEEP_FROM_NS && !anything_new() &&
            !stopping_.load(std::memory_order_relaxed));
+}
+
+void Transmitter::sleep_for(std::int64_t ns) noexcept {
+  fds_.clear();
+  for (const Lane& lane : lanes_) {
+    if (lane.refused) fds_.push_back(lane.fd);
+  }
+  doorbell_.wait(ns, fds_.data(), static_cast<int>(fds_.size()));
 }
 
 bool Transmitter::anything_new() const noexcept {
@@ -191,7 +202,15 @@ void Transmitter::run() noexcept {
     now_ = clock_();
     bool progress = false;
     for (Lane& lane : lanes_) progress = serve(lane) || progress;
-    if (drain > 0 && (!progress || drain > DRAIN_PASSES || monotonic_ns() - last_left_ > DRAIN_NS))
+    const bool refused = std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+      return lane.burst != nullptr && lane.refused && !lane.unconnected;
+    });
+    if (drain > 0 && refused && !progress) {
+      doorbell_.prepare();
+      sleep_for(static_cast<std::int64_t>(REFUSED_NS));
+    }
+    if (drain > 0 &&
+        ((!progress && !refused) || drain > DRAIN_PASSES || monotonic_ns() - last_left_ > DRAIN_NS))
       break;
     if (progress) continue;
     std::uint64_t due = NEVER;

@@ -47,6 +47,12 @@ class Transmitter {
     std::uint64_t paced_until{0};
     /// ns that a packet takes in `IoEngine::transmit`, smoothed.
     std::uint64_t packet_cost;
+    /// IoEngine::transmit_fd.
+    int fd;
+    /// What was due was not taken; `fd` tells when it may be.
+    bool refused{false};
+    /// Refused for want of a peer.
+    bool unconnected{false};
   };
 
   void run() noexcept;
@@ -58,6 +64,8 @@ class Transmitter {
   /// Packets that the lane may send before it is another's turn.
   [[nodiscard]] std::uint32_t turn(const Lane& lane) const noexcept;
   void wait_until(std::uint64_t due) noexcept;
+  /// Sleep until the doorbell rings or a lane that was refused may be served.
+  void sleep_for(std::int64_t ns) noexcept;
   void sleep() noexcept;
   /// A queue that had nothing to send has something.
   [[nodiscard]] bool anything_new() const noexcept;
@@ -66,6 +74,8 @@ class Transmitter {
   std::string cpu_core_;
   Clock clock_;
   std::vector<Lane> lanes_;
+  /// Room for the lanes' descriptors.
+  std::vector<int> fds_;
   /// Highest of the queues'.
   int realtime_priority_{0};
   /// The port's clock when it was last read.

@@ -39,9 +39,7 @@ def run(*arguments: str) -> int:
     return _main._run(list(arguments))
 
 
-@pytest.mark.parametrize(
-    "command", ["demo", "info", "capture", "send", "replay", "config", "stats"]
-)
+@pytest.mark.parametrize("command", ["demo", "info", "capture", "send", "replay", "config"])
 def test_every_command_has_help_with_an_example(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,9 +31,15 @@ class Endpoint {
   virtual std::uint32_t receive(RxQueue& queue) noexcept = 0;
   virtual TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
                                   std::uint32_t count) noexcept = 0;
+  /// All endpoints of the session are made: begin to accept and to connect.
+  virtual void start() {}
+  /// As IoEngine::finish_sending.
+  virtual void finish_sending() noexcept {}
   virtual void close() noexcept = 0;
   /// As IoEngine::receive_fd.
   [[nodiscard]] virtual int receive_fd(const RxQueue& queue) const noexcept = 0;
+  /// As IoEngine::transmit_fd.
+  [[nodiscard]] virtual int transmit_fd(const TxQueue&) const noexcept { return -1; }
 
   [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer() const = 0;
   /// Zeros when it has none.
@@ -53,8 +59,9 @@ class Endpoint {
   /// Port and queue of a connection; the first queue until it has one.
   [[nodiscard]] virtual std::pair<std::uint16_t, std::uint16_t> port_queue(
       std::uintptr_t connection) const noexcept;
-  /// Whether `connect` to peers other than the configured one is possible.
-  [[nodiscard]] virtual bool can_connect() const noexcept = 0;
+  /// Whether `connect` to a peer other than the configured one is possible.
+  [[nodiscard]] virtual bool can_connect(const SocketAddress& peer,
+                                         const SocketAddress& source) const noexcept = 0;
   /// Connection to a peer, from `source` (no address: any). Throws Error.
   virtual std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) = 0;
   /// setsockopt(2). Throws Error.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "daqiri/error.h"
+#include "engines/socket/tcp_endpoint.h"
 #include "engines/socket/udp_endpoint.h"
 
 namespace daqiri {
@@ -21,24 +22,37 @@ void refuse_missing(const InterfaceConfig& interface) {
     refuse(Status::INVALID_PARAMETER, "a socket stream needs socket_config");
   for (const SocketEndpoint* endpoint :
        {&interface.socket_.local_addr_, &interface.socket_.remote_addr_}) {
-    if (!endpoint->given() || endpoint->protocol_ == SocketProtocol::UDP) continue;
-    if (endpoint->protocol_ == SocketProtocol::TCP) {
-      refuse(Status::NOT_SUPPORTED,
-             "tcp:// endpoints are not part of this build: the socket engine has no stream "
-             "connections yet; use udp://");
-    }
+    if (!endpoint->given() || endpoint->protocol_ != SocketProtocol::ROCE) continue;
     refuse(Status::NOT_SUPPORTED,
            "roce:// endpoints are not part of this build: they need rdma-core (Debian: "
-           "libibverbs-dev, librdmacm-dev); use udp://");
+           "libibverbs-dev, librdmacm-dev); use udp:// or tcp://");
   }
+}
+
+bool is_tcp(const InterfaceConfig& interface) {
+  const SocketConfig& socket = interface.socket_;
+  const SocketEndpoint& endpoint =
+      socket.local_addr_.given() ? socket.local_addr_ : socket.remote_addr_;
+  return endpoint.protocol_ == SocketProtocol::TCP;
+}
+
+std::unique_ptr<Endpoint> make_endpoint(const Port& port) {
+  if (is_tcp(port.config)) return std::make_unique<sockets::TcpEndpoint>(port);
+  return std::make_unique<UdpEndpoint>(port);
 }
 
 class SocketEngine final : public IoEngine {
  public:
+  explicit SocketEngine(std::uint32_t run) : run_(run) {}
   ~SocketEngine() override { close(); }
 
   void open(std::vector<std::unique_ptr<Port>>& ports) override {
-    for (const auto& port : ports) endpoints_.push_back(std::make_unique<UdpEndpoint>(*port));
+    for (const auto& port : ports) endpoints_.push_back(make_endpoint(*port));
+    for (const auto& endpoint : endpoints_) endpoint->start();
+  }
+
+  void finish_sending() noexcept override {
+    for (const auto& endpoint : endpoints_) endpoint->finish_sending();
   }
 
   void close() noexcept override {
@@ -57,9 +71,10 @@ class SocketEngine final : public IoEngine {
   [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override {
     return endpoints_[queue.port_id()]->receive_fd(queue);
   }
-  [[nodiscard]] std::uint32_t transmit_run() const noexcept override {
-    return sockets::UdpSender::BATCH;
+  [[nodiscard]] int transmit_fd(const TxQueue& queue) const noexcept override {
+    return endpoints_[queue.port_id()]->transmit_fd(queue);
   }
+  [[nodiscard]] std::uint32_t transmit_run() const noexcept override { return run_; }
 
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer(std::uint16_t port) const override {
     return endpoints_.at(port)->link_layer();
@@ -94,6 +109,7 @@ class SocketEngine final : public IoEngine {
   }
 
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  std::uint32_t run_;
 };
 
 std::string SocketEngine::listed() const {
@@ -119,15 +135,13 @@ std::uintptr_t SocketEngine::connect(const std::string& address, std::uint16_t p
     throw Error(Status::INVALID_PARAMETER,
                 "cannot connect to port 0 of " + address + "; ports are 1 to 65535");
   const SocketAddress from = source.empty() ? SocketAddress() : SocketAddress::parse(source, 0);
-  const auto fits = [&](const SocketAddress& local) {
-    return local.family() == remote.family() && (!from.given() || from.same_host(local));
-  };
   for (const auto& endpoint : endpoints_) {
-    if (endpoint->client() && endpoint->remote().key() == remote.key() && fits(endpoint->local()))
+    if (endpoint->client() && endpoint->remote().key() == remote.key() &&
+        (!from.given() || from.same_host(endpoint->local())))
       return endpoint->connection();
   }
   for (const auto& endpoint : endpoints_) {
-    if (endpoint->can_connect() && fits(endpoint->local())) return endpoint->connect(remote, from);
+    if (endpoint->can_connect(remote, from)) return endpoint->connect(remote, from);
   }
   throw Error(Status::CONNECT_FAILURE,
               "no interface can connect to " + uri(remote) +
@@ -154,7 +168,8 @@ std::uintptr_t SocketEngine::server_connection(const std::string& address,
 
 std::unique_ptr<IoEngine> make_socket_engine(const NetworkConfig& config) {
   for (const InterfaceConfig& interface : config.ifs_) refuse_missing(interface);
-  return std::make_unique<SocketEngine>();
+  const bool tcp = !config.ifs_.empty() && is_tcp(config.ifs_.front());
+  return std::make_unique<SocketEngine>(tcp ? sockets::TcpSender::RUN : sockets::UdpSender::BATCH);
 }
 
 }  // namespace daqiri

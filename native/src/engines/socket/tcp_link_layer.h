@@ -1,0 +1,34 @@
+/// IP and TCP headers of stream data, which a socket does not pass on.
+#pragma once
+
+#include <memory>
+
+#include "engines/socket/tcp_streams.h"
+#include "storage/link_layer.h"
+
+namespace daqiri::sockets {
+
+/// Writes headers with which a dissector puts the stream together again.
+///
+/// A packet is what one read returned; on the wire it may have been several segments, or a part of
+/// one. Its sequence number is 1 + its place in the stream, so that bytes that were dropped (flush,
+/// drop-all) show as a gap. Packets to be sent are numbered in the order in which they are written.
+/// Flags are PSH and ACK; there is no handshake. TTL is 64, the window 65535, the identification 0.
+/// Checksums are right. A packet that is longer than IP can say has length 0, as segmentation
+/// offload leaves it. Formats: RFC 791, RFC 8200, RFC 9293.
+class TcpLinkLayer final : public LinkLayer {
+ public:
+  /// `family`: of packets whose stream is unknown by now; their addresses are unspecified.
+  TcpLinkLayer(std::shared_ptr<const TcpStreams> streams, int family);
+
+  [[nodiscard]] std::uint32_t link_type() const noexcept override { return LINKTYPE_RAW; }
+  [[nodiscard]] bool reconstructs_headers() const noexcept override { return true; }
+  std::uint32_t prefix(const BurstParams& burst, std::size_t i,
+                       std::byte* out) const noexcept override;
+
+ private:
+  std::shared_ptr<const TcpStreams> streams_;
+  SocketAddress unknown_;
+};
+
+}  // namespace daqiri::sockets

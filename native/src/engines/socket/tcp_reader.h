@@ -1,0 +1,84 @@
+/// Bytes from TCP connections to a receive queue.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engines/socket/tcp_connection.h"
+#include "session/rx_queue.h"
+
+namespace daqiri::sockets {
+
+class TcpKeeper;
+
+/// Reads the connections of one queue, straight into a row of packet buffers: each full buffer, and
+/// what the last one of a read has, is a packet.
+///
+/// Nothing is dropped: a connection for whose data there is no buffer, burst or room in the ring is
+/// not read, so that its window closes; the poller comes back every half millisecond. Connections
+/// take turns. One that is readable is read again and again without asking epoll, until it is
+/// empty.
+class TcpReader {
+ public:
+  TcpReader(RxQueue& queue, TcpTable& table, TcpKeeper& keeper);
+  TcpReader(const TcpReader&) = delete;
+  TcpReader& operator=(const TcpReader&) = delete;
+  ~TcpReader();
+
+  [[nodiscard]] RxQueue& queue() const noexcept { return queue_; }
+  /// Readable when `receive` has work.
+  [[nodiscard]] int fd() const noexcept { return events_; }
+  /// Keeper: read the connection from now on, until it sets `ended`. Returns errno, 0: done.
+  int add(TcpConnection& connection) noexcept;
+
+  /// Poller. Packets seen.
+  std::uint32_t receive() noexcept;
+  /// Give unused buffers back; after the poller has ended.
+  void close() noexcept;
+
+ private:
+  static constexpr std::uint32_t MAX_ROW = 64;
+
+  enum class Outcome : std::uint8_t { MORE, EMPTY, BLOCKED, ENDED };
+
+  void poll_events() noexcept;
+  std::uint32_t read_ready() noexcept;
+  std::uint32_t read(TcpConnection& connection, Outcome& outcome) noexcept;
+  std::uint32_t deliver(TcpConnection& connection, std::uint64_t bytes,
+                        std::uint64_t timestamp) noexcept;
+  /// Cut the row to so many bytes; vectors to read into.
+  std::uint32_t shorten(std::uint64_t bytes, std::uint32_t packets) noexcept;
+  void restore_lengths() noexcept;
+  void fill() noexcept;
+  void consume(std::uint32_t packets) noexcept;
+  void bind(std::uint32_t packet, std::uint32_t segment) noexcept;
+  void end(TcpConnection& connection, int error) noexcept;
+  void mark_stale() noexcept;
+  void wait_for_room() noexcept;
+
+  RxQueue& queue_;
+  TcpTable& table_;
+  TcpKeeper& keeper_;
+  std::uint32_t segments_;
+  int events_;
+  int timer_;
+  bool timer_set_{false};
+  /// Connections that may have data.
+  std::vector<TcpConnection*> ready_;
+  std::uint32_t passes_{0};
+  bool idle_{false};
+  bool blocked_{false};
+
+  // Packets [0, row_) have buffers.
+  std::uint32_t row_limit_;
+  std::uint32_t row_{0};
+  /// Packets to ask for: twice as many after a read that filled them all, fewer after a short one.
+  std::uint32_t want_;
+  std::array<std::array<std::uint32_t, MAX_ROW>, MAX_NUM_SEGS> buffers_{};
+  std::array<iovec, std::size_t{MAX_ROW} * MAX_NUM_SEGS> vectors_{};
+};
+
+}  // namespace daqiri::sockets

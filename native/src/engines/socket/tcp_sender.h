@@ -1,0 +1,66 @@
+/// Packets of a transmit queue to TCP connections.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstdint>
+
+#include "engines/socket/tcp_connection.h"
+
+namespace daqiri::sockets {
+
+class TcpKeeper;
+
+/// Gathers up to 256 packets per system call, straight from their buffers. One per transmit queue.
+///
+/// Never waits: what a full socket does not take is left with the worker, which watches `fd`. A
+/// packet of which a part has left is resumed exactly there; nobody else's comes between.
+class TcpSender {
+ public:
+  static constexpr std::uint32_t RUN = 256;
+
+  /// `max_payload`: 0, or the configured limit in bytes. `own`: the id of a server itself, which
+  /// means the peer heard last, as 0 does; a client's connection, which is what 0 means there.
+  TcpSender(TcpTable& table, TcpKeeper& keeper, bool client, std::uint32_t max_payload,
+            std::uintptr_t own);
+  TcpSender(const TcpSender&) = delete;
+  TcpSender& operator=(const TcpSender&) = delete;
+  ~TcpSender();
+
+  /// As IoEngine::transmit. Packets to a server's peer that is gone, beyond the limit, or cut by
+  /// the loss of their connection fail; those of a client without connection wait for the next one.
+  TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
+  /// Readable when a socket that was full may take more, or a connection has come.
+  [[nodiscard]] int fd() const noexcept { return events_; }
+  /// Keeper: look again.
+  void wake() noexcept;
+
+ private:
+  TcpConnection* connection_of(const Burst& burst) noexcept;
+  std::uint32_t gather(const Burst& burst, std::uint32_t first, std::uint32_t count,
+                       std::size_t& vectors) noexcept;
+  void count(const Burst& burst, std::uint32_t first, std::uint32_t ready, std::uint64_t bytes,
+             TransmitResult& result) noexcept;
+  void watch(int fd) noexcept;
+
+  TcpTable& table_;
+  TcpKeeper& keeper_;
+  bool client_;
+  std::uint32_t max_length_;
+  std::uintptr_t own_;
+  int events_;
+  int wake_;
+  /// Something is waited for, whose event must be taken.
+  bool waiting_{false};
+  TcpConnection* latest_{nullptr};
+
+  /// The connection that has a part of the worker's next packet, how much, and of which socket.
+  TcpConnection* cut_{nullptr};
+  std::uint32_t cut_at_{0};
+  std::uint32_t cut_generation_{0};
+
+  std::array<iovec, 1024> vectors_{};
+};
+
+}  // namespace daqiri::sockets
