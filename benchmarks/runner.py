@@ -147,29 +147,6 @@ class Comparison:
         print(_table(case), flush=True)
         return case
 
-    def derived(
-        self,
-        case: Case,
-        note: str,
-        name: str,
-        unit: str,
-        *,
-        wants: tuple[Want, ...] = (),
-        better: str = "lower",
-        digits: int = 0,
-    ) -> None:
-        """Add a case whose values are a note of another one's measurements."""
-        values = {
-            contender: [
-                Measurement(float(m.notes[note]), {}, m.steal, m.seconds) for m in measurements
-            ]
-            for contender, measurements in case.values.items()
-            if all(note in m.notes for m in measurements)
-        }
-        other = Case(name, unit, better, digits, wants, values, case.missing)
-        self.cases.append(other)
-        print(_table(other), flush=True)
-
     def finish(self) -> None:
         """Write the results."""
         folder = RESULTS if self.args.save else UNSAVED
