@@ -29,9 +29,9 @@ from runner import Comparison, Measurement, Want, arguments
 
 HERE, THERE, PORT = "10.77.0.1", "10.77.0.2", 4096
 DEVICE, MTU = "bench0", 9000
-REGION = 64 << 20
+REGION = 256 << 20
 HEADERS, RECORD, FILE_HEADER = 42, 16, 24
-# What the tools are told to buffer, MiB.
+# What the tools are told to buffer, MiB; as much as the engine has.
 BUFFER = 256
 OURS = "ours"
 # Each starts its tool anew.
