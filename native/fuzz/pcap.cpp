@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -17,13 +18,22 @@ using fuzz::require;
 
 namespace {
 
-std::optional<PcapIndex> index(const std::uint8_t* data, std::size_t size) {
+template <typename... Source>
+std::optional<PcapIndex> index(const Source&... source) {
   try {
-    return index_pcap(data, size, "file");
+    PcapIndexer indexer(source..., "file");
+    while (indexer.advance()) {
+    }
+    return indexer.take();
   } catch (const Error& error) {
     require(error.status() == Status::INVALID_PARAMETER, "a bad file is the caller's");
     return std::nullopt;
   }
+}
+
+template <typename Array>
+bool equal(const Array& a, const Array& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
 void check_index(const PcapIndex& found, std::size_t size) {
@@ -52,18 +62,25 @@ int memory_file(const std::uint8_t* data, std::size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::optional<PcapIndex> found = index(data, size);
+  const int fd = memory_file(data, size);
+  const std::optional<PcapIndex> read = index(data, size, fd);
+  require(found.has_value() == read.has_value(), "a file is as good read as mapped");
   if (!found) return 0;
   check_index(*found, size);
+  require(equal(found->offsets, read->offsets) && equal(found->lengths, read->lengths) &&
+              equal(found->wire_lengths, read->wire_lengths) &&
+              equal(found->timestamps, read->timestamps) && found->damage == read->damage,
+          "the index is the same read as mapped");
   // The walk is for files of this machine's byte order.
   if (found->swapped) return 0;
   int problem = 0;
-  const std::uint64_t end = pcap::whole_records_end(memory_file(data, size), size, problem);
+  const std::uint64_t end = pcap::whole_records_end(fd, size, problem);
   require(problem == 0, "a file in memory can be read");
   require(end >= sizeof(pcap::FileHeader) && end <= size - found->torn_bytes,
           "the walk ends where the index does, or before");
-  const std::optional<PcapIndex> whole = index(data, end);
+  const std::optional<PcapIndex> whole = index(data, std::size_t{end});
   require(whole && whole->torn_bytes == 0, "what is cut to whole records is whole");
-  for (std::size_t i = 0; i < whole->offsets.size(); ++i)
-    require(whole->offsets[i] == found->offsets[i], "a file that is cut keeps its first records");
+  require(std::equal(whole->offsets.begin(), whole->offsets.end(), found->offsets.begin()),
+          "a file that is cut keeps its first records");
   return 0;
 }

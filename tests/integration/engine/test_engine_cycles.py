@@ -1,5 +1,5 @@
-"""A hundred times start and stop in the middle of traffic leaves nothing behind; neither does a start
-that fails half way."""
+"""A hundred times start and stop under traffic leaves nothing behind; neither does a start that fails
+half way."""
 
 import contextlib
 import gc
