@@ -3,6 +3,8 @@
 import json
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -10,8 +12,24 @@ from pathlib import Path
 
 import pytest
 
+from daqiri_ophyd.engine import LINKTYPE_RAW, frames
+
 COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
 PACKETS = 4_000
+CLIENT = """
+version: 1
+stream_type: socket
+master_core: 0
+memory_regions:
+- {{name: buffers, kind: host, num_bufs: 64, buf_size: 2048}}
+interfaces:
+- name: client
+  address: 127.0.0.1
+  socket_config: {{mode: client, remote_addr: "{address}"}}
+  tx:
+    queues:
+    - {{name: out, id: 0, cpu_core: any, batch_size: 8, memory_regions: [buffers]}}
+"""
 # Each command starts an interpreter and a catalog server.
 pytestmark = pytest.mark.timeout(180)
 
@@ -87,6 +105,41 @@ def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
     file = first_capture(tmp_path / "daqiri-data")
     assert file.with_name(file.name + ".json").exists()
     assert packets_seen_by(["tcpdump", "-n", "-r"], str(file)) == 0
+
+
+def test_ctrl_c_ends_a_transmission(tmp_path: Path) -> None:
+    # The second packet is due in an hour.
+    record = struct.Struct("=IIII")
+    datagram = frames.udp_frames(
+        (1, 100), src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02", src_ip="127.0.0.1",
+        dst_ip="127.0.0.1", src_port=4000, dst_port=5000,
+    ).tobytes()[14:]  # fmt: skip
+    size = len(datagram)
+    packets = [record.pack(at, 0, size, size) + datagram for at in (0, 3600)]
+    header = struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, LINKTYPE_RAW)
+    (tmp_path / "slow.pcap").write_bytes(header + b"".join(packets))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(100)
+        (tmp_path / "client.yaml").write_text(
+            CLIENT.format(address=f"udp://127.0.0.1:{receiver.getsockname()[1]}")
+        )
+        process = subprocess.Popen(
+            [*COMMAND, "send", "client.yaml", "slow.pcap"],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert len(receiver.recv(2048)) == 100
+            process.send_signal(signal.SIGINT)
+            _, messages = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode == 1
+    assert "interrupted" in messages
+    assert "Traceback" not in messages
 
 
 def first_capture(data: Path) -> Path:

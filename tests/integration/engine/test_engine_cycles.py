@@ -1,5 +1,4 @@
-"""A hundred times start and stop under traffic leaves nothing behind; neither does a start that fails
-half way."""
+"""A hundred times start and stop under traffic leaves nothing behind; nor does a failed start."""
 
 import contextlib
 import gc
