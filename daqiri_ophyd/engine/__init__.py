@@ -47,6 +47,7 @@ from ._errors import (
     NullPointerError,
     Status,
 )
+from ._packets import Packets
 from ._pcap import PcapFile
 from ._recorder import RecordedFile, Recorder, RecorderSnapshot
 from ._rx_queue import RxQueue
@@ -86,6 +87,7 @@ __all__ = [
     "NotReadyError",
     "NotSupportedError",
     "NullPointerError",
+    "Packets",
     "PcapFile",
     "Port",
     "RecordedFile",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._errors import InvalidParameterError
-from ._pcap import PcapFile
+from ._packets import Packets
 
 __all__ = ["UDP_OVERHEAD", "udp_frames", "udp_payload"]
 
@@ -96,7 +96,7 @@ def udp_frames(
 
 
 def udp_payload(
-    packets: PcapFile | NDArray[np.uint8], *, link_type: int | None = None
+    packets: Packets | NDArray[np.uint8], *, link_type: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find the UDP payload of each packet.
 
@@ -105,7 +105,7 @@ def udp_payload(
 
     Parameters
     ----------
-    packets : PcapFile or ndarray of uint8, shape (n, width)
+    packets : Packets or ndarray of uint8, shape (n, width)
         Where to look.
     link_type : {1, 101}, optional
         1: Ethernet frames; 101: IP packets. Default: the file's; 1 for an array.
@@ -113,7 +113,7 @@ def udp_payload(
     Returns
     -------
     offsets : ndarray of int64, shape (n,)
-        Where each payload begins, in `PcapFile.data` or in the array's bytes in C order
+        Where each payload begins, in `Packets.data` or in the array's bytes in C order
         (``packets.reshape(-1)``): what `TxQueue.send` takes.
     lengths : ndarray of int64, shape (n,)
         Bytes of each payload; -1 where a packet is no UDP datagram.
@@ -127,7 +127,7 @@ def udp_payload(
     -----
     Formats: RFC 791 (IPv4), RFC 8200 (IPv6), RFC 768 (UDP), IEEE 802.1Q (VLAN).
     """
-    if isinstance(packets, PcapFile):
+    if isinstance(packets, Packets):
         data, begin = packets.data, packets.offsets
         end = begin + packets.lengths
         kind = packets.link_type if link_type is None else link_type

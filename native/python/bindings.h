@@ -13,5 +13,6 @@ void bind_queues(pybind11::module_& m);
 void bind_burst(pybind11::module_& m);
 void bind_recorder(pybind11::module_& m);
 void bind_pcap(pybind11::module_& m);
+void bind_packet_columns(pybind11::module_& m);
 
 }  // namespace daqiri::python

@@ -78,4 +78,18 @@ class Deadline {
   std::uint64_t end_ns_{0};
 };
 
+/// Call `step` without the lock until it returns false; Ctrl-C is heard meanwhile.
+template <typename Step>
+void run_steps(Step&& step) {
+  for (bool more = true; more;) {
+    {
+      const GilRelease unlocked;
+      const std::uint64_t end = monotonic_ns() + Deadline::SLICE_NS;
+      do more = step();
+      while (more && monotonic_ns() < end);
+    }
+    check_signals();
+  }
+}
+
 }  // namespace daqiri::python

@@ -15,5 +15,6 @@ PYBIND11_MODULE(_native, m) {
   bind_recorder(m);
   bind_session(m);
   bind_pcap(m);
+  bind_packet_columns(m);
   m.def("version", [] { return std::string(daqiri::VERSION_TEXT); });
 }

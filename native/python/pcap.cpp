@@ -10,7 +10,7 @@
 #include "bindings.h"
 #include "gil.h"
 #include "storage/packet_gather.h"
-#include "timing/clock.h"
+#include "storage/pcapng.h"
 
 namespace daqiri::python {
 
@@ -19,20 +19,6 @@ namespace {
 using Bytes = py::array_t<std::uint8_t, py::array::c_style>;
 using Offsets = py::array_t<std::int64_t, py::array::c_style>;
 using Lengths = py::array_t<std::uint32_t, py::array::c_style>;
-
-/// Call `step` without the lock until it returns false; Ctrl-C is heard meanwhile.
-template <typename Step>
-void run_steps(Step&& step) {
-  for (bool more = true; more;) {
-    {
-      const GilRelease unlocked;
-      const std::uint64_t end = monotonic_ns() + Deadline::SLICE_NS;
-      do more = step();
-      while (more && monotonic_ns() < end);
-    }
-    check_signals();
-  }
-}
 
 py::tuple index(const Bytes& data, int fd, const std::string& name) {
   PcapIndexer indexer(data.data(), static_cast<std::uint64_t>(data.size()), fd, name);
@@ -61,12 +47,18 @@ py::array gather(const Bytes& data, const Offsets& offsets, const Lengths& lengt
   return rows;
 }
 
+void unpack_pcapng(int from, int to, const std::string& name) {
+  PcapngConversion conversion(from, to, name);
+  run_steps([&] { return conversion.advance(); });
+}
+
 }  // namespace
 
 void bind_pcap(py::module_& m) {
   m.def("index_pcap", &index, py::arg("data").noconvert(), py::arg("fd"), py::arg("name"));
   m.def("gather", &gather, py::arg("data").noconvert(), py::arg("offsets").noconvert(),
         py::arg("lengths").noconvert(), py::arg("out"));
+  m.def("unpack_pcapng", &unpack_pcapng, py::arg("from_fd"), py::arg("to_fd"), py::arg("name"));
 }
 
 }  // namespace daqiri::python

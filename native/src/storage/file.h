@@ -34,6 +34,8 @@ class File {
   [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
   /// Returns errno, 0: fine.
   int close() noexcept;
+  /// The descriptor, which now belongs to the caller.
+  int release() noexcept { return std::exchange(fd_, -1); }
 
  private:
   int fd_{-1};

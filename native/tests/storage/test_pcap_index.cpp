@@ -1,7 +1,11 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <random>
 
 #include "storage/bursts.h"
+#include "storage/file.h"
 #include "storage/pcap_format.h"
 #include "storage/pcap_index.h"
 #include "storage/pcap_writer.h"
@@ -84,6 +88,43 @@ TEST_CASE("Any valid file is indexed exactly, in both byte orders", "[storage][i
   CHECK(values(index.lengths) == made.truth.lengths);
   CHECK(values(index.wire_lengths) == made.truth.wire_lengths);
   CHECK(values(index.timestamps) == made.truth.timestamps);
+}
+
+TEST_CASE("A file on tmpfs is read, with the same index", "[storage][index]") {
+  const bool zeros = GENERATE(false, true);
+  Made made = make(11, 20'000, false, true);
+  // Longer than a window, and such that single headers are read.
+  for (int i = 0; i < 40; ++i) {
+    for (const std::uint32_t word : {1U, 2U, 300'000U, 300'000U}) put32(made.file, word, false);
+    made.file.resize(made.file.size() + 300'000);
+  }
+  if (zeros) made.file.resize(made.file.size() + 700'001);
+  const std::string path = "/dev/shm/daqiri-test-" + std::to_string(getpid()) + ".pcap";
+  write_file(path, made.file);
+  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  unlink(path.c_str());
+  CHECK(pcap::FileRecords::pays(file.fd()));
+  PcapIndexer indexer(made.file.data(), made.file.size(), file.fd(), path);
+  while (indexer.advance()) {
+  }
+  const PcapIndex read = indexer.take();
+  const PcapIndex mapped = index_of(made.file);
+  CHECK(values(read.offsets) == values(mapped.offsets));
+  CHECK(values(read.lengths) == values(mapped.lengths));
+  CHECK(values(read.wire_lengths) == values(mapped.wire_lengths));
+  CHECK(values(read.timestamps) == values(mapped.timestamps));
+  CHECK(read.torn_bytes == (zeros ? 700'001 : 0));
+  CHECK(read.offsets.size() == 20'040);
+
+  SECTION("cut meanwhile") {
+    PcapIndexer late(made.file.data(), made.file.size() + 1'000'000, file.fd(), path);
+    const auto [status, text] = refusal([&] {
+      while (late.advance()) {
+      }
+    });
+    CHECK(status == Status::GENERIC_FAILURE);
+    CHECK_THAT(text, Contains(path + " was cut to " + std::to_string(made.file.size())));
+  }
 }
 
 TEST_CASE("tcpdump finds what the index says in a made file", "[storage][index]") {

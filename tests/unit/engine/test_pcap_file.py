@@ -62,7 +62,7 @@ def test_a_file_as_arrays(tmp_path: Path, order: str, nanosecond: bool) -> None:
         for row, packet in zip(rows, PACKETS, strict=True):
             assert row.tobytes() == packet.ljust(9000, b"\0")
         for number in (len(PACKETS), -len(PACKETS) - 1):
-            with pytest.raises(IndexError, match=f"packet {number} of a file of 5"):
+            with pytest.raises(IndexError, match=f"packet {number} of 5"):
                 pcap[number]
 
 
@@ -113,7 +113,7 @@ def test_a_file_without_packets(tmp_path: Path) -> None:
     with PcapFile(path) as pcap:
         assert len(pcap) == 0
         assert pcap.gather().shape == (0, 0)
-        assert list(pcap) == pcap[:] == []
+        assert list(pcap) == list(pcap[:]) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,318 @@
+"""Packets that lie in memory, such as those of a file: selections, copies, header fields."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from daqiri_ophyd import _native
+
+from ._errors import InvalidParameterError
+
+__all__ = ["Packets"]
+
+_TRANSPORTS = {"udp": 17, "tcp": 6}
+_VERSIONS = {"ipv4": 4, "ipv6": 6}
+
+
+class Packets:
+    """Packets in a flat array of bytes: a file's, or a selection of them.
+
+    ``packets[i]`` is packet ``i`` without a copy: a read-only uint8 array over the mapped file; a
+    slice is a selection. Selections copy no packet, and have everything that the file has.
+
+    Attributes
+    ----------
+    link_type : int
+        Kind of packets: 1 Ethernet, 101 IP without a link layer, others as registered.
+    """
+
+    def __init__(
+        self,
+        data: NDArray[np.uint8] | None,
+        link_type: int,
+        offsets: NDArray[np.int64],
+        lengths: NDArray[np.uint32],
+        wire_lengths: NDArray[np.uint32],
+        timestamps: NDArray[np.int64],
+    ) -> None:
+        self._data = data
+        self.link_type = link_type
+        self._offsets = offsets
+        self._lengths = lengths
+        self._wire_lengths = wire_lengths
+        self._timestamps = timestamps
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """All bytes of the file, shape (size,), read-only; packets lie at `offsets`.
+
+        Of a file that was unpacked: of what it was unpacked to.
+        """
+        if self._data is None:
+            raise InvalidParameterError("the file is closed; open it again")
+        return self._data
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each packet begins in `data`, shape (n,)."""
+        return self._offsets
+
+    @property
+    def lengths(self) -> NDArray[np.uint32]:
+        """Bytes of each packet in the file, shape (n,)."""
+        return self._lengths
+
+    @property
+    def wire_lengths(self) -> NDArray[np.uint32]:
+        """Bytes of each packet on the wire, shape (n,)."""
+        return self._wire_lengths
+
+    @property
+    def timestamps(self) -> NDArray[np.int64]:
+        """Time of each packet, ns since the epoch, shape (n,)."""
+        return self._timestamps
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether no packet has an earlier time than the one before it."""
+        return bool((self._timestamps[1:] >= self._timestamps[:-1]).all())
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @overload
+    def __getitem__(self, index: int) -> NDArray[np.uint8]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Packets: ...
+    def __getitem__(self, index: int | slice) -> NDArray[np.uint8] | Packets:
+        if isinstance(index, slice):
+            return self._part(index)
+        count = len(self)
+        if not -count <= index < count:
+            raise IndexError(f"packet {index} of {count}")
+        return self._packet(index)
+
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+        return map(self._packet, range(len(self)))
+
+    def _packet(self, index: int) -> NDArray[np.uint8]:
+        begin = self._offsets[index]
+        return self.data[begin : begin + self._lengths[index]]
+
+    def _part(self, which: slice | NDArray[np.bool_] | NDArray[np.int64]) -> Packets:
+        return Packets(
+            self.data,
+            self.link_type,
+            self._offsets[which],
+            self._lengths[which],
+            self._wire_lengths[which],
+            self._timestamps[which],
+        )
+
+    def chunks(self, packets: int) -> Iterator[Packets]:
+        """Yield the packets in parts, to work on what does not fit into memory.
+
+        Parameters
+        ----------
+        packets : int
+            Most packets of a part, from 1 on.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `packets` is below 1.
+        """
+        if packets < 1:
+            raise InvalidParameterError(f"packets is {packets}; a part has 1 at least")
+        for first in range(0, len(self), packets):
+            yield self._part(slice(first, first + packets))
+
+    def between(self, t0_ns: int, t1_ns: int) -> Packets:
+        """Select packets by time.
+
+        Parameters
+        ----------
+        t0_ns, t1_ns : int
+            From `t0_ns` on, before `t1_ns`; ns since the epoch.
+
+        Returns
+        -------
+        Packets
+            Those with such a time, in the file's order.
+        """
+        if self.in_order:
+            first, end = np.searchsorted(self._timestamps, (t0_ns, t1_ns))
+            return self._part(slice(int(first), int(end)))
+        return self._part((self._timestamps >= t0_ns) & (self._timestamps < t1_ns))
+
+    def select(
+        self, mask: NDArray[np.bool_] | None = None, **fields: int | str | Sequence[int | str]
+    ) -> Packets:
+        """Select packets by a mask, or by what their headers say.
+
+        Parameters
+        ----------
+        mask : ndarray of bool, shape (n,), optional
+            True for the packets to select.
+        **fields : int, str or sequence of these
+            Packets for which each of these has the value, or one of the values: a column of
+            `to_columns`, or ``udp_src``, ``udp_dst``, ``tcp_src``, ``tcp_dst`` (the ports of one
+            protocol). Addresses: ``"192.168.1.5"``, ``"fe80::1"``, ``"02:00:00:00:00:01"``, or
+            numbers.
+
+        Returns
+        -------
+        Packets
+            Those for which all of it holds, in the file's order.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such field, a value is none, or the mask has another shape or type.
+
+        Examples
+        --------
+        >>> flow = pcap.select(udp_dst=5500, ipv4_src="10.0.0.1")  # doctest: +SKIP
+        """
+        keep = np.ones(len(self), np.bool_)
+        if mask is not None:
+            if mask.shape != keep.shape or mask.dtype != np.bool_:
+                raise InvalidParameterError(
+                    f"mask is {mask.dtype} of shape {mask.shape}; accepted is bool, {keep.shape}"
+                )
+            keep &= mask
+        conditions: list[tuple[str, ArrayLike]] = []
+        for name, value in fields.items():
+            transport, _, end = name.partition("_")
+            if transport in _TRANSPORTS and end in ("src", "dst"):
+                conditions += [("transport", _TRANSPORTS[transport]), (f"{end}_port", value)]
+            else:
+                conditions += [("ip_version", v) for k, v in _VERSIONS.items() if transport == k]
+                conditions.append((name, _numbers(name, value)))
+        columns = self.to_columns(list({name for name, _ in conditions})) if conditions else {}
+        for name, value in conditions:
+            keep &= _is_one_of(columns[name], value)
+        return self._part(keep)
+
+    def to_columns(self, names: Sequence[str] = ()) -> dict[str, NDArray]:
+        """Return header fields of all packets as columns, as `pandas.DataFrame` takes them.
+
+        0 stands for what a packet does not have, or what was not captured of it. Numbers are in
+        host byte order. Link types: 1 (Ethernet), 101, 228 and 229 (IP), 113 and 276 (Linux
+        cooked).
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            The columns to return. Default: all.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (n,)
+            ======================== ====== ======================================================
+            timestamp                int64  ns since the epoch
+            length, wire_length      uint32 bytes in the file, on the wire
+            eth_src, eth_dst         uint64 addresses as 48-bit numbers
+            eth_type                 uint16 behind VLAN tags
+            vlan                     uint16 VLAN id of the outermost tag
+            ip_version               uint8  4, 6, or 0: no IP packet
+            ip_protocol              uint8  behind IPv6 extension headers
+            ip_ttl                   uint8  time to live, hop limit
+            ip_length                uint32 bytes of the IP packet
+            ipv4_src, ipv4_dst       uint32 addresses
+            ipv6_src, ipv6_dst       uint8  addresses, shape (n, 16)
+            transport                uint8  17 (UDP), 6 (TCP) where the next ones are set
+            src_port, dst_port       uint16 UDP or TCP ports
+            tcp_seq                  uint32 sequence number
+            tcp_flags                uint16 the low 12 bits of the flags word
+            payload_offset           int64  where in `data` the last known header ends
+            payload_length           uint32 bytes captured from there on, without padding
+            ======================== ====== ======================================================
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such column, the link type is another, or the file was closed.
+
+        Notes
+        -----
+        Formats: IEEE 802.3, IEEE 802.1Q, RFC 791, RFC 8200, RFC 768, RFC 9293,
+        https://www.tcpdump.org/linktypes.html.
+        """
+        columns: dict[str, NDArray] = {
+            "timestamp": self._timestamps,
+            "length": self._lengths,
+            "wire_length": self._wire_lengths,
+        }
+        if names and columns.keys() >= set(names):
+            return {name: columns[name] for name in names}
+        columns |= _native.packet_columns(
+            self.data,
+            self.link_type,
+            np.ascontiguousarray(self._offsets),
+            np.ascontiguousarray(self._lengths),
+            [name for name in names if name not in columns],
+        )
+        return {name: columns[name] for name in names} if names else columns
+
+    def gather(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+        """Copy the packets to rows of one array, at memory speed.
+
+        Parameters
+        ----------
+        out : ndarray of uint8, shape (n, width), optional
+            Where to; C-contiguous, ``width`` at least the longest packet. None: a new array.
+
+        Returns
+        -------
+        ndarray of uint8, shape (n, width)
+            `out`, or a new array as wide as the longest packet; rows are padded with 0.
+
+        Raises
+        ------
+        InvalidParameterError
+            If `out` does not fit, or the file was closed.
+        """
+        return _native.gather(
+            self.data,
+            np.ascontiguousarray(self._offsets),
+            np.ascontiguousarray(self._lengths),
+            out,
+        )
+
+
+def _numbers(name: str, value: int | str | Sequence[int | str]) -> ArrayLike:
+    """Return the values of a field, addresses as its column has them."""
+    values = [value] if isinstance(value, int | str) else list(value)
+    try:
+        if name.startswith("ipv6_"):
+            return [list(ipaddress.IPv6Address(v).packed) for v in values]
+        if name.startswith("ipv4_"):
+            return [int(ipaddress.IPv4Address(v)) for v in values]
+        if name in ("eth_src", "eth_dst"):
+            return [v if isinstance(v, int) else _mac(v) for v in values]
+        return [int(v) for v in values]
+    except ValueError as error:
+        raise InvalidParameterError(f"{name} is {value!r}: {error}") from error
+
+
+def _mac(text: str) -> int:
+    address = bytes.fromhex(text.replace(":", " "))
+    if len(address) != 6:
+        raise ValueError("an Ethernet address looks like 02:00:00:00:00:01")
+    return int.from_bytes(address, "big")
+
+
+def _is_one_of(column: NDArray, values: ArrayLike) -> NDArray[np.bool_]:
+    if column.ndim == 1:
+        return np.isin(column, values)
+    found = np.zeros(len(column), np.bool_)
+    for row in np.asarray(values, column.dtype):
+        found |= (column == row).all(axis=1)
+    return found

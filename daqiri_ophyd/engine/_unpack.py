@@ -1,0 +1,142 @@
+"""Captures in other wrappings as classic pcap: gzip, zstd, pcapng."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import zstandard
+
+from daqiri_ophyd import _native
+
+from ._errors import GenericFailureError, InvalidParameterError
+
+__all__ = ["open_classic"]
+
+_GZIP, _ZSTD, _PCAPNG = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x0a\x0d\x0d\x0a"
+_CHUNK = 1 << 20
+# zstd's densest data unpacks to some 100 MB from so many bytes.
+_ZSTD_CHUNK = 1 << 12
+
+
+def open_classic(path: Path) -> tuple[BinaryIO, tuple[str, ...]]:
+    """Open a capture for reading as classic pcap.
+
+    What is compressed or pcapng is unpacked to a file in ``$TMPDIR`` that has no name and goes
+    away when it is closed.
+
+    Returns
+    -------
+    file : binary file
+        The file itself, or the unpacked one. Whether it is a pcap file is not looked at.
+    wrapping : tuple of str
+        What was around the packets, outermost first: ``gzip``, ``zstd``, ``pcapng``.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    GenericFailureError
+        If there is no room for what is unpacked.
+    InvalidParameterError
+        If it is damaged, or a pcapng file with several link types.
+    NotSupportedError
+        If it is pcapng and libpcap is not installed.
+
+    Notes
+    -----
+    Formats: RFC 1952 (gzip), RFC 8878 (zstd), draft-ietf-opsawg-pcapng, read by libpcap.
+    """
+    file = path.open("rb")
+    wrapping: list[str] = []
+    try:
+        magic = _magic(file)
+        if magic[:2] == _GZIP:
+            file = _unpacked(file, path, _gunzip)
+            wrapping.append("gzip")
+        elif magic == _ZSTD:
+            file = _unpacked(file, path, _unzstd)
+            wrapping.append("zstd")
+        if _magic(file) == _PCAPNG:
+            file = _unpacked(file, path, _convert)
+            wrapping.append("pcapng")
+    except BaseException:
+        file.close()
+        raise
+    return file, tuple(wrapping)
+
+
+def _magic(file: BinaryIO) -> bytes:
+    return os.pread(file.fileno(), 4, 0)
+
+
+def _unpacked(
+    source: BinaryIO, path: Path, unpack: Callable[[BinaryIO, BinaryIO, Path], None]
+) -> BinaryIO:
+    folder = tempfile.gettempdir()
+    target = tempfile.TemporaryFile(dir=folder)
+    try:
+        with source:
+            unpack(source, target, path)
+        target.flush()
+    except BaseException as error:
+        room = os.fstat(target.fileno()).st_size
+        full = _is_full(folder, error)
+        target.close()
+        if full:
+            raise GenericFailureError(
+                f"{path} needs more room in {folder} to be unpacked than there is: it holds more "
+                f"than {room:,} bytes; set TMPDIR to a directory with more room"
+            ) from error
+        raise
+    return target
+
+
+def _is_full(folder: str, error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return isinstance(error, GenericFailureError) and shutil.disk_usage(folder).free < _CHUNK
+
+
+def _gunzip(source: BinaryIO, target: BinaryIO, path: Path) -> None:
+    try:
+        with gzip.GzipFile(fileobj=source) as packed:
+            while block := packed.read(_CHUNK):
+                target.write(block)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise _damaged(path, "gzip", source.tell(), str(error)) from error
+
+
+def _unzstd(source: BinaryIO, target: BinaryIO, path: Path) -> None:
+    """Unpack frame by frame; the library's streams take a cut frame for a complete one."""
+    frame = None
+    block = b""
+    try:
+        while block := block or source.read(_ZSTD_CHUNK):
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            target.write(frame.decompress(block))
+            block = b""
+            if frame.eof:
+                block, frame = frame.unused_data, None
+    except zstandard.ZstdError as error:
+        raise _damaged(path, "zstd", source.tell() - len(block), str(error)) from error
+    if frame is not None:
+        raise _damaged(path, "zstd", source.tell(), "it ends within a frame")
+
+
+def _damaged(path: Path, kind: str, near: int, reason: str) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"{path}: damaged {kind} data near byte {near:,}: {reason}; get the file again, or unpack "
+        "what can be saved with the program that packed it"
+    )
+
+
+def _convert(source: BinaryIO, target: BinaryIO, path: Path) -> None:
+    _native.unpack_pcapng(source.fileno(), target.fileno(), str(path))

@@ -1,0 +1,194 @@
+#include "storage/packet_fields.h"
+
+#include <algorithm>
+
+#include "steering/byte_order.h"
+#include "storage/link_layer.h"
+
+namespace daqiri {
+
+namespace {
+
+using steering::load_be16;
+using steering::load_be32;
+
+constexpr std::uint32_t LINKTYPE_LINUX_SLL = 113;
+constexpr std::uint32_t LINKTYPE_IPV4 = 228;
+constexpr std::uint32_t LINKTYPE_IPV6 = 229;
+constexpr std::uint32_t LINKTYPE_LINUX_SLL2 = 276;
+
+constexpr std::uint16_t ETHERTYPE_IPV4 = 0x0800;
+constexpr std::uint16_t ETHERTYPE_IPV6 = 0x86DD;
+constexpr std::uint8_t TCP = 6;
+constexpr std::uint8_t UDP = 17;
+constexpr int MOST_VLAN_TAGS = 4;
+constexpr int MOST_IPV6_EXTENSIONS = 8;
+
+bool is_vlan_tag(std::uint16_t eth_type) noexcept {
+  return eth_type == 0x8100 || eth_type == 0x88A8 || eth_type == 0x9100;
+}
+
+std::uint64_t load_mac(const std::uint8_t* at) noexcept {
+  return std::uint64_t{load_be16(at)} << 32U | load_be32(at + 2);
+}
+
+/// Goes through the headers of one packet, outermost first.
+class Parser {
+ public:
+  Parser(const std::uint8_t* packet, std::uint32_t captured) noexcept
+      : packet_(packet), end_(captured) {}
+
+  PacketFields parse(std::uint32_t link_type) noexcept {
+    if (link(link_type)) network();
+    fields_.payload_at = at_;
+    fields_.payload_length = end_ - at_;
+    return fields_;
+  }
+
+ private:
+  [[nodiscard]] bool has(std::uint32_t bytes) const noexcept { return end_ - at_ >= bytes; }
+  [[nodiscard]] const std::uint8_t* here() const noexcept { return packet_ + at_; }
+  /// Nothing counts as captured behind `length` bytes from `at` on, such as padding.
+  void end_after(std::uint32_t at, std::uint32_t length) noexcept {
+    if (length < end_ - at) end_ = at + length;
+  }
+
+  /// Returns whether the EtherType is known.
+  bool link(std::uint32_t link_type) noexcept {
+    switch (link_type) {
+      case LINKTYPE_ETHERNET:
+        if (!has(14)) return false;
+        fields_.eth_dst = load_mac(here());
+        fields_.eth_src = load_mac(here() + 6);
+        return ether_type(12, 14);
+      case LINKTYPE_LINUX_SLL:
+        return has(16) && ether_type(14, 16);
+      case LINKTYPE_LINUX_SLL2:
+        return has(20) && ether_type(0, 20);
+      case LINKTYPE_RAW:
+      case LINKTYPE_IPV4:
+      case LINKTYPE_IPV6: {
+        if (!has(1)) return false;
+        const unsigned version = here()[0] >> 4U;
+        if (version == 4) fields_.eth_type = ETHERTYPE_IPV4;
+        if (version == 6) fields_.eth_type = ETHERTYPE_IPV6;
+        return version == 4 || version == 6;
+      }
+      default:
+        return false;
+    }
+  }
+
+  bool ether_type(std::uint32_t type_at, std::uint32_t header) noexcept {
+    fields_.eth_type = load_be16(here() + type_at);
+    at_ += header;
+    for (int tag = 0; tag < MOST_VLAN_TAGS && is_vlan_tag(fields_.eth_type); ++tag) {
+      if (!has(4)) return false;
+      if (tag == 0) fields_.vlan = load_be16(here()) & 0x0FFFU;
+      fields_.eth_type = load_be16(here() + 2);
+      at_ += 4;
+    }
+    return true;
+  }
+
+  void network() noexcept {
+    if (fields_.eth_type == ETHERTYPE_IPV4) ipv4();
+    if (fields_.eth_type == ETHERTYPE_IPV6) ipv6();
+  }
+
+  void ipv4() noexcept {
+    if (!has(20)) return;
+    const std::uint8_t* ip = here();
+    const std::uint32_t header = (ip[0] & 0x0FU) * 4U;
+    if (ip[0] >> 4U != 4 || header < 20 || !has(header)) return;
+    fields_.ip_version = 4;
+    fields_.ip_length = load_be16(ip + 2);
+    fields_.ip_ttl = ip[8];
+    fields_.ip_protocol = ip[9];
+    fields_.ipv4_src = load_be32(ip + 12);
+    fields_.ipv4_dst = load_be32(ip + 16);
+    // 0: the network card was to fill it in (segmentation offload).
+    if (fields_.ip_length >= header) end_after(at_, fields_.ip_length);
+    at_ += header;
+    const std::uint16_t fragment = load_be16(ip + 6) & 0x1FFFU;
+    if (fragment == 0) transport();
+  }
+
+  void ipv6() noexcept {
+    if (!has(40)) return;
+    const std::uint8_t* ip = here();
+    if (ip[0] >> 4U != 6) return;
+    fields_.ip_version = 6;
+    const std::uint32_t payload = load_be16(ip + 4);
+    fields_.ip_length = 40 + payload;
+    fields_.ip_protocol = ip[6];
+    fields_.ip_ttl = ip[7];
+    std::copy(ip + 8, ip + 24, fields_.ipv6_src.begin());
+    std::copy(ip + 24, ip + 40, fields_.ipv6_dst.begin());
+    // 0: a jumbogram, or left to the network card.
+    if (payload != 0) end_after(at_, 40 + payload);
+    at_ += 40;
+    if (extensions()) transport();
+  }
+
+  /// Returns whether a transport header follows.
+  bool extensions() noexcept {
+    constexpr std::uint8_t HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60;
+    for (int i = 0; i < MOST_IPV6_EXTENSIONS; ++i) {
+      const std::uint8_t kind = fields_.ip_protocol;
+      const bool options = kind == HOP_BY_HOP || kind == ROUTING || kind == DESTINATION;
+      if (!options && kind != FRAGMENT) return true;
+      if (!has(8)) return false;
+      const std::uint8_t* header = here();
+      const std::uint32_t size = options ? 8U * (header[1] + 1U) : 8U;
+      if (!has(size)) return false;
+      fields_.ip_protocol = header[0];
+      at_ += size;
+      if (!options && (load_be16(header + 2) & 0xFFF8U) != 0) return false;
+    }
+    return false;
+  }
+
+  void transport() noexcept {
+    const std::uint8_t* header = here();
+    if (fields_.ip_protocol == UDP && has(8)) {
+      const std::uint32_t length = load_be16(header + 4);
+      ports(header);
+      if (length >= 8) end_after(at_, length);
+      at_ += 8;
+    } else if (fields_.ip_protocol == TCP && has(20)) {
+      const std::uint32_t size = (header[12] >> 4U) * 4U;
+      ports(header);
+      fields_.tcp_seq = load_be32(header + 4);
+      fields_.tcp_flags = load_be16(header + 12) & 0x0FFFU;
+      at_ += std::clamp(size, 20U, end_ - at_);
+    }
+  }
+
+  void ports(const std::uint8_t* header) noexcept {
+    fields_.transport = fields_.ip_protocol;
+    fields_.src_port = load_be16(header);
+    fields_.dst_port = load_be16(header + 2);
+  }
+
+  const std::uint8_t* packet_;
+  /// Never before at_.
+  std::uint32_t end_;
+  std::uint32_t at_{0};
+  PacketFields fields_;
+};
+
+}  // namespace
+
+bool has_fields(std::uint32_t link_type) noexcept {
+  constexpr std::uint32_t KNOWN[] = {LINKTYPE_ETHERNET,  LINKTYPE_RAW,  LINKTYPE_IPV4,
+                                     LINKTYPE_LINUX_SLL, LINKTYPE_IPV6, LINKTYPE_LINUX_SLL2};
+  return std::find(std::begin(KNOWN), std::end(KNOWN), link_type) != std::end(KNOWN);
+}
+
+PacketFields parse_packet(const std::uint8_t* packet, std::uint32_t captured,
+                          std::uint32_t link_type) noexcept {
+  return Parser(packet, captured).parse(link_type);
+}
+
+}  // namespace daqiri
