@@ -38,6 +38,14 @@ CaptureFiles::CaptureFiles(const RecorderOptions& options, RxQueue& queue, std::
       roll_ns_(static_cast<std::uint64_t>(options_.roll_seconds * 1e9)),
       queue_drops_before_(queue.counters().dropped) {}
 
+void CaptureFiles::guard() noexcept {
+  const int problem = guard_.start();
+  if (problem == 0) return;
+  log(LogLevel::WARN, "recording of queue " + queue_name_ +
+                          ": a kill of the process may tear the last record of the file, since " +
+                          file_problem("no guard could be started for", options_.prefix, problem));
+}
+
 void CaptureFiles::begin() {
   const std::string path = file_name(options_, number_);
   writer_.open(path, format_, PcapWriter::Existing::REFUSE);

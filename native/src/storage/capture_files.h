@@ -25,6 +25,11 @@ class CaptureFiles {
   CaptureFiles(const RecorderOptions& options, RxQueue& queue, std::string queue_name,
                std::shared_ptr<const LinkLayer> link);
 
+  /// See to whole records after a kill, from the thread that writes from now on.
+  void guard() noexcept;
+  /// To be called in that thread before it ends.
+  void end_guard() noexcept { guard_.stop(); }
+
   /// Create the next file. Throws Error.
   void begin();
   /// Put the first `count` packets into files, rolling as asked for. Returns how many got there;
@@ -71,7 +76,8 @@ class CaptureFiles {
   std::string queue_name_;
   std::shared_ptr<const LinkLayer> link_;
   PcapFormat format_;
-  PcapWriter writer_;
+  TailGuard guard_;
+  PcapWriter writer_{&guard_};
   Sidecar sidecar_;
   std::uint64_t number_;
   std::uint64_t roll_ns_;

@@ -73,7 +73,8 @@ struct PcapWriter::Batch {
   }
 };
 
-PcapWriter::PcapWriter() : batch_(std::make_unique_for_overwrite<Batch>()) {}
+PcapWriter::PcapWriter(TailGuard* guard)
+    : guard_(guard), batch_(std::make_unique_for_overwrite<Batch>()) {}
 
 PcapWriter::~PcapWriter() { close(); }
 
@@ -108,6 +109,7 @@ void PcapWriter::open(const std::string& path, const PcapFormat& format, Existin
     file_.close();
     throw;
   }
+  if (guard_ != nullptr) guard_->watch(file_.fd(), path, size_);
 }
 
 void PcapWriter::begin(const PcapFormat& format, std::uint32_t longest) {
@@ -260,6 +262,7 @@ std::uint32_t PcapWriter::flush() noexcept {
     fail("cannot write", problem);
     cut_errno_ = ftruncate(file_.fd(), static_cast<off_t>(size_)) == 0 ? 0 : errno;
   }
+  if (guard_ != nullptr) guard_->commit(size_);
   batch.clear();
   return whole;
 }
@@ -291,6 +294,7 @@ std::string PcapWriter::error() const {
 void PcapWriter::close() noexcept {
   if (!file_.is_open()) return;
   if (!failed_ || cut_errno_ == 0) whole_files().remember(file_.fd());
+  if (guard_ != nullptr) guard_->forget();
   // By hand: a child that was forked meanwhile shares the lock.
   flock(file_.fd(), LOCK_UN);
   const int problem = file_.close();

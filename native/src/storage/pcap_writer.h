@@ -9,6 +9,7 @@
 #include "burst/burst.h"
 #include "storage/file.h"
 #include "storage/link_layer.h"
+#include "storage/tail_guard.h"
 
 namespace daqiri {
 
@@ -36,7 +37,8 @@ class PcapWriter {
   enum class Existing { APPEND, REFUSE };
   static constexpr std::uint64_t NO_LIMIT = std::numeric_limits<std::uint64_t>::max();
 
-  PcapWriter();
+  /// With a guard, the file has whole records also after a kill.
+  explicit PcapWriter(TailGuard* guard = nullptr);
   PcapWriter(const PcapWriter&) = delete;
   PcapWriter& operator=(const PcapWriter&) = delete;
   ~PcapWriter();
@@ -79,6 +81,7 @@ class PcapWriter {
   std::uint32_t flush() noexcept;
   void fail(const char* action, int error_number) noexcept;
 
+  TailGuard* guard_;
   std::unique_ptr<Batch> batch_;
   File file_;
   std::string path_;

@@ -85,6 +85,7 @@ struct Recorder::Impl {
 void Recorder::Impl::run() noexcept {
   settle_thread(std::string(ANY_CORE), "rec:" + queue.config().name_);
   block_file_size_signal();
+  files.guard();
   try {
     record();
     files.finish();
@@ -94,6 +95,7 @@ void Recorder::Impl::run() noexcept {
     const std::lock_guard lock(mutex);
     if (error.empty()) error = e.what();
   }
+  files.end_guard();
   end();
 }
 

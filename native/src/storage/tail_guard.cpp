@@ -1,0 +1,134 @@
+#include "storage/tail_guard.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <new>
+#include <thread>
+
+namespace daqiri {
+
+namespace {
+
+constexpr std::size_t STACK = std::size_t{64} * 1024;
+
+/// Close all descriptors from `first` to `last`. Returns whether that went.
+[[gnu::no_sanitize("address", "thread", "undefined")]] bool close_all(unsigned first,
+                                                                      unsigned last) noexcept {
+  return first > last || syscall(SYS_close_range, first, last, 0) == 0;
+}
+
+}  // namespace
+
+// The task is no thread in the eyes of the C library and of sanitizers: bare system calls only.
+
+[[gnu::no_sanitize("address", "thread", "undefined")]] int TailGuard::run(void* self) noexcept {
+  auto* guard = static_cast<TailGuard*>(self);
+  syscall(SYS_exit_group, guard->keep_watch() ? 0 : 1);
+  return 0;
+}
+
+[[gnu::no_sanitize("address", "thread", "undefined")]] bool TailGuard::keep_watch() noexcept {
+  auto first = static_cast<unsigned>(ended_.fd());
+  auto second = static_cast<unsigned>(process_.fd());
+  pollfd ends[2] = {{ended_.fd(), POLLIN, 0}, {process_.fd(), POLLIN, 0}};
+  if (first > second) {
+    const unsigned other = first;
+    first = second;
+    second = other;
+  }
+  // Sockets and files of the process are not to stay open for our sake.
+  if (!close_all(second + 1, ~0U) || !close_all(first + 1, second - 1)) return false;
+  if (first > 0 && !close_all(0, first - 1)) return false;
+  syscall(SYS_setsid);
+  syscall(SYS_prctl, PR_SET_NAME, "daqiri-guard", 0, 0, 0);
+  ready_.store(true, std::memory_order_release);
+  while (syscall(SYS_ppoll, ends, 2, nullptr, nullptr, 0) < 0) {
+    if (errno != EINTR) return false;
+  }
+  cut();
+  return true;
+}
+
+[[gnu::no_sanitize("address", "thread", "undefined")]] void TailGuard::cut() noexcept {
+  if (!armed_.load(std::memory_order_acquire)) return;
+  const auto fd = static_cast<int>(
+      syscall(SYS_openat, AT_FDCWD, path_.data(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (fd < 0) return;
+  struct stat found;
+  const auto whole = static_cast<off_t>(whole_.load(std::memory_order_acquire));
+  if (syscall(SYS_fstat, fd, &found) == 0 && found.st_dev == device_ && found.st_ino == inode_ &&
+      found.st_size > whole)
+    syscall(SYS_ftruncate, fd, whole);
+  syscall(SYS_close, fd);
+}
+
+int TailGuard::start() noexcept {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno;
+  ended_ = File(ends[0]);
+  alive_ = File(ends[1]);
+  process_ = File(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (!process_.is_open()) return errno;
+  try {
+    stack_.resize(STACK);
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
+  // The task inherits the mask: signals to the process are not its business.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  ready_.store(false);
+  task_ = clone(run, stack_.data() + stack_.size(), CLONE_VM, this);
+  const int problem = task_ < 0 ? errno : 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (problem != 0) {
+    task_ = 0;
+    return problem;
+  }
+  while (!ready_.load(std::memory_order_acquire)) {
+    if (waitpid(task_, nullptr, __WCLONE | WNOHANG) != 0) {
+      task_ = 0;
+      return ENOSYS;
+    }
+    std::this_thread::yield();
+  }
+  return 0;
+}
+
+void TailGuard::stop() noexcept {
+  forget();
+  if (task_ > 0) {
+    alive_.close();
+    while (waitpid(task_, nullptr, __WCLONE) < 0 && errno == EINTR) {
+    }
+    task_ = 0;
+  }
+  alive_.close();
+  ended_.close();
+  process_.close();
+}
+
+void TailGuard::watch(int fd, const std::string& path, std::uint64_t size) noexcept {
+  forget();
+  struct stat found{};
+  if (path.size() >= path_.size() || fstat(fd, &found) != 0) return;
+  std::memcpy(path_.data(), path.c_str(), path.size() + 1);
+  device_ = found.st_dev;
+  inode_ = found.st_ino;
+  commit(size);
+  armed_.store(true, std::memory_order_release);
+}
+
+}  // namespace daqiri

@@ -1,0 +1,65 @@
+/// Whole records after a kill.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <climits>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "storage/file.h"
+
+namespace daqiri {
+
+/// Cuts the file that is being written to its whole records when the process is killed in the
+/// middle of a write: the kernel ends a write(2) of a killed process at a page, which is within a
+/// record more often than not, and nothing in the process can mend that any more.
+///
+/// A task beside the process does it. It shares the memory but not the thread group, so that
+/// SIGKILL of the process does not reach it; it sleeps until the process is gone, and does nothing
+/// else. It cannot help when it is killed, too (out of memory, a control group, the machine).
+///
+/// One thread, which must live until `stop`: the task borrows its thread-local storage.
+class TailGuard {
+ public:
+  TailGuard() = default;
+  TailGuard(const TailGuard&) = delete;
+  TailGuard& operator=(const TailGuard&) = delete;
+  ~TailGuard() { stop(); }
+
+  /// Returns errno, 0: done.
+  int start() noexcept;
+  /// Ends the task; nothing is guarded any more. Idempotent.
+  void stop() noexcept;
+
+  /// Guard the open file `fd` at `path`, of which `size` bytes are whole.
+  void watch(int fd, const std::string& path, std::uint64_t size) noexcept;
+  /// `size` bytes are whole by now.
+  void commit(std::uint64_t size) noexcept { whole_.store(size, std::memory_order_release); }
+  /// The file is done.
+  void forget() noexcept { armed_.store(false, std::memory_order_release); }
+
+ private:
+  static int run(void* self) noexcept;
+  bool keep_watch() noexcept;
+  void cut() noexcept;
+
+  std::atomic<bool> armed_{false};
+  std::atomic<std::uint64_t> whole_{0};
+  std::array<char, PATH_MAX> path_{};
+  dev_t device_{0};
+  ino_t inode_{0};
+
+  pid_t task_{0};
+  std::atomic<bool> ready_{false};
+  std::vector<std::byte> stack_;
+  /// Its closing tells the task of the end; nothing is ever written.
+  File alive_;
+  File ended_;
+  File process_;
+};
+
+}  // namespace daqiri
