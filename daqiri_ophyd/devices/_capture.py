@@ -11,11 +11,11 @@ from bluesky.utils import FailedStatus
 from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.documents import CaptureStream, StreamAsset, read_sidecar
+from daqiri_ophyd.documents import CaptureStream, StreamAsset
 from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
 
 from ._base import EngineDevice, Readings
-from ._losses import LossWatch, lost_by_reason
+from ._losses import LossWatch, PacketLossError
 from ._recording import Recording
 from ._run_folder import make_run_folder
 from ._signals import EngineSignal, reading, setting
@@ -52,6 +52,10 @@ class Capture(EngineDevice):
     ``stop``, ``unstage``   end the recording; its file is complete
     ======================= ======================================================================
 
+    After an error (disk full, directory gone) the capture fails, or with `on_error` ``resume``
+    goes on in a new file as soon as there can be one. `writer` is how packets get to the disk,
+    see `RxQueue.record`.
+
     Packets that are lost against intention fail the capture (`on_drop` ``fail``), are marked in
     the column ``lossy`` (``flag``), or are only counted (``ignore``). `dropped` counts them in
     all three cases.
@@ -76,6 +80,8 @@ class Capture(EngineDevice):
     roll_bytes = setting(0, "byte", minimum=0)
     roll_seconds = setting(0.0, "s", minimum=0.0)
     nanosecond = setting(True)
+    writer = setting("buffered", choices=("buffered", "direct", "auto"))
+    on_error = setting("stop", choices=("stop", "resume"))
     on_drop = setting("fail", choices=("fail", "flag", "ignore"))
     timeout = setting(10.0, "s", minimum=0.001)
     linger = setting(0.1, "s", minimum=0.0)
@@ -311,6 +317,8 @@ class Capture(EngineDevice):
             self.file_prefix.get(),
             first_number=self._stream.finished,
             nanosecond=self.nanosecond.get(),
+            writer=self.writer.get(),
+            on_error=self.on_error.get(),
             roll_packets=self.roll_packets.get() if rolling else 0,
             roll_bytes=self.roll_bytes.get() if rolling else 0,
             roll_seconds=self.roll_seconds.get() if rolling else 0.0,
@@ -325,17 +333,20 @@ class Capture(EngineDevice):
             self._failure = None
             status = self._status = EngineStatus(self, action="capturing", timeout=patience)
             self._recording = Recording(
-                recorder, rule, on_file=self._note, on_beat=self._look, on_end=self._end
+                recorder,
+                rule,
+                resumes=self.on_error.get() == "resume",
+                on_file=self._note,
+                on_beat=self._look,
+                on_end=self._end,
             )
         return status
 
     def _note(self, file: RecordedFile) -> None:
         """Make a row of a file that is complete."""
-        sidecar = read_sidecar(file.path)
-        lost = lost_by_reason(sidecar.dropped_by_reason) if sidecar else {"unknown": file.dropped}
         row = {
             "packets": file.packets,
-            "dropped": sum(lost.values()),
+            "dropped": file.dropped,
             "bytes": file.bytes,
             "t_first_ns": file.t_first_ns,
             "t_last_ns": file.t_last_ns,
@@ -369,7 +380,7 @@ class Capture(EngineDevice):
         recording, wanted = self._recording, self._rule.packets
         if recording is None or self._losses is None or self._short or not wanted:
             return
-        lost = sum(self._losses.lost().values())
+        lost = sum(self._losses.lost().values()) + snapshot.dropped
         if lost and snapshot.packets + lost >= wanted:
             self._short = True
             recording.end_in(self.linger.get())
@@ -402,8 +413,12 @@ class Capture(EngineDevice):
         story = self._story(snapshot)
         status.report(snapshot.packets, self._rule.packets or None, "packets", story)
         loss, self._losses = self._loss(), None
-        if snapshot.error:
+        if snapshot.failing or (snapshot.error and self.on_error.get() == "stop"):
             self._fail(CaptureError(snapshot.error))
+        elif snapshot.dropped and self.on_drop.get() == "fail":
+            self._fail(
+                PacketLossError(f"{snapshot.dropped} packets were not written: {snapshot.error}")
+            )
         elif loss is not None:
             self._fail(loss)
         elif ending == "fail":

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 __all__ = ["LossWatch", "PacketLossError", "lost_by_reason"]
 
-# What was asked for: a flushed queue, a port that drops all, a paused or finished recording.
-_INTENDED = frozenset({"filtered", "flushed", "paused", "after_limit"})
+# What was asked for: a flushed queue, a port that drops all.
+_INTENDED = frozenset({"filtered", "flushed"})
 
 
 class PacketLossError(RuntimeError):

@@ -24,6 +24,8 @@ class Recording:
         A running recorder.
     rule : StopRule
         When to end.
+    resumes : bool
+        Whether the recorder goes on by itself after an error.
     on_file : callable
         Called with each file that is complete.
     on_beat : callable
@@ -37,12 +39,14 @@ class Recording:
         recorder: Recorder,
         rule: StopRule,
         *,
+        resumes: bool,
         on_file: Callable[[RecordedFile], None],
         on_beat: Callable[[RecorderSnapshot], None],
         on_end: Callable[[RecorderSnapshot], None],
     ) -> None:
         self._recorder = recorder
         self._rule = rule
+        self._resumes = resumes
         self._on_file = on_file
         self._on_beat = on_beat
         self._on_end = on_end
@@ -90,7 +94,7 @@ class Recording:
             if self._ended:
                 return
             snapshot = self._recorder.snapshot()
-            if snapshot.error and snapshot.running:
+            if snapshot.failing and snapshot.running and not self._resumes:
                 # It would count what arrives as lost until somebody ends it.
                 self._recorder.stop()
                 snapshot = self._recorder.snapshot()

@@ -18,6 +18,23 @@ queue                  str     receive queue that was recorded
 clock                  str     clock of the timestamps
 ====================== ======= =================================================================
 
+A recorder tells more than is read here:
+
+====================== ======= =================================================================
+left_out               int     packets left out on request: paused, beyond the limit, filtered,
+                               flushed
+left_out_by_reason     object  the same, by reason
+format, writer         str     ``pcap`` or ``raw``; ``buffered`` or ``direct``
+packet_data_offset     int     raw: bytes left out at the beginning of each packet
+flows                  list    flows that lead to the queue: objects with id, name, match
+tai_offset_s           int     TAI - UTC as the kernel has it; null if nobody told it
+begin_ns, end_ns       int     the clock when the file was begun and completed
+counters_begin, _end   object  counters of the queue when the file before (or the recording) and
+                               this one were complete
+host                   object  name, kernel, machine, cpu, engine
+torn_bytes             int     0: files are cut to whole records
+====================== ======= =================================================================
+
 The first five are required. Other keys are kept out of the way of later writers: they are ignored.
 """
 

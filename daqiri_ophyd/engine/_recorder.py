@@ -19,13 +19,16 @@ class RecordedFile:
     Parameters
     ----------
     path : Path
-        The pcap file; its metadata is beside it, with ``.json`` appended.
+        The file; its metadata is beside it, with ``.json`` appended.
     packets, bytes : int
         Packets in it, and their bytes as on the wire.
     t_first_ns, t_last_ns : int
         Time stamps of the first and last packet, ns since the epoch; -1 for an empty file.
     dropped : int
-        Packets that the queue or the recorder dropped since the file before was complete.
+        Packets that the queue or the recorder lost since the file before was complete.
+    left_out : int
+        Packets that were left out on request in that time: filtered, flushed, paused, beyond
+        ``max_packets``.
     """
 
     path: Path
@@ -34,6 +37,7 @@ class RecordedFile:
     t_first_ns: int
     t_last_ns: int
     dropped: int
+    left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,13 @@ class RecorderSnapshot:
     files : int
         Files that are complete.
     dropped : int
-        Packets that were taken from the queue but are in no file: after an error, while paused,
-        beyond ``max_packets``.
+        Packets that were taken from the queue and lost: after an error.
+    left_out : int
+        Packets that were taken from the queue and left out: while paused, beyond ``max_packets``.
     running : bool
         Whether it goes on.
+    failing : bool
+        Whether nothing gets into a file at the moment.
     error : str
         First error, with path and reason; empty: none.
     """
@@ -59,16 +66,18 @@ class RecorderSnapshot:
     bytes: int
     files: int
     dropped: int
+    left_out: int
     running: bool
+    failing: bool
     error: str
 
 
 class Recorder:
-    """Writes a receive queue to pcap files; see `RxQueue.record`.
+    """Writes a receive queue to files; see `RxQueue.record`.
 
     It ends when stopped, at ``max_packets``, and when the engine is closed and all packets are
-    written. An error does not end it: what comes is then counted as dropped until it is stopped.
-    A context manager that stops it.
+    written. An error does not end it: what comes is then counted as dropped until it is stopped,
+    or until a new file could be begun. A context manager that stops it.
     """
 
     def __init__(self, native: _native.Recorder) -> None:
@@ -86,12 +95,12 @@ class Recorder:
         NotReadyError
             If it has ended.
         GenericFailureError
-            If a file could not be written; the text is the first error.
+            If nothing can be written at the moment; the text is the first error.
         """
         self._native.roll()
 
     def pause(self) -> None:
-        """Discard what arrives, counted as dropped; files stay as they are."""
+        """Discard what arrives, counted as left out; files stay as they are."""
         self._native.set_paused(True)
 
     def resume(self) -> None:
@@ -118,7 +127,7 @@ class Recorder:
         return [RecordedFile(Path(path), *rest) for path, *rest in self._native.files(first)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for news: a file is complete, it has ended, or there was an error.
+        """Wait for news: a file is complete, it has ended, it fails or goes on after that.
 
         Parameters
         ----------
@@ -143,6 +152,11 @@ class Recorder:
         Look at `files` and `snapshot` once after adding it: older news does not ring again.
         """
         return self._native.fileno()
+
+    @property
+    def writer(self) -> str:
+        """How packets get to the disk: ``buffered`` or ``direct``."""
+        return self._native.writer
 
     def __enter__(self) -> Recorder:
         return self

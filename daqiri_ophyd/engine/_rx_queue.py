@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import RxQueueConfig
@@ -148,16 +149,24 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         prefix: str = "capture",
         *,
         first_number: int = 0,
+        format: Literal["pcap", "raw"] = "pcap",
         nanosecond: bool = True,
+        packet_data_offset: int = 0,
+        writer: Literal["buffered", "direct", "auto"] = "buffered",
+        on_error: Literal["stop", "resume"] = "stop",
+        durable: bool = False,
         roll_packets: int = 0,
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
         max_packets: int = 0,
     ) -> Recorder:
-        """Record the queue to pcap files, on a thread that knows nothing of Python.
+        """Record the queue to files, on a thread that knows nothing of Python.
 
         Files are ``<prefix>_<number>.pcap`` with six digits, each with its metadata beside it in
-        ``<prefix>_<number>.pcap.json``.
+        ``<prefix>_<number>.pcap.json``; or ``.raw`` in place of ``.pcap``, with the packets back
+        to back and nothing else. ``<prefix>_<number>.raw.npy`` is the index then: an array with a
+        row for each packet, ``offset`` and ``length`` in the file, ``flow``, ``timestamp`` in ns
+        (`numpy.load` with ``mmap_mode="r"`` reads it at any moment).
 
         Parameters
         ----------
@@ -167,10 +176,25 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             Beginning of the file names.
         first_number : int
             Number of the first file.
+        format : {"pcap", "raw"}
+            Classic pcap, or packets back to back with an index.
         nanosecond : bool
-            Resolution of time stamps: ns, else µs.
+            pcap: resolution of time stamps: ns, else µs.
+        packet_data_offset : int
+            raw: bytes that are left out at the beginning of each packet.
+        writer : {"buffered", "direct", "auto"}
+            Through the page cache, which takes bursts at the speed of memory; or past it, which
+            takes more in the long run and holds back up to a second of packets; or the latter
+            where the file system and the kernel allow it. ``direct`` where they do not is
+            ``buffered``, with a warning in the log that says why.
+        on_error : {"stop", "resume"}
+            After an error (disk full, directory gone): count what comes as lost until the
+            recorder is stopped, or try to begin a new file twice a second.
+        durable : bool
+            A file is complete only once the disk has it (``fdatasync``).
         roll_packets, roll_bytes : int
-            Begin a new file after so many packets, or bytes of records; 0: no limit.
+            Begin a new file after so many packets, or bytes of records (pcap: 16 bytes of header
+            and the packet, each); 0: no limit.
         roll_seconds : float
             Begin a new file after so many seconds; 0: no limit.
         max_packets : int
@@ -184,7 +208,8 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         Raises
         ------
         InvalidParameterError
-            If the directory does not exist, the first file does, or a number is negative.
+            If the directory does not exist, the first file does, a number is negative, or a word is
+            none of those above.
         NotReadyError
             If the queue is being recorded already, or the engine is closed.
         GenericFailureError
@@ -192,6 +217,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         """
         numbers = {
             "first_number": first_number,
+            "packet_data_offset": packet_data_offset,
             "roll_packets": roll_packets,
             "roll_bytes": roll_bytes,
             "max_packets": max_packets,
@@ -202,7 +228,11 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         native = self._native.record(
             str(Path(directory).absolute()),
             prefix,
+            format=format,
             nanosecond=nanosecond,
+            writer=writer,
+            on_error=on_error,
+            durable=durable,
             roll_seconds=roll_seconds,
             **numbers,
         )

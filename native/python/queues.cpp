@@ -31,7 +31,7 @@ void refuse_while_recorded(const RxQueue& queue) {
   if (recorder.empty()) return;
   throw Error(Status::NOT_READY,
               "receive queue '" + queue.config().name_ + "' is being recorded to " + recorder +
-                  "_*.pcap, and a packet goes to one place; stop that recorder first");
+                  "_*, and a packet goes to one place; stop that recorder first");
 }
 
 }  // namespace
@@ -185,15 +185,19 @@ void bind_queues(py::module_& m) {
       .def(
           "record",
           [](ReceiveQueue& queue, std::string directory, std::string prefix,
-             std::uint64_t first_number, bool nanosecond, std::uint64_t roll_packets,
+             std::uint64_t first_number, const std::string& format, bool nanosecond,
+             std::uint64_t packet_data_offset, const std::string& writer,
+             const std::string& on_error_word, bool durable, std::uint64_t roll_packets,
              std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_packets) {
-            return RecorderHandle(
-                queue.record({std::move(directory), std::move(prefix), first_number, nanosecond,
-                              roll_packets, roll_bytes, roll_seconds, max_packets}));
+            return RecorderHandle(queue.record(
+                {std::move(directory), std::move(prefix), first_number, capture_format(format),
+                 nanosecond, packet_data_offset, writer_kind(writer), on_error(on_error_word),
+                 durable, roll_packets, roll_bytes, roll_seconds, max_packets}));
           },
           py::arg("directory"), py::arg("prefix"), py::kw_only(), py::arg("first_number"),
-          py::arg("nanosecond"), py::arg("roll_packets"), py::arg("roll_bytes"),
-          py::arg("roll_seconds"), py::arg("max_packets"))
+          py::arg("format"), py::arg("nanosecond"), py::arg("packet_data_offset"),
+          py::arg("writer"), py::arg("on_error"), py::arg("durable"), py::arg("roll_packets"),
+          py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_packets"))
       .def_property_readonly("closed", &ReceiveQueue::closed)
       .def_property_readonly("ring_capacity",
                              [](const ReceiveQueue& q) { return q.get().ring_capacity(); })

@@ -5,6 +5,9 @@
 #include <pybind11/stl.h>
 #include <unistd.h>
 
+#include <initializer_list>
+#include <utility>
+
 #include "bindings.h"
 #include "daqiri/error.h"
 #include "gil.h"
@@ -15,13 +18,42 @@ namespace py = pybind11;
 
 namespace {
 
-/// What a waiter compares: complete files, running, error.
+/// What a waiter compares: complete files, running, failing.
 std::tuple<std::uint64_t, bool, bool> news_of(const Recorder& recorder) {
   const RecorderSnapshot s = recorder.snapshot();
-  return {s.files, s.running, !s.error.empty()};
+  return {s.files, s.running, s.failing};
+}
+
+template <typename Value>
+Value value_of(const char* option, const std::string& word,
+               std::initializer_list<std::pair<const char*, Value>> words) {
+  std::string accepted;
+  for (const auto& [known, value] : words) {
+    if (word == known) return value;
+    accepted += (accepted.empty() ? "'" : ", '") + std::string(known) + "'";
+  }
+  throw Error(Status::INVALID_PARAMETER,
+              std::string(option) + " is '" + word + "'; accepted are " + accepted);
 }
 
 }  // namespace
+
+CaptureFormat capture_format(const std::string& word) {
+  return value_of<CaptureFormat>("format", word,
+                                 {{"pcap", CaptureFormat::PCAP}, {"raw", CaptureFormat::RAW}});
+}
+
+WriterKind writer_kind(const std::string& word) {
+  return value_of<WriterKind>("writer", word,
+                              {{"buffered", WriterKind::BUFFERED},
+                               {"direct", WriterKind::DIRECT},
+                               {"auto", WriterKind::AUTO}});
+}
+
+OnError on_error(const std::string& word) {
+  return value_of<OnError>("on_error", word,
+                           {{"stop", OnError::STOP}, {"resume", OnError::RESUME}});
+}
 
 Recorder& RecorderHandle::get() const {
   if (born_ != fork_generation()) {
@@ -83,20 +115,23 @@ void bind_recorder(py::module_& m) {
       .def("snapshot",
            [](const RecorderHandle& recorder) {
              const RecorderSnapshot s = recorder.get().snapshot();
-             return py::make_tuple(s.packets, s.bytes, s.files, s.dropped, s.running, s.error);
+             return py::make_tuple(s.packets, s.bytes, s.files, s.dropped, s.left_out, s.running,
+                                   s.failing, s.error);
            })
       .def(
           "files",
           [](const RecorderHandle& recorder, std::size_t first) {
             py::list files;
             for (const RecordedFile& f : recorder.get().files(first)) {
-              files.append(
-                  py::make_tuple(f.path, f.packets, f.bytes, f.t_first_ns, f.t_last_ns, f.dropped));
+              files.append(py::make_tuple(f.path, f.packets, f.bytes, f.t_first_ns, f.t_last_ns,
+                                          f.dropped, f.left_out));
             }
             return files;
           },
           py::arg("first"))
       .def_property_readonly("running", &RecorderHandle::running)
+      .def_property_readonly("writer",
+                             [](const RecorderHandle& recorder) { return recorder.get().writer(); })
       .def("wait", &RecorderHandle::wait, py::arg("timeout"))
       .def("fileno", &RecorderHandle::fileno);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -40,5 +41,10 @@ class RecorderHandle {
   std::tuple<std::uint64_t, bool, bool> seen_{0, true, false};
   bool watched_{false};
 };
+
+// Options in words. Throw Error INVALID_PARAMETER with what is accepted.
+CaptureFormat capture_format(const std::string& word);
+WriterKind writer_kind(const std::string& word);
+OnError on_error(const std::string& word);
 
 }  // namespace daqiri::python

@@ -1,154 +1,219 @@
 #include "storage/capture_files.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <utility>
 
 #include "metrics/log.h"
+#include "storage/packed_writer.h"
 #include "storage/pcap_format.h"
+#include "storage/pcap_writer.h"
 #include "timing/clock.h"
 
 namespace daqiri {
 
 namespace {
 
-constexpr std::array<std::string_view, NUM_LOST_BY> LOST_BY_NAMES{"write_error", "paused",
-                                                                  "after_limit"};
 constexpr std::uint64_t LOOK_AFTER_NS = 100'000'000;
+/// A direct writer holds packets back for at most so long.
+constexpr std::uint64_t SETTLE_NS = 1'000'000'000;
+constexpr std::uint64_t RETRY_NS = 500'000'000;
+/// What the metadata may grow by until a file is complete: digits of its numbers.
+constexpr std::size_t METADATA_GROWTH = 2048;
 
-std::string file_name(const RecorderOptions& options, std::uint64_t number) {
-  std::array<char, 32> digits{};
-  std::snprintf(digits.data(), digits.size(), "_%06llu.pcap",
-                static_cast<unsigned long long>(number));
-  return options.directory + "/" + options.prefix + digits.data();
+bool intended(DropReason reason) noexcept {
+  return reason == DropReason::FILTERED || reason == DropReason::FLUSHED;
 }
 
 }  // namespace
 
-CaptureFiles::CaptureFiles(const RecorderOptions& options, RxQueue& queue, std::string queue_name,
-                           std::shared_ptr<const LinkLayer> link)
+CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& session, RxQueue& queue)
     : options_(options),
       queue_(queue),
-      queue_name_(std::move(queue_name)),
-      link_(std::move(link)),
-      format_{link_->link_type(), options_.nanosecond},
+      link_(session.memory()->link_layers.at(queue.port_id())),
       number_(options_.first_number),
       roll_ns_(static_cast<std::uint64_t>(options_.roll_seconds * 1e9)),
-      queue_drops_before_(queue.counters().dropped) {}
+      counters_before_(queue.counters()) {
+  origin_.queue = session.port(queue.port_id()).config.name_ + "/" + queue.config().name_;
+  origin_.link_type = link_->link_type();
+  origin_.headers_reconstructed =
+      options_.format == CaptureFormat::PCAP && link_->reconstructs_headers();
+  origin_.format = options_.format == CaptureFormat::PCAP ? "pcap" : "raw";
+  origin_.nanosecond = options_.format == CaptureFormat::RAW || options_.nanosecond;
+  origin_.packet_data_offset = options_.packet_data_offset;
+  origin_.flows = flows_json(session, queue);
+  origin_.host = host_json();
+  writer_ = make_writer();
+  origin_.writer = writer_->output_name();
+}
+
+std::unique_ptr<PacketWriter> CaptureFiles::make_writer() {
+  std::string why_not;
+  auto output = make_output(options_.writer, options_.directory, why_not);
+  if (options_.writer == WriterKind::DIRECT && !why_not.empty()) {
+    log(LogLevel::WARN, "recording of queue " + origin_.queue +
+                            " is buffered, not direct as asked for: " + why_not);
+  }
+  if (options_.format == CaptureFormat::RAW)
+    return std::make_unique<PackedWriter>(options_.packet_data_offset, std::move(output), &guard_);
+  return std::make_unique<PcapWriter>(PcapFormat{link_->link_type(), options_.nanosecond},
+                                      std::move(output), &guard_);
+}
 
 void CaptureFiles::guard() noexcept {
   const int problem = guard_.start();
   if (problem == 0) return;
-  log(LogLevel::WARN, "recording of queue " + queue_name_ +
-                          ": a kill of the process may tear the last record of the file, since " +
-                          file_problem("no guard could be started for", options_.prefix, problem));
+  log(LogLevel::WARN,
+      "recording of queue " + origin_.queue +
+          ": a kill of the process may leave a torn record in the file that is "
+          "being written, since " +
+          file_problem("no task could be started to guard", options_.directory, problem));
 }
 
 void CaptureFiles::begin() {
-  const std::string path = file_name(options_, number_);
-  writer_.open(path, format_, PcapWriter::Existing::REFUSE);
+  std::array<char, 32> digits{};
+  std::snprintf(digits.data(), digits.size(), "_%06llu", static_cast<unsigned long long>(number_));
+  const std::string path =
+      options_.directory + "/" + options_.prefix + digits.data() + writer_->suffix();
+  writer_->create(path);
+  begun_ns_ = realtime_ns();
   try {
-    sidecar_.begin(path);
+    sidecar_.begin(path, metadata().json().size() + METADATA_GROWTH);
   } catch (...) {
-    writer_.close();
-    unlink(path.c_str());
+    writer_->close();
+    writer_->remove();
     throw;
   }
   ++number_;
   has_file_ = true;
   first_written_ns_ = 0;
+  settle_at_ = monotonic_ns() + SETTLE_NS;
+}
+
+bool CaptureFiles::try_begin() {
+  try {
+    begin();
+  } catch (const Error& e) {
+    fail(e.what());
+    return false;
+  }
+  if (std::exchange(failing_, false)) {
+    log(LogLevel::WARN, "recording of queue " + origin_.queue + " goes on in " + writer_->path());
+  }
+  return true;
+}
+
+bool CaptureFiles::may_write() const noexcept {
+  return !failing_ || (options_.on_error == OnError::RESUME && monotonic_ns() >= retry_at_);
+}
+
+std::uint64_t CaptureFiles::size_limit() const noexcept {
+  if (options_.roll_bytes == 0) return PacketWriter::NO_LIMIT;
+  const bool pcap = options_.format == CaptureFormat::PCAP;
+  return options_.roll_bytes + (pcap ? sizeof(pcap::FileHeader) : 0);
 }
 
 bool CaptureFiles::is_full() const noexcept {
-  return (options_.roll_packets > 0 && writer_.tally().packets >= options_.roll_packets) ||
-         (options_.roll_bytes > 0 &&
-          writer_.bytes_written() - sizeof(pcap::FileHeader) >= options_.roll_bytes);
+  return (options_.roll_packets > 0 && writer_->tally().packets >= options_.roll_packets) ||
+         writer_->size() >= size_limit();
 }
 
-std::uint32_t CaptureFiles::write(const Burst& burst, std::uint32_t count) {
-  const std::uint64_t size_limit = options_.roll_bytes > 0
-                                       ? sizeof(pcap::FileHeader) + options_.roll_bytes
-                                       : PcapWriter::NO_LIMIT;
+void CaptureFiles::write(const Burst& burst, std::uint32_t count) {
   std::uint32_t done = 0;
-  while (done < count && !failed()) {
-    if (!has_file_) {
-      try {
-        begin();
-      } catch (const Error& e) {
-        fail(e.what());
-        break;
-      }
-    }
+  while (done < count && may_write()) {
+    if (!has_file_ && !try_begin()) break;
+    const std::uint64_t packets = writer_->tally().packets;
     std::uint64_t room = count - done;
-    if (options_.roll_packets > 0)
-      room = std::min(room, options_.roll_packets - writer_.tally().packets);
-    done += writer_.write(burst, *link_, done, static_cast<std::uint32_t>(room), size_limit);
+    if (options_.roll_packets > 0) room = std::min(room, options_.roll_packets - packets);
+    done += writer_->write(burst, *link_, done, static_cast<std::uint32_t>(room), size_limit());
     if (roll_ns_ > 0 && first_written_ns_ == 0) first_written_ns_ = monotonic_ns();
-    if (writer_.failed()) {
-      writer_.close();
-      fail(writer_.error());
+    if (writer_->failed()) {
+      writing_failed(packets);
     } else if (is_full()) {
       complete();
       rolled_ = true;
     }
   }
-  return done;
+  lose(count - done);
+}
+
+void CaptureFiles::writing_failed(std::uint64_t packets) {
+  writer_->close();
+  const std::uint64_t kept = writer_->tally().packets;
+  if (kept < packets) lose(packets - kept);
+  fail(writer_->error());
+  if (options_.on_error == OnError::STOP) return;
+  if (kept > 0) return complete();
+  writer_->remove();
+  sidecar_.abandon();
+  has_file_ = false;
 }
 
 CaptureMetadata CaptureFiles::metadata() const {
-  CaptureMetadata metadata{
-      writer_.tally(), format_, link_->reconstructs_headers(), queue_name_, {}};
-  const DropCounts now = queue_.counters().dropped;
+  CaptureMetadata metadata{origin_,          writer_->tally(), {}, {}, begun_ns_, realtime_ns(),
+                           counters_before_, queue_.counters()};
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
-    metadata.dropped_by_reason.emplace_back(drop_reason_name(static_cast<DropReason>(r)),
-                                            now[r] - queue_drops_before_[r]);
+    const auto reason = static_cast<DropReason>(r);
+    (intended(reason) ? metadata.left_out : metadata.lost)
+        .emplace_back(drop_reason_name(reason),
+                      metadata.end.dropped[r] - metadata.begin.dropped[r]);
   }
-  for (std::size_t r = 0; r < NUM_LOST_BY; ++r)
-    metadata.dropped_by_reason.emplace_back(LOST_BY_NAMES[r], lost_by_[r]);
+  metadata.lost.emplace_back("write_error", not_written_[0]);
+  metadata.left_out.emplace_back("paused", not_written_[1]);
+  metadata.left_out.emplace_back("after_limit", not_written_[2]);
   return metadata;
 }
 
 void CaptureFiles::complete() {
-  if (!has_file_) {
-    if (failed()) return;
-    try {
-      begin();
-    } catch (const Error& e) {
-      return fail(e.what());
-    }
-  }
-  if (!writer_.still_there())
-    return forget_file(writer_.path() + " was removed while it was being written");
-  writer_.close();
-  if (writer_.failed()) fail(writer_.error());
-  const CaptureMetadata metadata = this->metadata();
+  if (!has_file_ && (failing_ || !try_begin())) return;
+  if (!writer_->still_there())
+    return forget_file(writer_->path() + " was removed while it was being written");
+  const std::uint64_t packets = writer_->tally().packets;
+  writer_->close(options_.durable);
+  const CaptureMetadata metadata = [&] {
+    const std::uint64_t kept = writer_->tally().packets;
+    if (kept < packets) lose(packets - kept);
+    return this->metadata();
+  }();
+  if (writer_->failed()) fail(writer_->error());
   try {
-    sidecar_.finish(metadata);
+    sidecar_.finish(metadata.json(), options_.durable);
+    if (options_.durable) sync_directory();
   } catch (const Error& e) {
-    if (access(writer_.path().c_str(), F_OK) != 0) return forget_file(e.what());
+    if (access(writer_->path().c_str(), F_OK) != 0) return forget_file(e.what());
     fail(e.what());
   }
-  const PcapTally& tally = metadata.tally;
-  completed_.push_back({writer_.path(), tally.packets, tally.wire_bytes, tally.first_ns,
-                        tally.last_ns, metadata.dropped()});
+  const FileTally& tally = metadata.tally;
+  completed_.push_back({writer_->path(), tally.packets, tally.wire_bytes, tally.first_ns,
+                        tally.last_ns, total(metadata.lost), total(metadata.left_out)});
   before_.packets += tally.packets;
   before_.wire_bytes += tally.wire_bytes;
   has_file_ = false;
-  lost_by_ = {};
-  std::size_t r = 0;
-  for (std::uint64_t& seen : queue_drops_before_) seen += metadata.dropped_by_reason[r++].second;
+  not_written_ = {};
+  counters_before_ = metadata.end;
+}
+
+void CaptureFiles::sync_directory() {
+  const File directory(open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.is_open() || fsync(directory.fd()) != 0)
+    throw file_error("cannot sync", options_.directory, errno);
 }
 
 void CaptureFiles::finish() {
   // Losses since the last file are told by an empty one.
-  if (has_file_ || (!failed() && metadata().dropped() > 0)) complete();
+  if (has_file_) return complete();
+  const CaptureMetadata rest = metadata();
+  if (!failing_ && total(rest.lost) + total(rest.left_out) > 0) complete();
 }
 
 std::uint64_t CaptureFiles::tend(std::uint64_t now_ns) {
   std::uint64_t next = now_ns + LOOK_AFTER_NS;
-  if (!has_file_ || failed()) return next;
+  if (failing_ && !has_file_ && may_write()) try_begin();
+  if (!has_file_ || failing_) return next;
   if (roll_ns_ > 0 && first_written_ns_ != 0) {
     const std::uint64_t due = first_written_ns_ + roll_ns_;
     if (now_ns >= due) {
@@ -158,27 +223,42 @@ std::uint64_t CaptureFiles::tend(std::uint64_t now_ns) {
     }
     next = std::min(next, due);
   }
-  if (!writer_.still_there())
-    forget_file(writer_.path() + " was removed while it was being written");
+  if (!writer_->still_there()) {
+    forget_file(writer_->path() + " was removed while it was being written");
+  } else if (now_ns >= settle_at_) {
+    settle_at_ = now_ns + SETTLE_NS;
+    const std::uint64_t packets = writer_->tally().packets;
+    writer_->settle();
+    if (writer_->failed()) writing_failed(packets);
+  }
   return next;
 }
 
-void CaptureFiles::lose(LostBy reason, std::uint64_t packets) noexcept {
-  lost_by_[static_cast<std::size_t>(reason)] += packets;
+void CaptureFiles::leave_out(NotWritten reason, std::uint64_t packets) noexcept {
+  not_written_[static_cast<std::size_t>(reason)] += packets;
+  left_out_ += packets;
+}
+
+void CaptureFiles::lose(std::uint64_t packets) noexcept {
+  not_written_[static_cast<std::size_t>(NotWritten::WRITE_ERROR)] += packets;
   lost_ += packets;
 }
 
 void CaptureFiles::fail(const std::string& text) {
-  if (failed()) return;
-  error_ = text;
-  log(LogLevel::ERROR, "recording of queue " + queue_name_ + " ends: " + text);
+  retry_at_ = monotonic_ns() + RETRY_NS;
+  if (error_.empty()) error_ = text;
+  if (std::exchange(failing_, true)) return;
+  const bool resumes = options_.on_error == OnError::RESUME;
+  log(LogLevel::ERROR,
+      "recording of queue " + origin_.queue + (resumes ? " is interrupted: " : " ends: ") + text);
 }
 
 void CaptureFiles::forget_file(const std::string& text) {
   fail(text);
-  lose(LostBy::WRITE_ERROR, writer_.tally().packets);
+  lose(writer_->tally().packets);
   has_file_ = false;
-  writer_.close();
+  writer_->close();
+  writer_->remove();
   sidecar_.abandon();
 }
 

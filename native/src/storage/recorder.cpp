@@ -29,10 +29,6 @@ void require_options(const RecorderOptions& options) {
   }
 }
 
-std::string name_of(const Session& session, const RxQueue& queue) {
-  return session.port(queue.port_id()).config.name_ + "/" + queue.config().name_;
-}
-
 }  // namespace
 
 struct Recorder::Impl {
@@ -40,8 +36,7 @@ struct Recorder::Impl {
       : session(std::move(of)),
         queue(from),
         max_packets(chosen.max_packets),
-        files(chosen, queue, name_of(*session, queue),
-              session->memory()->link_layers.at(queue.port_id())) {}
+        files(chosen, *session, queue) {}
 
   void run() noexcept;
   void record();
@@ -70,12 +65,13 @@ struct Recorder::Impl {
   std::mutex stop_mutex;
 
   // Results.
-  CounterGroup<3> counts;
+  CounterGroup<4> counts;
   mutable std::mutex mutex;
   std::condition_variable answered;
   std::uint64_t rolls_done{0};
   std::vector<RecordedFile> completed;
   std::string error;
+  bool failing{false};
   bool running{true};
   Doorbell doorbell;
 };
@@ -138,15 +134,15 @@ void Recorder::Impl::take(Burst& burst) {
   const std::unique_ptr<Burst, decltype(give_back)> held(&burst, give_back);
   const std::uint32_t n = burst.num_packets();
   if (paused.load(std::memory_order_relaxed)) {
-    files.lose(LostBy::PAUSED, n);
+    files.leave_out(NotWritten::PAUSED, n);
   } else {
     std::uint32_t wanted = n;
     if (max_packets > 0)
       wanted =
           static_cast<std::uint32_t>(std::min<std::uint64_t>(n, max_packets - files.packets()));
     // First: writing may complete the last file.
-    files.lose(LostBy::AFTER_LIMIT, n - wanted);
-    files.lose(LostBy::WRITE_ERROR, wanted - files.write(burst, wanted));
+    files.leave_out(NotWritten::AFTER_LIMIT, n - wanted);
+    files.write(burst, wanted);
   }
   publish();
 }
@@ -177,13 +173,15 @@ void Recorder::Impl::answer_roll() {
 }
 
 void Recorder::Impl::publish() {
-  const bool news = files.any_completed() || (files.failed() && error.empty());
+  // Written by this thread alone.
+  const bool news = files.any_completed() || files.failing() != failing;
   if (news) {
     const std::lock_guard lock(mutex);
+    failing = files.failing();
     for (RecordedFile& file : files.take_completed()) completed.push_back(std::move(file));
     if (error.empty()) error = files.error();
   }
-  counts.publish({files.packets(), files.wire_bytes(), files.lost()});
+  counts.publish({files.packets(), files.wire_bytes(), files.lost(), files.left_out()});
   if (news) doorbell.ring();
 }
 
@@ -229,7 +227,7 @@ void Recorder::roll() {
   const std::uint64_t mine = impl_->rolls_asked.fetch_add(1) + 1;
   impl_->queue.doorbell().ring();
   impl_->answered.wait(lock, [&] { return impl_->rolls_done >= mine || !impl_->running; });
-  if (!impl_->error.empty()) throw Error(Status::GENERIC_FAILURE, impl_->error);
+  if (impl_->failing) throw Error(Status::GENERIC_FAILURE, impl_->error);
 }
 
 void Recorder::set_paused(bool paused) noexcept {
@@ -238,8 +236,9 @@ void Recorder::set_paused(bool paused) noexcept {
 
 RecorderSnapshot Recorder::snapshot() const {
   const std::lock_guard lock(impl_->mutex);
-  const auto [packets, bytes, dropped] = impl_->counts.read();
-  return {packets, bytes, impl_->completed.size(), dropped, impl_->running, impl_->error};
+  const auto [packets, bytes, lost, left_out] = impl_->counts.read();
+  return {packets,  bytes,          impl_->completed.size(), lost,
+          left_out, impl_->running, impl_->failing,          impl_->error};
 }
 
 std::vector<RecordedFile> Recorder::files(std::size_t first) const {
@@ -247,6 +246,8 @@ std::vector<RecordedFile> Recorder::files(std::size_t first) const {
   if (first >= impl_->completed.size()) return {};
   return {impl_->completed.begin() + static_cast<std::ptrdiff_t>(first), impl_->completed.end()};
 }
+
+std::string Recorder::writer() const { return impl_->files.writer_name(); }
 
 Doorbell& Recorder::doorbell() noexcept { return impl_->doorbell; }
 

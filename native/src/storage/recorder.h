@@ -1,4 +1,4 @@
-/// Records a receive queue to rolling pcap files on a thread of its own.
+/// Records a receive queue to rolling files on a thread of its own.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,41 @@
 
 #include "burst/doorbell.h"
 #include "session/session.h"
+#include "storage/file_output.h"
 
 namespace daqiri {
+
+enum class CaptureFormat : std::uint8_t { PCAP, RAW };
+/// What a recorder does when its file cannot be written: it goes on without (what comes is lost)
+/// until it ends, or it tries to begin a new file every now and then.
+enum class OnError : std::uint8_t { STOP, RESUME };
 
 struct RecorderOptions {
   /// Existing directory, absolute.
   std::string directory;
-  /// Files are <prefix>_<number, six digits>.pcap, each with <name>.pcap.json beside it. Existing
-  /// files are not overwritten.
+  /// Files are <prefix>_<number, six digits>.pcap or .raw, each with its metadata beside it in
+  /// <name>.json. Existing files are not overwritten.
   std::string prefix{"capture"};
   std::uint64_t first_number{0};
+  CaptureFormat format{CaptureFormat::PCAP};
+  /// pcap: resolution of the times.
   bool nanosecond{true};
+  /// raw: bytes that are left out at the beginning of each packet.
+  std::uint64_t packet_data_offset{0};
+  /// How bytes get to the disk. DIRECT is BUFFERED, with a warning, where it is not possible; AUTO
+  /// is DIRECT where it is possible.
+  WriterKind writer{WriterKind::BUFFERED};
+  OnError on_error{OnError::STOP};
+  /// A file is complete once the disk has it (fdatasync), and not before.
+  bool durable{false};
   /// A file is complete with the packet that makes it this many packets, this many bytes of records
-  /// (16 bytes of record header and the packet, each), or once this many seconds have passed since
-  /// its first packet; 0: no limit.
+  /// (pcap: 16 bytes of record header and the packet, each), or once this many seconds have passed
+  /// since its first packet; 0: no limit.
   std::uint64_t roll_packets{0};
   std::uint64_t roll_bytes{0};
   double roll_seconds{0.0};
   /// Stop by itself after exactly this many packets; 0: no limit. What the queue has not handed
-  /// over by then stays in the queue; the rest of the burst that went beyond is counted as dropped
+  /// over by then stays in the queue; the rest of the burst that went beyond is counted as left out
   /// (`after_limit`), since a burst cannot be put back.
   std::uint64_t max_packets{0};
 };
@@ -41,8 +57,11 @@ struct RecordedFile {
   /// ns; -1 for an empty file.
   std::int64_t t_first_ns{-1};
   std::int64_t t_last_ns{-1};
-  /// Packets that the queue or the recorder dropped since the file before was complete.
+  /// Packets that the queue or the recorder lost since the file before was complete.
   std::uint64_t dropped{0};
+  /// Packets that were left out on request in that time: filtered, flushed, paused, behind the
+  /// limit.
+  std::uint64_t left_out{0};
 };
 
 struct RecorderSnapshot {
@@ -51,18 +70,23 @@ struct RecorderSnapshot {
   std::uint64_t bytes{0};
   /// Complete files.
   std::uint64_t files{0};
-  /// Taken from the queue but not in a file: after an error, while paused, beyond `max_packets`.
+  /// Taken from the queue and lost, after an error.
   std::uint64_t dropped{0};
+  /// Taken from the queue and left out: while paused, beyond `max_packets`.
+  std::uint64_t left_out{0};
   bool running{false};
+  /// Nothing gets into a file at the moment.
+  bool failing{false};
   /// First error, with path and errno text; empty: none.
   std::string error;
 };
 
 /// Reception never waits for the recorder's files: after an error (disk full, directory removed)
-/// the file is cut to whole records, what still comes is taken from the queue and counted as
-/// dropped
-/// (`write_error`), and the file is complete, with these drops in its metadata, when the recorder
-/// ends. It ends when stopped, at `max_packets`, and once the queue is closed and empty.
+/// the file is cut to whole records, and what still comes is taken from the queue and counted as
+/// lost (`write_error`). With OnError::STOP the file is complete, with these losses in its
+/// metadata, when the recorder ends; with OnError::RESUME it is complete at once, a new file is
+/// tried every half a second, and its metadata tell what was lost in between. A recorder ends when
+/// stopped, at `max_packets`, and once the queue is closed and empty.
 class Recorder {
  public:
   /// Attaches to the queue, creates the first file and starts. Throws Error (INVALID_PARAMETER for
@@ -80,15 +104,17 @@ class Recorder {
   /// Record what the queue has handed over by now and complete the current file; returns when it is
   /// in `files`. The next file appears with its first packet, or empty with the next roll, so that
   /// there is at least one file between two rolls. Throws Error NOT_READY when the recorder has
-  /// ended, GENERIC_FAILURE with its first error.
+  /// ended, GENERIC_FAILURE with its first error while it is failing.
   void roll();
-  /// While paused, packets are taken from the queue and discarded, counted as dropped (`paused` in
+  /// While paused, packets are taken from the queue and discarded, counted as left out (`paused` in
   /// the file's metadata); files stay valid.
   void set_paused(bool paused) noexcept;
 
   [[nodiscard]] RecorderSnapshot snapshot() const;
   /// Complete files from index `first` on.
   [[nodiscard]] std::vector<RecordedFile> files(std::size_t first = 0) const;
+  /// "buffered" or "direct": what became of the option.
+  [[nodiscard]] std::string writer() const;
   /// Rung when a file is completed, the recorder ends, or an error occurs.
   Doorbell& doorbell() noexcept;
 

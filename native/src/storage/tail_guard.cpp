@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstring>
 #include <new>
-#include <thread>
 
 namespace daqiri {
 
@@ -51,7 +50,6 @@ constexpr std::size_t STACK = std::size_t{64} * 1024;
   if (first > 0 && !close_all(0, first - 1)) return false;
   syscall(SYS_setsid);
   syscall(SYS_prctl, PR_SET_NAME, "daqiri-guard", 0, 0, 0);
-  ready_.store(true, std::memory_order_release);
   while (syscall(SYS_ppoll, ends, 2, nullptr, nullptr, 0) < 0) {
     if (errno != EINTR) return false;
   }
@@ -73,6 +71,8 @@ constexpr std::size_t STACK = std::size_t{64} * 1024;
 }
 
 int TailGuard::start() noexcept {
+  // Asked here, since the task could not tell.
+  if (!close_all(~0U, ~0U)) return errno;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno;
   ended_ = File(ends[0]);
@@ -89,20 +89,12 @@ int TailGuard::start() noexcept {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  ready_.store(false);
   task_ = clone(run, stack_.data() + stack_.size(), CLONE_VM, this);
   const int problem = task_ < 0 ? errno : 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (problem != 0) {
     task_ = 0;
     return problem;
-  }
-  while (!ready_.load(std::memory_order_acquire)) {
-    if (waitpid(task_, nullptr, __WCLONE | WNOHANG) != 0) {
-      task_ = 0;
-      return ENOSYS;
-    }
-    std::this_thread::yield();
   }
   return 0;
 }

@@ -54,7 +54,6 @@ class TailGuard {
   ino_t inode_{0};
 
   pid_t task_{0};
-  std::atomic<bool> ready_{false};
   std::vector<std::byte> stack_;
   /// Its closing tells the task of the end; nothing is ever written.
   File alive_;

@@ -2,10 +2,7 @@
 #include <chrono>
 #include <thread>
 
-#include "session/loopback_config.h"
-#include "storage/bursts.h"
-#include "storage/pcap_index.h"
-#include "storage/recorder.h"
+#include "storage/recording.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -42,50 +39,6 @@ std::vector<std::uint32_t> numbers_in(const std::vector<RecordedFile>& files) {
   }
   return all;
 }
-
-std::string sidecar_of(const std::string& pcap) {
-  const Bytes text = read_file(pcap + ".json");
-  return {text.begin(), text.end()};
-}
-
-/// A value in the metadata, as written there.
-std::string value_of(const std::string& json, const std::string& key) {
-  const std::size_t at = json.find("\"" + key + "\": ");
-  REQUIRE(at != std::string::npos);
-  const std::size_t begin = at + key.size() + 4;
-  std::string value = json.substr(begin, json.find('\n', begin) - begin);
-  if (value.back() == ',') value.pop_back();
-  return value;
-}
-
-/// With more buffers than any test sends packets: nothing is lost however slow the recorder is.
-NetworkConfig roomy_config(int batch = 64, std::uint32_t timeout_us = 500) {
-  return loopback_config(batch, timeout_us, 8192);
-}
-
-/// A loopback session whose first receive queue is recorded.
-struct Recording {
-  explicit Recording(RecorderOptions options = {}, NetworkConfig config = roomy_config())
-      : session(Session::open(std::move(config))),
-        rx(session->rx_queue(0, 0)),
-        tx(session->tx_queue(0, 0)) {
-    options.directory = dir.path();
-    recorder = std::make_unique<Recorder>(session, rx, options);
-  }
-  void send(std::uint32_t first, std::uint32_t n) {
-    REQUIRE(send_frames(tx, 5000, first, n));
-    REQUIRE(tx.wait_idle(LIMIT_NS));
-  }
-  bool recorded(std::uint64_t n) {
-    return within_limit([&] { return recorder->snapshot().packets == n; });
-  }
-
-  TempDir dir;
-  std::shared_ptr<Session> session;
-  RxQueue& rx;
-  TxQueue& tx;
-  std::unique_ptr<Recorder> recorder;
-};
 
 }  // namespace
 
@@ -136,6 +89,17 @@ TEST_CASE("Everything that a queue receives is in the file, in order", "[storage
   CHECK(value_of(json, "queue") == "\"port0/rx0\"");
   CHECK(value_of(json, "clock") == "\"CLOCK_REALTIME\"");
   CHECK(value_of(json, "torn_bytes") == "0");
+  CHECK(value_of(json, "format") == "\"pcap\"");
+  CHECK(value_of(json, "writer") == "\"buffered\"");
+  CHECK(value_of(json, "flows") ==
+        R"([{"id": 10, "name": "flow0", "match": {"udp_dst": "5000"}}])");
+  CHECK_THAT(value_of(json, "counters_begin"), Contains("\"received\": 0,"));
+  CHECK_THAT(value_of(json, "counters_end"), Contains("\"received\": 5000,"));
+  CHECK_THAT(value_of(json, "host"), Contains("\"kernel\": \"Linux "));
+  const auto begun = std::stoull(value_of(json, "begin_ns"));
+  const auto ended = std::stoull(value_of(json, "end_ns"));
+  CHECK(begun <= static_cast<std::uint64_t>(files[0].t_first_ns));
+  CHECK(ended >= static_cast<std::uint64_t>(files[0].t_last_ns));
   output_of("python3 -c 'import json,sys; json.load(open(sys.argv[1]))' " + files[0].path +
             ".json");
 }
@@ -209,12 +173,14 @@ TEST_CASE("A recorder ends after exactly the packets asked for", "[storage][reco
   REQUIRE(within_limit([&] { return !r.recorder->snapshot().running; }));
   const RecorderSnapshot snapshot = r.recorder->snapshot();
   CHECK(snapshot.packets == 150);
-  CHECK(snapshot.dropped == 3 * 64 - 150);
+  CHECK(snapshot.left_out == 3 * 64 - 150);
+  CHECK(snapshot.dropped == 0);
   const auto files = r.recorder->files();
   CHECK(numbers_in(files) == counted(0, 150));
   CHECK(files.size() == (options.roll_packets == 0 ? 1 : 150 / options.roll_packets));
-  CHECK(value_of(sidecar_of(files.back().path), "dropped_by_reason") == "{\"after_limit\": 42}");
-  CHECK(files.back().dropped == 42);
+  CHECK(value_of(sidecar_of(files.back().path), "left_out_by_reason") == "{\"after_limit\": 42}");
+  CHECK(files.back().left_out == 42);
+  CHECK(files.back().dropped == 0);
   // The queue is free again, with what came later.
   CHECK(r.rx.recorder().empty());
   CHECK(receive_numbers(r.rx, 64) == counted(192, 64));
@@ -265,25 +231,26 @@ TEST_CASE("Rolling by hand ends a file with what has been handed over", "[storag
   }
 }
 
-TEST_CASE("What comes while paused is dropped and told", "[storage][recorder]") {
+TEST_CASE("What comes while paused is left out and told", "[storage][recorder]") {
   Recording r;
   r.send(0, 100);
   REQUIRE(r.recorded(100));
   r.recorder->set_paused(true);
   r.send(100, 50);
-  REQUIRE(within_limit([&] { return r.recorder->snapshot().dropped == 50; }));
+  REQUIRE(within_limit([&] { return r.recorder->snapshot().left_out == 50; }));
   r.recorder->set_paused(false);
   r.send(150, 25);
   REQUIRE(r.recorded(125));
   r.recorder->stop();
   const auto files = r.recorder->files();
   REQUIRE(files.size() == 1);
-  CHECK(files[0].dropped == 50);
+  CHECK(files[0].left_out == 50);
+  CHECK(files[0].dropped == 0);
   auto expected = counted(0, 100);
   const auto rest = counted(150, 25);
   expected.insert(expected.end(), rest.begin(), rest.end());
   CHECK(numbers_in(files) == expected);
-  CHECK(value_of(sidecar_of(files[0].path), "dropped_by_reason") == "{\"paused\": 50}");
+  CHECK(value_of(sidecar_of(files[0].path), "left_out_by_reason") == "{\"paused\": 50}");
 }
 
 TEST_CASE("Drops of the queue are in the metadata of the file of that time",
@@ -301,9 +268,10 @@ TEST_CASE("Drops of the queue are in the metadata of the file of that time",
   r.recorder->stop();
   const auto files = r.recorder->files();
   REQUIRE(files.size() == 2);
-  CHECK(files[0].dropped == 30);
-  CHECK(files[1].dropped == 0);
-  CHECK(value_of(sidecar_of(files[0].path), "dropped_by_reason") == "{\"filtered\": 30}");
+  CHECK(files[0].left_out == 30);
+  CHECK(files[0].dropped == 0);
+  CHECK(files[1].left_out == 0);
+  CHECK(value_of(sidecar_of(files[0].path), "left_out_by_reason") == "{\"filtered\": 30}");
 }
 
 TEST_CASE("Drops behind the last file are told by an empty one", "[storage][recorder]") {
@@ -319,7 +287,7 @@ TEST_CASE("Drops behind the last file are told by an empty one", "[storage][reco
   const auto files = r.recorder->files();
   REQUIRE(files.size() == 2);
   CHECK(files[1].packets == 0);
-  CHECK(files[1].dropped == 5);
+  CHECK(files[1].left_out == 5);
 }
 
 TEST_CASE("A recorder ends with its queue, and has all of it", "[storage][recorder]") {
@@ -344,7 +312,8 @@ TEST_CASE("Stopping while traffic runs leaves a whole file, and the queue to oth
     Recording r(RecorderOptions{}, loopback_config(16, 200, 2048));
     std::atomic<bool> sending{true};
     std::thread sender([&] {
-      for (std::uint32_t n = 0; sending.load() && n < 500'000; n += 64)
+      const std::uint64_t end = monotonic_ns() + 2 * LIMIT_NS;
+      for (std::uint32_t n = 0; sending.load() && monotonic_ns() < end; n += 64)
         send_frames(r.tx, 5000, n, 64);
     });
     REQUIRE(within_limit([&] { return r.recorder->snapshot().packets > 500; }));

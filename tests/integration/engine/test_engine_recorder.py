@@ -139,14 +139,14 @@ def test_roll_pause_and_resume(
             recorder.pause()
             tx.send(sent[128:256])
             settled(engine)
-            while recorder.snapshot().dropped < 128:
+            while recorder.snapshot().left_out < 128:
                 recorder.wait(0.01)
             recorder.resume()
             tx.send(sent[256:])
             settled(engine)
         state = recorder.snapshot()
-        assert (state.packets, state.dropped) == (128 + 384, 128)
-        assert recorder.files()[-1].dropped == 128
+        assert (state.packets, state.left_out, state.dropped) == (128 + 384, 128, 0)
+        assert recorder.files()[-1].left_out == 128
 
 
 def test_waiting_for_news(

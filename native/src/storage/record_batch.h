@@ -1,0 +1,116 @@
+/// Packets on their way to a file, gathered but not copied where they are long.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "daqiri/burst.h"
+#include "storage/link_layer.h"
+
+namespace daqiri {
+
+/// What is in a file up to the end of one of its records, as far as one writer has put it there:
+/// records that were there before count in `size` only.
+struct FileTally {
+  /// Bytes of the file.
+  std::uint64_t size{0};
+  std::uint64_t packets{0};
+  /// As on the wire, reconstructed headers included (the sum of the records' original lengths).
+  std::uint64_t wire_bytes{0};
+  /// Times of the first and the last record, ns; -1: none.
+  std::int64_t first_ns{-1};
+  std::int64_t last_ns{-1};
+};
+
+/// A few thousand records, as pieces for one writev and the marks where each record ends.
+class RecordBatch {
+ public:
+  struct Mark {
+    /// Bytes of the batch up to the record's end.
+    std::uint32_t end;
+    std::uint32_t wire_length;
+    std::uint64_t time;
+    std::uint32_t flow;
+  };
+  /// Longest header that is put before a packet.
+  static constexpr std::size_t MAX_HEADER = 16;
+
+  /// Empty; the next record follows `before`.
+  void begin(const FileTally& before) noexcept {
+    before_ = before;
+    num_pieces_ = num_records_ = staged_ = stretch_ = 0;
+    bytes_ = 0;
+  }
+  /// Whether any record can be added.
+  [[nodiscard]] bool has_room() const noexcept {
+    return num_records_ < MAX_RECORDS && num_pieces_ + WORST_PIECES <= MAX_PIECES &&
+           staged_ + WORST_STAGING <= STAGING;
+  }
+  /// Where headers are written to, before `stage` takes them.
+  [[nodiscard]] std::byte* room() noexcept { return staging_.data() + staged_; }
+  void stage(std::uint32_t size) noexcept {
+    staged_ += size;
+    bytes_ += size;
+  }
+  /// Bytes of a packet, which stay where they are until the batch is written.
+  void put(void* data, std::uint32_t size) noexcept {
+    if (size == 0) return;
+    if (size < COPY_BELOW) {
+      std::memcpy(room(), data, size);
+      return stage(size);
+    }
+    end_stretch();
+    pieces_[num_pieces_++] = {data, size};
+    bytes_ += size;
+  }
+  void end_record(std::uint32_t wire_length, std::uint64_t time, std::uint32_t flow) noexcept {
+    marks_[num_records_++] = {bytes_, wire_length, time, flow};
+  }
+  /// To be called before `pieces`.
+  void finish() noexcept { end_stretch(); }
+
+  [[nodiscard]] iovec* pieces() noexcept { return pieces_.data(); }
+  [[nodiscard]] const iovec* pieces() const noexcept { return pieces_.data(); }
+  [[nodiscard]] std::size_t num_pieces() const noexcept { return num_pieces_; }
+  [[nodiscard]] const Mark& mark(std::size_t record) const noexcept { return marks_[record]; }
+  [[nodiscard]] std::size_t num_records() const noexcept { return num_records_; }
+  [[nodiscard]] std::uint32_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] const FileTally& before() const noexcept { return before_; }
+  /// What is whole when the first `bytes` of the batch are in the file.
+  [[nodiscard]] FileTally tally_at(std::uint64_t bytes) const noexcept;
+
+ private:
+  static constexpr std::size_t MAX_PIECES = 1024;  // IOV_MAX of Linux
+  static constexpr std::size_t MAX_RECORDS = 2048;
+  static constexpr std::size_t STAGING = std::size_t{96} * 1024;
+  /// Shorter segments are copied behind their record header: a piece of its own costs the kernel
+  /// more.
+  static constexpr std::uint32_t COPY_BELOW = 512;
+  static constexpr std::size_t WORST_STAGING =
+      MAX_HEADER + MAX_LINK_PREFIX + std::size_t{MAX_NUM_SEGS} * COPY_BELOW;
+  /// A stretch of the staging area and a segment, for each segment.
+  static constexpr std::size_t WORST_PIECES = 2 * MAX_NUM_SEGS + 1;
+
+  void end_stretch() noexcept {
+    if (staged_ == stretch_) return;
+    pieces_[num_pieces_++] = {staging_.data() + stretch_, staged_ - stretch_};
+    stretch_ = staged_;
+  }
+
+  std::array<iovec, MAX_PIECES> pieces_;
+  std::array<Mark, MAX_RECORDS> marks_;
+  std::array<std::byte, STAGING> staging_;
+  FileTally before_;
+  std::size_t num_pieces_{0};
+  std::size_t num_records_{0};
+  std::size_t staged_{0};
+  /// Where the stretch of staging that has no piece yet begins.
+  std::size_t stretch_{0};
+  std::uint32_t bytes_{0};
+};
+
+}  // namespace daqiri

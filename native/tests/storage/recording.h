@@ -1,0 +1,59 @@
+/// A loopback session whose first receive queue is recorded.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "session/loopback_config.h"
+#include "storage/bursts.h"
+#include "storage/pcap_index.h"
+#include "storage/recorder.h"
+
+namespace daqiri::test {
+
+/// A value in the metadata, as written there.
+inline std::string value_of(const std::string& json, const std::string& key) {
+  const std::size_t at = json.find("\"" + key + "\": ");
+  INFO(key << " in " << json);
+  REQUIRE(at != std::string::npos);
+  const std::size_t begin = at + key.size() + 4;
+  std::string value = json.substr(begin, json.find('\n', begin) - begin);
+  if (value.back() == ',') value.pop_back();
+  return value;
+}
+
+inline std::string sidecar_of(const std::string& path) {
+  const Bytes text = read_file(path + ".json");
+  return {text.begin(), text.end()};
+}
+
+/// With more buffers than any test sends packets: nothing is lost however slow the recorder is.
+inline NetworkConfig roomy_config(int batch = 64, std::uint32_t timeout_us = 500) {
+  return loopback_config(batch, timeout_us, 8192);
+}
+
+struct Recording {
+  explicit Recording(RecorderOptions options = {}, NetworkConfig config = roomy_config())
+      : session(Session::open(std::move(config))),
+        rx(session->rx_queue(0, 0)),
+        tx(session->tx_queue(0, 0)) {
+    if (options.directory.empty()) options.directory = dir.path();
+    recorder = std::make_unique<Recorder>(session, rx, options);
+  }
+  void send(std::uint32_t first, std::uint32_t n, std::size_t length = 128) {
+    REQUIRE(send_frames(tx, 5000, first, n, 0, 0, length));
+    REQUIRE(tx.wait_idle(LIMIT_NS));
+  }
+  bool recorded(std::uint64_t n) {
+    return within_limit([&] { return recorder->snapshot().packets == n; });
+  }
+
+  TempDir dir;
+  std::shared_ptr<Session> session;
+  RxQueue& rx;
+  TxQueue& tx;
+  std::unique_ptr<Recorder> recorder;
+};
+
+}  // namespace daqiri::test
