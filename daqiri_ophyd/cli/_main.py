@@ -7,7 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ..engine import ConfigError, DaqiriError
-from . import _capture, _config, _demo, _info, _replay, _send
+from . import _capture, _config, _demo, _info, _pcap, _replay, _send
 from ._output import complain
 
 EXIT_FAILED = 1
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.command("demo")(_demo.demo)
 app.command("info")(_info.info)
 app.add_typer(_config.app, name="config")
+app.add_typer(_pcap.app, name="pcap")
 app.command("capture")(_capture.capture)
 app.command("send")(_send.send)
 app.command("replay")(_replay.replay)

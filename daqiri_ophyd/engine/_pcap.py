@@ -83,12 +83,15 @@ class PcapFile(Packets):
                     big_endian,
                     self.torn_bytes,
                     self.damage,
-                    *arrays,
+                    offsets,
+                    lengths,
+                    wire_lengths,
+                    timestamps,
                 ) = _native.index_pcap(data, file.fileno(), str(path))
         except OSError as error:
             raise GenericFailureError(f"cannot read {path}: {error.strerror or error}") from error
         self.byte_order: Literal["little", "big"] = "big" if big_endian else "little"
-        super().__init__(data, link_type, *arrays)
+        super().__init__(data, link_type, offsets, lengths, wire_lengths, timestamps)
         if self.damage and not allow_damage:
             raise InvalidParameterError(
                 f"{path}: {self.damage}; the {len(self)} packets before it can be kept: "

@@ -58,7 +58,7 @@ lengths = st.lists(
 def test_runs_of_lengths_and_a_torn_end(tmp_path_factory, sizes, form, data):
     order, magic = form
     records = [
-        (data.draw(st.integers(0, 2**32 - 1)) if i in (0, len(sizes) - 1) else i, i, n, n + i % 3)
+        (data.draw(st.integers(1, 2**32 - 1)) if i in (0, len(sizes) - 1) else i, i, n, n + i % 3)
         for i, n in enumerate(sizes)
     ]
     path = tmp_path_factory.mktemp("pcap") / "a.pcap"
@@ -104,12 +104,12 @@ def test_tcpdump_reads_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "begins with nothing"),
-        (b"\xd4\xc3", "begins with d4c3"),
-        (b"hello world, this is text", "begins with 68656c6c, expected a1b2c3d4"),
-        (pcap([])[:20], "ends after 20 bytes, inside the pcap file header"),
-        (b"\x0a\x0d\x0d\x0a" + bytes(40), r"is pcapng.*editcap -F pcap a.pcap OUT.pcap"),
-        (pcap([(0, 0, 8, None)]) + b"\xff" * 40, "record 1 at byte 48 claims 4294967295 bytes"),
+        (b"", "not a pcap file: 0 bytes"),
+        (b"\xd4\xc3", "not a pcap file: 2 bytes"),
+        (b"hello world, this is text", "begins with 0x6c6c6568, accepted are 0xa1b2c3d4"),
+        (pcap([])[:20], "20 bytes, and its header alone has 24"),
+        (b"\x0a\x0d\x0d\x0a" + bytes(40), "libpcap says: unknown file format"),
+        (pcap([(0, 0, 8, None)]) + b"\xff" * 40, "record at byte 48 claims 4294967295 bytes"),
     ],
 )
 def test_not_pcap(tmp_path, content, message):

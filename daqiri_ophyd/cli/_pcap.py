@@ -1,0 +1,258 @@
+"""``daqiri-ophyd pcap info``, ``pcap check`` and ``pcap repair``."""
+
+import ipaddress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from ..documents import read_sidecar
+from ..engine import DaqiriError, Packets, PcapFile
+from ._output import complain, note, out, print_facts, print_json, print_table
+from ._pcap_file import examine, facts
+from ._pcap_file import repair as repair_file
+
+app = typer.Typer(help="Look at pcap files, check and repair them.", no_args_is_help=True)
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="pcap files.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+_CHUNK = 1_000_000
+_LINK_TYPES = {
+    1: "Ethernet",
+    101: "IP",
+    113: "Linux cooked",
+    228: "IPv4",
+    229: "IPv6",
+    276: "Linux cooked 2",
+}
+_PROTOCOLS = {1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6"}
+_FLOW = ["ip_version", "ip_protocol", "src_hi", "src_lo", "dst_hi", "dst_lo", "sport", "dport"]
+
+
+@app.command()
+def info(
+    files: Files,
+    flows: Annotated[int, typer.Option(help="Largest flows to list.", min=0)] = 5,
+    as_json: Json = False,
+) -> None:
+    """
+    Show what pcap files hold: counts, times, rates, flows, and what the metadata beside them says.
+
+    Example: [bold]daqiri-ophyd pcap info daqiri-demo/captures/*/*.pcap[/bold]
+    """
+    found = {str(path): describe(path, flows) for path in files}
+    if as_json:
+        print_json(found)
+        return
+    for name, facts_of in found.items():
+        _print_info(name, facts_of)
+
+
+@app.command()
+def check(files: Files, as_json: Json = False) -> None:
+    """
+    Say whether files are sound, and what is wrong where.
+
+    Exit code 0: all are sound; 1: what is wrong can be repaired; 2: a file cannot be read.
+
+    Example: [bold]daqiri-ophyd pcap check *.pcap[/bold]
+    """
+    found = [examine(path) for path in files]
+    if as_json:
+        states = ("sound", "repairable", "unreadable")
+        print_json(
+            {
+                str(f.path): {
+                    "state": states[f.code],
+                    "problems": f.problems,
+                    "packets": 0 if f.pcap is None else len(f.pcap),
+                    "whole_bytes": f.whole_bytes,
+                    "being_written": f.written,
+                }
+                for f in found
+            }
+        )
+    else:
+        for f in found:
+            for problem in f.problems:
+                complain(f"{f.path}: {problem}" if str(f.path) not in problem else problem)
+            if f.pcap is not None and not f.problems:
+                suffix = "; a recorder writes it" if f.written else ""
+                out.print(f"{f.path}: sound, {len(f.pcap):,} packets{suffix}", markup=False)
+    code = max(f.code for f in found)
+    if code == 1 and not as_json:
+        note("to cut the files to their whole packets: daqiri-ophyd pcap repair FILE...")
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def repair(
+    files: Files,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Write a repaired copy here instead; for one file. Must not exist."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """
+    Cut files to their whole packets and correct the metadata beside them.
+
+    A sound file is not touched, nor one that a recorder writes. FILE.repair.jsonl tells what was
+    cut.
+
+    Example: [bold]daqiri-ophyd pcap repair port0_000007.pcap[/bold]
+    """
+    if output is not None and len(files) > 1:
+        raise typer.BadParameter(f"--output is for one file; {len(files)} are given")
+    done: dict[str, list[str]] = {}
+    failed: dict[str, str] = {}
+    for path in files:
+        try:
+            done[str(path)] = repair_file(path, output)
+        except (DaqiriError, OSError, ValueError) as error:
+            failed[str(path)] = str(error)
+    if as_json:
+        print_json({"done": done, "failed": failed})
+    else:
+        for name, steps in done.items():
+            for step in steps or ["sound, not touched"]:
+                out.print(f"{name}: {step}", markup=False, soft_wrap=True)
+        for error in failed.values():
+            complain(error)
+    if failed:
+        raise typer.Exit(1)
+
+
+def describe(path: Path, flows: int) -> dict[str, Any]:
+    """Return what a file holds; ``flows``: how many of the largest ones."""
+    with PcapFile(path, allow_damage=True) as pcap:
+        common = facts(pcap)
+        duration = (common["t_last_ns"] - common["t_first_ns"]) / 1e9
+        sidecar = read_sidecar(path)
+        return {
+            **common,
+            "file_bytes": path.stat().st_size,
+            "captured_bytes": int(pcap.lengths.sum(dtype=np.uint64)),
+            "duration_s": duration,
+            "packets_per_s": len(pcap) / duration if duration > 0 else None,
+            "bits_per_s": common["bytes"] * 8 / duration if duration > 0 else None,
+            "snap_length": pcap.snap_length,
+            "byte_order": pcap.byte_order,
+            "wrapping": list(pcap.wrapping),
+            "in_order": pcap.in_order,
+            "torn_bytes": pcap.torn_bytes,
+            "damage": pcap.damage,
+            "flows": largest_flows(pcap, flows),
+            "metadata": None if sidecar is None else asdict(sidecar),
+        }
+
+
+def largest_flows(packets: Packets, most: int) -> list[dict[str, Any]] | None:
+    """Return the flows with most packets; None: packets of this link type are not taken apart."""
+    if packets.link_type not in _LINK_TYPES:
+        return None
+    if most == 0 or not len(packets):
+        return []
+    parts = [_flows_of(part) for part in packets.chunks(_CHUNK)]
+    flows = pd.concat(parts).groupby(_FLOW).sum().nlargest(most, "packets")
+    return [
+        {
+            "protocol": _PROTOCOLS.get(protocol, str(protocol)) if version else "not IP",
+            "src": _address(version, src_hi, src_lo),
+            "src_port": sport,
+            "dst": _address(version, dst_hi, dst_lo),
+            "dst_port": dport,
+            "packets": int(packets),
+            "bytes": int(size),
+        }
+        for (version, protocol, src_hi, src_lo, dst_hi, dst_lo, sport, dport), packets, size in zip(
+            (tuple(map(int, key)) for key in flows.index),
+            flows["packets"],
+            flows["bytes"],
+            strict=True,
+        )
+    ]
+
+
+def _flows_of(packets: Packets) -> pd.DataFrame:
+    names = ["ip_version", "ip_protocol", "src_port", "dst_port"]
+    columns = packets.to_columns([*names, "ipv4_src", "ipv4_dst", "ipv6_src", "ipv6_dst"])
+    table = {"ip_version": columns["ip_version"], "ip_protocol": columns["ip_protocol"]}
+    for side in ("src", "dst"):
+        halves = columns[f"ipv6_{side}"].view(">u8").astype(np.uint64)
+        table[f"{side}_hi"] = halves[:, 0]
+        table[f"{side}_lo"] = halves[:, 1] + columns[f"ipv4_{side}"]
+    table["sport"], table["dport"] = columns["src_port"], columns["dst_port"]
+    table["packets"] = np.ones(len(packets), np.uint64)
+    table["bytes"] = packets.wire_lengths.astype(np.uint64)
+    return pd.DataFrame(table).groupby(_FLOW, as_index=False).sum()
+
+
+def _address(version: int, high: int, low: int) -> str:
+    if version == 4:
+        return str(ipaddress.IPv4Address(low))
+    return str(ipaddress.IPv6Address(high << 64 | low)) if version == 6 else ""
+
+
+def _print_info(name: str, found: dict[str, Any]) -> None:
+    link = found["link_type"]
+    rows = [
+        ("file", name),
+        ("packets", f"{found['packets']:,}"),
+        ("bytes", f"{found['bytes']:,} on the wire, {found['captured_bytes']:,} captured"),
+    ]
+    if found["packets"]:
+        rows += [
+            ("first", _moment(found["t_first_ns"])),
+            ("last", _moment(found["t_last_ns"])),
+            ("duration", f"{found['duration_s']:.9f} s"),
+        ]
+    if found["packets_per_s"]:
+        rate = f"{found['packets_per_s']:,.1f} packets/s, {found['bits_per_s'] / 1e6:,.3f} Mbit/s"
+        rows.append(("rate", rate))
+    rows += [
+        ("link type", f"{link} ({_LINK_TYPES.get(link, 'headers not taken apart')})"),
+        ("resolution", "ns" if found["nanosecond"] else "µs"),
+        ("byte order", found["byte_order"]),
+        ("snap length", f"{found['snap_length']:,}"),
+        (
+            "in order",
+            "yes" if found["in_order"] else "no: some times are earlier than the one before",
+        ),
+    ]
+    if found["wrapping"]:
+        rows.append(("wrapping", ", ".join(found["wrapping"])))
+    if found["torn_bytes"]:
+        rows.append(("torn", f"{found['torn_bytes']:,} bytes at the end; see pcap check"))
+    if (said := found["metadata"]) is not None:
+        reasons = ", ".join(f"{k} {v:,}" for k, v in said["dropped_by_reason"].items())
+        rows += [
+            ("queue", said["queue"]),
+            ("clock", said["clock"]),
+            ("dropped", f"{said['dropped']:,}" + (f" ({reasons})" if reasons else "")),
+        ]
+    print_facts(rows)
+    if found["flows"]:
+        print_table(
+            ["protocol", "source", "destination", "packets", "bytes"],
+            [
+                (
+                    flow["protocol"],
+                    f"{flow['src']} {flow['src_port']}",
+                    f"{flow['dst']} {flow['dst_port']}",
+                    flow["packets"],
+                    flow["bytes"],
+                )
+                for flow in found["flows"]
+            ],
+        )
+
+
+def _moment(ns: int) -> str:
+    seconds, rest = divmod(ns, 10**9)
+    return f"{np.datetime64(seconds, 's')}.{rest:09d}Z"

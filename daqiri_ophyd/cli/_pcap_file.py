@@ -1,0 +1,265 @@
+"""What is wrong with a pcap file and the metadata beside it, and setting it right."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..documents import Sidecar, SidecarError, read_sidecar, sidecar_path
+from ..engine import DaqiriError, PcapFile
+
+_COPY_BYTES = 16 << 20
+_RECORD_HEADER = 16
+# What tcpdump and this engine take for the longest packet.
+_LONGEST = 262_144
+
+
+@dataclass
+class Examination:
+    """
+    What was found in a pcap file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    pcap
+        Its packets; None: it cannot be read.
+    whole_bytes
+        Where the last whole record ends.
+    sidecar
+        The metadata beside it, if there is one that can be used.
+    unreadable
+        Why it cannot be read; else empty.
+    torn
+        What is behind the last whole record; empty: nothing.
+    cut_is_safe
+        Whether what is behind it can be no packet that anybody misses.
+    metadata
+        What is wrong with the metadata, one sentence each.
+    written
+        Whether a recorder writes the file.
+    """
+
+    path: Path
+    pcap: PcapFile | None = None
+    whole_bytes: int = 0
+    sidecar: Sidecar | None = None
+    unreadable: str = ""
+    torn: str = ""
+    cut_is_safe: bool = True
+    metadata: list[str] = field(default_factory=list)
+    written: bool = False
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, one sentence each."""
+        return [text for text in (self.unreadable, self.torn, *self.metadata) if text]
+
+    @property
+    def code(self) -> int:
+        """Exit code: 0 sound, 1 can be repaired, 2 cannot be read."""
+        return 2 if self.unreadable else 1 if self.problems else 0
+
+
+def examine(path: Path) -> Examination:
+    """Look at a file and the metadata beside it."""
+    found = Examination(path, written=_is_locked(path))
+    try:
+        pcap = found.pcap = PcapFile(path, allow_damage=True)
+    except DaqiriError as error:
+        found.unreadable = str(error)
+        return found
+    found.whole_bytes = pcap.data.size - pcap.torn_bytes
+    if not found.written:
+        found.torn = _tail(pcap, found)
+        _compare_metadata(found, pcap)
+    return found
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        with path.open("rb") as file, _locked(file, fcntl.LOCK_SH):
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # said when it is read
+
+
+@contextmanager
+def _locked(file: BinaryIO, kind: int) -> Iterator[None]:
+    """Hold the lock that a recorder holds while it writes. Raises BlockingIOError."""
+    fcntl.flock(file, kind | fcntl.LOCK_NB)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _tail(pcap: PcapFile, found: Examination) -> str:
+    if not pcap.torn_bytes:
+        return ""
+    count, begin = pcap.torn_bytes, found.whole_bytes
+    if pcap.damage:
+        found.cut_is_safe = False
+        return f"{pcap.damage}; {count:,} bytes from there on are not read"
+    if not any(
+        pcap.data[i : i + _COPY_BYTES].any() for i in range(begin, begin + count, _COPY_BYTES)
+    ):
+        return f"{count:,} bytes of zeros from byte {begin} on, as a crash leaves them"
+    found.cut_is_safe = count <= _RECORD_HEADER + max(_LONGEST, pcap.snap_length)
+    return f"the record at byte {begin} is torn: {count:,} bytes of it are there"
+
+
+def _compare_metadata(found: Examination, pcap: PcapFile) -> None:
+    try:
+        sidecar = found.sidecar = read_sidecar(found.path)
+    except (SidecarError, OSError) as error:
+        found.metadata.append(str(error))
+        return
+    if sidecar is None:
+        return
+    for key, value in facts(pcap).items():
+        said = getattr(sidecar, key)
+        # A file in µs has lost what the metadata still says.
+        coarse = key.startswith("t_") and not pcap.nanosecond and said >= 0
+        if (said // 1000 * 1000 if coarse else said) != value:
+            name = sidecar_path(found.path).name
+            found.metadata.append(f"{name} says {key} {said}, the file has {value}")
+
+
+def facts(pcap: PcapFile) -> dict[str, Any]:
+    """Return what metadata and file both know."""
+    return {
+        "packets": len(pcap),
+        "bytes": int(pcap.wire_lengths.sum(dtype="u8")),
+        "t_first_ns": int(pcap.timestamps[0]) if len(pcap) else -1,
+        "t_last_ns": int(pcap.timestamps[-1]) if len(pcap) else -1,
+        "link_type": pcap.link_type,
+        "nanosecond": pcap.nanosecond,
+    }
+
+
+def repair(path: Path, output: Path | None) -> list[str]:
+    """
+    Cut a file to its whole records and correct the metadata beside it.
+
+    Parameters
+    ----------
+    path
+        The file.
+    output
+        Where to write a repaired copy, as classic pcap; None: in place.
+
+    Returns
+    -------
+    list of str
+        What was done; empty: the file is sound and nothing was written.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read, a recorder writes it, or only a copy can be repaired.
+    OSError
+        If it cannot be written, or `output` exists.
+    """
+    found = examine(path)
+    if found.unreadable:
+        raise ValueError(found.unreadable)
+    if not found.written:
+        if not found.problems:
+            return []
+        if output is not None:
+            return _repair_copy(found, output)
+        try:
+            return _repair_in_place(found)
+        except BlockingIOError:
+            pass  # A recorder was quicker.
+    raise ValueError(f"{path} is being written by a recorder; stop the recorder first")
+
+
+def _repair_in_place(found: Examination) -> list[str]:
+    path, pcap = found.path, _require_pcap(found)
+    if found.torn and (pcap.wrapping or not found.cut_is_safe):
+        reason = (
+            f"is {' in '.join(reversed(pcap.wrapping))}"
+            if pcap.wrapping
+            else f"has {pcap.torn_bytes:,} bytes behind the damage, which may hold packets"
+        )
+        raise ValueError(f"{path} {reason}; give --output to repair a copy ({found.torn})")
+    done = []
+    if found.torn:
+        with path.open("r+b") as file, _locked(file, fcntl.LOCK_EX):
+            size = os.fstat(file.fileno()).st_size
+            if size != pcap.data.size:
+                raise ValueError(f"{path} is changing while it is repaired; try again")
+            _leave_note(path, found)
+            os.ftruncate(file.fileno(), found.whole_bytes)
+            os.fsync(file.fileno())
+        done.append(f"cut from {size:,} to {found.whole_bytes:,} bytes: {found.torn}")
+    return done + _correct_metadata(found, path)
+
+
+def _repair_copy(found: Examination, output: Path) -> list[str]:
+    pcap = _require_pcap(found)
+    with output.open("xb") as file:
+        for begin in range(0, found.whole_bytes, _COPY_BYTES):
+            file.write(pcap.data[begin : min(begin + _COPY_BYTES, found.whole_bytes)].data)
+    done = [f"{len(pcap):,} whole packets written to {output}"]
+    if found.torn:
+        _leave_note(output, found)
+        done.append(f"left out: {found.torn}")
+    return done + _correct_metadata(found, output)
+
+
+def _require_pcap(found: Examination) -> PcapFile:
+    if found.pcap is None:
+        raise ValueError(found.unreadable)
+    return found.pcap
+
+
+def _leave_note(path: Path, found: Examination) -> None:
+    """Append to ``<name>.repair.jsonl`` what is cut; one JSON object a line."""
+    note = {
+        "time_ns": time.time_ns(),
+        "file": str(found.path),
+        "packets_kept": len(_require_pcap(found)),
+        "cut_at_byte": found.whole_bytes,
+        "cut_bytes": _require_pcap(found).torn_bytes,
+        "reason": found.torn,
+    }
+    with path.with_name(path.name + ".repair.jsonl").open("a") as file:
+        file.write(json.dumps(note) + "\n")
+
+
+def _correct_metadata(found: Examination, target: Path) -> list[str]:
+    """Write what the file has to the metadata beside ``target``; other keys stay."""
+    pcap, source = _require_pcap(found), sidecar_path(found.path)
+    to = sidecar_path(target)
+    if found.sidecar is None:
+        if not found.metadata:
+            return []
+        aside = to.with_name(to.name + ".unusable")
+        aside.write_bytes(source.read_bytes())
+        if to == source:
+            source.unlink()
+        return [f"the unusable metadata is now {aside.name}; what was dropped is not known"]
+    content = json.loads(source.read_bytes())
+    corrected = content | facts(pcap)
+    corrected["torn_bytes"] = int(content.get("torn_bytes", 0)) + pcap.torn_bytes
+    if to == source and not found.metadata and not found.torn:
+        return []
+    part = to.with_name(f".{to.name}.part")
+    part.write_text(json.dumps(corrected, indent=2) + "\n")
+    part.replace(to)
+    return [
+        f"{to.name} corrected: {'; '.join(found.metadata)}"
+        if found.metadata
+        else f"{to.name} says how much was cut"
+    ]
