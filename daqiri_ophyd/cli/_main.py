@@ -7,7 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ..engine import ConfigError, DaqiriError
-from . import _capture, _config, _demo, _info, _pcap, _replay, _send
+from . import _capture, _config, _demo, _info, _pcap, _replay, _send, _stats
 from ._output import complain
 
 EXIT_FAILED = 1
@@ -31,6 +31,7 @@ app.add_typer(_pcap.app, name="pcap")
 app.command("capture")(_capture.capture)
 app.command("send")(_send.send)
 app.command("replay")(_replay.replay)
+app.command("stats")(_stats.stats)
 
 
 def main(argv: list[str] | None = None) -> None:

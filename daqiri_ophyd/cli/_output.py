@@ -20,6 +20,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
 
 
+def print_json_line(value: Any) -> None:
+    """Print one JSON document on one line, at once: whoever reads may act on it."""
+    sys.stdout.write(json.dumps(value, default=str) + "\n")
+    sys.stdout.flush()
+
+
 def complain(text: str) -> None:
     """Print an error to stderr."""
     messages.print(text, style="red", markup=False, soft_wrap=True)

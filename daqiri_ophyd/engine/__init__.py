@@ -51,6 +51,14 @@ from ._packets import Packets
 from ._pcap import PcapFile
 from ._recorder import RecordedFile, Recorder, RecorderSnapshot
 from ._rx_queue import RxQueue
+from ._snapshot import (
+    EngineSnapshot,
+    QueueLevels,
+    RegionState,
+    RxQueueState,
+    TxQueueState,
+    running_engines,
+)
 from ._tx_queue import TxQueue
 from .events import EventPump, default_pump
 
@@ -69,6 +77,7 @@ __all__ = [
     "DataTypesConfig",
     "EcpriMatch",
     "Engine",
+    "EngineSnapshot",
     "EventPump",
     "FlexItemConfig",
     "FlowAction",
@@ -90,15 +99,18 @@ __all__ = [
     "Packets",
     "PcapFile",
     "Port",
+    "QueueLevels",
     "RecordedFile",
     "Recorder",
     "RecorderSnapshot",
+    "RegionState",
     "ReorderConfig",
     "RoceConfig",
     "RxConfig",
     "RxCounters",
     "RxQueue",
     "RxQueueConfig",
+    "RxQueueState",
     "SocketConfig",
     "Status",
     "TunnelConfig",
@@ -107,6 +119,7 @@ __all__ = [
     "TxFlowConfig",
     "TxQueue",
     "TxQueueConfig",
+    "TxQueueState",
     "VlanConfig",
     "capabilities",
     "check_config",
@@ -114,5 +127,6 @@ __all__ = [
     "events",
     "frames",
     "load_config",
+    "running_engines",
     "version",
 ]

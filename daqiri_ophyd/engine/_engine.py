@@ -12,6 +12,7 @@ from daqiri_ophyd._native import InterfaceConfig, NetworkConfig
 from ._config import ConfigSource, read_config
 from ._errors import ConfigError, InvalidParameterError
 from ._rx_queue import RxQueue
+from ._snapshot import EngineSnapshot
 from ._tx_queue import TxQueue
 
 __all__ = ["LINKTYPE_ETHERNET", "LINKTYPE_RAW", "Engine", "Port", "capabilities", "version"]
@@ -186,6 +187,16 @@ class Engine:
         if port not in names:
             port = next((p.id for p in self.ports if p.address == port), port)
         return _find(self.ports, port, "the engine", "port")
+
+    def snapshot(self) -> EngineSnapshot:
+        """Return counters and levels of all queues and regions, taken now in one call.
+
+        Raises
+        ------
+        NotReadyError
+            If the engine was opened by the process that this one was forked from.
+        """
+        return EngineSnapshot.from_json(self._session.snapshot())
 
     @property
     def closed(self) -> bool:

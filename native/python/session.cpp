@@ -11,6 +11,7 @@
 #include "gil.h"
 #include "lifecycle.h"
 #include "queues.h"
+#include "session/snapshot.h"
 
 namespace daqiri::python {
 
@@ -100,6 +101,8 @@ void bind_session(py::module_& m) {
             return TransmitQueue(open, open->session().tx_queue(port, queue));
           },
           py::arg("port"), py::arg("queue"))
+      .def("snapshot",
+           [](const OpenSession& open) { return SessionSnapshot::of(open.session()).json(); })
       .def(
           "now", [](const OpenSession& open, int port) { return open.session().now(port); },
           py::arg("port"))

@@ -1,13 +1,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "api/default_session.h"
 #include "api/failure.h"
 #include "daqiri/daqiri.h"
 #include "daqiri/version.h"
+#include "session/snapshot.h"
 
 namespace daqiri {
 
@@ -48,52 +47,6 @@ Status start(std::string_view call, Status read_status, NetworkConfig& config) {
     api::start(config);
     return Status::SUCCESS;
   });
-}
-
-using Counters = std::vector<std::pair<std::string_view, std::uint64_t>>;
-
-/// One line: "<port> <kind> <queue>: <name> <value>, ...".
-void print(const Port& port, const char* kind, const QueueConfig& queue, Counters counters,
-           const DropCounts& dropped) {
-  for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
-    if (dropped[r] > 0)
-      counters.emplace_back(drop_reason_name(static_cast<DropReason>(r)), dropped[r]);
-  }
-  std::string line = port.config.name_ + " " + kind + " " + queue.name_ + ":";
-  for (std::size_t i = 0; i < counters.size(); ++i) {
-    line += i == 0 ? " " : ", ";
-    line.append(counters[i].first).append(" ").append(std::to_string(counters[i].second));
-  }
-  std::puts(line.c_str());
-}
-
-void print(const Port& port) {
-  for (const auto& queue : port.rx) {
-    const RxSnapshot s = queue->counters();
-    print(port, "rx", queue->config(),
-          {{"received", s.received},
-           {"bytes", s.received_bytes},
-           {"delivered", s.delivered},
-           {"held", s.held},
-           {"bursts", s.bursts},
-           {"truncated", s.truncated},
-           {"dropped", s.dropped_total()}},
-          s.dropped);
-  }
-  for (const auto& queue : port.tx) {
-    const TxSnapshot s = queue->counters();
-    print(port, "tx", queue->config(),
-          {{"submitted", s.submitted},
-           {"sent", s.sent},
-           {"bytes", s.sent_bytes},
-           {"held", s.held},
-           {"bursts", s.bursts},
-           {"late", s.late},
-           {"lateness_p50_ns", queue->lateness().quantile(0.5)},
-           {"lateness_p99_ns", queue->lateness().quantile(0.99)},
-           {"dropped", s.dropped_total()}},
-          s.dropped);
-  }
 }
 
 }  // namespace
@@ -143,9 +96,7 @@ void print_stats() {
     return;
   }
   api::guarded("print_stats", [&] {
-    for (std::size_t id = 0; id < running->session->num_ports(); ++id) {
-      print(running->session->port(static_cast<int>(id)));
-    }
+    std::fputs(SessionSnapshot::of(*running->session).table().c_str(), stdout);
     std::fflush(stdout);
     return Status::SUCCESS;
   });

@@ -6,6 +6,7 @@
 #include <regex>
 
 #include <arpa/inet.h>
+#include <net/if.h>
 
 #include "config/findings.h"
 #include "config/limits.h"
@@ -78,7 +79,15 @@ std::string write_ipv4(std::uint32_t address) {
   return text;
 }
 
-bool is_ipv6_address(std::string_view text) { return is_address(AF_INET6, text); }
+bool is_ipv6_address(std::string_view text) {
+  const std::size_t percent = text.find('%');
+  if (percent == std::string_view::npos) return is_address(AF_INET6, text);
+  const std::string_view scope = text.substr(percent + 1);
+  const auto in_a_name = [](char c) { return c > ' ' && c < '\x7f' && c != '/' && c != '%'; };
+  return !scope.empty() && scope.size() < IF_NAMESIZE &&
+         std::all_of(scope.begin(), scope.end(), in_a_name) &&
+         is_address(AF_INET6, text.substr(0, percent));
+}
 
 bool is_ip_address(std::string_view text) {
   return is_address(AF_INET, text) || is_ipv6_address(text);

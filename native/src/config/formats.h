@@ -19,7 +19,7 @@ std::string read_ipv4(std::string_view text, std::uint32_t& address);
 /// Empty for 0, which stands for any address.
 std::string write_ipv4(std::uint32_t address);
 
-/// Numeric IPv4 or IPv6.
+/// Numeric IPv4 or IPv6, the latter with a scope (fe80::1%eth0) or without.
 bool is_ip_address(std::string_view text);
 bool is_ipv6_address(std::string_view text);
 

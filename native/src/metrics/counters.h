@@ -58,6 +58,15 @@ struct TxSnapshot {
   [[nodiscard]] std::uint64_t dropped_total() const noexcept { return total(dropped); }
 };
 
+/// How full a queue's ring, and the pool that its bursts come from, are. Exact when no other thread
+/// is at work.
+struct QueueLevels {
+  std::uint64_t ring{0};
+  std::uint64_t ring_capacity{0};
+  std::uint64_t bursts_free{0};
+  std::uint64_t bursts{0};
+};
+
 /// N values that one thread writes together and others read together.
 ///
 /// A sequence lock without fences: data are atomics, stored with release and loaded with acquire,

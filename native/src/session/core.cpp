@@ -45,11 +45,15 @@ void make_realtime(const std::string& name, int priority) noexcept {
 
 }  // namespace
 
-void require_core(const std::string& cpu_core, const std::string& what) {
-  if (cpu_core == ANY_CORE) return;
+bool core_available(const std::string& cpu_core) noexcept {
   const cpu_set_t set = allowed_cores();
   const int core = core_number(cpu_core);
-  if (core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<std::size_t>(core), &set)) return;
+  return core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<std::size_t>(core), &set);
+}
+
+void require_core(const std::string& cpu_core, const std::string& what) {
+  if (cpu_core == ANY_CORE || core_available(cpu_core)) return;
+  const cpu_set_t set = allowed_cores();
   std::string cores;
   for (int i = 0; i < CPU_SETSIZE; ++i) {
     if (CPU_ISSET(static_cast<std::size_t>(i), &set))

@@ -399,6 +399,17 @@ void RxQueue::mark_closed() noexcept {
   doorbell_.ring();
 }
 
+QueueLevels RxQueue::levels() const noexcept {
+  QueueLevels levels{0, 0, pool_->available(), pool_->count()};
+  const std::size_t n = num_channels_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < n; ++i) {
+    const Channel& channel = *channels_[i].load(std::memory_order_acquire);
+    levels.ring += channel.ring.size();
+    levels.ring_capacity += channel.ring.capacity();
+  }
+  return levels;
+}
+
 RxSnapshot RxQueue::counters() const noexcept {
   RxSnapshot s;
   // Before the poller's group: whatever counts as delivered is then among the enqueued.

@@ -158,6 +158,8 @@ class RxQueue {
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
   [[nodiscard]] RxSnapshot counters() const noexcept;
+  /// The rings of all channels together.
+  [[nodiscard]] QueueLevels levels() const noexcept;
 
   static constexpr std::size_t MAX_CHANNELS = 1024;
 

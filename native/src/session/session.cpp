@@ -7,6 +7,7 @@
 #include "daqiri/error.h"
 #include "metrics/log.h"
 #include "session/core.h"
+#include "session/housekeeper.h"
 #include "session/poller.h"
 #include "session/transmitter.h"
 #include "timing/clock.h"
@@ -59,7 +60,7 @@ void place(std::vector<std::unique_ptr<Worker>>& workers, IoEngine& engine, Queu
 
 }  // namespace
 
-Session::Session(NetworkConfig config) : config_(std::move(config)) {}
+Session::Session(NetworkConfig config) : config_(std::move(config)), opened_(realtime_ns()) {}
 
 Session::~Session() { close(); }
 
@@ -132,11 +133,13 @@ void Session::start() {
   }
   for (const auto& poller : pollers_) poller->start();
   for (const auto& transmitter : transmitters_) transmitter->start();
+  housekeeper_ = std::make_unique<Housekeeper>(*this, config_.common_.master_core_);
 }
 
 void Session::close() noexcept {
   const std::lock_guard lock(close_mutex_);
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
+  if (housekeeper_ != nullptr) housekeeper_->stop();
   // In the direction of the data, so that what was sent can still arrive.
   for (const auto& transmitter : transmitters_) transmitter->stop();
   if (engine_ != nullptr) engine_->finish_sending();

@@ -15,6 +15,7 @@
 
 namespace daqiri {
 
+class Housekeeper;
 class Poller;
 class Transmitter;
 
@@ -34,6 +35,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   /// With every default and adjustment applied.
   [[nodiscard]] const NetworkConfig& config() const noexcept { return config_; }
+  /// When it was opened, CLOCK_REALTIME ns.
+  [[nodiscard]] std::uint64_t opened() const noexcept { return opened_; }
   [[nodiscard]] const ConfigReport& report() const noexcept { return report_; }
 
   [[nodiscard]] std::size_t num_ports() const noexcept { return ports_.size(); }
@@ -59,11 +62,13 @@ class Session : public std::enable_shared_from_this<Session> {
 
   NetworkConfig config_;
   ConfigReport report_;
+  std::uint64_t opened_;
   std::shared_ptr<SessionMemory> memory_;
   std::vector<std::unique_ptr<Port>> ports_;
   std::unique_ptr<IoEngine> engine_;
   std::vector<std::unique_ptr<Poller>> pollers_;
   std::vector<std::unique_ptr<Transmitter>> transmitters_;
+  std::unique_ptr<Housekeeper> housekeeper_;
   std::mutex close_mutex_;
   std::atomic<bool> closed_{false};
 };

@@ -105,7 +105,11 @@ bool Transmitter::serve(Lane& lane) noexcept {
     if (lane.due > now_) break;
     if (mbps != 0) paced += wire_ns(burst.packet_length(first + run), mbps);
   }
-  if (run > 0) transmit(lane, run);
+  if (run > 0) {
+    transmit(lane, run);
+  } else {
+    prefetch(burst, first);
+  }
   lane.queue->end_pass();
   return run > 0 && !lane.refused;
 }

@@ -157,6 +157,10 @@ TxSnapshot TxQueue::counters() const noexcept {
   return s;
 }
 
+QueueLevels TxQueue::levels() const noexcept {
+  return {ring_.size(), ring_.capacity(), memory_->tx_pool->available(), memory_->tx_pool->count()};
+}
+
 void TxQueue::reset_lateness() noexcept {
   reset_lateness_.store(true, std::memory_order_release);
   if (worker_doorbell != nullptr) worker_doorbell->ring();

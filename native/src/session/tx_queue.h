@@ -56,6 +56,8 @@ class TxQueue {
   bool wait_room(std::int64_t timeout_ns) noexcept;
 
   [[nodiscard]] TxSnapshot counters() const noexcept;
+  /// The pool of bursts is one for all transmit queues of the session.
+  [[nodiscard]] QueueLevels levels() const noexcept;
   /// ns between launch time and transmission.
   [[nodiscard]] const Histogram& lateness() const noexcept { return lateness_; }
   /// Count anew; the worker does so before it sends the next packet.

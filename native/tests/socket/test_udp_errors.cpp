@@ -67,11 +67,25 @@ TEST_CASE("Queues that cannot share a socket are refused", "[udp][errors]") {
   queues.push_back(queues[0]);
   queues[1].name_ = "rx1";
   queues[1].id_ = 1;
-  SECTION("another core") {
+  SECTION("another core, with flows to choose among them") {
     queues[1].cpu_core_ = "0";
+    FlowConfig flow;
+    flow.name_ = "all";
+    flow.id_ = 1;
+    flow.match_.udp_src_ = {1, 65535};
+    flow.action_.id_ = 1;
+    config.ifs_[0].rx_.flows_.push_back(flow);
     const auto [status, text] = error_of([&] { Session::open(config); });
     REQUIRE(status == Status::INVALID_PARAMETER);
     CHECK_THAT(text, Contains("rx0") && Contains("rx1") && Contains("cpu_core"));
+    CHECK_THAT(text, Contains("use one core for the queues, or remove the flows"));
+  }
+  SECTION("another core, for a client") {
+    queues[1].cpu_core_ = "0";
+    config.ifs_[0].socket_ = udp_client("127.0.0.1", 5000).ifs_[0].socket_;
+    const auto [status, text] = error_of([&] { Session::open(config); });
+    REQUIRE(status == Status::INVALID_PARAMETER);
+    CHECK_THAT(text, Contains("cpu_core") && Contains("A client has one peer"));
   }
   SECTION("another region") {
     queues[1].mrs_ = {"tx_data"};

@@ -39,7 +39,9 @@ def run(*arguments: str) -> int:
     return _main._run(list(arguments))
 
 
-@pytest.mark.parametrize("command", ["demo", "info", "capture", "send", "replay", "config"])
+@pytest.mark.parametrize(
+    "command", ["demo", "info", "capture", "send", "replay", "config", "stats"]
+)
 def test_every_command_has_help_with_an_example(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

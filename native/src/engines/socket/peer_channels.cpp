@@ -7,10 +7,11 @@
 
 namespace daqiri::sockets {
 
-PeerChannels::PeerChannels(const UdpSocket& socket, std::vector<RxQueue*> queues)
+PeerChannels::PeerChannels(const UdpSocket& socket, std::vector<RxQueue*> queues,
+                           std::size_t receivers)
     : socket_(socket),
       queues_(std::move(queues)),
-      table_(std::make_shared<PeerTable>(socket.client() ? 1 : MAX_PEERS)),
+      table_(std::make_shared<PeerTable>(socket.client() ? 1 : MAX_PEERS, receivers)),
       channels_(std::size_t{table_->capacity()} * queues_.size()) {
   if (socket.client() && learn(socket.remote().key()) == PeerTable::NONE) {
     throw Error(Status::INTERNAL_ERROR, "no channel for udp://" + socket.remote().text());
@@ -60,6 +61,15 @@ Channel& PeerChannels::channel(std::uint32_t peer, std::size_t position) noexcep
   if (channel == nullptr) return queue.main_channel();
   entry.store(channel, std::memory_order_release);
   return *channel;
+}
+
+std::size_t PeerChannels::heard_at(std::uint32_t peer) const noexcept {
+  std::size_t position = queues_.size();
+  while (position > 0) {
+    if (channels_[peer * queues_.size() + --position].load(std::memory_order_acquire) != nullptr)
+      return position;
+  }
+  return 0;
 }
 
 }  // namespace daqiri::sockets

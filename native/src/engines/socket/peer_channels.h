@@ -21,14 +21,17 @@ class PeerChannels {
  public:
   static constexpr std::uint32_t MAX_PEERS = RxQueue::MAX_CHANNELS - 1;
 
-  /// `queues` may be empty (transmit only). Throws Error when a client's peer cannot be entered.
-  PeerChannels(const UdpSocket& socket, std::vector<RxQueue*> queues);
+  /// `queues` may be empty (transmit only); `receivers` threads serve them. Throws Error when a
+  /// client's peer cannot be entered.
+  PeerChannels(const UdpSocket& socket, std::vector<RxQueue*> queues, std::size_t receivers);
 
   /// The peer's number in the table, entering it if it is new; NONE when there is no room. Any
   /// thread.
   std::uint32_t learn(const AddressKey& key) noexcept;
   /// Where packets of the peer go on the queue at `position`; NONE: the main channel. Poller only.
   Channel& channel(std::uint32_t peer, std::size_t position) noexcept;
+  /// Position of the last queue where the peer was heard; 0 until it is.
+  [[nodiscard]] std::size_t heard_at(std::uint32_t peer) const noexcept;
 
   [[nodiscard]] const std::shared_ptr<PeerTable>& table() const noexcept { return table_; }
   [[nodiscard]] const std::vector<RxQueue*>& queues() const noexcept { return queues_; }

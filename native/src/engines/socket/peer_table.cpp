@@ -9,11 +9,21 @@ std::uintptr_t next_connection_id() noexcept {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-PeerTable::PeerTable(std::uint32_t capacity)
+PeerTable::PeerTable(std::uint32_t capacity, std::size_t receivers)
     : peers_(capacity),
       mask_(std::bit_ceil(std::uint64_t{capacity} * 2) - 1),
       by_address_(std::make_unique<std::atomic<std::uint32_t>[]>(mask_ + 1)),
-      by_connection_(std::make_unique<std::atomic<std::uint32_t>[]>(mask_ + 1)) {}
+      by_connection_(std::make_unique<std::atomic<std::uint32_t>[]>(mask_ + 1)),
+      last_heard_(receivers) {}
+
+SocketAddress PeerTable::last_heard() const noexcept {
+  std::array<std::uint64_t, 4> latest{};
+  for (const auto& receiver : last_heard_) {
+    const auto heard = receiver.read();
+    if (heard[3] > latest[3]) latest = heard;
+  }
+  return SocketAddress(AddressKey{latest[0], latest[1], latest[2]});
+}
 
 std::uint32_t PeerTable::find(const AddressKey& key) const noexcept {
   for (std::uint64_t i = hash(key) & mask_;; i = (i + 1) & mask_) {

@@ -31,7 +31,8 @@ class PeerTable {
  public:
   static constexpr std::uint32_t NONE = 0xFFFFFFFFU;
 
-  explicit PeerTable(std::uint32_t capacity);
+  /// `receivers`: threads that call set_last_heard.
+  PeerTable(std::uint32_t capacity, std::size_t receivers);
 
   /// Number of the peer, or NONE.
   [[nodiscard]] std::uint32_t find(const AddressKey& key) const noexcept;
@@ -50,12 +51,12 @@ class PeerTable {
   bool add(const SocketAddress& address, const SocketAddress& local,
            std::uintptr_t connection) noexcept;
 
-  /// Receiving thread: who sent the latest datagram, in the table or not.
-  void set_last_heard(const AddressKey& key) noexcept { last_heard_.publish(key); }
-  /// No address before the first datagram.
-  [[nodiscard]] SocketAddress last_heard() const noexcept {
-    return SocketAddress(last_heard_.read());
+  /// Receiving thread `receiver`: who sent the latest datagram, in the table or not, and when.
+  void set_last_heard(std::size_t receiver, const AddressKey& key, std::uint64_t ns) noexcept {
+    last_heard_[receiver].publish({key[0], key[1], key[2], ns});
   }
+  /// No address before the first datagram.
+  [[nodiscard]] SocketAddress last_heard() const noexcept;
 
  private:
   /// Number + 1 of a peer; 0: free. At most half of them are taken.
@@ -68,7 +69,7 @@ class PeerTable {
   Slots by_address_;
   Slots by_connection_;
   std::atomic<std::uint32_t> size_{0};
-  CounterGroup<3> last_heard_;
+  std::vector<CounterGroup<4>> last_heard_;
 };
 
 }  // namespace daqiri::sockets

@@ -1,14 +1,27 @@
 #include "engines/socket/socket_address.h"
 
+#include <net/if.h>
 #include <netdb.h>
 
-#include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <memory>
 
 #include "daqiri/error.h"
 
 namespace daqiri::sockets {
+
+namespace {
+
+/// Index of the network interface, given by name or number; 0: none.
+unsigned scope_of(const std::string& text) noexcept {
+  if (const unsigned index = if_nametoindex(text.c_str()); index != 0) return index;
+  unsigned number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return status == std::errc() && end == text.data() + text.size() ? number : 0;
+}
+
+}  // namespace
 
 SocketAddress::SocketAddress(const AddressKey& key) noexcept : v6_{} {
   const auto family = static_cast<sa_family_t>(key[0]);
@@ -40,11 +53,14 @@ AddressKey SocketAddress::key() const noexcept {
 }
 
 SocketAddress SocketAddress::parse(const std::string& host, std::uint16_t port) {
+  // The library takes the names of network interfaces behind link-local addresses only.
+  const std::size_t percent = host.find('%');
+  const std::string numeric = host.substr(0, percent);
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int rc = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  const int rc = getaddrinfo(numeric.c_str(), nullptr, &hints, &found);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, &freeaddrinfo);
   if (rc != 0 || found->ai_addrlen > CAPACITY) {
     throw Error(Status::INVALID_PARAMETER, "'" + host +
@@ -54,6 +70,17 @@ SocketAddress SocketAddress::parse(const std::string& host, std::uint16_t port) 
   SocketAddress address;
   std::memcpy(address.data(), found->ai_addr, found->ai_addrlen);
   address.set_port(port);
+  if (percent == std::string::npos) return address;
+  if (!address.ipv6()) {
+    throw Error(Status::INVALID_PARAMETER,
+                "'" + host + "': only IPv6 addresses have a scope (%eth0); leave it out");
+  }
+  address.v6_.sin6_scope_id = scope_of(host.substr(percent + 1));
+  if (address.v6_.sin6_scope_id == 0) {
+    throw Error(Status::INVALID_PARAMETER, "'" + host + "': this host has no network interface '" +
+                                               host.substr(percent + 1) +
+                                               "'; `ip -brief link` lists those it has");
+  }
   return address;
 }
 
@@ -70,6 +97,11 @@ bool SocketAddress::wildcard() const noexcept {
 
 bool SocketAddress::loopback() const noexcept {
   return ipv6() ? IN6_IS_ADDR_LOOPBACK(&v6_.sin6_addr) : ipv4() >> 24U == 127;
+}
+
+bool SocketAddress::multicast() const noexcept {
+  if (ipv6()) return IN6_IS_ADDR_MULTICAST(&v6_.sin6_addr);
+  return family() == AF_INET && IN_MULTICAST(ipv4());
 }
 
 bool SocketAddress::same_host(const SocketAddress& other) const noexcept {

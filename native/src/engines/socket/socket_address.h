@@ -54,6 +54,10 @@ class SocketAddress {
   /// 0.0.0.0 or ::.
   [[nodiscard]] bool wildcard() const noexcept;
   [[nodiscard]] bool loopback() const noexcept;
+  /// 224.0.0.0/4 or ff00::/8.
+  [[nodiscard]] bool multicast() const noexcept;
+  /// Index of the network interface that an IPv6 address is bound to; 0: none.
+  [[nodiscard]] unsigned scope() const noexcept { return ipv6() ? v6_.sin6_scope_id : 0; }
   /// Same host, whatever the port.
   [[nodiscard]] bool same_host(const SocketAddress& other) const noexcept;
 

@@ -43,31 +43,93 @@ std::vector<RxQueue*> queues_of(const Port& port) {
   return queues;
 }
 
+/// Whether each queue has a socket of its own.
+bool spreads(const InterfaceConfig& interface) noexcept {
+  const auto& queues = interface.rx_.queues_;
+  const bool one_core = std::all_of(queues.begin(), queues.end(), [&](const RxQueueConfig& queue) {
+    return queue.cpu_core_ == queues.front().cpu_core_;
+  });
+  return !one_core && interface.rx_.flows_.empty() && interface.socket_.mode_ == SocketMode::SERVER;
+}
+
+/// Queues that share a socket get their buffers before their datagrams are known.
+void require_sharing(const InterfaceConfig& interface) {
+  const auto& queues = interface.rx_.queues_;
+  const RxQueueConfig& first = queues.front();
+  for (const RxQueueConfig& queue : queues) {
+    const auto refuse = [&](const std::string& what, const std::string& fix) {
+      throw Error(Status::INVALID_PARAMETER,
+                  "interface '" + interface.name_ + "': rx queues '" + first.name_ + "' and '" +
+                      queue.name_ + "' read one socket and must have the same " + what + fix);
+    };
+    if (queue.cpu_core_ != first.cpu_core_) {
+      refuse("cpu_core; found '" + first.cpu_core_ + "' and '" + queue.cpu_core_ + "'",
+             interface.socket_.mode_ == SocketMode::CLIENT
+                 ? ". A client has one peer, which one core serves; use that core for both"
+                 : ". Flows choose a queue after the datagram is read: use one core for the "
+                   "queues, or remove the flows, and the kernel spreads the peers over them");
+    }
+    if (queue.mrs_ != first.mrs_) refuse("memory_regions, in the same order", "");
+    if (queue.split_boundary_ != first.split_boundary_) refuse("split_boundary", "");
+  }
+}
+
+std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& interface) {
+  std::vector<std::unique_ptr<UdpSocket>> sockets;
+  const bool spread = spreads(interface);
+  if (!spread && !interface.rx_.queues_.empty()) require_sharing(interface);
+  const std::size_t count = spread ? interface.rx_.queues_.size() : 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    sockets.push_back(std::make_unique<UdpSocket>(interface, spread));
+    if (spread && sockets.front()->local().multicast()) {
+      throw Error(Status::INVALID_PARAMETER,
+                  "interface '" + interface.name_ + "': " + std::to_string(count) +
+                      " rx queues on different cores would each get all that is sent to the "
+                      "group " +
+                      sockets.front()->local().text() + "; use one cpu_core for them");
+    }
+  }
+  return sockets;
+}
+
 }  // namespace
 
 UdpEndpoint::UdpEndpoint(const Port& port)
     : Endpoint(port),
-      socket_(port.config),
-      peers_(socket_, queues_of(port)),
-      connection_(socket_.client() ? (*peers_.table())[0].connection : next_connection_id()),
-      link_layer_(
-          std::make_shared<UdpLinkLayer>(peers_.table(), socket_.local(), socket_.client())),
-      mac_(mac_of(socket_.local())) {
+      sockets_(open_sockets(port.config)),
+      peers_(socket(), queues_of(port), sockets_.size()),
+      connection_(client() ? (*peers_.table())[0].connection : next_connection_id()),
+      link_layer_(std::make_shared<UdpLinkLayer>(peers_.table(), socket().local(), client())),
+      mac_(mac_of(socket().local())) {
   warn_of_unused(port.config);
   if (!port.rx.empty()) {
-    receiver_ = std::make_unique<UdpReceiver>(port, socket_, peers_);
-    socket_.prepare_receive(receive_buffer_for(receiver_->first_queue()));
+    for (std::size_t i = 0; i < sockets_.size(); ++i) {
+      receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], peers_, i));
+      sockets_[i]->prepare_receive(receive_buffer_for(receivers_[i]->first_queue()));
+    }
   }
   const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
   for (const auto& queue : port.tx) {
-    senders_.push_back({queue->id(), std::make_unique<UdpSender>(socket_, *peers_.table(),
+    senders_.push_back({queue->id(), std::make_unique<UdpSender>(socket(), *peers_.table(),
                                                                  max_payload, connection_)});
   }
 }
 
+UdpReceiver* UdpEndpoint::receiver_of(const RxQueue& queue) const noexcept {
+  for (const auto& receiver : receivers_) {
+    if (&receiver->first_queue() == &queue) return receiver.get();
+  }
+  return nullptr;
+}
+
 std::uint32_t UdpEndpoint::receive(RxQueue& queue) noexcept {
-  // The other queues get their packets while the first reads the socket.
-  return &queue == &receiver_->first_queue() ? receiver_->receive() : 0;
+  UdpReceiver* receiver = receiver_of(queue);
+  return receiver == nullptr ? 0 : receiver->receive();
+}
+
+int UdpEndpoint::receive_fd(const RxQueue& queue) const noexcept {
+  const UdpReceiver* receiver = receiver_of(queue);
+  return receiver == nullptr ? socket().fd() : receiver->socket().fd();
 }
 
 TransmitResult UdpEndpoint::transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
@@ -79,8 +141,15 @@ TransmitResult UdpEndpoint::transmit(TxQueue& queue, const Burst& burst, std::ui
 
 void UdpEndpoint::close() noexcept {
   const std::lock_guard lock(options_);
-  if (receiver_ != nullptr) receiver_->close();
-  socket_.close();
+  for (const auto& receiver : receivers_) receiver->close();
+  for (const auto& socket : sockets_) socket->close();
+}
+
+std::pair<std::uint16_t, std::uint16_t> UdpEndpoint::port_queue(
+    std::uintptr_t connection) const noexcept {
+  const std::uint32_t peer = peers_.table()->find(connection);
+  if (peer == PeerTable::NONE || receivers_.size() < 2) return Endpoint::port_queue(connection);
+  return {port_id(), peers_.queues()[peers_.heard_at(peer)]->id()};
 }
 
 bool UdpEndpoint::has_connection(std::uintptr_t connection) const noexcept {
@@ -101,13 +170,13 @@ std::uintptr_t UdpEndpoint::connect(const SocketAddress& peer, const SocketAddre
 void UdpEndpoint::set_option(std::uintptr_t /*connection*/, int level, int option,
                              const void* value, std::size_t length) {
   const std::lock_guard lock(options_);
-  set_option_of(socket_.fd(), level, option, value, length);
+  for (const auto& socket : sockets_) set_option_of(socket->fd(), level, option, value, length);
 }
 
 std::vector<ConnectionInfo> UdpEndpoint::connections() const {
   std::vector<ConnectionInfo> all;
   const std::lock_guard lock(options_);
-  const bool open = socket_.fd() >= 0;
+  const bool open = socket().fd() >= 0;
   if (!client()) {
     all.push_back({connection_, "", local().text(),
                    open ? ConnectionState::LISTENING : ConnectionState::CLOSED, ""});

@@ -17,25 +17,31 @@
 namespace daqiri::sockets {
 
 /// The socket with its receiver, one sender per transmit queue, and its connections.
+///
+/// A server whose receive queues have different cores, and no flows to choose among them, has a
+/// socket and a receiver for each queue: the kernel spreads the peers, each of which stays where
+/// it is.
 class UdpEndpoint final : public Endpoint {
  public:
-  /// Opens the socket. Throws Error.
+  /// Opens the sockets. Throws Error.
   explicit UdpEndpoint(const Port& port);
 
   std::uint32_t receive(RxQueue& queue) noexcept override;
   TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override;
   void close() noexcept override;
-  [[nodiscard]] int receive_fd(const RxQueue&) const noexcept override { return socket_.fd(); }
+  [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override;
 
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
   [[nodiscard]] std::array<std::uint8_t, 6> mac() const noexcept override { return mac_; }
 
   [[nodiscard]] const char* scheme() const noexcept override { return "udp://"; }
-  [[nodiscard]] bool client() const noexcept override { return socket_.client(); }
-  [[nodiscard]] SocketAddress local() const noexcept override { return socket_.local(); }
-  [[nodiscard]] SocketAddress remote() const noexcept override { return socket_.remote(); }
+  [[nodiscard]] bool client() const noexcept override { return socket().client(); }
+  [[nodiscard]] SocketAddress local() const noexcept override { return socket().local(); }
+  [[nodiscard]] SocketAddress remote() const noexcept override { return socket().remote(); }
   [[nodiscard]] std::uintptr_t connection() const noexcept override { return connection_; }
+  [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> port_queue(
+      std::uintptr_t connection) const noexcept override;
   [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept override;
   /// A server's socket can send to anybody.
   [[nodiscard]] bool can_connect(const SocketAddress& peer,
@@ -50,12 +56,18 @@ class UdpEndpoint final : public Endpoint {
   [[nodiscard]] std::vector<ConnectionInfo> connections() const override;
 
  private:
-  /// The socket is not closed while an option is set on it.
+  /// The first of them, which also sends.
+  [[nodiscard]] const UdpSocket& socket() const noexcept { return *sockets_.front(); }
+  /// The receiver whose poller serves the queue; null: another queue's poller.
+  [[nodiscard]] UdpReceiver* receiver_of(const RxQueue& queue) const noexcept;
+
+  /// A socket is not closed while an option is set on it.
   mutable std::mutex options_;
-  UdpSocket socket_;
+  std::vector<std::unique_ptr<UdpSocket>> sockets_;
   PeerChannels peers_;
   std::uintptr_t connection_;
-  std::unique_ptr<UdpReceiver> receiver_;
+  /// One for all queues, or one for each.
+  std::vector<std::unique_ptr<UdpReceiver>> receivers_;
   struct QueueSender {
     std::uint16_t queue;
     std::unique_ptr<UdpSender> sender;

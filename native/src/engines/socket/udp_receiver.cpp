@@ -14,33 +14,17 @@ namespace {
 constexpr std::uint32_t IPV4_UDP_HEADERS = 28;
 constexpr std::uint64_t SETTLE_NS = 20'000;
 
-/// The queues of a socket get their buffers before their datagrams are known.
-void require_sharing(const InterfaceConfig& interface) {
-  const auto& queues = interface.rx_.queues_;
-  const RxQueueConfig& first = queues.front();
-  for (const RxQueueConfig& queue : queues) {
-    const auto refuse = [&](const std::string& what) {
-      throw Error(Status::INVALID_PARAMETER,
-                  "interface '" + interface.name_ + "': rx queues '" + first.name_ + "' and '" +
-                      queue.name_ + "' read one socket and must have the same " + what);
-    };
-    if (queue.cpu_core_ != first.cpu_core_)
-      refuse("cpu_core; found '" + first.cpu_core_ + "' and '" + queue.cpu_core_ + "'");
-    if (queue.mrs_ != first.mrs_) refuse("memory_regions, in the same order");
-    if (queue.split_boundary_ != first.split_boundary_) refuse("split_boundary");
-  }
-}
-
 }  // namespace
 
-UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels& peers)
+UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels& peers,
+                         std::size_t number)
     : socket_(socket),
       peers_(peers),
+      number_(number),
       classifier_(port.classifier.get()),
       steered_(!port.config.rx_.flows_.empty()),
       isolated_(port.config.rx_.flow_isolation_),
       slots_(first_queue(), !socket.client()) {
-  require_sharing(port.config);
   const auto& queues = peers_.queues();
   for (std::size_t i = 0; i < queues.size(); ++i) {
     const std::uint16_t id = queues[i]->id();
@@ -60,7 +44,6 @@ const UdpReceiver::Sender& UdpReceiver::sender_of(std::uint32_t slot, bool learn
   if (key == last_.key && (last_.peer != PeerTable::NONE || !learn_new)) return last_;
   last_.key = key;
   last_.peer = learn_new ? peers_.learn(key) : peers_.table()->find(key);
-  peers_.table()->set_last_heard(key);
   return last_;
 }
 
@@ -210,6 +193,7 @@ std::uint32_t UdpReceiver::receive() noexcept {
   // Once after every datagram that was read: a drop means that the buffer was full, so that one
   // follows.
   if (packets > 0) {
+    if (!socket_.client()) peers_.table()->set_last_heard(number_, last_.key, realtime_ns());
     count_kernel_drops();
   } else if (unsettled_) {
     settle_kernel_drops();

@@ -23,8 +23,9 @@ namespace daqiri::sockets {
 /// the socket knows what arrived.
 class UdpReceiver {
  public:
-  /// Throws Error INVALID_PARAMETER, naming the queues, when they cannot share a socket.
-  UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels& peers);
+  /// `number`: of this receiver among those of `peers`. The queue at that position has the poller
+  /// that reads the socket, and gets the datagrams without a flow.
+  UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels& peers, std::size_t number);
   UdpReceiver(const UdpReceiver&) = delete;
   UdpReceiver& operator=(const UdpReceiver&) = delete;
 
@@ -33,8 +34,9 @@ class UdpReceiver {
   /// Give unused buffers back; after the poller has ended.
   void close() noexcept;
 
+  [[nodiscard]] const UdpSocket& socket() const noexcept { return socket_; }
   /// The queue whose `IoEngine::receive` reads the socket.
-  [[nodiscard]] RxQueue& first_queue() const noexcept { return *peers_.queues().front(); }
+  [[nodiscard]] RxQueue& first_queue() const noexcept { return *peers_.queues()[number_]; }
 
  private:
   struct Sender {
@@ -56,6 +58,7 @@ class UdpReceiver {
 
   const UdpSocket& socket_;
   PeerChannels& peers_;
+  std::size_t number_;
   const steering::Classifier* classifier_;
   /// False: no flows, everything goes to the first queue.
   bool steered_;

@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "daqiri/error.h"
+#include "engines/socket/multicast.h"
 #include "metrics/log.h"
 
 namespace daqiri::sockets {
@@ -43,6 +44,9 @@ std::string fix_for(int error, const SocketAddress& address) {
       return "there is no route to it (`ip route get` with the address says why)";
     case EINVAL:
       return "an IPv6 link-local address needs its interface: fe80::1%eth0";
+    case ENODEV:
+      return "no network interface leads to the group; name one with the interface's `address` "
+             "(eth0, or an IP address of it)";
     case EMFILE:
     case ENFILE:
       return "the process has no file descriptor left (`ulimit -n` raises the limit)";
@@ -75,7 +79,7 @@ bool set_int_option(int fd, int level, int option, int value) noexcept {
 
 }  // namespace
 
-UdpSocket::UdpSocket(const InterfaceConfig& interface) : interface_(interface.name_) {
+UdpSocket::UdpSocket(const InterfaceConfig& interface, bool shared) : interface_(interface.name_) {
   const SocketConfig& config = interface.socket_;
   const bool client = config.mode_ == SocketMode::CLIENT;
   const auto missing = [&](const char* key, const char* mode) {
@@ -100,22 +104,49 @@ UdpSocket::UdpSocket(const InterfaceConfig& interface) : interface_(interface.na
   if (fd_ < 0) fail("make a socket for", shown, errno);
   try {
     if (!interface.rx_.queues_.empty()) arrivals_.attach(fd_);
-    // An IPv6 socket then never sees IPv4 peers under mapped addresses.
-    if (shown.ipv6()) set_int_option(fd_, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    if (local_.given() && ::bind(fd_, local_.data(), local_.length()) != 0)
-      fail("bind", local_, errno);
-    if (client) {
-      if (::connect(fd_, remote.data(), remote.length()) != 0) fail("connect to", remote, errno);
-      // Others may have sent between bind and connect.
-      char byte = 0;
-      while (foreign_ < 1024 && recv(fd_, &byte, 1, MSG_DONTWAIT) >= 0) ++foreign_;
-      remote_ = remote;
-    }
+    bind(interface, shared);
+    if (client) connect(interface, remote);
   } catch (...) {
     close();
     throw;
   }
   local_ = SocketAddress::local_of(fd_);
+}
+
+void UdpSocket::bind(const InterfaceConfig& interface, bool shared) {
+  if (!local_.given()) return;
+  // An IPv6 socket then never sees IPv4 peers under mapped addresses.
+  if (local_.ipv6()) set_int_option(fd_, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  if (shared) set_int_option(fd_, SOL_SOCKET, SO_REUSEPORT, 1);
+  const bool group = local_.multicast();
+  if (group) set_int_option(fd_, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (::bind(fd_, local_.data(), local_.length()) != 0) fail("bind", local_, errno);
+  if (!group) return;
+  const unsigned index = choose_multicast_interface(local_, interface.address_);
+  if (const int error = join_group(fd_, local_, index); error != 0)
+    fail("join the group of", local_, error);
+}
+
+void UdpSocket::connect(const InterfaceConfig& interface, const SocketAddress& remote) {
+  if (remote.multicast()) choose_multicast_interface(remote, interface.address_);
+  if (::connect(fd_, remote.data(), remote.length()) != 0) fail("connect to", remote, errno);
+  // Others may have sent between bind and connect.
+  char byte = 0;
+  while (foreign_ < 1024 && recv(fd_, &byte, 1, MSG_DONTWAIT) >= 0) ++foreign_;
+  remote_ = remote;
+}
+
+unsigned UdpSocket::choose_multicast_interface(const SocketAddress& group,
+                                               const std::string& address) {
+  unsigned index = 0;
+  try {
+    index = multicast_interface(group, address);
+  } catch (const Error& e) {
+    throw Error(e.status(), "interface '" + interface_ + "': " + e.what());
+  }
+  if (const int error = send_to_groups_through(fd_, group.family(), index); error != 0)
+    fail("send from the chosen network interface to", group, error);
+  return index;
 }
 
 void UdpSocket::fail(const char* what, const SocketAddress& address, int error) const {

@@ -12,12 +12,14 @@
 namespace daqiri::sockets {
 
 /// Non-blocking and close-on-exec. A server is bound to `local_addr`, alone on its port; a client
-/// is connected to `remote_addr`, so that the kernel passes it that peer's datagrams only.
+/// is connected to `remote_addr`, so that the kernel passes it that peer's datagrams only. A server
+/// at a multicast group joins it, and others may do so beside it.
 class UdpSocket {
  public:
   /// Throws Error naming the interface, the address, the errno text and the fix: INVALID_PARAMETER
   /// for addresses that cannot be used together, CONNECT_FAILURE when the kernel refuses.
-  explicit UdpSocket(const InterfaceConfig& interface);
+  /// `shared`: one of several sockets at the same address, over which the kernel spreads peers.
+  UdpSocket(const InterfaceConfig& interface, bool shared);
   UdpSocket(const UdpSocket&) = delete;
   UdpSocket& operator=(const UdpSocket&) = delete;
   ~UdpSocket() { close(); }
@@ -45,8 +47,9 @@ class UdpSocket {
   [[nodiscard]] std::uint64_t arrived() const noexcept { return arrivals_.count() - foreign_; }
 
  private:
-  void bind(const SocketEndpoint& endpoint);
-  void connect(const SocketEndpoint& endpoint);
+  void bind(const InterfaceConfig& interface, bool shared);
+  void connect(const InterfaceConfig& interface, const SocketAddress& remote);
+  unsigned choose_multicast_interface(const SocketAddress& group, const std::string& address);
   [[noreturn]] void fail(const char* what, const SocketAddress& address, int error) const;
 
   std::string interface_;

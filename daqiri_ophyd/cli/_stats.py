@@ -1,0 +1,209 @@
+"""``daqiri-ophyd stats``."""
+
+import dataclasses
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+
+from ..engine import Engine, EngineSnapshot, RxQueue, running_engines
+from ._output import note, out, print_json_line
+from ._source import config_path
+
+_Look = Callable[[], list[EngineSnapshot]]
+
+
+def stats(
+    config: Annotated[
+        str | None,
+        typer.Argument(help="Open this configuration or profile, and take what arrives."),
+    ] = None,
+    pid: Annotated[
+        int | None, typer.Option(help="Only the engines of this process.", min=1)
+    ] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.05)] = 1.0,
+    count: Annotated[int, typer.Option(help="Looks; 0: until Ctrl-C.", min=0)] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each engine and look.")
+    ] = False,
+) -> None:
+    """
+    Show rates, drops, pool levels and lateness of running engines, renewed in place.
+
+    Without a configuration: of all engines that processes of this user run.
+
+    Example: [bold]daqiri-ophyd stats --interval 0.5[/bold]
+    """
+    if config is not None and pid is not None:
+        raise typer.BadParameter("--pid is for engines that run already; leave CONFIG out")
+    with _looking(config, pid) as look, suppress(KeyboardInterrupt):
+        _show(_rounds(look, interval, count), as_json)
+
+
+def _show(rounds: Iterator[list["_State"]], as_json: bool) -> None:
+    if as_json:
+        for states in rounds:
+            for state in states:
+                print_json_line(state.report())
+    elif out.is_terminal:
+        with Live(console=out, auto_refresh=False) as live:
+            for states in rounds:
+                live.update(_tables(states), refresh=True)
+    else:
+        for states in rounds:
+            out.print(_tables(states), soft_wrap=True)
+
+
+class _State:
+    """An engine now, and how fast it was since the look before."""
+
+    def __init__(self, now: EngineSnapshot, before: EngineSnapshot | None) -> None:
+        self.now = now
+        self._before = before
+
+    def rate(self, side: str, index: int, counter: str) -> float:
+        """Return increments of a counter of a queue per second; 0 at the first look."""
+        if self._before is None or self._before.steady_ns == self.now.steady_ns:
+            return 0.0
+        seconds = (self.now.steady_ns - self._before.steady_ns) / 1e9
+        new, old = (getattr(s, side)[index].counters for s in (self.now, self._before))
+        return (getattr(new, counter) - getattr(old, counter)) / seconds
+
+    def report(self) -> dict[str, Any]:
+        """Return the snapshot with rates, as JSON has it."""
+        document = dataclasses.asdict(self.now)
+        for side, packets, size in (
+            ("rx", "received", "received_bytes"),
+            ("tx", "sent", "sent_bytes"),
+        ):
+            for index, queue in enumerate(document[side]):
+                queue["packets_per_s"] = self.rate(side, index, packets)
+                queue["bits_per_s"] = 8 * self.rate(side, index, size)
+        return document
+
+
+@contextmanager
+def _looking(config: str | None, pid: int | None) -> Iterator[_Look]:
+    if config is None:
+        yield lambda: [s for s in running_engines() if pid is None or s.pid == pid]
+        return
+    with Engine.open(config_path(config)) as engine:
+        for port in engine.ports:
+            for queue in port.rx:
+                threading.Thread(target=_discard, args=(queue,), daemon=True).start()
+        yield lambda: [engine.snapshot()]
+
+
+def _discard(queue: RxQueue) -> None:
+    """Take bursts until the queue is closed."""
+    for burst in queue.bursts(timeout=None):
+        burst.release()
+
+
+def _rounds(look: _Look, interval: float, count: int) -> Iterator[list[_State]]:
+    """Yield all engines, every ``interval`` seconds, until there is none."""
+    before: dict[tuple[int, int], EngineSnapshot] = {}
+    due = time.monotonic()
+    for done in itertools.count(1):
+        snapshots = {(s.pid, s.opened_ns): s for s in look()}
+        if not snapshots:
+            if done == 1:
+                raise LookupError("no engine is running; start one, or give a configuration")
+            note("no engine is running any more")
+            return
+        yield [_State(now, before.get(key)) for key, now in snapshots.items()]
+        if done == count:
+            return
+        before = snapshots
+        due += interval
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+def _tables(states: list[_State]) -> Group:
+    parts = []
+    for state in states:
+        now = state.now
+        parts.append(f"[bold]{now.engine}[/bold], process {now.pid}")
+        if now.rx:
+            parts.append(_receive_table(state))
+        if now.tx:
+            parts.append(_transmit_table(state))
+        memory = _table("memory region", "free", "buffers", "bytes each")
+        for region in now.regions:
+            memory.add_row(
+                region.name, *map(_number, (region.free, region.buffers, region.buf_size))
+            )
+        parts.append(memory)
+    return Group(*parts)
+
+
+def _receive_table(state: _State) -> Table:
+    table = _table(
+        "receive queue", "packets/s", "Gb/s", "received", "held", "ring", "free bursts", "dropped"
+    )
+    for index, queue in enumerate(state.now.rx):
+        counters, levels = queue.counters, queue.levels
+        table.add_row(
+            f"{queue.port}/{queue.queue}",
+            _number(state.rate("rx", index, "received")),
+            f"{state.rate('rx', index, 'received_bytes') * 8e-9:.3f}",
+            _number(counters.received),
+            _number(counters.held),
+            f"{levels.ring}/{levels.ring_capacity}",
+            f"{levels.bursts_free}/{levels.bursts_total}",
+            _drops(counters.dropped),
+        )
+    return table
+
+
+def _transmit_table(state: _State) -> Table:
+    table = _table(
+        "transmit queue",
+        "packets/s",
+        "Gb/s",
+        "sent",
+        "held",
+        "late",
+        "p50/p99/max µs",
+        "ring",
+        "free bursts",
+        "dropped",
+    )
+    for index, queue in enumerate(state.now.tx):
+        counters, levels = queue.counters, queue.levels
+        late = (queue.lateness_p50, queue.lateness_p99, queue.lateness_max)
+        table.add_row(
+            f"{queue.port}/{queue.queue}",
+            _number(state.rate("tx", index, "sent")),
+            f"{state.rate('tx', index, 'sent_bytes') * 8e-9:.3f}",
+            *map(_number, (counters.sent, counters.held, counters.late)),
+            "/".join(f"{ns / 1e3:.1f}" for ns in late),
+            f"{levels.ring}/{levels.ring_capacity}",
+            f"{levels.bursts_free}/{levels.bursts_total}",
+            _drops(counters.dropped),
+        )
+    return table
+
+
+def _table(first: str, *columns: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        left = column == "dropped"
+        table.add_column(column, justify="left" if left else "right", no_wrap=not left)
+    return table
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _drops(dropped: Any) -> str:
+    return ", ".join(f"{n:,} {reason}" for reason, n in dropped.items() if n) or "none"

@@ -1,0 +1,120 @@
+#include "session/housekeeper.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "metrics/log.h"
+#include "session/core.h"
+#include "session/snapshot.h"
+
+namespace daqiri {
+
+namespace {
+
+constexpr int BACKLOG = 8;
+/// A reader that takes nothing for this long is left.
+constexpr int PATIENCE_MS = 200;
+
+std::atomic<unsigned> next_number{0};
+
+/// Throws Error unless the directory exists and nobody else can write in it.
+void make_private(const std::string& directory) {
+  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
+    throw file_error("cannot create", directory, errno);
+  struct stat found{};
+  if (lstat(directory.c_str(), &found) != 0) throw file_error("cannot read", directory, errno);
+  if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 022U) != 0) {
+    throw Error(Status::GENERIC_FAILURE,
+                directory + " is not a directory that only this user can write in");
+  }
+}
+
+}  // namespace
+
+std::string Housekeeper::directory() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime == '/') return std::string(runtime) + "/daqiri";
+  return "/tmp/daqiri-" + std::to_string(geteuid());
+}
+
+Housekeeper::Housekeeper(const Session& session, int master_core)
+    : session_(session), master_core_(master_core) {
+  try {
+    listen();
+  } catch (const Error& error) {
+    socket_.close();
+    path_.clear();
+    log(LogLevel::INFO,
+        std::string("other processes cannot ask for this engine's counters: ") + error.what());
+    return;
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+void Housekeeper::listen() {
+  make_private(directory());
+  path_ =
+      directory() + "/" + std::to_string(getpid()) + "." + std::to_string(next_number.fetch_add(1));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path_.size() >= sizeof address.sun_path) throw file_error("cannot bind", path_, ENAMETOOLONG);
+  std::memcpy(address.sun_path, path_.data(), path_.size());
+  // What a killed process of the same number left.
+  unlink(path_.c_str());
+  socket_ = File(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket_.is_open() ||
+      bind(socket_.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(socket_.fd(), BACKLOG) != 0) {
+    throw file_error("cannot bind", path_, errno);
+  }
+}
+
+void Housekeeper::stop() noexcept {
+  stopping_.store(true, std::memory_order_release);
+  doorbell_.ring();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  unlink(path_.c_str());
+  socket_.close();
+}
+
+void Housekeeper::run() noexcept {
+  const std::string core = std::to_string(master_core_);
+  settle_thread(core_available(core) ? core : std::string(ANY_CORE), "daqiri-keeper");
+  const int fd = socket_.fd();
+  for (;;) {
+    doorbell_.prepare();
+    if (stopping_.load(std::memory_order_acquire)) return doorbell_.cancel();
+    doorbell_.wait(-1, &fd, 1);
+    answer();
+  }
+}
+
+void Housekeeper::answer() noexcept {
+  const File reader(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!reader.is_open()) return;
+  try {
+    const std::string text = SessionSnapshot::of(session_).json() + "\n";
+    for (std::size_t sent = 0; sent < text.size();) {
+      const ssize_t n =
+          send(reader.fd(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n < 0) {
+        pollfd room{reader.fd(), POLLOUT, 0};
+        if (errno != EAGAIN || poll(&room, 1, PATIENCE_MS) != 1) return;
+        continue;
+      }
+      sent += static_cast<std::size_t>(n);
+    }
+  } catch (const std::exception& error) {
+    log(LogLevel::WARN, std::string("counters could not be sent: ") + error.what());
+  }
+}
+
+}  // namespace daqiri

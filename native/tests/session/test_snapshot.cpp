@@ -1,0 +1,159 @@
+#include <catch2/catch.hpp>
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "session/housekeeper.h"
+#include "session/loopback_config.h"
+#include "session/snapshot.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+
+namespace {
+
+/// A runtime directory of the test's own.
+class RuntimeDirectory {
+ public:
+  RuntimeDirectory() {
+    std::string pattern = "/tmp/daqiri-test-XXXXXX";
+    path_ = mkdtemp(pattern.data());
+    if (const char* before = std::getenv("XDG_RUNTIME_DIR")) before_ = before;
+    setenv("XDG_RUNTIME_DIR", path_.c_str(), 1);
+  }
+  ~RuntimeDirectory() {
+    if (before_.empty()) {
+      unsetenv("XDG_RUNTIME_DIR");
+    } else {
+      setenv("XDG_RUNTIME_DIR", before_.c_str(), 1);
+    }
+    std::filesystem::remove_all(path_);
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::vector<std::string> sockets() const {
+    std::vector<std::string> found;
+    if (!std::filesystem::exists(path_ + "/daqiri")) return found;
+    for (const auto& entry : std::filesystem::directory_iterator(path_ + "/daqiri"))
+      found.push_back(entry.path());
+    return found;
+  }
+
+ private:
+  std::string path_;
+  std::string before_;
+};
+
+/// What the socket answers; empty when nobody does.
+std::string ask(const std::string& path) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  std::string text;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    char part[4096];
+    for (ssize_t n = 0; (n = read(fd, part, sizeof part)) > 0;)
+      text.append(part, static_cast<std::size_t>(n));
+  }
+  close(fd);
+  return text;
+}
+
+bool contains(const std::string& text, const std::string& word) {
+  return text.find(word) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("A snapshot tells counters and levels of everything", "[session][snapshot]") {
+  const auto session = Session::open(loopback_config(8, 0));
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5001, 0, 20));
+  REQUIRE(session->tx_queue(0, 0).wait_idle(5'000'000'000));
+  while (session->rx_queue(0, 1).counters().received < 20) usleep(1000);
+  const SessionSnapshot snapshot = SessionSnapshot::of(*session);
+  REQUIRE(snapshot.engine == "loopback");
+  REQUIRE(snapshot.pid == getpid());
+  REQUIRE(snapshot.rx.size() == 2);
+  REQUIRE(snapshot.rx[1].counters.received == 20);
+  REQUIRE(balanced(snapshot.rx[1].counters));
+  REQUIRE(snapshot.rx[1].levels.ring == 2);
+  // Two full bursts in the ring, one open.
+  REQUIRE(snapshot.rx[1].levels.bursts - snapshot.rx[1].levels.bursts_free == 3);
+  REQUIRE(snapshot.tx.size() == 1);
+  REQUIRE(snapshot.tx[0].counters.sent == 20);
+  REQUIRE(snapshot.tx[0].levels.bursts == session->config().tx_meta_buffers_);
+  REQUIRE(snapshot.regions.size() == 2);
+  REQUIRE(snapshot.regions[0].name == "rx_frames");
+  REQUIRE(snapshot.regions[0].buffers - snapshot.regions[0].free >= 20);
+  const std::string table = snapshot.table();
+  for (const char* word : {"port0/rx1", "port0/tx0", "rx_frames", "2/256"}) {
+    CAPTURE(table, word);
+    REQUIRE(contains(table, word));
+  }
+}
+
+TEST_CASE("Names are quoted in JSON", "[session][snapshot]") {
+  SessionSnapshot snapshot;
+  snapshot.engine = "a\"b\\c\n";
+  REQUIRE(contains(snapshot.json(), R"("engine":"a\"b\\c\u000a")"));
+}
+
+TEST_CASE("A session answers on its socket until it is closed", "[session][housekeeper]") {
+  const RuntimeDirectory runtime;
+  const auto a = Session::open(loopback_config());
+  const auto b = Session::open(loopback_config());
+  REQUIRE(runtime.sockets().size() == 2);
+  for (const std::string& path : runtime.sockets()) {
+    for (int i = 0; i < 3; ++i) {
+      const std::string answer = ask(path);
+      REQUIRE(contains(answer, R"("pid":)" + std::to_string(getpid())));
+      REQUIRE(answer.back() == '\n');
+    }
+  }
+  a->close();
+  REQUIRE(runtime.sockets().size() == 1);
+  b->close();
+  REQUIRE(runtime.sockets().empty());
+}
+
+TEST_CASE("A session that can have no socket does without", "[session][housekeeper]") {
+  const RuntimeDirectory runtime;
+  SECTION("a directory that others can write in") {
+    std::filesystem::create_directory(runtime.path() + "/daqiri");
+    std::filesystem::permissions(runtime.path() + "/daqiri", std::filesystem::perms::all);
+    const auto session = Session::open(loopback_config());
+    REQUIRE(runtime.sockets().empty());
+  }
+  SECTION("no directory") {
+    std::filesystem::remove(runtime.path());
+    const auto session = Session::open(loopback_config());
+    REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
+    REQUIRE(receive_numbers(session->rx_queue(0, 0), 10).size() == 10);
+  }
+  SECTION("a path that is too long for a socket") {
+    const std::string deep = runtime.path() + "/" + std::string(120, 'x');
+    std::filesystem::create_directory(deep);
+    setenv("XDG_RUNTIME_DIR", deep.c_str(), 1);
+    const auto session = Session::open(loopback_config());
+    REQUIRE(ask(Housekeeper::directory()).empty());
+  }
+}
+
+TEST_CASE("A reader that does not read does not stop the others", "[session][housekeeper]") {
+  const RuntimeDirectory runtime;
+  const auto session = Session::open(loopback_config());
+  const std::string path = runtime.sockets().at(0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const int idle = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(connect(idle, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE_FALSE(ask(path).empty());
+  close(idle);
+  REQUIRE_FALSE(ask(path).empty());
+}

@@ -1,0 +1,131 @@
+"""Counters of engines as other processes and threads see them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from numpy.typing import NDArray
+
+from daqiri_ophyd.engine import Engine, EngineSnapshot, NotReadyError, frames, running_engines
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path
+
+
+def udp_frames(count: int) -> NDArray[np.uint8]:
+    return frames.udp_frames(
+        np.zeros((count, 60), np.uint8),
+        src_mac="02:00:00:00:00:01",
+        dst_mac="02:00:00:00:00:02",
+        src_ip="192.0.2.1",
+        dst_ip="192.0.2.2",
+        src_port=4000,
+        dst_port=5000,
+    )
+
+
+def stats(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "daqiri_ophyd.cli", "stats", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+
+def lines(result: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_snapshot_is_that_of_the_queues(loopback: Any) -> None:
+    with Engine.open(loopback()) as engine:
+        port = engine.ports[0]
+        port.tx[0].send(udp_frames(100))
+        assert port.tx[0].wait_sent(5.0)
+        snapshot = engine.snapshot()
+        assert snapshot.engine == engine.name
+        assert snapshot.pid == os.getpid()
+        assert snapshot.opened_ns < snapshot.time_ns
+        assert snapshot.tx[0].counters == port.tx[0].counters()
+        assert snapshot.tx[0].counters.sent == 100
+        for queue in snapshot.rx:
+            counters = queue.counters
+            balance = counters.delivered + counters.held + counters.dropped_total
+            assert counters.received == balance
+        assert {region.name for region in snapshot.regions} == {
+            region.name for region in engine.config.memory_regions
+        }
+        assert all(0 <= region.free <= region.buffers for region in snapshot.regions)
+
+
+def test_another_process_sees_this_one(loopback: Any) -> None:
+    with Engine.open(loopback()) as first, Engine.open(loopback()) as second:
+        first.ports[0].tx[0].send(udp_frames(50))
+        assert first.ports[0].tx[0].wait_sent(5.0)
+        seen = lines(
+            stats("--json", "--count", "2", "--interval", "0.1", "--pid", str(os.getpid()))
+        )
+        assert len(seen) == 4
+        assert [look["tx"][0]["counters"]["sent"] for look in seen] == [50, 0, 50, 0]
+        assert {look["opened_ns"] for look in seen} == {
+            engine.snapshot().opened_ns for engine in (first, second)
+        }
+        assert all(look["tx"][0]["packets_per_s"] == 0 for look in seen)
+        table = stats("--count", "1")
+        assert table.returncode == 0
+        assert first.ports[0].tx[0].name in table.stdout
+    assert running_engines() == []
+
+
+def test_nothing_runs() -> None:
+    result = stats("--count", "1")
+    assert result.returncode == 1
+    assert "no engine is running" in result.stderr
+
+
+def test_an_engine_of_its_own_takes_what_arrives(loopback: Any, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(loopback()))
+    (look,) = lines(stats(str(path), "--json", "--count", "1"))
+    assert look["engine"] == "loopback"
+    assert stats(str(path), "--pid", "1").returncode == 2
+
+
+def test_a_killed_process_is_forgotten(runtime: Path) -> None:
+    program = (
+        "import sys, time\n"
+        "from daqiri_ophyd.engine import Engine\n"
+        "from daqiri_ophyd import profiles\n"
+        "engine = Engine.open(profiles.path('loopback'))\n"
+        "print('open', flush=True)\n"
+        "time.sleep(50)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+        (snapshot,) = running_engines()
+        assert snapshot.pid == process.pid
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert running_engines() == []
+    assert list((runtime / "daqiri").iterdir()) == []
+
+
+def test_a_forked_child_has_no_snapshot(loopback: Any) -> None:
+    with Engine.open(loopback()) as engine:
+        child = os.fork()
+        if child == 0:
+            try:
+                engine.snapshot()
+            except NotReadyError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert isinstance(engine.snapshot(), EngineSnapshot)
