@@ -57,17 +57,19 @@ void require_sharing(const InterfaceConfig& interface) {
   const auto& queues = interface.rx_.queues_;
   const RxQueueConfig& first = queues.front();
   for (const RxQueueConfig& queue : queues) {
-    const auto refuse = [&](const std::string& what, const std::string& fix) {
-      throw Error(Status::INVALID_PARAMETER,
-                  "interface '" + interface.name_ + "': rx queues '" + first.name_ + "' and '" +
-                      queue.name_ + "' read one socket and must have the same " + what + fix);
+    const auto refuse = [&](const char* what, const std::string& more) {
+      std::string text = "interface '" + interface.name_ + "': rx queues '";
+      text.append(first.name_).append("' and '").append(queue.name_);
+      text.append("' read one socket and must have the same ").append(what).append(more);
+      throw Error(Status::INVALID_PARAMETER, text);
     };
     if (queue.cpu_core_ != first.cpu_core_) {
-      refuse("cpu_core; found '" + first.cpu_core_ + "' and '" + queue.cpu_core_ + "'",
-             interface.socket_.mode_ == SocketMode::CLIENT
-                 ? ". A client has one peer, which one core serves; use that core for both"
-                 : ". Flows choose a queue after the datagram is read: use one core for the "
-                   "queues, or remove the flows, and the kernel spreads the peers over them");
+      std::string more = "; found '" + first.cpu_core_ + "' and '" + queue.cpu_core_;
+      more += interface.socket_.mode_ == SocketMode::CLIENT
+                  ? "'. A client has one peer, which one core serves; use that core for both"
+                  : "'. Flows choose a queue after the datagram is read: use one core for the "
+                    "queues, or remove the flows, and the kernel spreads the peers over them";
+      refuse("cpu_core", more);
     }
     if (queue.mrs_ != first.mrs_) refuse("memory_regions, in the same order", "");
     if (queue.split_boundary_ != first.split_boundary_) refuse("split_boundary", "");
