@@ -11,6 +11,7 @@ from daqiri_ophyd._native import InterfaceConfig, NetworkConfig
 
 from ._config import ConfigSource, read_config
 from ._errors import ConfigError, InvalidParameterError
+from ._log import forward_log
 from ._rx_queue import RxQueue
 from ._snapshot import EngineSnapshot
 from ._tx_queue import TxQueue
@@ -168,6 +169,7 @@ class Engine:
         if read is None or not report.ok:
             raise ConfigError(report)
         adjusted = [f"{problem.path}: {problem.message}" for problem in report.warnings]
+        forward_log()
         return cls(_native.Session.open(read), adjusted)
 
     @property

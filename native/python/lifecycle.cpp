@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daqiri/error.h"
+#include "metrics/log.h"
 
 namespace daqiri::python {
 
@@ -39,6 +40,7 @@ void watch_forks() {
   pthread_atfork(nullptr, nullptr, [] {
     generation.fetch_add(1, std::memory_order_relaxed);
     renew_registry();
+    disown_log();
   });
 }
 

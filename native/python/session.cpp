@@ -10,6 +10,7 @@
 #include "daqiri/error.h"
 #include "gil.h"
 #include "lifecycle.h"
+#include "metrics/log.h"
 #include "queues.h"
 #include "session/snapshot.h"
 
@@ -78,6 +79,20 @@ py::dict capabilities() {
   return states;
 }
 
+/// ([(level, ns, text), ...], lost)
+py::tuple log_lines() {
+  const LogLines taken = take_log_records();
+  py::list lines;
+  for (const LogRecord& record : taken.records) {
+    // A line may have been cut within a character.
+    const py::str text = py::reinterpret_steal<py::str>(
+        PyUnicode_DecodeUTF8(record.text.data(), static_cast<py::ssize_t>(record.size), "replace"));
+    if (!text) throw py::error_already_set();
+    lines.append(py::make_tuple(std::string(log_level_name(record.level)), record.time, text));
+  }
+  return py::make_tuple(lines, taken.lost);
+}
+
 }  // namespace
 
 void bind_session(py::module_& m) {
@@ -117,6 +132,9 @@ void bind_session(py::module_& m) {
       .def("set_drop_all", &set_drop_all, py::arg("port"), py::arg("on"));
 
   m.def("capabilities", &capabilities);
+  m.def("attach_log", &attach_log);
+  m.def("detach_log", &detach_log);
+  m.def("take_log_records", &log_lines);
   watch_forks();
   py::module_::import("atexit").attr("register")(py::cpp_function([] {
     const GilRelease unlocked;

@@ -1,31 +1,156 @@
 #include "metrics/log.h"
 
+#include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <atomic>
-#include <string>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <memory>
+
+#include "burst/ring.h"
+#include "daqiri/error.h"
+#include "timing/clock.h"
 
 namespace daqiri {
 
 namespace {
+
+constexpr std::size_t MAX_WAITING = 256;
+constexpr std::uint64_t REPEAT_NS = 1'000'000'000;
+constexpr std::size_t MAX_TEXTS = 64;
+
 std::atomic<LogLevel> threshold{LogLevel::WARN};
+
+/// Where lines wait once somebody has attached. Never destroyed: threads may log until the process
+/// ends.
+struct Mailbox {
+  MpmcRing<LogRecord> ring{MAX_WAITING};
+  int fd{-1};
+  std::atomic<std::uint64_t> lost{0};
+};
+std::atomic<Mailbox*> mailbox{nullptr};
+std::atomic<bool> attached{false};
+
+/// When a text was last written. Texts that share a place forget each other.
+struct Place {
+  std::atomic<std::size_t> hash{0};
+  std::atomic<std::uint64_t> written{0};
+  std::atomic<std::uint32_t> repeats{0};
+};
+std::array<Place, MAX_TEXTS> places;
+
+/// Whether to write this text now, and how often it was not since it was.
+bool admit(std::string_view text, std::uint32_t& repeats) noexcept {
+  const std::size_t hash = std::hash<std::string_view>{}(text);
+  Place& place = places[hash % places.size()];
+  const std::uint64_t now = monotonic_ns();
+  repeats = 0;
+  if (place.hash.exchange(hash, std::memory_order_relaxed) != hash) {
+    place.repeats.store(0, std::memory_order_relaxed);
+  } else if (now - place.written.load(std::memory_order_relaxed) < REPEAT_NS) {
+    place.repeats.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  } else {
+    repeats = place.repeats.exchange(0, std::memory_order_relaxed);
+  }
+  place.written.store(now, std::memory_order_relaxed);
+  return true;
 }
+
+void print(LogLevel level, std::string_view text) {
+  std::string line("daqiri: ");
+  line.append(log_level_name(level)).append(": ").append(text).append("\n");
+  // One write, so that lines of several threads do not mix.
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+void post(Mailbox& box, LogLevel level, std::string_view text) noexcept {
+  LogRecord record;
+  record.level = level;
+  record.time = realtime_ns();
+  record.size = static_cast<std::uint32_t>(text.copy(record.text.data(), LogRecord::MAX_TEXT));
+  if (!box.ring.push(record)) box.lost.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(box.fd, &one, sizeof one);
+}
+
+}  // namespace
 
 void set_log_level(LogLevel level) noexcept { threshold.store(level, std::memory_order_relaxed); }
 
-void log(LogLevel level, std::string_view text) noexcept {
+std::string_view log_level_name(LogLevel level) noexcept {
   static constexpr std::array<std::string_view, 7> NAMES{"trace", "debug",    "info", "warning",
                                                          "error", "critical", "off"};
+  return NAMES[static_cast<std::size_t>(level)];
+}
+
+void log(LogLevel level, std::string_view text) noexcept {
   if (level < threshold.load(std::memory_order_relaxed) || level == LogLevel::OFF) return;
+  std::uint32_t repeats = 0;
+  if (!admit(text, repeats)) return;
   try {
-    std::string line("daqiri: ");
-    line.append(NAMES[static_cast<std::size_t>(level)]).append(": ").append(text).append("\n");
-    // One write, so that lines of several threads do not mix.
-    [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
+    std::string line(text);
+    if (repeats > 0) line += " (" + std::to_string(repeats) + " times more)";
+    if (attached.load(std::memory_order_acquire)) {
+      post(*mailbox.load(std::memory_order_acquire), level, line);
+    } else {
+      print(level, line);
+    }
   } catch (const std::bad_alloc&) {
     return;
   }
+}
+
+int attach_log() {
+  if (mailbox.load(std::memory_order_acquire) == nullptr) {
+    auto box = std::make_unique<Mailbox>();
+    box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (box->fd < 0) {
+      throw Error(Status::GENERIC_FAILURE,
+                  std::string("cannot create an eventfd for log lines: ") + std::strerror(errno));
+    }
+    Mailbox* none = nullptr;
+    if (mailbox.compare_exchange_strong(none, box.get(), std::memory_order_acq_rel)) {
+      [[maybe_unused]] const Mailbox* kept = box.release();
+    } else {
+      ::close(box->fd);
+    }
+  }
+  attached.store(true, std::memory_order_release);
+  return mailbox.load(std::memory_order_acquire)->fd;
+}
+
+void detach_log() noexcept {
+  attached.store(false, std::memory_order_release);
+  Mailbox* box = mailbox.load(std::memory_order_acquire);
+  if (box == nullptr) return;
+  LogRecord record;
+  try {
+    // Bounded: who has seen `attached` may still add a line or two.
+    for (std::size_t i = 0; i < 2 * MAX_WAITING && box->ring.pop(record); ++i)
+      print(record.level, {record.text.data(), record.size});
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
+void disown_log() noexcept {
+  attached.store(false, std::memory_order_release);
+  mailbox.store(nullptr, std::memory_order_release);
+}
+
+LogLines take_log_records() {
+  LogLines lines;
+  Mailbox* box = mailbox.load(std::memory_order_acquire);
+  if (box == nullptr) return lines;
+  LogRecord record;
+  for (std::size_t i = 0; i < 2 * MAX_WAITING && box->ring.pop(record); ++i)
+    lines.records.push_back(record);
+  lines.lost = box->lost.exchange(0, std::memory_order_relaxed);
+  return lines;
 }
 
 }  // namespace daqiri

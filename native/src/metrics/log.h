@@ -1,7 +1,11 @@
 /// Log lines, off the packet path.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "daqiri/config.h"
 
@@ -9,7 +13,41 @@ namespace daqiri {
 
 /// Lines below this level are not written. Process-wide; a session sets it from `log_level`.
 void set_log_level(LogLevel level) noexcept;
-/// One line to stderr: "daqiri: <level>: <text>".
+
+/// One line to whoever has attached, else to stderr: "daqiri: <level>: <text>". Never waits for a
+/// reader. The same text again within a second is counted instead, and the count goes with the next
+/// line that has this text.
 void log(LogLevel level, std::string_view text) noexcept;
+
+/// "trace" to "critical".
+std::string_view log_level_name(LogLevel level) noexcept;
+
+/// A line that waits for its reader.
+struct LogRecord {
+  static constexpr std::size_t MAX_TEXT = 1000;
+  LogLevel level{LogLevel::OFF};
+  /// CLOCK_REALTIME ns.
+  std::uint64_t time{0};
+  std::uint32_t size{0};
+  /// Longer lines are cut.
+  std::array<char, MAX_TEXT> text{};
+};
+
+/// From now on lines wait for `take_log_records`, up to a number of them; the rest is lost and
+/// counted. Returns an eventfd that is written with each line. Throws Error.
+int attach_log();
+/// Lines go to stderr again, those that wait first. Idempotent.
+void detach_log() noexcept;
+
+/// In a forked child: what is attached belongs to the parent.
+void disown_log() noexcept;
+
+struct LogLines {
+  std::vector<LogRecord> records;
+  /// Lines that found no room since the last call.
+  std::uint64_t lost{0};
+};
+/// What waits. One thread at a time.
+LogLines take_log_records();
 
 }  // namespace daqiri

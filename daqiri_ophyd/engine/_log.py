@@ -1,0 +1,70 @@
+"""Log lines of the engine, in the log of Python."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+
+from daqiri_ophyd import _native
+
+from .events import default_pump
+
+__all__ = ["forward_log"]
+
+_log = logging.getLogger("daqiri_ophyd.engine")
+_TRACE = 5
+_LEVELS = {
+    "trace": _TRACE,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+}
+_lock = threading.Lock()
+_forwarding = 0
+
+
+def forward_log() -> None:
+    """Hand lines of the engine to the logger ``daqiri_ophyd.engine`` from now on.
+
+    Native threads leave them in a bounded ring and go on; the event pump's thread takes them from
+    there. Which levels come is the configuration's ``log_level``, for all engines of the process
+    that of the one opened last.
+    """
+    global _forwarding
+    with _lock:
+        # A forked child has neither the thread nor the ring.
+        if _forwarding == os.getpid():
+            return
+        default_pump().add(_native.attach_log(), _hand_over)
+        atexit.register(_finish, os.getpid())
+        _forwarding = os.getpid()
+
+
+def _hand_over() -> None:
+    lines, lost = _native.take_log_records()
+    for level, time_ns, text in lines:
+        if _log.isEnabledFor(_LEVELS[level]):
+            record = _log.makeRecord(_log.name, _LEVELS[level], "(engine)", 0, text, (), None)
+            record.created = time_ns / 1e9
+            record.msecs = time_ns // 1_000_000 % 1000
+            _log.handle(record)
+    if lost:
+        _log.warning("%d lines of the engine's log were lost: they came faster than taken.", lost)
+
+
+def _finish(pid: int) -> None:
+    if pid == os.getpid():
+        _hand_over()
+        _native.detach_log()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)

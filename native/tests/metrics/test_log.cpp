@@ -1,0 +1,85 @@
+#include <catch2/catch.hpp>
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "metrics/log.h"
+
+using namespace daqiri;
+
+namespace {
+
+std::string text_of(const LogRecord& record) { return {record.text.data(), record.size}; }
+
+/// Lines are taken by the test while this lives.
+class Attached {
+ public:
+  Attached() : fd_(attach_log()) { static_cast<void>(take_log_records()); }
+  ~Attached() {
+    static_cast<void>(take_log_records());
+    detach_log();
+    set_log_level(LogLevel::WARN);
+  }
+  /// Whether the descriptor was written since the last call.
+  [[nodiscard]] bool rung() const {
+    pollfd ready{fd_, POLLIN, 0};
+    if (poll(&ready, 1, 0) != 1) return false;
+    std::uint64_t count = 0;
+    return read(fd_, &count, sizeof count) == sizeof count;
+  }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+TEST_CASE("Lines wait for their reader with level and time", "[log]") {
+  const Attached log_lines;
+  static_cast<void>(log_lines.rung());
+  set_log_level(LogLevel::INFO);
+  log(LogLevel::DEBUG, "too low");
+  REQUIRE_FALSE(log_lines.rung());
+  log(LogLevel::INFO, "one");
+  log(LogLevel::ERROR, std::string(5000, 'x'));
+  REQUIRE(log_lines.rung());
+  const LogLines lines = take_log_records();
+  REQUIRE(lines.lost == 0);
+  REQUIRE(lines.records.size() == 2);
+  REQUIRE(lines.records[0].level == LogLevel::INFO);
+  REQUIRE(text_of(lines.records[0]) == "one");
+  REQUIRE(lines.records[0].time > 0);
+  REQUIRE(text_of(lines.records[1]) == std::string(LogRecord::MAX_TEXT, 'x'));
+  REQUIRE(take_log_records().records.empty());
+}
+
+TEST_CASE("Lines without room are counted as lost", "[log]") {
+  const Attached log_lines;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      for (int i = 0; i < 500; ++i)
+        log(LogLevel::ERROR, "line " + std::to_string(t) + "." + std::to_string(i));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const LogLines lines = take_log_records();
+  REQUIRE(lines.lost > 0);
+  REQUIRE(lines.records.size() + lines.lost == 2000);
+  REQUIRE(take_log_records().lost == 0);
+}
+
+TEST_CASE("The same text again within a second is counted", "[log]") {
+  const Attached log_lines;
+  for (int i = 0; i < 10; ++i) log(LogLevel::ERROR, "again and again");
+  REQUIRE(take_log_records().records.size() == 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  log(LogLevel::ERROR, "again and again");
+  const LogLines lines = take_log_records();
+  REQUIRE(lines.records.size() == 1);
+  REQUIRE(text_of(lines.records[0]) == "again and again (9 times more)");
+}
