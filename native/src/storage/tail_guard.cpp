@@ -30,16 +30,16 @@ constexpr std::size_t STACK = std::size_t{64} * 1024;
 
 // The task is no thread in the eyes of the C library and of sanitizers: bare system calls only.
 
-[[gnu::no_sanitize("address", "thread", "undefined")]] int TailGuard::run(void* self) noexcept {
-  auto* guard = static_cast<TailGuard*>(self);
-  syscall(SYS_exit_group, guard->keep_watch() ? 0 : 1);
+[[gnu::no_sanitize("address", "thread", "undefined")]] int TailGuard::run(void* watched) noexcept {
+  syscall(SYS_exit_group, keep_watch(static_cast<const Watched*>(watched)) ? 0 : 1);
   return 0;
 }
 
-[[gnu::no_sanitize("address", "thread", "undefined")]] bool TailGuard::keep_watch() noexcept {
-  auto first = static_cast<unsigned>(ended_.fd());
-  auto second = static_cast<unsigned>(process_.fd());
-  pollfd ends[2] = {{ended_.fd(), POLLIN, 0}, {process_.fd(), POLLIN, 0}};
+[[gnu::no_sanitize("address", "thread", "undefined")]] bool TailGuard::keep_watch(
+    const Watched* watched) noexcept {
+  auto first = static_cast<unsigned>(watched->ended);
+  auto second = static_cast<unsigned>(watched->process);
+  pollfd ends[2] = {{watched->ended, POLLIN, 0}, {watched->process, POLLIN, 0}};
   if (first > second) {
     const unsigned other = first;
     first = second;
@@ -53,19 +53,20 @@ constexpr std::size_t STACK = std::size_t{64} * 1024;
   while (syscall(SYS_ppoll, ends, 2, nullptr, nullptr, 0) < 0) {
     if (errno != EINTR) return false;
   }
-  cut();
+  cut(watched);
   return true;
 }
 
-[[gnu::no_sanitize("address", "thread", "undefined")]] void TailGuard::cut() noexcept {
-  if (!armed_.load(std::memory_order_acquire)) return;
+[[gnu::no_sanitize("address", "thread", "undefined")]] void TailGuard::cut(
+    const Watched* watched) noexcept {
+  if (!__atomic_load_n(&watched->armed, __ATOMIC_ACQUIRE)) return;
   const auto fd = static_cast<int>(
-      syscall(SYS_openat, AT_FDCWD, path_.data(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+      syscall(SYS_openat, AT_FDCWD, watched->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (fd < 0) return;
   struct stat found;
-  const auto whole = static_cast<off_t>(whole_.load(std::memory_order_acquire));
-  if (syscall(SYS_fstat, fd, &found) == 0 && found.st_dev == device_ && found.st_ino == inode_ &&
-      found.st_size > whole)
+  const auto whole = static_cast<off_t>(__atomic_load_n(&watched->whole, __ATOMIC_ACQUIRE));
+  if (syscall(SYS_fstat, fd, &found) == 0 && found.st_dev == watched->device &&
+      found.st_ino == watched->inode && found.st_size > whole)
     syscall(SYS_ftruncate, fd, whole);
   syscall(SYS_close, fd);
 }
@@ -79,6 +80,8 @@ int TailGuard::start() noexcept {
   alive_ = File(ends[1]);
   process_ = File(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   if (!process_.is_open()) return errno;
+  watched_.ended = ended_.fd();
+  watched_.process = process_.fd();
   try {
     stack_.resize(STACK);
   } catch (const std::bad_alloc&) {
@@ -89,7 +92,7 @@ int TailGuard::start() noexcept {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  task_ = clone(run, stack_.data() + stack_.size(), CLONE_VM, this);
+  task_ = clone(run, stack_.data() + stack_.size(), CLONE_VM, &watched_);
   const int problem = task_ < 0 ? errno : 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (problem != 0) {
@@ -115,12 +118,12 @@ void TailGuard::stop() noexcept {
 void TailGuard::watch(int fd, const std::string& path, std::uint64_t size) noexcept {
   forget();
   struct stat found{};
-  if (path.size() >= path_.size() || fstat(fd, &found) != 0) return;
-  std::memcpy(path_.data(), path.c_str(), path.size() + 1);
-  device_ = found.st_dev;
-  inode_ = found.st_ino;
+  if (path.size() >= sizeof watched_.path || fstat(fd, &found) != 0) return;
+  std::memcpy(watched_.path, path.c_str(), path.size() + 1);
+  watched_.device = found.st_dev;
+  watched_.inode = found.st_ino;
   commit(size);
-  armed_.store(true, std::memory_order_release);
+  __atomic_store_n(&watched_.armed, true, __ATOMIC_RELEASE);
 }
 
 }  // namespace daqiri

@@ -3,8 +3,6 @@
 
 #include <sys/types.h>
 
-#include <array>
-#include <atomic>
 #include <climits>
 #include <cstdint>
 #include <string>
@@ -38,21 +36,29 @@ class TailGuard {
   /// Guard the open file `fd` at `path`, of which `size` bytes are whole.
   void watch(int fd, const std::string& path, std::uint64_t size) noexcept;
   /// `size` bytes are whole by now.
-  void commit(std::uint64_t size) noexcept { whole_.store(size, std::memory_order_release); }
+  void commit(std::uint64_t size) noexcept {
+    __atomic_store_n(&watched_.whole, size, __ATOMIC_RELEASE);
+  }
   /// The file is done.
-  void forget() noexcept { armed_.store(false, std::memory_order_release); }
+  void forget() noexcept { __atomic_store_n(&watched_.armed, false, __ATOMIC_RELEASE); }
 
  private:
-  static int run(void* self) noexcept;
-  bool keep_watch() noexcept;
-  void cut() noexcept;
+  /// What the task sees: plain data, since it must not call a function that a sanitizer follows.
+  struct Watched {
+    bool armed;
+    std::uint64_t whole;
+    char path[PATH_MAX];
+    dev_t device;
+    ino_t inode;
+    int ended;
+    int process;
+  };
 
-  std::atomic<bool> armed_{false};
-  std::atomic<std::uint64_t> whole_{0};
-  std::array<char, PATH_MAX> path_{};
-  dev_t device_{0};
-  ino_t inode_{0};
+  static int run(void* watched) noexcept;
+  static bool keep_watch(const Watched* watched) noexcept;
+  static void cut(const Watched* watched) noexcept;
 
+  Watched watched_{};
   pid_t task_{0};
   std::vector<std::byte> stack_;
   /// Its closing tells the task of the end; nothing is ever written.

@@ -92,7 +92,8 @@ def test_a_kill_leaves_whole_records(kills: int, tmp_path: Path) -> None:
     for kill in range(kills):
         directory = tmp_path / str(kill)
         directory.mkdir()
-        process = start(directory, chance.choice((0, 20_000_000)))
+        writer = chance.choice(("buffered", "direct"))
+        process = start(directory, chance.choice((0, 20_000_000)), writer=writer)
         time.sleep(chance.uniform(0.0, 0.3))
         guards = descendants(process.pid)
         process.send_signal(signal.SIGKILL)
@@ -102,3 +103,21 @@ def test_a_kill_leaves_whole_records(kills: int, tmp_path: Path) -> None:
         for file in directory.iterdir():
             file.unlink()
     assert recorded > 100 * kills
+
+
+@pytest.mark.parametrize("writer", ["buffered", "direct"])
+def test_ctrl_c_leaves_complete_files(writer: str, tmp_path: Path) -> None:
+    process = start(tmp_path, 5_000_000, writer=writer)
+    for _ in range(20_000):
+        if len(list(tmp_path.glob("*.json"))) >= 2:
+            break
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT, errors
+    assert require_prefix(tmp_path) > 1000
+    files = sorted(tmp_path.glob("*.pcap"))
+    assert [f"{file.name}.json" for file in files] == sorted(
+        file.name for file in tmp_path.glob("*.json")
+    )
+    assert not list(tmp_path.glob(".*"))
