@@ -123,7 +123,7 @@ Classifier::Classifier(const InterfaceConfig& config) {
 }
 
 Verdict Classifier::classify(const PacketKey& key) const noexcept {
-  if (!key.ipv4_udp || rules_.empty()) return unmatched_;
+  if ((!key.ipv4_udp && !key.ipv6_udp) || rules_.empty()) return unmatched_;
   for (std::size_t i = first_rule_[key.udp_dst]; i < rules_.size(); ++i) {
     const Rule& rule = rules_[i];
     if (rule.udp_dst.contains(key.udp_dst) && rule.udp_src.contains(key.udp_src) &&

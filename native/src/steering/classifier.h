@@ -11,6 +11,8 @@ namespace daqiri::steering {
 /// What rules look at, in host byte order.
 struct PacketKey {
   bool ipv4_udp{false};
+  /// UDP over IPv6: only rules that name no IPv4 field match.
+  bool ipv6_udp{false};
   std::uint16_t udp_src{0};
   std::uint16_t udp_dst{0};
   std::uint16_t ipv4_len{0};

@@ -221,6 +221,29 @@ TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
   }
 }
 
+TEST_CASE("Flows by ports match IPv6 too, flows by IPv4 fields do not", "[udp][rx]") {
+  const std::uint16_t port = free_port("::1");
+  const PlainSocket peers[2]{PlainSocket("::1"), PlainSocket("::1")};
+  auto config = udp_server("::1", port);
+  const auto add_flow = [&](FlowId id) -> FlowMatch& {
+    FlowConfig flow;
+    flow.name_ = "flow" + std::to_string(id);
+    flow.id_ = id;
+    config.ifs_[0].rx_.flows_.push_back(flow);
+    return config.ifs_[0].rx_.flows_.back().match_;
+  };
+  add_flow(31).ipv4_len_ = 28 + 100;
+  FlowMatch& by_source = add_flow(32);
+  by_source.udp_src_ = {peers[1].port(), peers[1].port()};
+  by_source.udp_dst_ = {port, port};
+  const auto session = Session::open(config);
+  for (std::uint32_t i = 0; i < 20; ++i) REQUIRE(peers[i % 2].send("::1", port, numbered(i, 100)));
+  const auto packets = receive_packets(session->rx_queue(0, 0), 20);
+  REQUIRE(packets.size() == 20);
+  for (const Received& packet : packets)
+    REQUIRE(packet.flow == (number_of(packet.bytes) % 2 == 1 ? 32U : 0U));
+}
+
 TEST_CASE("Peers beyond the queue's channels share its main channel", "[udp][peers]") {
   const std::uint16_t port = free_port("0.0.0.0");
   auto config = udp_server("0.0.0.0", port, {.batch = 1});

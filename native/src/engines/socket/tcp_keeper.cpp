@@ -318,10 +318,12 @@ bool TcpKeeper::assign(TcpConnection& connection) {
   if (steered_) {
     // Rules name ports as those of UDP; for a stream they are its TCP ports.
     steering::PacketKey key;
-    if (!connection.peer.ipv6()) {
+    key.udp_src = connection.peer.port();
+    key.udp_dst = connection.local.port();
+    if (connection.peer.ipv6()) {
+      key.ipv6_udp = true;
+    } else {
       key.ipv4_udp = true;
-      key.udp_src = connection.peer.port();
-      key.udp_dst = connection.local.port();
       key.ipv4_src = connection.peer.ipv4();
       key.ipv4_dst = connection.local.ipv4();
     }

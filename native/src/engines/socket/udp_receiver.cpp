@@ -54,10 +54,12 @@ steering::Verdict UdpReceiver::classify(const Sender& sender, std::uint32_t leng
   const bool known = sender.peer != PeerTable::NONE;
   const SocketAddress peer = known ? table[sender.peer].address : SocketAddress(sender.key);
   const SocketAddress& local = known ? table[sender.peer].local : socket_.local();
-  if (!peer.ipv6()) {
+  key.udp_src = peer.port();
+  key.udp_dst = local.port();
+  if (peer.ipv6()) {
+    key.ipv6_udp = true;
+  } else {
     key.ipv4_udp = true;
-    key.udp_src = peer.port();
-    key.udp_dst = local.port();
     key.ipv4_len =
         static_cast<std::uint16_t>(std::min<std::uint32_t>(length + IPV4_UDP_HEADERS, 0xFFFF));
     key.ipv4_src = peer.ipv4();
