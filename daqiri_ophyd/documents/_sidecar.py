@@ -32,7 +32,7 @@ begin_ns, end_ns       int     the clock when the file was begun and completed
 counters_begin, _end   object  counters of the queue when the file before (or the recording) and
                                this one were complete
 host                   object  name, kernel, machine, cpu, engine
-torn_bytes             int     0: files are cut to whole records
+torn_bytes             int     0: files are cut to whole records; else what ``pcap repair`` cut
 ====================== ======= =================================================================
 
 The first five are required. Other keys are kept out of the way of later writers: they are ignored.

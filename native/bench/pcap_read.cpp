@@ -31,6 +31,8 @@
 #include "timing/clock.h"
 
 using namespace daqiri;
+// libpcap has a struct of the namespace's name.
+namespace classic = daqiri::pcap;
 
 namespace {
 
@@ -40,7 +42,7 @@ class Sample {
   Sample(const std::string& directory, std::uint32_t length, std::uint64_t bytes)
       : path_(directory + "/bench_pcap_read.pcap"),
         length_(length),
-        packets_(std::max<std::uint64_t>(1, bytes / (sizeof(pcap::RecordHeader) + length))) {
+        packets_(std::max<std::uint64_t>(1, bytes / (sizeof(classic::RecordHeader) + length))) {
     const File file(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!file.is_open()) throw file_error("cannot create", path_, errno);
     std::vector<char> block;
@@ -48,10 +50,10 @@ class Sample {
       const auto* begin = reinterpret_cast<const char*>(&header);
       block.insert(block.end(), begin, begin + sizeof header);
     };
-    append(pcap::FileHeader{.magic = pcap::MAGIC_NANOSECOND, .link_type = 1});
+    append(classic::FileHeader{.magic = classic::MAGIC_NANOSECOND, .link_type = 1});
     for (std::uint64_t i = 0; i < packets_; ++i) {
-      append(pcap::RecordHeader{1'700'000'000U, static_cast<std::uint32_t>(i % 1'000'000'000U),
-                                length, length});
+      append(classic::RecordHeader{1'700'000'000U, static_cast<std::uint32_t>(i % 1'000'000'000U),
+                                   length, length});
       block.resize(block.size() + length, static_cast<char>(i));
       if (block.size() < 4'000'000 && i + 1 < packets_) continue;
       const int problem = write_fully(file.fd(), block.data(), block.size(), size_);
@@ -110,9 +112,9 @@ std::uint64_t ours(const Sample& sample) {
 std::uint64_t bare(const Sample& sample) {
   const Mapped mapped(sample);
   const std::uint8_t* data = mapped.data();
-  std::uint64_t at = sizeof(pcap::FileHeader), packets = 0, sum = 0;
-  while (sample.size() - at >= sizeof(pcap::RecordHeader)) {
-    pcap::RecordHeader record;
+  std::uint64_t at = sizeof(classic::FileHeader), packets = 0, sum = 0;
+  while (sample.size() - at >= sizeof(classic::RecordHeader)) {
+    classic::RecordHeader record;
     std::memcpy(&record, data + at, sizeof record);
     if (record.captured > sample.size() - at - sizeof record) break;
     sum += record.seconds + record.fraction + record.original;

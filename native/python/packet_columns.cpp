@@ -109,6 +109,7 @@ py::dict packet_columns(const Bytes& data, std::uint32_t link_type, const Offset
                     "and 276 (Linux cooked)");
   }
   std::vector<const Column*> wanted;
+  wanted.reserve(COLUMNS.size() + names.size());
   for (const std::string& name : names) wanted.push_back(&column_named(name));
   if (names.empty())
     for (const Column& c : COLUMNS) wanted.push_back(&c);
@@ -116,6 +117,7 @@ py::dict packet_columns(const Bytes& data, std::uint32_t link_type, const Offset
   const auto packets = static_cast<std::size_t>(offsets.size());
   py::dict columns;
   std::vector<void*> targets;
+  targets.reserve(wanted.size());
   for (const Column* c : wanted) {
     py::array made = c->make(packets);
     targets.push_back(made.mutable_data());

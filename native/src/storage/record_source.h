@@ -54,7 +54,7 @@ class FileRecords {
  private:
   static constexpr std::size_t WINDOW = std::size_t{256} * 1024;
   /// From this length on, a call for each header is cheaper than a copy of what lies between.
-  static constexpr std::uint64_t LONG_RECORD = 6 * 1024;
+  static constexpr std::uint64_t LONG_RECORD = std::uint64_t{6} * 1024;
 
   /// At least `least` of up to `most` bytes.
   void fill(std::uint64_t at, std::size_t least, std::size_t most);
