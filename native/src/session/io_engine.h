@@ -62,9 +62,6 @@ class IoEngine {
   /// A descriptor that is readable when `receive` has work; -1: the queue's poller doorbell is rung
   /// instead.
   [[nodiscard]] virtual int receive_fd(const RxQueue&) const noexcept { return -1; }
-  /// ns ahead of a launch time at which `transmit` takes the packet, because something behind it
-  /// keeps the time; 0: nothing does.
-  [[nodiscard]] virtual std::uint64_t launch_lead(const TxQueue&) const noexcept { return 0; }
   /// A descriptor that is readable when `transmit`, having sent nothing, may do so again; -1: only
   /// trying tells.
   [[nodiscard]] virtual int transmit_fd(const TxQueue&) const noexcept { return -1; }

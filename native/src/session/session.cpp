@@ -34,6 +34,12 @@ void refuse_unsupported(const InterfaceConfig& interface) {
     refuse("dynamic_flow_capacity is " + std::to_string(interface.rx_.dynamic_flow_capacity_) +
            ", and dynamic flows are not part of this build; set it to 0");
   }
+  if (interface.tx_.accurate_send_) {
+    refuse(
+        "tx.accurate_send is true, and the engines of this build keep launch times in software "
+        "only; "
+        "set it to false");
+  }
   if (!interface.tx_.flows_.empty()) {
     refuse("transmit flow '" + interface.tx_.flows_.front().name_ +
            "': VLAN and tunnel transforms are not part of this build; remove tx.flows");

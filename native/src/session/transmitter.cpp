@@ -51,8 +51,7 @@ void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
 
 void Transmitter::add(TxQueue& queue) {
   queue.worker_doorbell = &doorbell_;
-  lanes_.push_back({&queue, nullptr, NEVER, engine_.launch_lead(queue), 0, FIRST_COST_NS,
-                    engine_.transmit_fd(queue)});
+  lanes_.push_back({&queue, nullptr, NEVER, 0, FIRST_COST_NS, engine_.transmit_fd(queue)});
   fds_.reserve(lanes_.size());
   realtime_priority_ = std::max(realtime_priority_, queue.config().realtime_priority_);
 }
@@ -65,11 +64,6 @@ void Transmitter::stop() noexcept {
   stopping_.store(true, std::memory_order_release);
   doorbell_.ring();
   if (thread_.joinable()) thread_.join();
-}
-
-std::uint64_t Transmitter::launch_of(const Lane& lane, std::uint32_t i) noexcept {
-  const std::uint64_t launch = lane.burst->timestamps[i];
-  return launch > lane.lead ? launch - lane.lead : 0;
 }
 
 std::uint32_t Transmitter::turn(const Lane& lane) const noexcept {
@@ -100,7 +94,7 @@ bool Transmitter::serve(Lane& lane) noexcept {
   const std::uint32_t limit = std::min(burst.num_packets() - first, turn(lane));
   std::uint32_t run = 0;
   for (; run < limit; ++run) {
-    lane.due = launch_of(lane, first + run);
+    lane.due = burst.timestamps[first + run];
     if (paced > steady) lane.due = std::max(lane.due, now_ + (paced - steady));
     if (lane.due > now_) break;
     if (mbps != 0) paced += wire_ns(burst.packet_length(first + run), mbps);
@@ -140,7 +134,7 @@ void Transmitter::transmit(Lane& lane, std::uint32_t run) noexcept {
     if (launch == 0) continue;
     // Packets of one call leave one after the other.
     const std::uint64_t left = begun + took * i / done;
-    queue.record_lateness(left > launch ? left - launch : 0);
+    queue.record_lateness(left - launch);
     if (launch < burst.begun_ns) queue.count_late();
   }
   if (mbps != 0) lane.paced_until = std::max(lane.paced_until, steady - PACING_CREDIT_NS) + wire;
@@ -149,7 +143,7 @@ void Transmitter::transmit(Lane& lane, std::uint32_t run) noexcept {
   // What comes behind the burst is not known yet.
   lane.due = 0;
   if (first + done < burst.num_packets()) {
-    lane.due = launch_of(lane, first + done);
+    lane.due = burst.timestamps[first + done];
     prefetch(burst, first + done);
   }
 }

@@ -41,8 +41,6 @@ class Transmitter {
     Burst* burst{nullptr};
     /// When the next packet may leave, ns on the port's clock; 0: at once, NEVER: there is none.
     std::uint64_t due;
-    /// ns ahead of a launch time at which the engine takes the packet.
-    std::uint64_t lead;
     /// CLOCK_MONOTONIC ns before which pacing allows no packet.
     std::uint64_t paced_until{0};
     /// ns that a packet takes in `IoEngine::transmit`, smoothed.
@@ -59,8 +57,6 @@ class Transmitter {
   /// Send what is due and fits the lane's turn. False: nothing was.
   bool serve(Lane& lane) noexcept;
   void transmit(Lane& lane, std::uint32_t run) noexcept;
-  /// Time at which packet `i` of the lane's burst may leave, without pacing.
-  [[nodiscard]] static std::uint64_t launch_of(const Lane& lane, std::uint32_t i) noexcept;
   /// Packets that the lane may send before it is another's turn.
   [[nodiscard]] std::uint32_t turn(const Lane& lane) const noexcept;
   void wait_until(std::uint64_t due) noexcept;

@@ -250,6 +250,9 @@ TEST_CASE("What the build cannot do is refused with a reason", "[session]") {
   config.ifs_[0].rx_.hardware_timestamps_ = true;
   refused(config, Status::NOT_SUPPORTED, "hardware_timestamps");
   config = loopback_config();
+  config.ifs_[0].tx_.accurate_send_ = true;
+  refused(config, Status::NOT_SUPPORTED, "accurate_send");
+  config = loopback_config();
   config.mrs_[0].kind_ = MemoryKind::DEVICE;
   refused(config, Status::NOT_SUPPORTED, "CUDA");
   config = loopback_config();

@@ -50,7 +50,6 @@ class NotingWire final : public IoEngine {
     calls_.push_back(call);
     return result;
   }
-  [[nodiscard]] std::uint64_t launch_lead(const TxQueue&) const noexcept override { return lead; }
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer(std::uint16_t) const override {
     return nullptr;
   }
@@ -64,7 +63,6 @@ class NotingWire final : public IoEngine {
   }
   std::uint64_t call_ns{0};
   std::uint64_t packet_ns{0};
-  std::uint64_t lead{0};
 
  private:
   std::mutex mutex_;
@@ -229,16 +227,6 @@ TEST_CASE("A burst of one queue does not wait for the launch time of another", "
     REQUIRE(bench.queues[1]->wait_idle(LONG));
   }
   REQUIRE(bench.queues[0]->counters().held == 1);
-}
-
-TEST_CASE("Where something else keeps the time, packets are handed over ahead of it",
-          "[transmitter]") {
-  Bench bench(1);
-  bench.wire.lead = HOUR;
-  bench.start();
-  bench.submit(0, 10, stepped_clock() + HOUR / 2, 1'000);
-  REQUIRE(bench.queues[0]->wait_idle(LONG));
-  REQUIRE(bench.queues[0]->lateness().maximum() == 0);
 }
 
 TEST_CASE("Lateness begins anew before the next packet", "[transmitter]") {
