@@ -30,6 +30,7 @@ from daqiri_ophyd._native import (
 from . import events, frames
 from ._burst import Burst
 from ._config import ConfigProblem, ConfigReport, ConfigSource, check_config, load_config
+from ._connections import Connection
 from ._counters import LATENESS_EDGES, Lateness, RxCounters, TxCounters
 from ._engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Engine, Port, capabilities, version
 from ._errors import (
@@ -73,6 +74,7 @@ __all__ = [
     "ConfigReport",
     "ConfigSource",
     "ConnectFailureError",
+    "Connection",
     "DaqiriError",
     "DataTypesConfig",
     "EcpriMatch",

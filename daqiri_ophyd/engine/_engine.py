@@ -10,6 +10,7 @@ from daqiri_ophyd import _native
 from daqiri_ophyd._native import InterfaceConfig, NetworkConfig
 
 from ._config import ConfigSource, read_config
+from ._connections import Connection, option_bytes
 from ._errors import ConfigError, InvalidParameterError
 from ._log import forward_log
 from ._rx_queue import RxQueue
@@ -93,6 +94,16 @@ class Port:
     def link_type(self) -> int:
         """Link type of the port's pcap files: LINKTYPE_ETHERNET or LINKTYPE_RAW."""
         return self._session.link_type(self.id)
+
+    def connections(self) -> list[Connection]:
+        """Return the port's connections: a server's own socket first, then its peers.
+
+        Returns
+        -------
+        list of Connection
+            As of now; empty where streams have no connections (raw streams).
+        """
+        return [Connection(*row) for row in self._session.connections(self.id)]
 
     def drop_all_traffic(self) -> None:
         """Drop what arrives at the port, and what its queues hold, counted as ``filtered``.
@@ -199,6 +210,77 @@ class Engine:
             If the engine was opened by the process that this one was forked from.
         """
         return EngineSnapshot.from_json(self._session.snapshot())
+
+    def connect(self, address: str, port: int, source: str | None = None) -> int:
+        """Connect to a server, or (UDP) make a peer known to a server's socket.
+
+        A client whose ``remote_addr`` this is has the connection already. Other connections of a
+        TCP client are kept up as its own is, see ``retry_connect_s``.
+
+        Parameters
+        ----------
+        address : str
+            Numeric IPv4 or IPv6 address.
+        port : int
+            Port, 1 to 65535.
+        source : str, optional
+            Address of this host to connect from.
+
+        Returns
+        -------
+        int
+            Connection id, for ``connection_id`` of `TxQueue.send` and for `RxQueue.receive_from`.
+
+        Raises
+        ------
+        ConnectFailureError
+            If nothing answers within 10 s, or no interface can connect there.
+        NoSpaceAvailableError
+            If the interface has 1023 connections.
+        NotReadyError
+            If the engine is closed.
+        NotSupportedError
+            If the engine has no connections.
+        """
+        return self._session.connect(address, port, source or "")
+
+    def server_connection(self, address: str, port: int) -> int:
+        """Return the connection id of the server at an address: that of its own socket.
+
+        Raises
+        ------
+        InvalidParameterError
+            If no interface listens there.
+        NotSupportedError
+            If the engine has no connections.
+        """
+        return self._session.server_connection(address, port)
+
+    def set_socket_option(
+        self, connection: int, level: int, option: int, value: int | bytes
+    ) -> None:
+        """Set an option on a connection's socket, as setsockopt(2) does.
+
+        It holds for the later sockets of a TCP client's connection, too, and is set when it is
+        made if it is not there now.
+
+        Parameters
+        ----------
+        connection : int
+            Connection id; a server's own means its listening (TCP) or only (UDP) socket.
+        level, option : int
+            Such as ``socket.IPPROTO_IP`` and ``socket.IP_TOS``.
+        value : int or bytes
+            A number is passed as a C ``int``.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such connection, or the kernel refuses the option.
+        NotReadyError
+            If the connection is closed.
+        """
+        self._session.set_socket_option(connection, level, option, option_bytes(value))
 
     @property
     def closed(self) -> bool:

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "connections.h"
 #include "daqiri/error.h"
 #include "gil.h"
 #include "lifecycle.h"
@@ -96,9 +97,10 @@ py::tuple log_lines() {
 }  // namespace
 
 void bind_session(py::module_& m) {
-  py::class_<OpenSession, std::shared_ptr<OpenSession>>(
-      m, "Session", "A running configuration; wrapped by daqiri_ophyd.engine.Engine.")
-      .def_static("open", &open_session, py::arg("config"))
+  py::class_<OpenSession, std::shared_ptr<OpenSession>> bound(
+      m, "Session", "A running configuration; wrapped by daqiri_ophyd.engine.Engine.");
+  bind_connections(bound);
+  bound.def_static("open", &open_session, py::arg("config"))
       .def("close", &close_session)
       .def_property_readonly("closed", &OpenSession::closed)
       .def_property_readonly("config",

@@ -1,7 +1,9 @@
 /// Configurations of TCP sessions, and plain sockets as their peers.
 #pragma once
 
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 
 #include "socket/udp_session.h"
 
@@ -112,6 +114,11 @@ class Stream {
   [[nodiscard]] bool at_end() const {
     char byte = 0;
     return recv(fd_, &byte, 1, 0) == 0;
+  }
+  /// The peer's kernel has all that was sent.
+  [[nodiscard]] bool all_arrived() const {
+    int bytes = -1;
+    return ioctl(fd_, SIOCOUTQ, &bytes) == 0 && bytes == 0;
   }
   void finish() const { shutdown(fd_, SHUT_WR); }
   void close() {

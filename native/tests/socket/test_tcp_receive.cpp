@@ -227,19 +227,20 @@ TEST_CASE("flush and drop-all drop what the sockets hold, and nothing later", "[
   const auto session = Session::open(tcp_server("127.0.0.1", port, options));
   RxQueue& rx = session->rx_queue(0, 0);
   const Stream peer = Stream::connect_to("127.0.0.1", port);
+  REQUIRE(eventually([&] { return count_in(*session, ConnectionState::CONNECTED) == 1; }));
   // Within the window that a socket opens at first.
   const Bytes old = stream_of(30'000, 1);
   const Bytes fresh = stream_of(5'000, 2);
   for (int round = 0; round < 3; ++round) {
     // More than the buffers take: the rest waits in the kernel.
     REQUIRE(peer.send(old));
-    REQUIRE(eventually([&] { return rx.counters().held > 0; }));
-    usleep(20'000);
+    REQUIRE(eventually([&] { return peer.all_arrived(); }));
     if (round < 2) {
       rx.request_flush();
     } else {
       rx.set_drop_all(true);
       REQUIRE(peer.send(old));
+      REQUIRE(eventually([&] { return peer.all_arrived(); }));
       rx.set_drop_all(false);
     }
     REQUIRE(peer.send(fresh));
@@ -257,11 +258,8 @@ TEST_CASE("data in flight arrives when both ends close", "[tcp]") {
   const auto server = Session::open(tcp_server("127.0.0.1", port));
   const auto client = Session::open(tcp_client("127.0.0.1", port));
   const Bytes data = stream_of(400'000);
-  std::thread closer([&] {
-    CHECK(send_packets(client->tx_queue(0, 0), pieces_of(data, 2000)));
-    client->close();
-  });
-  closer.join();
+  CHECK(send_packets(client->tx_queue(0, 0), pieces_of(data, 2000)));
+  client->close();
   REQUIRE(eventually([&] { return server->rx_queue(0, 0).counters().received_bytes > 0; }));
   server->close();
   CHECK((receive_bytes(server->rx_queue(0, 0), data.size()) == data));

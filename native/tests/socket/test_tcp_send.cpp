@@ -51,7 +51,7 @@ TEST_CASE("small socket buffers cut packets anywhere, and nothing is lost", "[tc
         packets.push_back(Bytes(SIZE, static_cast<std::uint8_t>(i)));
         packets.back()[0] = static_cast<std::uint8_t>(q);
       }
-      CHECK(send_packets(session->tx_queue(0, q), packets));
+      send_packets(session->tx_queue(0, q), packets);
     });
   }
   const Bytes got = peer.receive(2 * PACKETS * SIZE);

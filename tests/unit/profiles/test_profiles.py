@@ -7,7 +7,7 @@ from daqiri_ophyd import profiles
 
 
 def test_names_lists_every_profile() -> None:
-    assert {"igx", "loopback", "spark", "udp"} <= set(profiles.names())
+    assert {"igx", "loopback", "spark", "tcp", "udp"} <= set(profiles.names())
     assert profiles.names() == sorted(profiles.names())
 
 
@@ -18,5 +18,7 @@ def test_path_is_a_configuration(name: str) -> None:
 
 
 def test_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="no profile 'igz'; accepts igx, loopback, spark, udp"):
+    with pytest.raises(
+        ValueError, match="no profile 'igz'; accepts igx, loopback, spark, tcp, udp"
+    ):
         profiles.path("igz")

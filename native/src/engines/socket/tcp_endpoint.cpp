@@ -39,6 +39,8 @@ TcpEndpoint::TcpEndpoint(const Port& port)
 void TcpEndpoint::start() {
   std::vector<TcpReader*> readers;
   std::vector<TcpSender*> senders;
+  readers.reserve(readers_.size());
+  senders.reserve(senders_.size());
   for (const auto& reader : readers_) readers.push_back(reader.get());
   for (const auto& sender : senders_) senders.push_back(sender.get());
   keeper_.start(std::move(readers), std::move(senders));

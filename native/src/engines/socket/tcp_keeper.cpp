@@ -118,13 +118,13 @@ void TcpKeeper::run() noexcept {
 void TcpKeeper::take_events(int timeout_ms) noexcept {
   std::array<epoll_event, MAX_EVENTS> events;
   const int n = epoll_wait(events_, events.data(), MAX_EVENTS, timeout_ms);
+  std::uint64_t rings = 0;
+  [[maybe_unused]] const ssize_t got = ::read(wake_, &rings, sizeof rings);
   const std::lock_guard lock(mutex_);
   for (int i = 0; i < n; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (event.data.ptr == &wake_) {
-      std::uint64_t rings = 0;
-      [[maybe_unused]] const ssize_t got = ::read(wake_, &rings, sizeof rings);
-    } else if (event.data.ptr == &listener_) {
+    if (event.data.ptr == &wake_) continue;
+    if (event.data.ptr == &listener_) {
       accept_peers(monotonic_ns());
     } else {
       on_event(*static_cast<TcpConnection*>(event.data.ptr), event.events);
@@ -268,6 +268,9 @@ void TcpKeeper::attempt_failed(TcpConnection& connection, int error) noexcept {
 int TcpKeeper::connect(const SocketAddress& peer, const SocketAddress& source,
                        std::uint64_t wait_ns, std::uintptr_t& id) {
   std::unique_lock lock(mutex_);
+  if (stopping_.load(std::memory_order_acquire)) {
+    throw Error(Status::NOT_READY, "interface '" + config_.interface + "': the session is closed");
+  }
   TcpConnection* connection = nullptr;
   for (std::uint32_t i = 0; i < table_.size() && connection == nullptr; ++i) {
     if (table_[i].phase != Phase::CLOSED && table_[i].peer.key() == peer.key() &&

@@ -40,8 +40,9 @@ class TcpKeeper {
   /// Any thread: a connection has ended or failed.
   void wake() noexcept;
 
-  /// A client's connection, kept up for ever, under the id given (0: a new one). Waits for the outcome of the first attempt for at
-  /// most `wait_ns`; returns its errno (EINPROGRESS: none yet). Throws Error NO_SPACE_AVAILABLE.
+  /// A client's connection, kept up for ever, under the id given (0: a new one). Waits for the
+  /// outcome of the first attempt for at most `wait_ns`; returns its errno (EINPROGRESS: none yet).
+  /// Throws Error NO_SPACE_AVAILABLE.
   int connect(const SocketAddress& peer, const SocketAddress& source, std::uint64_t wait_ns,
               std::uintptr_t& id);
   /// Give up a connection that `connect` has made.

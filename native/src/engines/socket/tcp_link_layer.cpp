@@ -28,6 +28,16 @@ struct Segment {
   std::uint32_t length;
 };
 
+/// Hop-by-hop header that says the length of a packet beyond 65535 bytes (RFC 2675).
+struct JumboOption {
+  std::uint8_t next{IPPROTO_TCP};
+  std::uint8_t extra_words{0};
+  std::uint8_t type{0xC2};
+  std::uint8_t size{4};
+  std::uint32_t length{0};
+};
+static_assert(sizeof(JumboOption) == 8);
+
 template <typename T>
 void add(Checksum& sum, const T& value) noexcept {
   sum.add(reinterpret_cast<const std::uint8_t*>(&value), sizeof(value));
@@ -38,13 +48,9 @@ std::uint16_t length_field(std::uint64_t length) noexcept {
   return length > 0xFFFF ? std::uint16_t{0} : htons(static_cast<std::uint16_t>(length));
 }
 
-void add_payload(Checksum& sum, const BurstParams& burst, std::size_t i) noexcept {
-  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s)
-    sum.add(static_cast<const std::uint8_t*>(burst.pkts[s][i]), burst.pkt_lens[s][i]);
-}
-
-/// `sum` has the pseudo header and the payload.
-void write_tcp(const Segment& segment, Checksum sum, std::byte* out) noexcept {
+/// `sum` has the pseudo header.
+void write_tcp(const Segment& segment, Checksum sum, const BurstParams& burst, std::size_t i,
+               std::byte* out) noexcept {
   tcphdr tcp{};
   tcp.th_sport = htons(segment.from.port());
   tcp.th_dport = htons(segment.to.port());
@@ -54,6 +60,8 @@ void write_tcp(const Segment& segment, Checksum sum, std::byte* out) noexcept {
   tcp.th_flags = TH_PUSH | TH_ACK;
   tcp.th_win = htons(0xFFFF);
   add(sum, tcp);
+  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s)
+    sum.add(static_cast<const std::uint8_t*>(burst.pkts[s][i]), burst.pkt_lens[s][i]);
   tcp.th_sum = htons(sum.value());
   std::memcpy(out, &tcp, sizeof(tcp));
 }
@@ -73,14 +81,12 @@ std::uint32_t write_ipv4(const Segment& segment, const BurstParams& burst, std::
   add(header, ip);
   ip.check = htons(header.value());
   Checksum sum;
-  // The pseudo header ends on an even byte, so its parts may come in any order.
   add(sum, ip.saddr);
   add(sum, ip.daddr);
   add(sum, htons(IPPROTO_TCP));
   add(sum, htonl(static_cast<std::uint32_t>(sizeof(tcphdr) + segment.length)));
-  add_payload(sum, burst, i);
   std::memcpy(out, &ip, sizeof(ip));
-  write_tcp(segment, sum, out + sizeof(ip));
+  write_tcp(segment, sum, burst, i, out + sizeof(ip));
   return sizeof(ip) + sizeof(tcphdr);
 }
 
@@ -98,10 +104,17 @@ std::uint32_t write_ipv6(const Segment& segment, const BurstParams& burst, std::
   add(sum, ip.ip6_dst);
   add(sum, htonl(static_cast<std::uint32_t>(sizeof(tcphdr) + segment.length)));
   add(sum, htonl(IPPROTO_TCP));
-  add_payload(sum, burst, i);
+  std::uint32_t before = sizeof(ip);
+  if (ip.ip6_plen == 0) {
+    const JumboOption jumbo{.length = htonl(static_cast<std::uint32_t>(
+                                sizeof(JumboOption) + sizeof(tcphdr) + segment.length))};
+    ip.ip6_nxt = IPPROTO_HOPOPTS;
+    std::memcpy(out + before, &jumbo, sizeof(jumbo));
+    before += sizeof(jumbo);
+  }
   std::memcpy(out, &ip, sizeof(ip));
-  write_tcp(segment, sum, out + sizeof(ip));
-  return sizeof(ip) + sizeof(tcphdr);
+  write_tcp(segment, sum, burst, i, out + before);
+  return before + sizeof(tcphdr);
 }
 
 /// Bytes of the burst before packet `i`. Packets are asked for in order, as a rule.

@@ -14,8 +14,9 @@ namespace daqiri::sockets {
 /// one. Its sequence number is 1 + its place in the stream, so that bytes that were dropped (flush,
 /// drop-all) show as a gap. Packets to be sent are numbered in the order in which they are written.
 /// Flags are PSH and ACK; there is no handshake. TTL is 64, the window 65535, the identification 0.
-/// Checksums are right. A packet that is longer than IP can say has length 0, as segmentation
-/// offload leaves it. Formats: RFC 791, RFC 8200, RFC 9293.
+/// Checksums are right. A packet that is longer than IP can say has length 0 in IPv4, as
+/// segmentation offload leaves it, and a jumbo payload option in IPv6. Formats: RFC 791, RFC 8200,
+/// RFC 2675, RFC 9293.
 class TcpLinkLayer final : public LinkLayer {
  public:
   /// `family`: of packets whose stream is unknown by now; their addresses are unspecified.

@@ -143,6 +143,7 @@ void TcpReader::end(TcpConnection& connection, int error) noexcept {
   epoll_ctl(events_, EPOLL_CTL_DEL, connection.read_fd, nullptr);
   queue_.finish(*connection.channel);
   connection.read_error = error;
+  connection.listed = false;
   connection.ended.store(true, std::memory_order_release);
   keeper_.wake();
 }
@@ -222,7 +223,7 @@ std::uint32_t TcpReader::read_ready() noexcept {
     if (outcome == Outcome::BLOCKED) blocked_ = true;
     if (outcome == Outcome::BLOCKED || outcome == Outcome::MORE) {
       ready_[kept++] = connection;
-    } else {
+    } else if (outcome == Outcome::EMPTY) {
       connection->listed = false;
     }
   }

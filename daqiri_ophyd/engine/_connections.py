@@ -1,0 +1,63 @@
+"""Connections of socket streams."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+from ._errors import InvalidParameterError
+
+__all__ = ["Connection", "option_bytes"]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A connection of a port, as it was when it was listed.
+
+    Attributes
+    ----------
+    id : int
+        Number of the connection in this process: `Burst.connection_id`, `RxQueue.receive_from`,
+        and ``connection_id`` of `TxQueue.send`.
+    peer : str
+        Address of the peer, ``192.0.2.1:5000`` or ``[2001:db8::1]:5000``; empty for a server's own
+        socket.
+    local : str
+        Address of this host that the peer talks to; empty while it is not known.
+    state : str
+        ``listening``: a server's own socket. ``connected``; of UDP: the peer is known.
+        ``connecting``: a TCP client waits for its server. ``closed``: the peer is gone, or the
+        engine is closed.
+    error : str
+        Why it was lost or cannot be made; empty if all is well.
+    """
+
+    id: int
+    peer: str
+    local: str
+    state: Literal["listening", "connecting", "connected", "closed"]
+    error: str
+
+
+def option_bytes(value: int | bytes) -> bytes:
+    """Return the value of a socket option as the kernel reads it.
+
+    Parameters
+    ----------
+    value : int or bytes
+        A number is passed as a C ``int``, bytes as they are.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number does not fit 32 bits.
+    """
+    if isinstance(value, bytes):
+        return value
+    try:
+        return value.to_bytes(4, sys.byteorder, signed=True)
+    except OverflowError:
+        raise InvalidParameterError(
+            f"socket option value {value} does not fit a C int; pass the option's bytes"
+        ) from None

@@ -1,0 +1,349 @@
+"""Engines over real TCP connections."""
+
+import contextlib
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daqiri_ophyd import profiles
+from daqiri_ophyd.engine import (
+    LINKTYPE_RAW,
+    ConnectFailureError,
+    Engine,
+    InvalidParameterError,
+    NotReadyError,
+    NotSupportedError,
+    RxQueue,
+    TxQueue,
+)
+
+Config = dict[str, Any]
+PATIENCE = 20.0
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.create_server((host, 0), family=family_of(host)) as probe:
+        return probe.getsockname()[1]
+
+
+def family_of(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def config(
+    mode: str,
+    host: str,
+    port: int,
+    *,
+    buf_size: int = 4096,
+    num_bufs: int = 1024,
+    batch_size: int = 16,
+    **socket_keys: Any,
+) -> Config:
+    written = f"[{host}]" if ":" in host else host
+    key = "local_addr" if mode == "server" else "remote_addr"
+    queue = {"id": 0, "cpu_core": "any", "batch_size": batch_size}
+    return {
+        "version": 1,
+        "stream_type": "socket",
+        "master_core": 0,
+        "log_level": "off",
+        "memory_regions": [
+            {"name": name, "kind": "host", "num_bufs": num_bufs, "buf_size": buf_size}
+            for name in ("rx_buffers", "tx_buffers")
+        ],
+        "interfaces": [
+            {
+                "name": "tcp0",
+                "address": host,
+                "socket_config": {
+                    "mode": mode,
+                    key: f"tcp://{written}:{port}",
+                    **socket_keys,
+                },
+                "rx": {
+                    "queues": [
+                        {
+                            "name": "rx0",
+                            "timeout_us": 1000,
+                            "memory_regions": ["rx_buffers"],
+                            **queue,
+                        }
+                    ]
+                },
+                "tx": {"queues": [{"name": "tx0", "memory_regions": ["tx_buffers"], **queue}]},
+            }
+        ],
+    }
+
+
+def stream(length: int, seed: int = 0) -> bytes:
+    import numpy as np
+
+    return np.random.default_rng(seed).integers(0, 256, length, dtype="u1").tobytes()
+
+
+def receive_bytes(queue: RxQueue, length: int, connection: int | None = None) -> bytes:
+    """Receive so many bytes, or what there is when nothing comes any more."""
+    got = bytearray()
+    while len(got) < length:
+        if connection is None:
+            burst = queue.receive(PATIENCE)
+        else:
+            burst = queue.receive_from(connection, PATIENCE)
+        if burst is None:
+            break
+        for view in burst:
+            got += view.tobytes()
+        burst.release()
+    return bytes(got)
+
+
+def send_bytes(queue: TxQueue, data: bytes, piece: int, connection: int = 0) -> None:
+    packets = [data[at : at + piece] for at in range(0, len(data), piece)]
+    queue.send(packets, connection_id=connection, timeout=PATIENCE)
+
+
+def read_exactly(peer: socket.socket, length: int) -> bytes:
+    got = bytearray()
+    while len(got) < length:
+        part = peer.recv(min(1 << 16, length - len(got)))
+        if not part:
+            break
+        got += part
+    return bytes(got)
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+@contextlib.contextmanager
+def in_thread(target: Callable[[], object]) -> Iterator[None]:
+    """Run beside the block; what it raises is raised at the end."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            target()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(PATIENCE)
+    assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+
+
+def peer_of(host: str, port: int) -> socket.socket:
+    peer = socket.create_connection((host, port), timeout=PATIENCE)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return peer
+
+
+def reset(peer: socket.socket) -> None:
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("size", [1, 999, 65537])
+def test_plain_client_to_server(host: str, size: int) -> None:
+    data = stream(20_003 if size == 1 else 3_000_017)
+    port = free_port(host)
+    with (
+        Engine.open(config("server", host, port)) as engine,
+        peer_of(host, port) as peer,
+    ):
+
+        def send() -> None:
+            for at in range(0, len(data), size):
+                peer.sendall(data[at : at + size])
+
+        with in_thread(send):
+            assert receive_bytes(engine.ports[0].rx[0], len(data)) == data
+        counters = engine.ports[0].rx[0].counters()
+        assert counters.received_bytes == len(data)
+        assert sum(counters.dropped.values()) == 0
+        assert engine.ports[0].link_type == LINKTYPE_RAW
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("piece", [1, 777, 4096])
+def test_client_to_plain_server(host: str, piece: int) -> None:
+    data = stream(20_003 if piece == 1 else 3_000_017)
+    with socket.create_server((host, 0), family=family_of(host)) as listener:
+        listener.settimeout(PATIENCE)
+        with Engine.open(config("client", host, listener.getsockname()[1])) as engine:
+            peer, _ = listener.accept()
+            with peer:
+                peer.settimeout(PATIENCE)
+                with in_thread(lambda: send_bytes(engine.ports[0].tx[0], data, piece)):
+                    assert read_exactly(peer, len(data)) == data
+                assert engine.ports[0].tx[0].counters().sent_bytes == len(data)
+                engine.close()
+                assert peer.recv(1) == b""
+
+
+def test_slow_consumer_loses_nothing() -> None:
+    data = stream(2_000_000)
+    port = free_port()
+    settings = config("server", "127.0.0.1", port, buf_size=512, num_bufs=64, batch_size=8)
+    with Engine.open(settings) as engine, peer_of("127.0.0.1", port) as peer:
+        rx = engine.ports[0].rx[0]
+        with in_thread(lambda: peer.sendall(data)):
+            got = bytearray()
+            for _ in range(10):
+                time.sleep(0.02)
+                counters = rx.counters()
+                assert counters.received == counters.delivered + counters.held
+                got += receive_bytes(rx, 2000)
+            got += receive_bytes(rx, len(data) - len(got))
+        assert bytes(got) == data
+
+
+def test_connections_come_go_and_return() -> None:
+    port = free_port()
+    with Engine.open(config("server", "127.0.0.1", port)) as engine:
+        where = engine.ports[0]
+        (own,) = where.connections()
+        assert own.state == "listening"
+        assert own.local == f"127.0.0.1:{port}"
+        assert own.id == engine.server_connection("127.0.0.1", port)
+        with peer_of("127.0.0.1", port) as peer:
+            mine = peer.getsockname()
+            peer.sendall(b"hello")
+            assert receive_bytes(where.rx[0], 5) == b"hello"
+            _, found = where.connections()
+            assert found.peer == f"{mine[0]}:{mine[1]}"
+            assert found.state == "connected"
+            peer.settimeout(PATIENCE)
+            where.tx[0].send([b"welcome"], connection_id=found.id)
+            assert read_exactly(peer, 7) == b"welcome"
+            reset(peer)
+        assert eventually(lambda: where.connections()[1].state == "closed")
+        assert where.connections()[1].error == "Connection reset by peer"
+        with socket.socket() as back:
+            back.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            back.bind(mine)
+            back.connect(("127.0.0.1", port))
+            back.sendall(b"again")
+            assert receive_bytes(where.rx[0], 5, found.id) == b"again"
+    assert {each.state for each in where.connections()} == {"closed"}
+
+
+def test_client_comes_back_to_a_restarted_server() -> None:
+    port = free_port()
+    with Engine.open(config("client", "127.0.0.1", port)) as engine:
+        where = engine.ports[0]
+        (waiting,) = where.connections()
+        assert waiting.state == "connecting"
+        assert waiting.error == "Connection refused"
+        for round_ in range(2):
+            with socket.create_server(("127.0.0.1", port)) as listener:
+                listener.settimeout(PATIENCE)
+                peer, _ = listener.accept()
+                peer.sendall(b"round %d" % round_)
+                assert receive_bytes(where.rx[0], 7, waiting.id) == b"round %d" % round_
+                assert where.connections()[0].state == "connected"
+                reset(peer)
+            assert eventually(lambda: where.connections()[0].state == "connecting")
+
+
+def test_run_time_connections_and_options() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+    ):
+        port = second.getsockname()[1]
+        for listener in (first, second):
+            listener.settimeout(PATIENCE)
+        with Engine.open(config("client", "127.0.0.1", first.getsockname()[1])) as engine:
+            made = engine.connect("127.0.0.1", port, source="127.0.0.3")
+            peer, address = second.accept()
+            peer.settimeout(PATIENCE)
+            assert address[0] == "127.0.0.3"
+            engine.set_socket_option(made, socket.IPPROTO_IP, socket.IP_TOS, 0x10)
+            engine.set_socket_option(
+                made, socket.IPPROTO_TCP, socket.TCP_NODELAY, struct.pack("i", 0)
+            )
+            engine.ports[0].tx[0].send([b"here"], connection_id=made)
+            assert read_exactly(peer, 4) == b"here"
+            peer.close()
+            with pytest.raises(InvalidParameterError, match="12345"):
+                engine.set_socket_option(made, socket.IPPROTO_IP, 12345, 1)
+            with pytest.raises(InvalidParameterError, match="does not fit"):
+                engine.set_socket_option(made, socket.IPPROTO_IP, socket.IP_TOS, 1 << 40)
+            with pytest.raises(InvalidParameterError, match="no connection 999999"):
+                engine.set_socket_option(999999, socket.IPPROTO_IP, socket.IP_TOS, 1)
+            with pytest.raises(ConnectFailureError, match="Connection refused"):
+                engine.connect("127.0.0.1", free_port())
+            with pytest.raises(InvalidParameterError, match="no server"):
+                engine.server_connection("127.0.0.1", port)
+        with pytest.raises(NotReadyError):
+            engine.connect("127.0.0.1", port)
+
+
+def test_raw_streams_have_no_connections(loopback: Callable[..., Config]) -> None:
+    with Engine.open(loopback()) as engine:
+        assert engine.ports[0].connections() == []
+        with pytest.raises(NotSupportedError, match="socket streams only"):
+            engine.connect("127.0.0.1", 5000)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_captures_follow_the_stream(host: str, tmp_path: Path) -> None:
+    tshark = shutil.which("tshark")
+    assert tshark, "tshark is in packages.apt"
+    port = free_port(host)
+    data = stream(300_000)
+    with Engine.open(config("server", host, port, buf_size=70_000, num_bufs=64)) as engine:
+        rx = engine.ports[0].rx[0]
+        with rx.record(str(tmp_path), prefix="tcp") as recorder, peer_of(host, port) as peer:
+            peer.sendall(data)
+            assert eventually(lambda: rx.counters().received_bytes == len(data))
+        (file,) = recorder.files()
+    shown = subprocess.run(
+        [tshark, "-r", str(file.path), "-q", "-z", "follow,tcp,raw,0"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    digits = set("0123456789abcdef")
+    followed = [bytes.fromhex(line) for line in shown.splitlines() if set(line) <= digits]
+    assert b"".join(followed) == data
+    fields = subprocess.run(
+        [tshark, "-r", str(file.path), "-o", "tcp.check_checksum:TRUE", "-T", "fields"]
+        + ["-e", "tcp.dstport", "-e", "tcp.checksum.status", "-e", "tcp.analysis.flags"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert {line.split("\t")[0] for line in fields} == {str(port)}
+    assert {line.split("\t")[1] for line in fields} == {"1"}
+    assert {line.split("\t")[2] for line in fields} == {""}
+
+
+def test_profile_moves_a_stream() -> None:
+    data = stream(1_000_000)
+    with Engine.open(profiles.path("tcp")) as engine:
+        with in_thread(lambda: send_bytes(engine.port("sender").tx[0], data, 8192)):
+            assert receive_bytes(engine.port("receiver").rx[0], len(data)) == data
