@@ -1,14 +1,11 @@
 // Bytes of a pcap file: the index lies within the file, and agrees with the walk over its records.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 
 #include "daqiri/error.h"
+#include "memory_file.h"
 #include "require.h"
-#include "storage/file.h"
 #include "storage/pcap_format.h"
 #include "storage/pcap_index.h"
 #include "storage/record_chain.h"
@@ -50,20 +47,13 @@ void check_index(const PcapIndex& found, std::size_t size) {
   require(end + found.torn_bytes == size, "records and torn bytes make up the file");
 }
 
-/// A file in memory with this content, for what reads descriptors.
-int memory_file(const std::uint8_t* data, std::size_t size) {
-  static const File file(memfd_create("fuzz", MFD_CLOEXEC));
-  require(ftruncate(file.fd(), 0) == 0 && write_fully(file.fd(), data, size, 0) == 0,
-          "the file holds the input");
-  return file.fd();
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::optional<PcapIndex> found = index(data, size);
-  const int fd = memory_file(data, size);
-  const std::optional<PcapIndex> read = index(data, size, fd);
+  static fuzz::MemoryFile file;
+  file.hold(data, size);
+  const std::optional<PcapIndex> read = index(data, size, file.fd());
   require(found.has_value() == read.has_value(), "a file is as good read as mapped");
   if (!found) return 0;
   check_index(*found, size);
@@ -74,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // The walk is for files of this machine's byte order.
   if (found->swapped) return 0;
   int problem = 0;
-  const std::uint64_t end = pcap::whole_records_end(fd, size, problem);
+  const std::uint64_t end = pcap::whole_records_end(file.fd(), size, problem);
   require(problem == 0, "a file in memory can be read");
   require(end >= sizeof(pcap::FileHeader) && end <= size - found->torn_bytes,
           "the walk ends where the index does, or before");

@@ -1,9 +1,11 @@
-// Bytes of a packet: steered by every kind of rule, without a look beyond their end.
+// Bytes of a packet: steered by every kind of rule, and taken apart as every kind of link, without
+// a look beyond their end.
 #include <cstdint>
 #include <cstring>
 
 #include "require.h"
 #include "steering/classifier.h"
+#include "storage/packet_fields.h"
 
 using namespace daqiri;
 using fuzz::require;
@@ -59,6 +61,21 @@ bool matches(const FlowMatch& match, const steering::PacketKey& key) {
          (match.ipv4_dst_ == 0 || match.ipv4_dst_ == key.ipv4_dst);
 }
 
+/// Header fields lie within the packet, and agree with what steering saw.
+void check_fields(const std::uint8_t* data, std::uint32_t length, const steering::PacketKey& key) {
+  for (const std::uint32_t link_type : {1, 101, 113, 228, 229, 276, 147}) {
+    const PacketFields fields = parse_packet(data, length, link_type);
+    require(fields.payload_at <= length && fields.payload_length <= length - fields.payload_at,
+            "the payload lies in the packet");
+    require(has_fields(link_type) || fields.payload_at == 0, "an unknown link is all payload");
+    if (link_type != 1 || !key.ipv4_udp) continue;
+    require(fields.transport == 17 && fields.src_port == key.udp_src &&
+                fields.dst_port == key.udp_dst && fields.ip_length == key.ipv4_len &&
+                fields.ipv4_src == key.ipv4_src && fields.ipv4_dst == key.ipv4_dst,
+            "steering and fields read the same headers");
+  }
+}
+
 bool same(const steering::Verdict& a, const steering::Verdict& b) {
   return a.matched == b.matched && a.queue == b.queue && a.flow == b.flow;
 }
@@ -72,6 +89,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const steering::PacketKey key = steering::parse_frame(data, length);
   require(!key.ipv4_udp || size >= 42, "a key comes from whole headers");
   require(!key.ipv4_udp || key.ipv4_len >= 28, "IPv4 counts its header and UDP's");
+
+  check_fields(data, length, key);
 
   steering::Verdict expected;
   for (const FlowConfig& rule : interface.rx_.flows_) {

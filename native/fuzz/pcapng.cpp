@@ -1,0 +1,32 @@
+// Bytes of a pcapng file: refused, or converted to a classic file that is whole.
+#include "storage/pcapng.h"
+
+#include <cstdint>
+
+#include "daqiri/error.h"
+#include "memory_file.h"
+#include "require.h"
+#include "storage/pcap_index.h"
+
+using namespace daqiri;
+using fuzz::require;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static fuzz::MemoryFile from;
+  static fuzz::MemoryFile to;
+  from.hold(data, size);
+  to.hold(data, 0);
+  try {
+    PcapngConversion conversion(from.fd(), to.fd(), "file");
+    while (conversion.advance()) {
+    }
+  } catch (const Error& error) {
+    require(error.status() == Status::INVALID_PARAMETER, "a bad file is the caller's");
+    return 0;
+  }
+  const auto classic = to.content();
+  const PcapIndex index = index_pcap(classic.data(), classic.size(), "classic");
+  require(index.nanosecond && index.torn_bytes == 0 && index.damage.empty(),
+          "what is converted is whole");
+  return 0;
+}
