@@ -21,8 +21,8 @@ namespace {
 constexpr std::size_t STACK = std::size_t{64} * 1024;
 
 /// Close all descriptors from `first` to `last`. Returns whether that went.
-[[gnu::no_sanitize("address", "thread", "undefined")]] bool close_all(unsigned first,
-                                                                      unsigned last) noexcept {
+__attribute__((no_sanitize("address", "thread", "undefined"))) bool close_all(
+    unsigned first, unsigned last) noexcept {
   return first > last || syscall(SYS_close_range, first, last, 0) == 0;
 }
 
@@ -30,12 +30,13 @@ constexpr std::size_t STACK = std::size_t{64} * 1024;
 
 // The task is no thread in the eyes of the C library and of sanitizers: bare system calls only.
 
-[[gnu::no_sanitize("address", "thread", "undefined")]] int TailGuard::run(void* watched) noexcept {
+__attribute__((no_sanitize("address", "thread", "undefined"))) int TailGuard::run(
+    void* watched) noexcept {
   syscall(SYS_exit_group, keep_watch(static_cast<const Watched*>(watched)) ? 0 : 1);
   return 0;
 }
 
-[[gnu::no_sanitize("address", "thread", "undefined")]] bool TailGuard::keep_watch(
+__attribute__((no_sanitize("address", "thread", "undefined"))) bool TailGuard::keep_watch(
     const Watched* watched) noexcept {
   auto first = static_cast<unsigned>(watched->ended);
   auto second = static_cast<unsigned>(watched->process);
@@ -57,7 +58,7 @@ constexpr std::size_t STACK = std::size_t{64} * 1024;
   return true;
 }
 
-[[gnu::no_sanitize("address", "thread", "undefined")]] void TailGuard::cut(
+__attribute__((no_sanitize("address", "thread", "undefined"))) void TailGuard::cut(
     const Watched* watched) noexcept {
   if (!__atomic_load_n(&watched->armed, __ATOMIC_ACQUIRE)) return;
   const auto fd = static_cast<int>(
