@@ -4,14 +4,17 @@
 // percentile.
 //
 // usage: bench_lateness [seconds per measurement, default 0.5] [rounds, default 10]
+// On a machine with other work: chrt -f 50 bench_lateness 0.15
 
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include "engines/socket/socket_address.h"
@@ -98,6 +101,7 @@ void measure_bare(const Udp& sink, std::uint64_t gap, std::uint32_t count, Histo
   const Udp from(&to);
   const std::vector<std::uint8_t> packets(std::size_t{BATCH} * BYTES);
   const std::uint64_t start = realtime_ns() + LEAD_IN_NS;
+  std::this_thread::sleep_for(std::chrono::nanoseconds(LEAD_IN_NS - 1'000'000));
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint64_t due = start + gap * i;
     std::uint64_t now = realtime_ns();

@@ -149,6 +149,7 @@ void Transmitter::transmit(Lane& lane, std::uint32_t run) noexcept {
 }
 
 void Transmitter::wait_until(std::uint64_t due) noexcept {
+  if (due <= now_) return;
   if (due - now_ > SLEEP_FROM_NS) {
     doorbell_.prepare();
     if (stopping_.load(std::memory_order_acquire) || anything_new()) {
@@ -194,10 +195,12 @@ void Transmitter::sleep() noexcept {
 void Transmitter::run() noexcept {
   settle_thread(cpu_core_, "daqiri-tx-" + cpu_core_, realtime_priority_);
   last_left_ = monotonic_ns();
+  now_ = clock_();
   int drain = 0;
+  // The clock is read after every wait and every call of the engine, and not once more: a read
+  // takes longer than what a packet would otherwise be late.
   for (;;) {
     if (stopping_.load(std::memory_order_acquire) && drain++ == 0) last_left_ = monotonic_ns();
-    now_ = clock_();
     bool progress = false;
     for (Lane& lane : lanes_) progress = serve(lane) || progress;
     const bool refused = std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
@@ -206,6 +209,7 @@ void Transmitter::run() noexcept {
     if (drain > 0 && refused && !progress) {
       doorbell_.prepare();
       sleep_for(static_cast<std::int64_t>(REFUSED_NS));
+      now_ = clock_();
     }
     if (drain > 0 &&
         ((!progress && !refused) || drain > DRAIN_PASSES || monotonic_ns() - last_left_ > DRAIN_NS))
@@ -217,8 +221,10 @@ void Transmitter::run() noexcept {
       wait_until(due);
     } else if (monotonic_ns() - last_left_ < IDLE_SPIN_NS) {
       cpu_relax();
+      now_ = clock_();
     } else {
       sleep();
+      now_ = clock_();
     }
   }
   for (const Lane& lane : lanes_) {
