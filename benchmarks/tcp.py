@@ -58,6 +58,7 @@ def iperf3(size: int, seconds: float) -> Measurement:
     server = subprocess.Popen(
         [program, "-s", "-1", "-B", "127.0.0.1", "-p", port, "-A", str(receiver_core)],
         stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         for _ in range(500):

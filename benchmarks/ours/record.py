@@ -58,7 +58,7 @@ def udp_configuration(host: str, port: int, size: int, region_bytes: int) -> dic
                 "name": "port",
                 "address": host,
                 "socket_config": {"mode": "server", "local_addr": f"udp://{host}:{port}"},
-                "rx": {"queues": [{**queue("rx", size, region_bytes), "timeout_us": 1000}]},
+                "rx": {"queues": [{**queue("rx", size, region_bytes), "timeout_us": 10_000}]},
             }
         ],
     }
@@ -77,7 +77,7 @@ def loopback_configuration(size: int, region_bytes: int) -> dict:
             {
                 "name": "port",
                 "address": "loopback",
-                "rx": {"queues": [{**queue("rx", size, region_bytes), "timeout_us": 1000}]},
+                "rx": {"queues": [{**queue("rx", size, region_bytes), "timeout_us": 10_000}]},
                 "tx": {"queues": [queue("tx", size, region_bytes)]},
             }
         ],

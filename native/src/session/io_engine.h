@@ -62,6 +62,8 @@ class IoEngine {
   /// A descriptor that is readable when `receive` has work; -1: the queue's poller doorbell is rung
   /// instead.
   [[nodiscard]] virtual int receive_fd(const RxQueue&) const noexcept { return -1; }
+  /// Whether what arrives may wait for `receive` a little, and is cheaper then.
+  [[nodiscard]] virtual bool gathers(const RxQueue&) const noexcept { return false; }
   /// A descriptor that is readable when `transmit`, having sent nothing, may do so again; -1: only
   /// trying tells.
   [[nodiscard]] virtual int transmit_fd(const TxQueue&) const noexcept { return -1; }

@@ -10,6 +10,13 @@ namespace daqiri {
 namespace {
 /// Idle time after which the poller sleeps instead of spinning.
 constexpr std::uint64_t SPIN_NS = 50'000;
+/// A poller that shares its core with others lets packets gather in sockets for this long, and for
+/// no more than this part of a burst's timeout; less than the least is not worth a system call.
+constexpr std::uint64_t PAUSE_NS = 50'000;
+constexpr std::uint64_t PAUSE_PART_OF_TIMEOUT = 8;
+constexpr std::uint64_t LEAST_PAUSE_NS = 10'000;
+/// Packets of a pass from which on the next one is made at once.
+constexpr std::uint32_t BUSY_PASS = 32;
 constexpr std::int64_t MAX_SLEEP_NS = 100'000'000;
 /// Passes that a stopping poller makes for what still arrives, and their time.
 constexpr int DRAIN_PASSES = 10'000;
@@ -67,14 +74,39 @@ void Poller::sleep(std::uint64_t next_due) noexcept {
   doorbell_.wait(timeout, fds_.data(), static_cast<int>(fds_.size()));
 }
 
+std::uint64_t Poller::pause_allowed() const noexcept {
+  if (cpu_core_ != ANY_CORE) return 0;
+  std::uint64_t allowed = PAUSE_NS;
+  for (const RxQueue* queue : queues_) {
+    const RxQueueConfig& config = queue->config();
+    if (!engine_.gathers(*queue) || config.batch_size_ == 1) return 0;
+    if (config.timeout_us_ > 0)
+      allowed = std::min(allowed, std::uint64_t{config.timeout_us_} * 1000 / PAUSE_PART_OF_TIMEOUT);
+  }
+  return allowed < LEAST_PAUSE_NS ? 0 : allowed;
+}
+
+void Poller::pause(std::uint64_t pause_ns, std::uint64_t next_due) const noexcept {
+  if (next_due != 0) {
+    const std::uint64_t now = monotonic_ns();
+    if (next_due <= now) return;
+    pause_ns = std::min(pause_ns, next_due - now);
+  }
+  const timespec time{0, static_cast<long>(pause_ns)};
+  nanosleep(&time, nullptr);
+}
+
 void Poller::run() noexcept {
   settle_thread(cpu_core_, "daqiri-rx-" + cpu_core_);
+  const std::uint64_t pause_ns = pause_allowed();
   std::uint64_t last_seen = monotonic_ns();
   std::uint64_t next_due = 0;
   while (!stopping_.load(std::memory_order_acquire)) {
-    if (pass(&next_due) > 0) {
+    const std::uint32_t seen = pass(&next_due);
+    if (seen > 0) {
       last_seen = monotonic_ns();
-    } else if (monotonic_ns() - last_seen < SPIN_NS) {
+      if (pause_ns > 0 && seen < BUSY_PASS) pause(pause_ns, next_due);
+    } else if (pause_ns == 0 && monotonic_ns() - last_seen < SPIN_NS) {
       cpu_relax();
     } else {
       sleep(next_due);

@@ -28,6 +28,9 @@ class Poller {
   void run() noexcept;
   std::uint32_t pass(std::uint64_t* next_due) noexcept;
   void sleep(std::uint64_t next_due) noexcept;
+  /// How long packets may be left to gather in sockets, ns; 0: not at all.
+  [[nodiscard]] std::uint64_t pause_allowed() const noexcept;
+  void pause(std::uint64_t pause_ns, std::uint64_t next_due) const noexcept;
 
   IoEngine& engine_;
   std::string cpu_core_;

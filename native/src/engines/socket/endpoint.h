@@ -38,6 +38,8 @@ class Endpoint {
   virtual void close() noexcept = 0;
   /// As IoEngine::receive_fd.
   [[nodiscard]] virtual int receive_fd(const RxQueue& queue) const noexcept = 0;
+  /// As IoEngine::gathers.
+  [[nodiscard]] virtual bool gathers() const noexcept { return false; }
   /// As IoEngine::transmit_fd.
   [[nodiscard]] virtual int transmit_fd(const TxQueue&) const noexcept { return -1; }
 

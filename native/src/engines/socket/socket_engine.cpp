@@ -71,6 +71,9 @@ class SocketEngine final : public IoEngine {
   [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override {
     return endpoints_[queue.port_id()]->receive_fd(queue);
   }
+  [[nodiscard]] bool gathers(const RxQueue& queue) const noexcept override {
+    return endpoints_[queue.port_id()]->gathers();
+  }
   [[nodiscard]] int transmit_fd(const TxQueue& queue) const noexcept override {
     return endpoints_[queue.port_id()]->transmit_fd(queue);
   }

@@ -31,6 +31,7 @@ class UdpEndpoint final : public Endpoint {
                           std::uint32_t count) noexcept override;
   void close() noexcept override;
   [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override;
+  [[nodiscard]] bool gathers() const noexcept override { return true; }
 
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
   [[nodiscard]] std::array<std::uint8_t, 6> mac() const noexcept override { return mac_; }
