@@ -198,7 +198,15 @@ def capture_ours(
 ) -> Measurement:
     """Measure the engine's recorder."""
     with tempfile.TemporaryDirectory(dir=directory) as folder:
-        command = [*script("ours/record.py"), "udp", HERE, f"{size}", f"{REGION}", folder]
+        command = [
+            *script("ours/record.py"),
+            "udp",
+            "buffered",
+            HERE,
+            f"{size}",
+            f"{REGION}",
+            folder,
+        ]
         command.append(f"{PORT}")
         with (
             Program(command, cores()[1]) as receiver,

@@ -2,7 +2,7 @@
 
 Of the loopback stream, a fixed number of bytes is recorded, never more at once than the receive
 buffers hold; of the UDP stream, the rate is the highest without loss. The limits are a plain
-write(2) loop of as many bytes, and fio with O_DIRECT. On disk, the time counts until the kernel has
+write(2) loop of as many bytes and, for the direct writer, fio with O_DIRECT. On disk, the time counts until the kernel has
 put everything there (fdatasync), except in the UDP stream, where it counts until all is written.
 """
 
@@ -33,16 +33,17 @@ def in_folder(directory: Path, measure: Callable[[Path], Measurement]) -> Measur
         return measure(Path(folder))
 
 
-def loopback(size: int, total: int, folder: Path) -> Measurement:
+def loopback(writer: str, size: int, total: int, folder: Path) -> Measurement:
     """MB/s of the engine's recorder."""
-    command = [*script("ours/record.py"), "loopback", str(size), str(REGION), str(total)]
+    command = [*script("ours/record.py"), "loopback", writer, str(size), str(REGION), str(total)]
     done = once([*command, str(folder)])
     return Measurement(done["bytes"] * 1e3 / done["ns"])
 
 
-def udp(size: int, seconds: float, folder: Path) -> Measurement:
+def udp(writer: str, size: int, seconds: float, folder: Path) -> Measurement:
     """MB/s of the engine's recorder."""
-    command = [*script("ours/record.py"), "udp", "127.0.0.1", str(size), str(REGION), str(folder)]
+    command = [*script("ours/record.py"), "udp", writer, "127.0.0.1", str(size)]
+    command += [str(REGION), str(folder)]
     with Program(command) as receiver:
         sending = [built("peers_udp_send"), "127.0.0.1", str(receiver.ready["port"]), str(size)]
         with Program(sending, cores()[0]) as sender:
@@ -77,14 +78,19 @@ def fio(total: int, folder: Path) -> Measurement:
 def compare(comparison: Comparison, name: str, directory: Path, size: int, total: int) -> None:
     """One folder, one packet size."""
     contenders: dict[str, Callable[[Path], Measurement]] = {
-        "ours, loopback": partial(loopback, size, total),
+        "ours, loopback": partial(loopback, "buffered", size, total),
         PLAIN: partial(plain_write, total),
-        "ours, UDP": partial(udp, size, comparison.args.seconds),
+        "ours, UDP": partial(udp, "buffered", size, comparison.args.seconds),
     }
     wants = [Want(ours, (PLAIN,), at_least=0.8) for ours in ("ours, loopback", "ours, UDP")]
     if name == "disk":
+        contenders["ours, loopback, direct"] = partial(loopback, "direct", size, total)
         contenders[DIRECT] = partial(fio, total)
-        wants += [Want(ours, (DIRECT,), at_least=0.8) for ours in ("ours, loopback", "ours, UDP")]
+        contenders["ours, UDP, direct"] = partial(udp, "direct", size, comparison.args.seconds)
+        wants += [
+            Want(ours, (DIRECT,), at_least=0.8)
+            for ours in ("ours, loopback, direct", "ours, UDP, direct")
+        ]
     comparison.case(
         f"{size} B to {name}",
         "MB/s",

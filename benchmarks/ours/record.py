@@ -1,7 +1,7 @@
 """Records a UDP stream, or a stream of its own, to pcap files.
 
-usage: record udp HOST SIZE REGION_BYTES DIRECTORY [PORT]
-       record loopback SIZE REGION_BYTES BYTES DIRECTORY
+usage: record udp WRITER HOST SIZE REGION_BYTES DIRECTORY [PORT]
+       record loopback WRITER SIZE REGION_BYTES BYTES DIRECTORY
 
 `udp` records a UDP server's queue, and answers each line with its counters; the line `clear`
 removes complete files. `loopback` records what it sends itself, never more at once than the region
@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Literal, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -25,6 +26,7 @@ from answers import answer_lines
 from daqiri_ophyd.engine import Engine
 
 MAX_BATCH = 1024
+Writer = Literal["buffered", "direct", "auto"]
 
 
 def region(name: str, size: int, region_bytes: int) -> dict:
@@ -91,10 +93,12 @@ def free_port(host: str) -> int:
         return probe.getsockname()[1]
 
 
-def record_udp(host: str, port: int, size: int, region_bytes: int, directory: Path) -> None:
+def record_udp(
+    writer: Writer, host: str, port: int, size: int, region_bytes: int, directory: Path
+) -> None:
     """Record until the input ends."""
     engine = Engine.open(udp_configuration(host, port, size, region_bytes))
-    recorder = engine.port("port").rx[0].record(directory)
+    recorder = engine.port("port").rx[0].record(directory, writer=writer)
 
     def counters() -> dict[str, float]:
         found = recorder.snapshot()
@@ -119,7 +123,9 @@ def sync(directory: Path) -> None:
             os.fdatasync(file.fileno())
 
 
-def record_loopback(size: int, region_bytes: int, total: int, directory: Path) -> None:
+def record_loopback(
+    writer: Writer, size: int, region_bytes: int, total: int, directory: Path
+) -> None:
     """Record `total` bytes of packets."""
     with Engine.open(loopback_configuration(size, region_bytes)) as engine:
         port = engine.port("port")
@@ -127,7 +133,7 @@ def record_loopback(size: int, region_bytes: int, total: int, directory: Path) -
         room = port.rx[0].config.batch_size * 4
         packets = np.random.default_rng(1).integers(0, 256, (batch, size), np.uint8)
         count = total // size // batch * batch
-        recorder = port.rx[0].record(directory)
+        recorder = port.rx[0].record(directory, writer=writer)
         begun, sent = time.monotonic_ns(), 0
         while sent < count:
             if sent - recorder.snapshot().packets + batch > room:
@@ -145,9 +151,11 @@ def record_loopback(size: int, region_bytes: int, total: int, directory: Path) -
         print(json.dumps({"bytes": count * size, "ns": elapsed, "cpu": time.process_time()}))
 
 
+writer = cast(Writer, sys.argv[2])
 if sys.argv[1] == "udp":
-    host, size, region_bytes, directory = sys.argv[2:6]
-    port = int(sys.argv[6]) if len(sys.argv) > 6 else free_port(host)
-    record_udp(host, port, int(size), int(region_bytes), Path(directory))
+    host, size, region_bytes, directory = sys.argv[3:7]
+    port = int(sys.argv[7]) if len(sys.argv) > 7 else free_port(host)
+    record_udp(writer, host, port, int(size), int(region_bytes), Path(directory))
 else:
-    record_loopback(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5]))
+    size, region_bytes, total, directory = sys.argv[3:]
+    record_loopback(writer, int(size), int(region_bytes), int(total), Path(directory))
