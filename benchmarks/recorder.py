@@ -2,8 +2,9 @@
 
 Of the loopback stream, a fixed number of bytes is recorded, never more at once than the receive
 buffers hold; of the UDP stream, the rate is the highest without loss. The limits are a plain
-write(2) loop of as many bytes and, for the direct writer, fio with O_DIRECT. On disk, the time counts until the kernel has
-put everything there (fdatasync), except in the UDP stream, where it counts until all is written.
+write(2) loop of as many bytes and, for the direct writer, fio with O_DIRECT. On disk, the time
+counts until the kernel has put everything there (fdatasync), except in the UDP stream, where it
+counts until all is written.
 """
 
 from __future__ import annotations
