@@ -111,12 +111,13 @@ TEST_CASE("each of many peers is a connection of its own", "[tcp]") {
 }
 
 TEST_CASE("flows choose the queue by TCP ports", "[tcp]") {
-  const std::uint16_t port = free_tcp_port("127.0.0.1");
-  const std::uint16_t special = free_tcp_port("127.0.0.1");
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const std::uint16_t port = free_tcp_port(host);
+  const std::uint16_t special = free_tcp_port(host);
   const bool isolated = GENERATE(false, true);
   TcpOptions options;
   options.rx_queues = 2;
-  NetworkConfig config = tcp_server("127.0.0.1", port, options);
+  NetworkConfig config = tcp_server(host, port, options);
   FlowConfig flow;
   flow.name_ = "special";
   flow.id_ = 7;
@@ -125,8 +126,8 @@ TEST_CASE("flows choose the queue by TCP ports", "[tcp]") {
   config.ifs_[0].rx_.flows_ = {flow};
   config.ifs_[0].rx_.flow_isolation_ = isolated;
   const auto session = Session::open(config);
-  const Stream wanted = Stream::connect_to("127.0.0.1", port, special);
-  const Stream other = Stream::connect_to("127.0.0.1", port);
+  const Stream wanted = Stream::connect_to(host, port, special);
+  const Stream other = Stream::connect_to(host, port);
   REQUIRE(wanted.send(stream_of(100)));
   const auto packets = receive_packets(session->rx_queue(0, 1), 1);
   REQUIRE(packets.size() == 1);
