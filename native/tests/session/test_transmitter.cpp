@@ -201,21 +201,18 @@ TEST_CASE("A flood on one queue leaves room for the launch times of another", "[
   bench.start();
   REQUIRE(bench.queues[0]->wait_idle(LONG));
   REQUIRE(bench.queues[1]->wait_idle(LONG));
-  // Of the flood's calls that began in the 200 us before a launch time, none reaches far beyond it.
+  // Without regard to the other queue, every launch time would fall into a whole turn of the flood.
   std::size_t timed = 0;
+  std::size_t overrun = 0;
   for (const NotingWire::Call& call : bench.wire.calls()) {
-    if (call.queue == bench.queues[1].get()) {
-      timed += call.packets;
-      continue;
-    }
-    for (std::uint64_t launch = start; launch < start + 50'000'000; launch += 1'000'000) {
-      if (call.begun < launch && launch - call.begun < 200'000 && call.packets > 1) {
-        // The estimate of a packet's cost is a smoothed one, and this machine stalls at times.
-        REQUIRE(call.packets <= 2 * (launch - call.begun) / 5'000 + 2);
-      }
-    }
+    if (call.queue == bench.queues[1].get()) timed += call.packets;
+    if (call.queue != bench.queues[0].get() || call.packets < bench.wire.transmit_run()) continue;
+    for (std::uint64_t launch = start; launch < start + 50'000'000; launch += 1'000'000)
+      overrun += call.begun < launch && launch - call.begun < 200'000 ? 1 : 0;
   }
   REQUIRE(timed == 50);
+  // A stall between a look at the clock and the call costs one.
+  REQUIRE(overrun < 25);
 }
 
 TEST_CASE("A burst of one queue does not wait for the launch time of another", "[transmitter]") {
