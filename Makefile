@@ -52,7 +52,7 @@ lint: build $(VENV)/.dependencies-dev
 	$(BIN)/python $(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p $(NATIVE) -quiet \
 		'/native/(src|python)/'
 
-docs: build $(VENV)/.dependencies-docs
+docs: build $(VENV)/.dependencies-docs build/.system-docs
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
 	@echo "build/docs/index.html"
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-TOPICS = ("udp_receive", "tcp", "recorder", "capture", "pcap_read", "lateness")
+TOPICS = ("udp_receive", "tcp", "recorder", "capture", "pcap_read", "lateness", "python_bursts")
 
 
 def main() -> int:

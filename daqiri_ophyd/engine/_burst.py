@@ -82,6 +82,29 @@ class Burst:
         """Return the bytes of each packet that lie in one segment, shape (n,)."""
         return self._native.segment_lengths(segment)
 
+    def addresses(self, segment: int = 0) -> NDArray[np.uintp]:
+        """Return where each packet begins in memory, shape (n,).
+
+        For compiled code (numba, ctypes, a GPU kernel over mapped memory) that takes all packets in
+        one call. An address is good for as long as the burst, or an array of it, is held.
+
+        Parameters
+        ----------
+        segment : int
+            From 0; the order of the queue's ``memory_regions``.
+
+        Returns
+        -------
+        ndarray of uintp, shape (n,)
+            Read-only.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such segment, or the burst was released.
+        """
+        return self._native.addresses(segment)
+
     @property
     def flow_ids(self) -> NDArray[np.uint32]:
         """Flow of each packet, shape (n,); 0: none matched."""

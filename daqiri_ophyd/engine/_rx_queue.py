@@ -18,6 +18,33 @@ from ._recorder import Recorder
 __all__ = ["RxQueue"]
 
 
+class _Bursts:
+    """Bursts of a queue as they arrive; a generator could not be shared by threads."""
+
+    __slots__ = ("_ended", "_queue", "_timeout")
+
+    def __init__(self, queue: RxQueue, timeout: float | None) -> None:
+        self._queue = queue
+        self._timeout = timeout
+        self._ended = False
+
+    def __iter__(self) -> _Bursts:
+        return self
+
+    def __next__(self) -> Burst:
+        burst = None
+        if not self._ended:
+            try:
+                burst = self._queue.receive(self._timeout)
+            except NotReadyError:
+                if not self._queue.closed:
+                    raise
+        if burst is None:
+            self._ended = True
+            raise StopIteration
+        return burst
+
+
 class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
     """A receive queue of a port.
 
@@ -100,7 +127,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         """Yield bursts as they arrive.
 
         It ends when nothing has arrived for a while, or when the engine is closed and all bursts
-        were received.
+        were received. Waiting costs nothing; several threads may share one iterator.
 
         Parameters
         ----------
@@ -117,17 +144,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         NotReadyError
             While the queue is being recorded.
         """
-        while True:
-            try:
-                burst = self.receive(timeout)
-            except NotReadyError:
-                if self.closed:
-                    return
-                raise
-            if burst is None:
-                return
-            yield burst
-            del burst
+        return _Bursts(self, timeout)
 
     def counters(self) -> RxCounters:
         """Return what became of the packets so far; consistent in itself."""

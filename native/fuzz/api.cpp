@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "api/default_session.h"
+#include "api/sessions.h"
 #include "daqiri/daqiri.h"
 #include "require.h"
 #include "session/random_config.h"

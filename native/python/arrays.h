@@ -14,10 +14,15 @@ namespace py = pybind11;
 /// Read-only array of `n` elements at `data`, which `base` keeps alive.
 template <typename T>
 py::array read_only_view(const T* data, std::size_t n, py::handle base) {
-  py::array array(py::dtype::of<T>(), {static_cast<py::ssize_t>(n)},
-                  {static_cast<py::ssize_t>(sizeof(T))}, data, base);
-  py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
-  return array;
+  // pybind11's own constructor allocates twice for shape and strides.
+  const auto& numpy = py::detail::npy_api::get();
+  auto shape = static_cast<Py_intptr_t>(n);
+  auto array = py::reinterpret_steal<py::object>(
+      numpy.PyArray_NewFromDescr_(numpy.PyArray_Type_, py::dtype::of<T>().release().ptr(), 1,
+                                  &shape, nullptr, const_cast<T*>(data), 0, nullptr));
+  if (!array || numpy.PyArray_SetBaseObject_(array.ptr(), base.inc_ref().ptr()) != 0)
+    throw py::error_already_set();
+  return py::reinterpret_steal<py::array>(array.release());
 }
 
 /// A capsule that owns `value`.

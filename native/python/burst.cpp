@@ -19,97 +19,13 @@ void check_segment(const Burst& burst, int segment) {
                   (n == 1 ? "segment 0 only" : "segments 0 to " + std::to_string(n - 1)));
 }
 
-}  // namespace
-
-ReceivedBurst::ReceivedBurst(Burst* burst) : owner_(std::make_shared<BurstOwner>(burst)) {}
-
-const std::shared_ptr<BurstOwner>& ReceivedBurst::owner() const {
-  if (owner_ == nullptr) {
-    throw Error(Status::INVALID_PARAMETER,
-                "burst released: its buffers were given back; use it before release() or the end "
-                "of its `with` block");
-  }
-  return owner_;
-}
-
-void ReceivedBurst::release() noexcept {
-  lengths_ = py::object();
-  base_ = py::object();
-  owner_.reset();
-}
-
-py::handle ReceivedBurst::base() {
-  if (!base_) base_ = owning_capsule(owner());
-  return base_;
-}
-
-py::array ReceivedBurst::packet(const Burst& burst, std::size_t index, int segment) {
+py::array packet(const ReceivedBurst::Share& burst, std::size_t index, int segment) {
   const auto s = static_cast<std::size_t>(segment);
-  return read_only_view(static_cast<const std::uint8_t*>(burst.pkts[s][index]),
-                        burst.pkt_lens[s][index], base());
+  return read_only_view(static_cast<const std::uint8_t*>(burst->pkts[s][index]),
+                        burst->pkt_lens[s][index], burst.base());
 }
 
-py::array ReceivedBurst::view(py::ssize_t index, int segment) {
-  const Burst& burst = get();
-  check_segment(burst, segment);
-  const auto n = static_cast<py::ssize_t>(burst.num_packets());
-  const py::ssize_t i = index < 0 ? index + n : index;
-  if (i < 0 || i >= n) {
-    throw py::index_error("packet " + std::to_string(index) + " of a burst of " +
-                          std::to_string(n));
-  }
-  return packet(burst, static_cast<std::size_t>(i), segment);
-}
-
-py::list ReceivedBurst::views(const py::slice& slice, int segment) {
-  const Burst& burst = get();
-  check_segment(burst, segment);
-  py::ssize_t start = 0;
-  py::ssize_t stop = 0;
-  py::ssize_t step = 0;
-  py::ssize_t count = 0;
-  if (!slice.compute(static_cast<py::ssize_t>(burst.num_packets()), &start, &stop, &step, &count)) {
-    throw py::error_already_set();
-  }
-  py::list list(static_cast<std::size_t>(count));
-  for (py::ssize_t k = 0; k < count; ++k) {
-    list[static_cast<std::size_t>(k)] =
-        packet(burst, static_cast<std::size_t>(start + k * step), segment);
-  }
-  return list;
-}
-
-py::array ReceivedBurst::segment_lengths(int segment) {
-  const Burst& burst = get();
-  check_segment(burst, segment);
-  return read_only_view(burst.pkt_lens[static_cast<std::size_t>(segment)], burst.num_packets(),
-                        base());
-}
-
-py::array ReceivedBurst::lengths() {
-  const Burst& burst = get();
-  if (burst.hdr.hdr.num_segs == 1) return segment_lengths(0);
-  if (!lengths_) {
-    std::vector<std::uint32_t> sums(burst.num_packets());
-    for (std::uint32_t i = 0; i < burst.num_packets(); ++i) sums[i] = burst.packet_length(i);
-    lengths_ = take_vector<std::uint32_t>(std::move(sums));
-  }
-  return py::reinterpret_borrow<py::array>(lengths_);
-}
-
-py::array ReceivedBurst::flow_ids() {
-  const Burst& burst = get();
-  return read_only_view(burst.flow_ids, burst.num_packets(), base());
-}
-
-py::array ReceivedBurst::timestamps() {
-  const Burst& burst = get();
-  return read_only_view(reinterpret_cast<const std::int64_t*>(burst.timestamps),
-                        burst.num_packets(), base());
-}
-
-PacketTable ReceivedBurst::table() const {
-  const Burst& burst = get();
+PacketTable table(const Burst& burst) {
   PacketTable packets;
   packets.packets = burst.num_packets();
   packets.pieces = static_cast<std::size_t>(burst.hdr.hdr.num_segs);
@@ -123,29 +39,138 @@ PacketTable ReceivedBurst::table() const {
   return packets;
 }
 
+}  // namespace
+
+ReceivedBurst::ReceivedBurst(Burst* burst)
+    : burst_(burst),
+      base_(py::capsule(burst, [](void* p) { static_cast<Burst*>(p)->release(); })) {}
+
+ReceivedBurst::Share ReceivedBurst::share() const {
+  py::object base;
+  {
+    const std::lock_guard lock(mutex_);
+    base = base_;
+  }
+  if (!base) {
+    throw Error(Status::INVALID_PARAMETER,
+                "burst released: its buffers were given back; use it before release() or the end "
+                "of its `with` block");
+  }
+  return {std::move(base), *burst_};
+}
+
+bool ReceivedBurst::released() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return !base_;
+}
+
+void ReceivedBurst::release() noexcept {
+  py::object base;
+  py::object lengths;
+  const std::lock_guard lock(mutex_);
+  // Let go of behind the lock, as the last reference runs the capsule's destructor.
+  std::swap(base, base_);
+  std::swap(lengths, lengths_);
+}
+
+py::array ReceivedBurst::view(py::ssize_t index, int segment) const {
+  const Share burst = share();
+  check_segment(*burst, segment);
+  const auto n = static_cast<py::ssize_t>(burst->num_packets());
+  const py::ssize_t i = index < 0 ? index + n : index;
+  if (i < 0 || i >= n) {
+    throw py::index_error("packet " + std::to_string(index) + " of a burst of " +
+                          std::to_string(n));
+  }
+  return packet(burst, static_cast<std::size_t>(i), segment);
+}
+
+py::list ReceivedBurst::views(const py::slice& slice, int segment) const {
+  const Share burst = share();
+  check_segment(*burst, segment);
+  py::ssize_t start = 0;
+  py::ssize_t stop = 0;
+  py::ssize_t step = 0;
+  py::ssize_t count = 0;
+  if (!slice.compute(static_cast<py::ssize_t>(burst->num_packets()), &start, &stop, &step,
+                     &count)) {
+    throw py::error_already_set();
+  }
+  py::list list(static_cast<std::size_t>(count));
+  for (py::ssize_t k = 0; k < count; ++k) {
+    list[static_cast<std::size_t>(k)] =
+        packet(burst, static_cast<std::size_t>(start + k * step), segment);
+  }
+  return list;
+}
+
+py::array ReceivedBurst::segment_lengths(int segment) const {
+  const Share burst = share();
+  check_segment(*burst, segment);
+  return read_only_view(burst->pkt_lens[static_cast<std::size_t>(segment)], burst->num_packets(),
+                        burst.base());
+}
+
+py::array ReceivedBurst::addresses(int segment) const {
+  const Share burst = share();
+  check_segment(*burst, segment);
+  return read_only_view(
+      reinterpret_cast<const std::uintptr_t*>(burst->pkts[static_cast<std::size_t>(segment)]),
+      burst->num_packets(), burst.base());
+}
+
+py::array ReceivedBurst::lengths() {
+  const Share burst = share();
+  if (burst->hdr.hdr.num_segs == 1) return segment_lengths(0);
+  py::object known;
+  {
+    const std::lock_guard lock(mutex_);
+    known = lengths_;
+  }
+  if (!known) {
+    std::vector<std::uint32_t> sums(burst->num_packets());
+    for (std::uint32_t i = 0; i < burst->num_packets(); ++i) sums[i] = burst->packet_length(i);
+    known = take_vector<std::uint32_t>(std::move(sums));
+    py::object replaced = known;
+    const std::lock_guard lock(mutex_);
+    if (base_) std::swap(replaced, lengths_);
+  }
+  return known;
+}
+
+py::array ReceivedBurst::flow_ids() const {
+  const Share burst = share();
+  return read_only_view(burst->flow_ids, burst->num_packets(), burst.base());
+}
+
+py::array ReceivedBurst::timestamps() const {
+  const Share burst = share();
+  return read_only_view(reinterpret_cast<const std::int64_t*>(burst->timestamps),
+                        burst->num_packets(), burst.base());
+}
+
 py::array ReceivedBurst::gather(const py::object& out) const {
-  // Another thread may release the burst while this one copies without the lock.
-  const std::shared_ptr<BurstOwner> held = owner();
-  return gather_rows(table(), out);
+  const Share burst = share();
+  return gather_rows(table(*burst), out);
 }
 
 py::tuple ReceivedBurst::gather_flat(const py::object& out) const {
-  const std::shared_ptr<BurstOwner> held = owner();
-  return python::gather_flat(table(), out);
+  const Share burst = share();
+  return python::gather_flat(table(*burst), out);
 }
 
 void ReceivedBurst::write_pcap(const std::string& directory, const std::string& prefix,
                                bool nanosecond) const {
-  const std::shared_ptr<BurstOwner> held = owner();
+  const Share burst = share();
   const GilRelease unlocked;
-  daqiri::write_pcap(**held, directory, prefix, nanosecond);
+  daqiri::write_pcap(*burst, directory, prefix, nanosecond);
 }
 
 void ReceivedBurst::write_raw(const std::string& directory, const std::string& prefix,
                               std::uint64_t offset) const {
-  const std::shared_ptr<BurstOwner> held = owner();
+  const Share burst = share();
   const GilRelease unlocked;
-  daqiri::write_raw(**held, directory, prefix, offset);
+  daqiri::write_raw(*burst, directory, prefix, offset);
 }
 
 void bind_burst(py::module_& m) {
@@ -157,6 +182,7 @@ void bind_burst(py::module_& m) {
       .def("views", &ReceivedBurst::views, py::arg("slice"), py::arg("segment") = 0)
       .def("lengths", &ReceivedBurst::lengths)
       .def("segment_lengths", &ReceivedBurst::segment_lengths, py::arg("segment"))
+      .def("addresses", &ReceivedBurst::addresses, py::arg("segment"))
       .def("flow_ids", &ReceivedBurst::flow_ids)
       .def("timestamps", &ReceivedBurst::timestamps)
       .def("gather", &ReceivedBurst::gather, py::arg("out"))
@@ -166,15 +192,15 @@ void bind_burst(py::module_& m) {
       .def("write_raw", &ReceivedBurst::write_raw, py::arg("directory"), py::arg("prefix"),
            py::arg("offset"))
       .def_property_readonly("nbytes",
-                             [](const ReceivedBurst& b) { return b.get().hdr.hdr.nbytes; })
+                             [](const ReceivedBurst& b) { return b.share()->hdr.hdr.nbytes; })
       .def_property_readonly("port_id",
-                             [](const ReceivedBurst& b) { return b.get().hdr.hdr.port_id; })
+                             [](const ReceivedBurst& b) { return b.share()->hdr.hdr.port_id; })
       .def_property_readonly("queue_id",
-                             [](const ReceivedBurst& b) { return b.get().hdr.hdr.q_id; })
+                             [](const ReceivedBurst& b) { return b.share()->hdr.hdr.q_id; })
       .def_property_readonly("connection_id",
-                             [](const ReceivedBurst& b) { return b.get().connection_id; })
+                             [](const ReceivedBurst& b) { return b.share()->connection_id; })
       .def_property_readonly("num_segments",
-                             [](const ReceivedBurst& b) { return b.get().hdr.hdr.num_segs; });
+                             [](const ReceivedBurst& b) { return b.share()->hdr.hdr.num_segs; });
 }
 
 }  // namespace daqiri::python

@@ -1,7 +1,7 @@
 /// A received burst in Python's hands.
 #pragma once
 
-#include <memory>
+#include <mutex>
 #include <string>
 
 #include "arrays.h"
@@ -9,56 +9,60 @@
 
 namespace daqiri::python {
 
-/// Gives the burst back when the last view of its packets is gone. Any thread, with or without the
-/// lock.
-class BurstOwner {
- public:
-  explicit BurstOwner(Burst* burst) noexcept : burst_(burst) {}
-  BurstOwner(const BurstOwner&) = delete;
-  BurstOwner& operator=(const BurstOwner&) = delete;
-  ~BurstOwner() { burst_->release(); }
-  [[nodiscard]] const Burst& operator*() const noexcept { return *burst_; }
-
- private:
-  Burst* burst_;
-};
-
+/// Any thread may call anything at any time, with or without a global interpreter lock: each call
+/// begins by taking a share in the burst, which outlasts a release() by another thread.
 class ReceivedBurst {
  public:
   /// Takes `burst` over.
   explicit ReceivedBurst(Burst* burst);
+  ReceivedBurst(const ReceivedBurst&) = delete;
+  ReceivedBurst& operator=(const ReceivedBurst&) = delete;
+  ~ReceivedBurst() = default;
 
-  [[nodiscard]] std::size_t size() const { return get().num_packets(); }
-  [[nodiscard]] bool released() const noexcept { return owner_ == nullptr; }
+  [[nodiscard]] std::size_t size() const { return share()->num_packets(); }
+  [[nodiscard]] bool released() const noexcept;
   /// Let go. Views that exist keep the buffers.
   void release() noexcept;
 
   /// Part of packet `index` (negative: from the end) that lies in `segment`. Throws IndexError.
-  [[nodiscard]] py::array view(py::ssize_t index, int segment);
-  [[nodiscard]] py::list views(const py::slice& slice, int segment);
+  [[nodiscard]] py::array view(py::ssize_t index, int segment) const;
+  [[nodiscard]] py::list views(const py::slice& slice, int segment) const;
 
   [[nodiscard]] py::array lengths();
-  [[nodiscard]] py::array segment_lengths(int segment);
-  [[nodiscard]] py::array flow_ids();
-  [[nodiscard]] py::array timestamps();
+  [[nodiscard]] py::array segment_lengths(int segment) const;
+  [[nodiscard]] py::array addresses(int segment) const;
+  [[nodiscard]] py::array flow_ids() const;
+  [[nodiscard]] py::array timestamps() const;
   [[nodiscard]] py::array gather(const py::object& out) const;
   [[nodiscard]] py::tuple gather_flat(const py::object& out) const;
   void write_pcap(const std::string& directory, const std::string& prefix, bool nanosecond) const;
   void write_raw(const std::string& directory, const std::string& prefix,
                  std::uint64_t offset) const;
 
+  /// The burst, for as long as this is held.
+  class Share {
+   public:
+    Share(py::object base, const Burst& burst) : base_(std::move(base)), burst_(burst) {}
+    [[nodiscard]] const Burst& operator*() const noexcept { return burst_; }
+    [[nodiscard]] const Burst* operator->() const noexcept { return &burst_; }
+    /// What arrays over the burst's memory have as their base.
+    [[nodiscard]] py::handle base() const noexcept { return base_; }
+
+   private:
+    py::object base_;
+    const Burst& burst_;
+  };
   /// Throws Error INVALID_PARAMETER after release.
-  [[nodiscard]] const Burst& get() const { return **owner(); }
+  [[nodiscard]] Share share() const;
 
  private:
-  [[nodiscard]] const std::shared_ptr<BurstOwner>& owner() const;
-  /// What views have as their base: one per burst, made when first needed.
-  [[nodiscard]] py::handle base();
-  [[nodiscard]] py::array packet(const Burst& burst, std::size_t index, int segment);
-  [[nodiscard]] PacketTable table() const;
-
-  std::shared_ptr<BurstOwner> owner_;
+  Burst* burst_;
+  /// Guards what follows. Nothing that could run Python is done while it is held: without a global
+  /// lock, a thread that waits here cannot be stopped for a garbage collection.
+  mutable std::mutex mutex_;
+  /// Gives the burst back with its last reference; empty after release.
   py::object base_;
+  /// Sums over segments, made when first asked for.
   py::object lengths_;
 };
 

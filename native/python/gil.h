@@ -43,8 +43,9 @@ void check_signals();
 /// End of a wait, given in seconds as Python gives it.
 class Deadline {
  public:
-  /// Threads that sleep wake this often to look for Ctrl-C.
-  static constexpr std::int64_t SLICE_NS = 100'000'000;
+  /// A signal ends a sleep of the main thread, which runs its handlers; this is how often a thread
+  /// looks anyway, for signals that came just before it slept or that were only simulated.
+  static constexpr std::int64_t SLICE_NS = 1'000'000'000;
 
   /// None: never. Throws Error INVALID_PARAMETER for a negative number or NaN.
   explicit Deadline(std::optional<double> seconds) : timeout_(seconds) {

@@ -4,7 +4,8 @@
 #include "bindings.h"
 #include "daqiri/version.h"
 
-PYBIND11_MODULE(_native, m) {
+// What objects share between threads is atomic or behind a mutex of their own.
+PYBIND11_MODULE(_native, m, pybind11::mod_gil_not_used()) {
   m.doc() = "The packet engine. Private: import daqiri_ophyd.engine.";
   using namespace daqiri::python;
   bind_errors(m);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -44,7 +45,7 @@ py::object ReceiveQueue::wait_for(std::optional<double> timeout, Take take) {
     refuse_while_recorded(queue);
     // In this order: what was handed over before the queue closed is seen.
     const bool closed = queue.closed();
-    if (Burst* burst = take(queue)) return py::cast(ReceivedBurst(burst));
+    if (Burst* burst = take(queue)) return py::cast(std::make_unique<ReceivedBurst>(burst));
     if (closed) {
       throw Error(Status::NOT_READY,
                   "receive queue '" + queue.config().name_ +

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <initializer_list>
+#include <mutex>
 #include <utility>
 
 #include "bindings.h"
@@ -68,7 +69,7 @@ bool RecorderHandle::look(std::int64_t timeout_ns) {
   pollfd bell{recorder_->doorbell().fd(), POLLIN, 0};
   const timespec limit{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
   if (ppoll(&bell, 1, &limit, nullptr) <= 0) return false;
-  if (!watched_) {
+  if (!news_->watched) {
     std::uint64_t rings = 0;
     [[maybe_unused]] const ssize_t n = ::read(bell.fd, &rings, sizeof rings);
   }
@@ -81,15 +82,15 @@ bool RecorderHandle::wait(std::optional<double> timeout) {
   static_cast<void>(get());
   for (;;) {
     const auto news = news_of(*recorder_);
-    if (news != seen_) {
-      seen_ = news;
-      return true;
+    {
+      const std::lock_guard lock(news_->mutex);
+      if (std::exchange(news_->seen, news) != news) return true;
     }
     if (deadline.passed()) return false;
     {
       const GilRelease unlocked;
       // Rung for news that was seen already: the one who watches has not read it yet.
-      if (look(deadline.slice()) && watched_ && news_of(*recorder_) == news)
+      if (look(deadline.slice()) && news_->watched && news_of(*recorder_) == news)
         nanosleep(&BREATH, nullptr);
     }
     check_signals();

@@ -1,8 +1,10 @@
 /// A recorder in Python's hands.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -27,7 +29,7 @@ class RecorderHandle {
   }
   /// The doorbell's descriptor. Whoever asks for it reads it; `wait` then only looks.
   [[nodiscard]] int fileno() {
-    watched_ = true;
+    news_->watched = true;
     return get().doorbell().fd();
   }
   /// True once a file was completed, the recorder ended or an error occurred since the last True.
@@ -38,8 +40,13 @@ class RecorderHandle {
 
   std::uint64_t born_{fork_generation()};
   std::shared_ptr<Recorder> recorder_;
-  std::tuple<std::uint64_t, bool, bool> seen_{0, true, false};
-  bool watched_{false};
+  struct News {
+    /// Guards `seen`.
+    std::mutex mutex;
+    std::tuple<std::uint64_t, bool, bool> seen{0, true, false};
+    std::atomic<bool> watched{false};
+  };
+  std::unique_ptr<News> news_{std::make_unique<News>()};
 };
 
 // Options in words. Throw Error INVALID_PARAMETER with what is accepted.

@@ -1,5 +1,5 @@
-/// Configuration structs. They mirror the keys of the configuration file; a default here is the
-/// default there.
+/// Configuration structs. They mirror the keys of the configuration file, which its reference
+/// describes; a default here is the default there.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,40 @@
 
 namespace daqiri {
 
+/// Number of a flow; 0: none.
 using FlowId = std::uint32_t;
 
+/// `stream_type`.
 enum class StreamType { RAW, SOCKET };
+/// `engine`.
 enum class EngineType : int { UNKNOWN = -1, DEFAULT, DPDK, SOCKET, RDMA, IBVERBS, PACKET };
+/// `log_level`.
 enum class LogLevel { TRACE, DEBUG, INFO, WARN, ERROR, CRITICAL, OFF };
+/// `loopback`.
 enum class LoopbackType { NONE, SW };
+/// `kind` of a memory region.
 enum class MemoryKind { HOST, HOST_PINNED, HUGE, DEVICE };
+/// `poll_mode` of a queue.
 enum class PollMode { INDIRECT, DIRECT };
+/// `mode` of a socket.
 enum class SocketMode { CLIENT, SERVER };
+/// Scheme of an endpoint.
 enum class SocketProtocol { TCP, UDP, ROCE };
+/// `type` of a match.
 enum class FlowMatchType { IPV4_UDP, FLEX_ITEM, ECPRI };
+/// `type` of an action.
 enum class FlowActionType { QUEUE, VLAN_PUSH, VLAN_POP, TUNNEL_ENCAP, TUNNEL_DECAP };
+/// `type` of a tunnel.
 enum class TunnelType { VXLAN, GRE, NVGRE };
+/// Where packets are put in order.
 enum class ReorderType { GPU, CPU };
+/// How a packet tells its batch and place.
 enum class ReorderMethod { SEQ_BATCH_NUMBER, SEQ_PACKETS_PER_BATCH };
+/// Elements of a payload.
 enum class InputDataType { INT4, INT8, INT16, INT32 };
+/// Elements of an aggregate.
 enum class OutputDataType { FP16, BF16, FP32, FP64, INT32 };
+/// Byte order of input elements.
 enum class Endianness { HOST, NETWORK };
 
 /// Bits of MemoryRegionConfig::access_.
@@ -36,6 +53,7 @@ inline constexpr std::uint32_t MEM_ACCESS_LOCAL = 1U << 0U;
 inline constexpr std::uint32_t MEM_ACCESS_RDMA_READ = 1U << 1U;
 inline constexpr std::uint32_t MEM_ACCESS_RDMA_WRITE = 1U << 2U;
 
+/// What holds for the whole engine.
 struct CommonConfig {
   int version{1};
   int master_core_{0};
@@ -54,6 +72,7 @@ struct CommonConfig {
   bool operator==(const CommonConfig&) const = default;
 };
 
+/// An entry of `memory_regions`.
 struct MemoryRegionConfig {
   std::string name_;
   MemoryKind kind_{MemoryKind::HOST};
@@ -74,13 +93,16 @@ inline constexpr FlowId MAX_STATIC_FLOW_ID = 0x7FFFFF;
 struct PortRange {
   std::uint16_t lo{0};
   std::uint16_t hi{0};
+  /// Whether it matches every port.
   [[nodiscard]] bool any() const noexcept { return hi == 0; }
+  /// Whether it matches this port.
   [[nodiscard]] bool contains(std::uint16_t port) const noexcept {
     return any() || (port >= lo && port <= hi);
   }
   bool operator==(const PortRange&) const = default;
 };
 
+/// `match` on bits at a set place.
 struct FlexItemMatch {
   int flex_item_id_{0};
   std::uint32_t val_{0};
@@ -88,6 +110,7 @@ struct FlexItemMatch {
   bool operator==(const FlexItemMatch&) const = default;
 };
 
+/// `match` on the header of eCPRI messages.
 struct EcpriMatch {
   std::uint8_t msg_type_{0};
   bool has_msg_type_{false};
@@ -97,6 +120,7 @@ struct EcpriMatch {
   bool operator==(const EcpriMatch&) const = default;
 };
 
+/// `match` of a flow.
 struct FlowMatch {
   FlowMatchType type_{FlowMatchType::IPV4_UDP};
   PortRange udp_src_;
@@ -111,6 +135,7 @@ struct FlowMatch {
   bool operator==(const FlowMatch&) const = default;
 };
 
+/// The tag that vlan_push writes.
 struct VlanConfig {
   std::uint16_t vlan_id_{0};
   std::uint8_t pcp_{0};
@@ -119,6 +144,7 @@ struct VlanConfig {
   bool operator==(const VlanConfig&) const = default;
 };
 
+/// Outer headers of a tunnel.
 struct TunnelConfig {
   TunnelType type_{TunnelType::VXLAN};
   std::string outer_eth_src_;
@@ -136,6 +162,7 @@ struct TunnelConfig {
   bool operator==(const TunnelConfig&) const = default;
 };
 
+/// `action` of a flow, or one of its `actions`.
 struct FlowAction {
   FlowActionType type_{FlowActionType::QUEUE};
   /// Queue id. With RSS the queues are in ids_ (two or more), else ids_ is empty.
@@ -156,11 +183,13 @@ struct FlowRuleConfig {
   bool operator==(const FlowRuleConfig&) const = default;
 };
 
+/// An entry of `rx.flows`.
 struct FlowConfig : FlowRuleConfig {
   FlowId id_{0};
   bool operator==(const FlowConfig&) const = default;
 };
 
+/// An entry of `rx.flex_items`.
 struct FlexItemConfig {
   std::string name_;
   int id_{0};
@@ -169,12 +198,14 @@ struct FlexItemConfig {
   bool operator==(const FlexItemConfig&) const = default;
 };
 
+/// Where a number lies in a packet, in bits from its first byte.
 struct BitFieldConfig {
   std::uint32_t bit_offset_{0};
   std::uint32_t bit_width_{0};
   bool operator==(const BitFieldConfig&) const = default;
 };
 
+/// Conversion of elements.
 struct DataTypesConfig {
   InputDataType input_type_{InputDataType::INT8};
   OutputDataType output_type_{OutputDataType::FP32};
@@ -182,6 +213,7 @@ struct DataTypesConfig {
   bool operator==(const DataTypesConfig&) const = default;
 };
 
+/// An entry of `rx.reorder_configs`.
 struct ReorderConfig {
   std::string name_;
   ReorderType type_{ReorderType::CPU};
@@ -217,12 +249,14 @@ struct QueueConfig {
   bool operator==(const QueueConfig&) const = default;
 };
 
+/// An entry of `rx.queues`.
 struct RxQueueConfig : QueueConfig {
   /// Bytes of a packet that go to the first segment; 0: as many as its buffer holds.
   std::uint32_t split_boundary_{0};
   bool operator==(const RxQueueConfig&) const = default;
 };
 
+/// An entry of `tx.queues`.
 struct TxQueueConfig : QueueConfig {
   /// L2 megabits per second; 0: not paced.
   std::uint32_t pacing_mbps_{0};
@@ -231,6 +265,7 @@ struct TxQueueConfig : QueueConfig {
   bool operator==(const TxQueueConfig&) const = default;
 };
 
+/// `rx` of an interface.
 struct RxConfig {
   bool flow_isolation_{false};
   bool hardware_timestamps_{false};
@@ -242,6 +277,7 @@ struct RxConfig {
   bool operator==(const RxConfig&) const = default;
 };
 
+/// An entry of `tx.flows`.
 struct TxFlowConfig {
   std::string name_;
   FlowId id_{0};
@@ -251,6 +287,7 @@ struct TxFlowConfig {
   bool operator==(const TxFlowConfig&) const = default;
 };
 
+/// `tx` of an interface.
 struct TxConfig {
   bool accurate_send_{false};
   std::vector<TxQueueConfig> queues_;
@@ -258,15 +295,18 @@ struct TxConfig {
   bool operator==(const TxConfig&) const = default;
 };
 
+/// An address of a socket, `udp://host:port`.
 struct SocketEndpoint {
   SocketProtocol protocol_{SocketProtocol::UDP};
   /// Numeric IPv4 or IPv6 address; empty: not given.
   std::string host_;
   std::uint16_t port_{0};
+  /// Whether it was given.
   [[nodiscard]] bool given() const noexcept { return !host_.empty(); }
   bool operator==(const SocketEndpoint&) const = default;
 };
 
+/// `socket_config` of an interface.
 struct SocketConfig {
   SocketMode mode_{SocketMode::SERVER};
   SocketEndpoint local_addr_;
@@ -279,11 +319,13 @@ struct SocketConfig {
   bool operator==(const SocketConfig&) const = default;
 };
 
+/// `roce_config` of an interface.
 struct RoceConfig {
   std::string transport_mode_{"RC"};
   bool operator==(const RoceConfig&) const = default;
 };
 
+/// An entry of `interfaces`: a port.
 struct InterfaceConfig {
   std::string name_;
   std::string address_;
@@ -298,6 +340,7 @@ struct InterfaceConfig {
   bool operator==(const InterfaceConfig&) const = default;
 };
 
+/// A whole configuration.
 struct NetworkConfig {
   CommonConfig common_;
   std::vector<MemoryRegionConfig> mrs_;
@@ -311,6 +354,7 @@ struct NetworkConfig {
 
 /// One finding of validation.
 struct ConfigProblem {
+  /// An ERROR keeps the configuration from being used.
   enum class Severity { ERROR, WARNING };
   Severity severity_{Severity::ERROR};
   /// File name, or "<text>" / "<config>" for text and structs built in code.
@@ -324,12 +368,17 @@ struct ConfigProblem {
   std::string message_;
 };
 
+/// Everything that validation found.
 struct ConfigReport {
   std::vector<ConfigProblem> problems_;
+  /// No errors.
   [[nodiscard]] bool ok() const noexcept;
   /// One line per problem: file:line:column: error: path: message.
   [[nodiscard]] std::string text() const;
 };
+
+/// \name Configurations
+/// \{
 
 /// Parse and validate configuration text (YAML, root `daqiri: cfg:` or the inner map).
 ///
@@ -349,5 +398,7 @@ std::string config_to_yaml(const NetworkConfig& config);
 /// Receive ring of a queue in packets (raw streams); `num_bufs` must be at least 1.5 times this.
 /// 0: a socket stream, which has no such ring.
 std::uint32_t rx_ring_size(const NetworkConfig& config, const QueueConfig& queue) noexcept;
+
+/// \}
 
 }  // namespace daqiri

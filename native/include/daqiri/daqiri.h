@@ -1,7 +1,8 @@
 /// The programming interface. Include this one.
 ///
-/// The functions act on one engine per process, from `daqiri_init` to `shutdown`. Any thread may
-/// call any of them; one burst belongs to one thread at a time.
+/// The functions act on the process's default session, from `daqiri_init` to `shutdown`, or on
+/// another that the thread selected (session.h). Any thread may call any of them; one burst belongs
+/// to one thread at a time.
 ///
 /// Nothing here throws. Before `daqiri_init`, after `shutdown`, with a null or freed burst, or with
 /// an index out of range, a call does nothing but return a status other than SUCCESS (0, null, -1
@@ -24,6 +25,7 @@
 #include "daqiri/rdma.h"
 #include "daqiri/reorder.h"
 #include "daqiri/s3.h"
+#include "daqiri/session.h"
 #include "daqiri/status.h"
 
 /// What CUDA calls cudaStream_t points to this.
@@ -31,11 +33,17 @@ struct CUstream_st;
 
 namespace daqiri {
 
+/// \name Failures
+/// \{
+
 /// Why the calling thread's last failed call failed: what was asked, what was found, what to do.
 /// Empty before any failure; a call that succeeds leaves it. Valid until the thread's next failure.
 const char* last_error() noexcept;
 
-// --- Life cycle
+/// \}
+
+/// \name Life cycle
+/// \{
 
 /// Start. On SUCCESS memory is allocated, queues are configured, threads run, and `config` holds
 /// every default and adjustment that was applied. INTERNAL_ERROR when already started (it runs on
@@ -45,12 +53,16 @@ Status daqiri_init(NetworkConfig& config);
 /// As above from a file where `yaml_or_path` names one, or ends in .yaml or .yml; else from YAML
 /// text.
 Status daqiri_init(const std::string& yaml_or_path);
+/// As `daqiri_init`, from YAML text.
 Status daqiri_init_from_yaml_string(const std::string& yaml);
+/// As `daqiri_init`, from a file.
 Status daqiri_init_from_yaml_file(const std::string& path);
 
 /// Read and validate; nothing is started. `config` holds what could be read, also on failure.
 Status parse_network_config(const std::string& yaml_or_path, NetworkConfig& config);
+/// As `parse_network_config`, from YAML text.
 Status parse_network_config_from_yaml_string(const std::string& yaml, NetworkConfig& config);
+/// As `parse_network_config`, from a file.
 Status parse_network_config_from_yaml_file(const std::string& path, NetworkConfig& config);
 
 /// UNKNOWN before `daqiri_init`.
@@ -64,16 +76,23 @@ void print_stats();
 
 /// "YYYY.MM.PATCH".
 const char* version_string() noexcept;
+/// YYYY.
 int version_year() noexcept;
+/// 1 to 12.
 int version_month() noexcept;
+/// From 0.
 int version_patch() noexcept;
 /// Programs built against one value run with any library of that value.
 int abi_version() noexcept;
 
-// --- Bursts and packets
+/// \}
+
+/// \name Bursts and packets
+/// \{
 
 /// An empty transmit burst; null when all are in use. Both names do the same.
 BurstParams* create_burst_params();
+/// An empty transmit burst; null when all are in use.
 BurstParams* create_tx_burst_params();
 
 /// Say which queue a transmit burst is for and what it shall hold. Checked by
@@ -82,16 +101,20 @@ void set_header(BurstParams* burst, std::uint16_t port, std::uint16_t queue, std
                 int segs);
 /// Before `get_tx_packet_burst`: packets wanted. After it: packets to send, at most those it has.
 void set_num_packets(BurstParams* burst, std::int64_t num);
+/// Packets of the burst; 0: no burst.
 std::int64_t get_num_packets(const BurstParams* burst);
 /// -1: no burst.
 std::int64_t get_q_id(const BurstParams* burst);
+/// Bytes of all packets and segments.
 std::uint64_t get_burst_tot_byte(const BurstParams* burst);
 
 /// Host or device address, as the segment's memory region. Null when that packet was freed.
 void* get_packet_ptr(BurstParams* burst, int idx);
+/// The part of a packet that lies in one segment.
 void* get_segment_packet_ptr(BurstParams* burst, int seg, int idx);
 /// Over all segments.
 std::uint32_t get_packet_length(const BurstParams* burst, int idx);
+/// Bytes of a packet in one segment.
 std::uint32_t get_segment_packet_length(const BurstParams* burst, int seg, int idx);
 /// 0: no flow matched.
 FlowId get_packet_flow_id(const BurstParams* burst, int idx);
@@ -100,24 +123,38 @@ Status get_packet_rx_timestamp(const BurstParams* burst, int idx, std::uint64_t*
 
 /// Which peer a burst came from, or goes to; 0: none.
 std::uintptr_t get_connection_id(const BurstParams* burst);
+/// Which peer a transmit burst goes to; 0: the configured one.
 void set_connection_id(BurstParams* burst, std::uintptr_t conn_id);
 
 // Give packet buffers back. The burst itself stays until one of the functions below frees it.
+/// All segments of a packet.
 void free_packet(BurstParams* burst, int idx);
+/// One segment of a packet.
 void free_packet_segment(BurstParams* burst, int seg, int idx);
+/// One segment of all packets.
 void free_all_segment_packets(BurstParams* burst, int seg);
 
 // Give a burst back with all buffers that it still holds. These do the same; the names are those
 // that programs use after freeing everything, one segment, or the packets one by one.
+/// Of a received burst; `free_rx_burst` and `free_rx_metadata` do the same.
 void free_all_packets_and_burst_rx(BurstParams* burst);
+/// Of a transmit burst; `free_tx_burst` and `free_tx_metadata` do the same.
 void free_all_packets_and_burst_tx(BurstParams* burst);
+/// As `free_rx_burst`, after a look whether segment `seg` exists.
 void free_segment_packets_and_burst(BurstParams* burst, int seg);
+/// As `free_all_packets_and_burst_rx`.
 void free_rx_burst(BurstParams* burst);
+/// As `free_all_packets_and_burst_tx`.
 void free_tx_burst(BurstParams* burst);
+/// As `free_all_packets_and_burst_rx`.
 void free_rx_metadata(BurstParams* burst);
+/// As `free_all_packets_and_burst_tx`.
 void free_tx_metadata(BurstParams* burst);
 
-// --- Receive
+/// \}
+
+/// \name Receive
+/// \{
 
 /// The next burst, to be freed by the program. Never waits: NULL_PTR when nothing is there yet.
 /// NOT_READY before `daqiri_init`.
@@ -125,6 +162,7 @@ Status get_rx_burst(BurstParams** burst, int port, int queue);
 /// From any queue of a port, of any port; they take turns, starting after the one that last had
 /// data.
 Status get_rx_burst(BurstParams** burst, int port);
+/// From any queue of any port; they take turns likewise.
 Status get_rx_burst(BurstParams** burst);
 /// From one peer, or with a server's own id from any of its peers. `server`: which side the program
 /// is.
@@ -133,17 +171,28 @@ Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server);
 /// Stream of a GPU reorder config; `reorder_name` as configured.
 Status set_reorder_cuda_stream(const std::string& interface_name, const std::string& reorder_name,
                                CUstream_st* stream);
+/// Of a burst with DAQIRI_BURST_FLAG_REORDERED. NOT_SUPPORTED for any other.
 Status get_reorder_burst_info(const BurstParams* burst, ReorderBurstInfo* info);
 
-// --- Flows at run time. Completions are polled, in any order.
+/// \}
 
+/// \name Flows at run time
+/// Completions are polled, in any order.
+/// \{
+
+/// Begin to add a flow; `op_id` names the operation in `poll_flow_op`.
 Status add_rx_flow_async(int port, const FlowRuleConfig& flow, FlowOpId* op_id);
+/// Begin to add several flows in one operation.
 Status add_rx_flows_async(int port, const std::vector<FlowRuleConfig>& flows, FlowOpId* op_id);
+/// Begin to delete a flow that was added at run time.
 Status delete_flow_async(FlowId flow_id, FlowOpId* op_id);
 /// NOT_READY while none has completed.
 Status poll_flow_op(FlowOpResult* result);
 
-// --- Transmit
+/// \}
+
+/// \name Transmit
+/// \{
 
 /// True when `get_tx_packet_burst` would find buffers now.
 bool is_tx_burst_available(const BurstParams* burst);
@@ -191,6 +240,7 @@ Status set_packet_lengths(BurstParams* burst, int idx, std::initializer_list<Int
   const detail::SegmentLengths<Integer> all(lengths);
   return detail::set_lengths(burst, idx, all.values, all.count);
 }
+/// As above, for `{}` and mixed integers.
 inline Status set_packet_lengths(BurstParams* burst, int idx,
                                  std::initializer_list<std::int64_t> lengths) {
   return set_packet_lengths<std::int64_t>(burst, idx, lengths);
@@ -201,6 +251,7 @@ Status set_all_packet_lengths(BurstParams* burst, std::initializer_list<Integer>
   const detail::SegmentLengths<Integer> all(lengths);
   return detail::set_all_lengths(burst, all.values, all.count);
 }
+/// As above, for `{}` and mixed integers.
 inline Status set_all_packet_lengths(BurstParams* burst,
                                      std::initializer_list<std::int64_t> lengths) {
   return set_all_packet_lengths<std::int64_t>(burst, lengths);
@@ -213,40 +264,62 @@ Status set_packet_tx_time(BurstParams* burst, int idx, std::uint64_t time_ns);
 /// caller's; on any other status it still is.
 Status send_tx_burst(BurstParams* burst);
 
-// --- Files. `absolute_path` is an existing directory. The burst stays the caller's.
+/// \}
 
-/// One file a packet, <file_prefix>_<index>, truncated, without the first `packet_data_offset`
+/// \name Files
+/// `absolute_path` is an existing directory. The burst stays the caller's.
+/// \{
+
+/// One file a packet, `<file_prefix>_<index>`, truncated, without the first `packet_data_offset`
 /// bytes.
 Status daqiri_write_raw_to_file(BurstParams* burst, const std::string& absolute_path,
                                 const std::string& file_prefix, std::uint64_t packet_data_offset);
-/// Append to <file_prefix>.pcap.
+/// Append to `<file_prefix>.pcap`.
 Status daqiri_write_pcap_to_file(BurstParams* burst, const std::string& absolute_path,
                                  const std::string& file_prefix);
-// In the background: the burst must not be freed before the handle is done.
+// In the background: until the handle is done the burst can be read and freed, and is not changed
+// or sent (NOT_READY). Freed, it gives its buffers back when it is written.
+/// `daqiri_write_raw_to_file` in the background.
 Status daqiri_write_raw_to_file_async(BurstParams* burst, const std::string& absolute_path,
                                       const std::string& file_prefix,
                                       std::uint64_t packet_data_offset, FileWriteHandle** handle);
+/// `daqiri_write_pcap_to_file` in the background.
 Status daqiri_write_pcap_to_file_async(BurstParams* burst, const std::string& absolute_path,
                                        const std::string& file_prefix, FileWriteHandle** handle);
 /// NOT_READY while it goes on, then how it ended. `status` may be null.
 Status daqiri_file_write_poll(FileWriteHandle* handle, FileWriteStatus* status);
+/// Waits until it is done, then as `daqiri_file_write_poll`.
 Status daqiri_file_write_wait(FileWriteHandle* handle, FileWriteStatus* status);
 /// Waits, then frees the handle.
 Status daqiri_file_write_destroy(FileWriteHandle* handle);
 
-// --- S3 objects <object_prefix>_<index>. The burst may be freed as soon as a call returns.
+/// \}
 
+/// \name S3
+/// Objects are called `<object_prefix>_<index>`.
+/// The burst may be freed as soon as a call returns.
+/// \{
+
+/// A client of one bucket.
 Status daqiri_s3_writer_create(const S3WriterConfig& config, S3Writer** writer);
+/// Waits for its uploads, then frees it.
 Status daqiri_s3_writer_destroy(S3Writer* writer);
+/// Begin to upload each packet without its first `packet_data_offset` bytes.
 Status daqiri_write_raw_to_s3_objects_async(S3Writer* writer, BurstParams* burst,
                                             const std::string& object_prefix,
                                             std::uint64_t packet_data_offset,
                                             S3WriteHandle** handle);
+/// NOT_READY while it goes on, then how it ended.
 Status daqiri_s3_write_poll(S3WriteHandle* handle, S3WriteStatus* status);
+/// Waits until it is done, then as `daqiri_s3_write_poll`.
 Status daqiri_s3_write_wait(S3WriteHandle* handle, S3WriteStatus* status);
+/// Waits, then frees the handle.
 Status daqiri_s3_write_destroy(S3WriteHandle* handle);
 
-// --- Ports
+/// \}
+
+/// \name Ports
+/// \{
 
 /// `mac`: room for 6 bytes.
 Status get_mac_addr(int port, char* mac);
@@ -263,12 +336,18 @@ Status flush_port_queue(int port, int queue);
 /// "aa:bb:cc:dd:ee:ff" to 6 bytes; zeros for anything else.
 void format_eth_addr(char* dst, const std::string& addr);
 
-// --- Connections of socket streams
+/// \}
 
+/// \name Connections of socket streams
+/// \{
+
+/// Connect to a server; `conn_id` gets the connection. CONNECT_FAILURE says why it failed.
 Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                                 std::uintptr_t* conn_id);
+/// As above from a source address, which says which interface.
 Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                                 const std::string& src_addr, std::uintptr_t* conn_id);
+/// Port and queue that a connection's packets come and go by.
 Status socket_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::uint16_t* queue);
 /// Connection id of the server that listens there.
 Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
@@ -277,19 +356,30 @@ Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t s
 Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const void* optval,
                          std::size_t optlen);
 
-// --- RDMA
+/// \}
 
+/// \name RDMA
+/// \{
+
+/// Connect to a server; `conn_id` gets the connection. CONNECT_FAILURE says why it failed.
 Status rdma_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                               std::uintptr_t* conn_id);
+/// As above from a source address, which says which interface.
 Status rdma_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                               const std::string& src_addr, std::uintptr_t* conn_id);
+/// As `socket_get_port_queue`.
 Status rdma_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::uint16_t* queue);
+/// As `socket_get_server_conn_id`.
 Status rdma_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
                                std::uintptr_t* conn_id);
+/// Say what a transmit burst does: operation, connection, side, packets, its number in completions,
+/// and the memory region that it reads from or writes to.
 Status rdma_set_header(BurstParams* burst, RDMAOpCode op_code, std::uintptr_t conn_id,
                        bool is_server, int num_pkts, std::uint64_t wr_id,
                        const std::string& local_mr_name);
 /// INVALID for a burst without.
 RDMAOpCode rdma_get_opcode(const BurstParams* burst);
+
+/// \}
 
 }  // namespace daqiri

@@ -5,6 +5,7 @@
 
 namespace daqiri {
 
+/// Progress of a write; final when it is done.
 struct FileWriteStatus {
   /// Packets that are whole in their file.
   std::uint64_t completed_packets{0};

@@ -9,14 +9,19 @@
 
 namespace daqiri {
 
+/// Number of an operation, from 1.
 using FlowOpId = std::uint64_t;
 
+/// What an operation does.
 enum class FlowOpType { ADD_RX, ADD_RX_BATCH, DELETE };
 
 /// A completed operation.
 struct FlowOpResult {
+  /// As the call that began it gave.
   FlowOpId op_id_{0};
+  /// What it did.
   FlowOpType type_{FlowOpType::ADD_RX};
+  /// How it ended.
   Status status_{Status::SUCCESS};
   /// ADD_RX, DELETE.
   FlowId flow_id_{0};

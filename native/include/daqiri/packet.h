@@ -10,8 +10,11 @@ namespace daqiri {
 /// Ethernet, IPv4 without options, UDP: the first 42 bytes of a frame. Fields are in network byte
 /// order.
 struct UDPIPV4Pkt {
+  /// Ethernet.
   ethhdr eth;
+  /// IPv4.
   iphdr ip;
+  /// UDP.
   udphdr udp;
 } __attribute__((packed));
 

@@ -3,6 +3,7 @@
 
 namespace daqiri {
 
+/// Operation of a burst.
 enum class RDMAOpCode {
   CONNECT,
   SEND,

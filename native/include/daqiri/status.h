@@ -6,6 +6,7 @@
 
 namespace daqiri {
 
+/// What a call came to. The reason of a failure is in `last_error`.
 enum class Status : std::int32_t {
   SUCCESS,
   NULL_PTR,
@@ -20,7 +21,12 @@ enum class Status : std::int32_t {
   INTERNAL_ERROR,
 };
 
+/// \name Status
+/// \{
+
 /// The enumerator's name, e.g. "NOT_READY".
 std::string_view status_name(Status status) noexcept;
+
+/// \}
 
 }  // namespace daqiri

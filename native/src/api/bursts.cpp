@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "api/default_session.h"
 #include "api/held_burst.h"
+#include "api/sessions.h"
 #include "daqiri/daqiri.h"
 
 namespace daqiri {
@@ -9,6 +9,7 @@ namespace daqiri {
 using api::has_packet;
 using api::has_segment;
 using api::held;
+using api::held_alone;
 using api::not_held;
 using api::refuse;
 
@@ -17,7 +18,7 @@ namespace {
 BurstParams* take_burst(std::string_view call) {
   const auto running = api::running();
   if (running == nullptr) {
-    refuse(Status::NOT_READY, call, api::NOT_STARTED);
+    refuse(Status::NOT_READY, call, api::not_running());
     return nullptr;
   }
   Burst* burst = running->session->take_tx_burst();
@@ -47,7 +48,7 @@ BurstParams* create_tx_burst_params() { return take_burst("create_tx_burst_param
 void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, std::int64_t num,
                 int segs) {
   constexpr std::string_view CALL = "set_header";
-  Burst* burst = held(CALL, params);
+  Burst* burst = held_alone(CALL, params);
   if (burst == nullptr) return;
   if (burst->owned > 0) {
     refuse(Status::INVALID_PARAMETER, CALL,
@@ -65,7 +66,7 @@ void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, st
 
 void set_num_packets(BurstParams* params, std::int64_t num) {
   constexpr std::string_view CALL = "set_num_packets";
-  Burst* burst = held(CALL, params);
+  Burst* burst = held_alone(CALL, params);
   if (burst == nullptr) return;
   const std::int64_t limit = burst->owned > 0 ? burst->owned : burst->capacity;
   if (num < 0 || num > limit) {
@@ -154,13 +155,13 @@ std::uintptr_t get_connection_id(const BurstParams* params) {
 }
 
 void set_connection_id(BurstParams* params, std::uintptr_t conn_id) {
-  Burst* burst = held("set_connection_id", params);
+  Burst* burst = held_alone("set_connection_id", params);
   if (burst != nullptr) burst->connection_id = conn_id;
 }
 
 void free_packet(BurstParams* params, int idx) {
   constexpr std::string_view CALL = "free_packet";
-  Burst* burst = held(CALL, params);
+  Burst* burst = held_alone(CALL, params);
   if (burst == nullptr || !has_packet(CALL, *burst, idx)) return;
   for (int s = 0; s < MAX_NUM_SEGS; ++s)
     burst->free_packet_segment(s, static_cast<std::uint32_t>(idx));
@@ -168,14 +169,14 @@ void free_packet(BurstParams* params, int idx) {
 
 void free_packet_segment(BurstParams* params, int seg, int idx) {
   constexpr std::string_view CALL = "free_packet_segment";
-  Burst* burst = held(CALL, params);
+  Burst* burst = held_alone(CALL, params);
   if (burst == nullptr || !has_segment(CALL, *burst, seg) || !has_packet(CALL, *burst, idx)) return;
   burst->free_packet_segment(seg, static_cast<std::uint32_t>(idx));
 }
 
 void free_all_segment_packets(BurstParams* params, int seg) {
   constexpr std::string_view CALL = "free_all_segment_packets";
-  Burst* burst = held(CALL, params);
+  Burst* burst = held_alone(CALL, params);
   if (burst != nullptr && has_segment(CALL, *burst, seg)) burst->free_segment(seg);
 }
 

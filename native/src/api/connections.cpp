@@ -1,5 +1,5 @@
-#include "api/default_session.h"
 #include "api/failure.h"
+#include "api/sessions.h"
 #include "daqiri/daqiri.h"
 
 namespace daqiri {
@@ -15,7 +15,7 @@ Status with_engine(string_view call, bool outputs_given, Action&& action) noexce
   if (!outputs_given)
     return fail(Status::NULL_PTR, call, string_view("a pointer for the result is null"));
   const auto running = api::running();
-  if (running == nullptr) return fail(Status::NOT_READY, call, api::NOT_STARTED);
+  if (running == nullptr) return fail(Status::NOT_READY, call, api::not_running());
   return api::guarded(call, [&] {
     action(running->session->engine());
     return Status::SUCCESS;

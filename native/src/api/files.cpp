@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,12 +14,14 @@ using std::string_view;
 
 namespace {
 
-/// Handles that programs hold, so that a destroyed one is told from a live one.
+/// Handles that programs hold. A handle is a number in the shape of a pointer, which is never used
+/// twice, so that a destroyed one is told from every later one.
 class Handles {
  public:
   FileWriteHandle* add(std::unique_ptr<FileWriteHandle> handle) {
     const std::lock_guard lock(mutex_);
-    FileWriteHandle* key = handle.get();
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): never followed
+    auto* key = reinterpret_cast<FileWriteHandle*>(++last_);
     handles_.emplace(key, std::move(handle));
     return key;
   }
@@ -36,6 +39,7 @@ class Handles {
 
  private:
   std::mutex mutex_;
+  std::uintptr_t last_{0};
   std::map<FileWriteHandle*, std::shared_ptr<FileWriteHandle>> handles_;
 };
 
@@ -46,8 +50,8 @@ Handles& handles() {
 
 /// Run `write` with the burst; what it throws becomes a status.
 template <typename Write>
-Status with_burst(string_view call, const BurstParams* params, Write&& write) noexcept {
-  const Burst* burst = api::held(call, params);
+Status with_burst(string_view call, BurstParams* params, Write&& write) noexcept {
+  Burst* burst = api::held(call, params);
   if (burst == nullptr) return api::not_held(params);
   return api::guarded(call, [&] {
     write(*burst);
@@ -89,7 +93,7 @@ Status daqiri_write_raw_to_file_async(BurstParams* params, const std::string& ab
   constexpr string_view CALL = "daqiri_write_raw_to_file_async";
   if (handle == nullptr) return unknown(CALL, nullptr);
   *handle = nullptr;
-  return with_burst(CALL, params, [&](const Burst& burst) {
+  return with_burst(CALL, params, [&](Burst& burst) {
     *handle = handles().add(start_write_raw(burst, absolute_path, file_prefix, packet_data_offset));
   });
 }
@@ -99,7 +103,7 @@ Status daqiri_write_pcap_to_file_async(BurstParams* params, const std::string& a
   constexpr string_view CALL = "daqiri_write_pcap_to_file_async";
   if (handle == nullptr) return unknown(CALL, nullptr);
   *handle = nullptr;
-  return with_burst(CALL, params, [&](const Burst& burst) {
+  return with_burst(CALL, params, [&](Burst& burst) {
     *handle = handles().add(start_write_pcap(burst, absolute_path, file_prefix));
   });
 }

@@ -29,6 +29,25 @@ inline Status not_held(const BurstParams* handle) noexcept {
   return handle == nullptr ? Status::NULL_PTR : Status::INVALID_PARAMETER;
 }
 
+/// As `held`, of a burst that the caller is to change: refused while a write in the background
+/// reads it.
+inline Burst* held_alone(std::string_view call, BurstParams* handle, Status* status) noexcept {
+  Burst* burst = held(call, handle);
+  if (burst == nullptr) {
+    *status = not_held(handle);
+  } else if (!burst->exclusive()) {
+    *status = refuse(Status::NOT_READY, call,
+                     std::string_view("the burst is being written to files; call "
+                                      "daqiri_file_write_wait first, or only free it"));
+    return nullptr;
+  }
+  return burst;
+}
+inline Burst* held_alone(std::string_view call, BurstParams* handle) noexcept {
+  Status status{};
+  return held_alone(call, handle, &status);
+}
+
 /// Whether packet `idx` of the burst exists; refuses if not.
 inline bool has_packet(std::string_view call, const Burst& burst, int idx) noexcept {
   if (idx >= 0 && static_cast<std::uint32_t>(idx) < burst.owned) [[likely]]

@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <string>
 
-#include "api/default_session.h"
 #include "api/failure.h"
+#include "api/sessions.h"
 #include "daqiri/daqiri.h"
 #include "daqiri/version.h"
 #include "session/snapshot.h"
@@ -44,9 +44,25 @@ Status read(std::string_view call, const std::string& yaml_or_path, NetworkConfi
 Status start(std::string_view call, Status read_status, NetworkConfig& config) {
   if (read_status != Status::SUCCESS) return read_status;
   return api::guarded(call, [&] {
-    api::start(config);
+    api::start_default(config);
     return Status::SUCCESS;
   });
+}
+
+Status open(std::string_view call, Status read_status, NetworkConfig& config, SessionId* id) {
+  if (id == nullptr)
+    return api::fail(Status::NULL_PTR, call, std::string_view("the pointer for the id is null"));
+  *id = DEFAULT_SESSION;
+  if (read_status != Status::SUCCESS) return read_status;
+  return api::guarded(call, [&] {
+    *id = api::start(config);
+    return Status::SUCCESS;
+  });
+}
+
+Status not_open(std::string_view call, SessionId id) noexcept {
+  return api::fail(Status::INVALID_PARAMETER, call, std::string_view("session "), id,
+                   std::string_view(" is not open: it was closed, or never opened"));
 }
 
 }  // namespace
@@ -87,12 +103,45 @@ EngineType get_engine_type() {
   return running == nullptr ? EngineType::UNKNOWN : running->session->config().common_.engine_type;
 }
 
-void shutdown() { api::stop(); }
+void shutdown() { api::stop(DEFAULT_SESSION); }
+
+Status session_open(NetworkConfig& config, SessionId* id) {
+  return open("session_open", Status::SUCCESS, config, id);
+}
+
+Status session_open(const std::string& yaml_or_path, SessionId* id) {
+  NetworkConfig config;
+  return open("session_open", read("session_open", yaml_or_path, config), config, id);
+}
+
+Status session_close(SessionId id) {
+  constexpr std::string_view CALL = "session_close";
+  if (id == DEFAULT_SESSION) {
+    return api::fail(Status::INVALID_PARAMETER, CALL,
+                     std::string_view("session 0 is the default one; call shutdown"));
+  }
+  return api::stop(id) ? Status::SUCCESS : not_open(CALL, id);
+}
+
+Status session_select(SessionId id) {
+  if (id != DEFAULT_SESSION && !api::is_open(id)) return not_open("session_select", id);
+  api::select(id);
+  return Status::SUCCESS;
+}
+
+SessionId session_selected() noexcept { return api::selected(); }
+
+SessionScope::SessionScope(SessionId id) noexcept
+    : previous_(api::select(id)),
+      status_(id == DEFAULT_SESSION || api::is_open(id) ? Status::SUCCESS
+                                                        : not_open("SessionScope", id)) {}
+
+SessionScope::~SessionScope() { api::select(previous_); }
 
 void print_stats() {
   const auto running = api::running();
   if (running == nullptr) {
-    api::fail(Status::NOT_READY, "print_stats", api::NOT_STARTED);
+    api::fail(Status::NOT_READY, "print_stats", api::not_running());
     return;
   }
   api::guarded("print_stats", [&] {

@@ -2,8 +2,8 @@
 #include <array>
 #include <string>
 
-#include "api/default_session.h"
 #include "api/failure.h"
+#include "api/sessions.h"
 #include "daqiri/daqiri.h"
 
 namespace daqiri {
@@ -17,7 +17,7 @@ namespace {
 template <typename Action>
 Status with_session(string_view call, Action&& action) noexcept {
   const auto running = api::running();
-  if (running == nullptr) return fail(Status::NOT_READY, call, api::NOT_STARTED);
+  if (running == nullptr) return fail(Status::NOT_READY, call, api::not_running());
   return api::guarded(call, [&] {
     action(*running->session);
     return Status::SUCCESS;

@@ -1,5 +1,5 @@
-#include "api/default_session.h"
 #include "api/failure.h"
+#include "api/sessions.h"
 #include "daqiri/daqiri.h"
 
 namespace daqiri {
@@ -17,7 +17,7 @@ Status receive(BurstParams** out, Next&& next) noexcept {
     return api::refuse(Status::INVALID_PARAMETER, CALL, std::string_view("burst is null"));
   *out = nullptr;
   const auto running = api::running();
-  if (running == nullptr) return api::refuse(Status::NOT_READY, CALL, api::NOT_STARTED);
+  if (running == nullptr) return api::refuse(Status::NOT_READY, CALL, api::not_running());
   try {
     *out = next(*running);
   } catch (const Error& error) {

@@ -1,15 +1,15 @@
 #include <algorithm>
+#include <memory>
 #include <string>
 
-#include "api/default_session.h"
 #include "api/held_burst.h"
 #include "daqiri/daqiri.h"
+#include "session/session.h"
 #include "steering/headers.h"
 
 namespace daqiri {
 
-using api::held;
-using api::not_held;
+using api::held_alone;
 using api::refuse;
 using std::string_view;
 
@@ -19,22 +19,23 @@ namespace {
 TxQueue& queue_of(const Session& session, const Burst& burst) {
   if (!burst.transmit)
     throw Error(Status::INVALID_PARAMETER, "a receive burst cannot be transmitted");
-  if (burst.keep != session.memory()) {
-    throw Error(Status::INVALID_PARAMETER, "the burst is of a session that was shut down; free it");
-  }
   return session.tx_queue(burst.hdr.hdr.port_id, burst.hdr.hdr.q_id);
 }
 
-/// Run `action` with the running session and a transmit burst's queue; what it throws becomes a
-/// status.
+/// Run `action` with a transmit burst and its queue; what it throws becomes a status.
 template <typename Action>
-Status with_queue(string_view call, const BurstParams* handle, Action&& action) noexcept {
-  Burst* burst = held(call, handle);
-  if (burst == nullptr) return not_held(handle);
-  const auto running = api::running();
-  if (running == nullptr) return refuse(Status::NOT_READY, call, api::NOT_STARTED);
+Status with_queue(string_view call, BurstParams* handle, Action&& action) noexcept {
+  Status status{};
+  Burst* burst = held_alone(call, handle, &status);
+  if (burst == nullptr) return status;
+  // Its own session, whatever the thread selected.
+  const std::shared_ptr<const Session> session = burst->keep->session.lock();
+  if (session == nullptr || session->closed()) {
+    return refuse(Status::NOT_READY, call,
+                  string_view("the burst is of a session that was shut down; free it"));
+  }
   try {
-    return action(queue_of(*running->session, *burst), *burst);
+    return action(queue_of(*session, *burst), *burst);
   } catch (const Error& error) {
     return refuse(error.status(), call, string_view(error.what()));
   } catch (const std::exception& error) {
@@ -97,12 +98,9 @@ void require_sendable(const TxQueue& queue, const Burst& burst) {
 
 /// A packet that may be written to, or null after refusing with `status`.
 Burst* writable(string_view call, BurstParams* handle, int idx, Status* status) noexcept {
-  Burst* burst = held(call, handle);
+  Burst* burst = held_alone(call, handle, status);
+  if (burst == nullptr) return nullptr;
   *status = Status::INVALID_PARAMETER;
-  if (burst == nullptr) {
-    *status = not_held(handle);
-    return nullptr;
-  }
   if (!burst->transmit) {
     refuse(*status, call, string_view("a receive burst is read only"));
     return nullptr;
@@ -164,15 +162,15 @@ void store_lengths(Burst& burst, std::uint32_t packet, const std::int64_t* lengt
 }  // namespace
 
 bool is_tx_burst_available(const BurstParams* params) {
-  const Status status =
-      with_queue("is_tx_burst_available", params, [](TxQueue& queue, Burst& burst) {
-        require_fillable(queue, burst);
-        for (int s = 0; s < queue.num_segments(); ++s) {
-          if (queue.region(s).available() < burst.num_packets())
-            return Status::NO_FREE_PACKET_BUFFERS;
-        }
-        return Status::SUCCESS;
-      });
+  const Status status = with_queue("is_tx_burst_available", const_cast<BurstParams*>(params),
+                                   [](TxQueue& queue, Burst& burst) {
+                                     require_fillable(queue, burst);
+                                     for (int s = 0; s < queue.num_segments(); ++s) {
+                                       if (queue.region(s).available() < burst.num_packets())
+                                         return Status::NO_FREE_PACKET_BUFFERS;
+                                     }
+                                     return Status::SUCCESS;
+                                   });
   return status == Status::SUCCESS;
 }
 

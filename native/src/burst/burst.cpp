@@ -31,6 +31,8 @@ void Burst::free_packet(std::uint32_t packet) noexcept {
 }
 
 void Burst::release() noexcept {
+  // Nobody joins a burst whose only holder is here, so that the common case costs a load.
+  if (!exclusive() && holders.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
   // The last burst of a closed session takes pools and regions with it: keep them until we are
   // done.
   const std::shared_ptr<SessionMemory> held = std::move(keep);

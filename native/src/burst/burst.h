@@ -32,6 +32,8 @@ struct StreamPosition {
 /// that a stale handle finds state FREE instead of unmapped memory.
 struct Burst : BurstParams {
   std::atomic<BurstState> state{BurstState::FREE};
+  /// Its owner, and writes in the background that read it.
+  std::atomic<std::uint32_t> holders{1};
   BurstPool* home{nullptr};
   /// Regions of the segments' buffers.
   memory::MemoryRegion* regions[MAX_NUM_SEGS]{};
@@ -63,8 +65,28 @@ struct Burst : BurstParams {
   void free_segment(int segment) noexcept;
   void free_packet(std::uint32_t packet) noexcept;
   void free_packet_segment(int segment, std::uint32_t packet) noexcept;
-  /// Give all buffers back, then the burst itself. Must be held by the caller (any state but FREE).
+  /// Give all buffers back, then the burst itself, unless there are other holders: then the last of
+  /// them does. Must be held by the caller (any state but FREE).
   void release() noexcept;
+  /// Whether only its owner holds it, and may change it.
+  [[nodiscard]] bool exclusive() const noexcept {
+    return holders.load(std::memory_order_acquire) == 1;
+  }
+};
+
+/// Keeps a burst and its packets from being given back while somebody beside its owner reads them.
+class BurstHold {
+ public:
+  /// By the owner.
+  explicit BurstHold(Burst& burst) noexcept : burst_(burst) {
+    burst.holders.fetch_add(1, std::memory_order_relaxed);
+  }
+  BurstHold(const BurstHold&) = delete;
+  BurstHold& operator=(const BurstHold&) = delete;
+  ~BurstHold() { burst_.release(); }
+
+ private:
+  Burst& burst_;
 };
 
 /// Fixed number of bursts of equal capacity.

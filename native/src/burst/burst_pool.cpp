@@ -99,6 +99,7 @@ Burst* BurstPool::take() noexcept {
   burst->connection_id = 0;
   burst->begun_ns = 0;
   burst->owned = 0;
+  burst->holders.store(1, std::memory_order_relaxed);
   for (auto& region : burst->regions) region = nullptr;
   burst->state.store(BurstState::ENGINE, std::memory_order_release);
   return burst;

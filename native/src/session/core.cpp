@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <charconv>
+#include <csignal>
 #include <cstring>
 
 #include "daqiri/error.h"
@@ -64,9 +65,24 @@ void require_core(const std::string& cpu_core, const std::string& what) {
                                              cores + ", or 'any' for a thread that is not pinned");
 }
 
+namespace {
+
+/// A signal is for the program's own threads, one of which may be waiting for it. Faults stay with
+/// the thread that causes them, and profilers sample all.
+void leave_signals_to_the_program() noexcept {
+  sigset_t set;
+  sigfillset(&set);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF})
+    sigdelset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+}  // namespace
+
 void settle_thread(const std::string& cpu_core, const std::string& name,
                    int realtime_priority) noexcept {
   pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+  leave_signals_to_the_program();
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   if (realtime_priority > 0) make_realtime(name, realtime_priority);
   if (cpu_core == ANY_CORE) return;

@@ -12,7 +12,8 @@ namespace daqiri {
 void require_core(const std::string& cpu_core, const std::string& what);
 /// Whether this process may run on `cpu_core`, a number.
 [[nodiscard]] bool core_available(const std::string& cpu_core) noexcept;
-/// Pin the calling thread (not for ANY_CORE), name it (15 characters), let it sleep precisely.
+/// Pin the calling thread (not for ANY_CORE), name it (15 characters), let it sleep precisely, and
+/// leave signals to the program.
 /// `realtime_priority` above 0: schedule it as SCHED_FIFO; where that is not permitted, a warning
 /// is logged and it runs on as it is.
 void settle_thread(const std::string& cpu_core, const std::string& name,

@@ -95,6 +95,7 @@ void Session::build() {
   }
   engine_ = make_io_engine(config_);
   memory_ = std::make_shared<SessionMemory>();
+  memory_->session = weak_from_this();
   for (const MemoryRegionConfig& region : config_.mrs_) {
     memory_->regions.emplace(region.name_, memory::MemoryRegion::allocate(region));
   }

@@ -14,9 +14,13 @@
 
 namespace daqiri {
 
+class Session;
+
 /// Regions and pools. A burst in the application's hands shares ownership, so that its packets stay
 /// readable after the session is closed.
 struct SessionMemory {
+  /// Whose bursts these are.
+  std::weak_ptr<Session> session;
   std::map<std::string, std::unique_ptr<memory::MemoryRegion>> regions;
   std::vector<std::unique_ptr<BurstPool>> rx_pools;
   std::unique_ptr<BurstPool> tx_pool;

@@ -19,7 +19,7 @@ void FileWriteJob::run() noexcept {
     result = Status::INTERNAL_ERROR;
     error = e.what();
   }
-  keep.reset();
+  hold.reset();
   {
     const std::lock_guard lock(mutex);
     status.store(result, std::memory_order_release);

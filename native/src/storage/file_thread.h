@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -20,8 +21,8 @@ struct FileWriteJob {
   /// Throws Error.
   std::function<void(FileWriteProgress&)> work;
   FileWriteProgress progress;
-  /// Keeps the burst's memory mapped, whatever becomes of its session.
-  std::shared_ptr<SessionMemory> keep;
+  /// Keeps the burst until it is written, whatever becomes of its session.
+  std::optional<BurstHold> hold;
 
   void run() noexcept;
   [[nodiscard]] bool done() const noexcept {

@@ -129,9 +129,9 @@ RawWork raw_work(const Burst& burst, const std::string& directory, const std::st
 }
 
 template <typename Work>
-std::unique_ptr<FileWriteHandle> start(const Burst& burst, Work work) {
+std::unique_ptr<FileWriteHandle> start(Burst& burst, Work work) {
   auto job = std::make_shared<FileWriteJob>();
-  job->keep = burst.keep;
+  job->hold.emplace(burst);
   job->work = std::move(work);
   file_thread().submit(job);
   return std::make_unique<FileWriteHandle>(std::move(job));
@@ -165,12 +165,12 @@ FileWriteStatus write_raw(const Burst& burst, const std::string& directory,
   return progress.counts();
 }
 
-std::unique_ptr<FileWriteHandle> start_write_pcap(const Burst& burst, const std::string& directory,
+std::unique_ptr<FileWriteHandle> start_write_pcap(Burst& burst, const std::string& directory,
                                                   const std::string& prefix, bool nanosecond) {
   return start(burst, pcap_work(burst, directory, prefix, nanosecond));
 }
 
-std::unique_ptr<FileWriteHandle> start_write_raw(const Burst& burst, const std::string& directory,
+std::unique_ptr<FileWriteHandle> start_write_raw(Burst& burst, const std::string& directory,
                                                  const std::string& prefix,
                                                  std::uint64_t packet_data_offset) {
   return start(burst, raw_work(burst, directory, prefix, packet_data_offset));

@@ -34,13 +34,14 @@ FileWriteStatus write_pcap(const Burst& burst, const std::string& directory,
 FileWriteStatus write_raw(const Burst& burst, const std::string& directory,
                           const std::string& prefix, std::uint64_t packet_data_offset = 0);
 
-/// As write_pcap and write_raw, on the process's file thread. The burst must not be freed before
-/// the handle is done. Throw Error for the arguments, as above, and NO_SPACE_AVAILABLE when
-/// MAX_PENDING_FILE_WRITES wait already; what goes wrong with the files is in the handle.
-std::unique_ptr<FileWriteHandle> start_write_pcap(const Burst& burst, const std::string& directory,
+/// As write_pcap and write_raw, on the process's file thread. The burst may be released, and must
+/// not be changed, before the handle is done. Throw Error for the arguments, as above, and
+/// NO_SPACE_AVAILABLE when MAX_PENDING_FILE_WRITES wait already; what goes wrong with the files is
+/// in the handle.
+std::unique_ptr<FileWriteHandle> start_write_pcap(Burst& burst, const std::string& directory,
                                                   const std::string& prefix,
                                                   bool nanosecond = false);
-std::unique_ptr<FileWriteHandle> start_write_raw(const Burst& burst, const std::string& directory,
+std::unique_ptr<FileWriteHandle> start_write_raw(Burst& burst, const std::string& directory,
                                                  const std::string& prefix,
                                                  std::uint64_t packet_data_offset = 0);
 

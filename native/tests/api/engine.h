@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "api/default_session.h"
+#include "api/sessions.h"
 #include "daqiri/daqiri.h"
 
 namespace daqiri::test {

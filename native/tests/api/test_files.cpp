@@ -1,3 +1,5 @@
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -134,6 +136,122 @@ TEST_CASE("file handles are told from destroyed ones", "[api][misuse]") {
     CHECK(daqiri_file_write_poll(bad, nullptr) == expected);
     CHECK(daqiri_file_write_wait(bad, nullptr) == expected);
     CHECK(daqiri_file_write_destroy(bad) == expected);
+  }
+  free_rx_burst(burst);
+}
+
+namespace {
+
+/// A write in the background that waits, because its first file is a pipe that nobody reads yet.
+struct StuckWrite {
+  StuckWrite(BurstParams* burst, const std::string& directory) : pipe(directory + "/p_0") {
+    REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+    REQUIRE(daqiri_write_raw_to_file_async(burst, directory, "p", HEADERS, &handle) ==
+            Status::SUCCESS);
+    CHECK(daqiri_file_write_poll(handle, nullptr) == Status::NOT_READY);
+  }
+  StuckWrite(const StuckWrite&) = delete;
+  StuckWrite& operator=(const StuckWrite&) = delete;
+  ~StuckWrite() { finish(); }
+  /// Read the pipe, so that the rest is written too. Returns what the first file got.
+  std::string finish() {
+    if (handle == nullptr) return {};
+    const std::string first = content(pipe);
+    CHECK(daqiri_file_write_wait(handle, nullptr) == Status::SUCCESS);
+    CHECK(daqiri_file_write_destroy(handle) == Status::SUCCESS);
+    handle = nullptr;
+    return first;
+  }
+  std::string pipe;
+  FileWriteHandle* handle{nullptr};
+};
+
+std::string payload_of(std::uint32_t number) {
+  std::string payload(PAYLOAD, static_cast<char>(number));
+  std::memcpy(payload.data(), &number, sizeof number);
+  return payload;
+}
+
+}  // namespace
+
+TEST_CASE("a burst that is freed while it is written is written whole", "[api][misuse]") {
+  const TemporaryDirectory directory;
+  bool session_ends_first = false;
+  SECTION("with the engine running") {}
+  SECTION("after shutdown") { session_ends_first = true; }
+  const Engine engine(LOOPBACK);
+  BurstParams* burst = received_burst(30);
+  StuckWrite write(burst, directory.path);
+  if (session_ends_first) {
+    shutdown();
+    free_all_packets_and_burst_rx(burst);
+  } else {
+    free_all_packets_and_burst_rx(burst);
+    free_all_packets_and_burst_rx(burst);
+    CHECK(get_num_packets(burst) == 0);
+    // Buffers of a burst that was given back would be filled anew by now.
+    for (std::uint32_t round = 0; round < 600; round += 8) {
+      BurstParams* next = received_burst(1000 + round);
+      CHECK(next != burst);
+      free_rx_burst(next);
+    }
+  }
+  CHECK(write.finish() == payload_of(30));
+  for (std::uint32_t i = 1; i < 8; ++i) {
+    CHECK(content(fs::path(directory.path) / ("p_" + std::to_string(i))) == payload_of(30 + i));
+  }
+}
+
+TEST_CASE("a burst is not changed or sent while it is written", "[api][misuse]") {
+  const TemporaryDirectory directory;
+  const Engine engine(LOOPBACK);
+  BurstParams* burst = filled_burst(3);
+  for (int i = 0; i < 3; ++i) write_frame(burst, i, 5000, 60 + static_cast<std::uint32_t>(i));
+  StuckWrite write(burst, directory.path);
+  char mac[6]{};
+  const auto refused = [](Status status, const char* call) {
+    CHECK(status == Status::NOT_READY);
+    CHECK_THAT(last_error(), Catch::StartsWith(std::string(call) + ": ") &&
+                                 Catch::Contains("daqiri_file_write_wait"));
+  };
+  refused(send_tx_burst(burst), "send_tx_burst");
+  refused(get_tx_packet_burst(burst), "get_tx_packet_burst");
+  refused(set_eth_header(burst, 0, mac), "set_eth_header");
+  refused(set_ipv4_header(burst, 0, 8, 17, 1, 2), "set_ipv4_header");
+  refused(set_udp_header(burst, 0, 8, 1, 2), "set_udp_header");
+  refused(set_udp_payload(burst, 0, mac, 6), "set_udp_payload");
+  refused(set_packet_lengths(burst, 0, {60}), "set_packet_lengths");
+  refused(set_all_packet_lengths(burst, {60}), "set_all_packet_lengths");
+  refused(set_packet_tx_time(burst, 0, 1), "set_packet_tx_time");
+  set_num_packets(burst, 1);
+  set_connection_id(burst, 9);
+  set_header(burst, 0, 0, 1, 1);
+  free_packet(burst, 0);
+  free_packet_segment(burst, 0, 1);
+  free_all_segment_packets(burst, 0);
+  refused(Status::NOT_READY, "free_all_segment_packets");
+  CHECK(get_num_packets(burst) == 3);
+  CHECK(get_connection_id(burst) == 0);
+  CHECK(number_of(burst, 0) == 60);
+  CHECK(daqiri_write_pcap_to_file(burst, directory.path, "beside") == Status::SUCCESS);
+  CHECK(write.finish() == payload_of(60));
+  CHECK(content(fs::path(directory.path) / "p_2") == payload_of(62));
+  CHECK(send_tx_burst(burst) == Status::SUCCESS);
+}
+
+TEST_CASE("a destroyed handle is no later write's", "[api][misuse]") {
+  const TemporaryDirectory directory;
+  const Engine engine(LOOPBACK);
+  BurstParams* burst = received_burst(0);
+  std::vector<FileWriteHandle*> destroyed;
+  for (int i = 0; i < 20; ++i) {
+    FileWriteHandle* handle = nullptr;
+    REQUIRE(daqiri_write_pcap_to_file_async(burst, directory.path, "p", &handle) ==
+            Status::SUCCESS);
+    for (FileWriteHandle* old : destroyed)
+      CHECK(daqiri_file_write_poll(old, nullptr) == Status::INVALID_PARAMETER);
+    REQUIRE(daqiri_file_write_destroy(handle) == Status::SUCCESS);
+    destroyed.push_back(handle);
   }
   free_rx_burst(burst);
 }

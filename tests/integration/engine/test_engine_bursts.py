@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import resource
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -371,3 +372,32 @@ def test_timeouts_are_not_negative(loopback: Loopback, timeout: float) -> None:
         assert engine.ports[0].rx[0].receive(0) is None
         assert engine.ports[0].rx[0].receive() is None
         assert engine.ports[0].rx[0].receive(0.05) is None
+
+
+def test_waiting_costs_nothing(loopback: Loopback) -> None:
+    with Engine.open(loopback()) as engine:
+        before = resource.getrusage(resource.RUSAGE_THREAD)
+        assert list(engine.ports[0].rx[0].bursts(3.0)) == []
+        after = resource.getrusage(resource.RUSAGE_THREAD)
+    # It sleeps; a look for signals once a second is all.
+    assert after.ru_nvcsw - before.ru_nvcsw < 10
+
+
+def test_addresses_are_where_the_packets_lie(
+    loopback: Loopback, made_frames: Frames, receive_all: Receive
+) -> None:
+    split = {"memory_regions": ["rx_buffers", "rx_buffers"], "split_boundary": 42}
+    with Engine.open(loopback(rx=split)) as engine:
+        engine.ports[0].tx[0].send(made_frames(10))
+        (burst,) = receive_all(engine.ports[0].rx[0], 10)
+        for segment in range(2):
+            addresses = burst.addresses(segment)
+            assert addresses.dtype == np.uintp
+            assert not addresses.flags.writeable
+            assert addresses.tolist() == [address(burst.segment(segment, i)) for i in range(10)]
+        assert burst.addresses().tolist() == burst.addresses(0).tolist()
+        with pytest.raises(InvalidParameterError, match="segment 2"):
+            burst.addresses(2)
+        burst.release()
+        with pytest.raises(InvalidParameterError, match="burst released"):
+            burst.addresses()

@@ -1,12 +1,14 @@
-/// The process's default session, which the programming interface acts on.
+/// The sessions that a program opened, and which of them a thread's calls act on.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "daqiri/session.h"
 #include "session/session.h"
 
 namespace daqiri::api {
@@ -23,7 +25,7 @@ class Rotation {
   std::atomic<std::size_t> next_{0};
 };
 
-/// The session between daqiri_init and shutdown.
+/// An open session.
 struct Running {
   explicit Running(std::shared_ptr<Session> started);
   const std::shared_ptr<Session> session;
@@ -33,13 +35,21 @@ struct Running {
 };
 
 /// Open the default session. Throws Error, INTERNAL_ERROR when there is one.
-void start(NetworkConfig& config);
-/// Close it. No-op when there is none.
-void stop() noexcept;
+void start_default(NetworkConfig& config);
+/// Open another. Throws Error.
+SessionId start(NetworkConfig& config);
+/// Close a session. Returns false when it is not open.
+bool stop(SessionId id) noexcept;
 
-/// Null when there is none. Costs one reference count, no lock.
+[[nodiscard]] bool is_open(SessionId id) noexcept;
+[[nodiscard]] SessionId selected() noexcept;
+/// Returns what was selected before. Does not look whether `id` is open.
+SessionId select(SessionId id) noexcept;
+
+/// The session that the calling thread selected; null when it is not open. Costs one reference
+/// count, no lock.
 std::shared_ptr<Running> running() noexcept;
-
-inline constexpr std::string_view NOT_STARTED = "the engine is not running; call daqiri_init first";
+/// What to do when `running` is null.
+[[nodiscard]] std::string_view not_running() noexcept;
 
 }  // namespace daqiri::api
