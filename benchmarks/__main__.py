@@ -12,7 +12,16 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-TOPICS = ("udp_receive", "tcp", "recorder", "capture", "pcap_read", "lateness", "python_bursts")
+TOPICS = (
+    "udp_receive",
+    "tcp",
+    "recorder",
+    "capture",
+    "pcap_read",
+    "lateness",
+    "python_bursts",
+    "handover",
+)
 
 
 def main() -> int:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 
 from programs import engine_program
-from runner import Comparison, arguments
+from runner import Comparison, MissingError, arguments
 
 LINE = re.compile(r"(?P<name>.+?) +[\d.]+ ns a call, +(?P<ns>[\d.]+) ns a packet")
 
@@ -25,7 +26,10 @@ def main() -> None:
     """Measure every part in all rounds."""
     args = arguments(__doc__, seconds=0.2, rounds=5)
     comparison = Comparison("handover", "Hand-over inside the engine", __doc__, args)
-    latest = measure(args.seconds)
+    try:
+        latest = measure(args.seconds)
+    except MissingError as error:
+        sys.exit(str(error))
     first = next(iter(latest))
 
     def part(name: str) -> float:
