@@ -15,7 +15,7 @@ namespace {
 
 PacketKey key_of(std::uint16_t src, std::uint16_t dst, std::uint16_t length = 100,
                  std::uint32_t ipv4_src = 1, std::uint32_t ipv4_dst = 2) {
-  return {true, src, dst, length, ipv4_src, ipv4_dst};
+  return {true, false, src, dst, length, ipv4_src, ipv4_dst};
 }
 
 /// The rules as documented, tried one by one.
