@@ -1,6 +1,7 @@
 """Which tests run here, and how hypothesis behaves."""
 
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -8,6 +9,10 @@ import pytest
 # Tests assert behaviour, never wall time.
 hypothesis.settings.register_profile("daqiri", deadline=None)
 hypothesis.settings.load_profile("daqiri")
+
+# A shell ignores SIGINT for what it runs in the background, and programs started from there would
+# inherit that: those that tests interrupt, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -175,10 +175,10 @@ TEST_CASE("Raw files hold packets back to back, with an index that NumPy reads",
   r.recorder->stop();
   const auto files = r.recorder->files();
   REQUIRE(files.size() == 2);
-  CHECK(r.dir.names() ==
-        std::vector<std::string>{"capture_000000.raw", "capture_000000.raw.json",
-                                 "capture_000000.raw.npy", "capture_000001.raw",
-                                 "capture_000001.raw.json", "capture_000001.raw.npy"});
+  CHECK(r.dir.names() == std::vector<std::string>{"capture_000000.raw", "capture_000000.raw.json",
+                                                  "capture_000000.raw.npy", "capture_000001.raw",
+                                                  "capture_000001.raw.json",
+                                                  "capture_000001.raw.npy"});
   std::uint32_t number = 0;
   for (const RecordedFile& file : files) {
     const Bytes data = read_file(file.path);
@@ -193,8 +193,7 @@ TEST_CASE("Raw files hold packets back to back, with an index that NumPy reads",
     std::uint64_t packets = 0;
     while (rows >> offset >> length >> flow >> time) {
       const auto frame = udp_frame(5000, number, number < 200 ? 128 : 1500);
-      const std::size_t skipped =
-          std::min<std::size_t>(options.packet_data_offset, frame.size());
+      const std::size_t skipped = std::min<std::size_t>(options.packet_data_offset, frame.size());
       CHECK(offset == end);
       REQUIRE(length == frame.size() - skipped);
       REQUIRE(std::equal(frame.begin() + static_cast<std::ptrdiff_t>(skipped), frame.end(),
