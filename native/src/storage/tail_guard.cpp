@@ -15,6 +15,7 @@
 #include <new>
 
 // clone(2) by its other name: thread sanitizer takes the usual one for a fork.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): glibc's
 extern "C" int __clone(int (*run)(void*), void* stack, int flags, void* argument, ...);
 
 namespace daqiri {
