@@ -91,9 +91,10 @@ class Transmission:
         self._shift_ns = 0
         self._error: Exception | None = None
         self._ended = False
+        # Not Thread.join: one that Ctrl-C interrupts takes the thread for ended (CPython 3.11).
+        self._thread_done = threading.Event()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._thread = threading.Thread(target=self._run, name="daqiri-transmit", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="daqiri-transmit", daemon=True).start()
 
     def fileno(self) -> int:
         """Return an eventfd that becomes readable when the transmission ends."""
@@ -121,12 +122,11 @@ class Transmission:
         """Hand no further packets over, wait for those that were, end. Idempotent."""
         self._stopping.set()
         self._going.set()
-        self._thread.join()
+        self._thread_done.wait()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; False if it did not come in time (s)."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._thread_done.wait(timeout)
 
     def close(self) -> None:
         """Stop and give the descriptor back. Idempotent."""
@@ -148,6 +148,7 @@ class Transmission:
         finally:
             self._ended = True
             os.eventfd_write(self._bell, 1)
+            self._thread_done.set()
 
     def _send(self, chunk: Chunk) -> None:
         position = 0
