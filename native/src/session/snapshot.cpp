@@ -9,108 +9,77 @@
 #include <utility>
 
 #include "config/names.h"
+#include "metrics/json_object.h"
 #include "timing/clock.h"
 
 namespace daqiri {
 
 namespace {
 
-/// A JSON object that grows member by member.
-class Json {
- public:
-  Json& add(std::string_view name, std::uint64_t value) { return raw(name, std::to_string(value)); }
-  Json& add(std::string_view name, const std::string& value) { return raw(name, quoted(value)); }
-  Json& raw(std::string_view name, std::string_view value) {
-    text_.append(text_.size() > 1 ? "," : "").append(quoted(name)).append(":").append(value);
-    return *this;
-  }
-  [[nodiscard]] std::string text() const { return text_ + "}"; }
-
- private:
-  static std::string quoted(std::string_view text) {
-    std::string out = "\"";
-    for (const char c : text) {
-      if (c == '"' || c == '\\') {
-        out += '\\';
-        out += c;
-      } else if (static_cast<unsigned char>(c) < 0x20) {
-        std::array<char, 8> escaped{};
-        std::snprintf(escaped.data(), escaped.size(), "\\u%04x", static_cast<unsigned>(c));
-        out += escaped.data();
-      } else {
-        out += c;
-      }
-    }
-    return out + '"';
-  }
-
-  std::string text_{"{"};
-};
-
 template <typename Items, typename Write>
 std::string json_list(const Items& items, Write write) {
   std::string text = "[";
-  for (const auto& item : items) text.append(text.size() > 1 ? "," : "").append(write(item).text());
+  for (const auto& item : items) text.append(text.size() > 1 ? "," : "").append(write(item).line());
   return text + "]";
 }
 
 std::string json_of(const DropCounts& dropped) {
-  Json json;
+  JsonObject json;
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
-    json.add(drop_reason_name(static_cast<DropReason>(r)), dropped[r]);
-  return json.text();
+    json.number(drop_reason_name(static_cast<DropReason>(r)), dropped[r]);
+  return json.line();
 }
 
-void add_levels(Json& json, const QueueLevels& levels) {
-  json.add("ring", levels.ring)
-      .add("ring_capacity", levels.ring_capacity)
-      .add("bursts_free", levels.bursts_free)
-      .add("bursts_total", levels.bursts);
+void add_levels(JsonObject& json, const QueueLevels& levels) {
+  json.number("ring", levels.ring);
+  json.number("ring_capacity", levels.ring_capacity);
+  json.number("bursts_free", levels.bursts_free);
+  json.number("bursts_total", levels.bursts);
 }
 
-Json json_of(const RxQueueState& state) {
+JsonObject json_of(const RxQueueState& state) {
   const RxSnapshot& c = state.counters;
-  Json json;
-  json.add("port", state.port)
-      .add("queue", state.queue)
-      .add("received", c.received)
-      .add("received_bytes", c.received_bytes)
-      .add("delivered", c.delivered)
-      .add("held", c.held)
-      .add("bursts", c.bursts)
-      .add("truncated", c.truncated)
-      .add("ring_high_water", c.ring_high_water)
-      .raw("dropped", json_of(c.dropped));
+  JsonObject json;
+  json.text("port", state.port);
+  json.text("queue", state.queue);
+  json.number("received", c.received);
+  json.number("received_bytes", c.received_bytes);
+  json.number("delivered", c.delivered);
+  json.number("held", c.held);
+  json.number("bursts", c.bursts);
+  json.number("truncated", c.truncated);
+  json.number("ring_high_water", c.ring_high_water);
+  json.json("dropped", json_of(c.dropped));
   add_levels(json, state.levels);
   return json;
 }
 
-Json json_of(const TxQueueState& state) {
+JsonObject json_of(const TxQueueState& state) {
   const TxSnapshot& c = state.counters;
-  Json json;
-  json.add("port", state.port)
-      .add("queue", state.queue)
-      .add("submitted", c.submitted)
-      .add("sent", c.sent)
-      .add("sent_bytes", c.sent_bytes)
-      .add("held", c.held)
-      .add("bursts", c.bursts)
-      .add("late", c.late)
-      .raw("dropped", json_of(c.dropped))
-      .add("lateness_p50", state.lateness_p50)
-      .add("lateness_p99", state.lateness_p99)
-      .add("lateness_p999", state.lateness_p999)
-      .add("lateness_max", state.lateness_max);
+  JsonObject json;
+  json.text("port", state.port);
+  json.text("queue", state.queue);
+  json.number("submitted", c.submitted);
+  json.number("sent", c.sent);
+  json.number("sent_bytes", c.sent_bytes);
+  json.number("held", c.held);
+  json.number("bursts", c.bursts);
+  json.number("late", c.late);
+  json.json("dropped", json_of(c.dropped));
+  json.number("lateness_p50", state.lateness_p50);
+  json.number("lateness_p99", state.lateness_p99);
+  json.number("lateness_p999", state.lateness_p999);
+  json.number("lateness_max", state.lateness_max);
   add_levels(json, state.levels);
   return json;
 }
 
-Json json_of(const RegionState& region) {
-  Json json;
-  json.add("name", region.name)
-      .add("free", region.free)
-      .add("buffers", region.buffers)
-      .add("buf_size", region.buf_size);
+JsonObject json_of(const RegionState& region) {
+  JsonObject json;
+  json.text("name", region.name);
+  json.number("free", region.free);
+  json.number("buffers", region.buffers);
+  json.number("buf_size", region.buf_size);
   return json;
 }
 
@@ -189,16 +158,16 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
 }
 
 std::string SessionSnapshot::json() const {
-  Json json;
-  json.add("engine", engine)
-      .add("pid", static_cast<std::uint64_t>(pid))
-      .add("opened_ns", opened)
-      .add("time_ns", time)
-      .add("steady_ns", steady)
-      .raw("rx", json_list(rx, [](const RxQueueState& s) { return json_of(s); }))
-      .raw("tx", json_list(tx, [](const TxQueueState& s) { return json_of(s); }))
-      .raw("regions", json_list(regions, [](const RegionState& s) { return json_of(s); }));
-  return json.text();
+  JsonObject json;
+  json.text("engine", engine);
+  json.number("pid", pid);
+  json.number("opened_ns", opened);
+  json.number("time_ns", time);
+  json.number("steady_ns", steady);
+  json.json("rx", json_list(rx, [](const RxQueueState& s) { return json_of(s); }));
+  json.json("tx", json_list(tx, [](const TxQueueState& s) { return json_of(s); }));
+  json.json("regions", json_list(regions, [](const RegionState& s) { return json_of(s); }));
+  return json.line();
 }
 
 std::string SessionSnapshot::table() const {

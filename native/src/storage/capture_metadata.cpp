@@ -7,7 +7,7 @@
 
 #include "config/formats.h"
 #include "daqiri/version.h"
-#include "storage/json_object.h"
+#include "metrics/json_object.h"
 
 namespace daqiri {
 

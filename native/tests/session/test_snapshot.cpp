@@ -100,7 +100,7 @@ TEST_CASE("A snapshot tells counters and levels of everything", "[session][snaps
 TEST_CASE("Names are quoted in JSON", "[session][snapshot]") {
   SessionSnapshot snapshot;
   snapshot.engine = "a\"b\\c\n";
-  REQUIRE(contains(snapshot.json(), R"("engine":"a\"b\\c\u000a")"));
+  REQUIRE(contains(snapshot.json(), R"("engine": "a\"b\\c\u000a")"));
 }
 
 TEST_CASE("A session answers on its socket until it is closed", "[session][housekeeper]") {
@@ -111,7 +111,7 @@ TEST_CASE("A session answers on its socket until it is closed", "[session][house
   for (const std::string& path : runtime.sockets()) {
     for (int i = 0; i < 3; ++i) {
       const std::string answer = ask(path);
-      REQUIRE(contains(answer, R"("pid":)" + std::to_string(getpid())));
+      REQUIRE(contains(answer, R"("pid": )" + std::to_string(getpid())));
       REQUIRE(answer.back() == '\n');
     }
   }

@@ -1,4 +1,4 @@
-#include "storage/json_object.h"
+#include "metrics/json_object.h"
 
 #include <array>
 #include <cstdio>
