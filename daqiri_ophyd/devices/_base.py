@@ -5,6 +5,8 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from ophyd import Device
 from ophyd.ophydobj import Kind
 
@@ -94,15 +96,14 @@ class Group(EngineDevice):
 class CounterDevice(EngineDevice):
     """A device whose readings are taken from the engine together.
 
-    `read` takes one consistent snapshot: sums over its values are exact. A signal that is read
-    alone causes a snapshot too; subscribed signals are refreshed every `period` seconds while the
-    engine is open.
+    `read` takes one consistent snapshot of that moment: sums over its values are exact. A signal
+    that is read alone causes a snapshot too. Subscribed signals get what `Engine.counters` has,
+    ten times a second while the engine is open, and tell of it if it is another value: they may be
+    a period behind, also when the engine is closed.
     """
 
-    period = 0.5
-
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
-        self._due = 0.0
+        self._seen = 0
         self._anchor: tuple[float, dict[str, int]] | None = None
         self._rates: dict[str, float] = {}
         self._rate_lock = threading.Lock()
@@ -112,21 +113,34 @@ class CounterDevice(EngineDevice):
         """Read the engine; values by attribute name."""
         raise NotImplementedError
 
-    def rate_of(self, counts: dict[str, int]) -> dict[str, float]:
+    def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
+        """Return the same from what the engine copied.
+
+        Parameters
+        ----------
+        counters : ndarray
+            `Engine.counters`.
+        """
+        raise NotImplementedError
+
+    def rate_of(self, counts: dict[str, int], now: float) -> dict[str, float]:
         """Return increments per second since the reading before, at least 10 ms ago.
 
         Parameters
         ----------
         counts : dict of str to int
-            Counters by name, read now.
+            Counters by name.
+        now : float
+            When they were read, s, on the clock of `time.monotonic`.
 
         Returns
         -------
         dict of str to float
             0 until there are two readings.
         """
-        now = time.monotonic()
         with self._rate_lock:
+            if self._anchor is not None and now < self._anchor[0]:
+                return dict(self._rates)
             if self._anchor is None or any(counts[k] < n for k, n in self._anchor[1].items()):
                 self._anchor, self._rates = (now, counts), dict.fromkeys(counts, 0.0)
             elif (elapsed := now - self._anchor[0]) >= 0.01:
@@ -161,21 +175,25 @@ class CounterDevice(EngineDevice):
         return reading
 
     def monitor(self) -> None:
-        """Refresh periodically while the engine is open and a signal is subscribed to."""
+        """Follow the engine while the engine is open and a signal is subscribed to."""
         if self._is_monitored():
-            default_pulse().add(self._refresh_when_due)
+            default_pulse().add(self._follow)
 
     def _is_monitored(self) -> bool:
         return self.daq.is_open and any(signal.monitored for signal in self._counters())
 
-    def _refresh_when_due(self) -> None:
+    def _follow(self) -> None:
+        """Tell subscribers of what the engine has copied since the last time."""
         if not self._is_monitored():
-            default_pulse().remove(self._refresh_when_due)
+            default_pulse().remove(self._follow)
             return
-        now = time.monotonic()
-        if now >= self._due:
-            self._due = now + self.period
-            self.refresh()
+        counters = self.daq.engine.counters
+        taken = int(counters["time_ns"])
+        if taken == self._seen:
+            return
+        self._seen = taken
+        for attribute, value in self.take_copied(counters).items():
+            getattr(self, attribute).follow(value, taken / 1e9)
 
     def _counters(self) -> list[EngineSignalRO]:
         signals = (getattr(self, attribute) for attribute in self.component_names)

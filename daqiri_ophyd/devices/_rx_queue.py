@@ -1,6 +1,12 @@
 """A receive queue as a device."""
 
+import time
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daqiri_ophyd.engine import RxCounters
 
 from ._base import CounterDevice
 from ._signals import counter, fact
@@ -63,8 +69,16 @@ class RxQueue(CounterDevice):
 
     def take_values(self) -> dict[str, Any]:
         """Read all counters of the queue at once."""
-        counters = self.daq.rx_queue(self.port_name, self.member_name).counters()
-        rates = self.rate_of({"rate": counters.received, "data_rate": counters.received_bytes})
+        queue = self.daq.rx_queue(self.port_name, self.member_name)
+        return self._values(queue.counters(), time.monotonic())
+
+    def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
+        """Return the same from what the engine copied."""
+        row = counters["rx"][self.port_name][self.member_name]
+        return self._values(RxCounters.of_row(row), int(counters["steady_ns"]) / 1e9)
+
+    def _values(self, counters: RxCounters, now: float) -> dict[str, Any]:
+        counts = {"rate": counters.received, "data_rate": counters.received_bytes}
         return {
             "received": counters.received,
             "dropped": counters.dropped_total,
@@ -74,6 +88,6 @@ class RxQueue(CounterDevice):
             "truncated": counters.truncated,
             "bursts": counters.bursts,
             "ring_high_water": counters.ring_high_water,
-            **rates,
+            **self.rate_of(counts, now),
             **{f"dropped_{reason}": counters.dropped[reason] for reason in RECEIVE_DROPS},
         }

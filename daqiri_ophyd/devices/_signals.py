@@ -124,12 +124,17 @@ class Reading(_TypedSignal):
         if timestamp >= self.timestamp:
             self.put(value, timestamp=timestamp, force=True)
 
+    def follow(self, value: Any, timestamp: float) -> None:
+        """Take over a value if it is another one: nobody is told of what has not changed."""
+        if value != self._readback:
+            self.renew(value, timestamp)
+
 
 class EngineSignalRO(Reading):
     """A counter or another reading of the engine.
 
     Its device reads all of its signals at once (`CounterDevice`), so that they belong together.
-    Read, it is fresh; subscribed to, it is refreshed periodically.
+    Read, it is fresh; subscribed to, it follows the engine.
 
     Parameters
     ----------

@@ -1,10 +1,20 @@
 """A transmit queue as a device that sends on a schedule."""
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
-from daqiri_ophyd.engine import LATENESS_EDGES, LINKTYPE_ETHERNET, LINKTYPE_RAW, default_pump
+import numpy as np
+from numpy.typing import NDArray
+
+from daqiri_ophyd.engine import (
+    LATENESS_EDGES,
+    LINKTYPE_ETHERNET,
+    LINKTYPE_RAW,
+    TxCounters,
+    default_pump,
+)
 from daqiri_ophyd.replay import PacketSource, Transmission, TransmissionProgress
 
 from ._base import CounterDevice, Readings
@@ -87,22 +97,37 @@ class TxQueue(CounterDevice):
     def take_values(self) -> dict[str, Any]:
         """Read all counters of the queue at once."""
         queue = self.daq.tx_queue(self.port_name, self.member_name)
-        counters, lateness = queue.counters(), queue.lateness()
-        rates = self.rate_of({"rate": counters.sent, "data_rate": counters.sent_bytes})
-        return {
-            "sent": counters.sent,
-            "late": counters.late,
-            "dropped": sum(counters.dropped.values()),
-            "submitted": counters.submitted,
-            "held": counters.held,
-            "sent_bytes": counters.sent_bytes,
-            "bursts": counters.bursts,
-            **rates,
+        values = self._values(queue.counters(), time.monotonic())
+        lateness = queue.lateness()
+        return values | {
             "lateness_p50": lateness.p50,
             "lateness_p99": lateness.p99,
             "lateness_p999": lateness.p999,
             "lateness_max": lateness.maximum,
             "lateness_histogram": lateness.binned().tolist(),
+        }
+
+    def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
+        """Return the same from what the engine copied; the histogram only for its subscribers."""
+        row = counters["tx"][self.port_name][self.member_name]
+        values = self._values(TxCounters.of_row(row), int(counters["steady_ns"]) / 1e9)
+        for name in ("lateness_p50", "lateness_p99", "lateness_p999", "lateness_max"):
+            values[name] = int(row[name])
+        if self.lateness_histogram.monitored:
+            lateness = self.daq.tx_queue(self.port_name, self.member_name).lateness()
+            values["lateness_histogram"] = lateness.binned().tolist()
+        return values
+
+    def _values(self, counters: TxCounters, now: float) -> dict[str, Any]:
+        return {
+            "sent": counters.sent,
+            "late": counters.late,
+            "dropped": counters.dropped_total,
+            "submitted": counters.submitted,
+            "held": counters.held,
+            "sent_bytes": counters.sent_bytes,
+            "bursts": counters.bursts,
+            **self.rate_of({"rate": counters.sent, "data_rate": counters.sent_bytes}, now),
         }
 
     def prepare(self, value: PacketSource) -> EngineStatus:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LATENESS_EDGES", "Lateness", "RxCounters", "TxCounters"]
+from daqiri_ophyd import _native
+from daqiri_ophyd._native import NetworkConfig
+
+__all__ = ["LATENESS_EDGES", "Lateness", "RxCounters", "TxCounters", "counters_dtype"]
 
 
 def _lateness_edges() -> NDArray[np.int64]:
@@ -20,6 +24,38 @@ def _lateness_edges() -> NDArray[np.int64]:
 LATENESS_EDGES = _lateness_edges()
 """Bins of `Lateness.binned`: shape (n + 1,), ns; four per octave from 16 ns to 73 minutes."""
 LATENESS_EDGES.flags.writeable = False
+
+
+def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
+    """Return the type of `Engine.counters`, whose fields are named like ports and queues.
+
+    Parameters
+    ----------
+    config : NetworkConfig
+        Of the engine.
+    """
+    rx_names, tx_names, reasons = _native.counter_names()
+
+    def numbers(names: list[str]) -> np.dtype[np.void]:
+        return np.dtype([(name, np.uint64) for name in names])
+
+    def queues(side: str, names: list[str]) -> np.dtype[np.void]:
+        queue = np.dtype([(n, np.uint64) for n in names] + [("dropped", numbers(reasons))])
+        ports = [(i.name, getattr(i, side).queues) for i in config.interfaces]
+        return np.dtype(
+            [(port, [(q.name, queue) for q in found]) for port, found in ports if found]
+        )
+
+    times = [(name, np.uint64) for name in ("time_ns", "steady_ns")]
+    return np.dtype([*times, ("rx", queues("rx", rx_names)), ("tx", queues("tx", tx_names))])
+
+
+def _values_of(row: NDArray[np.void], kind: Any) -> dict[str, Any]:
+    """Return the values of a dataclass by name, from a queue's part of `Engine.counters`."""
+    values = {f.name: row[f.name].item() for f in fields(kind) if f.name != "dropped"}
+    dropped = row["dropped"]
+    reasons = dropped.dtype.names or ()
+    return values | {"dropped": dict(zip(reasons, dropped.item(), strict=True))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +90,17 @@ class RxCounters:
     truncated: int
     ring_high_water: int
     dropped: Mapping[str, int]
+
+    @classmethod
+    def of_row(cls, row: NDArray[np.void]) -> Self:
+        """Return what `Engine.counters` has of a queue.
+
+        Parameters
+        ----------
+        row : ndarray, shape ()
+            Such as ``engine.counters["rx"]["port0"]["rx_q0"]``.
+        """
+        return cls(**_values_of(row, cls))
 
     @property
     def dropped_total(self) -> int:
@@ -90,6 +137,17 @@ class TxCounters:
     bursts: int
     late: int
     dropped: Mapping[str, int]
+
+    @classmethod
+    def of_row(cls, row: NDArray[np.void]) -> Self:
+        """Return what `Engine.counters` has of a queue.
+
+        Parameters
+        ----------
+        row : ndarray, shape ()
+            Such as ``engine.counters["tx"]["port0"]["tx_q0"]``.
+        """
+        return cls(**_values_of(row, cls))
 
     @property
     def dropped_total(self) -> int:

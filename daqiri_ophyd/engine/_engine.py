@@ -6,11 +6,15 @@ import warnings
 from types import TracebackType
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import InterfaceConfig, NetworkConfig
 
 from ._config import ConfigSource, read_config
 from ._connections import Connection, option_bytes
+from ._counters import counters_dtype
 from ._errors import ConfigError, InvalidParameterError
 from ._log import forward_log
 from ._rx_queue import RxQueue
@@ -144,6 +148,7 @@ class Engine:
         self._session = session
         self.config: NetworkConfig = session.config
         self.warnings = list(dict.fromkeys(adjusted + session.warnings))
+        self._counters_dtype = counters_dtype(self.config)
         self.ports = tuple(
             Port(number, interface, session)
             for number, interface in enumerate(self.config.interfaces)
@@ -210,6 +215,37 @@ class Engine:
             If the engine was opened by the process that this one was forked from.
         """
         return EngineSnapshot.from_json(self._session.snapshot())
+
+    @property
+    def counters(self) -> NDArray[np.void]:
+        """Counters and levels of all queues, as a thread of the engine copies them every 0.1 s.
+
+        For what looks often and at much, such as a live display: it costs one call, and the threads
+        that move packets nothing. Numbers of one queue belong together; all are 0.1 s old at most,
+        unless the thread had to wait for a processor. What has to be exact, such as the balance
+        after a run, is read with `RxQueue.counters`, `TxQueue.counters` or `snapshot`. Of a closed
+        engine all of them say the same.
+
+        Returns
+        -------
+        ndarray, shape ()
+            Structured, read-only, of uint64; a new one each time, which stays as it is.
+            ``time_ns`` and ``steady_ns`` say when it was taken, see `EngineSnapshot`.
+            ``counters["rx"][port][queue]`` has ``received`` and what else `RxCounters` and
+            `QueueLevels` have, ``["tx"]`` likewise, with the quantiles of `TxQueueState`;
+            ``["dropped"][reason]`` is a level of its own.
+
+        Raises
+        ------
+        NotReadyError
+            If the engine was opened by the process that this one was forked from.
+
+        Examples
+        --------
+        >>> engine.counters["rx"]["port0"]["rx_q0"]["received"]  # doctest: +SKIP
+        array(20000, dtype=uint64)
+        """
+        return self._session.counters().view(self._counters_dtype).reshape(())
 
     def connect(self, address: str, port: int, source: str | None = None) -> int:
         """Connect to a server, or (UDP) make a peer known to a server's socket.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "bindings.h"
 #include "connections.h"
 #include "daqiri/error.h"
@@ -80,6 +81,14 @@ py::dict capabilities() {
   return states;
 }
 
+/// (numbers of a receive queue, of a transmit queue, reasons for drops)
+py::tuple counter_names() {
+  std::vector<std::string_view> reasons;
+  for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
+    reasons.push_back(drop_reason_name(static_cast<DropReason>(r)));
+  return py::make_tuple(SessionSnapshot::rx_names(), SessionSnapshot::tx_names(), reasons);
+}
+
 /// ([(level, ns, text), ...], lost)
 py::tuple log_lines() {
   const LogLines taken = take_log_records();
@@ -120,6 +129,10 @@ void bind_session(py::module_& m) {
           py::arg("port"), py::arg("queue"))
       .def("snapshot",
            [](const OpenSession& open) { return SessionSnapshot::of(open.session()).json(); })
+      .def("counters",
+           [](const OpenSession& open) {
+             return take_vector<std::uint64_t>(open.session().latest()->row());
+           })
       .def(
           "now", [](const OpenSession& open, int port) { return open.session().now(port); },
           py::arg("port"))
@@ -134,6 +147,7 @@ void bind_session(py::module_& m) {
       .def("set_drop_all", &set_drop_all, py::arg("port"), py::arg("on"));
 
   m.def("capabilities", &capabilities);
+  m.def("counter_names", &counter_names);
   m.def("attach_log", &attach_log);
   m.def("detach_log", &detach_log);
   m.def("take_log_records", &log_lines);

@@ -67,6 +67,34 @@ struct QueueLevels {
   std::uint64_t bursts{0};
 };
 
+/// A number with the name by which users know it.
+template <typename Owner>
+struct NamedNumber {
+  std::string_view name;
+  std::uint64_t Owner::* value;
+};
+/// All but the drops, which have names of their own.
+inline constexpr std::array<NamedNumber<RxSnapshot>, 7> RX_NUMBERS{
+    {{"received", &RxSnapshot::received},
+     {"received_bytes", &RxSnapshot::received_bytes},
+     {"delivered", &RxSnapshot::delivered},
+     {"held", &RxSnapshot::held},
+     {"bursts", &RxSnapshot::bursts},
+     {"truncated", &RxSnapshot::truncated},
+     {"ring_high_water", &RxSnapshot::ring_high_water}}};
+inline constexpr std::array<NamedNumber<TxSnapshot>, 6> TX_NUMBERS{
+    {{"submitted", &TxSnapshot::submitted},
+     {"sent", &TxSnapshot::sent},
+     {"sent_bytes", &TxSnapshot::sent_bytes},
+     {"held", &TxSnapshot::held},
+     {"bursts", &TxSnapshot::bursts},
+     {"late", &TxSnapshot::late}}};
+inline constexpr std::array<NamedNumber<QueueLevels>, 4> LEVEL_NUMBERS{
+    {{"ring", &QueueLevels::ring},
+     {"ring_capacity", &QueueLevels::ring_capacity},
+     {"bursts_free", &QueueLevels::bursts_free},
+     {"bursts_total", &QueueLevels::bursts}}};
+
 /// N values that one thread writes together and others read together.
 ///
 /// A sequence lock without fences: data are atomics, stored with release and loaded with acquire,

@@ -13,6 +13,7 @@
 #include "metrics/log.h"
 #include "session/core.h"
 #include "session/snapshot.h"
+#include "timing/clock.h"
 
 namespace daqiri {
 
@@ -46,6 +47,7 @@ std::string Housekeeper::directory() {
 
 Housekeeper::Housekeeper(const Session& session, int master_core)
     : session_(session), master_core_(master_core) {
+  renew();
   try {
     listen();
   } catch (const Error& error) {
@@ -53,7 +55,6 @@ Housekeeper::Housekeeper(const Session& session, int master_core)
     path_.clear();
     log(LogLevel::INFO,
         std::string("other processes cannot ask for this engine's counters: ") + error.what());
-    return;
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -81,6 +82,7 @@ void Housekeeper::stop() noexcept {
   doorbell_.ring();
   if (!thread_.joinable()) return;
   thread_.join();
+  if (!socket_.is_open()) return;
   unlink(path_.c_str());
   socket_.close();
 }
@@ -88,13 +90,34 @@ void Housekeeper::stop() noexcept {
 void Housekeeper::run() noexcept {
   const std::string core = std::to_string(master_core_);
   settle_thread(core_available(core) ? core : std::string(ANY_CORE), "daqiri-keeper");
+  // -1, which is never readable, without a socket.
   const int fd = socket_.fd();
+  std::uint64_t due = monotonic_ns() + PERIOD_NS;
   for (;;) {
     doorbell_.prepare();
     if (stopping_.load(std::memory_order_acquire)) return doorbell_.cancel();
-    doorbell_.wait(-1, &fd, 1);
+    const std::uint64_t now = monotonic_ns();
+    doorbell_.wait(now < due ? static_cast<std::int64_t>(due - now) : 0, &fd, 1);
     answer();
+    if (monotonic_ns() < due) continue;
+    try {
+      renew();
+    } catch (const std::exception& error) {
+      log(LogLevel::WARN, std::string("counters could not be copied: ") + error.what());
+    }
+    due = monotonic_ns() + PERIOD_NS;
   }
+}
+
+void Housekeeper::renew() {
+  auto snapshot = std::make_shared<const SessionSnapshot>(SessionSnapshot::of(session_));
+  const std::lock_guard lock(mutex_);
+  latest_.swap(snapshot);
+}
+
+std::shared_ptr<const SessionSnapshot> Housekeeper::latest() const {
+  const std::lock_guard lock(mutex_);
+  return latest_;
 }
 
 void Housekeeper::answer() noexcept {

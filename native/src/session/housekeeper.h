@@ -1,7 +1,10 @@
-/// The thread on the master core that tells other processes how a session is doing.
+/// The thread on the master core that tells how a session is doing.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -11,8 +14,10 @@
 namespace daqiri {
 
 class Session;
+struct SessionSnapshot;
 
-/// Answers on a Unix socket: whoever connects is sent one snapshot (SessionSnapshot::json) and the
+/// Takes a snapshot once a period, for those who look often and need not be exact. Answers on a
+/// Unix socket: whoever connects is sent a snapshot of that moment (SessionSnapshot::json) and the
 /// end of the stream.
 ///
 /// The socket is <directory>/<pid>.<number> in the directory `directory()` of this user, and goes
@@ -20,6 +25,8 @@ class Session;
 /// (no such directory can be had) works all the same; the log says so.
 class Housekeeper {
  public:
+  static constexpr std::uint64_t PERIOD_NS = 100'000'000;
+
   /// `master_core`: the thread runs there if this process may use it, else anywhere.
   Housekeeper(const Session& session, int master_core);
   Housekeeper(const Housekeeper&) = delete;
@@ -30,6 +37,8 @@ class Housekeeper {
   void stop() noexcept;
   /// Empty: there is none.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// A period old at most, plus what the thread had to wait for its turn. Any thread.
+  [[nodiscard]] std::shared_ptr<const SessionSnapshot> latest() const;
 
   /// $XDG_RUNTIME_DIR/daqiri, or /tmp/daqiri-<uid>.
   static std::string directory();
@@ -37,6 +46,7 @@ class Housekeeper {
  private:
   void listen();
   void run() noexcept;
+  void renew();
   void answer() noexcept;
 
   const Session& session_;
@@ -44,6 +54,8 @@ class Housekeeper {
   std::string path_;
   File socket_;
   Doorbell doorbell_;
+  mutable std::mutex mutex_;  // over the next
+  std::shared_ptr<const SessionSnapshot> latest_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -9,6 +9,7 @@
 #include "session/core.h"
 #include "session/housekeeper.h"
 #include "session/poller.h"
+#include "session/snapshot.h"
 #include "session/transmitter.h"
 #include "timing/clock.h"
 
@@ -200,6 +201,11 @@ int Session::port_id(const std::string& name_or_address) const noexcept {
 std::uint64_t Session::now(int port_wanted) const {
   static_cast<void>(port(port_wanted));
   return realtime_ns();
+}
+
+std::shared_ptr<const SessionSnapshot> Session::latest() const {
+  if (closed()) return std::make_shared<const SessionSnapshot>(SessionSnapshot::of(*this));
+  return housekeeper_->latest();
 }
 
 Burst* Session::take_tx_burst() noexcept {

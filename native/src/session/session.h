@@ -18,6 +18,7 @@ namespace daqiri {
 class Housekeeper;
 class Poller;
 class Transmitter;
+struct SessionSnapshot;
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
@@ -51,6 +52,11 @@ class Session : public std::enable_shared_from_this<Session> {
 
   /// The port's clock, ns; receive timestamps and launch times are on it.
   [[nodiscard]] std::uint64_t now(int port) const;
+
+  /// Counters and levels of everything, a tenth of a second old at most: what the housekeeping
+  /// thread copies, so that looking often costs the packet threads nothing. Of a closed session:
+  /// as of now. SessionSnapshot::of is exact at any time.
+  [[nodiscard]] std::shared_ptr<const SessionSnapshot> latest() const;
 
   /// A transmit burst that belongs to no queue yet; null when the pool is empty.
   Burst* take_tx_burst() noexcept;

@@ -30,47 +30,40 @@ std::string json_of(const DropCounts& dropped) {
   return json.line();
 }
 
-void add_levels(JsonObject& json, const QueueLevels& levels) {
-  json.number("ring", levels.ring);
-  json.number("ring_capacity", levels.ring_capacity);
-  json.number("bursts_free", levels.bursts_free);
-  json.number("bursts_total", levels.bursts);
+template <typename Owner, std::size_t N>
+void add(JsonObject& json, const std::array<NamedNumber<Owner>, N>& numbers, const Owner& owner) {
+  for (const NamedNumber<Owner>& number : numbers) json.number(number.name, owner.*number.value);
+}
+
+template <typename Owner, std::size_t N>
+void add(std::vector<std::uint64_t>& row, const std::array<NamedNumber<Owner>, N>& numbers,
+         const Owner& owner) {
+  for (const NamedNumber<Owner>& number : numbers) row.push_back(owner.*number.value);
+}
+
+template <typename Owner, std::size_t N>
+void add(std::vector<std::string_view>& names, const std::array<NamedNumber<Owner>, N>& numbers) {
+  for (const NamedNumber<Owner>& number : numbers) names.push_back(number.name);
 }
 
 JsonObject json_of(const RxQueueState& state) {
-  const RxSnapshot& c = state.counters;
   JsonObject json;
   json.text("port", state.port);
   json.text("queue", state.queue);
-  json.number("received", c.received);
-  json.number("received_bytes", c.received_bytes);
-  json.number("delivered", c.delivered);
-  json.number("held", c.held);
-  json.number("bursts", c.bursts);
-  json.number("truncated", c.truncated);
-  json.number("ring_high_water", c.ring_high_water);
-  json.json("dropped", json_of(c.dropped));
-  add_levels(json, state.levels);
+  add(json, RX_NUMBERS, state.counters);
+  add(json, LEVEL_NUMBERS, state.levels);
+  json.json("dropped", json_of(state.counters.dropped));
   return json;
 }
 
 JsonObject json_of(const TxQueueState& state) {
-  const TxSnapshot& c = state.counters;
   JsonObject json;
   json.text("port", state.port);
   json.text("queue", state.queue);
-  json.number("submitted", c.submitted);
-  json.number("sent", c.sent);
-  json.number("sent_bytes", c.sent_bytes);
-  json.number("held", c.held);
-  json.number("bursts", c.bursts);
-  json.number("late", c.late);
-  json.json("dropped", json_of(c.dropped));
-  json.number("lateness_p50", state.lateness_p50);
-  json.number("lateness_p99", state.lateness_p99);
-  json.number("lateness_p999", state.lateness_p999);
-  json.number("lateness_max", state.lateness_max);
-  add_levels(json, state.levels);
+  add(json, TX_NUMBERS, state.counters);
+  add(json, LATENESS_NUMBERS, state);
+  add(json, LEVEL_NUMBERS, state.levels);
+  json.json("dropped", json_of(state.counters.dropped));
   return json;
 }
 
@@ -168,6 +161,40 @@ std::string SessionSnapshot::json() const {
   json.json("tx", json_list(tx, [](const TxQueueState& s) { return json_of(s); }));
   json.json("regions", json_list(regions, [](const RegionState& s) { return json_of(s); }));
   return json.line();
+}
+
+std::vector<std::uint64_t> SessionSnapshot::row() const {
+  std::vector<std::uint64_t> row{time, steady};
+  const auto add_drops = [&](const DropCounts& dropped) {
+    row.insert(row.end(), dropped.begin(), dropped.end());
+  };
+  for (const RxQueueState& state : rx) {
+    add(row, RX_NUMBERS, state.counters);
+    add(row, LEVEL_NUMBERS, state.levels);
+    add_drops(state.counters.dropped);
+  }
+  for (const TxQueueState& state : tx) {
+    add(row, TX_NUMBERS, state.counters);
+    add(row, LATENESS_NUMBERS, state);
+    add(row, LEVEL_NUMBERS, state.levels);
+    add_drops(state.counters.dropped);
+  }
+  return row;
+}
+
+std::vector<std::string_view> SessionSnapshot::rx_names() {
+  std::vector<std::string_view> names;
+  add(names, RX_NUMBERS);
+  add(names, LEVEL_NUMBERS);
+  return names;
+}
+
+std::vector<std::string_view> SessionSnapshot::tx_names() {
+  std::vector<std::string_view> names;
+  add(names, TX_NUMBERS);
+  add(names, LATENESS_NUMBERS);
+  add(names, LEVEL_NUMBERS);
+  return names;
 }
 
 std::string SessionSnapshot::table() const {

@@ -1,8 +1,10 @@
 /// What a session has done and holds, at one moment.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "metrics/counters.h"
@@ -30,6 +32,12 @@ struct TxQueueState {
   std::uint64_t lateness_max{0};
 };
 
+inline constexpr std::array<NamedNumber<TxQueueState>, 4> LATENESS_NUMBERS{
+    {{"lateness_p50", &TxQueueState::lateness_p50},
+     {"lateness_p99", &TxQueueState::lateness_p99},
+     {"lateness_p999", &TxQueueState::lateness_p999},
+     {"lateness_max", &TxQueueState::lateness_max}}};
+
 struct RegionState {
   std::string name;
   std::uint64_t free{0};
@@ -54,6 +62,11 @@ struct SessionSnapshot {
 
   /// One JSON object (RFC 8259) on one line.
   [[nodiscard]] std::string json() const;
+  /// Flat: `time`, `steady`, then of each receive queue the numbers of `rx_names` and the drops in
+  /// the order of DropReason, then of each transmit queue those of `tx_names` and the drops.
+  [[nodiscard]] std::vector<std::uint64_t> row() const;
+  static std::vector<std::string_view> rx_names();
+  static std::vector<std::string_view> tx_names();
   /// Tables of plain text: receive queues, transmit queues, memory regions.
   [[nodiscard]] std::string table() const;
 };

@@ -4,9 +4,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
 
 #include "session/housekeeper.h"
 #include "session/loopback_config.h"
@@ -95,6 +100,79 @@ TEST_CASE("A snapshot tells counters and levels of everything", "[session][snaps
     CAPTURE(table, word);
     REQUIRE(contains(table, word));
   }
+}
+
+TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]") {
+  SessionSnapshot snapshot;
+  snapshot.time = 1;
+  snapshot.steady = 2;
+  snapshot.rx.resize(2);
+  snapshot.rx[1].counters = {10, 11, 12, 13, 14, 15, 16, {}};
+  snapshot.rx[1].counters.dropped.back() = 17;
+  snapshot.rx[1].levels = {18, 19, 20, 21};
+  snapshot.tx.resize(1);
+  snapshot.tx[0].counters = {30, 31, 32, 33, 34, 35, {}};
+  snapshot.tx[0].counters.dropped.front() = 36;
+  snapshot.tx[0].lateness_max = 37;
+  snapshot.tx[0].levels.bursts = 38;
+  const std::vector<std::uint64_t> row = snapshot.row();
+  const auto rx_names = SessionSnapshot::rx_names();
+  const auto tx_names = SessionSnapshot::tx_names();
+  const std::size_t rx_size = rx_names.size() + NUM_DROP_REASONS;
+  REQUIRE(row.size() == 2 + 2 * rx_size + tx_names.size() + NUM_DROP_REASONS);
+  REQUIRE(row[0] == 1);
+  REQUIRE(row[1] == 2);
+  const auto at = [&](const std::vector<std::string_view>& names, std::size_t first,
+                      std::string_view name) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    REQUIRE(found != names.end());
+    return row.at(first + static_cast<std::size_t>(found - names.begin()));
+  };
+  const std::size_t rx1 = 2 + rx_size;
+  REQUIRE(at(rx_names, 2, "received") == 0);
+  REQUIRE(at(rx_names, rx1, "received") == 10);
+  REQUIRE(at(rx_names, rx1, "ring_high_water") == 16);
+  REQUIRE(at(rx_names, rx1, "bursts_total") == 21);
+  REQUIRE(row[rx1 + rx_size - 1] == 17);
+  const std::size_t tx0 = rx1 + rx_size;
+  REQUIRE(at(tx_names, tx0, "submitted") == 30);
+  REQUIRE(at(tx_names, tx0, "lateness_max") == 37);
+  REQUIRE(at(tx_names, tx0, "bursts_total") == 38);
+  REQUIRE(row[tx0 + tx_names.size()] == 36);
+}
+
+TEST_CASE("Counters are copied once a period, and are final when closed",
+          "[session][housekeeper]") {
+  const RuntimeDirectory runtime;
+  const bool with_socket = GENERATE(true, false);
+  if (!with_socket) std::filesystem::remove(runtime.path());
+  const auto session = Session::open(loopback_config());
+  const auto first = session->latest();
+  REQUIRE(first->rx.at(0).counters.received == 0);
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    while (!done) {
+      const auto seen = session->latest();
+      if (!balanced(seen->rx[0].counters) || !balanced(seen->tx[0].counters)) std::abort();
+    }
+  });
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 200));
+  REQUIRE(receive_numbers(session->rx_queue(0, 0), 200).size() == 200);
+  for (int i = 0; i < 1000 && session->latest()->rx[0].counters.delivered < 200; ++i)
+    usleep(10'000);
+  done = true;
+  reader.join();
+  const auto later = session->latest();
+  REQUIRE(later->rx[0].counters.delivered == 200);
+  REQUIRE(later->time - first->time >= Housekeeper::PERIOD_NS);
+  // What was taken stays as it was.
+  REQUIRE(first->rx[0].counters.received == 0);
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
+  session->close();
+  REQUIRE(session->latest()->rx[0].counters.received == 210);
+  REQUIRE(session->latest()->rx[0].counters.held == 10);
+  REQUIRE(receive_numbers(session->rx_queue(0, 0), 10).size() == 10);
+  REQUIRE(session->latest()->rx[0].counters.delivered == 210);
 }
 
 TEST_CASE("Names are quoted in JSON", "[session][snapshot]") {

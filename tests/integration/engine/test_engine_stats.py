@@ -1,10 +1,12 @@
 """Counters of engines as other processes and threads see them."""
 
+import dataclasses
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,15 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import Engine, EngineSnapshot, NotReadyError, frames, running_engines
+from daqiri_ophyd.engine import (
+    Engine,
+    EngineSnapshot,
+    NotReadyError,
+    RxCounters,
+    TxCounters,
+    frames,
+    running_engines,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +73,38 @@ def test_a_snapshot_is_that_of_the_queues(loopback: Any) -> None:
             region.name for region in engine.config.memory_regions
         }
         assert all(0 <= region.free <= region.buffers for region in snapshot.regions)
+
+
+def test_counters_are_copied_once_a_period(loopback: Any) -> None:
+    with Engine.open(loopback()) as engine:
+        port = engine.ports[0]
+        first = engine.counters
+        assert first["rx"][port.name][port.rx[0].name]["received"] == 0
+        assert not first.flags.writeable
+        port.tx[0].send(udp_frames(100))
+        assert port.tx[0].wait_sent(5.0)
+        deadline = time.monotonic() + 10.0
+        while (now := engine.counters)["tx"][port.name][port.tx[0].name]["sent"] < 100:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert now["time_ns"] - first["time_ns"] >= 100_000_000
+        assert now["time_ns"] <= time.time_ns()
+        assert now["steady_ns"] <= time.monotonic_ns()
+        assert TxCounters.of_row(now["tx"][port.name][port.tx[0].name]) == port.tx[0].counters()
+        assert first["tx"][port.name][port.tx[0].name]["sent"] == 0
+
+
+def test_counters_of_a_closed_engine_are_exact(loopback: Any) -> None:
+    with Engine.open(loopback()) as engine:
+        port = engine.ports[0]
+        port.tx[0].send(udp_frames(100))
+    counters, snapshot = engine.counters, engine.snapshot()
+    for side, kind in (("rx", RxCounters), ("tx", TxCounters)):
+        for state, queue in zip(getattr(snapshot, side), getattr(port, side), strict=True):
+            row = counters[side][port.name][queue.name]
+            assert kind.of_row(row) == queue.counters() == state.counters
+            levels = dataclasses.asdict(state.levels)
+            assert {name: row[name] for name in levels} == levels
 
 
 def test_another_process_sees_this_one(loopback: Any) -> None:

@@ -1,13 +1,14 @@
 """Flows configured by a plan, and what the devices refuse."""
 
 import json
+import time
 
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 
 from daqiri_ophyd import plans
-from daqiri_ophyd.engine import ConfigError, NotReadyError
+from daqiri_ophyd.engine import ConfigError, NotReadyError, frames
 
 BURST = {"count": 50, "size": 100, "udp_dst": 6000}
 
@@ -15,6 +16,21 @@ BURST = {"count": 50, "size": 100, "udp_dst": 6000}
 def capture_of(daq, queue: str):
     daq.port0.capture.queue.put(queue)
     return plans.capture(daq.port0.capture, 50, tx=daq.port0.tx.out, packets=BURST, timeout=1.0)
+
+
+def send(daq, count: int) -> None:
+    packets = frames.udp_frames(
+        (count, 60),
+        src_mac="02:00:00:00:00:01",
+        dst_mac="02:00:00:00:00:02",
+        src_ip="192.0.2.1",
+        dst_ip="192.0.2.2",
+        src_port=4000,
+        dst_port=5000,
+    )
+    queue = daq.tx_queue("port0", "out")
+    assert queue.send(packets) == count
+    assert queue.wait_sent(5.0)
 
 
 def test_configured_flows_steer(daq, run_engine, documents):
@@ -137,25 +153,48 @@ def test_reading_the_whole_engine(daq, run_engine, documents):
     assert configuration["daq_port0_capture_on_drop"] == "fail"
 
 
-def test_subscribed_counters_are_refreshed(daq, run_engine):
+def test_subscribed_counters_follow_the_engine(daq, run_engine):
     frames = daq.port0.rx.frames
-    frames.period = 0.05
-    seen = []
+    seen, idle, fractions = [], [], []
     frames.received.subscribe(lambda value, **_: seen.append(value), run=False)
+    frames.dropped.subscribe(lambda value, **_: idle.append(value), run=False)
+    lateness = daq.port0.tx.out.lateness_histogram
+    lateness.subscribe(lambda value, **_: fractions.append(sum(value)), run=False)
     run_engine(plans.timed_tx(daq.port0.tx.out, {"count": 500, "size": 64, "rate": 1000}))
     assert len([value for value in seen if 0 < value < 500]) > 1
     assert seen == sorted(seen)
+    assert any(0 < value < 500 for value in fractions)
+    # Nobody is told of what has not changed, except by a reading.
+    assert len(idle) < len(seen)
+
+
+def test_what_is_followed_is_what_is_read(daq):
+    sender, receiver = daq.port0.tx.out, daq.port0.rx.frames
+    with daq:
+        now = time.time_ns()
+        send(daq, 100)
+        sender.lateness_histogram.subscribe(lambda **_: None, run=False)
+        deadline = time.monotonic() + 10.0
+        while receiver.received.get() < 100 or daq.engine.counters["time_ns"] < now + 10**9:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        for device in (sender, receiver):
+            copied, fresh = device.take_copied(daq.engine.counters), device.take_values()
+            for values in (copied, fresh):
+                del values["rate"], values["data_rate"]
+            assert copied == fresh
 
 
 def test_counters_can_be_monitored_in_a_run(daq, run_engine, documents):
     received = daq.port0.rx.frames.received
-    daq.port0.rx.frames.period = 0.05
 
     def plan():
         yield from bps.stage(daq)
         yield from bps.open_run()
         yield from bps.monitor(received, name="traffic")
-        yield from bps.sleep(0.3)
+        for _ in range(20):
+            send(daq, 1)
+            yield from bps.sleep(0.05)
         yield from bps.unmonitor(received)
         yield from bps.close_run()
         yield from bps.unstage(daq)
