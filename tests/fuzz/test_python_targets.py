@@ -1,4 +1,4 @@
-"""What Python makes of any bytes: a configuration, a pcap file, its metadata, frames.
+"""What Python makes of any bytes: a configuration, a pcap file and its repair, metadata, frames.
 
 pytest runs the saved inputs of the C++ targets and mutations of them. A fuzzer goes on from there,
 with the extra ``fuzz``: ``python tests/fuzz/test_python_targets.py pcap native/fuzz/corpus/pcap``.
@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from daqiri_ophyd.documents import SidecarError, read_sidecar
+from daqiri_ophyd.cli import _pcap_file
+from daqiri_ophyd.documents import SidecarError, read_sidecar, sidecar_path
 from daqiri_ophyd.engine import (
     ConfigError,
     DaqiriError,
@@ -73,6 +74,45 @@ def pcap(data: bytes) -> None:
             )
 
 
+def repair(data: bytes) -> None:
+    """
+    A file is repaired to its first whole records, in place or as a copy, or left as it is.
+
+    The last byte says whether there are metadata, which agree or not.
+    """
+    with tempfile.TemporaryDirectory(dir=SCRATCH.name) as folder:
+        path, copy = Path(folder) / "a.pcap", Path(folder) / "copy.pcap"
+        path.write_bytes(data)
+        if data and data[-1] % 4 == 0:
+            sidecar_path(path).write_text(json.dumps(METADATA | {"packets": data[-1]}))
+        before = _pcap_file.examine(path)
+        assert before.code == (2 if before.unreadable else 1 if before.problems else 0)
+        try:
+            done = _pcap_file.repair(path, None)
+        except ValueError as error:
+            assert path.read_bytes() == data
+            if before.unreadable:
+                return
+            assert "give --output" in str(error)
+            done = _pcap_file.repair(path, copy)
+            path = copy
+        assert bool(done) == bool(before.problems)
+        check_repaired(path, data, before)
+        assert _pcap_file.repair(path, None) == []
+
+
+def check_repaired(path: Path, data: bytes, before: _pcap_file.Examination) -> None:
+    after = _pcap_file.examine(path)
+    assert after.problems == []
+    assert before.pcap is not None and after.pcap is not None
+    assert after.pcap.torn_bytes == 0
+    for name in ("offsets", "lengths", "wire_lengths", "timestamps"):
+        assert np.array_equal(getattr(after.pcap, name), getattr(before.pcap, name))
+    assert np.array_equal(after.pcap.data, before.pcap.data[: before.whole_bytes])
+    if not before.pcap.wrapping:
+        assert path.read_bytes() == data[: before.whole_bytes]
+
+
 def sidecar(data: bytes) -> None:
     """Metadata are refused with the file's name, or read."""
     path = scratch("b.pcap.json", data)
@@ -95,7 +135,7 @@ def steering(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    target.__name__: target for target in (config, pcap, sidecar, steering)
+    target.__name__: target for target in (config, pcap, repair, sidecar, steering)
 }
 METADATA = {"packets": 3, "bytes": 300, "t_first_ns": 1, "t_last_ns": 2, "dropped": 0}
 
@@ -103,6 +143,7 @@ METADATA = {"packets": 3, "bytes": 300, "t_first_ns": 1, "t_last_ns": 2, "droppe
 def saved(name: str) -> list[bytes]:
     if name == "sidecar":
         return [json.dumps(METADATA).encode(), b"{}", b"[", b"\xff", b'{"packets": 1e999}']
+    name = {"repair": "append"}.get(name, name)
     return [path.read_bytes() for path in sorted((CORPUS / name).iterdir())]
 
 

@@ -72,7 +72,7 @@ void PackedWriter::add(RecordBatch& batch, const Burst& burst, const LinkLayer& 
   batch.end_record(wire_length, time, burst.flow_ids[packet]);
 }
 
-int PackedWriter::taken(const RecordBatch& batch) noexcept {
+int PackedWriter::prepare(const RecordBatch& batch) noexcept {
   rows_.clear();
   std::uint32_t begin = 0;
   for (std::size_t r = 0; r < batch.num_records(); ++r) {

@@ -14,8 +14,8 @@ namespace daqiri {
 /// (format 1.0) with a row for each packet: offset (u8), length (u4), flow (u4), timestamp in ns
 /// (u8), little-endian. numpy.load reads it, memory-mapped or not.
 ///
-/// A row is written when its packet is taken and counted, in the header of the index, when the
-/// packet is in the file: at any moment all rows that are counted tell the truth.
+/// A row is written before its packet is and counted, in the header of the index, when the packet
+/// is in the file: at any moment all rows that are counted tell the truth.
 class PackedWriter final : public PacketWriter {
  public:
   /// The first `packet_data_offset` bytes of each packet are left out.
@@ -38,7 +38,7 @@ class PackedWriter final : public PacketWriter {
  private:
   void add(RecordBatch& batch, const Burst& burst, const LinkLayer& link, std::uint32_t packet,
            std::uint64_t time) noexcept override;
-  int taken(const RecordBatch& batch) noexcept override;
+  int prepare(const RecordBatch& batch) noexcept override;
   int landed(const FileTally& whole) noexcept override;
   int end(bool durable) noexcept override;
   int write_index_header(std::uint64_t rows) noexcept;

@@ -76,12 +76,12 @@ std::uint32_t PacketWriter::write(const Burst& burst, const LinkLayer& link, std
 void PacketWriter::flush() noexcept {
   RecordBatch& batch = *batch_;
   batch.finish();
-  if (const int put = output_->put(batch); put != 0) {
+  if (const int problem = prepare(batch); problem != 0) {
+    fail("cannot write", problem);
+    cut(batch.before());
+  } else if (const int put = output_->put(batch); put != 0) {
     fail("cannot write", put);
     cut(output_->whole());
-  } else if (const int took = taken(batch); took != 0) {
-    fail("cannot write", took);
-    cut(batch.before());
   } else {
     tally_ = batch.tally_at(batch.bytes());
     note_landed();

@@ -78,8 +78,9 @@ class PacketWriter {
   /// Put a packet into the batch, which has room for it.
   virtual void add(RecordBatch& batch, const Burst& burst, const LinkLayer& link,
                    std::uint32_t packet, std::uint64_t time) noexcept = 0;
-  /// The first `tally().packets` packets are taken, the last of them in `batch`. Returns errno.
-  virtual int taken(const RecordBatch& /*batch*/) noexcept { return 0; }
+  /// The records of `batch` are about to be put into the file, all or the first of them. Returns
+  /// errno.
+  virtual int prepare(const RecordBatch& /*batch*/) noexcept { return 0; }
   /// The first `whole.packets` packets are in the file. Returns errno.
   virtual int landed(const FileTally& /*whole*/) noexcept { return 0; }
   /// What belongs to the file ends with it. Returns errno.

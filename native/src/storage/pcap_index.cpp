@@ -94,6 +94,12 @@ bool PcapIndexer::advance(Source& source) {
     ++n;
     at += step;
   }
+  // Zeros before a torn record are the crash's as well: once it is cut off, they end the file.
+  while (!more && n > 0 && lengths[n - 1] == 0 && wire_lengths[n - 1] == 0 &&
+         timestamps[n - 1] == 0) {
+    --n;
+    at -= sizeof(pcap::RecordHeader);
+  }
   at_ = at;
   index_.torn_bytes = size - at;
   index_.offsets.set_size(n);

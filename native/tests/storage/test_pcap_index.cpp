@@ -178,6 +178,10 @@ TEST_CASE("A tail of zeros is torn, a packet of zeros is not", "[storage][index]
   CHECK(index_of(made.file).offsets.size() == 10);
   made.file.back() = 1;
   CHECK(index_of(made.file).offsets.size() >= 10 + 999);
+  // Neither are zeros before a torn record: what is cut to its whole records stays whole.
+  made.file.back() = 0;
+  made.file.push_back(1);
+  CHECK(index_of(made.file).torn_bytes == 16'001);
 }
 
 TEST_CASE("What is not classic pcap is refused by name", "[storage][index]") {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <numeric>
 
+#include "storage/packed_writer.h"
 #include "storage/recording.h"
 
 using namespace daqiri;
@@ -159,7 +160,17 @@ TEST_CASE("What a writer cannot write is cut off and counted", "[storage][record
   CHECK(files[0].packets == snapshot.packets);
   CHECK(files[0].dropped == snapshot.dropped);
   CHECK(std::filesystem::file_size(files[0].path) == (raw ? 0 : 24) + record * snapshot.packets);
-  if (!raw) require_frames(tcpdump(files[0].path), 0, 1000);
+  if (!raw) return require_frames(tcpdump(files[0].path), 0, 1000);
+  // The last packets are part of a batch.
+  const Bytes index = read_file(files[0].path + ".npy");
+  REQUIRE(index.size() == 192 + snapshot.packets * sizeof(PackedWriter::Row));
+  PackedWriter::Row row{};
+  for (std::uint64_t i = 0; i < snapshot.packets; ++i) {
+    std::memcpy(&row, index.data() + 192 + i * sizeof row, sizeof row);
+    REQUIRE(row.offset == i * 1000);
+    REQUIRE(row.length == 1000);
+    REQUIRE(row.timestamp != 0);
+  }
 }
 
 TEST_CASE("Raw files hold packets back to back, with an index that NumPy reads",

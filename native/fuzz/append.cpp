@@ -1,0 +1,104 @@
+// Packets behind what a file holds, whatever that is: the file is refused and stays as it was, or
+// keeps its bytes and gets whole records. A torn one is accepted once it is cut as the refusal
+// says.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daqiri/error.h"
+#include "packet_bursts.h"
+#include "require.h"
+#include "scratch_folder.h"
+#include "storage/pcap_index.h"
+#include "storage/pcap_writer.h"
+
+using namespace daqiri;
+using fuzz::require;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// What the file says that it is; the caller's usual format where it says nothing.
+PcapFormat format_of(const std::uint8_t* data, std::size_t size) {
+  try {
+    const pcap::Format found = pcap::read_header(data, size, "file");
+    return {found.link_type, found.nanosecond};
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// Why the file is refused; nothing: it is open.
+std::optional<std::string> refusal(PcapWriter& writer, const std::string& path,
+                                   const PcapFormat& format, std::uint32_t longest) {
+  try {
+    writer.open(path, format, PcapWriter::Existing::APPEND, longest);
+  } catch (const Error& error) {
+    require(error.status() == Status::INVALID_PARAMETER, "a bad file is the caller's");
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+/// Where a refusal says that the file is to be cut, if it says so.
+std::optional<std::size_t> cut_of(const std::string& text) {
+  const std::string command = "truncate -s ";
+  const std::size_t at = text.find(command);
+  if (at == std::string::npos) return std::nullopt;
+  return std::stoull(text.substr(at + command.size()));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const fuzz::ScratchFolder folder;
+  static fuzz::PacketBursts bursts(1);
+  if (size == 0) return 0;
+  const std::uint8_t chosen = data[size - 1];
+  --size;
+  folder.clear();
+  const std::string path = folder / "a.pcap";
+  fuzz::write_content(path, data, size);
+  Bytes before(data, data + size);
+  PcapFormat format = format_of(data, size);
+  if ((chosen & 1U) != 0) format.nanosecond = !format.nanosecond;
+
+  const auto burst = bursts.make(1U + chosen / 16, [&] { return chosen * 5U; });
+  PcapWriter writer;
+  auto refused = refusal(writer, path, format, chosen * 5U);
+  if (refused) {
+    require(fuzz::content_of(path) == before, "a file that is refused stays as it was");
+    const auto cut = cut_of(*refused);
+    if (!cut) return 0;
+    require(*cut < size, "what is torn is cut off");
+    before.resize(*cut);
+    fuzz::write_content(path, before.data(), before.size());
+    refused = refusal(writer, path, format, chosen * 5U);
+    require(!refused, "a file that was cut as told is accepted");
+  }
+  const auto n = static_cast<std::uint32_t>(burst->hdr.hdr.num_pkts);
+  require(writer.write(*burst, LinkLayer{}, 0, n) == n, "a file in memory takes all");
+  writer.close();
+  require(!writer.failed(), "a file in memory can be written");
+
+  const Bytes after = fuzz::content_of(path);
+  require(after.size() >= before.size() && std::equal(before.begin(), before.end(), after.begin()),
+          "what was there stays");
+  const PcapIndex old = index_pcap(before.empty() ? after.data() : before.data(),
+                                   before.empty() ? sizeof(pcap::FileHeader) : before.size(), path);
+  const PcapIndex now = index_pcap(after.data(), after.size(), path);
+  require(old.torn_bytes == 0 && now.torn_bytes == 0, "the file has whole records");
+  require(now.offsets.size() == old.offsets.size() + n, "each packet is a record");
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const std::size_t record = old.offsets.size() + i;
+    const Bytes packet = fuzz::bytes_of(*burst, i);
+    require(now.lengths[record] == packet.size() && now.wire_lengths[record] == packet.size() &&
+                std::equal(packet.begin(), packet.end(),
+                           after.begin() + static_cast<std::ptrdiff_t>(now.offsets[record])),
+            "a record holds its packet");
+  }
+  return 0;
+}
