@@ -32,7 +32,8 @@ def forward_log() -> None:
 
     Native threads leave them in a bounded ring and go on; the event pump's thread takes them from
     there. Which levels come is the configuration's ``log_level``, for all engines of the process
-    that of the one opened last.
+    that of the one opened last. Records have the attributes ``interface`` and ``queue``, the names
+    of what the line is about; empty: not of one.
     """
     global _forwarding
     with _lock:
@@ -46,14 +47,21 @@ def forward_log() -> None:
 
 def _hand_over() -> None:
     lines, lost = _native.take_log_records()
-    for level, time_ns, text in lines:
+    for level, time_ns, text, interface, queue in lines:
         if _log.isEnabledFor(_LEVELS[level]):
-            record = _log.makeRecord(_log.name, _LEVELS[level], "(engine)", 0, text, (), None)
+            origin = {"interface": interface, "queue": queue}
+            record = _log.makeRecord(
+                _log.name, _LEVELS[level], "(engine)", 0, text, (), None, extra=origin
+            )
             record.created = time_ns / 1e9
             record.msecs = time_ns // 1_000_000 % 1000
             _log.handle(record)
     if lost:
-        _log.warning("%d lines of the engine's log were lost: they came faster than taken.", lost)
+        _log.warning(
+            "%d lines of the engine's log were lost: they came faster than taken.",
+            lost,
+            extra={"interface": "", "queue": ""},
+        )
 
 
 def _finish(pid: int) -> None:

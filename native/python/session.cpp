@@ -89,16 +89,22 @@ py::tuple counter_names() {
   return py::make_tuple(SessionSnapshot::rx_names(), SessionSnapshot::tx_names(), reasons);
 }
 
-/// ([(level, ns, text), ...], lost)
+/// A line may have been cut within a character.
+py::str text_of(std::string_view line) {
+  auto text = py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(line.data(), static_cast<py::ssize_t>(line.size()), "replace"));
+  if (!text) throw py::error_already_set();
+  return text;
+}
+
+/// ([(level, ns, text, interface, queue), ...], lost)
 py::tuple log_lines() {
   const LogLines taken = take_log_records();
   py::list lines;
   for (const LogRecord& record : taken.records) {
-    // A line may have been cut within a character.
-    const py::str text = py::reinterpret_steal<py::str>(
-        PyUnicode_DecodeUTF8(record.text.data(), static_cast<py::ssize_t>(record.size), "replace"));
-    if (!text) throw py::error_already_set();
-    lines.append(py::make_tuple(std::string(log_level_name(record.level)), record.time, text));
+    lines.append(py::make_tuple(std::string(log_level_name(record.level)), record.time,
+                                text_of(record.text.view()), text_of(record.interface.view()),
+                                text_of(record.queue.view())));
   }
   return py::make_tuple(lines, taken.lost);
 }

@@ -67,11 +67,13 @@ void print(LogLevel level, std::string_view text) {
   [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-void post(Mailbox& box, LogLevel level, std::string_view text) noexcept {
+void post(Mailbox& box, LogLevel level, std::string_view text, const LogOrigin& origin) noexcept {
   LogRecord record;
   record.level = level;
   record.time = realtime_ns();
-  record.size = static_cast<std::uint32_t>(text.copy(record.text.data(), LogRecord::MAX_TEXT));
+  record.text.assign(text);
+  record.interface.assign(origin.interface);
+  record.queue.assign(origin.queue);
   if (!box.ring.push(record)) box.lost.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = ::write(box.fd, &one, sizeof one);
@@ -87,7 +89,7 @@ std::string_view log_level_name(LogLevel level) noexcept {
   return NAMES[static_cast<std::size_t>(level)];
 }
 
-void log(LogLevel level, std::string_view text) noexcept {
+void log(LogLevel level, std::string_view text, const LogOrigin& origin) noexcept {
   if (level < threshold.load(std::memory_order_relaxed) || level == LogLevel::OFF) return;
   std::uint32_t repeats = 0;
   if (!admit(text, repeats)) return;
@@ -95,7 +97,7 @@ void log(LogLevel level, std::string_view text) noexcept {
     std::string line(text);
     if (repeats > 0) line += " (" + std::to_string(repeats) + " times more)";
     if (attached.load(std::memory_order_acquire)) {
-      post(*mailbox.load(std::memory_order_acquire), level, line);
+      post(*mailbox.load(std::memory_order_acquire), level, line, origin);
     } else {
       print(level, line);
     }
@@ -131,7 +133,7 @@ void detach_log() noexcept {
   try {
     // Bounded: who has seen `attached` may still add a line or two.
     for (std::size_t i = 0; i < 2 * MAX_WAITING && box->ring.pop(record); ++i)
-      print(record.level, {record.text.data(), record.size});
+      print(record.level, record.text.view());
   } catch (const std::bad_alloc&) {
     return;
   }

@@ -14,23 +14,43 @@ namespace daqiri {
 /// Lines below this level are not written. Process-wide; a session sets it from `log_level`.
 void set_log_level(LogLevel level) noexcept;
 
+/// What a line is about. Empty: no one of them.
+struct LogOrigin {
+  std::string_view interface;
+  std::string_view queue;
+};
+
 /// One line to whoever has attached, else to stderr: "daqiri: <level>: <text>". Never waits for a
 /// reader. The same text again within a second is counted instead, and the count goes with the next
-/// line that has this text.
-void log(LogLevel level, std::string_view text) noexcept;
+/// line that has this text, which names what it is about; `origin` has the same for programs.
+void log(LogLevel level, std::string_view text, const LogOrigin& origin = {}) noexcept;
 
 /// "trace" to "critical".
 std::string_view log_level_name(LogLevel level) noexcept;
 
+/// Text without memory of its own; longer text is cut.
+template <std::size_t N>
+class LogText {
+ public:
+  void assign(std::string_view text) noexcept { size_ = text.copy(text_.data(), N); }
+  [[nodiscard]] std::string_view view() const noexcept { return {text_.data(), size_}; }
+
+ private:
+  std::size_t size_{0};
+  std::array<char, N> text_{};
+};
+
 /// A line that waits for its reader.
 struct LogRecord {
   static constexpr std::size_t MAX_TEXT = 1000;
+  static constexpr std::size_t MAX_NAME = 64;
   LogLevel level{LogLevel::OFF};
   /// CLOCK_REALTIME ns.
   std::uint64_t time{0};
-  std::uint32_t size{0};
-  /// Longer lines are cut.
-  std::array<char, MAX_TEXT> text{};
+  LogText<MAX_TEXT> text;
+  /// As LogOrigin.
+  LogText<MAX_NAME> interface;
+  LogText<MAX_NAME> queue;
 };
 
 /// From now on lines wait for `take_log_records`, up to a number of them; the rest is lost and

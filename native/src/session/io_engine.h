@@ -23,6 +23,8 @@ struct TransmitResult {
   /// Packets right behind the sent ones that can never be sent (send error). They are counted and
   /// skipped.
   std::uint32_t failed{0};
+  /// errno of these.
+  int error{0};
 };
 
 enum class ConnectionState : std::uint8_t { LISTENING, CONNECTING, CONNECTED, CLOSED };

@@ -1,7 +1,9 @@
 #include "session/session.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "daqiri/error.h"
@@ -65,6 +67,33 @@ void place(std::vector<std::unique_ptr<Worker>>& workers, IoEngine& engine, Queu
   (*it)->add(queue);
 }
 
+/// The element that `path` names behind `key`, as in "interfaces[1].rx"; null: none. `path` is cut
+/// to what follows.
+template <typename Element>
+const Element* element_of(const std::vector<Element>& elements, std::string_view key,
+                          std::string_view& path) {
+  if (!path.starts_with(key)) return nullptr;
+  path.remove_prefix(key.size());
+  std::size_t i = 0;
+  const auto end = std::from_chars(path.data(), path.data() + path.size(), i);
+  if (end.ec != std::errc{} || i >= elements.size()) return nullptr;
+  path.remove_prefix(static_cast<std::size_t>(end.ptr - path.data()));
+  return &elements[i];
+}
+
+/// The interface and the queue that a key belongs to.
+LogOrigin origin_of(std::string_view path, const NetworkConfig& config) {
+  LogOrigin origin;
+  const InterfaceConfig* interface = element_of(config.ifs_, "interfaces[", path);
+  if (interface == nullptr) return origin;
+  origin.interface = interface->name_;
+  if (const auto* rx = element_of(interface->rx_.queues_, "].rx.queues[", path))
+    origin.queue = rx->name_;
+  if (const auto* tx = element_of(interface->tx_.queues_, "].tx.queues[", path))
+    origin.queue = tx->name_;
+  return origin;
+}
+
 }  // namespace
 
 Session::Session(NetworkConfig config) : config_(std::move(config)), opened_(realtime_ns()) {}
@@ -77,7 +106,8 @@ std::shared_ptr<Session> Session::open(NetworkConfig config) {
   if (!session->report_.ok()) throw Error(Status::INVALID_PARAMETER, session->report_.text());
   set_log_level(session->config_.log_level_);
   for (const ConfigProblem& problem : session->report_.problems_) {
-    log(LogLevel::WARN, problem.path_ + ": " + problem.message_);
+    log(LogLevel::WARN, problem.path_ + ": " + problem.message_,
+        origin_of(problem.path_, session->config_));
   }
   session->build();
   session->start();

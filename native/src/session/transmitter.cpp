@@ -1,8 +1,11 @@
 #include "session/transmitter.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <new>
 
+#include "metrics/log.h"
 #include "session/core.h"
 
 namespace daqiri {
@@ -140,11 +143,25 @@ void Transmitter::transmit(Lane& lane, std::uint32_t run) noexcept {
   if (mbps != 0) lane.paced_until = std::max(lane.paced_until, steady - PACING_CREDIT_NS) + wire;
   queue.count_sent(result.sent, result.bytes);
   queue.count_dropped(DropReason::SEND_ERROR, result.failed);
+  if (result.failed > 0 && result.error != lane.error) note_error(lane, result.error);
   // What comes behind the burst is not known yet.
   lane.due = 0;
   if (first + done < burst.num_packets()) {
     lane.due = burst.timestamps[first + done];
     prefetch(burst, first + done);
+  }
+}
+
+void Transmitter::note_error(Lane& lane, int error) noexcept {
+  lane.error = error;
+  const TxQueue& queue = *lane.queue;
+  try {
+    log(LogLevel::WARN,
+        "transmit queue '" + queue.config().name_ + "' of interface '" + queue.interface_name() +
+            "': packets cannot be sent and are counted as send_error: " + std::strerror(error),
+        {.interface = queue.interface_name(), .queue = queue.config().name_});
+  } catch (const std::bad_alloc&) {
+    return;
   }
 }
 

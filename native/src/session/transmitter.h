@@ -49,6 +49,8 @@ class Transmitter {
     int fd;
     /// What was due was not taken; `fd` tells when it may be.
     bool refused{false};
+    /// Of the latest packets that could not be sent, errno.
+    int error{0};
     /// Refused for want of a peer.
     bool unconnected{false};
   };
@@ -59,6 +61,8 @@ class Transmitter {
   void transmit(Lane& lane, std::uint32_t run) noexcept;
   /// Packets that the lane may send before it is another's turn.
   [[nodiscard]] std::uint32_t turn(const Lane& lane) const noexcept;
+  /// Log why packets could not be sent: once for each cause, until it is another.
+  static void note_error(Lane& lane, int error) noexcept;
   void wait_until(std::uint64_t due) noexcept;
   /// Sleep until the doorbell rings or a lane that was refused may be served.
   void sleep_for(std::int64_t ns) noexcept;

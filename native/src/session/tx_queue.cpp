@@ -16,6 +16,7 @@ TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory)
     : config_(config),
       port_id_(interface.port_id_),
+      interface_(interface.name_),
       memory_(std::move(memory)),
       ring_(std::clamp<std::size_t>(meta_buffers, 2, MAX_RING)) {
   for (const std::string& name : config_.mrs_) {

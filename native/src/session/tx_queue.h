@@ -25,6 +25,7 @@ class TxQueue {
 
   [[nodiscard]] const TxQueueConfig& config() const noexcept { return config_; }
   [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
+  [[nodiscard]] const std::string& interface_name() const noexcept { return interface_; }
   [[nodiscard]] std::uint16_t id() const noexcept {
     return static_cast<std::uint16_t>(config_.id_);
   }
@@ -97,6 +98,7 @@ class TxQueue {
 
   TxQueueConfig config_;
   std::uint16_t port_id_;
+  std::string interface_;
   std::shared_ptr<SessionMemory> memory_;
   std::vector<memory::MemoryRegion*> regions_;
   std::uint32_t max_packet_size_{0};

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "metrics/log.h"
 #include "storage/packed_writer.h"
 #include "storage/pcap_format.h"
 #include "storage/pcap_writer.h"
@@ -34,11 +33,12 @@ bool intended(DropReason reason) noexcept {
 CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& session, RxQueue& queue)
     : options_(options),
       queue_(queue),
+      interface_(session.port(queue.port_id()).config.name_),
       link_(session.memory()->link_layers.at(queue.port_id())),
       number_(options_.first_number),
       roll_ns_(static_cast<std::uint64_t>(options_.roll_seconds * 1e9)),
       counters_before_(queue.counters()) {
-  origin_.queue = session.port(queue.port_id()).config.name_ + "/" + queue.config().name_;
+  origin_.queue = interface_ + "/" + queue.config().name_;
   origin_.link_type = link_->link_type();
   origin_.headers_reconstructed =
       options_.format == CaptureFormat::PCAP && link_->reconstructs_headers();
@@ -55,8 +55,9 @@ std::unique_ptr<PacketWriter> CaptureFiles::make_writer() {
   std::string why_not;
   auto output = make_output(options_.writer, options_.directory, why_not);
   if (options_.writer == WriterKind::DIRECT && !why_not.empty()) {
-    log(LogLevel::WARN, "recording of queue " + origin_.queue +
-                            " is buffered, not direct as asked for: " + why_not);
+    log(LogLevel::WARN,
+        "recording of queue " + origin_.queue + " is buffered, not direct as asked for: " + why_not,
+        log_origin());
   }
   if (options_.format == CaptureFormat::RAW)
     return std::make_unique<PackedWriter>(options_.packet_data_offset, std::move(output), &guard_);
@@ -71,7 +72,8 @@ void CaptureFiles::guard() noexcept {
       "recording of queue " + origin_.queue +
           ": a kill of the process may leave a torn record in the file that is "
           "being written, since " +
-          file_problem("no task could be started to guard", options_.directory, problem));
+          file_problem("no task could be started to guard", options_.directory, problem),
+      log_origin());
 }
 
 void CaptureFiles::begin() {
@@ -102,7 +104,8 @@ bool CaptureFiles::try_begin() {
     return false;
   }
   if (std::exchange(failing_, false)) {
-    log(LogLevel::WARN, "recording of queue " + origin_.queue + " goes on in " + writer_->path());
+    log(LogLevel::WARN, "recording of queue " + origin_.queue + " goes on in " + writer_->path(),
+        log_origin());
   }
   return true;
 }
@@ -250,7 +253,8 @@ void CaptureFiles::fail(const std::string& text) {
   if (std::exchange(failing_, true)) return;
   const bool resumes = options_.on_error == OnError::RESUME;
   log(LogLevel::ERROR,
-      "recording of queue " + origin_.queue + (resumes ? " is interrupted: " : " ends: ") + text);
+      "recording of queue " + origin_.queue + (resumes ? " is interrupted: " : " ends: ") + text,
+      log_origin());
 }
 
 void CaptureFiles::forget_file(const std::string& text) {

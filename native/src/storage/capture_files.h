@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "metrics/log.h"
 #include "session/session.h"
 #include "storage/capture_metadata.h"
 #include "storage/packet_writer.h"
@@ -75,6 +76,9 @@ class CaptureFiles {
   [[nodiscard]] bool may_write() const noexcept;
   bool try_begin();
   [[nodiscard]] CaptureMetadata metadata() const;
+  [[nodiscard]] LogOrigin log_origin() const noexcept {
+    return {interface_, queue_.config().name_};
+  }
   void lose(std::uint64_t packets) noexcept;
   /// The writer failed; its file had `packets` before.
   void writing_failed(std::uint64_t packets);
@@ -84,6 +88,7 @@ class CaptureFiles {
 
   RecorderOptions options_;
   RxQueue& queue_;
+  std::string interface_;
   std::shared_ptr<const LinkLayer> link_;
   CaptureOrigin origin_;
   TailGuard guard_;

@@ -13,7 +13,7 @@ using namespace daqiri;
 
 namespace {
 
-std::string text_of(const LogRecord& record) { return {record.text.data(), record.size}; }
+std::string text_of(const LogRecord& record) { return std::string(record.text.view()); }
 
 /// Lines are taken by the test while this lives.
 class Attached {
@@ -55,6 +55,20 @@ TEST_CASE("Lines wait for their reader with level and time", "[log]") {
   REQUIRE(lines.records[0].time > 0);
   REQUIRE(text_of(lines.records[1]) == std::string(LogRecord::MAX_TEXT, 'x'));
   REQUIRE(take_log_records().records.empty());
+}
+
+TEST_CASE("Lines say which interface and queue they are about", "[log]") {
+  const Attached log_lines;
+  log(LogLevel::ERROR, "of a queue", {.interface = "port0", .queue = "rx0"});
+  log(LogLevel::ERROR, "of a port", {.interface = std::string(200, 'p'), .queue = {}});
+  log(LogLevel::ERROR, "of neither");
+  const LogLines lines = take_log_records();
+  REQUIRE(lines.records.size() == 3);
+  REQUIRE(lines.records[0].interface.view() == "port0");
+  REQUIRE(lines.records[0].queue.view() == "rx0");
+  REQUIRE(lines.records[1].interface.view() == std::string(LogRecord::MAX_NAME, 'p'));
+  REQUIRE(lines.records[1].queue.view().empty());
+  REQUIRE(lines.records[2].interface.view().empty());
 }
 
 TEST_CASE("Lines without room are counted as lost", "[log]") {

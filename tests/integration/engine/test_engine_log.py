@@ -3,9 +3,12 @@
 import itertools
 import logging
 import os
+import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +27,16 @@ class Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
         self.came.set()
+
+    def find(self, text: str) -> Any:
+        """Wait for a record with this text."""
+        deadline = time.monotonic() + 10.0
+        while time.monotonic() < deadline:
+            for record in list(self.records):
+                if text in record.getMessage():
+                    return record
+            time.sleep(0.01)
+        raise AssertionError(f"{text!r} is not among {[r.getMessage() for r in self.records]}")
 
 
 @pytest.fixture
@@ -52,6 +65,35 @@ def test_lines_become_records(udp: Callable[..., Any], lines: Lines) -> None:
     assert record.levelno == logging.WARNING
     assert record.name == "daqiri_ophyd.engine"
     assert "min_ipg_ns" in record.getMessage()
+
+
+def test_records_say_what_they_are_about(udp: Callable[..., Any], lines: Lines) -> None:
+    config = remarkable(udp) | {"log_level": "warn"}
+    with Engine.open(config) as engine:
+        sender = engine.ports[1].tx[0]
+        sender.send([b"to nobody"], connection_id=0xFFFFFF)
+        sender.wait_sent(5.0)
+        wanted = {"min_ipg_ns": "", "cannot be sent": sender.name}
+        for text, queue in wanted.items():
+            record = lines.find(text)
+            assert (record.interface, record.queue) == (engine.ports[1].name, queue)
+            assert logging.Formatter("%(interface)s/%(queue)s").format(record)
+
+
+def test_a_recording_that_fails_says_of_which_queue(
+    udp: Callable[..., Any], lines: Lines, tmp_path: Path
+) -> None:
+    config = udp()
+    config["log_level"] = "warn"
+    with Engine.open(config) as engine:
+        rx = engine.ports[0].rx[0]
+        folder = tmp_path / "gone"
+        folder.mkdir()
+        with rx.record(folder, roll_packets=1):
+            shutil.rmtree(folder)
+            engine.ports[1].tx[0].send([b"one", b"two", b"three"])
+            record = lines.find("recording of queue")
+            assert (record.interface, record.queue) == (engine.ports[0].name, rx.name)
 
 
 def test_the_level_is_the_configurations(udp: Callable[..., Any], lines: Lines) -> None:

@@ -234,7 +234,8 @@ void TcpKeeper::lose(TcpConnection& connection, int error, std::uint64_t now) no
   if (client_) {
     text += "; connecting again every " + std::to_string(config_.retry_ns / SECOND) + " s";
   }
-  log(error != 0 || client_ ? LogLevel::WARN : LogLevel::INFO, text);
+  log(error != 0 || client_ ? LogLevel::WARN : LogLevel::INFO, text,
+      {.interface = config_.interface, .queue = {}});
   for (TcpSender* sender : senders_) sender->wake();
 }
 
@@ -254,9 +255,10 @@ void TcpKeeper::attempt_failed(TcpConnection& connection, int error) noexcept {
   if (connection.pending >= 0) ::close(std::exchange(connection.pending, -1));
   // Once for each cause, however often it is tried.
   if (connection.error != error) {
-    log(LogLevel::WARN, named(connection) +
-                            " cannot be made: " + connect_error_text(error, connection.peer) +
-                            "; trying every " + std::to_string(config_.retry_ns / SECOND) + " s");
+    log(LogLevel::WARN,
+        named(connection) + " cannot be made: " + connect_error_text(error, connection.peer) +
+            "; trying every " + std::to_string(config_.retry_ns / SECOND) + " s",
+        {.interface = config_.interface, .queue = {}});
   }
   connection.error = error;
   changed_.notify_all();
@@ -328,9 +330,11 @@ void TcpKeeper::finish_sending() noexcept {
     const int fd = table_[i].fd;
     while (fd >= 0 && !all_acknowledged(fd) && monotonic_ns() < end) usleep(500);
     if (fd >= 0 && !all_acknowledged(fd)) {
-      log(LogLevel::WARN, named(table_[i]) +
-                              " is closed while the peer has not taken all that was sent; the "
-                              "kernel goes on trying");
+      log(LogLevel::WARN,
+          named(table_[i]) +
+              " is closed while the peer has not taken all that was sent; the "
+              "kernel goes on trying",
+          {.interface = config_.interface, .queue = {}});
     }
   }
 }

@@ -109,7 +109,7 @@ void TcpKeeper::established(TcpConnection& connection, int fd) noexcept {
   const TcpConnection* heard = table_.last_heard.load(std::memory_order_relaxed);
   if (heard == nullptr || heard->phase == Phase::CLOSED)
     table_.last_heard.store(&connection, std::memory_order_relaxed);
-  log(LogLevel::INFO, named(connection) + " is up");
+  log(LogLevel::INFO, named(connection) + " is up", {.interface = config_.interface, .queue = {}});
   for (TcpSender* sender : senders_) sender->wake();
   changed_.notify_all();
 }
@@ -170,7 +170,8 @@ void TcpKeeper::accept_peers(std::uint64_t now) noexcept {
     epoll_ctl(events_, EPOLL_CTL_DEL, listener_, nullptr);
     accept_at_ns_ = now + ACCEPT_PAUSE_NS;
     if (!std::exchange(shortage_logged_, true))
-      log(LogLevel::WARN, "interface '" + config_.interface + "': peers wait: " + why);
+      log(LogLevel::WARN, "interface '" + config_.interface + "': peers wait: " + why,
+          {.interface = config_.interface, .queue = {}});
   };
   for (int i = 0; i < ACCEPTS_PER_EVENT; ++i) {
     if ((table_.full() && forgettable() == nullptr) || waiting_.size() >= MAX_CONNECTIONS)

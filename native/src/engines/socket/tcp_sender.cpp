@@ -107,6 +107,7 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
   TcpConnection* connection = cut_ != nullptr ? cut_ : connection_of(burst);
   if (connection == nullptr) {
     result.failed = count;
+    result.error = EDESTADDRREQ;
     return result;
   }
   const std::lock_guard lock(connection->sending);
@@ -114,6 +115,7 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
     // The peer has a part of this packet, and will never have the rest.
     cut_ = nullptr;
     result.failed = 1;
+    result.error = ECONNRESET;
     return result;
   }
   const bool gone = connection->fd < 0 || connection->send_failed.load(std::memory_order_relaxed);
@@ -126,6 +128,7 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
     cut_ = nullptr;
     if (connection->unfinished == this) connection->unfinished = nullptr;
     result.failed = count;
+    result.error = ENOTCONN;
     return result;
   }
   if (connection->unfinished != nullptr && connection->unfinished != this) {
@@ -137,6 +140,7 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
   if (ready == 0) {
     while (result.failed < count && burst.packet_length(first + result.failed) > max_length_)
       ++result.failed;
+    result.error = EMSGSIZE;
     return result;
   }
   if (vectors == 0) {

@@ -26,9 +26,10 @@ std::uint64_t receive_buffer_for(const RxQueue& queue) noexcept {
 void warn_of_unused(const InterfaceConfig& interface) {
   const auto unused = [&](const char* key, std::uint32_t value, const char* instead) {
     if (value == 0) return;
-    log(LogLevel::WARN, "interface '" + interface.name_ + "': socket_config." + key + " is " +
-                            std::to_string(value) +
-                            " and has no effect on UDP in this build; use " + instead);
+    log(LogLevel::WARN,
+        "interface '" + interface.name_ + "': socket_config." + key + " is " +
+            std::to_string(value) + " and has no effect on UDP in this build; use " + instead,
+        {.interface = interface.name_, .queue = {}});
   };
   unused("min_ipg_ns", interface.socket_.min_ipg_ns_,
          "pacing_mbps of the tx queue, or launch times");

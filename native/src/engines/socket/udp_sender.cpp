@@ -119,12 +119,14 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
   count = std::min(count, BATCH);
   if (!find_destination(burst)) {
     result.failed = count;
+    result.error = EDESTADDRREQ;
     return result;
   }
   gather(burst, first, count);
   if (gathered_ == 0) {
     while (result.failed < count && burst.packet_length(first + result.failed) > max_length_)
       ++result.failed;
+    result.error = EMSGSIZE;
     return result;
   }
   bool waited = false;
@@ -157,6 +159,7 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
       continue;
     }
     result.failed = packets_[0];
+    result.error = errno;
     return result;
   }
 }

@@ -169,16 +169,18 @@ void UdpSocket::prepare_receive(std::uint64_t bytes) {
               " of the " + std::to_string(asked) + " bytes of receive buffer asked for udp://" +
               local_.text() +
               "; bursts may be lost. Raise the limit: sysctl -w net.core.rmem_max=" +
-              std::to_string(asked));
+              std::to_string(asked),
+          {.interface = interface_, .queue = {}});
     }
   }
   // Before Linux 5.0 datagrams come one by one.
   set_int_option(fd_, SOL_UDP, UDP_GRO, 1);
   if (!set_int_option(fd_, SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
     const int error = errno;
-    log(LogLevel::WARN, "interface '" + interface_ + "': no kernel receive timestamps (" +
-                            errno_text(error) +
-                            "); packets carry the time at which they were read");
+    log(LogLevel::WARN,
+        "interface '" + interface_ + "': no kernel receive timestamps (" + errno_text(error) +
+            "); packets carry the time at which they were read",
+        {.interface = interface_, .queue = {}});
   }
 }
 
