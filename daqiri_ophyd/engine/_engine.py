@@ -272,7 +272,8 @@ class Engine:
         ConnectFailureError
             If nothing answers within 10 s, or no interface can connect there.
         NoSpaceAvailableError
-            If the interface has 1023 connections.
+            If the interface has 1023 TCP connections. Of UDP, the peer heard least recently makes
+            room.
         NotReadyError
             If the engine is closed.
         NotSupportedError

@@ -118,7 +118,8 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         NotReadyError
             As `receive`.
         InvalidParameterError
-            If there is no such connection, or the timeout is negative.
+            If there is no such connection (any more: a UDP peer that 1023 others displaced has its
+            next packet under another id), or the timeout is negative.
         """
         burst = self._native.receive_from(connection_id, timeout)
         return None if burst is None else Burst(burst)

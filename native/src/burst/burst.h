@@ -1,6 +1,7 @@
 /// Bursts inside the engine: what they own and who holds them.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -26,6 +27,12 @@ struct StreamPosition {
   std::uint64_t offset{0};
 };
 
+/// Who sent what a burst holds, and to whom: addresses in the engine's form; zeros: not known.
+struct BurstEnds {
+  std::array<std::uint64_t, 3> remote{};
+  std::array<std::uint64_t, 3> local{};
+};
+
 /// A burst with the buffers it holds.
 ///
 /// Headers live in slabs that are reused by later sessions and never returned to the system, so
@@ -48,6 +55,8 @@ struct Burst : BurstParams {
   std::uint64_t begun_ns{0};
   /// Receive, streams: which stream the bytes are of, and where in it they begin.
   StreamPosition stream;
+  /// Receive, datagrams.
+  BurstEnds ends;
   /// Keeps regions and pools alive while the application holds the burst.
   std::shared_ptr<SessionMemory> keep;
 

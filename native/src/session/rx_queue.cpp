@@ -55,14 +55,37 @@ RxQueue::~RxQueue() {
   }
 }
 
-Channel* RxQueue::add_channel(std::uintptr_t connection_id) {
+Channel* RxQueue::add_channel(std::uintptr_t connection_id, const BurstEnds& ends) {
   const std::size_t n = num_channels_.load(std::memory_order_relaxed);
   if (n == MAX_CHANNELS) return nullptr;
-  auto channel = std::make_unique<Channel>(ring_capacity_, connection_id);
+  auto channel = std::make_unique<Channel>(ring_capacity_, connection_id, ends);
   Channel* added = channel.get();
   channels_[n].store(channel.release(), std::memory_order_release);
   num_channels_.store(n + 1, std::memory_order_release);
   return added;
+}
+
+bool RxQueue::reassign(Channel& channel, std::uintptr_t connection_id,
+                       const BurstEnds& ends) noexcept {
+  Channel& main = main_channel();
+  const auto move = [&] {
+    Burst* burst = nullptr;
+    while (main.ring.has_room() && channel.ring.pop(burst)) main.ring.push(burst);
+  };
+  const std::lock_guard lock(reassigning_);
+  move();
+  // Its ring is empty now, so that the open burst is not lost.
+  if (channel.ring.size() == 0) finish(channel);
+  move();
+  const bool empty = channel.open == nullptr && channel.ring.size() == 0;
+  if (empty) {
+    channel.connection_id.store(connection_id, std::memory_order_release);
+    channel.ends = ends;
+  }
+  tally_.ring_high_water = std::max<std::uint64_t>(tally_.ring_high_water, main.ring.size());
+  dirty_ = true;
+  doorbell_.ring();
+  return empty;
 }
 
 // --- Poller
@@ -99,6 +122,7 @@ Burst* RxQueue::begin_burst(Channel& channel) noexcept {
   burst->hdr.hdr.max_pkt_size = max_packet_size_;
   burst->connection_id = channel.connection_id.load(std::memory_order_relaxed);
   burst->stream = channel.stream;
+  burst->ends = channel.ends;
   for (std::size_t s = 0; s < regions_.size(); ++s) burst->regions[s] = regions_[s];
   burst->begun_ns = monotonic_ns();
   channel.open = burst;
@@ -310,15 +334,17 @@ Burst* RxQueue::receive() noexcept {
 }
 
 Burst* RxQueue::receive_from(std::uintptr_t connection_id) {
+  const std::lock_guard lock(reassigning_);
   const std::size_t n = num_channels_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < n; ++i) {
     Channel& channel = *channels_[i].load(std::memory_order_acquire);
     if (channel.connection_id.load(std::memory_order_acquire) == connection_id)
       return take_from(channel);
   }
-  throw Error(Status::INVALID_PARAMETER, "queue '" + config_.name_ + "' has no connection " +
-                                             std::to_string(connection_id) +
-                                             "; a peer gets its id with its first packet");
+  throw Error(Status::INVALID_PARAMETER,
+              "queue '" + config_.name_ + "' has no connection " + std::to_string(connection_id) +
+                  "; a peer gets its id with its first packet, and loses it when " +
+                  std::to_string(MAX_CHANNELS - 1) + " others were heard since its latest");
 }
 
 bool RxQueue::has_connection(std::uintptr_t connection_id) const noexcept {

@@ -41,14 +41,16 @@ struct ReceivedRun {
 ///
 /// The poller fills `open` and pushes full bursts to the ring; consumers pop.
 struct Channel {
-  explicit Channel(std::size_t ring_capacity, std::uintptr_t connection)
-      : ring(ring_capacity), connection_id(connection) {}
+  Channel(std::size_t ring_capacity, std::uintptr_t connection, const BurstEnds& both)
+      : ring(ring_capacity), connection_id(connection), ends(both) {}
   MpmcRing<Burst*> ring;
   /// Changes when the peer is gone and all that it sent was taken.
   std::atomic<std::uintptr_t> connection_id;
   Burst* open{nullptr};
   /// Of the next packet; kept by engines whose channels are byte streams.
   StreamPosition stream;
+  /// Of every packet; kept by engines whose channels are peers that send datagrams.
+  BurstEnds ends;
 };
 
 class RxQueue {
@@ -114,7 +116,11 @@ class RxQueue {
   Channel& main_channel() noexcept { return *channels_[0].load(std::memory_order_relaxed); }
   /// A new channel for a peer; null when there are MAX_CHANNELS already. One thread at a time,
   /// which need not be the poller (a connection that the application makes).
-  Channel* add_channel(std::uintptr_t connection_id);
+  Channel* add_channel(std::uintptr_t connection_id, const BurstEnds& ends = {});
+  /// Give the channel of a peer to another (0: to none, for the time being). What it holds moves to
+  /// the main channel, and keeps its connection id. False, and the channel stays as it is, when
+  /// there is no room for that. Poller.
+  bool reassign(Channel& channel, std::uintptr_t connection_id, const BurstEnds& ends) noexcept;
 
   // --- Other engine threads (a transmit worker that plays the NIC): counted by the poller's next
   // pass.
@@ -199,6 +205,8 @@ class RxQueue {
   std::array<std::atomic<Channel*>, MAX_CHANNELS> channels_{};
   std::atomic<std::size_t> num_channels_{0};
   std::atomic<std::size_t> next_channel_{0};
+  /// Held while a channel changes its peer, and while bursts of one peer are taken.
+  std::mutex reassigning_;
 
   Tally tally_;
   bool dirty_{false};

@@ -243,31 +243,3 @@ TEST_CASE("Flows by ports match IPv6 too, flows by IPv4 fields do not", "[udp][r
   for (const Received& packet : packets)
     REQUIRE(packet.flow == (number_of(packet.bytes) % 2 == 1 ? 32U : 0U));
 }
-
-TEST_CASE("Peers beyond the queue's channels share its main channel", "[udp][peers]") {
-  const std::uint16_t port = free_port("0.0.0.0");
-  auto config = udp_server("0.0.0.0", port, {.batch = 1});
-  config.rx_meta_buffers_ = 2048;
-  const auto session = Session::open(config);
-  RxQueue& rx = session->rx_queue(0, 0);
-  constexpr std::uint32_t COUNT = 1100;
-  std::size_t own = 0;
-  std::size_t shared = 0;
-  std::set<std::uintptr_t> connections;
-  for (std::uint32_t i = 0; i < COUNT; ++i) {
-    const std::string host =
-        "127.0." + std::to_string(1 + i / 250) + "." + std::to_string(1 + i % 250);
-    REQUIRE(PlainSocket(host).send("127.0.0.1", port, numbered(i, 20)));
-  }
-  const auto packets = receive_packets(rx, COUNT);
-  REQUIRE(packets.size() == COUNT);
-  for (const Received& packet : packets) {
-    ++(packet.connection == 0 ? shared : own);
-    if (packet.connection != 0) connections.insert(packet.connection);
-  }
-  REQUIRE(own == RxQueue::MAX_CHANNELS - 1);
-  REQUIRE(connections.size() == own);
-  REQUIRE(shared == COUNT - own);
-  const auto [status, text] = error_of([&] { session->engine().connect("127.0.0.1", 9, ""); });
-  REQUIRE(status == Status::NO_SPACE_AVAILABLE);
-}

@@ -87,6 +87,47 @@ def test_one_peer_among_many(udp: Build, receive_all: Receive) -> None:
                 rx.receive_from(12345)
 
 
+def test_more_peers_than_connections(udp: Build, receive_all: Receive) -> None:
+    config = udp()
+    where = config["interfaces"][0]["socket_config"]["local_addr"].rsplit(":", 1)
+    address = ("127.0.0.1", int(where[1]))
+    count = 1200
+    sources = [f"127.9.{1 + i // 250}.{1 + i % 250}" for i in range(count)]
+
+    def send(i: int) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            # The same source port each time: a peer that comes back is the same one.
+            peer.bind((sources[i], address[1]))
+            peer.sendto(i.to_bytes(4, "big"), address)
+
+    with Engine.open(config) as engine:
+        receiver = engine.port("receiver")
+        rx = receiver.rx[0]
+        ids: dict[int, int] = {}
+        for start in range(0, count, 100):
+            for i in range(start, start + 100):
+                send(i)
+            for burst in receive_all(rx, 100):
+                for view in burst:
+                    ids[int.from_bytes(view, "big")] = burst.connection_id
+                burst.release()
+        assert len(ids) == len(set(ids.values())) == count
+        assert 0 not in ids.values()
+        listed = {c.id for c in receiver.connections()} - {
+            engine.server_connection(*address),
+        }
+        assert listed == set(sorted(ids.values())[-1023:])
+        with pytest.raises(InvalidParameterError, match="has no connection"):
+            rx.receive_from(ids[0])
+        send(0)
+        (burst,) = receive_all(rx, 1)
+        assert burst.connection_id not in ids.values()
+        assert burst[0].tobytes() == bytes(4)
+        counters = rx.counters()
+        assert counters.received == counters.delivered == count + 1
+        assert sum(counters.dropped.values()) == 0
+
+
 def test_long_datagrams_are_cut_and_counted(udp: Build, receive_all: Receive) -> None:
     config = udp()
     config["memory_regions"][0]["buf_size"] = 100

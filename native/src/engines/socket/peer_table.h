@@ -1,9 +1,11 @@
 /// The peers of one UDP socket.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "engines/socket/socket_address.h"
@@ -11,46 +13,53 @@
 
 namespace daqiri::sockets {
 
-/// Never changed once it is in the table.
+/// A peer as it was when it was looked up; its number may be another's since.
 struct Peer {
-  SocketAddress address;
-  AddressKey key{};
-  /// The address of this host that the peer talks to.
-  SocketAddress local;
+  static constexpr std::uint32_t NONE = 0xFFFFFFFFU;
+
+  /// Place in the table.
+  std::uint32_t number{NONE};
   std::uintptr_t connection{0};
+  AddressKey address{};
+  /// The address of this host that the peer talks to.
+  AddressKey local{};
+
+  [[nodiscard]] bool known() const noexcept { return number != NONE; }
 };
 
 /// A connection id that no other connection of this process has had.
 std::uintptr_t next_connection_id() noexcept;
 
-/// Append-only open-addressing table; all memory is allocated beforehand.
+/// Open-addressing table of a fixed number of peers, whose memory is allocated beforehand.
 ///
-/// One thread adds at a time (the caller sees to that); any thread looks up, without locks.
-/// Recorders and bursts share ownership, so that addresses are known after the socket is closed.
+/// When it is full, the peer heard least recently makes room: its connection id is retired, and if
+/// it comes back it gets another. Any thread enters and looks up; finding a peer takes no lock,
+/// only missing it does, because an entry may be on the move. Recorders share ownership, so that
+/// addresses are known after the socket is closed.
 class PeerTable {
  public:
-  static constexpr std::uint32_t NONE = 0xFFFFFFFFU;
-
   /// `receivers`: threads that call set_last_heard.
   PeerTable(std::uint32_t capacity, std::size_t receivers);
 
-  /// Number of the peer, or NONE.
-  [[nodiscard]] std::uint32_t find(const AddressKey& key) const noexcept;
-  [[nodiscard]] std::uint32_t find(std::uintptr_t connection) const noexcept;
-  [[nodiscard]] const Peer& operator[](std::uint32_t number) const noexcept {
-    return peers_[number];
-  }
-  [[nodiscard]] std::uint32_t size() const noexcept {
-    return size_.load(std::memory_order_acquire);
-  }
-  [[nodiscard]] std::uint32_t capacity() const noexcept {
-    return static_cast<std::uint32_t>(peers_.size());
+  /// Not known() when it is not in the table.
+  [[nodiscard]] Peer find(const AddressKey& address) const noexcept;
+  [[nodiscard]] Peer find(std::uintptr_t connection) const noexcept;
+  /// The peer that has this number now; not known() while that changes.
+  [[nodiscard]] Peer operator[](std::uint32_t number) const noexcept;
+  [[nodiscard]] std::vector<Peer> all() const;
+  [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
+
+  /// The peer, entered if it is new. `ns`: CLOCK_MONOTONIC.
+  Peer enter(const AddressKey& address, const AddressKey& local, std::uint64_t ns) noexcept;
+  /// How many peers have made room: a number that was looked up holds while this stays.
+  [[nodiscard]] std::uint64_t evictions() const noexcept {
+    return evictions_.load(std::memory_order_acquire);
   }
 
-  /// The next peer gets number `size()`. False when the table is full.
-  bool add(const SocketAddress& address, const SocketAddress& local,
-           std::uintptr_t connection) noexcept;
-
+  /// A datagram of the peer with this number came at `ns`.
+  void heard(std::uint32_t number, std::uint64_t ns) noexcept {
+    entries_[number].heard.store(ns, std::memory_order_relaxed);
+  }
   /// Receiving thread `receiver`: who sent the latest datagram, in the table or not, and when.
   void set_last_heard(std::size_t receiver, const AddressKey& key, std::uint64_t ns) noexcept {
     last_heard_[receiver].publish({key[0], key[1], key[2], ns});
@@ -59,16 +68,32 @@ class PeerTable {
   [[nodiscard]] SocketAddress last_heard() const noexcept;
 
  private:
+  /// Written under the lock, with connection 0 meanwhile; ids are unique, so that what is read
+  /// between two reads of the same one belongs together.
+  struct Entry {
+    std::atomic<std::uintptr_t> connection{0};
+    std::array<std::atomic<std::uint64_t>, 6> ends{};
+    std::atomic<std::uint64_t> heard{0};
+  };
   /// Number + 1 of a peer; 0: free. At most half of them are taken.
   using Slots = std::unique_ptr<std::atomic<std::uint32_t>[]>;
-  static void insert(Slots& slots, std::uint64_t mask, std::uint64_t hash,
-                     std::uint32_t number) noexcept;
 
-  std::vector<Peer> peers_;
+  [[nodiscard]] Peer probe(const AddressKey& address) const noexcept;
+  [[nodiscard]] Peer probe(std::uintptr_t connection) const noexcept;
+  void insert(Slots& slots, std::uint64_t hash, std::uint32_t number) noexcept;
+  template <typename HashOf>
+  void erase(Slots& slots, std::uint32_t number, const HashOf& hash_of) noexcept;
+  [[nodiscard]] std::uint32_t least_recently_heard() const noexcept;
+  void evict(std::uint32_t number) noexcept;
+
+  std::uint32_t capacity_;
   std::uint64_t mask_;
+  std::unique_ptr<Entry[]> entries_;
   Slots by_address_;
   Slots by_connection_;
-  std::atomic<std::uint32_t> size_{0};
+  mutable std::mutex changing_;
+  std::uint32_t size_{0};
+  std::atomic<std::uint64_t> evictions_{0};
   std::vector<CounterGroup<4>> last_heard_;
 };
 

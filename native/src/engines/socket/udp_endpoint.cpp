@@ -150,24 +150,17 @@ void UdpEndpoint::close() noexcept {
 
 std::pair<std::uint16_t, std::uint16_t> UdpEndpoint::port_queue(
     std::uintptr_t connection) const noexcept {
-  const std::uint32_t peer = peers_.table()->find(connection);
-  if (peer == PeerTable::NONE || receivers_.size() < 2) return Endpoint::port_queue(connection);
+  const Peer peer = peers_.table()->find(connection);
+  if (!peer.known() || receivers_.size() < 2) return Endpoint::port_queue(connection);
   return {port_id(), peers_.queues()[peers_.heard_at(peer)]->id()};
 }
 
 bool UdpEndpoint::has_connection(std::uintptr_t connection) const noexcept {
-  return connection == connection_ || peers_.table()->find(connection) != PeerTable::NONE;
+  return connection == connection_ || peers_.table()->find(connection).known();
 }
 
 std::uintptr_t UdpEndpoint::connect(const SocketAddress& peer, const SocketAddress& /*source*/) {
-  const std::uint32_t number = peers_.learn(peer.key());
-  if (number == PeerTable::NONE) {
-    throw Error(Status::NO_SPACE_AVAILABLE,
-                "interface '" + name() + "': no connection left for udp://" + peer.text() +
-                    "; its socket has " + std::to_string(peers_.table()->size()) +
-                    " peers. Reopen the session, or add an interface");
-  }
-  return (*peers_.table())[number].connection;
+  return peers_.connect(peer.key()).connection;
 }
 
 void UdpEndpoint::set_option(std::uintptr_t /*connection*/, int level, int option,
@@ -184,10 +177,9 @@ std::vector<ConnectionInfo> UdpEndpoint::connections() const {
     all.push_back({connection_, "", local().text(),
                    open ? ConnectionState::LISTENING : ConnectionState::CLOSED, ""});
   }
-  const PeerTable& table = *peers_.table();
-  for (std::uint32_t i = 0; i < table.size(); ++i) {
-    const Peer& peer = table[i];
-    all.push_back({peer.connection, peer.address.text(), peer.local.text(),
+  for (const Peer& peer : peers_.table()->all()) {
+    all.push_back({peer.connection, SocketAddress(peer.address).text(),
+                   SocketAddress(peer.local).text(),
                    open ? ConnectionState::CONNECTED : ConnectionState::CLOSED, ""});
   }
   return all;

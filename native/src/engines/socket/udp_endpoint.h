@@ -50,7 +50,7 @@ class UdpEndpoint final : public Endpoint {
     return !client() && local().family() == peer.family() &&
            (!source.given() || source.same_host(local()));
   }
-  /// A peer need not have sent anything. Throws Error NO_SPACE_AVAILABLE.
+  /// A peer need not have sent anything.
   std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) override;
   void set_option(std::uintptr_t connection, int level, int option, const void* value,
                   std::size_t length) override;

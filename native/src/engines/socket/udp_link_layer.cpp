@@ -8,8 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "burst/burst.h"
-
 namespace daqiri::sockets {
 
 namespace {
@@ -109,16 +107,21 @@ UdpLinkLayer::UdpLinkLayer(std::shared_ptr<const PeerTable> peers, const SocketA
       client_(client),
       unknown_(SocketAddress(AddressKey{static_cast<std::uint64_t>(local.family())})) {}
 
+BurstEnds UdpLinkLayer::peer_of(std::uintptr_t connection) const noexcept {
+  const Peer peer = client_ ? (*peers_)[0] : peers_->find(connection);
+  return {peer.address, peer.local};
+}
+
 std::uint32_t UdpLinkLayer::prefix(const BurstParams& burst, std::size_t i,
                                    std::byte* out) const noexcept {
-  const std::uint32_t number = client_ ? 0 : peers_->find(burst.connection_id);
-  const Peer* peer = number == PeerTable::NONE ? nullptr : &(*peers_)[number];
-  const SocketAddress& remote = peer != nullptr ? peer->address : unknown_;
-  const SocketAddress& local = peer != nullptr ? peer->local : local_;
   // Every BurstParams that leaves the engine is a Burst.
-  const bool transmit = static_cast<const Burst&>(burst).transmit;
-  const SocketAddress& from = transmit ? local : remote;
-  const SocketAddress& to = transmit ? remote : local;
+  const Burst& whole = static_cast<const Burst&>(burst);
+  const BurstEnds ends = whole.transmit ? peer_of(burst.connection_id) : whole.ends;
+  const bool known = ends.remote[0] != 0;
+  const SocketAddress remote = known ? SocketAddress(ends.remote) : unknown_;
+  const SocketAddress local = known ? SocketAddress(ends.local) : local_;
+  const SocketAddress& from = whole.transmit ? local : remote;
+  const SocketAddress& to = whole.transmit ? remote : local;
   std::uint32_t length = 0;
   for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) length += burst.pkt_lens[s][i];
   return local_.ipv6() ? ipv6_udp(from, to, length, burst, i, out)

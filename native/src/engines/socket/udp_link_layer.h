@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "burst/burst.h"
 #include "engines/socket/peer_table.h"
 #include "storage/link_layer.h"
 
@@ -12,10 +13,11 @@ namespace daqiri::sockets {
 ///
 /// Received packets: from the burst's peer to the local address; packets to be sent: the other way.
 /// Of a socket bound to a wildcard the local address is the one from which this host reaches the
-/// peer. A burst without a connection (more peers than the queue has channels) has an unspecified
-/// peer, port 0. TTL is 64 and the identification 0, which a socket does not tell. IPv4: header
-/// checksum, UDP checksum 0 (none); IPv6: UDP checksum over the packet's data. Lengths are those of
-/// the data, cut if they are. Formats: RFC 791, RFC 8200, RFC 768.
+/// peer. A burst of which the peer is not known (to be sent without a connection, or over one that
+/// is retired) has an unspecified one, port 0. TTL is 64 and the identification 0, which a socket
+/// does not tell. IPv4: header checksum, UDP checksum 0 (none); IPv6: UDP checksum over the
+/// packet's data. Lengths are those of the data, cut if they are. Formats: RFC 791, RFC 8200, RFC
+/// 768.
 class UdpLinkLayer final : public LinkLayer {
  public:
   /// `client`: the table's first peer is the only one, whatever a burst says.
@@ -27,6 +29,8 @@ class UdpLinkLayer final : public LinkLayer {
                        std::byte* out) const noexcept override;
 
  private:
+  [[nodiscard]] BurstEnds peer_of(std::uintptr_t connection) const noexcept;
+
   std::shared_ptr<const PeerTable> peers_;
   SocketAddress local_;
   bool client_;

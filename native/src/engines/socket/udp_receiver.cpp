@@ -25,6 +25,7 @@ UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels
       steered_(!port.config.rx_.flows_.empty()),
       isolated_(port.config.rx_.flow_isolation_),
       slots_(first_queue(), !socket.client()) {
+  if (socket.client()) last_.peer = (*peers_.table())[0];
   const auto& queues = peers_.queues();
   for (std::size_t i = 0; i < queues.size(); ++i) {
     const std::uint16_t id = queues[i]->id();
@@ -35,25 +36,33 @@ UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels
 
 // --- Datagrams
 
-const UdpReceiver::Sender& UdpReceiver::sender_of(std::uint32_t slot, bool learn_new) noexcept {
-  if (socket_.client()) {
-    last_.peer = 0;
+const UdpReceiver::Sender& UdpReceiver::sender_of(std::uint32_t slot,
+                                                  std::uint64_t heard) noexcept {
+  if (socket_.client()) return last_;
+  const AddressKey key = slots_.sender(slot);
+  const std::uint64_t evictions = peers_.table()->evictions();
+  if (key == last_.key && last_.peer.known() && evictions == evictions_) {
+    peers_.table()->heard(last_.peer.number, heard);
     return last_;
   }
+  last_ = {key, peers_.learn(key, heard)};
+  evictions_ = evictions;
+  return last_;
+}
+
+const UdpReceiver::Sender& UdpReceiver::unlearnt_sender_of(std::uint32_t slot) noexcept {
+  if (socket_.client()) return last_;
   const AddressKey key = slots_.sender(slot);
-  if (key == last_.key && (last_.peer != PeerTable::NONE || !learn_new)) return last_;
-  last_.key = key;
-  last_.peer = learn_new ? peers_.learn(key) : peers_.table()->find(key);
+  if (key != last_.key) last_ = {key, peers_.table()->find(key)};
   return last_;
 }
 
 steering::Verdict UdpReceiver::classify(const Sender& sender, std::uint32_t length) const noexcept {
   if (!steered_) return {false, first_queue().id(), 0};
   steering::PacketKey key;
-  const PeerTable& table = *peers_.table();
-  const bool known = sender.peer != PeerTable::NONE;
-  const SocketAddress peer = known ? table[sender.peer].address : SocketAddress(sender.key);
-  const SocketAddress& local = known ? table[sender.peer].local : socket_.local();
+  const bool known = sender.peer.known();
+  const SocketAddress peer(known ? sender.peer.address : sender.key);
+  const SocketAddress local = known ? SocketAddress(sender.peer.local) : socket_.local();
   key.udp_src = peer.port();
   key.udp_dst = local.port();
   if (peer.ipv6()) {
@@ -97,9 +106,9 @@ void UdpReceiver::deliver(std::uint32_t slot, const UdpMessage& message, std::ui
   }
 }
 
-void UdpReceiver::accept(std::uint32_t slot, const UdpMessage& message,
-                         std::uint64_t now) noexcept {
-  const Sender& sender = sender_of(slot, true);
+void UdpReceiver::accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now,
+                         std::uint64_t heard) noexcept {
+  const Sender& sender = sender_of(slot, heard);
   const std::uint64_t timestamp = message.timestamp != 0 ? message.timestamp : now;
   // A flow may name lengths, and the last datagram of a row have its own.
   const bool split = steered_ && message.count > 1 && message.last != message.segment;
@@ -124,7 +133,7 @@ std::uint32_t UdpReceiver::discard() noexcept {
   std::uint32_t packets = 0;
   for (std::uint32_t i = 0; i < n; ++i) {
     const UdpMessage message = slots_.open_blank(i);
-    const Sender& sender = sender_of(i, false);
+    const Sender& sender = unlearnt_sender_of(i);
     const auto drop = [&](std::uint32_t count, std::uint32_t length) {
       const steering::Verdict verdict = classify(sender, length);
       const bool filtered = isolated_ && !verdict.matched;
@@ -176,7 +185,15 @@ void UdpReceiver::close() noexcept {
   first_queue().end_pass();
 }
 
+void UdpReceiver::settle_evicted() noexcept {
+  const std::uint64_t evictions = peers_.table()->evictions();
+  if (evictions == evictions_settled_) return;
+  evictions_settled_ = evictions;
+  peers_.settle(number_);
+}
+
 std::uint32_t UdpReceiver::receive() noexcept {
+  settle_evicted();
   const std::uint32_t slots = slots_.fill();
   std::uint32_t packets = 0;
   if (slots == 0) {
@@ -185,9 +202,11 @@ std::uint32_t UdpReceiver::receive() noexcept {
     const std::uint32_t n = read(slots_.messages(), slots);
     slots_.received(n);
     const std::uint64_t now = n > 0 ? realtime_ns() : 0;
+    const std::uint64_t heard = n > 0 ? monotonic_ns() : 0;
     for (std::uint32_t i = 0; i < n; ++i) {
       const UdpMessage message = slots_.open(i);
-      accept(i, message, now);
+      // In the order of arrival, also within a call.
+      accept(i, message, now, heard + i);
       packets += message.count;
     }
   }
@@ -195,7 +214,7 @@ std::uint32_t UdpReceiver::receive() noexcept {
   // Once after every datagram that was read: a drop means that the buffer was full, so that one
   // follows.
   if (packets > 0) {
-    if (!socket_.client()) peers_.table()->set_last_heard(number_, last_.key, realtime_ns());
+    if (!socket_.client()) peers_.table()->set_last_heard(number_, last_.key, monotonic_ns());
     count_kernel_drops();
   } else if (unsettled_) {
     settle_kernel_drops();

@@ -39,9 +39,10 @@ class UdpReceiver {
   [[nodiscard]] RxQueue& first_queue() const noexcept { return *peers_.queues()[number_]; }
 
  private:
+  /// Who sent a message; its peer is not known() where that was not asked for and it is new.
   struct Sender {
     AddressKey key{};
-    std::uint32_t peer{PeerTable::NONE};
+    Peer peer;
   };
 
   std::uint32_t read(mmsghdr* messages, std::uint32_t slots) noexcept;
@@ -49,10 +50,14 @@ class UdpReceiver {
   void count_kernel_drops() noexcept;
   void settle_kernel_drops() noexcept;
   void count_lost_rows(std::uint64_t arrived) noexcept;
-  void accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now) noexcept;
+  /// Times at which the system call returned: CLOCK_REALTIME and CLOCK_MONOTONIC ns.
+  void accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now,
+              std::uint64_t heard) noexcept;
   void deliver(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
                std::uint32_t end, const Sender& sender, std::uint64_t timestamp) noexcept;
-  const Sender& sender_of(std::uint32_t slot, bool learn_new) noexcept;
+  const Sender& sender_of(std::uint32_t slot, std::uint64_t heard) noexcept;
+  const Sender& unlearnt_sender_of(std::uint32_t slot) noexcept;
+  void settle_evicted() noexcept;
   [[nodiscard]] steering::Verdict classify(const Sender& sender,
                                            std::uint32_t length) const noexcept;
 
@@ -68,6 +73,9 @@ class UdpReceiver {
   std::vector<std::uint16_t> position_;
   UdpSlots slots_;
   Sender last_;
+  /// Peers that had made room when `last_` was looked up, and when rings were given up last.
+  std::uint64_t evictions_{0};
+  std::uint64_t evictions_settled_{0};
   std::uint32_t kernel_drops_seen_{0};
   /// Datagrams read, and counted as dropped by the kernel.
   std::uint64_t read_{0};

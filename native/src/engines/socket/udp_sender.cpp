@@ -44,8 +44,7 @@ bool UdpSender::find_destination(const Burst& burst) noexcept {
   if (connection == 0 || connection == server_connection_) {
     destination_ = peers_.last_heard();
   } else {
-    const std::uint32_t peer = peers_.find(connection);
-    destination_ = peer == PeerTable::NONE ? SocketAddress() : peers_[peer].address;
+    destination_ = SocketAddress(peers_.find(connection).address);
   }
   return destination_.given();
 }
