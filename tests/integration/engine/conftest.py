@@ -141,6 +141,60 @@ def udp() -> Callable[..., Config]:
 
 
 @pytest.fixture
+def tcp() -> Callable[..., Config]:
+    """A configuration of one TCP interface with a queue each way."""
+
+    def build(
+        mode: str,
+        host: str,
+        port: int,
+        *,
+        buf_size: int = 4096,
+        num_bufs: int = 1024,
+        batch_size: int = 16,
+        **common: Any,
+    ) -> Config:
+        written = f"[{host}]" if ":" in host else host
+        key = "local_addr" if mode == "server" else "remote_addr"
+        return {
+            "version": 1,
+            "stream_type": "socket",
+            "master_core": 0,
+            "log_level": "off",
+            **common,
+            "memory_regions": [
+                region(name, num_bufs, buf_size) for name in ("rx_buffers", "tx_buffers")
+            ],
+            "interfaces": [
+                {
+                    "name": "tcp0",
+                    "address": host,
+                    "socket_config": {"mode": mode, key: f"tcp://{written}:{port}"},
+                    "rx": {"queues": [rx_queue(batch_size=batch_size)]},
+                    "tx": {"queues": [tx_queue(batch_size=batch_size)]},
+                }
+            ],
+        }
+
+    return build
+
+
+@pytest.fixture
+def tcp_pair(udp: Callable[..., Config]) -> Callable[..., Config]:
+    """A configuration of a TCP server ``receiver`` and a client ``sender``."""
+
+    def build(**keys: Any) -> Config:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+        config = udp(**keys)
+        server, client = config["interfaces"]
+        server["socket_config"]["local_addr"] = client["socket_config"]["remote_addr"] = address
+        return config
+
+    return build
+
+
+@pytest.fixture
 def python() -> Callable[[str], subprocess.Popen[str]]:
     """Start another interpreter with a script; what it prints is piped."""
 

@@ -82,6 +82,30 @@ def datagrams_from_outside(config: dict[str, Any]) -> Iterator[None]:
         thread.join()
 
 
+@contextlib.contextmanager
+def streams_from_outside(config: dict[str, Any]) -> Iterator[None]:
+    """Connect to the receiver and send to it all the time, again whenever it was closed."""
+    host, port = config["interfaces"][0]["socket_config"]["local_addr"][6:].rsplit(":", 1)
+    stopping = threading.Event()
+
+    def flood() -> None:
+        while not stopping.wait(0.0005):
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((host, int(port)), 1) as peer,
+            ):
+                while not stopping.is_set():
+                    peer.sendall(bytes(1000))
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
 def send_until_closed(engine: Engine, packets: NDArray[np.uint8]) -> None:
     tx = engine.ports[-1].tx[0]
     with contextlib.suppress(NotReadyError):
@@ -134,13 +158,17 @@ def check_recording(rx: RxQueue, recorder: Recorder) -> None:
     assert in_files == snapshot.packets
 
 
-@pytest.mark.parametrize("kind", ["loopback", "udp"])
+@pytest.mark.parametrize("kind", ["loopback", "udp", "tcp_pair"])
 def test_a_hundred_cycles_under_traffic_leak_nothing(
-    kind: str, loopback: Build, udp: Build, made_frames: Frames, tmp_path: Path
+    kind: str, request: pytest.FixtureRequest, made_frames: Frames, tmp_path: Path
 ) -> None:
     packets = made_frames(100)
-    config = loopback() if kind == "loopback" else udp()
-    outside = datagrams_from_outside(config) if kind == "udp" else contextlib.nullcontext()
+    config = request.getfixturevalue(kind)()
+    outside = {
+        "loopback": lambda _: contextlib.nullcontext(),
+        "udp": datagrams_from_outside,
+        "tcp_pair": streams_from_outside,
+    }[kind](config)
     with without_collector(), outside:
         for number in range(20):
             cycle(number, config, packets, tmp_path)

@@ -26,6 +26,7 @@ from daqiri_ophyd.engine import (
 )
 
 Config = dict[str, Any]
+Build = Callable[..., Config]
 PATIENCE = 20.0
 
 
@@ -36,53 +37,6 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 def family_of(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def config(
-    mode: str,
-    host: str,
-    port: int,
-    *,
-    buf_size: int = 4096,
-    num_bufs: int = 1024,
-    batch_size: int = 16,
-    **socket_keys: Any,
-) -> Config:
-    written = f"[{host}]" if ":" in host else host
-    key = "local_addr" if mode == "server" else "remote_addr"
-    queue = {"id": 0, "cpu_core": "any", "batch_size": batch_size}
-    return {
-        "version": 1,
-        "stream_type": "socket",
-        "master_core": 0,
-        "log_level": "off",
-        "memory_regions": [
-            {"name": name, "kind": "host", "num_bufs": num_bufs, "buf_size": buf_size}
-            for name in ("rx_buffers", "tx_buffers")
-        ],
-        "interfaces": [
-            {
-                "name": "tcp0",
-                "address": host,
-                "socket_config": {
-                    "mode": mode,
-                    key: f"tcp://{written}:{port}",
-                    **socket_keys,
-                },
-                "rx": {
-                    "queues": [
-                        {
-                            "name": "rx0",
-                            "timeout_us": 1000,
-                            "memory_regions": ["rx_buffers"],
-                            **queue,
-                        }
-                    ]
-                },
-                "tx": {"queues": [{"name": "tx0", "memory_regions": ["tx_buffers"], **queue}]},
-            }
-        ],
-    }
 
 
 def stream(length: int, seed: int = 0) -> bytes:
@@ -166,11 +120,11 @@ def reset(peer: socket.socket) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 @pytest.mark.parametrize("size", [1, 999, 65537])
-def test_plain_client_to_server(host: str, size: int) -> None:
+def test_plain_client_to_server(tcp: Build, host: str, size: int) -> None:
     data = stream(20_003 if size == 1 else 3_000_017)
     port = free_port(host)
     with (
-        Engine.open(config("server", host, port)) as engine,
+        Engine.open(tcp("server", host, port)) as engine,
         peer_of(host, port) as peer,
     ):
 
@@ -188,25 +142,26 @@ def test_plain_client_to_server(host: str, size: int) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 @pytest.mark.parametrize("piece", [1, 777, 4096])
-def test_client_to_plain_server(host: str, piece: int) -> None:
+def test_client_to_plain_server(tcp: Build, host: str, piece: int) -> None:
     data = stream(20_003 if piece == 1 else 3_000_017)
     with socket.create_server((host, 0), family=family_of(host)) as listener:
         listener.settimeout(PATIENCE)
-        with Engine.open(config("client", host, listener.getsockname()[1])) as engine:
+        with Engine.open(tcp("client", host, listener.getsockname()[1])) as engine:
             peer, _ = listener.accept()
             with peer:
                 peer.settimeout(PATIENCE)
                 with in_thread(lambda: send_bytes(engine.ports[0].tx[0], data, piece)):
                     assert read_exactly(peer, len(data)) == data
+                assert engine.ports[0].tx[0].wait_sent(PATIENCE)
                 assert engine.ports[0].tx[0].counters().sent_bytes == len(data)
                 engine.close()
                 assert peer.recv(1) == b""
 
 
-def test_slow_consumer_loses_nothing() -> None:
+def test_slow_consumer_loses_nothing(tcp: Build) -> None:
     data = stream(2_000_000)
     port = free_port()
-    settings = config("server", "127.0.0.1", port, buf_size=512, num_bufs=64, batch_size=8)
+    settings = tcp("server", "127.0.0.1", port, buf_size=512, num_bufs=64, batch_size=8)
     with Engine.open(settings) as engine, peer_of("127.0.0.1", port) as peer:
         rx = engine.ports[0].rx[0]
         with in_thread(lambda: peer.sendall(data)):
@@ -220,9 +175,9 @@ def test_slow_consumer_loses_nothing() -> None:
         assert bytes(got) == data
 
 
-def test_connections_come_go_and_return() -> None:
+def test_connections_come_go_and_return(tcp: Build) -> None:
     port = free_port()
-    with Engine.open(config("server", "127.0.0.1", port)) as engine:
+    with Engine.open(tcp("server", "127.0.0.1", port)) as engine:
         where = engine.ports[0]
         (own,) = where.connections()
         assert own.state == "listening"
@@ -250,9 +205,9 @@ def test_connections_come_go_and_return() -> None:
     assert {each.state for each in where.connections()} == {"closed"}
 
 
-def test_client_comes_back_to_a_restarted_server() -> None:
+def test_client_comes_back_to_a_restarted_server(tcp: Build) -> None:
     port = free_port()
-    with Engine.open(config("client", "127.0.0.1", port)) as engine:
+    with Engine.open(tcp("client", "127.0.0.1", port)) as engine:
         where = engine.ports[0]
         (waiting,) = where.connections()
         assert waiting.state == "connecting"
@@ -268,7 +223,7 @@ def test_client_comes_back_to_a_restarted_server() -> None:
             assert eventually(lambda: where.connections()[0].state == "connecting")
 
 
-def test_run_time_connections_and_options() -> None:
+def test_run_time_connections_and_options(tcp: Build) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as first,
         socket.create_server(("127.0.0.1", 0)) as second,
@@ -276,7 +231,7 @@ def test_run_time_connections_and_options() -> None:
         port = second.getsockname()[1]
         for listener in (first, second):
             listener.settimeout(PATIENCE)
-        with Engine.open(config("client", "127.0.0.1", first.getsockname()[1])) as engine:
+        with Engine.open(tcp("client", "127.0.0.1", first.getsockname()[1])) as engine:
             made = engine.connect("127.0.0.1", port, source="127.0.0.3")
             peer, address = second.accept()
             peer.settimeout(PATIENCE)
@@ -310,12 +265,12 @@ def test_raw_streams_have_no_connections(loopback: Callable[..., Config]) -> Non
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_captures_follow_the_stream(host: str, tmp_path: Path) -> None:
+def test_captures_follow_the_stream(tcp: Build, host: str, tmp_path: Path) -> None:
     tshark = shutil.which("tshark")
     assert tshark, "tshark is in packages.apt"
     port = free_port(host)
     data = stream(300_000)
-    with Engine.open(config("server", host, port, buf_size=70_000, num_bufs=64)) as engine:
+    with Engine.open(tcp("server", host, port, buf_size=70_000, num_bufs=64)) as engine:
         rx = engine.ports[0].rx[0]
         with rx.record(str(tmp_path), prefix="tcp") as recorder, peer_of(host, port) as peer:
             peer.sendall(data)

@@ -1,0 +1,457 @@
+"""Accounting of TCP over random configurations: few buffers, small bursts, peers that end, break
+off and return in mid-stream, consumers that are slow, keep what they get, or stop.
+
+TCP drops nothing: what cannot be taken stays with the sender."""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from daqiri_ophyd.engine import Burst, Engine, NotReadyError, RxQueue, TxQueue
+
+Build = Callable[..., dict[str, Any]]
+Watch = Callable[[Engine], AbstractContextManager[None]]
+
+PATIENCE = 20.0
+MARK = 16
+NUMBER = struct.Struct(">Q")
+
+few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = settings(few, max_examples=300)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def reset(peer: socket.socket) -> None:
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+@dataclass
+class Life:
+    """One connection of a peer: its stream begins with a mark that no other stream has."""
+
+    data: bytes
+    breaks_off: bool
+    # How many bytes the kernel took.
+    sent: int = 0
+    whole: bool = False
+
+
+@dataclass
+class Peer:
+    """A plain socket that lives several times, from the same address or from another one."""
+
+    port: int
+    lives: list[Life]
+    piece: int
+    same_address: bool
+
+    def run(self) -> None:
+        address = ("127.0.0.1", 0)
+        for life in self.lives:
+            with socket.socket() as peer:
+                peer.settimeout(PATIENCE)
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    peer.bind(address)
+                    peer.connect(("127.0.0.1", self.port))
+                    if self.same_address and life.breaks_off:
+                        address = peer.getsockname()
+                    self.send(peer, life)
+                except OSError:
+                    # The engine was closed meanwhile.
+                    return
+                if life.breaks_off:
+                    reset(peer)
+                else:
+                    life.whole = True
+
+    def send(self, peer: socket.socket, life: Life) -> None:
+        for at in range(0, len(life.data), self.piece):
+            rest = memoryview(life.data)[at : at + self.piece]
+            while rest:
+                taken = peer.send(rest)
+                life.sent += taken
+                rest = rest[taken:]
+
+
+@dataclass
+class Consumer:
+    """Takes bursts in one manner, and keeps the bytes of each connection."""
+
+    queue: RxQueue
+    manner: str
+    streams: dict[int, bytearray] = field(default_factory=dict)
+    packets: int = 0
+
+    def run(self) -> None:
+        kept: list[Burst] = []
+        if self.manner == "absent":
+            return
+        for burst in self.queue.bursts(None):
+            self.take(burst)
+            if self.manner == "slow":
+                time.sleep(0.0003)
+            if self.manner == "keeps":
+                kept.append(burst)
+                del kept[:-3]
+            else:
+                # Before the next one is waited for: there may be no other.
+                burst.release()
+            if self.manner == "stops" and self.packets > 20:
+                return
+
+    def take(self, burst: Burst) -> None:
+        stream = self.streams.setdefault(burst.connection_id, bytearray())
+        for view in burst:
+            stream += view.tobytes()
+        self.packets += len(burst)
+
+    def drain(self) -> None:
+        for burst in self.queue.bursts(0.0):
+            self.take(burst)
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw a server's configuration and what its peers and consumers do."""
+    numbers = st.integers
+    lives = st.lists(st.tuples(numbers(0, 40_000), st.booleans()), min_size=1, max_size=3)
+    peers = draw(
+        st.lists(
+            st.tuples(lives, st.sampled_from([100, 1500, 60_000]), st.booleans()),
+            min_size=1,
+            max_size=5,
+        )
+    )
+    return {
+        "batch_size": draw(numbers(1, 64)),
+        "timeout_us": draw(st.sampled_from([0, 100, 1000])),
+        "buf_size": draw(st.sampled_from([64, 300, 2048, 70_000])),
+        "num_bufs": draw(numbers(2, 200)),
+        "rx_meta_buffers": draw(numbers(1, 32)),
+        "queues": draw(numbers(1, 3)),
+        "peers": peers,
+        "manners": draw(
+            st.lists(
+                st.sampled_from(["fast", "fast", "slow", "keeps", "stops", "absent"]),
+                min_size=3,
+                max_size=3,
+            )
+        ),
+        "interfere": draw(st.sampled_from(["not", "not", "flush", "filter"])),
+        "close_early": draw(st.booleans()),
+        "seed": draw(numbers(0, 1 << 30)),
+    }
+
+
+def peers_of(scenario: dict[str, Any], port: int) -> list[Peer]:
+    random = np.random.default_rng(scenario["seed"])
+    return [
+        Peer(port, [Life(random.bytes(MARK + size), breaks) for size, breaks in lives], piece, same)
+        for lives, piece, same in scenario["peers"]
+    ]
+
+
+@contextlib.contextmanager
+def disturbed(how: str, engine: Engine) -> Iterator[None]:
+    """Flush or filter all the time beside the block."""
+    stopping = threading.Event()
+    (port,) = engine.ports
+
+    def run() -> None:
+        with contextlib.suppress(NotReadyError):
+            while not stopping.wait(0.003):
+                if how == "flush":
+                    port.rx[-1].flush()
+                if how == "filter":
+                    port.drop_all_traffic()
+                    port.allow_all_traffic()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join(PATIENCE)
+
+
+def segments_of(stream: bytes, lives: list[Life]) -> dict[int, bytes]:
+    """Cut a connection's bytes where lives begin; by number of the life."""
+    begins = {stream.find(life.data[:MARK]): i for i, life in enumerate(lives)}
+    begins.pop(-1, None)
+    if stream and 0 not in begins:
+        # Only its beginning arrived.
+        (begins[0],) = (i for i, life in enumerate(lives) if life.data.startswith(stream[:MARK]))
+    places = sorted(begins)
+    ends = [*places[1:], len(stream)]
+    return {begins[b]: bytes(stream[b:e]) for b, e in zip(places, ends, strict=True)}
+
+
+def is_complete(scenario: dict[str, Any], manners: list[str]) -> bool:
+    """Say whether all can arrive, and be seen to have arrived, before the engine is closed."""
+    if scenario["close_early"] or not set(manners) <= {"fast", "slow"}:
+        return False
+    # How much of a stream that breaks off arrives, bytes tell only when they are delivered.
+    breaks = any(life[1] for lives, _, _ in scenario["peers"] for life in lives)
+    delivered = scenario["timeout_us"] > 0 or scenario["batch_size"] == 1
+    return not breaks or (delivered and scenario["interfere"] == "not")
+
+
+def all_arrived(consumers: list[Consumer], lives: list[Life]) -> bool:
+    if all(life.whole for life in lives):
+        received = sum(consumer.queue.counters().received_bytes for consumer in consumers)
+        return received == sum(len(life.data) for life in lives)
+    found = segments_by_life(consumers, lives)
+    return all(found.get(i) == life.data for i, life in enumerate(lives) if life.whole)
+
+
+def segments_by_life(consumers: list[Consumer], lives: list[Life]) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    for consumer in consumers:
+        for stream in list(consumer.streams.values()):
+            segments = segments_of(bytes(stream), lives)
+            assert not found.keys() & segments.keys()
+            found |= segments
+    return found
+
+
+def check_streams(consumers: list[Consumer], lives: list[Life], complete: bool) -> None:
+    found = segments_by_life(consumers, lives)
+    for i, life in enumerate(lives):
+        got = found.get(i, b"")
+        assert life.data[: life.sent].startswith(got)
+        if complete and life.whole:
+            assert got == life.data
+
+
+def receive_example(scenario: dict[str, Any], tcp: Build, watch: Watch) -> None:
+    port = free_port()
+    config = tcp(
+        "server",
+        "127.0.0.1",
+        port,
+        buf_size=scenario["buf_size"],
+        num_bufs=scenario["num_bufs"],
+        batch_size=scenario["batch_size"],
+        rx_meta_buffers=scenario["rx_meta_buffers"],
+    )
+    (queue,) = config["interfaces"][0]["rx"]["queues"]
+    config["interfaces"][0]["rx"]["queues"] = [
+        {**queue, "name": f"rx{i}", "id": i, "timeout_us": scenario["timeout_us"]}
+        for i in range(scenario["queues"])
+    ]
+    peers = peers_of(scenario, port)
+    lives = [life for peer in peers for life in peer.lives]
+    with Engine.open(config) as engine, watch(engine):
+        queues = engine.ports[0].rx
+        manners = scenario["manners"][: len(queues)]
+        consumers = [Consumer(q, m) for q, m in zip(queues, manners, strict=True)]
+        complete = is_complete(scenario, manners)
+        senders = [threading.Thread(target=peer.run) for peer in peers]
+        others = [threading.Thread(target=consumer.run) for consumer in consumers]
+        try:
+            with disturbed(scenario["interfere"], engine):
+                for thread in (*senders, *others):
+                    thread.start()
+                for sender in senders:
+                    sender.join(PATIENCE if complete else 0.02)
+            if complete:
+                assert not any(sender.is_alive() for sender in senders)
+                assert eventually(lambda: all_arrived(consumers, lives))
+        finally:
+            engine.close()
+            for thread in (*senders, *others):
+                thread.join(PATIENCE)
+    for consumer in consumers:
+        consumer.drain()
+    for consumer in consumers:
+        counters = consumer.queue.counters()
+        assert counters.held == 0
+        assert counters.delivered == consumer.packets
+        assert counters.received == counters.delivered + counters.dropped_total
+        got = sum(map(len, consumer.streams.values()))
+        if scenario["interfere"] == "not":
+            assert counters.dropped_total == 0
+            assert counters.received_bytes == got
+        else:
+            reason = {"flush": "flushed", "filter": "filtered"}[scenario["interfere"]]
+            assert counters.dropped_total == counters.dropped[reason]
+            assert counters.received_bytes >= got
+    received = sum(consumer.queue.counters().received_bytes for consumer in consumers)
+    assert received <= sum(life.sent for life in lives)
+    if complete and all(life.whole for life in lives):
+        assert received == sum(len(life.data) for life in lives)
+    if scenario["interfere"] == "not":
+        check_streams(consumers, lives, complete)
+
+
+@few
+@given(scenario=scenarios())
+def test_receiving(scenario: dict[str, Any], tcp: Build, watch: Watch) -> None:
+    receive_example(scenario, tcp, watch)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@many
+@given(scenario=scenarios())
+def test_receiving_at_length(scenario: dict[str, Any], tcp: Build, watch: Watch) -> None:
+    receive_example(scenario, tcp, watch)
+
+
+@dataclass
+class Receiver:
+    """A plain server that breaks its connections off, one after the other, and takes the last."""
+
+    listener: socket.socket
+    breaks_after: list[int]
+    pause: float
+    streams: list[bytearray] = field(default_factory=list)
+
+    def run(self) -> None:
+        for most in (*self.breaks_after, None):
+            try:
+                peer, _ = self.listener.accept()
+            except OSError:
+                return
+            with peer:
+                peer.settimeout(PATIENCE)
+                self.streams.append(bytearray())
+                if not self.read(peer, most):
+                    return
+                reset(peer)
+
+    def read(self, peer: socket.socket, most: int | None) -> bool:
+        """Return whether so many bytes were there before the end."""
+        stream = self.streams[-1]
+        while most is None or len(stream) < most:
+            part = peer.recv(1 << 16 if most is None else most - len(stream))
+            if not part:
+                return False
+            stream += part
+            time.sleep(self.pause)
+        return True
+
+
+sendings = st.fixed_dictionaries(
+    {
+        "batch_size": st.integers(1, 64),
+        "num_bufs": st.integers(64, 300),
+        "tx_meta_buffers": st.integers(1, 32),
+        "size": st.integers(NUMBER.size, 4000),
+        "count": st.integers(1, 1500),
+        "step": st.integers(1, 500),
+        "breaks_after": st.lists(st.integers(1, 200_000), max_size=3),
+        "pause": st.sampled_from([0.0, 0.001]),
+        "close_early": st.booleans(),
+    }
+)
+
+
+def send_all(tx: TxQueue, packets: list[bytes], step: int) -> None:
+    with contextlib.suppress(NotReadyError):
+        for first in range(0, len(packets), step):
+            tx.send(packets[first : first + step], timeout=PATIENCE)
+
+
+def numbers_in(stream: bytes, packets: list[bytes]) -> list[int]:
+    """Numbers of a connection's packets, whole but for the last one."""
+    size = len(packets[0])
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    if pieces and len(pieces[-1]) < NUMBER.size:
+        pieces.pop()
+    numbers = [NUMBER.unpack_from(piece)[0] for piece in pieces]
+    for number, piece in zip(numbers, pieces, strict=True):
+        assert number < len(packets)
+        assert packets[number].startswith(piece)
+    return numbers
+
+
+def send_example(sending: dict[str, Any], tcp: Build, watch: Watch) -> None:
+    random = np.random.default_rng(sending["size"])
+    packets = [
+        NUMBER.pack(i) + random.bytes(sending["size"] - NUMBER.size)
+        for i in range(sending["count"])
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE)
+        receiver = Receiver(listener, sending["breaks_after"], sending["pause"])
+        config = tcp(
+            "client",
+            "127.0.0.1",
+            listener.getsockname()[1],
+            num_bufs=sending["num_bufs"],
+            batch_size=sending["batch_size"],
+            tx_meta_buffers=sending["tx_meta_buffers"],
+        )
+        with Engine.open(config) as engine, watch(engine):
+            tx = engine.ports[0].tx[0]
+            sender = threading.Thread(target=send_all, args=(tx, packets, sending["step"]))
+            other = threading.Thread(target=receiver.run)
+            sender.start()
+            other.start()
+            try:
+                sender.join(0.005 if sending["close_early"] else PATIENCE)
+                if not sending["close_early"]:
+                    assert not sender.is_alive()
+                    assert tx.wait_sent(PATIENCE)
+            finally:
+                engine.close()
+                if not sending["close_early"] and not sending["breaks_after"]:
+                    other.join(PATIENCE)
+                # Closing alone would not wake who accepts.
+                listener.shutdown(socket.SHUT_RDWR)
+                sender.join(PATIENCE)
+                other.join(PATIENCE)
+            assert not sender.is_alive() and not other.is_alive()
+    counters = tx.counters()
+    assert counters.held == 0
+    assert counters.submitted == counters.sent + counters.dropped_total
+    assert counters.dropped_total == counters.dropped["send_error"] + counters.dropped["flushed"]
+    numbers = [number for s in receiver.streams for number in numbers_in(bytes(s), packets)]
+    # In order, none twice, and none resumed in its middle on the next connection.
+    assert (np.diff(numbers) > 0).all()
+    assert sum(map(len, receiver.streams)) <= counters.submitted * sending["size"]
+    if not sending["close_early"] and not sending["breaks_after"]:
+        assert counters.sent == len(packets)
+        assert b"".join(receiver.streams) == b"".join(packets)
+
+
+@few
+@given(sending=sendings)
+def test_sending(sending: dict[str, Any], tcp: Build, watch: Watch) -> None:
+    send_example(sending, tcp, watch)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@many
+@given(sending=sendings)
+def test_sending_at_length(sending: dict[str, Any], tcp: Build, watch: Watch) -> None:
+    send_example(sending, tcp, watch)
