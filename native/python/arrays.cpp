@@ -1,45 +1,10 @@
 #include "arrays.h"
 
-#include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "daqiri/error.h"
-#include "gil.h"
 
 namespace daqiri::python {
-
-std::size_t PacketTable::length(std::size_t packet) const noexcept {
-  std::size_t sum = 0;
-  for (std::size_t p = 0; p < pieces; ++p) sum += table[packet * pieces + p].length;
-  return sum;
-}
-
-std::size_t PacketTable::longest() const noexcept {
-  std::size_t most = 0;
-  for (std::size_t i = 0; i < packets; ++i) most = std::max(most, length(i));
-  return most;
-}
-
-std::size_t PacketTable::total() const noexcept {
-  std::size_t sum = 0;
-  for (const Piece& piece : table) sum += piece.length;
-  return sum;
-}
-
-namespace {
-
-std::uint8_t* append(std::uint8_t* to, const PacketTable& packets, std::size_t packet) noexcept {
-  for (std::size_t p = 0; p < packets.pieces; ++p) {
-    const PacketTable::Piece& piece = packets.table[packet * packets.pieces + p];
-    if (piece.length == 0) continue;
-    std::memcpy(to, piece.data, piece.length);
-    to += piece.length;
-  }
-  return to;
-}
-
-}  // namespace
 
 py::array_t<std::uint8_t> gather_target(const py::object& out,
                                         const std::vector<std::size_t>& shape) {
@@ -70,38 +35,6 @@ py::array_t<std::uint8_t> gather_target(const py::object& out,
                                                " of shape " + text(array.shape(), ndim) + wanted);
   }
   return py::reinterpret_borrow<py::array_t<std::uint8_t>>(out);
-}
-
-py::array gather_rows(const PacketTable& packets, const py::object& out) {
-  auto rows = gather_target(out, {packets.packets, packets.longest()});
-  auto* base = rows.mutable_data();
-  const auto width = static_cast<std::size_t>(rows.shape(1));
-  const GilRelease unlocked;
-  for (std::size_t i = 0; i < packets.packets; ++i) {
-    std::uint8_t* row = base + i * width;
-    const std::uint8_t* end = append(row, packets, i);
-    const auto used = static_cast<std::size_t>(end - row);
-    if (used < width) std::memset(row + used, 0, width - used);
-  }
-  return rows;
-}
-
-py::tuple gather_flat(const PacketTable& packets, const py::object& out) {
-  const std::size_t total = packets.total();
-  auto data = gather_target(out, {total});
-  py::array_t<std::int64_t> offsets(static_cast<py::ssize_t>(packets.packets + 1));
-  {
-    std::uint8_t* const begin = data.mutable_data();
-    std::int64_t* at = offsets.mutable_data();
-    const GilRelease unlocked;
-    std::uint8_t* to = begin;
-    for (std::size_t i = 0; i < packets.packets; ++i) {
-      at[i] = to - begin;
-      to = append(to, packets, i);
-    }
-    at[packets.packets] = to - begin;
-  }
-  return py::make_tuple(data[py::slice(0, static_cast<py::ssize_t>(total), 1)], offsets);
 }
 
 }  // namespace daqiri::python

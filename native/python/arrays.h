@@ -45,29 +45,9 @@ py::array take_vector(Vector values) {
   return read_only_view(reinterpret_cast<const As*>(data), n, base);
 }
 
-/// Parts of packets in memory: up to MAX_NUM_SEGS pieces one after the other.
-struct PacketTable {
-  struct Piece {
-    const std::uint8_t* data;
-    std::size_t length;
-  };
-  std::size_t packets{0};
-  std::size_t pieces{1};
-  /// Row-major: packets x pieces.
-  std::vector<Piece> table;
-
-  [[nodiscard]] std::size_t length(std::size_t packet) const noexcept;
-  [[nodiscard]] std::size_t longest() const noexcept;
-  [[nodiscard]] std::size_t total() const noexcept;
-};
-
 /// The array to write packets to: `out`, checked (its last axis may be longer), or a new one of
 /// `shape`.
 py::array_t<std::uint8_t> gather_target(const py::object& out,
                                         const std::vector<std::size_t>& shape);
-/// Copy packets to rows, padded with 0. `out`: None, or uint8 of shape (packets, >= longest).
-py::array gather_rows(const PacketTable& packets, const py::object& out);
-/// Copy packets back to back. `out`: None, or uint8 of shape (>= total,). Returns (data, offsets).
-py::tuple gather_flat(const PacketTable& packets, const py::object& out);
 
 }  // namespace daqiri::python

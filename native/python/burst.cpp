@@ -1,5 +1,7 @@
 #include "burst.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "bindings.h"
@@ -25,18 +27,22 @@ py::array packet(const ReceivedBurst::Share& burst, std::size_t index, int segme
                         burst->pkt_lens[s][index], burst.base());
 }
 
-PacketTable table(const Burst& burst) {
-  PacketTable packets;
-  packets.packets = burst.num_packets();
-  packets.pieces = static_cast<std::size_t>(burst.hdr.hdr.num_segs);
-  packets.table.reserve(packets.packets * packets.pieces);
-  for (std::size_t i = 0; i < packets.packets; ++i) {
-    for (std::size_t s = 0; s < packets.pieces; ++s) {
-      packets.table.push_back(
-          {static_cast<const std::uint8_t*>(burst.pkts[s][i]), burst.pkt_lens[s][i]});
-    }
+std::size_t longest(const Burst& burst) noexcept {
+  std::uint32_t most = 0;
+  for (std::uint32_t i = 0; i < burst.num_packets(); ++i)
+    most = std::max(most, burst.packet_length(i));
+  return most;
+}
+
+/// Copy a packet. Returns where it ends.
+std::uint8_t* append(std::uint8_t* to, const Burst& burst, std::uint32_t packet) noexcept {
+  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
+    const std::uint32_t length = burst.pkt_lens[s][packet];
+    if (length == 0) continue;
+    std::memcpy(to, burst.pkts[s][packet], length);
+    to += length;
   }
-  return packets;
+  return to;
 }
 
 }  // namespace
@@ -151,12 +157,36 @@ py::array ReceivedBurst::timestamps() const {
 
 py::array ReceivedBurst::gather(const py::object& out) const {
   const Share burst = share();
-  return gather_rows(table(*burst), out);
+  auto rows = gather_target(out, {burst->num_packets(), longest(*burst)});
+  std::uint8_t* row = rows.mutable_data();
+  const auto width = static_cast<std::size_t>(rows.shape(1));
+  const GilRelease unlocked;
+  for (std::uint32_t i = 0; i < burst->num_packets(); ++i, row += width) {
+    const std::uint8_t* end = append(row, *burst, i);
+    const auto used = static_cast<std::size_t>(end - row);
+    if (used < width) std::memset(row + used, 0, width - used);
+  }
+  return rows;
 }
 
 py::tuple ReceivedBurst::gather_flat(const py::object& out) const {
   const Share burst = share();
-  return python::gather_flat(table(*burst), out);
+  std::size_t total = 0;
+  for (std::uint32_t i = 0; i < burst->num_packets(); ++i) total += burst->packet_length(i);
+  auto data = gather_target(out, {total});
+  py::array_t<std::int64_t> offsets(static_cast<py::ssize_t>(burst->num_packets()) + 1);
+  {
+    std::uint8_t* const begin = data.mutable_data();
+    std::int64_t* at = offsets.mutable_data();
+    const GilRelease unlocked;
+    std::uint8_t* to = begin;
+    for (std::uint32_t i = 0; i < burst->num_packets(); ++i) {
+      *at++ = to - begin;
+      to = append(to, *burst, i);
+    }
+    *at = to - begin;
+  }
+  return py::make_tuple(data[py::slice(0, static_cast<py::ssize_t>(total), 1)], offsets);
 }
 
 void ReceivedBurst::write_pcap(const std::string& directory, const std::string& prefix,
