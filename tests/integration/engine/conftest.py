@@ -1,6 +1,7 @@
 """Real engines on this machine: loopback in memory, and UDP over 127.0.0.1."""
 
 import contextlib
+import ctypes
 import socket
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -192,6 +195,44 @@ def tcp_pair(udp: Callable[..., Config]) -> Callable[..., Config]:
         return config
 
     return build
+
+
+class Network:
+    """A network namespace, in which a thread runs what it is given; its threads and sockets too."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, initializer=self._enter)
+        self.thread_id = self.call(threading.get_native_id)
+        self.run("ip link set lo up")
+
+    @staticmethod
+    def _enter() -> None:
+        clone_newnet = 0x40000000
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(clone_newnet) != 0:
+            raise OSError(ctypes.get_errno(), "a network namespace cannot be made")
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self._thread.submit(function, *arguments).result(50)
+
+    def run(self, command: str) -> None:
+        self.call(partial(subprocess.run, command.split(), check=True))
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+
+@pytest.fixture
+def networks() -> Iterator[Callable[[], Network]]:
+    """Make network namespaces that last as long as the test."""
+    with contextlib.ExitStack() as made:
+
+        def make() -> Network:
+            network = Network()
+            made.callback(network.close)
+            return network
+
+        yield make
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""UDP with peers that have nothing of ours: plain sockets, spead2, a network namespace's kernel."""
+"""UDP with peers that have nothing of ours: plain sockets, a network namespace's kernel."""
 
 import contextlib
 import socket
@@ -136,73 +136,6 @@ def test_a_plain_receiver(udp: Build, host: str, together: bool) -> None:
             assert tx.wait_sent(20.0)
             assert tx.counters().sent == len(sent)
             assert tx.counters().sent_bytes == sum(map(len, sent))
-
-
-def spead_heaps(count: int) -> list[np.ndarray[Any, Any]]:
-    return [np.random.default_rng(i).integers(0, 256, 50_000, dtype=np.uint8) for i in range(count)]
-
-
-def send_spead(port: int, heaps: list[np.ndarray[Any, Any]]) -> None:
-    import spead2
-    import spead2.send
-
-    stream = spead2.send.UdpStream(
-        spead2.ThreadPool(),
-        [("127.0.0.1", port)],
-        spead2.send.StreamConfig(max_packet_size=1472, rate=50e6),
-    )
-    group = spead2.send.ItemGroup()
-    group.add_item(0x1000, "data", "bytes of a heap", shape=heaps[0].shape, dtype=np.uint8)
-    for heap in heaps:
-        group["data"].value = heap
-        stream.send_heap(group.get_heap(descriptors="all"))
-    stream.send_heap(group.get_end())
-
-
-def received_heaps(stream: Any) -> list[np.ndarray[Any, Any]]:
-    import spead2
-
-    group = spead2.ItemGroup()
-    return [group.update(heap)["data"].value.copy() for heap in stream if heap.get_items()]
-
-
-def test_spead2_into_ours_and_ours_into_spead2(udp: Build, receive_all: Receive) -> None:
-    """The packets of an independent sender, received here, sent on, and read by its receiver."""
-    import spead2
-    import spead2.recv
-
-    heaps = spead_heaps(12)
-    config = udp()
-    with Engine.open(config) as engine:
-        rx = engine.port("receiver").rx[0]
-        send_spead(server_of(config, "127.0.0.1")[1], heaps)
-        # Everything has left: what is not here within a second was lost.
-        packets = packets_of(receive_all(rx, 1))
-        while (burst := rx.receive(1.0)) is not None:
-            packets += packets_of([burst])
-        assert rx.counters().dropped_total == rx.counters().truncated == 0
-    # What was received is what was sent: spead2 reads it from memory.
-    stream = spead2.recv.Stream(spead2.ThreadPool(), spead2.recv.StreamConfig(max_heaps=16))
-    stream.add_buffer_reader(b"".join(packets))
-    for got, sent in zip(received_heaps(stream), heaps, strict=True):
-        np.testing.assert_array_equal(got, sent)
-    # And what we send, its receiver takes from the wire.
-    with plain() as probe:
-        port = probe.getsockname()[1]
-    ring = spead2.recv.RingStreamConfig(heaps=32)
-    stream = spead2.recv.Stream(spead2.ThreadPool(), spead2.recv.StreamConfig(max_heaps=16), ring)
-    stream.add_udp_reader(port, bind_hostname="127.0.0.1", buffer_size=1 << 20)
-    config = udp()
-    sender = config["interfaces"][1]
-    sender["socket_config"]["remote_addr"] = f"udp://127.0.0.1:{port}"
-    sender["tx"]["queues"][0]["pacing_mbps"] = 400
-    config["interfaces"] = [sender]
-    with Engine.open(config) as engine:
-        tx = engine.port("sender").tx[0]
-        assert tx.send(packets) == len(packets)
-        assert tx.wait_sent(20.0)
-    for got, sent in zip(received_heaps(stream), heaps, strict=True):
-        np.testing.assert_array_equal(got, sent)
 
 
 NAMESPACE = """
