@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from ._captures import CaptureNotFoundError, capture_files
 from ._catalog import Catalog
 from ._handler import LEGACY_SPEC, PcapHandler
-from ._register import PcapConsolidator, register
+from ._register import CaptureConsolidator, register
 from ._server import CatalogError
 from ._summarize import NotPcapError, summarize
 from ._writer import BackupError, RunWriter, ingest_backup
 
 if TYPE_CHECKING:
-    from ._adapter import PcapSequenceAdapter
+    from ._adapter import CaptureSequenceAdapter
 
 __all__ = [
     "LEGACY_SPEC",
@@ -24,9 +24,9 @@ __all__ = [
     "Catalog",
     "CatalogError",
     "NotPcapError",
-    "PcapConsolidator",
+    "CaptureConsolidator",
     "PcapHandler",
-    "PcapSequenceAdapter",
+    "CaptureSequenceAdapter",
     "RunWriter",
     "capture_files",
     "ingest_backup",
@@ -37,8 +37,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # The adapter stands on the Tiled server, which clients do without.
-    if name == "PcapSequenceAdapter":
-        from ._adapter import PcapSequenceAdapter
+    if name == "CaptureSequenceAdapter":
+        from ._adapter import CaptureSequenceAdapter
 
-        return PcapSequenceAdapter
+        return CaptureSequenceAdapter
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
-"""How a Tiled server reads a sequence of pcap files."""
+"""How a Tiled server reads a sequence of capture files."""
 
 import builtins
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from tiled.adapters.sequence import FileSequenceAdapter
@@ -12,11 +12,11 @@ from daqiri_ophyd.documents import SUMMARY_DTYPE
 
 from ._summarize import summarize
 
-__all__ = ["PcapSequenceAdapter"]
+__all__ = ["CaptureSequenceAdapter"]
 
 
-class PcapSequenceAdapter(FileSequenceAdapter):
-    """A sequence of pcap files as an array of one summary record per file.
+class CaptureSequenceAdapter(FileSequenceAdapter):
+    """A sequence of pcap or raw files as an array of one summary record per file.
 
     Shape ``(files,)``, dtype `daqiri_ophyd.documents.SUMMARY_DTYPE`, one chunk per file. The files
     themselves are downloaded with ``raw_export``.
@@ -32,7 +32,7 @@ class PcapSequenceAdapter(FileSequenceAdapter):
     """
 
     @classmethod
-    def from_uris(cls, *data_uris: str, **_: Any) -> "PcapSequenceAdapter":
+    def from_uris(cls, *data_uris: str, **_: Any) -> Self:
         """Return an adapter for these files, whatever numbering the catalog has noted for them."""
         files = len(data_uris)
         # The base class would derive a structure from the first file, and knows no records.
@@ -44,7 +44,7 @@ class PcapSequenceAdapter(FileSequenceAdapter):
         return cls(data_uris, structure)
 
     @classmethod
-    def from_catalog(cls, data_source: Any, node: Any, /, **kwargs: Any) -> "PcapSequenceAdapter":
+    def from_catalog(cls, data_source: Any, node: Any, /, **kwargs: Any) -> Self:
         """Return an adapter for a data source of the catalog."""
         uris = {k: v for k, v in kwargs.items() if k == "data_uris"}
         return super().from_catalog(data_source, node, **uris)  # type: ignore[return-value]

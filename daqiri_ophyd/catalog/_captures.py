@@ -6,7 +6,7 @@ from typing import Any
 
 from tiled.utils import path_from_uri
 
-from daqiri_ophyd.documents import PCAP_MIMETYPE
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES
 
 __all__ = ["CaptureNotFoundError", "capture_files"]
 
@@ -16,7 +16,7 @@ class CaptureNotFoundError(LookupError):
 
 
 def capture_files(run: Any, *, stream: str | None = None, key: str | None = None) -> list[Path]:
-    """Return the pcap files of a run, in the order of the rows of their stream.
+    """Return the pcap or raw files of a run, in the order of the rows of their stream.
 
     Parameters
     ----------
@@ -74,6 +74,6 @@ def _captures(run: Any) -> Iterator[tuple[tuple[str, str], list[Path]]]:
             if "external" not in data_key or name not in parts:
                 continue
             for source in stream.base[name].include_data_sources().data_sources():
-                if source.mimetype == PCAP_MIMETYPE:
+                if source.mimetype in CAPTURE_MIMETYPES.values():
                     assets = sorted(source.assets, key=lambda asset: asset.num or 0)
                     yield (stream_name, name), [Path(path_from_uri(a.data_uri)) for a in assets]

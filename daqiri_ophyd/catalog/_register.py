@@ -1,4 +1,4 @@
-"""Teach Tiled, on both sides, what a sequence of pcap files is."""
+"""Teach Tiled, on both sides, what a sequence of capture files is."""
 
 from typing import Any
 
@@ -11,19 +11,19 @@ from event_model.documents import StreamDatum
 from tiled.media_type_registration import default_serialization_registry
 from tiled.mimetypes import DEFAULT_ADAPTERS_BY_MIMETYPE
 
-from daqiri_ophyd.documents import PCAP_MIMETYPE
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES
 
-__all__ = ["PcapConsolidator", "register"]
+__all__ = ["CaptureConsolidator", "register"]
 
 
-class PcapConsolidator(MultipartRelatedConsolidator):
+class CaptureConsolidator(MultipartRelatedConsolidator):
     """Collects the files that StreamDatum documents name into one data source.
 
     Beyond its base it takes documents that a catalog exported: one file has lost its template by
     then, and a sequence with gaps (files of readings that were taken back) its numbers.
     """
 
-    supported_mimetypes = {PCAP_MIMETYPE}
+    supported_mimetypes = set(CAPTURE_MIMETYPES.values())
 
     def __init__(self, stream_resource: Any, descriptor: Any) -> None:
         parameters = stream_resource["parameters"]
@@ -58,9 +58,9 @@ class PcapConsolidator(MultipartRelatedConsolidator):
 
 
 def _adapter() -> type:
-    from ._adapter import PcapSequenceAdapter
+    from ._adapter import CaptureSequenceAdapter
 
-    return PcapSequenceAdapter
+    return CaptureSequenceAdapter
 
 
 def _exporter() -> Any:
@@ -70,12 +70,13 @@ def _exporter() -> Any:
 
 
 def register() -> None:
-    """Register pcap sequences with the Tiled writer and with servers of this process.
+    """Register capture files with the Tiled writer and with servers of this process.
 
     Also registers the export of runs as documents, without which ``run.documents()`` is refused.
     Call it before a server is started; calling it again changes nothing. A server in a process of
     its own takes the same from its configuration file.
     """
-    CONSOLIDATOR_REGISTRY[PCAP_MIMETYPE] = PcapConsolidator
-    DEFAULT_ADAPTERS_BY_MIMETYPE.set(PCAP_MIMETYPE, _adapter)
+    for mimetype in CAPTURE_MIMETYPES.values():
+        CONSOLIDATOR_REGISTRY[mimetype] = CaptureConsolidator
+        DEFAULT_ADAPTERS_BY_MIMETYPE.set(mimetype, _adapter)
     default_serialization_registry.register("BlueskyRun", "application/json-seq", _exporter())

@@ -15,22 +15,23 @@ class NotPcapError(ValueError):
 
 
 def summarize(path: str | Path) -> FileSummary:
-    """Return the summary of a pcap file.
+    """Return the summary of a capture file.
 
-    The metadata file beside it is the source if there is one; else the records are indexed, and
-    ``dropped`` is 0.
+    The metadata file beside it is the source if there is one; else the packets' index or headers,
+    and ``dropped`` is 0.
 
     Parameters
     ----------
     path : str or Path
-        Any file that `daqiri_ophyd.engine.PcapFile` reads. A torn last record is left out.
+        Any file that `daqiri_ophyd.engine.PcapFile` reads, without a torn last record; or
+        ``.raw``, packets back to back with their index beside them.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     NotPcapError
-        If it is no pcap file.
+        If it is no pcap file, or a raw file without its index.
     daqiri_ophyd.documents.SidecarError
         If the metadata file is not usable.
     """
@@ -39,6 +40,8 @@ def summarize(path: str | Path) -> FileSummary:
     sidecar = read_sidecar(path)
     if sidecar is not None:
         return sidecar.summary(path)
+    if path.suffix == ".raw":
+        return _summarize_raw(path)
     try:
         pcap = PcapFile(path)
     except InvalidParameterError as error:
@@ -53,3 +56,15 @@ def summarize(path: str | Path) -> FileSummary:
             int(pcap.timestamps[0]),
             int(pcap.timestamps[-1]),
         )
+
+
+def _summarize_raw(path: Path) -> FileSummary:
+    try:
+        index = np.load(path.with_name(path.name + ".npy"), mmap_mode="r")
+        size = int(index["length"].sum(dtype=np.uint64))
+        times = index["timestamp"]
+    except (OSError, ValueError, IndexError) as error:
+        raise NotPcapError(f"{path} cannot be read without its index: {error}") from error
+    if not len(index):
+        return FileSummary(path, packets=0, bytes=0)
+    return FileSummary(path, len(index), size, int(times[0]), int(times[-1]))

@@ -4,10 +4,12 @@
 """
 
 from ._base import CounterDevice, EngineDevice
-from ._capture import Capture, CaptureError, CaptureStoppedError
+from ._capture import Capture
 from ._daq import Daq
 from ._flow import Flow
 from ._losses import PacketLossError
+from ._outcome import CaptureError, CaptureStoppedError
+from ._port import Port
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
 from ._signals import EngineSignal, EngineSignalRO, Fact, Reading
@@ -28,6 +30,7 @@ __all__ = [
     "Fact",
     "Flow",
     "PacketLossError",
+    "Port",
     "Reading",
     "ReorderPlan",
     "RxQueue",

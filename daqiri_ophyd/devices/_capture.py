@@ -1,4 +1,4 @@
-"""Captures of a port: packets of a queue on their way to pcap files."""
+"""Captures of a port: packets of a queue on their way to files."""
 
 import re
 import threading
@@ -15,26 +15,22 @@ from daqiri_ophyd.documents import CaptureStream, StreamAsset
 from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
 
 from ._base import EngineDevice, Readings
-from ._losses import LossWatch, PacketLossError
+from ._outcome import CaptureError, CaptureStoppedError, Outcome
 from ._recording import Recording
 from ._run_folder import make_run_folder
 from ._signals import EngineSignal, reading, setting
 from ._status import EngineStatus
 from ._stop_rule import StopRule
 
-__all__ = ["Capture", "CaptureError", "CaptureStoppedError"]
+__all__ = ["Capture"]
 
-
-class CaptureError(RuntimeError):
-    """A capture that could not be carried out."""
-
-
-class CaptureStoppedError(CaptureError):
-    """A capture that was stopped before its end."""
+# Settings that are parameters of `RxQueue.record`; a step scan makes one file a reading.
+_HOW = ("format", "nanosecond", "packet_data_offset", "writer", "on_error", "durable")
+_ROLLS = ("roll_packets", "roll_bytes", "roll_seconds")
 
 
 class Capture(EngineDevice):
-    """Records the packets of one receive queue to pcap files, in step scans and on the fly.
+    """Records the packets of one receive queue to files, in step scans and on the fly.
 
     ======================= ======================================================================
     hook                    what happens
@@ -53,8 +49,9 @@ class Capture(EngineDevice):
     ======================= ======================================================================
 
     After an error (disk full, directory gone) the capture fails, or with `on_error` ``resume``
-    goes on in a new file as soon as there can be one. `writer` is how packets get to the disk,
-    see `RxQueue.record`.
+    goes on in a new file as soon as there can be one. `format` is ``pcap``, or ``raw``: packets
+    back to back, without their first `packet_data_offset` bytes, and an index beside them.
+    `writer` and `durable` are how packets get to the disk. See `RxQueue.record`.
 
     Packets that are lost against intention fail the capture (`on_drop` ``fail``), are marked in
     the column ``lossy`` (``flag``), or are only counted (``ignore``). `dropped` counts them in
@@ -79,8 +76,11 @@ class Capture(EngineDevice):
     roll_packets = setting(0, "packets", minimum=0)
     roll_bytes = setting(0, "byte", minimum=0)
     roll_seconds = setting(0.0, "s", minimum=0.0)
+    format = setting("pcap", choices=("pcap", "raw"))
     nanosecond = setting(True)
+    packet_data_offset = setting(0, "byte", minimum=0)
     writer = setting("buffered", choices=("buffered", "direct", "auto"))
+    durable = setting(False)
     on_error = setting("stop", choices=("stop", "resume"))
     on_drop = setting("fail", choices=("fail", "flag", "ignore"))
     timeout = setting(10.0, "s", minimum=0.001)
@@ -93,7 +93,7 @@ class Capture(EngineDevice):
         self._recording: Recording | None = None
         self._status: EngineStatus | None = None
         self._rule = StopRule()
-        self._losses: LossWatch | None = None
+        self._outcome: Outcome | None = None
         self._completing = False
         self._short = self._held = False
         self._ending = ""
@@ -109,11 +109,7 @@ class Capture(EngineDevice):
 
     def describe(self) -> Readings:
         """Return the data keys of a step scan: counters, and the file."""
-        keys: Readings = super().describe()
-        if self.on_drop.get() == "flag":
-            keys.update(self.lossy.describe())
-        keys.update(self._stream.describe())
-        return keys
+        return {**self._counter_keys(), **self._stream.describe()}
 
     def read(self) -> Readings:
         """Return the counters of the latest file."""
@@ -254,7 +250,7 @@ class Capture(EngineDevice):
         """Raise if a setting is changed that the run has noted already."""
         if self._recording is not None:
             raise CaptureError(f"{signal.name} cannot be changed during a capture.")
-        noted = ("queue", "on_drop", "directory", "file_prefix")
+        noted = ("queue", "format", "on_drop", "directory", "file_prefix")
         if self._staged == Staged.yes and signal.attr_name in noted:
             raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
 
@@ -271,12 +267,15 @@ class Capture(EngineDevice):
 
     # --- Parts of the above
 
-    def _new_stream(self) -> CaptureStream:
-        counters: Readings = dict(super().describe())
+    def _counter_keys(self) -> Readings:
+        keys: Readings = super().describe()
         if self.on_drop.get() == "flag":
-            counters.update(self.lossy.describe())
+            keys.update(self.lossy.describe())
+        return keys
+
+    def _new_stream(self) -> CaptureStream:
         source = f"daqiri://{self.port_name}/rx/{self.queue.get()}"
-        return CaptureStream(f"{self.name}_files", source, counters)
+        return CaptureStream(f"{self.name}_files", source, self._counter_keys())
 
     def _require_staged(self) -> None:
         if self._staged == Staged.no:
@@ -296,13 +295,8 @@ class Capture(EngineDevice):
                     f"{self.name} has no directory for its files: make_daq(..., directory=...), or "
                     f"set {self.directory.name}."
                 )
-            try:
-                folder = make_run_folder(root)
-            except OSError as error:
-                raise CaptureError(
-                    f"{self.name}: {error.filename} cannot be made: {error.strerror}"
-                ) from error
-            self._stream.begin(folder, self.file_prefix.get())
+            folder = make_run_folder(root, self.name)
+            self._stream.begin(folder, self.file_prefix.get(), format=self.format.get())
             self._folder = folder
         return self._folder
 
@@ -311,22 +305,23 @@ class Capture(EngineDevice):
         name = self.queue.get()
         queue = self.daq.rx_queue(self.port_name, name)
         queue.flush()
-        losses = LossWatch(f"{self.port_name}/{name}", lambda: queue.counters().dropped)
+        outcome = Outcome(
+            queue,
+            f"{self.port_name}/{name}",
+            rule.packets,
+            on_error=self.on_error.get(),
+            on_drop=self.on_drop.get(),
+        )
         recorder = queue.record(
             folder,
             self.file_prefix.get(),
             first_number=self._stream.finished,
-            nanosecond=self.nanosecond.get(),
-            writer=self.writer.get(),
-            on_error=self.on_error.get(),
-            roll_packets=self.roll_packets.get() if rolling else 0,
-            roll_bytes=self.roll_bytes.get() if rolling else 0,
-            roll_seconds=self.roll_seconds.get() if rolling else 0.0,
             max_packets=rule.packets,
+            **{name: getattr(self, name).get() for name in _HOW + (_ROLLS if rolling else ())},
         )
         patience = rule.seconds + self.timeout.get()
         with self._state:
-            self._rule, self._losses = rule, losses
+            self._rule, self._outcome = rule, outcome
             self._completing = not rolling
             self._short = self._held = False
             self._ending = ""
@@ -362,41 +357,22 @@ class Capture(EngineDevice):
 
     def _look(self, snapshot: RecorderSnapshot) -> None:
         """Tell watchers how far it is; fail as soon as something is lost, or has hung."""
-        status = self._status
-        if status is None:
+        recording, status, outcome = self._recording, self._status, self._outcome
+        if recording is None or status is None or outcome is None:
             return
-        status.report(
-            snapshot.packets, self._rule.packets or None, "packets", self._story(snapshot)
-        )
-        loss = self._loss()
+        self._report(status, outcome.story(snapshot), snapshot)
+        loss = outcome.loss()
         if loss is not None:
             self._fail(loss)
-        else:
-            self._stop_short(snapshot)
-            status.check()
-
-    def _stop_short(self, snapshot: RecorderSnapshot) -> None:
-        """End a capture whose missing packets are lost, where that is no fault."""
-        recording, wanted = self._recording, self._rule.packets
-        if recording is None or self._losses is None or self._short or not wanted:
             return
-        lost = sum(self._losses.lost().values()) + snapshot.dropped
-        if lost and snapshot.packets + lost >= wanted:
+        # Missing packets that were lost never come, where that is no fault.
+        if not self._short and outcome.is_short(snapshot):
             self._short = True
             recording.end_in(self.linger.get())
+        status.check()
 
-    def _loss(self) -> Exception | None:
-        if self._losses is None or self.on_drop.get() != "fail":
-            return None
-        return self._losses.error()
-
-    def _story(self, snapshot: RecorderSnapshot) -> str:
-        wanted = f" of {self._rule.packets}" if self._rule.packets else ""
-        story = f"{snapshot.packets}{wanted} packets"
-        held = self.daq.rx_queue(self.port_name, self.queue.get()).counters().held
-        if held:
-            story += f", {held} held in a burst that is not full (set timeout_us)"
-        return story
+    def _report(self, status: EngineStatus, story: str, snapshot: RecorderSnapshot) -> None:
+        status.report(snapshot.packets, self._rule.packets or None, "packets", story)
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
@@ -408,19 +384,13 @@ class Capture(EngineDevice):
         with self._state:
             self._recording = None
             status, ending = self._status, self._ending
-        if status is None:
+            outcome, self._outcome = self._outcome, None
+        if status is None or outcome is None:
             return
-        story = self._story(snapshot)
-        status.report(snapshot.packets, self._rule.packets or None, "packets", story)
-        loss, self._losses = self._loss(), None
-        if snapshot.failing or (snapshot.error and self.on_error.get() == "stop"):
-            self._fail(CaptureError(snapshot.error))
-        elif snapshot.dropped and self.on_drop.get() == "fail":
-            self._fail(
-                PacketLossError(f"{snapshot.dropped} packets were not written: {snapshot.error}")
-            )
-        elif loss is not None:
-            self._fail(loss)
+        story, fault = outcome.story(snapshot), outcome.fault(snapshot)
+        self._report(status, story, snapshot)
+        if fault is not None:
+            self._fail(fault)
         elif ending == "fail":
             self._fail(CaptureStoppedError(f"stopped after {story}"))
         elif not ending and self.daq.is_closing:

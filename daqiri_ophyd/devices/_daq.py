@@ -27,6 +27,7 @@ from . import _tx_queue
 from ._base import CounterDevice, EngineDevice, Readings
 from ._capture import Capture
 from ._flow import flow_table, inner_configuration
+from ._port import Port as PortDevice
 from ._signals import fact
 
 __all__ = ["Daq"]
@@ -144,6 +145,8 @@ class Daq(Device):
             self._engine = engine
             self._configuration_dict = engine.config.to_dict()
             self._finalizer = weakref.finalize(self, Engine.close, engine)
+            for port in self._parts(PortDevice):
+                port.drop_all_traffic.put(False)
             for part in self._parts(CounterDevice):
                 part.monitor()
         return self

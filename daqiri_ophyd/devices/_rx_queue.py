@@ -60,6 +60,7 @@ class RxQueue(CounterDevice):
     timeout_us = fact(_setting("timeout_us"), "integer", "us")
     cpu_core = fact(_setting("cpu_core"), "string")
     poll_mode = fact(_setting("poll_mode"), "string")
+    split_boundary = fact(_setting("split_boundary"), "integer", "byte")
     regions = fact(_setting("memory_regions"), "array")
 
     @property

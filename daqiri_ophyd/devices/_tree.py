@@ -15,6 +15,7 @@ from ._capture import Capture
 from ._daq import Daq
 from ._flow import Flow
 from ._naming import attribute_names
+from ._port import Port
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
 from ._tx_queue import TxQueue
@@ -84,7 +85,7 @@ def _port_class(interface: Any) -> type[EngineDevice]:
         # A detector of its own; its settings belong to the configuration of the port.
         groups["capture"] = Cpt(Capture, port=port, queues=queues, kind=Kind.config)
     return create_device_from_components(
-        "Port", docstring=f"Port {port}.", base_class=Group, **groups
+        "Port", docstring=f"Port {port}.", base_class=Port, **groups
     )
 
 

@@ -75,6 +75,7 @@ class TxQueue(CounterDevice):
     batch_size = fact(_setting("batch_size"), "integer", "packets")
     pacing_mbps = fact(_setting("pacing_mbps"), "integer", "Mbit/s")
     cpu_core = fact(_setting("cpu_core"), "string")
+    realtime_priority = fact(_setting("realtime_priority"), "integer")
     regions = fact(_setting("memory_regions"), "array")
     start_delay = setting(0.1, "s", minimum=0.0)
     lateness_edges = fact(lambda _: LATENESS_EDGES.tolist(), "array", "ns")

@@ -4,21 +4,30 @@ Nothing here needs a running engine. A device composes its documents from a `Cap
 catalog reads the `Sidecar` that the recorder leaves beside each file.
 """
 
-from ._sequence import PCAP_MIMETYPE, PcapSequence, StreamAsset, pcap_data_key
+from ._sequence import (
+    CAPTURE_MIMETYPES,
+    PCAP_MIMETYPE,
+    CaptureFormat,
+    CaptureSequence,
+    StreamAsset,
+    capture_data_key,
+)
 from ._sidecar import Sidecar, SidecarError, read_sidecar, sidecar_path
 from ._stream import CaptureStream
 from ._summary import SUMMARY_DTYPE, FileSummary
 
 __all__ = [
+    "CAPTURE_MIMETYPES",
     "PCAP_MIMETYPE",
+    "CaptureFormat",
     "SUMMARY_DTYPE",
     "CaptureStream",
     "FileSummary",
-    "PcapSequence",
+    "CaptureSequence",
     "Sidecar",
     "SidecarError",
     "StreamAsset",
-    "pcap_data_key",
+    "capture_data_key",
     "read_sidecar",
     "sidecar_path",
 ]

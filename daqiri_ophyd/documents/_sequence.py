@@ -1,19 +1,35 @@
-"""Stream documents for a sequence of pcap files."""
+"""Stream documents for a sequence of capture files."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from event_model import compose_stream_resource
 from event_model.documents import DataKey, StreamDatum, StreamResource
 
 from ._summary import SUMMARY_DTYPE
 
-__all__ = ["PCAP_MIMETYPE", "PcapSequence", "StreamAsset", "pcap_data_key"]
+__all__ = [
+    "CAPTURE_MIMETYPES",
+    "PCAP_MIMETYPE",
+    "CaptureFormat",
+    "CaptureSequence",
+    "StreamAsset",
+    "capture_data_key",
+]
+
+CaptureFormat: TypeAlias = Literal["pcap", "raw"]
+"""Classic pcap, or packets back to back with an index beside them; also the files' suffix."""
 
 PCAP_MIMETYPE = "multipart/related;type=application/vnd.tcpdump.pcap"
 """Mimetype of a sequence of classic pcap files, read as one summary record per file."""
+
+CAPTURE_MIMETYPES: dict[CaptureFormat, str] = {
+    "pcap": PCAP_MIMETYPE,
+    "raw": "multipart/related;type=application/vnd.daqiri-ophyd.packets",
+}
+"""Mimetype of a sequence of files of each format; all are read as one summary record per file."""
 
 StreamAsset = tuple[str, StreamResource | StreamDatum]
 """What a device's ``collect_asset_docs`` yields: the document's kind and the document."""
@@ -23,8 +39,8 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.-]+")
 _NOT_IN_URI = re.compile(r"[?#;\x00-\x1f\x7f]")
 
 
-def pcap_data_key(source: str) -> DataKey:
-    """Return the data key of a sequence of pcap files, for ``describe`` and ``describe_collect``.
+def capture_data_key(source: str) -> DataKey:
+    """Return the data key of capture files, for ``describe`` and ``describe_collect``.
 
     Parameters
     ----------
@@ -41,11 +57,12 @@ def pcap_data_key(source: str) -> DataKey:
     }
 
 
-class PcapSequence:
-    """The pcap files of one run and one data key, as StreamResource and StreamDatum.
+class CaptureSequence:
+    """The files of one run and one data key, as StreamResource and StreamDatum.
 
-    Files are ``<prefix>_000000.pcap``, ``<prefix>_000001.pcap`` and so on; the number of a file is
-    its index in the documents. Make a new sequence for each run: a StreamResource belongs to one.
+    Files are ``<prefix>_000000.pcap``, ``<prefix>_000001.pcap`` and so on, or ``.raw``; the number
+    of a file is its index in the documents. Make a new sequence for each run: a StreamResource
+    belongs to one.
 
     Parameters
     ----------
@@ -55,6 +72,8 @@ class PcapSequence:
         Directory of the files, absolute.
     prefix : str
         First part of the file names: letters, digits, ``_``, ``.`` and ``-``.
+    format : str
+        ``pcap`` or ``raw``.
     uri : str, optional
         Where readers find the directory, if it is mounted elsewhere for them:
         ``file://localhost/...``. Default: ``directory`` on this host.
@@ -76,6 +95,7 @@ class PcapSequence:
         directory: str | Path,
         prefix: str = "capture",
         *,
+        format: CaptureFormat = "pcap",
         uri: str | None = None,
     ) -> None:
         self._directory = Path(directory)
@@ -98,11 +118,12 @@ class PcapSequence:
         if not uri.startswith("file://localhost/"):
             raise ValueError(f"URI {uri!r} of a capture directory has to begin file://localhost/.")
         self._prefix = prefix
+        self._format = format
         self._bundle = compose_stream_resource(
-            mimetype=PCAP_MIMETYPE,
+            mimetype=CAPTURE_MIMETYPES[format],
             uri=uri.rstrip("/") + "/",
             data_key=data_key,
-            parameters={"template": f"{prefix}_{{:06d}}.pcap", "chunk_shape": (1,)},
+            parameters={"template": f"{prefix}_{{:06d}}.{format}", "chunk_shape": (1,)},
         )
         self._emitted = 0
 
@@ -123,7 +144,7 @@ class PcapSequence:
 
     def path(self, index: int) -> Path:
         """Return the path of the file with this index."""
-        return self._directory / f"{self._prefix}_{index:06d}.pcap"
+        return self._directory / f"{self._prefix}_{index:06d}.{self._format}"
 
     def emit(self, stop: int) -> Iterator[StreamAsset]:
         """Yield documents for the files that were finished since the last call.

@@ -8,7 +8,7 @@ from typing import Any
 
 from event_model.documents import DataKey
 
-from ._sequence import PcapSequence, StreamAsset, pcap_data_key
+from ._sequence import CaptureFormat, CaptureSequence, StreamAsset, capture_data_key
 
 __all__ = ["CaptureStream"]
 
@@ -60,21 +60,26 @@ class CaptureStream:
         self._data_key = data_key
         self._source = source
         self._counters = dict(counters)
-        self._sequence: PcapSequence | None = None
+        self._sequence: CaptureSequence | None = None
         self._lock = threading.Lock()  # over the rows
         self._rows: list[tuple[float, dict[str, Any]]] = []
         self._first_row = 0
         self._collected = range(0)
 
     def begin(
-        self, directory: str | Path, prefix: str = "capture", *, uri: str | None = None
-    ) -> PcapSequence:
+        self,
+        directory: str | Path,
+        prefix: str = "capture",
+        *,
+        format: CaptureFormat = "pcap",
+        uri: str | None = None,
+    ) -> CaptureSequence:
         """Start over with the files of a new run.
 
-        Parameters are those of `PcapSequence`, which is returned; its ``path(index)`` says where
+        Parameters are those of `CaptureSequence`, which is returned; its ``path(index)`` says where
         the next file belongs.
         """
-        sequence = PcapSequence(self._data_key, directory, prefix, uri=uri)
+        sequence = CaptureSequence(self._data_key, directory, prefix, format=format, uri=uri)
         with self._lock:
             self._sequence = sequence
             self._rows.clear()
@@ -135,7 +140,7 @@ class CaptureStream:
 
     def describe(self) -> dict[str, DataKey]:
         """Return the data key of the files, for a step scan."""
-        return {self._data_key: pcap_data_key(self._source)}
+        return {self._data_key: capture_data_key(self._source)}
 
     def describe_collect(self) -> dict[str, DataKey]:
         """Return the data keys of files and counters, for a fly scan."""
@@ -164,7 +169,7 @@ class CaptureStream:
             "timestamps": dict.fromkeys(self._counters, times),
         }
 
-    def _begun(self) -> PcapSequence:
+    def _begun(self) -> CaptureSequence:
         if self._sequence is None:
             raise RuntimeError(f"The stream of {self._data_key!r} has not begun; stage its device.")
         return self._sequence

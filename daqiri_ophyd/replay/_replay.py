@@ -144,6 +144,11 @@ class Replay:
         # Metadata beside the file spares reading all of it before the first packet leaves.
         if not file.is_file():
             raise FileNotFoundError(f"{file} cannot be replayed: there is no such file.")
+        if file.suffix == ".raw":
+            raise ReplayError(
+                f"{file} cannot be replayed: raw files may lack what the packets began with. "
+                "Record with format pcap what is to be sent again."
+            )
         sidecar = read_sidecar(file)
         if sidecar is not None:
             survey = _Survey(

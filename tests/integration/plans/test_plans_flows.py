@@ -185,6 +185,31 @@ def test_what_is_followed_is_what_is_read(daq):
             assert copied == fresh
 
 
+def test_a_plan_drops_all_traffic_of_a_port(daq, run_engine):
+    port, received = daq.port0, daq.port0.rx.frames
+    with pytest.raises(NotReadyError, match="not open"):
+        port.drop_all_traffic.put(True)
+
+    def plan():
+        yield from bps.stage(daq)
+        yield from bps.mv(port.drop_all_traffic, True)
+        send(daq, 10)
+        yield from bps.mv(port.drop_all_traffic, False)
+        send(daq, 5)
+        yield from bps.unstage(daq)
+
+    run_engine(plan())
+    values = received.read()
+    assert values["daq_port0_rx_frames_dropped_filtered"]["value"] == 10
+    assert values["daq_port0_rx_frames_received"]["value"] == 15
+    port.drop_all_traffic.put(True)
+    daq.close()
+    with daq:
+        assert not port.drop_all_traffic.get()
+        send(daq, 5)
+        assert received.dropped_filtered.get() == 0
+
+
 def test_counters_can_be_monitored_in_a_run(daq, run_engine, documents):
     received = daq.port0.rx.frames.received
 

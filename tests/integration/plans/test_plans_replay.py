@@ -158,3 +158,19 @@ def test_what_cannot_be_replayed(daq, udp, run_engine, catalog, documents):
         run_engine(plans.replay(tx, uid))
     with pytest.raises(ReplayError, match="speed is 0"):
         run_engine(plans.replay(tx, uid, catalog, speed=0))
+
+
+def test_raw_captures_are_stored_and_not_replayed(daq, run_engine, catalog):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.format.put("raw")
+    (uid,) = run_engine(
+        plans.capture(capture, 400, roll_packets=100, tx=tx, packets=BURST, timeout=5.0)
+    )
+    run = catalog.client[uid]
+    files = capture_files(run)
+    assert [file.suffix for file in files] == [".raw"] * 4
+    summaries = run.primary.base["daq_port0_capture_files"].read()
+    assert summaries["packets"].tolist() == [100] * 4
+    assert summaries["bytes"].tolist() == [file.stat().st_size for file in files]
+    with pytest.raises(ReplayError, match="Record with format pcap"):
+        run_engine(plans.replay(tx, uid, catalog))

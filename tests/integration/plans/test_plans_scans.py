@@ -9,7 +9,9 @@ from bluesky.utils import FailedStatus, ProgressBarManager
 from ophyd.sim import motor
 
 from daqiri_ophyd import plans
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES
 from daqiri_ophyd.engine import PcapFile, frames
+from daqiri_ophyd.replay import Replay, ReplayError
 
 BURST = {"count": 300, "size": 100, "interval": 1e-5}
 
@@ -39,6 +41,43 @@ def test_count_captures_a_file_for_each_reading(daq, run_engine, documents):
     assert [file.name for file in files] == [f"port0_{i:06d}.pcap" for i in range(3)]
     for file in files:
         assert numbers(file) == list(range(300))
+
+
+def test_raw_captures(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.num_packets.put(300)
+    capture.format.put("raw")
+    capture.packet_data_offset.put(42)
+    capture.durable.put(True)
+
+    run_engine(prepare(tx))
+    run_engine(bp.count([capture, tx], 2))
+
+    resource = documents.of("stream_resource")[0]
+    assert resource["mimetype"] == CAPTURE_MIMETYPES["raw"]
+    used = documents.descriptor()["configuration"]["daq_port0_capture"]["data"]
+    assert used["daq_port0_capture_format"] == "raw"
+    files = documents.files()
+    assert [file.name for file in files] == ["port0_000000.raw", "port0_000001.raw"]
+    for file in files:
+        index = np.load(file.with_name(file.name + ".npy"))
+        at = index["offset"].astype(np.int64)[:, np.newaxis] + np.arange(8)
+        starts = np.fromfile(file, np.uint8)[at]
+        assert starts.view(">u8").ravel().tolist() == list(range(300))
+    with pytest.raises(ReplayError, match="format pcap"):
+        Replay(files, link_type=1)
+
+
+def test_the_format_of_a_run_is_fixed(daq):
+    capture = daq.port0.capture
+    with pytest.raises(ValueError, match="'pcap', 'raw'"):
+        capture.format.put("pcapng")
+    capture.stage()
+    try:
+        with pytest.raises(RuntimeError, match="staged"):
+            capture.format.put("raw")
+    finally:
+        capture.unstage()
 
 
 def test_a_reading_begins_when_it_is_triggered(daq, run_engine, documents):

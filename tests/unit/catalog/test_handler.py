@@ -6,7 +6,7 @@ import pytest
 from databroker.mongo_normalized import discover_handlers
 
 from daqiri_ophyd.catalog import LEGACY_SPEC, PcapHandler
-from daqiri_ophyd.documents import SUMMARY_DTYPE, pcap_data_key
+from daqiri_ophyd.documents import SUMMARY_DTYPE, capture_data_key
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def old_run(files) -> list[tuple[str, dict]]:
         resource_path=".",
         resource_kwargs={"template": "scan_{:06d}.pcap"},
     )
-    key = {**pcap_data_key("daqiri://port0"), "external": "FILESTORE:"}
+    key = {**capture_data_key("daqiri://port0"), "external": "FILESTORE:"}
     stream = run.compose_descriptor(name="primary", data_keys={"files": key})
     documents = [
         ("start", run.start_doc),

@@ -7,16 +7,16 @@ from tiled.media_type_registration import default_serialization_registry
 from tiled.mimetypes import DEFAULT_ADAPTERS_BY_MIMETYPE
 
 import daqiri_ophyd.catalog
-from daqiri_ophyd.catalog import PcapConsolidator, PcapSequenceAdapter, register
-from daqiri_ophyd.documents import PCAP_MIMETYPE, SUMMARY_DTYPE, PcapSequence, pcap_data_key
+from daqiri_ophyd.catalog import CaptureConsolidator, CaptureSequenceAdapter, register
+from daqiri_ophyd.documents import PCAP_MIMETYPE, SUMMARY_DTYPE, CaptureSequence, capture_data_key
 
-DESCRIPTOR = {"data_keys": {"files": pcap_data_key("daqiri://port0")}}
+DESCRIPTOR = {"data_keys": {"files": capture_data_key("daqiri://port0")}}
 
 
-def consolidated(resource: dict, *indices: tuple[int, int]) -> PcapConsolidator:
+def consolidated(resource: dict, *indices: tuple[int, int]) -> CaptureConsolidator:
     register()
     consolidator = consolidator_factory(resource, DESCRIPTOR)
-    assert isinstance(consolidator, PcapConsolidator)
+    assert isinstance(consolidator, CaptureConsolidator)
     for start, stop in indices:
         consolidator.consume_stream_datum(
             {
@@ -28,13 +28,13 @@ def consolidated(resource: dict, *indices: tuple[int, int]) -> PcapConsolidator:
 
 
 def resource(**parameters) -> dict:
-    sequence = PcapSequence("files", "/data/run", "scan")
+    sequence = CaptureSequence("files", "/data/run", "scan")
     doc = dict(next(iter(sequence.emit(1)))[1])
     doc["parameters"] = {**doc["parameters"], **parameters}
     return doc
 
 
-def uris(consolidator: PcapConsolidator) -> list[str]:
+def uris(consolidator: CaptureConsolidator) -> list[str]:
     return [asset.data_uri for asset in consolidator.get_data_source().assets]
 
 
@@ -47,7 +47,7 @@ def test_registering_twice_changes_nothing():
     adapter = DEFAULT_ADAPTERS_BY_MIMETYPE[PCAP_MIMETYPE]
     exporter = default_serialization_registry.dispatch("BlueskyRun", "application/json-seq")
     register()
-    assert DEFAULT_ADAPTERS_BY_MIMETYPE[PCAP_MIMETYPE] is adapter is PcapSequenceAdapter
+    assert DEFAULT_ADAPTERS_BY_MIMETYPE[PCAP_MIMETYPE] is adapter is CaptureSequenceAdapter
     again = default_serialization_registry.dispatch("BlueskyRun", "application/json-seq")
     assert again is exporter
 
@@ -58,7 +58,7 @@ def test_files_in_a_row():
     assert consolidator.shape == (4,) and consolidator.chunks == ((1, 1, 1, 1),)
     assert consolidator.get_data_source().parameters == {}
     structure = consolidator.get_data_source().structure
-    assert structure == PcapSequenceAdapter.from_uris(*uris(consolidator)).structure()
+    assert structure == CaptureSequenceAdapter.from_uris(*uris(consolidator)).structure()
     assert structure.data_type.to_numpy_dtype() == SUMMARY_DTYPE
 
 

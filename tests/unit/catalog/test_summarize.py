@@ -4,6 +4,7 @@ import struct
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,6 +133,24 @@ def test_missing_file(tmp_path):
     sidecar_path(tmp_path / "a.pcap").write_text("{}")
     with pytest.raises(FileNotFoundError):
         summarize(tmp_path / "a.pcap")
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_raw_file_is_summarized_by_its_index(tmp_path, count):
+    path = tmp_path / "a.raw"
+    path.write_bytes(bytes(100 * count))
+    with pytest.raises(NotPcapError, match=r"a\.raw cannot be read without its index"):
+        summarize(path)
+    columns = [("offset", "<u8"), ("length", "<u4"), ("flow", "<u4"), ("timestamp", "<u8")]
+    index = np.zeros(count, columns)
+    index["length"] = 100
+    index["timestamp"] = 7 + np.arange(count)
+    np.save(tmp_path / "a.raw.npy", index)
+    wanted = FileSummary(path, 3, 300, 7, 9) if count else FileSummary(path, 0, 0)
+    assert summarize(path) == wanted
+    np.save(tmp_path / "a.raw.npy", np.zeros(3))
+    with pytest.raises(NotPcapError):
+        summarize(path)
 
 
 def test_metadata_file_comes_first(tmp_path):

@@ -5,9 +5,9 @@ import pytest
 from daqiri_ophyd.documents import (
     PCAP_MIMETYPE,
     SUMMARY_DTYPE,
+    CaptureSequence,
     FileSummary,
-    PcapSequence,
-    pcap_data_key,
+    capture_data_key,
 )
 
 VALIDATORS = event_model.schema_validators
@@ -33,7 +33,7 @@ def test_record_of_a_summary(tmp_path):
 
 
 def test_data_key_is_valid_and_describes_the_record():
-    key = pcap_data_key("daqiri://port0/rx/0")
+    key = capture_data_key("daqiri://port0/rx/0")
     VALIDATORS[event_model.DocumentNames.descriptor].validate(
         {
             "uid": "d",
@@ -47,7 +47,7 @@ def test_data_key_is_valid_and_describes_the_record():
 
 
 def test_one_resource_and_a_datum_for_each_step():
-    sequence = PcapSequence("files", "/data/run", "scan")
+    sequence = CaptureSequence("files", "/data/run", "scan")
     documents = [deliver(sequence.emit(stop)) for stop in (1, 2, 3)]
     assert [[name for name, _ in step] for step in documents] == [
         ["stream_resource", "stream_datum"],
@@ -66,7 +66,7 @@ def test_one_resource_and_a_datum_for_each_step():
 
 
 def test_uri_and_template_name_the_files():
-    sequence = PcapSequence("files", "/data/run", "scan")
+    sequence = CaptureSequence("files", "/data/run", "scan")
     (_, resource), (_, _) = deliver(sequence.emit(12))
     for index in (0, 11, 1_234_567):
         name = resource["parameters"]["template"].format(index)
@@ -76,7 +76,7 @@ def test_uri_and_template_name_the_files():
 
 
 def test_many_files_in_one_step_and_none_in_the_next():
-    sequence = PcapSequence("files", "/data")
+    sequence = CaptureSequence("files", "/data")
     assert list(sequence.emit(0)) == []
     documents = deliver(sequence.emit(5))
     assert documents[1][1]["indices"] == {"start": 0, "stop": 5}
@@ -85,7 +85,7 @@ def test_many_files_in_one_step_and_none_in_the_next():
 
 
 def test_resource_is_repeated_until_it_was_passed_on():
-    sequence = PcapSequence("files", "/data")
+    sequence = CaptureSequence("files", "/data")
     lost = list(sequence.emit(1))
     again = deliver(sequence.emit(2))
     assert [name for name, _ in again] == ["stream_resource", "stream_datum"]
@@ -95,7 +95,7 @@ def test_resource_is_repeated_until_it_was_passed_on():
 
 
 def test_skipped_files_have_no_datum():
-    sequence = PcapSequence("files", "/data")
+    sequence = CaptureSequence("files", "/data")
     deliver(sequence.emit(1))
     sequence.skip(3)
     ((_, datum),) = sequence.emit(4)
@@ -104,19 +104,19 @@ def test_skipped_files_have_no_datum():
 
 @pytest.mark.parametrize("step", ["emit", "skip"])
 def test_a_sequence_only_grows(step):
-    sequence = PcapSequence("files", "/data")
+    sequence = CaptureSequence("files", "/data")
     list(sequence.emit(2))
     with pytest.raises(ValueError, match=r"1 files finished in /data, .* out for 2"):
         list(getattr(sequence, step)(1) or ())
 
 
 def test_each_run_has_its_own_resource():
-    first, second = (PcapSequence("files", "/data") for _ in range(2))
+    first, second = (CaptureSequence("files", "/data") for _ in range(2))
     assert next(iter(first.emit(1)))[1]["uid"] != next(iter(second.emit(1)))[1]["uid"]
 
 
 def test_directory_as_readers_see_it():
-    sequence = PcapSequence("files", "/fast/run", uri="file://localhost/mnt/daq1/run")
+    sequence = CaptureSequence("files", "/fast/run", uri="file://localhost/mnt/daq1/run")
     assert next(iter(sequence.emit(1)))[1]["uri"] == "file://localhost/mnt/daq1/run/"
     assert str(sequence.path(0)) == "/fast/run/capture_000000.pcap"
 
@@ -135,9 +135,9 @@ def test_directory_as_readers_see_it():
 )
 def test_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        PcapSequence(*arguments)
+        CaptureSequence(*arguments)
 
 
 def test_uri_of_another_scheme_is_refused():
     with pytest.raises(ValueError, match="has to begin file://localhost/"):
-        PcapSequence("files", "/data", uri="s3://bucket/run")
+        CaptureSequence("files", "/data", uri="s3://bucket/run")
