@@ -77,10 +77,13 @@ std::uint64_t timed(const std::string& path, Work&& work) {
   return end - begin;
 }
 
-std::uint64_t kept_open(const Packets& packets, const std::string& path, std::uint64_t bursts) {
+std::uint64_t kept_open(const Packets& packets, const std::string& directory,
+                        std::uint64_t bursts) {
+  const std::string path = directory + "/bench_writer.pcap";
   return timed(path, [&] {
     const LinkLayer ethernet;
-    PcapWriter writer;
+    std::string why_not;
+    PcapWriter writer({}, make_output(WriterKind::BUFFERED, directory, why_not));
     writer.open(path, {LINKTYPE_ETHERNET, true}, PcapWriter::Existing::REFUSE);
     for (std::uint64_t b = 0; b < bursts; ++b) writer.write(packets.burst(b), ethernet, 0, BATCH);
     writer.close();
@@ -120,8 +123,7 @@ void compare(const std::string& directory, std::uint32_t length, std::uint64_t b
   const double per_packet = 1.0 / static_cast<double>(bursts * BATCH);
   std::vector<double> ours, calls, bare, ratios, call_ratios;
   for (int round = -1; round < rounds; ++round) {
-    const auto a =
-        static_cast<double>(kept_open(packets, directory + "/bench_writer.pcap", bursts));
+    const auto a = static_cast<double>(kept_open(packets, directory, bursts));
     const auto b = static_cast<double>(plain(packets, directory + "/bench_plain", bursts));
     const auto c = static_cast<double>(call_by_call(packets, directory, bursts));
     if (round < 0) continue;  // warm-up

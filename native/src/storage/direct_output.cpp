@@ -85,8 +85,7 @@ int DirectOutput::begin(int fd, const FileTally& whole) noexcept {
   oldest_ = filling_ = 0;
   problem_ = 0;
   torn_ = false;
-  allocates_ = true;
-  allocated_ = whole.size;
+  room_.begin(fd, whole.size);
   Block& first = block(0);
   first.offset = whole.size / ALIGNMENT * ALIGNMENT;
   filled_ = static_cast<std::size_t>(whole.size - first.offset);
@@ -122,18 +121,9 @@ int DirectOutput::put(RecordBatch& batch) noexcept {
   return problem_;
 }
 
-void DirectOutput::allocate_ahead(std::uint64_t end) noexcept {
-  if (!allocates_ || end <= allocated_) return;
-  const std::uint64_t from = allocated_;
-  allocated_ = end + ALLOCATED_AHEAD;
-  // Without it the disk fills up all the same, in more and smaller pieces.
-  allocates_ = fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
-                         static_cast<off_t>(allocated_ - from)) == 0;
-}
-
 void DirectOutput::submit() noexcept {
   Block& full = block(filling_);
-  allocate_ahead(full.offset + BLOCK);
+  room_.reserve(full.offset + BLOCK);
   io_uring_sqe* entry = io_uring_get_sqe(&ring_);
   const auto index = static_cast<int>(filling_ % NUM_BLOCKS);
   if (registered_)
@@ -203,15 +193,13 @@ void DirectOutput::fail(int problem) noexcept {
 int DirectOutput::settle() noexcept {
   while (oldest_ < filling_) reap(true);
   if (problem_ != 0 || fd_ < 0) return problem_;
-  if (whole_.size == taken_.size && allocated_ <= taken_.size) return 0;
+  if (whole_.size == taken_.size && !room_.reaches_beyond(taken_.size)) return 0;
   Block& last = block(filling_);
   const std::size_t padded = (filled_ + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   std::memset(last.data + filled_, 0, padded - filled_);
   if (padded > 0) problem_ = write_fully(fd_, last.data, padded, last.offset);
-  // Gives back, too, what was allocated ahead.
-  if (problem_ == 0 && ftruncate(fd_, static_cast<off_t>(taken_.size)) != 0) problem_ = errno;
+  if (problem_ == 0) problem_ = room_.give_back(taken_.size);
   if (problem_ != 0) return problem_;
-  allocated_ = taken_.size;
   whole_ = taken_;
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "storage/file_output.h"
+#include "storage/room_ahead.h"
 
 namespace daqiri {
 
@@ -32,8 +33,6 @@ class DirectOutput final : public FileOutput {
   static constexpr std::size_t NUM_BLOCKS = 8;
   /// Of addresses, lengths and offsets; what any disk accepts.
   static constexpr std::size_t ALIGNMENT = 4096;
-  /// Space is taken ahead of the data in such pieces.
-  static constexpr std::uint64_t ALLOCATED_AHEAD = std::uint64_t{64} << 20U;
 
   struct Block {
     std::byte* data{nullptr};
@@ -47,7 +46,6 @@ class DirectOutput final : public FileOutput {
   explicit DirectOutput(const io_uring& ring) : ring_(ring) {}
 
   [[nodiscard]] Block& block(std::uint64_t number) noexcept { return blocks_[number % NUM_BLOCKS]; }
-  void allocate_ahead(std::uint64_t end) noexcept;
   void submit() noexcept;
   void reap(bool wait) noexcept;
   void landed(Block& block, int result) noexcept;
@@ -64,8 +62,7 @@ class DirectOutput final : public FileOutput {
   std::uint64_t filling_{0};
   /// Bytes in it.
   std::size_t filled_{0};
-  std::uint64_t allocated_{0};
-  bool allocates_{true};
+  RoomAhead room_;
   int problem_{0};
   /// A block failed: what lies behind it is not whole.
   bool torn_{false};

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "storage/direct_output.h"
+#include "storage/room_ahead.h"
 
 namespace daqiri {
 
@@ -12,11 +13,14 @@ namespace {
 
 class BufferedOutput final : public FileOutput {
  public:
+  explicit BufferedOutput(bool takes_room_ahead) : takes_room_ahead_(takes_room_ahead) {}
+
   [[nodiscard]] const char* name() const noexcept override { return "buffered"; }
 
   int begin(int fd, const FileTally& whole) noexcept override {
     fd_ = fd;
     whole_ = whole;
+    if (takes_room_ahead_) room_.begin(fd, whole.size);
     return 0;
   }
 
@@ -25,6 +29,7 @@ class BufferedOutput final : public FileOutput {
     std::size_t left = batch.num_pieces();
     std::uint64_t written = 0;
     int problem = 0;
+    room_.reserve(batch.before().size + batch.bytes());
     while (written < batch.bytes()) {
       const ssize_t n = pwritev(fd_, next, static_cast<int>(left),
                                 static_cast<off_t>(batch.before().size + written));
@@ -49,15 +54,19 @@ class BufferedOutput final : public FileOutput {
     return problem;
   }
 
-  int settle() noexcept override { return 0; }
+  int settle() noexcept override {
+    return room_.reaches_beyond(whole_.size) ? room_.give_back(whole_.size) : 0;
+  }
 
  private:
+  bool takes_room_ahead_;
   int fd_{-1};
+  RoomAhead room_;
 };
 
 }  // namespace
 
-std::unique_ptr<FileOutput> buffered_output() { return std::make_unique<BufferedOutput>(); }
+std::unique_ptr<FileOutput> buffered_output() { return std::make_unique<BufferedOutput>(false); }
 
 std::unique_ptr<FileOutput> make_output(WriterKind wanted, const std::string& directory,
                                         std::string& why_not) {
@@ -66,7 +75,7 @@ std::unique_ptr<FileOutput> make_output(WriterKind wanted, const std::string& di
     auto direct = DirectOutput::make(directory, why_not);
     if (direct != nullptr) return direct;
   }
-  return buffered_output();
+  return std::make_unique<BufferedOutput>(true);
 }
 
 }  // namespace daqiri

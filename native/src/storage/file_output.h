@@ -38,8 +38,8 @@ class FileOutput {
 /// Through the page cache, straight from the packets.
 std::unique_ptr<FileOutput> buffered_output();
 
-/// As `wanted`, as far as the file system of `directory` and the kernel allow; otherwise buffered,
-/// and `why_not` tells the reason.
+/// For files that grow: with room on the disk taken ahead. As `wanted`, as far as the file system
+/// of `directory` and the kernel allow; otherwise buffered, and `why_not` tells the reason.
 std::unique_ptr<FileOutput> make_output(WriterKind wanted, const std::string& directory,
                                         std::string& why_not);
 

@@ -47,8 +47,8 @@ class RecordBatch {
   }
   /// Whether any record can be added.
   [[nodiscard]] bool has_room() const noexcept {
-    return num_records_ < MAX_RECORDS && num_pieces_ + WORST_PIECES <= MAX_PIECES &&
-           staged_ + WORST_STAGING <= STAGING;
+    return num_records_ < MAX_RECORDS && bytes_ < FULL &&
+           num_pieces_ + WORST_PIECES <= MAX_PIECES && staged_ + WORST_STAGING <= STAGING;
   }
   /// Where headers are written to, before `stage` takes them.
   [[nodiscard]] std::byte* room() noexcept { return staging_.data() + staged_; }
@@ -86,6 +86,9 @@ class RecordBatch {
  private:
   static constexpr std::size_t MAX_PIECES = 1024;  // IOV_MAX of Linux
   static constexpr std::size_t MAX_RECORDS = 2048;
+  /// Longer writes gain nothing, and have the page cache look for memory in larger pieces than the
+  /// next file will find.
+  static constexpr std::uint32_t FULL = std::uint32_t{1} << 20U;
   static constexpr std::size_t STAGING = std::size_t{96} * 1024;
   /// Shorter segments are copied behind their record header: a piece of its own costs the kernel
   /// more.

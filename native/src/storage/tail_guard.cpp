@@ -71,7 +71,8 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void TailGuard::c
   struct stat found;
   const auto whole = static_cast<off_t>(__atomic_load_n(&watched->whole, __ATOMIC_ACQUIRE));
   if (syscall(SYS_fstat, fd, &found) == 0 && found.st_dev == watched->device &&
-      found.st_ino == watched->inode && found.st_size > whole)
+      found.st_ino == watched->inode && found.st_size >= whole)
+    // Gives back, too, what room was taken behind the end.
     syscall(SYS_ftruncate, fd, whole);
   syscall(SYS_close, fd);
 }

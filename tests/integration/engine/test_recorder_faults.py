@@ -13,6 +13,8 @@ import pytest
 
 from daqiri_ophyd.engine import PcapFile
 
+# What a file system may take for a file besides its data.
+ROUNDED_UP = 1 << 17
 SCRIPT = Path(__file__).with_name("recording_process.py")
 
 
@@ -100,6 +102,9 @@ def test_a_kill_leaves_whole_records(kills: int, tmp_path: Path) -> None:
         process.communicate()
         wait_until_gone(guards)
         recorded += require_prefix(directory)
+        for file in directory.glob("*.pcap"):
+            # No room is left that was taken behind the end.
+            assert file.stat().st_blocks * 512 <= file.stat().st_size + ROUNDED_UP
         for file in directory.iterdir():
             file.unlink()
     assert recorded > 100 * kills
