@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
     const daqiri::Status status = daqiri::get_rx_burst(&burst, 0, 0);
     if (status != daqiri::Status::SUCCESS) {
       // Nothing yet. The engine's thread has the same core and is not to wait for us.
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      std::this_thread::sleep_for(std::chrono::microseconds(250));
       continue;
     }
     count += static_cast<std::uint64_t>(daqiri::get_num_packets(burst));

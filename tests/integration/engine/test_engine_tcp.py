@@ -275,6 +275,7 @@ def test_captures_follow_the_stream(tcp: Build, host: str, tmp_path: Path) -> No
         with rx.record(str(tmp_path), prefix="tcp") as recorder, peer_of(host, port) as peer:
             peer.sendall(data)
             assert eventually(lambda: rx.counters().received_bytes == len(data))
+            assert eventually(lambda: rx.counters().held == 0)
         (file,) = recorder.files()
     shown = subprocess.run(
         [tshark, "-r", str(file.path), "-q", "-z", "follow,tcp,raw,0"],

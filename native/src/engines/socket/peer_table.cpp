@@ -81,6 +81,7 @@ Peer PeerTable::find(std::uintptr_t connection) const noexcept {
 std::vector<Peer> PeerTable::all() const {
   std::vector<Peer> peers;
   const std::lock_guard lock(changing_);
+  peers.reserve(size_);
   for (std::uint32_t i = 0; i < size_; ++i) peers.push_back((*this)[i]);
   return peers;
 }

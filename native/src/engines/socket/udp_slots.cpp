@@ -97,29 +97,44 @@ void UdpSlots::change_layout(std::uint32_t segment, std::uint32_t row,
       queue_.region(static_cast<int>(s)).give(&buffers_[s][places], ready_ - places);
     ready_ = places;
   }
-  for (std::uint32_t i = 0; i < ready_; ++i) bind(i);
+  bind(0, ready_);
   end_last_slot();
 }
 
 void UdpSlots::compact() noexcept {
-  std::uint32_t to = 0;
-  std::uint32_t skipped = 0;
-  for (std::uint32_t i = 0; i < ready_; ++i) {
-    if (skipped < num_vacant_ && vacant_[skipped] == i) {
-      ++skipped;
-      continue;
+  for (std::uint32_t s = 0; s < segments_; ++s) {
+    Numbers& numbers = buffers_[s];
+    std::uint32_t* to = numbers.data();
+    std::uint32_t from = 0;
+    for (std::uint32_t v = 0; v < num_vacant_; ++v) {
+      to = std::copy(numbers.data() + from, numbers.data() + vacant_[v].first, to);
+      from = vacant_[v].first + vacant_[v].count;
     }
-    for (std::uint32_t s = 0; s < segments_; ++s) buffers_[s][to] = buffers_[s][i];
-    ++to;
+    std::copy(numbers.data() + from, numbers.data() + ready_, to);
   }
-  ready_ = to;
+  for (std::uint32_t v = 0; v < num_vacant_; ++v) ready_ -= vacant_[v].count;
   num_vacant_ = 0;
 }
 
-void UdpSlots::bind(std::uint32_t place) noexcept {
-  iovec* vector = &vectors_[vector_of_[place]];
-  for (std::uint32_t s = 0; s < pieces_; ++s)
-    vector[s] = {queue_.region(static_cast<int>(s)).address(buffers_[s][place]), piece_lengths_[s]};
+void UdpSlots::vacate(std::uint32_t first, std::uint32_t count) noexcept {
+  if (num_vacant_ > 0) {
+    Places& last = vacant_[num_vacant_ - 1];
+    if (last.first + last.count == first) {
+      last.count += count;
+      return;
+    }
+  }
+  vacant_[num_vacant_++] = {first, count};
+}
+
+void UdpSlots::bind(std::uint32_t first, std::uint32_t count) noexcept {
+  for (std::uint32_t s = 0; s < pieces_; ++s) {
+    const memory::MemoryRegion& region = queue_.region(static_cast<int>(s));
+    const std::uint32_t length = piece_lengths_[s];
+    const Numbers& numbers = buffers_[s];
+    for (std::uint32_t place = first; place < first + count; ++place)
+      vectors_[vector_of_[place] + s] = {region.address(numbers[place]), length};
+  }
 }
 
 std::uint32_t UdpSlots::places_of(std::uint32_t slot) const noexcept {
@@ -141,20 +156,27 @@ std::uint32_t UdpSlots::fill() noexcept {
   choose_layout();
   const std::uint32_t places = std::min(row_ * slots_, share_);
   if (num_vacant_ == 0 && ready_ == places) return (ready_ + row_ - 1) / row_;
-  while (ready_ < places) vacant_[num_vacant_++] = ready_++;
-  const std::uint32_t n = take(num_vacant_);
-  for (std::uint32_t i = 0; i < n; ++i) {
-    const std::uint32_t place = vacant_[i];
-    for (std::uint32_t s = 0; s < segments_; ++s) buffers_[s][place] = taken_[s][i];
-    bind(place);
+  if (ready_ < places) vacate(ready_, places - ready_);
+  ready_ = places;
+  std::uint32_t filled = 0;
+  for (; filled < num_vacant_; ++filled) {
+    Places& empty = vacant_[filled];
+    const std::uint32_t n = take(buffers_.data(), empty.first, empty.count);
+    bind(empty.first, n);
+    empty.first += n;
+    empty.count -= n;
+    if (empty.count > 0) break;
   }
   // Places left without move to the end: the highest vacant one is last, or the last one takes its
   // place.
-  while (num_vacant_ > n) {
-    const std::uint32_t hole = vacant_[--num_vacant_];
-    if (hole == --ready_) continue;
-    for (std::uint32_t s = 0; s < segments_; ++s) buffers_[s][hole] = buffers_[s][ready_];
-    bind(hole);
+  for (; num_vacant_ > filled; --num_vacant_) {
+    Places& empty = vacant_[num_vacant_ - 1];
+    while (empty.count > 0) {
+      const std::uint32_t hole = empty.first + --empty.count;
+      if (hole == --ready_) continue;
+      for (std::uint32_t s = 0; s < segments_; ++s) buffers_[s][hole] = buffers_[s][ready_];
+      bind(hole, 1);
+    }
   }
   num_vacant_ = 0;
   end_last_slot();
@@ -248,21 +270,22 @@ void UdpSlots::copy_out(const std::byte* data, std::uint32_t length, const Numbe
   }
 }
 
-std::uint32_t UdpSlots::take(std::uint32_t n) noexcept {
+std::uint32_t UdpSlots::take(Numbers* numbers, std::uint32_t at, std::uint32_t n) noexcept {
   std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
   for (std::uint32_t s = 0; s < segments_; ++s) {
-    counts[s] = queue_.region(static_cast<int>(s)).take(taken_[s].data(), n);
+    counts[s] = queue_.region(static_cast<int>(s)).take(&numbers[s][at], n);
     n = counts[s];
   }
   // A packet needs a buffer of every region.
   for (std::uint32_t s = 0; s < segments_; ++s) {
-    if (counts[s] > n) queue_.region(static_cast<int>(s)).give(&taken_[s][n], counts[s] - n);
+    if (counts[s] > n)
+      queue_.region(static_cast<int>(s)).give(&numbers[s][at + n], counts[s] - n);
   }
   return n;
 }
 
 std::uint32_t UdpSlots::take_spare(std::uint32_t n) noexcept {
-  std::uint32_t got = take(n);
+  std::uint32_t got = take(taken_.data(), 0, n);
   // Slots that this call did not reach have some, if the regions have none.
   for (; got < n && ready_ > received_ * row_; ++got) {
     --ready_;
@@ -280,7 +303,7 @@ std::uint32_t UdpSlots::place(std::uint32_t slot, const UdpMessage& message, std
   const Numbers* numbers = placed ? buffers_.data() : taken_.data();
   std::uint32_t at = placed ? slot * row_ + first : 0;
   if (placed) {
-    for (std::uint32_t i = 0; i < n; ++i) vacant_[num_vacant_++] = at + i;
+    vacate(at, n);
   } else {
     n = take_spare(n);
   }

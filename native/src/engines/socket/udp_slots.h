@@ -81,10 +81,12 @@ class UdpSlots {
   void choose_layout() noexcept;
   void change_layout(std::uint32_t segment, std::uint32_t row, std::uint32_t slots) noexcept;
   void compact() noexcept;
-  /// Up to `n` buffers of each region, in `taken_`. `take_spare`: also of slots not filled.
-  std::uint32_t take(std::uint32_t n) noexcept;
+  void vacate(std::uint32_t first, std::uint32_t count) noexcept;
+  /// Up to `n` buffers of each region to `numbers` from `at` on. `take_spare`: in `taken_`, also of
+  /// slots not filled.
+  std::uint32_t take(Numbers* numbers, std::uint32_t at, std::uint32_t n) noexcept;
   std::uint32_t take_spare(std::uint32_t n) noexcept;
-  void bind(std::uint32_t place) noexcept;
+  void bind(std::uint32_t first, std::uint32_t count) noexcept;
   void end_last_slot() noexcept;
   void reset(msghdr& header) const noexcept;
   UdpMessage read(mmsghdr& message) noexcept;
@@ -124,13 +126,18 @@ class UdpSlots {
   /// By place: its first vector.
   std::array<std::uint32_t, MAX_PLACES> vector_of_{};
 
+  struct Places {
+    std::uint32_t first;
+    std::uint32_t count;
+  };
   /// Places [0, ready_) have buffers, but for the vacant ones, which are ascending.
   std::array<Numbers, MAX_NUM_SEGS> buffers_{};
   std::uint32_t ready_{0};
   std::uint32_t received_{0};
-  Numbers vacant_{};
+  /// At most one for each slot, and one behind them.
+  std::array<Places, MAX_SLOTS + 1> vacant_{};
   std::uint32_t num_vacant_{0};
-  /// Taken for vacant places, or for packets that have no place.
+  /// Taken for packets that have no place.
   std::array<Numbers, MAX_NUM_SEGS> taken_{};
 
   // Seen since `fill`: the latest row of datagrams, and messages of one.
