@@ -224,6 +224,7 @@ class RxQueue {
   std::atomic<std::uint64_t> flush_requests_{0};
   std::atomic<std::uint64_t> flushes_done_{0};
   /// Packets that arrived before these times (port clock) are dropped as filtered, as flushed.
+  static constexpr std::uint64_t FILTER_ALL = UINT64_MAX;
   std::atomic<std::uint64_t> filter_before_ns_{0};
   std::atomic<std::uint64_t> flush_before_ns_{0};
   std::atomic<bool> closed_{false};

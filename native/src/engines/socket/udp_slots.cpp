@@ -278,8 +278,7 @@ std::uint32_t UdpSlots::take(Numbers* numbers, std::uint32_t at, std::uint32_t n
   }
   // A packet needs a buffer of every region.
   for (std::uint32_t s = 0; s < segments_; ++s) {
-    if (counts[s] > n)
-      queue_.region(static_cast<int>(s)).give(&numbers[s][at + n], counts[s] - n);
+    if (counts[s] > n) queue_.region(static_cast<int>(s)).give(&numbers[s][at + n], counts[s] - n);
   }
   return n;
 }
