@@ -20,8 +20,9 @@ enum class DropReason : std::uint8_t {
   FILTERED,
   FLUSHED,
   SEND_ERROR,
+  MISSED_LAUNCH,
 };
-inline constexpr std::size_t NUM_DROP_REASONS = 9;
+inline constexpr std::size_t NUM_DROP_REASONS = 10;
 std::string_view drop_reason_name(DropReason reason) noexcept;
 
 using DropCounts = std::array<std::uint64_t, NUM_DROP_REASONS>;

@@ -27,6 +27,22 @@ struct TransmitResult {
   int error{0};
 };
 
+/// What became of packets that `transmit` gave to the kernel before their launch times.
+struct LaunchResult {
+  /// They are on the wire.
+  std::uint32_t left{0};
+  std::uint64_t left_bytes{0};
+  /// The kernel dropped them: they were late, or it refused the launch time.
+  std::uint32_t missed{0};
+  std::uint32_t refused{0};
+  /// Those of the dropped ones that were reported in `left` before.
+  std::uint32_t recalled{0};
+  std::uint64_t recalled_bytes{0};
+  /// When to ask again, ns on the port's clock; LAUNCHED: nothing is in the kernel.
+  std::uint64_t again{0};
+};
+inline constexpr std::uint64_t LAUNCHED = ~std::uint64_t{0};
+
 enum class ConnectionState : std::uint8_t { LISTENING, CONNECTING, CONNECTED, CLOSED };
 
 /// A connection of a socket stream, as listed. Addresses are "192.0.2.1:5000", "[::1]:5000"; empty:
@@ -71,6 +87,15 @@ class IoEngine {
   [[nodiscard]] virtual int transmit_fd(const TxQueue&) const noexcept { return -1; }
   /// Largest number of packets worth giving to one `transmit`.
   [[nodiscard]] virtual std::uint32_t transmit_run() const noexcept { return 64; }
+
+  /// How long before its launch time the engine wants a packet of the queue, ns: the kernel or the
+  /// hardware keeps the time. 0: `transmit` is called at the launch time. Set by `open`.
+  [[nodiscard]] virtual std::uint64_t launch_lead(const TxQueue&) const noexcept { return 0; }
+  /// What keeps the launch times of the queue: "worker", "fq on eth0".
+  [[nodiscard]] virtual std::string launch_keeper(const TxQueue&) const { return "worker"; }
+  /// With a launch lead: what became of packets that `transmit` said were sent. By the queue's
+  /// worker. `last`: nobody asks again, decide on all.
+  virtual LaunchResult launched(TxQueue&, bool /*last*/) noexcept { return {.again = LAUNCHED}; }
 
   [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer(std::uint16_t port) const = 0;
   /// Six bytes; zeros when the port has none.

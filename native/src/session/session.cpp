@@ -37,12 +37,6 @@ void refuse_unsupported(const InterfaceConfig& interface) {
     refuse("dynamic_flow_capacity is " + std::to_string(interface.rx_.dynamic_flow_capacity_) +
            ", and dynamic flows are not part of this build; set it to 0");
   }
-  if (interface.tx_.accurate_send_) {
-    refuse(
-        "tx.accurate_send is true, and the engines of this build keep launch times in software "
-        "only; "
-        "set it to false");
-  }
   if (!interface.tx_.flows_.empty()) {
     refuse("transmit flow '" + interface.tx_.flows_.front().name_ +
            "': VLAN and tunnel transforms are not part of this build; remove tx.flows");
@@ -55,6 +49,20 @@ void refuse_unsupported(const InterfaceConfig& interface) {
   };
   for (const auto& queue : interface.rx_.queues_) direct(queue);
   for (const auto& queue : interface.tx_.queues_) direct(queue);
+}
+
+/// After the engine was opened.
+void require_accurate_send(const IoEngine& engine, const Port& port) {
+  if (!port.config.tx_.accurate_send_) return;
+  for (const auto& queue : port.tx) {
+    if (engine.launch_lead(*queue) > 0) continue;
+    throw Error(Status::NOT_SUPPORTED,
+                "interface '" + port.config.name_ + "': tx.accurate_send is true, and queue '" +
+                    queue->config().name_ +
+                    "' has its launch times kept in software; set it to false, or send from a UDP "
+                    "client whose packets leave by a network interface with fq or etf (`tc qdisc "
+                    "show`)");
+  }
 }
 
 template <typename Worker, typename Queue>
@@ -158,6 +166,7 @@ void Session::build() {
     ports_.push_back(std::move(port));
   }
   engine_->open(ports_);
+  for (const auto& port : ports_) require_accurate_send(*engine_, *port);
   for (const auto& port : ports_) {
     memory_->link_layers.push_back(engine_->link_layer(port->id));
     memory_->mac_addresses.push_back(engine_->mac_address(port->id));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <new>
 
 #include "metrics/log.h"
@@ -12,7 +11,6 @@ namespace daqiri {
 
 namespace {
 
-constexpr std::uint64_t NEVER = std::numeric_limits<std::uint64_t>::max();
 /// Further than this from a launch time the worker sleeps, until SPIN_NS before it.
 constexpr std::uint64_t SLEEP_FROM_NS = 200'000;
 constexpr std::uint64_t SPIN_NS = 80'000;
@@ -32,6 +30,8 @@ constexpr std::uint32_t PREFETCH_BYTES = 1024;
 constexpr std::uint32_t CACHE_LINE = 64;
 /// Longest wait for a wire that takes nothing.
 constexpr std::uint64_t REFUSED_NS = 10'000'000;
+/// How often a stopping worker looks for packets that wait in the kernel.
+constexpr std::int64_t LAUNCHING_NS = 1'000'000;
 /// Passes that a stopping worker makes for what is due.
 constexpr int DRAIN_PASSES = 100'000;
 /// It gives up when the wire has taken nothing for this long.
@@ -54,7 +54,8 @@ void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
 
 void Transmitter::add(TxQueue& queue) {
   queue.worker_doorbell = &doorbell_;
-  lanes_.push_back({&queue, nullptr, NEVER, 0, FIRST_COST_NS, engine_.transmit_fd(queue)});
+  lanes_.push_back({&queue, nullptr, NEVER, 0, FIRST_COST_NS, engine_.transmit_fd(queue),
+                    engine_.launch_lead(queue)});
   fds_.reserve(lanes_.size());
   realtime_priority_ = std::max(realtime_priority_, queue.config().realtime_priority_);
 }
@@ -81,7 +82,14 @@ std::uint32_t Transmitter::turn(const Lane& lane) const noexcept {
   return static_cast<std::uint32_t>(packets);
 }
 
+void Transmitter::count_launched(Lane& lane, bool last) noexcept {
+  const LaunchResult result = engine_.launched(*lane.queue, last);
+  lane.ask = result.again;
+  lane.queue->count_launched(result);
+}
+
 bool Transmitter::serve(Lane& lane) noexcept {
+  if (lane.ask <= now_) count_launched(lane, false);
   lane.burst = lane.queue->current();
   if (lane.burst == nullptr) {
     lane.due = NEVER;
@@ -97,7 +105,7 @@ bool Transmitter::serve(Lane& lane) noexcept {
   const std::uint32_t limit = std::min(burst.num_packets() - first, turn(lane));
   std::uint32_t run = 0;
   for (; run < limit; ++run) {
-    lane.due = burst.timestamps[first + run];
+    lane.due = handover(lane, burst.timestamps[first + run]);
     if (paced > steady) lane.due = std::max(lane.due, now_ + (paced - steady));
     if (lane.due > now_) break;
     if (mbps != 0) paced += wire_ns(burst.packet_length(first + run), mbps);
@@ -137,17 +145,22 @@ void Transmitter::transmit(Lane& lane, std::uint32_t run) noexcept {
     if (launch == 0) continue;
     // Packets of one call leave one after the other.
     const std::uint64_t left = begun + took * i / done;
-    queue.record_lateness(left - launch);
+    queue.record_lateness(left > launch ? left - launch : 0);
     if (launch < burst.begun_ns) queue.count_late();
   }
   if (mbps != 0) lane.paced_until = std::max(lane.paced_until, steady - PACING_CREDIT_NS) + wire;
-  queue.count_sent(result.sent, result.bytes);
+  if (lane.lead == 0) {
+    queue.count_sent(result.sent, result.bytes);
+  } else {
+    queue.hand_over(result.sent);
+    lane.ask = std::min(lane.ask, now_ + lane.lead);
+  }
   queue.count_dropped(DropReason::SEND_ERROR, result.failed);
   if (result.failed > 0 && result.error != lane.error) note_error(lane, result.error);
   // What comes behind the burst is not known yet.
   lane.due = 0;
   if (first + done < burst.num_packets()) {
-    lane.due = burst.timestamps[first + done];
+    lane.due = handover(lane, burst.timestamps[first + done]);
     prefetch(burst, first + done);
   }
 }
@@ -228,12 +241,19 @@ void Transmitter::run() noexcept {
       sleep_for(static_cast<std::int64_t>(REFUSED_NS));
       now_ = clock_();
     }
-    if (drain > 0 &&
-        ((!progress && !refused) || drain > DRAIN_PASSES || monotonic_ns() - last_left_ > DRAIN_NS))
+    const bool launching = std::any_of(lanes_.begin(), lanes_.end(),
+                                       [](const Lane& lane) { return lane.ask != NEVER; });
+    if (drain > 0 && launching && !progress) {
+      doorbell_.prepare();
+      doorbell_.wait(LAUNCHING_NS);
+      now_ = clock_();
+    }
+    if (drain > 0 && ((!progress && !refused && !launching) || drain > DRAIN_PASSES ||
+                      monotonic_ns() - last_left_ > DRAIN_NS))
       break;
     if (progress) continue;
     std::uint64_t due = NEVER;
-    for (const Lane& lane : lanes_) due = std::min(due, lane.due);
+    for (const Lane& lane : lanes_) due = std::min({due, lane.due, lane.ask});
     if (due != NEVER) {
       wait_until(due);
     } else if (monotonic_ns() - last_left_ < IDLE_SPIN_NS) {
@@ -244,7 +264,8 @@ void Transmitter::run() noexcept {
       now_ = clock_();
     }
   }
-  for (const Lane& lane : lanes_) {
+  for (Lane& lane : lanes_) {
+    if (lane.ask != NEVER) count_launched(lane, true);
     lane.queue->mark_closed();
     lane.queue->flush();
   }

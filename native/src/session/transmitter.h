@@ -35,6 +35,8 @@ class Transmitter {
   [[nodiscard]] const std::string& cpu_core() const noexcept { return cpu_core_; }
 
  private:
+  static constexpr std::uint64_t NEVER = LAUNCHED;
+
   /// A queue, and what the worker knows of it.
   struct Lane {
     TxQueue* queue;
@@ -47,6 +49,11 @@ class Transmitter {
     std::uint64_t packet_cost;
     /// IoEngine::transmit_fd.
     int fd;
+    /// IoEngine::launch_lead.
+    std::uint64_t lead;
+    /// When to ask what became of packets in the kernel, ns on the port's clock; NEVER: there are
+    /// none.
+    std::uint64_t ask{NEVER};
     /// What was due was not taken; `fd` tells when it may be.
     bool refused{false};
     /// Of the latest packets that could not be sent, errno.
@@ -55,10 +62,17 @@ class Transmitter {
     bool unconnected{false};
   };
 
+  /// When a packet is due at the engine.
+  static std::uint64_t handover(const Lane& lane, std::uint64_t launch) noexcept {
+    return launch > lane.lead ? launch - lane.lead : 0;
+  }
+
   void run() noexcept;
   /// Send what is due and fits the lane's turn. False: nothing was.
   bool serve(Lane& lane) noexcept;
   void transmit(Lane& lane, std::uint32_t run) noexcept;
+  /// Count what became of packets that the kernel was given before their launch times.
+  void count_launched(Lane& lane, bool last) noexcept;
   /// Packets that the lane may send before it is another's turn.
   [[nodiscard]] std::uint32_t turn(const Lane& lane) const noexcept;
   /// Log why packets could not be sent: once for each cause, until it is another.

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "session/io_engine.h"
 #include "timing/clock.h"
 
 namespace daqiri {
@@ -196,20 +197,26 @@ void TxQueue::count_dropped(DropReason reason, std::uint32_t packets) noexcept {
   dirty_ = dirty_ || packets > 0;
 }
 
+void TxQueue::count_launched(const LaunchResult& result) noexcept {
+  tally_.sent += result.left - result.recalled;
+  tally_.sent_bytes += result.left_bytes - result.recalled_bytes;
+  tally_.dropped[static_cast<std::size_t>(DropReason::MISSED_LAUNCH)] += result.missed;
+  tally_.dropped[static_cast<std::size_t>(DropReason::SEND_ERROR)] += result.refused;
+  launched_ = launched_ || result.left + result.missed + result.refused > 0;
+}
+
 void TxQueue::end_pass() noexcept {
   const bool done = current_ != nullptr && position_ >= current_->num_packets();
   if (done) ++tally_.bursts;
-  if (dirty_ || done) {
+  if (dirty_ || done || launched_) {
     std::array<std::uint64_t, TALLY_SIZE> values{tally_.sent, tally_.sent_bytes, tally_.bursts,
                                                  tally_.late};
     std::copy(tally_.dropped.begin(), tally_.dropped.end(), values.begin() + 4);
     published_.publish(values);
     dirty_ = false;
   }
-  if (done) {
-    std::exchange(current_, nullptr)->release();
-    room_.ring();
-  }
+  if (done) std::exchange(current_, nullptr)->release();
+  if (done || std::exchange(launched_, false)) room_.ring();
 }
 
 void TxQueue::flush() noexcept {

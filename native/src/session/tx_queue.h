@@ -15,6 +15,8 @@
 
 namespace daqiri {
 
+struct LaunchResult;
+
 class TxQueue {
  public:
   TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config, std::uint32_t meta_buffers,
@@ -73,6 +75,9 @@ class TxQueue {
   /// Packets of the current burst that have left or were dropped.
   [[nodiscard]] std::uint32_t position() const noexcept { return position_; }
   void count_sent(std::uint32_t packets, std::uint64_t bytes) noexcept;
+  /// The kernel keeps the next packets until their launch time: held, until `count_launched`.
+  void hand_over(std::uint32_t packets) noexcept { position_ += packets; }
+  void count_launched(const LaunchResult& result) noexcept;
   void count_dropped(DropReason reason, std::uint32_t packets) noexcept;
   void count_late() noexcept { ++tally_.late; }
   void record_lateness(std::uint64_t ns) noexcept { lateness_.record(ns); }
@@ -108,6 +113,8 @@ class TxQueue {
   std::uint32_t position_{0};
   Tally tally_;
   bool dirty_{false};
+  /// What was handed over has been counted; who waits for it is to be told.
+  bool launched_{false};
   CounterGroup<TALLY_SIZE> published_;
   Histogram lateness_;
   std::atomic<bool> reset_lateness_{false};

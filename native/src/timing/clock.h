@@ -21,6 +21,22 @@ inline std::uint64_t realtime_ns() noexcept { return clock_ns(CLOCK_REALTIME); }
 /// For intervals: never set back.
 inline std::uint64_t monotonic_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
 
+/// How far `clock` is ahead of CLOCK_REALTIME now, ns; exact to half of what reading a clock takes.
+inline std::int64_t ahead_of_realtime(clockid_t clock) noexcept {
+  constexpr int READINGS = 3;
+  std::uint64_t narrowest = ~std::uint64_t{0};
+  std::int64_t ahead = 0;
+  for (int i = 0; i < READINGS; ++i) {
+    const std::uint64_t before = realtime_ns();
+    const std::uint64_t there = clock_ns(clock);
+    const std::uint64_t width = realtime_ns() - before;
+    if (width >= narrowest) continue;
+    narrowest = width;
+    ahead = static_cast<std::int64_t>(there - (before + width / 2));
+  }
+  return ahead;
+}
+
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -43,6 +43,11 @@ class Endpoint {
   /// As IoEngine::transmit_fd.
   [[nodiscard]] virtual int transmit_fd(const TxQueue&) const noexcept { return -1; }
 
+  /// As IoEngine::launch_lead, launch_keeper and launched; the same for all queues.
+  [[nodiscard]] virtual std::uint64_t launch_lead() const noexcept { return 0; }
+  [[nodiscard]] virtual std::string launch_keeper() const { return "worker"; }
+  virtual LaunchResult launched(bool /*last*/) noexcept { return {.again = LAUNCHED}; }
+
   [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer() const = 0;
   /// Zeros when it has none.
   [[nodiscard]] virtual std::array<std::uint8_t, 6> mac() const noexcept = 0;

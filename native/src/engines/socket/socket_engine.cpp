@@ -79,6 +79,16 @@ class SocketEngine final : public IoEngine {
   }
   [[nodiscard]] std::uint32_t transmit_run() const noexcept override { return run_; }
 
+  [[nodiscard]] std::uint64_t launch_lead(const TxQueue& queue) const noexcept override {
+    return endpoints_[queue.port_id()]->launch_lead();
+  }
+  [[nodiscard]] std::string launch_keeper(const TxQueue& queue) const override {
+    return endpoints_[queue.port_id()]->launch_keeper();
+  }
+  LaunchResult launched(TxQueue& queue, bool last) noexcept override {
+    return endpoints_[queue.port_id()]->launched(last);
+  }
+
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer(std::uint16_t port) const override {
     return endpoints_.at(port)->link_layer();
   }

@@ -44,6 +44,38 @@ std::vector<RxQueue*> queues_of(const Port& port) {
   return queues;
 }
 
+/// Launch times in the kernel, where they are asked for; what is found on the way to the peer is
+/// logged. Throws Error NOT_SUPPORTED.
+std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceConfig& interface) {
+  if (interface.tx_.queues_.empty()) return nullptr;
+  const bool wanted = interface.tx_.accurate_send_;
+  if (!socket.client()) {
+    if (!wanted) return nullptr;
+    throw Error(Status::NOT_SUPPORTED,
+                "interface '" + interface.name_ +
+                    "': tx.accurate_send is true, and the peers of a server, and with them the "
+                    "network interface that would keep launch times, are not known at the start; "
+                    "send from a client (socket_config.mode client), or set it to false");
+  }
+  const LaunchQdisc qdisc =
+      find_launch_qdisc(socket.local(), socket.remote(), socket.multicast_egress());
+  const std::string at = "interface '" + interface.name_ + "': network interface '" +
+                         qdisc.interface + "' has the queueing discipline '" + qdisc.found + "'";
+  if (wanted) {
+    auto launch = std::make_unique<UdpLaunch>(socket, qdisc, interface);
+    log(LogLevel::INFO, at + ", which keeps launch times");
+    return launch;
+  }
+  if (qdisc.drops_untimed) {
+    log(LogLevel::WARN, at + ", which drops packets of sockets without launch times; set "
+                             "tx.accurate_send to true");
+  } else {
+    log(LogLevel::INFO, at + "; launch times are kept by the worker" +
+                            (qdisc.keeps() ? ", tx.accurate_send leaves them to it" : ""));
+  }
+  return nullptr;
+}
+
 /// Whether each queue has a socket of its own.
 bool spreads(const InterfaceConfig& interface) noexcept {
   const auto& queues = interface.rx_.queues_;
@@ -111,10 +143,12 @@ UdpEndpoint::UdpEndpoint(const Port& port)
       sockets_[i]->prepare_receive(receive_buffer_for(receivers_[i]->first_queue()));
     }
   }
+  launch_ = find_launch(socket(), port.config);
   const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
   for (const auto& queue : port.tx) {
-    senders_.push_back({queue->id(), std::make_unique<UdpSender>(socket(), *peers_.table(),
-                                                                 max_payload, connection_)});
+    senders_.push_back(
+        {queue->id(), std::make_unique<UdpSender>(socket(), *peers_.table(), max_payload,
+                                                  connection_, launch_.get())});
   }
 }
 

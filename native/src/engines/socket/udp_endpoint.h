@@ -9,6 +9,7 @@
 
 #include "engines/socket/endpoint.h"
 #include "engines/socket/peer_channels.h"
+#include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_receiver.h"
 #include "engines/socket/udp_sender.h"
 #include "engines/socket/udp_socket.h"
@@ -32,6 +33,13 @@ class UdpEndpoint final : public Endpoint {
   void close() noexcept override;
   [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override;
   [[nodiscard]] bool gathers() const noexcept override { return true; }
+  [[nodiscard]] std::uint64_t launch_lead() const noexcept override {
+    return launch_ == nullptr ? 0 : launch_->lead();
+  }
+  [[nodiscard]] std::string launch_keeper() const override {
+    return launch_ == nullptr ? Endpoint::launch_keeper() : launch_->keeper();
+  }
+  LaunchResult launched(bool last) noexcept override { return launch_->result(last); }
 
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
   [[nodiscard]] std::array<std::uint8_t, 6> mac() const noexcept override { return mac_; }
@@ -69,6 +77,8 @@ class UdpEndpoint final : public Endpoint {
   std::uintptr_t connection_;
   /// One for all queues, or one for each.
   std::vector<std::unique_ptr<UdpReceiver>> receivers_;
+  /// Null: the worker keeps launch times.
+  std::unique_ptr<UdpLaunch> launch_;
   struct QueueSender {
     std::uint16_t queue;
     std::unique_ptr<UdpSender> sender;

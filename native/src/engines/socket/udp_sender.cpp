@@ -16,22 +16,29 @@ constexpr std::uint32_t MAX_IPV4_PAYLOAD = 65507;
 constexpr std::uint32_t MAX_IPV6_PAYLOAD = 65527;
 constexpr int WAIT_MS = 2;
 
+void init_control(std::byte* bytes, int level, int type, std::size_t payload) {
+  auto& header = *reinterpret_cast<cmsghdr*>(bytes);
+  header.cmsg_level = level;
+  header.cmsg_type = type;
+  header.cmsg_len = CMSG_LEN(payload);
+}
+
 }  // namespace
 
 UdpSender::UdpSender(const UdpSocket& socket, const PeerTable& peers, std::uint32_t max_payload,
-                     std::uintptr_t server_connection)
+                     std::uintptr_t server_connection, UdpLaunch* launch)
     : socket_(socket),
       peers_(peers),
       max_message_(socket.local().ipv6() ? MAX_IPV6_PAYLOAD : MAX_IPV4_PAYLOAD),
       max_length_(max_payload == 0 ? max_message_ : std::min(max_message_, max_payload)),
-      segment_limit_(max_length_),
-      server_connection_(server_connection) {
+      segment_limit_(launch == nullptr || launch->segments() ? max_length_ : 0),
+      server_connection_(server_connection),
+      launch_(launch) {
   for (std::uint32_t i = 0; i < MESSAGES; ++i) {
-    messages_[i].msg_hdr.msg_control = &controls_[i];
-    auto& header = *reinterpret_cast<cmsghdr*>(&controls_[i]);
-    header.cmsg_level = SOL_UDP;
-    header.cmsg_type = UDP_SEGMENT;
-    header.cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+    messages_[i].msg_hdr.msg_control =
+        launch_ != nullptr ? controls_[i].stamp : controls_[i].segment;
+    init_control(controls_[i].stamp, SOL_SOCKET, SCM_TXTIME, sizeof(std::uint64_t));
+    init_control(controls_[i].segment, SOL_UDP, UDP_SEGMENT, sizeof(std::uint16_t));
   }
 }
 
@@ -49,12 +56,13 @@ bool UdpSender::find_destination(const Burst& burst) noexcept {
   return destination_.given();
 }
 
-std::uint32_t UdpSender::run_length(const Burst& burst, std::uint32_t first,
-                                    std::uint32_t count) const noexcept {
+std::uint32_t UdpSender::run_length(const Burst& burst, std::uint32_t first, std::uint32_t count,
+                                    std::uint64_t stamp) const noexcept {
   const std::uint32_t length = burst.packet_length(first);
   if (length == 0 || length >= segment_limit_) return 1;
   const std::uint32_t limit = std::min({count, MAX_SEGMENTS, max_message_ / length});
   for (std::uint32_t n = 1; n < limit; ++n) {
+    if (launch_ != nullptr && !launch_->shares(burst.timestamps[first + n], stamp)) return n;
     const std::uint32_t next = burst.packet_length(first + n);
     if (next == length) continue;
     return next < length && next > 0 ? n + 1 : n;
@@ -62,15 +70,37 @@ std::uint32_t UdpSender::run_length(const Burst& burst, std::uint32_t first,
   return std::max(limit, 1U);
 }
 
+void UdpSender::set_controls(std::uint32_t message, std::uint64_t stamp) noexcept {
+  Controls& controls = controls_[message];
+  std::size_t length = 0;
+  if (launch_ != nullptr) {
+    std::memcpy(CMSG_DATA(reinterpret_cast<cmsghdr*>(controls.stamp)), &stamp, sizeof(stamp));
+    length += sizeof(controls.stamp);
+  }
+  if (packets_[message] > 1) {
+    const auto size = static_cast<std::uint16_t>(lengths_[message]);
+    std::memcpy(CMSG_DATA(reinterpret_cast<cmsghdr*>(controls.segment)), &size, sizeof(size));
+    length += sizeof(controls.segment);
+  }
+  messages_[message].msg_hdr.msg_controllen = length;
+}
+
 void UdpSender::gather(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept {
   const auto segments = static_cast<std::uint32_t>(burst.hdr.hdr.num_segs);
   const bool addressed = destination_.given();
   iovec* vector = vectors_.data();
   gathered_ = 0;
-  for (std::uint32_t done = 0; done < count && gathered_ < MESSAGES;) {
+  std::uint32_t room = MESSAGES;
+  if (launch_ != nullptr) {
+    launch_->begin();
+    room = std::min(room, launch_->room());
+  }
+  for (std::uint32_t done = 0; done < count && gathered_ < room;) {
     const std::uint32_t length = burst.packet_length(first + done);
     if (length > max_length_) break;
-    const std::uint32_t n = run_length(burst, first + done, count - done);
+    const std::uint64_t stamp =
+        launch_ == nullptr ? 0 : launch_->stamp(burst.timestamps[first + done]);
+    const std::uint32_t n = run_length(burst, first + done, count - done, stamp);
     packets_[gathered_] = n;
     lengths_[gathered_] = length;
     msghdr& header = messages_[gathered_].msg_hdr;
@@ -78,12 +108,8 @@ void UdpSender::gather(const Burst& burst, std::uint32_t first, std::uint32_t co
     header.msg_namelen = addressed ? destination_.length() : 0;
     header.msg_iov = vector;
     header.msg_iovlen = std::size_t{n} * segments;
-    header.msg_controllen = n > 1 ? sizeof(SegmentSize) : 0;
-    if (n > 1) {
-      const auto size = static_cast<std::uint16_t>(length);
-      std::memcpy(CMSG_DATA(reinterpret_cast<cmsghdr*>(&controls_[gathered_])), &size,
-                  sizeof(size));
-    }
+    stamps_[gathered_] = stamp;
+    set_controls(gathered_, stamp);
     for (std::uint32_t i = first + done; i < first + done + n; ++i) {
       for (std::uint32_t s = 0; s < segments; ++s)
         *vector++ = {burst.pkts[s][i], burst.pkt_lens[s][i]};
@@ -136,6 +162,7 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
       for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
         result.sent += packets_[i];
         result.bytes += messages_[i].msg_len;
+        if (launch_ != nullptr) launch_->handed(stamps_[i], packets_[i], messages_[i].msg_len);
       }
       return result;
     }

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "engines/socket/peer_table.h"
+#include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_socket.h"
 #include "session/io_engine.h"
 
@@ -18,15 +19,15 @@ namespace daqiri::sockets {
 ///
 /// Neighbours of equal length (the last may be shorter) go to the kernel as one message, which it
 /// or the device cuts into datagrams (UDP_SEGMENT). Where that is refused, datagrams go singly, and
-/// packets of that length are not offered again.
+/// packets of that length are not offered again. With launch times in the kernel, a message has one.
 class UdpSender {
  public:
   static constexpr std::uint32_t BATCH = 512;
 
   /// `max_payload`: 0, or the configured limit in bytes. `server_connection`: an id that means the
-  /// socket itself, as 0 does.
+  /// socket itself, as 0 does. `launch`: null where the worker keeps launch times.
   UdpSender(const UdpSocket& socket, const PeerTable& peers, std::uint32_t max_payload,
-            std::uintptr_t server_connection);
+            std::uintptr_t server_connection, UdpLaunch* launch);
 
   /// As IoEngine::transmit. A client sends to its peer, a server to the peer of the burst's
   /// connection, or (connection 0) to the one heard last. Packets without a peer or beyond the
@@ -38,14 +39,17 @@ class UdpSender {
   static constexpr std::uint32_t MESSAGES = 64;
   /// What every kernel with UDP_SEGMENT takes in one message.
   static constexpr std::uint32_t MAX_SEGMENTS = 64;
-  struct alignas(cmsghdr) SegmentSize {
-    std::byte bytes[CMSG_SPACE(sizeof(std::uint16_t))];
+  struct alignas(cmsghdr) Controls {
+    std::byte stamp[CMSG_SPACE(sizeof(std::uint64_t))];
+    std::byte segment[CMSG_SPACE(sizeof(std::uint16_t))];
   };
 
   bool find_destination(const Burst& burst) noexcept;
   void gather(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
+  /// Packets that go as one message, which has this stamp.
   [[nodiscard]] std::uint32_t run_length(const Burst& burst, std::uint32_t first,
-                                         std::uint32_t count) const noexcept;
+                                         std::uint32_t count, std::uint64_t stamp) const noexcept;
+  void set_controls(std::uint32_t message, std::uint64_t stamp) noexcept;
   bool stop_segmenting(int error) noexcept;
 
   const UdpSocket& socket_;
@@ -56,13 +60,15 @@ class UdpSender {
   /// Shorter packets may be sent as segments.
   std::uint32_t segment_limit_;
   std::uintptr_t server_connection_;
+  UdpLaunch* launch_;
   SocketAddress destination_;
-  /// The first `gathered_` messages, and the packets and the segment length of each.
+  /// The first `gathered_` messages, and the packets, the segment length and the stamp of each.
   std::uint32_t gathered_{0};
   std::array<mmsghdr, MESSAGES> messages_{};
   std::array<std::uint32_t, MESSAGES> packets_{};
   std::array<std::uint32_t, MESSAGES> lengths_{};
-  std::array<SegmentSize, MESSAGES> controls_{};
+  std::array<std::uint64_t, MESSAGES> stamps_{};
+  std::array<Controls, MESSAGES> controls_{};
   std::array<iovec, std::size_t{BATCH} * MAX_NUM_SEGS> vectors_{};
 };
 

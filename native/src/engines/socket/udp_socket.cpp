@@ -128,7 +128,8 @@ void UdpSocket::bind(const InterfaceConfig& interface, bool shared) {
 }
 
 void UdpSocket::connect(const InterfaceConfig& interface, const SocketAddress& remote) {
-  if (remote.multicast()) choose_multicast_interface(remote, interface.address_);
+  if (remote.multicast())
+    multicast_egress_ = choose_multicast_interface(remote, interface.address_);
   if (::connect(fd_, remote.data(), remote.length()) != 0) fail("connect to", remote, errno);
   // Others may have sent between bind and connect.
   char byte = 0;

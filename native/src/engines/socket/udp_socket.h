@@ -36,6 +36,8 @@ class UdpSocket {
   [[nodiscard]] const SocketAddress& local() const noexcept { return local_; }
   /// No address for a server.
   [[nodiscard]] const SocketAddress& remote() const noexcept { return remote_; }
+  /// Index of the network interface that packets to a group leave by; 0: not set, or no group.
+  [[nodiscard]] unsigned multicast_egress() const noexcept { return multicast_egress_; }
   /// Bytes of receive buffer as setsockopt(2) counts them (the kernel accounts twice as many).
   [[nodiscard]] std::uint64_t receive_buffer() const noexcept;
   /// What the kernel dropped at this socket since it was made, modulo 2^32: datagrams, but a row
@@ -59,6 +61,7 @@ class UdpSocket {
   std::uint64_t foreign_{0};
   SocketAddress local_;
   SocketAddress remote_;
+  unsigned multicast_egress_{0};
 };
 
 /// The address from which this host sends to `peer` (its route's source); `peer`'s own address when

@@ -1,0 +1,89 @@
+/// Launch times of a UDP socket that the kernel keeps (SO_TXTIME).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "engines/socket/launch_qdisc.h"
+#include "engines/socket/udp_socket.h"
+#include "session/io_engine.h"
+
+namespace daqiri::sockets {
+
+/// Gives packets the stamps by which the queueing discipline lets them go, and learns what became
+/// of them.
+///
+/// Stamps never decrease, so that no packet overtakes another, and with etf each is used once: it
+/// tells which packet a report of etf is about. etf in software lets a packet go `delta` before its
+/// stamp and drops it after: the stamp is `delta` behind the launch time, no packet leaves before
+/// it, and one that is ready too late for it has `delta` to leave.
+///
+/// The transmit worker's, but for the constructor.
+class UdpLaunch {
+ public:
+  /// Throws Error NOT_SUPPORTED naming the interface of the configuration and the fix. `queue` may
+  /// not be paced: the kernel would undo it.
+  UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const InterfaceConfig& interface);
+
+  /// IoEngine::launch_lead.
+  [[nodiscard]] std::uint64_t lead() const noexcept;
+  /// IoEngine::launch_keeper.
+  [[nodiscard]] std::string keeper() const { return qdisc_.found + " on " + qdisc_.interface; }
+  /// Several packets may go as one message: nothing is reported about it.
+  [[nodiscard]] bool segments() const noexcept { return !qdisc_.etf; }
+
+  /// Read the clocks for the stamps of one call; what was stamped and not handed over is forgotten.
+  void begin() noexcept;
+  /// Messages that may be handed over now.
+  [[nodiscard]] std::uint32_t room() noexcept;
+  /// The next message's stamp on the discipline's clock; `launch` as in bursts.
+  std::uint64_t stamp(std::uint64_t launch) noexcept;
+  /// Whether a packet may go in the message that has this stamp.
+  [[nodiscard]] bool shares(std::uint64_t launch, std::uint64_t stamp) const noexcept {
+    return segments() && on_qdisc_clock(launch) <= stamp;
+  }
+  /// The message was taken by the kernel.
+  void handed(std::uint64_t stamp, std::uint32_t packets, std::uint32_t bytes) noexcept;
+  /// IoEngine::launched.
+  LaunchResult result(bool last) noexcept;
+
+ private:
+  /// In the kernel at most; a power of two.
+  static constexpr std::uint64_t CAPACITY = 4096;
+  struct Message {
+    std::uint64_t stamp;
+    /// 0: dropped.
+    std::uint32_t packets;
+    std::uint32_t bytes;
+  };
+
+  [[nodiscard]] std::uint64_t on_qdisc_clock(std::uint64_t launch) const noexcept {
+    return launch == 0 ? 0 : launch + static_cast<std::uint64_t>(ahead_);
+  }
+  [[nodiscard]] Message& at(std::uint64_t number) noexcept { return messages_[number % CAPACITY]; }
+  /// Read what etf has reported.
+  void read_reports() noexcept;
+  void drop(std::uint64_t stamp, bool missed) noexcept;
+
+  const UdpSocket& socket_;
+  LaunchQdisc qdisc_;
+  /// Between launch time and stamp.
+  std::uint64_t shift_;
+  /// The discipline's clock against the port's, and the time on it.
+  std::int64_t ahead_{0};
+  std::uint64_t now_{0};
+  /// Of the last message stamped, and of the last one handed over.
+  std::uint64_t stamped_{0};
+  std::uint64_t handed_stamp_{0};
+  /// Messages are numbered. Those from `settled_` on are in the kernel; the stamps of those from
+  /// `waiting_` on are still to come.
+  std::uint64_t handed_{0};
+  std::uint64_t settled_{0};
+  std::uint64_t waiting_{0};
+  /// Since the last `result`.
+  LaunchResult fresh_;
+  std::array<Message, CAPACITY> messages_{};
+};
+
+}  // namespace daqiri::sockets
