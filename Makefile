@@ -1,5 +1,6 @@
 # make demo · test · bench · lint · docs · build · clean: each sets up what it needs.
-# Also: asan, tsan (sanitizer runs of the C++ tests), fuzz (FUZZ_SECONDS=300), format, lock.
+# Also: asan, tsan (sanitizer runs of the C++ tests), vm (tests with a kernel of their own),
+# fuzz (FUZZ_SECONDS=300), format, lock.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -22,7 +23,7 @@ native_files := CMakeLists.txt $(shell find native/include native/src native/pyt
 	native/CMakeLists.txt
 cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')
 
-.PHONY: build demo test bench lint docs asan tsan fuzz format lock clean
+.PHONY: build demo test bench lint docs vm asan tsan fuzz format lock clean
 
 build: $(VENV)/.built
 
@@ -56,6 +57,9 @@ docs: build $(VENV)/.dependencies-docs build/.system-docs
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
 	@echo "build/docs/index.html"
 
+vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot
+	$(BIN)/pytest -m vm tests/vm
+
 asan tsan: build/.system-build build/.system-test
 	@cmake --preset $@ >build/configure.log
 	cmake --build --preset $@
@@ -77,6 +81,10 @@ lock: $(BIN)/python
 
 clean:
 	rm -rf build $(VENV)
+
+# The distribution's kernel, unpacked beside the one that runs.
+build/vm/boot: .ci/guest-kernel
+	@.ci/guest-kernel build/vm
 
 build/.system-%: packages.apt .ci/packages
 	@.ci/packages $* packages.apt

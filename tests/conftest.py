@@ -1,10 +1,14 @@
 """Which tests run here, and how hypothesis behaves."""
 
 import os
+import shutil
 import signal
+from pathlib import Path
 
 import hypothesis
 import pytest
+
+GUEST_KERNEL = Path(__file__).parents[1] / "build" / "vm" / "boot"
 
 # Tests assert behaviour, never wall time.
 hypothesis.settings.register_profile("daqiri", deadline=None)
@@ -33,8 +37,8 @@ def missing(marker: str, config: pytest.Config) -> str | None:
             except ImportError:
                 pass
             return "needs cupy and a CUDA device"
-        case "vm" if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-            return "needs /dev/kvm"
+        case "vm" if not (shutil.which("qemu-system-x86_64") and GUEST_KERNEL.is_dir()):
+            return "needs QEMU and a kernel for its guest: run `make vm`"
         case "slow" if not config.getoption("--slow"):
             return "slow: give --slow"
     return None

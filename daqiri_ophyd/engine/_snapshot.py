@@ -78,6 +78,9 @@ class TxQueueState:
         Ring and pool.
     lateness_p50, lateness_p99, lateness_p999, lateness_max : int
         Quantiles of `Lateness`, ns.
+    launch_times : str
+        What keeps them: ``worker``, or with ``accurate_send`` the queueing discipline and the
+        network interface (``fq on eth0``).
     """
 
     port: str
@@ -88,6 +91,7 @@ class TxQueueState:
     lateness_p99: int
     lateness_p999: int
     lateness_max: int
+    launch_times: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,9 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
         command += ["-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"]
         command += ["-kernel", str(KERNEL / "boot" / f"vmlinuz-{release}")]
         command += ["-initrd", str(write_initrd(folder)), "-append"]
-        command += ["console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check"]
+        command += [
+            "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check"
+        ]
         console = folder / "console"
         with console.open("wb") as out:
             subprocess.run(

@@ -38,10 +38,9 @@ struct LaunchResult {
   /// Those of the dropped ones that were reported in `left` before.
   std::uint32_t recalled{0};
   std::uint64_t recalled_bytes{0};
-  /// When to ask again, ns on the port's clock; LAUNCHED: nothing is in the kernel.
-  std::uint64_t again{0};
+  /// Others are still in the kernel.
+  bool more{false};
 };
-inline constexpr std::uint64_t LAUNCHED = ~std::uint64_t{0};
 
 enum class ConnectionState : std::uint8_t { LISTENING, CONNECTING, CONNECTED, CLOSED };
 
@@ -95,7 +94,7 @@ class IoEngine {
   [[nodiscard]] virtual std::string launch_keeper(const TxQueue&) const { return "worker"; }
   /// With a launch lead: what became of packets that `transmit` said were sent. By the queue's
   /// worker. `last`: nobody asks again, decide on all.
-  virtual LaunchResult launched(TxQueue&, bool /*last*/) noexcept { return {.again = LAUNCHED}; }
+  virtual LaunchResult launched(TxQueue&, bool /*last*/) noexcept { return {}; }
 
   [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer(std::uint16_t port) const = 0;
   /// Six bytes; zeros when the port has none.

@@ -64,6 +64,7 @@ JsonObject json_of(const TxQueueState& state) {
   add(json, LATENESS_NUMBERS, state);
   add(json, LEVEL_NUMBERS, state.levels);
   json.json("dropped", json_of(state.counters.dropped));
+  json.text("launch_times", state.launch_times);
   return json;
 }
 
@@ -139,7 +140,8 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
       const Histogram& lateness = queue->lateness();
       snapshot.tx.push_back({name, queue->config().name_, queue->counters(), queue->levels(),
                              lateness.quantile(0.5), lateness.quantile(0.99),
-                             lateness.quantile(0.999), lateness.maximum()});
+                             lateness.quantile(0.999), lateness.maximum(),
+                             session.engine().launch_keeper(*queue)});
     }
   }
   for (const MemoryRegionConfig& region : config.mrs_) {

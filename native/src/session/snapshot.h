@@ -30,6 +30,8 @@ struct TxQueueState {
   std::uint64_t lateness_p99{0};
   std::uint64_t lateness_p999{0};
   std::uint64_t lateness_max{0};
+  /// IoEngine::launch_keeper.
+  std::string launch_times;
 };
 
 inline constexpr std::array<NamedNumber<TxQueueState>, 4> LATENESS_NUMBERS{

@@ -30,8 +30,8 @@ constexpr std::uint32_t PREFETCH_BYTES = 1024;
 constexpr std::uint32_t CACHE_LINE = 64;
 /// Longest wait for a wire that takes nothing.
 constexpr std::uint64_t REFUSED_NS = 10'000'000;
-/// How often a stopping worker looks for packets that wait in the kernel.
-constexpr std::int64_t LAUNCHING_NS = 1'000'000;
+/// How often the worker looks for packets that wait in the kernel.
+constexpr std::uint64_t LAUNCHING_NS = 1'000'000;
 /// Passes that a stopping worker makes for what is due.
 constexpr int DRAIN_PASSES = 100'000;
 /// It gives up when the wire has taken nothing for this long.
@@ -84,12 +84,14 @@ std::uint32_t Transmitter::turn(const Lane& lane) const noexcept {
 
 void Transmitter::count_launched(Lane& lane, bool last) noexcept {
   const LaunchResult result = engine_.launched(*lane.queue, last);
-  lane.ask = result.again;
+  lane.ask = result.more ? now_ + LAUNCHING_NS : NEVER;
   lane.queue->count_launched(result);
 }
 
 bool Transmitter::serve(Lane& lane) noexcept {
-  if (lane.ask <= now_) count_launched(lane, false);
+  // Also when the clock was set back.
+  if (lane.ask != NEVER && (lane.ask <= now_ || lane.ask - now_ > lane.lead + LAUNCHING_NS))
+    count_launched(lane, false);
   lane.burst = lane.queue->current();
   if (lane.burst == nullptr) {
     lane.due = NEVER;
@@ -245,7 +247,7 @@ void Transmitter::run() noexcept {
                                        [](const Lane& lane) { return lane.ask != NEVER; });
     if (drain > 0 && launching && !progress) {
       doorbell_.prepare();
-      doorbell_.wait(LAUNCHING_NS);
+      doorbell_.wait(static_cast<std::int64_t>(LAUNCHING_NS));
       now_ = clock_();
     }
     if (drain > 0 && ((!progress && !refused && !launching) || drain > DRAIN_PASSES ||
@@ -266,6 +268,7 @@ void Transmitter::run() noexcept {
   }
   for (Lane& lane : lanes_) {
     if (lane.ask != NEVER) count_launched(lane, true);
+    lane.queue->end_pass();
     lane.queue->mark_closed();
     lane.queue->flush();
   }

@@ -35,7 +35,7 @@ class Transmitter {
   [[nodiscard]] const std::string& cpu_core() const noexcept { return cpu_core_; }
 
  private:
-  static constexpr std::uint64_t NEVER = LAUNCHED;
+  static constexpr std::uint64_t NEVER = ~std::uint64_t{0};
 
   /// A queue, and what the worker knows of it.
   struct Lane {

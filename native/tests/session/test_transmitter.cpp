@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "session/loopback_config.h"
@@ -48,6 +49,28 @@ class NotingWire final : public IoEngine {
     while (monotonic_ns() < end) cpu_relax();
     const std::lock_guard lock(mutex_);
     calls_.push_back(call);
+    if (lead_ns > 0) {
+      kept_.left += result.sent;
+      kept_.left_bytes += result.bytes;
+      kept_until_ = std::max(kept_until_, call.launch);
+    }
+    return result;
+  }
+  [[nodiscard]] std::uint64_t launch_lead(const TxQueue&) const noexcept override {
+    return lead_ns;
+  }
+  LaunchResult launched(TxQueue&, bool last) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (!last && stepped_clock() < kept_until_) return {.more = true};
+    LaunchResult result = std::exchange(kept_, {});
+    // One was late, and one comes back that had been counted as sent.
+    if (result.left > 1) {
+      --result.left;
+      result.left_bytes -= 100;
+      result.missed = 2;
+      result.recalled = 1;
+      result.recalled_bytes = 100;
+    }
     return result;
   }
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer(std::uint16_t) const override {
@@ -63,10 +86,14 @@ class NotingWire final : public IoEngine {
   }
   std::uint64_t call_ns{0};
   std::uint64_t packet_ns{0};
+  /// Keeps launch times that are at most so far ahead.
+  std::uint64_t lead_ns{0};
 
  private:
   std::mutex mutex_;
   std::vector<Call> calls_;
+  LaunchResult kept_;
+  std::uint64_t kept_until_{0};
 };
 
 /// Transmit queues on one worker, with nothing else of a session.
@@ -237,4 +264,40 @@ TEST_CASE("Lateness begins anew before the next packet", "[transmitter]") {
   REQUIRE(bench.queues[0]->wait_idle(LONG));
   REQUIRE(bench.queues[0]->lateness().count() == 5);
   REQUIRE(bench.queues[0]->lateness().maximum() < HOUR);
+}
+
+TEST_CASE("What the wire keeps until its launch time is held, and counted once", "[transmitter]") {
+  Bench bench(1);
+  bench.wire.lead_ns = 50'000'000;
+  SECTION("until it has left, or is reported dropped") {
+    bench.start();
+    const std::uint64_t start = stepped_clock() + 300'000'000;
+    bench.submit(0, 20, start);
+    REQUIRE(bench.queues[0]->wait_idle(LONG));
+    REQUIRE(stepped_clock() >= start);
+    const std::vector<NotingWire::Call> calls = bench.wire.calls();
+    REQUIRE(calls.size() == 1);
+    REQUIRE(calls[0].begun >= start - bench.wire.lead_ns);
+    const TxSnapshot counters = bench.queues[0]->counters();
+    REQUIRE(counters.sent == 18);
+    REQUIRE(counters.sent_bytes == 1800);
+    REQUIRE(counters.dropped[static_cast<std::size_t>(DropReason::MISSED_LAUNCH)] == 2);
+    REQUIRE(counters.late == 0);
+  }
+  SECTION("until the worker stops") {
+    bench.wire.lead_ns = 2 * HOUR;
+    bench.start();
+    bench.submit(0, 20, stepped_clock() + HOUR);
+    REQUIRE_FALSE(bench.queues[0]->wait_idle(20'000'000));
+    REQUIRE(bench.queues[0]->counters().held == 20);
+    bench.worker.stop();
+    REQUIRE(bench.queues[0]->counters().held == 0);
+  }
+  SECTION("although the clock was set back") {
+    bench.start();
+    clock_step = HOUR;
+    bench.submit(0, 20);
+    clock_step = 0;
+    REQUIRE(bench.queues[0]->wait_idle(LONG));
+  }
 }

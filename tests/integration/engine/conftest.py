@@ -31,6 +31,7 @@ REASONS = [
     "filtered",
     "flushed",
     "send_error",
+    "missed_launch",
 ]
 
 

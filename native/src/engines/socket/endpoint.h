@@ -46,7 +46,7 @@ class Endpoint {
   /// As IoEngine::launch_lead, launch_keeper and launched; the same for all queues.
   [[nodiscard]] virtual std::uint64_t launch_lead() const noexcept { return 0; }
   [[nodiscard]] virtual std::string launch_keeper() const { return "worker"; }
-  virtual LaunchResult launched(bool /*last*/) noexcept { return {.again = LAUNCHED}; }
+  virtual LaunchResult launched(bool /*last*/) noexcept { return {}; }
 
   [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer() const = 0;
   /// Zeros when it has none.

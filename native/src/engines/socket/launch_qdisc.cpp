@@ -157,8 +157,7 @@ LaunchQdisc judge(const std::string& interface, const std::vector<Qdisc>& all) {
   result.flow_limit = first.flow_limit;
   std::uint32_t horizon_us = first.horizon_us;
   for (const Qdisc& leaf : leaves) {
-    if (leaf.kind == "etf" && (leaf.etf.flags & TC_ETF_SKIP_SOCK_CHECK) == 0)
-      result.drops_untimed = true;
+    result.drops_untimed = result.drops_untimed || leaf.kind == "etf";
     if (result.refusal.empty()) result.refusal = refusal_of(leaf);
     if (result.refusal.empty() &&
         (leaf.kind != first.kind || leaf.etf.delta != first.etf.delta ||

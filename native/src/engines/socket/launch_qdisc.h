@@ -17,7 +17,7 @@ struct LaunchQdisc {
   std::string found;
   /// Why it keeps no launch times; empty: it does.
   std::string refusal;
-  /// It drops what a socket without launch times sends.
+  /// It drops packets without a launch time: of other sockets, and those of ARP.
   bool drops_untimed{false};
 
   /// etf, which reports what it drops; else fq.

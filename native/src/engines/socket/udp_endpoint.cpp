@@ -67,8 +67,8 @@ std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceC
     return launch;
   }
   if (qdisc.drops_untimed) {
-    log(LogLevel::WARN, at + ", which drops packets of sockets without launch times; set "
-                             "tx.accurate_send to true");
+    log(LogLevel::WARN,
+        at + ", which drops packets without a launch time; set tx.accurate_send to true");
   } else {
     log(LogLevel::INFO, at + "; launch times are kept by the worker" +
                             (qdisc.keeps() ? ", tx.accurate_send leaves them to it" : ""));

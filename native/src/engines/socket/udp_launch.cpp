@@ -24,7 +24,6 @@ namespace {
 constexpr std::uint64_t LEAD_NS = 1'000'000;
 /// A packet that is still in the kernel this long after its stamp waits for the wire, and has left.
 constexpr std::uint64_t SETTLE_NS = 20'000'000;
-constexpr std::uint64_t ASK_AGAIN_NS = 1'000'000;
 /// Reports wait in the receive buffer; room for that many, and for the packets they come with.
 constexpr int REPORT_BUFFER = 128 << 20;
 /// Packets that wait in the kernel for their time are accounted to the socket.
@@ -52,16 +51,16 @@ UdpLaunch::UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const Interface
     const std::string device = qdisc_.interface.empty() ? "INTERFACE" : qdisc_.interface;
     refuse("network interface '" + device + "' to udp://" + socket.remote().text() +
            " has the queueing discipline '" + qdisc_.found + "', which keeps no launch times (" +
-           qdisc_.refusal +
-           "); fq and etf do. Set one: `tc qdisc replace dev " + device +
+           qdisc_.refusal + "); fq and etf do. Set one: `tc qdisc replace dev " + device +
            " root fq`, or `tc qdisc replace dev " + device +
            " root etf clockid CLOCK_TAI delta 500000`. Or set accurate_send to false: launch times "
            "in software");
   }
   const auto& queues = interface.tx_.queues_;
   if (queues.size() > 1) {
-    refuse("it has " + std::to_string(queues.size()) +
-           " transmit queues on one socket, whose packets the kernel sorts together; use one queue");
+    refuse(
+        "it has " + std::to_string(queues.size()) +
+        " transmit queues on one socket, whose packets the kernel sorts together; use one queue");
   }
   if (queues.front().pacing_mbps_ != 0) {
     refuse("queue '" + queues.front().name_ + "' has pacing_mbps " +
@@ -169,7 +168,7 @@ LaunchResult UdpLaunch::result(bool last) noexcept {
   }
   waiting_ = std::max(waiting_, settled_);
   LaunchResult result = std::exchange(fresh_, {});
-  result.again = settled_ == handed_ ? LAUNCHED : realtime_ns() + ASK_AGAIN_NS;
+  result.more = settled_ < handed_;
   return result;
 }
 

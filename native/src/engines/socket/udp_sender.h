@@ -19,7 +19,8 @@ namespace daqiri::sockets {
 ///
 /// Neighbours of equal length (the last may be shorter) go to the kernel as one message, which it
 /// or the device cuts into datagrams (UDP_SEGMENT). Where that is refused, datagrams go singly, and
-/// packets of that length are not offered again. With launch times in the kernel, a message has one.
+/// packets of that length are not offered again. With launch times in the kernel, a message has
+/// one.
 class UdpSender {
  public:
   static constexpr std::uint32_t BATCH = 512;

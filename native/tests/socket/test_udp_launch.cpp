@@ -1,0 +1,184 @@
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "engines/socket/launch_qdisc.h"
+#include "engines/socket/peer_channels.h"
+#include "engines/socket/udp_launch.h"
+#include "engines/socket/udp_sender.h"
+#include "socket/udp_session.h"
+
+using namespace daqiri;
+using namespace daqiri::sockets;
+using namespace daqiri::test;
+
+namespace {
+
+constexpr std::uint64_t MS = 1'000'000;
+
+/// fq as a kernel tells of it. The loopback interface ignores stamps: what this process does with
+/// them is what is tested.
+LaunchQdisc fq(std::uint32_t flow_limit = 100) {
+  LaunchQdisc qdisc;
+  qdisc.interface = "lo";
+  qdisc.found = "fq";
+  qdisc.horizon = 10'000 * MS;
+  qdisc.flow_limit = flow_limit;
+  return qdisc;
+}
+
+LaunchQdisc etf(std::uint64_t delta, bool offload = false) {
+  LaunchQdisc qdisc;
+  qdisc.interface = "lo";
+  qdisc.found = "etf";
+  qdisc.etf = true;
+  // CLOCK_TAI needs a capability, and CLOCK_MONOTONIC is as good a clock.
+  qdisc.delta = delta;
+  qdisc.offload = offload;
+  return qdisc;
+}
+
+struct Client {
+  explicit Client(std::uint16_t port) : config(udp_client("127.0.0.1", port)) {}
+  NetworkConfig config;
+  UdpSocket socket{config.ifs_[0], false};
+};
+
+}  // namespace
+
+TEST_CASE("What keeps no launch times on the way to the peer is named", "[udp][launch]") {
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    const LaunchQdisc found = find_launch_qdisc({}, SocketAddress::parse(host, 5000), 0);
+    INFO(host << ": " << found.found << ": " << found.refusal);
+    REQUIRE(found.interface == "lo");
+    REQUIRE(found.found == "noqueue");
+    REQUIRE(!found.keeps());
+
+    NetworkConfig config = udp_client(host, free_port(host));
+    config.ifs_[0].tx_.accurate_send_ = true;
+    const auto [status, text] = error_of([&] { Session::open(config); });
+    INFO(text);
+    REQUIRE(status == Status::NOT_SUPPORTED);
+    for (const char* part : {"'udp0'", "'lo'", "noqueue", "fq and etf", "tc qdisc replace dev lo"})
+      REQUIRE(text.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("Launch times in the kernel need a client, one queue and no pacing", "[udp][launch]") {
+  NetworkConfig server = udp_server("127.0.0.1", free_port("127.0.0.1"));
+  server.ifs_[0].tx_.accurate_send_ = true;
+  const auto [status, text] = error_of([&] { Session::open(server); });
+  REQUIRE(status == Status::NOT_SUPPORTED);
+  REQUIRE(text.find("peers of a server") != std::string::npos);
+
+  const PlainSocket peer("127.0.0.1");
+  Client client(peer.port());
+  InterfaceConfig paced = client.config.ifs_[0];
+  paced.tx_.queues_[0].pacing_mbps_ = 100;
+  REQUIRE(error_of([&] { UdpLaunch(client.socket, fq(), paced); }).second.find("pacing_mbps") !=
+          std::string::npos);
+  InterfaceConfig two = client.config.ifs_[0];
+  two.tx_.queues_.push_back(two.tx_.queues_[0]);
+  REQUIRE(error_of([&] { UdpLaunch(client.socket, fq(), two); }).second.find("one queue") !=
+          std::string::npos);
+}
+
+TEST_CASE("Stamps follow launch times, on the discipline's clock and in order", "[udp][launch]") {
+  const PlainSocket peer("127.0.0.1");
+  Client client(peer.port());
+  const auto near = [](std::uint64_t stamp, std::uint64_t launch) {
+    const std::uint64_t monotonic = launch - realtime_ns() + monotonic_ns();
+    return std::max(stamp, monotonic) - std::min(stamp, monotonic) < 400 * MS;
+  };
+  {
+    UdpLaunch launch(client.socket, fq(), client.config.ifs_[0]);
+    REQUIRE(launch.lead() == MS);
+    launch.begin();
+    const std::uint64_t now = realtime_ns();
+    const std::uint64_t hour = 3'600'000 * MS;
+    const std::uint64_t first = launch.stamp(now + hour);
+    REQUIRE(near(first, now + hour));
+    // Behind it: no launch time, one that has passed, one that is earlier.
+    REQUIRE(launch.stamp(0) == first);
+    REQUIRE(launch.stamp(now - hour) == first);
+    REQUIRE(launch.stamp(now + hour / 2) == first);
+    REQUIRE(launch.stamp(now + hour + 5) == first + 5);
+    REQUIRE(launch.shares(0, first));
+    REQUIRE(launch.shares(now + hour, first));
+    REQUIRE(!launch.shares(now + hour + 1, first));
+    // What was not handed over binds nothing.
+    launch.begin();
+    REQUIRE(near(launch.stamp(0), now));
+  }
+  for (const bool offload : {false, true}) {
+    const std::uint64_t delta = 5 * MS;
+    UdpLaunch launch(client.socket, etf(delta, offload), client.config.ifs_[0]);
+    REQUIRE(launch.lead() == MS + (offload ? delta : 0));
+    launch.begin();
+    const std::uint64_t hour = realtime_ns() + 3'600'000 * MS;
+    const std::uint64_t untimed = launch.stamp(0);
+    // In software etf lets go `delta` before the stamp.
+    REQUIRE(near(launch.stamp(hour), hour + (offload ? 0 : delta)));
+    const std::uint64_t last = launch.stamp(hour);
+    REQUIRE(launch.stamp(hour) == last + 1);
+    REQUIRE(untimed < last);
+    REQUIRE(!launch.shares(hour, last));
+  }
+}
+
+TEST_CASE("fq gets no more packets ahead than it holds of a flow", "[udp][launch]") {
+  const PlainSocket peer("127.0.0.1");
+  Client client(peer.port());
+  UdpLaunch launch(client.socket, fq(20), client.config.ifs_[0]);
+  launch.begin();
+  const std::uint64_t hour = realtime_ns() + 3'600'000 * MS;
+  std::uint32_t handed = 0;
+  for (; launch.room() > 0; ++handed) launch.handed(launch.stamp(hour), 1, 100);
+  REQUIRE(handed == 20);
+  // The loopback interface has taken all: nothing is in the kernel.
+  const LaunchResult result = launch.result(false);
+  REQUIRE(result.left == 20);
+  REQUIRE(result.left_bytes == 2000);
+  REQUIRE(!result.more);
+  REQUIRE(launch.room() == 20);
+}
+
+TEST_CASE("Packets with stamps arrive whole, and are counted once", "[udp][launch]") {
+  const PlainSocket peer("127.0.0.1");
+  Client client(peer.port());
+  auto session = Session::open(client.config);
+  TxQueue& tx = session->tx_queue(0, 0);
+  const PeerChannels peers(client.socket, {}, 1);
+  for (const LaunchQdisc& qdisc : {fq(), etf(5 * MS)}) {
+    UdpLaunch launch(client.socket, qdisc, client.config.ifs_[0]);
+    UdpSender sender(client.socket, *peers.table(), 0, 1, &launch);
+    Burst* burst = nullptr;
+    REQUIRE(tx.allocate(60, &burst) == Status::SUCCESS);
+    const std::uint64_t now = realtime_ns();
+    for (std::uint32_t i = 0; i < 60; ++i) {
+      const Bytes bytes = numbered(i, 100);
+      std::copy(bytes.begin(), bytes.end(), static_cast<std::uint8_t*>(burst->pkts[0][i]));
+      burst->pkt_lens[0][i] = 100;
+      // Rows that may share a message, and packets of their own.
+      burst->timestamps[i] = i < 20 ? 0 : i < 40 ? now + MS : now + MS + i;
+    }
+    std::uint32_t sent = 0;
+    for (int tries = 0; sent < 60 && tries < 1000; ++tries) {
+      const TransmitResult result = sender.send(*burst, sent, 60 - sent);
+      REQUIRE(result.failed == 0);
+      sent += result.sent;
+    }
+    REQUIRE(sent == 60);
+    burst->release();
+    for (std::uint32_t i = 0; i < 60; ++i) {
+      const auto datagram = peer.receive();
+      REQUIRE(datagram.has_value());
+      REQUIRE(datagram->first == numbered(i, 100));
+    }
+    const LaunchResult result = launch.result(true);
+    REQUIRE(result.left == 60);
+    REQUIRE(result.left_bytes == 6000);
+    REQUIRE(result.missed + result.refused + result.recalled == 0);
+    REQUIRE(launch.result(true).left == 0);
+  }
+}
