@@ -61,17 +61,20 @@ std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceC
       find_launch_qdisc(socket.local(), socket.remote(), socket.multicast_egress());
   const std::string at = "interface '" + interface.name_ + "': network interface '" +
                          qdisc.interface + "' has the queueing discipline '" + qdisc.found + "'";
+  const LogOrigin origin{.interface = interface.name_, .queue = {}};
   if (wanted) {
     auto launch = std::make_unique<UdpLaunch>(socket, qdisc, interface);
-    log(LogLevel::INFO, at + ", which keeps launch times");
+    log(LogLevel::INFO, at + ", which keeps launch times", origin);
     return launch;
   }
   if (qdisc.drops_untimed) {
     log(LogLevel::WARN,
-        at + ", which drops packets without a launch time; set tx.accurate_send to true");
+        at + ", which drops packets without a launch time; set tx.accurate_send to true", origin);
   } else {
-    log(LogLevel::INFO, at + "; launch times are kept by the worker" +
-                            (qdisc.keeps() ? ", tx.accurate_send leaves them to it" : ""));
+    log(LogLevel::DEBUG,
+        at + "; launch times are kept by the worker" +
+            (qdisc.keeps() ? ", tx.accurate_send leaves them to it" : ""),
+        origin);
   }
   return nullptr;
 }
