@@ -47,7 +47,7 @@ void PackedWriter::create(const std::string& path) {
   } catch (...) {
     if (index_.is_open()) unlink(index_path_.c_str());
     index_.close();
-    unlink(path.c_str());
+    PacketWriter::remove();
     let_go();
     throw;
   }

@@ -23,12 +23,26 @@ PacketWriter::PacketWriter(std::unique_ptr<FileOutput> output, TailGuard* guard)
       guard_(guard),
       batch_(std::make_unique_for_overwrite<RecordBatch>()) {}
 
+namespace {
+
+/// A new file in the folder of `path` without a name; closed where there are no such files.
+File nameless_file(const std::string& path) {
+  // By way of which it gets its name.
+  if (access("/proc/self/fd", F_OK) != 0) return File();
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  return File(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644));
+}
+
+}  // namespace
+
 bool PacketWriter::open_file(const std::string& path, bool may_exist) {
   path_ = path;
   failed_ = false;
   tally_ = {};
   constexpr int FLAGS = O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-  File file(open(path.c_str(), FLAGS | O_CREAT | O_EXCL, 0644));
+  File file = may_exist ? File() : nameless_file(path);
+  named_ = !file.is_open();
+  if (named_) file = File(open(path.c_str(), FLAGS | O_CREAT | O_EXCL, 0644));
   const bool created = file.is_open();
   if (!created) {
     if (errno != EEXIST) throw file_error("cannot create", path, errno);
@@ -53,7 +67,18 @@ void PacketWriter::begin_records(std::uint64_t size, std::uint64_t before) {
   tally_.size = size;
   const int problem = output_->begin(file_.fd(), tally_);
   if (problem != 0) throw file_error("cannot write", path_, problem);
+  appear();
   if (guard_ != nullptr) guard_->watch(file_.fd(), path_, size);
+}
+
+void PacketWriter::appear() {
+  if (named_) return;
+  const std::string nameless = "/proc/self/fd/" + std::to_string(file_.fd());
+  if (linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    if (errno == EEXIST) refuse_existing(path_, "is not overwritten");
+    throw file_error("cannot create", path_, errno);
+  }
+  named_ = true;
 }
 
 std::uint32_t PacketWriter::write(const Burst& burst, const LinkLayer& link, std::uint32_t first,
@@ -153,6 +178,8 @@ void PacketWriter::close(bool durable) noexcept {
   if (problem != 0) fail("cannot close", problem);
 }
 
-void PacketWriter::remove() noexcept { unlink(path_.c_str()); }
+void PacketWriter::remove() noexcept {
+  if (named_) unlink(path_.c_str());
+}
 
 }  // namespace daqiri

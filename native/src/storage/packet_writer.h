@@ -66,10 +66,11 @@ class PacketWriter {
   /// With a guard, the file has whole records also after a kill.
   PacketWriter(std::unique_ptr<FileOutput> output, TailGuard* guard);
 
-  /// Open and lock `path`. Returns whether it is new. Throws Error.
+  /// Open and lock `path`. Returns whether it is new. A file that must not exist appears with
+  /// `begin_records`, where the file system allows. Throws Error.
   bool open_file(const std::string& path, bool may_exist);
   /// The open file has `size` bytes now, `before` of which were there when it was opened. Throws
-  /// Error GENERIC_FAILURE.
+  /// Error: INVALID_PARAMETER when a file of that name has appeared, GENERIC_FAILURE.
   void begin_records(std::uint64_t size, std::uint64_t before);
   /// Leave the file as it is; no error.
   void let_go() noexcept { file_.close(); }
@@ -87,6 +88,8 @@ class PacketWriter {
   virtual int end(bool /*durable*/) noexcept { return 0; }
 
  private:
+  /// Give a new file its name, now that its header is there: a kill leaves no file without one.
+  void appear();
   void flush() noexcept;
   void note_landed() noexcept;
   void fail(const char* action, int error_number) noexcept;
@@ -98,6 +101,7 @@ class PacketWriter {
   std::unique_ptr<RecordBatch> batch_;
   File file_;
   std::string path_;
+  bool named_{false};
   std::uint64_t size_before_{0};
   FileTally tally_;
   bool failed_{false};

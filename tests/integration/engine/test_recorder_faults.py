@@ -110,6 +110,20 @@ def test_a_kill_leaves_whole_records(kills: int, tmp_path: Path) -> None:
     assert recorded > 100 * kills
 
 
+def test_a_kill_between_two_files_leaves_no_empty_one(tmp_path: Path) -> None:
+    for kill in range(6):
+        directory = tmp_path / str(kill)
+        directory.mkdir()
+        process = start(directory, 20_000, writer="buffered")
+        time.sleep(0.05)
+        guards = descendants(process.pid)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        wait_until_gone(guards)
+        numbers = [n for file in sorted(directory.glob("*.pcap")) for n in numbers_of(file)]
+        assert numbers == list(range(len(numbers)))
+
+
 @pytest.mark.parametrize("writer", ["buffered", "direct"])
 def test_ctrl_c_leaves_complete_files(writer: str, tmp_path: Path) -> None:
     process = start(tmp_path, 5_000_000, writer=writer)
