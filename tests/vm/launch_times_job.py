@@ -35,6 +35,9 @@ def connect_namespaces() -> None:
         command(f"ip {where} addr add 10.77.0.{index}/24 dev {device}")
         command(f"ip {where} addr add fd77::{index}/64 dev {device} nodad")
         command(f"ip {where} link set {device} up")
+    # One processor takes all that arrives at v1: two would change the order.
+    steer = "echo 1 >/sys/class/net/v1/queues/rx-0/rps_cpus"
+    subprocess.run(["ip", "netns", "exec", "far", "sh", "-c", steer], check=True)
     # etf drops the packets that would ask for it.
     for _, address in ADDRESSES.values():
         command(f"ip neighbour replace {address} lladdr {far} dev v0 nud permanent")

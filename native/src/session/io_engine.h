@@ -32,9 +32,8 @@ struct LaunchResult {
   /// They are on the wire.
   std::uint32_t left{0};
   std::uint64_t left_bytes{0};
-  /// The kernel dropped them: they were late, or it refused the launch time.
+  /// The kernel dropped them: they were late.
   std::uint32_t missed{0};
-  std::uint32_t refused{0};
   /// Those of the dropped ones that were reported in `left` before.
   std::uint32_t recalled{0};
   std::uint64_t recalled_bytes{0};

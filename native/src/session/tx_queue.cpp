@@ -201,8 +201,7 @@ void TxQueue::count_launched(const LaunchResult& result) noexcept {
   tally_.sent += result.left - result.recalled;
   tally_.sent_bytes += result.left_bytes - result.recalled_bytes;
   tally_.dropped[static_cast<std::size_t>(DropReason::MISSED_LAUNCH)] += result.missed;
-  tally_.dropped[static_cast<std::size_t>(DropReason::SEND_ERROR)] += result.refused;
-  launched_ = launched_ || result.left + result.missed + result.refused > 0;
+  launched_ = launched_ || result.left + result.missed > 0;
 }
 
 void TxQueue::end_pass() noexcept {

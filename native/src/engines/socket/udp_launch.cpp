@@ -110,7 +110,7 @@ void UdpLaunch::handed(std::uint64_t stamp, std::uint32_t packets, std::uint32_t
   ++handed_;
 }
 
-void UdpLaunch::drop(std::uint64_t stamp, bool missed) noexcept {
+void UdpLaunch::drop(std::uint64_t stamp) noexcept {
   std::uint64_t first = handed_ > CAPACITY ? handed_ - CAPACITY : 0;
   std::uint64_t last = handed_;
   while (first < last) {
@@ -125,7 +125,7 @@ void UdpLaunch::drop(std::uint64_t stamp, bool missed) noexcept {
   Message& message = at(first);
   // Each fragment of a datagram is reported, and each has its stamp.
   if (message.packets == 0) return;
-  (missed ? fresh_.missed : fresh_.refused) += message.packets;
+  fresh_.missed += message.packets;
   if (first < settled_) {
     fresh_.recalled += message.packets;
     fresh_.recalled_bytes += message.bytes;
@@ -147,8 +147,8 @@ void UdpLaunch::read_reports() noexcept {
       sock_extended_err report{};
       std::memcpy(&report, CMSG_DATA(c), sizeof(report));
       if (report.ee_origin != SO_EE_ORIGIN_TXTIME) continue;
-      drop((std::uint64_t{report.ee_data} << 32U) | report.ee_info,
-           report.ee_code == SO_EE_CODE_TXTIME_MISSED);
+      // Late in the queue (TXTIME_MISSED), or before it was there (TXTIME_INVALID_PARAM).
+      drop((std::uint64_t{report.ee_data} << 32U) | report.ee_info);
     }
   }
 }

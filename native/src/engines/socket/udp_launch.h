@@ -64,7 +64,7 @@ class UdpLaunch {
   [[nodiscard]] Message& at(std::uint64_t number) noexcept { return messages_[number % CAPACITY]; }
   /// Read what etf has reported.
   void read_reports() noexcept;
-  void drop(std::uint64_t stamp, bool missed) noexcept;
+  void drop(std::uint64_t stamp) noexcept;
 
   const UdpSocket& socket_;
   LaunchQdisc qdisc_;
