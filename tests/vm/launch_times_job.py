@@ -126,6 +126,15 @@ def send(family: int, count: int, gap_ms: float, lead_ms: float = 200, last: int
         }
 
 
+def send_undisturbed(family: int, count: int, gap_ms: float) -> Result:
+    """Send anew while the guest had no turn for the whole schedule, five times at most."""
+    for _ in range(5):
+        result = send(family, count, gap_ms)
+        if result["handed_over_in_time"] > 0 and result["sent"] > 0:
+            break
+    return result
+
+
 def refusal(family: int) -> str:
     try:
         Engine.open(configuration(family)).close()
@@ -140,10 +149,10 @@ def main() -> None:
     results: Result = {}
     etf = "etf clockid CLOCK_TAI delta"
     for disciplines, name, work in (
-        (["root fq"], "fq", lambda: send(4, 50, 4)),
+        (["root fq"], "fq", lambda: send_undisturbed(4, 50, 4)),
         (["root fq"], "fq_past", lambda: send(4, 300, 0.1, lead_ms=-1000, last=50)),
         (["root fq flow_limit 20"], "fq_short", lambda: send(4, 500, 0.02)),
-        ([f"root {etf} 5000000"], "etf", lambda: send(4, 50, 4)),
+        ([f"root {etf} 5000000"], "etf", lambda: send_undisturbed(4, 50, 4)),
         ([f"root {etf} 5000000"], "etf_untimed", lambda: send(6, 20, 1, last=50)),
         # 8 ms a packet: most have to wait for longer than the 5 ms that etf lets them be late.
         (
@@ -152,7 +161,7 @@ def main() -> None:
                 f"parent 1:1 {etf} 5000000",
             ],
             "etf_late",
-            lambda: send(4, 60, 1),
+            lambda: send_undisturbed(4, 60, 1),
         ),
         (
             [
@@ -160,9 +169,13 @@ def main() -> None:
                 f"parent 1:1 {etf} 5000000",
             ],
             "etf_late_ipv6",
-            lambda: send(6, 60, 1),
+            lambda: send_undisturbed(6, 60, 1),
         ),
-        (["root handle 1: mq", "parent 1:1 fq", "parent 1:2 fq"], "mq", lambda: send(4, 20, 2)),
+        (
+            ["root handle 1: mq", "parent 1:1 fq", "parent 1:2 fq"],
+            "mq",
+            lambda: send_undisturbed(4, 50, 4),
+        ),
         (["root handle 1: mq", "parent 1:1 fq"], "half", lambda: refusal(4)),
         (["root pfifo"], "pfifo", lambda: refusal(6)),
         ([f"root {etf} 0"], "no_delta", lambda: refusal(4)),
