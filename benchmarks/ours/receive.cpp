@@ -13,6 +13,7 @@
 #include <string_view>
 #include <thread>
 
+#include "arguments.h"
 #include "peers/sockets.h"
 
 namespace {
@@ -70,8 +71,7 @@ int main(int argc, char** argv) {
   const std::uint16_t port = free_port(tcp ? SOCK_STREAM : SOCK_DGRAM);
   daqiri::NetworkConfig config =
       configuration(tcp ? daqiri::SocketProtocol::TCP : daqiri::SocketProtocol::UDP, port,
-                    static_cast<std::uint64_t>(std::atoll(argv[2])),
-                    static_cast<std::uint64_t>(std::atoll(argv[3])));
+                    bench::number<std::uint64_t>(argv[2]), bench::number<std::uint64_t>(argv[3]));
   if (daqiri::daqiri_init(config) != daqiri::Status::SUCCESS) {
     std::fprintf(stderr, "%s\n", daqiri::last_error());
     return 1;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "arguments.h"
 #include "peers/program.h"
 
 namespace {
@@ -66,10 +67,10 @@ int main(int argc, char** argv) {
     std::fputs("usage: ours_tcp_send PORT SIZE REGION_BYTES\n", stderr);
     return 2;
   }
-  const auto size = static_cast<std::int64_t>(std::atoll(argv[2]));
-  daqiri::NetworkConfig config = configuration(static_cast<std::uint16_t>(std::atoi(argv[1])),
-                                               static_cast<std::uint64_t>(size),
-                                               static_cast<std::uint64_t>(std::atoll(argv[3])));
+  const auto size = bench::number<std::int64_t>(argv[2]);
+  daqiri::NetworkConfig config =
+      configuration(bench::number<std::uint16_t>(argv[1]), static_cast<std::uint64_t>(size),
+                    bench::number<std::uint64_t>(argv[3]));
   if (daqiri::daqiri_init(config) != daqiri::Status::SUCCESS) {
     std::fprintf(stderr, "%s\n", daqiri::last_error());
     return 1;

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <vector>
 
+#include "arguments.h"
 #include "peers/pcap_file.h"
 
 namespace {
@@ -58,7 +59,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: peers_pcap_read FILE ROW_BYTES\n", stderr);
     return 2;
   }
-  const auto row = static_cast<std::size_t>(std::atoll(argv[2]));
+  const auto row = bench::number<std::size_t>(argv[2]);
   const std::uint64_t started = bench::now_ns();
   const std::uint64_t bytes = walk(bench::MappedFile(argv[1]));
   const std::uint64_t begun = bench::now_ns();

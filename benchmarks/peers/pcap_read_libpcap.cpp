@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "arguments.h"
 #include "peers/program.h"
 
 namespace {
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: peers_pcap_read_libpcap FILE ROW_BYTES\n", stderr);
     return 2;
   }
-  const auto row = static_cast<std::size_t>(std::atoll(argv[2]));
+  const auto row = bench::number<std::size_t>(argv[2]);
   pcap_pkthdr* header = nullptr;
   const u_char* data = nullptr;
 

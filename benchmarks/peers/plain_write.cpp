@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "arguments.h"
 #include "peers/program.h"
 
 namespace {
@@ -25,7 +26,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::vector<char> ring(RING, 1);
-  const auto total = static_cast<std::size_t>(std::atoll(argv[2]));
+  const auto total = bench::number<std::size_t>(argv[2]);
   const std::uint64_t begun = bench::now_ns();
   const int fd =
       bench::check(open(argv[1], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644), argv[1]);

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <vector>
 
+#include "arguments.h"
 #include "peers/sockets.h"
 
 int main(int argc, char** argv) {
@@ -15,10 +16,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int fd = bench::check(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "socket");
-  bench::connect_to(fd, "127.0.0.1", static_cast<std::uint16_t>(std::atoi(argv[1])));
-  std::vector<char> packet(static_cast<std::size_t>(std::atoi(argv[2])), 1);
-  const auto gap = static_cast<std::uint64_t>(std::atoll(argv[3]));
-  const auto count = static_cast<std::size_t>(std::atoll(argv[4]));
+  bench::connect_to(fd, "127.0.0.1", bench::number<std::uint16_t>(argv[1]));
+  std::vector<char> packet(bench::number<std::size_t>(argv[2]), 1);
+  const auto gap = bench::number<std::uint64_t>(argv[3]);
+  const auto count = bench::number<std::size_t>(argv[4]);
   std::vector<std::uint64_t> late(count);
   std::uint64_t due = bench::now_ns(CLOCK_REALTIME) + 20'000'000;
   for (std::size_t i = 0; i < count; ++i, due += gap) {

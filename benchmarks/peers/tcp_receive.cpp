@@ -9,6 +9,7 @@
 #include <sstream>
 #include <vector>
 
+#include "arguments.h"
 #include "peers/sockets.h"
 
 namespace {
@@ -24,8 +25,8 @@ int main(int argc, char** argv) {
     std::fputs("usage: peers_tcp_receive SIZE RING_BYTES\n", stderr);
     return 2;
   }
-  const auto size = static_cast<std::size_t>(std::atoll(argv[1]));
-  std::vector<char> ring(std::max(static_cast<std::size_t>(std::atoll(argv[2])), size), 1);
+  const auto size = bench::number<std::size_t>(argv[1]);
+  std::vector<char> ring(std::max(bench::number<std::size_t>(argv[2]), size), 1);
   const int listener = bench::bound_socket(SOCK_STREAM, 0);
   bench::check(listen(listener, 1), "listen");
   bench::answer_lines([] {

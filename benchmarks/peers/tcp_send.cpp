@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "arguments.h"
 #include "peers/sockets.h"
 
 int main(int argc, char** argv) {
@@ -12,8 +13,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int fd = bench::check(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
-  bench::connect_to(fd, "127.0.0.1", static_cast<std::uint16_t>(std::atoi(argv[1])));
-  const std::vector<char> message(static_cast<std::size_t>(std::atoi(argv[2])), 1);
+  bench::connect_to(fd, "127.0.0.1", bench::number<std::uint16_t>(argv[1]));
+  const std::vector<char> message(bench::number<std::size_t>(argv[2]), 1);
   bench::print_line("{}");
   double seconds = 0;
   while (std::cin >> seconds) {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "arguments.h"
 #include "peers/sockets.h"
 
 namespace {
@@ -81,10 +82,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   const bool gro = std::string_view(argv[1]) == "gro";
-  const auto size = static_cast<std::size_t>(std::atoi(argv[2]));
+  const auto size = bench::number<std::size_t>(argv[2]);
   const int fd = bench::bound_socket(SOCK_DGRAM, 0);
   if (gro) bench::set_option(fd, IPPROTO_UDP, UDP_GRO, 1, "UDP_GRO");
-  const int granted = bench::ask_receive_buffer(fd, std::atoi(argv[3]));
+  const int granted = bench::ask_receive_buffer(fd, bench::number<int>(argv[3]));
   bench::answer_lines([] {
     std::ostringstream line;
     line << R"({"packets": )" << packets << R"(, "bytes": )" << bytes << R"(, "latest": )" << latest
@@ -95,5 +96,5 @@ int main(int argc, char** argv) {
   ready << R"({"port": )" << bench::port_of(fd) << R"(, "receive_buffer": )" << granted << "}";
   bench::print_line(ready.str());
   receive(fd, gro ? std::size_t{1} << 16U : size, gro ? 16 : MAX_CALL,
-          static_cast<std::size_t>(std::atoll(argv[4])));
+          bench::number<std::size_t>(argv[4]));
 }

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <vector>
 
+#include "arguments.h"
 #include "peers/sockets.h"
 
 namespace {
@@ -114,8 +115,8 @@ int main(int argc, char** argv) {
     std::fputs("usage: peers_udp_send HOST PORT SIZE\n", stderr);
     return 2;
   }
-  Sender sender(argv[1], static_cast<std::uint16_t>(std::atoi(argv[2])),
-                static_cast<std::size_t>(std::atoi(argv[3])));
+  Sender sender(argv[1], bench::number<std::uint16_t>(argv[2]),
+                bench::number<std::size_t>(argv[3]));
   bench::print_line("{}");
   double rate = 0, seconds = 0;
   while (std::cin >> rate >> seconds) bench::print_line(sender.run(rate, seconds));

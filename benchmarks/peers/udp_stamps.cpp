@@ -12,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "arguments.h"
 #include "peers/sockets.h"
 
 namespace {
@@ -52,7 +53,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   stamps.reserve(1 << 20);
-  const int fd = bench::bound_socket(SOCK_DGRAM, static_cast<std::uint16_t>(std::atoi(argv[1])));
+  const int fd = bench::bound_socket(SOCK_DGRAM, bench::number<std::uint16_t>(argv[1]));
   bench::set_option(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1, "SO_TIMESTAMPNS");
   bench::ask_receive_buffer(fd, 64 << 20);
   bench::answer_lines([path = argv[2]] { return write_stamps(path); });

@@ -229,6 +229,7 @@ class Packets:
             ipv6_src, ipv6_dst       uint8  addresses, shape (n, 16)
             transport                uint8  17 (UDP), 6 (TCP) where the next ones are set
             src_port, dst_port       uint16 UDP or TCP ports
+            udp_length               uint16 with the UDP header; 0 in fragments
             tcp_seq                  uint32 sequence number
             tcp_flags                uint16 the low 12 bits of the flags word
             payload_offset           int64  where in `data` the last known header ends

@@ -12,11 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-import zstandard
-
 from daqiri_ophyd import _native
 
-from ._errors import GenericFailureError, InvalidParameterError
+from ._errors import GenericFailureError, InvalidParameterError, NotSupportedError
 
 __all__ = ["open_classic"]
 
@@ -48,7 +46,7 @@ def open_classic(path: Path) -> tuple[BinaryIO, tuple[str, ...]]:
     InvalidParameterError
         If it is damaged, or a pcapng file with several link types.
     NotSupportedError
-        If it is pcapng and libpcap is not installed.
+        If it is pcapng and libpcap is not installed, or zstd without the package zstandard.
 
     Notes
     -----
@@ -116,6 +114,14 @@ def _gunzip(source: BinaryIO, target: BinaryIO, path: Path) -> None:
 
 def _unzstd(source: BinaryIO, target: BinaryIO, path: Path) -> None:
     """Unpack frame by frame; the library's streams take a cut frame for a complete one."""
+    # Here, because not every interpreter has it: there are no wheels for free-threaded ones.
+    try:
+        import zstandard
+    except ImportError as error:
+        raise NotSupportedError(
+            f"{path} is compressed with zstd, and the Python package zstandard is not there "
+            f"({error}); install it, or unpack the file first: zstd -d {path}"
+        ) from error
     frame = None
     block = b""
     try:

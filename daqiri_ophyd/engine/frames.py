@@ -7,6 +7,8 @@ import ipaddress
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daqiri_ophyd import _native
+
 from ._errors import InvalidParameterError
 from ._packets import Packets
 
@@ -16,11 +18,9 @@ UDP_OVERHEAD = 42
 """Bytes of Ethernet, IPv4 and UDP headers in front of a payload."""
 
 _LONGEST_PAYLOAD = 65535 - 28
-_ETHERNET, _RAW_IP = 1, 101
-_IPV4, _IPV6, _VLAN_TAGS = 0x0800, 0x86DD, (0x8100, 0x88A8, 0x9100)
+_ETHERNET = 1
+_IPV4 = 0x0800
 _UDP = 17
-_IPV6_OPTIONS, _IPV6_FRAGMENT = (0, 43, 60), 44
-_MOST_VLAN_TAGS, _MOST_IPV6_EXTENSIONS = 2, 8
 
 
 def udp_frames(
@@ -100,15 +100,16 @@ def udp_payload(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find the UDP payload of each packet.
 
-    Ethernet frames with up to two VLAN tags; IPv4 with options; IPv6 with extension headers.
-    Fragments are no UDP datagrams, and neither is a packet whose payload was not captured whole.
+    Behind VLAN tags, IPv4 options and IPv6 extension headers. Fragments are no UDP datagrams, and
+    neither is a packet whose payload was not captured whole.
 
     Parameters
     ----------
     packets : Packets or ndarray of uint8, shape (n, width)
         Where to look.
-    link_type : {1, 101}, optional
-        1: Ethernet frames; 101: IP packets. Default: the file's; 1 for an array.
+    link_type : int, optional
+        As `Packets.to_columns` knows them, such as 1: Ethernet frames; 101: IP packets. Default:
+        the file's; 1 for an array.
 
     Returns
     -------
@@ -128,82 +129,21 @@ def udp_payload(
     Formats: RFC 791 (IPv4), RFC 8200 (IPv6), RFC 768 (UDP), IEEE 802.1Q (VLAN).
     """
     if isinstance(packets, Packets):
-        data, begin = packets.data, packets.offsets
-        end = begin + packets.lengths
+        data, begin, size = packets.data, packets.offsets, packets.lengths
         kind = packets.link_type if link_type is None else link_type
     else:
-        data, begin, end = _flat_rows(packets)
+        data, begin, size = _flat_rows(packets)
         kind = _ETHERNET if link_type is None else link_type
-    if kind not in (_ETHERNET, _RAW_IP):
-        raise InvalidParameterError(
-            f"link type is {kind}; accepted are {_ETHERNET} (Ethernet) and {_RAW_IP} (raw IP)"
-        )
-    if not data.size:
-        return begin.copy(), np.full(len(begin), -1, np.int64)
-    found = _Headers(data)
-    ether_type, ip = found.ethernet(begin) if kind == _ETHERNET else found.raw_ip(begin)
-    udp, ip_end = found.transport(ether_type, ip)
-    length = found.word(udp + 4)
-    whole = (udp > 0) & (length >= 8) & (udp + length <= np.minimum(ip_end, end))
-    return np.where(whole, udp + 8, begin), np.where(whole, length - 8, -1)
-
-
-class _Headers:
-    """Reads headers of many packets; positions beyond the data read its last byte.
-
-    That is harmless: whatever is read from behind a packet's end leads to a payload that ends
-    behind it too, which is refused.
-    """
-
-    def __init__(self, data: NDArray[np.uint8]) -> None:
-        self._data = data
-
-    def byte(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._data.take(at, mode="clip").astype(np.int64)
-
-    def word(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self.byte(at) << 8 | self.byte(at + 1)
-
-    def ethernet(self, begin: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return EtherTypes and where what follows begins."""
-        ether_type, at = self.word(begin + 12), begin + 14
-        for _ in range(_MOST_VLAN_TAGS):
-            tagged = np.isin(ether_type, _VLAN_TAGS)
-            ether_type = np.where(tagged, self.word(at + 2), ether_type)
-            at = at + 4 * tagged
-        return ether_type, at
-
-    def raw_ip(self, begin: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the EtherTypes that the IP versions stand for, and where the headers begin."""
-        version = self.byte(begin) >> 4
-        return np.select([version == 4, version == 6], [_IPV4, _IPV6]), begin
-
-    def transport(
-        self, ether_type: NDArray[np.int64], ip: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where UDP begins (0: none) and where the IP packets end."""
-        first = self.byte(ip)
-        is_v4 = (ether_type == _IPV4) & (first >> 4 == 4) & (first & 15 >= 5)
-        is_v4 &= (self.byte(ip + 9) == _UDP) & (self.word(ip + 6) & 0x3FFF == 0)
-        is_v6 = (ether_type == _IPV6) & (first >> 4 == 6)
-        v6 = self._after_extensions(np.where(is_v6, ip, 0)) if is_v6.any() else np.zeros_like(ip)
-        udp = np.where(is_v4, ip + 4 * (first & 15), np.where(is_v6, v6, 0))
-        end = ip + np.where(is_v4, self.word(ip + 2), 40 + self.word(ip + 4))
-        return udp, end
-
-    def _after_extensions(self, ip: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where UDP begins in IPv6 packets; 0: none."""
-        header, at = self.byte(ip + 6), ip + 40
-        for _ in range(_MOST_IPV6_EXTENSIONS):
-            options = np.isin(header, _IPV6_OPTIONS)
-            # A fragment that is all of the packet.
-            atomic = (header == _IPV6_FRAGMENT) & (self.word(at + 2) & 0xFFF9 == 0)
-            if not (options | atomic).any():
-                break
-            size = np.where(options, 8 * (self.byte(at + 1) + 1), np.where(atomic, 8, 0))
-            header = np.where(options | atomic, self.byte(at), header)
-            at = at + size
-        return np.where(header == _UDP, at, 0)
+    columns = _native.packet_columns(
+        data,
+        kind,
+        np.ascontiguousarray(begin),
+        np.ascontiguousarray(size),
+        ["payload_offset", "payload_length", "udp_length"],
+    )
+    length = columns["payload_length"].astype(np.int64)
+    whole = (columns["udp_length"] >= 8) & (length + 8 == columns["udp_length"])
+    return np.where(whole, columns["payload_offset"], begin), np.where(whole, length, -1)
 
 
 def _payload_rows(payloads: NDArray[np.uint8] | tuple[int, int]) -> NDArray[np.uint8]:
@@ -225,14 +165,14 @@ def _payload_rows(payloads: NDArray[np.uint8] | tuple[int, int]) -> NDArray[np.u
 
 def _flat_rows(
     frames: NDArray[np.uint8],
-) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint32]]:
     if frames.ndim != 2 or frames.dtype != np.uint8:
         raise InvalidParameterError(
             f"packets is {frames.dtype} of shape {frames.shape}; accepted is uint8, (n, width)"
         )
     count, width = frames.shape
     begin = np.arange(count, dtype=np.int64) * width
-    return frames.reshape(-1), begin, begin + width
+    return frames.reshape(-1), begin, np.full(count, width, np.uint32)
 
 
 def _words(frames: NDArray[np.uint8], at: int, count: int) -> NDArray[np.uint16]:

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 #include <vector>
 
+#include "arguments.h"
 #include "burst/burst.h"
 #include "burst/ring.h"
 #include "memory/region.h"
@@ -135,8 +135,8 @@ struct Line {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const double seconds = argc > 1 ? std::atof(argv[1]) : 0.5;
-  const int rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 5;
+  const double seconds = bench::number_or(argc, argv, 1, 0.5);
+  const int rounds = std::max(1, bench::number_or(argc, argv, 2, 5));
   std::vector<Line> lines{{"region: one buffer, taken and given back", 1, {}},
                           {"region: 1024 buffers", BATCH, {}},
                           {"pool and region: a burst of 1024", BATCH, {}},

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "arguments.h"
 #include "engines/socket/socket_address.h"
 #include "session/session.h"
 #include "timing/clock.h"
@@ -158,8 +159,8 @@ void compare(std::uint64_t gap, double seconds, int rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const double seconds = argc > 1 ? std::atof(argv[1]) : 0.5;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 10;
+  const double seconds = bench::number_or(argc, argv, 1, 0.5);
+  const int rounds = bench::number_or(argc, argv, 2, 10);
   for (const std::uint64_t gap : {5'000U, 20'000U, 100'000U}) compare(gap, seconds, rounds);
   return 0;
 }

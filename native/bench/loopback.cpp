@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 #include <vector>
 
+#include "arguments.h"
 #include "session/session.h"
 #include "timing/clock.h"
 
@@ -135,8 +135,8 @@ void lateness(std::uint64_t gap_ns) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const double seconds = argc > 1 ? std::atof(argv[1]) : 1.0;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 3;
+  const double seconds = bench::number_or(argc, argv, 1, 1.0);
+  const int rounds = bench::number_or(argc, argv, 2, 3);
   for (const std::uint64_t frame : {64U, 1024U, 8192U}) {
     for (int round = 0; round < rounds; ++round) {
       const Rate ours = loopback_rate(frame, seconds);

@@ -17,7 +17,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -25,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "storage/file.h"
 #include "storage/packet_gather.h"
 #include "storage/pcap_index.h"
@@ -225,8 +225,8 @@ void compare_gather(const Sample& sample, int rounds) {
 
 int main(int argc, char** argv) try {
   const std::string directory = argc > 1 ? argv[1] : "/dev/shm";
-  const auto bytes = static_cast<std::uint64_t>(argc > 2 ? std::atof(argv[2]) * 1e6 : 1e9);
-  const int rounds = argc > 3 ? std::max(1, std::atoi(argv[3])) : 9;
+  const auto bytes = static_cast<std::uint64_t>(bench::number_or(argc, argv, 2, 1000.0) * 1e6);
+  const int rounds = std::max(1, bench::number_or(argc, argv, 3, 9));
   std::printf("pcap files of %.0f MB in %s; median (lowest to highest) of %d rounds\n",
               static_cast<double>(bytes) * 1e-6, directory.c_str(), rounds);
   for (const std::uint32_t length : {1500U, 8000U}) {

@@ -11,12 +11,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "storage/file_write.h"
 #include "storage/pcap_writer.h"
 #include "timing/clock.h"
@@ -146,8 +146,8 @@ void compare(const std::string& directory, std::uint32_t length, std::uint64_t b
 
 int main(int argc, char** argv) try {
   const std::string directory = argc > 1 ? argv[1] : "/dev/shm";
-  const auto bytes = static_cast<std::uint64_t>(argc > 2 ? std::atof(argv[2]) * 1e6 : 256e6);
-  const int rounds = argc > 3 ? std::max(1, std::atoi(argv[3])) : 5;
+  const auto bytes = static_cast<std::uint64_t>(bench::number_or(argc, argv, 2, 256.0) * 1e6);
+  const int rounds = std::max(1, bench::number_or(argc, argv, 3, 5));
   std::printf("pcap to %s, medians of %d rounds, packet bytes a second:\n", directory.c_str(),
               rounds);
   for (const std::uint32_t length : {64U, 1000U, 8000U}) compare(directory, length, bytes, rounds);

@@ -84,6 +84,7 @@ constexpr std::array COLUMNS{
     column<&PacketFields::transport>("transport"),
     column<&PacketFields::src_port>("src_port"),
     column<&PacketFields::dst_port>("dst_port"),
+    column<&PacketFields::udp_length>("udp_length"),
     column<&PacketFields::tcp_seq>("tcp_seq"),
     column<&PacketFields::tcp_flags>("tcp_flags"),
     Column{"payload_offset", make_offsets, store_offsets},

@@ -131,7 +131,7 @@ def steering(data: bytes) -> None:
         at, sizes = frames.udp_payload(rows, link_type=link_type)
         assert sizes[0] == -1 or 0 <= at[0] <= at[0] + sizes[0] <= len(data)
     with pytest.raises(InvalidParameterError):
-        frames.udp_payload(rows, link_type=data[0] + 102)
+        frames.udp_payload(rows, link_type=data[0] + 400)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

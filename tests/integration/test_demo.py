@@ -1,6 +1,8 @@
 """The demonstration, as a newcomer runs it."""
 
+import contextlib
 import json
+import os
 import shutil
 import signal
 import socket
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import LINKTYPE_RAW, frames
 
 COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
@@ -105,6 +108,40 @@ def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
     file = first_capture(tmp_path / "daqiri-data")
     assert file.with_name(file.name + ".json").exists()
     assert packets_seen_by(["tcpdump", "-n", "-r"], str(file)) == 0
+
+
+@pytest.mark.parametrize("profile", ["loopback", "udp"])
+def test_ctrl_c_ends_the_demo_with_its_files_complete(profile: str, tmp_path: Path) -> None:
+    # A hundred seconds of packets, in a process group of its own: a terminal's Ctrl-C reaches the
+    # sending process, too.
+    process = subprocess.Popen(
+        [*COMMAND, "demo", "--profile", profile, "--packets", "100000", "--interval-us", "1000"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    data = tmp_path / "daqiri-demo"
+    try:
+        for _ in range(1000):
+            if any(file.stat().st_size > 10_000 for file in data.glob("captures/**/*.pcap")):
+                break
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        _, messages = process.communicate(timeout=60)
+        assert process.returncode == 1, messages
+        assert "interrupted" in messages
+        assert "Traceback" not in messages
+        with pytest.raises(ProcessLookupError):  # nobody is left
+            os.killpg(process.pid, 0)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    file = first_capture(data)
+    packets = read_sidecar(file).packets
+    assert 0 < packets < 100_000
+    assert packets_seen_by(["tcpdump", "-n", "-r"], str(file)) == packets
 
 
 def test_ctrl_c_ends_a_transmission(tmp_path: Path) -> None:

@@ -110,8 +110,9 @@ class Parser {
     // 0: the network card was to fill it in (segmentation offload).
     if (fields_.ip_length >= header) end_after(at_, fields_.ip_length);
     at_ += header;
-    const std::uint16_t fragment = load_be16(ip + 6) & 0x1FFFU;
-    if (fragment == 0) transport();
+    const std::uint16_t fragment = load_be16(ip + 6) & 0x3FFFU;
+    fragmented_ = fragment != 0;
+    if ((fragment & 0x1FFFU) == 0) transport();
   }
 
   void ipv6() noexcept {
@@ -144,7 +145,11 @@ class Parser {
       if (!has(size)) return false;
       fields_.ip_protocol = header[0];
       at_ += size;
-      if (!options && (load_be16(header + 2) & 0xFFF8U) != 0) return false;
+      if (options) continue;
+      // The lowest bit: there are more.
+      const std::uint16_t fragment = load_be16(header + 2) & 0xFFF9U;
+      fragmented_ = fragmented_ || fragment != 0;
+      if ((fragment & 0xFFF8U) != 0) return false;
     }
     return false;
   }
@@ -152,8 +157,9 @@ class Parser {
   void transport() noexcept {
     const std::uint8_t* header = here();
     if (fields_.ip_protocol == UDP && has(8)) {
-      const std::uint32_t length = load_be16(header + 4);
+      const std::uint16_t length = load_be16(header + 4);
       ports(header);
+      if (!fragmented_) fields_.udp_length = length;
       if (length >= 8) end_after(at_, length);
       at_ += 8;
     } else if (fields_.ip_protocol == TCP && has(20)) {
@@ -175,6 +181,7 @@ class Parser {
   /// Never before at_.
   std::uint32_t end_;
   std::uint32_t at_{0};
+  bool fragmented_{false};
   PacketFields fields_;
 };
 

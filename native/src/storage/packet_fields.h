@@ -31,6 +31,8 @@ struct PacketFields {
   std::uint8_t transport{0};
   std::uint16_t src_port{0};
   std::uint16_t dst_port{0};
+  /// With the UDP header; a datagram that is complete has 8 bytes of payload less. 0 in fragments.
+  std::uint16_t udp_length{0};
   std::uint32_t tcp_seq{0};
   std::uint16_t tcp_flags{0};
   /// Captured bytes behind the last header that was understood, from the packet's beginning.

@@ -254,7 +254,7 @@ def test_neighbours_and_noise_do_not_matter(packets: list[bytes], link_type: int
     [
         (np.zeros((1, 60), np.int16), None),
         (np.zeros(60, np.uint8), None),
-        (np.zeros((1, 60), np.uint8), 113),
+        (np.zeros((1, 60), np.uint8), 147),
     ],
 )
 def test_packets_that_are_refused(packets: NDArray[Any], link_type: int | None) -> None:

@@ -222,6 +222,9 @@ def test_as_dpkt_sees_it(tmp_path: Path, packets: list[tuple[bytes, list[int]]])
             assert (seen["src_port"], seen["dst_port"]) == (layer.sport, layer.dport)
             if isinstance(layer, dpkt.tcp.TCP):
                 assert (seen["tcp_seq"], seen["tcp_flags"]) == (layer.seq, layer.flags)
+                assert seen["udp_length"] == 0
+            else:
+                assert seen["udp_length"] == layer.ulen
             begin = seen["payload_offset"]
             payload = pcap.data[begin : begin + seen["payload_length"]].tobytes()
             assert payload == bytes(layer.data)

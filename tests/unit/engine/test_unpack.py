@@ -4,6 +4,7 @@ import gzip
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from daqiri_ophyd.engine import (
     DaqiriError,
     GenericFailureError,
     InvalidParameterError,
+    NotSupportedError,
     PcapFile,
 )
 
@@ -102,6 +104,18 @@ def test_a_file_that_wireshark_wrote(tmp_path: Path) -> None:
     assert_reads(other, ("pcapng",))
     assert shutil.which("zstd") is None or not subprocess.run(["zstd", "-q", own]).returncode
     assert_reads(tmp_path / "own.pcap.zst", ("zstd",))
+
+
+def test_without_zstandard_everything_else_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)  # what import takes for "not there"
+    packed, plain = tmp_path / "a.pcap.zst", tmp_path / "a.pcap.gz"
+    packed.write_bytes(zstandard.compress(classic()))
+    plain.write_bytes(gzip.compress(classic()))
+    with pytest.raises(NotSupportedError, match=r"a\.pcap\.zst .* package zstandard .* zstd -d"):
+        PcapFile(packed)
+    assert_reads(plain, ("gzip",))
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])

@@ -1,0 +1,31 @@
+/// Numbers that a benchmark program is called with.
+#pragma once
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+
+namespace bench {
+
+/// All of `text` as a number; else ends the program.
+template <typename Number>
+Number number(const char* text) {
+  Number value{};
+  const char* end = text + std::strlen(text);
+  const auto read = std::from_chars(text, end, value);
+  if (read.ec != std::errc{} || read.ptr != end) {
+    std::fprintf(stderr, "argument '%s' is no number of the kind that is needed\n", text);
+    std::exit(2);
+  }
+  return value;
+}
+
+/// Argument `i`, or `otherwise` when there are not so many.
+template <typename Number>
+Number number_or(int argc, char** argv, int i, Number otherwise) {
+  return i < argc ? number<Number>(argv[i]) : otherwise;
+}
+
+}  // namespace bench
