@@ -53,10 +53,11 @@ std::uint32_t longest_record(const Burst& burst, const LinkLayer& link) {
   for (std::uint32_t i = 0; i < burst.num_packets(); ++i)
     longest = std::max(longest, burst.packet_length(i));
   if (!link.reconstructs_headers()) return longest;
+  PacketPrefixes prefixes(link, burst);
   std::byte scratch[MAX_LINK_PREFIX];
   std::uint32_t prefix = 0;
   for (std::uint32_t i = 0; i < burst.num_packets(); ++i)
-    prefix = std::max(prefix, link.prefix(burst, i, scratch));
+    prefix = std::max(prefix, prefixes.write(i, scratch));
   return longest + prefix;
 }
 

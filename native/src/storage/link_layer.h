@@ -20,6 +20,8 @@ class LinkLayer {
   [[nodiscard]] virtual std::uint32_t link_type() const noexcept { return LINKTYPE_ETHERNET; }
   /// True when prefix writes headers that were not seen on the wire.
   [[nodiscard]] virtual bool reconstructs_headers() const noexcept { return false; }
+  /// True when packets of a burst that are equally long have the same prefix.
+  [[nodiscard]] virtual bool prefix_repeats() const noexcept { return false; }
   /// Write the headers of packet `i` to `out` (MAX_LINK_PREFIX bytes). Returns their length.
   virtual std::uint32_t prefix(const BurstParams& /*burst*/, std::size_t /*i*/,
                                std::byte* /*out*/) const noexcept {

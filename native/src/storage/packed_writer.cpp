@@ -58,7 +58,7 @@ void PackedWriter::remove() noexcept {
   unlink(index_path_.c_str());
 }
 
-void PackedWriter::add(RecordBatch& batch, const Burst& burst, const LinkLayer& /*link*/,
+void PackedWriter::add(RecordBatch& batch, const Burst& burst, PacketPrefixes& /*prefixes*/,
                        std::uint32_t packet, std::uint64_t time) noexcept {
   std::uint64_t skip = skip_;
   std::uint32_t wire_length = 0;

@@ -36,7 +36,7 @@ class PackedWriter final : public PacketWriter {
   };
 
  private:
-  void add(RecordBatch& batch, const Burst& burst, const LinkLayer& link, std::uint32_t packet,
+  void add(RecordBatch& batch, const Burst& burst, PacketPrefixes& prefixes, std::uint32_t packet,
            std::uint64_t time) noexcept override;
   int prepare(const RecordBatch& batch) noexcept override;
   int landed(const FileTally& whole) noexcept override;

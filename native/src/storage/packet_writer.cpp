@@ -86,13 +86,14 @@ std::uint32_t PacketWriter::write(const Burst& burst, const LinkLayer& link, std
   if (!is_open() || failed_) return 0;
   const std::uint64_t before = tally_.packets;
   std::uint64_t now = 0;
+  PacketPrefixes prefixes(link, burst);
   batch_->begin(tally_);
   for (std::uint32_t i = first;
        i < first + count && tally_.size + batch_->bytes() < size_limit && !failed_; ++i) {
     if (!batch_->has_room()) flush();
     std::uint64_t time = burst.timestamps[i];
     if (time == 0) time = now != 0 ? now : (now = realtime_ns());
-    add(*batch_, burst, link, i, time);
+    add(*batch_, burst, prefixes, i, time);
   }
   if (!failed_) flush();
   return tally_.packets > before ? static_cast<std::uint32_t>(tally_.packets - before) : 0;

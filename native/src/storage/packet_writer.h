@@ -10,6 +10,7 @@
 #include "storage/file.h"
 #include "storage/file_output.h"
 #include "storage/link_layer.h"
+#include "storage/packet_prefixes.h"
 #include "storage/record_batch.h"
 #include "storage/tail_guard.h"
 
@@ -77,7 +78,7 @@ class PacketWriter {
   [[nodiscard]] int fd() const noexcept { return file_.fd(); }
 
   /// Put a packet into the batch, which has room for it.
-  virtual void add(RecordBatch& batch, const Burst& burst, const LinkLayer& link,
+  virtual void add(RecordBatch& batch, const Burst& burst, PacketPrefixes& prefixes,
                    std::uint32_t packet, std::uint64_t time) noexcept = 0;
   /// The records of `batch` are about to be put into the file, all or the first of them. Returns
   /// errno.

@@ -98,13 +98,11 @@ void PcapWriter::require_compatible(std::uint64_t size, std::uint32_t longest) {
   }
 }
 
-void PcapWriter::add(RecordBatch& batch, const Burst& burst, const LinkLayer& link,
+void PcapWriter::add(RecordBatch& batch, const Burst& burst, PacketPrefixes& prefixes,
                      std::uint32_t packet, std::uint64_t time) noexcept {
   std::byte* const record = batch.room();
   const std::uint32_t prefix =
-      link.reconstructs_headers()
-          ? std::min(link.prefix(burst, packet, record + sizeof(pcap::RecordHeader)), snap_length_)
-          : 0;
+      std::min(prefixes.write(packet, record + sizeof(pcap::RecordHeader)), snap_length_);
   std::uint32_t wire_length = prefix;
   std::uint32_t left = snap_length_ - prefix;
   batch.stage(static_cast<std::uint32_t>(sizeof(pcap::RecordHeader)) + prefix);

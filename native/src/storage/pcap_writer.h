@@ -36,7 +36,7 @@ class PcapWriter final : public PacketWriter {
  private:
   void begin(std::uint32_t longest);
   void require_compatible(std::uint64_t size, std::uint32_t longest);
-  void add(RecordBatch& batch, const Burst& burst, const LinkLayer& link, std::uint32_t packet,
+  void add(RecordBatch& batch, const Burst& burst, PacketPrefixes& prefixes, std::uint32_t packet,
            std::uint64_t time) noexcept override;
 
   PcapFormat format_;

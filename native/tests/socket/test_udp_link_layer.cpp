@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "socket/udp_session.h"
+#include "storage/packet_prefixes.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -145,6 +146,29 @@ TEST_CASE("A packet of a peer without a connection has an unspecified source", "
   REQUIRE(big_endian(&packet[20], 2) == 0);
   REQUIRE(big_endian(&packet[16], 4) == LOCALHOST);
   REQUIRE(big_endian(&packet[22], 2) == port);
+}
+
+TEST_CASE("Headers written once for a burst are those of each packet", "[udp][link]") {
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const PlainSocket peer(host);
+  const auto session = Session::open(udp_client(host, peer.port()));
+  const auto link = session->engine().link_layer(0);
+  REQUIRE(link->prefix_repeats() == (host == "127.0.0.1"));
+  const std::vector<std::uint32_t> lengths{10, 10, 0, 0, 1400, 10, 10, 1399, 1400};
+  Burst* burst = nullptr;
+  const auto n = static_cast<std::uint32_t>(lengths.size());
+  REQUIRE(session->tx_queue(0, 0).allocate(n, &burst) == Status::SUCCESS);
+  PacketPrefixes prefixes(*link, *burst);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    burst->pkt_lens[0][i] = lengths[i];
+    std::memset(burst->pkts[0][i], static_cast<int>(i), lengths[i]);
+    Bytes expected = recorded(*link, *burst, i);
+    std::byte found[MAX_LINK_PREFIX];
+    const std::uint32_t size = prefixes.write(i, found);
+    REQUIRE(size + lengths[i] == expected.size());
+    REQUIRE(std::memcmp(found, expected.data(), size) == 0);
+  }
+  burst->release();
 }
 
 TEST_CASE("Peers are learnt while others are looked up and connected", "[udp][link][peers]") {

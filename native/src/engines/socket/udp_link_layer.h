@@ -25,6 +25,8 @@ class UdpLinkLayer final : public LinkLayer {
 
   [[nodiscard]] std::uint32_t link_type() const noexcept override { return LINKTYPE_RAW; }
   [[nodiscard]] bool reconstructs_headers() const noexcept override { return true; }
+  /// Only the UDP checksum, which IPv4 does without, is over the data.
+  [[nodiscard]] bool prefix_repeats() const noexcept override { return !local_.ipv6(); }
   std::uint32_t prefix(const BurstParams& burst, std::size_t i,
                        std::byte* out) const noexcept override;
 
