@@ -7,11 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <sstream>
 #include <string_view>
-#include <thread>
 
 #include "arguments.h"
 #include "peers/sockets.h"
@@ -86,12 +84,8 @@ int main(int argc, char** argv) {
   std::uint64_t count = 0, size = 0;
   while (true) {
     daqiri::BurstParams* burst = nullptr;
-    const daqiri::Status status = daqiri::get_rx_burst(&burst, 0, 0);
-    if (status != daqiri::Status::SUCCESS) {
-      // Nothing yet. The engine's thread has the same core and is not to wait for us.
-      std::this_thread::sleep_for(std::chrono::microseconds(250));
-      continue;
-    }
+    // The engine's thread has the same core and is not to wait for us.
+    if (daqiri::wait_rx_burst(&burst, 0, 0, 100'000) != daqiri::Status::SUCCESS) continue;
     count += static_cast<std::uint64_t>(daqiri::get_num_packets(burst));
     size += daqiri::get_burst_tot_byte(burst);
     daqiri::free_all_packets_and_burst_rx(burst);

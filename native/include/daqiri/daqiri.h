@@ -168,6 +168,12 @@ Status get_rx_burst(BurstParams** burst);
 /// is.
 Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server);
 
+/// As the first, and waits for a burst, for `timeout_us` at most; a program that shares its core
+/// with the engine's threads gets along with one wake-up a burst. NULL_PTR when none came, when a
+/// signal was handled, or when the session is shutting down. Other threads may call it for other
+/// queues.
+Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t timeout_us);
+
 /// Stream of a GPU reorder config; `reorder_name` as configured.
 Status set_reorder_cuda_stream(const std::string& interface_name, const std::string& reorder_name,
                                CUstream_st* stream);

@@ -1,6 +1,9 @@
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <set>
+#include <string>
+#include <thread>
 
 #include "engine.h"
 
@@ -48,6 +51,46 @@ TEST_CASE("nothing yet is no failure", "[api]") {
   CHECK(get_rx_burst(&burst, 1) == Status::NULL_PTR);
   CHECK(get_rx_burst(&burst) == Status::NULL_PTR);
   CHECK(text == last_error());
+}
+
+TEST_CASE("a program may wait for a burst", "[api]") {
+  const Engine engine(LOOPBACK);
+  BurstParams* burst = nullptr;
+  SECTION("that is there") {
+    send_frames(8, 5000);
+    REQUIRE(wait_rx_burst(&burst, 0, 0, 5'000'000) == Status::SUCCESS);
+    CHECK(get_num_packets(burst) == 8);
+    free_rx_burst(burst);
+  }
+  SECTION("that is sent meanwhile") {
+    std::thread sender([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      send_frames(8, 5000);
+    });
+    const Status status = wait_rx_burst(&burst, 0, 0, 5'000'000);
+    sender.join();
+    REQUIRE(status == Status::SUCCESS);
+    free_rx_burst(burst);
+  }
+  SECTION("that does not come") {
+    CHECK(wait_rx_burst(&burst, 0, 0, 2000) == Status::NULL_PTR);
+    CHECK(wait_rx_burst(&burst, 0, 0, 0) == Status::NULL_PTR);
+    CHECK(burst == nullptr);
+  }
+  SECTION("while another thread shuts the engine down") {
+    std::thread closer([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      shutdown();
+    });
+    CHECK(wait_rx_burst(&burst, 0, 0, 30'000'000) != Status::SUCCESS);
+    closer.join();
+  }
+  SECTION("but not for less than nothing") {
+    CHECK(wait_rx_burst(&burst, 0, 0, -1) == Status::INVALID_PARAMETER);
+    CHECK(std::string(last_error()).find("wait_rx_burst: timeout_us is -1") != std::string::npos);
+    CHECK(wait_rx_burst(nullptr, 0, 0, 1) == Status::INVALID_PARAMETER);
+    CHECK(wait_rx_burst(&burst, 0, 77, 1) == Status::INVALID_PARAMETER);
+  }
 }
 
 TEST_CASE("queues take turns", "[api]") {
