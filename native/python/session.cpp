@@ -84,6 +84,7 @@ py::dict capabilities() {
 /// (numbers of a receive queue, of a transmit queue, reasons for drops)
 py::tuple counter_names() {
   std::vector<std::string_view> reasons;
+  reasons.reserve(NUM_DROP_REASONS);
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
     reasons.push_back(drop_reason_name(static_cast<DropReason>(r)));
   return py::make_tuple(SessionSnapshot::rx_names(), SessionSnapshot::tx_names(), reasons);
