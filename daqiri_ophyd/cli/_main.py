@@ -7,7 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ..engine import ConfigError, DaqiriError
-from . import _capture, _config, _demo, _info, _pcap, _replay, _send, _stats
+from . import _capture, _config, _demo, _host, _info, _pcap, _replay, _send, _stats
 from ._output import complain
 
 EXIT_FAILED = 1
@@ -28,6 +28,7 @@ app.command("demo")(_demo.demo)
 app.command("info")(_info.info)
 app.add_typer(_config.app, name="config")
 app.add_typer(_pcap.app, name="pcap")
+app.add_typer(_host.app, name="host")
 app.command("capture")(_capture.capture)
 app.command("send")(_send.send)
 app.command("replay")(_replay.replay)

@@ -1,0 +1,91 @@
+"""``daqiri-ophyd host``: is the host ready."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ..engine import load_config
+from ..host import Platform, Report, Result, Status, check_host, fix_script
+from ._output import out, print_json
+from ._source import config_path
+
+app = typer.Typer(help="Whether this host can take the stream.", no_args_is_help=True)
+
+_STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red", Status.SKIP: "dim"}
+_EXIT_CODES = {Status.WARN: 1, Status.FAIL: 2}
+
+
+@app.command()
+def check(
+    config: Annotated[
+        str | None,
+        typer.Argument(metavar="[CONFIG]", help="File or profile: what the engine will need."),
+    ] = None,
+    platform: Annotated[
+        str, typer.Option(metavar=f"auto|{'|'.join(Platform)}", help="Kind of host.")
+    ] = "auto",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Run this check only; repeatable."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    details: Annotated[
+        bool,
+        typer.Option("--details", help="Say what is wanted, why, and what mends it."),
+    ] = False,
+    fix: Annotated[
+        bool,
+        typer.Option("--fix-script", help="Print the remedies as a shell script; runs nothing."),
+    ] = False,
+    root: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of a recorded host, instead of this one.")
+    ] = Path("/"),
+) -> None:
+    """
+    Check the host and say what is not as it should be, and what mends it. Changes nothing.
+
+    With a configuration, its cores, ports and memory are looked at. Exit code 0: all is well or was
+    skipped; 1: warnings; 2: failures.
+
+    Example: [bold]daqiri-ophyd host check profiles/udp.yaml --details[/bold]
+    """
+    needs = load_config(config_path(config)).to_dict() if config else None
+    report = check_host(needs, platform=platform, only=only or (), root=root)
+    if fix:
+        out.print(fix_script(report), markup=False, soft_wrap=True, end="")
+    elif as_json:
+        print_json(report.to_dict())
+    else:
+        _print(report, details)
+    raise typer.Exit(_EXIT_CODES.get(report.status, 0))
+
+
+def _print(report: Report, details: bool) -> None:
+    facts = [report.host["name"], report.host["product"], f"Linux {report.host['kernel']}"]
+    out.print(Text(f"{', '.join(filter(None, facts))} (platform {report.platform})", style="bold"))
+    width = max(len(result.check) for result in report.results)
+    for result in report.results:
+        line = Text(f"{result.status:<4}", style=_STYLES[result.status])
+        line.append(f"  {result.check:<{width}}  {result.found}", style="default not bold")
+        out.print(line, soft_wrap=True)
+        if details:
+            for text, style in _details(result):
+                out.print(Text(f"        {text}", style=style), soft_wrap=True)
+    counts = ", ".join(f"{n} {s}" for s in reversed(Status) if (n := report.count(s)))
+    out.print(Text(counts, style=_STYLES[report.status]))
+    if not details and report.status in _EXIT_CODES:
+        out.print("--details: why it matters, what mends it. --fix-script: the commands.")
+
+
+def _details(result: Result) -> Iterator[tuple[str, str]]:
+    yield f"looks at: {result.title}; wanted: {result.wanted}", "dim"
+    yield result.why, "dim"
+    for remedy in result.remedies:
+        yield from ((f"now: {command}", "") for command in remedy.now)
+        yield from ((f"lasting: {path}, as --fix-script writes it", "") for path, _ in remedy.files)
+        yield from ((f"lasting: {command}", "") for command in remedy.lasting)
+        if remedy.note:
+            yield remedy.note, "italic"

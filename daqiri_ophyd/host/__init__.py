@@ -1,0 +1,28 @@
+"""Whether a host can take the stream: checks, each with what it found and what mends it."""
+
+from ._check import Check, Context
+from ._check_host import check_host
+from ._finding import Finding, Remedy, Report, Result, Status
+from ._fix_script import fix_script
+from ._needs import Needs
+from ._platform import Platform
+from ._root import FactError
+from .checks import CHECKS
+from .facts import Facts
+
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Context",
+    "FactError",
+    "Facts",
+    "Finding",
+    "Needs",
+    "Platform",
+    "Remedy",
+    "Report",
+    "Result",
+    "Status",
+    "check_host",
+    "fix_script",
+]

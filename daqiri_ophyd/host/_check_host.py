@@ -1,0 +1,65 @@
+"""Running the checks on a host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ._check import Context
+from ._finding import Report
+from ._needs import Needs
+from ._platform import Platform, detect_platform
+from .checks import CHECKS
+from .facts import Facts
+
+__all__ = ["check_host"]
+
+
+def check_host(
+    config: Mapping[str, Any] | None = None,
+    *,
+    platform: Platform | str = "auto",
+    only: Iterable[str] = (),
+    root: str | os.PathLike[str] = "/",
+) -> Report:
+    """Find out whether a host is ready; changes nothing.
+
+    Parameters
+    ----------
+    config : mapping, optional
+        A checked configuration of the engine, as `NetworkConfig.to_dict` gives it. The checks then
+        look at its cores, ports and memory regions, else at the host as a whole.
+    platform : str
+        ``generic``, ``igx``, ``spark``, ``gpunetio``, or ``auto`` to find out.
+    only : iterable of str
+        Names of the checks to run; none: all.
+    root : path
+        Where the host's file system begins; a folder of a recorded host, or ``/``.
+
+    Returns
+    -------
+    Report
+        A result per check, in the order of `CHECKS`.
+
+    Raises
+    ------
+    ValueError
+        If a platform or a check has another name, or the root is no folder.
+    """
+    chosen = list(only)
+    if unknown := [name for name in chosen if name not in CHECKS]:
+        raise ValueError(f"no check is called {unknown[0]!r}; there are: {', '.join(CHECKS)}")
+    if not os.path.isdir(root):
+        raise ValueError(
+            f"root is {os.fspath(root)!r}, which is no folder; give / or a recorded host"
+        )
+    facts = Facts(root)
+    if platform != "auto" and platform not in list(Platform):
+        raise ValueError(f"platform is {platform!r}; accepted are auto, {', '.join(Platform)}")
+    kind = detect_platform(facts) if platform == "auto" else Platform(platform)
+    context = Context(facts, Needs.of(config), kind)
+    results = tuple(
+        each.run(context) for name, each in CHECKS.items() if not chosen or name in chosen
+    )
+    return Report(str(kind), facts.identity(), results)

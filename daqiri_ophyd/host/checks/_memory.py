@@ -1,0 +1,53 @@
+"""Checks of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .._check import Context, check, ok, skip
+from .._finding import Finding, Remedy, Status
+from ..facts import HugePages
+from ._files import grub_words
+
+_LEAST = 500 << 20
+
+
+@check(
+    "hugepages",
+    "huge pages",
+    wanted="free pages for every region of kind huge; 500 MB at least where the NIC is polled",
+    why="Packet buffers on huge pages need few entries of the TLB, and NICs want them contiguous.",
+    sources=("/sys/kernel/mm/hugepages", "/proc/meminfo"),
+)
+def hugepages(context: Context) -> Iterator[Finding]:
+    needs = context.needs
+    wanted = needs.memory("huge")
+    if needs.given and not wanted and needs.engine not in ("dpdk", "ibverbs"):
+        yield skip("the configuration has no region of kind huge")
+        return
+    pools = context.facts.hugepages
+    wanted = max(wanted, _LEAST)
+    free = sum(pool.size * pool.free for pool in pools)
+    found = "; ".join(str(pool) for pool in pools if pool.total) or "none reserved"
+    if free >= wanted:
+        yield ok(found)
+    else:
+        status = Status.FAIL if needs.memory("huge") else Status.WARN
+        yield Finding(
+            status, f"{found}; wanted are {wanted >> 20} MiB", "", _reserve(pools, wanted)
+        )
+
+
+def _reserve(pools: list[HugePages], wanted: int) -> Remedy:
+    pool = pools[-1] if pools[-1].size <= 1 << 30 else pools[0]
+    missing = max(wanted - sum(p.size * p.free for p in pools), 0)
+    pages = pool.total + -(-missing // pool.size)
+    kib = pool.size >> 10
+    size = f"{pool.size >> 30}G" if pool.size >= 1 << 30 else f"{pool.size >> 20}M"
+    words = f"default_hugepagesz={size} hugepagesz={size} hugepages={pages}"
+    return Remedy(
+        now=(f"echo {pages} > /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages",),
+        files=(grub_words("hugepages", words),),
+        lasting=("update-grub",),
+        note="Large pages are found for sure only at boot, before memory is in pieces.",
+    )

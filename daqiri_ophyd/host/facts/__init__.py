@@ -1,0 +1,107 @@
+"""Facts about a host, each gathered once, when it is first asked for."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+
+from .._root import Root
+from ._cpu import CommandLine, Cpu, read_command_line, read_cpus
+from ._gpu import Gpu, read_gpus
+from ._kernel import Process, kernel_version, read_modules, read_process
+from ._memory import HugePages, read_hugepages
+from ._network import NetDevice, read_addresses, read_interfaces
+from ._pci import PciDevice, read_pci
+
+__all__ = [
+    "CommandLine",
+    "Cpu",
+    "Facts",
+    "Gpu",
+    "HugePages",
+    "NetDevice",
+    "PciDevice",
+    "Process",
+]
+
+
+class Facts:
+    """A host.
+
+    A property raises `FactError` if its fact cannot be had, each time anew.
+
+    Parameters
+    ----------
+    directory : path
+        Where the host's file system begins.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str] = "/") -> None:
+        self.root = Root(directory)
+
+    def identity(self) -> dict[str, str]:
+        """Return what host it is: ``name``, ``kernel``, ``product``; empty where not known."""
+        return {
+            "name": self.root.optional("/proc/sys/kernel/hostname"),
+            "kernel": self.root.optional("/proc/sys/kernel/osrelease"),
+            "product": self.product,
+        }
+
+    @cached_property
+    def product(self) -> str:
+        """Name of the product, from DMI or the device tree; empty: not known."""
+        names = (
+            self.root.optional("/sys/class/dmi/id/product_name"),
+            self.root.optional("/proc/device-tree/model"),
+        )
+        return next(filter(None, names), "")
+
+    @cached_property
+    def kernel(self) -> tuple[int, int]:
+        """Version of the kernel: major, minor."""
+        return kernel_version(self.root.text("/proc/sys/kernel/osrelease"))
+
+    @cached_property
+    def command_line(self) -> CommandLine:
+        """What the kernel was booted with."""
+        return read_command_line(self.root)
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """Loaded and built-in modules."""
+        return read_modules(self.root)
+
+    @cached_property
+    def process(self) -> Process:
+        """What this process may do."""
+        return read_process(self.root)
+
+    @cached_property
+    def cpus(self) -> dict[int, Cpu]:
+        """Processors that are online."""
+        return read_cpus(self.root)
+
+    @cached_property
+    def hugepages(self) -> list[HugePages]:
+        """Pools of huge pages."""
+        return read_hugepages(self.root)
+
+    @cached_property
+    def pci(self) -> dict[str, PciDevice]:
+        """Devices on the PCI buses, by address."""
+        return read_pci(self.root)
+
+    @cached_property
+    def interfaces(self) -> dict[str, NetDevice]:
+        """Network interfaces by name."""
+        return read_interfaces(self.root)
+
+    @cached_property
+    def addresses(self) -> dict[str, list[str]]:
+        """IP addresses of the interfaces."""
+        return read_addresses(self.root)
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        """NVIDIA GPUs."""
+        return read_gpus(self.root)

@@ -1,0 +1,127 @@
+"""Processors, and what the kernel's command line says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .._root import FactError, Root
+
+__all__ = ["CommandLine", "Cpu", "cpu_list", "cpu_ranges", "read_command_line", "read_cpus"]
+
+_CPU = "/sys/devices/system/cpu"
+# More than any kernel is built for; guards against a malformed range.
+_MOST_CPUS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """A logical processor.
+
+    Parameters
+    ----------
+    number : int
+        As in ``cpu_core``.
+    node : int or None
+        NUMA node; None: not known.
+    siblings : frozenset of int
+        Logical processors of the same physical core, itself among them.
+    governor : str
+        Of its frequency; empty: not scaled.
+    """
+
+    number: int
+    node: int | None
+    siblings: frozenset[int]
+    governor: str
+
+
+def cpu_list(text: str) -> frozenset[int]:
+    """
+    Return the numbers in a list such as ``0-3,8``.
+
+    Words that are no numbers are left out: ``isolcpus=managed_irq,domain,2-3`` has flags before.
+    """
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        # 0-63:2/4 takes 2 of every 4.
+        last, _, stride = last.partition(":")
+        if not first.isdecimal() or (last and not last.isdecimal()):
+            continue
+        low, high = int(first), min(int(last or first), _MOST_CPUS)
+        used, _, group = stride.partition("/")
+        if used.isdecimal() and group.isdecimal() and int(group):
+            numbers.update(n for n in range(low, high + 1) if (n - low) % int(group) < int(used))
+        else:
+            numbers.update(range(low, high + 1))
+    return frozenset(numbers)
+
+
+def cpu_ranges(numbers: frozenset[int] | set[int]) -> str:
+    """Return numbers as a list such as ``0-3,8``."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in ranges)
+
+
+def read_cpus(root: Root) -> dict[int, Cpu]:
+    """Return the processors that are online."""
+    nodes = {
+        number: int(name[4:])
+        for name in root.names("/sys/devices/system/node")
+        if name.startswith("node") and name[4:].isdecimal()
+        for number in cpu_list(root.optional(f"/sys/devices/system/node/{name}/cpulist"))
+    }
+    online = cpu_list(root.text(f"{_CPU}/online"))
+    if not online:
+        raise FactError(f"{_CPU}/online: names no processor")
+    return {
+        number: Cpu(
+            number,
+            nodes.get(number),
+            cpu_list(root.optional(f"{_CPU}/cpu{number}/topology/thread_siblings_list"))
+            or frozenset({number}),
+            root.optional(f"{_CPU}/cpu{number}/cpufreq/scaling_governor"),
+        )
+        for number in sorted(online)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What the kernel was booted with.
+
+    Parameters
+    ----------
+    words : dict of str to str
+        Values by name; a name without a value has an empty one. The last of equal names counts.
+    """
+
+    words: dict[str, str]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.words
+
+    def get(self, name: str) -> str:
+        """Return the value of a name, or an empty text."""
+        return self.words.get(name, "")
+
+    def cpus(self, name: str) -> frozenset[int]:
+        """Return the processors that a name lists."""
+        return cpu_list(self.get(name))
+
+
+def read_command_line(root: Root) -> CommandLine:
+    """Return the kernel's command line."""
+    words = {}
+    for word in root.text("/proc/cmdline").split():
+        if word == "--":
+            # What follows is for init.
+            break
+        name, _, value = word.partition("=")
+        words[name] = value
+    return CommandLine(words)

@@ -1,0 +1,106 @@
+"""The kernel: its modules, its settings, and what it lets this process do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from .._root import FactError, Root
+
+__all__ = ["CAPABILITIES", "Process", "kernel_version", "read_modules", "read_process"]
+
+CAPABILITIES: Final = {
+    "CAP_NET_ADMIN": 12,
+    "CAP_NET_RAW": 13,
+    "CAP_IPC_LOCK": 14,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SYS_NICE": 23,
+    "CAP_BPF": 39,
+}
+"""Bits of a set of capabilities (linux/capability.h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What a process may do.
+
+    Parameters
+    ----------
+    user : int
+        Effective user.
+    capabilities : frozenset of str
+        Effective ones, of those in `CAPABILITIES`.
+    memlock : int or None
+        Bytes it may lock in memory; None: any.
+    rtprio : int
+        Highest real-time priority it may take without CAP_SYS_NICE.
+    """
+
+    user: int
+    capabilities: frozenset[str]
+    memlock: int | None
+    rtprio: int
+
+
+def kernel_version(release: str) -> tuple[int, int]:
+    """
+    Return major and minor version of a kernel's release, such as ``6.8.0-1023-nvidia``.
+
+    Raises
+    ------
+    FactError
+        If it begins with no version.
+    """
+    match = re.match(r"(\d{1,4})\.(\d{1,4})", release)
+    if not match:
+        raise FactError(f"/proc/sys/kernel/osrelease: holds {release[:40]!r}, not a version")
+    return int(match[1]), int(match[2])
+
+
+def read_modules(root: Root) -> frozenset[str]:
+    """
+    Return the names of loaded and built-in modules, with underscores.
+
+    A kernel without modules has neither list; a module whose folder is in /sys/module is there all
+    the same.
+    """
+    loaded = {line.split()[0] for line in root.optional("/proc/modules").splitlines() if line}
+    release = root.optional("/proc/sys/kernel/osrelease")
+    builtin = {
+        line.rpartition("/")[2].split(".ko")[0]
+        for line in root.optional(f"/lib/modules/{release}/modules.builtin").splitlines()
+    }
+    names = {*loaded, *builtin, *root.names("/sys/module")}
+    return frozenset(name.replace("-", "_") for name in names)
+
+
+def read_process(root: Root) -> Process:
+    """
+    Return what this process may do; of a recorded host: the process that recorded it.
+
+    Raises
+    ------
+    FactError
+        If the process's state cannot be read.
+    """
+    status = dict(line.split(":", 1) for line in root.lines("/proc/self/status") if ":" in line)
+    try:
+        effective = int(status["CapEff"], 16)
+        user = int(status["Uid"].split()[1])
+    except (KeyError, ValueError, IndexError):
+        raise FactError("/proc/self/status: lacks Uid or CapEff") from None
+    limits = root.optional("/proc/self/limits")
+    return Process(
+        user,
+        frozenset(name for name, bit in CAPABILITIES.items() if effective >> bit & 1),
+        _soft_limit(limits, "Max locked memory"),
+        _soft_limit(limits, "Max realtime priority") or 0,
+    )
+
+
+def _soft_limit(limits: str, name: str) -> int | None:
+    match = re.search(rf"^{name}\s+(\d+|unlimited)", limits, re.MULTILINE)
+    if not match:
+        return 0
+    return None if match[1] == "unlimited" else int(match[1])

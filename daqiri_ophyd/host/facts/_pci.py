@@ -1,0 +1,233 @@
+"""Devices on the PCI buses, how they hang together, and their configuration space."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .._root import FactError, Root
+
+__all__ = ["Connection", "Express", "PciDevice", "connection", "read_pci"]
+
+_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", re.IGNORECASE)
+_DEVICES = "/sys/bus/pci/devices"
+
+
+class Connection(StrEnum):
+    """Way between two PCI devices, from short to long; the names are those of nvidia-smi topo."""
+
+    PIX = "PIX"  # over at most one bridge (a switch)
+    PXB = "PXB"  # over several bridges, none of them the host's
+    PHB = "PHB"  # over the host bridge
+    NODE = "NODE"  # between host bridges of one NUMA node
+    SYS = "SYS"  # between NUMA nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Express:
+    """Capability PCI Express of a device (PCI Express Base Specification, 7.5.3).
+
+    Parameters
+    ----------
+    max_payload_supported, max_payload : int
+        Largest payload of a packet on the link, in bytes: what the device can, what is set.
+    max_read_request : int
+        Largest read request that the device makes, in bytes.
+    """
+
+    max_payload_supported: int
+    max_payload: int
+    max_read_request: int
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice:
+    """A function of a device on a PCI bus.
+
+    Parameters
+    ----------
+    address : str
+        ``domain:bus:device.function``.
+    device_class : int
+        24 bits: class, subclass, programming interface.
+    vendor, device : int
+        Identification numbers.
+    numa_node : int or None
+        None: not known, or there is one node only.
+    ancestors : tuple of str
+        Host bridge (``pci0000:00``) and the bridges down to the device.
+    link_speed, max_link_speed : str
+        Such as ``16.0 GT/s PCIe``; empty: no link.
+    link_width, max_link_width : int
+        Lanes; 0: no link.
+    driver : str
+        Kernel driver; empty: none.
+    config : bytes
+        Configuration space as far as it can be read: all 4096 bytes as root, else 64.
+    """
+
+    address: str
+    device_class: int
+    vendor: int
+    device: int
+    numa_node: int | None
+    ancestors: tuple[str, ...]
+    link_speed: str
+    max_link_speed: str
+    link_width: int
+    max_link_width: int
+    driver: str
+    config: bytes
+
+    @property
+    def is_nic(self) -> bool:
+        """Whether it is an Ethernet or InfiniBand controller."""
+        return self.device_class >> 8 in (0x0200, 0x0207)
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is a graphics or compute accelerator."""
+        return self.device_class >> 16 == 0x03 or self.device_class >> 8 == 0x1200
+
+    @property
+    def is_nvme(self) -> bool:
+        """Whether it is an NVMe drive."""
+        return self.device_class >> 8 == 0x0108
+
+    @property
+    def is_bridge(self) -> bool:
+        """Whether it is a bridge from one PCI bus to another."""
+        return self.device_class >> 8 == 0x0604
+
+    @property
+    def express(self) -> Express:
+        """
+        PCI Express settings.
+
+        Raises
+        ------
+        FactError
+            If the configuration space is hidden (that takes root) or there is no such capability.
+        """
+        at = self._capability(0x10)
+        payload = self._word(at + 4) & 0x7
+        control = self._word(at + 8)
+        sizes = [128 << n for n in (payload, control >> 5 & 0x7, control >> 12 & 0x7)]
+        return Express(*sizes)
+
+    @property
+    def access_control(self) -> int:
+        """
+        Control word of Access Control Services; 0: all off.
+
+        Raises
+        ------
+        FactError
+            If the extended configuration space is hidden (that takes root) or there is no such
+            capability.
+        """
+        at = self._extended_capability(0x000D)
+        if at is None:
+            raise FactError(f"{self.address}: has no Access Control Services")
+        return self._word(at + 6)
+
+    def _word(self, at: int) -> int:
+        if at + 2 > len(self.config):
+            raise FactError(
+                f"{self.address}: configuration space is read to byte {len(self.config)} only "
+                "(the rest takes root)"
+            )
+        return int.from_bytes(self.config[at : at + 2], "little")
+
+    def _capability(self, wanted: int) -> int:
+        if not self._word(0x06) & 0x10:
+            raise FactError(f"{self.address}: has no list of capabilities")
+        at = self._word(0x34) & 0xFC
+        # As many as fit: a malformed list may lead around in circles.
+        for _ in range(48):
+            if at < 0x40:
+                break
+            head = self._word(at)
+            if head & 0xFF == wanted:
+                return at
+            at = head >> 8 & 0xFC
+        raise FactError(f"{self.address}: has no capability {wanted:#04x}")
+
+    def _extended_capability(self, wanted: int) -> int | None:
+        at = 0x100
+        for _ in range(960):
+            if at < 0x100:
+                break
+            head = self._word(at) | self._word(at + 2) << 16
+            if head & 0xFFFF == wanted:
+                return at
+            at = head >> 20 & 0xFFC
+        return None
+
+
+def read_pci(root: Root) -> dict[str, PciDevice]:
+    """Return all PCI devices by address."""
+    return {name: _read(root, name) for name in root.names(_DEVICES) if _ADDRESS.match(name)}
+
+
+def _read(root: Root, address: str) -> PciDevice:
+    folder = f"{_DEVICES}/{address}"
+    real = root.target(folder).split("/")
+    chain = [part for part in real[:-1] if part.startswith("pci") or _ADDRESS.match(part)]
+    node = _integer(root, f"{folder}/numa_node", -1)
+    driver = root.target(f"{folder}/driver") if root.exists(f"{folder}/driver") else ""
+    try:
+        config = root.bytes(f"{folder}/config", 4096)
+    except FactError:
+        config = b""
+    return PciDevice(
+        address=address,
+        device_class=_integer(root, f"{folder}/class"),
+        vendor=_integer(root, f"{folder}/vendor"),
+        device=_integer(root, f"{folder}/device"),
+        numa_node=node if node >= 0 else None,
+        ancestors=tuple(chain),
+        link_speed=_speed(root, f"{folder}/current_link_speed"),
+        max_link_speed=_speed(root, f"{folder}/max_link_speed"),
+        link_width=_integer(root, f"{folder}/current_link_width"),
+        max_link_width=_integer(root, f"{folder}/max_link_width"),
+        driver=driver.rpartition("/")[2],
+        config=config,
+    )
+
+
+def _integer(root: Root, path: str, otherwise: int = 0) -> int:
+    try:
+        return root.integer(path)
+    except FactError:
+        return otherwise
+
+
+def _speed(root: Root, path: str) -> str:
+    text = root.optional(path)
+    return text if "GT/s" in text else ""
+
+
+def connection(a: PciDevice, b: PciDevice) -> Connection:
+    """
+    Return the way between two PCI devices.
+
+    The classes are nvidia-smi's. Bridges are counted that the way leads over: the two ports of a
+    switch count as one bridge each side, so that devices on one bus, or on two ports of one switch,
+    are ``PIX``.
+    """
+    shared = 0
+    for x, y in zip(a.ancestors, b.ancestors, strict=False):
+        if x != y:
+            break
+        shared += 1
+    if shared == 0:
+        nodes = {a.numa_node, b.numa_node}
+        return Connection.SYS if len(nodes) == 2 and None not in nodes else Connection.NODE
+    if shared == 1:
+        # Nothing in common but the host bridge.
+        return Connection.PHB
+    # Below the last shared port, each side has its own downstream ports to the device.
+    apart = max(len(a.ancestors), len(b.ancestors)) - shared
+    return Connection.PIX if apart <= 1 else Connection.PXB

@@ -1,0 +1,188 @@
+"""Folders that look like a host's /proc and /sys, made from the short descriptions in hosts/."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+HOSTS = Path(__file__).parent / "hosts"
+_SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes ``host_name`` for every described host."""
+    if "host_name" in metafunc.fixturenames:
+        names = sorted(path.stem for path in HOSTS.glob("*.yaml"))
+        metafunc.parametrize("host_name", names)
+
+
+@pytest.fixture
+def describe() -> Callable[[str], dict[str, Any]]:
+    """Return the description of a host by name, to be changed at will."""
+    return lambda name: yaml.safe_load((HOSTS / f"{name}.yaml").read_text())
+
+
+@pytest.fixture
+def make_host(tmp_path: Path, describe) -> Callable[..., Path]:
+    """Make the folder of a host: a name in hosts/ or a description; keys given replace its own."""
+
+    def make(host: str | dict[str, Any], **changes: Any) -> Path:
+        described = describe(host) if isinstance(host, str) else host
+        folder = tmp_path / f"host{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        return write_host(folder, {**described, **changes})
+
+    return make
+
+
+def write_host(root: Path, host: dict[str, Any]) -> Path:
+    """Make the folder.
+
+    Keys: ``files`` (text by path), ``links`` (target by path), ``hex`` (bytes by path),
+    ``recorded`` (values by name), and short forms for what is long to write out: ``cmdline``,
+    ``modules``, ``cpus``, ``smt``, ``nodes``, ``governor``, ``hugepages``, ``pci``, ``net``.
+    """
+    tree = Tree(root)
+    if "product" in host:
+        tree.file("/sys/class/dmi/id/product_name", host["product"])
+    tree.file("/proc/sys/kernel/hostname", host.get("name", "recorded"))
+    tree.file("/proc/sys/kernel/osrelease", host.get("kernel", "6.8.0"))
+    tree.file("/proc/cmdline", host.get("cmdline", "quiet"))
+    tree.file(
+        "/proc/modules", "".join(f"{m} 16384 0 - Live 0x0\n" for m in host.get("modules", ()))
+    )
+    tree.cpus(host.get("cpus", 4), host.get("nodes"), host.get("smt", 1), host.get("governor", ""))
+    for size, counts in host.get("hugepages", {}).items():
+        folder = f"/sys/kernel/mm/hugepages/hugepages-{size}kB"
+        tree.file(f"{folder}/nr_hugepages", str(counts[0]))
+        tree.file(f"{folder}/free_hugepages", str(counts[1]))
+    for device in host.get("pci", ()):
+        tree.pci(**device)
+    for name, interface in host.get("net", {}).items():
+        tree.interface(name, **interface)
+    for path, text in host.get("files", {}).items():
+        tree.file(path, text)
+    for path, digits in host.get("hex", {}).items():
+        tree.bytes(path, bytes.fromhex(digits))
+    for path, target in host.get("links", {}).items():
+        tree.link(path, target)
+    for name, value in host.get("recorded", {}).items():
+        tree.file(f"/recorded/{name}.json", json.dumps(value))
+    return root
+
+
+class Tree:
+    """Files beneath a folder, by the paths they have on a host."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def file(self, path: str, text: str) -> None:
+        self.bytes(path, f"{text}\n".encode())
+
+    def bytes(self, path: str, content: bytes) -> None:
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+
+    def link(self, path: str, target: str) -> None:
+        """Make a link to a path of the same host."""
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        up = "../" * (len(place.relative_to(self.root).parts) - 1)
+        place.symlink_to(up + target.lstrip("/"))
+
+    def cpus(self, count: int, nodes: list[str] | None, smt: int, governor: str) -> None:
+        base = "/sys/devices/system/cpu"
+        self.file(f"{base}/online", f"0-{count - 1}")
+        for cpu in range(count):
+            cores = count // smt
+            siblings = ",".join(str(cpu % cores + cores * n) for n in range(smt))
+            self.file(f"{base}/cpu{cpu}/topology/thread_siblings_list", siblings)
+            if governor:
+                self.file(f"{base}/cpu{cpu}/cpufreq/scaling_governor", governor)
+        for node, cpus in enumerate(nodes or [f"0-{count - 1}"]):
+            self.file(f"/sys/devices/system/node/node{node}/cpulist", cpus)
+
+    def pci(
+        self,
+        path: str,
+        ids: str,
+        kind: str,
+        numa: int = -1,
+        link: str = "",
+        driver: str = "",
+        payload: tuple[int, int] = (256, 256),
+        read_request: int = 512,
+        acs: int | None = None,
+    ) -> None:
+        """Make a device: ``path`` from the host bridge down, ``ids`` vendor:device, ``kind`` class,
+        ``link`` such as ``4x16/5x16``: generation and lanes, now and at most."""
+        folder = f"/sys/devices/{path}"
+        address = path.rpartition("/")[2]
+        vendor, device = ids.split(":")
+        self.file(f"{folder}/vendor", f"0x{vendor}")
+        self.file(f"{folder}/device", f"0x{device}")
+        self.file(f"{folder}/class", f"0x{kind:0<6}")
+        self.file(f"{folder}/numa_node", str(numa))
+        if link:
+            now, _, most = link.partition("/")
+            for name, text in (("current", now), ("max", most or now)):
+                generation, _, lanes = text.partition("x")
+                speed = f"{_SPEEDS[int(generation)]} GT/s PCIe"
+                self.file(f"{folder}/{name}_link_speed", speed)
+                self.file(f"{folder}/{name}_link_width", lanes)
+        self.bytes(f"{folder}/config", config_space(payload, read_request, acs))
+        if driver:
+            self.link(f"{folder}/driver", f"/sys/bus/pci/drivers/{driver}")
+            (self.root / f"sys/bus/pci/drivers/{driver}").mkdir(parents=True, exist_ok=True)
+        self.link(f"/sys/bus/pci/devices/{address}", folder)
+
+    def interface(
+        self,
+        name: str,
+        pci: str = "",
+        carrier: int | None = 1,
+        mtu: int = 1500,
+        speed: int | None = None,
+        rdma: str = "",
+        link_layer: str = "Ethernet",
+        up: bool = True,
+    ) -> None:
+        folder = f"/sys/class/net/{name}"
+        self.file(f"{folder}/mtu", str(mtu))
+        self.file(f"{folder}/flags", "0x1003" if up else "0x1002")
+        if carrier is not None:
+            self.file(f"{folder}/carrier", str(carrier))
+        if speed is not None:
+            self.file(f"{folder}/speed", str(speed))
+        if pci:
+            self.link(f"{folder}/device", f"/sys/bus/pci/devices/{pci}")
+        if rdma:
+            device = self.root / f"sys/bus/pci/devices/{pci}/infiniband/{rdma}/ports/1"
+            device.mkdir(parents=True)
+            (device / "link_layer").write_text(f"{link_layer}\n")
+            self.link(
+                f"/sys/class/infiniband/{rdma}", f"/sys/bus/pci/devices/{pci}/infiniband/{rdma}"
+            )
+
+
+def config_space(payload: tuple[int, int], read_request: int, acs: int | None) -> bytes:
+    """Return a configuration space with PCI Express and, if ``acs`` is given, Access Control."""
+    space = bytearray(4096)
+    space[0x06] = 0x10
+    space[0x34] = 0x60
+    space[0x60:0x62] = b"\x10\x00"
+    code = {128 << n: n for n in range(6)}
+    space[0x64] = code[payload[0]]
+    control = code[payload[1]] << 5 | code[read_request] << 12
+    space[0x68:0x6A] = control.to_bytes(2, "little")
+    if acs is not None:
+        space[0x100:0x104] = (0x000D | 1 << 16).to_bytes(4, "little")
+        space[0x106:0x108] = acs.to_bytes(2, "little")
+    return bytes(space)

@@ -1,0 +1,44 @@
+"""What the checks say of described hosts as a whole."""
+
+import pytest
+
+from daqiri_ophyd.host import CHECKS, Status, check_host
+
+
+def test_every_check_answers_on_every_host(make_host, host_name):
+    report = check_host(root=make_host(host_name))
+    assert [result.check for result in report.results] == list(CHECKS)
+    for result in report.results:
+        assert "at fault" not in result.found, result
+        assert result.found and result.wanted and result.why and result.title
+        if result.status in (Status.WARN, Status.FAIL):
+            assert result.remedies, f"{result.check} says no remedy for {result.found}"
+
+
+@pytest.mark.parametrize(("name", "platform"), [("igx", "igx")])
+def test_platform_is_detected(make_host, name, platform):
+    assert check_host(root=make_host(name)).platform == platform
+
+
+def test_an_empty_folder_is_a_host_of_which_nothing_is_known(tmp_path):
+    report = check_host(root=tmp_path)
+    assert report.platform == "generic"
+    assert {result.status for result in report.results} == {Status.SKIP}
+
+
+def test_checks_are_chosen_by_name(make_host):
+    report = check_host(root=make_host("igx"), only=["hugepages"])
+    assert [result.check for result in report.results] == ["hugepages"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"only": ["hugepage"]}, "no check is called 'hugepage'; there are: "),
+        ({"platform": "jetson"}, "platform is 'jetson'; accepted are auto, generic"),
+        ({"root": "/nowhere"}, "root is '/nowhere', which is no folder"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        check_host(**arguments)

@@ -1,0 +1,58 @@
+"""Checks of memory."""
+
+import pytest
+
+from daqiri_ophyd.host import Status, check_host
+
+DPDK = {
+    "stream_type": "raw",
+    "master_core": 0,
+    "memory_regions": [
+        {"name": "big", "kind": "huge", "affinity": 0, "num_bufs": 1 << 20, "buf_size": 2048}
+    ],
+    "interfaces": [{"name": "p", "address": "0005:03:00.0", "rx": {"queues": []}}],
+}
+
+
+@pytest.fixture
+def hugepages(make_host):
+    def look(pools, config=None):
+        root = make_host({"hugepages": pools})
+        return check_host(config, root=root, only=["hugepages"])["hugepages"]
+
+    return look
+
+
+def test_hugepages_reserved_for_the_regions_are_ok(hugepages):
+    result = hugepages({2048: [0, 0], 1048576: [4, 3]}, DPDK)
+    assert result.status is Status.OK
+    assert result.found == "3 of 4 pages of 1 GiB free"
+
+
+def test_too_few_hugepages_fail_and_the_remedy_says_how_many(hugepages):
+    result = hugepages({2048: [0, 0], 1048576: [4, 1]}, DPDK)
+    assert result.status is Status.FAIL
+    assert result.found == "1 of 4 pages of 1 GiB free; wanted are 2048 MiB"
+    [remedy] = result.remedies
+    assert remedy.now == ("echo 5 > /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages",)
+    [(path, text)] = remedy.files
+    assert path == "/etc/default/grub.d/daqiri-hugepages.cfg"
+    assert "default_hugepagesz=1G hugepagesz=1G hugepages=5" in text
+
+
+def test_without_a_configuration_no_hugepages_are_a_warning(hugepages):
+    assert hugepages({2048: [0, 0]}).status is Status.WARN
+
+
+def test_sockets_need_no_hugepages(hugepages):
+    config = {"stream_type": "socket", "master_core": 0, "memory_regions": [], "interfaces": []}
+    result = hugepages({2048: [0, 0]}, config)
+    assert result.status is Status.SKIP
+    assert "no region of kind huge" in result.found
+
+
+@pytest.mark.parametrize("text", ["", "many", "-", "0x", "99999999999999999999999"])
+def test_malformed_pools_are_skipped_or_read(make_host, text):
+    files = {"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": text}
+    result = check_host(root=make_host({"files": files}), only=["hugepages"])["hugepages"]
+    assert "at fault" not in result.found
