@@ -1,6 +1,6 @@
 """Files that make a remedy last."""
 
-__all__ = ["grub_words", "one_shot_unit"]
+__all__ = ["grub_words", "module_at_boot", "one_shot_unit"]
 
 
 def grub_words(name: str, words: str) -> tuple[str, str]:
@@ -24,3 +24,8 @@ def one_shot_unit(name: str, description: str, *commands: str) -> tuple[str, str
         "WantedBy=multi-user.target",
     ]
     return f"/etc/systemd/system/daqiri-{name}.service", "\n".join(lines) + "\n"
+
+
+def module_at_boot(name: str) -> tuple[str, str]:
+    """Return a file that has a kernel module loaded at every boot."""
+    return f"/etc/modules-load.d/daqiri-{name}.conf", f"{name}\n"

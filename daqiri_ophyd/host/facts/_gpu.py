@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import ctypes
+from dataclasses import dataclass, fields, replace
 
 import pynvml
 
@@ -11,6 +12,8 @@ from .._root import FactError, Root
 __all__ = ["Gpu", "read_gpus"]
 
 RECORDED = "/recorded/gpus.json"
+# CUdevice_attribute of CUDA's driver interface (cuda.h).
+_ATTRIBUTES = {"integrated": 18, "gpudirect": 116, "dma_buf": 124}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,9 @@ class Gpu:
         MHz.
     bar1_total, bar1_free : int or None
         Bytes that other devices can address.
+    integrated, gpudirect, dma_buf : bool or None
+        What CUDA says: whether its memory is the host's; whether NICs can reach its memory at all,
+        and by way of a dma-buf.
     """
 
     index: int
@@ -46,6 +52,9 @@ class Gpu:
     max_memory_clock: int | None = None
     bar1_total: int | None = None
     bar1_free: int | None = None
+    integrated: bool | None = None
+    gpudirect: bool | None = None
+    dma_buf: bool | None = None
 
 
 def read_gpus(root: Root) -> list[Gpu]:
@@ -77,11 +86,14 @@ def _live() -> list[Gpu]:
         raise FactError(f"NVML: {error}") from None
     try:
         driver = pynvml.nvmlSystemGetDriverVersion()
-        return [_gpu(index, driver) for index in range(pynvml.nvmlDeviceGetCount())]
+        gpus = [_gpu(index, driver) for index in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError as error:
         raise FactError(f"NVML: {error}") from None
     finally:
         pynvml.nvmlShutdown()
+    # After NVML has answered: a process that uses CUDA takes some of the free BAR1 itself.
+    cuda = _cuda() if gpus else None
+    return gpus if cuda is None else [replace(gpu, **_cuda_flags(cuda, gpu)) for gpu in gpus]
 
 
 def _gpu(index: int, driver: str) -> Gpu:
@@ -110,3 +122,23 @@ def _ask(function, *arguments):
         return function(*arguments)
     except pynvml.NVMLError:
         return None
+
+
+def _cuda() -> ctypes.CDLL | None:
+    """Return CUDA's driver interface, or None: NVML knows a GPU that CUDA has no access to."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    return cuda if cuda.cuInit(0) == 0 else None
+
+
+def _cuda_flags(cuda: ctypes.CDLL, gpu: Gpu) -> dict[str, bool]:
+    device, value = ctypes.c_int(), ctypes.c_int()
+    if cuda.cuDeviceGetByPCIBusId(ctypes.byref(device), gpu.pci_address.encode()):
+        return {}
+    flags = {}
+    for name, attribute in _ATTRIBUTES.items():
+        if cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device) == 0:
+            flags[name] = bool(value.value)
+    return flags
