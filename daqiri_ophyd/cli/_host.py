@@ -65,7 +65,8 @@ def check(
 
 def _print(report: Report, details: bool) -> None:
     facts = [report.host["name"], report.host["product"], f"Linux {report.host['kernel']}"]
-    out.print(Text(f"{', '.join(filter(None, facts))} (platform {report.platform})", style="bold"))
+    head = f"{', '.join(filter(None, facts))} (platform {report.platform})"
+    out.print(Text(head, style="bold"), soft_wrap=True)
     width = max(len(result.check) for result in report.results)
     for result in report.results:
         line = Text(f"{result.status:<4}", style=_STYLES[result.status])

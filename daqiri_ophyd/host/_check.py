@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ._finding import Finding, Result, Status
-from ._needs import Needs
+from ._needs import Needs, PortNeeds
 from ._platform import PLATFORMS, Platform
 from ._root import FactError
 from .facts import Facts, NetDevice, PciDevice
@@ -38,15 +38,7 @@ class Context:
         every = self.facts.interfaces.values()
         if not self.needs.given:
             return [each for each in every if each.pci_address]
-        wanted = [port.address.lower() for port in self.needs.ports]
-        addresses = self.facts.addresses if self.needs.engine in ("socket", "ibverbs") else {}
-        return [
-            each
-            for each in every
-            if each.name.lower() in wanted
-            or each.pci_address.lower() in wanted
-            or any(a.partition("/")[0].lower() in wanted for a in addresses.get(each.name, ()))
-        ]
+        return [each for each in every if any(self._is(each, p) for p in self.needs.ports)]
 
     @property
     def nics(self) -> list[PciDevice]:
@@ -57,6 +49,34 @@ class Context:
         used = {each.pci_address for each in self.interfaces}
         used |= {port.pci_address for port in self.needs.ports if port.pci_address}
         return [device for address, device in every.items() if address in used]
+
+    @property
+    def missing_ports(self) -> list[PortNeeds]:
+        """Ports of the configuration that this host does not have."""
+        if self.needs.engine == "loopback":
+            return []
+        return [
+            port
+            for port in self.needs.ports
+            if port.pci_address not in self.facts.pci
+            and not any(self._is(each, port) for each in self.facts.interfaces.values())
+        ]
+
+    def ports_of(self, interface: NetDevice) -> list[PortNeeds]:
+        """Return the configuration's ports on an interface."""
+        return [port for port in self.needs.ports if self._is(interface, port)]
+
+    def device_of(self, port: PortNeeds) -> PciDevice | None:
+        """Return the NIC of a port of the configuration; None: it has none, or it is not here."""
+        owner = next((i for i in self.facts.interfaces.values() if self._is(i, port)), None)
+        return self.facts.pci.get(owner.pci_address if owner else port.pci_address or "")
+
+    def _is(self, interface: NetDevice, port: PortNeeds) -> bool:
+        address = port.address.lower()
+        if address in (interface.name.lower(), interface.pci_address):
+            return True
+        own = self.facts.addresses.get(interface.name, ())
+        return any(each.partition("/")[0].lower() == address for each in own)
 
 
 @dataclass(frozen=True, slots=True)

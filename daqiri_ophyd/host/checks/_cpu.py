@@ -2,12 +2,125 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
-from ._files import one_shot_unit
+from .._needs import Poller
+from .._platform import Platform
+from ..facts import cpu_ranges
+from ._files import grub_words, one_shot_unit
+
+# The four fastest cores of a GB10.
+_SPARK_CORES = frozenset(range(16, 20))
+_ISOLATING = ("isolcpus", "nohz_full", "rcu_nocbs")
+
+
+@check(
+    "cpu-isolation",
+    "isolated processors",
+    wanted="queue cores in isolcpus, nohz_full and rcu_nocbs, and not in irqaffinity",
+    why="What a scheduler or an interrupt puts on a polling core makes it miss packets.",
+    sources=("/proc/cmdline",),
+)
+def cpu_isolation(context: Context) -> Iterator[Finding]:
+    line = context.facts.command_line
+    needs = context.needs
+    cores = frozenset(poller.core for poller in needs.pollers if poller.core is not None)
+    if needs.given and not cores:
+        yield skip("no queue of the configuration is pinned to a core")
+        return
+    wrong = []
+    for name in _ISOLATING:
+        listed = line.cpus(name)
+        if name not in line:
+            wrong.append(f"{name} is not given")
+        elif lacking := cores - listed:
+            wrong.append(f"{name} lacks {cpu_ranges(lacking)}")
+    if "rcu_nocb_poll" not in line:
+        wrong.append("rcu_nocb_poll is not given")
+    if "irqaffinity" not in line:
+        wrong.append("irqaffinity is not given")
+    elif hit := cores & line.cpus("irqaffinity"):
+        wrong.append(f"irqaffinity has {cpu_ranges(hit)}")
+    if not wrong:
+        yield ok(f"isolcpus={line.get('isolcpus')}")
+    elif not needs.given and (line.cpus("isolcpus") or context.platform == Platform.GENERIC):
+        yield skip("; ".join(wrong) + "; give a configuration to see whether it matters")
+    else:
+        yield Finding(Status.WARN, "; ".join(wrong), "", _isolate(context, cores))
+
+
+def _isolate(context: Context, cores: frozenset[int]) -> Remedy:
+    every = frozenset(context.facts.cpus)
+    if not cores and context.platform == Platform.SPARK:
+        cores = _SPARK_CORES & every
+    cores = cores or frozenset(sorted(every)[1:][-3:])
+    own, rest = cpu_ranges(cores), cpu_ranges(every - cores)
+    words = f"isolcpus={own} nohz_full={own} rcu_nocbs={own} rcu_nocb_poll irqaffinity={rest}"
+    return Remedy(
+        files=(grub_words("isolation", words),),
+        lasting=("update-grub",),
+        note="Takes a boot. One core for each queue, and some left for everything else.",
+    )
+
+
+@check(
+    "queue-cores",
+    "cores of the configuration's queues",
+    wanted="online, on the port's NUMA node, none shared by two pollers or with the master core",
+    why="Two pollers on one core halve each other; memory of another node is slow to reach.",
+    sources=("/sys/devices/system/cpu", "/sys/devices/system/node"),
+)
+def queue_cores(context: Context) -> Iterator[Finding]:
+    needs, cpus = context.needs, context.facts.cpus
+    if not needs.pollers:
+        yield skip("no configuration" if not needs.given else "the configuration has no poller")
+        return
+    placed: dict[frozenset[int], list[Poller]] = defaultdict(list)
+    for poller in needs.pollers:
+        if poller.core is None:
+            yield ok("not pinned", poller.queue)
+        elif poller.core not in cpus:
+            note = f"Take cores that are online: {cpu_ranges(frozenset(cpus))}."
+            found = f"core {poller.core} is not online"
+            yield Finding(Status.FAIL, found, poller.queue, Remedy(note=note))
+        else:
+            placed[cpus[poller.core].siblings].append(poller)
+    nodes = _nodes(context)
+    for siblings, pollers in placed.items():
+        names = ", ".join(poller.queue for poller in pollers)
+        cores = {poller.core for poller in pollers if poller.core is not None}
+        # Pollers with the same cpu_core are one thread; those on two siblings are two.
+        if len(cores) > 1:
+            found = f"cores {cpu_ranges(cores)} are one physical core"
+            note = "Give one of them a core of its own: lscpu -e shows which are siblings."
+            yield Finding(Status.WARN, found, names, Remedy(note=note))
+        elif needs.master_core in siblings:
+            found = f"core {needs.master_core} is the master core's as well"
+            note = "Give master_core another core."
+            yield Finding(Status.WARN, found, names, Remedy(note=note))
+        else:
+            core = min(cores)
+            node, wanted = cpus[core].node, nodes.get(pollers[0].queue)
+            if None not in (node, wanted) and node != wanted:
+                local = frozenset(n for n, cpu in cpus.items() if cpu.node == wanted)
+                found = f"core {core} is on NUMA node {node}, the NIC on {wanted}"
+                note = f"Take cores of node {wanted}: {cpu_ranges(local)}."
+                yield Finding(Status.WARN, found, names, Remedy(note=note))
+            else:
+                yield ok(f"core {core}", names)
+
+
+def _nodes(context: Context) -> dict[str, int | None]:
+    """Return the NUMA nodes of the ports' NICs by queue."""
+    nodes: dict[str, int | None] = {}
+    for port in context.needs.ports:
+        device = context.device_of(port)
+        for poller in port.pollers:
+            nodes[poller.queue] = device.numa_node if device else None
+    return nodes
 
 
 @check(

@@ -1,4 +1,4 @@
-"""Checks of network interfaces."""
+"""Checks of NICs and network interfaces."""
 
 from __future__ import annotations
 
@@ -6,6 +6,112 @@ from collections.abc import Iterator
 
 from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
+from .._platform import Platform
+from ..facts import NetDevice, PciDevice
+
+_WITH_NIC = (Platform.IGX, Platform.SPARK, Platform.GPUNETIO)
+_MELLANOX = 0x15B3
+_JUMBO = 9000
+_ETHERNET_HEADER = 18
+_DRIVERS = ("ib_core", "mlx5_core", "mlx5_ib")
+# PCI ids of NICs that lack what the engine steers by; what is not listed is newer.
+_TOO_OLD = {
+    0x1003: "ConnectX-3",
+    0x1007: "ConnectX-3 Pro",
+    0x1013: "ConnectX-4",
+    0x1015: "ConnectX-4 Lx",
+    0x1017: "ConnectX-5",
+    0x1019: "ConnectX-5 Ex",
+    0x101B: "ConnectX-6",
+    0xA2D2: "BlueField",
+}
+_NEW_ENOUGH = {
+    0x101D: "ConnectX-6 Dx",
+    0x101F: "ConnectX-6 Lx",
+    0x1021: "ConnectX-7",
+    0x1023: "ConnectX-8",
+    0xA2D6: "BlueField-2",
+    0xA2DC: "BlueField-3",
+}
+_NO_CABLE = (
+    "On a DGX Spark the ports vanish from the bus 5 to 20 s after boot unless a cable is plugged "
+    "in: plug a QSFP cable in first."
+)
+_BUY = "Put in a ConnectX-6 Dx or later."
+
+
+def _mellanox(context: Context) -> list[PciDevice]:
+    devices = context.facts.pci.values()
+    return [device for device in devices if device.is_nic and device.vendor == _MELLANOX]
+
+
+@check(
+    "nic-driver",
+    "NIC driver stack",
+    wanted=", ".join(_DRIVERS) + " loaded",
+    why="ConnectX NICs are reached from user space through these kernel modules.",
+    sources=("/proc/modules", "/sys/module"),
+    platforms=_WITH_NIC,
+)
+def nic_driver(context: Context) -> Iterator[Finding]:
+    missing = [name for name in _DRIVERS if name not in context.facts.modules]
+    if not missing:
+        yield ok("loaded")
+        return
+    remedy = Remedy(
+        now=tuple(f"modprobe {name}" for name in missing),
+        lasting=("apt-get install doca-ofed",),
+        note="doca-ofed is in NVIDIA's DOCA repository; boot after the installation.",
+    )
+    yield Finding(Status.FAIL, f"not loaded: {', '.join(missing)}", "", remedy)
+
+
+@check(
+    "connectx",
+    "ConnectX NIC",
+    wanted="ConnectX-6 Dx or later",
+    why="Steering, header-data split and timed transmission are functions of these NICs.",
+    sources=("/sys/bus/pci/devices",),
+    platforms=_WITH_NIC,
+)
+def connectx(context: Context) -> Iterator[Finding]:
+    nics = _mellanox(context)
+    if not nics:
+        note = (
+            _NO_CABLE if context.platform == Platform.SPARK else "Put in a ConnectX-6 Dx or later."
+        )
+        yield Finding(Status.FAIL, "none on the PCI bus", "", Remedy(note=note))
+    for nic in nics:
+        if name := _TOO_OLD.get(nic.device):
+            note = f"{_BUY} The socket engine runs on this one as well."
+            yield Finding(Status.FAIL, f"{name}: too old", nic.address, Remedy(note=note))
+        else:
+            yield ok(_NEW_ENOUGH.get(nic.device, f"device {nic.device:#06x}"), nic.address)
+
+
+@check(
+    "link-layer",
+    "link layer",
+    wanted="Ethernet",
+    why="A port that speaks InfiniBand receives no Ethernet packet.",
+    sources=("/sys/class/infiniband/*/ports/*/link_layer",),
+    platforms=_WITH_NIC,
+)
+def link_layer(context: Context) -> Iterator[Finding]:
+    root = context.facts.root
+    for path in root.glob("/sys/class/infiniband/*/ports/*/link_layer"):
+        device, port = path.split("/")[4], path.split("/")[6]
+        layer = root.text(path)
+        if layer == "Ethernet":
+            yield ok(layer, f"{device} port {port}")
+            continue
+        parts = root.target(f"/sys/class/infiniband/{device}").split("/")
+        address = next((part for part in reversed(parts) if part.count(":") == 2), "PCI_ADDRESS")
+        remedy = Remedy(
+            lasting=(f"mlxconfig -y -d {address} set LINK_TYPE_P1=ETH LINK_TYPE_P2=ETH",),
+            note="Takes a boot, and Secure Boot off meanwhile. On a DGX Spark: once a domain.",
+        )
+        yield Finding(Status.FAIL, layer, f"{device} port {port}", remedy)
 
 
 @check(
@@ -16,19 +122,97 @@ from .._finding import Finding, Remedy, Status
     sources=("/sys/class/net/*/carrier",),
 )
 def carrier(context: Context) -> Iterator[Finding]:
+    for port in context.missing_ports:
+        note = "See the address in the configuration against lspci -d 15b3: and ip address."
+        if context.platform == Platform.SPARK:
+            note += " " + _NO_CABLE
+        found = f"{port.address}: no such port on this host"
+        yield Finding(Status.FAIL, found, port.name, Remedy(note=note))
     for interface in context.interfaces:
         name = interface.name
         if interface.carrier:
             yield ok("link" + (f" at {interface.speed} Mb/s" if interface.speed else ""), name)
         elif not interface.up:
             remedy = Remedy(now=(f"ip link set dev {name} up",))
-            yield Finding(Status.FAIL, "switched off", name, remedy)
+            yield Finding(_wrong(context), "switched off", name, remedy)
         elif interface.carrier is None:
             yield skip("the driver does not say", name)
         else:
             note = "Plug the cable in at both ends, and see that the other end is switched on."
-            if context.platform == "spark":
-                note += (
-                    " Both sockets share one fabric: one end pulled takes the link from all ports."
-                )
-            yield Finding(Status.FAIL, "no link", name, Remedy(note=note))
+            if context.platform == Platform.SPARK:
+                note += " Both sockets share one fabric: one cable pulled, and no port has a link."
+            yield Finding(_wrong(context), "no link", name, Remedy(note=note))
+
+
+def _wrong(context: Context) -> Status:
+    """Return how bad it is: an interface that no configuration uses may well be unplugged."""
+    return Status.FAIL if context.needs.given else Status.WARN
+
+
+@check(
+    "ip-address",
+    "address of the ports",
+    wanted="a static address on every ConnectX port in use",
+    why="Senders find the port by its address, and one that DHCP gives can change between runs.",
+    sources=("netlink",),
+    platforms=(Platform.IGX, Platform.SPARK),
+)
+def ip_address(context: Context) -> Iterator[Finding]:
+    addresses = context.facts.addresses
+    for interface in _fast(context):
+        own = [a for a in addresses.get(interface.name, ()) if not a.startswith("fe80:")]
+        if own:
+            yield ok(", ".join(own), interface.name)
+            continue
+        address = "192.168.10.1/24"
+        text = f"[Match]\nName={interface.name}\n\n[Network]\nAddress={address}\n"
+        remedy = Remedy(
+            now=(f"ip address add {address} dev {interface.name}",),
+            files=((f"/etc/systemd/network/20-{interface.name}.network", text),),
+            lasting=("systemctl restart systemd-networkd",),
+            note=(
+                "Choose the address; the other end needs one in the same network. With "
+                f"NetworkManager: nmcli connection modify {interface.name} ipv4.method manual "
+                f"ipv4.addresses {address}."
+            ),
+        )
+        yield Finding(Status.WARN, "none", interface.name, remedy)
+
+
+def _fast(context: Context) -> list[NetDevice]:
+    used = {nic.address for nic in _mellanox(context)}
+    return [interface for interface in context.interfaces if interface.pci_address in used]
+
+
+@check(
+    "mtu",
+    "largest frame of the ports",
+    wanted=f"room for the configuration's largest packet; {_JUMBO} where the network allows it",
+    why="A packet that is larger than the port takes is cut up or lost; larger packets cost less.",
+    sources=("/sys/class/net/*/mtu",),
+)
+def mtu(context: Context) -> Iterator[Finding]:
+    for interface in context.interfaces:
+        name, found = interface.name, f"{interface.mtu} B"
+        frame = max((port.frame for port in context.ports_of(interface)), default=0)
+        # A region's buffers may have room for more than any frame.
+        wanted = min(frame - _ETHERNET_HEADER, _JUMBO)
+        if interface.mtu < wanted:
+            found += f"; the configuration's packets take {wanted} B"
+            yield Finding(Status.FAIL, found, name, _set_mtu(name))
+        elif interface.mtu < _JUMBO and not context.needs.given and interface in _fast(context):
+            yield Finding(Status.WARN, found, name, _set_mtu(name))
+        else:
+            yield ok(found, name)
+
+
+def _set_mtu(name: str) -> Remedy:
+    text = f"[Match]\nOriginalName={name}\n\n[Link]\nMTUBytes={_JUMBO}\n"
+    return Remedy(
+        now=(f"ip link set dev {name} mtu {_JUMBO}",),
+        files=((f"/etc/systemd/network/10-{name}.link", text),),
+        note=(
+            "Every switch and sender on the way needs as much. With NetworkManager: "
+            f"nmcli connection modify {name} ethernet.mtu {_JUMBO}."
+        ),
+    )

@@ -4,8 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .._check import Context, check, ok
+from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
+from .._platform import Platform
+from .._root import FactError
+from ..facts import Connection, PciDevice, connection
+from ._files import grub_words, one_shot_unit
+
+_WITH_NIC = (Platform.IGX, Platform.SPARK, Platform.GPUNETIO)
+_MELLANOX = 0x15B3
+_NVIDIA = 0x10DE
+_PAYLOAD = 256
+_READ_REQUEST = 4096
+
+
+def _mellanox(context: Context) -> list[PciDevice]:
+    nics = [device for device in context.nics if device.vendor == _MELLANOX]
+    if not nics:
+        raise FactError("no ConnectX or BlueField NIC")
+    return nics
+
+
+def _nvidia(context: Context) -> list[PciDevice]:
+    devices = context.facts.pci.values()
+    return [device for device in devices if device.is_gpu and device.vendor == _NVIDIA]
+
+
+@check(
+    "pcie-topology",
+    "way between GPUs and NICs",
+    wanted="PIX or PXB; PHB will do",
+    why="Packets that cross the host bridge or a link between processors share it with all else.",
+    sources=("/sys/devices/pci*",),
+    platforms=(Platform.IGX, Platform.GPUNETIO),
+)
+def pcie_topology(context: Context) -> Iterator[Finding]:
+    nics = _mellanox(context)
+    note = (
+        "Move the NIC or the GPU to slots beneath one PCIe switch, or at least of one processor. "
+        "Without a switch, NODE is the best that most x86 hosts reach."
+    )
+    for gpu in _nvidia(context):
+        ways = {nic.address: connection(gpu, nic) for nic in nics}
+        # One good NIC is enough: the configuration can use that.
+        best = min(ways.values(), key=list(Connection).index)
+        found = ", ".join(f"{way} to {nic}" for nic, way in ways.items())
+        if best in (Connection.NODE, Connection.SYS):
+            yield Finding(Status.WARN, found, gpu.address, Remedy(note=note))
+        else:
+            yield ok(found, gpu.address)
+
+
+@check(
+    "pcie-payload",
+    "PCIe maximum payload",
+    wanted=f"{_PAYLOAD} B, or all that the NIC can where that is less",
+    why="Small payloads spend more of the link on headers; 128 B costs about a tenth of its rate.",
+    sources=("/sys/bus/pci/devices/*/config",),
+    platforms=_WITH_NIC,
+)
+def pcie_payload(context: Context) -> Iterator[Finding]:
+    note = "The bridges above agree on it at boot; nothing can be set but a BIOS option, if any."
+    for nic in _mellanox(context):
+        express = nic.express
+        found = f"{express.max_payload} B of the {express.max_payload_supported} B it can"
+        if express.max_payload >= min(_PAYLOAD, express.max_payload_supported):
+            yield ok(found, nic.address)
+        else:
+            yield Finding(Status.WARN, found, nic.address, Remedy(note=note))
 
 
 @check(
@@ -16,17 +82,110 @@ from .._finding import Finding, Remedy, Status
     sources=("/sys/bus/pci/devices/*/{current,max}_link_{speed,width}",),
 )
 def pcie_link(context: Context) -> Iterator[Finding]:
-    for device in context.nics:
-        if not device.link_speed or not device.max_link_speed:
+    note = (
+        "Seat the card again, put it into a slot with as many lanes, without a riser, and look for "
+        "a link speed limit in the BIOS."
+    )
+    for nic in context.nics:
+        if not nic.link_speed or not nic.max_link_speed:
+            yield skip("has no PCIe link of its own", nic.address)
             continue
-        is_now = f"{device.link_speed} x{device.link_width}"
-        can_be = f"{device.max_link_speed} x{device.max_link_width}"
+        is_now = f"{nic.link_speed} x{nic.link_width}"
+        can_be = f"{nic.max_link_speed} x{nic.max_link_width}"
         if is_now == can_be:
-            yield ok(is_now, device.address)
+            yield ok(is_now, nic.address)
         else:
-            note = (
-                "Seat the card again, put it into a slot with as many lanes, without a riser, and "
-                "look for a link speed limit in the BIOS."
-            )
             found = f"{is_now}; it can do {can_be}"
-            yield Finding(Status.WARN, found, device.address, Remedy(note=note))
+            yield Finding(Status.WARN, found, nic.address, Remedy(note=note))
+
+
+@check(
+    "pcie-read-request",
+    "PCIe maximum read request",
+    wanted=f"{_READ_REQUEST} B",
+    why="The NIC fetches what it sends in requests of this size and has only so many under way.",
+    sources=("/sys/bus/pci/devices/*/config",),
+    platforms=_WITH_NIC,
+)
+def pcie_read_request(context: Context) -> Iterator[Finding]:
+    for nic in _mellanox(context):
+        size = nic.express.max_read_request
+        if size >= _READ_REQUEST:
+            yield ok(f"{size} B", nic.address)
+        else:
+            command = f"setpci -s {nic.address} CAP_EXP+8.w=5000:f000"
+            name = f"read-request-{nic.address.replace(':', '-')}"
+            unit = one_shot_unit(name, "Large PCIe reads", f"/usr/bin/{command}")
+            remedy = Remedy(
+                now=(command,),
+                files=(unit,),
+                lasting=(f"systemctl enable --now daqiri-{name}.service",),
+                note="Secure Boot forbids it (Operation not permitted).",
+            )
+            yield Finding(Status.WARN, f"{size} B", nic.address, remedy)
+
+
+@check(
+    "acs",
+    "PCIe access control between GPU and NIC",
+    wanted="off on the bridges that GPU and NIC share",
+    why="With it a switch sends what GPU and NIC tell each other up to the host bridge and back.",
+    sources=("/sys/bus/pci/devices/*/config",),
+    platforms=(Platform.GPUNETIO,),
+)
+def acs(context: Context) -> Iterator[Finding]:
+    facts = context.facts
+    bridges: dict[str, PciDevice] = {}
+    for gpu in _nvidia(context):
+        for nic in _mellanox(context):
+            if connection(gpu, nic) in (Connection.PIX, Connection.PXB):
+                between = set(gpu.ancestors) | set(nic.ancestors)
+                bridges |= {a: facts.pci[a] for a in sorted(between) if a in facts.pci}
+    if not bridges:
+        yield skip("no PCIe switch between a GPU and a NIC")
+    for address, bridge in bridges.items():
+        try:
+            control = bridge.access_control
+        except FactError as error:
+            yield skip(str(error).removeprefix(f"{address}: "), address)
+            continue
+        if control == 0:
+            yield ok("off", address)
+        else:
+            command = f"setpci -s {address} ECAP_ACS+0x6.w=0000"
+            name = f"acs-{address.replace(':', '-')}"
+            remedy = Remedy(
+                now=(command,),
+                files=(one_shot_unit(name, "No PCIe access control", f"/usr/bin/{command}"),),
+                lasting=(f"systemctl enable --now daqiri-{name}.service",),
+                note="Better off in the BIOS, where there is an option.",
+            )
+            yield Finding(Status.WARN, f"on ({control:#06x})", address, remedy)
+
+
+@check(
+    "iommu",
+    "IOMMU",
+    wanted="off, or passing through",
+    why="Translation slows the NIC's accesses, and on some hosts keeps packets from the GPU.",
+    sources=("/sys/class/iommu", "/sys/kernel/iommu_groups/*/type", "/proc/cmdline"),
+    platforms=(Platform.GPUNETIO,),
+)
+def iommu(context: Context) -> Iterator[Finding]:
+    root = context.facts.root
+    line = context.facts.command_line
+    if not root.names("/sys/class/iommu"):
+        yield ok("off")
+        return
+    groups = [root.optional(path) for path in root.glob("/sys/kernel/iommu_groups/*/type")]
+    if line.get("iommu") == "pt" or (groups and all(kind == "identity" for kind in groups)):
+        yield ok("passing through")
+        return
+    vendor = "amd" if "AuthenticAMD" in root.optional("/proc/cpuinfo") else "intel"
+    words = f"iommu=off {vendor}_iommu=off"
+    remedy = Remedy(
+        files=(grub_words("iommu", words),),
+        lasting=("update-grub",),
+        note="Takes a boot. Milder: iommu=pt. Or switch VT-d or the IOMMU off in the BIOS.",
+    )
+    yield Finding(Status.WARN, "translates", "", remedy)

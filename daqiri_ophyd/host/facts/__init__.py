@@ -6,15 +6,16 @@ import os
 from functools import cached_property
 
 from .._root import Root
-from ._cpu import CommandLine, Cpu, read_command_line, read_cpus
+from ._cpu import CommandLine, Cpu, cpu_ranges, read_command_line, read_cpus
 from ._gpu import Gpu, read_gpus
 from ._kernel import Process, kernel_version, read_modules, read_process
 from ._memory import HugePages, read_hugepages
 from ._network import NetDevice, read_addresses, read_interfaces
-from ._pci import PciDevice, read_pci
+from ._pci import Connection, PciDevice, connection, read_pci
 
 __all__ = [
     "CommandLine",
+    "Connection",
     "Cpu",
     "Facts",
     "Gpu",
@@ -22,6 +23,8 @@ __all__ = [
     "NetDevice",
     "PciDevice",
     "Process",
+    "connection",
+    "cpu_ranges",
 ]
 
 
