@@ -40,6 +40,9 @@ def check(
         bool,
         typer.Option("--fix-script", help="Print the remedies as a shell script; runs nothing."),
     ] = False,
+    folder: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where captures will be written.")
+    ] = Path("."),
     root: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder of a recorded host, instead of this one.")
     ] = Path("/"),
@@ -53,7 +56,7 @@ def check(
     Example: [bold]daqiri-ophyd host check profiles/udp.yaml --details[/bold]
     """
     needs = load_config(config_path(config)).to_dict() if config else None
-    report = check_host(needs, platform=platform, only=only or (), root=root)
+    report = check_host(needs, platform=platform, only=only or (), root=root, folder=folder)
     if fix:
         out.print(fix_script(report), markup=False, soft_wrap=True, end="")
     elif as_json:

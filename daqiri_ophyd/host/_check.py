@@ -26,11 +26,14 @@ class Context:
         What the engine's configuration asks of the host.
     platform : Platform
         Kind of host.
+    folder : str
+        Where captures will be written.
     """
 
     facts: Facts
     needs: Needs
     platform: Platform
+    folder: str
 
     @property
     def interfaces(self) -> list[NetDevice]:

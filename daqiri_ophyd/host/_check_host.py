@@ -22,6 +22,7 @@ def check_host(
     platform: Platform | str = "auto",
     only: Iterable[str] = (),
     root: str | os.PathLike[str] = "/",
+    folder: str | os.PathLike[str] = ".",
 ) -> Report:
     """Find out whether a host is ready; changes nothing.
 
@@ -36,6 +37,9 @@ def check_host(
         Names of the checks to run; none: all.
     root : path
         Where the host's file system begins; a folder of a recorded host, or ``/``.
+
+    folder : path
+        Where captures will be written.
 
     Returns
     -------
@@ -58,7 +62,7 @@ def check_host(
     if platform != "auto" and platform not in list(Platform):
         raise ValueError(f"platform is {platform!r}; accepted are auto, {', '.join(Platform)}")
     kind = detect_platform(facts) if platform == "auto" else Platform(platform)
-    context = Context(facts, Needs.of(config), kind)
+    context = Context(facts, Needs.of(config), kind, os.path.abspath(folder))
     results = tuple(
         each.run(context) for name, each in CHECKS.items() if not chosen or name in chosen
     )

@@ -4,6 +4,7 @@ from .._check import Check
 from ._cpu import cpu_governor, cpu_isolation, queue_cores
 from ._gpu import (
     bar1,
+    dma_buf,
     gdrcopy,
     gpu_clocks,
     gpu_persistence,
@@ -11,10 +12,21 @@ from ._gpu import (
     gpudirect,
     nvidia_peermem,
 )
-from ._memory import hugepages
-from ._network import carrier, connectx, ip_address, link_layer, mtu, nic_driver
+from ._memory import hugepages, numa
+from ._network import (
+    carrier,
+    connectx,
+    ip_address,
+    link_layer,
+    mtu,
+    nic_driver,
+    nic_firmware,
+    nic_settings,
+)
 from ._pcie import acs, iommu, pcie_link, pcie_payload, pcie_read_request, pcie_topology
+from ._storage import storage
 from ._system import capabilities, secure_boot, socket_buffers
+from ._time import clocks
 
 __all__ = ["CHECKS"]
 
@@ -27,6 +39,7 @@ CHECKS: dict[str, Check] = {
         carrier,
         ip_address,
         gpudirect,
+        dma_buf,
         nvidia_peermem,
         pcie_topology,
         pcie_payload,
@@ -40,13 +53,18 @@ CHECKS: dict[str, Check] = {
         gpu_clocks,
         bar1,
         mtu,
+        numa,
         secure_boot,
         acs,
         iommu,
+        nic_firmware,
         gdrcopy,
         gpu_without_root,
         capabilities,
         socket_buffers,
+        nic_settings,
+        clocks,
+        storage,
     )
 }
 """All checks by name, in the order of a report."""

@@ -215,3 +215,66 @@ def gpu_without_root(context: Context) -> Iterator[Finding]:
             note="It takes a cold boot.",
         )
         yield Finding(Status.WARN, "not set", "", remedy)
+
+
+@check(
+    "dma-buf",
+    "what dma-buf needs",
+    wanted="kernel 6.2, libibverbs 1.14.44, open GPU kernel modules, CUDA 12.6; or newer",
+    why="The kernel's own way for a NIC into GPU memory; nvidia-peermem is the way without.",
+    sources=(
+        "/proc/sys/kernel/osrelease",
+        "/proc/driver/nvidia/version",
+        "libibverbs.so.1",
+        "NVML",
+    ),
+    platforms=_DISCRETE,
+)
+def dma_buf(context: Context) -> Iterator[Finding]:
+    facts = context.facts
+    gpus = _gpus(context)
+    if all(gpu.integrated for gpu in gpus):
+        yield skip("integrated GPUs have no memory of their own to map")
+        return
+    lacking = []
+    if facts.kernel < _KERNEL:
+        lacking.append(f"kernel {_dotted(facts.kernel)}")
+    verbs = _verbs_version(context)
+    if verbs is None or verbs < _VERBS:
+        lacking.append(f"libibverbs {_dotted(verbs)}" if verbs else "no libibverbs")
+    driver = facts.root.optional("/proc/driver/nvidia/version")
+    if driver and "Open Kernel Module" not in driver:
+        lacking.append("closed GPU kernel modules")
+    cuda = min((gpu.cuda for gpu in gpus if gpu.cuda), default=None)
+    if cuda and cuda < _CUDA:
+        lacking.append(f"CUDA {_dotted(cuda)}")
+    if not lacking:
+        yield ok("all there")
+    elif "nvidia_peermem" in facts.modules:
+        yield skip(f"{', '.join(lacking)}; nvidia-peermem is loaded and serves instead")
+    else:
+        note = (
+            "Install what is older than wanted (nvidia-open, rdma-core, a newer kernel), or load "
+            "nvidia-peermem instead. CUDA to 12.5 has open modules only if installed with "
+            "-m=kernel-open."
+        )
+        remedy = Remedy(now=("modprobe nvidia-peermem",), note=note)
+        yield Finding(Status.WARN, ", ".join(lacking), "", remedy)
+
+
+_KERNEL, _VERBS, _CUDA = (6, 2), (1, 14, 44), (12, 6)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _verbs_version(context: Context) -> tuple[int, ...] | None:
+    """Return the version in the name of the library's file, such as libibverbs.so.1.14.50.0."""
+    root = context.facts.root
+    for pattern in ("/usr/lib/*/libibverbs.so.1.*", "/usr/lib64/libibverbs.so.1.*"):
+        for path in root.glob(pattern):
+            numbers = path.rpartition(".so.")[2].split(".")
+            if all(number.isdecimal() for number in numbers):
+                return tuple(map(int, numbers[:3]))
+    return None

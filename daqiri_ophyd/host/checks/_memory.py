@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from .._check import Context, check, ok, skip
@@ -51,3 +52,25 @@ def _reserve(pools: list[HugePages], wanted: int) -> Remedy:
         lasting=("update-grub",),
         note="Large pages are found for sure only at boot, before memory is in pieces.",
     )
+
+
+@check(
+    "numa",
+    "NUMA nodes and library",
+    wanted="libnuma where there are several nodes",
+    why="Buffers belong on the node of the NIC and of the core that reads them.",
+    sources=("/sys/devices/system/node", "/usr/lib"),
+)
+def numa(context: Context) -> Iterator[Finding]:
+    root = context.facts.root
+    nodes = [n for n in root.names("/sys/devices/system/node") if re.fullmatch(r"node\d+", n)]
+    if len(nodes) < 2:
+        yield skip("one node")
+    elif any(next(root.glob(pattern), None) for pattern in _LIBNUMA):
+        yield ok(f"{len(nodes)} nodes, libnuma is there")
+    else:
+        remedy = Remedy(now=("apt-get install libnuma1",))
+        yield Finding(Status.WARN, f"{len(nodes)} nodes, no libnuma", "", remedy)
+
+
+_LIBNUMA = ("/usr/lib/libnuma.so.1", "/usr/lib64/libnuma.so.1", "/usr/lib/*/libnuma.so.1")

@@ -8,6 +8,7 @@ from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
 from .._platform import Platform
 from ..facts import NetDevice, PciDevice
+from ._files import one_shot_unit
 
 _WITH_NIC = (Platform.IGX, Platform.SPARK, Platform.GPUNETIO)
 _MELLANOX = 0x15B3
@@ -216,3 +217,112 @@ def _set_mtu(name: str) -> Remedy:
             f"nmcli connection modify {name} ethernet.mtu {_JUMBO}."
         ),
     )
+
+
+@check(
+    "nic-settings",
+    "NIC rings, queues and offloads",
+    wanted="rings at their largest, a queue for each of the port's, GRO for sockets, no LRO",
+    why="A short ring overflows while the kernel is busy; LRO glues packets that a capture wants.",
+    sources=("ethtool netlink", "SIOCETHTOOL"),
+)
+def nic_settings(context: Context) -> Iterator[Finding]:
+    engine = context.needs.engine
+    if engine in ("loopback", "dpdk", "ibverbs"):
+        yield skip(f"engine {engine} sets its own")
+        return
+    for interface in context.interfaces:
+        if not interface.pci_address:
+            continue
+        name, settings = interface.name, context.facts.nic_settings(interface.name)
+        wrong, commands = [], []
+        if settings.rx_ring and settings.max_rx_ring and settings.rx_ring < settings.max_rx_ring:
+            wrong.append(f"receive ring {settings.rx_ring} of {settings.max_rx_ring}")
+            commands.append(f"ethtool -G {name} rx {settings.max_rx_ring}")
+        queues = sum(port.rx_queues for port in context.ports_of(interface))
+        most = settings.max_channels or 0
+        if settings.channels and engine == "packet" and settings.channels < min(queues, most):
+            wrong.append(f"{settings.channels} receive queues for {queues} of the configuration")
+            commands.append(f"ethtool -L {name} combined {min(queues, most)}")
+        if "rx-lro" in settings.offloads:
+            wrong.append("LRO is on")
+            commands.append(f"ethtool -K {name} lro off")
+        if settings.offloads and engine != "packet" and "rx-gro" not in settings.offloads:
+            wrong.append("GRO is off")
+            commands.append(f"ethtool -K {name} gro on")
+        if wrong:
+            unit_name = f"nic-{name}"
+            unit = one_shot_unit(unit_name, f"{name} ready", *(f"/usr/sbin/{c}" for c in commands))
+            remedy = Remedy(
+                now=tuple(commands),
+                files=(unit,),
+                lasting=(f"systemctl enable --now daqiri-{unit_name}.service",),
+            )
+            yield Finding(Status.WARN, ", ".join(wrong), name, remedy)
+        elif settings.rx_ring or settings.offloads:
+            on = ", ".join(settings.offloads) or "no offloads"
+            pause = " heeds pause frames" if settings.rx_pause else ""
+            yield ok(f"receive ring {settings.rx_ring}, {on}{pause}", name)
+        else:
+            yield skip("the driver does not say", name)
+
+
+@check(
+    "nic-firmware",
+    "NIC firmware settings",
+    wanted="link kept up; BlueField in NIC mode; its scheduler on if accurate_send is asked for",
+    why="The NIC's firmware decides at boot what the engine can ask of it later.",
+    sources=("mlxconfig -d ADDRESS query",),
+    platforms=(Platform.GPUNETIO,),
+)
+def nic_firmware(context: Context) -> Iterator[Finding]:
+    nics = _mellanox(context)
+    # Settings are the card's: one function of it is enough.
+    for nic in {nic.address.rpartition(".")[0]: nic for nic in reversed(nics)}.values():
+        settings = context.facts.firmware(nic.address)
+        wanted = dict(_KEEP_LINK)
+        if any(port.accurate_send for port in context.needs.ports):
+            wanted |= _SCHEDULER
+        if nic.device in _BLUEFIELD:
+            wanted |= _NIC_MODE
+        wrong = {
+            name: value
+            for name, value in wanted.items()
+            if name in settings and settings[name] not in _SPELLINGS.get(value, (value,))
+        }
+        if not wrong:
+            yield ok("as wanted", nic.address)
+            continue
+        found = ", ".join(f"{name} is {settings[name]}" for name in wrong)
+        words = " ".join(f"{name}={value}" for name, value in wrong.items())
+        remedy = Remedy(
+            lasting=(f"mlxconfig -y -d {nic.address} set {words}",),
+            note="Takes a cold boot, such as ipmitool power cycle.",
+        )
+        yield Finding(Status.WARN, found, nic.address, remedy)
+
+
+_KEEP_LINK = {
+    "KEEP_ETH_LINK_UP_P1": "1",
+    "KEEP_ETH_LINK_UP_P2": "1",
+    "KEEP_IB_LINK_UP_P1": "0",
+    "KEEP_IB_LINK_UP_P2": "0",
+}
+_SCHEDULER = {"ACCURATE_TX_SCHEDULER": "1", "REAL_TIME_CLOCK_ENABLE": "1"}
+_BLUEFIELD = (0xA2D6, 0xA2DC)
+_NIC_MODE = {
+    "LINK_TYPE_P1": "ETH",
+    "LINK_TYPE_P2": "ETH",
+    "INTERNAL_CPU_MODEL": "1",
+    "INTERNAL_CPU_PAGE_SUPPLIER": "1",
+    "INTERNAL_CPU_ESWITCH_MANAGER": "1",
+    "INTERNAL_CPU_IB_VPORT0": "1",
+    "INTERNAL_CPU_OFFLOAD_ENGINE": "DISABLED",
+}
+# mlxconfig says what a number means: True(1), EXT_HOST_PF(1).
+_SPELLINGS = {
+    "1": ("1", "True", "EMBEDDED_CPU", "EXT_HOST_PF"),
+    "0": ("0", "False", "ECPF", "SEPARATED_HOST"),
+    "ETH": ("ETH", "2"),
+    "DISABLED": ("DISABLED", "1"),
+}

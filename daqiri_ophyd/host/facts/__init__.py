@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
+from functools import cache, cached_property
 
 from .._root import Root
+from ._clock import SystemClock, read_system_clock
 from ._cpu import CommandLine, Cpu, cpu_ranges, read_command_line, read_cpus
+from ._ethtool import NicSettings, read_nic_settings
+from ._firmware import read_firmware
 from ._gpu import Gpu, read_gpus
 from ._kernel import Process, kernel_version, read_modules, read_process
 from ._memory import HugePages, read_hugepages
 from ._network import NetDevice, read_addresses, read_interfaces
 from ._pci import Connection, PciDevice, connection, read_pci
+from ._storage import Volume, read_volume
 
 __all__ = [
     "CommandLine",
@@ -22,7 +26,10 @@ __all__ = [
     "HugePages",
     "NetDevice",
     "PciDevice",
+    "NicSettings",
     "Process",
+    "SystemClock",
+    "Volume",
     "connection",
     "cpu_ranges",
 ]
@@ -108,3 +115,22 @@ class Facts:
     def gpus(self) -> list[Gpu]:
         """NVIDIA GPUs."""
         return read_gpus(self.root)
+
+    @cached_property
+    def clock(self) -> SystemClock:
+        """The system's clock."""
+        return read_system_clock(self.root)
+
+    @cache  # noqa: B019 - a host lives as long as its report
+    def nic_settings(self, interface: str) -> NicSettings:
+        """Return the settings of an interface's NIC."""
+        return read_nic_settings(self.root, interface)
+
+    @cache  # noqa: B019 - likewise
+    def firmware(self, pci_address: str) -> dict[str, str]:
+        """Return the firmware settings of a NIC."""
+        return read_firmware(self.root, pci_address)
+
+    def volume(self, folder: str) -> Volume:
+        """Return the file system of a folder."""
+        return read_volume(self.root, folder)

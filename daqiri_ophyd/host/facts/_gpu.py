@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import pynvml
 
@@ -30,6 +31,8 @@ class Gpu:
         ``domain:bus:device.function``.
     driver : str
         Version of the driver.
+    cuda : tuple of int or None
+        Newest CUDA that the driver runs: major, minor.
     persistence : bool or None
         Whether the driver stays loaded.
     sm_clock, max_sm_clock, memory_clock, max_memory_clock : int or None
@@ -45,6 +48,7 @@ class Gpu:
     name: str
     pci_address: str
     driver: str = ""
+    cuda: tuple[int, int] | None = None
     persistence: bool | None = None
     sm_clock: int | None = None
     max_sm_clock: int | None = None
@@ -71,12 +75,17 @@ def read_gpus(root: Root) -> list[Gpu]:
 
 def _recorded(root: Root) -> list[Gpu]:
     try:
-        return [Gpu(**gpu) for gpu in root.json(RECORDED) or ()]
-    except TypeError as error:
+        return [_of_record(gpu) for gpu in root.json(RECORDED) or ()]
+    except (AttributeError, TypeError) as error:
         names = ", ".join(field.name for field in fields(Gpu))
         raise FactError(
             f"{RECORDED}: {error}; accepted is a list of objects with {names}"
         ) from None
+
+
+def _of_record(gpu: dict[str, Any]) -> Gpu:
+    cuda = gpu.get("cuda")
+    return Gpu(**{**gpu, "cuda": tuple(cuda) if cuda else None})
 
 
 def _live() -> list[Gpu]:
@@ -86,7 +95,8 @@ def _live() -> list[Gpu]:
         raise FactError(f"NVML: {error}") from None
     try:
         driver = pynvml.nvmlSystemGetDriverVersion()
-        gpus = [_gpu(index, driver) for index in range(pynvml.nvmlDeviceGetCount())]
+        cuda_version = _ask(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        gpus = [_gpu(index, driver, cuda_version) for index in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError as error:
         raise FactError(f"NVML: {error}") from None
     finally:
@@ -96,7 +106,7 @@ def _live() -> list[Gpu]:
     return gpus if cuda is None else [replace(gpu, **_cuda_flags(cuda, gpu)) for gpu in gpus]
 
 
-def _gpu(index: int, driver: str) -> Gpu:
+def _gpu(index: int, driver: str, cuda: int | None) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     bar1 = _ask(pynvml.nvmlDeviceGetBAR1MemoryInfo, handle)
     persistence = _ask(pynvml.nvmlDeviceGetPersistenceMode, handle)
@@ -106,6 +116,8 @@ def _gpu(index: int, driver: str) -> Gpu:
         # NVML writes the domain with eight digits.
         pci_address=pynvml.nvmlDeviceGetPciInfo_v3(handle).busId.lower().removeprefix("0000"),
         driver=driver,
+        # 1000 * major + 10 * minor.
+        cuda=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
         persistence=None if persistence is None else bool(persistence),
         sm_clock=_ask(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
         max_sm_clock=_ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),

@@ -1,0 +1,68 @@
+"""Checks of where captures are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .._check import Context, check, ok, skip
+from .._finding import Finding, Remedy, Status
+from ..facts import Volume
+
+_LEAST_FREE = 10 << 30
+_GIB = 1 << 30
+# File systems whose O_DIRECT is the disk's own.
+_DIRECT = ("ext4", "xfs", "btrfs", "f2fs", "ext3", "ext2", "lustre", "gpfs", "beegfs")
+_REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "fuse")
+
+
+@check(
+    "storage",
+    "folder of the captures",
+    wanted="a local disk with O_DIRECT and room; from GPU memory: ext4 or xfs, with nvidia-fs",
+    why="A disk slower than the stream, or full, ends the capture.",
+    sources=("/proc/mounts", "statvfs", "/proc/modules"),
+)
+def storage(context: Context) -> Iterator[Finding]:
+    volume = context.facts.volume(context.folder)
+    folder = context.folder
+    where = f"{volume.kind} on {volume.mounted_at}"
+    if volume.kind == "tmpfs":
+        note = "Its files are lost with the next boot and take memory: choose a folder on a disk."
+        yield Finding(Status.WARN, f"{where}: memory, not a disk", folder, Remedy(note=note))
+    elif volume.kind in _REMOTE:
+        note = "Capture to a local disk and copy afterwards: the network shares its rate with all."
+        yield Finding(Status.WARN, f"{where}: over a network", folder, Remedy(note=note))
+    elif volume.kind in _DIRECT:
+        yield ok(f"{where}, with O_DIRECT; `daqiri-ophyd host measure` tells its rate", folder)
+    else:
+        yield skip(f"{where}: whether it has O_DIRECT is not known", folder)
+    yield from _room(volume, folder)
+    if any(region.kind == "device" for region in context.needs.regions):
+        yield _gpudirect_storage(context, volume)
+
+
+def _room(volume: Volume, folder: str) -> Iterator[Finding]:
+    if "ro" in volume.options:
+        remedy = Remedy(now=(f"mount -o remount,rw {volume.mounted_at}",))
+        yield Finding(Status.FAIL, "mounted read-only", folder, remedy)
+    if volume.free is None:
+        yield skip("free space is not known", folder)
+    elif volume.free < _LEAST_FREE:
+        note = "A minute at 10 Gb/s takes 75 GB: make room, or give another folder."
+        yield Finding(Status.WARN, f"{volume.free / _GIB:.1f} GiB free", folder, Remedy(note=note))
+    else:
+        yield ok(f"{volume.free // _GIB} GiB free", folder)
+
+
+def _gpudirect_storage(context: Context, volume: Volume) -> Finding:
+    subject = "GPUDirect Storage"
+    good = volume.kind == "xfs" or (
+        volume.kind == "ext4" and not {"data=journal", "data=writeback"} & volume.options
+    )
+    if "nvidia_fs" in context.facts.modules and good:
+        return ok(f"nvidia-fs loaded, {volume.kind}", subject)
+    lacking = [] if good else [f"{volume.kind} cannot; ext4 with data=ordered and xfs can"]
+    if "nvidia_fs" not in context.facts.modules:
+        lacking.append("nvidia-fs is not loaded")
+    remedy = Remedy(now=("modprobe nvidia-fs",), note="Without it, cuFile copies through the host.")
+    return Finding(Status.WARN, "; ".join(lacking), subject, remedy)

@@ -1,0 +1,76 @@
+"""The system's clock."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+from .._root import FactError, Root
+
+__all__ = ["SystemClock", "read_system_clock"]
+
+RECORDED = "/recorded/clock.json"
+_UNSYNCHRONIZED = 0x40  # STA_UNSYNC
+_SERVICES = ("chronyd", "ptp4l", "phc2sys", "ntpd", "systemd-timesyn")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemClock:
+    """The clock that receive timestamps are taken from.
+
+    Parameters
+    ----------
+    synchronized : bool
+        Whether a service keeps it on time.
+    max_error : int
+        Largest error that the service reckons with, in microseconds.
+    services : tuple of str
+        Those that run.
+    """
+
+    synchronized: bool
+    max_error: int
+    services: tuple[str, ...] = ()
+
+
+class _Timex(ctypes.Structure):
+    """The first fields of struct timex (adjtimex(2)); the rest is room."""
+
+    _fields_ = [
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("room", ctypes.c_char * 256),
+    ]
+
+
+def read_system_clock(root: Root) -> SystemClock:
+    """
+    Return the state of the clock; that of a recorded host is in its ``recorded/clock.json``.
+
+    Raises
+    ------
+    FactError
+        If the kernel does not tell, or the recording is malformed.
+    """
+    if not root.live:
+        recorded = root.json(RECORDED)
+        if recorded is None:
+            raise FactError("the clock's state was not recorded")
+        try:
+            return SystemClock(**{**recorded, "services": tuple(recorded.get("services", ()))})
+        except (AttributeError, TypeError) as error:
+            raise FactError(f"{RECORDED}: {error}") from None
+    state = _Timex()
+    # No mode is set: it only reads.
+    if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(state)) < 0:
+        raise FactError(f"adjtimex: errno {ctypes.get_errno()}")
+    return SystemClock(not state.status & _UNSYNCHRONIZED, state.maxerror, _services(root))
+
+
+def _services(root: Root) -> tuple[str, ...]:
+    names = {root.optional(path) for path in root.glob("/proc/[0-9]*/comm")}
+    return tuple(name for name in _SERVICES if name in names)

@@ -1,0 +1,121 @@
+"""Settings of NICs, as ethtool shows them."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pyroute2.ethtool import Ethtool
+from pyroute2.ethtool.ioctl import EthtoolError
+from pyroute2.netlink.exceptions import NetlinkError
+
+from .._root import FactError, Root
+
+__all__ = ["NicSettings", "read_nic_settings"]
+
+RECORDED = "/recorded/ethtool.json"
+_SIOCETHTOOL = 0x8946
+_ETHTOOL_GPAUSEPARAM = 0x12
+_ETHTOOL_GET_TS_INFO = 0x41
+_HARDWARE_RECEIVE = 1 << 2  # SOF_TIMESTAMPING_RX_HARDWARE
+_HARDWARE_SEND = 1 << 0  # SOF_TIMESTAMPING_TX_HARDWARE
+_OFFLOADS = ("rx-gro", "rx-lro", "rx-ntuple-filter", "rx-hashing")
+
+
+@dataclass(frozen=True, slots=True)
+class NicSettings:
+    """Settings of a NIC; None: the driver has no such setting.
+
+    Parameters
+    ----------
+    rx_ring, max_rx_ring : int or None
+        Descriptors of a receive queue: now, at most.
+    channels, max_channels : int or None
+        Receive queues: now, at most.
+    offloads : tuple of str
+        Those that are on, of ``rx-gro``, ``rx-lro``, ``rx-ntuple-filter`` and ``rx-hashing``.
+    rx_pause, tx_pause : bool or None
+        Whether it heeds and sends pause frames.
+    clock : int or None
+        Index of its PTP hardware clock.
+    hardware_receive, hardware_send : bool or None
+        Whether it takes timestamps of what it receives and sends.
+    """
+
+    rx_ring: int | None = None
+    max_rx_ring: int | None = None
+    channels: int | None = None
+    max_channels: int | None = None
+    offloads: tuple[str, ...] = ()
+    rx_pause: bool | None = None
+    tx_pause: bool | None = None
+    clock: int | None = None
+    hardware_receive: bool | None = None
+    hardware_send: bool | None = None
+
+
+def read_nic_settings(root: Root, interface: str) -> NicSettings:
+    """
+    Return the settings of an interface; those of a recorded host are in ``recorded/ethtool.json``.
+
+    Raises
+    ------
+    FactError
+        If the recording is malformed.
+    """
+    if root.live:
+        return NicSettings(**_live(interface))
+    settings = (root.json(RECORDED) or {}).get(interface, {})
+    try:
+        return NicSettings(**{**settings, "offloads": tuple(settings.get("offloads", ()))})
+    except (AttributeError, TypeError) as error:
+        names = ", ".join(field.name for field in fields(NicSettings))
+        raise FactError(f"{RECORDED}: {error}; accepted are objects with {names}") from None
+
+
+def _live(interface: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with closing(Ethtool()) as ethtool:
+        if rings := _ask(ethtool.get_rings, interface):
+            found.update(rx_ring=rings.rx, max_rx_ring=rings.rx_max)
+        if channels := _ask(ethtool.get_channels, interface):
+            found["channels"] = channels.rx_count + channels.combined_count
+            found["max_channels"] = channels.max_rx + channels.max_combined
+        if features := _ask(ethtool.get_features, interface):
+            on = (name for name in _OFFLOADS if name in features.features)
+            found["offloads"] = tuple(name for name in on if features.features[name].enable)
+    # pyroute2 has no request for these two.
+    if pause := _request(interface, _ETHTOOL_GPAUSEPARAM, "=4I"):
+        found.update(rx_pause=bool(pause[2]), tx_pause=bool(pause[3]))
+    if stamps := _request(interface, _ETHTOOL_GET_TS_INFO, "=2Ii8I"):
+        found["clock"] = stamps[2] if stamps[2] >= 0 else None
+        found["hardware_receive"] = bool(stamps[1] & _HARDWARE_RECEIVE)
+        found["hardware_send"] = bool(stamps[1] & _HARDWARE_SEND)
+    return found
+
+
+def _ask(request: Callable[[str], Any], interface: str) -> Any:
+    try:
+        return request(interface)
+    except (EthtoolError, NetlinkError, OSError):
+        return None
+
+
+def _request(interface: str, command: int, layout: str) -> tuple[int, ...] | None:
+    """Return the fields of an answer to SIOCETHTOOL (linux/ethtool.h), or None."""
+    answer = ctypes.create_string_buffer(struct.calcsize(layout))
+    struct.pack_into("=I", answer, 0, command)
+    name = interface.encode()[:15]
+    request = struct.pack("16sP16x", name, ctypes.addressof(answer))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            fcntl.ioctl(any_socket, _SIOCETHTOOL, request)
+        except OSError:
+            return None
+    return struct.unpack(layout, answer.raw)

@@ -1,0 +1,72 @@
+"""Where captures would be written."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from .._root import FactError, Root
+
+__all__ = ["Volume", "read_volume"]
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A mounted file system.
+
+    Parameters
+    ----------
+    mounted_at : str
+        Folder.
+    kind : str
+        Such as ``ext4``.
+    options : frozenset of str
+        Options of the mount.
+    free : int or None
+        Bytes for users other than root; None: a recorded host's.
+    """
+
+    mounted_at: str
+    kind: str
+    options: frozenset[str]
+    free: int | None
+
+
+def read_volume(root: Root, folder: str) -> Volume:
+    """
+    Return the file system of a folder.
+
+    Raises
+    ------
+    FactError
+        If the mounts cannot be read, or the folder is on none of them.
+    """
+    found = None
+    wanted = PurePosixPath(folder)
+    for line in root.lines("/proc/mounts"):
+        words = line.split()
+        if len(words) < 4:
+            continue
+        place = _unescaped(words[1])
+        # The last mount on a folder hides those before.
+        if wanted.is_relative_to(place) and (found is None or len(place) >= len(found[0])):
+            found = (place, words[2], frozenset(words[3].split(",")))
+    if found is None:
+        raise FactError(f"/proc/mounts: nothing is mounted above {folder}")
+    return Volume(*found, _free(folder) if root.live else None)
+
+
+def _free(folder: str) -> int | None:
+    try:
+        info = os.statvfs(folder)
+    except OSError:
+        return None
+    return info.f_bavail * info.f_frsize
+
+
+def _unescaped(text: str) -> str:
+    """Return a path as it is: the kernel writes white space in octal."""
+    for code in ("040", "011", "012", "134"):
+        text = text.replace(f"\\{code}", chr(int(code, 8)))
+    return text
