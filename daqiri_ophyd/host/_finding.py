@@ -105,8 +105,14 @@ class Result:
 
     @property
     def found(self) -> str:
-        """The worst findings, in one line."""
-        return "; ".join(str(f) for f in self.findings if f.status is self.status)
+        """The worst findings, in one line; what is the same of several subjects is said once."""
+        subjects: dict[str, list[str]] = {}
+        for finding in self.findings:
+            if finding.status is self.status:
+                subjects.setdefault(finding.found, []).append(finding.subject)
+        return "; ".join(
+            f"{', '.join(filter(None, s))}: {f}".lstrip(": ") for f, s in subjects.items()
+        )
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
