@@ -8,8 +8,18 @@ import typer
 from rich.text import Text
 
 from ..engine import load_config
-from ..host import Platform, Report, Result, Status, check_host, fix_script
-from ._output import out, print_json
+from ..host import (
+    FactError,
+    Facts,
+    Platform,
+    Report,
+    Result,
+    Status,
+    check_host,
+    fix_script,
+    pcie_picture,
+)
+from ._output import complain, note, out, print_json
 from ._source import config_path
 
 app = typer.Typer(help="Whether this host can take the stream.", no_args_is_help=True)
@@ -64,6 +74,27 @@ def check(
     else:
         _print(report, details)
     raise typer.Exit(_EXIT_CODES.get(report.status, 0))
+
+
+@app.command()
+def picture(
+    out_file: Annotated[Path, typer.Argument(metavar="OUT.svg", help="File to write.")],
+    root: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of a recorded host, instead of this one.")
+    ] = Path("/"),
+) -> None:
+    """
+    Draw the PCIe tree: NICs, GPUs, NVMe drives, links, NUMA nodes, and the ways from GPU to NIC.
+
+    Example: [bold]daqiri-ophyd host picture host.svg[/bold]
+    """
+    try:
+        drawn = pcie_picture(Facts(root))
+    except FactError as error:
+        complain(str(error))
+        raise typer.Exit(1) from None
+    out_file.write_text(drawn)
+    note(f"{out_file}: written")
 
 
 def _print(report: Report, details: bool) -> None:

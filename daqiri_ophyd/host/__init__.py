@@ -5,6 +5,7 @@ from ._check_host import check_host
 from ._finding import Finding, Remedy, Report, Result, Status
 from ._fix_script import fix_script
 from ._needs import Needs
+from ._picture import pcie_picture
 from ._platform import Platform
 from ._root import FactError
 from .checks import CHECKS
@@ -25,4 +26,5 @@ __all__ = [
     "Status",
     "check_host",
     "fix_script",
+    "pcie_picture",
 ]

@@ -15,25 +15,8 @@ _MELLANOX = 0x15B3
 _JUMBO = 9000
 _ETHERNET_HEADER = 18
 _DRIVERS = ("ib_core", "mlx5_core", "mlx5_ib")
-# PCI ids of NICs that lack what the engine steers by; what is not listed is newer.
-_TOO_OLD = {
-    0x1003: "ConnectX-3",
-    0x1007: "ConnectX-3 Pro",
-    0x1013: "ConnectX-4",
-    0x1015: "ConnectX-4 Lx",
-    0x1017: "ConnectX-5",
-    0x1019: "ConnectX-5 Ex",
-    0x101B: "ConnectX-6",
-    0xA2D2: "BlueField",
-}
-_NEW_ENOUGH = {
-    0x101D: "ConnectX-6 Dx",
-    0x101F: "ConnectX-6 Lx",
-    0x1021: "ConnectX-7",
-    0x1023: "ConnectX-8",
-    0xA2D6: "BlueField-2",
-    0xA2DC: "BlueField-3",
-}
+# What lacks the functions that the engine steers by; anything else is newer.
+_TOO_OLD = frozenset((0x1003, 0x1007, 0x1013, 0x1015, 0x1017, 0x1019, 0x101B, 0xA2D2))
 _NO_CABLE = (
     "On a DGX Spark the ports vanish from the bus 5 to 20 s after boot unless a cable is plugged "
     "in: plug a QSFP cable in first."
@@ -83,11 +66,12 @@ def connectx(context: Context) -> Iterator[Finding]:
         )
         yield Finding(Status.FAIL, "none on the PCI bus", "", Remedy(note=note))
     for nic in nics:
-        if name := _TOO_OLD.get(nic.device):
+        name = nic.product or f"device {nic.device:#06x}"
+        if nic.device in _TOO_OLD:
             note = f"{_BUY} The socket engine runs on this one as well."
-            yield Finding(Status.FAIL, f"{name}: too old", nic.address, Remedy(note=note))
+            yield Finding(Status.FAIL, f"{name}, too old", nic.address, Remedy(note=note))
         else:
-            yield ok(_NEW_ENOUGH.get(nic.device, f"device {nic.device:#06x}"), nic.address)
+            yield ok(name, nic.address)
 
 
 @check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from .._root import FactError, Root
 
@@ -12,6 +13,25 @@ __all__ = ["Connection", "Express", "PciDevice", "connection", "read_pci"]
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", re.IGNORECASE)
 _DEVICES = "/sys/bus/pci/devices"
+
+
+NVIDIA_NICS: Final = {
+    0x1003: "ConnectX-3",
+    0x1007: "ConnectX-3 Pro",
+    0x1013: "ConnectX-4",
+    0x1015: "ConnectX-4 Lx",
+    0x1017: "ConnectX-5",
+    0x1019: "ConnectX-5 Ex",
+    0x101B: "ConnectX-6",
+    0x101D: "ConnectX-6 Dx",
+    0x101F: "ConnectX-6 Lx",
+    0x1021: "ConnectX-7",
+    0x1023: "ConnectX-8",
+    0xA2D2: "BlueField",
+    0xA2D6: "BlueField-2",
+    0xA2DC: "BlueField-3",
+}
+"""Names by device number, for vendor 0x15b3."""
 
 
 class Connection(StrEnum):
@@ -79,6 +99,11 @@ class PciDevice:
     max_link_width: int
     driver: str
     config: bytes
+
+    @property
+    def product(self) -> str:
+        """Name of an NVIDIA NIC; empty: another, or not known."""
+        return NVIDIA_NICS.get(self.device, "") if self.vendor == 0x15B3 else ""
 
     @property
     def is_nic(self) -> bool:
