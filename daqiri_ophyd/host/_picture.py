@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from ._root import FactError
-from .facts import Connection, Facts, PciDevice, connection, cpu_ranges
+from .facts import Connection, Facts, Gpu, PciDevice, connection, cpu_ranges
 
 __all__ = ["pcie_picture"]
 
 _ROW, _BOX, _STEP, _LEAF, _MARGIN, _PAD = 56, 40, 92, 300, 24, 14
 # Room for the label of a device's link.
-_GAP = 50
+_GAP = 60
 _FONT = "DejaVu Sans, Verdana, sans-serif"
 _INK, _SOFT, _PAPER, _GROUND = "#1f2933", "#52606d", "#ffffff", "#f0f4f8"
 _FILLS = {"NIC": "#d9f2e3", "GPU": "#fdf0c8", "NVMe": "#dbe7fb", "bridge": "#ffffff"}
@@ -93,8 +93,8 @@ def pcie_picture(facts: Facts) -> str:
     width = _MARGIN + _PAD + depth * _STEP + _GAP + _LEAF + _PAD
     for number, hosts in groups.items():
         y = _draw_group(canvas, facts, number, hosts, names, y, width, depth) + 16
-    y = _draw_ways(canvas, shown, names, y)
-    return canvas.finish(width + _MARGIN, y + 8)
+    right, y = _draw_ways(canvas, facts, shown, names, y)
+    return canvas.finish(max(width, right) + _MARGIN, y + 8)
 
 
 def _kind(device: PciDevice) -> str:
@@ -121,10 +121,7 @@ def _trees(facts: Facts, shown: dict[str, PciDevice]) -> dict[int | None, dict[s
 
 def _names(facts: Facts, shown: dict[str, PciDevice]) -> dict[str, tuple[str, str]]:
     """Return two lines for each device: what it is, and what it is called."""
-    try:
-        gpus = {gpu.pci_address: gpu for gpu in facts.gpus}
-    except FactError:
-        gpus = {}
+    gpus = _gpus(facts)
     interfaces = {each.pci_address: each for each in facts.interfaces.values() if each.pci_address}
     names = {}
     for address, device in shown.items():
@@ -142,6 +139,13 @@ def _names(facts: Facts, shown: dict[str, PciDevice]) -> dict[str, tuple[str, st
                 second += f", {interface.speed / 1000:g} Gb/s"
         names[address] = (name, second)
     return names
+
+
+def _gpus(facts: Facts) -> dict[str, Gpu]:
+    try:
+        return {gpu.pci_address: gpu for gpu in facts.gpus}
+    except FactError:
+        return {}
 
 
 def _draw_group(
@@ -219,7 +223,7 @@ def _draw_link(canvas: _Canvas, node: _Node, child: _Node) -> None:
             most = _link(device.max_link_speed, device.max_link_width)
             if most != label:
                 colour = ink = _NARROW
-                label = f"{label} of {most}"
+                canvas.text(child.x - 6, child.y + 12, f"of {most}", 9, ink, anchor="end")
     canvas.line([(begin, node.y), (bend, node.y), (bend, child.y), (child.x, child.y)], colour)
     if label and not child.children:
         canvas.text(child.x - 6, child.y - 4, label, 9, ink, anchor="end")
@@ -232,12 +236,18 @@ def _link(speed: str, width: int) -> str:
 
 
 def _draw_ways(
-    canvas: _Canvas, shown: dict[str, PciDevice], names: dict[str, tuple[str, str]], top: float
-) -> float:
+    canvas: _Canvas,
+    facts: Facts,
+    shown: dict[str, PciDevice],
+    names: dict[str, tuple[str, str]],
+    top: float,
+) -> tuple[float, float]:
+    """Draw the table; returns its right end and what is below it."""
     gpus = [device for device in shown.values() if device.is_gpu and device.vendor == 0x10DE]
     nics = [device for device in shown.values() if device.is_nic]
     if not gpus or not nics:
-        return top
+        return 0, top
+    integrated = {address for address, gpu in _gpus(facts).items() if gpu.integrated}
     cell, first = 104, 250
     canvas.text(_MARGIN, top + 18, "Ways between GPUs and NICs", 12, weight="bold")
     top += 30
@@ -249,11 +259,14 @@ def _draw_ways(
         canvas.text(_MARGIN, top + 18, f"{names[gpu.address][0]} · {gpu.address}", 10)
         for column, nic in enumerate(nics):
             way = connection(gpu, nic)
+            label, fill = str(way), _WAYS[way]
+            if gpu.address in integrated:
+                label, fill = "host memory", _PAPER
             x = _MARGIN + first + column * cell
-            canvas.box(x + 2, top + 2, cell - 4, 24, _WAYS[way], "#cbd2d9", 4)
-            canvas.text(x + cell / 2, top + 18, str(way), 11, anchor="middle", weight="bold")
+            canvas.box(x + 2, top + 2, cell - 4, 24, fill, "#cbd2d9", 4)
+            canvas.text(x + cell / 2, top + 18, label, 11, anchor="middle", weight="bold")
         top += 28
-    return top + 8
+    return _MARGIN + first + len(nics) * cell, top + 8
 
 
 class _Canvas:
