@@ -2,12 +2,12 @@
 
 import logging
 import sys
+from importlib import import_module
 
 import typer
 from typer.exceptions import TyperException
 
 from ..engine import ConfigError, DaqiriError
-from . import _capture, _config, _demo, _host, _info, _pcap, _replay, _send, _stats
 from ._output import complain
 
 EXIT_FAILED = 1
@@ -15,24 +15,33 @@ EXIT_USAGE = 2
 # What typer makes of Ctrl-C: the shell's code for a program that SIGINT ended.
 _INTERRUPTED = 130
 
-app = typer.Typer(
-    name="daqiri-ophyd",
-    help="Packet acquisition for Bluesky.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("demo")(_demo.demo)
-app.command("info")(_info.info)
-app.add_typer(_config.app, name="config")
-app.add_typer(_pcap.app, name="pcap")
-app.add_typer(_host.app, name="host")
-app.command("capture")(_capture.capture)
-app.command("send")(_send.send)
-app.command("replay")(_replay.replay)
-app.command("stats")(_stats.stats)
+# Each has a module of its name, with a function of that name or an app of sub-commands.
+_COMMANDS = ("demo", "info", "config", "pcap", "host", "capture", "send", "replay", "stats")
+
+
+def _app(argv: list[str]) -> typer.Typer:
+    """Return the app with the command that is asked for, or with all.
+
+    Bluesky and Tiled take seconds to import; a command that needs neither starts without.
+    """
+    app = typer.Typer(
+        name="daqiri-ophyd",
+        help="Packet acquisition for Bluesky.",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    # A single command would else be taken for the whole program.
+    app.callback()(lambda: None)
+    for name in argv[:1] if argv[:1] and argv[0] in _COMMANDS else _COMMANDS:
+        module = import_module(f"{__package__}._{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -52,7 +61,8 @@ def main(argv: list[str] | None = None) -> None:
 def _run(argv: list[str] | None) -> int:
     try:
         # What `typer.Exit` carries comes back as the result.
-        code = app(args=argv, prog_name="daqiri-ophyd", standalone_mode=False)
+        arguments = sys.argv[1:] if argv is None else argv
+        code = _app(arguments)(args=arguments, prog_name="daqiri-ophyd", standalone_mode=False)
     except TyperException as error:
         # Every one of them is about how the command was called.
         complain(error.format_message())
