@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ..engine import load_config
 from ..host import (
+    MEASUREMENTS,
     FactError,
     Facts,
     Platform,
@@ -17,9 +18,10 @@ from ..host import (
     Status,
     check_host,
     fix_script,
+    measure_host,
     pcie_picture,
 )
-from ._output import complain, note, out, print_json
+from ._output import complain, note, out, print_facts, print_json, progress_bar
 from ._source import config_path
 
 app = typer.Typer(help="Whether this host can take the stream.", no_args_is_help=True)
@@ -95,6 +97,38 @@ def picture(
         raise typer.Exit(1) from None
     out_file.write_text(drawn)
     note(f"{out_file}: written")
+
+
+@app.command()
+def measure(
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Measure this only; repeatable.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, max=60, help="Time for each.")] = 2.0,
+    folder: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where captures will be written.")
+    ] = Path("."),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """
+    Measure what the host really does: memory, UDP on loopback, sleep, spin, disk.
+
+    Uses one or two cores and the disk fully meanwhile; leaves nothing behind.
+
+    Example: [bold]daqiri-ophyd host measure --folder /data --seconds 5[/bold]
+    """
+    found = []
+    names = list(only or MEASUREMENTS)
+    with progress_bar("measuring", len(names)) as advance:
+        for measurement in measure_host(names, seconds=seconds, folder=folder):
+            found.append(measurement)
+            advance(len(found))
+    if as_json:
+        print_json({each.name: each.values or {"failed": each.text} for each in found})
+    else:
+        print_facts([(each.title, each.text) for each in found])
+    if not all(each.values for each in found):
+        raise typer.Exit(1)
 
 
 def _print(report: Report, details: bool) -> None:

@@ -10,14 +10,17 @@ from ._platform import Platform
 from ._root import FactError
 from .checks import CHECKS
 from .facts import Facts
+from .measure import MEASUREMENTS, Measurement, measure_host
 
 __all__ = [
     "CHECKS",
+    "MEASUREMENTS",
     "Check",
     "Context",
     "FactError",
     "Facts",
     "Finding",
+    "Measurement",
     "Needs",
     "Platform",
     "Remedy",
@@ -26,5 +29,6 @@ __all__ = [
     "Status",
     "check_host",
     "fix_script",
+    "measure_host",
     "pcie_picture",
 ]

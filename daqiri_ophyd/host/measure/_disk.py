@@ -1,0 +1,60 @@
+"""Rate of writing to a folder."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import shutil
+import tempfile
+import time
+
+__all__ = ["disk_write"]
+
+_BLOCK = 4 << 20
+_MOST = 8 << 30
+
+
+def disk_write(seconds: float, folder: str) -> tuple[dict[str, float], str]:
+    """
+    Return the rate at which a file grows, written around the page cache, and through it.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written to.
+    """
+    # Never the last space of a disk.
+    room = min(_MOST, shutil.disk_usage(folder).free // 4)
+    if room < _BLOCK:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
+    values = {}
+    try:
+        values["direct_GB_s"] = _write(folder, os.O_DIRECT, seconds / 2, room)
+        texts = [f"{values['direct_GB_s']:.2f} GB/s with O_DIRECT"]
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        texts = ["no O_DIRECT here"]
+    values["buffered_GB_s"] = _write(folder, 0, seconds / 2, room)
+    texts.append(f"{values['buffered_GB_s']:.2f} through the page cache, until it is on the disk")
+    return values, ", ".join(texts)
+
+
+def _write(folder: str, flags: int, seconds: float, room: int) -> float:
+    # Without a name: it is gone when it is closed, whatever happens.
+    with tempfile.TemporaryFile(dir=folder, prefix="daqiri-measure-") as file:
+        named = f"/proc/self/fd/{file.fileno()}"
+        descriptor = os.open(named, os.O_WRONLY | flags)
+        try:
+            # A mapping begins on a page, as O_DIRECT wants it; random: nothing can be left out.
+            with mmap.mmap(-1, _BLOCK) as block:
+                block.write(os.urandom(_BLOCK))
+                written = 0
+                begin = time.perf_counter()
+                while time.perf_counter() - begin < seconds and written < room:
+                    written += os.pwrite(descriptor, block, written)
+                os.fdatasync(descriptor)
+                return written / (time.perf_counter() - begin) / 1e9
+        finally:
+            os.close(descriptor)

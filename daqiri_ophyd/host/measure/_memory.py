@@ -1,0 +1,29 @@
+"""Rate of copies in memory."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+__all__ = ["memory_copy"]
+
+# Beyond any cache.
+_SIZE = 128 << 20
+
+
+def memory_copy(seconds: float, _folder: str) -> tuple[dict[str, float], str]:
+    """Return the rate at which one core copies, and the same in a line."""
+    source = np.ones(_SIZE, np.uint8)
+    target = np.empty_like(source)
+    # The first copy waits for the kernel to give the pages.
+    np.copyto(target, source)
+    rates = []
+    end = time.perf_counter() + seconds
+    while not rates or time.perf_counter() < end:
+        begin = time.perf_counter()
+        np.copyto(target, source)
+        rates.append(_SIZE / (time.perf_counter() - begin))
+    best, middle = max(rates) / 1e9, float(np.median(rates)) / 1e9
+    values = {"median_GB_s": middle, "best_GB_s": best}
+    return values, f"{middle:.1f} GB/s, at best {best:.1f}"
