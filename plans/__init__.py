@@ -1,20 +1,24 @@
 """Bluesky plans for packets, installed as ``daqiri_ophyd.plans``.
 
 `configure_flows` steers, `timed_tx` sends, `capture` and `capture_scan` capture, `replay` sends a
-stored run again. Captures work in plans of others too: ``bp.count([daq.port0.capture])``.
+stored run again; `host_ready_wrapper` begins a plan only on a host that is ready. Captures work in
+plans of others too: ``bp.count([daq.port0.capture])``.
 """
 
 from ._capture import capture, capture_scan
 from ._configure import configure_flows
+from ._host import HostNotReadyError, host_ready_wrapper
 from ._packets import Packets, packet_source
 from ._replay import replay
 from ._transmit import timed_tx
 
 __all__ = [
+    "HostNotReadyError",
     "Packets",
     "capture",
     "capture_scan",
     "configure_flows",
+    "host_ready_wrapper",
     "packet_source",
     "replay",
     "timed_tx",

@@ -7,6 +7,7 @@ from ._base import CounterDevice, EngineDevice
 from ._capture import Capture
 from ._daq import Daq
 from ._flow import Flow
+from ._host_readiness import HostReadiness
 from ._losses import PacketLossError
 from ._outcome import CaptureError, CaptureStoppedError
 from ._port import Port
@@ -29,6 +30,7 @@ __all__ = [
     "EngineStatus",
     "Fact",
     "Flow",
+    "HostReadiness",
     "PacketLossError",
     "Port",
     "Reading",

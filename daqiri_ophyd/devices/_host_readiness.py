@@ -1,0 +1,128 @@
+"""The readiness of the host as a device."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ophyd import Component, Device
+from ophyd.ophydobj import Kind
+from ophyd.status import DeviceStatus
+
+from ..engine import ConfigSource, load_config
+from ..host import Platform, Report, Status, check_host
+from ._signals import Reading, reading, setting
+
+__all__ = ["HostReadiness"]
+
+
+class HostReadiness(Device):
+    """What the host check finds, as a reading.
+
+    `trigger` runs the checks, in a thread; with the device in a baseline stream that is at the
+    beginning and the end of a run. `metadata` goes into the run's start document.
+
+    Parameters
+    ----------
+    prefix : str
+        Not used.
+    name : str
+        Name of the device.
+    config : dict, str or Path, optional
+        Configuration of the engine, for which the host should be ready; None: none in particular.
+    root : path
+        Where the host's file system begins.
+    folder : path
+        Where captures will be written.
+
+    Raises
+    ------
+    ConfigError
+        If the configuration has errors.
+    """
+
+    state = reading(dtype="string", value="", kind=Kind.hinted)
+    failures = reading(value=0, kind=Kind.normal)
+    warnings = reading(value=0, kind=Kind.normal)
+    not_ready = reading(dtype="string", value="", kind=Kind.normal)
+    platform = setting("auto", choices=("auto", *Platform))
+    checks: Component = Component(
+        Reading, dtype="string", value="", kind=Kind.config, doc="All findings, as JSON."
+    )
+
+    def __init__(
+        self,
+        prefix: str = "",
+        *,
+        name: str,
+        config: ConfigSource | None = None,
+        root: str | os.PathLike[str] = "/",
+        folder: str | os.PathLike[str] = ".",
+        **kwargs: Any,
+    ) -> None:
+        self._needs = None if config is None else load_config(config).to_dict()
+        self._root, self._folder = root, folder
+        self._report: Report | None = None
+        super().__init__(prefix, name=name, **kwargs)
+
+    @property
+    def report(self) -> Report | None:
+        """What the last `trigger` found; None: there was none."""
+        return self._report
+
+    def trigger(self) -> DeviceStatus:
+        """Run the checks; the status is done when they are."""
+        status = DeviceStatus(self)
+        threading.Thread(target=self._check, args=(status,), name=self.name, daemon=True).start()
+        return status
+
+    def _check(self, status: DeviceStatus) -> None:
+        try:
+            self._note(
+                check_host(
+                    self._needs,
+                    platform=self.platform.get(),
+                    root=self._root,
+                    folder=self._folder,
+                )
+            )
+        except Exception as error:  # noqa: BLE001 - whoever waits is told
+            status.set_exception(error)
+        else:
+            status.set_finished()
+
+    def _note(self, report: Report) -> None:
+        self._report = report
+        now = time.time()
+        wrong = [r.check for r in report.results if r.status in (Status.WARN, Status.FAIL)]
+        self.state.renew(str(report.status), now)
+        self.failures.renew(report.count(Status.FAIL), now)
+        self.warnings.renew(report.count(Status.WARN), now)
+        self.not_ready.renew(", ".join(wrong), now)
+        found = {r.check: {"status": str(r.status), "found": r.found} for r in report.results}
+        self.checks.renew(json.dumps(found), now)
+
+    def metadata(self) -> Mapping[str, Any]:
+        """
+        Return what a run's start document should say.
+
+        Returns
+        -------
+        dict
+            ``platform``, ``status``, and ``not_ready``: what was found by check, where it is not as
+            wanted. Empty before the first `trigger`.
+        """
+        if self._report is None:
+            return {}
+        wrong = {
+            r.check: r.found for r in self._report.results if r.status in (Status.WARN, Status.FAIL)
+        }
+        return {
+            "platform": self._report.platform,
+            "status": str(self._report.status),
+            "not_ready": wrong,
+        }

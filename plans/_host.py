@@ -1,0 +1,75 @@
+"""Runs that begin only on a host that is ready."""
+
+from collections.abc import Collection
+from typing import Literal
+
+from bluesky import plan_stubs as bps
+from bluesky import preprocessors as bpp
+from bluesky.utils import MsgGenerator
+
+from ..devices import HostReadiness
+from ..host import Result, Status
+
+__all__ = ["HostNotReadyError", "host_ready_wrapper"]
+
+
+class HostNotReadyError(RuntimeError):
+    """The host is not ready for the run; the text names the checks, and what mends them."""
+
+
+def host_ready_wrapper(
+    plan: MsgGenerator,
+    readiness: HostReadiness,
+    *,
+    refuse: Literal["fail", "warn"] = "fail",
+    ignore: Collection[str] = (),
+) -> MsgGenerator:
+    """Check the host first; begin the plan only if it is ready.
+
+    What was found goes into the start documents of the plan's runs, as ``host_readiness``.
+
+    Parameters
+    ----------
+    plan : generator
+        Messages of the plan.
+    readiness : HostReadiness
+        The device that checks.
+    refuse : {"fail", "warn"}
+        How bad it has to be; ``warn``: a warning will do.
+    ignore : collection of str
+        Names of checks that may come out as they like.
+
+    Yields
+    ------
+    Msg
+        Those of the check, then the plan's.
+
+    Raises
+    ------
+    HostNotReadyError
+        If a check came out so; no run was begun.
+    """
+    yield from bps.trigger(readiness, wait=True)
+    report = readiness.report
+    assert report is not None, "a finished trigger leaves a report"  # noqa: S101
+    bad = [Status.FAIL] if refuse == "fail" else [Status.FAIL, Status.WARN]
+    wrong = [r for r in report.results if r.status in bad and r.check not in ignore]
+    if wrong:
+        plan.close()
+        raise HostNotReadyError(_text(wrong))
+    found = {"host_readiness": dict(readiness.metadata())}
+    return (yield from bpp.inject_md_wrapper(plan, found))
+
+
+def _text(wrong: list[Result]) -> str:
+    lines = ["the host is not ready:"]
+    for result in wrong:
+        lines.append(f"  {result.check}: {result.found}; wanted: {result.wanted}")
+        for remedy in result.remedies:
+            lines += [f"    {command}" for command in remedy.now]
+            if remedy.note:
+                lines.append(f"    {remedy.note}")
+    lines.append(
+        "`daqiri-ophyd host check` tells more; name a check in `ignore` to go on without it"
+    )
+    return "\n".join(lines)
