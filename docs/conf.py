@@ -5,6 +5,13 @@ import subprocess
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+
+from daqiri_ophyd.host import CHECKS, Platform
+
 project = "daqiri-ophyd"
 author = "daqiri-ophyd contributors"
 copyright = f"2026, {author}"
@@ -44,3 +51,26 @@ extract_headers()
 breathe_projects = {"daqiri": str(ROOT / "build" / "doxygen" / "xml")}
 breathe_default_project = "daqiri"
 breathe_show_include = False
+
+
+class HostChecks(Directive):
+    """A table of the host checks, from their declarations."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        lines = [".. list-table::", "   :header-rows: 1", ""]
+        rows = [("check", "wanted", "why", "platforms")]
+        for check in CHECKS.values():
+            every = len(check.platforms) == len(Platform)
+            where = "any" if every else ", ".join(p for p in Platform if p in check.platforms)
+            rows.append((f"``{check.name}``", check.wanted, check.why, where))
+        for row in rows:
+            lines += [f"   {'* -' if n == 0 else '  -'} {cell}" for n, cell in enumerate(row)]
+        table = nodes.section()
+        self.state.nested_parse(StringList(lines, "host-checks"), 0, table)
+        return table.children
+
+
+def setup(app: Sphinx) -> None:
+    """Add the directive."""
+    app.add_directive("host-checks", HostChecks)
