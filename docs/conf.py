@@ -58,7 +58,7 @@ class HostChecks(Directive):
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
-        lines = [".. list-table::", "   :header-rows: 1", ""]
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 15 30 40 15", ""]
         rows = [("check", "wanted", "why", "platforms")]
         for check in CHECKS.values():
             every = len(check.platforms) == len(Platform)
