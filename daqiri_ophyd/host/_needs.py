@@ -176,7 +176,11 @@ def _port(
         for queue in queues
     ]
     frame = max(frames, default=0)
-    if payload := interface.get("socket_config", {}).get("max_payload_size"):
+    sockets = interface.get("socket_config", {})
+    if any(str(sockets.get(key)).startswith("tcp:") for key in ("local_addr", "remote_addr")):
+        # A stream is cut to the port's measure.
+        frame = 0
+    elif payload := sockets.get("max_payload_size"):
         frame = min(frame, payload) + _HEADERS if frame else payload + _HEADERS
     own = {name for queue in rx.get("queues", ()) for name in queue.get("memory_regions", ())}
     return PortNeeds(

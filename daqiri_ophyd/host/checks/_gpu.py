@@ -39,20 +39,27 @@ def _name(gpu: Gpu) -> str:
 )
 def gpudirect(context: Context) -> Iterator[Finding]:
     pinned = Remedy(note="Give the memory regions kind host_pinned: CPU and GPU read them alike.")
-    for gpu in _gpus(context):
-        if gpu.integrated:
-            if any(region.kind == "device" for region in context.needs.regions):
-                found = "memory is the host's, and the configuration has regions of kind device"
-                yield Finding(Status.FAIL, found, _name(gpu), pinned)
-            else:
-                yield skip("memory is the host's; regions of kind host_pinned", _name(gpu))
-        elif gpu.gpudirect is None:
-            yield skip("CUDA does not say", _name(gpu))
+    gpus = _gpus(context)
+    used = {region.affinity for region in context.needs.regions if region.kind == "device"}
+    one_can = any(gpu.gpudirect or gpu.dma_buf for gpu in gpus)
+    for gpu in gpus:
+        name, unused = _name(gpu), context.needs.given and gpu.index not in used
+        if gpu.integrated and not unused and context.needs.given:
+            found = "memory is the host's, and the configuration has regions of kind device"
+            yield Finding(Status.FAIL, found, name, pinned)
+        elif gpu.integrated:
+            yield skip("memory is the host's; regions of kind host_pinned", name)
         elif gpu.gpudirect or gpu.dma_buf:
-            yield ok("dma-buf" if gpu.dma_buf else "nvidia-peermem only", _name(gpu))
+            yield ok("dma-buf" if gpu.dma_buf else "nvidia-peermem only", name)
+        elif gpu.gpudirect is None:
+            yield skip("CUDA does not say", name)
+        elif unused:
+            yield skip("none; the configuration has no region of kind device on it", name)
+        elif one_can and not context.needs.given:
+            yield skip("none; another GPU can", name)
         else:
             note = "GeForce GPUs cannot; take a workstation or data centre GPU. " + pinned.note
-            yield Finding(Status.FAIL, f"{gpu.name}: none", _name(gpu), Remedy(note=note))
+            yield Finding(Status.FAIL, f"{gpu.name}: none", name, Remedy(note=note))
 
 
 @check(
@@ -69,7 +76,9 @@ def nvidia_peermem(context: Context) -> Iterator[Finding]:
         yield skip("integrated GPUs have no memory of their own to map")
     elif "nvidia_peermem" in context.facts.modules:
         yield ok("loaded")
-    elif all(gpu.dma_buf for gpu in gpus):
+    elif all(gpu.gpudirect is False and not gpu.dma_buf for gpu in gpus):
+        yield skip("not needed: NICs cannot reach the GPUs' memory at all")
+    elif all(gpu.dma_buf or gpu.gpudirect is False for gpu in gpus):
         yield skip("not needed: the GPUs have dma-buf")
     else:
         remedy = Remedy(
@@ -220,7 +229,7 @@ def gpu_without_root(context: Context) -> Iterator[Finding]:
 @check(
     "dma-buf",
     "what dma-buf needs",
-    wanted="kernel 6.2, libibverbs 1.14.44, open GPU kernel modules, CUDA 12.6; or newer",
+    wanted="kernel 6.2 (IGX: 5.12), libibverbs 1.14.44, or newer; open GPU kernel modules",
     why="The kernel's own way for a NIC into GPU memory; nvidia-peermem is the way without.",
     sources=(
         "/proc/sys/kernel/osrelease",
@@ -237,7 +246,7 @@ def dma_buf(context: Context) -> Iterator[Finding]:
         yield skip("integrated GPUs have no memory of their own to map")
         return
     lacking = []
-    if facts.kernel < _KERNEL:
+    if facts.kernel < _KERNEL[context.platform]:
         lacking.append(f"kernel {_dotted(facts.kernel)}")
     verbs = _verbs_version(context)
     if verbs is None or verbs < _VERBS:
@@ -245,8 +254,9 @@ def dma_buf(context: Context) -> Iterator[Finding]:
     driver = facts.root.optional("/proc/driver/nvidia/version")
     if driver and "Open Kernel Module" not in driver:
         lacking.append("closed GPU kernel modules")
+    # Older ones come with open modules only on request, so that what is loaded tells more.
     cuda = min((gpu.cuda for gpu in gpus if gpu.cuda), default=None)
-    if cuda and cuda < _CUDA:
+    if not driver and cuda and cuda < _CUDA:
         lacking.append(f"CUDA {_dotted(cuda)}")
     if not lacking:
         yield ok("all there")
@@ -255,14 +265,18 @@ def dma_buf(context: Context) -> Iterator[Finding]:
     else:
         note = (
             "Install what is older than wanted (nvidia-open, rdma-core, a newer kernel), or load "
-            "nvidia-peermem instead. CUDA to 12.5 has open modules only if installed with "
-            "-m=kernel-open."
+            "nvidia-peermem instead. CUDA up to 12.5 has open modules only if it was installed "
+            "with -m=kernel-open."
         )
-        remedy = Remedy(now=("modprobe nvidia-peermem",), note=note)
+        remedy = Remedy(
+            now=("modprobe nvidia-peermem",), files=(module_at_boot("nvidia-peermem"),), note=note
+        )
         yield Finding(Status.WARN, ", ".join(lacking), "", remedy)
 
 
-_KERNEL, _VERBS, _CUDA = (6, 2), (1, 14, 44), (12, 6)
+# What the engine needs; DOCA GPUNetIO wants a newer kernel.
+_KERNEL = {Platform.IGX: (5, 12), Platform.GPUNETIO: (6, 2)}
+_VERBS, _CUDA = (1, 14, 44), (12, 6)
 
 
 def _dotted(version: tuple[int, ...]) -> str:
@@ -272,9 +286,11 @@ def _dotted(version: tuple[int, ...]) -> str:
 def _verbs_version(context: Context) -> tuple[int, ...] | None:
     """Return the version in the name of the library's file, such as libibverbs.so.1.14.50.0."""
     root = context.facts.root
+    versions = []
     for pattern in ("/usr/lib/*/libibverbs.so.1.*", "/usr/lib64/libibverbs.so.1.*"):
         for path in root.glob(pattern):
             numbers = path.rpartition(".so.")[2].split(".")
             if all(number.isdecimal() for number in numbers):
-                return tuple(map(int, numbers[:3]))
-    return None
+                versions.append(tuple(map(int, numbers[:3])))
+    # Another architecture's may lie beside.
+    return max(versions, default=None)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
 from .._platform import Platform
+from .._root import FactError
 from ..facts import NetDevice, PciDevice
 from ._files import one_shot_unit
 
@@ -16,7 +17,9 @@ _JUMBO = 9000
 _ETHERNET_HEADER = 18
 _DRIVERS = ("ib_core", "mlx5_core", "mlx5_ib")
 # What lacks the functions that the engine steers by; anything else is newer.
-_TOO_OLD = frozenset((0x1003, 0x1007, 0x1013, 0x1015, 0x1017, 0x1019, 0x101B, 0xA2D2))
+_TOO_OLD = frozenset((0x1003, 0x1004, 0x1007, 0x1011, *range(0x1013, 0x101D), 0xA2D2))
+# Buffers of this size hold standard frames and say nothing of larger ones.
+_USUAL_BUFFER = 2048
 _NO_CABLE = (
     "On a DGX Spark the ports vanish from the bus 5 to 20 s after boot unless a cable is plugged "
     "in: plug a QSFP cable in first."
@@ -25,8 +28,13 @@ _BUY = "Put in a ConnectX-6 Dx or later."
 
 
 def _mellanox(context: Context) -> list[PciDevice]:
-    devices = context.facts.pci.values()
-    return [device for device in devices if device.is_nic and device.vendor == _MELLANOX]
+    return [device for device in context.nics if device.vendor == _MELLANOX]
+
+
+def _kernel_serves(context: Context) -> str:
+    """Return why the configuration takes any NIC; empty: it does not."""
+    engine = context.needs.engine
+    return f"engine {engine} takes any NIC" if engine in ("loopback", "socket", "packet") else ""
 
 
 @check(
@@ -38,13 +46,16 @@ def _mellanox(context: Context) -> list[PciDevice]:
     platforms=_WITH_NIC,
 )
 def nic_driver(context: Context) -> Iterator[Finding]:
+    if reason := _kernel_serves(context):
+        yield skip(reason)
+        return
     missing = [name for name in _DRIVERS if name not in context.facts.modules]
     if not missing:
         yield ok("loaded")
         return
     remedy = Remedy(
         now=tuple(f"modprobe {name}" for name in missing),
-        lasting=("apt-get install doca-ofed",),
+        lasting=("apt-get install -y doca-ofed",),
         note="doca-ofed is in NVIDIA's DOCA repository; boot after the installation.",
     )
     yield Finding(Status.FAIL, f"not loaded: {', '.join(missing)}", "", remedy)
@@ -59,19 +70,25 @@ def nic_driver(context: Context) -> Iterator[Finding]:
     platforms=_WITH_NIC,
 )
 def connectx(context: Context) -> Iterator[Finding]:
+    if reason := _kernel_serves(context):
+        yield skip(reason)
+        return
     nics = _mellanox(context)
     if not nics:
-        note = (
-            _NO_CABLE if context.platform == Platform.SPARK else "Put in a ConnectX-6 Dx or later."
-        )
-        yield Finding(Status.FAIL, "none on the PCI bus", "", Remedy(note=note))
+        where = "among the configuration's ports" if context.needs.given else "on the PCI bus"
+        note = _NO_CABLE if context.platform == Platform.SPARK else _BUY
+        yield Finding(Status.FAIL, f"none {where}", "", Remedy(note=note))
+    # Without a configuration one is enough: it can use that.
+    one_fits = not context.needs.given and any(nic.device not in _TOO_OLD for nic in nics)
     for nic in nics:
         name = nic.product or f"device {nic.device:#06x}"
-        if nic.device in _TOO_OLD:
-            note = f"{_BUY} The socket engine runs on this one as well."
-            yield Finding(Status.FAIL, f"{name}, too old", nic.address, Remedy(note=note))
-        else:
+        if nic.device not in _TOO_OLD:
             yield ok(name, nic.address)
+        elif one_fits:
+            yield skip(f"{name}, too old; another serves", nic.address)
+        else:
+            note = f"{_BUY} The engines socket and packet run on this one as well."
+            yield Finding(Status.FAIL, f"{name}, too old", nic.address, Remedy(note=note))
 
 
 @check(
@@ -84,19 +101,25 @@ def connectx(context: Context) -> Iterator[Finding]:
 )
 def link_layer(context: Context) -> Iterator[Finding]:
     root = context.facts.root
+    nics = {nic.address for nic in _mellanox(context)}
     for path in root.glob("/sys/class/infiniband/*/ports/*/link_layer"):
         device, port = path.split("/")[4], path.split("/")[6]
+        parts = root.target(f"/sys/class/infiniband/{device}").split("/")
+        address = next((part for part in reversed(parts) if part in nics), None)
+        if address is None:
+            continue
         layer = root.text(path)
         if layer == "Ethernet":
             yield ok(layer, f"{device} port {port}")
             continue
-        parts = root.target(f"/sys/class/infiniband/{device}").split("/")
-        address = next((part for part in reversed(parts) if part.count(":") == 2), "PCI_ADDRESS")
+        # Settings are the card's, by way of its first function; a port may be a function.
+        card, _, function = address.rpartition(".")
+        setting = f"LINK_TYPE_P{int(function) + int(port)}=ETH"
         remedy = Remedy(
-            lasting=(f"mlxconfig -y -d {address} set LINK_TYPE_P1=ETH LINK_TYPE_P2=ETH",),
-            note="Takes a boot, and Secure Boot off meanwhile. On a DGX Spark: once a domain.",
+            lasting=(f"mlxconfig -y -d {card}.0 set {setting}",),
+            note="Takes a boot. Secure Boot forbids it: off until it is done.",
         )
-        yield Finding(Status.FAIL, layer, f"{device} port {port}", remedy)
+        yield Finding(_wrong(context), layer, f"{device} port {port}", remedy)
 
 
 @check(
@@ -108,7 +131,7 @@ def link_layer(context: Context) -> Iterator[Finding]:
 )
 def carrier(context: Context) -> Iterator[Finding]:
     for port in context.missing_ports:
-        note = "See the address in the configuration against lspci -d 15b3: and ip address."
+        note = "Compare the address with what lspci and ip address show."
         if context.platform == Platform.SPARK:
             note += " " + _NO_CABLE
         found = f"{port.address}: no such port on this host"
@@ -130,7 +153,7 @@ def carrier(context: Context) -> Iterator[Finding]:
 
 
 def _wrong(context: Context) -> Status:
-    """Return how bad it is: an interface that no configuration uses may well be unplugged."""
+    """Return how bad it is: a port that no configuration uses may well be as it is."""
     return Status.FAIL if context.needs.given else Status.WARN
 
 
@@ -144,24 +167,33 @@ def _wrong(context: Context) -> Status:
 )
 def ip_address(context: Context) -> Iterator[Finding]:
     addresses = context.facts.addresses
-    for interface in _fast(context):
+    for n, interface in enumerate(_fast(context)):
         own = [a for a in addresses.get(interface.name, ()) if not a.startswith("fe80:")]
         if own:
             yield ok(", ".join(own), interface.name)
-            continue
-        address = "192.168.10.1/24"
-        text = f"[Match]\nName={interface.name}\n\n[Network]\nAddress={address}\n"
-        remedy = Remedy(
-            now=(f"ip address add {address} dev {interface.name}",),
-            files=((f"/etc/systemd/network/20-{interface.name}.network", text),),
-            lasting=("systemctl restart systemd-networkd",),
-            note=(
-                "Choose the address; the other end needs one in the same network. With "
-                f"NetworkManager: nmcli connection modify {interface.name} ipv4.method manual "
-                f"ipv4.addresses {address}."
-            ),
-        )
-        yield Finding(Status.WARN, "none", interface.name, remedy)
+        else:
+            # Two ports in one network would answer for each other.
+            remedy = _set_address(context, interface.name, f"192.168.{10 + n}.1/24")
+            yield Finding(Status.WARN, "none", interface.name, remedy)
+
+
+def _set_address(context: Context, name: str, address: str) -> Remedy:
+    now = (f"ip address add {address} dev {name}",)
+    note = "Choose the address; the other end needs one in the same network."
+    add = (
+        f"nmcli connection add type ethernet ifname {name} con-name daqiri-{name} "
+        f"ipv4.method manual ipv4.addresses {address} ipv6.method ignore"
+    )
+    if context.platform == Platform.SPARK:
+        # DGX OS runs NetworkManager.
+        return Remedy(now, lasting=(add, f"nmcli connection up daqiri-{name}"), note=note)
+    text = f"[Match]\nName={name}\n\n[Network]\nAddress={address}\n"
+    return Remedy(
+        now,
+        files=((f"/etc/systemd/network/20-{name}.network", text),),
+        lasting=("systemctl restart systemd-networkd",),
+        note=f"{note} With NetworkManager instead of systemd-networkd: {add}",
+    )
 
 
 def _fast(context: Context) -> list[NetDevice]:
@@ -180,26 +212,30 @@ def mtu(context: Context) -> Iterator[Finding]:
     for interface in context.interfaces:
         name, found = interface.name, f"{interface.mtu} B"
         frame = max((port.frame for port in context.ports_of(interface)), default=0)
+        if context.needs.engine != "socket" and frame <= _USUAL_BUFFER:
+            frame = 0
         # A region's buffers may have room for more than any frame.
         wanted = min(frame - _ETHERNET_HEADER, _JUMBO)
         if interface.mtu < wanted:
             found += f"; the configuration's packets take {wanted} B"
-            yield Finding(Status.FAIL, found, name, _set_mtu(name))
+            yield Finding(Status.FAIL, found, name, _set_mtu(interface))
         elif interface.mtu < _JUMBO and not context.needs.given and interface in _fast(context):
-            yield Finding(Status.WARN, found, name, _set_mtu(name))
+            yield Finding(Status.WARN, found, name, _set_mtu(interface))
         else:
             yield ok(found, name)
 
 
-def _set_mtu(name: str) -> Remedy:
-    text = f"[Match]\nOriginalName={name}\n\n[Link]\nMTUBytes={_JUMBO}\n"
+def _set_mtu(interface: NetDevice) -> Remedy:
+    name, pci = interface.name, interface.pci_address
+    # A rule of udev's holds with any network service, and when a port comes back to the bus. The
+    # name may be a later one than the kernel's, so that the device is the surer match.
+    match = f'KERNELS=="{pci}"' if pci else f'NAME=="{name}"'
+    rule = f'ACTION=="add", SUBSYSTEM=="net", {match}, ATTR{{mtu}}="{_JUMBO}"\n'
     return Remedy(
         now=(f"ip link set dev {name} mtu {_JUMBO}",),
-        files=((f"/etc/systemd/network/10-{name}.link", text),),
-        note=(
-            "Every switch and sender on the way needs as much. With NetworkManager: "
-            f"nmcli connection modify {name} ethernet.mtu {_JUMBO}."
-        ),
+        files=((f"/etc/udev/rules.d/90-daqiri-mtu-{name}.rules", rule),),
+        lasting=("udevadm control --reload",),
+        note="Every switch and sender on the way needs as much.",
     )
 
 
@@ -260,30 +296,47 @@ def nic_settings(context: Context) -> Iterator[Finding]:
     platforms=(Platform.GPUNETIO,),
 )
 def nic_firmware(context: Context) -> Iterator[Finding]:
-    nics = _mellanox(context)
-    # Settings are the card's: one function of it is enough.
-    for nic in {nic.address.rpartition(".")[0]: nic for nic in reversed(nics)}.values():
-        settings = context.facts.firmware(nic.address)
-        wanted = dict(_KEEP_LINK)
-        if any(port.accurate_send for port in context.needs.ports):
-            wanted |= _SCHEDULER
-        if nic.device in _BLUEFIELD:
-            wanted |= _NIC_MODE
-        wrong = {
-            name: value
-            for name, value in wanted.items()
-            if name in settings and settings[name] not in _SPELLINGS.get(value, (value,))
-        }
-        if not wrong:
-            yield ok("as wanted", nic.address)
-            continue
-        found = ", ".join(f"{name} is {settings[name]}" for name in wrong)
-        words = " ".join(f"{name}={value}" for name, value in wrong.items())
-        remedy = Remedy(
-            lasting=(f"mlxconfig -y -d {nic.address} set {words}",),
-            note="Takes a cold boot, such as ipmitool power cycle.",
-        )
-        yield Finding(Status.WARN, found, nic.address, remedy)
+    cards: dict[str, PciDevice] = {}
+    for nic in _mellanox(context):
+        # Settings are the card's: one function of it is enough.
+        cards.setdefault(nic.address.rpartition(".")[0], nic)
+    for nic in cards.values():
+        try:
+            settings = context.facts.firmware(nic.address)
+        except FactError as error:
+            yield skip(f"not known: {error}", nic.address)
+        else:
+            yield _judge_firmware(context, nic, settings)
+
+
+def _judge_firmware(context: Context, nic: PciDevice, settings: dict[str, str]) -> Finding:
+    wanted = dict(_KEEP_LINK)
+    scheduler = any(port.accurate_send for port in context.needs.ports)
+    if scheduler:
+        wanted |= _SCHEDULER
+    if nic.device in _BLUEFIELD:
+        wanted |= _NIC_MODE
+    known = {name: value for name, value in wanted.items() if name in settings}
+    if not known:
+        return skip("mlxconfig says nothing of the settings in question", nic.address)
+    wrong = {
+        name: value
+        for name, value in known.items()
+        if settings[name] not in _SPELLINGS.get(value, (value,))
+    }
+    lacking = [name for name in _SCHEDULER if scheduler and name not in settings]
+    if not wrong and not lacking:
+        return ok("as wanted", nic.address)
+    found = [f"{name} is {settings[name]}" for name in wrong] + [f"no {name}" for name in lacking]
+    words = " ".join(f"{name}={value}" for name, value in wrong.items())
+    commands = (f"mlxconfig -y -d {nic.address} set {words}",) if wrong else ()
+    notes = []
+    if wrong:
+        notes.append("Takes a cold boot, such as ipmitool power cycle.")
+    if lacking:
+        notes.append("Newer firmware for the NIC has what is lacking, or accurate_send stays off.")
+    remedy = Remedy(lasting=commands, note=" ".join(notes))
+    return Finding(Status.WARN, ", ".join(found), nic.address, remedy)
 
 
 _KEEP_LINK = {

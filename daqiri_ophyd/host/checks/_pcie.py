@@ -8,7 +8,7 @@ from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
 from .._platform import Platform
 from .._root import FactError
-from ..facts import Connection, PciDevice, connection
+from ..facts import Connection, PciDevice, connection, ways_apart
 from ._files import grub_words, one_shot_unit
 
 _WITH_NIC = (Platform.IGX, Platform.SPARK, Platform.GPUNETIO)
@@ -26,8 +26,18 @@ def _mellanox(context: Context) -> list[PciDevice]:
 
 
 def _nvidia(context: Context) -> list[PciDevice]:
+    """Return the GPUs that a NIC writes into: the configuration's, or without one all."""
     devices = context.facts.pci.values()
-    return [device for device in devices if device.is_gpu and device.vendor == _NVIDIA]
+    gpus = [device for device in devices if device.is_gpu and device.vendor == _NVIDIA]
+    if not gpus:
+        raise FactError("no NVIDIA GPU on the PCI bus")
+    if not context.needs.given:
+        return gpus
+    indices = {r.affinity for r in context.needs.regions if r.kind == "device"}
+    if not indices:
+        raise FactError("the configuration has no region of kind device")
+    used = {gpu.pci_address for gpu in context.facts.gpus if gpu.index in indices}
+    return [gpu for gpu in gpus if gpu.address in used]
 
 
 @check(
@@ -86,6 +96,8 @@ def pcie_link(context: Context) -> Iterator[Finding]:
         "Seat the card again, put it into a slot with as many lanes, without a riser, and look for "
         "a link speed limit in the BIOS."
     )
+    if context.platform == Platform.SPARK:
+        note = "The NIC is soldered: cold-boot; if it stays so, the board has no more lanes there."
     for nic in context.nics:
         if not nic.link_speed or not nic.max_link_speed:
             yield skip("has no PCIe link of its own", nic.address)
@@ -128,28 +140,29 @@ def pcie_read_request(context: Context) -> Iterator[Finding]:
 @check(
     "acs",
     "PCIe access control between GPU and NIC",
-    wanted="off on the bridges that GPU and NIC share",
+    wanted="off on the bridges between GPU and NIC",
     why="With it a switch sends what GPU and NIC tell each other up to the host bridge and back.",
     sources=("/sys/bus/pci/devices/*/config",),
     platforms=(Platform.GPUNETIO,),
 )
 def acs(context: Context) -> Iterator[Finding]:
     facts = context.facts
-    bridges: dict[str, PciDevice] = {}
+    between: set[str] = set()
     for gpu in _nvidia(context):
         for nic in _mellanox(context):
             if connection(gpu, nic) in (Connection.PIX, Connection.PXB):
-                between = set(gpu.ancestors) | set(nic.ancestors)
-                bridges |= {a: facts.pci[a] for a in sorted(between) if a in facts.pci}
-    if not bridges:
+                between.update(ways_apart(gpu, nic))
+    if not between:
         yield skip("no PCIe switch between a GPU and a NIC")
-    for address, bridge in bridges.items():
+    for address in sorted(between & facts.pci.keys()):
         try:
-            control = bridge.access_control
+            control = facts.pci[address].access_control
         except FactError as error:
             yield skip(str(error).removeprefix(f"{address}: "), address)
             continue
-        if control == 0:
+        if control is None:
+            yield ok("has none", address)
+        elif control == 0:
             yield ok("off", address)
         else:
             command = f"setpci -s {address} ECAP_ACS+0x6.w=0000"
@@ -181,11 +194,12 @@ def iommu(context: Context) -> Iterator[Finding]:
     if line.get("iommu") == "pt" or (groups and all(kind == "identity" for kind in groups)):
         yield ok("passing through")
         return
-    vendor = "amd" if "AuthenticAMD" in root.optional("/proc/cpuinfo") else "intel"
-    words = f"iommu=off {vendor}_iommu=off"
-    remedy = Remedy(
-        files=(grub_words("iommu", words),),
-        lasting=("update-grub",),
-        note="Takes a boot. Milder: iommu=pt. Or switch VT-d or the IOMMU off in the BIOS.",
-    )
+    cpu = root.optional("/proc/cpuinfo")
+    if "CPU implementer" in cpu:
+        # Arm has no word that switches it off.
+        words, note = "iommu.passthrough=1", "Takes a boot."
+    else:
+        words = f"iommu=off {'amd' if 'AuthenticAMD' in cpu else 'intel'}_iommu=off"
+        note = "Takes a boot. Milder: iommu=pt. Or switch VT-d or the IOMMU off in the BIOS."
+    remedy = Remedy(files=(grub_words("iommu", words),), lasting=("update-grub",), note=note)
     yield Finding(Status.WARN, "translates", "", remedy)

@@ -14,7 +14,7 @@ from ._gpu import Gpu, read_gpus
 from ._kernel import Process, kernel_version, read_modules, read_process
 from ._memory import HugePages, read_hugepages
 from ._network import NetDevice, read_addresses, read_interfaces
-from ._pci import Connection, PciDevice, connection, read_pci
+from ._pci import Connection, PciDevice, connection, read_pci, ways_apart
 from ._storage import Volume, read_volume
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Volume",
     "connection",
     "cpu_ranges",
+    "ways_apart",
 ]
 
 

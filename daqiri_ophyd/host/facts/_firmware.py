@@ -50,13 +50,13 @@ def parse_mlxconfig(text: str) -> dict[str, str]:
     """
     Return names and values of an output of ``mlxconfig query``.
 
-    A value is written ``ETH(2)`` or plain; what is before the number is kept, or the number where
-    nothing is.
+    Of several columns (default, current, next boot) the last counts. A value is written ``ETH(2)``
+    or plain; what is before the number is kept, or the number where nothing is.
     """
     settings = {}
     for line in text.splitlines():
-        # Changed settings have a star in front.
-        match = re.match(r"\s+\*?\s*([A-Z][A-Z0-9_]+)\s+(\S+)\s*$", line)
+        # Changed settings have a star in front, those that cannot be set RO.
+        match = re.match(r"\s*(?:\*\s*)?(?:RO\s+)?([A-Z][A-Z0-9_]+)(?:\s+(\S+))+\s*$", line)
         if match:
             settings[match[1]] = match[2].partition("(")[0] or match[2]
     return settings

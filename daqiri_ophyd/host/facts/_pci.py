@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from os.path import commonprefix
 from typing import Final
 
 from .._root import FactError, Root
 
-__all__ = ["Connection", "Express", "PciDevice", "connection", "read_pci"]
+__all__ = ["Connection", "Express", "PciDevice", "connection", "read_pci", "ways_apart"]
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", re.IGNORECASE)
 _DEVICES = "/sys/bus/pci/devices"
@@ -142,20 +143,17 @@ class PciDevice:
         return Express(*sizes)
 
     @property
-    def access_control(self) -> int:
+    def access_control(self) -> int | None:
         """
-        Control word of Access Control Services; 0: all off.
+        Control word of Access Control Services; 0: all off; None: the device has none.
 
         Raises
         ------
         FactError
-            If the extended configuration space is hidden (that takes root) or there is no such
-            capability.
+            If the extended configuration space is hidden (that takes root).
         """
         at = self._extended_capability(0x000D)
-        if at is None:
-            raise FactError(f"{self.address}: has no Access Control Services")
-        return self._word(at + 6)
+        return None if at is None else self._word(at + 6)
 
     def _word(self, at: int) -> int:
         if at + 2 > len(self.config):
@@ -242,11 +240,7 @@ def connection(a: PciDevice, b: PciDevice) -> Connection:
     switch count as one bridge each side, so that devices on one bus, or on two ports of one switch,
     are ``PIX``.
     """
-    shared = 0
-    for x, y in zip(a.ancestors, b.ancestors, strict=False):
-        if x != y:
-            break
-        shared += 1
+    shared = _shared(a, b)
     if shared == 0:
         nodes = {a.numa_node, b.numa_node}
         return Connection.SYS if len(nodes) == 2 and None not in nodes else Connection.NODE
@@ -256,3 +250,14 @@ def connection(a: PciDevice, b: PciDevice) -> Connection:
     # Below the last shared port, each side has its own downstream ports to the device.
     apart = max(len(a.ancestors), len(b.ancestors)) - shared
     return Connection.PIX if apart <= 1 else Connection.PXB
+
+
+def ways_apart(a: PciDevice, b: PciDevice) -> tuple[str, ...]:
+    """Return the bridges between two PCI devices, from where their ways part; those of a, of b."""
+    shared = _shared(a, b)
+    return (*a.ancestors[shared:], *b.ancestors[shared:])
+
+
+def _shared(a: PciDevice, b: PciDevice) -> int:
+    """Return how many ancestors two devices share."""
+    return len(commonprefix((a.ancestors, b.ancestors)))

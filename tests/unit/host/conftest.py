@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from daqiri_ophyd.engine import load_config
+from daqiri_ophyd.host import check_host
+
 HOSTS = Path(__file__).parent / "hosts"
+PROFILES = Path(__file__).parents[3] / "profiles"
 _SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}
 
 
@@ -186,3 +190,38 @@ def config_space(payload: tuple[int, int], read_request: int, acs: int | None) -
         space[0x100:0x104] = (0x000D | 1 << 16).to_bytes(4, "little")
         space[0x106:0x108] = acs.to_bytes(2, "little")
     return bytes(space)
+
+
+@pytest.fixture
+def look(make_host, describe) -> Callable[..., Any]:
+    """Return the result of one check on a host, described by name or in full, with changes."""
+
+    def look(
+        check: str,
+        host: str | dict[str, Any],
+        config: dict[str, Any] | None = None,
+        platform: str = "auto",
+        **changes: Any,
+    ) -> Any:
+        described = describe(host) if isinstance(host, str) else host
+        root = make_host({**described, **changes})
+        return check_host(config, platform=platform, root=root, only=[check])[check]
+
+    return look
+
+
+@pytest.fixture
+def profile() -> Callable[[str], dict[str, Any]]:
+    """Return a configuration that comes with the package, by name."""
+    return lambda name: load_config(PROFILES / f"{name}.yaml").to_dict()
+
+
+@pytest.fixture
+def device() -> Callable[[dict[str, Any], str], dict[str, Any]]:
+    """Return a description's entry of a PCI device, to be changed at will."""
+
+    def device(host: dict[str, Any], address: str) -> dict[str, Any]:
+        [found] = [entry for entry in host["pci"] if entry["path"].endswith(address)]
+        return found
+
+    return device

@@ -1,0 +1,511 @@
+"""Checks of NICs and network interfaces."""
+
+import subprocess
+
+import pytest
+
+from daqiri_ophyd.host import Status
+
+OLD = "15b3:1015"  # ConnectX-4 Lx
+
+
+def raw(address, buf_size, engine="packet"):
+    """Return a configuration with one receive queue on a port."""
+    return {
+        "stream_type": "raw",
+        "engine": engine,
+        "master_core": 0,
+        "memory_regions": [
+            {"name": "m", "kind": "host", "affinity": 0, "num_bufs": 1024, "buf_size": buf_size}
+        ],
+        "interfaces": [
+            {
+                "name": "p",
+                "address": address,
+                "rx": {"queues": [{"name": f"q{n}", "memory_regions": ["m"]} for n in range(4)]},
+            }
+        ],
+    }
+
+
+def socket(address, uri, payload=0):
+    """Return a configuration with a listening socket."""
+    config = raw(address, 65536, "socket") | {"stream_type": "socket"}
+    config["interfaces"][0]["socket_config"] = {"mode": "server", "local_addr": uri}
+    if payload:
+        config["interfaces"][0]["socket_config"]["max_payload_size"] = payload
+    return config
+
+
+def assert_shell(remedy):
+    """Assert that a shell takes the commands."""
+    for command in (*remedy.now, *remedy.lasting):
+        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)
+
+
+# nic-driver
+
+
+def test_loaded_drivers_are_ok(look):
+    result = look("nic-driver", "spark")
+    assert (result.status, result.found) == (Status.OK, "loaded")
+
+
+def test_missing_drivers_fail(look):
+    result = look("nic-driver", "igx", modules=["nvidia", "ib_core"])
+    assert (result.status, result.found) == (Status.FAIL, "not loaded: mlx5_core, mlx5_ib")
+    [remedy] = result.remedies
+    assert remedy.now == ("modprobe mlx5_core", "modprobe mlx5_ib")
+    assert remedy.lasting == ("apt-get install -y doca-ofed",)
+
+
+def test_built_in_drivers_are_ok(look, describe):
+    host = describe("igx")
+    names = "".join(f"kernel/x/{name}.ko\n" for name in ("ib_core", "mlx5_core", "mlx5_ib"))
+    files = {f"/lib/modules/{host['kernel']}/modules.builtin": names}
+    assert look("nic-driver", host, modules=[], files=files).status is Status.OK
+
+
+@pytest.mark.parametrize("check", ["nic-driver", "connectx"])
+def test_sockets_take_any_nic(look, profile, check):
+    result = look(check, "spark", profile("udp"), modules=[], pci=[], net={"lo": {}})
+    assert (result.status, result.found) == (Status.SKIP, "engine socket takes any NIC")
+
+
+@pytest.mark.parametrize(
+    "check", ["nic-driver", "connectx", "link-layer", "ip-address", "nic-firmware"]
+)
+def test_generic_hosts_need_no_connectx(look, check):
+    result = look(check, "laptop")
+    assert (result.status, result.found) == (Status.SKIP, "does not apply to platform generic")
+
+
+# connectx
+
+
+def test_new_nics_are_ok(look):
+    result = look("connectx", "a100")
+    assert (result.status, result.found) == (Status.OK, "0000:b3:00.0, 0000:b3:00.1: BlueField-2")
+
+
+def test_spark_whose_ports_vanished_fails_and_asks_for_the_cable(look, describe):
+    host = describe("spark")
+    pci = [entry for entry in host["pci"] if not entry["ids"].startswith("15b3")]
+    result = look("connectx", host, pci=pci, net={})
+    assert (result.status, result.found) == (Status.FAIL, "none on the PCI bus")
+    [remedy] = result.remedies
+    assert "plug a QSFP cable in first" in remedy.note
+
+
+def test_no_nic_elsewhere_asks_for_one(look):
+    result = look("connectx", "igx", pci=[], net={})
+    assert result.status is Status.FAIL
+    assert [remedy.note for remedy in result.remedies] == ["Put in a ConnectX-6 Dx or later."]
+
+
+def test_only_an_old_nic_fails(look, describe, device):
+    host = describe("igx")
+    for function in "01":
+        device(host, f"0005:03:00.{function}")["ids"] = OLD
+    result = look("connectx", host)
+    assert result.status is Status.FAIL
+    assert result.found == "0005:03:00.0, 0005:03:00.1: ConnectX-4 Lx, too old"
+    assert "ConnectX-6 Dx" in result.remedies[0].note
+
+
+@pytest.mark.parametrize("ids", ["15b3:1016", "15b3:101a", "15b3:101c"])
+def test_virtual_functions_of_old_nics_are_old(look, describe, device, ids):
+    host = describe("igx")
+    host["pci"].remove(device(host, "0005:03:00.1"))
+    device(host, "0005:03:00.0")["ids"] = ids
+    assert look("connectx", host, net={}).status is Status.FAIL
+
+
+def test_an_old_nic_beside_a_new_one_is_left_alone(look, describe, device):
+    host = describe("spark")
+    device(host, "0002:01:00.0")["ids"] = device(host, "0002:01:00.1")["ids"] = OLD
+    assert look("connectx", host).status is Status.OK
+
+
+def test_an_old_nic_that_the_configuration_uses_fails(look, describe, device, profile):
+    host = describe("igx")
+    device(host, "0005:03:00.1")["ids"] = OLD
+    result = look("connectx", host, profile("igx"))
+    assert (result.status, result.found) == (Status.FAIL, "0005:03:00.1: ConnectX-4 Lx, too old")
+
+
+# link-layer
+
+
+def test_ethernet_is_ok(look):
+    result = look("link-layer", "igx")
+    assert (result.status, result.found) == (Status.OK, "mlx5_0 port 1, mlx5_1 port 1: Ethernet")
+
+
+@pytest.mark.parametrize(("config", "status"), [("igx", Status.FAIL), (None, Status.WARN)])
+def test_infiniband_is_switched_by_the_card_and_the_port(look, describe, profile, config, status):
+    host = describe("igx")
+    host["net"]["cx7_1"]["link_layer"] = "InfiniBand"
+    result = look("link-layer", host, profile(config) if config else None)
+    assert (result.status, result.found) == (status, "mlx5_1 port 1: InfiniBand")
+    [remedy] = result.remedies
+    assert remedy.lasting == ("mlxconfig -y -d 0005:03:00.0 set LINK_TYPE_P2=ETH",)
+    assert "Secure Boot" in remedy.note
+    assert_shell(remedy)
+
+
+def test_infiniband_of_ports_that_the_configuration_does_not_use_is_left_alone(
+    look, describe, profile
+):
+    host = describe("spark")
+    host["net"]["enp1s0f1np1"]["link_layer"] = "InfiniBand"
+    assert look("link-layer", host, profile("spark")).found == (
+        "mlx5_0 port 1, mlx5_3 port 1: Ethernet"
+    )
+
+
+def test_rdma_devices_without_a_nic_have_no_link_layer_to_set(look, describe):
+    host = describe("igx")
+    files = {"/sys/devices/virtual/infiniband/rxe0/ports/1/link_layer": "InfiniBand"}
+    links = {"/sys/class/infiniband/rxe0": "/sys/devices/virtual/infiniband/rxe0"}
+    for interface in host["net"].values():
+        del interface["rdma"]
+    result = look("link-layer", host, files=files, links=links)
+    assert (result.status, result.found) == (Status.SKIP, "nothing here to look at")
+
+
+# carrier
+
+
+def test_ports_with_a_link_are_ok(look, profile):
+    result = look("carrier", "spark", profile("spark"))
+    assert result.status is Status.OK
+    assert result.found == "enP2p1s0f1np1, enp1s0f0np0: link at 200000 Mb/s"
+
+
+@pytest.mark.parametrize(("config", "status"), [("igx", Status.FAIL), (None, Status.WARN)])
+def test_ports_without_a_cable(look, describe, profile, config, status):
+    host = describe("igx")
+    host["net"]["cx7_1"]["carrier"] = 0
+    result = look("carrier", host, profile(config) if config else None)
+    assert (result.status, result.found) == (status, "cx7_1: no link")
+    [remedy] = result.remedies
+    assert remedy.now == ()
+    assert "cable" in remedy.note
+
+
+def test_spark_without_links_tells_of_the_fabric(look, describe):
+    host = describe("spark")
+    for interface in host["net"].values():
+        interface["carrier"] = 0
+    result = look("carrier", host)
+    assert "one cable pulled" in result.remedies[0].note
+
+
+def test_a_port_that_is_off_is_switched_on(look, describe):
+    host = describe("igx")
+    host["net"]["cx7_0"] |= {"up": False, "carrier": None}
+    result = look("carrier", host)
+    assert (result.status, result.found) == (Status.WARN, "cx7_0: switched off")
+    assert result.remedies[0].now == ("ip link set dev cx7_0 up",)
+
+
+def test_ports_that_are_missing_fail(look, describe, profile):
+    host = describe("spark")
+    pci = [entry for entry in host["pci"] if not entry["ids"].startswith("15b3")]
+    result = look("carrier", host, profile("spark"), pci=pci, net={})
+    assert result.status is Status.FAIL
+    assert result.found == (
+        "tx_port: 0000:01:00.0: no such port on this host; "
+        "rx_port: 0002:01:00.1: no such port on this host"
+    )
+    assert "QSFP" in result.remedies[0].note
+
+
+def test_a_driver_that_hides_the_link_is_skipped(look, describe):
+    host = describe("container")
+    host["net"]["eth0"]["carrier"] = None
+    result = look("carrier", host)
+    assert (result.status, result.found) == (Status.SKIP, "eth0: the driver does not say")
+
+
+def test_udp_on_this_machine_uses_loopback(look, profile):
+    result = look("carrier", "laptop", profile("udp"))
+    assert (result.status, result.found) == (Status.OK, "lo: link")
+
+
+# ip-address
+
+
+def test_addresses_are_ok(look):
+    result = look("ip-address", "igx")
+    assert (result.status, result.found) == (Status.OK, "cx7_0: 1.1.1.1/24; cx7_1: 2.2.2.2/24")
+
+
+def test_ports_without_an_address_get_one_each_in_networks_of_their_own(look, describe):
+    result = look("ip-address", describe("igx"), recorded={"addresses": {"cx7_0": ["fe80::1/64"]}})
+    assert (result.status, result.found) == (Status.WARN, "cx7_0, cx7_1: none")
+    first, second = result.remedies
+    assert first.now == ("ip address add 192.168.10.1/24 dev cx7_0",)
+    assert second.now == ("ip address add 192.168.11.1/24 dev cx7_1",)
+    assert first.files == (
+        (
+            "/etc/systemd/network/20-cx7_0.network",
+            "[Match]\nName=cx7_0\n\n[Network]\nAddress=192.168.10.1/24\n",
+        ),
+    )
+    assert first.lasting == ("systemctl restart systemd-networkd",)
+
+
+def test_spark_has_networkmanager(look, describe):
+    host = describe("spark")
+    del host["recorded"]["addresses"]["enp1s0f0np0"]
+    [remedy] = look("ip-address", host).remedies
+    assert remedy.files == ()
+    assert remedy.lasting == (
+        "nmcli connection add type ethernet ifname enp1s0f0np0 con-name daqiri-enp1s0f0np0 "
+        "ipv4.method manual ipv4.addresses 192.168.12.1/24 ipv6.method ignore",
+        "nmcli connection up daqiri-enp1s0f0np0",
+    )
+    assert_shell(remedy)
+
+
+# mtu
+
+
+def test_jumbo_frames_are_ok(look, profile):
+    result = look("mtu", "igx", profile("igx"))
+    assert (result.status, result.found) == (Status.OK, "cx7_0, cx7_1: 9000 B")
+
+
+def test_jumbo_regions_on_ports_of_1500_bytes_fail(look, describe, profile):
+    host = describe("igx")
+    host["net"]["cx7_1"]["mtu"] = 1500
+    result = look("mtu", host, profile("igx"))
+    assert result.status is Status.FAIL
+    assert result.found == "cx7_1: 1500 B; the configuration's packets take 8238 B"
+    [remedy] = result.remedies
+    assert remedy.now == ("ip link set dev cx7_1 mtu 9000",)
+    assert remedy.files == (
+        (
+            "/etc/udev/rules.d/90-daqiri-mtu-cx7_1.rules",
+            'ACTION=="add", SUBSYSTEM=="net", KERNELS=="0005:03:00.1", ATTR{mtu}="9000"\n',
+        ),
+    )
+    assert remedy.lasting == ("udevadm control --reload",)
+    assert_shell(remedy)
+
+
+def test_without_a_configuration_fast_ports_should_have_jumbo_frames(look, describe):
+    host = describe("igx")
+    host["net"]["cx7_0"]["mtu"] = 1500
+    result = look("mtu", host)
+    assert (result.status, result.found) == (Status.WARN, "cx7_0: 1500 B")
+
+
+@pytest.mark.parametrize(
+    ("config", "status"),
+    [
+        # Buffers of 2 KiB are the custom for standard frames.
+        (raw("eth0", 2048), Status.OK),
+        (raw("eth0", 2049), Status.FAIL),
+        (raw("0000:00:03.0", 4096, "dpdk"), Status.FAIL),
+        # 28 B of IPv4 and UDP.
+        (socket("192.0.2.2", "udp://192.0.2.2:1", 1472), Status.OK),
+        (socket("192.0.2.2", "udp://192.0.2.2:1", 1473), Status.FAIL),
+        # A stream has no frames.
+        (socket("192.0.2.2", "tcp://192.0.2.2:1", 65536), Status.OK),
+        (socket("192.0.2.2", "tcp://192.0.2.2:1"), Status.OK),
+    ],
+)
+def test_packets_of_a_configuration_on_a_port_of_1500_bytes(look, config, status):
+    assert look("mtu", "container", config).status is status
+
+
+def test_a_port_without_hardware_is_matched_by_name(look, describe):
+    host = describe("container")
+    host["net"]["veth0"] = {}
+    [remedy] = look("mtu", host, raw("veth0", 9000)).remedies
+    assert 'NAME=="veth0"' in remedy.files[0][1]
+
+
+def test_mtu_of_no_port_is_skipped(look):
+    assert look("mtu", "container", net={}).status is Status.SKIP
+
+
+# nic-settings
+
+
+def test_settings_that_suit_are_ok(look):
+    result = look("nic-settings", "container")
+    assert (result.status, result.found) == (Status.OK, "eth0: receive ring 256, rx-gro")
+
+
+def settings(**changed):
+    return {
+        "addresses": {"eth0": ["192.0.2.2/24"]},
+        "ethtool": {
+            "eth0": {
+                "rx_ring": 1024,
+                "max_rx_ring": 1024,
+                "channels": 2,
+                "max_channels": 8,
+                "offloads": ["rx-gro"],
+                **changed,
+            }
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "config", "found", "command"),
+    [
+        ({"max_rx_ring": 8192}, None, "receive ring 1024 of 8192", "ethtool -G eth0 rx 8192"),
+        ({"offloads": ["rx-gro", "rx-lro"]}, None, "LRO is on", "ethtool -K eth0 lro off"),
+        ({"offloads": ["rx-hashing"]}, None, "GRO is off", "ethtool -K eth0 gro on"),
+        (
+            {},
+            raw("eth0", 2048),
+            "2 receive queues for 4 of the configuration",
+            "ethtool -L eth0 combined 4",
+        ),
+        (
+            {"max_channels": 3},
+            raw("eth0", 2048),
+            "2 receive queues for 4 of the configuration",
+            "ethtool -L eth0 combined 3",
+        ),
+    ],
+)
+def test_settings_that_do_not_suit_warn(look, changed, config, found, command):
+    result = look("nic-settings", "container", config, recorded=settings(**changed))
+    assert (result.status, result.found) == (Status.WARN, f"eth0: {found}")
+    [remedy] = result.remedies
+    assert remedy.now == (command,)
+    [(path, text)] = remedy.files
+    assert path == "/etc/systemd/system/daqiri-nic-eth0.service"
+    assert f"ExecStart=/usr/sbin/{command}\n" in text
+    assert remedy.lasting == ("systemctl enable --now daqiri-nic-eth0.service",)
+    assert_shell(remedy)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"channels": 4}, {"channels": 2, "max_channels": 2}, {"channels": None}]
+)
+def test_as_many_queues_as_the_nic_has_are_ok(look, changed):
+    recorded = settings(**changed)
+    assert look("nic-settings", "container", raw("eth0", 2048), recorded=recorded).status is (
+        Status.OK
+    )
+
+
+def test_a_capture_needs_no_gro(look):
+    recorded = settings(offloads=["rx-hashing"], channels=4)
+    result = look("nic-settings", "container", raw("eth0", 2048), recorded=recorded)
+    assert (result.status, result.found) == (Status.OK, "eth0: receive ring 1024, rx-hashing")
+
+
+def test_engines_that_own_the_nic_set_it_themselves(look, profile):
+    result = look("nic-settings", "igx", profile("igx"))
+    assert (result.status, result.found) == (Status.SKIP, "engine dpdk sets its own")
+
+
+def test_a_driver_without_settings_is_skipped(look):
+    result = look("nic-settings", "container", recorded={})
+    assert (result.status, result.found) == (Status.SKIP, "eth0: the driver does not say")
+
+
+def test_malformed_recordings_of_settings_name_what_is_accepted(look):
+    result = look("nic-settings", "container", recorded={"ethtool": {"eth0": {"ring": 1}}})
+    assert result.status is Status.SKIP
+    assert "ethtool.json" in result.found and "accepted are objects with rx_ring" in result.found
+
+
+# nic-firmware
+
+
+@pytest.fixture
+def firmware(look, describe, device):
+    def look_at(change, config=None, nic="15b3:a2d6"):
+        host = describe("a100")
+        for function in "01":
+            device(host, f"0000:b3:00.{function}")["ids"] = nic
+        path = "/recorded/mlxconfig-0000:b3:00.0.txt"
+        host["files"][path] = change(host["files"][path])
+        return look("nic-firmware", host, config)
+
+    return look_at
+
+
+def accurate():
+    config = raw("0000:b3:00.0", 9000, "dpdk")
+    config["interfaces"][0]["tx"] = {"queues": [], "accurate_send": True}
+    return config
+
+
+def test_firmware_as_wanted_is_ok(firmware):
+    result = firmware(lambda text: text, accurate())
+    assert (result.status, result.found) == (Status.OK, "0000:b3:00.0: as wanted")
+
+
+def test_wrong_firmware_settings_are_set_at_once(firmware):
+    def change(text):
+        return (
+            text.replace("DISABLED(1)", "ENABLED(0)")
+            .replace("KEEP_ETH_LINK_UP_P1                         True(1)", "KEEP_ETH_LINK_UP_P1 0")
+            .replace("KEEP_IB_LINK_UP_P2                          False(0)", "KEEP_IB_LINK_UP_P2 1")
+        )
+
+    result = firmware(change)
+    assert result.status is Status.WARN
+    assert result.found == (
+        "0000:b3:00.0: KEEP_ETH_LINK_UP_P1 is 0, KEEP_IB_LINK_UP_P2 is 1, "
+        "INTERNAL_CPU_OFFLOAD_ENGINE is ENABLED"
+    )
+    [remedy] = result.remedies
+    assert remedy.lasting == (
+        "mlxconfig -y -d 0000:b3:00.0 set KEEP_ETH_LINK_UP_P1=1 KEEP_IB_LINK_UP_P2=0 "
+        "INTERNAL_CPU_OFFLOAD_ENGINE=DISABLED",
+    )
+    assert "cold boot" in remedy.note
+    assert_shell(remedy)
+
+
+def test_a_connectx_has_no_modes(firmware):
+    result = firmware(lambda text: text.replace("DISABLED(1)", "ENABLED(0)"), nic="15b3:1021")
+    assert result.status is Status.OK
+
+
+@pytest.mark.parametrize(("config", "status"), [(None, Status.OK), (accurate(), Status.WARN)])
+def test_the_scheduler_is_wanted_for_accurate_send_only(firmware, config, status):
+    name = "ACCURATE_TX_SCHEDULER"
+    result = firmware(lambda text: text.replace(f"{name}     ", f"{name} 0\n    X "), config)
+    assert result.status is status
+    if config:
+        assert result.remedies[0].lasting == (f"mlxconfig -y -d 0000:b3:00.0 set {name}=1",)
+
+
+def test_firmware_without_a_scheduler_cannot_send_accurately(firmware):
+    result = firmware(lambda text: text.replace("ACCURATE_TX_SCHEDULER", "SOMETHING"), accurate())
+    assert (result.status, result.found) == (
+        Status.WARN,
+        "0000:b3:00.0: no ACCURATE_TX_SCHEDULER",
+    )
+    assert result.remedies[0].lasting == ()
+    assert "firmware" in result.remedies[0].note
+
+
+def test_output_without_the_settings_is_no_good_news(firmware):
+    result = firmware(lambda _: "-E- Failed to open the device\n")
+    assert result.status is Status.SKIP
+    assert "says nothing of the settings" in result.found
+
+
+def test_without_mlxconfig_firmware_is_not_known(look, describe):
+    host = describe("a100")
+    del host["files"]["/recorded/mlxconfig-0000:b3:00.0.txt"]
+    result = look("nic-firmware", host)
+    assert (result.status, result.found) == (
+        Status.SKIP,
+        "0000:b3:00.0: not known: /recorded/mlxconfig-0000:b3:00.0.txt: no such file or directory",
+    )
