@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,9 @@ from typing import Any
 __all__ = ["FactError", "Root"]
 
 _LARGEST = 1 << 20
+# What neither a terminal nor XML takes.
+_UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_INTEGER_BITS = 64
 
 
 class FactError(Exception):
@@ -35,14 +40,30 @@ class Root:
         return self.directory == Path("/")
 
     def path(self, path: str) -> Path:
-        """Return where the host's path lies."""
-        return self.directory / path.lstrip("/")
+        """
+        Return where the host's path lies.
+
+        Raises
+        ------
+        FactError
+            If a recorded link leads out of its root, or around in circles.
+        """
+        place = self.directory / path.lstrip("/")
+        if self.live:
+            return place
+        try:
+            place = place.resolve()
+        except (OSError, RuntimeError):
+            raise FactError(f"{path}: its links lead nowhere") from None
+        if not place.is_relative_to(self.directory):
+            raise FactError(f"{path}: leads out of {self.directory}")
+        return place
 
     def exists(self, path: str) -> bool:
         """Return whether there is such a file or folder."""
         try:
             return self.path(path).exists()
-        except OSError:
+        except (OSError, FactError):
             return False
 
     def bytes(self, path: str, size: int = _LARGEST) -> bytes:
@@ -55,21 +76,23 @@ class Root:
             If it is missing or cannot be read.
         """
         try:
-            with self.path(path).open("rb") as file:
+            with open(self.path(path), "rb", opener=_open_without_waiting) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise FactError(f"{path}: is no file")
                 return file.read(size)
         except OSError as error:
             raise FactError(f"{path}: {_reason(error)}") from None
 
     def text(self, path: str) -> str:
         """
-        Return a file's text without the white space around it.
+        Return a file's text, without white space around it; what cannot be shown is a blank.
 
         Raises
         ------
         FactError
             If it is missing or cannot be read.
         """
-        return self.bytes(path).decode("utf-8", "replace").replace("\0", " ").strip()
+        return _UNPRINTABLE.sub(" ", self.bytes(path).decode("utf-8", "replace")).strip()
 
     def lines(self, path: str) -> list[str]:
         """
@@ -84,7 +107,7 @@ class Root:
 
     def integer(self, path: str) -> int:
         """
-        Return the integer that a file holds, decimal or with a prefix such as 0x.
+        Return the integer of at most 64 bits that a file holds, decimal or with a prefix as 0x.
 
         Raises
         ------
@@ -93,9 +116,12 @@ class Root:
         """
         text = self.text(path)
         try:
-            return int(text, 0)
+            value = int(text, 0)
         except ValueError:
             raise FactError(f"{path}: holds {text[:40]!r}, not an integer") from None
+        if value.bit_length() > _INTEGER_BITS:
+            raise FactError(f"{path}: holds {text[:40]!r}, beyond {_INTEGER_BITS} bits")
+        return value
 
     def optional(self, path: str) -> str:
         """Return a file's text, or an empty one if it cannot be read."""
@@ -111,21 +137,22 @@ class Root:
         Raises
         ------
         FactError
-            If it is malformed or cannot be read.
+            If it is malformed, nested too deeply or cannot be read.
         """
         if not self.exists(path):
             return None
         try:
             return json.loads(self.text(path))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FactError(f"{path}: {error}") from None
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none if there is no such folder."""
+        """Return the printable names in a folder, sorted; none if there is no such folder."""
         try:
-            return sorted(entry.name for entry in self.path(path).iterdir())
-        except OSError:
+            names = os.listdir(self.path(path))
+        except (OSError, FactError):
             return []
+        return sorted(name for name in names if name.isprintable())
 
     def target(self, path: str) -> str:
         """
@@ -137,10 +164,9 @@ class Root:
             If a recorded link leads out of its root, or around in circles.
         """
         try:
-            real = self.path(path).resolve()
-            return "/" + str(real.relative_to(self.directory))
-        except (OSError, RuntimeError, ValueError) as error:
-            raise FactError(f"{path}: {error}") from None
+            return "/" + str(self.path(path).resolve().relative_to(self.directory))
+        except (OSError, RuntimeError):
+            raise FactError(f"{path}: its links lead nowhere") from None
 
     def glob(self, pattern: str) -> Iterator[str]:
         """Yield the host's paths that a pattern matches, sorted."""
@@ -150,6 +176,11 @@ class Root:
             return
         for path in found:
             yield "/" + str(path.relative_to(self.directory))
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    # Whoever opens a pipe would wait for a writer.
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _reason(error: OSError) -> str:

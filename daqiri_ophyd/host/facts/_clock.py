@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
+from .._record import read_record
 from .._root import FactError, Root
 
 __all__ = ["SystemClock", "read_system_clock"]
@@ -57,13 +58,10 @@ def read_system_clock(root: Root) -> SystemClock:
         If the kernel does not tell, or the recording is malformed.
     """
     if not root.live:
-        recorded = root.json(RECORDED)
+        recorded = read_record(root, RECORDED, SystemClock)
         if recorded is None:
             raise FactError("the clock's state was not recorded")
-        try:
-            return SystemClock(**{**recorded, "services": tuple(recorded.get("services", ()))})
-        except (AttributeError, TypeError) as error:
-            raise FactError(f"{RECORDED}: {error}") from None
+        return recorded
     state = _Timex()
     # No mode is set: it only reads.
     if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(state)) < 0:

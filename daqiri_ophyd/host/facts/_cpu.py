@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from .._root import FactError, Root
 
 __all__ = ["CommandLine", "Cpu", "cpu_list", "cpu_ranges", "read_command_line", "read_cpus"]
 
+_NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 _CPU = "/sys/devices/system/cpu"
 # More than any kernel is built for; guards against a malformed range.
 _MOST_CPUS = 1 << 16
+# A list names a processor once or twice; more is no list.
+_MOST_NAMED = 8 * _MOST_CPUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +44,26 @@ def cpu_list(text: str) -> frozenset[int]:
     Return the numbers in a list such as ``0-3,8``.
 
     Words that are no numbers are left out: ``isolcpus=managed_irq,domain,2-3`` has flags before.
+
+    Raises
+    ------
+    FactError
+        If it names processors over and over.
     """
     numbers: set[int] = set()
+    named = 0
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         # 0-63:2/4 takes 2 of every 4.
         last, _, stride = last.partition(":")
-        if not first.isdecimal() or (last and not last.isdecimal()):
+        if not _NUMBER.fullmatch(first) or (last and not _NUMBER.fullmatch(last)):
             continue
         low, high = int(first), min(int(last or first), _MOST_CPUS)
+        named += max(high - low + 1, 0)
+        if named > _MOST_NAMED:
+            raise FactError(f"{text[:40]!r}... is no list of processors")
         used, _, group = stride.partition("/")
-        if used.isdecimal() and group.isdecimal() and int(group):
+        if _NUMBER.fullmatch(used) and _NUMBER.fullmatch(group) and int(group):
             numbers.update(n for n in range(low, high + 1) if (n - low) % int(group) < int(used))
         else:
             numbers.update(range(low, high + 1))

@@ -8,14 +8,15 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from pyroute2.ethtool import Ethtool
 from pyroute2.ethtool.ioctl import EthtoolError
 from pyroute2.netlink.exceptions import NetlinkError
 
-from .._root import FactError, Root
+from .._record import read_record
+from .._root import Root
 
 __all__ = ["NicSettings", "read_nic_settings"]
 
@@ -71,12 +72,8 @@ def read_nic_settings(root: Root, interface: str) -> NicSettings:
     """
     if root.live:
         return NicSettings(**_live(interface))
-    settings = (root.json(RECORDED) or {}).get(interface, {})
-    try:
-        return NicSettings(**{**settings, "offloads": tuple(settings.get("offloads", ()))})
-    except (AttributeError, TypeError) as error:
-        names = ", ".join(field.name for field in fields(NicSettings))
-        raise FactError(f"{RECORDED}: {error}; accepted are objects with {names}") from None
+    recorded = read_record(root, RECORDED, dict[str, NicSettings]) or {}
+    return recorded.get(interface, NicSettings())
 
 
 def _live(interface: str) -> dict[str, Any]:

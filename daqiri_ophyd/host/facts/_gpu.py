@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import pynvml
 
+from .._record import read_record
 from .._root import FactError, Root
 
 __all__ = ["Gpu", "read_gpus"]
@@ -70,22 +70,7 @@ def read_gpus(root: Root) -> list[Gpu]:
     FactError
         If there is no driver, or the list is malformed.
     """
-    return _live() if root.live else _recorded(root)
-
-
-def _recorded(root: Root) -> list[Gpu]:
-    try:
-        return [_of_record(gpu) for gpu in root.json(RECORDED) or ()]
-    except (AttributeError, TypeError) as error:
-        names = ", ".join(field.name for field in fields(Gpu))
-        raise FactError(
-            f"{RECORDED}: {error}; accepted is a list of objects with {names}"
-        ) from None
-
-
-def _of_record(gpu: dict[str, Any]) -> Gpu:
-    cuda = gpu.get("cuda")
-    return Gpu(**{**gpu, "cuda": tuple(cuda) if cuda else None})
+    return _live() if root.live else read_record(root, RECORDED, list[Gpu]) or []
 
 
 def _live() -> list[Gpu]:

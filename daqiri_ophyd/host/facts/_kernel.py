@@ -65,7 +65,8 @@ def read_modules(root: Root) -> frozenset[str]:
     A kernel without modules has neither list; a module whose folder is in /sys/module is there all
     the same.
     """
-    loaded = {line.split()[0] for line in root.optional("/proc/modules").splitlines() if line}
+    lines = (line.split() for line in root.optional("/proc/modules").splitlines())
+    loaded = {words[0] for words in lines if words}
     release = root.optional("/proc/sys/kernel/osrelease")
     builtin = {
         line.rpartition("/")[2].split(".ko")[0]
@@ -100,7 +101,7 @@ def read_process(root: Root) -> Process:
 
 
 def _soft_limit(limits: str, name: str) -> int | None:
-    match = re.search(rf"^{name}\s+(\d+|unlimited)", limits, re.MULTILINE)
+    match = re.search(rf"^{name}\s+(\d{{1,20}}|unlimited)\b", limits, re.MULTILINE)
     if not match:
         return 0
     return None if match[1] == "unlimited" else int(match[1])

@@ -42,19 +42,26 @@ def read_hugepages(root: Root) -> list[HugePages]:
     Raises
     ------
     FactError
-        If the kernel has no huge pages.
+        If the kernel has no huge pages, or their number cannot be read.
     """
     pools = []
     for name in root.names(_POOLS):
-        if match := re.fullmatch(r"hugepages-(\d+)kB", name):
+        if match := re.fullmatch(r"hugepages-([1-9]\d{0,15})kB", name):
             folder = f"{_POOLS}/{name}"
             pools.append(
                 HugePages(
                     int(match[1]) << 10,
-                    root.integer(f"{folder}/nr_hugepages"),
-                    root.integer(f"{folder}/free_hugepages"),
+                    _pages(root, f"{folder}/nr_hugepages"),
+                    _pages(root, f"{folder}/free_hugepages"),
                 )
             )
     if not pools:
         raise FactError(f"{_POOLS}: no pools; this kernel has no huge pages")
     return sorted(pools, key=lambda pool: pool.size)
+
+
+def _pages(root: Root, path: str) -> int:
+    count = root.integer(path)
+    if count < 0:
+        raise FactError(f"{path}: holds {count}, a negative number of pages")
+    return count

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from pyroute2 import IPRoute
 
+from .._record import read_record
 from .._root import FactError, Root
 
 __all__ = ["NetDevice", "read_addresses", "read_interfaces"]
 
+RECORDED = "/recorded/addresses.json"
 _NET = "/sys/class/net"
 
 
@@ -89,9 +91,14 @@ def read_addresses(root: Root) -> dict[str, list[str]]:
     Return the IP addresses of interfaces by name, such as ``192.168.10.1/24``.
 
     Those of a recorded host are in its ``recorded/addresses.json``.
+
+    Raises
+    ------
+    FactError
+        If the recording is malformed.
     """
     if not root.live:
-        return root.json("/recorded/addresses.json") or {}
+        return read_record(root, RECORDED, dict[str, list[str]]) or {}
     found: dict[str, list[str]] = {}
     with IPRoute() as netlink:
         names = {link["index"]: link.get("ifname") for link in netlink.get_links()}

@@ -191,7 +191,9 @@ class PciDevice:
 
 def read_pci(root: Root) -> dict[str, PciDevice]:
     """Return all PCI devices by address."""
-    return {name: _read(root, name) for name in root.names(_DEVICES) if _ADDRESS.match(name)}
+    names = [name for name in root.names(_DEVICES) if _ADDRESS.match(name)]
+    # A link may lead nowhere.
+    return {name: _read(root, name) for name in names if root.exists(f"{_DEVICES}/{name}")}
 
 
 def _read(root: Root, address: str) -> PciDevice:

@@ -31,6 +31,17 @@ def describe() -> Callable[[str], dict[str, Any]]:
     return lambda name: yaml.safe_load((HOSTS / f"{name}.yaml").read_text())
 
 
+@pytest.fixture(scope="session")
+def make_described() -> Callable[[Path, str], Path]:
+    """Make a host of hosts/ as a folder of a name given."""
+
+    def make(folder: Path, name: str) -> Path:
+        folder.mkdir()
+        return write_host(folder, yaml.safe_load((HOSTS / f"{name}.yaml").read_text()))
+
+    return make
+
+
 @pytest.fixture
 def make_host(tmp_path: Path, describe) -> Callable[..., Path]:
     """Make the folder of a host: a name in hosts/ or a description; keys given replace its own."""
