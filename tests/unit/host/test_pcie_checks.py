@@ -1,0 +1,329 @@
+"""Checks of PCI Express."""
+
+import subprocess
+
+import pytest
+
+from daqiri_ophyd.host import Status
+
+
+def assert_shell(remedy):
+    """Assert that a shell takes the commands."""
+    for command in (*remedy.now, *remedy.lasting):
+        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)
+
+
+def device_regions(*gpus):
+    """Return a configuration with a memory region in each of some GPUs."""
+    return {
+        "stream_type": "raw",
+        "master_core": 0,
+        "memory_regions": [
+            {"name": f"r{n}", "kind": "device", "affinity": n, "num_bufs": 1024, "buf_size": 8192}
+            for n in gpus
+        ],
+        "interfaces": [{"name": "p", "address": "0000:b3:00.0", "rx": {"queues": []}}],
+    }
+
+
+@pytest.mark.parametrize(
+    "check", ["pcie-topology", "pcie-payload", "pcie-read-request", "acs", "iommu"]
+)
+def test_generic_hosts_are_not_judged(look, check):
+    result = look(check, "laptop")
+    assert (result.status, result.found) == (Status.SKIP, "does not apply to platform generic")
+
+
+@pytest.mark.parametrize("check", ["pcie-topology", "pcie-payload", "pcie-read-request"])
+def test_without_a_connectx_there_is_nothing_to_judge(look, check):
+    result = look(check, "igx", pci=[], net={})
+    assert (result.status, result.found) == (
+        Status.SKIP,
+        "not known: no ConnectX or BlueField NIC",
+    )
+
+
+# pcie-topology
+
+
+def test_one_switch_for_gpu_and_nic_is_ok(look, profile):
+    result = look("pcie-topology", "igx", profile("igx"))
+    assert (result.status, result.found) == (
+        Status.OK,
+        "0005:09:00.0: PXB to 0005:03:00.0, PXB to 0005:03:00.1",
+    )
+
+
+def test_a_gpu_on_the_other_processor_warns(look):
+    result = look("pcie-topology", "a100")
+    assert (result.status, result.found) == (
+        Status.WARN,
+        "0000:31:00.0: SYS to 0000:b3:00.0, SYS to 0000:b3:00.1",
+    )
+    [remedy] = result.remedies
+    assert (remedy.now, remedy.files, remedy.lasting) == ((), (), ())
+    assert "PCIe switch" in remedy.note
+
+
+@pytest.mark.parametrize(
+    ("gpus", "status"), [([1], Status.OK), ([0], Status.WARN), ([0, 1], Status.WARN)]
+)
+def test_only_gpus_with_regions_count(look, gpus, status):
+    assert look("pcie-topology", "a100", device_regions(*gpus)).status is status
+
+
+def test_regions_in_host_memory_go_past_the_topology(look):
+    result = look("pcie-topology", "a100", device_regions())
+    assert (result.status, result.found) == (
+        Status.SKIP,
+        "not known: the configuration has no region of kind device",
+    )
+
+
+def test_the_host_bridge_will_do(look, describe, device):
+    host = describe("a100")
+    for entry in host["pci"]:
+        entry["path"] = entry["path"].replace("pci0000:30/", "pci0000:b0/")
+    result = look("pcie-topology", host)
+    assert result.status is Status.OK
+    assert "0000:31:00.0: PHB to 0000:b3:00.0" in result.found
+
+
+def test_an_integrated_gpu_has_no_way_to_shorten(look):
+    assert look("pcie-topology", "spark").found == "does not apply to platform spark"
+    assert look("pcie-topology", "spark", platform="igx").status is Status.WARN
+
+
+# pcie-payload
+
+
+@pytest.mark.parametrize(
+    ("payload", "status", "found"),
+    [
+        ([512, 512], Status.OK, "512 B of the 512 B it can"),
+        ([512, 256], Status.OK, "256 B of the 512 B it can"),
+        ([128, 128], Status.OK, "128 B of the 128 B it can"),
+        ([512, 128], Status.WARN, "128 B of the 512 B it can"),
+    ],
+)
+def test_payload(look, describe, device, payload, status, found):
+    host = describe("igx")
+    for function in "01":
+        device(host, f"0005:03:00.{function}")["payload"] = payload
+    result = look("pcie-payload", host)
+    assert (result.status, result.found) == (status, f"0005:03:00.0, 0005:03:00.1: {found}")
+    for remedy in result.remedies:
+        assert (remedy.now, remedy.files, remedy.lasting) == ((), (), ())
+        assert "BIOS" in remedy.note
+
+
+def test_ports_that_no_configuration_uses_are_left_alone(look, describe, device, profile):
+    host = describe("spark")
+    device(host, "0000:01:00.1")["payload"] = [512, 128]
+    device(host, "0000:01:00.1")["read_request"] = 512
+    device(host, "0000:01:00.1")["link"] = "3x1/5x4"
+    for check in ("pcie-payload", "pcie-read-request", "pcie-link"):
+        assert look(check, host, profile("spark")).status is Status.OK
+        assert look(check, host).status is Status.WARN
+
+
+@pytest.mark.parametrize("check", ["pcie-payload", "pcie-read-request"])
+@pytest.mark.parametrize(
+    ("space", "reason"),
+    [
+        (b"", "configuration space is read to byte 0 only (the rest takes root)"),
+        (bytes(6) + b"\x10" + bytes(57), "has no capability 0x10"),
+        # What a user other than root reads.
+        (
+            bytes(6) + b"\x10" + bytes(45) + b"\x60" + bytes(11),
+            "configuration space is read to byte 64 only (the rest takes root)",
+        ),
+        (bytes(64), "has no list of capabilities"),
+        (b"\xff" * 64, "configuration space is read to byte 64 only (the rest takes root)"),
+    ],
+)
+def test_hidden_configuration_space_is_skipped(look, describe, check, space, reason):
+    host = describe("spark")
+    for path in (each["path"] for each in host["pci"] if each["ids"] == "15b3:1021"):
+        host.setdefault("hex", {})[f"/sys/devices/{path}/config"] = space.hex()
+    result = look(check, host)
+    assert (result.status, result.found) == (Status.SKIP, f"not known: 0000:01:00.0: {reason}")
+
+
+def test_a_circle_of_capabilities_ends(look, describe):
+    host = describe("spark")
+    space = bytearray(256)
+    space[0x06], space[0x34], space[0x40:0x42] = 0x10, 0x40, b"\x01\x40"
+    for path in (each["path"] for each in host["pci"] if each["ids"] == "15b3:1021"):
+        host.setdefault("hex", {})[f"/sys/devices/{path}/config"] = space.hex()
+    assert look("pcie-payload", host).found.endswith("has no capability 0x10")
+
+
+# pcie-link
+
+
+def test_a_full_link_is_ok(look, profile):
+    result = look("pcie-link", "igx", profile("igx"))
+    assert (result.status, result.found) == (
+        Status.OK,
+        "0005:03:00.0, 0005:03:00.1: 32.0 GT/s PCIe x8",
+    )
+
+
+@pytest.mark.parametrize(
+    ("link", "found"),
+    [
+        ("4x8/4x16", "16.0 GT/s PCIe x8; it can do 16.0 GT/s PCIe x16"),
+        ("3x16/4x16", "8.0 GT/s PCIe x16; it can do 16.0 GT/s PCIe x16"),
+    ],
+)
+def test_a_narrow_or_slow_link_warns(look, describe, device, link, found):
+    host = describe("a100")
+    for function in "01":
+        device(host, f"0000:b3:00.{function}")["link"] = link
+    result = look("pcie-link", host)
+    assert (result.status, result.found) == (Status.WARN, f"0000:b3:00.0, 0000:b3:00.1: {found}")
+    [remedy] = result.remedies
+    assert "slot" in remedy.note and remedy.now == ()
+
+
+def test_a_soldered_nic_cannot_be_seated_again(look, describe, device):
+    host = describe("spark")
+    device(host, "0002:01:00.0")["link"] = "5x2/5x4"
+    result = look("pcie-link", host)
+    assert result.status is Status.WARN
+    assert "soldered" in result.remedies[0].note
+
+
+def test_on_board_nics_have_no_link(look):
+    result = look("pcie-link", "laptop")
+    assert (result.status, result.found) == (
+        Status.SKIP,
+        "0000:00:1f.6: has no PCIe link of its own",
+    )
+
+
+# pcie-read-request
+
+
+def test_the_largest_read_request_is_ok(look):
+    result = look("pcie-read-request", "igx")
+    assert (result.status, result.found) == (Status.OK, "0005:03:00.0, 0005:03:00.1: 4096 B")
+
+
+def test_a_small_read_request_is_raised_with_setpci_and_a_unit(look, describe, device):
+    host = describe("spark")
+    device(host, "0002:01:00.1")["read_request"] = 512
+    result = look("pcie-read-request", host)
+    assert (result.status, result.found) == (Status.WARN, "0002:01:00.1: 512 B")
+    [remedy] = result.remedies
+    assert remedy.now == ("setpci -s 0002:01:00.1 CAP_EXP+8.w=5000:f000",)
+    [(path, text)] = remedy.files
+    assert path == "/etc/systemd/system/daqiri-read-request-0002-01-00.1.service"
+    assert "ExecStart=/usr/bin/setpci -s 0002:01:00.1 CAP_EXP+8.w=5000:f000\n" in text
+    assert remedy.lasting == ("systemctl enable --now daqiri-read-request-0002-01-00.1.service",)
+    assert "Secure Boot" in remedy.note
+    assert_shell(remedy)
+
+
+# acs
+
+
+def test_access_control_that_is_off_is_ok(look):
+    result = look("acs", "a100")
+    assert result.status is Status.OK
+    # Not the bridges above: what GPU and NIC tell each other does not come there.
+    assert result.found == "0000:b2:00.0, 0000:b2:01.0, 0000:b4:00.0, 0000:b5:08.0: off"
+
+
+def test_access_control_between_gpu_and_nic_is_switched_off(look, describe, device):
+    host = describe("a100")
+    device(host, "0000:b2:00.0")["acs"] = 0x1D
+    result = look("acs", host)
+    assert (result.status, result.found) == (Status.WARN, "0000:b2:00.0: on (0x001d)")
+    [remedy] = result.remedies
+    assert remedy.now == ("setpci -s 0000:b2:00.0 ECAP_ACS+0x6.w=0000",)
+    [(path, text)] = remedy.files
+    assert path == "/etc/systemd/system/daqiri-acs-0000-b2-00.0.service"
+    assert "ExecStart=/usr/bin/setpci -s 0000:b2:00.0 ECAP_ACS+0x6.w=0000\n" in text
+    assert "BIOS" in remedy.note
+    assert_shell(remedy)
+
+
+def test_access_control_above_the_switch_does_no_harm(look, describe, device):
+    host = describe("a100")
+    device(host, "0000:b0:02.0")["acs"] = device(host, "0000:b1:00.0")["acs"] = 0x1D
+    assert look("acs", host).status is Status.OK
+
+
+def test_a_bridge_without_access_control_is_ok(look, describe, device):
+    host = describe("a100")
+    del device(host, "0000:b4:00.0")["acs"]
+    result = look("acs", host)
+    assert result.status is Status.OK
+    assert "0000:b4:00.0: has none" in result.found
+
+
+def test_hidden_access_control_is_skipped(look, describe):
+    host = describe("a100")
+    for entry in host["pci"]:
+        if entry["kind"] == "0604":
+            host.setdefault("hex", {})[f"/sys/devices/{entry['path']}/config"] = "00" * 64
+    result = look("acs", host)
+    assert result.status is Status.SKIP
+    assert result.found.endswith("read to byte 64 only (the rest takes root)")
+
+
+def test_without_a_switch_there_is_no_access_control_to_judge(look):
+    result = look("acs", "a100", device_regions(0))
+    assert (result.status, result.found) == (
+        Status.SKIP,
+        "no PCIe switch between a GPU and a NIC",
+    )
+
+
+# iommu
+
+
+def translating(host, cpuinfo="vendor_id\t: GenuineIntel", kinds=("DMA-FQ",)):
+    files = dict(host["files"])
+    files |= {"/proc/cpuinfo": cpuinfo, "/sys/class/iommu/dmar0/intel-iommu/version": "1:0"}
+    for n, kind in enumerate(kinds):
+        files[f"/sys/kernel/iommu_groups/{n}/type"] = kind
+    return files
+
+
+def test_no_iommu_is_ok(look):
+    result = look("iommu", "a100")
+    assert (result.status, result.found) == (Status.OK, "off")
+
+
+def test_an_iommu_that_passes_through_is_ok(look, describe):
+    files = translating(describe("a100"), kinds=("identity", "identity"))
+    result = look("iommu", "a100", files=files)
+    assert (result.status, result.found) == (Status.OK, "passing through")
+    files = translating(describe("a100"))
+    assert look("iommu", "a100", files=files, cmdline="quiet iommu=pt").found == "passing through"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "words"),
+    [
+        ("vendor_id\t: GenuineIntel", "iommu=off intel_iommu=off"),
+        ("vendor_id\t: AuthenticAMD", "iommu=off amd_iommu=off"),
+        ("CPU implementer\t: 0x41", "iommu.passthrough=1"),
+    ],
+)
+def test_an_iommu_that_translates_warns(look, describe, cpuinfo, words):
+    files = translating(describe("a100"), cpuinfo, ("identity", "DMA-FQ"))
+    result = look("iommu", "a100", files=files)
+    assert (result.status, result.found) == (Status.WARN, "translates")
+    [remedy] = result.remedies
+    assert remedy.files == (
+        (
+            "/etc/default/grub.d/daqiri-iommu.cfg",
+            f'GRUB_CMDLINE_LINUX="${{GRUB_CMDLINE_LINUX}} {words}"\n',
+        ),
+    )
+    assert remedy.lasting == ("update-grub",)
+    assert "boot" in remedy.note

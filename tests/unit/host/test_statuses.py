@@ -1,0 +1,88 @@
+"""The status of every check on every described host."""
+
+import pytest
+
+from daqiri_ophyd.host import CHECKS, check_host
+
+STATUSES = """
+                    igx   spark a100  laptop container
+nic-driver          ok    ok    ok    skip   skip
+connectx            ok    ok    ok    skip   skip
+link-layer          ok    ok    ok    skip   skip
+carrier             ok    ok    ok    warn   ok
+ip-address          ok    ok    skip  skip   skip
+gpudirect           skip  skip  ok    skip   skip
+dma-buf             skip  skip  ok    skip   skip
+nvidia-peermem      ok    skip  ok    skip   skip
+pcie-topology       ok    skip  warn  skip   skip
+pcie-payload        warn  ok    ok    skip   skip
+pcie-link           ok    ok    ok    skip   skip
+pcie-read-request   ok    ok    ok    skip   skip
+hugepages           ok    ok    ok    warn   warn
+cpu-isolation       ok    ok    ok    skip   skip
+queue-cores         skip  skip  skip  skip   skip
+cpu-governor        ok    ok    ok    warn   skip
+gpu-persistence     ok    ok    ok    skip   skip
+gpu-clocks          ok    ok    ok    skip   skip
+bar1                ok    skip  ok    skip   skip
+mtu                 ok    ok    ok    ok     ok
+numa                skip  skip  ok    skip   skip
+secure-boot         skip  skip  skip  skip   skip
+acs                 skip  skip  ok    skip   skip
+iommu               skip  skip  ok    skip   skip
+nic-firmware        skip  skip  ok    skip   skip
+gdrcopy             skip  skip  ok    skip   skip
+gpu-without-root    skip  skip  ok    skip   skip
+capabilities        skip  skip  skip  skip   skip
+socket-buffers      skip  skip  skip  warn   warn
+nic-settings        skip  ok    ok    warn   ok
+clocks              skip  ok    ok    ok     warn
+storage             skip  ok    ok    ok     skip
+"""
+
+# With a configuration, where it differs.
+CONFIGURED = """
+                    igx/igx spark/spark a100/igx laptop/udp container/udp
+connectx            ok      ok          fail     skip       skip
+link-layer          ok      ok          skip     skip       skip
+carrier             ok      ok          fail     ok         ok
+pcie-topology       ok      skip        skip     skip       skip
+pcie-payload        warn    ok          skip     skip       skip
+pcie-link           ok      ok          skip     skip       skip
+pcie-read-request   ok      ok          skip     skip       skip
+hugepages           ok      ok          ok       skip       skip
+cpu-isolation       ok      ok          warn     skip       skip
+queue-cores         ok      ok          ok       ok         ok
+mtu                 ok      ok          skip     ok         ok
+acs                 skip    skip        skip     skip       skip
+nic-firmware        skip    skip        skip     skip       skip
+capabilities        skip    ok          ok       ok         ok
+nic-settings        skip    skip        skip     skip       skip
+"""
+
+
+def rows(table):
+    head, *lines = table.strip("\n").splitlines()
+    for line in lines:
+        name, *statuses = line.split()
+        yield name, dict(zip(head.split(), statuses, strict=True))
+
+
+def test_the_table_names_every_check_and_host(describe, host_name):
+    assert [name for name, _ in rows(STATUSES)] == list(CHECKS)
+    assert all(host_name in statuses for _, statuses in rows(STATUSES))
+
+
+def test_statuses_without_a_configuration(make_host, host_name):
+    report = check_host(root=make_host(host_name), folder="/data")
+    wanted = {name: statuses[host_name] for name, statuses in rows(STATUSES)}
+    assert {result.check: str(result.status) for result in report.results} == wanted
+
+
+@pytest.mark.parametrize("column", CONFIGURED.split("\n")[1].split())
+def test_statuses_with_a_configuration(make_host, profile, column):
+    host, config = column.split("/")
+    report = check_host(profile(config), root=make_host(host), folder="/data")
+    wanted = {name: statuses[host] for name, statuses in rows(STATUSES)}
+    wanted |= {name: statuses[column] for name, statuses in rows(CONFIGURED)}
+    assert {result.check: str(result.status) for result in report.results} == wanted
