@@ -48,7 +48,7 @@ def test_without_a_gpu_there_is_nothing_to_judge(look, check):
 def test_malformed_recordings_of_gpus_name_what_is_accepted(look):
     result = look("bar1", "a100", recorded={"gpus": [{"index": 0, "bar": 1}]})
     assert result.status is Status.SKIP
-    assert "accepted is a list of objects with index, name" in result.found
+    assert "accepted are objects with index, name" in result.found
 
 
 # gpudirect
