@@ -57,6 +57,9 @@ def _isolate(context: Context, cores: frozenset[int]) -> Remedy:
     if not cores and context.platform == Platform.SPARK:
         cores = _SPARK_CORES & every
     cores = cores or frozenset(sorted(every)[1:][-3:])
+    if not cores or not every - cores:
+        note = "The queues leave no core for everything else: take fewer cores, or a larger host."
+        return Remedy(note=note)
     own, rest = cpu_ranges(cores), cpu_ranges(every - cores)
     words = f"isolcpus={own} nohz_full={own} rcu_nocbs={own} rcu_nocb_poll irqaffinity={rest}"
     return Remedy(
@@ -69,7 +72,7 @@ def _isolate(context: Context, cores: frozenset[int]) -> Remedy:
 @check(
     "queue-cores",
     "cores of the configuration's queues",
-    wanted="online, on the port's NUMA node, none shared by two pollers or with the master core",
+    wanted="online, on the port's NUMA node, one to a physical core, none the master core's",
     why="Two pollers on one core halve each other; memory of another node is slow to reach.",
     sources=("/sys/devices/system/cpu", "/sys/devices/system/node"),
 )
@@ -102,15 +105,24 @@ def queue_cores(context: Context) -> Iterator[Finding]:
             note = "Give master_core another core."
             yield Finding(Status.WARN, found, names, Remedy(note=note))
         else:
-            core = min(cores)
-            node, wanted = cpus[core].node, nodes.get(pollers[0].queue)
-            if None not in (node, wanted) and node != wanted:
-                local = frozenset(n for n, cpu in cpus.items() if cpu.node == wanted)
-                found = f"core {core} is on NUMA node {node}, the NIC on {wanted}"
-                note = f"Take cores of node {wanted}: {cpu_ranges(local)}."
-                yield Finding(Status.WARN, found, names, Remedy(note=note))
-            else:
-                yield ok(f"core {core}", names)
+            (core,) = cores
+            for wanted in {nodes.get(poller.queue) for poller in pollers}:
+                queues = ", ".join(p.queue for p in pollers if nodes.get(p.queue) == wanted)
+                yield _near(context, core, wanted, queues)
+
+
+def _near(context: Context, core: int, wanted: int | None, queues: str) -> Finding:
+    """Judge a core by the NUMA node of the queues' NIC."""
+    cpus = context.facts.cpus
+    node = cpus[core].node
+    if None in (node, wanted) or node == wanted:
+        return ok(f"core {core}", queues)
+    local = frozenset(number for number, cpu in cpus.items() if cpu.node == wanted)
+    note = f"Take cores of node {wanted}: {cpu_ranges(local)}."
+    if not local:
+        note = f"Node {wanted} has no core online; take the nearest one: numactl --hardware."
+    found = f"core {core} is on NUMA node {node}, the NIC on {wanted}"
+    return Finding(Status.WARN, found, queues, Remedy(note=note))
 
 
 def _nodes(context: Context) -> dict[str, int | None]:

@@ -44,7 +44,7 @@ def _reserve(pools: list[HugePages], wanted: int) -> Remedy:
     missing = max(wanted - sum(p.size * p.free for p in pools), 0)
     pages = pool.total + -(-missing // pool.size)
     kib = pool.size >> 10
-    size = f"{pool.size >> 30}G" if pool.size >= 1 << 30 else f"{pool.size >> 20}M"
+    size = f"{kib >> 20}G" if kib >= 1 << 20 else f"{kib >> 10}M" if kib >= 1 << 10 else f"{kib}K"
     words = f"default_hugepagesz={size} hugepagesz={size} hugepages={pages}"
     return Remedy(
         now=(f"echo {pages} > /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages",),

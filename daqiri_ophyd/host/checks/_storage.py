@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
 from ..facts import Volume
+from ._files import module_at_boot
 
 _LEAST_FREE = 10 << 30
 _GIB = 1 << 30
@@ -43,7 +45,7 @@ def storage(context: Context) -> Iterator[Finding]:
 
 def _room(volume: Volume, folder: str) -> Iterator[Finding]:
     if "ro" in volume.options:
-        remedy = Remedy(now=(f"mount -o remount,rw {volume.mounted_at}",))
+        remedy = Remedy(now=(f"mount -o remount,rw {shlex.quote(volume.mounted_at)}",))
         yield Finding(Status.FAIL, "mounted read-only", folder, remedy)
     if volume.free is None:
         yield skip("free space is not known", folder)
@@ -64,5 +66,8 @@ def _gpudirect_storage(context: Context, volume: Volume) -> Finding:
     lacking = [] if good else [f"{volume.kind} cannot; ext4 with data=ordered and xfs can"]
     if "nvidia_fs" not in context.facts.modules:
         lacking.append("nvidia-fs is not loaded")
-    remedy = Remedy(now=("modprobe nvidia-fs",), note="Without it, cuFile copies through the host.")
+    note = "Without it, cuFile copies through the host."
+    remedy = Remedy(note=f"{note} Give a folder on ext4 or xfs.")
+    if good:
+        remedy = Remedy(("modprobe nvidia-fs",), (module_at_boot("nvidia-fs"),), note=note)
     return Finding(Status.WARN, "; ".join(lacking), subject, remedy)

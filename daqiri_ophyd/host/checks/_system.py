@@ -67,22 +67,20 @@ def capabilities(context: Context) -> Iterator[Finding]:
         if name in process.capabilities:
             yield ok(f"there, for {use}", name)
         else:
-            yield Finding(Status.FAIL, f"missing, for {use}", name, _grant(name))
+            yield Finding(Status.FAIL, f"missing, for {use}", name, _grant(list(wanted)))
 
 
 _LOCKED = ("host", "huge", "host_pinned")
 
 
-def _grant(name: str) -> Remedy:
-    # A script's interpreter is what runs; a copy keeps the system's own without rights.
-    grant = f"setcap {name.lower()}+ep $(readlink -f $(command -v python3))"
+def _grant(names: list[str]) -> Remedy:
+    # All at once: setcap takes away what it is not told. A script's interpreter is what runs.
+    rights = ",".join(name.lower() for name in sorted(names))
+    grant = f'setcap {rights}+ep "$(readlink -f "$(command -v python3)")"'
     note = (
-        "It gives every program of this interpreter the right; run the engine from a virtual "
+        "It gives every program of this interpreter the rights; run the engine from a virtual "
         "environment made with --copies to confine it."
     )
-    if name == "CAP_IPC_LOCK":
-        text = "* - memlock unlimited\n"
-        return Remedy((grant,), files=(("/etc/security/limits.d/daqiri.conf", text),), note=note)
     return Remedy((grant,), lasting=(grant,), note=note)
 
 
@@ -119,4 +117,4 @@ def socket_buffers(context: Context) -> Iterator[Finding]:
 
 
 def _leaves_host(port: PortNeeds) -> bool:
-    return port.address not in ("lo", "loopback", "127.0.0.1", "::1")
+    return port.address not in ("lo", "loopback", "::1") and not port.address.startswith("127.")

@@ -7,7 +7,7 @@ from functools import cache, cached_property
 
 from .._root import Root
 from ._clock import SystemClock, read_system_clock
-from ._cpu import CommandLine, Cpu, cpu_ranges, read_command_line, read_cpus
+from ._cpu import CommandLine, Cpu, cpu_list, cpu_ranges, read_command_line, read_cpus
 from ._ethtool import NicSettings, read_nic_settings
 from ._firmware import read_firmware
 from ._gpu import Gpu, read_gpus
@@ -31,6 +31,7 @@ __all__ = [
     "SystemClock",
     "Volume",
     "connection",
+    "cpu_list",
     "cpu_ranges",
     "ways_apart",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from .._root import FactError, Root
 
@@ -35,7 +35,7 @@ class Volume:
 
 def read_volume(root: Root, folder: str) -> Volume:
     """
-    Return the file system of a folder.
+    Return the file system of a folder, or of where it would be made.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def read_volume(root: Root, folder: str) -> Volume:
         If the mounts cannot be read, or the folder is on none of them.
     """
     found = None
-    wanted = PurePosixPath(folder)
+    wanted = PurePosixPath(root.target(folder))
     for line in root.lines("/proc/mounts"):
         words = line.split()
         if len(words) < 4:
@@ -58,8 +58,11 @@ def read_volume(root: Root, folder: str) -> Volume:
 
 
 def _free(folder: str) -> int | None:
+    place = Path(folder)
     try:
-        info = os.statvfs(folder)
+        while not place.exists():
+            place = place.parent
+        info = os.statvfs(place)
     except OSError:
         return None
     return info.f_bavail * info.f_frsize

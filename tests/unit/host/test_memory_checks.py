@@ -56,3 +56,43 @@ def test_malformed_pools_are_skipped_or_read(make_host, text):
     files = {"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": text}
     result = check_host(root=make_host({"files": files}), only=["hugepages"])["hugepages"]
     assert "at fault" not in result.found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "command"),
+    [
+        ([64], "echo 8000 > /sys/kernel/mm/hugepages/hugepages-64kB/nr_hugepages"),
+        ([2048, 16777216], "echo 250 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"),
+    ],
+)
+def test_the_remedy_takes_pages_that_a_host_can_spare(hugepages, sizes, command):
+    [remedy] = hugepages({size: [0, 0] for size in sizes}).remedies
+    assert remedy.now == (command,)
+    size = f"{sizes[0]}K" if sizes[0] < 1024 else f"{sizes[0] >> 10}M"
+    assert f"hugepagesz={size} " in remedy.files[0][1]
+
+
+@pytest.mark.parametrize("count", ["-5", "0xffffffffffffffffff"])
+def test_absurd_numbers_of_pages_are_not_believed(make_host, count):
+    files = {"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": count}
+    result = check_host(root=make_host({"files": files}), only=["hugepages"])["hugepages"]
+    assert result.status is Status.SKIP
+    assert "nr_hugepages: holds" in result.found
+
+
+# numa
+
+
+def test_one_node_needs_no_library(look):
+    result = look("numa", {})
+    assert (result.status, result.found) == (Status.SKIP, "one node")
+
+
+@pytest.mark.parametrize("folder", ["/usr/lib", "/usr/lib64", "/usr/lib/aarch64-linux-gnu"])
+def test_the_library_of_several_nodes(look, folder):
+    nodes = {"cpus": 4, "nodes": ["0-1", "2-3"]}
+    result = look("numa", {**nodes, "files": {f"{folder}/libnuma.so.1": "ELF"}})
+    assert (result.status, result.found) == (Status.OK, "2 nodes, libnuma is there")
+    result = look("numa", nodes)
+    assert (result.status, result.found) == (Status.WARN, "2 nodes, no libnuma")
+    assert [remedy.now for remedy in result.remedies] == [("apt-get install libnuma1",)]

@@ -57,7 +57,7 @@ DAMAGES = st.one_of(
     st.tuples(st.sampled_from(["remove", "folder", "circle", "outside", "pipe"]), st.just(b"")),
 )
 MANY = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

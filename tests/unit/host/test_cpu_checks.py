@@ -1,0 +1,226 @@
+"""Checks of processors, and how lists of processors are read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daqiri_ophyd.engine import load_config
+from daqiri_ophyd.host import FactError, Status
+from daqiri_ophyd.host.facts import cpu_list, cpu_ranges
+
+ISOLATED = "isolcpus={0} nohz_full={0} rcu_nocbs={0} rcu_nocb_poll irqaffinity={1}"
+
+
+def config(*cores, master=0):
+    """Return a checked configuration with a receive queue on each of these cores."""
+    queues = [
+        {
+            "name": f"q{number}",
+            "id": number,
+            "cpu_core": core,
+            "batch_size": 64,
+            "memory_regions": ["m"],
+        }
+        for number, core in enumerate(cores)
+    ]
+    flows = [
+        {"name": f"f{q['id']}", "id": q["id"] + 1, "match": {"udp_dst": 5000 + q["id"]}}
+        | {"action": {"type": "queue", "id": q["id"]}}
+        for q in queues
+    ]
+    return load_config(
+        {
+            "version": 1,
+            "stream_type": "raw",
+            "master_core": master,
+            "memory_regions": [{"name": "m", "kind": "host", "num_bufs": 32768, "buf_size": 2048}],
+            "interfaces": [
+                {"name": "p", "address": "eth0", "rx": {"queues": queues, "flows": flows}}
+            ],
+        }
+    ).to_dict()
+
+
+# cpu-isolation
+
+
+def test_queue_cores_that_are_isolated_are_ok(look):
+    host = {"cmdline": "quiet " + ISOLATED.format("2-3", "0-1")}
+    result = look("cpu-isolation", host, config(2, 3))
+    assert (result.status, result.found) == (Status.OK, "isolcpus=2-3")
+    assert not result.remedies
+
+
+def test_flags_before_the_isolated_processors_are_no_processors(look):
+    line = ISOLATED.format("2-3", "0-1").replace("isolcpus=", "isolcpus=managed_irq,domain,")
+    assert look("cpu-isolation", {"cmdline": line}, config(2)).status is Status.OK
+
+
+def test_queue_cores_that_are_not_isolated_are_named_with_the_words_to_add(look):
+    host = {"cmdline": "isolcpus=1 nohz_full=1-3 irqaffinity=0,3", "cpus": 4}
+    result = look("cpu-isolation", host, config(1, 3))
+    assert result.status is Status.WARN
+    assert result.found == (
+        "isolcpus lacks 3; rcu_nocbs is not given; rcu_nocb_poll is not given; irqaffinity has 3"
+    )
+    [remedy] = result.remedies
+    words = "isolcpus=1,3 nohz_full=1,3 rcu_nocbs=1,3 rcu_nocb_poll irqaffinity=0,2"
+    text = f'GRUB_CMDLINE_LINUX="${{GRUB_CMDLINE_LINUX}} {words}"\n'
+    assert remedy.files == (("/etc/default/grub.d/daqiri-isolation.cfg", text),)
+    assert (remedy.now, remedy.lasting) == ((), ("update-grub",))
+
+
+def test_words_after_the_double_dash_are_not_the_kernels(look):
+    host = {"cmdline": "quiet -- " + ISOLATED.format("2-3", "0-1")}
+    result = look("cpu-isolation", host, config(2))
+    assert result.found.startswith("isolcpus is not given")
+
+
+def test_queues_on_every_core_leave_nothing_to_isolate(look):
+    result = look("cpu-isolation", {"cpus": 2}, config(0, 1))
+    [remedy] = result.remedies
+    assert result.status is Status.WARN
+    assert not remedy.files and "take fewer cores" in remedy.note
+
+
+def test_queues_that_are_not_pinned_need_no_isolation(look):
+    result = look("cpu-isolation", {}, config("any"))
+    assert result.status is Status.SKIP
+    assert result.found == "no queue of the configuration is pinned to a core"
+
+
+def test_without_a_configuration_isolation_matters_on_hosts_made_for_it(look):
+    result = look("cpu-isolation", {"cpus": 20}, platform="spark")
+    assert result.status is Status.WARN
+    assert "isolcpus=16-19 " in result.remedies[0].files[0][1]
+    result = look("cpu-isolation", {"cpus": 20})
+    assert result.status is Status.SKIP
+    assert result.found.endswith("give a configuration to see whether it matters")
+
+
+# queue-cores
+
+
+def test_cores_of_their_own_are_ok(look):
+    result = look("queue-cores", {"cpus": 4}, config(2, 3))
+    assert (result.status, result.found) == (Status.OK, "p/q0: core 2; p/q1: core 3")
+
+
+def test_queues_of_one_core_share_a_thread(look):
+    assert look("queue-cores", {"cpus": 4}, config(2, 2)).found == "p/q0, p/q1: core 2"
+
+
+def test_a_core_that_is_offline_fails(look):
+    result = look("queue-cores", {"cpus": 4}, config(1, 7))
+    assert (result.status, result.found) == (Status.FAIL, "p/q1: core 7 is not online")
+    assert result.remedies[0].note == "Take cores that are online: 0-3."
+
+
+def test_siblings_are_one_core(look):
+    result = look("queue-cores", {"cpus": 8, "smt": 2}, config(1, 5))
+    assert result.status is Status.WARN
+    assert result.found == "p/q0, p/q1: cores 1,5 are one physical core"
+    assert "lscpu -e" in result.remedies[0].note
+
+
+def test_the_master_cores_sibling_is_taken(look):
+    result = look("queue-cores", {"cpus": 8, "smt": 2}, config(5, master=1))
+    assert result.status is Status.WARN
+    assert result.found == "p/q0: core 1 is the master core's as well"
+    assert result.remedies[0].note == "Give master_core another core."
+
+
+def test_cores_far_from_the_nic_are_named_with_those_near(look):
+    host = {
+        "cpus": 8,
+        "nodes": ["0-3", "4-7"],
+        "pci": [{"path": "pci0000:80/0000:81:00.0", "ids": "8086:1592", "kind": "0200", "numa": 1}],
+        "net": {"eth0": {"pci": "0000:81:00.0"}},
+    }
+    result = look("queue-cores", host, config(2, 5))
+    assert result.status is Status.WARN
+    assert result.found == "p/q0: core 2 is on NUMA node 0, the NIC on 1"
+    assert result.remedies[0].note == "Take cores of node 1: 4-7."
+    assert look("queue-cores", host, config(5)).status is Status.OK
+
+
+def test_cores_are_not_looked_at_without_queues_on_them(look):
+    result = look("queue-cores", {})
+    assert (result.status, result.found) == (Status.SKIP, "no configuration")
+    result = look("queue-cores", {}, config("any"))
+    assert (result.status, result.found) == (Status.OK, "p/q0: not pinned")
+
+
+# cpu-governor
+
+
+def test_governors_at_performance_are_ok(look):
+    result = look("cpu-governor", {"governor": "performance", "cpus": 6})
+    assert (result.status, result.found) == (Status.OK, "performance on all 6")
+
+
+def test_other_governors_are_a_warning_with_a_unit_that_changes_them(look):
+    files = {"/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "performance"}
+    result = look("cpu-governor", {"governor": "powersave", "cpus": 3, "files": files})
+    assert result.status is Status.WARN
+    assert result.found == "performance on 1, powersave on 2"
+    [remedy] = result.remedies
+    assert remedy.now == ("cpupower frequency-set -g performance",)
+    [(path, text)] = remedy.files
+    assert path == "/etc/systemd/system/daqiri-cpu-governor.service"
+    assert "ExecStart=/usr/bin/cpupower frequency-set -g performance\n" in text
+    assert remedy.lasting == ("systemctl enable --now daqiri-cpu-governor.service",)
+
+
+def test_processors_of_a_fixed_frequency_are_skipped(look):
+    result = look("cpu-governor", {})
+    assert result.status is Status.SKIP
+    assert "does not scale the frequency" in result.found
+
+
+def test_without_processors_nothing_is_known(look):
+    result = look("cpu-governor", {"files": {"/sys/devices/system/cpu/online": "all of them"}})
+    assert result.status is Status.SKIP
+    assert result.found == "not known: /sys/devices/system/cpu/online: names no processor"
+
+
+# Lists
+
+
+@given(st.frozensets(st.integers(0, 1 << 16), max_size=200))
+def test_a_list_says_which_processors_it_was_made_of(numbers):
+    assert cpu_list(cpu_ranges(numbers)) == numbers
+
+
+@given(st.text("0123456789,-:/ abc", max_size=60))
+def test_lists_of_any_text_are_read_or_refused(text):
+    numbers = cpu_list(text)
+    assert all(0 <= number <= 1 << 16 for number in numbers)
+    assert cpu_list(cpu_ranges(numbers)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("", set()),
+        ("0-3,8", {0, 1, 2, 3, 8}),
+        (" 1 , 2 ", {1, 2}),
+        ("3-1", set()),
+        ("0-9:2/5", {0, 1, 5, 6}),
+        ("0-3:1/0", {0, 1, 2, 3}),
+        ("-1", set()),
+        ("٣", set()),
+        ("9" * 5000, set()),
+    ],
+)
+def test_what_lists_mean(text, numbers):
+    assert cpu_list(text) == numbers
+
+
+def test_a_range_ends_where_no_kernel_has_processors():
+    assert len(cpu_list("0-4294967295")) == (1 << 16) + 1
+
+
+def test_a_list_that_names_processors_over_and_over_is_refused():
+    with pytest.raises(FactError, match="is no list of processors"):
+        cpu_list(",".join(["0-65535"] * 1000))
