@@ -10,10 +10,11 @@ def grub_words(name: str, words: str) -> tuple[str, str]:
 
 
 def one_shot_unit(name: str, description: str, *commands: str) -> tuple[str, str]:
-    """Return a unit of systemd's that runs commands once at every boot."""
+    """Return a unit of systemd's that runs commands once at every boot, when drivers are up."""
     lines = [
         "[Unit]",
         f"Description={description}",
+        "After=multi-user.target",
         "",
         "[Service]",
         "Type=oneshot",

@@ -1,5 +1,7 @@
 """Checks of NICs and network interfaces."""
 
+import os
+import shutil
 import subprocess
 
 import pytest
@@ -327,6 +329,38 @@ def test_a_port_without_hardware_is_matched_by_name(look, describe):
     host["net"]["veth0"] = {}
     [remedy] = look("mtu", host, raw("veth0", 9000)).remedies
     assert 'NAME=="veth0"' in remedy.files[0][1]
+
+
+# Udev's own reading of a rule, in a namespace whose /run and /sys are its own.
+UDEV = """
+set -e
+mount -t sysfs sysfs /sys
+mount -t tmpfs run /run
+mount -t tmpfs rules /etc/udev/rules.d
+ip link add veth0 type veth peer name veth1
+printf %s "$2" > "$1"
+udevadm test --action=add /sys/class/net/veth0
+udevadm test --action=add /sys/class/net/veth1
+cat /sys/class/net/veth0/mtu /sys/class/net/veth1/mtu
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(
+    not (shutil.which("udevadm") and os.path.isdir("/etc/udev/rules.d")), reason="needs udev"
+)
+def test_udev_follows_the_rule(look, describe):
+    host = describe("container")
+    host["net"]["veth0"] = {}
+    [remedy] = look("mtu", host, raw("veth0", 9000)).remedies
+    done = subprocess.run(
+        ["unshare", "--net", "--mount", "sh", "-c", UDEV, "sh", *remedy.files[0]],
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-2:] == ["9000", "1500"]
 
 
 def test_mtu_of_no_port_is_skipped(look):
