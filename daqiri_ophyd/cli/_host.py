@@ -20,6 +20,7 @@ from ..host import (
     fix_script,
     measure_host,
     pcie_picture,
+    record_host,
 )
 from ._output import complain, note, out, print_facts, print_json, progress_bar
 from ._source import config_path
@@ -97,6 +98,21 @@ def picture(
         raise typer.Exit(1) from None
     out_file.write_text(drawn)
     note(f"{out_file}: written")
+
+
+@app.command()
+def record(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+) -> None:
+    """
+    Copy what the checks look at into a folder, to be looked at elsewhere with --root.
+
+    Names, addresses and the kernel's command line of this host are in it.
+
+    Example: [bold]daqiri-ophyd host record beamline-daq1[/bold]
+    """
+    record_host(folder)
+    note(f"{folder}: written")
 
 
 @app.command()

@@ -7,6 +7,7 @@ from ._fix_script import fix_script
 from ._needs import Needs
 from ._picture import pcie_picture
 from ._platform import Platform
+from ._recording import record_host
 from ._root import FactError
 from .checks import CHECKS
 from .facts import Facts
@@ -31,4 +32,5 @@ __all__ = [
     "fix_script",
     "measure_host",
     "pcie_picture",
+    "record_host",
 ]

@@ -44,12 +44,12 @@ class Facts:
 
     Parameters
     ----------
-    directory : path
+    root : path or Root
         Where the host's file system begins.
     """
 
-    def __init__(self, directory: str | os.PathLike[str] = "/") -> None:
-        self.root = Root(directory)
+    def __init__(self, root: str | os.PathLike[str] | Root = "/") -> None:
+        self.root = root if isinstance(root, Root) else Root(root)
 
     def identity(self) -> dict[str, str]:
         """Return what host it is: ``name``, ``kernel``, ``product``; empty where not known."""

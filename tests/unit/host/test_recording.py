@@ -1,0 +1,49 @@
+"""A recorded host is the host."""
+
+import json
+
+import pytest
+
+from daqiri_ophyd.host import CHECKS, Facts, check_host, pcie_picture, record_host
+
+# What depends on the place or the moment, not on the host.
+_OF_THE_MOMENT = {"clocks", "storage"}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recorded") / "host"
+    record_host(folder)
+    return folder
+
+
+@pytest.mark.parametrize("platform", ["generic", "igx", "spark", "gpunetio"])
+def test_checks_find_the_same(recorded, platform):
+    here, there = (check_host(platform=platform, root=root) for root in ("/", recorded))
+    assert there.host == here.host
+    for name in CHECKS.keys() - _OF_THE_MOMENT:
+        if "NVML" not in here[name].found:
+            assert there[name] == here[name]
+
+
+def test_picture_is_the_same(recorded):
+    assert pcie_picture(Facts(recorded)) == pcie_picture(Facts())
+
+
+def test_links_stay_within(recorded):
+    links = [path for path in recorded.rglob("*") if path.is_symlink()]
+    assert links
+    for link in links:
+        assert link.resolve().is_relative_to(recorded)
+
+
+def test_answers_are_kept(recorded):
+    addresses = json.loads((recorded / "recorded" / "addresses.json").read_text())
+    assert "127.0.0.1/8" in addresses["lo"]
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match="is not empty; give a new one"):
+        record_host(tmp_path)
+    assert (tmp_path / "file").read_text() == "mine"
