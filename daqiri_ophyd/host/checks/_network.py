@@ -169,12 +169,14 @@ def ip_address(context: Context) -> Iterator[Finding]:
     addresses = context.facts.addresses
     for n, interface in enumerate(_fast(context)):
         own = [a for a in addresses.get(interface.name, ()) if not a.startswith("fe80:")]
-        if own:
-            yield ok(", ".join(own), interface.name)
+        static = [address for address in own if address not in context.facts.leased]
+        if static:
+            yield ok(", ".join(static), interface.name)
         else:
             # Two ports in one network would answer for each other.
             remedy = _set_address(context, interface.name, f"192.168.{10 + n}.1/24")
-            yield Finding(Status.WARN, "none", interface.name, remedy)
+            found = f"leased only: {', '.join(own)}" if own else "none"
+            yield Finding(Status.WARN, found, interface.name, remedy)
 
 
 def _set_address(context: Context, name: str, address: str) -> Remedy:

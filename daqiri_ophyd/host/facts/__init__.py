@@ -13,7 +13,7 @@ from ._firmware import read_firmware
 from ._gpu import Gpu, read_gpus
 from ._kernel import Process, kernel_version, read_modules, read_process
 from ._memory import HugePages, read_hugepages
-from ._network import NetDevice, read_addresses, read_interfaces
+from ._network import NetDevice, read_addresses, read_interfaces, read_leased
 from ._pci import Connection, PciDevice, connection, read_pci, ways_apart
 from ._storage import Volume, read_volume
 
@@ -112,6 +112,11 @@ class Facts:
     def addresses(self) -> dict[str, list[str]]:
         """IP addresses of the interfaces."""
         return read_addresses(self.root)
+
+    @cached_property
+    def leased(self) -> frozenset[str]:
+        """IP addresses that end with a lease."""
+        return read_leased(self.root)
 
     @cached_property
     def gpus(self) -> list[Gpu]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyroute2 import IPRoute
@@ -9,9 +10,11 @@ from pyroute2 import IPRoute
 from .._record import read_record
 from .._root import FactError, Root
 
-__all__ = ["NetDevice", "read_addresses", "read_interfaces"]
+__all__ = ["NetDevice", "read_addresses", "read_interfaces", "read_leased"]
 
 RECORDED = "/recorded/addresses.json"
+LEASED = "/recorded/leased.json"
+_PERMANENT = 0x80  # IFA_F_PERMANENT (linux/if_addr.h)
 _NET = "/sys/class/net"
 
 
@@ -100,11 +103,33 @@ def read_addresses(root: Root) -> dict[str, list[str]]:
     if not root.live:
         return read_record(root, RECORDED, dict[str, list[str]]) or {}
     found: dict[str, list[str]] = {}
+    for name, address, _ in _live_addresses():
+        found.setdefault(name, []).append(address)
+    return found
+
+
+def read_leased(root: Root) -> frozenset[str]:
+    """
+    Return the IP addresses that end with a lease, such as those of DHCP.
+
+    Those of a recorded host are listed in its ``recorded/leased.json``.
+
+    Raises
+    ------
+    FactError
+        If the recording is malformed.
+    """
+    if not root.live:
+        return frozenset(read_record(root, LEASED, list[str]) or ())
+    return frozenset(address for _, address, flags in _live_addresses() if not flags & _PERMANENT)
+
+
+def _live_addresses() -> Iterator[tuple[str, str, int]]:
+    """Yield interface, address with the length of its prefix, and flags."""
     with IPRoute() as netlink:
         names = {link["index"]: link.get("ifname") for link in netlink.get_links()}
         for entry in netlink.get_addr():
             name = names.get(entry["index"])
             address = entry.get("local") or entry.get("address")
             if name and address:
-                found.setdefault(name, []).append(f"{address}/{entry['prefixlen']}")
-    return found
+                yield name, f"{address}/{entry['prefixlen']}", entry["flags"]

@@ -259,6 +259,19 @@ def test_ports_without_an_address_get_one_each_in_networks_of_their_own(look, de
     assert first.lasting == ("systemctl restart systemd-networkd",)
 
 
+def test_a_leased_address_is_not_enough(look, describe):
+    host = describe("igx")
+    host["recorded"]["leased"] = ["2.2.2.2/24"]
+    result = look("ip-address", host)
+    assert (result.status, result.found) == (Status.WARN, "cx7_1: leased only: 2.2.2.2/24")
+
+
+def test_malformed_leases_are_named(look, describe):
+    host = describe("igx")
+    host["recorded"]["leased"] = {"cx7_1": 1}
+    assert "leased.json" in look("ip-address", host).found
+
+
 def test_spark_has_networkmanager(look, describe):
     host = describe("spark")
     del host["recorded"]["addresses"]["enp1s0f0np0"]

@@ -28,7 +28,7 @@ for each in v0 v1 v2 v3; do ip link set dev $each addrgenmode none; done
 ethtool -K v0 gro on
 ethtool -L v0 rx 2
 ip address add 192.0.2.1/24 dev v0
-ip address add 198.51.100.7/31 dev v0
+ip address add 198.51.100.7/31 dev v0 valid_lft 3600 preferred_lft 3600
 ip address add 2001:db8::1/64 dev v0 nodad
 ip address add 192.0.2.9 peer 192.0.2.10/32 dev v1
 ip link set dev v0 mtu 9000 up
@@ -49,6 +49,7 @@ def said(*command):
 print(json.dumps({
     "interfaces": {name: dataclasses.asdict(facts.interfaces[name]) for name in names},
     "addresses": facts.addresses,
+    "leased": sorted(facts.leased),
     "settings": {name: dataclasses.asdict(facts.nic_settings(name)) for name in names},
     "ip": json.loads(said("ip", "-j", "address")),
     "features": {name: said("ethtool", "-k", name) for name in names},
@@ -123,6 +124,7 @@ def test_facts_of_a_namespace_agree_with_ip_and_ethtool():
     assert (v0["mtu"], v0["up"], v0["carrier"], v0["pci_address"]) == (9000, True, True, "")
     assert "192.0.2.1/24" in said["addresses"]["v0"]
     assert "2001:db8::1/64" in said["addresses"]["v0"]
+    assert said["leased"] == ["198.51.100.7/31"]
     # An address with a peer is its own, not the peer's.
     assert said["addresses"]["v1"] == ["192.0.2.9/32"]
     assert (settings["channels"], settings["max_channels"]) == (2, 4)
