@@ -8,7 +8,7 @@ from bluesky import preprocessors as bpp
 from bluesky.utils import MsgGenerator
 
 from ..devices import HostReadiness
-from ..host import Result, Status
+from ..host import CHECKS, Result, Status
 
 __all__ = ["HostNotReadyError", "host_ready_wrapper"]
 
@@ -46,9 +46,17 @@ def host_ready_wrapper(
 
     Raises
     ------
+    ValueError
+        If ``refuse`` or a name in ``ignore`` is none of these.
     HostNotReadyError
         If a check came out so; no run was begun.
     """
+    if refuse not in ("fail", "warn"):
+        raise ValueError(f"refuse is {refuse!r}; accepted are 'fail' and 'warn'")
+    if unknown := sorted({ignore} if isinstance(ignore, str) else {*ignore} - {*CHECKS}):
+        raise ValueError(
+            f"ignore has {unknown[0]!r}; accepted is a list of checks: {', '.join(CHECKS)}"
+        )
     yield from bps.trigger(readiness, wait=True)
     report = readiness.report
     assert report is not None, "a finished trigger leaves a report"  # noqa: S101

@@ -68,8 +68,13 @@ def check(
 
     Example: [bold]daqiri-ophyd host check profiles/udp.yaml --details[/bold]
     """
+    if fix and as_json:
+        raise typer.BadParameter("--fix-script and --json exclude each other")
     needs = load_config(config_path(config)).to_dict() if config else None
-    report = check_host(needs, platform=platform, only=only or (), root=root, folder=folder)
+    try:
+        report = check_host(needs, platform=platform, only=only or (), root=root, folder=folder)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     if fix:
         out.print(fix_script(report), markup=False, soft_wrap=True, end="")
     elif as_json:
@@ -91,12 +96,14 @@ def picture(
 
     Example: [bold]daqiri-ophyd host picture host.svg[/bold]
     """
+    if not root.is_dir():
+        raise typer.BadParameter(f"root is {str(root)!r}, which is no folder")
     try:
         drawn = pcie_picture(Facts(root))
     except FactError as error:
         complain(str(error))
         raise typer.Exit(1) from None
-    out_file.write_text(drawn)
+    out_file.write_text(drawn, encoding="utf-8")
     note(f"{out_file}: written")
 
 
@@ -134,9 +141,13 @@ def measure(
     Example: [bold]daqiri-ophyd host measure --folder /data --seconds 5[/bold]
     """
     found = []
-    names = list(only or MEASUREMENTS)
+    names = set(only or MEASUREMENTS)
+    try:
+        measurements = measure_host(names, seconds=seconds, folder=folder)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     with progress_bar("measuring", len(names)) as advance:
-        for measurement in measure_host(names, seconds=seconds, folder=folder):
+        for measurement in measurements:
             found.append(measurement)
             advance(len(found))
     if as_json:

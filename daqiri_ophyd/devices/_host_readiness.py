@@ -9,13 +9,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ophyd import Component, Device
+from ophyd import Device
 from ophyd.ophydobj import Kind
 from ophyd.status import DeviceStatus
 
 from ..engine import ConfigSource, load_config
 from ..host import Platform, Report, Status, check_host
-from ._signals import Reading, reading, setting
+from ._signals import reading, setting
 
 __all__ = ["HostReadiness"]
 
@@ -24,7 +24,9 @@ class HostReadiness(Device):
     """What the host check finds, as a reading.
 
     `trigger` runs the checks, in a thread; with the device in a baseline stream that is at the
-    beginning and the end of a run. `metadata` goes into the run's start document.
+    beginning and the end of a run. `metadata` goes into the run's start document. ``state`` is the
+    worst status, ``not_ready`` names the checks that warn or fail, ``checks`` holds status and
+    finding of every check as JSON.
 
     Parameters
     ----------
@@ -49,10 +51,8 @@ class HostReadiness(Device):
     failures = reading(value=0, kind=Kind.normal)
     warnings = reading(value=0, kind=Kind.normal)
     not_ready = reading(dtype="string", value="", kind=Kind.normal)
-    platform = setting("auto", choices=("auto", *Platform))
-    checks: Component = Component(
-        Reading, dtype="string", value="", kind=Kind.config, doc="All findings, as JSON."
-    )
+    platform = setting("auto", choices=("auto", *map(str, Platform)))
+    checks = reading(dtype="string", value="", kind=Kind.normal)
 
     def __init__(
         self,

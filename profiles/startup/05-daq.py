@@ -1,14 +1,13 @@
-"""The acquisition engine; it is opened by the first plan that uses it."""
+"""The acquisition engine, opened by the first plan that uses it, and its host's readiness."""
 
 # ruff: noqa: F821
 # pyright: reportUndefinedVariable=false
 import os
 
 from daqiri_ophyd import profiles
-from daqiri_ophyd.devices import make_daq
+from daqiri_ophyd.devices import HostReadiness, make_daq
 
-daq = make_daq(
-    os.environ.get("DAQIRI_CONFIG") or profiles.path("loopback"),
-    "daq",
-    directory=data / "captures",
-)
+config = os.environ.get("DAQIRI_CONFIG") or profiles.path("loopback")
+daq = make_daq(config, "daq", directory=data / "captures")
+# For a baseline, or count([readiness]): whether the host can take what the configuration asks.
+readiness = HostReadiness(name="readiness", config=config, folder=data / "captures")

@@ -59,10 +59,14 @@ def _attempt(seconds: float, rate: float) -> tuple[float, int]:
         with subprocess.Popen(
             [sys.executable, "-S", __file__, str(port), str(seconds), str(rate)],
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
         ) as sender:
             received = _receive(receiver, time.monotonic() + seconds + 5, sender)
-            told, _ = sender.communicate(timeout=10)
+            told, complaint = sender.communicate(timeout=10)
+    if sender.returncode:
+        reason = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+        raise OSError(f"the sender failed: {reason or f'exit code {sender.returncode}'}")
     sent, elapsed = told.split()
     return int(sent) / float(elapsed), int(sent) - received
 

@@ -25,7 +25,9 @@ RE(replay(daq.port0.tx.tx_q0, uid, detector=daq.port0.capture))
 RE(capture_scan(daq.port0.capture, motor1, 0, 1, 2, tx=daq.port0.tx.tx_q0, packets=packets))
 runs = catalog().client
 print([runs[i].metadata["start"]["plan_name"] for i in (-3, -2, -1)])
-print(runs[-2].metadata["start"]["replay_of"] == uid)
+RE(count([readiness]))
+print(runs[-1]["primary"]["readiness_state"].read()[0] in ("ok", "warn", "fail"))
+print(runs[-3].metadata["start"]["replay_of"] == uid)
 """
 
 
@@ -41,7 +43,8 @@ def test_a_session(tmp_path):
         timeout=55,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-2:] == ["['capture', 'replay', 'capture_scan']", "True"]
+    assert done.stdout.splitlines()[-2:] == ["True", "True"]
+    assert "['capture', 'replay', 'capture_scan']" in done.stdout
     assert len(list((tmp_path / "data" / "captures").rglob("*.pcap"))) == 4
 
 
@@ -68,4 +71,5 @@ def test_what_a_queue_server_lists(tmp_path):
     port = devices["daq"]["components"]["port0"]["components"]
     assert port["capture"]["is_flyable"]
     assert port["tx"]["components"]["tx_q0"]["is_flyable"]
+    assert devices["readiness"]["is_readable"]
     assert not (tmp_path / "data").exists()  # listing opens nothing
