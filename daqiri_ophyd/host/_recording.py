@@ -56,6 +56,7 @@ def record_host(directory: str | os.PathLike[str]) -> None:
     answers = {
         "gpus.json": lambda: _json([asdict(gpu) for gpu in facts.gpus]),
         "addresses.json": lambda: _json(facts.addresses),
+        "leased.json": lambda: _json(sorted(facts.leased)),
         "clock.json": lambda: _json(asdict(facts.clock)),
         "ethtool.json": lambda: _json({name: asdict(facts.nic_settings(name)) for name in names}),
     }
