@@ -40,6 +40,7 @@ def test_links_stay_within(recorded):
 def test_answers_are_kept(recorded):
     addresses = json.loads((recorded / "recorded" / "addresses.json").read_text())
     assert "127.0.0.1/8" in addresses["lo"]
+    assert "127.0.0.1/8" not in json.loads((recorded / "recorded" / "leased.json").read_text())
 
 
 def test_a_folder_in_use_is_left_alone(tmp_path):
