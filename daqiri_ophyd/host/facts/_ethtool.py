@@ -16,7 +16,7 @@ from pyroute2.ethtool.ioctl import EthtoolError
 from pyroute2.netlink.exceptions import NetlinkError
 
 from .._record import read_record
-from .._root import Root
+from .._root import FactError, Root
 
 __all__ = ["NicSettings", "read_nic_settings"]
 
@@ -68,10 +68,13 @@ def read_nic_settings(root: Root, interface: str) -> NicSettings:
     Raises
     ------
     FactError
-        If the recording is malformed.
+        If the kernel cannot be asked, or the recording is malformed.
     """
     if root.live:
-        return NicSettings(**_live(interface))
+        try:
+            return NicSettings(**_live(interface))
+        except (OSError, NetlinkError) as error:
+            raise FactError(f"ethtool: {error}") from None
     recorded = read_record(root, RECORDED, dict[str, NicSettings]) or {}
     return recorded.get(interface, NicSettings())
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
 
 from .._record import read_record
 from .._root import FactError, Root
@@ -126,10 +127,14 @@ def read_leased(root: Root) -> frozenset[str]:
 
 def _live_addresses() -> Iterator[tuple[str, str, int]]:
     """Yield interface, address with the length of its prefix, and flags."""
-    with IPRoute() as netlink:
-        names = {link["index"]: link.get("ifname") for link in netlink.get_links()}
-        for entry in netlink.get_addr():
-            name = names.get(entry["index"])
-            address = entry.get("local") or entry.get("address")
-            if name and address:
-                yield name, f"{address}/{entry['prefixlen']}", entry["flags"]
+    try:
+        with IPRoute() as netlink:
+            names = {link["index"]: link.get("ifname") for link in netlink.get_links()}
+            entries = list(netlink.get_addr())
+    except (OSError, NetlinkError) as error:
+        raise FactError(f"netlink: {error}") from None
+    for entry in entries:
+        name = names.get(entry["index"])
+        address = entry.get("local") or entry.get("address")
+        if name and address:
+            yield name, f"{address}/{entry['prefixlen']}", entry["flags"]

@@ -244,6 +244,33 @@ def test_links_out_of_a_recorded_host_are_not_followed(make_host, tmp_path):
         facts.root.text("/../secret")
 
 
+# The second argument takes away what files, sockets and pipes need.
+LIVE = """
+import os, resource, sys
+from daqiri_ophyd.host import check_host
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+if sys.argv[2] == "none":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+report = check_host(platform=sys.argv[1])
+print([f.found for r in report.results for f in r.findings if "at fault" in f.found])
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("descriptors", ["some", "none"])
+@pytest.mark.parametrize("platform", list(Platform))
+def test_this_host_without_rights(platform, descriptors):
+    done = subprocess.run(
+        [sys.executable, "-c", LIVE, platform, descriptors],
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
 UNPRIVILEGED = """
 import json, os, sys
 from daqiri_ophyd.host import check_host
