@@ -13,12 +13,15 @@ _HEAD = """\
 # Remedies for {name}, from `daqiri-ophyd host check`. Read them first, then run as root:
 #   bash SCRIPT now      until the next boot
 #   bash SCRIPT lasting  from the next boot on
-set -euo pipefail
+# What fails is reported, and the rest goes on.
+set -uEo pipefail
+failed=0
+trap 'failed=1; echo "failed: $BASH_COMMAND" >&2' ERR
 """
 
 _TAIL = """\
 case "${1:-}" in
-  now | lasting) "$1" ;;
+  now | lasting) "$1"; exit "$failed" ;;
   *) echo "usage: bash $0 now|lasting" >&2; exit 2 ;;
 esac
 """
@@ -45,38 +48,52 @@ def fix_script(report: Report) -> str:
     name = report.host.get("name") or "this host"
     parts = [
         _HEAD.format(name=_one_line(name)),
-        _function("now", wrong),
-        _function("lasting", wrong),
+        _now(wrong),
+        _lasting(wrong),
         _TAIL,
     ]
     return "\n".join(parts)
 
 
-def _function(name: str, results: list[Result]) -> str:
+def _now(results: list[Result]) -> str:
+    return _function("now", [_section(result, _commands_now(result)) for result in results])
+
+
+def _lasting(results: list[Result]) -> str:
+    sections = [_section(result, _writes(result)) for result in results]
+    # Once, when all files are there.
+    commands = dict.fromkeys(c for result in results for r in result.remedies for c in r.lasting)
+    if commands:
+        sections.append(["  # put to use", *(f"  {command}" for command in commands)])
+    return _function("lasting", sections)
+
+
+def _commands_now(result: Result) -> list[str]:
+    return list(dict.fromkeys(c for remedy in result.remedies for c in remedy.now))
+
+
+def _writes(result: Result) -> list[str]:
+    files = (file for remedy in result.remedies for file in remedy.files)
+    return [_write(path, text) for path, text in dict.fromkeys(files)]
+
+
+def _section(result: Result, commands: list[str]) -> list[str]:
+    notes = [f"  # {_one_line(remedy.note)}" for remedy in result.remedies if remedy.note]
+    head = f"  # {result.check}: {_one_line(result.found)}"
+    return [head, *notes, *(f"  {command}" for command in commands)]
+
+
+def _function(name: str, sections: list[list[str]]) -> str:
     # A function needs a command.
     lines = [f"{name}() {{", "  :"]
-    done: set[str] = set()
-    for result in results:
-        body = []
-        for remedy in result.remedies:
-            commands = list(remedy.now)
-            if name == "lasting":
-                commands = [_write(path, text) for path, text in remedy.files]
-                commands += remedy.lasting
-            fresh = [command for command in commands if command not in done]
-            done.update(fresh)
-            if remedy.note:
-                body.append(f"  # {_one_line(remedy.note)}")
-            body += [f"  {command}" for command in fresh]
-        if body:
-            lines += ["", f"  # {result.check}: {_one_line(result.found)}", *body]
+    for section in sections:
+        lines += ["", *section]
     return "\n".join([*lines, "}", ""])
 
 
 def _write(path: str, text: str) -> str:
-    folder = path.rpartition("/")[0]
-    lines = " ".join(shlex.quote(line) for line in text.splitlines())
-    return f"mkdir -p {shlex.quote(folder)}; printf '%s\\n' {lines} > {shlex.quote(path)}"
+    folder, place = (shlex.quote(each) for each in (path.rpartition("/")[0], path))
+    return f"mkdir -p {folder}\n  cat > {place} <<'END_OF_FILE'\n{text}END_OF_FILE"
 
 
 def _one_line(text: str) -> str:

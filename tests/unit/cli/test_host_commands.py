@@ -205,7 +205,9 @@ def test_what_the_fix_script_would_run(script, when, tmp_path):
     for folder in ("/etc/", "/sys/"):
         confined = confined.replace(f" {folder}", f" {tmp_path}{folder}")
     calls = tmp_path / "calls"
-    folders = 'mkdir() { /bin/mkdir "$@"; }\n' if when == "lasting" else ""
+    folders = (
+        'mkdir() { /bin/mkdir "$@"; }; cat() { /bin/cat "$@"; }\n' if when == "lasting" else ""
+    )
     done = subprocess.run(
         ["/bin/bash", "-c", f"exec 3>{calls}\n{RECORDER}{folders}{confined}", "fix.sh", when],
         env={"PATH": "/nowhere"},
