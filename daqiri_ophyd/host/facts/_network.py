@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ __all__ = ["NetDevice", "read_addresses", "read_interfaces", "read_leased"]
 RECORDED = "/recorded/addresses.json"
 LEASED = "/recorded/leased.json"
 _PERMANENT = 0x80  # IFA_F_PERMANENT (linux/if_addr.h)
+_WORD = re.compile(r"[\w.@+-]+")
 _NET = "/sys/class/net"
 
 
@@ -54,8 +56,13 @@ class NetDevice:
 
 
 def read_interfaces(root: Root) -> dict[str, NetDevice]:
-    """Return all network interfaces by name."""
-    names = [name for name in root.names(_NET) if root.exists(f"{_NET}/{name}/mtu")]
+    """
+    Return the network interfaces by name.
+
+    One whose name a shell would take for more than a word is left out: remedies are commands.
+    """
+    names = [name for name in root.names(_NET) if _WORD.fullmatch(name)]
+    names = [name for name in names if root.exists(f"{_NET}/{name}/mtu")]
     return {name: _read(root, name) for name in names}
 
 

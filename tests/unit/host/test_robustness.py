@@ -227,6 +227,7 @@ def test_names_that_no_kernel_gives(originals, tmp_path):
         (place / "cpulist").write_text("0-4294967295")
     for config in (None, *CONFIGS.values()):
         examine(root, config)
+    assert Facts(root).interfaces.keys() - Facts(originals["a100"]).interfaces.keys() == {"ü"}
 
 
 def test_links_out_of_a_recorded_host_are_not_followed(make_host, tmp_path):
