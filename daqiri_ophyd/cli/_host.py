@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ..engine import load_config
 from ..host import (
+    CHECKS,
     MEASUREMENTS,
     FactError,
     Facts,
@@ -162,14 +163,18 @@ def _print(report: Report, details: bool) -> None:
     facts = [report.host["name"], report.host["product"], f"Linux {report.host['kernel']}"]
     head = f"{', '.join(filter(None, facts))} (platform {report.platform})"
     out.print(Text(head, style="bold"), soft_wrap=True)
-    width = max(len(result.check) for result in report.results)
-    for result in report.results:
+    here = [r for r in report.results if report.platform in CHECKS[r.check].platforms]
+    width = max((len(result.check) for result in here), default=0)
+    for result in here:
         line = Text(f"{result.status:<4}", style=_STYLES[result.status])
         line.append(f"  {result.check:<{width}}  {result.found}", style="default not bold")
         out.print(line, soft_wrap=True)
         if details:
             for text, style in _details(result):
                 out.print(Text(f"        {text}", style=style), soft_wrap=True)
+    if elsewhere := [r.check for r in report.results if r not in here]:
+        text = f"for platforms other than {report.platform}: {', '.join(elsewhere)}"
+        out.print(Text(f"{Status.SKIP:<4}  {text}", style=_STYLES[Status.SKIP]), soft_wrap=True)
     counts = ", ".join(f"{n} {s}" for s in reversed(Status) if (n := report.count(s)))
     out.print(Text(counts, style=_STYLES[report.status]))
     if not details and report.status in _EXIT_CODES:

@@ -15,6 +15,7 @@ from ._files import grub_words, one_shot_unit
 # The four fastest cores of a GB10.
 _SPARK_CORES = frozenset(range(16, 20))
 _ISOLATING = ("isolcpus", "nohz_full", "rcu_nocbs")
+_WORDS = (*_ISOLATING, "rcu_nocb_poll", "irqaffinity")
 
 
 @check(
@@ -31,18 +32,12 @@ def cpu_isolation(context: Context) -> Iterator[Finding]:
     if needs.given and not cores:
         yield skip("no queue of the configuration is pinned to a core")
         return
-    wrong = []
+    missing = [name for name in _WORDS if name not in line]
+    wrong = [f"without {', '.join(missing)}"] if missing else []
     for name in _ISOLATING:
-        listed = line.cpus(name)
-        if name not in line:
-            wrong.append(f"{name} is not given")
-        elif lacking := cores - listed:
+        if name in line and (lacking := cores - line.cpus(name)):
             wrong.append(f"{name} lacks {cpu_ranges(lacking)}")
-    if "rcu_nocb_poll" not in line:
-        wrong.append("rcu_nocb_poll is not given")
-    if "irqaffinity" not in line:
-        wrong.append("irqaffinity is not given")
-    elif hit := cores & line.cpus("irqaffinity"):
+    if hit := cores & line.cpus("irqaffinity"):
         wrong.append(f"irqaffinity has {cpu_ranges(hit)}")
     if not wrong:
         yield ok(f"isolcpus={line.get('isolcpus')}")

@@ -69,6 +69,13 @@ def test_failures_are_exit_code_2(slow_clock, capsys):
     assert "fail  storage" in capsys.readouterr().out
 
 
+def test_checks_of_other_platforms_share_a_line(bare, capsys):
+    assert run("check", "--root", bare, "--platform", "generic") == 0
+    others = [c.name for c in CHECKS.values() if "generic" not in c.platforms]
+    line = f"skip  for platforms other than generic: {', '.join(others)}"
+    assert line in capsys.readouterr().out.splitlines()
+
+
 def test_details_say_what_is_wanted_why_and_what_to_do(slow_clock, capsys):
     assert run("check", "--root", slow_clock, "--only", "clocks", "--details") == 1
     shown = capsys.readouterr().out
