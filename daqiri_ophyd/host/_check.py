@@ -54,6 +54,11 @@ class Context:
         return [device for address, device in every.items() if address in used]
 
     @property
+    def nvidia_nics(self) -> list[PciDevice]:
+        """Those of the NICs in use that are a ConnectX or a BlueField."""
+        return [nic for nic in self.nics if nic.is_nvidia_nic]
+
+    @property
     def missing_ports(self) -> list[PortNeeds]:
         """Ports of the configuration that this host does not have."""
         if self.needs.engine == "loopback":

@@ -243,7 +243,7 @@ def _draw_ways(
     top: float,
 ) -> tuple[float, float]:
     """Draw the table; returns its right end and what is below it."""
-    gpus = [device for device in shown.values() if device.is_gpu and device.vendor == 0x10DE]
+    gpus = [device for device in shown.values() if device.is_nvidia_gpu]
     nics = [device for device in shown.values() if device.is_nic]
     if not gpus or not nics:
         return 0, top

@@ -7,7 +7,7 @@ from enum import StrEnum
 from ._root import FactError
 from .facts import Facts
 
-__all__ = ["PLATFORMS", "Platform", "detect_platform"]
+__all__ = ["PLATFORMS", "WITH_NVIDIA_NIC", "Platform", "detect_platform"]
 
 
 class Platform(StrEnum):
@@ -24,6 +24,7 @@ class Platform(StrEnum):
 
 
 PLATFORMS = frozenset(Platform)
+WITH_NVIDIA_NIC = PLATFORMS - {Platform.GENERIC}
 
 
 def detect_platform(facts: Facts) -> Platform:
@@ -38,6 +39,6 @@ def detect_platform(facts: Facts) -> Platform:
             return Platform.SPARK
     except FactError:
         pass
-    nvidia_gpu = any(device.is_gpu and device.vendor == 0x10DE for device in facts.pci.values())
-    mellanox = any(device.is_nic and device.vendor == 0x15B3 for device in facts.pci.values())
+    nvidia_gpu = any(device.is_nvidia_gpu for device in facts.pci.values())
+    mellanox = any(device.is_nvidia_nic for device in facts.pci.values())
     return Platform.GPUNETIO if nvidia_gpu and mellanox else Platform.GENERIC

@@ -10,7 +10,7 @@ from .._finding import Finding, Remedy, Status
 from .._needs import Poller
 from .._platform import Platform
 from ..facts import cpu_ranges
-from ._files import grub_words, one_shot_unit
+from ._files import at_every_boot, grub_words
 
 # The four fastest cores of a GB10.
 _SPARK_CORES = frozenset(range(16, 20))
@@ -145,10 +145,6 @@ def cpu_governor(context: Context) -> Iterator[Finding]:
         yield ok(f"performance on all {governors['performance']}")
     else:
         found = ", ".join(f"{name or 'none'} on {n}" for name, n in sorted(governors.items()))
-        command = "/usr/bin/cpupower frequency-set -g performance"
-        remedy = Remedy(
-            now=("cpupower frequency-set -g performance",),
-            files=(one_shot_unit("cpu-governor", "Processors at full speed", command),),
-            lasting=("systemctl enable --now daqiri-cpu-governor.service",),
-        )
+        command = "cpupower frequency-set -g performance"
+        remedy = at_every_boot("cpu-governor", "Processors at full speed", command)
         yield Finding(Status.WARN, found, "", remedy)

@@ -1,6 +1,8 @@
 """Files that make a remedy last."""
 
-__all__ = ["grub_words", "module_at_boot", "one_shot_unit"]
+from .._finding import Remedy
+
+__all__ = ["at_every_boot", "grub_words", "module_at_boot"]
 
 
 def grub_words(name: str, words: str) -> tuple[str, str]:
@@ -9,8 +11,22 @@ def grub_words(name: str, words: str) -> tuple[str, str]:
     return f"/etc/default/grub.d/daqiri-{name}.cfg", text
 
 
-def one_shot_unit(name: str, description: str, *commands: str) -> tuple[str, str]:
-    """Return a unit of systemd's that runs commands once at every boot, when drivers are up."""
+def at_every_boot(
+    name: str, description: str, *commands: str, folder: str = "/usr/bin", note: str = ""
+) -> Remedy:
+    """Return a remedy of commands, now and at every boot when drivers are up, by a systemd unit.
+
+    Parameters
+    ----------
+    name, description : str
+        Of the unit.
+    *commands : str
+        Each begins with a program's name.
+    folder : str
+        Where the programs lie: units name them by their paths.
+    note : str
+        As of `Remedy`.
+    """
     lines = [
         "[Unit]",
         f"Description={description}",
@@ -19,12 +35,18 @@ def one_shot_unit(name: str, description: str, *commands: str) -> tuple[str, str
         "[Service]",
         "Type=oneshot",
         "RemainAfterExit=yes",
-        *(f"ExecStart={command}" for command in commands),
+        *(f"ExecStart={folder}/{command}" for command in commands),
         "",
         "[Install]",
         "WantedBy=multi-user.target",
     ]
-    return f"/etc/systemd/system/daqiri-{name}.service", "\n".join(lines) + "\n"
+    unit = f"daqiri-{name}.service"
+    return Remedy(
+        now=commands,
+        files=((f"/etc/systemd/system/{unit}", "\n".join(lines) + "\n"),),
+        lasting=(f"systemctl enable --now {unit}",),
+        note=note,
+    )
 
 
 def module_at_boot(name: str) -> tuple[str, str]:

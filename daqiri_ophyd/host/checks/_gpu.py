@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
-from .._platform import Platform
+from .._platform import WITH_NVIDIA_NIC, Platform
 from .._root import FactError
 from ..facts import Gpu
-from ._files import module_at_boot, one_shot_unit
+from ._files import at_every_boot, module_at_boot
 
-_WITH_NIC = (Platform.IGX, Platform.SPARK, Platform.GPUNETIO)
 _DISCRETE = (Platform.IGX, Platform.GPUNETIO)
 # SM clocks below the maximum by more than this are a GPU that rests.
 _CLOCK_SLACK = 500
@@ -35,7 +34,7 @@ def _name(gpu: Gpu) -> str:
     wanted="a way for the NIC into GPU memory: dma-buf or nvidia-peermem",
     why="Without one every packet goes through host memory before it reaches the GPU.",
     sources=("cuDeviceGetAttribute",),
-    platforms=_WITH_NIC,
+    platforms=WITH_NVIDIA_NIC,
 )
 def gpudirect(context: Context) -> Iterator[Finding]:
     pinned = Remedy(note="Give the memory regions kind host_pinned: CPU and GPU read them alike.")
@@ -103,12 +102,7 @@ def gpu_persistence(context: Context) -> Iterator[Finding]:
         elif gpu.persistence:
             yield ok("on", _name(gpu))
         else:
-            unit = one_shot_unit("gpu-persistence", "GPU driver stays", "/usr/bin/nvidia-smi -pm 1")
-            remedy = Remedy(
-                now=("nvidia-smi -pm 1",),
-                files=(unit,),
-                lasting=("systemctl enable --now daqiri-gpu-persistence.service",),
-            )
+            remedy = at_every_boot("gpu-persistence", "GPU driver stays", "nvidia-smi -pm 1")
             yield Finding(Status.WARN, "off", _name(gpu), remedy)
 
 
@@ -137,12 +131,10 @@ def _lock(gpu: Gpu) -> Remedy:
     commands = [f"nvidia-smi -i {gpu.index} -lgc {gpu.max_sm_clock}"]
     if gpu.max_memory_clock:
         commands.append(f"nvidia-smi -i {gpu.index} -lmc {gpu.max_memory_clock}")
-    name = f"gpu{gpu.index}-clocks"
-    unit = one_shot_unit(name, "GPU at full speed", *(f"/usr/bin/{c}" for c in commands))
-    return Remedy(
-        now=tuple(commands),
-        files=(unit,),
-        lasting=(f"systemctl enable --now daqiri-{name}.service",),
+    return at_every_boot(
+        f"gpu{gpu.index}-clocks",
+        "GPU at full speed",
+        *commands,
         note="A GPU at full clocks draws more power; -rgc and -rmc give the clocks free again.",
     )
 

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
-from .._platform import Platform
+from .._platform import WITH_NVIDIA_NIC, Platform
 from .._root import FactError
 from ..facts import NetDevice, PciDevice
-from ._files import one_shot_unit
+from ._files import at_every_boot
 
-_WITH_NIC = (Platform.IGX, Platform.SPARK, Platform.GPUNETIO)
-_MELLANOX = 0x15B3
 _JUMBO = 9000
 _ETHERNET_HEADER = 18
 _DRIVERS = ("ib_core", "mlx5_core", "mlx5_ib")
@@ -27,10 +25,6 @@ _NO_CABLE = (
 _BUY = "Put in a ConnectX-6 Dx or later."
 
 
-def _mellanox(context: Context) -> list[PciDevice]:
-    return [device for device in context.nics if device.vendor == _MELLANOX]
-
-
 def _kernel_serves(context: Context) -> str:
     """Return why the configuration takes any NIC; empty: it does not."""
     engine = context.needs.engine
@@ -43,7 +37,7 @@ def _kernel_serves(context: Context) -> str:
     wanted=", ".join(_DRIVERS) + " loaded",
     why="ConnectX NICs are reached from user space through these kernel modules.",
     sources=("/proc/modules", "/sys/module"),
-    platforms=_WITH_NIC,
+    platforms=WITH_NVIDIA_NIC,
 )
 def nic_driver(context: Context) -> Iterator[Finding]:
     if reason := _kernel_serves(context):
@@ -67,13 +61,13 @@ def nic_driver(context: Context) -> Iterator[Finding]:
     wanted="ConnectX-6 Dx or later",
     why="Steering, header-data split and timed transmission are functions of these NICs.",
     sources=("/sys/bus/pci/devices",),
-    platforms=_WITH_NIC,
+    platforms=WITH_NVIDIA_NIC,
 )
 def connectx(context: Context) -> Iterator[Finding]:
     if reason := _kernel_serves(context):
         yield skip(reason)
         return
-    nics = _mellanox(context)
+    nics = context.nvidia_nics
     if not nics:
         where = "among the configuration's ports" if context.needs.given else "on the PCI bus"
         note = _NO_CABLE if context.platform == Platform.SPARK else _BUY
@@ -97,11 +91,11 @@ def connectx(context: Context) -> Iterator[Finding]:
     wanted="Ethernet",
     why="A port that speaks InfiniBand receives no Ethernet packet.",
     sources=("/sys/class/infiniband/*/ports/*/link_layer",),
-    platforms=_WITH_NIC,
+    platforms=WITH_NVIDIA_NIC,
 )
 def link_layer(context: Context) -> Iterator[Finding]:
     root = context.facts.root
-    nics = {nic.address for nic in _mellanox(context)}
+    nics = {nic.address for nic in context.nvidia_nics}
     for path in root.glob("/sys/class/infiniband/*/ports/*/link_layer"):
         device, port = path.split("/")[4], path.split("/")[6]
         parts = root.target(f"/sys/class/infiniband/{device}").split("/")
@@ -199,7 +193,7 @@ def _set_address(context: Context, name: str, address: str) -> Remedy:
 
 
 def _fast(context: Context) -> list[NetDevice]:
-    used = {nic.address for nic in _mellanox(context)}
+    used = {nic.address for nic in context.nvidia_nics}
     return [interface for interface in context.interfaces if interface.pci_address in used]
 
 
@@ -273,13 +267,7 @@ def nic_settings(context: Context) -> Iterator[Finding]:
             wrong.append("GRO is off")
             commands.append(f"ethtool -K {name} gro on")
         if wrong:
-            unit_name = f"nic-{name}"
-            unit = one_shot_unit(unit_name, f"{name} ready", *(f"/usr/sbin/{c}" for c in commands))
-            remedy = Remedy(
-                now=tuple(commands),
-                files=(unit,),
-                lasting=(f"systemctl enable --now daqiri-{unit_name}.service",),
-            )
+            remedy = at_every_boot(f"nic-{name}", f"{name} ready", *commands, folder="/usr/sbin")
             yield Finding(Status.WARN, ", ".join(wrong), name, remedy)
         elif settings.rx_ring or settings.offloads:
             on = ", ".join(settings.offloads) or "no offloads"
@@ -299,7 +287,7 @@ def nic_settings(context: Context) -> Iterator[Finding]:
 )
 def nic_firmware(context: Context) -> Iterator[Finding]:
     cards: dict[str, PciDevice] = {}
-    for nic in _mellanox(context):
+    for nic in context.nvidia_nics:
         # Settings are the card's: one function of it is enough.
         cards.setdefault(nic.address.rpartition(".")[0], nic)
     for nic in cards.values():

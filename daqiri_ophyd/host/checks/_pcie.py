@@ -6,29 +6,24 @@ from collections.abc import Iterator
 
 from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
-from .._platform import Platform
+from .._platform import WITH_NVIDIA_NIC, Platform
 from .._root import FactError
 from ..facts import Connection, PciDevice, connection, ways_apart
-from ._files import grub_words, one_shot_unit
+from ._files import at_every_boot, grub_words
 
-_WITH_NIC = (Platform.IGX, Platform.SPARK, Platform.GPUNETIO)
-_MELLANOX = 0x15B3
-_NVIDIA = 0x10DE
 _PAYLOAD = 256
 _READ_REQUEST = 4096
 
 
-def _mellanox(context: Context) -> list[PciDevice]:
-    nics = [device for device in context.nics if device.vendor == _MELLANOX]
-    if not nics:
-        raise FactError("no ConnectX or BlueField NIC")
-    return nics
+def _nics(context: Context) -> list[PciDevice]:
+    if nics := context.nvidia_nics:
+        return nics
+    raise FactError("no ConnectX or BlueField NIC")
 
 
-def _nvidia(context: Context) -> list[PciDevice]:
+def _gpus(context: Context) -> list[PciDevice]:
     """Return the GPUs that a NIC writes into: the configuration's, or without one all."""
-    devices = context.facts.pci.values()
-    gpus = [device for device in devices if device.is_gpu and device.vendor == _NVIDIA]
+    gpus = [device for device in context.facts.pci.values() if device.is_nvidia_gpu]
     if not gpus:
         raise FactError("no NVIDIA GPU on the PCI bus")
     if not context.needs.given:
@@ -49,12 +44,12 @@ def _nvidia(context: Context) -> list[PciDevice]:
     platforms=(Platform.IGX, Platform.GPUNETIO),
 )
 def pcie_topology(context: Context) -> Iterator[Finding]:
-    nics = _mellanox(context)
+    nics = _nics(context)
     note = (
         "Move the NIC or the GPU to slots beneath one PCIe switch, or at least of one processor. "
         "Without a switch, NODE is the best that most x86 hosts reach."
     )
-    for gpu in _nvidia(context):
+    for gpu in _gpus(context):
         ways = {nic.address: connection(gpu, nic) for nic in nics}
         # One good NIC is enough: the configuration can use that.
         best = min(ways.values(), key=list(Connection).index)
@@ -71,11 +66,11 @@ def pcie_topology(context: Context) -> Iterator[Finding]:
     wanted=f"{_PAYLOAD} B, or all that the NIC can where that is less",
     why="Small payloads spend more of the link on headers; 128 B costs about a tenth of its rate.",
     sources=("/sys/bus/pci/devices/*/config",),
-    platforms=_WITH_NIC,
+    platforms=WITH_NVIDIA_NIC,
 )
 def pcie_payload(context: Context) -> Iterator[Finding]:
     note = "The bridges above agree on it at boot; nothing can be set but a BIOS option, if any."
-    for nic in _mellanox(context):
+    for nic in _nics(context):
         express = nic.express
         found = f"{express.max_payload} B of the {express.max_payload_supported} B it can"
         if express.max_payload >= min(_PAYLOAD, express.max_payload_supported):
@@ -117,21 +112,19 @@ def pcie_link(context: Context) -> Iterator[Finding]:
     wanted=f"{_READ_REQUEST} B",
     why="The NIC fetches what it sends in requests of this size and has only so many under way.",
     sources=("/sys/bus/pci/devices/*/config",),
-    platforms=_WITH_NIC,
+    platforms=WITH_NVIDIA_NIC,
 )
 def pcie_read_request(context: Context) -> Iterator[Finding]:
-    for nic in _mellanox(context):
+    for nic in _nics(context):
         size = nic.express.max_read_request
         if size >= _READ_REQUEST:
             yield ok(f"{size} B", nic.address)
         else:
             command = f"setpci -s {nic.address} CAP_EXP+8.w=5000:f000"
-            name = f"read-request-{nic.address.replace(':', '-')}"
-            unit = one_shot_unit(name, "Large PCIe reads", f"/usr/bin/{command}")
-            remedy = Remedy(
-                now=(command,),
-                files=(unit,),
-                lasting=(f"systemctl enable --now daqiri-{name}.service",),
+            remedy = at_every_boot(
+                f"read-request-{nic.address.replace(':', '-')}",
+                "Large PCIe reads",
+                command,
                 note="Secure Boot forbids it (Operation not permitted).",
             )
             yield Finding(Status.WARN, f"{size} B", nic.address, remedy)
@@ -148,8 +141,8 @@ def pcie_read_request(context: Context) -> Iterator[Finding]:
 def acs(context: Context) -> Iterator[Finding]:
     facts = context.facts
     between: set[str] = set()
-    for gpu in _nvidia(context):
-        for nic in _mellanox(context):
+    for gpu in _gpus(context):
+        for nic in _nics(context):
             if connection(gpu, nic) in (Connection.PIX, Connection.PXB):
                 between.update(ways_apart(gpu, nic))
     if not between:
@@ -166,11 +159,10 @@ def acs(context: Context) -> Iterator[Finding]:
             yield ok("off", address)
         else:
             command = f"setpci -s {address} ECAP_ACS+0x6.w=0000"
-            name = f"acs-{address.replace(':', '-')}"
-            remedy = Remedy(
-                now=(command,),
-                files=(one_shot_unit(name, "No PCIe access control", f"/usr/bin/{command}"),),
-                lasting=(f"systemctl enable --now daqiri-{name}.service",),
+            remedy = at_every_boot(
+                f"acs-{address.replace(':', '-')}",
+                "No PCIe access control",
+                command,
                 note="Better off in the BIOS, where there is an option.",
             )
             yield Finding(Status.WARN, f"on ({control:#06x})", address, remedy)

@@ -104,7 +104,7 @@ class PciDevice:
     @property
     def product(self) -> str:
         """Name of an NVIDIA NIC; empty: another, or not known."""
-        return NVIDIA_NICS.get(self.device, "") if self.vendor == 0x15B3 else ""
+        return NVIDIA_NICS.get(self.device, "") if self.is_nvidia_nic else ""
 
     @property
     def is_nic(self) -> bool:
@@ -115,6 +115,16 @@ class PciDevice:
     def is_gpu(self) -> bool:
         """Whether it is a graphics or compute accelerator."""
         return self.device_class >> 16 == 0x03 or self.device_class >> 8 == 0x1200
+
+    @property
+    def is_nvidia_nic(self) -> bool:
+        """Whether it is a ConnectX or BlueField; the vendor is Mellanox still."""
+        return self.is_nic and self.vendor == 0x15B3
+
+    @property
+    def is_nvidia_gpu(self) -> bool:
+        """Whether it is a GPU of NVIDIA's."""
+        return self.is_gpu and self.vendor == 0x10DE
 
     @property
     def is_nvme(self) -> bool:

@@ -5,12 +5,16 @@ import subprocess
 
 import pytest
 
-from daqiri_ophyd.host.checks._files import grub_words, module_at_boot, one_shot_unit
+from daqiri_ophyd.host.checks._files import at_every_boot, grub_words, module_at_boot
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
 def test_systemd_takes_a_unit(tmp_path):
-    path, text = one_shot_unit("try", "A try", "/bin/true --with a=1:f000", "/bin/true")
+    commands = ("true --with a=1:f000", "true")
+    remedy = at_every_boot("try", "A try", *commands, folder="/bin")
+    assert (remedy.now, remedy.note) == (commands, "")
+    assert remedy.lasting == ("systemctl enable --now daqiri-try.service",)
+    [(path, text)] = remedy.files
     assert path == "/etc/systemd/system/daqiri-try.service"
     unit = tmp_path / "daqiri-try.service"
     unit.write_text(text)
