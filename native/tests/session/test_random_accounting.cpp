@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "daqiri/error.h"
+#include "session/burst_consumer.h"
 #include "session/loopback_config.h"
 #include "session/random_config.h"
 
@@ -23,8 +24,6 @@ constexpr std::uint32_t FRAMES = 4000;
 constexpr unsigned SENDER_SHIFT = 24;
 /// Shortest frame that udp_frame makes.
 constexpr std::uint32_t SHORTEST = 46;
-
-enum class Manner { FAST, SLOW, KEEPS_BURSTS, STOPS, ABSENT };
 
 /// First problem that any thread saw; Catch2's own checks are for one thread.
 class Problem {
@@ -63,7 +62,9 @@ class Scenario {
       senders.emplace_back([this, &tx, seed = chance_()] { send(*tx, seed); });
     for (const auto& rx : port().rx) {
       const auto manner = static_cast<Manner>(number(0, 4));
-      others.emplace_back([this, &rx, manner] { consume(*rx, manner); });
+      others.emplace_back([this, &rx, manner] {
+        consume(*rx, manner, [this](const RxQueue& q, const Burst& burst) { take(q, burst); });
+      });
     }
     others.emplace_back([this] { audit(); });
     const auto disturb = number(0, 3);
@@ -139,32 +140,6 @@ class Scenario {
           return;
       }
     }
-  }
-
-  void consume(RxQueue& rx, Manner manner) {
-    if (manner == Manner::ABSENT) return;
-    std::vector<Burst*> kept;
-    std::uint32_t bursts = 0;
-    // Closed first, then empty: nothing comes in between.
-    for (bool last = false; !(last && rx.counters().held == 0);) {
-      last = rx.closed();
-      Burst* burst = rx.receive();
-      if (burst == nullptr) {
-        rx.wait(1'000'000);
-        continue;
-      }
-      take(rx, *burst);
-      if (manner == Manner::SLOW) std::this_thread::sleep_for(std::chrono::microseconds(200));
-      kept.push_back(burst);
-      if (manner != Manner::KEEPS_BURSTS || kept.size() == 4) release(kept);
-      if (manner == Manner::STOPS && ++bursts == 5) break;
-    }
-    release(kept);
-  }
-
-  static void release(std::vector<Burst*>& bursts) {
-    for (Burst* burst : bursts) burst->release();
-    bursts.clear();
   }
 
   /// One thread per queue at a time.

@@ -10,14 +10,13 @@
 #include <random>
 #include <thread>
 
+#include "session/burst_consumer.h"
 #include "socket/tcp_session.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
 
 namespace {
-
-enum class Manner { FAST, SLOW, KEEPS_BURSTS, STOPS };
 
 /// Bytes that begin with their own number.
 Bytes life(std::uint32_t number) {
@@ -53,7 +52,9 @@ class Scenario {
     for (const auto& rx : queues()) {
       const auto manner = static_cast<Manner>(number(0, 3));
       all_read = all_read && manner <= Manner::SLOW;
-      others.emplace_back([this, &rx, manner] { consume(*rx, manner); });
+      others.emplace_back([this, &rx, manner] {
+        consume(*rx, manner, [this](const RxQueue& q, const Burst& burst) { take(q, burst); });
+      });
     }
     others.emplace_back([this] { audit(); });
     if (all_read && number(0, 3) > 0) {
@@ -112,31 +113,6 @@ class Scenario {
         return;  // the session was closed meanwhile
       }
     }
-  }
-
-  void consume(RxQueue& rx, Manner manner) {
-    std::vector<Burst*> kept;
-    std::uint32_t bursts = 0;
-    // Closed first, then empty: nothing comes in between.
-    for (bool last = false; !(last && rx.counters().held == 0);) {
-      last = rx.closed();
-      Burst* burst = rx.receive();
-      if (burst == nullptr) {
-        rx.wait(1'000'000);
-        continue;
-      }
-      take(rx, *burst);
-      if (manner == Manner::SLOW) std::this_thread::sleep_for(std::chrono::microseconds(200));
-      kept.push_back(burst);
-      if (manner != Manner::KEEPS_BURSTS || kept.size() == 4) release(kept);
-      if (manner == Manner::STOPS && ++bursts == 5) break;
-    }
-    release(kept);
-  }
-
-  static void release(std::vector<Burst*>& bursts) {
-    for (Burst* burst : bursts) burst->release();
-    bursts.clear();
   }
 
   /// One thread per queue at a time.
