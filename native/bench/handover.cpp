@@ -11,8 +11,8 @@
 
 #include "arguments.h"
 #include "burst/burst.h"
-#include "burst/ring.h"
 #include "memory/region.h"
+#include "system/ring.h"
 #include "timing/clock.h"
 
 using namespace daqiri;

@@ -18,12 +18,11 @@
 #include <vector>
 
 #include "arguments.h"
-#include "engines/socket/socket_address.h"
+#include "net/socket_address.h"
 #include "session/session.h"
 #include "timing/clock.h"
 
 using namespace daqiri;
-using sockets::SocketAddress;
 
 namespace {
 

@@ -25,9 +25,9 @@
 #include <vector>
 
 #include "arguments.h"
-#include "storage/file.h"
 #include "storage/packet_gather.h"
 #include "storage/pcap_index.h"
+#include "system/file.h"
 #include "timing/clock.h"
 
 using namespace daqiri;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "require.h"
-#include "storage/file.h"
+#include "system/file.h"
 
 namespace daqiri::fuzz {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "daqiri/error.h"
-#include "metrics/log.h"
+#include "system/log.h"
 
 namespace daqiri::python {
 

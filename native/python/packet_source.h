@@ -6,7 +6,7 @@
 
 #include "arrays.h"
 #include "gil.h"
-#include "session/tx_queue.h"
+#include "io/tx_queue.h"
 
 namespace daqiri::python {
 

@@ -10,11 +10,12 @@
 #include "bindings.h"
 #include "connections.h"
 #include "daqiri/error.h"
+#include "engine/registry.h"
 #include "gil.h"
 #include "lifecycle.h"
-#include "metrics/log.h"
 #include "queues.h"
 #include "session/snapshot.h"
+#include "system/log.h"
 
 namespace daqiri::python {
 
@@ -60,24 +61,10 @@ void set_drop_all(const OpenSession& open, int port, bool on) {
 /// For each io engine, "available" or why it is not.
 py::dict capabilities() {
   py::dict states;
-  const auto look = [&](const char* name, LoopbackType loopback, StreamType stream,
-                        EngineType engine) {
-    NetworkConfig config;
-    config.common_.loopback_ = loopback;
-    config.common_.stream_type = stream;
-    config.common_.engine_type = engine;
-    try {
-      static_cast<void>(make_io_engine(config));
-      states[name] = "available";
-    } catch (const Error& error) {
-      states[name] = error.what();
-    }
-  };
-  look("loopback", LoopbackType::SW, StreamType::RAW, EngineType::DPDK);
-  look("socket", LoopbackType::NONE, StreamType::SOCKET, EngineType::SOCKET);
-  look("packet", LoopbackType::NONE, StreamType::RAW, EngineType::PACKET);
-  look("dpdk", LoopbackType::NONE, StreamType::RAW, EngineType::DPDK);
-  look("ibverbs", LoopbackType::NONE, StreamType::RAW, EngineType::IBVERBS);
+  for (const EngineEntry& engine : engines()) {
+    const std::string missing = engine.missing();
+    states[py::str(std::string(engine.traits.name))] = missing.empty() ? "available" : missing;
+  }
   return states;
 }
 

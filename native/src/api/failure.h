@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "daqiri/error.h"
-#include "metrics/log.h"
+#include "system/log.h"
 
 namespace daqiri::api {
 

@@ -4,8 +4,8 @@
 
 #include "api/held_burst.h"
 #include "daqiri/daqiri.h"
+#include "net/headers.h"
 #include "session/session.h"
-#include "steering/headers.h"
 
 namespace daqiri {
 
@@ -124,7 +124,7 @@ Burst* frame(string_view call, BurstParams* handle, int idx, Status* status) noe
   return nullptr;
 }
 
-Status too_long(string_view call, int idx, const steering::PacketBytes& packet,
+Status too_long(string_view call, int idx, const PacketBytes& packet,
                 std::int64_t length) noexcept {
   return refuse(Status::INVALID_PARAMETER, call, string_view("packet "), idx, string_view(": "),
                 length,
@@ -195,13 +195,13 @@ Status set_eth_header(BurstParams* params, int idx, const char* dst_mac) {
   if (dst_mac == nullptr) return refuse(Status::NULL_PTR, CALL, string_view("dst_mac is null"));
   const auto& addresses = burst->keep->mac_addresses;
   const std::uint16_t port = burst->hdr.hdr.port_id;
-  steering::MacAddress destination;
+  MacAddress destination;
   std::copy_n(reinterpret_cast<const std::uint8_t*>(dst_mac), destination.size(),
               destination.begin());
-  steering::PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
-  const auto source = port < addresses.size() ? addresses[port] : steering::MacAddress{};
-  return steering::write_ethernet(packet, destination, source) ? Status::SUCCESS
-                                                               : too_long(CALL, idx, packet, 0);
+  PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
+  const auto source = port < addresses.size() ? addresses[port] : MacAddress{};
+  return write_ethernet(packet, destination, source) ? Status::SUCCESS
+                                                     : too_long(CALL, idx, packet, 0);
 }
 
 Status set_ipv4_header(BurstParams* params, int idx, int ip_len, std::uint8_t proto,
@@ -213,11 +213,11 @@ Status set_ipv4_header(BurstParams* params, int idx, int ip_len, std::uint8_t pr
   Status status{};
   Burst* burst = frame(CALL, params, idx, &status);
   if (burst == nullptr) return status;
-  steering::PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
-  const steering::Ipv4Fields fields{static_cast<std::uint32_t>(ip_len), proto, src_host, dst_host,
-                                    identification++};
-  return ip_len >= 0 && steering::write_ipv4(packet, fields) ? Status::SUCCESS
-                                                             : too_long(CALL, idx, packet, ip_len);
+  PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
+  const Ipv4Fields fields{static_cast<std::uint32_t>(ip_len), proto, src_host, dst_host,
+                          identification++};
+  return ip_len >= 0 && write_ipv4(packet, fields) ? Status::SUCCESS
+                                                   : too_long(CALL, idx, packet, ip_len);
 }
 
 Status set_udp_header(BurstParams* params, int idx, int udp_len, std::uint16_t src_port,
@@ -226,10 +226,10 @@ Status set_udp_header(BurstParams* params, int idx, int udp_len, std::uint16_t s
   Status status{};
   Burst* burst = frame(CALL, params, idx, &status);
   if (burst == nullptr) return status;
-  steering::PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
-  const steering::UdpFields fields{static_cast<std::uint32_t>(udp_len), src_port, dst_port};
-  return udp_len >= 0 && steering::write_udp(packet, fields) ? Status::SUCCESS
-                                                             : too_long(CALL, idx, packet, udp_len);
+  PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
+  const UdpFields fields{static_cast<std::uint32_t>(udp_len), src_port, dst_port};
+  return udp_len >= 0 && write_udp(packet, fields) ? Status::SUCCESS
+                                                   : too_long(CALL, idx, packet, udp_len);
 }
 
 Status set_udp_payload(BurstParams* params, int idx, const void* data, int len) {
@@ -239,11 +239,10 @@ Status set_udp_payload(BurstParams* params, int idx, const void* data, int len) 
   if (burst == nullptr) return status;
   if (data == nullptr && len != 0)
     return refuse(Status::NULL_PTR, CALL, string_view("data is null"));
-  steering::PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
+  PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
   const auto size = static_cast<std::uint32_t>(len);
-  const bool written =
-      len >= 0 && (has_headers(*burst) ? steering::write_udp_payload(packet, data, size)
-                                       : steering::write_bare_payload(packet, data, size));
+  const bool written = len >= 0 && (has_headers(*burst) ? write_udp_payload(packet, data, size)
+                                                        : write_bare_payload(packet, data, size));
   return written ? Status::SUCCESS : too_long(CALL, idx, packet, len);
 }
 

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "burst/ring.h"
 #include "daqiri/burst.h"
 #include "memory/region.h"
+#include "system/ring.h"
 
 namespace daqiri {
 

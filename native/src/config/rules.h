@@ -7,8 +7,12 @@
 
 #include "config/findings.h"
 #include "daqiri/config.h"
+#include "engine/traits.h"
 
 namespace daqiri::config {
+
+/// Those of the engine that serves the configuration; of none while that is not known.
+EngineTraits traits_of(const NetworkConfig& config) noexcept;
 
 /// What the rules work on.
 struct Subject {
@@ -18,6 +22,8 @@ struct Subject {
   Findings& findings;
 
   [[nodiscard]] bool raw() const { return config.common_.stream_type == StreamType::RAW; }
+  /// Of the engine, once it is resolved.
+  [[nodiscard]] EngineTraits traits() const { return traits_of(config); }
   [[nodiscard]] bool in_memory() const { return config.common_.loopback_ == LoopbackType::SW; }
   /// Null when there is no such region. While some region's name is wrong or taken, `regions_known`
   /// is false and a reference to a name that is not there is no second mistake.

@@ -2,8 +2,18 @@
 #include "config/formats.h"
 #include "config/names.h"
 #include "config/rules.h"
+#include "daqiri/error.h"
+#include "engine/registry.h"
 
 namespace daqiri::config {
+
+EngineTraits traits_of(const NetworkConfig& config) noexcept {
+  try {
+    return engine_for(config).traits;
+  } catch (const Error&) {
+    return {};
+  }
+}
 
 Subject::Subject(NetworkConfig& subject, Findings& reported) : config(subject), findings(reported) {
   regions_known = !findings.bad("memory_regions");

@@ -44,11 +44,8 @@ void check_queue(Subject& subject, const std::string& path, const QueueConfig& q
   const CommonConfig& common = subject.config.common_;
   check_queue_regions(subject, path, queue);
 
-  // Engines that poll without pause; the others sleep while there is nothing to do.
-  const bool spins = !subject.in_memory() && (common.engine_type == EngineType::DPDK ||
-                                              common.engine_type == EngineType::IBVERBS);
   const std::string core = join(path, "cpu_core");
-  if (spins && !findings.bad(core) && !findings.bad("master_core") &&
+  if (subject.traits().polls_without_pause && !findings.bad(core) && !findings.bad("master_core") &&
       queue.cpu_core_ == std::to_string(common.master_core_)) {
     findings.warning(core, "found core " + queue.cpu_core_ +
                                ", which is the master_core too; a poller needs a core of its own");
@@ -161,10 +158,10 @@ void raise_num_bufs(Subject& subject) {
 namespace daqiri {
 
 std::uint32_t rx_ring_size(const NetworkConfig& config, const QueueConfig& queue) noexcept {
-  constexpr std::uint32_t DESCRIPTORS = 8192;
   constexpr int SMALLEST_RING = 64;
-  if (config.common_.stream_type != StreamType::RAW) return 0;
-  if (config.common_.loopback_ != LoopbackType::SW) return DESCRIPTORS;
+  const EngineTraits traits = config::traits_of(config);
+  if (!traits.rx_ring) return 0;
+  if (traits.rx_descriptors != 0) return traits.rx_descriptors;
   return std::bit_ceil(static_cast<std::uint32_t>(std::max(queue.batch_size_, SMALLEST_RING)));
 }
 

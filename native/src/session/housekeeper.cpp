@@ -10,9 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "metrics/log.h"
-#include "session/core.h"
 #include "session/snapshot.h"
+#include "system/log.h"
+#include "system/thread.h"
 #include "timing/clock.h"
 
 namespace daqiri {

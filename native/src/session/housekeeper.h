@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "burst/doorbell.h"
-#include "storage/file.h"
+#include "system/doorbell.h"
+#include "system/file.h"
 
 namespace daqiri {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "session/core.h"
+#include "system/thread.h"
 #include "timing/clock.h"
 
 namespace daqiri {

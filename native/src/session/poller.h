@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "burst/doorbell.h"
-#include "session/io_engine.h"
+#include "io/io_engine.h"
+#include "system/doorbell.h"
 
 namespace daqiri {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "daqiri/config.h"
-#include "session/io_engine.h"
-#include "session/port.h"
-#include "session/session_memory.h"
+#include "io/io_engine.h"
+#include "io/port.h"
+#include "io/session_memory.h"
 
 namespace daqiri {
 

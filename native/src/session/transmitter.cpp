@@ -4,8 +4,8 @@
 #include <cstring>
 #include <new>
 
-#include "metrics/log.h"
-#include "session/core.h"
+#include "system/log.h"
+#include "system/thread.h"
 
 namespace daqiri {
 

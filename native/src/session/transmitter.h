@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "burst/doorbell.h"
-#include "session/io_engine.h"
+#include "io/io_engine.h"
+#include "system/doorbell.h"
 #include "timing/clock.h"
 
 namespace daqiri {

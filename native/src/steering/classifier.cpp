@@ -5,7 +5,7 @@
 #include <string>
 
 #include "daqiri/error.h"
-#include "steering/byte_order.h"
+#include "net/byte_order.h"
 
 namespace daqiri::steering {
 

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/log.h"
 #include "session/session.h"
 #include "storage/capture_metadata.h"
 #include "storage/packet_writer.h"
 #include "storage/recorder.h"
 #include "storage/sidecar.h"
+#include "system/log.h"
 
 namespace daqiri {
 

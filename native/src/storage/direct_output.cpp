@@ -13,7 +13,7 @@
 #include <system_error>
 #include <vector>
 
-#include "storage/file.h"
+#include "system/file.h"
 
 namespace daqiri {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "daqiri/error.h"
-#include "session/core.h"
-#include "storage/file.h"
+#include "system/file.h"
+#include "system/thread.h"
 
 namespace daqiri {
 

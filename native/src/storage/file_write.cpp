@@ -5,11 +5,11 @@
 #include <thread>
 #include <utility>
 
-#include "session/session_memory.h"
-#include "storage/file.h"
+#include "io/session_memory.h"
 #include "storage/file_thread.h"
 #include "storage/pcap_writer.h"
 #include "storage/raw_writer.h"
+#include "system/file.h"
 #include "timing/clock.h"
 
 namespace daqiri {

@@ -11,7 +11,7 @@
 #include "burst/burst.h"
 #include "daqiri/file_write.h"
 #include "daqiri/status.h"
-#include "storage/link_layer.h"
+#include "net/link_layer.h"
 
 namespace daqiri {
 

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 
-#include "steering/byte_order.h"
-#include "storage/link_layer.h"
+#include "net/byte_order.h"
+#include "net/link_layer.h"
 
 namespace daqiri {
 
 namespace {
-
-using steering::load_be16;
-using steering::load_be32;
 
 constexpr std::uint32_t LINKTYPE_LINUX_SLL = 113;
 constexpr std::uint32_t LINKTYPE_IPV4 = 228;

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "burst/burst.h"
-#include "storage/link_layer.h"
+#include "net/link_layer.h"
 
 namespace daqiri {
 

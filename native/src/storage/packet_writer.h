@@ -7,12 +7,12 @@
 #include <string>
 
 #include "burst/burst.h"
-#include "storage/file.h"
+#include "net/link_layer.h"
 #include "storage/file_output.h"
-#include "storage/link_layer.h"
 #include "storage/packet_prefixes.h"
 #include "storage/record_batch.h"
 #include "storage/tail_guard.h"
+#include "system/file.h"
 
 namespace daqiri {
 

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "storage/file.h"
+#include "system/file.h"
 
 namespace daqiri {
 

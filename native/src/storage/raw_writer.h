@@ -5,7 +5,7 @@
 #include <string>
 
 #include "burst/burst.h"
-#include "storage/file.h"
+#include "system/file.h"
 
 namespace daqiri {
 

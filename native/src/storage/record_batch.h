@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "daqiri/burst.h"
-#include "storage/link_layer.h"
+#include "net/link_layer.h"
 
 namespace daqiri {
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "storage/file.h"
+#include "system/file.h"
 
 namespace daqiri::pcap {
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "metrics/counters.h"
-#include "metrics/log.h"
-#include "session/core.h"
 #include "storage/capture_files.h"
+#include "system/log.h"
+#include "system/thread.h"
 #include "timing/clock.h"
 
 namespace daqiri {

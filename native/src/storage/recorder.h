@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "burst/doorbell.h"
 #include "session/session.h"
 #include "storage/file_output.h"
+#include "system/doorbell.h"
 
 namespace daqiri {
 

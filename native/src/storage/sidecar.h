@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "storage/file.h"
+#include "system/file.h"
 
 namespace daqiri {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "storage/file.h"
+#include "system/file.h"
 
 namespace daqiri {
 

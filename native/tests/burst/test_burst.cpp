@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "burst/burst.h"
-#include "burst/doorbell.h"
+#include "system/doorbell.h"
 #include "timing/clock.h"
 
 using namespace daqiri;

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "session/rx_queue.h"
+#include "io/rx_queue.h"
 
 namespace daqiri::test {
 

@@ -10,7 +10,6 @@
 
 using namespace daqiri;
 using namespace daqiri::test;
-using sockets::AddressKey;
 using sockets::Peer;
 using sockets::PeerTable;
 
@@ -57,7 +56,7 @@ Burst* next_burst(RxQueue& rx) {
   return nullptr;
 }
 
-AddressKey key_of(std::uint32_t i) { return sockets::SocketAddress::parse(host_of(i), 4000).key(); }
+AddressKey key_of(std::uint32_t i) { return SocketAddress::parse(host_of(i), 4000).key(); }
 
 }  // namespace
 

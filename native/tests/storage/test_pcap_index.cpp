@@ -5,10 +5,10 @@
 #include <random>
 
 #include "storage/bursts.h"
-#include "storage/file.h"
 #include "storage/pcap_format.h"
 #include "storage/pcap_index.h"
 #include "storage/pcap_writer.h"
+#include "system/file.h"
 
 using namespace daqiri;
 using namespace daqiri::test;

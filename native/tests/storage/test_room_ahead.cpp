@@ -5,10 +5,10 @@
 #include <string>
 
 #include "storage/bursts.h"
-#include "storage/file.h"
 #include "storage/file_output.h"
 #include "storage/pcap_writer.h"
 #include "storage/room_ahead.h"
+#include "system/file.h"
 
 using namespace daqiri;
 using namespace daqiri::test;

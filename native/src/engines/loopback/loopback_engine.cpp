@@ -1,5 +1,4 @@
-#include "engines/loopback/loopback_engine.h"
-
+/// The wire in memory: what is sent is received, within the process.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -7,6 +6,8 @@
 #include <vector>
 
 #include "daqiri/error.h"
+#include "engine/registry.h"
+#include "io/io_engine.h"
 #include "timing/clock.h"
 
 namespace daqiri {
@@ -236,8 +237,19 @@ void LoopbackEngine::copy_in(RxQueue& rx, ReceivedPacket& arrived, const Burst& 
   }
 }
 
-}  // namespace
+EngineTraits traits() {
+  EngineTraits traits;
+  traits.name = "loopback";
+  return traits;
+}
 
-std::unique_ptr<IoEngine> make_loopback_engine() { return std::make_unique<LoopbackEngine>(); }
+const RegisteredEngine registered{
+    {traits(),
+     [](const NetworkConfig& config) { return config.common_.loopback_ == LoopbackType::SW; },
+     [](const NetworkConfig&) -> std::unique_ptr<IoEngine> {
+       return std::make_unique<LoopbackEngine>();
+     }}};
+
+}  // namespace
 
 }  // namespace daqiri

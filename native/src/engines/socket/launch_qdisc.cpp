@@ -13,7 +13,7 @@
 #include <system_error>
 #include <vector>
 
-#include "engines/socket/netlink.h"
+#include "net/netlink.h"
 
 namespace daqiri::sockets {
 

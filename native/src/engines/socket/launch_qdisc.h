@@ -5,7 +5,7 @@
 #include <ctime>
 #include <string>
 
-#include "engines/socket/socket_address.h"
+#include "net/socket_address.h"
 
 namespace daqiri::sockets {
 

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "net/interfaces.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {

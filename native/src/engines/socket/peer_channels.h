@@ -9,7 +9,7 @@
 
 #include "engines/socket/peer_table.h"
 #include "engines/socket/udp_socket.h"
-#include "session/rx_queue.h"
+#include "io/rx_queue.h"
 
 namespace daqiri::sockets {
 

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <vector>
 
-#include "engines/socket/socket_address.h"
 #include "metrics/counters.h"
+#include "net/socket_address.h"
 
 namespace daqiri::sockets {
 

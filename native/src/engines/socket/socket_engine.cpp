@@ -1,17 +1,17 @@
-#include "engines/socket/socket_engine.h"
-
+/// Kernel sockets: UDP and TCP.
 #include <vector>
 
 #include "daqiri/error.h"
+#include "engine/registry.h"
 #include "engines/socket/tcp_endpoint.h"
 #include "engines/socket/udp_endpoint.h"
+#include "io/io_engine.h"
 
 namespace daqiri {
 
 namespace {
 
 using sockets::Endpoint;
-using sockets::SocketAddress;
 using sockets::UdpEndpoint;
 
 void refuse_missing(const InterfaceConfig& interface) {
@@ -177,12 +177,25 @@ std::uintptr_t SocketEngine::server_connection(const std::string& address,
   throw Error(Status::INVALID_PARAMETER, "no server at " + uri(wanted) + "; there are " + listed());
 }
 
-}  // namespace
-
 std::unique_ptr<IoEngine> make_socket_engine(const NetworkConfig& config) {
   for (const InterfaceConfig& interface : config.ifs_) refuse_missing(interface);
   const bool tcp = !config.ifs_.empty() && is_tcp(config.ifs_.front());
   return std::make_unique<SocketEngine>(tcp ? sockets::TcpSender::RUN : sockets::UdpSender::BATCH);
 }
+
+EngineTraits traits() {
+  EngineTraits traits;
+  traits.name = "socket";
+  traits.rx_ring = false;
+  traits.timed_send = true;
+  return traits;
+}
+
+const RegisteredEngine registered{
+    {traits(),
+     [](const NetworkConfig& config) { return config.common_.engine_type == EngineType::SOCKET; },
+     make_socket_engine}};
+
+}  // namespace
 
 }  // namespace daqiri

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "engines/socket/socket_address.h"
-#include "session/io_engine.h"
+#include "io/io_engine.h"
+#include "net/socket_address.h"
 
 namespace daqiri::sockets {
 

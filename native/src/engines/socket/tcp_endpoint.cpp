@@ -7,6 +7,7 @@
 #include "daqiri/error.h"
 #include "engines/socket/peer_table.h"
 #include "engines/socket/tcp_link_layer.h"
+#include "net/interfaces.h"
 #include "engines/socket/udp_socket.h"
 
 namespace daqiri::sockets {

@@ -17,7 +17,7 @@
 #include "engines/socket/peer_table.h"
 #include "engines/socket/tcp_reader.h"
 #include "engines/socket/tcp_sender.h"
-#include "metrics/log.h"
+#include "system/log.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {

@@ -12,7 +12,7 @@
 #include "engines/socket/tcp_connection.h"
 #include "engines/socket/tcp_socket.h"
 #include "engines/socket/tcp_streams.h"
-#include "session/port.h"
+#include "io/port.h"
 
 namespace daqiri::sockets {
 

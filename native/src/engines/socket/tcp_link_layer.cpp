@@ -9,13 +9,11 @@
 #include <utility>
 
 #include "burst/burst.h"
-#include "steering/headers.h"
+#include "net/headers.h"
 
 namespace daqiri::sockets {
 
 namespace {
-
-using steering::Checksum;
 
 constexpr std::uint8_t TTL = 64;
 constexpr std::uint16_t DONT_FRAGMENT = 0x4000;

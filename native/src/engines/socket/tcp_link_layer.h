@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "engines/socket/tcp_streams.h"
-#include "storage/link_layer.h"
+#include "net/link_layer.h"
 
 namespace daqiri::sockets {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engines/socket/tcp_connection.h"
-#include "session/rx_queue.h"
+#include "io/rx_queue.h"
 
 namespace daqiri::sockets {
 

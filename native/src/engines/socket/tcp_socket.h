@@ -5,7 +5,7 @@
 #include <string>
 
 #include "daqiri/config.h"
-#include "engines/socket/socket_address.h"
+#include "net/socket_address.h"
 
 namespace daqiri::sockets {
 

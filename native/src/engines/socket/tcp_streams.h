@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "engines/socket/socket_address.h"
 #include "metrics/counters.h"
+#include "net/socket_address.h"
 
 namespace daqiri::sockets {
 

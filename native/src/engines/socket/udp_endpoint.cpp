@@ -4,7 +4,8 @@
 
 #include "daqiri/error.h"
 #include "engines/socket/udp_link_layer.h"
-#include "metrics/log.h"
+#include "net/interfaces.h"
+#include "system/log.h"
 
 namespace daqiri::sockets {
 

@@ -13,7 +13,7 @@
 #include "engines/socket/udp_receiver.h"
 #include "engines/socket/udp_sender.h"
 #include "engines/socket/udp_socket.h"
-#include "session/port.h"
+#include "io/port.h"
 
 namespace daqiri::sockets {
 

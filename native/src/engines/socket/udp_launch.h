@@ -7,7 +7,7 @@
 
 #include "engines/socket/launch_qdisc.h"
 #include "engines/socket/udp_socket.h"
-#include "session/io_engine.h"
+#include "io/io_engine.h"
 
 namespace daqiri::sockets {
 

@@ -5,7 +5,7 @@
 
 #include "burst/burst.h"
 #include "engines/socket/peer_table.h"
-#include "storage/link_layer.h"
+#include "net/link_layer.h"
 
 namespace daqiri::sockets {
 

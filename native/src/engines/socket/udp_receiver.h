@@ -9,7 +9,7 @@
 #include "engines/socket/peer_channels.h"
 #include "engines/socket/udp_slots.h"
 #include "engines/socket/udp_socket.h"
-#include "session/port.h"
+#include "io/port.h"
 
 namespace daqiri::sockets {
 

@@ -10,7 +10,7 @@
 #include "engines/socket/peer_table.h"
 #include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_socket.h"
-#include "session/io_engine.h"
+#include "io/io_engine.h"
 
 namespace daqiri::sockets {
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "engines/socket/socket_address.h"
-#include "session/rx_queue.h"
+#include "io/rx_queue.h"
+#include "net/socket_address.h"
 
 namespace daqiri::sockets {
 

@@ -1,9 +1,6 @@
 #include "engines/socket/udp_socket.h"
 
-#include <ifaddrs.h>
-#include <linux/if_packet.h>
 #include <linux/sock_diag.h>
-#include <net/if_arp.h>
 #include <netinet/udp.h>
 #include <unistd.h>
 
@@ -16,8 +13,8 @@
 #include <system_error>
 
 #include "daqiri/error.h"
-#include "engines/socket/multicast.h"
-#include "metrics/log.h"
+#include "net/interfaces.h"
+#include "system/log.h"
 
 namespace daqiri::sockets {
 
@@ -201,44 +198,6 @@ std::uint32_t UdpSocket::kernel_drops() const noexcept {
   socklen_t length = sizeof(info);
   if (getsockopt(fd_, SOL_SOCKET, SO_MEMINFO, info, &length) != 0) return 0;
   return info[SK_MEMINFO_DROPS];
-}
-
-SocketAddress source_towards(const SocketAddress& peer) noexcept {
-  const int fd = socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP);
-  SocketAddress source;
-  if (fd >= 0) {
-    if (connect(fd, peer.data(), peer.length()) == 0) source = SocketAddress::local_of(fd);
-    close(fd);
-  }
-  if (!source.given() && peer.loopback()) source = peer;
-  return source;
-}
-
-std::array<std::uint8_t, 6> mac_of(const SocketAddress& address) noexcept {
-  std::array<std::uint8_t, 6> mac{};
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return mac;
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(all, &freeifaddrs);
-  const auto length_of = [](const sockaddr& a) {
-    return a.sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  };
-  const ifaddrs* owner = all;
-  for (; owner != nullptr; owner = owner->ifa_next) {
-    if (owner->ifa_addr == nullptr || owner->ifa_addr->sa_family != address.family()) continue;
-    SocketAddress found;
-    std::memcpy(found.data(), owner->ifa_addr, length_of(*owner->ifa_addr));
-    if (found.same_host(address)) break;
-  }
-  if (owner == nullptr) return mac;
-  for (const ifaddrs* link = all; link != nullptr; link = link->ifa_next) {
-    if (link->ifa_addr == nullptr || link->ifa_addr->sa_family != AF_PACKET) continue;
-    if (std::string_view(link->ifa_name) != owner->ifa_name) continue;
-    sockaddr_ll ll{};
-    std::memcpy(&ll, link->ifa_addr, sizeof(ll));
-    if (ll.sll_hatype == ARPHRD_ETHER && ll.sll_halen == mac.size())
-      std::copy_n(ll.sll_addr, mac.size(), mac.begin());
-  }
-  return mac;
 }
 
 }  // namespace daqiri::sockets

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "daqiri/config.h"
-#include "engines/socket/socket_address.h"
 #include "engines/socket/udp_arrivals.h"
+#include "net/socket_address.h"
 
 namespace daqiri::sockets {
 
@@ -63,13 +63,5 @@ class UdpSocket {
   SocketAddress remote_;
   unsigned multicast_egress_{0};
 };
-
-/// The address from which this host sends to `peer` (its route's source); `peer`'s own address when
-/// that is a loopback one and the route is not known.
-SocketAddress source_towards(const SocketAddress& peer) noexcept;
-
-/// MAC address of the network interface that has `address`; zeros for loopback, wildcards and
-/// tunnels.
-std::array<std::uint8_t, 6> mac_of(const SocketAddress& address) noexcept;
 
 }  // namespace daqiri::sockets

@@ -1,4 +1,4 @@
-#include "burst/doorbell.h"
+#include "system/doorbell.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "burst/ring.h"
+#include "system/ring.h"
 
 using namespace daqiri;
 

@@ -1,4 +1,4 @@
-#include "session/port.h"
+#include "io/port.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "engines/socket/socket_address.h"
+#include "net/socket_address.h"
 
 #include <net/if.h>
 #include <netdb.h>
@@ -9,7 +9,7 @@
 
 #include "daqiri/error.h"
 
-namespace daqiri::sockets {
+namespace daqiri {
 
 namespace {
 
@@ -120,4 +120,4 @@ std::string SocketAddress::text() const {
   return name.append(1, ':').append(std::to_string(port()));
 }
 
-}  // namespace daqiri::sockets
+}  // namespace daqiri

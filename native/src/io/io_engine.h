@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "daqiri/config.h"
-#include "session/port.h"
-#include "storage/link_layer.h"
+#include "io/port.h"
+#include "net/link_layer.h"
 
 namespace daqiri {
 
@@ -117,9 +117,5 @@ class IoEngine {
     return {};
   }
 };
-
-/// The engine for a validated configuration. Throws Error NOT_SUPPORTED naming the missing build
-/// dependency.
-std::unique_ptr<IoEngine> make_io_engine(const NetworkConfig& config);
 
 }  // namespace daqiri

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace daqiri::steering {
+namespace daqiri {
 
 inline std::uint16_t load_be16(const std::uint8_t* at) noexcept {
   return static_cast<std::uint16_t>(at[0] << 8U | at[1]);
@@ -20,4 +20,4 @@ inline void store_be32(std::uint8_t* at, std::uint32_t value) noexcept {
   store_be16(at + 2, static_cast<std::uint16_t>(value));
 }
 
-}  // namespace daqiri::steering
+}  // namespace daqiri

@@ -1,4 +1,4 @@
-#include "storage/file.h"
+#include "system/file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "session/core.h"
+#include "system/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "daqiri/error.h"
-#include "metrics/log.h"
+#include "system/log.h"
 
 namespace daqiri {
 

@@ -6,7 +6,7 @@
 
 #include "burst/burst.h"
 
-namespace daqiri::steering {
+namespace daqiri {
 
 inline constexpr std::uint32_t ETHERNET_SIZE = 14;
 inline constexpr std::uint32_t IPV4_SIZE = 20;
@@ -94,4 +94,4 @@ bool write_udp_payload(PacketBytes& packet, const void* data, std::uint32_t size
 /// Copy the payload of a packet without headers.
 bool write_bare_payload(PacketBytes& packet, const void* data, std::uint32_t size) noexcept;
 
-}  // namespace daqiri::steering
+}  // namespace daqiri

@@ -4,9 +4,9 @@
 #include <random>
 
 #include "frames.h"
-#include "session/session_memory.h"
+#include "io/session_memory.h"
+#include "net/headers.h"
 #include "steering/classifier.h"
-#include "steering/headers.h"
 
 using namespace daqiri;
 using namespace daqiri::steering;

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "metrics/log.h"
+#include "system/log.h"
 
 using namespace daqiri;
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace daqiri::sockets {
+namespace daqiri {
 
 /// The attributes of a message, of one nesting level.
 class NetlinkAttributes {
@@ -57,4 +57,4 @@ class NetlinkRequest {
   std::vector<std::byte> body_;
 };
 
-}  // namespace daqiri::sockets
+}  // namespace daqiri

@@ -10,7 +10,7 @@
 
 #include "burst/burst.h"
 #include "memory/region.h"
-#include "storage/link_layer.h"
+#include "net/link_layer.h"
 
 namespace daqiri {
 

@@ -1,16 +1,21 @@
-#include "engines/socket/multicast.h"
+#include "net/interfaces.h"
 
 #include <ifaddrs.h>
+#include <linux/if_packet.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "daqiri/error.h"
 
-namespace daqiri::sockets {
+namespace daqiri {
 
 namespace {
 
@@ -83,4 +88,42 @@ int send_to_groups_through(int fd, int family, unsigned index) noexcept {
   return set(fd, IPPROTO_IP, IP_MULTICAST_IF, &request, sizeof(request));
 }
 
-}  // namespace daqiri::sockets
+SocketAddress source_towards(const SocketAddress& peer) noexcept {
+  const int fd = socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP);
+  SocketAddress source;
+  if (fd >= 0) {
+    if (connect(fd, peer.data(), peer.length()) == 0) source = SocketAddress::local_of(fd);
+    close(fd);
+  }
+  if (!source.given() && peer.loopback()) source = peer;
+  return source;
+}
+
+std::array<std::uint8_t, 6> mac_of(const SocketAddress& address) noexcept {
+  std::array<std::uint8_t, 6> mac{};
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return mac;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(all, &freeifaddrs);
+  const auto length_of = [](const sockaddr& a) {
+    return a.sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  };
+  const ifaddrs* owner = all;
+  for (; owner != nullptr; owner = owner->ifa_next) {
+    if (owner->ifa_addr == nullptr || owner->ifa_addr->sa_family != address.family()) continue;
+    SocketAddress found;
+    std::memcpy(found.data(), owner->ifa_addr, length_of(*owner->ifa_addr));
+    if (found.same_host(address)) break;
+  }
+  if (owner == nullptr) return mac;
+  for (const ifaddrs* link = all; link != nullptr; link = link->ifa_next) {
+    if (link->ifa_addr == nullptr || link->ifa_addr->sa_family != AF_PACKET) continue;
+    if (std::string_view(link->ifa_name) != owner->ifa_name) continue;
+    sockaddr_ll ll{};
+    std::memcpy(&ll, link->ifa_addr, sizeof(ll));
+    if (ll.sll_hatype == ARPHRD_ETHER && ll.sll_halen == mac.size())
+      std::copy_n(ll.sll_addr, mac.size(), mac.begin());
+  }
+  return mac;
+}
+
+}  // namespace daqiri

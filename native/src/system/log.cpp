@@ -1,4 +1,4 @@
-#include "metrics/log.h"
+#include "system/log.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 #include <functional>
 #include <memory>
 
-#include "burst/ring.h"
 #include "daqiri/error.h"
+#include "system/ring.h"
 #include "timing/clock.h"
 
 namespace daqiri {

@@ -1,4 +1,4 @@
-#include "engines/socket/netlink.h"
+#include "net/netlink.h"
 
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <system_error>
 
-#include "storage/file.h"
+#include "system/file.h"
 
-namespace daqiri::sockets {
+namespace daqiri {
 
 namespace {
 
@@ -83,4 +83,4 @@ void NetlinkRequest::ask(const std::function<void(const nlmsghdr&)>& answer) con
   }
 }
 
-}  // namespace daqiri::sockets
+}  // namespace daqiri

@@ -1,12 +1,12 @@
-#include "steering/headers.h"
+#include "net/headers.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "steering/byte_order.h"
+#include "net/byte_order.h"
 
-namespace daqiri::steering {
+namespace daqiri {
 
 namespace {
 
@@ -199,4 +199,4 @@ bool write_bare_payload(PacketBytes& packet, const void* data, std::uint32_t siz
   return true;
 }
 
-}  // namespace daqiri::steering
+}  // namespace daqiri

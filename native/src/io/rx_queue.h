@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "burst/burst.h"
-#include "burst/doorbell.h"
-#include "burst/ring.h"
+#include "io/session_memory.h"
 #include "metrics/counters.h"
-#include "session/session_memory.h"
+#include "system/doorbell.h"
+#include "system/ring.h"
 
 namespace daqiri {
 

@@ -1,10 +1,10 @@
-#include "session/tx_queue.h"
+#include "io/tx_queue.h"
 
 #include <algorithm>
 #include <thread>
 #include <utility>
 
-#include "session/io_engine.h"
+#include "io/io_engine.h"
 #include "timing/clock.h"
 
 namespace daqiri {

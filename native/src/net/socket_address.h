@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace daqiri::sockets {
+namespace daqiri {
 
 /// An address in three words: what hashing, comparing and publishing between threads work on. All
 /// zeros: none.
@@ -73,4 +73,4 @@ class SocketAddress {
   };
 };
 
-}  // namespace daqiri::sockets
+}  // namespace daqiri

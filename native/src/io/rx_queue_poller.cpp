@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "session/rx_queue.h"
+#include "io/rx_queue.h"
 #include "timing/clock.h"
 
 namespace daqiri {

@@ -1,4 +1,4 @@
-#include "session/rx_queue.h"
+#include "io/rx_queue.h"
 
 #include <algorithm>
 #include <chrono>

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "session/rx_queue.h"
-#include "session/tx_queue.h"
+#include "io/rx_queue.h"
+#include "io/tx_queue.h"
 #include "steering/classifier.h"
 
 namespace daqiri {

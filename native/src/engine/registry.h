@@ -1,0 +1,43 @@
+/// The io engines of this process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daqiri/config.h"
+#include "engine/traits.h"
+
+namespace daqiri {
+
+class IoEngine;
+
+/// An engine as it registers itself.
+struct EngineEntry {
+  EngineTraits traits;
+  /// Whether it is the one for a configuration, whose `common_` is resolved.
+  bool (*serves)(const NetworkConfig& config);
+  /// Null: known, but not part of this build.
+  std::unique_ptr<IoEngine> (*make)(const NetworkConfig& config);
+  /// What such a build needs, for messages.
+  std::string_view needs{};
+
+  /// Why this build cannot make it; empty: it can.
+  [[nodiscard]] std::string missing() const;
+};
+
+/// Adds an engine; the one registered last is asked first. Any thread, before sessions that use it.
+void register_engine(const EngineEntry& entry);
+
+/// As a static object beside the engine: its folder is all that there is to add.
+struct RegisteredEngine {
+  explicit RegisteredEngine(const EngineEntry& entry) { register_engine(entry); }
+};
+
+/// All of them, the last first. What an engine folder registers is there from the start.
+std::vector<EngineEntry> engines();
+
+/// The engine for a configuration. Throws Error INTERNAL_ERROR for one that was not validated.
+EngineEntry engine_for(const NetworkConfig& config);
+
+}  // namespace daqiri
