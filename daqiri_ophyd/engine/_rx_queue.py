@@ -149,7 +149,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
 
     def counters(self) -> RxCounters:
         """Return what became of the packets so far; consistent in itself."""
-        return RxCounters(*self._native.counters())
+        return RxCounters(**self._native.counters())
 
     def flush(self) -> None:
         """Drop all packets that arrived up to now, counted as ``flushed``.

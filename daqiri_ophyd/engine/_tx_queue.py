@@ -151,7 +151,7 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
 
     def counters(self) -> TxCounters:
         """Return what became of the packets so far; consistent in itself."""
-        return TxCounters(*self._native.counters())
+        return TxCounters(**self._native.counters())
 
     def lateness(self) -> Lateness:
         """Return how long after their launch times packets left."""

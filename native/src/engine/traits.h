@@ -18,6 +18,10 @@ struct EngineTraits {
   std::uint32_t rx_descriptors{0};
   /// It keeps receive rings at all; false: sockets, whose buffers the kernel has.
   bool rx_ring{true};
+  /// Its queues have sources of their own (peers), in any number.
+  bool many_sources{false};
+  /// It delivers to memory, and sends from memory, that the CPU cannot read (GPU memory).
+  bool device_memory{false};
   /// Receive times are the network card's.
   bool hardware_timestamps{false};
   /// It, or the kernel or card behind it, may keep launch times (tx.accurate_send).

@@ -53,10 +53,10 @@ void refuse_unsupported(const InterfaceConfig& interface, const EngineTraits& tr
 }
 
 /// After the engine was opened.
-void require_accurate_send(const IoEngine& engine, const Port& port) {
+void require_accurate_send(const Port& port) {
   if (!port.config.tx_.accurate_send_) return;
   for (const auto& queue : port.tx) {
-    if (engine.launch_lead(*queue) > 0) continue;
+    if (port.io->transmit_traits(*queue).launch_lead > 0) continue;
     throw Error(Status::NOT_SUPPORTED,
                 "interface '" + port.config.name_ + "': tx.accurate_send is true, and queue '" +
                     queue->config().name_ +
@@ -66,14 +66,20 @@ void require_accurate_send(const IoEngine& engine, const Port& port) {
   }
 }
 
-template <typename Worker, typename Queue>
-void place(std::vector<std::unique_ptr<Worker>>& workers, IoEngine& engine, Queue& queue) {
-  const std::string& core = queue.config().cpu_core_;
-  auto it = std::find_if(workers.begin(), workers.end(),
-                         [&](const auto& w) { return w->cpu_core() == core; });
-  if (it == workers.end())
-    it = workers.insert(workers.end(), std::make_unique<Worker>(engine, core));
-  (*it)->add(queue);
+void require_usable(const memory::MemoryRegion& region, const EngineTraits& traits) {
+  if (region.host_readable() || traits.device_memory) return;
+  throw Error(Status::NOT_SUPPORTED,
+              "memory region '" + region.name() + "' is of kind 'device', which engine '" +
+                  std::string(traits.name) +
+                  "' cannot fill or send from; use kind 'host', 'huge' or 'host_pinned'");
+}
+
+/// The worker that has all of `same`, made where there is none.
+template <typename Worker, typename Same, typename Make>
+Worker& place(std::vector<std::unique_ptr<Worker>>& workers, Same same, Make make) {
+  auto it = std::find_if(workers.begin(), workers.end(), [&](const auto& w) { return same(*w); });
+  if (it == workers.end()) it = workers.insert(workers.end(), make());
+  return **it;
 }
 
 /// The element that `path` names behind `key`, as in "interfaces[1].rx"; null: none. `path` is cut
@@ -140,7 +146,10 @@ void Session::build() {
   memory_ = std::make_shared<SessionMemory>();
   memory_->session = weak_from_this();
   for (const MemoryRegionConfig& region : config_.mrs_) {
-    memory_->regions.emplace(region.name_, memory::MemoryRegion::allocate(region));
+    auto allocated = memory::MemoryRegion::allocate(region, engine_->needs(region));
+    require_usable(*allocated, entry.traits);
+    engine_->attach(*allocated);
+    memory_->regions.emplace(region.name_, std::move(allocated));
   }
   std::uint32_t tx_batch = 0;
   std::size_t tx_segments = 0;
@@ -158,29 +167,45 @@ void Session::build() {
     port->config = interface;
     port->id = interface.port_id_;
     for (const auto& queue : interface.rx_.queues_) {
-      port->rx.push_back(
-          std::make_unique<RxQueue>(interface, queue, config_.rx_meta_buffers_, memory_));
+      port->rx.push_back(std::make_unique<RxQueue>(
+          interface, queue, config_.rx_meta_buffers_, memory_,
+          entry.traits.many_sources ? RxQueue::Sources::MANY : RxQueue::Sources::FEW));
     }
     for (const auto& queue : interface.tx_.queues_) {
       port->tx.push_back(
           std::make_unique<TxQueue>(interface, queue, config_.tx_meta_buffers_, memory_));
     }
     if (!port->rx.empty())
-      port->classifier = std::make_unique<const steering::Classifier>(interface);
+      port->steering.publish(std::make_shared<const steering::Program>(interface));
     ports_.push_back(std::move(port));
   }
   engine_->open(ports_);
-  for (const auto& port : ports_) require_accurate_send(*engine_, *port);
   for (const auto& port : ports_) {
-    memory_->link_layers.push_back(engine_->link_layer(port->id));
-    memory_->mac_addresses.push_back(engine_->mac_address(port->id));
+    require_accurate_send(*port);
+    memory_->link_layers.push_back(port->io->link_layer());
+    memory_->mac_addresses.push_back(port->io->mac_address());
   }
 }
 
 void Session::start() {
+  const bool never_sleep = engine_for(config_).traits.polls_without_pause;
   for (const auto& port : ports_) {
-    for (const auto& queue : port->rx) place(pollers_, *engine_, *queue);
-    for (const auto& queue : port->tx) place(transmitters_, *engine_, *queue);
+    for (const auto& queue : port->rx) {
+      const std::string& core = queue->config().cpu_core_;
+      place(
+          pollers_, [&](const Poller& p) { return p.cpu_core() == core; },
+          [&] { return std::make_unique<Poller>(core, never_sleep); })
+          .add(*port->io, *queue);
+    }
+    for (const auto& queue : port->tx) {
+      const std::string& core = queue->config().cpu_core_;
+      const Clock clock = port->io->clock();
+      place(
+          transmitters_,
+          [&](const Transmitter& t) { return t.cpu_core() == core && t.clock() == clock; },
+          [&] { return std::make_unique<Transmitter>(core, clock); })
+          .add(*port->io, *queue);
+    }
   }
   for (const auto& poller : pollers_) poller->start();
   for (const auto& transmitter : transmitters_) transmitter->start();
@@ -241,10 +266,13 @@ int Session::port_id(const std::string& name_or_address) const noexcept {
   return -1;
 }
 
-std::uint64_t Session::now(int port_wanted) const {
-  static_cast<void>(port(port_wanted));
-  return realtime_ns();
+Connections& Session::connections() const {
+  if (Connections* found = find_connections()) return *found;
+  throw Error(Status::NOT_SUPPORTED,
+              "connections exist on socket streams only; this session's engine has none");
 }
+
+std::uint64_t Session::now(int port_wanted) const { return port(port_wanted).io->clock()(); }
 
 std::shared_ptr<const SessionSnapshot> Session::latest() const {
   if (closed()) return std::make_shared<const SessionSnapshot>(SessionSnapshot::of(*this));

@@ -90,7 +90,7 @@ PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept 
   return key;
 }
 
-Classifier::Classifier(const InterfaceConfig& config) {
+Program::Program(const InterfaceConfig& config) : isolated_(config.rx_.flow_isolation_) {
   if (!config.rx_.queues_.empty())
     unmatched_.queue = static_cast<std::uint16_t>(config.rx_.queues_.front().id_);
   const std::vector<FlowConfig>& flows = config.rx_.flows_;
@@ -104,12 +104,8 @@ Classifier::Classifier(const InterfaceConfig& config) {
     refuse_unsupported(flow, config.name_);
     const std::uint16_t queue =
         flow.action_.ids_.empty() ? flow.action_.id_ : flow.action_.ids_.front();
-    rules_.push_back({flow.match_.udp_src_,
-                      flow.match_.udp_dst_,
-                      flow.match_.ipv4_len_,
-                      flow.match_.ipv4_src_,
-                      flow.match_.ipv4_dst_,
-                      {true, queue, flow.id_}});
+    rules_.push_back({flow.match_.udp_src_, flow.match_.udp_dst_, flow.match_.ipv4_len_,
+                      flow.match_.ipv4_src_, flow.match_.ipv4_dst_, queue, flow.id_});
   }
   if (rules_.empty()) return;
   first_rule_.assign(NUM_PORTS, static_cast<std::uint16_t>(rules_.size()));
@@ -122,7 +118,8 @@ Classifier::Classifier(const InterfaceConfig& config) {
   }
 }
 
-Verdict Classifier::classify(const PacketKey& key) const noexcept {
+Verdict Program::classify(const PacketView& packet) const noexcept {
+  const PacketKey& key = packet.key;
   if ((!key.ipv4_udp && !key.ipv6_udp) || rules_.empty()) return unmatched_;
   for (std::size_t i = first_rule_[key.udp_dst]; i < rules_.size(); ++i) {
     const Rule& rule = rules_[i];
@@ -130,10 +127,23 @@ Verdict Classifier::classify(const PacketKey& key) const noexcept {
         (rule.ipv4_len == 0 || rule.ipv4_len == key.ipv4_len) &&
         (rule.ipv4_src == 0 || rule.ipv4_src == key.ipv4_src) &&
         (rule.ipv4_dst == 0 || rule.ipv4_dst == key.ipv4_dst)) {
-      return rule.verdict;
+      return {true, rule.queue, rule.flow};
     }
   }
   return unmatched_;
+}
+
+void Steering::publish(std::shared_ptr<const Program> program) noexcept {
+  const std::lock_guard lock(mutex_);
+  // The parameter now holds the program before, which goes with its last reader.
+  program_.swap(program);
+  version_.fetch_add(1, std::memory_order_release);
+}
+
+void Steering::Reader::take() noexcept {
+  const std::lock_guard lock(steering_.mutex_);
+  program_ = steering_.program_;
+  version_ = steering_.version_.load(std::memory_order_relaxed);
 }
 
 }  // namespace daqiri::steering

@@ -57,7 +57,7 @@ void FileThread::submit(std::shared_ptr<FileWriteJob> job) {
 }
 
 void FileThread::run() noexcept {
-  settle_thread(std::string(ANY_CORE), "daqiri-files");
+  configure_thread(std::string(ANY_CORE), "daqiri-files");
   block_file_size_signal();
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -149,7 +149,7 @@ TEST_CASE("what was accepted before close is delivered, and the stream ends in o
     Burst* burst = nullptr;
     const auto n = std::min<std::uint32_t>(16, static_cast<std::uint32_t>(packets.size() - i));
     if (tx.allocate(n, &burst) != Status::SUCCESS) {
-      tx.wait_room(5'000'000);
+      tx.wait_free(5'000'000);
       continue;
     }
     for (std::uint32_t k = 0; k < n; ++k, ++i) {

@@ -221,7 +221,7 @@ inline bool send_packets(TxQueue& tx, const std::vector<Bytes>& packets,
     Burst* burst = nullptr;
     if (tx.allocate(n, &burst) != Status::SUCCESS) {
       if (monotonic_ns() > end) return false;
-      tx.wait_room(10'000'000);
+      tx.wait_free(10'000'000);
       continue;
     }
     burst->connection_id = connection;
