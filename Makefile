@@ -45,6 +45,7 @@ lint: build $(VENV)/.dependencies-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	@$(BIN)/clang-format --dry-run --Werror $(cpp_files)
+	.ci/includes
 	.ci/layout build/layout
 	$(BIN)/pyright | \
 		sed -E 's,build/layout/daqiri_ophyd/(plans|profiles)/,\1/,; s,build/layout/,,'
