@@ -45,6 +45,7 @@ lint: build $(VENV)/.dependencies-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	@$(BIN)/clang-format --dry-run --Werror $(cpp_files)
+	.ci/includes
 	.ci/layout build/layout
 	$(BIN)/pyright | \
 		sed -E 's,build/layout/daqiri_ophyd/(plans|profiles)/,\1/,; s,build/layout/,,'
@@ -96,9 +97,9 @@ $(BIN)/python: | build/.system-build
 	@$(PYTHON) -m venv $(VENV)
 
 # Dependencies first and apart: one that comes as source needs the isolation that our build forgoes.
-$(VENV)/.dependencies-%: pyproject.toml requirements.lock .ci/dependencies | $(BIN)/python
+$(VENV)/.dependencies-%: pyproject.toml requirements.lock .ci/dependencies .ci/install | $(BIN)/python
 	@echo "Installing Python packages ($*)"
-	@$(PIP) install -c requirements.lock -r <(.ci/dependencies $*)
+	@.ci/install $(BIN)/python $*
 	@touch $@
 
 # Editable: a change in Python needs nothing, a change in C++ comes through here. The backend also

@@ -10,7 +10,7 @@
 namespace daqiri {
 
 namespace {
-constexpr std::size_t MAX_RING = 2048;
+constexpr std::size_t MAX_WAITING = 2048;
 }
 
 TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
@@ -19,7 +19,7 @@ TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
       port_id_(interface.port_id_),
       interface_(interface.name_),
       memory_(std::move(memory)),
-      ring_(std::clamp<std::size_t>(meta_buffers, 2, MAX_RING)),
+      ring_(std::clamp<std::size_t>(meta_buffers, 2, MAX_WAITING)),
       in_flight_(meta_buffers) {
   for (const std::string& name : config_.mrs_) {
     regions_.push_back(memory_->regions.at(name).get());

@@ -11,11 +11,11 @@ namespace daqiri {
 
 namespace {
 
-/// Further than this from a launch time the worker sleeps, until SPIN_NS before it.
+/// Further than this from a launch time the worker sleeps, until TX_SPIN_NS before it.
 constexpr std::uint64_t SLEEP_FROM_NS = 200'000;
-constexpr std::uint64_t SPIN_NS = 80'000;
+constexpr std::uint64_t TX_SPIN_NS = 80'000;
 /// Longest sleep: a step of the clock is noticed within this.
-constexpr std::int64_t MAX_SLEEP_NS = 50'000'000;
+constexpr std::int64_t TX_MAX_SLEEP_NS = 50'000'000;
 /// Idle time after which the worker sleeps instead of spinning.
 constexpr std::uint64_t IDLE_SPIN_NS = 20'000;
 /// Pacing credit that an idle queue keeps.
@@ -35,9 +35,9 @@ constexpr std::uint64_t LAUNCHING_NS = 1'000'000;
 /// How often it asks for buffers that the engine keeps.
 constexpr std::uint64_t COMPLETING_NS = 20'000;
 /// Passes that a stopping worker makes for what is due.
-constexpr int DRAIN_PASSES = 100'000;
+constexpr int TX_DRAIN_PASSES = 100'000;
 /// It gives up when the wire has taken nothing for this long.
-constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
+constexpr std::uint64_t TX_DRAIN_NS = 1'000'000'000;
 
 /// ns that `bytes` take at `mbps`; `rest` is what the division leaves, from call to call.
 constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps, std::uint64_t& rest) {
@@ -207,8 +207,8 @@ void Transmitter::wait_until(std::uint64_t due) noexcept {
     if (stopping_.load(std::memory_order_acquire) || anything_new()) {
       doorbell_.cancel();
     } else {
-      const auto remaining =
-          static_cast<std::int64_t>(std::min<std::uint64_t>(due - now_ - SPIN_NS, MAX_SLEEP_NS));
+      const auto remaining = static_cast<std::int64_t>(
+          std::min<std::uint64_t>(due - now_ - TX_SPIN_NS, TX_MAX_SLEEP_NS));
       sleep_for(remaining);
     }
     now_ = clock_();
@@ -241,7 +241,7 @@ void Transmitter::sleep() noexcept {
     doorbell_.cancel();
     return;
   }
-  doorbell_.wait(MAX_SLEEP_NS);
+  doorbell_.wait(TX_MAX_SLEEP_NS);
 }
 
 void Transmitter::run() noexcept {
@@ -270,8 +270,8 @@ void Transmitter::run() noexcept {
       doorbell_.wait(static_cast<std::int64_t>(LAUNCHING_NS));
       now_ = clock_();
     }
-    if (drain > 0 && ((!progress && !refused && !launching) || drain > DRAIN_PASSES ||
-                      monotonic_ns() - last_left_ > DRAIN_NS))
+    if (drain > 0 && ((!progress && !refused && !launching) || drain > TX_DRAIN_PASSES ||
+                      monotonic_ns() - last_left_ > TX_DRAIN_NS))
       break;
     if (progress) continue;
     std::uint64_t due = NEVER;

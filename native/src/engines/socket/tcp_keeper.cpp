@@ -31,7 +31,7 @@ constexpr std::uint64_t ATTEMPT_NS = 10 * SECOND;
 /// A server's peer that has finished sending, and to which nothing is sent.
 constexpr std::uint64_t FINISHED_IDLE_NS = 60 * SECOND;
 constexpr std::uint64_t LINGER_NS = 2 * SECOND;
-constexpr int MAX_EVENTS = 64;
+constexpr int EVENTS_AT_ONCE = 64;
 
 }  // namespace
 
@@ -113,8 +113,8 @@ void TcpKeeper::run() noexcept {
 }
 
 void TcpKeeper::take_events(int timeout_ms) noexcept {
-  std::array<epoll_event, MAX_EVENTS> events;
-  const int n = epoll_wait(events_, events.data(), MAX_EVENTS, timeout_ms);
+  std::array<epoll_event, EVENTS_AT_ONCE> events;
+  const int n = epoll_wait(events_, events.data(), EVENTS_AT_ONCE, timeout_ms);
   std::uint64_t rings = 0;
   [[maybe_unused]] const ssize_t got = ::read(wake_, &rings, sizeof rings);
   const std::lock_guard lock(mutex_);

@@ -12,8 +12,8 @@ namespace daqiri::sockets {
 
 namespace {
 
-constexpr std::uint8_t TTL = 64;
-constexpr std::uint16_t DONT_FRAGMENT = 0x4000;
+constexpr std::uint8_t HOP_LIMIT = 64;
+constexpr std::uint16_t IP_DONT_FRAGMENT = 0x4000;
 
 /// Internet checksum (RFC 1071) over pieces of any length.
 class Checksum {
@@ -56,8 +56,8 @@ std::uint32_t ipv4_udp(const SocketAddress& from, const SocketAddress& to, std::
   ip.ihl = sizeof(ip) / 4;
   ip.tot_len = htons(static_cast<std::uint16_t>(
       std::min<std::uint32_t>(sizeof(ip) + sizeof(udp) + length, 0xFFFF)));
-  ip.frag_off = htons(DONT_FRAGMENT);
-  ip.ttl = TTL;
+  ip.frag_off = htons(IP_DONT_FRAGMENT);
+  ip.ttl = HOP_LIMIT;
   ip.protocol = IPPROTO_UDP;
   ip.saddr = htonl(from.ipv4());
   ip.daddr = htonl(to.ipv4());
@@ -81,7 +81,7 @@ std::uint32_t ipv6_udp(const SocketAddress& from, const SocketAddress& to, std::
   ip.ip6_flow = htonl(6U << 28U);
   ip.ip6_plen = htons(udp_length);
   ip.ip6_nxt = IPPROTO_UDP;
-  ip.ip6_hlim = TTL;
+  ip.ip6_hlim = HOP_LIMIT;
   ip.ip6_src = from.ipv6_bytes();
   ip.ip6_dst = to.ipv6_bytes();
   Checksum sum;

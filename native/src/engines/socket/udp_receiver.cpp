@@ -12,7 +12,7 @@ namespace daqiri::sockets {
 namespace {
 
 constexpr std::uint32_t IPV4_UDP_HEADERS = 28;
-constexpr std::uint64_t SETTLE_NS = 20'000;
+constexpr std::uint64_t ARRIVAL_PAUSE_NS = 20'000;
 
 }  // namespace
 
@@ -173,7 +173,7 @@ void UdpReceiver::settle_kernel_drops() noexcept {
   if (arrived != arrived_) {
     arrived_ = arrived;
     arrived_since_ = now;
-  } else if (now - arrived_since_ > SETTLE_NS) {
+  } else if (now - arrived_since_ > ARRIVAL_PAUSE_NS) {
     count_lost_rows(arrived);
   }
 }
