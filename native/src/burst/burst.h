@@ -101,7 +101,11 @@ class BurstHold {
 /// Fixed number of bursts of equal capacity.
 class BurstPool {
  public:
+  /// Throws Error NO_FREE_BURST_BUFFERS when there is no memory for the arrays.
   BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segments, bool transmit);
+  /// What the arrays of such a pool take.
+  static std::uint64_t bytes(std::uint32_t count, std::uint32_t capacity,
+                             int num_segments) noexcept;
   BurstPool(const BurstPool&) = delete;
   BurstPool& operator=(const BurstPool&) = delete;
   ~BurstPool();

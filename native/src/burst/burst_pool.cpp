@@ -1,7 +1,10 @@
 #include <deque>
 #include <mutex>
+#include <new>
+#include <string>
 
 #include "burst/burst.h"
+#include "daqiri/error.h"
 
 namespace daqiri {
 
@@ -38,15 +41,30 @@ constexpr std::size_t align_up(std::size_t bytes) { return (bytes + 63U) & ~std:
 
 }  // namespace
 
-BurstPool::BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segments, bool transmit)
-    : capacity_(capacity), num_segments_(num_segments), free_(count) {
+std::uint64_t BurstPool::bytes(std::uint32_t count, std::uint32_t capacity,
+                               int num_segments) noexcept {
   const std::size_t n = capacity;
   const std::size_t per_segment =
       align_up(n * sizeof(void*)) + 2 * align_up(n * sizeof(std::uint32_t));
   const std::size_t per_burst = per_segment * static_cast<std::size_t>(num_segments) +
                                 align_up(n * sizeof(FlowId)) + align_up(n * sizeof(std::uint64_t));
-  // Not value-initialised: pages of bursts that are never used are never touched.
-  arrays_ = std::make_unique_for_overwrite<std::byte[]>(per_burst * count + 64);
+  return per_burst * count + 64;
+}
+
+BurstPool::BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segments, bool transmit)
+    : capacity_(capacity), num_segments_(num_segments), free_(count) {
+  const std::size_t n = capacity;
+  const std::uint64_t size = bytes(count, capacity, num_segments);
+  try {
+    // Not value-initialised: pages of bursts that are never used are never touched.
+    arrays_ = std::make_unique_for_overwrite<std::byte[]>(size);
+  } catch (const std::bad_alloc&) {
+    throw Error(Status::NO_FREE_BURST_BUFFERS,
+                "cannot allocate " + std::to_string(count) + " bursts of " +
+                    std::to_string(capacity) + " packets (" + std::to_string(size) +
+                    " bytes); lower " + (transmit ? "tx_meta_buffers" : "rx_meta_buffers") +
+                    " or batch_size");
+  }
   auto* next =
       reinterpret_cast<std::byte*>(align_up(reinterpret_cast<std::uintptr_t>(arrays_.get())));
   const auto carve = [&next](std::size_t bytes) {

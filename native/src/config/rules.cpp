@@ -104,29 +104,33 @@ EngineType engine_of(const Subject& subject, const Place& at) {
 std::string printed(const Node& node) {
   if (node.kind != Node::Kind::LIST) return quoted(node.text);
   std::string text;
-  for (const Node& item : node.items)
-    text += concat(text.empty() ? "" : ", ", item.kind == Node::Kind::MAP ? "{...}" : item.text);
+  for (const Node& item : node.items) text += concat(text.empty() ? "" : ", ", item.text);
   return "[" + text + "]";
 }
 
-/// Warns of the value at `path` below `at`, in each element of the lists on the way, where it is
-/// not the standard one.
+using UsedOn = std::function<bool(std::string_view list, std::size_t index)>;
+
+/// Warns of the value at `path` below `at`, in the elements of lists that do not use it, where it
+/// is not the standard one.
 void check_unused(const Node& node, const Node& standard, const Place& at, std::string_view path,
-                  const std::string& message) {
+                  const std::string& message, const UsedOn& used_on) {
   const std::size_t end = path.find_first_of(".[");
   const std::string_view key = path.substr(0, end);
   const Node::Entry* value = node.entry(key);
   const Node::Entry* usual = standard.entry(key);
   if (value == nullptr || usual == nullptr) return;
+  const std::vector<Node>& items = value->value.items;
   if (end == std::string_view::npos) {
     const std::string found = printed(value->value);
-    if (found != printed(usual->value) && found != "[]") at[key].warning("found ", found, message);
+    if (found != printed(usual->value) && !at[key].bad()) at[key].warning("found ", found, message);
   } else if (path[end] == '.') {
-    check_unused(value->value, usual->value, at[key], path.substr(end + 1), message);
+    check_unused(value->value, usual->value, at[key], path.substr(end + 1), message, used_on);
   } else {
-    for (std::size_t i = 0; i < value->value.items.size(); ++i)
-      check_unused(value->value.items[i], usual->value.items.front(), at[key][i],
-                   path.substr(end + 3), message);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (!used_on(key, i))
+        check_unused(items[i], usual->value.items.front(), at[key][i], path.substr(end + 3),
+                     message, used_on);
+    }
   }
 }
 
@@ -173,13 +177,10 @@ void check_unused(const Subject& subject) {
   for (const UnusedKey& unused : subject.traits.unused_keys) {
     const std::string message =
         concat(", which has no effect on engine '", subject.traits.name, "'; ", unused.instead);
-    if (unused.when == nullptr) check_unused(given, standard, subject.root, unused.path, message);
-    for (std::size_t i = 0; unused.when != nullptr && i < subject.config.ifs_.size(); ++i) {
-      if (unused.when(subject.config.ifs_[i]))
-        check_unused(given.entry("interfaces")->value.items[i],
-                     standard.entry("interfaces")->value.items[0], subject.interface(i),
-                     unused.path, message);
-    }
+    const auto used_on = [&](std::string_view list, std::size_t i) {
+      return list == "interfaces" && unused.when != nullptr && !unused.when(subject.config.ifs_[i]);
+    };
+    check_unused(given, standard, subject.root, unused.path, message, used_on);
   }
 }
 

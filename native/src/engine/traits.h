@@ -11,11 +11,11 @@ namespace daqiri {
 
 /// A key that an engine reads and that changes nothing on it.
 struct UnusedKey {
-  /// As in "memory_regions[].owned"; with `when`, below an interface: "socket_config.min_ipg_ns".
+  /// As in "interfaces[].socket_config.min_ipg_ns".
   std::string_view path;
   /// What to do instead, for the warning.
   std::string_view instead;
-  /// The interfaces that it is unused on; null: everywhere.
+  /// The interfaces on which it is unused; null: all of them.
   bool (*when)(const InterfaceConfig& interface){nullptr};
 };
 
