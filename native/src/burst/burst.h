@@ -121,8 +121,12 @@ class BurstPool {
 
   /// `small`: how many small bursts may be made when all others are taken; memory is spent on those
   /// that are needed at the same time, once.
+  /// Throws Error NO_FREE_BURST_BUFFERS when there is no memory for the arrays.
   BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segments, bool transmit,
             std::uint32_t small = 0);
+  /// What the arrays of so many bursts take.
+  static std::uint64_t bytes(std::uint32_t count, std::uint32_t capacity,
+                             int num_segments) noexcept;
   BurstPool(const BurstPool&) = delete;
   BurstPool& operator=(const BurstPool&) = delete;
   ~BurstPool();

@@ -2,8 +2,10 @@
 #include <deque>
 #include <mutex>
 #include <new>
+#include <string>
 
 #include "burst/burst.h"
+#include "daqiri/error.h"
 
 namespace daqiri {
 
@@ -49,18 +51,33 @@ BurstPool::BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segmen
       small_limit_(small),
       free_(count),
       free_small_(small) {
-  make(count, capacity, false);
+  try {
+    make(count, capacity, false);
+  } catch (const std::bad_alloc&) {
+    throw Error(Status::NO_FREE_BURST_BUFFERS,
+                "cannot allocate " + std::to_string(count) + " bursts of " +
+                    std::to_string(capacity) + " packets (" +
+                    std::to_string(bytes(count, capacity, num_segments)) + " bytes); lower " +
+                    (transmit ? "tx_meta_buffers" : "rx_meta_buffers") + " or batch_size");
+  }
+}
+
+std::uint64_t BurstPool::bytes(std::uint32_t count, std::uint32_t capacity,
+                               int num_segments) noexcept {
+  const std::size_t n = capacity;
+  const std::size_t per_segment =
+      align_up(n * sizeof(void*)) + 2 * align_up(n * sizeof(std::uint32_t));
+  const std::size_t per_burst = per_segment * static_cast<std::size_t>(num_segments) +
+                                align_up(n * sizeof(FlowId)) + align_up(n * sizeof(std::uint64_t));
+  return per_burst * count + 64;
 }
 
 void BurstPool::make(std::uint32_t count, std::uint32_t capacity, bool small) {
   const std::size_t n = capacity;
-  const std::size_t per_segment =
-      align_up(n * sizeof(void*)) + 2 * align_up(n * sizeof(std::uint32_t));
-  const std::size_t per_burst = per_segment * static_cast<std::size_t>(num_segments_) +
-                                align_up(n * sizeof(FlowId)) + align_up(n * sizeof(std::uint64_t));
   bursts_.reserve(bursts_.size() + count);
   // Not value-initialised: pages of bursts that are never used are never touched.
-  arrays_.push_back(std::make_unique_for_overwrite<std::byte[]>(per_burst * count + 64));
+  arrays_.push_back(
+      std::make_unique_for_overwrite<std::byte[]>(bytes(count, capacity, num_segments_)));
   auto* next = reinterpret_cast<std::byte*>(
       align_up(reinterpret_cast<std::uintptr_t>(arrays_.back().get())));
   const auto carve = [&next](std::size_t bytes) {

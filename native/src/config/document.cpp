@@ -8,6 +8,8 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include "config/findings.h"
+
 namespace daqiri::config {
 namespace {
 
@@ -63,10 +65,7 @@ class TreeBuilder final : public YAML::EventHandler {
   };
 
   Node leaf(Node::Kind kind, const YAML::Mark& mark, const std::string& text) {
-    Node node;
-    node.kind = kind;
-    node.mark = to_mark(mark);
-    node.text = text;
+    Node node{.kind = kind, .mark = to_mark(mark), .text = text};
     charge(node, node.mark);
     return node;
   }
@@ -122,14 +121,14 @@ std::optional<SyntaxProblem> find_invalid_character(std::string_view text) {
   const std::size_t offset = std::min(first_control, find_invalid_utf8(text));
   if (offset >= text.size()) return std::nullopt;
   const std::string_view before = text.substr(0, offset);
-  const std::size_t newline = before.rfind('\n');
-  const Mark mark{
-      static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
-      static_cast<int>(newline == std::string_view::npos ? offset + 1 : offset - newline)};
+  // npos + 1 is the begin of the text.
+  const std::size_t line_begin = before.rfind('\n') + 1;
   return SyntaxProblem{
-      mark,
-      "found byte " + std::to_string(static_cast<unsigned char>(text[offset])) +
-          ", which has no place in a YAML file; accepts UTF-8 text without control characters"};
+      {static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
+       static_cast<int>(offset - line_begin) + 1},
+      concat("found byte ", static_cast<int>(static_cast<unsigned char>(text[offset])),
+             ", which has no place in a YAML file; accepts UTF-8 text without control "
+             "characters")};
 }
 
 void emit(YAML::Emitter& out, const Node& node) {
@@ -162,18 +161,20 @@ void emit(YAML::Emitter& out, const Node& node) {
 }  // namespace
 
 Node Node::scalar(std::string text, bool quoted) {
-  Node node;
-  node.kind = Kind::SCALAR;
-  node.text = std::move(text);
-  node.quoted = quoted;
-  return node;
+  return {.kind = Kind::SCALAR, .text = std::move(text), .quoted = quoted};
+}
+
+const Node::Entry* Node::entry(std::string_view name) const {
+  const auto match = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) {
+    return each.key.kind == Kind::SCALAR && each.key.text == name;
+  });
+  return match == entries.end() ? nullptr : &*match;
 }
 
 std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& document) {
   if (text.size() > MAX_TEXT_SIZE) {
-    return SyntaxProblem{{},
-                         "the text has " + std::to_string(text.size()) +
-                             " bytes; accepts at most " + std::to_string(MAX_TEXT_SIZE)};
+    return SyntaxProblem{
+        {}, concat("the text has ", text.size(), " bytes; accepts at most ", MAX_TEXT_SIZE)};
   }
   if (auto problem = find_invalid_character(text)) return problem;
   try {

@@ -3,12 +3,15 @@
 
 #include <concepts>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "config/limits.h"
+#include "config/document.h"
+#include "config/formats.h"
 #include "config/names.h"
+#include "daqiri/config.h"
 
 namespace daqiri::config {
 
@@ -24,6 +27,8 @@ constexpr Key optional(std::string_view name) { return {name, false}; }
 class Fields {
  public:
   enum class Walk { READ, WRITE, LIST };
+  /// Takes a text; returns what is wrong with it, or an empty text.
+  using Read = std::function<std::string(std::string_view)>;
 
   explicit Fields(Walk walk) : walk_(walk) {}
   Fields(const Fields&) = delete;
@@ -41,7 +46,12 @@ class Fields {
     integer(key, wide, range);
     value = static_cast<T>(wide);
   }
-
+  template <std::integral T>
+  void numbers(Key key, std::vector<T>& values, const Range& range) {
+    std::vector<std::int64_t> wide(values.begin(), values.end());
+    integers(key, wide, range);
+    values.assign(wide.begin(), wide.end());
+  }
   template <class E>
     requires std::is_enum_v<E>
   void choice(Key key, E& value, Names names) {
@@ -49,25 +59,18 @@ class Fields {
     one_of(key, number, names);
     value = static_cast<E>(number);
   }
-
-  /// A text that is one of `names`; not written when empty.
-  void word(Key key, std::string& value, Names names);
-
-  /// Empty: all is well, else what is wrong with the text.
-  using Parse = std::function<std::string(std::string_view)>;
-  /// The text of a value; empty: do not write the key.
-  using Print = std::function<std::string()>;
-
-  virtual void integer(Key key, std::int64_t& value, const Range& range) = 0;
-  virtual void one_of(Key key, int& value, Names names) = 0;
-  virtual void flag(Key key, bool& value) = 0;
+  void flag(Key key, bool& value);
   /// Any text but an empty one.
-  virtual void text(Key key, std::string& value) = 0;
-  virtual void formatted(Key key, std::string_view accepts, const Parse& parse,
-                         const Print& print) = 0;
-  virtual void texts(Key key, std::vector<std::string>& values) = 0;
-  virtual void words(Key key, std::vector<std::string>& values, Names names) = 0;
-  virtual void integers(Key key, std::vector<std::int64_t>& values, const Range& range) = 0;
+  void text(Key key, std::string& value);
+  template <class Value>
+  void formed(Key key, Value& value, const Form<Value>& form) {
+    const auto read = [&](std::string_view text) { return form.read(text, value); };
+    formatted(key, form.accepts, read, form.write(value));
+  }
+  /// A text that is one of `names`; the key is left out when it is empty.
+  void word(Key key, std::string& value, Names names);
+  void words(Key key, std::vector<std::string>& values, Names names);
+  void texts(Key key, std::vector<std::string>& values);
 
   /// A map. `present`: read: the key is there; write: write it.
   virtual void map(Key key, bool& present, const std::function<void()>& body) = 0;
@@ -75,7 +78,6 @@ class Fields {
     bool present = true;
     map(key, present, body);
   }
-
   /// A list of maps; `body` walks the keys of one element.
   template <class T, class Body>
   void list(Key key, std::vector<T>& values, Body body) {
@@ -85,11 +87,10 @@ class Fields {
     });
   }
 
-  /// The key is not one any more; its presence is an error with this message.
-  virtual void refused(std::string_view name, std::string_view message) = 0;
-
   // What follows does something only while reading.
 
+  /// The key is not one any more; its presence is an error with this message.
+  virtual void refused(std::string_view, std::string_view) {}
   /// The map has the key.
   [[nodiscard]] virtual bool given(std::string_view) const { return false; }
   /// The value of the key was found wrong.
@@ -100,11 +101,39 @@ class Fields {
   virtual void ignore_rest() {}
 
  protected:
+  /// `written`: none: the key is left out.
+  virtual void scalar(Key key, std::string_view accepts, const Read& read,
+                      const std::optional<Node>& written) = 0;
+  /// A list of scalars. `clear` is called once, then `read` with each text, or `skip` for what is
+  /// none, so that the others keep their positions.
+  struct Items {
+    std::string_view accepts;
+    std::string each;
+    Read read;
+    std::function<void()> clear, skip;
+  };
+  virtual void scalars(Key key, const Items& items, const std::vector<Node>& written) = 0;
   /// Calls `body` for the elements from 0 up to the number there is, one past `size` to add one.
   virtual void list_of(Key key, std::size_t size, const std::function<void(std::size_t)>& body) = 0;
 
  private:
+  void integer(Key key, std::int64_t& value, const Range& range);
+  void integers(Key key, std::vector<std::int64_t>& values, const Range& range);
+  void one_of(Key key, int& value, Names names);
+  /// `text`: as it is written; empty: the key is left out.
+  void formatted(Key key, std::string_view accepts, const Read& read, const std::string& text);
+  void texts(Key key, std::vector<std::string>& values, std::string each, const Read& check);
+
   Walk walk_;
+};
+
+/// Keys of a map that the schema does not have.
+enum class UnknownKeys {
+  /// Errors.
+  REFUSED,
+  /// Others' keys, never errors; one that looks like a misspelling of ours is a warning.
+  FOREIGN,
+  IGNORED,
 };
 
 }  // namespace daqiri::config

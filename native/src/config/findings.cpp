@@ -1,6 +1,7 @@
 #include "config/findings.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace daqiri::config {
 namespace {
@@ -12,14 +13,6 @@ std::string_view parent(std::string_view path) {
 }
 
 }  // namespace
-
-std::string join(std::string_view path, std::string_view name) {
-  return path.empty() ? std::string(name) : std::string(path) + "." + std::string(name);
-}
-
-std::string element(std::string_view path, std::string_view name, std::size_t index) {
-  return join(path, name) + "[" + std::to_string(index) + "]";
-}
 
 std::string quoted(std::string_view text) {
   constexpr std::size_t LONGEST = 80;
@@ -43,12 +36,6 @@ std::string quoted(std::string_view text) {
   return result + (cut ? "...'" : "'");
 }
 
-Findings::Findings(std::string file) : file_(std::move(file)) {}
-
-void Findings::place(const std::string& path, Mark mark) { marks_.emplace(path, mark); }
-
-bool Findings::given(const std::string& path) const { return marks_.contains(path); }
-
 Mark Findings::mark_of(std::string_view path) const {
   for (;; path = parent(path)) {
     if (const auto found = marks_.find(path); found != marks_.end()) return found->second;
@@ -63,12 +50,6 @@ bool Findings::bad(std::string_view path) const {
   }
 }
 
-void Findings::spoil(const std::string& path) { bad_.insert(path); }
-
-void Findings::error(const std::string& path, const std::string& message) {
-  error_at(path, mark_of(path), message);
-}
-
 void Findings::error_at(const std::string& path, Mark mark, const std::string& message) {
   if (bad(path)) return;
   spoil(path);
@@ -77,10 +58,6 @@ void Findings::error_at(const std::string& path, Mark mark, const std::string& m
 
 void Findings::key_error(const std::string& path, Mark mark, const std::string& message) {
   add(ConfigProblem::Severity::ERROR, path, mark, message);
-}
-
-void Findings::warning(const std::string& path, const std::string& message) {
-  add(ConfigProblem::Severity::WARNING, path, mark_of(path), message);
 }
 
 void Findings::warning_at(const std::string& path, Mark mark, const std::string& message) {
@@ -112,3 +89,26 @@ ConfigReport Findings::report() && {
 }
 
 }  // namespace daqiri::config
+
+namespace daqiri {
+
+bool ConfigReport::ok() const noexcept {
+  return std::none_of(problems_.begin(), problems_.end(), [](const ConfigProblem& problem) {
+    return problem.severity_ == ConfigProblem::Severity::ERROR;
+  });
+}
+
+std::string ConfigReport::text() const {
+  std::string text;
+  for (const ConfigProblem& problem : problems_) {
+    text += problem.file_ + ":";
+    if (problem.line_ > 0)
+      text += std::to_string(problem.line_) + ":" + std::to_string(problem.column_) + ":";
+    text += problem.severity_ == ConfigProblem::Severity::ERROR ? " error: " : " warning: ";
+    if (!problem.path_.empty()) text += problem.path_ + ": ";
+    text += problem.message_ + "\n";
+  }
+  return text;
+}
+
+}  // namespace daqiri

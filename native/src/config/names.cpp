@@ -2,9 +2,24 @@
 
 #include <algorithm>
 #include <numeric>
-#include <vector>
+
+#include "engine/registry.h"
 
 namespace daqiri::config {
+
+std::vector<Name> engine_names() {
+  std::vector<Name> names(std::begin(ENGINES), std::end(ENGINES));
+  for (const EngineEntry& engine : engines()) {
+    if (find_name(names, engine.traits.name) == nullptr)
+      names.push_back(name(engine.traits.name, EngineType::OTHER));
+  }
+  return names;
+}
+
+std::string engine_name(const CommonConfig& common) {
+  return common.engine_type == EngineType::OTHER ? common.engine
+                                                 : text_of(ENGINES, common.engine_type);
+}
 
 const Name* find_name(Names names, std::string_view text) noexcept {
   const auto found = std::find_if(names.begin(), names.end(),

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "daqiri/config.h"
 
@@ -71,6 +72,11 @@ inline constexpr Name OUTPUT_TYPES[] = {
     name("int32", OutputDataType::INT32)};
 inline constexpr Name ENDIANNESS[] = {name("host", Endianness::HOST),
                                       name("network", Endianness::NETWORK)};
+
+/// ENGINES, and what else is registered.
+std::vector<Name> engine_names();
+/// The engine of a validated configuration.
+std::string engine_name(const CommonConfig& common);
 
 /// The entry with this text; null when there is none.
 const Name* find_name(Names names, std::string_view text) noexcept;

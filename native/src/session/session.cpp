@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daqiri/error.h"
+#include "engine/refusals.h"
 #include "engine/registry.h"
 #include "session/housekeeper.h"
 #include "session/poller.h"
@@ -19,38 +20,6 @@
 namespace daqiri {
 
 namespace {
-
-/// What the configuration may ask for and this build's data path does not do yet.
-void refuse_unsupported(const InterfaceConfig& interface, const EngineTraits& traits) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(Status::NOT_SUPPORTED, "interface '" + interface.name_ + "': " + what);
-  };
-  if (!interface.rx_.reorder_configs_.empty()) {
-    refuse("reorder config '" + interface.rx_.reorder_configs_.front().name_ +
-           "': reordering is not part of this build; remove reorder_configs");
-  }
-  if (interface.rx_.hardware_timestamps_ && !traits.hardware_timestamps) {
-    refuse(
-        "hardware_timestamps is true, and this engine has software timestamps only; set it to "
-        "false");
-  }
-  if (interface.rx_.dynamic_flow_capacity_ > 0 && !traits.dynamic_flows) {
-    refuse("dynamic_flow_capacity is " + std::to_string(interface.rx_.dynamic_flow_capacity_) +
-           ", and dynamic flows are not part of this build; set it to 0");
-  }
-  if (!interface.tx_.flows_.empty() && !traits.transforms) {
-    refuse("transmit flow '" + interface.tx_.flows_.front().name_ +
-           "': VLAN and tunnel transforms are not part of this build; remove tx.flows");
-  }
-  const auto direct = [&](const QueueConfig& queue) {
-    if (queue.poll_mode_ == PollMode::DIRECT && !traits.direct_mode) {
-      refuse("queue '" + queue.name_ +
-             "': poll_mode 'direct' is not part of this build; use 'indirect'");
-    }
-  };
-  for (const auto& queue : interface.rx_.queues_) direct(queue);
-  for (const auto& queue : interface.tx_.queues_) direct(queue);
-}
 
 /// After the engine was opened.
 void require_accurate_send(const Port& port) {
@@ -133,8 +102,9 @@ void Session::build() {
   const EngineEntry entry = engine_for(config_);
   if (const std::string missing = entry.missing(); !missing.empty())
     throw Error(Status::NOT_SUPPORTED, missing);
+  refuse_unsupported(config_, entry.traits);
+  refuse_oversized(config_);
   for (const InterfaceConfig& interface : config_.ifs_) {
-    refuse_unsupported(interface, entry.traits);
     const auto check = [&](const QueueConfig& queue) {
       require_core(queue.cpu_core_,
                    "queue '" + queue.name_ + "' of interface '" + interface.name_ + "'");

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "config/names.h"
+#include "engine/registry.h"
 #include "metrics/json_object.h"
 #include "timing/clock.h"
 
@@ -124,9 +124,7 @@ std::string microseconds(std::uint64_t ns) {
 SessionSnapshot SessionSnapshot::of(const Session& session) {
   SessionSnapshot snapshot;
   const NetworkConfig& config = session.config();
-  snapshot.engine = config.common_.loopback_ == LoopbackType::SW
-                        ? "loopback"
-                        : config::text_of(config::ENGINES, config.common_.engine_type);
+  snapshot.engine = engine_for(config).traits.name;
   snapshot.pid = getpid();
   snapshot.opened = session.opened();
   snapshot.time = realtime_ns();

@@ -20,50 +20,6 @@ constexpr std::uint8_t PROTOCOL_UDP = 17;
 constexpr std::uint16_t FRAGMENT_OFFSET_MASK = 0x1FFF;
 constexpr std::size_t NUM_PORTS = 65536;
 
-const char* action_name(FlowActionType type) noexcept {
-  switch (type) {
-    case FlowActionType::QUEUE:
-      return "queue";
-    case FlowActionType::VLAN_PUSH:
-      return "vlan_push";
-    case FlowActionType::VLAN_POP:
-      return "vlan_pop";
-    case FlowActionType::TUNNEL_ENCAP:
-      return "tunnel_encap";
-    case FlowActionType::TUNNEL_DECAP:
-      return "tunnel_decap";
-  }
-  return "unknown";
-}
-
-void refuse_unsupported(const FlowConfig& flow, const std::string& interface) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(Status::NOT_SUPPORTED,
-                "interface '" + interface + "', flow '" + flow.name_ + "': " + what);
-  };
-  if (flow.match_.type_ == FlowMatchType::FLEX_ITEM) {
-    refuse(
-        "matching a flex item is not part of this build; match udp_src, udp_dst, ipv4_len, "
-        "ipv4_src or ipv4_dst");
-  }
-  if (flow.match_.type_ == FlowMatchType::ECPRI) {
-    refuse(
-        "matching eCPRI is not part of this build; match udp_src, udp_dst, ipv4_len, ipv4_src or "
-        "ipv4_dst");
-  }
-  if (flow.action_.ids_.size() > 1) {
-    refuse("RSS over " + std::to_string(flow.action_.ids_.size()) +
-           " queues is not part of this build; give the queue action one `id`");
-  }
-  const auto transform = [&](const FlowAction& action) {
-    if (action.type_ == FlowActionType::QUEUE) return;
-    refuse(std::string("action '") + action_name(action.type_) +
-           "' is not part of this build; leave only the queue action");
-  };
-  for (const FlowAction& action : flow.actions_) transform(action);
-  transform(flow.action_);
-}
-
 }  // namespace
 
 PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept {
@@ -101,7 +57,6 @@ Program::Program(const InterfaceConfig& config) : isolated_(config.rx_.flow_isol
   }
   rules_.reserve(flows.size());
   for (const FlowConfig& flow : flows) {
-    refuse_unsupported(flow, config.name_);
     const std::uint16_t queue =
         flow.action_.ids_.empty() ? flow.action_.id_ : flow.action_.ids_.front();
     rules_.push_back({flow.match_.udp_src_, flow.match_.udp_dst_, flow.match_.ipv4_len_,

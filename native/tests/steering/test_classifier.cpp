@@ -1,7 +1,6 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "daqiri/error.h"
 #include "frames.h"
 #include "steering/classifier.h"
 
@@ -40,16 +39,6 @@ Verdict match_naively(const InterfaceConfig& interface, const PacketKey& key) {
 
 bool same(const Verdict& a, const Verdict& b) {
   return a.matched == b.matched && a.queue == b.queue && a.flow == b.flow;
-}
-
-std::string refusal(const InterfaceConfig& interface, Status* status) {
-  try {
-    const Program program(interface);
-  } catch (const Error& error) {
-    *status = error.status();
-    return error.what();
-  }
-  return {};
 }
 
 }  // namespace
@@ -174,39 +163,4 @@ TEST_CASE("random rules and packets: the program agrees with trying every rule",
       REQUIRE(same(found, match_naively(interface, key)));
     }
   }
-}
-
-TEST_CASE("rules this build cannot run are refused by name", "[steering]") {
-  auto interface = interface_with_queues(2);
-  FlowConfig& flow = add_flow(interface, 5, 0);
-  std::string feature;
-  SECTION("RSS") {
-    flow.action_.ids_ = {0, 1};
-    feature = "RSS";
-  }
-  SECTION("flex item") {
-    flow.match_.type_ = FlowMatchType::FLEX_ITEM;
-    feature = "flex item";
-  }
-  SECTION("eCPRI") {
-    flow.match_.type_ = FlowMatchType::ECPRI;
-    feature = "eCPRI";
-  }
-  SECTION("VLAN") {
-    FlowAction pop;
-    pop.type_ = FlowActionType::VLAN_POP;
-    flow.actions_.insert(flow.actions_.begin(), pop);
-    feature = "vlan_pop";
-  }
-  SECTION("tunnel") {
-    FlowAction decap;
-    decap.type_ = FlowActionType::TUNNEL_DECAP;
-    flow.actions_.insert(flow.actions_.begin(), decap);
-    feature = "tunnel_decap";
-  }
-  Status status = Status::SUCCESS;
-  const std::string text = refusal(interface, &status);
-  CHECK(status == Status::NOT_SUPPORTED);
-  CHECK_THAT(text,
-             Catch::Contains("port0") && Catch::Contains("flow5") && Catch::Contains(feature));
 }

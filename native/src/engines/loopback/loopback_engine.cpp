@@ -327,9 +327,16 @@ class LoopbackEngine final : public IoEngine {
   std::vector<std::unique_ptr<LoopbackPort>> ports_;
 };
 
+constexpr UnusedKey UNUSED_KEYS[] = {
+    {"debug", "use log_level: debug"},
+    {"memory_regions[].owned", "the engine allocates all regions; remove the key"},
+    {"memory_regions[].access", "it is for RDMA; remove the key"},
+    {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"}};
+
 EngineTraits traits() {
   EngineTraits traits;
   traits.name = "loopback";
+  traits.unused_keys = UNUSED_KEYS;
   return traits;
 }
 

@@ -183,9 +183,27 @@ std::unique_ptr<IoEngine> make_socket_engine(const NetworkConfig& config) {
   return std::make_unique<SocketEngine>(tcp ? sockets::TcpSender::RUN : sockets::UdpSender::BATCH);
 }
 
+/// Only a TCP client connects.
+bool never_connects(const InterfaceConfig& interface) {
+  return interface.socket_.mode_ == SocketMode::SERVER || !is_tcp(interface);
+}
+
+constexpr UnusedKey UNUSED_KEYS[] = {
+    {"debug", "use log_level: debug"},
+    {"memory_regions[].owned", "the engine allocates all regions; remove the key"},
+    {"memory_regions[].access", "it is for RDMA; remove the key"},
+    {"interfaces[].socket_config.min_ipg_ns",
+     "use pacing_mbps of the transmit queue, or launch times"},
+    {"interfaces[].socket_config.max_burst_interval_ms", "use timeout_us of the receive queue"},
+    {"interfaces[].socket_config.retry_connect_s", "only a TCP client connects; remove the key",
+     never_connects},
+    {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"},
+    {"interfaces[].tx.queues[].offloads", "the kernel writes all headers; remove the key"}};
+
 EngineTraits traits() {
   EngineTraits traits;
   traits.name = "socket";
+  traits.unused_keys = UNUSED_KEYS;
   traits.rx_ring = false;
   traits.timed_send = true;
   return traits;

@@ -24,20 +24,6 @@ std::uint64_t receive_buffer_for(const RxQueue& queue) noexcept {
   return std::min(bytes, MAX_RECEIVE_BUFFER);
 }
 
-void warn_of_unused(const InterfaceConfig& interface) {
-  const auto unused = [&](const char* key, std::uint32_t value, const char* instead) {
-    if (value == 0) return;
-    log(LogLevel::WARN,
-        "interface '" + interface.name_ + "': socket_config." + key + " is " +
-            std::to_string(value) + " and has no effect on UDP in this build; use " + instead,
-        {.interface = interface.name_, .queue = {}});
-  };
-  unused("min_ipg_ns", interface.socket_.min_ipg_ns_,
-         "pacing_mbps of the tx queue, or launch times");
-  unused("max_burst_interval_ms", interface.socket_.max_burst_interval_ms_,
-         "timeout_us of the rx queue");
-}
-
 std::vector<RxQueue*> queues_of(const Port& port) {
   std::vector<RxQueue*> queues;
   queues.reserve(port.rx.size());
@@ -140,7 +126,6 @@ UdpEndpoint::UdpEndpoint(const Port& port)
       connection_(client() ? (*peers_.table())[0].connection : next_connection_id()),
       link_layer_(std::make_shared<UdpLinkLayer>(peers_.table(), socket().local(), client())),
       mac_(mac_of(socket().local())) {
-  warn_of_unused(port.config);
   if (!port.rx.empty()) {
     for (std::size_t i = 0; i < sockets_.size(); ++i) {
       receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], peers_, i));
