@@ -119,6 +119,14 @@ class Wire {
     return packets;
   }
 
+  /// Waits until so many bytes have come to the queue, whatever became of them.
+  [[nodiscard]] bool received(std::size_t bytes) const {
+    const std::uint64_t end = monotonic_ns() + LONG;
+    while (rx.counters().received_bytes < bytes && monotonic_ns() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return rx.counters().received_bytes >= bytes;
+  }
+
   /// The session is closed, what it held is given back, the accounts hold.
   void finish() {
     session->close();
@@ -245,11 +253,7 @@ TEST_CASE("a burst is delivered when full, after its timeout, or at close", "[en
       Wire wire(setup, options);
       REQUIRE(wire.send(0, 3));
       REQUIRE(wire.tx.wait_idle(LONG));
-      const std::uint64_t end = monotonic_ns() + LONG;
-      while (wire.rx.counters().held == 0 && monotonic_ns() < end) {
-        // The counters of an open burst are published with the pass.
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
+      REQUIRE(wire.received(packets_of(0, 3).size()));
       REQUIRE(wire.rx.receive() == nullptr);
       wire.session->close();
       REQUIRE(joined(wire.receive(packets_of(0, 3).size())) == packets_of(0, 3));
@@ -277,13 +281,8 @@ TEST_CASE("flushing discards what is queued, and nothing after it", "[engines]")
     Wire wire(setup, options);
     REQUIRE(wire.send(0, 100));
     REQUIRE(wire.tx.wait_idle(LONG));
-    const std::size_t bytes = packets_of(0, 100).size();
-    const std::uint64_t end = monotonic_ns() + LONG;
-    // On the way through the kernel they are not at the queue yet.
-    while (wire.rx.counters().received_bytes < bytes && monotonic_ns() < end) {
-      wire.rx.request_flush();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    REQUIRE(wire.received(packets_of(0, 100).size()));
+    wire.rx.request_flush();
     CHECK(dropped(wire.rx.counters(), DropReason::FLUSHED) == wire.rx.counters().received);
     REQUIRE(wire.rx.receive() == nullptr);
     REQUIRE(wire.send(200, 64));
@@ -307,10 +306,7 @@ TEST_CASE("while all traffic is dropped nothing arrives, nor later", "[engines]"
     wire.rx.set_drop_all(true);
     REQUIRE(wire.send(100, 30));
     REQUIRE(wire.tx.wait_idle(LONG));
-    const std::size_t bytes = packets_of(0, 20).size() + packets_of(100, 30).size();
-    const std::uint64_t end = monotonic_ns() + LONG;
-    while (wire.rx.counters().received_bytes < bytes && monotonic_ns() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    REQUIRE(wire.received(packets_of(0, 20).size() + packets_of(100, 30).size()));
     wire.rx.set_drop_all(false);
     REQUIRE(wire.send(300, 20));
     REQUIRE(joined(wire.receive(packets_of(300, 20).size())) == packets_of(300, 20));
