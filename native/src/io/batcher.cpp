@@ -1,7 +1,6 @@
 #include "io/batcher.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "timing/clock.h"
@@ -11,19 +10,6 @@ namespace daqiri {
 Batcher::~Batcher() {
   if (spare_ != nullptr) spare_->release();
   while (oldest_ != nullptr) close(*oldest_)->release();
-}
-
-std::uint64_t Batcher::bytes_of(const RxBatch& batch, std::uint32_t first,
-                                std::uint32_t n) const noexcept {
-  std::uint64_t bytes = 0;
-  for (std::size_t s = 0; s < shape_.regions.size(); ++s) {
-    const Column<std::uint32_t>& lengths = batch.segments[s].lengths;
-    bytes +=
-        lengths.values == nullptr
-            ? std::uint64_t{lengths.constant} * n
-            : std::accumulate(lengths.values + first, lengths.values + first + n, std::uint64_t{0});
-  }
-  return bytes;
 }
 
 void Batcher::give_back(const RxBatch& batch, std::uint32_t first) const noexcept {
@@ -62,7 +48,8 @@ bool Batcher::other_owners(const RxSource& source, const RxBatch& batch) const n
   return false;
 }
 
-std::uint32_t Batcher::add(RxSource& source, const RxBatch& batch, std::uint32_t first) noexcept {
+std::uint32_t Batcher::add(RxSource& source, const RxBatch& batch, std::uint32_t first,
+                           std::uint64_t& bytes) noexcept {
   Burst* burst = source.open_ != nullptr ? source.open_ : open(source, batch, first);
   if (burst == nullptr) return 0;
   const auto at = static_cast<std::uint32_t>(burst->hdr.hdr.num_pkts);
@@ -70,19 +57,25 @@ std::uint32_t Batcher::add(RxSource& source, const RxBatch& batch, std::uint32_t
   for (std::size_t s = 0; s < shape_.regions.size(); ++s) {
     const RxBatch::Segment& segment = batch.segments[s];
     const std::uint32_t* numbers = segment.buffers + first;
-    std::copy_n(numbers, n, burst->buffers[s] + at);
+    std::uint32_t* kept = burst->buffers[s] + at;
     void** data = burst->pkts[s] + at;
     if (segment.data != nullptr) {
+      std::copy_n(numbers, n, kept);
       std::copy_n(segment.data + first, n, data);
     } else {
       const memory::MemoryRegion& region = *shape_.regions[s];
-      for (std::uint32_t i = 0; i < n; ++i) data[i] = region.address(numbers[i]);
+      for (std::uint32_t i = 0; i < n; ++i) {
+        kept[i] = numbers[i];
+        data[i] = region.address(numbers[i]);
+      }
     }
     segment.lengths.copy(first, n, burst->pkt_lens[s] + at);
   }
   batch.flows.copy(first, n, burst->flow_ids + at);
   batch.times.copy(first, n, burst->timestamps + at);
-  burst->hdr.hdr.nbytes += bytes_of(batch, first, n);
+  const std::uint64_t added = first + n == batch.count ? bytes : bytes_of(batch, first, n);
+  bytes -= added;
+  burst->hdr.hdr.nbytes += added;
   burst->hdr.hdr.num_pkts = at + n;
   burst->owned = at + n;
   burst->source_packets += n * batch.sources_each;

@@ -28,12 +28,18 @@ class Batcher {
   Batcher& operator=(const Batcher&) = delete;
   ~Batcher();
 
-  /// Put packets [first, batch.count) into the source's open burst, as many as fit. Returns how
-  /// many; 0: there is no burst.
-  std::uint32_t add(RxSource& source, const RxBatch& batch, std::uint32_t first) noexcept;
+  /// Put packets [first, batch.count), of `bytes` bytes, into the source's open burst, as many as
+  /// fit; leaves the bytes of the others. Returns how many; 0: there is no burst.
+  std::uint32_t add(RxSource& source, const RxBatch& batch, std::uint32_t first,
+                    std::uint64_t& bytes) noexcept;
   /// Bytes of packets [first, first + n) of a batch.
   [[nodiscard]] std::uint64_t bytes_of(const RxBatch& batch, std::uint32_t first,
-                                       std::uint32_t n) const noexcept;
+                                       std::uint32_t n) const noexcept {
+    std::uint64_t bytes = 0;
+    for (std::size_t s = 0; s < shape_.regions.size(); ++s)
+      bytes += batch.segments[s].lengths.sum(first, n);
+    return bytes;
+  }
   /// Give the buffers of packets [first, batch.count) back.
   void give_back(const RxBatch& batch, std::uint32_t first) const noexcept;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <numeric>
 
 #include "burst/burst.h"
 
@@ -16,11 +17,17 @@ struct Column {
   const T* values{nullptr};
   T constant{};
 
+  [[nodiscard]] std::uint64_t sum(std::uint32_t first, std::uint32_t n) const noexcept {
+    if (values == nullptr) return std::uint64_t{constant} * n;
+    return std::accumulate(values + first, values + first + n, std::uint64_t{0});
+  }
   [[nodiscard]] T operator[](std::uint32_t i) const noexcept {
     return values != nullptr ? values[i] : constant;
   }
   void copy(std::uint32_t first, std::uint32_t n, T* to) const noexcept {
-    if (values != nullptr) {
+    if (n == 1) {
+      *to = (*this)[first];
+    } else if (values != nullptr) {
       std::copy_n(values + first, n, to);
     } else {
       std::fill_n(to, n, constant);

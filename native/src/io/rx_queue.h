@@ -138,6 +138,7 @@ class RxQueue {
   [[nodiscard]] QueueLevels levels() const noexcept;
 
  private:
+  void put_into_bursts(RxSource& source, const RxBatch& batch, std::uint64_t bytes) noexcept;
   void put_into_ring(Burst* burst) noexcept;
   void discard_queued(DropReason reason) noexcept;
   void publish() noexcept;

@@ -28,14 +28,19 @@ void RxQueue::deliver(RxSource& source, const RxBatch& batch) noexcept {
     stage_->take(*this, source, batch);
   } else {
     tally_.held += batch.count;
-    pass_on(source, batch);
+    put_into_bursts(source, batch, bytes);
   }
 }
 
 void RxQueue::pass_on(RxSource& source, const RxBatch& batch) noexcept {
+  put_into_bursts(source, batch, batcher_->bytes_of(batch, 0, batch.count));
+}
+
+void RxQueue::put_into_bursts(RxSource& source, const RxBatch& batch,
+                              std::uint64_t bytes) noexcept {
   for (std::uint32_t done = 0; done < batch.count;) {
     if (batcher_->other_owners(source, batch)) finish(source);
-    const std::uint32_t n = batcher_->add(source, batch, done);
+    const std::uint32_t n = batcher_->add(source, batch, done, bytes);
     if (n == 0) {
       batcher_->give_back(batch, done);
       return drop_staged(DropReason::NO_BURST_BUFFER,

@@ -57,7 +57,7 @@ class NotingWire final : public PortIo {
     return {.kept = count};
   }
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
-    return {.launch_lead = lead_ns};
+    return {.overhead_bytes = overhead_bytes, .launch_lead = lead_ns};
   }
   TransmitCompletion completed(TxQueue&, bool last) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -81,6 +81,7 @@ class NotingWire final : public PortIo {
   }
   std::uint64_t call_ns{0};
   std::uint64_t packet_ns{0};
+  std::uint32_t overhead_bytes{0};
   /// Keeps launch times that are at most so far ahead.
   std::uint64_t lead_ns{0};
 
@@ -211,6 +212,18 @@ TEST_CASE("A clock that is set back does not stop a paced queue", "[transmitter]
   clock_step = -static_cast<std::int64_t>(HOUR);
   bench.submit(0, 1000);
   REQUIRE(bench.queues[0]->wait_idle(LONG));
+}
+
+TEST_CASE("Pacing counts what a packet has on the wire, to the last bit", "[transmitter]") {
+  // 1000 packets of 100 B, and 42 B of headers that the wire adds, at 300 Mb/s: 3786.7 ns each.
+  Bench bench(1, 300);
+  bench.wire.overhead_bytes = 42;
+  bench.start();
+  const std::uint64_t begun = monotonic_ns();
+  bench.submit(0, 1000);
+  REQUIRE(bench.queues[0]->wait_idle(LONG));
+  constexpr std::uint64_t CREDIT = 1'000'000;
+  REQUIRE(monotonic_ns() - begun > 1000 * 142 * 8000 / 300 - CREDIT - 142 * 8000 / 300);
 }
 
 TEST_CASE("A flood on one queue leaves room for the launch times of another", "[transmitter]") {
