@@ -105,7 +105,7 @@ class Check:
         Where it says anything.
     sources : tuple of str
         Where its facts come from.
-    look : callable
+    function : callable
         Yields what it finds; nothing found is a skip.
     """
 
@@ -115,7 +115,7 @@ class Check:
     why: str
     platforms: frozenset[Platform]
     sources: tuple[str, ...]
-    look: Callable[[Context], Iterable[Finding]]
+    function: Callable[[Context], Iterable[Finding]]
 
     def run(self, context: Context) -> Result:
         """Return what it finds on a host; never raises."""
@@ -126,7 +126,7 @@ class Check:
             return [skip(f"does not apply to platform {context.platform}")]
         findings = []
         try:
-            findings.extend(self.look(context))
+            findings.extend(self.function(context))
         except FactError as error:
             findings.append(skip(f"not known: {error}"))
         except Exception as error:  # noqa: BLE001 - the other checks are wanted all the same
@@ -145,8 +145,8 @@ def check(
 ) -> Callable[[Callable[[Context], Iterator[Finding]]], Check]:
     """Make a check of a function that yields findings."""
 
-    def declare(look: Callable[[Context], Iterator[Finding]]) -> Check:
-        return Check(name, title, wanted, why, frozenset(platforms), sources, look)
+    def declare(function: Callable[[Context], Iterator[Finding]]) -> Check:
+        return Check(name, title, wanted, why, frozenset(platforms), sources, function)
 
     return declare
 

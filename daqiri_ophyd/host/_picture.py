@@ -18,7 +18,7 @@ _FONT = "DejaVu Sans, Verdana, sans-serif"
 _INK, _SOFT, _PAPER, _GROUND = "#1f2933", "#52606d", "#ffffff", "#f0f4f8"
 _FILLS = {"NIC": "#d9f2e3", "GPU": "#fdf0c8", "NVMe": "#dbe7fb", "bridge": "#ffffff"}
 _EDGES = {"NIC": "#2f855a", "GPU": "#b7791f", "NVMe": "#2b5fab", "bridge": "#829ab1"}
-_WAYS = {
+_PATH_COLOURS = {
     Connection.PIX: "#9ae6b4",
     Connection.PXB: "#c6f6d5",
     Connection.PHB: "#fefcbf",
@@ -93,7 +93,7 @@ def pcie_picture(facts: Facts) -> str:
     width = _MARGIN + _PAD + depth * _STEP + _GAP + _LEAF + _PAD
     for number, hosts in groups.items():
         y = _draw_group(canvas, facts, number, hosts, names, y, width, depth) + 16
-    right, y = _draw_ways(canvas, facts, shown, names, y)
+    right, y = _draw_paths(canvas, facts, shown, names, y)
     return canvas.finish(max(width, right) + _MARGIN, y + 8)
 
 
@@ -235,7 +235,7 @@ def _link(speed: str, width: int) -> str:
     return f"Gen{generation} x{width}" if generation else f"{speed} x{width}"
 
 
-def _draw_ways(
+def _draw_paths(
     canvas: _Canvas,
     facts: Facts,
     shown: dict[str, PciDevice],
@@ -259,7 +259,7 @@ def _draw_ways(
         canvas.text(_MARGIN, top + 18, f"{names[gpu.address][0]} · {gpu.address}", 10)
         for column, nic in enumerate(nics):
             way = connection(gpu, nic)
-            label, fill = str(way), _WAYS[way]
+            label, fill = str(way), _PATH_COLOURS[way]
             if gpu.address in integrated:
                 label, fill = "host memory", _PAPER
             x = _MARGIN + first + column * cell

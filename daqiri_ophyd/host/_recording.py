@@ -96,35 +96,35 @@ class _RecordingRoot(Root):
         """Return whether there is such a file or folder, and note that."""
         there = super().exists(path)
         if there:
-            self._note(path)
+            self._copy(path)
         return there
 
     def bytes(self, path: str, size: int = 1 << 20) -> bytes:
         """Return the first bytes of a file, and copy them."""
         content = super().bytes(path, size)
-        self._note(path, content)
+        self._copy(path, content)
         return content
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder, and note them."""
         found = super().names(path)
         for name in found:
-            self._note(f"{path}/{name}")
+            self._copy(f"{path}/{name}")
         return found
 
     def target(self, path: str) -> str:
         """Return where a link leads, and copy it."""
         found = super().target(path)
-        self._note(path)
+        self._copy(path)
         return found
 
     def glob(self, pattern: str) -> Iterator[str]:
         """Yield the paths that a pattern matches, and note them."""
         for path in super().glob(pattern):
-            self._note(path)
+            self._copy(path)
             yield path
 
-    def _note(self, path: str, content: bytes | None = None) -> None:
+    def _copy(self, path: str, content: bytes | None = None) -> None:
         """Copy the links on the way to a path, and what is there: a folder, or a file's bytes."""
         place = Path("/")
         left = [part for part in path.split("/") if part]

@@ -8,7 +8,7 @@ from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
 from .._platform import WITH_NVIDIA_NIC, Platform
 from .._root import FactError
-from ..facts import Connection, PciDevice, connection, ways_apart
+from ..facts import Connection, PciDevice, bridges_between, connection
 from ._files import at_every_boot, grub_words
 
 _PAYLOAD = 256
@@ -144,7 +144,7 @@ def acs(context: Context) -> Iterator[Finding]:
     for gpu in _gpus(context):
         for nic in _nics(context):
             if connection(gpu, nic) in (Connection.PIX, Connection.PXB):
-                between.update(ways_apart(gpu, nic))
+                between.update(bridges_between(gpu, nic))
     if not between:
         yield skip("no PCIe switch between a GPU and a NIC")
     for address in sorted(between & facts.pci.keys()):

@@ -14,7 +14,7 @@ from ._gpu import Gpu, read_gpus
 from ._kernel import Process, kernel_version, read_modules, read_process
 from ._memory import HugePages, read_hugepages
 from ._network import NetDevice, read_addresses, read_interfaces, read_leased
-from ._pci import Connection, PciDevice, connection, read_pci, ways_apart
+from ._pci import Connection, PciDevice, bridges_between, connection, read_pci
 from ._storage import Volume, read_volume
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
     "connection",
     "cpu_list",
     "cpu_ranges",
-    "ways_apart",
+    "bridges_between",
 ]
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from .._root import FactError, Root
 
-__all__ = ["Connection", "Express", "PciDevice", "connection", "read_pci", "ways_apart"]
+__all__ = ["Connection", "Express", "PciDevice", "connection", "read_pci", "bridges_between"]
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", re.IGNORECASE)
 _DEVICES = "/sys/bus/pci/devices"
@@ -264,7 +264,7 @@ def connection(a: PciDevice, b: PciDevice) -> Connection:
     return Connection.PIX if apart <= 1 else Connection.PXB
 
 
-def ways_apart(a: PciDevice, b: PciDevice) -> tuple[str, ...]:
+def bridges_between(a: PciDevice, b: PciDevice) -> tuple[str, ...]:
     """Return the bridges between two PCI devices, from where their ways part; those of a, of b."""
     shared = _shared(a, b)
     return (*a.ancestors[shared:], *b.ancestors[shared:])
