@@ -18,8 +18,8 @@ __all__ = ["CaptureSequenceAdapter"]
 class CaptureSequenceAdapter(FileSequenceAdapter):
     """A sequence of pcap or raw files as an array of one summary record per file.
 
-    Shape ``(files,)``, dtype `daqiri_ophyd.documents.SUMMARY_DTYPE`, one chunk per file. To download
-    the files themselves, use ``raw_export``.
+    Shape ``(files,)``, dtype `daqiri_ophyd.documents.SUMMARY_DTYPE`, one chunk per file. The files
+    themselves can be downloaded with ``raw_export``.
 
     Parameters
     ----------

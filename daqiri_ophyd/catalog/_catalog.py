@@ -226,7 +226,7 @@ def _find_or_make_runs(node: Any) -> CatalogOfBlueskyRuns:
     if not isinstance(runs, CatalogOfBlueskyRuns):
         raise CatalogError(
             f"{runs.uri} is no catalog of runs: its specs are {list(runs.specs)}, "
-            f"expected {_RUNS_SPEC.name} {_RUNS_SPEC.version}. Give the address of a catalog of runs."
+            f"expected {_RUNS_SPEC.name} {_RUNS_SPEC.version}. Give the address of one that is."
         )
     return runs
 

@@ -175,7 +175,7 @@ def _make_server(app: Any) -> Any:
     class Server(uvicorn.Server):
         async def on_tick(self, counter: int) -> bool:
             done = await super().on_tick(counter)
-            # At exit, the interpreter joins this thread and the database's before exit handlers run.
+            # At exit, the interpreter joins this thread before it runs exit handlers.
             return done or not threading.main_thread().is_alive()
 
     config = uvicorn.Config(

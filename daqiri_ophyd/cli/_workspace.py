@@ -26,7 +26,7 @@ class Workspace:
     catalog: Catalog
 
     def run(self, plan: MsgGenerator[Any]) -> str:
-        """Run a plan with one run; return its uid. Ctrl-C aborts it, with files and run complete."""
+        """Run a plan with one run; return its uid. Ctrl-C aborts it, files and run complete."""
         try:
             uids: Any = self.engine(plan)
         except RunEngineInterrupted:
