@@ -196,7 +196,8 @@ def test_clocks_kept_on_time_are_ok(look):
     result = look("clocks", NIC, raw(timestamps=True), recorded=recorded)
     assert result.status is Status.OK
     assert result.found == (
-        "eth0: hardware timestamps, clock /dev/ptp2; system clock: synchronized to 900 us (chronyd running)"
+        "eth0: hardware timestamps, clock /dev/ptp2; "
+        "system clock: synchronized to 900 us (chronyd running)"
     )
 
 
