@@ -74,10 +74,10 @@ def test_progress_and_holding_put_the_timeout_off(instrument, clock):
     clock.now += 0.1
     status.report(1, 10, "packets")
     status.check()
-    status.hold()
+    status.pause_timeout()
     clock.now += 0.1
     status.check()
-    status.proceed()
+    status.resume_timeout()
     status.check()
     assert not status.done
 

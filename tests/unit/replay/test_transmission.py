@@ -94,9 +94,9 @@ def test_what_the_queue_refuses_is_told(port):
 def test_a_queue_without_room_is_told(port):
     """Packets that are due far apart fill the buffers."""
     times = np.arange(20_000, dtype=np.int64)
-    times[9_000:] += 100_000_000  # within the horizon, and longer than the patience
+    times[9_000:] += 100_000_000  # within the horizon, and longer than the timeout
     source = PacketArray(np.zeros((20_000, 60), np.uint8), times)
-    sending = Transmission(port, port.tx[0], source, start_delay=0.1, patience=0.01)
+    sending = Transmission(port, port.tx[0], source, start_delay=0.1, timeout=0.01)
     assert sending.wait(20)
     error = sending.progress().error
     sending.close()
