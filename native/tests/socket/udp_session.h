@@ -111,6 +111,12 @@ class PlainSocket {
   std::uint16_t port_{0};
 };
 
+/// Within `ms`.
+inline bool readable(int fd, int ms = 0) {
+  pollfd ready{fd, POLLIN, 0};
+  return poll(&ready, 1, ms) == 1;
+}
+
 /// A port that nobody uses now.
 inline std::uint16_t free_port(const std::string& host) { return PlainSocket(host).port(); }
 
