@@ -298,8 +298,8 @@ class Engine:
     ) -> None:
         """Set an option on a connection's socket, as setsockopt(2) does.
 
-        It holds for the later sockets of a TCP client's connection, too, and is set when it is
-        made if it is not there now.
+        It holds for the socket that is there now: a TCP client that connects again has the
+        defaults again.
 
         Parameters
         ----------
@@ -315,7 +315,7 @@ class Engine:
         InvalidParameterError
             If there is no such connection, or the kernel refuses the option.
         NotReadyError
-            If the connection is closed.
+            If the connection is closed, or is being made.
         """
         self._session.set_socket_option(connection, level, option, option_bytes(value))
 

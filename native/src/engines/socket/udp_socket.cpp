@@ -9,9 +9,10 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
-#include <memory>
+#include <new>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "daqiri/error.h"
 #include "engines/socket/socket_errors.h"
@@ -112,7 +113,7 @@ void UdpSocket::prepare_receive(std::uint64_t bytes) {
     }
   }
   // Before Linux 5.0 datagrams come one by one.
-  set_int_option(fd(), SOL_UDP, UDP_GRO, 1);
+  uncounted_ = set_int_option(fd(), SOL_UDP, UDP_GRO, 1) && !counts_arrivals();
   if (!set_int_option(fd(), SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
     const int error = errno;
     log(LogLevel::WARN,
@@ -134,6 +135,20 @@ std::uint32_t UdpSocket::kernel_drops() const noexcept {
   socklen_t length = sizeof(info);
   if (getsockopt(fd(), SOL_SOCKET, SO_MEMINFO, info, &length) != 0) return 0;
   return info[SK_MEMINFO_DROPS];
+}
+
+void UdpSocket::warn_of_uncounted_drops() noexcept {
+  if (!std::exchange(uncounted_, false)) return;
+  try {
+    log(LogLevel::WARN,
+        "interface '" + interface_ + "': the kernel drops datagrams for udp://" + local_.text() +
+            ", and more are lost than the counter `kernel` says: those that came together count "
+            "as one, because this process may not count arrivals. Grant CAP_BPF "
+            "(AmbientCapabilities=CAP_BPF of systemd, `setcap cap_bpf+ep` of the program)",
+        {.interface = interface_, .queue = {}});
+  } catch (const std::bad_alloc&) {
+    return;
+  }
 }
 
 File claim_address(const std::string& interface, const SocketAddress& address) {

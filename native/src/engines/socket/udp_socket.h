@@ -45,6 +45,9 @@ class UdpSocket {
   [[nodiscard]] std::uint32_t kernel_drops() const noexcept;
   /// Whether `arrived` is known here.
   [[nodiscard]] bool counts_arrivals() const noexcept { return arrivals_.attached(); }
+  /// Log, once, that more may have been lost than `kernel_drops` tells, where arrivals are not
+  /// counted.
+  void warn_of_uncounted_drops() noexcept;
   /// Datagrams that were to be read since the socket was made, dropped ones included.
   [[nodiscard]] std::uint64_t arrived() const noexcept { return arrivals_.count() - foreign_; }
 
@@ -55,6 +58,8 @@ class UdpSocket {
 
   std::string interface_;
   File socket_;
+  /// Drops are of batches (UDP_GRO), which arrivals would tell the sizes of; not yet logged.
+  bool uncounted_{false};
   UdpArrivals arrivals_;
   /// From others than the peer, thrown away before the client was connected.
   std::uint64_t foreign_{0};
