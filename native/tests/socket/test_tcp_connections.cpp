@@ -76,7 +76,7 @@ TEST_CASE("a packet that a loss has cut is not resumed on the next connection", 
   const auto session = Session::open(tcp_client("127.0.0.1", listener.port(), options));
   TxQueue& tx = session->tx_queue(0, 0);
   Stream peer = listener.accept();
-  std::thread sender([&] { send_packets(tx, {Bytes(8'000'000, 1), Bytes(100'000, 2)}); });
+  std::jthread sender([&] { send_packets(tx, {Bytes(8'000'000, 1), Bytes(100'000, 2)}); });
   CHECK(peer.receive(10'000).size() == 10'000);
   peer.reset();
   peer = listener.accept();
@@ -188,7 +188,7 @@ TEST_CASE("a peer that has finished sending is still answered", "[tcp]") {
   const Stream peer = Stream::connect_to("127.0.0.1", port);
   const Bytes request = stream_of(100'000, 1);
   const Bytes answer = stream_of(500'000, 2);
-  std::thread asking([&] {
+  std::jthread asking([&] {
     peer.send(request);
     peer.finish();
   });
@@ -196,7 +196,7 @@ TEST_CASE("a peer that has finished sending is still answered", "[tcp]") {
   asking.join();
   usleep(20'000);
   Bytes got;
-  std::thread reader([&] { got = peer.receive(answer.size()); });
+  std::jthread reader([&] { got = peer.receive(answer.size()); });
   CHECK(send_packets(session->tx_queue(0, 0), pieces_of(answer, 1000), only_peer(*session).id));
   reader.join();
   CHECK((got == answer));
@@ -226,7 +226,7 @@ TEST_CASE("a port that only sends notices when its peer is gone", "[tcp]") {
   Stream peer = Stream::connect_to("127.0.0.1", port);
   CHECK(peer.send(stream_of(100)));
   REQUIRE(eventually([&] { return count_in(*session, ConnectionState::CONNECTED) == 1; }));
-  std::thread sender([&] { send_packets(session->tx_queue(0, 0), {stream_of(77)}); });
+  std::jthread sender([&] { send_packets(session->tx_queue(0, 0), {stream_of(77)}); });
   CHECK((peer.receive(77) == stream_of(77)));
   sender.join();
   peer.reset();
@@ -305,7 +305,7 @@ TEST_CASE("sessions open and close under traffic and leave no descriptor", "[tcp
   for (int round = 0; round < 20; ++round) {
     const auto session = Session::open(tcp_server("127.0.0.1", port));
     const Stream peer = Stream::connect_to("127.0.0.1", port);
-    std::thread sender([&] { peer.send(stream_of(500'000)); });
+    std::jthread sender([&] { peer.send(stream_of(500'000)); });
     REQUIRE(eventually([&] { return session->rx_queue(0, 0).counters().received > 0; }));
     session->close();
     CHECK(balanced(session->rx_queue(0, 0).counters()));
