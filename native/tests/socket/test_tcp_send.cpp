@@ -84,7 +84,8 @@ TEST_CASE("a peer that does not read holds up its own queue only", "[tcp]") {
   session->engine().set_socket_option(deaf_id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   const Bytes much = stream_of(8'000'000, 1);
   const Bytes some = stream_of(200'000, 2);
-  std::jthread stuck([&] { send_packets(session->tx_queue(0, 0), pieces_of(much, 2000), deaf_id); });
+  std::jthread stuck(
+      [&] { send_packets(session->tx_queue(0, 0), pieces_of(much, 2000), deaf_id); });
   REQUIRE(eventually([&] { return session->tx_queue(0, 0).counters().sent > 0; }));
   Bytes got;
   std::jthread reader([&] { got = good.receive(some.size()); });

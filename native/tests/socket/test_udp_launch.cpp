@@ -6,6 +6,7 @@
 #include "engines/socket/peer_channels.h"
 #include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_sender.h"
+#include "socket/own_network.h"
 #include "socket/udp_session.h"
 
 using namespace daqiri;
@@ -63,6 +64,28 @@ TEST_CASE("What keeps no launch times on the way to the peer is named", "[udp][l
     for (const char* part : {"'udp0'", "'lo'", "noqueue", "fq and etf", "tc qdisc replace dev lo"})
       REQUIRE(text.find(part) != std::string::npos);
   }
+}
+
+TEST_CASE("The discipline on the route to a peer is found, with its children", "[udp][launch]") {
+  in_own_network(
+      {"ip link set lo up", "ip link add near type veth peer name far",
+       "ip addr add 10.77.0.1/24 dev near", "ip addr add fd77::1/64 dev near nodad",
+       "ip link set far up", "ip link set near up",
+       "tc qdisc add dev near root handle 1: tbf rate 1mbit burst 10kb limit 10kb",
+       "tc qdisc add dev near parent 1: handle 2: tbf rate 1mbit burst 10kb limit 10kb"},
+      [] {
+        for (const char* host : {"10.77.0.2", "fd77::2"}) {
+          const LaunchQdisc found = find_launch_qdisc({}, SocketAddress::parse(host, 5000), 0);
+          INFO(host << ": " << found.found << ": " << found.refusal);
+          REQUIRE(found.interface == "near");
+          REQUIRE(found.found.starts_with("tbf with "));
+          REQUIRE(found.refusal == "it sends at once");
+          REQUIRE(!found.drops_untimed);
+        }
+        const LaunchQdisc none = find_launch_qdisc({}, SocketAddress::parse("192.0.2.1", 5000), 0);
+        REQUIRE(none.found == "unknown");
+        REQUIRE(none.refusal.find("unreachable") != std::string::npos);
+      });
 }
 
 TEST_CASE("Launch times in the kernel need a client, one queue and no pacing", "[udp][launch]") {
