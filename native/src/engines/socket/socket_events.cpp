@@ -21,9 +21,8 @@ SocketEvents::SocketEvents(const std::string& owner)
 
 int SocketEvents::watch(int socket, std::uint32_t events, void* subject) noexcept {
   epoll_event event{events, {.ptr = subject}};
-  if (epoll_ctl(events_.fd(), EPOLL_CTL_ADD, socket, &event) == 0) return 0;
-  if (errno != EEXIST) return errno;
-  return epoll_ctl(events_.fd(), EPOLL_CTL_MOD, socket, &event) == 0 ? 0 : errno;
+  if (epoll_ctl(events_.fd(), EPOLL_CTL_MOD, socket, &event) == 0) return 0;
+  return epoll_ctl(events_.fd(), EPOLL_CTL_ADD, socket, &event) == 0 ? 0 : errno;
 }
 
 void SocketEvents::forget(int socket) noexcept {

@@ -87,14 +87,17 @@ void TcpConnections::take_events(int timeout_ms) noexcept {
   std::array<epoll_event, 64> events;
   const std::size_t n = events_.take(events, timeout_ms);
   const std::lock_guard lock(mutex_);
+  bool peers = false;
   for (std::size_t i = 0; i < n; ++i) {
     void* const subject = events[i].data.ptr;
     if (subject == &listener_) {
-      accept_peers(monotonic_ns());
+      peers = true;
     } else if (subject != nullptr) {
       on_event(*static_cast<TcpConnection*>(subject), events[i].events);
     }
   }
+  // Last: a new peer may get the place of a connection that has an event.
+  if (peers) accept_peers(monotonic_ns());
 }
 
 void TcpConnections::on_event(TcpConnection& connection, std::uint32_t events) noexcept {
