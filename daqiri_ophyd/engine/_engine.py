@@ -298,8 +298,7 @@ class Engine:
     ) -> None:
         """Set an option on a connection's socket, as setsockopt(2) does.
 
-        For a TCP client's connection, the option also applies to sockets that are created later:
-        when it connects again, or if it is not connected now.
+        It applies to the current socket: a TCP client that connects again has the defaults.
 
         Parameters
         ----------
@@ -315,7 +314,7 @@ class Engine:
         InvalidParameterError
             If there is no such connection, or the kernel rejects the option.
         NotReadyError
-            If the connection is closed.
+            If the connection is closed, or is being made.
         """
         self._session.set_socket_option(connection, level, option, option_bytes(value))
 

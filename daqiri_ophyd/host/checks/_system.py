@@ -45,7 +45,11 @@ def secure_boot(context: Context) -> Iterator[Finding]:
     "privileges of this process",
     wanted="those that the configuration needs",
     why="The kernel refuses raw sockets, pinned memory and real-time threads without them.",
-    sources=("/proc/self/status", "/proc/self/limits"),
+    sources=(
+        "/proc/self/status",
+        "/proc/self/limits",
+        "/proc/sys/kernel/unprivileged_bpf_disabled",
+    ),
 )
 def capabilities(context: Context) -> Iterator[Finding]:
     needs, process = context.needs, context.facts.process
@@ -61,13 +65,23 @@ def capabilities(context: Context) -> Iterator[Finding]:
             wanted["CAP_IPC_LOCK"] = "registered memory"
     if any(p.realtime_priority > process.rtprio for p in needs.pollers):
         wanted["CAP_SYS_NICE"] = "realtime_priority"
+    receives_udp = needs.engine == "socket" and any(p.rx_queues and p.frame for p in needs.ports)
+    if receives_udp and not _anybody_loads_bpf(context):
+        wanted["CAP_BPF"] = "counting each datagram that the kernel drops of a batch"
     if not wanted:
         yield ok("the configuration needs none")
     for name, use in wanted.items():
         if name in process.capabilities:
             yield ok(f"present, for {use}", name)
         else:
-            yield Finding(Status.FAIL, f"missing, for {use}", name, _grant(list(wanted)))
+            status = Status.WARN if name == "CAP_BPF" else Status.FAIL
+            yield Finding(status, f"missing, for {use}", name, _grant(list(wanted)))
+
+
+def _anybody_loads_bpf(context: Context) -> bool:
+    path = "/proc/sys/kernel/unprivileged_bpf_disabled"
+    root = context.facts.root
+    return root.exists(path) and root.text(path).strip() == "0"
 
 
 _LOCKED = ("host", "huge", "host_pinned")

@@ -1,10 +1,13 @@
 #include "system/file.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <set>
 #include <system_error>
 
 namespace daqiri {
@@ -17,9 +20,54 @@ Error file_error(const std::string& action, const std::string& path, int error_n
   return {Status::GENERIC_FAILURE, file_problem(action, path, error_number)};
 }
 
+namespace {
+
+/// Descriptors that a forked child does not keep. Never destroyed: files are closed at exit, too.
+struct PrivateFiles {
+  std::mutex mutex;
+  std::set<int> fds;
+};
+
+PrivateFiles& private_files() {
+  static PrivateFiles& files = *[] {
+    auto* made = new PrivateFiles;
+    pthread_atfork([] { private_files().mutex.lock(); }, [] { private_files().mutex.unlock(); },
+                   [] {
+                     // The numbers stay taken: their owners in the child may still close them.
+                     const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+                     for (const int fd : private_files().fds) {
+                       if (null < 0 || dup3(null, fd, O_CLOEXEC) < 0) ::close(fd);
+                     }
+                     if (null >= 0) ::close(null);
+                     private_files().mutex.unlock();
+                   });
+    return made;
+  }();
+  return files;
+}
+
+}  // namespace
+
+std::unique_lock<std::mutex> File::lock_private_files() {
+  return std::unique_lock(private_files().mutex);
+}
+
+void File::make_private() {
+  private_files().fds.insert(fd_);
+  private_ = true;
+}
+
+int File::release() noexcept {
+  if (std::exchange(private_, false)) {
+    const std::unique_lock lock = lock_private_files();
+    private_files().fds.erase(fd_);
+  }
+  return std::exchange(fd_, -1);
+}
+
 int File::close() noexcept {
-  if (fd_ < 0) return 0;
-  return ::close(std::exchange(fd_, -1)) == 0 || errno == EINTR ? 0 : errno;
+  const int fd = release();
+  return fd < 0 || ::close(fd) == 0 || errno == EINTR ? 0 : errno;
 }
 
 int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept {

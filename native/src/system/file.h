@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -20,25 +21,42 @@ class File {
  public:
   File() = default;
   explicit File(int fd) noexcept : fd_(fd) {}
-  File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  File(File&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), private_(std::exchange(other.private_, false)) {}
   File& operator=(File&& other) noexcept {
     if (this != &other) {
       close();
       fd_ = std::exchange(other.fd_, -1);
+      private_ = std::exchange(other.private_, false);
     }
     return *this;
   }
   ~File() { close(); }
+  /// Owns the descriptor that `make` returns (-1: none, errno says why). A child made by fork(2)
+  /// does not have it: there its number names /dev/null, so that no port stays bound, no connection
+  /// open and no lock held by a child that outlives the owner. `make` must not wait: no process is
+  /// forked meanwhile.
+  template <typename Make>
+  static File private_to_process(Make&& make) {
+    const std::unique_lock lock = lock_private_files();
+    File file(make());
+    if (file.is_open()) file.make_private();
+    return file;
+  }
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
   [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
   /// Returns errno, 0: fine.
   int close() noexcept;
   /// The descriptor, which now belongs to the caller.
-  int release() noexcept { return std::exchange(fd_, -1); }
+  int release() noexcept;
 
  private:
+  static std::unique_lock<std::mutex> lock_private_files();
+  void make_private();
+
   int fd_{-1};
+  bool private_{false};
 };
 
 /// Write all of `size` bytes at `offset`. Returns errno, 0: done.

@@ -17,7 +17,7 @@ TEST_CASE("a client's packets are one stream, byte for byte", "[tcp]") {
   const Stream peer = listener.accept();
   const Bytes data = stream_of(piece == 7 ? 70'001 : 2'000'003);
   Bytes got;
-  std::thread reader([&] { got = peer.receive(data.size()); });
+  std::jthread reader([&] { got = peer.receive(data.size()); });
   TxQueue& tx = session->tx_queue(0, 0);
   CHECK(send_packets(tx, pieces_of(data, piece)));
   reader.join();
@@ -43,9 +43,9 @@ TEST_CASE("small socket buffers cut packets anywhere, and nothing is lost", "[tc
   // Two queues share the connection: packets are whole, in each queue's order.
   constexpr std::size_t PACKETS = 12;
   constexpr std::size_t SIZE = 40'000;
-  std::thread senders[2];
+  std::jthread senders[2];
   for (int q = 0; q < 2; ++q) {
-    senders[q] = std::thread([&, q] {
+    senders[q] = std::jthread([&, q] {
       std::vector<Bytes> packets;
       for (std::uint32_t i = 0; i < PACKETS; ++i) {
         packets.push_back(Bytes(SIZE, static_cast<std::uint8_t>(i)));
@@ -55,7 +55,7 @@ TEST_CASE("small socket buffers cut packets anywhere, and nothing is lost", "[tc
     });
   }
   const Bytes got = peer.receive(2 * PACKETS * SIZE);
-  for (std::thread& sender : senders) sender.join();
+  for (std::jthread& sender : senders) sender.join();
   REQUIRE(got.size() == 2 * PACKETS * SIZE);
   std::size_t next[2]{};
   for (std::size_t at = 0; at < got.size(); at += SIZE) {
@@ -84,10 +84,11 @@ TEST_CASE("a peer that does not read holds up its own queue only", "[tcp]") {
   session->engine().set_socket_option(deaf_id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   const Bytes much = stream_of(8'000'000, 1);
   const Bytes some = stream_of(200'000, 2);
-  std::thread stuck([&] { send_packets(session->tx_queue(0, 0), pieces_of(much, 2000), deaf_id); });
+  std::jthread stuck(
+      [&] { send_packets(session->tx_queue(0, 0), pieces_of(much, 2000), deaf_id); });
   REQUIRE(eventually([&] { return session->tx_queue(0, 0).counters().sent > 0; }));
   Bytes got;
-  std::thread reader([&] { got = good.receive(some.size()); });
+  std::jthread reader([&] { got = good.receive(some.size()); });
   CHECK(send_packets(session->tx_queue(0, 1), pieces_of(some, 2000), good_id));
   reader.join();
   CHECK((got == some));
@@ -162,7 +163,7 @@ TEST_CASE("what was accepted before close is delivered, and the stream ends in o
   }
   const std::uint64_t submitted = tx.counters().submitted;
   Bytes got;
-  std::thread reader([&] {
+  std::jthread reader([&] {
     usleep(100'000);
     got = peer.receive(data.size());
   });

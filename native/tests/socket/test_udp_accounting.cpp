@@ -94,12 +94,11 @@ TEST_CASE("Overload with a slow consumer loses nothing unseen", "[udp][accountin
   config.rx_meta_buffers_ = 8;
   const auto session = Session::open(config);
   RxQueue& rx = session->rx_queue(0, 0);
-  std::atomic<bool> done{false};
   std::atomic<bool> wrong{false};
   std::uint64_t got = 0;
   std::uint64_t bytes = 0;
-  std::thread consumer([&] {
-    while (!done.load()) {
+  std::jthread consumer([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
       if (!balanced(rx.counters())) wrong = true;
       Burst* burst = rx.receive();
       if (burst == nullptr) {
@@ -121,7 +120,7 @@ TEST_CASE("Overload with a slow consumer loses nothing unseen", "[udp][accountin
   for (std::uint32_t i = 0; i < COUNT; ++i)
     REQUIRE(peers[i / 100 % 2].send("127.0.0.1", port, numbered(i, 1000)));
   settled(rx, COUNT);
-  done = true;
+  consumer.request_stop();
   consumer.join();
   session->close();
   while (Burst* burst = rx.receive()) {
@@ -159,7 +158,7 @@ TEST_CASE("A held burst survives the session", "[udp]") {
   RxQueue& rx = session->rx_queue(0, 0);
   REQUIRE(settled(rx, 4).received == 4);
   Burst* burst = nullptr;
-  for (int i = 0; i < 100 && burst == nullptr; ++i) {
+  for (int i = 0; i < 2000 && burst == nullptr; ++i) {
     rx.wait(10'000'000);
     burst = rx.receive();
   }

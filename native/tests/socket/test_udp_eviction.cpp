@@ -89,9 +89,8 @@ TEST_CASE("Peers are found while others come and go", "[udp][peers]") {
   std::vector<Peer> lasting;
   for (std::uint32_t i = 0; i < 8; ++i) lasting.push_back(table.enter(keys[i], keys[0], ns));
   std::atomic<bool> wrong{false};
-  std::atomic<bool> done{false};
-  std::thread reading([&] {
-    for (std::uint32_t i = 0; !done.load(); ++i) {
+  std::jthread reading([&](const std::stop_token& stop) {
+    for (std::uint32_t i = 0; !stop.stop_requested(); ++i) {
       const Peer& peer = lasting[i % 8];
       if (table.find(peer.connection).address != peer.address) wrong = true;
       if (table.find(peer.address).connection != peer.connection) wrong = true;
@@ -105,7 +104,7 @@ TEST_CASE("Peers are found while others come and go", "[udp][peers]") {
     ids.insert(table.enter(keys[8 + i % 992], keys[0], ns).connection);
     ns += 2;
   }
-  done = true;
+  reading.request_stop();
   reading.join();
   REQUIRE_FALSE(wrong);
   REQUIRE(ids.size() == 20'000);
@@ -249,9 +248,8 @@ TEST_CASE("Peers come and go on queues of different cores", "[udp][peers][evicti
   const Senders senders = senders_to(port);
   constexpr std::uint32_t PEERS = 1300;
   constexpr std::uint32_t ROUNDS = 2;
-  std::atomic<bool> done{false};
-  std::thread connecting([&] {
-    for (std::uint32_t i = 0; !done.load(); ++i) {
+  std::jthread connecting([&](const std::stop_token& stop) {
+    for (std::uint32_t i = 0; !stop.stop_requested(); ++i) {
       session->engine().connect("127.8.0.1", static_cast<std::uint16_t>(1 + i % 50'000), "");
       session->engine().connections(0);
       usleep(2000);
@@ -260,7 +258,7 @@ TEST_CASE("Peers come and go on queues of different cores", "[udp][peers][evicti
   std::set<std::uint32_t> numbers;
   std::atomic<std::uint32_t> seen{0};
   bool wrong = false;
-  std::thread reading([&] {
+  std::jthread reading([&] {
     const std::uint64_t limit = monotonic_ns() + 20'000'000'000ULL;
     for (std::uint16_t q = 0; seen < PEERS * ROUNDS && monotonic_ns() < limit; q ^= 1U) {
       RxQueue& rx = session->rx_queue(0, q);
@@ -289,9 +287,9 @@ TEST_CASE("Peers come and go on queues of different cores", "[udp][peers][evicti
     return session->rx_queue(0, 0).counters().received +
            session->rx_queue(0, 1).counters().received;
   };
-  for (int i = 0; i < 3000 && received() < PEERS * ROUNDS; ++i) usleep(1000);
+  for (int i = 0; i < 30'000 && received() < PEERS * ROUNDS; ++i) usleep(1000);
   REQUIRE(received() == PEERS * ROUNDS);
-  done = true;
+  connecting.request_stop();
   connecting.join();
   session->close();
   reading.join();

@@ -180,15 +180,15 @@ TEST_CASE("Peers are learnt while others are looked up and connected", "[udp][li
   std::vector<PlainSocket> peers;
   for (std::uint32_t i = 0; i < PEERS; ++i) peers.emplace_back("127.0.0.1");
   std::atomic<bool> wrong{false};
-  std::thread connecting([&] {
+  std::jthread connecting([&] {
     for (std::uint32_t i = PEERS; i-- > 0;) {
       const std::uintptr_t connection = session->engine().connect("127.0.0.1", peers[i].port(), "");
       if (session->engine().connection_queue(connection).first != 0) wrong = true;
     }
   });
   std::atomic<std::uint32_t> seen{0};
-  std::thread recording([&] {
-    const std::uint64_t end = monotonic_ns() + 5'000'000'000ULL;
+  std::jthread recording([&] {
+    const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
     while (seen.load() < PEERS && monotonic_ns() < end) {
       Burst* burst = rx.receive();
       if (burst == nullptr) continue;

@@ -16,7 +16,7 @@ LIMITS = (
 )
 # Of 2048 bytes; as many as its queues need.
 BUFFERS = 24576
-RAW, LOCK, ADMIN, NICE = 1 << 13, 1 << 14, 1 << 12, 1 << 23
+RAW, LOCK, ADMIN, NICE, BPF = 1 << 13, 1 << 14, 1 << 12, 1 << 23, 1 << 39
 
 
 def process(capabilities=0, memlock=65536, priority=0):
@@ -123,11 +123,26 @@ def test_limits_do_instead_of_rights(look, granted):
 
 
 def test_rights_without_need(look, profile):
-    result = look("capabilities", {"files": process()}, profile("udp"))
+    result = look("capabilities", {"files": process()}, profile("loopback"))
     assert (result.status, result.found) == (Status.OK, "the configuration needs none")
     result = look("capabilities", {"files": process(RAW | LOCK)})
     assert result.status is Status.SKIP
     assert result.found == "no configuration; has CAP_IPC_LOCK, CAP_NET_RAW"
+
+
+def test_losses_of_datagrams_are_counted_with_a_right(look, profile):
+    result = look("capabilities", {"files": process()}, profile("udp"))
+    assert result.status is Status.WARN
+    assert result.found == (
+        "CAP_BPF: missing, for counting each datagram that the kernel drops of a batch"
+    )
+    [remedy] = result.remedies
+    assert remedy.now == ('setcap cap_bpf+ep "$(readlink -f "$(command -v python3)")"',)
+    result = look("capabilities", {"files": process(BPF)}, profile("udp"))
+    assert result.status is Status.OK
+    files = {**process(), "/proc/sys/kernel/unprivileged_bpf_disabled": "0\n"}
+    result = look("capabilities", {"files": files}, profile("udp"))
+    assert (result.status, result.found) == (Status.OK, "the configuration needs none")
 
 
 def test_rights_that_are_not_known(look):

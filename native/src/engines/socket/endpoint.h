@@ -52,6 +52,10 @@ class Endpoint {
   /// Zeros when it has none.
   [[nodiscard]] virtual std::array<std::uint8_t, 6> mac() const noexcept = 0;
 
+  /// Bytes on the wire of a packet beside its own (without preamble, gap and checksum): the headers
+  /// of Ethernet, IP and the transport.
+  [[nodiscard]] std::uint32_t packet_overhead() const noexcept;
+
   /// "udp://": what addresses begin with in messages.
   [[nodiscard]] virtual const char* scheme() const noexcept = 0;
   [[nodiscard]] virtual bool client() const noexcept = 0;
@@ -81,6 +85,8 @@ class Endpoint {
   [[nodiscard]] std::string text() const;
 
  protected:
+  /// Bytes of the transport's header.
+  [[nodiscard]] virtual std::uint32_t transport_header() const noexcept = 0;
   /// setsockopt(2) on `fd` (-1: closed); what is refused becomes an Error naming the interface.
   void set_option_of(int fd, int level, int option, const void* value, std::size_t length) const;
 

@@ -138,7 +138,7 @@ Endpoint& SocketEngine::endpoint_of(std::uintptr_t connection) const {
   throw Error(Status::INVALID_PARAMETER,
               "no connection " + std::to_string(connection) +
                   " in this session; a client has "
-                  "one, a server its own and one for each peer it has heard");
+                  "one, a server its own and one for each peer it has received from");
 }
 
 std::uintptr_t SocketEngine::connect(const std::string& address, std::uint16_t port,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daqiri/error.h"
+#include "engines/socket/socket_errors.h"
 #include "engines/socket/udp_link_layer.h"
 #include "net/interfaces.h"
 #include "system/log.h"
@@ -99,21 +100,25 @@ void require_sharing(const InterfaceConfig& interface) {
   }
 }
 
-std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& interface) {
-  std::vector<std::unique_ptr<UdpSocket>> sockets;
-  const bool spread = spreads(interface);
-  if (!spread && !interface.rx_.queues_.empty()) require_sharing(interface);
-  const std::size_t count = spread ? interface.rx_.queues_.size() : 1;
-  for (std::size_t i = 0; i < count; ++i) {
-    sockets.push_back(std::make_unique<UdpSocket>(interface, spread));
-    if (spread && sockets.front()->local().multicast()) {
+/// `claim` then holds an address that several sockets share.
+std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& interface,
+                                                     File& claim) {
+  const std::size_t count = spreads(interface) ? interface.rx_.queues_.size() : 1;
+  if (count == 1 && !interface.rx_.queues_.empty()) require_sharing(interface);
+  if (count > 1) {
+    const SocketAddress local = addresses_of(interface, Transport::UDP).local;
+    if (local.multicast()) {
       throw Error(Status::INVALID_PARAMETER,
                   "interface '" + interface.name_ + "': " + std::to_string(count) +
                       " rx queues on different cores would each get all that is sent to the "
                       "group " +
-                      sockets.front()->local().text() + "; use one cpu_core for them");
+                      local.text() + "; use one cpu_core for them");
     }
+    claim = claim_address(interface.name_, local);
   }
+  std::vector<std::unique_ptr<UdpSocket>> sockets;
+  for (std::size_t i = 0; i < count; ++i)
+    sockets.push_back(std::make_unique<UdpSocket>(interface, count > 1));
   return sockets;
 }
 
@@ -121,7 +126,7 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
 
 UdpEndpoint::UdpEndpoint(const Port& port)
     : Endpoint(port),
-      sockets_(open_sockets(port.config)),
+      sockets_(open_sockets(port.config, claim_)),
       peers_(socket(), queues_of(port), sockets_.size()),
       connection_(client() ? (*peers_.table())[0].connection : next_connection_id()),
       link_layer_(std::make_shared<UdpLinkLayer>(peers_.table(), socket().local(), client())),
@@ -133,6 +138,10 @@ UdpEndpoint::UdpEndpoint(const Port& port)
     }
   }
   launch_ = find_launch(socket(), port.config);
+  if (launch_ != nullptr && !launch_->segments()) {
+    arrivals_ = std::make_unique<SocketEvents>("interface '" + name() + "'");
+    arrivals_->watch(socket().fd(), EPOLLIN | EPOLLET);
+  }
   const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
   for (const auto& queue : port.tx) {
     senders_.push_back(
@@ -150,25 +159,39 @@ UdpReceiver* UdpEndpoint::receiver_of(const RxQueue& queue) const noexcept {
 
 std::uint32_t UdpEndpoint::receive(RxQueue& queue) noexcept {
   UdpReceiver* receiver = receiver_of(queue);
-  return receiver == nullptr ? 0 : receiver->receive();
+  if (receiver == nullptr) return 0;
+  if (arrivals_ != nullptr) {
+    // Before reading: what comes later is another event.
+    std::array<epoll_event, 2> events;
+    arrivals_->take(events);
+  }
+  return receiver->receive();
 }
 
 int UdpEndpoint::receive_fd(const RxQueue& queue) const noexcept {
+  if (arrivals_ != nullptr) return arrivals_->fd();
   const UdpReceiver* receiver = receiver_of(queue);
   return receiver == nullptr ? socket().fd() : receiver->socket().fd();
 }
 
+UdpSender& UdpEndpoint::sender_of(const TxQueue& queue) const noexcept {
+  return *std::find_if(senders_.begin(), senders_.end(), [&](const QueueSender& s) {
+            return s.queue == queue.id();
+          })->sender;
+}
+
 TransmitResult UdpEndpoint::transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
                                      std::uint32_t count) noexcept {
-  const auto it = std::find_if(senders_.begin(), senders_.end(),
-                               [&](const QueueSender& s) { return s.queue == queue.id(); });
-  return it->sender->send(burst, first, count);
+  return sender_of(queue).send(burst, first, count);
 }
+
+int UdpEndpoint::transmit_fd(const TxQueue& queue) const noexcept { return sender_of(queue).fd(); }
 
 void UdpEndpoint::close() noexcept {
   const std::lock_guard lock(options_);
   for (const auto& receiver : receivers_) receiver->close();
   for (const auto& socket : sockets_) socket->close();
+  claim_.close();
 }
 
 std::pair<std::uint16_t, std::uint16_t> UdpEndpoint::port_queue(

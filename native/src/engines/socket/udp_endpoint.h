@@ -32,12 +32,13 @@ class UdpEndpoint final : public Endpoint {
                           std::uint32_t count) noexcept override;
   void close() noexcept override;
   [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override;
+  [[nodiscard]] int transmit_fd(const TxQueue& queue) const noexcept override;
   [[nodiscard]] bool gathers() const noexcept override { return true; }
   [[nodiscard]] std::uint64_t launch_lead() const noexcept override {
     return launch_ == nullptr ? 0 : launch_->lead();
   }
   [[nodiscard]] std::string launch_keeper() const override {
-    return launch_ == nullptr ? Endpoint::launch_keeper() : launch_->keeper();
+    return launch_ == nullptr ? Endpoint::launch_keeper() : launch_->kept_by();
   }
   LaunchResult launched(bool last) noexcept override { return launch_->result(last); }
 
@@ -64,15 +65,24 @@ class UdpEndpoint final : public Endpoint {
                   std::size_t length) override;
   [[nodiscard]] std::vector<ConnectionInfo> connections() const override;
 
+ protected:
+  [[nodiscard]] std::uint32_t transport_header() const noexcept override { return 8; }
+
  private:
   /// The first of them, which also sends.
   [[nodiscard]] const UdpSocket& socket() const noexcept { return *sockets_.front(); }
   /// The receiver whose poller serves the queue; null: another queue's poller.
   [[nodiscard]] UdpReceiver* receiver_of(const RxQueue& queue) const noexcept;
+  [[nodiscard]] UdpSender& sender_of(const TxQueue& queue) const noexcept;
 
   /// A socket is not closed while an option is set on it.
   mutable std::mutex options_;
+  /// Of several sockets at one address.
+  File claim_;
   std::vector<std::unique_ptr<UdpSocket>> sockets_;
+  /// With etf: each of its reports would keep the socket readable for poll(2) until the worker has
+  /// taken it. Here it is one event.
+  std::unique_ptr<SocketEvents> arrivals_;
   PeerChannels peers_;
   std::uintptr_t connection_;
   /// One for all queues, or one for each.

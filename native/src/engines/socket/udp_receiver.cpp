@@ -16,7 +16,7 @@ constexpr std::uint64_t ARRIVAL_PAUSE_NS = 20'000;
 
 }  // namespace
 
-UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels& peers,
+UdpReceiver::UdpReceiver(const Port& port, UdpSocket& socket, PeerChannels& peers,
                          std::size_t number)
     : socket_(socket),
       peers_(peers),
@@ -156,6 +156,7 @@ void UdpReceiver::count_kernel_drops() noexcept {
   lost_ += more;
   first_queue().drop(DropReason::KERNEL, more);
   unsettled_ = socket_.counts_arrivals();
+  socket_.warn_of_uncounted_drops();
 }
 
 void UdpReceiver::count_lost_rows(std::uint64_t arrived) noexcept {

@@ -25,7 +25,7 @@ class UdpReceiver {
  public:
   /// `number`: of this receiver among those of `peers`. The queue at that position has the poller
   /// that reads the socket, and gets the datagrams without a flow.
-  UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels& peers, std::size_t number);
+  UdpReceiver(const Port& port, UdpSocket& socket, PeerChannels& peers, std::size_t number);
   UdpReceiver(const UdpReceiver&) = delete;
   UdpReceiver& operator=(const UdpReceiver&) = delete;
 
@@ -61,7 +61,7 @@ class UdpReceiver {
   [[nodiscard]] steering::Verdict classify(const Sender& sender,
                                            std::uint32_t length) const noexcept;
 
-  const UdpSocket& socket_;
+  UdpSocket& socket_;
   PeerChannels& peers_;
   std::size_t number_;
   const steering::Classifier* classifier_;

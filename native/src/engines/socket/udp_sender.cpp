@@ -1,7 +1,6 @@
 #include "engines/socket/udp_sender.h"
 
 #include <netinet/udp.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,7 +13,6 @@ namespace {
 /// What fits an IP packet beside its headers (IPv6: jumbograms are not used).
 constexpr std::uint32_t MAX_IPV4_PAYLOAD = 65507;
 constexpr std::uint32_t MAX_IPV6_PAYLOAD = 65527;
-constexpr int WAIT_MS = 2;
 
 void init_control(std::byte* bytes, int level, int type, std::size_t payload) {
   auto& header = *reinterpret_cast<cmsghdr*>(bytes);
@@ -31,9 +29,10 @@ UdpSender::UdpSender(const UdpSocket& socket, const PeerTable& peers, std::uint3
       peers_(peers),
       max_message_(socket.local().ipv6() ? MAX_IPV6_PAYLOAD : MAX_IPV4_PAYLOAD),
       max_length_(max_payload == 0 ? max_message_ : std::min(max_message_, max_payload)),
-      segment_limit_(launch == nullptr || launch->segments() ? max_length_ : 0),
+      segment_limit_(launch == nullptr || launch->segments() ? max_length_ + 1 : 0),
       server_connection_(server_connection),
-      launch_(launch) {
+      launch_(launch),
+      events_("udp://" + socket.local().text()) {
   for (std::uint32_t i = 0; i < MESSAGES; ++i) {
     messages_[i].msg_hdr.msg_control =
         launch_ != nullptr ? controls_[i].stamp : controls_[i].segment;
@@ -138,9 +137,16 @@ bool UdpSender::stop_segmenting(int error) noexcept {
   }
 }
 
+bool UdpSender::still_waiting() noexcept {
+  std::array<epoll_event, 2> events;
+  if (waiting_ && events_.take(events) > 0) waiting_ = false;
+  return waiting_;
+}
+
 TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
                                std::uint32_t count) noexcept {
   TransmitResult result;
+  if (still_waiting()) return result;
   count = std::min(count, BATCH);
   if (!find_destination(burst)) {
     result.failed = count;
@@ -152,9 +158,12 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
     while (result.failed < count && burst.packet_length(first + result.failed) > max_length_)
       ++result.failed;
     result.error = EMSGSIZE;
+    if (result.failed == 0) {
+      waiting_ = true;
+      events_.wake(launch_->until_room());
+    }
     return result;
   }
-  bool waited = false;
   bool retried = false;
   for (;;) {
     const int n = sendmmsg(socket_.fd(), messages_.data(), gathered_, MSG_DONTWAIT);
@@ -168,10 +177,8 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
     }
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      pollfd room{socket_.fd(), POLLOUT, 0};
-      if (waited || poll(&room, 1, WAIT_MS) < 0) return result;
-      waited = true;
-      continue;
+      waiting_ = events_.watch(socket_.fd(), EPOLLOUT | EPOLLONESHOT) == 0;
+      return result;
     }
     if (stop_segmenting(errno)) {
       gather(burst, first, count);

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "engines/socket/peer_table.h"
+#include "engines/socket/socket_events.h"
 #include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_socket.h"
 #include "io/io_engine.h"
@@ -31,10 +32,12 @@ class UdpSender {
             std::uintptr_t server_connection, UdpLaunch* launch);
 
   /// As IoEngine::transmit. A client sends to its peer, a server to the peer of the burst's
-  /// connection, or (connection 0) to the one heard last. Packets without a peer or beyond the
-  /// limit fail. A full socket buffer is waited for a few ms; then fewer packets are sent, and the
-  /// worker comes again.
+  /// connection, or (connection 0) to the one received from last. Packets without a peer or
+  /// beyond the limit fail. What a full socket does not take, or the kernel before its launch time,
+  /// is left with the worker, which watches `fd`.
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
+  /// Readable when packets that were not taken may be.
+  [[nodiscard]] int fd() const noexcept { return events_.fd(); }
 
  private:
   static constexpr std::uint32_t MESSAGES = 64;
@@ -52,17 +55,21 @@ class UdpSender {
                                          std::uint32_t count, std::uint64_t stamp) const noexcept;
   void set_controls(std::uint32_t message, std::uint64_t stamp) noexcept;
   bool stop_segmenting(int error) noexcept;
+  /// Whether what was waited for has not come.
+  bool still_waiting() noexcept;
 
   const UdpSocket& socket_;
   const PeerTable& peers_;
   /// The kernel's limit on a message, and the configured one on a datagram.
   std::uint32_t max_message_;
   std::uint32_t max_length_;
-  /// Shorter packets may be sent as segments.
+  /// Packets below this length may be sent as segments.
   std::uint32_t segment_limit_;
   std::uintptr_t server_connection_;
   UdpLaunch* launch_;
   SocketAddress destination_;
+  SocketEvents events_;
+  bool waiting_{false};
   /// The first `gathered_` messages, and the packets, the segment length and the stamp of each.
   std::uint32_t gathered_{0};
   std::array<mmsghdr, MESSAGES> messages_{};
