@@ -75,6 +75,12 @@ class RxQueue {
   /// In this pass, what the engine still holds is to be discarded: all that it delivers is dropped.
   [[nodiscard]] bool discarding() const noexcept { return discards_due_ != discards_done_; }
 
+  /// Number of the request that this pass discards for, and what it is counted as.
+  [[nodiscard]] std::uint64_t discard_request() const noexcept { return discards_due_; }
+  [[nodiscard]] DropReason discard_reason() const noexcept {
+    return filtering_ ? DropReason::FILTERED : DropReason::FLUSHED;
+  }
+
   // For engines whose sources can wait, so that they need not be dropped.
 
   /// Packets that `deliver` will take from `source` for sure. At most one burst; 0: no burst, or no

@@ -21,8 +21,7 @@ void RxQueue::deliver(RxSource& source, const RxBatch& batch) noexcept {
   tally_.received_bytes += bytes;
   if (discarding() || filtering_) [[unlikely]] {
     batcher_->give_back(batch, 0);
-    count_of(tally_.dropped, filtering_ ? DropReason::FILTERED : DropReason::FLUSHED) +=
-        batch.count;
+    count_of(tally_.dropped, discard_reason()) += batch.count;
   } else if (stage_ != nullptr) {
     tally_.held += batch.count;
     stage_->take(*this, source, batch);
@@ -173,7 +172,7 @@ void RxQueue::begin_pass() noexcept {
 
 void RxQueue::end_pass() noexcept {
   if (discarding()) {
-    discard_queued(filtering_ ? DropReason::FILTERED : DropReason::FLUSHED);
+    discard_queued(discard_reason());
     filtering_ = filter_wanted_.load(std::memory_order_acquire);
     discards_done_ = discards_due_;
     publish();

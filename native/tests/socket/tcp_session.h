@@ -231,7 +231,7 @@ bool eventually(Condition&& condition) {
 }
 
 inline std::vector<ConnectionInfo> connections(const Session& session) {
-  return session.engine().connections(0);
+  return session.connections().list(0);
 }
 /// Number of connections in a state.
 inline std::size_t count_in(const Session& session, ConnectionState state) {

@@ -238,10 +238,10 @@ TEST_CASE("connections are made at run time, or refused with a cause", "[tcp]") 
   const Listener other("127.0.0.1");
   const auto session = Session::open(tcp_client("127.0.0.1", configured.port()));
   const Stream first = configured.accept();
-  IoEngine& engine = session->engine();
+  Connections& manager = session->connections();
   const std::uintptr_t own = connections(*session)[0].id;
-  CHECK(engine.connect("127.0.0.1", configured.port(), "") == own);
-  const std::uintptr_t made = engine.connect("127.0.0.1", other.port(), "127.0.0.2");
+  CHECK(manager.connect("127.0.0.1", configured.port(), "") == own);
+  const std::uintptr_t made = manager.connect("127.0.0.1", other.port(), "127.0.0.2");
   const Stream second = other.accept();
   CHECK(made != own);
   CHECK(connections(*session)[1].local.starts_with("127.0.0.2:"));
@@ -255,10 +255,10 @@ TEST_CASE("connections are made at run time, or refused with a cause", "[tcp]") 
   CHECK(packets[0].connection == made);
 
   const std::uint16_t nobody = free_tcp_port("127.0.0.1");
-  const auto [status, text] = error_of([&] { engine.connect("127.0.0.1", nobody, ""); });
+  const auto [status, text] = error_of([&] { manager.connect("127.0.0.1", nobody, ""); });
   CHECK(status == Status::CONNECT_FAILURE);
   CHECK_THAT(text, Catch::Contains("Connection refused") && Catch::Contains("ss -ltn"));
-  CHECK(error_of([&] { engine.connect("::1", nobody, ""); }).first == Status::CONNECT_FAILURE);
+  CHECK(error_of([&] { manager.connect("::1", nobody, ""); }).first == Status::CONNECT_FAILURE);
 }
 
 TEST_CASE("socket options reach the right socket", "[tcp]") {
@@ -267,20 +267,20 @@ TEST_CASE("socket options reach the right socket", "[tcp]") {
   const Stream peer = listener.accept();
   const std::uintptr_t id = connections(*client)[0].id;
   const int tos = 0x10;
-  client->engine().set_socket_option(id, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+  client->connections().set_socket_option(id, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
   const auto [status, text] = error_of(
-      [&] { client->engine().set_socket_option(id, IPPROTO_IP, 12345, &tos, sizeof tos); });
+      [&] { client->connections().set_socket_option(id, IPPROTO_IP, 12345, &tos, sizeof tos); });
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Catch::Contains("12345"));
   const std::uint16_t port = free_tcp_port("127.0.0.1");
   const auto server = Session::open(tcp_server("127.0.0.1", port));
-  const std::uintptr_t listening = server->engine().server_connection("127.0.0.1", port);
+  const std::uintptr_t listening = server->connections().server_at("127.0.0.1", port);
   CHECK(connections(*server)[0].id == listening);
   CHECK(connections(*server)[0].state == ConnectionState::LISTENING);
-  server->engine().set_socket_option(listening, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+  server->connections().set_socket_option(listening, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
   server->close();
   CHECK(error_of([&] {
-          server->engine().set_socket_option(listening, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+          server->connections().set_socket_option(listening, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
         }).first == Status::NOT_READY);
 }
 

@@ -102,7 +102,7 @@ TEST_CASE("each of many peers is a connection of its own", "[tcp]") {
     const auto peer_port =
         static_cast<std::uint16_t>(std::stoi(each.peer.substr(each.peer.find(':') + 1)));
     const std::size_t i = by_port.at(peer_port);
-    const auto [port_id, queue] = session->engine().connection_queue(each.id);
+    const auto [port_id, queue] = session->connections().queue_of(each.id);
     ++per_queue[queue];
     CHECK((receive_bytes(session->rx_queue(0, queue), sent[i].size(), each.id) == sent[i]));
   }

@@ -38,7 +38,7 @@ TEST_CASE("small socket buffers cut packets anywhere, and nothing is lost", "[tc
   options.tx_queues = 2;
   const auto session = Session::open(tcp_client("127.0.0.1", listener.port(), options));
   const std::uintptr_t id = connections(*session)[0].id;
-  session->engine().set_socket_option(id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  session->connections().set_socket_option(id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   const Stream peer = listener.accept();
   // Two queues share the connection: packets are whole, in each queue's order.
   constexpr std::size_t PACKETS = 12;
@@ -81,7 +81,7 @@ TEST_CASE("a peer that does not read holds up its own queue only", "[tcp]") {
   const std::uintptr_t deaf_id = all[1].id;
   const std::uintptr_t good_id = all[2].id;
   const int small = 4608;
-  session->engine().set_socket_option(deaf_id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  session->connections().set_socket_option(deaf_id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   const Bytes much = stream_of(8'000'000, 1);
   const Bytes some = stream_of(200'000, 2);
   std::jthread stuck(
@@ -113,8 +113,7 @@ TEST_CASE("a server answers each peer by its connection, or the one heard last",
   TxQueue& tx = session->tx_queue(0, 0);
   CHECK(send_packets(tx, {stream_of(100, 3)}, from_alice[0].connection));
   CHECK(send_packets(tx, {stream_of(100, 4)}));
-  CHECK(send_packets(tx, {stream_of(100, 5)},
-                     session->engine().server_connection("127.0.0.1", port)));
+  CHECK(send_packets(tx, {stream_of(100, 5)}, session->connections().server_at("127.0.0.1", port)));
   CHECK((alice.receive(100) == stream_of(100, 3)));
   CHECK((bob.receive(100) == stream_of(100, 4)));
   CHECK((bob.receive(100) == stream_of(100, 5)));

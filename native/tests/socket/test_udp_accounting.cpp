@@ -57,10 +57,10 @@ TEST_CASE("What the kernel drops is counted", "[udp][accounting]") {
   const std::uint16_t port = free_port(host);
   const auto session = Session::open(udp_server(host, port, {.buf_size = 9000}));
   RxQueue& rx = session->rx_queue(0, 0);
-  const std::uintptr_t connection = session->engine().server_connection(host, port);
+  const std::uintptr_t connection = session->connections().server_at(host, port);
   const int smallest = 1;
-  session->engine().set_socket_option(connection, SOL_SOCKET, SO_RCVBUF, &smallest,
-                                      sizeof smallest);
+  session->connections().set_socket_option(connection, SOL_SOCKET, SO_RCVBUF, &smallest,
+                                           sizeof smallest);
   const PlainSocket peer(host);
   std::uint64_t sent = 0;
   std::uint64_t got = 0;

@@ -3,10 +3,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "engines/socket/peer_channels.h"
 #include "engines/socket/socket_events.h"
 #include "engines/socket/tcp_endpoint.h"
 #include "engines/socket/udp_endpoint.h"
+#include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_sender.h"
 #include "socket/own_network.h"
 #include "socket/udp_session.h"
@@ -49,8 +49,9 @@ TEST_CASE("A full socket is not waited for; a descriptor tells when it takes mor
     const UdpSocket socket(config.ifs_[0], false);
     const int small = 20'000;
     REQUIRE(setsockopt(socket.fd(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
-    const PeerChannels peers(socket, {}, 1);
-    UdpSender sender(socket, *peers.table(), 0, 1, nullptr);
+    UdpPeers peers(socket.local(), 1);
+    const std::uintptr_t connection = peers.enter(socket.remote().key()).connection;
+    UdpSender sender(socket, peers, 0, connection, nullptr);
     Burst* burst = filled(session->tx_queue(0, 0), 64, 1400);
     REQUIRE(burst != nullptr);
     std::uint32_t sent = 0;
@@ -148,19 +149,19 @@ TEST_CASE("A wake-up comes from any thread, at once or later", "[udp]") {
 
 TEST_CASE("An endpoint tells the headers of a packet on the wire", "[udp][tcp]") {
   const auto port_of = [](NetworkConfig config, SocketProtocol protocol) {
-    Port port;
-    port.config = config.ifs_[0];
-    port.config.rx_.queues_.clear();
-    port.config.tx_.queues_.clear();
-    port.config.socket_.local_addr_.protocol_ = protocol;
+    auto port = std::make_unique<Port>();
+    port->config = config.ifs_[0];
+    port->config.rx_.queues_.clear();
+    port->config.tx_.queues_.clear();
+    port->config.socket_.local_addr_.protocol_ = protocol;
     return port;
   };
-  const Port udp4 = port_of(udp_client("127.0.0.1", 9), SocketProtocol::UDP);
-  REQUIRE(UdpEndpoint(udp4).packet_overhead() == 14 + 20 + 8);
-  const Port udp6 = port_of(udp_server("::1", free_port("::1")), SocketProtocol::UDP);
-  REQUIRE(UdpEndpoint(udp6).packet_overhead() == 14 + 40 + 8);
-  const Port tcp4 = port_of(udp_server("127.0.0.1", free_port("127.0.0.1")), SocketProtocol::TCP);
-  REQUIRE(TcpEndpoint(tcp4).packet_overhead() == 14 + 20 + 20);
-  const Port tcp6 = port_of(udp_server("::1", free_port("::1")), SocketProtocol::TCP);
-  REQUIRE(TcpEndpoint(tcp6).packet_overhead() == 14 + 40 + 20);
+  const auto udp4 = port_of(udp_client("127.0.0.1", 9), SocketProtocol::UDP);
+  REQUIRE(UdpEndpoint(*udp4).packet_overhead() == 14 + 20 + 8);
+  const auto udp6 = port_of(udp_server("::1", free_port("::1")), SocketProtocol::UDP);
+  REQUIRE(UdpEndpoint(*udp6).packet_overhead() == 14 + 40 + 8);
+  const auto tcp4 = port_of(udp_server("127.0.0.1", free_port("127.0.0.1")), SocketProtocol::TCP);
+  REQUIRE(TcpEndpoint(*tcp4).packet_overhead() == 14 + 20 + 20);
+  const auto tcp6 = port_of(udp_server("::1", free_port("::1")), SocketProtocol::TCP);
+  REQUIRE(TcpEndpoint(*tcp6).packet_overhead() == 14 + 40 + 20);
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engines/socket/launch_qdisc.h"
-#include "engines/socket/peer_channels.h"
 #include "engines/socket/udp_launch.h"
+#include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_sender.h"
 #include "socket/own_network.h"
 #include "socket/udp_session.h"
@@ -190,9 +190,9 @@ TEST_CASE("fq gets no more packets ahead than it holds of a flow", "[udp][launch
   for (; launch.room() > 0; ++handed) launch.handed(launch.stamp(later), 1, 100);
   REQUIRE(handed == 20);
   // The loopback interface has taken all: nothing is in the kernel.
-  const LaunchResult result = launch.result(false);
-  REQUIRE(result.left == 20);
-  REQUIRE(result.left_bytes == 2000);
+  const TransmitCompletion result = launch.completed(false);
+  REQUIRE(result.sent == 20);
+  REQUIRE(result.bytes == 2000);
   REQUIRE(!result.more);
   REQUIRE(launch.room() == 20);
 }
@@ -201,9 +201,10 @@ TEST_CASE("A worker whose packets fq has no room for is told when there is", "[u
   const PlainSocket peer("127.0.0.1");
   Client client(peer.port());
   auto session = Session::open(client.config);
-  const PeerChannels peers(client.socket, {}, 1);
+  UdpPeers peers(client.socket.local(), 1);
+  const std::uintptr_t connection = peers.enter(client.socket.remote().key()).connection;
   UdpLaunch launch(client.socket, fq(20), client.config.ifs_[0]);
-  UdpSender sender(client.socket, *peers.table(), 0, 1, &launch);
+  UdpSender sender(client.socket, peers, 0, connection, &launch);
   Burst* burst = nullptr;
   REQUIRE(session->tx_queue(0, 0).allocate(30, &burst) == Status::SUCCESS);
   const std::uint64_t later = realtime_ns() + 3'000 * MS;
@@ -211,23 +212,23 @@ TEST_CASE("A worker whose packets fq has no room for is told when there is", "[u
     burst->pkt_lens[0][i] = 100;
     burst->timestamps[i] = later + i;
   }
-  REQUIRE(sender.send(*burst, 0, 30).sent == 20);
+  REQUIRE(sender.send(*burst, 0, 30).kept == 20);
   REQUIRE(!readable(sender.fd()));
   const TransmitResult none = sender.send(*burst, 20, 10);
-  REQUIRE(none.sent + none.failed == 0);
+  REQUIRE(none.sent + none.kept + none.failed == 0);
   REQUIRE(!readable(sender.fd()));
   burst->release();
 
   // When the first of them leaves.
   UdpLaunch soon(client.socket, fq(1), client.config.ifs_[0]);
-  UdpSender waiting(client.socket, *peers.table(), 0, 1, &soon);
+  UdpSender waiting(client.socket, peers, 0, connection, &soon);
   REQUIRE(session->tx_queue(0, 0).allocate(2, &burst) == Status::SUCCESS);
   for (std::uint32_t i = 0; i < 2; ++i) {
     burst->pkt_lens[0][i] = 100;
     burst->timestamps[i] = realtime_ns() + 50 * MS + i;
   }
-  REQUIRE(waiting.send(*burst, 0, 2).sent == 1);
-  while (waiting.send(*burst, 1, 1).sent == 0) REQUIRE(readable(waiting.fd(), 5000));
+  REQUIRE(waiting.send(*burst, 0, 2).kept == 1);
+  while (waiting.send(*burst, 1, 1).kept == 0) REQUIRE(readable(waiting.fd(), 5000));
   burst->release();
 }
 
@@ -236,10 +237,11 @@ TEST_CASE("Packets with stamps arrive whole, and are counted once", "[udp][launc
   Client client(peer.port());
   auto session = Session::open(client.config);
   TxQueue& tx = session->tx_queue(0, 0);
-  const PeerChannels peers(client.socket, {}, 1);
+  UdpPeers peers(client.socket.local(), 1);
+  const std::uintptr_t connection = peers.enter(client.socket.remote().key()).connection;
   for (const LaunchQdisc& qdisc : {fq(), etf(5 * MS)}) {
     UdpLaunch launch(client.socket, qdisc, client.config.ifs_[0]);
-    UdpSender sender(client.socket, *peers.table(), 0, 1, &launch);
+    UdpSender sender(client.socket, peers, 0, connection, &launch);
     Burst* burst = nullptr;
     REQUIRE(tx.allocate(60, &burst) == Status::SUCCESS);
     const std::uint64_t now = realtime_ns();
@@ -254,7 +256,7 @@ TEST_CASE("Packets with stamps arrive whole, and are counted once", "[udp][launc
     for (int tries = 0; sent < 60 && tries < 1000; ++tries) {
       const TransmitResult result = sender.send(*burst, sent, 60 - sent);
       REQUIRE(result.failed == 0);
-      sent += result.sent;
+      sent += result.kept;
     }
     REQUIRE(sent == 60);
     burst->release();
@@ -263,10 +265,10 @@ TEST_CASE("Packets with stamps arrive whole, and are counted once", "[udp][launc
       REQUIRE(datagram.has_value());
       REQUIRE(datagram->first == numbered(i, 100));
     }
-    const LaunchResult result = launch.result(true);
-    REQUIRE(result.left == 60);
-    REQUIRE(result.left_bytes == 6000);
+    const TransmitCompletion result = launch.completed(true);
+    REQUIRE(result.sent == 60);
+    REQUIRE(result.bytes == 6000);
     REQUIRE(result.missed + result.recalled == 0);
-    REQUIRE(launch.result(true).left == 0);
+    REQUIRE(launch.completed(true).sent == 0);
   }
 }

@@ -55,7 +55,7 @@ TEST_CASE("IPv4 headers are those the datagram had", "[udp][link]") {
   const std::string bound = GENERATE("127.0.0.1", "0.0.0.0");
   const std::uint16_t port = free_port(bound);
   auto session = Session::open(udp_server(bound, port, {.batch = 1}));
-  const auto link = session->engine().link_layer(0);
+  const auto link = session->memory()->link_layers[0];
   REQUIRE(link->link_type() == LINKTYPE_RAW);
   REQUIRE(link->reconstructs_headers());
   const PlainSocket peer("127.0.0.1");
@@ -86,7 +86,7 @@ TEST_CASE("IPv6 headers carry a valid UDP checksum", "[udp][link]") {
   const std::string bound = GENERATE("::1", "::");
   const std::uint16_t port = free_port(bound);
   const auto session = Session::open(udp_server(bound, port, {.batch = 1}));
-  const auto link = session->engine().link_layer(0);
+  const auto link = session->memory()->link_layers[0];
   const PlainSocket peer("::1");
   const std::size_t size = GENERATE(std::size_t{0}, std::size_t{777}, std::size_t{1400});
   REQUIRE(peer.send("::1", port, numbered(6, size)));
@@ -126,7 +126,7 @@ TEST_CASE("Headers of packets to be sent go the other way", "[udp][link]") {
   Burst* burst = nullptr;
   REQUIRE(session->tx_queue(0, 0).allocate(1, &burst) == Status::SUCCESS);
   burst->pkt_lens[0][0] = 10;
-  const Bytes packet = recorded(*session->engine().link_layer(0), *burst, 0);
+  const Bytes packet = recorded(*session->memory()->link_layers[0], *burst, 0);
   burst->release();
   REQUIRE(big_endian(&packet[20], 2) == port);
   REQUIRE(big_endian(&packet[22], 2) == peer.port());
@@ -139,7 +139,7 @@ TEST_CASE("A packet of a peer without a connection has an unspecified source", "
   REQUIRE(session->tx_queue(0, 0).allocate(1, &burst) == Status::SUCCESS);
   burst->transmit = false;
   burst->pkt_lens[0][0] = 10;
-  const Bytes packet = recorded(*session->engine().link_layer(0), *burst, 0);
+  const Bytes packet = recorded(*session->memory()->link_layers[0], *burst, 0);
   burst->transmit = true;
   burst->release();
   REQUIRE(big_endian(&packet[12], 4) == 0);
@@ -152,7 +152,7 @@ TEST_CASE("Headers written once for a burst are those of each packet", "[udp][li
   const std::string host = GENERATE("127.0.0.1", "::1");
   const PlainSocket peer(host);
   const auto session = Session::open(udp_client(host, peer.port()));
-  const auto link = session->engine().link_layer(0);
+  const auto link = session->memory()->link_layers[0];
   REQUIRE(link->prefix_repeats() == (host == "127.0.0.1"));
   const std::vector<std::uint32_t> lengths{10, 10, 0, 0, 1400, 10, 10, 1399, 1400};
   Burst* burst = nullptr;
@@ -174,7 +174,7 @@ TEST_CASE("Headers written once for a burst are those of each packet", "[udp][li
 TEST_CASE("Peers are learnt while others are looked up and connected", "[udp][link][peers]") {
   const std::uint16_t port = free_port("127.0.0.1");
   const auto session = Session::open(udp_server("127.0.0.1", port, {.batch = 1}));
-  const auto link = session->engine().link_layer(0);
+  const auto link = session->memory()->link_layers[0];
   RxQueue& rx = session->rx_queue(0, 0);
   constexpr std::uint32_t PEERS = 120;
   std::vector<PlainSocket> peers;
@@ -182,8 +182,9 @@ TEST_CASE("Peers are learnt while others are looked up and connected", "[udp][li
   std::atomic<bool> wrong{false};
   std::jthread connecting([&] {
     for (std::uint32_t i = PEERS; i-- > 0;) {
-      const std::uintptr_t connection = session->engine().connect("127.0.0.1", peers[i].port(), "");
-      if (session->engine().connection_queue(connection).first != 0) wrong = true;
+      const std::uintptr_t connection =
+          session->connections().connect("127.0.0.1", peers[i].port(), "");
+      if (session->connections().queue_of(connection).first != 0) wrong = true;
     }
   });
   std::atomic<std::uint32_t> seen{0};

@@ -315,11 +315,11 @@ TEST_CASE("Of rows that the kernel drops every datagram is counted",
   config.log_level_ = LogLevel::WARN;
   const auto session = Session::open(config);
   RxQueue& rx = session->rx_queue(0, 0);
-  const std::uintptr_t connection = client ? session->engine().connect(host, peer.port(), "")
-                                           : session->engine().server_connection(host, port);
+  const std::uintptr_t connection = client ? session->connections().connect(host, peer.port(), "")
+                                           : session->connections().server_at(host, port);
   const int smallest = 1;
-  session->engine().set_socket_option(connection, SOL_SOCKET, SO_RCVBUF, &smallest,
-                                      sizeof smallest);
+  session->connections().set_socket_option(connection, SOL_SOCKET, SO_RCVBUF, &smallest,
+                                           sizeof smallest);
   connect_to(peer, host, port);
   const Row row = make_row(0, 1000, 60, 500);
   std::uint64_t sent = 0;

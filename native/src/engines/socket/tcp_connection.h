@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
-#include <vector>
 
 #include "io/rx_queue.h"
 #include "net/socket_address.h"
@@ -40,8 +39,6 @@ struct TcpConnection {
   std::uint64_t bytes_seen{0};
   /// When it was closed; the oldest is forgotten first.
   std::uint64_t closed_ns{0};
-  /// By position of the receive queue; null until it is used there.
-  std::vector<Channel*> channels;
 
   // --- Workers, under `sending`.
   std::mutex sending;
@@ -58,7 +55,8 @@ struct TcpConnection {
   // --- Poller, from TcpReader::add until it sets `ended`.
   int read_fd{-1};
   TcpReader* reader{nullptr};
-  Channel* channel{nullptr};
+  /// Kept until the place is another's; null: none is read.
+  RxSource* rx_source{nullptr};
   FlowId flow{0};
   bool listed{false};
   /// Bytes in the kernel that arrived before a flush.

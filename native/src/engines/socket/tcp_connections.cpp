@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "daqiri/error.h"
-#include "engines/socket/peer_table.h"
 #include "engines/socket/tcp_reader.h"
 #include "engines/socket/tcp_sender.h"
+#include "engines/socket/udp_peers.h"
 #include "system/log.h"
 #include "system/thread.h"
 #include "timing/clock.h"
@@ -35,9 +35,7 @@ constexpr std::uint64_t LINGER_NS = 2 * SECOND;
 TcpConnections::TcpConnections(const Port& port, const TcpConfig& config, TcpStreams& streams)
     : config_(config),
       streams_(streams),
-      classifier_(port.classifier.get()),
-      steered_(!port.config.rx_.flows_.empty()),
-      isolated_(port.config.rx_.flow_isolation_),
+      steering_(port.steering),
       events_("interface '" + config.interface + "'") {
   if (!config_.client) listener_ = listen_at(config_);
 }
@@ -60,7 +58,7 @@ TcpConnection* TcpConnections::find(std::uintptr_t id) noexcept {
 // --- The thread
 
 void TcpConnections::run() noexcept {
-  settle_thread(std::string(ANY_CORE), "daqiri-tcp");
+  configure_thread(std::string(ANY_CORE), "daqiri-tcp");
   std::uint64_t next = 0;
   while (!stopping_.load(std::memory_order_acquire)) {
     int timeout = -1;

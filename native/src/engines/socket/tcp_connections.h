@@ -28,7 +28,7 @@ namespace daqiri::sockets {
 class TcpConnections {
  public:
   using Phase = TcpConnection::Phase;
-  static constexpr std::uint32_t CAPACITY = RxQueue::MAX_CHANNELS - 1;
+  static constexpr std::uint32_t CAPACITY = 1023;
 
   /// A server listens from now on. Throws Error.
   TcpConnections(const Port& port, const TcpConfig& config, TcpStreams& streams);
@@ -88,7 +88,7 @@ class TcpConnections {
   void attempt(TcpConnection& connection, std::uint64_t now) noexcept;
   void attempt_failed(TcpConnection& connection, int error) noexcept;
   void established(TcpConnection& connection, File socket) noexcept;
-  /// Queue and flow; false: the interface is isolated and no flow wants it.
+  /// Queue, flow and source; false: the interface is isolated and no flow wants it.
   bool assign(TcpConnection& connection);
   /// The socket has ended: a server's connection is closed, a client's connects again.
   std::uint64_t end(TcpConnection& connection, int error, std::uint64_t now) noexcept;
@@ -98,9 +98,7 @@ class TcpConnections {
 
   const TcpConfig& config_;
   TcpStreams& streams_;
-  const steering::Classifier* classifier_;
-  bool steered_;
-  bool isolated_;
+  steering::Steering::Reader steering_;
   std::vector<TcpReader*> readers_;
   std::vector<TcpSender*> senders_;
   std::uint32_t next_reader_{0};

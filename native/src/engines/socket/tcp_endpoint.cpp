@@ -4,9 +4,9 @@
 #include <cerrno>
 
 #include "daqiri/error.h"
-#include "engines/socket/peer_table.h"
 #include "engines/socket/socket_errors.h"
 #include "engines/socket/tcp_link_layer.h"
+#include "engines/socket/udp_peers.h"
 #include "net/interfaces.h"
 
 namespace daqiri::sockets {
@@ -64,16 +64,22 @@ TcpSender& TcpEndpoint::sender_of(const TxQueue& queue) const noexcept {
 
 std::uint32_t TcpEndpoint::receive(RxQueue& queue) noexcept { return reader_of(queue).receive(); }
 
-TransmitResult TcpEndpoint::transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+TransmitResult TcpEndpoint::transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                                      std::uint32_t count) noexcept {
   return sender_of(queue).send(burst, first, count);
 }
 
-int TcpEndpoint::receive_fd(const RxQueue& queue) const noexcept { return reader_of(queue).fd(); }
+ReceiveTraits TcpEndpoint::receive_traits(const RxQueue& queue) const noexcept {
+  return {.ready_fd = reader_of(queue).fd()};
+}
 
-int TcpEndpoint::transmit_fd(const TxQueue& queue) const noexcept { return sender_of(queue).fd(); }
+TransmitTraits TcpEndpoint::transmit_traits(const TxQueue& queue) const noexcept {
+  return {.most_packets = TcpSender::RUN,
+          .overhead_bytes = packet_overhead(),
+          .ready_fd = sender_of(queue).fd()};
+}
 
-std::array<std::uint8_t, 6> TcpEndpoint::mac() const noexcept {
+std::array<std::uint8_t, 6> TcpEndpoint::mac_address() const noexcept {
   return mac_of(config_.local.given() ? config_.local : source_towards(config_.remote));
 }
 

@@ -25,15 +25,14 @@ class TcpEndpoint final : public Endpoint {
   /// scenes.
   void start() override;
   std::uint32_t receive(RxQueue& queue) noexcept override;
-  TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override;
+  TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override;
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override;
+  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
+  [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override;
   void finish_sending() noexcept override { connections_.finish_sending(); }
   void close() noexcept override;
-  [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override;
-  [[nodiscard]] int transmit_fd(const TxQueue& queue) const noexcept override;
-
-  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
-  [[nodiscard]] std::array<std::uint8_t, 6> mac() const noexcept override;
 
   [[nodiscard]] const char* scheme() const noexcept override { return "tcp://"; }
   [[nodiscard]] bool client() const noexcept override { return config_.client; }

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "daqiri/error.h"
-#include "engines/socket/peer_table.h"
 #include "engines/socket/socket_errors.h"
 #include "engines/socket/tcp_connections.h"
 #include "engines/socket/tcp_reader.h"
 #include "engines/socket/tcp_sender.h"
+#include "engines/socket/udp_peers.h"
 #include "system/log.h"
 #include "timing/clock.h"
 
@@ -27,8 +27,14 @@ constexpr int ACCEPTS_PER_EVENT = 64;
 
 /// Whether the application has all that came from it.
 bool drained(const TcpConnection& connection) noexcept {
-  return std::all_of(connection.channels.begin(), connection.channels.end(),
-                     [](const Channel* c) { return c == nullptr || c->ring.size() == 0; });
+  return connection.rx_source == nullptr ||
+         connection.rx_source->waiting.load(std::memory_order_acquire) == 0;
+}
+
+/// Its reader has ended, or has not begun.
+void give_up_source(TcpConnection& connection) noexcept {
+  if (connection.rx_source != nullptr)
+    connection.reader->queue().retire(*std::exchange(connection.rx_source, nullptr));
 }
 
 }  // namespace
@@ -37,7 +43,8 @@ bool TcpConnections::assign(TcpConnection& connection) {
   if (readers_.empty()) return true;
   std::size_t position = 0;
   connection.flow = 0;
-  if (steered_) {
+  const steering::Program& program = steering_.refresh();
+  if (!program.empty()) {
     // Rules name ports as those of UDP; for a stream they are its TCP ports.
     steering::PacketKey key;
     key.udp_src = connection.peer.port();
@@ -49,8 +56,8 @@ bool TcpConnections::assign(TcpConnection& connection) {
       key.ipv4_src = connection.peer.ipv4();
       key.ipv4_dst = connection.local.ipv4();
     }
-    const steering::Verdict verdict = classifier_->classify(key);
-    if (isolated_ && !verdict.matched) return false;
+    const steering::Verdict verdict = program.classify({key});
+    if (program.isolated() && !verdict.matched) return false;
     while (readers_[position]->queue().id() != verdict.queue) ++position;
     connection.flow = verdict.flow;
   } else if (connection.reader != nullptr) {
@@ -58,17 +65,12 @@ bool TcpConnections::assign(TcpConnection& connection) {
   } else {
     position = next_reader_++ % readers_.size();
   }
+  if (connection.reader != readers_[position]) give_up_source(connection);
   connection.reader = readers_[position];
-  connection.channels.resize(readers_.size());
-  Channel*& channel = connection.channels[position];
-  if (channel == nullptr) channel = readers_[position]->queue().add_channel(0);
-  if (channel == nullptr) throw Error(Status::NO_SPACE_AVAILABLE, "no channel left on the queue");
-  for (Channel* each : connection.channels) {
-    if (each != nullptr)
-      each->connection_id.store(connection.id.load(std::memory_order_relaxed),
-                                std::memory_order_release);
+  if (connection.rx_source == nullptr) {
+    connection.rx_source =
+        &connection.reader->queue().add_source(connection.id.load(std::memory_order_relaxed));
   }
-  connection.channel = channel;
   return true;
 }
 
@@ -99,7 +101,7 @@ void TcpConnections::established(TcpConnection& connection, File socket) noexcep
     error = ENOMEM;
   }
   if (error == 0 && connection.reader != nullptr) {
-    connection.channel->stream = stream;
+    connection.rx_source->stream = stream;
     if (config_.client) events_.forget(fd);
     error = connection.reader->add(connection);
   } else if (error == 0) {
@@ -139,6 +141,7 @@ TcpConnection* TcpConnections::free_place(std::uint64_t now) noexcept {
 
 void TcpConnections::occupy(TcpConnection& place, const SocketAddress& peer,
                             std::uintptr_t id) noexcept {
+  give_up_source(place);
   place.peer = peer;
   place.reader = nullptr;
   place.error = 0;

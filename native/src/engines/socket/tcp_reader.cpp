@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <utility>
 
 #include "engines/socket/tcp_connections.h"
 #include "timing/clock.h"
@@ -20,8 +21,6 @@ constexpr std::uint32_t MIN_WANTED = 4;
 constexpr std::uint32_t PASSES_PER_POLL = 16;
 /// Until a connection without room is looked at again.
 constexpr std::uint64_t RETRY_NS = 500'000;
-/// Older than any request to flush.
-constexpr std::uint64_t STALE = 1;
 
 }  // namespace
 
@@ -116,7 +115,7 @@ void TcpReader::poll_events() noexcept {
 
 void TcpReader::end(TcpConnection& connection, int error) noexcept {
   events_.forget(connection.read_fd);
-  queue_.finish(*connection.channel);
+  queue_.finish(*connection.rx_source);
   connection.read_error = error;
   connection.listed = false;
   connection.ended.store(true, std::memory_order_release);
@@ -133,34 +132,46 @@ std::uint32_t TcpReader::shorten(std::uint64_t bytes, std::uint32_t packets) noe
   return vectors;
 }
 
-std::uint32_t TcpReader::deliver(TcpConnection& connection, std::uint64_t bytes,
-                                 std::uint64_t timestamp) noexcept {
-  ReceivedRun run;
-  run.flow = connection.flow;
-  run.timestamp = timestamp;
-  const std::uint64_t full = queue_.max_packet_size();
-  run.count = static_cast<std::uint32_t>((bytes + full - 1) / full);
-  std::uint64_t left = bytes - (run.count - 1) * full;
+void TcpReader::deliver(RxSource& source, std::uint32_t packets, std::uint64_t bytes_each,
+                        FlowId flow, std::uint64_t timestamp) noexcept {
+  if (packets == 0) return;
+  RxBatch batch;
+  batch.count = packets;
+  batch.flows.constant = flow;
+  batch.times.constant = timestamp;
+  std::uint64_t left = bytes_each;
   for (std::uint32_t s = 0; s < segments_; ++s) {
-    run.buffers[s] = buffers_[s].data();
-    run.lengths[s] = queue_.segment_capacity(static_cast<int>(s));
-    run.last_lengths[s] = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, run.lengths[s]));
-    left -= run.last_lengths[s];
+    const auto length = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(left, queue_.segment_capacity(static_cast<int>(s))));
+    batch.segments[s].buffers = buffers_[s].data();
+    batch.segments[s].lengths.constant = length;
+    left -= length;
   }
-  queue_.deliver_run(*connection.channel, run);
-  connection.channel->stream.offset += bytes;
-  consume(run.count);
-  return run.count;
+  queue_.deliver(source, batch);
+  source.stream.offset += packets * bytes_each;
+  consume(packets);
+}
+
+std::uint32_t TcpReader::deliver(TcpConnection& connection, std::uint64_t bytes) noexcept {
+  const std::uint64_t timestamp = realtime_ns();
+  const std::uint64_t full = queue_.max_packet_size();
+  const auto packets = static_cast<std::uint32_t>(bytes / full);
+  const std::uint64_t rest = bytes - packets * full;
+  deliver(*connection.rx_source, packets, full, connection.flow, timestamp);
+  if (rest > 0) deliver(*connection.rx_source, 1, rest, connection.flow, timestamp);
+  return packets + (rest > 0 ? 1 : 0);
 }
 
 std::uint32_t TcpReader::read(TcpConnection& connection, Outcome& outcome) noexcept {
   fill();
-  const std::uint32_t n = std::min({queue_.room(*connection.channel), filled_, want_});
+  const bool stale = connection.stale > 0;
+  // What is discarded needs no room, and keeps no buffer.
+  const std::uint32_t room = stale ? filled_ : queue_.room(*connection.rx_source);
+  const std::uint32_t n = std::min({room, filled_, want_});
   if (n == 0) {
     outcome = Outcome::BLOCKED;
     return 0;
   }
-  const bool stale = connection.stale > 0;
   const std::uint32_t vectors = stale ? shorten(connection.stale, n) : n * segments_;
   const ssize_t result = readv(connection.read_fd, vectors_.data(), static_cast<int>(vectors));
   const int error = errno;
@@ -177,10 +188,16 @@ std::uint32_t TcpReader::read(TcpConnection& connection, Outcome& outcome) noexc
   const auto bytes = static_cast<std::uint64_t>(result);
   if (connections_.latest_peer.load(std::memory_order_relaxed) != &connection)
     connections_.latest_peer.store(&connection, std::memory_order_relaxed);
-  const std::uint32_t packets = deliver(connection, bytes, stale ? STALE : realtime_ns());
   if (stale) {
+    const std::uint64_t full = queue_.max_packet_size();
+    const std::uint64_t packets = (bytes + full - 1) / full;
     connection.stale -= bytes;
-  } else if (bytes == std::uint64_t{n} * queue_.max_packet_size()) {
+    connection.rx_source->stream.offset += bytes;
+    queue_.drop(stale_reason_, packets, bytes);
+    return static_cast<std::uint32_t>(packets);
+  }
+  const std::uint32_t packets = deliver(connection, bytes);
+  if (bytes == std::uint64_t{n} * queue_.max_packet_size()) {
     want_ = std::min(want_ * 2, limit_);
   } else if (packets * 4 < want_) {
     want_ = std::max(want_ / 2, std::min(MIN_WANTED, limit_));
@@ -208,7 +225,8 @@ std::uint32_t TcpReader::read_ready() noexcept {
   return seen;
 }
 
-void TcpReader::mark_stale() noexcept {
+void TcpReader::mark_stale(DropReason reason) noexcept {
+  stale_reason_ = reason;
   // Connections that are not ready have nothing in the kernel.
   poll_events();
   for (TcpConnection* connection : ready_) {
@@ -221,13 +239,16 @@ void TcpReader::mark_stale() noexcept {
 void TcpReader::wait_for_room() noexcept {
   if (timer_set_) return;
   // What waits for more packets holds buffers that nobody can give back.
-  queue_.flush_open();
+  queue_.deliver_open();
   events_.wake(RETRY_NS);
   timer_set_ = true;
 }
 
 std::uint32_t TcpReader::receive() noexcept {
-  if (queue_.flushing()) mark_stale();
+  // Once for each: what comes later is not to be discarded for it.
+  if (queue_.discarding() &&
+      std::exchange(discard_request_, queue_.discard_request()) != queue_.discard_request())
+    mark_stale(queue_.discard_reason());
   const bool polled = idle_ || ready_.empty() || ++passes_ % PASSES_PER_POLL == 0;
   if (polled) poll_events();
   std::uint32_t seen = read_ready();

@@ -49,8 +49,9 @@ class TcpReader {
   void poll_events() noexcept;
   std::uint32_t read_ready() noexcept;
   std::uint32_t read(TcpConnection& connection, Outcome& outcome) noexcept;
-  std::uint32_t deliver(TcpConnection& connection, std::uint64_t bytes,
-                        std::uint64_t timestamp) noexcept;
+  std::uint32_t deliver(TcpConnection& connection, std::uint64_t bytes) noexcept;
+  void deliver(RxSource& source, std::uint32_t packets, std::uint64_t bytes_each, FlowId flow,
+               std::uint64_t timestamp) noexcept;
   /// Cut the buffers to so many bytes; vectors to read into.
   std::uint32_t shorten(std::uint64_t bytes, std::uint32_t packets) noexcept;
   void restore_lengths() noexcept;
@@ -58,7 +59,8 @@ class TcpReader {
   void consume(std::uint32_t packets) noexcept;
   void bind(std::uint32_t packet, std::uint32_t segment) noexcept;
   void end(TcpConnection& connection, int error) noexcept;
-  void mark_stale() noexcept;
+  /// What the kernel holds now is to be discarded, and counted for `reason`.
+  void mark_stale(DropReason reason) noexcept;
   void wait_for_room() noexcept;
 
   RxQueue& queue_;
@@ -71,6 +73,9 @@ class TcpReader {
   std::uint32_t passes_{0};
   bool idle_{false};
   bool blocked_{false};
+  /// The latest request to discard, and what it is counted as.
+  std::uint64_t discard_request_{0};
+  DropReason stale_reason_{DropReason::FLUSHED};
 
   // Packets [0, filled_) have buffers.
   std::uint32_t limit_;

@@ -30,7 +30,7 @@ class TcpSender {
   TcpSender(const TcpSender&) = delete;
   TcpSender& operator=(const TcpSender&) = delete;
 
-  /// As IoEngine::transmit. Packets to a server's peer that is gone, beyond the limit, or cut by
+  /// As PortIo::transmit. Packets to a server's peer that is gone, beyond the limit, or cut by
   /// the loss of their connection fail; those of a client without connection wait for the next one.
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   /// Readable when a socket that was full may take more, or a connection has come.

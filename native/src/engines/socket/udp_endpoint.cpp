@@ -127,13 +127,15 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
 UdpEndpoint::UdpEndpoint(const Port& port)
     : Endpoint(port),
       sockets_(open_sockets(port.config, claim_)),
-      peers_(socket(), queues_of(port), sockets_.size()),
-      connection_(client() ? (*peers_.table())[0].connection : next_connection_id()),
-      link_layer_(std::make_shared<UdpLinkLayer>(peers_.table(), socket().local(), client())),
+      peers_(std::make_shared<UdpPeers>(socket().local(), sockets_.size())),
+      queues_(queues_of(port)),
+      connection_(client() ? peers_->enter(remote().key()).connection : next_connection_id()),
+      link_layer_(
+          std::make_shared<UdpLinkLayer>(peers_, socket().local(), client() ? connection_ : 0)),
       mac_(mac_of(socket().local())) {
   if (!port.rx.empty()) {
     for (std::size_t i = 0; i < sockets_.size(); ++i) {
-      receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], peers_, i));
+      receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], *peers_, queues_, i));
       sockets_[i]->prepare_receive(receive_buffer_for(receivers_[i]->first_queue()));
     }
   }
@@ -144,9 +146,8 @@ UdpEndpoint::UdpEndpoint(const Port& port)
   }
   const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
   for (const auto& queue : port.tx) {
-    senders_.push_back(
-        {queue->id(), std::make_unique<UdpSender>(socket(), *peers_.table(), max_payload,
-                                                  connection_, launch_.get())});
+    senders_.push_back({queue->id(), std::make_unique<UdpSender>(socket(), *peers_, max_payload,
+                                                                 connection_, launch_.get())});
   }
 }
 
@@ -168,10 +169,10 @@ std::uint32_t UdpEndpoint::receive(RxQueue& queue) noexcept {
   return receiver->receive();
 }
 
-int UdpEndpoint::receive_fd(const RxQueue& queue) const noexcept {
-  if (arrivals_ != nullptr) return arrivals_->fd();
+ReceiveTraits UdpEndpoint::receive_traits(const RxQueue& queue) const noexcept {
   const UdpReceiver* receiver = receiver_of(queue);
-  return receiver == nullptr ? socket().fd() : receiver->socket().fd();
+  const int fd = receiver == nullptr ? socket().fd() : receiver->socket().fd();
+  return {.ready_fd = arrivals_ != nullptr ? arrivals_->fd() : fd, .gathers = true};
 }
 
 UdpSender& UdpEndpoint::sender_of(const TxQueue& queue) const noexcept {
@@ -180,12 +181,17 @@ UdpSender& UdpEndpoint::sender_of(const TxQueue& queue) const noexcept {
           })->sender;
 }
 
-TransmitResult UdpEndpoint::transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+TransmitResult UdpEndpoint::transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                                      std::uint32_t count) noexcept {
   return sender_of(queue).send(burst, first, count);
 }
 
-int UdpEndpoint::transmit_fd(const TxQueue& queue) const noexcept { return sender_of(queue).fd(); }
+TransmitTraits UdpEndpoint::transmit_traits(const TxQueue& queue) const noexcept {
+  return {.most_packets = UdpSender::BATCH,
+          .overhead_bytes = packet_overhead(),
+          .launch_lead = launch_ == nullptr ? 0 : launch_->lead(),
+          .ready_fd = sender_of(queue).fd()};
+}
 
 void UdpEndpoint::close() noexcept {
   const std::lock_guard lock(options_);
@@ -196,17 +202,17 @@ void UdpEndpoint::close() noexcept {
 
 std::pair<std::uint16_t, std::uint16_t> UdpEndpoint::port_queue(
     std::uintptr_t connection) const noexcept {
-  const Peer peer = peers_.table()->find(connection);
-  if (!peer.known() || receivers_.size() < 2) return Endpoint::port_queue(connection);
-  return {port_id(), peers_.queues()[peers_.heard_at(peer)]->id()};
+  const auto peer = peers_->find(connection);
+  if (!peer.has_value() || receivers_.empty()) return Endpoint::port_queue(connection);
+  return {port_id(), queues_[peer->position]->id()};
 }
 
 bool UdpEndpoint::has_connection(std::uintptr_t connection) const noexcept {
-  return connection == connection_ || peers_.table()->find(connection).known();
+  return connection == connection_ || peers_->find(connection).has_value();
 }
 
 std::uintptr_t UdpEndpoint::connect(const SocketAddress& peer, const SocketAddress& /*source*/) {
-  return peers_.connect(peer.key()).connection;
+  return peers_->enter(peer.key()).connection;
 }
 
 void UdpEndpoint::set_option(std::uintptr_t /*connection*/, int level, int option,
@@ -223,7 +229,7 @@ std::vector<ConnectionInfo> UdpEndpoint::connections() const {
     all.push_back({connection_, "", local().text(),
                    open ? ConnectionState::LISTENING : ConnectionState::CLOSED, ""});
   }
-  for (const Peer& peer : peers_.table()->all()) {
+  for (const UdpPeers::Peer& peer : peers_->all()) {
     all.push_back({peer.connection, SocketAddress(peer.address).text(),
                    SocketAddress(peer.local).text(),
                    open ? ConnectionState::CONNECTED : ConnectionState::CLOSED, ""});

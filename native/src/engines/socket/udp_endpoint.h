@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engines/socket/endpoint.h"
-#include "engines/socket/peer_channels.h"
 #include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_receiver.h"
 #include "engines/socket/udp_sender.h"
@@ -28,22 +27,19 @@ class UdpEndpoint final : public Endpoint {
   explicit UdpEndpoint(const Port& port);
 
   std::uint32_t receive(RxQueue& queue) noexcept override;
-  TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override;
+  TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override;
-  void close() noexcept override;
-  [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override;
-  [[nodiscard]] int transmit_fd(const TxQueue& queue) const noexcept override;
-  [[nodiscard]] bool gathers() const noexcept override { return true; }
-  [[nodiscard]] std::uint64_t launch_lead() const noexcept override {
-    return launch_ == nullptr ? 0 : launch_->lead();
+  TransmitCompletion completed(TxQueue&, bool last) noexcept override {
+    return launch_->completed(last);
   }
-  [[nodiscard]] std::string launch_keeper() const override {
-    return launch_ == nullptr ? Endpoint::launch_keeper() : launch_->kept_by();
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override;
+  [[nodiscard]] std::string launch_times(const TxQueue& queue) const override {
+    return launch_ == nullptr ? Endpoint::launch_times(queue) : launch_->kept_by();
   }
-  LaunchResult launched(bool last) noexcept override { return launch_->result(last); }
-
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
-  [[nodiscard]] std::array<std::uint8_t, 6> mac() const noexcept override { return mac_; }
+  [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override { return mac_; }
+  void close() noexcept override;
 
   [[nodiscard]] const char* scheme() const noexcept override { return "udp://"; }
   [[nodiscard]] bool client() const noexcept override { return socket().client(); }
@@ -83,7 +79,8 @@ class UdpEndpoint final : public Endpoint {
   /// With etf: each of its reports would keep the socket readable for poll(2) until the worker has
   /// taken it. Here it is one event.
   std::unique_ptr<SocketEvents> arrivals_;
-  PeerChannels peers_;
+  std::shared_ptr<UdpPeers> peers_;
+  std::vector<RxQueue*> queues_;
   std::uintptr_t connection_;
   /// One for all queues, or one for each.
   std::vector<std::unique_ptr<UdpReceiver>> receivers_;

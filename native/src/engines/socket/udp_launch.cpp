@@ -105,7 +105,7 @@ std::uint32_t UdpLaunch::room() noexcept {
 
 std::uint64_t UdpLaunch::until_room() const noexcept {
   const bool held_by_flow = !qdisc_.etf && handed_ - decided_ < CAPACITY && future_ < handed_;
-  // Else it is made by `result`.
+  // Else it is made by `completed`.
   return held_by_flow ? messages_[future_ % CAPACITY].stamp - now_ : LEAD_NS;
 }
 
@@ -164,7 +164,7 @@ void UdpLaunch::read_reports() noexcept {
   }
 }
 
-LaunchResult UdpLaunch::result(bool last) noexcept {
+TransmitCompletion UdpLaunch::completed(bool last) noexcept {
   // In this order: what is out of the kernel has been reported, if it was dropped.
   int queued = 0;
   const bool empty = ioctl(socket_.fd(), SIOCOUTQ, &queued) == 0 && queued == 0;
@@ -173,12 +173,12 @@ LaunchResult UdpLaunch::result(bool last) noexcept {
   while (decided_ < handed_) {
     const Message& message = at(decided_);
     if (!last && !empty && message.stamp + WIRE_NS > now) break;
-    fresh_.left += message.packets;
-    if (message.packets > 0) fresh_.left_bytes += message.bytes;
+    fresh_.sent += message.packets;
+    if (message.packets > 0) fresh_.bytes += message.bytes;
     ++decided_;
   }
   future_ = std::max(future_, decided_);
-  LaunchResult result = std::exchange(fresh_, {});
+  TransmitCompletion result = std::exchange(fresh_, {});
   result.more = decided_ < handed_;
   return result;
 }

@@ -27,9 +27,9 @@ class UdpLaunch {
   /// not be paced: the kernel would undo it.
   UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const InterfaceConfig& interface);
 
-  /// IoEngine::launch_lead.
+  /// TransmitTraits::launch_lead.
   [[nodiscard]] std::uint64_t lead() const noexcept;
-  /// IoEngine::launch_keeper.
+  /// PortIo::launch_times.
   [[nodiscard]] std::string kept_by() const { return qdisc_.found + " on " + qdisc_.interface; }
   /// Several packets may go as one message: nothing is reported about it.
   [[nodiscard]] bool segments() const noexcept { return !qdisc_.etf; }
@@ -48,8 +48,8 @@ class UdpLaunch {
   }
   /// The message was taken by the kernel.
   void handed(std::uint64_t stamp, std::uint32_t packets, std::uint32_t bytes) noexcept;
-  /// IoEngine::launched.
-  LaunchResult result(bool last) noexcept;
+  /// PortIo::completed.
+  TransmitCompletion completed(bool last) noexcept;
 
  private:
   /// In the kernel at most; a power of two.
@@ -86,8 +86,8 @@ class UdpLaunch {
   std::uint64_t handed_{0};
   std::uint64_t decided_{0};
   std::uint64_t future_{0};
-  /// Since the last `result`.
-  LaunchResult fresh_;
+  /// Since the last `completed`.
+  TransmitCompletion fresh_;
   std::array<Message, CAPACITY> messages_{};
 };
 

@@ -100,16 +100,16 @@ std::uint32_t ipv6_udp(const SocketAddress& from, const SocketAddress& to, std::
 
 }  // namespace
 
-UdpLinkLayer::UdpLinkLayer(std::shared_ptr<const PeerTable> peers, const SocketAddress& local,
-                           bool client)
+UdpLinkLayer::UdpLinkLayer(std::shared_ptr<const UdpPeers> peers, const SocketAddress& local,
+                           std::uintptr_t client)
     : peers_(std::move(peers)),
       local_(local),
       client_(client),
       unknown_(SocketAddress(AddressKey{static_cast<std::uint64_t>(local.family())})) {}
 
 BurstEnds UdpLinkLayer::peer_of(std::uintptr_t connection) const noexcept {
-  const Peer peer = client_ ? (*peers_)[0] : peers_->find(connection);
-  return {peer.address, peer.local};
+  const auto peer = peers_->find(client_ != 0 ? client_ : connection);
+  return peer.has_value() ? BurstEnds{peer->address, peer->local} : BurstEnds{};
 }
 
 std::uint32_t UdpLinkLayer::prefix(const BurstParams& burst, std::size_t i,

@@ -1,5 +1,7 @@
 #include "engines/socket/udp_peers.h"
 
+#include <algorithm>
+
 #include "net/interfaces.h"
 
 namespace daqiri::sockets {
@@ -62,6 +64,8 @@ std::vector<UdpPeers::Peer> UdpPeers::all() const {
   std::vector<Peer> all;
   all.reserve(peers_.size());
   for (const auto& [connection, peer] : peers_) all.push_back(peer);
+  std::sort(all.begin(), all.end(),
+            [](const Peer& a, const Peer& b) { return a.connection < b.connection; });
   return all;
 }
 

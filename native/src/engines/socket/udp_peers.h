@@ -44,6 +44,7 @@ class UdpPeers {
   void set_position(std::uintptr_t connection, std::size_t position) noexcept;
 
   [[nodiscard]] std::optional<Peer> find(std::uintptr_t connection) const;
+  /// The oldest first.
   [[nodiscard]] std::vector<Peer> all() const;
 
   /// Receiving thread `receiver`: who sent the latest datagram, and when (CLOCK_MONOTONIC ns).

@@ -29,8 +29,8 @@ class UdpReceiver {
 
   /// `queues`: of the port, in order. The one at position `number` has the poller that reads the
   /// socket, and gets the datagrams without a flow; `number` is also that of the receiver.
-  UdpReceiver(const Port& port, const UdpSocket& socket, UdpPeers& peers,
-              std::vector<RxQueue*> queues, std::size_t number);
+  UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers, std::vector<RxQueue*> queues,
+              std::size_t number);
   UdpReceiver(const UdpReceiver&) = delete;
   UdpReceiver& operator=(const UdpReceiver&) = delete;
 
@@ -75,7 +75,7 @@ class UdpReceiver {
   [[nodiscard]] steering::Verdict classify(const SocketAddress& peer, const SocketAddress& local,
                                            std::uint32_t length) const noexcept;
 
-  const UdpSocket& socket_;
+  UdpSocket& socket_;
   UdpPeers& peers_;
   std::vector<RxQueue*> queues_;
   std::size_t number_;

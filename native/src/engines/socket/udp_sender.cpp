@@ -23,14 +23,14 @@ void init_control(std::byte* bytes, int level, int type, std::size_t payload) {
 
 }  // namespace
 
-UdpSender::UdpSender(const UdpSocket& socket, const PeerTable& peers, std::uint32_t max_payload,
-                     std::uintptr_t server_connection, UdpLaunch* launch)
+UdpSender::UdpSender(const UdpSocket& socket, const UdpPeers& peers, std::uint32_t max_payload,
+                     std::uintptr_t connection, UdpLaunch* launch)
     : socket_(socket),
       peers_(peers),
       max_message_(socket.local().ipv6() ? MAX_IPV6_PAYLOAD : MAX_IPV4_PAYLOAD),
       max_length_(max_payload == 0 ? max_message_ : std::min(max_message_, max_payload)),
       segment_limit_(launch == nullptr || launch->segments() ? max_length_ + 1 : 0),
-      server_connection_(server_connection),
+      connection_(connection),
       launch_(launch),
       events_("udp://" + socket.local().text()) {
   for (std::uint32_t i = 0; i < MESSAGES; ++i) {
@@ -43,16 +43,20 @@ UdpSender::UdpSender(const UdpSocket& socket, const PeerTable& peers, std::uint3
 
 bool UdpSender::find_destination(const Burst& burst) noexcept {
   const std::uintptr_t connection = burst.connection_id;
-  if (socket_.client()) {
-    destination_ = {};
-    return connection == 0 || connection == peers_[0].connection;
+  destination_ = {};
+  if (socket_.client()) return connection == 0 || connection == connection_;
+  if (connection == 0 || connection == connection_) {
+    destination_ = peers_.latest();
+    return destination_.given();
   }
-  if (connection == 0 || connection == server_connection_) {
-    destination_ = peers_.last_heard();
-  } else {
-    destination_ = SocketAddress(peers_.find(connection).address);
+  if (connection != latest_) {
+    const auto peer = peers_.find(connection);
+    if (!peer.has_value()) return false;
+    latest_ = connection;
+    latest_address_ = SocketAddress(peer->address);
   }
-  return destination_.given();
+  destination_ = latest_address_;
+  return true;
 }
 
 std::uint32_t UdpSender::run_length(const Burst& burst, std::uint32_t first, std::uint32_t count,
@@ -169,9 +173,13 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
     const int n = sendmmsg(socket_.fd(), messages_.data(), gathered_, MSG_DONTWAIT);
     if (n > 0) {
       for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+        if (launch_ != nullptr) {
+          launch_->handed(stamps_[i], packets_[i], messages_[i].msg_len);
+          result.kept += packets_[i];
+          continue;
+        }
         result.sent += packets_[i];
         result.bytes += messages_[i].msg_len;
-        if (launch_ != nullptr) launch_->handed(stamps_[i], packets_[i], messages_[i].msg_len);
       }
       return result;
     }
