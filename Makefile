@@ -34,7 +34,7 @@ test: build $(VENV)/.dependencies-dev build/.system-test
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_TESTS=ON >build/configure.log
 	cmake --build $(NATIVE)
 	ctest --test-dir $(NATIVE) -j $(CMAKE_BUILD_PARALLEL_LEVEL) --output-on-failure --no-tests=error
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) --dist loadfile $(PYTEST_ARGS)
 
 bench: build $(VENV)/.dependencies-bench build/.system-bench
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
