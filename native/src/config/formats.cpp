@@ -21,12 +21,11 @@ bool all_digits(std::string_view text) {
 
 /// Decimal digits only; false when there is anything else or the number is beyond `last`.
 bool read_digits(std::string_view text, std::uint32_t last, std::uint32_t& value) {
-  if (!all_digits(text)) return false;
   std::uint32_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status != std::errc{} || end != text.data() + text.size() || number > last) return false;
-  value = number;
-  return true;
+  const bool good = all_digits(text) && status == std::errc{} && number <= last;
+  if (good) value = number;
+  return good;
 }
 
 bool is_address(int family, std::string_view text) {

@@ -1,6 +1,7 @@
 // Reads a document into configuration structs, and reports everything that has the wrong form.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "config/schema.h"
 
@@ -8,17 +9,26 @@ namespace daqiri::config {
 namespace {
 
 std::string describe(const Node& node) {
-  switch (node.kind) {
-    case Node::Kind::NONE:
-      return "nothing";
-    case Node::Kind::SCALAR:
-      return quoted(node.text);
-    case Node::Kind::LIST:
-      return "a list";
-    case Node::Kind::MAP:
-      return "a map";
+  if (node.kind == Node::Kind::SCALAR) return quoted(node.text);
+  if (node.kind == Node::Kind::NONE) return "nothing";
+  return node.kind == Node::Kind::LIST ? "a list" : "a map";
+}
+
+/// Fewest single-character insertions, removals and substitutions that turn one text into the
+/// other.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substituted});
+    }
   }
-  return {};
+  return row[b.size()];
 }
 
 /// What templates leave for the user to fill in: <0000:00:00.0>.
@@ -71,14 +81,16 @@ class Reader final : public Fields {
               const std::optional<Node>&) override {
     if (const Node* node = find(key, accepts)) read_scalar(*node, at(key.name), accepts, read);
   }
-  void scalars(Key key, const Items& items, const std::vector<Node>&) override {
-    const std::vector<Node>* nodes = elements(key, items.accepts);
+  void scalars(Key key, std::string_view accepts, std::string_view each, const Read& read,
+               std::vector<std::string>& texts, bool) override {
+    const std::vector<Node>* nodes = elements(key, accepts);
     if (nodes == nullptr) return;
-    items.clear();
+    texts.clear();
     for (std::size_t i = 0; i < nodes->size(); ++i) {
       const Place place = at(key.name)[i];
       findings_.place(place.path(), (*nodes)[i].mark);
-      if (!read_scalar((*nodes)[i], place, items.each, items.read)) items.skip();
+      read_scalar((*nodes)[i], place, each, read);
+      texts.push_back((*nodes)[i].text);
     }
   }
   void list_of(Key key, std::size_t, const std::function<void(std::size_t)>& body) override {
@@ -129,16 +141,13 @@ class Reader final : public Fields {
     return node.kind == kind;
   }
 
-  /// Whether `read` was called with the text of the node.
-  static bool read_scalar(const Node& node, const Place& place, std::string_view accepts,
+  static void read_scalar(const Node& node, const Place& place, std::string_view accepts,
                           const Read& read) {
-    if (!expect(node, Node::Kind::SCALAR, place, accepts)) return false;
-    const bool placeholder = has_placeholder(node.text);
+    if (!expect(node, Node::Kind::SCALAR, place, accepts)) return;
     const std::string wrong =
-        placeholder ? "a placeholder that was never filled in" : read(node.text);
+        has_placeholder(node.text) ? "a placeholder that was never filled in" : read(node.text);
     if (!wrong.empty())
       place.error("found ", quoted(node.text), ", ", wrong, "; accepts ", accepts);
-    return !placeholder;
   }
 
   /// Elements of a list; a key without a value is an empty list.
