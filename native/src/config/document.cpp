@@ -4,7 +4,6 @@
 #include <bit>
 #include <map>
 #include <sstream>
-#include <stdexcept>
 #include <utility>
 
 #include <yaml-cpp/eventhandler.h>
@@ -21,11 +20,6 @@ constexpr std::size_t MAX_DOCUMENT_SIZE = std::size_t{64} * 1024 * 1024;
 Mark to_mark(const YAML::Mark& mark) {
   return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1};
 }
-
-struct Refused : std::runtime_error {
-  Refused(Mark where, const std::string& message) : std::runtime_error(message), mark(where) {}
-  Mark mark;
-};
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
@@ -44,7 +38,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto target = anchors_.find(anchor);
     if (target == anchors_.end())
-      throw Refused(to_mark(mark), "an alias stands inside of the value that it names");
+      throw SyntaxProblem{to_mark(mark), "an alias stands inside of the value that it names"};
     charge(target->second, to_mark(mark));
     add(target->second, YAML::NullAnchor);
   }
@@ -75,9 +69,9 @@ class TreeBuilder final : public YAML::EventHandler {
   void charge(const Node& node, Mark mark) {
     size_ += sizeof(Node) + node.text.size();
     if (size_ > MAX_DOCUMENT_SIZE)
-      throw Refused(
-          mark,
-          "the document is larger than 64 MiB in memory, aliases expanded; accepts smaller ones");
+      throw SyntaxProblem{mark,
+                          "the document is larger than 64 MiB in memory, "
+                          "aliases expanded; accepts smaller ones"};
     for (const Node& item : node.items) charge(item, mark);
     for (const auto& [key, value] : node.entries) {
       charge(key, mark);
@@ -129,7 +123,8 @@ std::optional<SyntaxProblem> find_invalid_character(std::string_view text) {
       {static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
        static_cast<int>(offset - line_begin) + 1},
       concat("found byte ", static_cast<int>(static_cast<unsigned char>(text[offset])),
-             ", which has no place in a YAML file; accepts UTF-8 text without control "
+             ", which has no place in a YAML file; accepts UTF-8 text without "
+             "control "
              "characters")};
 }
 
@@ -181,8 +176,8 @@ std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& documen
       document.next = second.start;
     document.root = std::move(first.root);
     return std::nullopt;
-  } catch (const Refused& refused) {
-    return SyntaxProblem{refused.mark, refused.what()};
+  } catch (const SyntaxProblem& problem) {
+    return problem;
   } catch (const YAML::Exception& exception) {
     return SyntaxProblem{to_mark(exception.mark), "not valid YAML: " + exception.msg};
   }

@@ -1,4 +1,5 @@
-// Reads a document into configuration structs, and reports everything that has the wrong form.
+// Reads a document into configuration structs, and reports everything that has
+// the wrong form.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -14,8 +15,8 @@ std::string describe(const Node& node) {
   return node.kind == Node::Kind::LIST ? "a list" : "a map";
 }
 
-/// Fewest single-character insertions, removals and substitutions that turn one text into the
-/// other.
+/// Fewest single-character insertions, removals and substitutions that turn one
+/// text into the other.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -55,10 +56,8 @@ class Reader final : public Fields {
   void map(Key key, bool& present, const std::function<void()>& body) override {
     const Node* node = find(key, "a map");
     present = node != nullptr;
-    // A key without a value is an empty map.
-    if (present && (node->kind == Node::Kind::NONE || expect(*node, Node::Kind::MAP, at(key.name))))
-      walk(node->kind == Node::Kind::NONE ? EMPTY : *node, at(key.name), UnknownKeys::REFUSED,
-           body);
+    if (present && expect(*node, Node::Kind::MAP, at(key.name), "a map", true))
+      walk(*node, at(key.name), UnknownKeys::REFUSED, body);
   }
   void refused(std::string_view name, std::string_view message) override {
     frames_.back().refused.push_back(name);
@@ -99,8 +98,9 @@ class Reader final : public Fields {
       const Node& node = (*nodes)[i];
       const Place place = at(key.name)[i];
       findings_.place(place.path(), node.mark);
-      // An element of the wrong kind is kept, empty, so that the others keep their positions.
-      expect(node, Node::Kind::MAP, place);
+      // An element of the wrong kind is kept, empty, so that the others keep
+      // their positions.
+      expect(node, Node::Kind::MAP, place, "a map");
       walk(node, place, UnknownKeys::REFUSED, [&] { body(i); });
     }
   }
@@ -121,7 +121,8 @@ class Reader final : public Fields {
     return frame().node->entry(name);
   }
 
-  /// The value of a key, noted as known; null, and noted as missing, when it is not there.
+  /// The value of a key, noted as known; null, and noted as missing, when it is
+  /// not there.
   const Node* find(Key key, std::string_view accepts) {
     frames_.back().known.push_back(key.name);
     const Node::Entry* match = entry_of(key.name);
@@ -135,10 +136,12 @@ class Reader final : public Fields {
     return &match->value;
   }
 
+  /// `or_none`: a key without a value is an empty map or list.
   static bool expect(const Node& node, Node::Kind kind, const Place& place,
-                     std::string_view accepts = "a map") {
-    if (node.kind != kind) place.error("found ", describe(node), "; accepts ", accepts);
-    return node.kind == kind;
+                     std::string_view accepts, bool or_none = false) {
+    const bool good = node.kind == kind || (or_none && node.kind == Node::Kind::NONE);
+    if (!good) place.error("found ", describe(node), "; accepts ", accepts);
+    return good;
   }
 
   static void read_scalar(const Node& node, const Place& place, std::string_view accepts,
@@ -150,12 +153,12 @@ class Reader final : public Fields {
       place.error("found ", quoted(node.text), ", ", wrong, "; accepts ", accepts);
   }
 
-  /// Elements of a list; a key without a value is an empty list.
+  /// Elements of a list.
   const std::vector<Node>* elements(Key key, std::string_view accepts) {
     const Node* node = find(key, accepts);
-    if (node == nullptr) return nullptr;
-    if (node->kind == Node::Kind::NONE) return &EMPTY.items;
-    return expect(*node, Node::Kind::LIST, at(key.name), accepts) ? &node->items : nullptr;
+    const bool list =
+        node != nullptr && expect(*node, Node::Kind::LIST, at(key.name), accepts, true);
+    return list ? &node->items : nullptr;
   }
 
   void check_keys() {
@@ -215,7 +218,6 @@ class Reader final : public Fields {
     }
   }
 
-  static inline const Node EMPTY{};
   Findings& findings_;
   std::vector<Frame> frames_;
 };
