@@ -1,9 +1,10 @@
 #include "config/document.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <sstream>
-#include <stdexcept>
+#include <utility>
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
@@ -19,11 +20,6 @@ constexpr std::size_t MAX_DOCUMENT_SIZE = std::size_t{64} * 1024 * 1024;
 Mark to_mark(const YAML::Mark& mark) {
   return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1};
 }
-
-struct Refused : std::runtime_error {
-  Refused(Mark where, const std::string& message) : std::runtime_error(message), mark(where) {}
-  Mark mark;
-};
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
@@ -42,7 +38,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto target = anchors_.find(anchor);
     if (target == anchors_.end())
-      throw Refused(to_mark(mark), "an alias stands inside of the value that it names");
+      throw SyntaxProblem{to_mark(mark), "an alias stands inside of the value that it names"};
     charge(target->second, to_mark(mark));
     add(target->second, YAML::NullAnchor);
   }
@@ -59,9 +55,9 @@ class TreeBuilder final : public YAML::EventHandler {
 
  private:
   struct Open {
+    /// While open, keys and values of a map alternate in `items`.
     Node node;
     YAML::anchor_t anchor;
-    std::optional<Node> key{};
   };
 
   Node leaf(Node::Kind kind, const YAML::Mark& mark, const std::string& text) {
@@ -73,9 +69,9 @@ class TreeBuilder final : public YAML::EventHandler {
   void charge(const Node& node, Mark mark) {
     size_ += sizeof(Node) + node.text.size();
     if (size_ > MAX_DOCUMENT_SIZE)
-      throw Refused(
-          mark,
-          "the document is larger than 64 MiB in memory, aliases expanded; accepts smaller ones");
+      throw SyntaxProblem{mark,
+                          "the document is larger than 64 MiB in memory, "
+                          "aliases expanded; accepts smaller ones"};
     for (const Node& item : node.items) charge(item, mark);
     for (const auto& [key, value] : node.entries) {
       charge(key, mark);
@@ -86,6 +82,11 @@ class TreeBuilder final : public YAML::EventHandler {
   void close() {
     Open done = std::move(open_.back());
     open_.pop_back();
+    if (done.node.kind == Node::Kind::MAP) {
+      std::vector<Node> items = std::exchange(done.node.items, {});
+      for (std::size_t i = 0; i + 1 < items.size(); i += 2)
+        done.node.entries.push_back({std::move(items[i]), std::move(items[i + 1])});
+    }
     add(std::move(done.node), done.anchor);
   }
 
@@ -96,13 +97,8 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     if (open_.empty()) {
       root = std::move(node);
-    } else if (Open& parent = open_.back(); parent.node.kind == Node::Kind::LIST) {
-      parent.node.items.push_back(std::move(node));
-    } else if (!parent.key) {
-      parent.key = std::move(node);
     } else {
-      parent.node.entries.push_back({std::move(*parent.key), std::move(node)});
-      parent.key.reset();
+      open_.back().node.items.push_back(std::move(node));
     }
   }
 
@@ -127,34 +123,27 @@ std::optional<SyntaxProblem> find_invalid_character(std::string_view text) {
       {static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
        static_cast<int>(offset - line_begin) + 1},
       concat("found byte ", static_cast<int>(static_cast<unsigned char>(text[offset])),
-             ", which has no place in a YAML file; accepts UTF-8 text without control "
+             ", which has no place in a YAML file; accepts UTF-8 text without "
+             "control "
              "characters")};
 }
 
 void emit(YAML::Emitter& out, const Node& node) {
-  switch (node.kind) {
-    case Node::Kind::NONE:
-      out << YAML::Null;
-      break;
-    case Node::Kind::SCALAR:
-      if (node.quoted) out << YAML::DoubleQuoted;
-      out << node.text;
-      break;
-    case Node::Kind::LIST:
-      if (node.items.empty()) out << YAML::Flow;
-      out << YAML::BeginSeq;
-      for (const Node& item : node.items) emit(out, item);
-      out << YAML::EndSeq;
-      break;
-    case Node::Kind::MAP:
-      if (node.entries.empty()) out << YAML::Flow;
-      out << YAML::BeginMap;
-      for (const auto& [key, value] : node.entries) {
-        out << YAML::Key << key.text << YAML::Value;
-        emit(out, value);
-      }
-      out << YAML::EndMap;
-      break;
+  if (node.kind == Node::Kind::NONE) {
+    out << YAML::Null;
+  } else if (node.kind == Node::Kind::SCALAR) {
+    if (node.quoted) out << YAML::DoubleQuoted;
+    out << node.text;
+  } else {
+    const bool list = node.kind == Node::Kind::LIST;
+    if (node.items.empty() && node.entries.empty()) out << YAML::Flow;
+    out << (list ? YAML::BeginSeq : YAML::BeginMap);
+    for (const Node& item : node.items) emit(out, item);
+    for (const auto& [key, value] : node.entries) {
+      out << YAML::Key << key.text << YAML::Value;
+      emit(out, value);
+    }
+    out << (list ? YAML::EndSeq : YAML::EndMap);
   }
 }
 
@@ -187,35 +176,29 @@ std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& documen
       document.next = second.start;
     document.root = std::move(first.root);
     return std::nullopt;
-  } catch (const Refused& refused) {
-    return SyntaxProblem{refused.mark, refused.what()};
+  } catch (const SyntaxProblem& problem) {
+    return problem;
   } catch (const YAML::Exception& exception) {
     return SyntaxProblem{to_mark(exception.mark), "not valid YAML: " + exception.msg};
   }
 }
 
 std::size_t find_invalid_utf8(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t at) {
-    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
-  };
-  std::size_t i = 0;
-  while (i < text.size()) {
-    const unsigned lead = byte(i);
-    const std::size_t length = lead < 0x80   ? 1
-                               : lead < 0xC2 ? 0
-                               : lead < 0xE0 ? 2
-                               : lead < 0xF0 ? 3
-                               : lead < 0xF5 ? 4
-                                             : 0;
-    if (length == 0) return i;
+  // A code point in more bytes than it needs is invalid.
+  constexpr std::uint32_t SMALLEST[] = {0, 0, 0x80, 0x800, 0x10000};
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const auto length = static_cast<std::size_t>(lead < 0x80 ? 1 : std::countl_one(lead));
+    const bool has_length = lead < 0x80 || (length >= 2 && length <= 4);
+    if (!has_length || length > text.size() - i) return i;
+    std::uint32_t code = lead < 0x80 ? lead : lead & (0x7FU >> length);
     for (std::size_t j = 1; j < length; ++j) {
-      if ((byte(i + j) & 0xC0U) != 0x80U) return i;
+      const auto next = static_cast<unsigned char>(text[i + j]);
+      if ((next & 0xC0U) != 0x80U) return i;
+      code = code << 6U | (next & 0x3FU);
     }
-    const unsigned next = byte(i + 1);
-    const bool overlong = (lead == 0xE0 && next < 0xA0) || (lead == 0xF0 && next < 0x90);
-    const bool surrogate = lead == 0xED && next > 0x9F;
-    const bool beyond = lead == 0xF4 && next > 0x8F;
-    if (overlong || surrogate || beyond) return i;
+    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    if (code < SMALLEST[length] || code > 0x10FFFF || surrogate) return i;
     i += length;
   }
   return std::string_view::npos;

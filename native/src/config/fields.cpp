@@ -1,9 +1,6 @@
-#include "config/fields.h"
-
 #include <algorithm>
 
-#include "config/findings.h"
-#include "config/formats.h"
+#include "config/schema.h"
 
 namespace daqiri::config {
 namespace {
@@ -15,13 +12,6 @@ std::string accepts_integer(const Range& range) {
   if (range.first == range.last) return concat(range.first);
   const std::string text = concat("an integer from ", range.first, " to ", range.last);
   return range.unit.empty() ? text : concat(text, " (", range.unit, ")");
-}
-
-template <class Value, class Write>
-std::vector<Node> written(const std::vector<Value>& values, Write write) {
-  std::vector<Node> nodes(values.size());
-  std::transform(values.begin(), values.end(), nodes.begin(), write);
-  return nodes;
 }
 
 bool is_plain(std::string_view text) {
@@ -37,26 +27,31 @@ void Fields::integer(Key key, std::int64_t& value, const Range& range) {
   scalar(key, accepts_integer(range), read, Node::scalar(std::to_string(value), false));
 }
 
-void Fields::integers(Key key, std::vector<std::int64_t>& values, const Range& range) {
-  const auto read = [&](std::string_view text) {
-    return read_integer(text, range, values.emplace_back(range.first));
+void Fields::integers(Key key, std::vector<std::string>& texts, const Range& range) {
+  std::int64_t value = 0;
+  const auto read = [&](std::string_view text) { return read_integer(text, range, value); };
+  scalars(key, "a list of integers", accepts_integer(range), read, texts, false);
+  for (std::string& text : texts) {
+    value = range.first;
+    static_cast<void>(read_integer(text, range, value));
+    text = std::to_string(value);
+  }
+}
+
+Fields::Read Fields::one_of(Names names, int* number) {
+  return [=](std::string_view word) -> std::string {
+    const Name* match = find_name(names, word);
+    if (match == nullptr) return "unknown word";
+    if (number != nullptr) *number = match->value;
+    return {};
   };
-  scalars(key,
-          {"a list of integers", accepts_integer(range), read, [&] { values.clear(); },
-           [&] { values.push_back(range.first); }},
-          written(values, [](std::int64_t value) { return Node::scalar(concat(value), false); }));
 }
 
 void Fields::one_of(Key key, int& value, Names names) {
-  const auto read = [&](std::string_view word) -> std::string {
-    const Name* match = find_name(names, word);
-    if (match == nullptr) return "unknown word";
-    value = match->value;
-    return {};
-  };
   const std::string text = text_of(names, value);
   // Readers of YAML 1.1 take off for false.
-  scalar(key, alternatives(names), read, Node::scalar(text, text.empty() || text == "off"));
+  scalar(key, alternatives(names), one_of(names, &value),
+         Node::scalar(text, text.empty() || text == "off"));
 }
 
 void Fields::flag(Key key, bool& value) {
@@ -96,30 +91,12 @@ void Fields::formatted(Key key, std::string_view accepts, const Read& read,
 }
 
 void Fields::word(Key key, std::string& value, Names names) {
-  const auto read = [&](std::string_view text) -> std::string {
-    if (find_name(names, text) == nullptr) return "unknown word";
-    value = text;
-    return {};
+  const auto read = [&](std::string_view text) {
+    const std::string wrong = one_of(names)(text);
+    if (wrong.empty()) value = text;
+    return wrong;
   };
   formatted(key, alternatives(names), read, value);
-}
-
-void Fields::texts(Key key, std::vector<std::string>& values, std::string each, const Read& check) {
-  const auto read = [&](std::string_view text) { return check(values.emplace_back(text)); };
-  scalars(key,
-          {"a list of texts", std::move(each), read, [&] { values.clear(); },
-           [&] { values.emplace_back(); }},
-          written(values, [](const std::string& value) { return Node::scalar(value, true); }));
-}
-
-void Fields::texts(Key key, std::vector<std::string>& values) {
-  texts(key, values, "a text", [](std::string_view) { return std::string(); });
-}
-
-void Fields::words(Key key, std::vector<std::string>& values, Names names) {
-  texts(key, values, alternatives(names), [&](std::string_view text) {
-    return std::string(find_name(names, text) == nullptr ? "unknown word" : "");
-  });
 }
 
 }  // namespace daqiri::config

@@ -56,35 +56,24 @@ void Findings::error_at(const std::string& path, Mark mark, const std::string& m
   add(ConfigProblem::Severity::ERROR, path, mark, message);
 }
 
-void Findings::key_error(const std::string& path, Mark mark, const std::string& message) {
-  add(ConfigProblem::Severity::ERROR, path, mark, message);
-}
-
-void Findings::warning_at(const std::string& path, Mark mark, const std::string& message) {
-  add(ConfigProblem::Severity::WARNING, path, mark, message);
-}
-
 void Findings::add(ConfigProblem::Severity severity, const std::string& path, Mark mark,
                    const std::string& message) {
   if (report_.problems_.size() < MOST_PROBLEMS) {
     report_.problems_.push_back({severity, file_, mark.line, mark.column, path, message});
   } else {
     ++left_out_;
-    left_out_error_ = left_out_error_ || severity == ConfigProblem::Severity::ERROR;
+    if (severity == ConfigProblem::Severity::ERROR) left_out_severity_ = severity;
   }
 }
 
 ConfigReport Findings::report() && {
-  std::stable_sort(report_.problems_.begin(), report_.problems_.end(),
-                   [](const auto& a, const auto& b) {
-                     return std::pair(a.line_, a.column_) < std::pair(b.line_, b.column_);
-                   });
-  if (left_out_ > 0) {
-    const auto severity =
-        left_out_error_ ? ConfigProblem::Severity::ERROR : ConfigProblem::Severity::WARNING;
-    report_.problems_.push_back(
-        {severity, file_, 0, 0, {}, std::to_string(left_out_) + " more problems are not listed"});
-  }
+  auto& problems = report_.problems_;
+  std::stable_sort(problems.begin(), problems.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.line_, a.column_) < std::pair(b.line_, b.column_);
+  });
+  if (left_out_ > 0)
+    problems.push_back(
+        {left_out_severity_, file_, 0, 0, {}, concat(left_out_, " more problems are not listed")});
   return std::move(report_);
 }
 
@@ -102,11 +91,9 @@ std::string ConfigReport::text() const {
   std::string text;
   for (const ConfigProblem& problem : problems_) {
     text += problem.file_ + ":";
-    if (problem.line_ > 0)
-      text += std::to_string(problem.line_) + ":" + std::to_string(problem.column_) + ":";
+    if (problem.line_ > 0) text += config::concat(problem.line_, ":", problem.column_, ":");
     text += problem.severity_ == ConfigProblem::Severity::ERROR ? " error: " : " warning: ";
-    if (!problem.path_.empty()) text += problem.path_ + ": ";
-    text += problem.message_ + "\n";
+    text += problem.path_ + (problem.path_.empty() ? "" : ": ") + problem.message_ + "\n";
   }
   return text;
 }

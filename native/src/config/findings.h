@@ -45,12 +45,16 @@ class Findings {
     error_at(path, mark_of(path), message);
   }
   void error_at(const std::string& path, Mark mark, const std::string& message);
-  /// An error in a key rather than in its value.
-  void key_error(const std::string& path, Mark mark, const std::string& message);
+  /// Of a key rather than of its value.
+  void key_error(const std::string& path, Mark mark, const std::string& message) {
+    add(ConfigProblem::Severity::ERROR, path, mark, message);
+  }
   void warning(const std::string& path, const std::string& message) {
     warning_at(path, mark_of(path), message);
   }
-  void warning_at(const std::string& path, Mark mark, const std::string& message);
+  void warning_at(const std::string& path, Mark mark, const std::string& message) {
+    add(ConfigProblem::Severity::WARNING, path, mark, message);
+  }
   /// From here on `path` counts as wrong; the problem itself is reported elsewhere.
   void spoil(const std::string& path) { bad_.insert(path); }
 
@@ -74,7 +78,7 @@ class Findings {
   std::set<std::string, std::less<>> bad_;
   ConfigReport report_;
   std::size_t left_out_{0};
-  bool left_out_error_{false};
+  ConfigProblem::Severity left_out_severity_{ConfigProblem::Severity::WARNING};
 };
 
 /// A value by its path, such as interfaces[1].rx, and what is found about it.

@@ -19,14 +19,14 @@ bool all_digits(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Decimal digits only; false when there is anything else or the number is beyond `last`.
+/// Decimal digits only; false when there is anything else or the number is
+/// beyond `last`.
 bool read_digits(std::string_view text, std::uint32_t last, std::uint32_t& value) {
-  if (!all_digits(text)) return false;
   std::uint32_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status != std::errc{} || end != text.data() + text.size() || number > last) return false;
-  value = number;
-  return true;
+  const bool good = all_digits(text) && status == std::errc{} && number <= last;
+  if (good) value = number;
+  return good;
 }
 
 bool is_address(int family, std::string_view text) {
@@ -131,21 +131,15 @@ std::string read_mac(std::string_view text, std::string& mac) {
 }
 
 std::string read_port_range(std::string_view text, PortRange& range) {
-  const auto read_port = [](std::string_view digits, std::uint16_t& port) {
-    std::int64_t number = port;
-    const bool good = read_integer(digits, WORD, number).empty();
-    port = static_cast<std::uint16_t>(number);
-    return good;
-  };
   const std::size_t dash = text.find('-');
-  PortRange ports;
-  if (!read_port(text.substr(0, dash), ports.lo)) return "not a port or range";
-  ports.hi = ports.lo;
-  if (dash != std::string_view::npos && !read_port(text.substr(dash + 1), ports.hi)) {
-    return "not a port or range";
-  }
-  if (ports.lo > ports.hi) return "the range ends before it begins";
-  range = ports;
+  std::int64_t lo = 0;
+  bool good = read_integer(text.substr(0, dash), WORD, lo).empty();
+  std::int64_t hi = lo;
+  if (dash != std::string_view::npos)
+    good = good && read_integer(text.substr(dash + 1), WORD, hi).empty();
+  if (!good) return "not a port or range";
+  if (lo > hi) return "the range ends before it begins";
+  range = {static_cast<std::uint16_t>(lo), static_cast<std::uint16_t>(hi)};
   return {};
 }
 
@@ -155,14 +149,11 @@ std::string write_port_range(const PortRange& range) {
 }
 
 std::string read_core(std::string_view text, std::string& core) {
-  if (text == ANY_CORE) {
-    core = text;
-    return {};
-  }
   std::uint32_t number = 0;
-  if (!read_digits(text, static_cast<std::uint32_t>(CPU_CORE.last), number))
+  const bool any = text == ANY_CORE;
+  if (!any && !read_digits(text, static_cast<std::uint32_t>(CPU_CORE.last), number))
     return "not a core number";
-  core = std::to_string(number);
+  core = any ? std::string(text) : std::to_string(number);
   return {};
 }
 

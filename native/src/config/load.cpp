@@ -94,31 +94,35 @@ std::string read_file(const std::string& path, std::string& content) {
   return {};
 }
 
+/// What `load` returns, or throws, as the only problem.
+template <class Load>
+ConfigReport report_of(const std::string& file, NetworkConfig& config, Load load) {
+  config = NetworkConfig{};
+  try {
+    return load();
+  } catch (const std::exception& exception) {
+    return single_problem(file, std::string("could not be read: ") + exception.what());
+  }
+}
+
 }  // namespace
 
 ConfigReport load_config_text(std::string_view yaml, std::string_view file, NetworkConfig& config) {
   const std::string name(file);
-  config = NetworkConfig{};
-  try {
+  return report_of(name, config, [&] {
     config::Document document;
     if (const auto problem = config::parse_yaml(yaml, document))
       return single_problem(name, problem->message, problem->mark);
     return read_document(document, name, config);
-  } catch (const std::exception& exception) {
-    return single_problem(name, std::string("could not be read: ") + exception.what());
-  }
+  });
 }
 
 ConfigReport load_config_file(const std::string& path, NetworkConfig& config) {
-  config = NetworkConfig{};
-  try {
+  return report_of(path, config, [&] {
     std::string content;
-    if (const std::string reason = read_file(path, content); !reason.empty())
-      return single_problem(path, reason);
-    return load_config_text(content, path, config);
-  } catch (const std::exception& exception) {
-    return single_problem(path, std::string("could not be read: ") + exception.what());
-  }
+    const std::string reason = read_file(path, content);
+    return reason.empty() ? load_config_text(content, path, config) : single_problem(path, reason);
+  });
 }
 
 ConfigReport validate_config(NetworkConfig& config) {

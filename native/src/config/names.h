@@ -92,8 +92,4 @@ std::string text_of(Names names, E value) {
 /// "'raw' or 'socket'".
 std::string alternatives(Names names);
 
-/// Fewest single-character insertions, removals and substitutions that turn one text into the
-/// other.
-std::size_t edit_distance(std::string_view a, std::string_view b);
-
 }  // namespace daqiri::config

@@ -1,6 +1,8 @@
-// Reads a document into configuration structs, and reports everything that has the wrong form.
+// Reads a document into configuration structs, and reports everything that has
+// the wrong form.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "config/schema.h"
 
@@ -8,17 +10,26 @@ namespace daqiri::config {
 namespace {
 
 std::string describe(const Node& node) {
-  switch (node.kind) {
-    case Node::Kind::NONE:
-      return "nothing";
-    case Node::Kind::SCALAR:
-      return quoted(node.text);
-    case Node::Kind::LIST:
-      return "a list";
-    case Node::Kind::MAP:
-      return "a map";
+  if (node.kind == Node::Kind::SCALAR) return quoted(node.text);
+  if (node.kind == Node::Kind::NONE) return "nothing";
+  return node.kind == Node::Kind::LIST ? "a list" : "a map";
+}
+
+/// Fewest single-character insertions, removals and substitutions that turn one
+/// text into the other.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substituted});
+    }
   }
-  return {};
+  return row[b.size()];
 }
 
 /// What templates leave for the user to fill in: <0000:00:00.0>.
@@ -45,10 +56,8 @@ class Reader final : public Fields {
   void map(Key key, bool& present, const std::function<void()>& body) override {
     const Node* node = find(key, "a map");
     present = node != nullptr;
-    // A key without a value is an empty map.
-    if (present && (node->kind == Node::Kind::NONE || expect(*node, Node::Kind::MAP, at(key.name))))
-      walk(node->kind == Node::Kind::NONE ? EMPTY : *node, at(key.name), UnknownKeys::REFUSED,
-           body);
+    if (present && expect(*node, Node::Kind::MAP, at(key.name), "a map", true))
+      walk(*node, at(key.name), UnknownKeys::REFUSED, body);
   }
   void refused(std::string_view name, std::string_view message) override {
     frames_.back().refused.push_back(name);
@@ -71,14 +80,16 @@ class Reader final : public Fields {
               const std::optional<Node>&) override {
     if (const Node* node = find(key, accepts)) read_scalar(*node, at(key.name), accepts, read);
   }
-  void scalars(Key key, const Items& items, const std::vector<Node>&) override {
-    const std::vector<Node>* nodes = elements(key, items.accepts);
+  void scalars(Key key, std::string_view accepts, std::string_view each, const Read& read,
+               std::vector<std::string>& texts, bool) override {
+    const std::vector<Node>* nodes = elements(key, accepts);
     if (nodes == nullptr) return;
-    items.clear();
+    texts.clear();
     for (std::size_t i = 0; i < nodes->size(); ++i) {
       const Place place = at(key.name)[i];
       findings_.place(place.path(), (*nodes)[i].mark);
-      if (!read_scalar((*nodes)[i], place, items.each, items.read)) items.skip();
+      read_scalar((*nodes)[i], place, each, read);
+      texts.push_back((*nodes)[i].text);
     }
   }
   void list_of(Key key, std::size_t, const std::function<void(std::size_t)>& body) override {
@@ -87,8 +98,9 @@ class Reader final : public Fields {
       const Node& node = (*nodes)[i];
       const Place place = at(key.name)[i];
       findings_.place(place.path(), node.mark);
-      // An element of the wrong kind is kept, empty, so that the others keep their positions.
-      expect(node, Node::Kind::MAP, place);
+      // An element of the wrong kind is kept, empty, so that the others keep
+      // their positions.
+      expect(node, Node::Kind::MAP, place, "a map");
       walk(node, place, UnknownKeys::REFUSED, [&] { body(i); });
     }
   }
@@ -109,7 +121,8 @@ class Reader final : public Fields {
     return frame().node->entry(name);
   }
 
-  /// The value of a key, noted as known; null, and noted as missing, when it is not there.
+  /// The value of a key, noted as known; null, and noted as missing, when it is
+  /// not there.
   const Node* find(Key key, std::string_view accepts) {
     frames_.back().known.push_back(key.name);
     const Node::Entry* match = entry_of(key.name);
@@ -123,30 +136,29 @@ class Reader final : public Fields {
     return &match->value;
   }
 
+  /// `or_none`: a key without a value is an empty map or list.
   static bool expect(const Node& node, Node::Kind kind, const Place& place,
-                     std::string_view accepts = "a map") {
-    if (node.kind != kind) place.error("found ", describe(node), "; accepts ", accepts);
-    return node.kind == kind;
+                     std::string_view accepts, bool or_none = false) {
+    const bool good = node.kind == kind || (or_none && node.kind == Node::Kind::NONE);
+    if (!good) place.error("found ", describe(node), "; accepts ", accepts);
+    return good;
   }
 
-  /// Whether `read` was called with the text of the node.
-  static bool read_scalar(const Node& node, const Place& place, std::string_view accepts,
+  static void read_scalar(const Node& node, const Place& place, std::string_view accepts,
                           const Read& read) {
-    if (!expect(node, Node::Kind::SCALAR, place, accepts)) return false;
-    const bool placeholder = has_placeholder(node.text);
+    if (!expect(node, Node::Kind::SCALAR, place, accepts)) return;
     const std::string wrong =
-        placeholder ? "a placeholder that was never filled in" : read(node.text);
+        has_placeholder(node.text) ? "a placeholder that was never filled in" : read(node.text);
     if (!wrong.empty())
       place.error("found ", quoted(node.text), ", ", wrong, "; accepts ", accepts);
-    return !placeholder;
   }
 
-  /// Elements of a list; a key without a value is an empty list.
+  /// Elements of a list.
   const std::vector<Node>* elements(Key key, std::string_view accepts) {
     const Node* node = find(key, accepts);
-    if (node == nullptr) return nullptr;
-    if (node->kind == Node::Kind::NONE) return &EMPTY.items;
-    return expect(*node, Node::Kind::LIST, at(key.name), accepts) ? &node->items : nullptr;
+    const bool list =
+        node != nullptr && expect(*node, Node::Kind::LIST, at(key.name), accepts, true);
+    return list ? &node->items : nullptr;
   }
 
   void check_keys() {
@@ -206,7 +218,6 @@ class Reader final : public Fields {
     }
   }
 
-  static inline const Node EMPTY{};
   Findings& findings_;
   std::vector<Frame> frames_;
 };

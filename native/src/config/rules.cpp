@@ -29,29 +29,10 @@ void check_interfaces(const Subject& subject) {
         "back on 127.0.0.1)");
 }
 
-/// What is wrong with an address of a raw stream; empty: nothing. `engine` is empty when it is
-/// inferred.
-std::string address_problem(AddressKind kind, const std::string& engine) {
-  const std::string accepts =
-      "; accepts a PCI address such as 0000:05:00.0 or a Linux interface name";
-  switch (kind) {
-    case AddressKind::LOOPBACK:
-      return ", the in-memory wire, without loopback: sw" + accepts;
-    case AddressKind::PCI:
-      if (engine != "packet") return {};
-      return " beside engine: packet; accepts a Linux interface name (engine: dpdk takes a PCI "
-             "address)";
-    case AddressKind::INTERFACE:
-      if (engine != "dpdk") return {};
-      return " beside engine: dpdk; accepts a PCI address such as 0000:05:00.0 (engine: packet "
-             "takes a Linux interface name)";
-    default:
-      return accepts;
-  }
-}
-
 /// Engine that the addresses of a raw stream ask for. DEFAULT when one of them is wrong.
 EngineType engine_of_addresses(const Subject& subject) {
+  constexpr std::string_view PCI = "a PCI address such as 0000:05:00.0";
+  constexpr std::string_view LINUX = "a Linux interface name";
   const std::string& engine = subject.config.common_.engine;
   if (subject.in_memory()) return EngineType::DPDK;
   EngineType inferred = EngineType::DEFAULT;
@@ -59,19 +40,25 @@ EngineType engine_of_addresses(const Subject& subject) {
   bool all_good = true;
   for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
     const Place at = subject.interface(i)["address"];
-    const std::string& address = subject.config.ifs_[i].address_;
-    const AddressKind kind = address_kind(address);
-    const EngineType wanted = kind == AddressKind::PCI ? EngineType::DPDK : EngineType::PACKET;
-    if (at.bad() || (kind == AddressKind::LOOPBACK && subject.root["loopback"].bad())) {
+    const std::string found = "found " + quoted(subject.config.ifs_[i].address_);
+    const AddressKind kind = address_kind(subject.config.ifs_[i].address_);
+    const bool pci = kind == AddressKind::PCI;
+    const bool wire = kind == AddressKind::LOOPBACK;
+    const EngineType wanted = pci ? EngineType::DPDK : EngineType::PACKET;
+    if (wire && subject.root["loopback"].bad()) {
       all_good = false;
-    } else if (const std::string problem = address_problem(kind, engine); !problem.empty()) {
-      at.error("found ", quoted(address), problem);
+    } else if (!pci && kind != AddressKind::INTERFACE) {
+      at.error(found, wire ? ", the in-memory wire, without loopback: sw" : "", "; accepts ", PCI,
+               " or ", LINUX);
+    } else if (engine == (pci ? "packet" : "dpdk")) {
+      at.error(found, " beside engine: ", engine, "; accepts ", pci ? LINUX : PCI,
+               " (engine: ", text_of(ENGINES, wanted), " takes ", pci ? PCI : LINUX, ")");
     } else if (inferred == EngineType::DEFAULT) {
       inferred = wanted;
       inferred_from = at.path();
     } else if (wanted != inferred && engine.empty()) {
-      at.error("found ", quoted(address), ", for engine ", text_of(ENGINES, wanted), ", while ",
-               inferred_from, " is for engine ", text_of(ENGINES, inferred),
+      at.error(found, ", for engine ", text_of(ENGINES, wanted), ", while ", inferred_from,
+               " is for engine ", text_of(ENGINES, inferred),
                "; accepts addresses of one kind, or engine: ibverbs");
     }
     all_good = all_good && !at.bad();
@@ -108,12 +95,9 @@ std::string printed(const Node& node) {
   return "[" + text + "]";
 }
 
-using UsedOn = std::function<bool(std::string_view list, std::size_t index)>;
-
-/// Warns of the value at `path` below `at`, in the elements of lists that do not use it, where it
-/// is not the standard one.
-void check_unused(const Node& node, const Node& standard, const Place& at, std::string_view path,
-                  const std::string& message, const UsedOn& used_on) {
+/// Warns of the values of `unused`, the rest of whose path is `path`, that are not the standard.
+void check_unused(const Subject& subject, const UnusedKey& unused, std::string_view path,
+                  const Node& node, const Node& standard, const Place& at) {
   const std::size_t end = path.find_first_of(".[");
   const std::string_view key = path.substr(0, end);
   const Node::Entry* value = node.entry(key);
@@ -122,14 +106,19 @@ void check_unused(const Node& node, const Node& standard, const Place& at, std::
   const std::vector<Node>& items = value->value.items;
   if (end == std::string_view::npos) {
     const std::string found = printed(value->value);
-    if (found != printed(usual->value) && !at[key].bad()) at[key].warning("found ", found, message);
+    // An empty list is what is left of words that are wrong.
+    if (found != printed(usual->value) && found != "[]" && !at[key].bad())
+      at[key].warning("found ", found, ", which has no effect on engine '", subject.traits.name,
+                      "'; ", unused.instead);
   } else if (path[end] == '.') {
-    check_unused(value->value, usual->value, at[key], path.substr(end + 1), message, used_on);
+    check_unused(subject, unused, path.substr(end + 1), value->value, usual->value, at[key]);
   } else {
     for (std::size_t i = 0; i < items.size(); ++i) {
-      if (!used_on(key, i))
-        check_unused(items[i], usual->value.items.front(), at[key][i], path.substr(end + 3),
-                     message, used_on);
+      const bool used =
+          key == "interfaces" && unused.when != nullptr && !unused.when(subject.config.ifs_[i]);
+      if (!used)
+        check_unused(subject, unused, path.substr(end + 3), items[i], usual->value.items.front(),
+                     at[key][i]);
     }
   }
 }
@@ -174,14 +163,8 @@ void check_unused(const Subject& subject) {
   if (subject.traits.unused_keys.empty()) return;
   const Node given = write_config(subject.config);
   const Node standard = default_config();
-  for (const UnusedKey& unused : subject.traits.unused_keys) {
-    const std::string message =
-        concat(", which has no effect on engine '", subject.traits.name, "'; ", unused.instead);
-    const auto used_on = [&](std::string_view list, std::size_t i) {
-      return list == "interfaces" && unused.when != nullptr && !unused.when(subject.config.ifs_[i]);
-    };
-    check_unused(given, standard, subject.root, unused.path, message, used_on);
-  }
+  for (const UnusedKey& unused : subject.traits.unused_keys)
+    check_unused(subject, unused, unused.path, given, standard, subject.root);
 }
 
 }  // namespace daqiri::config

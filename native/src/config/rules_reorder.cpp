@@ -15,25 +15,26 @@ static_assert(static_cast<int>(OutputDataType::FP32) == 2 &&
               static_cast<int>(OutputDataType::INT32) == 4);
 
 /// One plan of an interface.
-class Plan {
- public:
-  Plan(const Subject& subject, const RxConfig& rx, const Place& at_rx, ReorderConfig& plan,
-       Place at)
-      : subject_(subject), rx_(rx), at_rx_(at_rx), plan_(plan), at_(std::move(at)) {}
+struct Plan {
+  const Subject& subject;
+  const RxConfig& rx;
+  const Place& rx_place;
+  ReorderConfig& plan;
+  Place place;
 
   void check(std::map<FlowId, std::string>& claimed) {
-    const Place output_at = at_["memory_region"];
+    const Place output_at = place["memory_region"];
     const MemoryRegionConfig* output =
-        subject_.regions.find(plan_.memory_region_, output_at, "memory region");
+        subject.regions.find(plan.memory_region_, output_at, "memory region");
     if (output_at.bad()) output = nullptr;
     if (output != nullptr) check_kind(*output, output_at);
     const RxQueueConfig* queue = check_flow_ids(claimed);
     const bool method = check_method();
     const MemoryRegionConfig* source = queue == nullptr ? nullptr : check_source(*queue);
-    const Place offset = at_["payload_byte_offset"];
+    const Place offset = place["payload_byte_offset"];
     if (source == nullptr || offset.bad() || source->buf_size_ == 0) return;
-    if (plan_.payload_byte_offset_ >= source->buf_size_) {
-      offset.error("found ", plan_.payload_byte_offset_, "; accepts less than the ",
+    if (plan.payload_byte_offset_ >= source->buf_size_) {
+      offset.error("found ", plan.payload_byte_offset_, "; accepts less than the ",
                    source->buf_size_, " bytes of a buffer of ", quoted(source->name_));
     } else if (method && output != nullptr) {
       check_size(*source, *output);
@@ -42,26 +43,26 @@ class Plan {
 
  private:
   void check_kind(const MemoryRegionConfig& region, const Place& at) const {
-    const auto index = static_cast<std::size_t>(&region - subject_.config.mrs_.data());
-    if (subject_.root["memory_regions"][index]["kind"].bad() || at_["reorder_type"].bad()) return;
-    const bool gpu = plan_.type_ == ReorderType::GPU;
+    const auto index = static_cast<std::size_t>(&region - subject.config.mrs_.data());
+    if (subject.root["memory_regions"][index]["kind"].bad() || place["reorder_type"].bad()) return;
+    const bool gpu = plan.type_ == ReorderType::GPU;
     if (region.kind_ == MemoryKind::HOST_PINNED || (region.kind_ == MemoryKind::DEVICE) == gpu)
       return;
     at.error("found ", quoted(region.name_), " of kind '", text_of(MEMORY_KINDS, region.kind_),
-             "'; reorder_type: ", text_of(REORDER_TYPES, plan_.type_), " accepts a region of kind ",
+             "'; reorder_type: ", text_of(REORDER_TYPES, plan.type_), " accepts a region of kind ",
              gpu ? "'device' or 'host_pinned'" : "'host', 'host_pinned' or 'huge'");
   }
 
   /// The queue that the flows feed; null when that is not one.
   const RxQueueConfig* check_flow_ids(std::map<FlowId, std::string>& claimed) const {
-    const Place list = at_["flow_ids"];
+    const Place list = place["flow_ids"];
     if (list.bad()) return nullptr;
-    if (plan_.flow_ids_.empty())
+    if (plan.flow_ids_.empty())
       list.error("found an empty list; accepts ids of flows of this interface");
-    bool all_good = !plan_.flow_ids_.empty();
+    bool all_good = !plan.flow_ids_.empty();
     std::set<int> queues;
-    for (std::size_t i = 0; i < plan_.flow_ids_.size(); ++i) {
-      const FlowId id = plan_.flow_ids_[i];
+    for (std::size_t i = 0; i < plan.flow_ids_.size(); ++i) {
+      const FlowId id = plan.flow_ids_[i];
       const Place at = list[i];
       if (!at.bad()) {
         const auto [seen, is_new] = claimed.emplace(id, at.path());
@@ -74,22 +75,22 @@ class Plan {
     if (!all_good || queues.empty()) return nullptr;
     if (queues.size() > 1)
       list.error("found flows of ", queues.size(), " queues; accepts flows of one queue");
-    const auto queue = std::find_if(rx_.queues_.begin(), rx_.queues_.end(),
+    const auto queue = std::find_if(rx.queues_.begin(), rx.queues_.end(),
                                     [&](const auto& each) { return each.id_ == *queues.begin(); });
-    return queues.size() > 1 || queue == rx_.queues_.end() ? nullptr : &*queue;
+    return queues.size() > 1 || queue == rx.queues_.end() ? nullptr : &*queue;
   }
 
   /// Adds the queue of the flow; false: there is none that can be told.
   bool add_queue(FlowId id, const Place& at, std::set<int>& queues) const {
     bool known = false;
-    bool ids_certain = !at_rx_["flows"].bad();
-    for (std::size_t i = 0; i < rx_.flows_.size(); ++i) {
-      const Place flow = at_rx_["flows"][i];
+    bool ids_certain = !rx_place["flows"].bad();
+    for (std::size_t i = 0; i < rx.flows_.size(); ++i) {
+      const Place flow = rx_place["flows"][i];
       if (flow["id"].bad()) ids_certain = false;
-      if (flow["id"].bad() || rx_.flows_[i].id_ != id) continue;
+      if (flow["id"].bad() || rx.flows_[i].id_ != id) continue;
       known = true;
       if (flow["action"].bad() || flow["actions"].bad()) return false;
-      const FlowAction& action = rx_.flows_[i].action_;
+      const FlowAction& action = rx.flows_[i].action_;
       if (action.ids_.size() > 1)
         at.error("found ", id,
                  ", a flow that is spread over several queues; accepts a flow to one queue");
@@ -102,23 +103,23 @@ class Plan {
 
   /// The region that packets are reordered from.
   const MemoryRegionConfig* check_source(const RxQueueConfig& queue) const {
-    const Place list = at_["flow_ids"];
+    const Place list = place["flow_ids"];
     if (queue.mrs_.size() > 1)
       list.error("found flows of queue ", quoted(queue.name_), ", which splits packets over ",
                  queue.mrs_.size(), " memory regions; accepts a queue with one");
     if (queue.mrs_.size() != 1) return nullptr;
-    const MemoryRegionConfig* region = subject_.regions.find(queue.mrs_.front());
+    const MemoryRegionConfig* region = subject.regions.find(queue.mrs_.front());
     if (region == nullptr) return nullptr;
     check_kind(*region, list);
-    check_bit_field("sequence_number", plan_.sequence_number_, *region);
-    if (plan_.method_ == ReorderMethod::SEQ_BATCH_NUMBER)
-      check_bit_field("batch_number", plan_.batch_number_, *region);
+    check_bit_field("sequence_number", plan.sequence_number_, *region);
+    if (plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER)
+      check_bit_field("batch_number", plan.batch_number_, *region);
     return region;
   }
 
   [[nodiscard]] Place method() const {
-    const bool by_batch = plan_.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
-    return at_["method"][by_batch ? "seq_batch_number" : "seq_packets_per_batch"];
+    const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
+    return place["method"][by_batch ? "seq_batch_number" : "seq_packets_per_batch"];
   }
 
   void check_bit_field(std::string_view name, const BitFieldConfig& field,
@@ -132,21 +133,21 @@ class Plan {
 
   /// Packets per batch must divide the range of sequence numbers.
   bool check_method() {
-    const std::uint32_t width = plan_.sequence_number_.bit_width_;
+    const std::uint32_t width = plan.sequence_number_.bit_width_;
     if (method()["sequence_number"]["bit_width"].bad()) return false;
     const std::uint64_t numbers = std::uint64_t{1} << width;
-    const bool by_batch = plan_.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
+    const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
     const Place at =
         by_batch ? method()["batch_number"]["bit_width"] : method()["packets_per_batch"];
     if (at.bad()) return false;
-    if (by_batch && plan_.batch_number_.bit_width_ > width) {
-      at.error("found ", plan_.batch_number_.bit_width_, "; accepts at most the ", width,
+    if (by_batch && plan.batch_number_.bit_width_ > width) {
+      at.error("found ", plan.batch_number_.bit_width_, "; accepts at most the ", width,
                " bits of the sequence number");
     } else if (by_batch) {
-      plan_.packets_per_batch_ =
-          static_cast<std::uint32_t>(numbers >> plan_.batch_number_.bit_width_);
-    } else if (plan_.packets_per_batch_ == 0 || numbers % plan_.packets_per_batch_ != 0) {
-      at.error("found ", plan_.packets_per_batch_, "; accepts a divisor of the ", numbers,
+      plan.packets_per_batch_ =
+          static_cast<std::uint32_t>(numbers >> plan.batch_number_.bit_width_);
+    } else if (plan.packets_per_batch_ == 0 || numbers % plan.packets_per_batch_ != 0) {
+      at.error("found ", plan.packets_per_batch_, "; accepts a divisor of the ", numbers,
                " sequence numbers of ", width, " bits (a power of two up to that)");
     }
     return !at.bad();
@@ -154,27 +155,21 @@ class Plan {
 
   /// A buffer of the output region holds a whole batch of the longest payload that can arrive.
   void check_size(const MemoryRegionConfig& source, const MemoryRegionConfig& output) const {
-    const Place types = at_["data_types"];
+    const Place types = place["data_types"];
     if (output.buf_size_ == 0 || types.bad()) return;
-    std::uint64_t slot = source.buf_size_ - plan_.payload_byte_offset_;
-    if (plan_.has_data_types_) {
+    std::uint64_t slot = source.buf_size_ - plan.payload_byte_offset_;
+    if (plan.has_data_types_) {
       if (types["input_type"].bad() || types["output_type"].bad()) return;
-      slot = slot * 8 / INPUT_BITS[static_cast<std::size_t>(plan_.data_types_.input_type_)] *
-             OUTPUT_BITS[static_cast<std::size_t>(plan_.data_types_.output_type_)] / 8;
+      slot = slot * 8 / INPUT_BITS[static_cast<std::size_t>(plan.data_types_.input_type_)] *
+             OUTPUT_BITS[static_cast<std::size_t>(plan.data_types_.output_type_)] / 8;
     }
     // The quotient cannot overflow where the product could.
-    if (output.buf_size_ / plan_.packets_per_batch_ < slot)
-      at_["memory_region"].error("found ", quoted(output.name_), " with buffers of ",
-                                 output.buf_size_, " bytes; a batch has ", plan_.packets_per_batch_,
-                                 " packets of up to ", slot,
-                                 " bytes each; accepts a region whose buf_size holds them");
+    if (output.buf_size_ / plan.packets_per_batch_ < slot)
+      place["memory_region"].error("found ", quoted(output.name_), " with buffers of ",
+                                   output.buf_size_, " bytes; a batch has ",
+                                   plan.packets_per_batch_, " packets of up to ", slot,
+                                   " bytes each; accepts a region whose buf_size holds them");
   }
-
-  const Subject& subject_;
-  const RxConfig& rx_;
-  const Place& at_rx_;
-  ReorderConfig& plan_;
-  Place at_;
 };
 
 }  // namespace
@@ -187,7 +182,7 @@ void check_reorder(Subject& subject) {
     std::map<FlowId, std::string> claimed;
     for (std::size_t j = 0; j < rx.reorder_configs_.size(); ++j) {
       const Place plan = at["reorder_configs"][j];
-      if (!plan.bad()) Plan(subject, rx, at, rx.reorder_configs_[j], plan).check(claimed);
+      if (!plan.bad()) Plan{subject, rx, at, rx.reorder_configs_[j], plan}.check(claimed);
     }
   }
 }

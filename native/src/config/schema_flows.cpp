@@ -117,27 +117,18 @@ void walk_ecpri(Fields& fields, EcpriMatch& match) {
 /// errors.
 void check_match_class(Fields& fields, FlowMatch& match, bool flex) {
   const bool ecpri = fields.given("ecpri");
-  if (ecpri) {
-    match.type_ = FlowMatchType::ECPRI;
-  } else if (flex) {
-    match.type_ = FlowMatchType::FLEX_ITEM;
-  } else {
-    return;
-  }
-  const std::string beside = ecpri ? "ecpri" : "flex_item_id";
-  for (const std::string_view key : {"udp_src", "udp_dst", "ipv4_len", "ipv4_src", "ipv4_dst"}) {
-    if (fields.given(key))
-      fields.problem(key, "stands beside " + beside + "; accepts one kind of match in a flow");
-  }
-  for (const std::string_view key : {"flex_item_id", "val", "mask"}) {
-    if (flex && ecpri && fields.given(key)) {
-      fields.problem(key, "stands beside ecpri; accepts one kind of match in a flow");
+  if (!ecpri && !flex) return;
+  match.type_ = ecpri ? FlowMatchType::ECPRI : FlowMatchType::FLEX_ITEM;
+  const auto refuse = [&](std::initializer_list<std::string_view> keys, const std::string& beside) {
+    for (const std::string_view key : keys) {
+      if (fields.given(key))
+        fields.problem(key, "stands beside " + beside + "; accepts one kind of match in a flow");
     }
-  }
+  };
+  refuse({"udp_src", "udp_dst", "ipv4_len", "ipv4_src", "ipv4_dst"},
+         ecpri ? "ecpri" : "flex_item_id");
+  if (flex && ecpri) refuse({"flex_item_id", "val", "mask"}, "ecpri");
 }
-
-/// The match has a criterion.
-bool restricts(const FlowMatch& match) { return match != FlowMatch{}; }
 
 /// Flex items belong to the receive side: elsewhere their keys are unknown.
 void walk_match(Fields& fields, FlowMatch& match, Direction direction) {
@@ -164,29 +155,29 @@ void walk_match(Fields& fields, FlowMatch& match, Direction direction) {
   if (fields.reading()) check_match_class(fields, match, flex_given);
 }
 
+template <class Flow>
+void walk_flow(Fields& fields, Flow& flow, std::vector<FlowAction>& actions, Direction direction) {
+  fields.text(required("name"), flow.name_);
+  fields.number(required("id"), flow.id_, {0, MAX_STATIC_FLOW_ID});
+  walk_actions(fields, actions, direction);
+  bool has_match = flow.match_ != FlowMatch{};
+  fields.map(optional("match"), has_match, [&] { walk_match(fields, flow.match_, direction); });
+}
+
 }  // namespace
 
 void walk_rx_flow(Fields& fields, FlowConfig& flow) {
-  fields.text(required("name"), flow.name_);
-  fields.number(required("id"), flow.id_, {0, MAX_STATIC_FLOW_ID});
   std::vector<FlowAction> actions = flow.actions_;
   if (actions.empty() && fields.writing()) actions = {flow.action_};
-  walk_actions(fields, actions, Direction::RX);
-  if (fields.reading()) {
-    flow.actions_ = actions;
-    if (!actions.empty()) flow.action_ = actions.back();
-  }
-  bool has_match = restricts(flow.match_);
-  fields.map(optional("match"), has_match, [&] { walk_match(fields, flow.match_, Direction::RX); });
+  walk_flow(fields, flow, actions, Direction::RX);
+  if (!fields.reading()) return;
+  flow.actions_ = actions;
+  if (!actions.empty()) flow.action_ = actions.back();
 }
 
 void walk_tx_flow(Fields& fields, TxFlowConfig& flow) {
-  fields.text(required("name"), flow.name_);
-  fields.number(required("id"), flow.id_, {0, MAX_STATIC_FLOW_ID});
-  walk_actions(fields, flow.actions_, Direction::TX);
-  bool has_match = restricts(flow.match_);
-  fields.map(optional("match"), has_match, [&] { walk_match(fields, flow.match_, Direction::TX); });
-  if (fields.reading()) flow.has_match_ = restricts(flow.match_);
+  walk_flow(fields, flow, flow.actions_, Direction::TX);
+  if (fields.reading()) flow.has_match_ = flow.match_ != FlowMatch{};
 }
 
 }  // namespace daqiri::config

@@ -22,8 +22,11 @@ class Writer final : public Fields {
   void scalar(Key key, std::string_view, const Read&, const std::optional<Node>& written) override {
     if (written || listing()) add(key, written.value_or(Node{}));
   }
-  void scalars(Key key, const Items&, const std::vector<Node>& written) override {
-    add(key, {.kind = Node::Kind::LIST, .items = written});
+  void scalars(Key key, std::string_view, std::string_view, const Read&,
+               std::vector<std::string>& texts, bool quoted) override {
+    Node list{.kind = Node::Kind::LIST};
+    for (const std::string& text : texts) list.items.push_back(Node::scalar(text, quoted));
+    add(key, std::move(list));
   }
   void list_of(Key key, std::size_t size, const std::function<void(std::size_t)>& body) override {
     Node list{.kind = Node::Kind::LIST};
