@@ -119,7 +119,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             As for `receive`.
         InvalidParameterError
             If there is no such connection, or the timeout is negative. The id of a UDP peer is
-            retired when 1023 other peers have replaced it; its next packet has a new id.
+            retired when 65,536 other peers have sent since; its next packet has a new id.
         """
         burst = self._native.receive_from(connection_id, timeout)
         return None if burst is None else Burst(burst)
