@@ -4,6 +4,7 @@
 #include <bit>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 #include <yaml-cpp/eventhandler.h>
@@ -20,6 +21,11 @@ constexpr std::size_t MAX_DOCUMENT_SIZE = std::size_t{64} * 1024 * 1024;
 Mark to_mark(const YAML::Mark& mark) {
   return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1};
 }
+
+struct Refused : std::runtime_error {
+  Refused(Mark where, const std::string& message) : std::runtime_error(message), mark(where) {}
+  Mark mark;
+};
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
@@ -38,7 +44,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto target = anchors_.find(anchor);
     if (target == anchors_.end())
-      throw SyntaxProblem{to_mark(mark), "an alias stands inside of the value that it names"};
+      throw Refused(to_mark(mark), "an alias stands inside of the value that it names");
     charge(target->second, to_mark(mark));
     add(target->second, YAML::NullAnchor);
   }
@@ -61,7 +67,8 @@ class TreeBuilder final : public YAML::EventHandler {
   };
 
   Node leaf(Node::Kind kind, const YAML::Mark& mark, const std::string& text) {
-    Node node{.kind = kind, .mark = to_mark(mark), .text = text};
+    Node node = Node::make(kind, text);
+    node.mark = to_mark(mark);
     charge(node, node.mark);
     return node;
   }
@@ -69,9 +76,9 @@ class TreeBuilder final : public YAML::EventHandler {
   void charge(const Node& node, Mark mark) {
     size_ += sizeof(Node) + node.text.size();
     if (size_ > MAX_DOCUMENT_SIZE)
-      throw SyntaxProblem{mark,
-                          "the document is larger than 64 MiB in memory, "
-                          "aliases expanded; accepts smaller ones"};
+      throw Refused(mark,
+                    "the document is larger than 64 MiB in memory, "
+                    "aliases expanded; accepts smaller ones");
     for (const Node& item : node.items) charge(item, mark);
     for (const auto& [key, value] : node.entries) {
       charge(key, mark);
@@ -149,8 +156,16 @@ void emit(YAML::Emitter& out, const Node& node) {
 
 }  // namespace
 
+Node Node::make(Kind kind, std::string text, bool quoted) {
+  Node node;
+  node.kind = kind;
+  node.text = std::move(text);
+  node.quoted = quoted;
+  return node;
+}
+
 Node Node::scalar(std::string text, bool quoted) {
-  return {.kind = Kind::SCALAR, .text = std::move(text), .quoted = quoted};
+  return make(Kind::SCALAR, std::move(text), quoted);
 }
 
 const Node::Entry* Node::entry(std::string_view name) const {
@@ -176,8 +191,8 @@ std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& documen
       document.next = second.start;
     document.root = std::move(first.root);
     return std::nullopt;
-  } catch (const SyntaxProblem& problem) {
-    return problem;
+  } catch (const Refused& refused) {
+    return SyntaxProblem{refused.mark, refused.what()};
   } catch (const YAML::Exception& exception) {
     return SyntaxProblem{to_mark(exception.mark), "not valid YAML: " + exception.msg};
   }

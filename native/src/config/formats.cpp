@@ -203,14 +203,17 @@ std::string as_it_is(const std::string& text) { return text; }
 
 }  // namespace
 
-const Form<std::uint32_t> IPV4{"an IPv4 address such as 192.168.1.10", read_ipv4, write_ipv4};
-const Form<std::string> IP{"a numeric IPv4 or IPv6 address", read_ip, as_it_is};
-const Form<std::string> MAC{"an Ethernet address such as 02:00:00:00:00:01", read_mac, as_it_is};
-const Form<PortRange> PORTS{"a UDP port from 0 (any) to 65535, or a range such as 1000-1010",
-                            read_port_range, write_port_range};
-const Form<std::string> CORE{
+constinit const Form<std::uint32_t> ipv4_form{"an IPv4 address such as 192.168.1.10", read_ipv4,
+                                              write_ipv4};
+constinit const Form<std::string> ip_form{"a numeric IPv4 or IPv6 address", read_ip, as_it_is};
+constinit const Form<std::string> mac_form{"an Ethernet address such as 02:00:00:00:00:01",
+                                           read_mac, as_it_is};
+constinit const Form<PortRange> ports_form{
+    "a UDP port from 0 (any) to 65535, or a range such as 1000-1010", read_port_range,
+    write_port_range};
+constinit const Form<std::string> core_form{
     "a core number from 0 to 8191, or 'any' for a thread that is not pinned", read_core, as_it_is};
-const Form<SocketEndpoint> ENDPOINT{
+constinit const Form<SocketEndpoint> endpoint_form{
     "tcp://ip:port, udp://ip:port or roce://ip[:port] with a numeric address", read_endpoint,
     write_endpoint};
 

@@ -45,14 +45,14 @@ struct Form {
   std::string (*read)(std::string_view text, Value& value);
   std::string (*write)(const Value& value);
 };
-extern const Form<std::uint32_t> IPV4;
-extern const Form<std::string> IP;
-extern const Form<std::string> MAC;
+extern const Form<std::uint32_t> ipv4_form;
+extern const Form<std::string> ip_form;
+extern const Form<std::string> mac_form;
 /// A port or "low-high".
-extern const Form<PortRange> PORTS;
+extern const Form<PortRange> ports_form;
 /// A core number, kept as its digits, or ANY_CORE.
-extern const Form<std::string> CORE;
+extern const Form<std::string> core_form;
 /// `scheme://ip:port`; the port may be left out for RoCE.
-extern const Form<SocketEndpoint> ENDPOINT;
+extern const Form<SocketEndpoint> endpoint_form;
 
 }  // namespace daqiri::config

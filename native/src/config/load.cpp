@@ -142,7 +142,7 @@ ConfigReport validate_config(NetworkConfig& config) {
 
 std::string config_to_yaml(const NetworkConfig& config) {
   const auto map_of = [](std::string key, Node value) {
-    Node map{.kind = Node::Kind::MAP};
+    Node map = Node::make(Node::Kind::MAP);
     map.entries.push_back({Node::scalar(std::move(key), false), std::move(value)});
     return map;
   };

@@ -73,7 +73,7 @@ void check_interface(const Subject& subject, const Place& at, InterfaceConfig& i
         " bytes, longer ones cannot be sent");
   if (!subject.transport_known) return;
   if (roce && !is_ip_address(interface.address_))
-    at["address"].error("found ", quoted(interface.address_), "; accepts ", IP.accepts,
+    at["address"].error("found ", quoted(interface.address_), "; accepts ", ip_form.accepts,
                         " of the RoCE port");
   if (interface.has_roce_ && !roce)
     at["roce_config"].error("found beside ", text_of(SCHEMES, protocol),

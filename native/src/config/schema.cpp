@@ -32,10 +32,10 @@ struct LegacyKeys {
 };
 
 void walk_endpoint(Fields& fields, const LegacyKeys& keys, SocketEndpoint& endpoint) {
-  fields.formed(optional(keys.address), endpoint, ENDPOINT);
+  fields.formed(optional(keys.address), endpoint, endpoint_form);
   if (fields.writing()) return;
   SocketEndpoint legacy;
-  fields.formed(optional(keys.ip), legacy.host_, IP);
+  fields.formed(optional(keys.ip), legacy.host_, ip_form);
   fields.number(optional(keys.port), legacy.port_, PORT);
   if (fields.given(keys.address)) {
     for (const std::string_view key : {keys.ip, keys.port}) {
@@ -83,7 +83,7 @@ void walk_queue(Fields& fields, QueueConfig& queue, bool rx) {
   // A struct that has what direct mode forbids is written with it, and refused.
   const bool write_all = !fields.writing() || !direct;
   if (write_all || !queue.cpu_core_.empty())
-    fields.formed({"cpu_core", worker}, queue.cpu_core_, CORE);
+    fields.formed({"cpu_core", worker}, queue.cpu_core_, core_form);
   if (write_all || queue.batch_size_ != 0)
     fields.number({"batch_size", worker}, queue.batch_size_, {1, 1'048'576, "packets"});
   fields.texts(optional("memory_regions"), queue.mrs_);

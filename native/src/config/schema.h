@@ -49,9 +49,11 @@ class Fields {
   template <std::integral T>
   void numbers(Key key, std::vector<T>& values, const Range& range) {
     std::vector<std::string> texts;
+    texts.reserve(values.size());
     for (const T value : values) texts.push_back(std::to_string(value));
     integers(key, texts, range);
     values.clear();
+    values.reserve(texts.size());
     for (const std::string& text : texts) values.push_back(static_cast<T>(std::stoll(text)));
   }
   template <class E>

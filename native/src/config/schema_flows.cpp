@@ -32,10 +32,10 @@ void walk_tunnel(Fields& fields, TunnelConfig& tunnel, bool encapsulate) {
   fields.choice(required("type"), tunnel.type_, TUNNEL_TYPES);
   if (fields.reading() && (fields.bad("type") || !fields.given("type")))
     return fields.ignore_rest();
-  fields.formed({"outer_eth_src", encapsulate}, tunnel.outer_eth_src_, MAC);
-  fields.formed({"outer_eth_dst", encapsulate}, tunnel.outer_eth_dst_, MAC);
-  fields.formed({"outer_ipv4_src", encapsulate}, tunnel.outer_ipv4_src_, IPV4);
-  fields.formed({"outer_ipv4_dst", encapsulate}, tunnel.outer_ipv4_dst_, IPV4);
+  fields.formed({"outer_eth_src", encapsulate}, tunnel.outer_eth_src_, mac_form);
+  fields.formed({"outer_eth_dst", encapsulate}, tunnel.outer_eth_dst_, mac_form);
+  fields.formed({"outer_ipv4_src", encapsulate}, tunnel.outer_ipv4_src_, ipv4_form);
+  fields.formed({"outer_ipv4_dst", encapsulate}, tunnel.outer_ipv4_dst_, ipv4_form);
   fields.number(optional("outer_ipv4_ttl"), tunnel.outer_ipv4_ttl_, {1, 255});
   fields.number(optional("outer_ipv4_tos"), tunnel.outer_ipv4_tos_, BYTE);
   if (fields.listing() || tunnel.type_ == TunnelType::VXLAN) {
@@ -132,12 +132,12 @@ void check_match_class(Fields& fields, FlowMatch& match, bool flex) {
 
 /// Flex items belong to the receive side: elsewhere their keys are unknown.
 void walk_match(Fields& fields, FlowMatch& match, Direction direction) {
-  fields.formed(optional("udp_src"), match.udp_src_, PORTS);
-  fields.formed(optional("udp_dst"), match.udp_dst_, PORTS);
+  fields.formed(optional("udp_src"), match.udp_src_, ports_form);
+  fields.formed(optional("udp_dst"), match.udp_dst_, ports_form);
   if (!fields.writing() || match.ipv4_len_ != 0)
     fields.number(optional("ipv4_len"), match.ipv4_len_, WORD);
-  fields.formed(optional("ipv4_src"), match.ipv4_src_, IPV4);
-  fields.formed(optional("ipv4_dst"), match.ipv4_dst_, IPV4);
+  fields.formed(optional("ipv4_src"), match.ipv4_src_, ipv4_form);
+  fields.formed(optional("ipv4_dst"), match.ipv4_dst_, ipv4_form);
   FlexItemMatch& flex = match.flex_item_match_;
   const bool flex_given =
       direction == Direction::RX &&

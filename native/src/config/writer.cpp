@@ -24,12 +24,12 @@ class Writer final : public Fields {
   }
   void scalars(Key key, std::string_view, std::string_view, const Read&,
                std::vector<std::string>& texts, bool quoted) override {
-    Node list{.kind = Node::Kind::LIST};
+    Node list = Node::make(Node::Kind::LIST);
     for (const std::string& text : texts) list.items.push_back(Node::scalar(text, quoted));
     add(key, std::move(list));
   }
   void list_of(Key key, std::size_t size, const std::function<void(std::size_t)>& body) override {
-    Node list{.kind = Node::Kind::LIST};
+    Node list = Node::make(Node::Kind::LIST);
     for (std::size_t i = 0; i < (listing() ? 1 : size); ++i)
       list.items.push_back(nested([&] { body(i); }));
     add(key, std::move(list));
@@ -41,7 +41,7 @@ class Writer final : public Fields {
   }
   /// What `body` writes, as a map.
   Node nested(const std::function<void()>& body) {
-    Node outer = std::exchange(map_, Node{.kind = Node::Kind::MAP});
+    Node outer = std::exchange(map_, Node::make(Node::Kind::MAP));
     body();
     std::swap(outer, map_);
     return outer;

@@ -72,7 +72,7 @@ std::string direct_queue(const Queues& queues) {
   return found == queues.end() ? std::string() : "queue '" + found->name_ + "': poll_mode: direct";
 }
 
-const Request REQUESTS[] = {
+constexpr Request REQUESTS[] = {
     {nullptr,
      [](const InterfaceConfig& interface) {
        const auto& plans = interface.rx_.reorder_configs_;
@@ -149,11 +149,13 @@ void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits)
       if (request.trait != nullptr && traits.*request.trait) continue;
       const std::string item = request.item(interface);
       if (item.empty()) continue;
-      const std::string who = request.trait == nullptr
-                                  ? "this build does not have"
-                                  : "engine '" + std::string(traits.name) + "' does not have";
-      throw Error(Status::NOT_SUPPORTED, "interface '" + interface.name_ + "': " + item +
-                                             ", which " + who + "; " + request.remedy);
+      std::string text = "interface '" + interface.name_ + "': " + item + ", which ";
+      if (request.trait == nullptr) {
+        text += "this build";
+      } else {
+        text.append("engine '").append(traits.name).append("'");
+      }
+      throw Error(Status::NOT_SUPPORTED, text.append(" does not have; ").append(request.remedy));
     }
   }
 }
