@@ -198,7 +198,7 @@ def test_what_is_refused(loopback: Loopback, made_frames: Frames) -> None:
         (good[np.newaxis], {}, r"packets has shape \(1, 3, 142\)"),
         (flat, {}, "1-D and needs offsets and lengths"),
         (flat, {"offsets": offsets}, "1-D and needs offsets and lengths"),
-        (good, {"offsets": offsets}, "offsets go with a 1-D array"),
+        (good, {"offsets": offsets}, "offsets require a 1-D array"),
         (good, {"lengths": [1, 2]}, "lengths has 2 entries for 3 packets"),
         (good, {"lengths": [1, 2, 143]}, "packet 2 is 143 bytes at offset 0 of a row of 142"),
         (good, {"lengths": [1, -2, 3]}, "packet 1 is -2 bytes"),
