@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +23,9 @@ class PcapFile(Packets):
 
     Classic pcap is used as it lies; its packets may be larger than memory: of the file, only the
     record headers are looked at. pcapng, and what is compressed with gzip or zstd, is unpacked to
-    ``$TMPDIR`` first. Arrays and selections stay usable after `close`. A file that another program
-    cuts while it is mapped takes the process down, as any mapped file does; appending is safe and
-    not seen.
+    ``$TMPDIR`` first. Arrays and selections stay usable after `close`. What is appended while the
+    file is open is not seen. When it is cut meanwhile, the bytes that are gone read as zero, and
+    `gather`, `to_columns`, `select` and `verify` raise.
 
     Parameters
     ----------
@@ -61,7 +59,8 @@ class PcapFile(Packets):
     Raises
     ------
     GenericFailureError
-        If the file cannot be read, or not be unpacked for want of room.
+        If the file cannot be read, is cut while it is read, or cannot be unpacked for want of
+        room.
     InvalidParameterError
         If it is no pcap file, a record's length is impossible and `allow_damage` not set,
         or what is compressed is damaged.
@@ -75,7 +74,7 @@ class PcapFile(Packets):
         try:
             file, self.wrapping = open_classic(path)
             with file:
-                data = _map(file)
+                mapped = _native.MappedFile(file.fileno(), str(path))
                 (
                     link_type,
                     self.snap_length,
@@ -87,11 +86,13 @@ class PcapFile(Packets):
                     lengths,
                     wire_lengths,
                     timestamps,
-                ) = _native.index_pcap(data, file.fileno(), str(path))
+                ) = _native.index_pcap(mapped)
         except OSError as error:
             raise GenericFailureError(f"cannot read {path}: {error.strerror or error}") from error
         self.byte_order: Literal["little", "big"] = "big" if big_endian else "little"
-        super().__init__(data, link_type, offsets, lengths, wire_lengths, timestamps)
+        super().__init__(
+            mapped.data, link_type, offsets, lengths, wire_lengths, timestamps, file=mapped
+        )
         if self.damage and not allow_damage:
             raise InvalidParameterError(
                 f"{path}: {self.damage}; the {len(self)} packets before it can be kept: "
@@ -126,8 +127,3 @@ class PcapFile(Packets):
     def __repr__(self) -> str:
         return f"<PcapFile {str(self.path)!r}, {len(self)} packets>"
 
-
-def _map(file: BinaryIO) -> NDArray[np.uint8]:
-    if os.fstat(file.fileno()).st_size == 0:
-        return np.frombuffer(b"", np.uint8)
-    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)

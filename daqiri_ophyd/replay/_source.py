@@ -1,6 +1,6 @@
 """What can be put on the wire: packets, and when each is due."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -23,12 +23,15 @@ class Chunk:
     times : ndarray of int64, shape (n,), or None
         When each is due, ns after the first packet of the source, never decreasing. None: as fast
         as the wire takes them.
+    verify : callable, optional
+        Raises if ``data`` is not what it was, such as of a file that was cut meanwhile.
     """
 
     data: NDArray[np.uint8]
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int64]
     times: NDArray[np.int64] | None
+    verify: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         """Return the number of packets."""

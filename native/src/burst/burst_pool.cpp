@@ -98,6 +98,7 @@ Burst* BurstPool::take() noexcept {
   burst->event = nullptr;
   burst->connection_id = 0;
   burst->begun_ns = 0;
+  burst->stream = {};
   burst->owned = 0;
   burst->holders.store(1, std::memory_order_relaxed);
   for (auto& region : burst->regions) region = nullptr;
