@@ -64,9 +64,8 @@ class Examination:
         """What is wrong, one sentence each."""
         killed = ""
         if self.leftover is not None:
-            killed = (
-                f"its recorder was killed, so what it lost is not known: {self.leftover.name} is left"
-            )
+            name = self.leftover.name
+            killed = f"its recorder was killed, so what it lost is not known: {name} is left"
         return [text for text in (self.unreadable, self.torn, *self.metadata, killed) if text]
 
     @property

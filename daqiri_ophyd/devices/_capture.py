@@ -339,6 +339,16 @@ class Capture(EngineDevice):
 
     def _note(self, file: RecordedFile) -> None:
         """Make a row of a file that is complete."""
+        expected = self._stream.path(self._stream.finished)
+        if file.path != expected:
+            # The number of a file is its row: a reader would take the other file for it.
+            self._fail(
+                CaptureError(
+                    f"{expected} is in the way of this capture, which goes on in {file.path.name}; "
+                    "move it out of the directory of the run"
+                )
+            )
+            return
         row = {
             "packets": file.packets,
             "dropped": file.dropped,

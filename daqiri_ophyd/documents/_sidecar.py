@@ -127,8 +127,8 @@ def read_sidecar(pcap: str | Path) -> Sidecar | None:
     Raises
     ------
     SidecarError
-        If it is no regular file, its content not a JSON object, a required key is missing, or a known key has a value
-        of the wrong type or out of range. All faults are named at once.
+        If it is no regular file, its content not a JSON object, a required key is missing, or a
+        known key has a value of the wrong type or out of range. All faults are named at once.
     """
     path = sidecar_path(pcap)
     try:

@@ -126,4 +126,3 @@ class PcapFile(Packets):
 
     def __repr__(self) -> str:
         return f"<PcapFile {str(self.path)!r}, {len(self)} packets>"
-

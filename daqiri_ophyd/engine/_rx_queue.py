@@ -193,7 +193,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         prefix : str
             Beginning of the file names.
         first_number : int
-            Number of the first file.
+            Number of the first file. Later ones leave out a number that another file has.
         format : {"pcap", "raw"}
             Classic pcap, or packets back to back with an index.
         nanosecond : bool
@@ -203,11 +203,12 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         writer : {"buffered", "direct", "auto"}
             Through the page cache, which takes bursts at the speed of memory; or past it, which
             takes more in the long run and holds back up to a second of packets; or the latter
-            where the file system and the kernel allow it. ``direct`` where they do not is
+            where the file system allows it. ``direct`` where they do not is
             ``buffered``, with a warning in the log that says why.
         on_error : {"stop", "resume"}
             After an error (disk full, directory gone): count what comes as lost until the
-            recorder is stopped, or try to begin a new file twice a second.
+            recorder is stopped, or try to go on twice a second, in a new file if there is anything
+            in the old one. Until then the file stays the current one: its metadata tell the loss.
         durable : bool
             A file is complete only once the disk has it (``fdatasync``).
         roll_packets, roll_bytes : int

@@ -186,18 +186,37 @@ def test_recording_resumes_when_the_directory_is_back(tmp_path: Path, traffic: T
 
 
 @pytest.mark.root
-def test_recording_resumes_when_a_disk_is_writable_again(tmpfs: Path, traffic: Traffic) -> None:
-    # The kernel refuses to remount a disk while a file is being written: between two files.
+def test_recording_resumes_when_files_can_be_made_again(tmpfs: Path, traffic: Traffic) -> None:
     with traffic.rx.record(tmpfs, on_error="resume", roll_packets=100) as recorder:
-        traffic.send(recorder, 100)
-        command("mount", "-o", "remount,ro", tmpfs)
-        traffic.send(recorder, 100)
+        # The file, its metadata and the directory are there; the next file cannot be.
+        command("mount", "-o", "remount,nr_inodes=4", tmpfs)
+        traffic.send(recorder, 150)
+        traffic.send(recorder, 50)
         state = recorder.snapshot()
-        assert "capture_000001.pcap: Read-only file system" in state.error
+        assert "No space left on device" in state.error
         assert (state.packets, state.dropped, state.failing) == (100, 100, True)
-        command("mount", "-o", "remount,rw", tmpfs)
+        # The file that is full stays the one that tells what is lost.
+        assert recorder.files() == []
+        command("mount", "-o", "remount,nr_inodes=1000", tmpfs)
         wait_for(lambda: not recorder.snapshot().failing)
+        assert [file.dropped for file in recorder.files()] == [100]
         traffic.send(recorder, 100)
+    require_account(recorder, traffic.sent)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("on_error", ["stop", "resume"])
+def test_a_disk_that_stays_full_costs_nothing_in_silence(
+    on_error: Any, tmpfs: Path, traffic: Traffic
+) -> None:
+    with traffic.rx.record(tmpfs, on_error=on_error, roll_packets=300) as recorder:
+        for attempt in range(8):
+            traffic.send(recorder)
+            if attempt % 3 == 2:
+                time.sleep(0.6)  # a recorder that resumes tries again twice a second
+    state = recorder.snapshot()
+    assert state.dropped > 5000
+    assert sum(file.dropped for file in recorder.files()) == state.dropped
     require_account(recorder, traffic.sent)
 
 
