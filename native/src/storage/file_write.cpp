@@ -118,7 +118,7 @@ struct RawWork {
                      0644));
     if (!file.is_open()) throw file_error("cannot create", directory + "/" + name, errno);
     std::uint64_t written = 0;
-    int problem = write_pieces(file.fd(), pieces.data(), num_pieces, 0, written);
+    int problem = write_pieces(file.fd(), pieces.data(), num_pieces, AT_POSITION, written);
     if (problem == 0) problem = file.close();
     if (problem == 0) return written;
     unlinkat(folder.fd(), name.c_str(), 0);

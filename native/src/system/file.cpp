@@ -89,8 +89,8 @@ int write_pieces(int fd, iovec* pieces, std::size_t count, std::uint64_t offset,
   for (;;) {
     for (; count > 0 && pieces->iov_len == 0; --count) ++pieces;
     if (count == 0) return 0;
-    const ssize_t n =
-        pwritev(fd, pieces, static_cast<int>(count), static_cast<off_t>(offset + written));
+    const off_t at = offset == AT_POSITION ? off_t{-1} : static_cast<off_t>(offset + written);
+    const ssize_t n = pwritev2(fd, pieces, static_cast<int>(count), at, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return n < 0 ? errno : EIO;
     written += static_cast<std::uint64_t>(n);
