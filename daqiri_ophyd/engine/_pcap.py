@@ -74,7 +74,7 @@ class PcapFile(Packets):
         try:
             file, self.wrapping = open_classic(path)
             with file:
-                mapped = _native.MappedFile(file.fileno(), str(path))
+                mapped = _native.map_file(file.fileno(), str(path))
                 (
                     link_type,
                     self.snap_length,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -57,13 +58,16 @@ void unpack_pcapng(int from, int to, const std::string& name) {
 
 void bind_pcap(py::module_& m) {
   py::class_<MappedFile>(m, "MappedFile", "A file in memory that others may cut meanwhile.")
-      .def(py::init<int, std::string>(), py::arg("fd"), py::arg("name"))
       .def_property_readonly("data",
                              [](const py::object& self) {
                                const auto& file = self.cast<const MappedFile&>();
                                return read_only_view(file.data(), file.size(), self);
                              })
       .def("require_whole", &MappedFile::require_whole);
+  m.def(
+      "map_file",
+      [](int fd, const std::string& name) { return std::make_unique<MappedFile>(fd, name); },
+      py::arg("fd"), py::arg("name"));
   m.def("index_pcap", &index, py::arg("file"));
   m.def("gather", &gather, py::arg("data").noconvert(), py::arg("offsets").noconvert(),
         py::arg("lengths").noconvert(), py::arg("out"));

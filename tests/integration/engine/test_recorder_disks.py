@@ -14,7 +14,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import Engine, GenericFailureError, PcapFile, Recorder, RxQueue, TxQueue
+from daqiri_ophyd.engine import (
+    DaqiriError,
+    Engine,
+    GenericFailureError,
+    PcapFile,
+    Recorder,
+    RxQueue,
+    TxQueue,
+)
 
 Build = Callable[..., dict[str, Any]]
 Frames = Callable[..., NDArray[np.uint8]]
@@ -164,6 +172,42 @@ def test_recording_resumes_when_there_is_room_again(
         assert (after.dropped, after.error) == (before.dropped, state.error)
     assert traffic.rx.counters().dropped_total == 0
     require_account(recorder, traffic.sent)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("writer", ["buffered", "direct"])
+def test_a_view_of_the_file_that_fills_the_disk_harms_nothing(
+    writer: Any, ext4: Path, traffic: Traffic
+) -> None:
+    """The file is cut to whole records while it is read."""
+    ended = threading.Event()
+    views = 0
+
+    def view() -> None:
+        nonlocal views
+        while not ended.is_set():
+            for file in ext4.glob("*.pcap"):
+                try:
+                    with PcapFile(file, allow_damage=True) as pcap:
+                        pcap[-3000:].gather()
+                        views += 1
+                except DaqiriError as error:
+                    assert str(file) in str(error)
+
+    viewer = threading.Thread(target=view)
+    viewer.start()
+    try:
+        with traffic.rx.record(ext4, writer=writer, on_error="resume") as recorder:
+            for _ in range(3):
+                while not recorder.snapshot().failing:
+                    traffic.send(recorder)
+                for file in ext4.glob("*.pcap"):
+                    file.unlink()
+                wait_for(lambda: not recorder.snapshot().failing)
+        wait_for(lambda: views > 0)
+    finally:
+        ended.set()
+        viewer.join()
 
 
 def test_recording_resumes_when_the_directory_is_back(tmp_path: Path, traffic: Traffic) -> None:

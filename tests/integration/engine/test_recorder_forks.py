@@ -119,3 +119,6 @@ def test_a_child_that_outlives_a_kill_is_not_taken_for_the_recorder(
             assert (len(pcap), pcap.torn_bytes) == (639, 0)
     finally:
         os.kill(child, signal.SIGKILL)
+        process.kill()
+        process.wait()
+        process.stdout.close()
