@@ -33,8 +33,8 @@ demo: build
 test: build $(VENV)/.dependencies-dev build/.system-test
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_TESTS=ON >build/configure.log
 	cmake --build $(NATIVE)
-	ctest --test-dir $(NATIVE) --output-on-failure --no-tests=error
-	$(BIN)/pytest $(PYTEST_ARGS)
+	ctest --test-dir $(NATIVE) -j $(CMAKE_BUILD_PARALLEL_LEVEL) --output-on-failure --no-tests=error
+	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) --dist loadfile $(PYTEST_ARGS)
 
 bench: build $(VENV)/.dependencies-bench build/.system-bench
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
@@ -45,12 +45,15 @@ lint: build $(VENV)/.dependencies-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	@$(BIN)/clang-format --dry-run --Werror $(cpp_files)
+	.ci/includes
 	.ci/layout build/layout
 	$(BIN)/pyright | \
 		sed -E 's,build/layout/daqiri_ophyd/(plans|profiles)/,\1/,; s,build/layout/,,'
 	cd build/layout && SKBUILD_EDITABLE_SKIP=$(CURDIR)/$(NATIVE) $(CURDIR)/$(BIN)/lint-imports \
 		--config $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/build/import-linter
-	$(BIN)/python $(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p $(NATIVE) -quiet \
+	@cmake --preset tidy -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+		-Dpybind11_DIR=$$($(BIN)/python -m pybind11 --cmakedir) >build/configure.log
+	$(BIN)/python $(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p build/tidy -quiet \
 		'/native/(src|python)/'
 
 docs: build $(VENV)/.dependencies-docs build/.system-docs
@@ -63,7 +66,7 @@ vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot
 asan tsan: build/.system-build build/.system-test
 	@cmake --preset $@ >build/configure.log
 	cmake --build --preset $@
-	ctest --preset $@
+	ctest --preset $@ -j $(CMAKE_BUILD_PARALLEL_LEVEL)
 
 fuzz: build/.system-build build/.system-fuzz
 	@cmake --preset $@ >build/configure.log
@@ -96,9 +99,9 @@ $(BIN)/python: | build/.system-build
 	@$(PYTHON) -m venv $(VENV)
 
 # Dependencies first and apart: one that comes as source needs the isolation that our build forgoes.
-$(VENV)/.dependencies-%: pyproject.toml requirements.lock .ci/dependencies | $(BIN)/python
+$(VENV)/.dependencies-%: pyproject.toml requirements.lock .ci/dependencies .ci/install | $(BIN)/python
 	@echo "Installing Python packages ($*)"
-	@$(PIP) install -c requirements.lock -r <(.ci/dependencies $*)
+	@.ci/install $(BIN)/python $*
 	@touch $@
 
 # Editable: a change in Python needs nothing, a change in C++ comes through here. The backend also

@@ -47,7 +47,14 @@ def extract_headers() -> None:
         raise SystemExit("\n".join(found) or f"doxygen failed with {run.returncode}")
 
 
+def draw_includes() -> None:
+    """Write the picture of includes that the page on the layout shows."""
+    picture = subprocess.check_output([ROOT / ".ci" / "includes"], text=True)
+    (ROOT / "build" / "includes.txt").write_text(picture)
+
+
 extract_headers()
+draw_includes()
 breathe_projects = {"daqiri": str(ROOT / "build" / "doxygen" / "xml")}
 breathe_default_project = "daqiri"
 breathe_show_include = False

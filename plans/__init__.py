@@ -1,8 +1,8 @@
 """Bluesky plans for packets, installed as ``daqiri_ophyd.plans``.
 
-`configure_flows` steers, `timed_tx` sends, `capture` and `capture_scan` capture, `replay` sends a
-stored run again; `host_ready_wrapper` begins a plan only on a host that is ready. Captures work in
-plans of others too: ``bp.count([daq.port0.capture])``.
+`configure_flows` changes flows, `timed_tx` sends, `capture` and `capture_scan` capture, `replay`
+sends a stored run again, and `host_ready_wrapper` runs a plan only on a host that is ready.
+Captures also work in any other plan: ``bp.count([daq.port0.capture])``.
 """
 
 from ._capture import capture, capture_scan

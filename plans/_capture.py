@@ -38,24 +38,24 @@ def capture(
     detector : Capture
         The capture of a port.
     num_packets : int
-        End after so many packets; 0: no limit.
+        Stop after this many packets; 0: no limit.
     acquire_time : float
-        End after this time, s; 0: no limit. Without any limit, the capture ends after the last
+        Stop after this time, s; 0: no limit. Without any limit, the capture stops after the last
         packet is sent.
     roll_packets, roll_bytes, roll_seconds : int, int, float
-        Begin a new file after so many packets, bytes, s; 0: no limit.
+        Begin a new file after this many packets, bytes or s; 0: no limit.
     on_drop : str
-        If packets are lost: ``fail`` the run, ``flag`` the rows, or ``ignore`` it.
+        If packets are lost: ``fail`` the run, ``flag`` the rows, or ``ignore`` the losses.
     timeout : float
-        Longest silence when packets are waited for, s.
+        Longest time without packets, s.
     tx : TxQueue, optional
         Transmit queue for ``packets``.
     packets : dict, str, sequence of str or PacketSource, optional
-        What to send meanwhile; see `timed_tx`.
+        Packets to send during the capture; see `timed_tx`.
     start_delay : float
         Time until the first packet is sent, s.
     flush_period : float
-        Time between rows of documents, s.
+        Time between collections of rows, s.
     md : dict, optional
         Metadata of the run.
 
@@ -67,11 +67,11 @@ def capture(
     Raises
     ------
     ValueError
-        If there is neither a limit nor anything to send, or what to send is not clear.
+        If there is neither a limit nor anything to send, or ``packets`` is not valid.
     """
     _require_both(tx, packets)
     if tx is None and not num_packets and not acquire_time:
-        raise ValueError("When would this capture end? Give num_packets or acquire_time.")
+        raise ValueError("The capture has no limit. Give num_packets or acquire_time.")
     yield from setup_capture(
         detector,
         {
@@ -117,15 +117,15 @@ def capture_scan(
     detector : Capture
         The capture of a port.
     motor : Movable
-        What to move.
+        Motor to move.
     start, stop : float
         First and last position.
     num : int
         Number of positions.
     num_packets : int
-        Packets a file; 0: no limit.
+        Packets per file; 0: no limit.
     acquire_time : float
-        Time a file, s; 0: no limit. Without any limit: as many packets as are sent.
+        Time per file, s; 0: no limit. Without any limit: as many packets as are sent.
     on_drop, timeout, tx, packets, start_delay
         As for `capture`; ``packets`` are sent at each position.
     md : dict, optional
@@ -160,4 +160,4 @@ def capture_scan(
 def _require_both(tx: TxQueue | None, packets: Packets | None) -> None:
     if (tx is None) != (packets is None):
         given, missing = ("tx", "packets") if packets is None else ("packets", "tx")
-        raise ValueError(f"{given} is given without {missing}; sending takes both.")
+        raise ValueError(f"{given} is given without {missing}; sending needs both.")

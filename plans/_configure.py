@@ -16,8 +16,8 @@ def configure_flows(
 ) -> MsgGenerator[dict[str, list[dict[str, Any]]]]:
     """Change flows of an engine that no plan uses.
 
-    Flows are fixed while an engine is open, so it is opened anew if it is. The flow table is part
-    of the descriptors of every later run.
+    Flows are fixed while an engine is open, so an open engine is closed and opened again. The flow
+    table is part of the descriptors of every later run.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ def configure_flows(
         The engine.
     flows : dict
         ``{port: {flow: {key: value}}}`` by the names in the configuration: ``queue`` is the name
-        of a receive queue, ``id`` the number that its packets get, ``match`` replaces the match,
-        and any other key (``udp_dst``, ``ipv4_src``, ...) is one of the match; None removes it.
+        of a receive queue, ``id`` the flow id of its packets, ``match`` replaces the match, and any
+        other key (``udp_dst``, ``ipv4_src``, ...) is one of the match; None removes it.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def configure_flows(
     daqiri_ophyd.engine.ConfigError
         If the flows are not valid; nothing is changed then.
     """
-    # The protocols of Bluesky want types that no device of ophyd has.
+    # Bluesky's protocols declare types that ophyd devices do not have.
     device: Any = daq
     yield from bps.configure(device, {"flows": flows})
     return daq.flows

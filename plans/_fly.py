@@ -1,4 +1,4 @@
-"""The run that all flying plans share."""
+"""The run that all fly plans share."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -24,9 +24,9 @@ def setup_capture(detector: Capture, settings: Mapping[str, Any]) -> MsgGenerato
 
 
 def prepare_to_send(tx: TxQueue, source: PacketSource, start_delay: float) -> MsgGenerator[None]:
-    """Give packets to a transmit queue, to be sent when it is triggered or kicked off."""
+    """Prepare a transmit queue with packets; they are sent when it is triggered or kicked off."""
     yield from bps.abs_set(tx.start_delay, start_delay, wait=True)
-    # The protocols of Bluesky want types that no status of ophyd has.
+    # Bluesky's protocols declare types that ophyd's status does not have.
     device: Any = tx
     yield from bps.prepare(device, source, wait=True)
 
@@ -38,7 +38,7 @@ def fly(
     flush_period: float,
     md: Mapping[str, Any],
 ) -> MsgGenerator[str]:
-    """Capture, send what was prepared, or both at once, in one run.
+    """Capture, send prepared packets, or both at once, in one run.
 
     Files and counters of the capture are in stream ``primary``; the row of the transmission is in
     stream ``transmit``, or in ``primary`` if nothing is captured. A capture without a limit ends
@@ -47,11 +47,11 @@ def fly(
     Parameters
     ----------
     detector : Capture or None
-        What to capture with.
+        Capture of a port.
     tx : TxQueue or None
-        A transmit queue that was prepared.
+        A prepared transmit queue.
     flush_period : float
-        Time between rows of documents, s.
+        Time between collections of rows, s.
     md : dict
         Metadata of the run.
 
@@ -82,11 +82,11 @@ def fly(
             waited = yield from bps.wait(group=group, timeout=flush_period, error_on_timeout=False)
             done = all(status is None or status.done for status in statuses)
             if waited and not done:
-                # After a pause the RunEngine has forgotten what the group was.
+                # After a pause the RunEngine has forgotten the group, and `wait` returns at once.
                 yield from bps.sleep(flush_period)
             yield from collect()
 
-    def act() -> MsgGenerator[None]:
+    def fly_devices() -> MsgGenerator[None]:
         for device in streams:
             yield from bps.kickoff(device, wait=True)
         if detector is not None and tx is not None and not detector.limited:
@@ -95,12 +95,12 @@ def fly(
         else:
             yield from complete(*streams)
 
-    def salvage(error: Exception) -> MsgGenerator[None]:
-        # Ends what goes on, with its files complete; they are part of the run.
+    def recover(error: Exception) -> MsgGenerator[None]:
+        # Unstaging stops the devices and completes the files, which are part of the run.
         for device in streams:
             yield from bps.unstage(device)
         yield from collect()
-        # Of a run that is aborted only the RunEngine knows the reason, so it has to close it.
+        # Only the RunEngine knows why a run is aborted, so it has to close the run itself.
         if not isinstance(error, RunEngineControlException):
             yield from bps.close_run(exit_status="fail", reason=str(error))
 
@@ -108,8 +108,11 @@ def fly(
         uid = yield from bps.open_run(metadata)
         for device, stream in streams.items():
             yield from bps.declare_stream(device, name=stream, collect=True)
-        yield from bpp.contingency_wrapper(act(), except_plan=salvage, else_plan=bps.close_run)
+        yield from bpp.contingency_wrapper(
+            fly_devices(), except_plan=recover, else_plan=bps.close_run
+        )
         return uid
 
-    # Resumed, a fly scan goes on; taken again from a checkpoint it would number rows twice.
+    # Not rewindable: after a resume the fly scan continues. Repeated from a checkpoint, it would
+    # number rows twice.
     return (yield from bpp.rewindable_wrapper(bpp.stage_wrapper(run(), list(streams)), False))

@@ -1,4 +1,4 @@
-"""Runs that begin only on a host that is ready."""
+"""Run plans only on a host that is ready."""
 
 from collections.abc import Collection
 from typing import Literal
@@ -14,7 +14,7 @@ __all__ = ["HostNotReadyError", "host_ready_wrapper"]
 
 
 class HostNotReadyError(RuntimeError):
-    """The host is not ready for the run; the text names the checks, and what mends them."""
+    """The host is not ready for the run; the text names the checks and how to fix them."""
 
 
 def host_ready_wrapper(
@@ -24,32 +24,32 @@ def host_ready_wrapper(
     refuse: Literal["fail", "warn"] = "fail",
     ignore: Collection[str] = (),
 ) -> MsgGenerator:
-    """Check the host first; begin the plan only if it is ready.
+    """Check the host first, and run the plan only if the host is ready.
 
-    What was found goes into the start documents of the plan's runs, as ``host_readiness``.
+    The findings go into the start documents of the plan's runs, as ``host_readiness``.
 
     Parameters
     ----------
     plan : generator
-        Messages of the plan.
+        The plan.
     readiness : HostReadiness
         The device that checks.
     refuse : {"fail", "warn"}
-        How bad it has to be; ``warn``: a warning will do.
+        Refuse on failures only, or (``warn``) on warnings too.
     ignore : collection of str
-        Names of checks that may come out as they like.
+        Names of checks whose results are ignored.
 
     Yields
     ------
     Msg
-        Those of the check, then the plan's.
+        Messages of the check, then those of the plan.
 
     Raises
     ------
     ValueError
-        If ``refuse`` or a name in ``ignore`` is none of these.
+        If ``refuse`` or a name in ``ignore`` is not one of these.
     HostNotReadyError
-        If a check came out so; no run was begun.
+        If a check failed (or warned, see ``refuse``); no run was begun.
     """
     if refuse not in ("fail", "warn"):
         raise ValueError(f"refuse is {refuse!r}; accepted are 'fail' and 'warn'")
@@ -78,6 +78,6 @@ def _text(wrong: list[Result]) -> str:
             if remedy.note:
                 lines.append(f"    {remedy.note}")
     lines.append(
-        "`daqiri-ophyd host check` tells more; name a check in `ignore` to go on without it"
+        "see `daqiri-ophyd host check --details`; to continue without a check, name it in `ignore`"
     )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Packets to send, described in plain words."""
+"""Descriptions of packets to send."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,17 +16,17 @@ _FILES = {"files", "speed", "max_gap"}
 
 
 def packet_source(packets: Packets, link_type: int) -> PacketSource:
-    """Make a packet source of a description, which may come from a queue server.
+    """Create a packet source from a description, which may come from a queue server.
 
     Parameters
     ----------
     packets : PacketSource, dict, str or sequence of str
-        A source is returned as it is. A string, or several, are pcap files. A dict has either
-        ``count``, ``size`` (payload bytes), ``interval`` (s) or ``rate`` (packets/s; neither: as
-        fast as the wire takes them) and addresses (``udp_dst``, ``udp_src``, ``ip_dst``,
+        A source is returned unchanged. A string, or several, are pcap files. A dict has either
+        ``count``, ``size`` (payload bytes), ``interval`` (s) or ``rate`` (packets/s; without both:
+        as fast as possible) and addresses (``udp_dst``, ``udp_src``, ``ip_dst``,
         ``ip_src``, ``mac_dst``, ``mac_src``), or ``files``, ``speed`` and ``max_gap`` (s).
     link_type : int
-        Of the port that sends: 1 Ethernet, 101 sockets.
+        Link type of the port that sends: 1 Ethernet, 101 sockets.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Put the packets of a stored run on the wire again."""
+"""Send the packets of a stored run again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,27 +35,27 @@ def replay(
     Parameters
     ----------
     tx : TxQueue
-        Transmit queue, of a port of the kind that was captured on.
+        Transmit queue of a port of the same kind as the one that was captured on.
     run : str, int or BlueskyRun
         A run, or its uid or scan id in ``catalog``.
     catalog : Catalog, optional
-        Where to look the run up.
+        Catalog to look up the run in.
     speed : float
         Factor on time: 2.0 halves the gaps.
     max_gap : float, optional
-        Longest gap, s of the original time; longer ones are cut to this.
+        Longest gap, s of the original time; longer gaps are shortened to it.
     stream, key : str, optional
         Stream and data key of the capture, if the run has several.
     detector : Capture, optional
-        Capture for the replayed packets; one file, until all are there.
+        Capture for the replayed packets: one file, complete when all have arrived.
     on_drop, timeout
         As for `capture`.
     start_delay : float
         Time until the first packet, s.
     flush_period : float
-        Time between rows of documents, s.
+        Time between collections of rows, s.
     md : dict, optional
-        Metadata of the new run; it notes the old one as ``replay_of``.
+        Metadata of the new run; ``replay_of`` in it is the uid of the old one.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def replay(
     Raises
     ------
     ValueError
-        If ``run`` is to be looked up and there is no catalog.
+        If ``run`` is a uid or scan id and there is no catalog.
     daqiri_ophyd.catalog.CaptureNotFoundError
         If the run has no capture, or several.
     daqiri_ophyd.replay.ReplayError

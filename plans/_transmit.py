@@ -1,4 +1,4 @@
-"""Send packets at set times."""
+"""Send packets on a schedule."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,21 +28,21 @@ def timed_tx(
     tx : TxQueue
         Transmit queue.
     packets : dict, str, sequence of str or PacketSource
-        What to send. A dict such as ``{"count": 1000, "size": 256, "interval": 1e-4}`` describes
-        numbered packets (with ``rate`` in packets/s instead of ``interval`` in s, if that is
-        handier); strings are pcap files, sent with their original gaps; ``{"files": [...],
-        "speed": 2.0, "max_gap": 1.0}`` changes those.
+        Packets to send. A dict such as ``{"count": 1000, "size": 256, "interval": 1e-4}`` describes
+        numbered packets (``rate`` in packets/s may replace ``interval`` in s). Strings are pcap
+        files, sent with their original gaps; ``{"files": [...], "speed": 2.0, "max_gap": 1.0}``
+        changes the gaps.
     start_delay : float
         Time until the first packet, s.
     flush_period : float
-        Time between looks at the progress, s.
+        Time between collections of rows, s.
     md : dict, optional
         Metadata of the run.
 
     Returns
     -------
     str
-        uid of the run, whose row tells how many were sent, and how late.
+        uid of the run, whose row has the number of packets sent and their lateness.
     """
     yield from prepare_to_send(tx, packet_source(packets, tx.link_type), start_delay)
     return (

@@ -8,7 +8,7 @@ _FOLDER = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """Name the profiles there are.
+    """Return the names of the profiles.
 
     Returns
     -------
@@ -19,7 +19,7 @@ def names() -> list[str]:
 
 
 def path(name: str) -> Path:
-    """Find the configuration file of a profile.
+    """Return the configuration file of a profile.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def path(name: str) -> Path:
     Raises
     ------
     ValueError
-        There is no profile of that name; the text lists those there are.
+        If there is no profile with that name; the text lists the profiles.
     """
     if name not in names():
         raise ValueError(f"no profile {name!r}; accepts {', '.join(names())}")

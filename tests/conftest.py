@@ -1,14 +1,20 @@
-"""Which tests run here, and how hypothesis behaves."""
+"""Which tests run here, how hypothesis behaves, and the build that tests of packages share."""
 
+import contextlib
+import fcntl
 import os
 import shutil
 import signal
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-GUEST_KERNEL = Path(__file__).parents[1] / "build" / "vm" / "boot"
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build" / "native"
+GUEST_KERNEL = ROOT / "build" / "vm" / "boot"
 
 # Tests assert behaviour, never wall time.
 hypothesis.settings.register_profile("daqiri", deadline=None)
@@ -50,3 +56,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, reason in reasons.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def alone_in_build() -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Keep other test processes from building in the same folder meanwhile."""
+
+    @contextlib.contextmanager
+    def alone() -> Iterator[None]:
+        folder = os.open(BUILD, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    return alone
+
+
+@pytest.fixture(scope="session")
+def prefix(
+    tmp_path_factory: pytest.TempPathFactory,
+    alone_in_build: Callable[[], contextlib.AbstractContextManager[None]],
+) -> Path:
+    """The C++ library as it installs."""
+    prefix = tmp_path_factory.mktemp("prefix")
+    with alone_in_build():
+        for step in (
+            ["--build", BUILD, "--target", "daqiri"],
+            ["--install", BUILD, "--component", "cpp", "--prefix", prefix],
+        ):
+            subprocess.run(["cmake", *step], cwd=ROOT, check=True)
+    return prefix

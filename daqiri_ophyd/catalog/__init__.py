@@ -1,7 +1,7 @@
-"""Stored runs: written, read back, and followed to the capture files.
+"""Stored runs: writing them, reading them, and finding their capture files.
 
-`Catalog` embeds a Tiled server or connects to one. `register` teaches Tiled pcap captures; a server
-of its own is configured as shown in the how-to on facility catalogs.
+`Catalog` embeds a Tiled server or connects to one. `register` adds support for pcap captures to
+Tiled in this process; a separate server is configured as shown in the how-to on facility catalogs.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The adapter stands on the Tiled server, which clients do without.
+    # The adapter needs the Tiled server, which clients do not have to install.
     if name == "CaptureSequenceAdapter":
         from ._adapter import CaptureSequenceAdapter
 

@@ -1,4 +1,4 @@
-"""How a Tiled server reads a sequence of capture files."""
+"""Tiled adapter for a sequence of capture files."""
 
 import builtins
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
     """A sequence of pcap or raw files as an array of one summary record per file.
 
     Shape ``(files,)``, dtype `daqiri_ophyd.documents.SUMMARY_DTYPE`, one chunk per file. The files
-    themselves are downloaded with ``raw_export``.
+    themselves can be downloaded with ``raw_export``.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
 
     @classmethod
     def from_uris(cls, *data_uris: str, **_: Any) -> Self:
-        """Return an adapter for these files, whatever numbering the catalog has noted for them."""
+        """Return an adapter for these files; their numbers in the catalog are ignored."""
         files = len(data_uris)
-        # The base class would derive a structure from the first file, and knows no records.
+        # The base class would derive the structure from the first file; it has no records.
         structure = ArrayStructure(
             data_type=StructDtype.from_numpy_dtype(SUMMARY_DTYPE),
             shape=(files,),

@@ -12,7 +12,7 @@ __all__ = ["CaptureNotFoundError", "capture_files"]
 
 
 class CaptureNotFoundError(LookupError):
-    """A run without the capture that was asked for, or with more than one."""
+    """The run does not have the requested capture, or has several."""
 
 
 def capture_files(run: Any, *, stream: str | None = None, key: str | None = None) -> list[Path]:
@@ -28,14 +28,14 @@ def capture_files(run: Any, *, stream: str | None = None, key: str | None = None
     Returns
     -------
     list of Path
-        Existing files, as paths on this host.
+        Paths on this host; all files exist.
 
     Raises
     ------
     CaptureNotFoundError
         If there is no such capture, or several.
     FileNotFoundError
-        If a file is not where the catalog says.
+        If a file is not at the path in the catalog.
     """
     uid = run.metadata["start"]["uid"]
     captures = dict(_captures(run))
@@ -67,7 +67,7 @@ def capture_files(run: Any, *, stream: str | None = None, key: str | None = None
 
 def _captures(run: Any) -> Iterator[tuple[tuple[str, str], list[Path]]]:
     """Yield ``(stream, key), files`` for each capture in a run."""
-    # Through the plain container: runs from databroker present their streams otherwise.
+    # Through the plain container: runs from databroker have another interface to streams.
     for stream_name, stream in run.base.items():
         parts = set(stream.base)
         for name, data_key in stream.metadata["data_keys"].items():

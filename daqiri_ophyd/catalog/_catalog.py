@@ -1,4 +1,4 @@
-"""A catalog of runs: embedded in this process, or a server elsewhere."""
+"""A catalog of runs: embedded in this process, or on a server."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +25,7 @@ _RUNS_SPEC = Spec("CatalogOfBlueskyRuns", "3.0")
 class Catalog:
     """Stored runs: written by a RunEngine, read with a Tiled client or with databroker.
 
-    Use `open` or `connect`, with ``with`` or followed by `close`.
+    Created by `open` or `connect`. Use it in a ``with`` block, or call `close`.
 
     Examples
     --------
@@ -58,33 +58,33 @@ class Catalog:
     ) -> Self:
         """Open the catalog in a directory, with a server embedded in this process.
 
-        Runs stay there: open the same directory again to read them. One process at a time can have
+        Open the same directory again to read its runs later. Only one process at a time can have
         it open; others `connect` to its ``uri``.
 
         Parameters
         ----------
         directory : str or Path
-            Databases: SQLite for runs, DuckDB for event tables. Made if missing.
+            For the databases: SQLite for runs, DuckDB for event tables. Created if missing.
         readable : iterable of str or Path
-            Directories below which captures lie.
+            Directories that contain captures.
         backup_directory : str or Path, optional
-            For runs that cannot be stored; better on another disk. Default: ``backup`` in the
-            directory.
+            For runs that cannot be stored, preferably on another disk. Default: ``backup`` in
+            ``directory``.
 
         Raises
         ------
         CatalogError
-            If the Tiled server is not installed, the directory cannot be written or is open
-            elsewhere, or the server does not start.
+            If the Tiled server is not installed, the directory cannot be written, another process
+            has it open, or the server does not start.
         """
         register()
         directory = Path(directory).resolve()
         given = [Path(path).absolute() for path in readable]
-        # Tiled compares paths as they are written, and captures may be named either way.
+        # Tiled compares paths as text, and captures may be named by either form.
         both = list(dict.fromkeys([*given, *(path.resolve() for path in given)]))
         server = EmbeddedServer(directory, both)
         try:
-            # A proxy that the environment names is for elsewhere.
+            # Do not use a proxy from the environment: the server is in this process.
             client = _runs(server.uri, server.api_key, trust_env=False)
         except BaseException:
             server.close()
@@ -105,7 +105,7 @@ class Catalog:
         Parameters
         ----------
         uri : str
-            The server, or a catalog of runs on it. On a server without one, ``runs`` is made.
+            The server, or a catalog of runs on it. On a server without one, ``runs`` is created.
         api_key : str, optional
             Default: environment variable ``TILED_API_KEY``.
         backup_directory : str or Path, optional
@@ -114,7 +114,7 @@ class Catalog:
         Raises
         ------
         CatalogError
-            If there is no Tiled server, or it refuses.
+            If there is no Tiled server, or it refuses access.
         """
         register()
         backup = Path(backup_directory).resolve() if backup_directory is not None else None
@@ -137,7 +137,7 @@ class Catalog:
 
     @property
     def backup_directory(self) -> Path | None:
-        """Where the documents of runs go that could not be stored."""
+        """Directory for the documents of runs that could not be stored."""
         return self._backup_directory
 
     def writer(self, *, batch_size: int = 10_000) -> RunWriter:
@@ -146,18 +146,17 @@ class Catalog:
         Parameters
         ----------
         batch_size : int
-            Rows to gather before they are sent; 1 shows a run while it goes on.
+            Rows to collect before they are sent; 1 shows rows while a run is in progress.
 
         Raises
         ------
         CatalogError
-            If the backup directory is not given or cannot be written, or the catalog does not
-            answer.
+            If no backup directory is set, it cannot be written, or the catalog does not answer.
         """
         directory = self._backup_directory
         if directory is None:
             raise CatalogError(
-                "A writer needs a place for runs that the catalog fails to store: "
+                "A writer needs a directory for runs that the catalog cannot store: "
                 "Catalog.connect(uri, api_key, backup_directory=...)."
             )
         try:
@@ -177,7 +176,7 @@ class Catalog:
             raise CatalogError(f"The catalog at {self.uri} does not answer: {error}") from error
 
     def databroker(self) -> Any:
-        """Return a `databroker.Broker` on this catalog: ``db[-1].table()``."""
+        """Return a `databroker.Broker` for this catalog: ``db[-1].table()``."""
         from databroker.v1 import Broker
 
         return Broker(_independent(self._client))
@@ -187,7 +186,7 @@ class Catalog:
         return ingest_backup(self._client, path)
 
     def close(self) -> None:
-        """Close the connection, and end an embedded server. Idempotent."""
+        """Close the connection, and stop an embedded server. Idempotent."""
         self._client.context.close()
         if self._server is not None:
             self._server.close()
@@ -205,7 +204,7 @@ class Catalog:
 
 
 def _runs(uri: str, api_key: str | None, *, trust_env: bool = True) -> CatalogOfBlueskyRuns:
-    """Return the client of the runs at or below an address."""
+    """Return a client for the runs at or below an address."""
     try:
         context, path = Context.from_any_uri(uri, api_key=api_key, trust_env=trust_env)
         try:
@@ -227,15 +226,15 @@ def _find_or_make_runs(node: Any) -> CatalogOfBlueskyRuns:
     if not isinstance(runs, CatalogOfBlueskyRuns):
         raise CatalogError(
             f"{runs.uri} is no catalog of runs: its specs are {list(runs.specs)}, "
-            f"expected {_RUNS_SPEC.name} {_RUNS_SPEC.version}. Give the address of one."
+            f"expected {_RUNS_SPEC.name} {_RUNS_SPEC.version}. Give the address of one that is."
         )
     return runs
 
 
 def _independent(client: CatalogOfBlueskyRuns) -> CatalogOfBlueskyRuns:
-    """Return the client with a table of client classes of its own.
+    """Return the client with its own table of client classes.
 
-    databroker enters its own class of runs in the table, and Tiled keeps one for the process.
+    databroker replaces the class of runs in that table, which Tiled shares in a process.
     """
     shared = client.structure_clients
     table: Any = OneShotCachedMap({name: lambda name=name: shared[name] for name in shared})

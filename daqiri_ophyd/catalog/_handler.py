@@ -10,7 +10,7 @@ from ._summarize import summarize
 __all__ = ["LEGACY_SPEC", "PcapHandler"]
 
 LEGACY_SPEC = "DAQIRI_PCAP"
-"""Spec of Resource documents that `PcapHandler` reads."""
+"""Spec of the Resource documents that `PcapHandler` reads."""
 
 
 class PcapHandler:
@@ -43,7 +43,7 @@ class PcapHandler:
         Raises
         ------
         FileNotFoundError, NotPcapError, SidecarError
-            As `summarize`.
+            As for `summarize`.
         """
         return summarize(self._file(index)).record()
 

@@ -1,4 +1,4 @@
-"""Teach Tiled, on both sides, what a sequence of capture files is."""
+"""Support for sequences of capture files in Tiled's writer and server."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ __all__ = ["CaptureConsolidator", "register"]
 class CaptureConsolidator(MultipartRelatedConsolidator):
     """Collects the files that StreamDatum documents name into one data source.
 
-    Beyond its base it takes documents that a catalog exported: one file has lost its template by
-    then, and a sequence with gaps (files of readings that were taken back) its numbers.
+    Unlike its base, it also accepts documents exported from a catalog. In those, a single file has
+    no template, and a sequence with gaps (files of repeated readings left out) has no numbers.
     """
 
     supported_mimetypes = set(CAPTURE_MIMETYPES.values())
@@ -44,14 +44,14 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
         return super().get_datum_uri(number)
 
     def consume_stream_datum(self, doc: StreamDatum) -> Patch:
-        """Take up the files of a document."""
+        """Add the files of a document."""
         indices = range(doc["indices"]["start"], doc["indices"]["stop"])
         numbers = self._exported_numbers
         self._numbers += [numbers[i] for i in indices] if numbers else indices
         return super().consume_stream_datum(doc)
 
     def adapter_parameters(self) -> dict[str, Any]:
-        """Return what the catalog has to note beyond the URIs, so that an export can be read."""
+        """Return what the catalog must store besides the URIs, so that exports can be read."""
         if self._numbers == list(range(len(self._numbers))):
             return {}
         return {"template": self.template, "numbers": self._numbers}
@@ -72,9 +72,9 @@ def _exporter() -> Any:
 def register() -> None:
     """Register capture files with the Tiled writer and with servers of this process.
 
-    Also registers the export of runs as documents, without which ``run.documents()`` is refused.
-    Call it before a server is started; calling it again changes nothing. A server in a process of
-    its own takes the same from its configuration file.
+    Also registers the export of runs as documents, which ``run.documents()`` needs. Call it before
+    a server is started; calling it again changes nothing. A server in a separate process gets the
+    same settings from its configuration file.
     """
     for mimetype in CAPTURE_MIMETYPES.values():
         CONSOLIDATOR_REGISTRY[mimetype] = CaptureConsolidator

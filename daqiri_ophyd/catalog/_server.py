@@ -1,4 +1,4 @@
-"""A Tiled server inside this process, for a catalog that needs no installation."""
+"""A Tiled server inside this process, for a catalog that needs no separate server."""
 
 import fcntl
 import logging
@@ -15,33 +15,32 @@ __all__ = ["CatalogError", "EmbeddedServer"]
 
 _STARTUP_S = 30.0
 _SHUTDOWN_S = 10
-# One key for all servers of this process: Tiled's settings are one object, and the last key holds.
+# One key for all servers of this process: they share Tiled's settings, so the last key wins.
 _API_KEY = secrets.token_hex(32)
-# Loggers of the server; what they say goes to a file, not to the terminal of a scientist.
+# Loggers of the server; they log to a file instead of the terminal.
 _LOGGERS = ("uvicorn", "tiled.server", "tiled.catalog")
 
 
 class CatalogError(RuntimeError):
-    """A catalog that cannot be opened, or not as asked."""
+    """A catalog cannot be opened or used."""
 
 
 class _ServerLog(logging.FileHandler):
-    """What the server says, in a file; on a full disk, nowhere."""
+    """The server's log file; on a full disk, records are dropped."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Let the record go: the default fills the terminal of whoever scans."""
+        """Drop the record: the default would print a traceback to the terminal."""
 
 
 class EmbeddedServer:
     """Tiled on SQLite (runs) and DuckDB (event tables) in one directory, on 127.0.0.1.
 
-    It ends with `close`, or else with the main thread: an interpreter that exits does not wait
-    for it.
+    It is stopped by `close`, or when the main thread ends, so that the interpreter can exit.
 
     Parameters
     ----------
     directory : Path
-        Where the databases, the data and ``server.log`` are kept. Made if missing.
+        For the databases, the data and ``server.log``. Created if missing.
     readable : iterable of Path
         Directories of captures that the server may read.
 
@@ -86,13 +85,12 @@ class EmbeddedServer:
                 self._thread.join()
                 listener.close()
                 raise CatalogError(
-                    f"The catalog in {directory} did not start; "
-                    f"{directory / 'server.log'} says why."
+                    f"The catalog in {directory} did not start; see {directory / 'server.log'}."
                 )
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Finish requests under way (10 s at most), end the threads, free the directory."""
+        """Finish current requests (10 s at most), stop the threads, unlock the directory."""
         if self._lock.closed:
             return
         self._server.should_exit = True
@@ -107,12 +105,12 @@ class EmbeddedServer:
 
 
 def _lock(directory: Path) -> IO[str]:
-    """Take hold of a directory: DuckDB serves one process, and would fail later and in riddles."""
+    """Lock a directory. DuckDB allows one process, and its own error comes later and is unclear."""
     try:
         (directory / "data").mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("a+")
         try:
-            _take(lock, directory)
+            _acquire(lock, directory)
         except BaseException:
             lock.close()
             raise
@@ -124,7 +122,7 @@ def _lock(directory: Path) -> IO[str]:
     return lock
 
 
-def _take(lock: IO[str], directory: Path) -> None:
+def _acquire(lock: IO[str], directory: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -150,7 +148,7 @@ def _build_app(directory: Path, readable: Iterable[Path], api_key: str) -> Any:
             f"An embedded catalog needs the Tiled server ({error}). "
             "Install it: pip install 'daqiri-ophyd[catalog]'"
         ) from error
-    # It prints its version to the terminal at this level, by a handler of its own.
+    # Below this level it prints its version to the terminal.
     logging.getLogger("tiled.server.app").setLevel(logging.WARNING)
     database = directory / "catalog.db"
     try:
@@ -158,12 +156,12 @@ def _build_app(directory: Path, readable: Iterable[Path], api_key: str) -> Any:
             str(database),
             writable_storage=[str(directory / "data"), f"duckdb:///{directory / 'storage.duckdb'}"],
             readable_storage=[str(path) for path in readable],
-            # Making the tables takes a subprocess and seconds.
+            # Creating the tables takes a subprocess and several seconds.
             init_if_not_exists=not database.exists(),
             cache_config=StreamingCacheConfig(uri="memory").model_dump(),
         )
     except Exception as error:
-        raise CatalogError(f"The catalog database {database} cannot be made: {error}") from error
+        raise CatalogError(f"The catalog database {database} cannot be created: {error}") from error
     return build_app(
         tree,
         authentication=Authentication(single_user_api_key=api_key),
@@ -177,13 +175,13 @@ def _make_server(app: Any) -> Any:
     class Server(uvicorn.Server):
         async def on_tick(self, counter: int) -> bool:
             done = await super().on_tick(counter)
-            # The interpreter joins this thread and the database's before it runs exit handlers.
+            # At exit, the interpreter joins this thread before it runs exit handlers.
             return done or not threading.main_thread().is_alive()
 
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        log_config=None,  # leave the logging of this process alone
+        log_config=None,  # do not change the logging of this process
         access_log=False,
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )

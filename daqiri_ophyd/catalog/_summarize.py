@@ -1,4 +1,4 @@
-"""Summary of a capture file, from its metadata file or else from the packets' headers."""
+"""Summary of a capture file, from its metadata file or else from the records."""
 
 from pathlib import Path
 
@@ -11,32 +11,32 @@ __all__ = ["NotPcapError", "summarize"]
 
 
 class NotPcapError(ValueError):
-    """A file that is no pcap file, or is damaged before its end."""
+    """The file is not a pcap file, or is damaged."""
 
 
 def summarize(path: str | Path) -> FileSummary:
     """Return the summary of a capture file.
 
-    The metadata file beside it is the source if there is one; else the packets' index or headers,
-    and ``dropped`` is 0.
+    It is read from the metadata file if there is one. Otherwise it is computed from the index or
+    the record headers, and ``dropped`` is 0.
 
     Parameters
     ----------
     path : str or Path
-        Any file that `daqiri_ophyd.engine.PcapFile` reads, without a torn last record; or
-        ``.raw``, packets back to back with their index beside them.
+        Any file that `daqiri_ophyd.engine.PcapFile` reads; or ``.raw``, packets back to back with
+        an index file.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     NotPcapError
-        If it is no pcap file, or a raw file without its index.
+        If it is not a pcap file, or a raw file without its index.
     daqiri_ophyd.documents.SidecarError
-        If the metadata file is not usable.
+        If the metadata file is not valid.
     """
     path = Path(path)
-    path.stat()  # first: metadata of a file that vanished would mislead
+    path.stat()  # a metadata file without its capture file must not be used
     sidecar = read_sidecar(path)
     if sidecar is not None:
         return sidecar.summary(path)

@@ -1,4 +1,4 @@
-"""Runs on their way into a catalog, and into a file when the catalog fails."""
+"""Stores runs in a catalog, or in a backup file if the catalog fails."""
 
 import json
 import logging
@@ -24,16 +24,16 @@ _PROBE_S = 2.0
 
 
 class BackupError(ValueError):
-    """A backup file that does not hold the documents of one whole run."""
+    """A backup file does not contain the documents of one complete run."""
 
 
 class RunWriter:
     """RunEngine subscriber that stores runs in a catalog and never ends a scan.
 
-    If the catalog fails, all documents of the run go to ``<first part of its uid>.jsonl`` in the
-    backup directory, an error is logged, and the scan goes on; `ingest_backup` stores the run
-    later. A failing request is repeated for up to ``TILED_RETRY_TIMEOUT`` seconds (environment,
-    default 45) before that; while a catalog stays out of reach, later runs do not wait again.
+    A failing request is repeated for up to ``TILED_RETRY_TIMEOUT`` seconds (environment, default
+    45). If it still fails, all documents of the run go to ``<first part of its uid>.jsonl`` in the
+    backup directory, an error is logged, and the scan continues; `ingest_backup` stores the run
+    later. While a catalog cannot be reached, later runs do not wait again.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ class RunWriter:
     backup_directory : Path
         Existing directory for the runs that could not be stored.
     batch_size : int
-        Rows to gather before they are sent. 1 shows them live at the price of a request each.
+        Rows to collect before they are sent. 1 shows them live, with one request per row.
     readable : iterable of Path, optional
-        Directories that the catalog may read, if known; captures elsewhere are reported.
+        Directories that the catalog may read, if known; a capture elsewhere logs a warning.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class RunWriter:
 
     def _begin(self, _name: str, start: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         writer: Any = self._tiled
-        if self._failing and not self._answers():
+        if self._failing and not self._is_reachable():
             writer = JSONLinesWriter(str(self._backup_directory))
         backup = self._backup_directory / f"{start['uid'].split('-')[0]}.jsonl"
         return [writer, self._check_readable, partial(self._end, backup)], []
@@ -118,9 +118,9 @@ class RunWriter:
                 backup,
             )
 
-    def _answers(self) -> bool:
+    def _is_reachable(self) -> bool:
         try:
-            # Plain httpx client: the one of Tiled repeats what fails.
+            # The plain httpx client: Tiled's repeats failing requests.
             self._client.context.http_client.get(self._client.uri, timeout=_PROBE_S)
         except httpx.HTTPError:
             return False
@@ -130,13 +130,13 @@ class RunWriter:
 def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
     """Store the run of a backup file in a catalog.
 
-    A part of the run that the catalog may hold from before it failed is replaced. A run that it
-    holds whole is left as it is. Files that the run refers to are not touched.
+    If the catalog has an incomplete copy of the run, that copy is replaced. A complete run is left
+    unchanged. Files that the run refers to are not touched.
 
     Parameters
     ----------
     client : CatalogOfBlueskyRuns
-        Where the run is to be stored.
+        Catalog to store the run in.
     path : str or Path
         The ``.jsonl`` file.
 
@@ -148,7 +148,7 @@ def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
     Raises
     ------
     BackupError
-        If the file is not whole, or holds anything else than the documents of one run.
+        If the file is incomplete, or contains anything but the documents of one run.
     """
     documents = _read_backup(Path(path))
     uid = documents[0][1]["uid"]
@@ -171,7 +171,7 @@ def _tiled_writer(client: CatalogOfBlueskyRuns, **options: Any) -> TiledWriter:
 
 
 def _plain(doc: dict[str, Any]) -> dict[str, Any]:
-    # Devices report numpy scalars; the backup is written as plain JSON and would lose the document.
+    # Devices report numpy scalars, which the backup, written as plain JSON, could not contain.
     try:
         return sanitize_doc(doc)
     except TypeError:
@@ -188,7 +188,7 @@ def _read_backup(path: Path) -> list[tuple[str, dict[str, Any]]]:
             except (ValueError, KeyError, TypeError) as error:
                 raise BackupError(
                     f"{path}, line {number} is not a document ({error!r}). If it is the last, the "
-                    "run was still going on, or the disk was full."
+                    "run had not ended, or the disk was full."
                 ) from error
     names = [name for name, _ in documents]
     if names[:1] != ["start"] or names[-1:] != ["stop"] or names.count("start") > 1:

@@ -1,4 +1,4 @@
-"""``python -m daqiri_ophyd.cli``: the command without its console script."""
+"""``python -m daqiri_ophyd.cli``: the command without the console script."""
 
 from . import main
 

@@ -14,7 +14,7 @@ from ..engine import PcapFile, load_config
 from ._output import print_facts, print_json, print_table
 from ._picture import draw_capture
 from ._source import config_path, interface_with
-from ._workspace import open_workspace, part_of
+from ._workspace import open_workspace, port_device
 
 Data = Annotated[
     Path, typer.Option(help="Directory of the catalog and the captures.", file_okay=False)
@@ -24,7 +24,7 @@ DATA = Path("daqiri-data")
 
 
 def read_arrivals(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
-    """Return arrivals (ns) and lengths (bytes) of all packets of capture files."""
+    """Return arrival times (ns) and lengths (bytes) of all packets of capture files."""
     times, lengths = [np.empty(0, np.int64)], [np.empty(0, np.uint32)]
     for file in files:
         with PcapFile(file) as pcap:
@@ -34,7 +34,7 @@ def read_arrivals(files: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def summarize(files: list[Path], run: str) -> dict[str, Any]:
-    """Return what a capture holds, with the drops that the recorder noted."""
+    """Return the totals of a capture, with the drops in the recorder's metadata."""
     times, lengths = read_arrivals(files)
     sidecars = [read_sidecar(file) for file in files]
     return {
@@ -61,11 +61,13 @@ def capture(
     roll_seconds: Annotated[float, typer.Option(help="... after this time.", min=0.0)] = 0.0,
     on_drop: Annotated[OnDrop, typer.Option(help="Lost packets: fail, flag or ignore.")] = "flag",
     timeout: Annotated[
-        float, typer.Option(help="Longest silence while packets are waited for.")
+        float, typer.Option(help="Longest time without packets, in seconds.")
     ] = 60.0,
     send: Annotated[
         Path | None,
-        typer.Option(help="Send this pcap file meanwhile (loopback).", dir_okay=False, exists=True),
+        typer.Option(
+            help="Send this pcap file during the capture (loopback).", dir_okay=False, exists=True
+        ),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(help="Write a PNG of the capture.", dir_okay=False)
@@ -74,18 +76,18 @@ def capture(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Capture packets to pcap files, and keep the run in a catalog.
+    Capture packets to pcap files, and store the run in a catalog.
 
-    Ctrl-C ends it with all files complete.
+    Ctrl-C ends the capture with all files complete.
 
     Example: [bold]daqiri-ophyd capture udp --seconds 10 --picture capture.png[/bold]
     """
     if not packets and not seconds and send is None:
-        raise typer.BadParameter("when would this capture end? give --packets or --seconds")
+        raise typer.BadParameter("the capture has no limit; give --packets or --seconds")
     loaded = load_config(config_path(config))
     interface = interface_with(loaded, "rx", port)
     with open_workspace(loaded, data) as workspace:
-        receiver = part_of(workspace.daq, interface)
+        receiver = port_device(workspace.daq, interface)
         detector = receiver.capture
         if queue is not None:
             detector.queue.put(queue)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..engine import check_config, load_config
-from ._output import complain, note, out, print_json
+from ._output import out, print_error, print_json, print_message
 from ._source import config_path
 
 app = typer.Typer(help="Check and show configuration files.", no_args_is_help=True)
@@ -40,7 +40,7 @@ def check(
     else:
         for file, report in reports.items():
             if report.problems:
-                (note if report.ok else complain)(report.text())
+                (print_message if report.ok else print_error)(report.text())
             if report.ok:
                 out.print(f"{file}: ok", markup=False)
     if not all(report.ok for report in reports.values()):

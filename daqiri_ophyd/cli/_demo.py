@@ -1,4 +1,4 @@
-"""``daqiri-ophyd demo``: the main job, end to end."""
+"""``daqiri-ophyd demo``: send, capture, store and replay, end to end."""
 
 import json
 import subprocess
@@ -19,18 +19,18 @@ from ..catalog import capture_files
 from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config
 from ..replay import PacketArray, gap_errors
 from ._capture import read_arrivals, summarize
-from ._output import note, print_facts, print_json
+from ._output import print_facts, print_json, print_message
 from ._picture import draw_capture
 from ._source import interface_with
 from ._stimulus import schedule, udp_stimulus, write_pcap
-from ._workspace import Workspace, member_of, open_workspace, part_of
+from ._workspace import Workspace, open_workspace, port_device, queue_device
 
 UDP_PORT = 5500
 PAYLOAD_BYTES = 958
 ETHERNET_HEADER = 14
 GROUP = 500
-# Longest that the other process may take to start and send, s.
-SENDER_PATIENCE = 30.0
+# Longest time for the other process to start and send, s.
+SENDER_TIMEOUT = 30.0
 
 
 def demo(
@@ -60,7 +60,7 @@ def demo(
         raise typer.BadParameter(
             f"the demonstration has profiles loopback and udp, not {profile!r}"
         )
-    say = (lambda _: None) if as_json else note
+    say = (lambda _: None) if as_json else print_message
     times = schedule(packets, interval_us * 1000, GROUP)
     with open_workspace(load_config(profiles.path(profile)), output) as workspace:
         say(f"sending and capturing {packets:,} packets over {times[-1] / 1e9:.1f} s")
@@ -109,8 +109,8 @@ def _frames(count: int) -> NDArray[np.uint8]:
 def _capture_loopback(
     workspace: Workspace, count: int, times: NDArray[np.int64]
 ) -> tuple[str, dict[str, int]]:
-    (port,) = (part_of(workspace.daq, i.name) for i in workspace.daq.config.interfaces)
-    tx = member_of(port.tx, None)
+    (port,) = (port_device(workspace.daq, i.name) for i in workspace.daq.config.interfaces)
+    tx = queue_device(port.tx, None)
 
     def plan() -> MsgGenerator[None]:
         yield from plans.configure_flows(
@@ -134,7 +134,7 @@ def _capture_udp(
     workspace: Workspace, count: int, times: NDArray[np.int64], output: Path
 ) -> tuple[str, dict[str, int]]:
     config = workspace.daq.config
-    detector = part_of(workspace.daq, interface_with(config, "rx", None)).capture
+    detector = port_device(workspace.daq, interface_with(config, "rx", None)).capture
     stimulus = output / "stimulus.pcap"
     write_pcap(stimulus, _frames(count)[:, ETHERNET_HEADER:], times, LINKTYPE_RAW)
     command = [
@@ -152,7 +152,7 @@ def _capture_udp(
         yield Msg("null")
 
     def once_recording(msg: Msg) -> tuple[MsgGenerator[Any] | None, None]:
-        # A flyer is completed only after its kickoff is done: the queue is being recorded by then.
+        # A flyer is completed after its kickoff is done: by then the queue is being recorded.
         if msg.command != "complete" or senders:
             return None, None
 
@@ -166,12 +166,12 @@ def _capture_udp(
         detector,
         num_packets=count,
         roll_packets=max(1, count // 4),
-        timeout=SENDER_PATIENCE,
+        timeout=SENDER_TIMEOUT,
         md={"purpose": "demonstration"},
     )
     try:
         uid = workspace.run(bpp.plan_mutator(capture, once_recording))
-        text, _ = senders[0].communicate(timeout=SENDER_PATIENCE)
+        text, _ = senders[0].communicate(timeout=SENDER_TIMEOUT)
     finally:
         for sender in senders:
             sender.kill()
@@ -183,7 +183,7 @@ def _capture_udp(
 
 
 def _read_back(workspace: Workspace, uid: str) -> dict[str, int]:
-    """Return packets and bytes of a run as databroker tells them."""
+    """Return packets and bytes of a run, read with databroker."""
     table = workspace.catalog.databroker()[uid].table("primary")
     columns = {name.rsplit("_", 1)[-1]: name for name in table.columns}
     return {name: int(table[columns[name]].sum()) for name in ("packets", "bytes")}
@@ -207,7 +207,7 @@ def _check_content(files: list[Path], count: int) -> None:
             wrong = np.flatnonzero((payloads != wanted).any(axis=1))
             if wrong.size:
                 raise RuntimeError(f"packet {wrong[0]} of {file} differs from what was sent")
-            # Socket captures have reconstructed headers: they are not what was sent.
+            # Socket captures have reconstructed headers, which differ from those sent.
             if pcap.link_type == LINKTYPE_ETHERNET:
                 _check_frames(pcap, sent[first - len(pcap) : first], file)
     if first != count:
@@ -223,8 +223,8 @@ def _check_frames(pcap: PcapFile, sent: NDArray[np.uint8], file: Path) -> None:
 def _replay(workspace: Workspace, uid: str) -> tuple[str, NDArray[np.int64]]:
     """Replay a run and capture it again; returns the new run's uid and arrivals."""
     config = workspace.daq.config
-    detector = part_of(workspace.daq, interface_with(config, "rx", None)).capture
-    tx = member_of(part_of(workspace.daq, interface_with(config, "tx", None)).tx, None)
+    detector = port_device(workspace.daq, interface_with(config, "rx", None)).capture
+    tx = queue_device(port_device(workspace.daq, interface_with(config, "tx", None)).tx, None)
     again = workspace.run(
         plans.replay(tx, uid, workspace.catalog, detector=detector, md={"purpose": "demonstration"})
     )

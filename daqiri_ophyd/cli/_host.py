@@ -1,4 +1,4 @@
-"""``daqiri-ophyd host``: is the host ready."""
+"""``daqiri-ophyd host``: host checks."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +23,10 @@ from ..host import (
     pcie_picture,
     record_host,
 )
-from ._output import complain, note, out, print_facts, print_json, progress_bar
+from ._output import out, print_error, print_facts, print_json, print_message, progress_bar
 from ._source import config_path
 
-app = typer.Typer(help="Whether this host can take the stream.", no_args_is_help=True)
+app = typer.Typer(help="Check whether this host can receive the stream.", no_args_is_help=True)
 
 _STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red", Status.SKIP: "dim"}
 _EXIT_CODES = {Status.WARN: 1, Status.FAIL: 2}
@@ -36,7 +36,9 @@ _EXIT_CODES = {Status.WARN: 1, Status.FAIL: 2}
 def check(
     config: Annotated[
         str | None,
-        typer.Argument(metavar="[CONFIG]", help="File or profile: what the engine will need."),
+        typer.Argument(
+            metavar="[CONFIG]", help="Configuration file or profile to check the host for."
+        ),
     ] = None,
     platform: Annotated[
         str, typer.Option(metavar=f"auto|{'|'.join(Platform)}", help="Kind of host.")
@@ -48,7 +50,9 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     details: Annotated[
         bool,
-        typer.Option("--details", help="Say what is wanted, why, and what mends it."),
+        typer.Option(
+            "--details", help="Report what is expected, why it matters, and how to fix it."
+        ),
     ] = False,
     fix: Annotated[
         bool,
@@ -62,10 +66,10 @@ def check(
     ] = Path("/"),
 ) -> None:
     """
-    Check the host and say what is not as it should be, and what mends it. Changes nothing.
+    Check the host: report problems and how to fix them. Changes nothing.
 
-    With a configuration, its cores, ports and memory are looked at. Exit code 0: all is well or was
-    skipped; 1: warnings; 2: failures.
+    With a configuration, its cores, ports and memory are checked. Exit code 0: all checks passed or
+    were skipped; 1: warnings; 2: failures.
 
     Example: [bold]daqiri-ophyd host check profiles/udp.yaml --details[/bold]
     """
@@ -93,19 +97,19 @@ def picture(
     ] = Path("/"),
 ) -> None:
     """
-    Draw the PCIe tree: NICs, GPUs, NVMe drives, links, NUMA nodes, and the ways from GPU to NIC.
+    Draw the PCIe tree: NICs, GPUs, NVMe drives, links, NUMA nodes, and paths from GPU to NIC.
 
     Example: [bold]daqiri-ophyd host picture host.svg[/bold]
     """
     if not root.is_dir():
-        raise typer.BadParameter(f"root is {str(root)!r}, which is no folder")
+        raise typer.BadParameter(f"root is {str(root)!r}, which is not a folder")
     try:
         drawn = pcie_picture(Facts(root))
     except FactError as error:
-        complain(str(error))
+        print_error(str(error))
         raise typer.Exit(1) from None
     out_file.write_text(drawn, encoding="utf-8")
-    note(f"{out_file}: written")
+    print_message(f"{out_file}: written")
 
 
 @app.command()
@@ -113,14 +117,14 @@ def record(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
 ) -> None:
     """
-    Copy what the checks look at into a folder, to be looked at elsewhere with --root.
+    Copy what the checks read into a folder, to check this host elsewhere with --root.
 
-    Names, addresses and the kernel's command line of this host are in it.
+    It contains names, addresses and the kernel command line of this host.
 
     Example: [bold]daqiri-ophyd host record beamline-daq1[/bold]
     """
     record_host(folder)
-    note(f"{folder}: written")
+    print_message(f"{folder}: written")
 
 
 @app.command()
@@ -135,9 +139,9 @@ def measure(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Measure what the host really does: memory, UDP on loopback, sleep, spin, disk.
+    Measure the host: memory, UDP on loopback, timer latency, CPU interruptions, disk.
 
-    Uses one or two cores and the disk fully meanwhile; leaves nothing behind.
+    It uses one or two cores and the disk fully, and leaves no files behind.
 
     Example: [bold]daqiri-ophyd host measure --folder /data --seconds 5[/bold]
     """
@@ -178,11 +182,11 @@ def _print(report: Report, details: bool) -> None:
     counts = ", ".join(f"{n} {s}" for s in reversed(Status) if (n := report.count(s)))
     out.print(Text(counts, style=_STYLES[report.status]))
     if not details and report.status in _EXIT_CODES:
-        out.print("--details: why it matters, what mends it. --fix-script: the commands.")
+        out.print("--details: why it matters and how to fix it. --fix-script: the commands.")
 
 
 def _details(result: Result) -> Iterator[tuple[str, str]]:
-    yield f"looks at: {result.title}; wanted: {result.wanted}", "dim"
+    yield f"checks: {result.title}; expected: {result.wanted}", "dim"
     yield result.why, "dim"
     for remedy in result.remedies:
         yield from ((f"now: {command}", "") for command in remedy.now)

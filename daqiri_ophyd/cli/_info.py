@@ -13,7 +13,7 @@ from ._output import print_facts, print_json
 
 
 def facts() -> dict[str, Any]:
-    """Return what this installation is and can do."""
+    """Return version, system, engines and profiles of this installation."""
     return {
         "version": version(),
         "python": platform.python_version(),

@@ -8,21 +8,21 @@ import typer
 from typer.exceptions import TyperException
 
 from ..engine import ConfigError, DaqiriError
-from ._output import complain
+from ._output import print_error
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-# What typer makes of Ctrl-C: the shell's code for a program that SIGINT ended.
+# Typer's exit code for Ctrl-C: the shell's code for a program ended by SIGINT.
 _INTERRUPTED = 130
 
-# Each has a module of its name, with a function of that name or an app of sub-commands.
+# Each command has a module of its name, with a function of that name or an app of sub-commands.
 _COMMANDS = ("demo", "info", "config", "pcap", "host", "capture", "send", "replay", "stats")
 
 
 def _app(argv: list[str]) -> typer.Typer:
-    """Return the app with the command that is asked for, or with all.
+    """Return the app with the requested command, or with all.
 
-    Bluesky and Tiled take seconds to import; a command that needs neither starts without.
+    Bluesky and Tiled take seconds to import; only commands that need them import them.
     """
     app = typer.Typer(
         name="daqiri-ophyd",
@@ -33,7 +33,7 @@ def _app(argv: list[str]) -> typer.Typer:
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    # A single command would else be taken for the whole program.
+    # Without a callback, Typer makes a single command the whole program.
     app.callback()(lambda: None)
     for name in argv[:1] if argv[:1] and argv[0] in _COMMANDS else _COMMANDS:
         module = import_module(f"{__package__}._{name}")
@@ -53,39 +53,39 @@ def main(argv: list[str] | None = None) -> None:
     argv
         Arguments without the program's name; None: those of the process.
     """
-    # Failures reach the user as one message; what libraries log about them is noise here.
+    # Failures are reported as one message; the library's log of them would repeat it.
     logging.getLogger("bluesky").setLevel(logging.CRITICAL)
     sys.exit(_run(argv))
 
 
 def _run(argv: list[str] | None) -> int:
     try:
-        # What `typer.Exit` carries comes back as the result.
+        # With standalone_mode=False, the code of `typer.Exit` is returned.
         arguments = sys.argv[1:] if argv is None else argv
         code = _app(arguments)(args=arguments, prog_name="daqiri-ophyd", standalone_mode=False)
     except TyperException as error:
-        # Every one of them is about how the command was called.
-        complain(error.format_message())
+        # All of these are usage errors.
+        print_error(error.format_message())
         return EXIT_USAGE
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     except ConfigError as error:
-        complain(str(error))
+        print_error(str(error))
         return EXIT_USAGE
     except (DaqiriError, OSError, ValueError, LookupError, RuntimeError) as error:
-        complain(f"{error}" or type(error).__name__)
+        print_error(f"{error}" or type(error).__name__)
         return EXIT_FAILED
-    except Exception as error:  # noqa: BLE001 - a plan's failure wraps the cause that the user needs
-        complain(reason(error))
+    except Exception as error:  # noqa: BLE001 - a plan's failure wraps the real cause
+        print_error(reason(error))
         return EXIT_FAILED
     if code == _INTERRUPTED:
-        complain("interrupted; what was captured is complete")
+        print_error("interrupted; what was captured is complete")
         return EXIT_FAILED
     return code if isinstance(code, int) else 0
 
 
 def reason(error: BaseException) -> str:
-    """Return an error's text with its cause, which a failed status only carries along."""
+    """Return an error's text and that of its cause, which a failed status has."""
     text = str(error) or type(error).__name__
     cause = error.__cause__
     if cause is not None and str(cause) and str(cause) not in text:

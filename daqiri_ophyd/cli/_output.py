@@ -1,4 +1,4 @@
-"""What the command prints: JSON and tables on stdout, messages and progress on stderr."""
+"""Output of the command: JSON and tables on stdout, messages and progress on stderr."""
 
 import json
 import sys
@@ -21,18 +21,18 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """Print one JSON document on one line, at once: whoever reads may act on it."""
+    """Print one JSON document on one line, and flush it for the reader."""
     sys.stdout.write(json.dumps(value, default=str) + "\n")
     sys.stdout.flush()
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print an error to stderr."""
     messages.print(text, style="red", markup=False, soft_wrap=True)
 
 
-def note(text: str) -> None:
-    """Print a remark to stderr, where it is not in a pipe's way."""
+def print_message(text: str) -> None:
+    """Print a message to stderr, so that stdout can be piped."""
     messages.print(text, markup=False, soft_wrap=True)
 
 
@@ -51,7 +51,7 @@ def print_table(
 
 
 def print_facts(rows: Iterable[tuple[str, Any]]) -> None:
-    """Print names and values in two columns; lines are never broken: paths are for copying."""
+    """Print names and values in two columns, without line breaks, so that paths can be copied."""
     facts = [(name, str(value)) for name, value in rows]
     width = max(len(name) for name, _ in facts)
     for name, value in facts:

@@ -11,11 +11,11 @@ import typer
 
 from ..documents import SidecarError, read_sidecar
 from ..engine import DaqiriError, Packets, PcapFile
-from ._output import complain, note, out, print_facts, print_json, print_table
+from ._output import out, print_error, print_facts, print_json, print_message, print_table
 from ._pcap_file import examine, facts
 from ._pcap_file import repair as repair_file
 
-app = typer.Typer(help="Look at pcap files, check and repair them.", no_args_is_help=True)
+app = typer.Typer(help="Show, check and repair pcap files.", no_args_is_help=True)
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="pcap files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -40,7 +40,7 @@ def info(
     as_json: Json = False,
 ) -> None:
     """
-    Show what pcap files hold: counts, times, rates, flows, and what the metadata beside them says.
+    Show the contents of pcap files: counts, times, rates, flows, and their metadata files.
 
     Example: [bold]daqiri-ophyd pcap info daqiri-demo/captures/*/*.pcap[/bold]
     """
@@ -64,9 +64,9 @@ def info(
 @app.command()
 def check(files: Files, as_json: Json = False) -> None:
     """
-    Say whether files are sound, and what is wrong where.
+    Check whether files are sound, and report problems.
 
-    Exit code 0: all are sound; 1: what is wrong can be repaired; 2: a file cannot be read.
+    Exit code 0: all are sound; 1: problems that can be repaired; 2: a file cannot be read.
 
     Example: [bold]daqiri-ophyd pcap check *.pcap[/bold]
     """
@@ -88,13 +88,15 @@ def check(files: Files, as_json: Json = False) -> None:
     else:
         for f in found:
             for problem in f.problems:
-                complain(f"{f.path}: {problem}" if str(f.path) not in problem else problem)
+                print_error(f"{f.path}: {problem}" if str(f.path) not in problem else problem)
             if f.pcap is not None and not f.problems:
-                suffix = "; a recorder writes it" if f.written else ""
+                suffix = "; a recorder is writing it" if f.written else ""
                 out.print(f"{f.path}: sound, {len(f.pcap):,} packets{suffix}", markup=False)
     code = max(f.code for f in found)
     if code == 1 and not as_json:
-        note("to cut the files to their whole packets: daqiri-ophyd pcap repair FILE...")
+        print_message(
+            "to cut the files to their complete packets: daqiri-ophyd pcap repair FILE..."
+        )
     if code:
         raise typer.Exit(code)
 
@@ -109,10 +111,10 @@ def repair(
     as_json: Json = False,
 ) -> None:
     """
-    Cut files to their whole packets and correct the metadata beside them.
+    Cut files to their complete packets and correct their metadata files.
 
-    A sound file is not touched, nor one that a recorder writes. FILE.repair.jsonl tells what was
-    cut.
+    Sound files, and files that a recorder is writing, are not changed. FILE.repair.jsonl records
+    what was cut.
 
     Example: [bold]daqiri-ophyd pcap repair port0_000007.pcap[/bold]
     """
@@ -129,16 +131,16 @@ def repair(
         print_json({"done": done, "failed": failed})
     else:
         for name, steps in done.items():
-            for step in steps or ["sound, not touched"]:
+            for step in steps or ["sound, not changed"]:
                 out.print(f"{name}: {step}", markup=False, soft_wrap=True)
         for error in failed.values():
-            complain(error)
+            print_error(error)
     if failed:
         raise typer.Exit(1)
 
 
 def describe(path: Path, flows: int) -> dict[str, Any]:
-    """Return what a file holds; ``flows``: how many of the largest ones."""
+    """Return the contents of a file; ``flows``: number of the largest flows to list."""
     with PcapFile(path, allow_damage=True) as pcap:
         common = facts(pcap)
         duration = (common["t_last_ns"] - common["t_first_ns"]) / 1e9
@@ -162,7 +164,7 @@ def describe(path: Path, flows: int) -> dict[str, Any]:
 
 
 def largest_flows(packets: Packets, most: int) -> list[dict[str, Any]] | None:
-    """Return the flows with most packets; None: packets of this link type are not taken apart."""
+    """Return the flows with the most packets; None: headers of this link type are not parsed."""
     if packets.link_type not in _LINK_TYPES:
         return None
     if most == 0 or not len(packets):
@@ -225,25 +227,27 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
         rate = f"{found['packets_per_s']:,.1f} packets/s, {found['bits_per_s'] / 1e6:,.3f} Mbit/s"
         rows.append(("rate", rate))
     rows += [
-        ("link type", f"{link} ({_LINK_TYPES.get(link, 'headers not taken apart')})"),
+        ("link type", f"{link} ({_LINK_TYPES.get(link, 'headers not parsed')})"),
         ("resolution", "ns" if found["nanosecond"] else "µs"),
         ("byte order", found["byte_order"]),
         ("snap length", f"{found['snap_length']:,}"),
         (
             "in order",
-            "yes" if found["in_order"] else "no: some times are earlier than the one before",
+            "yes"
+            if found["in_order"]
+            else "no: some packets have an earlier time than their predecessor",
         ),
     ]
     if found["wrapping"]:
         rows.append(("wrapping", ", ".join(found["wrapping"])))
     if found["torn_bytes"]:
         rows.append(("torn", f"{found['torn_bytes']:,} bytes at the end; see pcap check"))
-    if (said := found["metadata"]) is not None:
-        reasons = ", ".join(f"{k} {v:,}" for k, v in said["dropped_by_reason"].items())
+    if (metadata := found["metadata"]) is not None:
+        reasons = ", ".join(f"{k} {v:,}" for k, v in metadata["dropped_by_reason"].items())
         rows += [
-            ("queue", said["queue"]),
-            ("clock", said["clock"]),
-            ("dropped", f"{said['dropped']:,}" + (f" ({reasons})" if reasons else "")),
+            ("queue", metadata["queue"]),
+            ("clock", metadata["clock"]),
+            ("dropped", f"{metadata['dropped']:,}" + (f" ({reasons})" if reasons else "")),
         ]
     print_facts(rows)
     if found["flows"]:

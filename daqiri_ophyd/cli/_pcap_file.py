@@ -1,4 +1,4 @@
-"""What is wrong with a pcap file and the metadata beside it, and setting it right."""
+"""Checking and repairing a pcap file and its metadata file."""
 
 import fcntl
 import json
@@ -15,37 +15,37 @@ from ..engine import DaqiriError, PcapFile
 
 _COPY_BYTES = 16 << 20
 _RECORD_HEADER = 16
-# What tcpdump and this engine take for the longest packet.
+# Longest packet for tcpdump and this engine.
 _LONGEST = 262_144
 
 
 @dataclass
 class Examination:
     """
-    What was found in a pcap file.
+    Result of checking a pcap file.
 
     Parameters
     ----------
     path
         The file.
     pcap
-        Its packets; None: it cannot be read.
+        Its packets; None if it cannot be read.
     whole_bytes
-        Where the last whole record ends.
+        Offset of the end of the last complete record.
     sidecar
-        The metadata beside it, if there is one that can be used.
+        Its metadata file, if there is a valid one.
     unreadable
-        Why it cannot be read; else empty.
+        Why it cannot be read; empty: it can.
     torn
-        What is behind the last whole record; empty: nothing.
+        What follows the last complete record; empty: nothing.
     cut_is_safe
-        Whether what is behind it can be no packet that anybody misses.
+        Whether the bytes behind it cannot contain a complete packet.
     metadata
-        What is wrong with the metadata, one sentence each.
+        Problems of the metadata file, one sentence each.
     leftover
-        The hidden file that a recorder which was killed left beside it; None: there is none.
+        Hidden file that a killed recorder left beside it; None: there is none.
     written
-        Whether a recorder writes the file.
+        Whether a recorder is writing the file.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class Examination:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, one sentence each."""
+        """All problems, one sentence each."""
         killed = ""
         if self.leftover is not None:
             name = self.leftover.name
@@ -75,7 +75,7 @@ class Examination:
 
 
 def examine(path: Path) -> Examination:
-    """Look at a file and the metadata beside it."""
+    """Check a file and its metadata file."""
     part = _part_path(path)
     # The recorder lets go of the file first: what is locked then is being completed.
     found = Examination(path, written=_is_locked(part) or _is_locked(path))
@@ -107,12 +107,12 @@ def _is_locked(path: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False  # said when it is read
+        return False  # reported when the file is read
 
 
 @contextmanager
 def _locked(file: BinaryIO, kind: int) -> Iterator[None]:
-    """Hold the lock that a recorder holds while it writes. Raises BlockingIOError."""
+    """Hold the lock that a recorder holds while writing. Raises BlockingIOError."""
     fcntl.flock(file, kind | fcntl.LOCK_NB)
     try:
         yield
@@ -126,13 +126,13 @@ def _tail(pcap: PcapFile, found: Examination) -> str:
     count, begin = pcap.torn_bytes, found.whole_bytes
     if pcap.damage:
         found.cut_is_safe = False
-        return f"{pcap.damage}; {count:,} bytes from there on are not read"
+        return f"{pcap.damage}; the {count:,} bytes from there on were not read"
     if not any(
         pcap.data[i : i + _COPY_BYTES].any() for i in range(begin, begin + count, _COPY_BYTES)
     ):
         return f"{count:,} bytes of zeros from byte {begin} on, as a crash leaves them"
     found.cut_is_safe = count <= _RECORD_HEADER + max(_LONGEST, pcap.snap_length)
-    return f"the record at byte {begin} is torn: {count:,} bytes of it are there"
+    return f"the record at byte {begin} is torn: only {count:,} bytes of it are there"
 
 
 def _compare_metadata(found: Examination, pcap: PcapFile) -> None:
@@ -145,7 +145,7 @@ def _compare_metadata(found: Examination, pcap: PcapFile) -> None:
         return
     for key, value in facts(pcap).items():
         said = getattr(sidecar, key)
-        # A file in µs has lost what the metadata still says.
+        # A file in µs has a coarser time than its metadata.
         coarse = key.startswith("t_") and not pcap.nanosecond and said >= 0
         if (said // 1000 * 1000 if coarse else said) != value:
             name = sidecar_path(found.path).name
@@ -153,7 +153,7 @@ def _compare_metadata(found: Examination, pcap: PcapFile) -> None:
 
 
 def facts(pcap: PcapFile) -> dict[str, Any]:
-    """Return what metadata and file both know."""
+    """Return the values that are in the file and in its metadata."""
     return {
         "packets": len(pcap),
         "bytes": int(pcap.wire_lengths.sum(dtype="u8")),
@@ -166,7 +166,7 @@ def facts(pcap: PcapFile) -> dict[str, Any]:
 
 def repair(path: Path, output: Path | None) -> list[str]:
     """
-    Cut a file to its whole records and correct the metadata beside it.
+    Cut a file to its complete records and correct its metadata file.
 
     Parameters
     ----------
@@ -178,12 +178,12 @@ def repair(path: Path, output: Path | None) -> list[str]:
     Returns
     -------
     list of str
-        What was done; empty: the file is sound and nothing was written.
+        What was done; empty: the file is sound and was not changed.
 
     Raises
     ------
     ValueError
-        If it cannot be read, a recorder writes it, or only a copy can be repaired.
+        If it cannot be read, a recorder is writing it, or only a copy can be repaired.
     OSError
         If it cannot be written, or `output` exists.
     """
@@ -198,7 +198,7 @@ def repair(path: Path, output: Path | None) -> list[str]:
         try:
             return _repair_in_place(found)
         except BlockingIOError:
-            pass  # A recorder was quicker.
+            pass  # A recorder has locked it in the meantime.
     raise ValueError(f"{path} is being written by a recorder; stop the recorder first")
 
 
@@ -217,7 +217,7 @@ def _repair_in_place(found: Examination) -> list[str]:
             size = os.fstat(file.fileno()).st_size
             if size != pcap.data.size:
                 raise ValueError(f"{path} is changing while it is repaired; try again")
-            _leave_note(path, found)
+            _log_repair(path, found)
             os.ftruncate(file.fileno(), found.whole_bytes)
             os.fsync(file.fileno())
         done.append(f"cut from {size:,} to {found.whole_bytes:,} bytes: {found.torn}")
@@ -238,7 +238,7 @@ def _repair_copy(found: Examination, output: Path) -> list[str]:
     pcap.verify()
     done = [f"{len(pcap):,} whole packets written to {output}"]
     if found.torn:
-        _leave_note(output, found)
+        _log_repair(output, found)
         done.append(f"left out: {found.torn}")
     return done + _correct_metadata(found, output)
 
@@ -249,9 +249,9 @@ def _require_pcap(found: Examination) -> PcapFile:
     return found.pcap
 
 
-def _leave_note(path: Path, found: Examination) -> None:
-    """Append to ``<name>.repair.jsonl`` what is cut; one JSON object a line."""
-    note = {
+def _log_repair(path: Path, found: Examination) -> None:
+    """Append a record of the cut to ``<name>.repair.jsonl``; one JSON object per line."""
+    entry = {
         "time_ns": time.time_ns(),
         "file": str(found.path),
         "packets_kept": len(_require_pcap(found)),
@@ -260,11 +260,11 @@ def _leave_note(path: Path, found: Examination) -> None:
         "reason": found.torn,
     }
     with path.with_name(path.name + ".repair.jsonl").open("a") as file:
-        file.write(json.dumps(note) + "\n")
+        file.write(json.dumps(entry) + "\n")
 
 
 def _correct_metadata(found: Examination, target: Path) -> list[str]:
-    """Write what the file has to the metadata beside ``target``; other keys stay."""
+    """Write the file's values to the metadata file of ``target``; other keys are kept."""
     pcap, source = _require_pcap(found), sidecar_path(found.path)
     to = sidecar_path(target)
     if found.sidecar is None:
@@ -274,7 +274,7 @@ def _correct_metadata(found: Examination, target: Path) -> list[str]:
         aside.write_bytes(source.read_bytes())
         if to == source:
             source.unlink()
-        return [f"the unusable metadata is now {aside.name}; what was dropped is not known"]
+        return [f"the invalid metadata file is now {aside.name}; losses are not known"]
     content = json.loads(source.read_bytes())
     corrected = content | facts(pcap)
     torn = content.get("torn_bytes", 0)

@@ -66,11 +66,11 @@ def draw_capture(
     lengths
         Bytes of each packet, shape ``(n,)``.
     replayed
-        Arrivals of the replayed packets, ns; None: there was no replay.
+        Arrival of each replayed packet, ns; None: no replay.
     title
         Drawn above both panels.
     """
-    # The object interface, so that a user's pyplot backend and figures are left alone.
+    # The object interface does not change a user's pyplot backend and figures.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

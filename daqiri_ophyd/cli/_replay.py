@@ -8,7 +8,7 @@ from ..catalog import capture_files
 from ..engine import load_config
 from ..replay import Replay
 from ._capture import DATA, Data
-from ._output import note, print_facts, print_json
+from ._output import print_facts, print_json, print_message
 from ._send import open_to_send, transmit
 from ._source import config_path, interface_with
 from ._workspace import open_catalog
@@ -27,7 +27,7 @@ def replay(
     ] = None,
     speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
     max_gap: Annotated[
-        float | None, typer.Option(help="Longest gap, in seconds; longer ones are cut.")
+        float | None, typer.Option(help="Longest gap, in seconds; longer gaps are shortened to it.")
     ] = None,
     start_delay: Annotated[
         float, typer.Option(help="Seconds from now to the first packet.", min=0.0)
@@ -36,7 +36,7 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Put the packets of a stored run on the wire again, with their original gaps.
+    Send the packets of a stored run again, with their original gaps.
 
     Example: [bold]daqiri-ophyd replay --data daqiri-demo -- -1[/bold]
     """
@@ -53,7 +53,7 @@ def replay(
         gap = None if max_gap is None else round(max_gap * 1e9)
         source = Replay(files, link_type=sender.link_type, speed=speed, max_gap_ns=gap)
         if not as_json:
-            note(
+            print_message(
                 f"replaying {source.packets:,} packets of run {uid} "
                 f"over {source.duration_ns / 1e9:.1f} s"
             )

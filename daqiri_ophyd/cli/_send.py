@@ -15,7 +15,7 @@ def open_to_send(config: NetworkConfig, interface: str) -> Engine:
     """
     Open an engine for one sender.
 
-    Of a socket stream only the sender's interface is opened: another process can have the rest.
+    On a socket stream, only the sender's interface is opened, so another process can use the rest.
     """
     document = config.to_dict()
     section = document["daqiri"]["cfg"]
@@ -25,7 +25,7 @@ def open_to_send(config: NetworkConfig, interface: str) -> Engine:
 
 
 def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> dict[str, Any]:
-    """Send a replay to its end, with progress; returns what became of it."""
+    """Send a replay to its end, with progress; return its counters."""
     queue.reset_lateness()
     before = queue.counters()
     transmission = Transmission(port, queue, source, start_delay=start_delay)
@@ -64,10 +64,10 @@ def send(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Put the packets of a pcap file on the wire, with the gaps they were captured with.
+    Send the packets of a pcap file with their original gaps.
 
-    Ethernet frames go to Ethernet ports as they are; captures of socket ports go to socket
-    ports, as the UDP payloads that they were.
+    Ethernet frames are sent unchanged on Ethernet ports. Captures of socket ports are sent on
+    socket ports, as the UDP payloads that were received.
 
     Example: [bold]daqiri-ophyd send udp capture_000000.pcap --speed 2[/bold]
     """

@@ -12,7 +12,7 @@ from ..engine import NetworkConfig
 
 def config_path(name: str) -> Path:
     """
-    Return the file that an argument names: a path, or a profile of the package.
+    Return the configuration file for an argument: a path, or a profile of the package.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def config_path(name: str) -> Path:
 
 def interface_with(config: NetworkConfig, side: Literal["rx", "tx"], name: str | None) -> str:
     """
-    Return the interface that has queues of a side: the one named, or the first.
+    Return the interface with this name, or the first, that has receive or transmit queues.
 
     Raises
     ------

@@ -14,62 +14,62 @@ from rich.live import Live
 from rich.table import Table
 
 from ..engine import Engine, EngineSnapshot, RxQueue, running_engines
-from ._output import note, out, print_json_line
+from ._output import out, print_json_line, print_message
 from ._source import config_path
 
-_Look = Callable[[], list[EngineSnapshot]]
+_TakeSnapshots = Callable[[], list[EngineSnapshot]]
 
 
 def stats(
     config: Annotated[
         str | None,
-        typer.Argument(help="Open this configuration or profile, and take what arrives."),
+        typer.Argument(help="Open this configuration or profile, and receive packets."),
     ] = None,
     pid: Annotated[
         int | None, typer.Option(help="Only the engines of this process.", min=1)
     ] = None,
-    interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.05)] = 1.0,
-    count: Annotated[int, typer.Option(help="Looks; 0: until Ctrl-C.", min=0)] = 0,
+    interval: Annotated[float, typer.Option(help="Seconds between updates.", min=0.05)] = 1.0,
+    count: Annotated[int, typer.Option(help="Number of updates; 0: until Ctrl-C.", min=0)] = 0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON for each engine and look.")
+        bool, typer.Option("--json", help="Print a line of JSON for each engine and update.")
     ] = False,
 ) -> None:
     """
-    Show rates, drops, pool levels and lateness of running engines, renewed in place.
+    Show rates, drops, pool levels and lateness of running engines, updated in place.
 
-    Without a configuration: of all engines that processes of this user run.
+    Without a configuration: of all running engines of this user.
 
     Example: [bold]daqiri-ophyd stats --interval 0.5[/bold]
     """
     if config is not None and pid is not None:
-        raise typer.BadParameter("--pid is for engines that run already; leave CONFIG out")
-    with _looking(config, pid) as look, suppress(KeyboardInterrupt):
-        _show(_rounds(look, interval, count), as_json)
+        raise typer.BadParameter("--pid selects running engines; omit CONFIG")
+    with _snapshots_of(config, pid) as take, suppress(KeyboardInterrupt):
+        _show(_states(take, interval, count), as_json)
 
 
-def _show(rounds: Iterator[list["_State"]], as_json: bool) -> None:
+def _show(updates: Iterator[list["_State"]], as_json: bool) -> None:
     if as_json:
-        for states in rounds:
+        for states in updates:
             for state in states:
                 print_json_line(state.report())
     elif out.is_terminal:
         with Live(console=out, auto_refresh=False) as live:
-            for states in rounds:
+            for states in updates:
                 live.update(_tables(states), refresh=True)
     else:
-        for states in rounds:
+        for states in updates:
             out.print(_tables(states), soft_wrap=True)
 
 
 class _State:
-    """An engine now, and how fast it was since the look before."""
+    """Snapshot of an engine, with rates since the previous one."""
 
     def __init__(self, now: EngineSnapshot, before: EngineSnapshot | None) -> None:
         self.now = now
         self._before = before
 
     def rate(self, side: str, index: int, counter: str) -> float:
-        """Return increments of a counter of a queue per second; 0 at the first look."""
+        """Return increments per second of a queue's counter; 0 in the first snapshot."""
         if self._before is None or self._before.steady_ns == self.now.steady_ns:
             return 0.0
         seconds = (self.now.steady_ns - self._before.steady_ns) / 1e9
@@ -77,7 +77,7 @@ class _State:
         return (getattr(new, counter) - getattr(old, counter)) / seconds
 
     def report(self) -> dict[str, Any]:
-        """Return the snapshot with rates, as JSON has it."""
+        """Return the snapshot with rates, for JSON."""
         document = dataclasses.asdict(self.now)
         for side, packets, size in (
             ("rx", "received", "received_bytes"),
@@ -90,7 +90,7 @@ class _State:
 
 
 @contextmanager
-def _looking(config: str | None, pid: int | None) -> Iterator[_Look]:
+def _snapshots_of(config: str | None, pid: int | None) -> Iterator[_TakeSnapshots]:
     if config is None:
         yield lambda: [s for s in running_engines() if pid is None or s.pid == pid]
         return
@@ -102,21 +102,21 @@ def _looking(config: str | None, pid: int | None) -> Iterator[_Look]:
 
 
 def _discard(queue: RxQueue) -> None:
-    """Take bursts until the queue is closed."""
+    """Receive and release bursts until the queue is closed."""
     for burst in queue.bursts(timeout=None):
         burst.release()
 
 
-def _rounds(look: _Look, interval: float, count: int) -> Iterator[list[_State]]:
-    """Yield all engines, every ``interval`` seconds, until there is none."""
+def _states(take: _TakeSnapshots, interval: float, count: int) -> Iterator[list[_State]]:
+    """Yield the states of all engines every ``interval`` seconds, until none is running."""
     before: dict[tuple[int, int], EngineSnapshot] = {}
     due = time.monotonic()
     for done in itertools.count(1):
-        snapshots = {(s.pid, s.opened_ns): s for s in look()}
+        snapshots = {(s.pid, s.opened_ns): s for s in take()}
         if not snapshots:
             if done == 1:
                 raise LookupError("no engine is running; start one, or give a configuration")
-            note("no engine is running any more")
+            print_message("no engine is running any more")
             return
         yield [_State(now, before.get(key)) for key, now in snapshots.items()]
         if done == count:

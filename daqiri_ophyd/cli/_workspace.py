@@ -19,14 +19,14 @@ from ..engine import NetworkConfig
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a plan needs to run and its run to be kept."""
+    """What is needed to run a plan and store its run."""
 
     engine: RunEngine
     daq: Daq
     catalog: Catalog
 
     def run(self, plan: MsgGenerator[Any]) -> str:
-        """Run a plan of one run; returns its uid. Ctrl-C aborts it, with files and run complete."""
+        """Run a plan with one run; return its uid. Ctrl-C aborts it, files and run complete."""
         try:
             uids: Any = self.engine(plan)
         except RunEngineInterrupted:
@@ -50,21 +50,21 @@ class _PauseOnInterrupt:
         signal.signal(signal.SIGINT, self._before)
 
     def _pause(self, *_: object) -> None:
-        # It waits for the RunEngine, which must not wait for this handler.
+        # In a thread: the request waits for the RunEngine, which may wait for this handler.
         threading.Thread(target=self._request, name="ctrl-c", daemon=True).start()
 
     def _request(self) -> None:
-        with suppress(NotRunningError):  # paused or ended meanwhile
+        with suppress(NotRunningError):  # it has paused or ended in the meantime
             self._engine.request_pause(defer=False)
 
 
 def captures_of(data: Path) -> Path:
-    """Return the directory of captures below a data directory."""
+    """Return the directory of captures in a data directory."""
     return data.resolve() / "captures"
 
 
 def open_catalog(data: Path) -> Catalog:
-    """Open the catalog of a data directory, which is made if missing."""
+    """Open the catalog of a data directory, which is created if missing."""
     captures = captures_of(data)
     captures.mkdir(parents=True, exist_ok=True)
     return Catalog.open(data.resolve() / "catalog", readable=[captures])
@@ -72,14 +72,14 @@ def open_catalog(data: Path) -> Catalog:
 
 @contextmanager
 def open_workspace(config: NetworkConfig | dict[str, Any], data: Path) -> Iterator[Workspace]:
-    """Open everything; closed again in the opposite order."""
+    """Open catalog, device and RunEngine; they are closed in reverse order."""
     with open_catalog(data) as catalog, make_daq(config, directory=captures_of(data)) as daq:
         engine = RunEngine(context_managers=[_PauseOnInterrupt])
         engine.subscribe(catalog.writer())
         yield Workspace(engine, daq, catalog)
 
 
-def part_of(daq: Daq, port: str) -> Any:
+def port_device(daq: Daq, port: str) -> Any:
     """Return the device of a port by its name in the configuration."""
     for attribute in daq.component_names:
         part = getattr(daq, attribute)
@@ -88,7 +88,7 @@ def part_of(daq: Daq, port: str) -> Any:
     raise LookupError(f"{daq.name} has no port {port!r}")
 
 
-def member_of(group: Any, name: str | None) -> Any:
+def queue_device(group: Any, name: str | None) -> Any:
     """Return a queue's device by its name in the configuration; None: the first."""
     members = [getattr(group, attribute) for attribute in group.component_names]
     for member in members:

@@ -1,4 +1,4 @@
-"""What devices of one engine have in common."""
+"""Base classes of the devices of an engine."""
 
 import threading
 import time
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ophyd import Device
 from ophyd.ophydobj import Kind
 
-from ._pulse import default_pulse
 from ._signals import EngineSignalRO
+from ._ticker import default_ticker
 
 if TYPE_CHECKING:
     from ._daq import Daq
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["CounterDevice", "EngineDevice", "Group", "Readings"]
 
 Readings = Any
-"""Readings or data keys by name; ophyd declares them as a type that no dict is."""
+"""Readings or data keys by name; ophyd's own declaration does not accept a dict."""
 
 
 class EngineDevice(Device):
@@ -56,7 +56,7 @@ class EngineDevice(Device):
 
     @property
     def source(self) -> str:
-        """Where readings come from, for data keys."""
+        """Source of the readings, for data keys."""
         path = [*self.dotted_name.split(".")[1:-1], self._member_name or self.attr_name]
         return f"daqiri://{self._port_name}/{'/'.join(path)}"
 
@@ -66,7 +66,7 @@ class EngineDevice(Device):
         return next(i for i in self.daq.config.interfaces if i.name == self._port_name)
 
     def read_configuration(self) -> Readings:
-        """Return the configuration, and with it what the whole engine runs with."""
+        """Return the configuration of this part and of the whole engine."""
         own = super().read_configuration()
         own.update(self.daq.read_facts())
         return own
@@ -94,12 +94,12 @@ class Group(EngineDevice):
 
 
 class CounterDevice(EngineDevice):
-    """A device whose readings are taken from the engine together.
+    """A device that reads all of its counters from the engine at once.
 
-    `read` takes one consistent snapshot of that moment: sums over its values are exact. A signal
-    that is read alone causes a snapshot too. Subscribed signals get what `Engine.counters` has,
-    ten times a second while the engine is open, and tell of it if it is another value: they may be
-    a period behind, also when the engine is closed.
+    `read` takes one consistent snapshot: sums over its values are exact. Reading a single signal
+    takes a snapshot too. While the engine is open, subscribed signals are updated from
+    `Engine.counters` ten times a second and call their subscribers when the value has changed.
+    They may be one period old, also when the engine is closed.
     """
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
@@ -110,11 +110,11 @@ class CounterDevice(EngineDevice):
         super().__init__(prefix, **kwargs)
 
     def take_values(self) -> dict[str, Any]:
-        """Read the engine; values by attribute name."""
+        """Read the engine; return values by attribute name."""
         raise NotImplementedError
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
-        """Return the same from what the engine copied.
+        """Return the same values from the engine's periodic copy.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class CounterDevice(EngineDevice):
         raise NotImplementedError
 
     def rate_of(self, counts: dict[str, int], now: float) -> dict[str, float]:
-        """Return increments per second since the reading before, at least 10 ms ago.
+        """Return increments per second since the previous reading, at least 10 ms earlier.
 
         Parameters
         ----------
@@ -150,19 +150,19 @@ class CounterDevice(EngineDevice):
             return dict(self._rates)
 
     def refresh(self) -> dict[str, Any]:
-        """Take a snapshot and renew all signals from it; returns the values by attribute name."""
+        """Take a snapshot, update all signals from it, and return the values by attribute name."""
         timestamp = time.time()
         values = self.take_values()
         for attribute, value in values.items():
-            getattr(self, attribute).renew(value, timestamp)
+            getattr(self, attribute).update(value, timestamp)
         return values
 
     def read(self) -> Readings:
         """Return one consistent snapshot of the readings."""
         return self._reading_of(self.refresh(), time.time())
 
-    def read_silently(self) -> Readings:
-        """Return the same as `read`, and tell nobody who has subscribed."""
+    def read_quietly(self) -> Readings:
+        """Return the same as `read`, without calling subscribers."""
         return self._reading_of(self.take_values(), time.time())
 
     def _reading_of(self, values: dict[str, Any], timestamp: float) -> Readings:
@@ -175,17 +175,17 @@ class CounterDevice(EngineDevice):
         return reading
 
     def monitor(self) -> None:
-        """Follow the engine while the engine is open and a signal is subscribed to."""
+        """Update subscribed signals for as long as the engine is open."""
         if self._is_monitored():
-            default_pulse().add(self._follow)
+            default_ticker().add(self._notify_subscribers)
 
     def _is_monitored(self) -> bool:
         return self.daq.is_open and any(signal.monitored for signal in self._counters())
 
-    def _follow(self) -> None:
-        """Tell subscribers of what the engine has copied since the last time."""
+    def _notify_subscribers(self) -> None:
+        """Update the signals from the engine's latest copy of its counters."""
         if not self._is_monitored():
-            default_pulse().remove(self._follow)
+            default_ticker().remove(self._notify_subscribers)
             return
         counters = self.daq.engine.counters
         taken = int(counters["time_ns"])
@@ -193,7 +193,7 @@ class CounterDevice(EngineDevice):
             return
         self._seen = taken
         for attribute, value in self.take_copied(counters).items():
-            getattr(self, attribute).follow(value, taken / 1e9)
+            getattr(self, attribute).update_if_changed(value, taken / 1e9)
 
     def _counters(self) -> list[EngineSignalRO]:
         signals = (getattr(self, attribute) for attribute in self.component_names)

@@ -1,4 +1,4 @@
-"""Captures of a port: packets of a queue on their way to files."""
+"""Capture of a port: records the packets of a receive queue to files."""
 
 import re
 import threading
@@ -24,9 +24,10 @@ from ._stop_rule import StopRule
 
 __all__ = ["Capture"]
 
-# Settings that are parameters of `RxQueue.record`; a step scan makes one file a reading.
-_HOW = ("format", "nanosecond", "packet_data_offset", "writer", "on_error", "durable")
-_ROLLS = ("roll_packets", "roll_bytes", "roll_seconds")
+# Settings that are parameters of `RxQueue.record`. A step scan writes one file per reading, so it
+# does not use the settings for rolling.
+_RECORD_SETTINGS = ("format", "nanosecond", "packet_data_offset", "writer", "on_error", "durable")
+_ROLL_SETTINGS = ("roll_packets", "roll_bytes", "roll_seconds")
 
 
 class Capture(EngineDevice):
@@ -36,26 +37,26 @@ class Capture(EngineDevice):
     hook                    what happens
     ======================= ======================================================================
     ``stage``               opens the engine; files of this run get a directory of their own
-    ``trigger`` (step scan) discards what the queue holds, records one file; done when
-                            `num_packets` or `acquire_time` is reached
-    ``kickoff`` (fly scan)  discards what the queue holds, begins to record; a file ends after
+    ``trigger`` (step scan) flushes the queue and records one file; done when `num_packets` or
+                            `acquire_time` is reached
+    ``kickoff`` (fly scan)  flushes the queue and starts recording; a new file begins after
                             `roll_packets`, `roll_bytes` or `roll_seconds`
     ``complete``            done when `num_packets` or `acquire_time` is reached; without either,
-                            ends the recording after `linger`
-    ``collect``             a row for each file that is complete: the file and its counters
-    ``pause``, ``resume``   packets that arrive in between are not recorded; files stay valid;
-                            all of the engine pauses (`Daq.pause`)
-    ``stop``, ``unstage``   end the recording; its file is complete
+                            stops recording after `linger`
+    ``collect``             one row per complete file: the file and its counters
+    ``pause``, ``resume``   pause the whole engine (`Daq.pause`); packets that arrive while it is
+                            paused are not recorded, and files stay valid
+    ``stop``, ``unstage``   stop recording and complete the file
     ======================= ======================================================================
 
-    After an error (disk full, directory gone) the capture fails, or with `on_error` ``resume``
-    goes on in a new file as soon as there can be one. `format` is ``pcap``, or ``raw``: packets
-    back to back, without their first `packet_data_offset` bytes, and an index beside them.
-    `writer` and `durable` are how packets get to the disk. See `RxQueue.record`.
+    After an error (disk full, directory removed) the capture fails. With `on_error` ``resume`` it
+    continues in a new file as soon as one can be created. `format` is ``pcap`` or ``raw``: packets
+    back to back, without their first `packet_data_offset` bytes, with an index file. `writer` and
+    `durable` select how packets are written to disk. See `RxQueue.record`.
 
-    Packets that are lost against intention fail the capture (`on_drop` ``fail``), are marked in
-    the column ``lossy`` (``flag``), or are only counted (``ignore``). `dropped` counts them in
-    all three cases.
+    If packets are lost, other than by a flush or a filter, the capture fails (`on_drop` ``fail``),
+    the row is marked in the column ``lossy`` (``flag``), or nothing more happens (``ignore``).
+    `dropped` counts them in all three cases.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ class Capture(EngineDevice):
     file_prefix = setting("")
 
     def __init__(self, prefix: str = "", *, queues: Sequence[str], **kwargs: Any) -> None:
-        self._state = threading.RLock()  # over the attributes below
+        self._state = threading.RLock()  # guards the attributes below
         self._recording: Recording | None = None
         self._status: EngineStatus | None = None
         self._rule = StopRule()
@@ -123,12 +124,13 @@ class Capture(EngineDevice):
         return dict(self._stream.describe_collect())
 
     def collect_asset_docs(self) -> Iterator[StreamAsset]:
-        """Yield documents of the files that are complete since the last call.
+        """Yield the documents of files completed since the last call.
 
         Raises
         ------
         FailedStatus
-            If a flying capture failed and `complete`, whose status tells that, was not called.
+            If a fly scan's capture failed and `complete`, whose status would report it, was not
+            called.
         """
         failure, self._failure = self._failure, None
         if failure is not None and not self._completing:
@@ -137,14 +139,14 @@ class Capture(EngineDevice):
             yield from self._stream.collect_asset_docs()
 
     def collect_pages(self) -> Iterator[dict[str, Any]]:
-        """Yield the counters of the same files."""
+        """Yield the counters of the same files, as event pages."""
         if self._folder is not None:
             yield from self._stream.collect_pages()
 
     # --- Step and fly scans
 
     def stage(self) -> list[object]:
-        """Open the engine if it is not; what follows belongs to a new run."""
+        """Open the engine if it is closed, and start a new set of files."""
         self.daq.open()
         self._stream = self._new_stream()
         self._folder = None
@@ -152,7 +154,7 @@ class Capture(EngineDevice):
         return super().stage()
 
     def unstage(self) -> list[object]:
-        """End what goes on; the engine stays open."""
+        """Stop recording; the engine stays open."""
         self.stop(success=True)
         return super().unstage()
 
@@ -163,47 +165,48 @@ class Capture(EngineDevice):
         ------
         CaptureError
             If the device is not staged, neither `num_packets` nor `acquire_time` is set, or no
-            file can be made.
+            file can be created.
         """
-        # The RunEngine triggers again what a pause interrupted; that file is no part of the run.
+        # After a pause the RunEngine triggers the interrupted reading again. The file of the
+        # interrupted attempt is not part of the run.
         self.stop(success=True)
         self._require_staged()
         rule = self._stop_rule()
         if not rule.finite:
             raise CaptureError(
-                f"{self.name}: when would a reading end? Set num_packets or acquire_time."
+                f"{self.name}: a reading needs a limit. Set num_packets or acquire_time."
             )
-        self.daq.give_up_paused(self.linger.get())
+        self.daq.stop_interrupted(self.linger.get())
         if self._folder is not None:
             self._stream.discard()
         return self._start(rule, rolling=False)
 
     def kickoff(self) -> EngineStatus:
-        """Begin to record.
+        """Start recording.
 
         Raises
         ------
         CaptureError
-            If the device is not staged, a capture goes on already, or no file can be made.
+            If the device is not staged, is recording already, or no file can be created.
         """
         self._require_staged()
         if self._recording is not None:
-            raise CaptureError(f"{self.name}: a capture goes on; complete it first.")
-        # Silence is no fault until somebody waits for the end.
-        self._start(self._stop_rule(), rolling=True).hold()
-        started = EngineStatus(self, action="beginning to capture", timeout=self.timeout.get())
+            raise CaptureError(f"{self.name}: a capture is running; complete it first.")
+        # No timeout before `complete`: nobody waits for packets yet.
+        self._start(self._stop_rule(), rolling=True).pause_timeout()
+        started = EngineStatus(self, action="starting to capture", timeout=self.timeout.get())
         started.finish()
         return started
 
     def complete(self) -> EngineStatus:
-        """Return the status of the capture; without a limit, end it after `linger`."""
+        """Return the status of the capture; a capture without a limit stops after `linger`."""
         with self._state:
             recording, status, first = self._recording, self._status, not self._completing
             if status is None:
-                raise CaptureError(f"{self.name}: nothing was kicked off, so nothing can complete.")
+                raise CaptureError(f"{self.name}: no capture to complete; kick it off first.")
             self._completing = True
         if first:
-            status.proceed()
+            status.resume_timeout()
             if recording is not None and not self._rule.finite:
                 recording.end_in(self.linger.get())
         return status
@@ -213,21 +216,21 @@ class Capture(EngineDevice):
         self.daq.pause()
 
     def resume(self) -> None:
-        """Go on; see `Daq.resume`."""
+        """Resume the engine; see `Daq.resume`."""
         self.daq.resume()
 
-    def hold(self) -> None:
-        """Record nothing of what arrives; the file stays valid."""
+    def pause_recording(self) -> None:
+        """Discard packets that arrive from now on; the file stays valid."""
         with self._state:
             recording, status = self._recording, self._status
             if recording is None or status is None or self._held:
                 return
             self._held = True
         recording.pause()
-        status.hold()
+        status.pause_timeout()
 
-    def proceed(self) -> None:
-        """Record again after `hold`."""
+    def resume_recording(self) -> None:
+        """Record again after `pause_recording`."""
         with self._state:
             recording, status = self._recording, self._status
             if recording is None or status is None or not self._held:
@@ -235,10 +238,10 @@ class Capture(EngineDevice):
             self._held = False
         recording.resume()
         if self._completing:
-            status.proceed()
+            status.resume_timeout()
 
     def stop(self, *, success: bool = False) -> None:
-        """End the recording; what the queue has handed over is recorded, the file is complete."""
+        """Record the bursts that the queue has delivered, complete the file, and stop."""
         with self._state:
             recording = self._recording
             if recording is not None and not self._ending:
@@ -247,25 +250,25 @@ class Capture(EngineDevice):
             recording.stop()
 
     def refuse_change(self, signal: EngineSignal) -> None:
-        """Raise if a setting is changed that the run has noted already."""
+        """Raise if a setting is changed that the run already depends on."""
         if self._recording is not None:
             raise CaptureError(f"{signal.name} cannot be changed during a capture.")
-        noted = ("queue", "format", "on_drop", "directory", "file_prefix")
-        if self._staged == Staged.yes and signal.attr_name in noted:
+        fixed = ("queue", "format", "on_drop", "directory", "file_prefix")
+        if self._staged == Staged.yes and signal.attr_name in fixed:
             raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
 
     @property
     def limited(self) -> bool:
-        """Whether a capture ends by itself."""
+        """Whether a capture ends by itself: a number of packets or a time is set."""
         return self._stop_rule().finite
 
     @property
     def progress(self) -> RecorderSnapshot | None:
-        """How far the current recording is; None if there is none."""
+        """Progress of the current recording; None if nothing is being recorded."""
         with self._state:
             return None if self._recording is None else self._recording.snapshot()
 
-    # --- Parts of the above
+    # --- Implementation
 
     def _counter_keys(self) -> Readings:
         keys: Readings = super().describe()
@@ -280,8 +283,8 @@ class Capture(EngineDevice):
     def _require_staged(self) -> None:
         if self._staged == Staged.no:
             raise CaptureError(
-                f"{self.name} is not staged, so its files would belong to no run; stage it or "
-                f"{self.daq.name} first."
+                f"{self.name} is not staged, so its files would belong to no run. Stage it, or "
+                f"{self.daq.name}, first."
             )
 
     def _stop_rule(self) -> StopRule:
@@ -312,33 +315,34 @@ class Capture(EngineDevice):
             on_error=self.on_error.get(),
             on_drop=self.on_drop.get(),
         )
+        settings = _RECORD_SETTINGS + (_ROLL_SETTINGS if rolling else ())
         recorder = queue.record(
             folder,
             self.file_prefix.get(),
             first_number=self._stream.finished,
             max_packets=rule.packets,
-            **{name: getattr(self, name).get() for name in _HOW + (_ROLLS if rolling else ())},
+            **{name: getattr(self, name).get() for name in settings},
         )
-        patience = rule.seconds + self.timeout.get()
+        timeout = rule.seconds + self.timeout.get()
         with self._state:
             self._rule, self._outcome = rule, outcome
             self._completing = not rolling
             self._short = self._held = False
             self._ending = ""
             self._failure = None
-            status = self._status = EngineStatus(self, action="capturing", timeout=patience)
+            status = self._status = EngineStatus(self, action="capturing", timeout=timeout)
             self._recording = Recording(
                 recorder,
                 rule,
                 resumes=self.on_error.get() == "resume",
-                on_file=self._note,
-                on_beat=self._look,
-                on_end=self._end,
+                on_file=self._on_file,
+                on_progress=self._on_progress,
+                on_end=self._on_end,
             )
         return status
 
-    def _note(self, file: RecordedFile) -> None:
-        """Make a row of a file that is complete."""
+    def _on_file(self, file: RecordedFile) -> None:
+        """Append the row of a complete file."""
         expected = self._stream.path(self._stream.finished)
         if file.path != expected:
             # The number of a file is its row: a reader would take the other file for it.
@@ -360,50 +364,50 @@ class Capture(EngineDevice):
             row["lossy"] = row["dropped"] > 0
         now = time.time()
         for attribute, value in row.items():
-            getattr(self, attribute).renew(value, now)
+            getattr(self, attribute).update(value, now)
         self._stream.append(
             {getattr(self, attribute).name: value for attribute, value in row.items()}, now
         )
 
-    def _look(self, snapshot: RecorderSnapshot) -> None:
-        """Tell watchers how far it is; fail as soon as something is lost, or has hung."""
+    def _on_progress(self, snapshot: RecorderSnapshot) -> None:
+        """Report progress; fail as soon as packets are lost or none arrive for too long."""
         recording, status, outcome = self._recording, self._status, self._outcome
         if recording is None or status is None or outcome is None:
             return
-        self._report(status, outcome.story(snapshot), snapshot)
+        self._report(status, outcome.progress_text(snapshot), snapshot)
         loss = outcome.loss()
         if loss is not None:
             self._fail(loss)
             return
-        # Missing packets that were lost never come, where that is no fault.
+        # With losses allowed, lost packets count towards the limit: they will never arrive.
         if not self._short and outcome.is_short(snapshot):
             self._short = True
             recording.end_in(self.linger.get())
         status.check()
 
-    def _report(self, status: EngineStatus, story: str, snapshot: RecorderSnapshot) -> None:
-        status.report(snapshot.packets, self._rule.packets or None, "packets", story)
+    def _report(self, status: EngineStatus, progress: str, snapshot: RecorderSnapshot) -> None:
+        status.report(snapshot.packets, self._rule.packets or None, "packets", progress)
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
         if self._status is not None:
             self._status.fail(error)
 
-    def _end(self, snapshot: RecorderSnapshot) -> None:
-        """Settle the status of a recording that has ended."""
+    def _on_end(self, snapshot: RecorderSnapshot) -> None:
+        """Finish or fail the status of a recording that has ended."""
         with self._state:
             self._recording = None
             status, ending = self._status, self._ending
             outcome, self._outcome = self._outcome, None
         if status is None or outcome is None:
             return
-        story, fault = outcome.story(snapshot), outcome.fault(snapshot)
-        self._report(status, story, snapshot)
-        if fault is not None:
-            self._fail(fault)
+        progress, failure = outcome.progress_text(snapshot), outcome.failure(snapshot)
+        self._report(status, progress, snapshot)
+        if failure is not None:
+            self._fail(failure)
         elif ending == "fail":
-            self._fail(CaptureStoppedError(f"stopped after {story}"))
+            self._fail(CaptureStoppedError(f"stopped after {progress}"))
         elif not ending and self.daq.is_closing:
-            self._fail(CaptureStoppedError(f"the engine was closed after {story}"))
+            self._fail(CaptureStoppedError(f"the engine was closed after {progress}"))
         else:
             status.finish()

@@ -1,4 +1,4 @@
-"""The device that owns an engine, and its tree."""
+"""The device that owns an engine: root of the device tree."""
 
 import json
 import time
@@ -43,9 +43,9 @@ class Daq(Device):
     ``daq.<port>.tx.<queue>``, ``daq.<port>.flows.<flow>``, ``daq.<port>.reorder.<plan>`` and
     ``daq.<port>.capture``.
 
-    The engine is opened by `open` or when the device, or any part of it, is first staged. It
-    stays open, idle, when it is unstaged; `close`, the end of a ``with`` block or the end of the
-    process closes it. A device that is closed can be opened again.
+    The engine is opened by `open`, or when the device or any part of it is first staged. Unstaging
+    leaves it open and idle. It is closed by `close`, at the end of a ``with`` block, and at the end
+    of the process. A closed device can be opened again.
 
     Reading it reads all counters of all queues. A capture is a detector of its own:
     ``bp.count([daq.port0.capture])``.
@@ -53,9 +53,9 @@ class Daq(Device):
     Parameters
     ----------
     configuration : NetworkConfig
-        What the engine is opened with.
+        Configuration to open the engine with.
     directory : str or Path, optional
-        Where captures go, unless they are told otherwise.
+        Default directory of captures.
     """
 
     engine_version = fact(lambda _: version(), "string")
@@ -78,17 +78,17 @@ class Daq(Device):
         self._engine: Engine | None = None
         self._closing = False
         self.directory = None if directory is None else Path(directory)
-        """Where captures go, unless they are told otherwise."""
+        """Default directory of captures."""
         kwargs.setdefault("labels", _LABELS)
         super().__init__(prefix, **kwargs)
-        # Whoever forgets to close it: at garbage collection, or when the interpreter ends.
+        # Closes an engine that the user did not close: at garbage collection or interpreter exit.
         self._finalizer: weakref.finalize[Any, Any] | None = None
 
     # --- The engine
 
     @property
     def config(self) -> NetworkConfig:
-        """The configuration; of an open engine, with what it adjusted."""
+        """The configuration; while the engine is open, with its adjustments."""
         return self._configuration if self._engine is None else self._engine.config
 
     @property
@@ -133,12 +133,12 @@ class Daq(Device):
         return self._engine
 
     def open(self) -> Self:
-        """Open the engine; nothing happens if it is open.
+        """Open the engine; does nothing if it is open.
 
         Raises
         ------
         DaqiriError
-            If it cannot be opened here; the text says what is missing.
+            If it cannot be opened on this host; the text says what is missing.
         """
         if not self.is_open:
             engine = Engine.open(self._configuration)
@@ -152,7 +152,7 @@ class Daq(Device):
         return self
 
     def close(self) -> None:
-        """End what goes on, with files complete, and close the engine. Idempotent."""
+        """Stop captures and transmissions, complete the files, close the engine. Idempotent."""
         if self._engine is None:
             return
         self._closing = True
@@ -193,47 +193,47 @@ class Daq(Device):
     # --- Bluesky
 
     def stage(self) -> list[object]:
-        """Open the engine if it is not, and stage all parts."""
+        """Open the engine if it is closed, and stage all parts."""
         self.open()
         return super().stage()
 
     def pause(self) -> None:
-        """Pause what the engine sends, then what it captures.
+        """Pause transmissions first, then captures after their linger time.
 
-        In this order, and with the linger time of the captures in between, a plan that captures
-        what it sends loses nothing. To pause a part of the engine pauses all of it.
+        In this order, a plan that captures what it sends loses no packet. Pausing any part of the
+        engine pauses all of it.
         """
-        sending = [queue.hold() for queue in self._parts(_tx_queue.TxQueue)]
-        going = [capture for capture in self._parts(Capture) if capture.progress is not None]
-        if any(sending) and going:
-            time.sleep(max(capture.linger.get() for capture in going))
-        for capture in going:
-            capture.hold()
+        sending = [queue.pause_sending() for queue in self._parts(_tx_queue.TxQueue)]
+        recording = [capture for capture in self._parts(Capture) if capture.progress is not None]
+        if any(sending) and recording:
+            time.sleep(max(capture.linger.get() for capture in recording))
+        for capture in recording:
+            capture.pause_recording()
 
     def resume(self) -> None:
-        """Go on with what `pause` paused, captures first."""
+        """Resume what `pause` paused, captures first."""
         for capture in self._parts(Capture):
-            capture.proceed()
+            capture.resume_recording()
         for queue in self._parts(_tx_queue.TxQueue):
-            queue.proceed()
+            queue.resume_sending()
 
-    def give_up_paused(self, linger: float) -> None:
-        """End what was being sent when a reading was interrupted, until the last has arrived.
+    def stop_interrupted(self, linger: float) -> None:
+        """Stop transmissions that a pause interrupted, and wait for their packets to arrive.
 
         Parameters
         ----------
         linger : float
-            Time for what is on the wire, s.
+            Time to wait for packets that are on the wire, s.
         """
-        given_up = [queue.give_up() for queue in self._parts(_tx_queue.TxQueue)]
-        if any(given_up):
+        stopped = [queue.stop_interrupted() for queue in self._parts(_tx_queue.TxQueue)]
+        if any(stopped):
             time.sleep(linger)
 
     def _parts(self, cls: type[_Part]) -> list[_Part]:
         return [part for _, part in self.walk_subdevices() if isinstance(part, cls)]
 
     def read_facts(self) -> Readings:
-        """Return what every part's configuration includes: flows, regions, version."""
+        """Return what is part of every device's configuration: flows, regions, version."""
         facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
         for attribute in self._FACTS:
             facts.update(getattr(self, attribute).read())
@@ -263,7 +263,7 @@ class Daq(Device):
         return before, self.read_configuration()
 
     def change_flows(self, changes: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-        """Change flows, and open the engine anew if it is open.
+        """Change flows; an open engine is closed and opened again.
 
         Parameters
         ----------
@@ -279,14 +279,14 @@ class Daq(Device):
         LookupError
             If there is no such port, flow or queue.
         ConfigError
-            If the changed configuration is not valid. Nothing is changed then.
+            If the changed configuration is not valid; nothing is changed.
         """
         if self._staged != Staged.no:
             raise RuntimeError(
                 f"{self.name} is staged, and its flows are fixed until it is unstaged. Configure "
                 "flows before the run."
             )
-        # Through JSON: a copy that shares nothing.
+        # A deep copy, through JSON.
         changed = json.loads(json.dumps(self._configuration.to_dict()))
         for port, flows in changes.items():
             interface = _find(inner_configuration(changed)["interfaces"], port, "port", self.name)

@@ -1,4 +1,4 @@
-"""Flows as devices: what a port steers where."""
+"""Flows as devices: which packets a port steers to which queue."""
 
 import json
 from typing import Any
@@ -32,8 +32,8 @@ def inner_configuration(configuration: dict[str, Any]) -> dict[str, Any]:
 class Flow(EngineDevice):
     """A static receive flow.
 
-    Flows are fixed while the engine is open; the plan `daqiri_ophyd.plans.configure_flows` changes
-    them by opening it anew.
+    Flows are fixed while the engine is open. The plan `daqiri_ophyd.plans.configure_flows` changes
+    them by opening it again.
     """
 
     flow_name = fact(lambda flow: flow.member_name, "string")
@@ -44,13 +44,13 @@ class Flow(EngineDevice):
 
     @property
     def configured(self) -> dict[str, Any]:
-        """The flow as the configuration has it, every default written out."""
+        """The flow as configured, with all defaults."""
         flows = flow_table(self.daq.configuration_dict)[self.port_name]
         return next(flow for flow in flows if flow["name"] == self.member_name)
 
     @property
     def actions(self) -> list[dict[str, Any]]:
-        """Actions in order; the last one names the queues."""
+        """Actions, in order; the last one names the queues."""
         configured = self.configured
         return configured.get("actions") or [configured["action"]]
 

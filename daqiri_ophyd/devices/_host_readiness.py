@@ -1,4 +1,4 @@
-"""The readiness of the host as a device."""
+"""Host check as a device."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["HostReadiness"]
 
 
 class HostReadiness(Device):
-    """What the host check finds, as a reading.
+    """Result of the host check, as a reading.
 
-    `trigger` runs the checks, in a thread; with the device in a baseline stream that is at the
-    beginning and the end of a run. `metadata` goes into the run's start document. ``state`` is the
-    worst status, ``not_ready`` names the checks that warn or fail, ``checks`` holds status and
-    finding of every check as JSON.
+    `trigger` runs the checks in a thread. In a baseline stream they run at the beginning and at the
+    end of a run. `metadata` is for the run's start document. ``state`` is the worst status,
+    ``not_ready`` names the checks that warn or fail, and ``checks`` has the status and finding of
+    every check as JSON.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class HostReadiness(Device):
     name : str
         Name of the device.
     config : dict, str or Path, optional
-        Configuration of the engine, for which the host should be ready; None: none in particular.
+        Configuration of the engine that the host should be ready for; None: check the host alone.
     root : path
-        Where the host's file system begins.
+        Root of the host's file system.
     folder : path
         Where captures will be written.
 
@@ -71,18 +71,18 @@ class HostReadiness(Device):
 
     @property
     def report(self) -> Report | None:
-        """What the last `trigger` found; None: there was none."""
+        """Report of the last `trigger`; None before the first."""
         return self._report
 
     def trigger(self) -> DeviceStatus:
-        """Run the checks; the status is done when they are."""
+        """Run the checks; the status is done when they have finished."""
         status = DeviceStatus(self)
         threading.Thread(target=self._check, args=(status,), name=self.name, daemon=True).start()
         return status
 
     def _check(self, status: DeviceStatus) -> None:
         try:
-            self._note(
+            self._update(
                 check_host(
                     self._needs,
                     platform=self.platform.get(),
@@ -90,31 +90,31 @@ class HostReadiness(Device):
                     folder=self._folder,
                 )
             )
-        except Exception as error:  # noqa: BLE001 - whoever waits is told
+        except Exception as error:  # noqa: BLE001 - reported by the status
             status.set_exception(error)
         else:
             status.set_finished()
 
-    def _note(self, report: Report) -> None:
+    def _update(self, report: Report) -> None:
         self._report = report
         now = time.time()
         wrong = [r.check for r in report.results if r.status in (Status.WARN, Status.FAIL)]
-        self.state.renew(str(report.status), now)
-        self.failures.renew(report.count(Status.FAIL), now)
-        self.warnings.renew(report.count(Status.WARN), now)
-        self.not_ready.renew(", ".join(wrong), now)
+        self.state.update(str(report.status), now)
+        self.failures.update(report.count(Status.FAIL), now)
+        self.warnings.update(report.count(Status.WARN), now)
+        self.not_ready.update(", ".join(wrong), now)
         found = {r.check: {"status": str(r.status), "found": r.found} for r in report.results}
-        self.checks.renew(json.dumps(found), now)
+        self.checks.update(json.dumps(found), now)
 
     def metadata(self) -> Mapping[str, Any]:
         """
-        Return what a run's start document should say.
+        Return the host's state for a run's start document.
 
         Returns
         -------
         dict
-            ``platform``, ``status``, and ``not_ready``: what was found by check, where it is not as
-            wanted. Empty before the first `trigger`.
+            ``platform``, ``status``, and ``not_ready``: findings by check, for those that warn or
+            fail. Empty before the first `trigger`.
         """
         if self._report is None:
             return {}

@@ -1,24 +1,24 @@
-"""Packets that a queue lost against anybody's intention."""
+"""Packets that a queue lost, other than on request."""
 
 from collections.abc import Callable, Mapping
 
 __all__ = ["LossWatch", "PacketLossError", "lost_by_reason"]
 
-# What was asked for: a flushed queue, a port that drops all.
+# Drops on request: a flushed queue, no matching flow under flow_isolation, drop_all_traffic.
 _INTENDED = frozenset({"filtered", "flushed"})
 
 
 class PacketLossError(RuntimeError):
-    """Packets were lost, and the plan wanted to fail then."""
+    """Packets were lost, and `on_drop` is ``fail``."""
 
 
 def lost_by_reason(dropped: Mapping[str, int]) -> dict[str, int]:
-    """Return the drops that nobody asked for, without zeros."""
+    """Return the drops that were not on request, without zeros."""
     return {reason: count for reason, count in dropped.items() if count and reason not in _INTENDED}
 
 
 class LossWatch:
-    """Compares the drops of a queue with those at the beginning.
+    """Counts the packets that a queue has lost since the watch was created.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class LossWatch:
         self._before = dict(dropped())
 
     def lost(self) -> dict[str, int]:
-        """Return what was lost since the beginning, by reason."""
+        """Return the packets lost since then, by reason."""
         return lost_by_reason(
             {reason: count - self._before[reason] for reason, count in self._dropped().items()}
         )
@@ -47,5 +47,5 @@ class LossWatch:
         reasons = ", ".join(f"{count} {reason}" for reason, count in lost.items())
         return PacketLossError(
             f"queue {self._queue} dropped {sum(lost.values())} packets ({reasons}); "
-            "to go on in spite of losses set on_drop to 'flag' or 'ignore'"
+            "to continue in spite of losses set on_drop to 'flag' or 'ignore'"
         )

@@ -1,4 +1,4 @@
-"""Attribute names for what a configuration names freely."""
+"""Attribute names for the names in a configuration."""
 
 import keyword
 import re
@@ -10,9 +10,9 @@ __all__ = ["attribute_name", "attribute_names"]
 def attribute_name(name: str, kind: str, taken: frozenset[str]) -> str:
     """Return a Python attribute for a name in a configuration.
 
-    Characters that no identifier has become ``_``; a name that does not begin with a letter gets
-    ``kind`` in front (queue ``0`` is ``queue_0``); one that Python or the device class uses itself
-    gets ``_`` at its end (``stage_``).
+    Characters that are not allowed in an identifier become ``_``. A name that does not begin with a
+    letter is prefixed with ``kind`` (queue ``0`` is ``queue_0``). A keyword, or a name that the
+    device class uses, gets a trailing ``_`` (``stage_``).
 
     Parameters
     ----------

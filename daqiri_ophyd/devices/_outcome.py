@@ -1,4 +1,4 @@
-"""What becomes of a capture: how far it is, what it lost, why it failed."""
+"""Outcome of a capture: progress, losses, reason of failure."""
 
 from daqiri_ophyd.engine import RecorderSnapshot, RxQueue
 
@@ -8,24 +8,24 @@ __all__ = ["CaptureError", "CaptureStoppedError", "Outcome"]
 
 
 class CaptureError(RuntimeError):
-    """A capture that could not be carried out."""
+    """A capture failed or could not start."""
 
 
 class CaptureStoppedError(CaptureError):
-    """A capture that was stopped before its end."""
+    """A capture was stopped before its end."""
 
 
 class Outcome:
-    """Judges a capture from its beginning on.
+    """Decides whether a capture that begins now succeeds.
 
     Parameters
     ----------
     queue : RxQueue
-        What is recorded.
+        Queue that is recorded.
     name : str
         Name of the queue, for messages.
     packets : int
-        Packets that are wanted; 0: as many as come.
+        Packets to capture; 0: no limit.
     on_error, on_drop : str
         As the settings of `Capture`.
     """
@@ -39,28 +39,28 @@ class Outcome:
         self._on_drop = on_drop
         self._losses = LossWatch(name, lambda: queue.counters().dropped)
 
-    def story(self, snapshot: RecorderSnapshot) -> str:
-        """Return how far it is, in words."""
+    def progress_text(self, snapshot: RecorderSnapshot) -> str:
+        """Return the progress as text."""
         wanted = f" of {self._wanted}" if self._wanted else ""
-        story = f"{snapshot.packets}{wanted} packets"
+        text = f"{snapshot.packets}{wanted} packets"
         held = self._queue.counters().held
         if held:
-            story += f", {held} held in a burst that is not full (set timeout_us)"
-        return story
+            text += f", {held} held in a burst that is not full (set timeout_us)"
+        return text
 
     def is_short(self, snapshot: RecorderSnapshot) -> bool:
-        """Return whether packets that are still wanted are among those that were lost."""
+        """Return whether the limit cannot be reached because packets were lost."""
         if not self._wanted:
             return False
         lost = sum(self._losses.lost().values()) + snapshot.dropped
         return lost > 0 and snapshot.packets + lost >= self._wanted
 
     def loss(self) -> PacketLossError | None:
-        """Return an error if the queue lost packets and that is a fault."""
+        """Return an error if the queue lost packets and `on_drop` is ``fail``."""
         return self._losses.error() if self._on_drop == "fail" else None
 
-    def fault(self, snapshot: RecorderSnapshot) -> Exception | None:
-        """Return why a capture that has ended failed, None if it did not."""
+    def failure(self, snapshot: RecorderSnapshot) -> Exception | None:
+        """Return why a capture that has ended failed; None if it succeeded."""
         if snapshot.failing or (snapshot.error and self._on_error == "stop"):
             return CaptureError(snapshot.error)
         if snapshot.dropped and self._on_drop == "fail":

@@ -1,4 +1,4 @@
-"""A port as a device: its address, its traffic, and what belongs to it."""
+"""A port as a device, with its queues, flows and capture."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ __all__ = ["Port"]
 
 
 class _DropAll(EngineSignal):
-    """Whether a port drops what arrives; the engine knows of it at once."""
+    """Whether a port drops all traffic; setting it takes effect in the engine at once."""
 
     def put(self, value: Any, **kwargs: Any) -> None:
-        """Check the value, tell the engine, and take the value over.
+        """Check the value, apply it to the engine, and store it.
 
         Raises
         ------
@@ -32,10 +32,10 @@ class _DropAll(EngineSignal):
 
 
 class Port(Group):
-    """A port of the engine with its queues, flows, plans and captures.
+    """A port of the engine with its queues, flows, reorder plans and capture.
 
-    While `drop_all_traffic` is true, what arrives is dropped and counted as ``filtered``; nothing
-    of it reaches a queue later. It is false whenever the engine is opened.
+    While `drop_all_traffic` is true, packets that arrive are dropped and counted as ``filtered``.
+    None of them reaches a queue later. It is false whenever the engine is opened.
     """
 
     address = fact(lambda port: port.interface.address, "string")

@@ -1,4 +1,4 @@
-"""A recorder that is looked after."""
+"""A running recorder, its events and its end."""
 
 import os
 import threading
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from daqiri_ophyd.engine import RecordedFile, Recorder, RecorderSnapshot, default_pump
 
-from ._pulse import default_pulse
 from ._stop_rule import StopRule
+from ._ticker import default_ticker
 
 __all__ = ["Recording"]
 
 
 class Recording:
-    """Passes on what a recorder finishes, and ends it when its time has come or it fails.
+    """Reports the files of a recorder, and stops it at its limit or when it fails.
 
     The three functions are called on the thread of the event pump, or on the one that calls
     `stop`; never two at once.
@@ -23,12 +23,12 @@ class Recording:
     recorder : Recorder
         A running recorder.
     rule : StopRule
-        When to end.
+        When to stop.
     resumes : bool
-        Whether the recorder goes on by itself after an error.
+        Whether the recorder continues by itself after an error.
     on_file : callable
-        Called with each file that is complete.
-    on_beat : callable
+        Called with each complete file.
+    on_progress : callable
         Called several times a second with a snapshot.
     on_end : callable
         Called once, after all files, with the last snapshot.
@@ -41,64 +41,65 @@ class Recording:
         *,
         resumes: bool,
         on_file: Callable[[RecordedFile], None],
-        on_beat: Callable[[RecorderSnapshot], None],
+        on_progress: Callable[[RecorderSnapshot], None],
         on_end: Callable[[RecorderSnapshot], None],
     ) -> None:
         self._recorder = recorder
         self._rule = rule
         self._resumes = resumes
         self._on_file = on_file
-        self._on_beat = on_beat
+        self._on_progress = on_progress
         self._on_end = on_end
         self._seen = 0
         self._ended = False
         self._lock = threading.RLock()
-        self._bell = recorder.fileno()
-        default_pump().add(self._bell, self._attend)
-        default_pulse().add(self._beat)
+        self._event_fd = recorder.fileno()
+        default_pump().add(self._event_fd, self._on_event)
+        default_ticker().add(self._tick)
         rule.arm(recorder.stop)
-        # What was finished before the bell was watched does not ring it again.
-        os.eventfd_write(self._bell, 1)
+        # Files completed before the descriptor was watched do not signal it again.
+        os.eventfd_write(self._event_fd, 1)
 
     def pause(self) -> None:
-        """Discard what arrives; the time of the stop rule stands still."""
-        self._rule.hold()
+        """Discard packets that arrive; the stop rule's clock stops."""
+        self._rule.pause()
         self._recorder.pause()
 
     def resume(self) -> None:
         """Record again."""
         self._recorder.resume()
-        self._rule.proceed()
+        self._rule.resume()
 
     def end_in(self, seconds: float) -> None:
-        """End after this time, s."""
+        """Stop after this time, s."""
         self._rule.end_in(seconds)
 
     def stop(self) -> None:
-        """End now: what the queue has handed over is recorded, the file completed. Idempotent."""
+        """Record the bursts that the queue has delivered, complete the file, stop. Idempotent."""
         self._rule.cancel()
         self._recorder.stop()
-        self._attend()
+        self._on_event()
 
     def snapshot(self) -> RecorderSnapshot:
-        """Return how far the recorder is."""
+        """Return the recorder's progress."""
         return self._recorder.snapshot()
 
-    def _beat(self) -> None:
+    def _tick(self) -> None:
         with self._lock:
             if not self._ended:
-                self._on_beat(self._recorder.snapshot())
+                self._on_progress(self._recorder.snapshot())
 
-    def _attend(self) -> None:
+    def _on_event(self) -> None:
         with self._lock:
             if self._ended:
                 return
             snapshot = self._recorder.snapshot()
             if snapshot.failing and snapshot.running and not self._resumes:
-                # It would count what arrives as lost until somebody ends it.
+                # A failed recorder counts every packet as lost until it is stopped.
                 self._recorder.stop()
                 snapshot = self._recorder.snapshot()
-            # In this order: all files of a recorder that has ended are seen.
+            # The snapshot before the files: once it says that the recorder has ended, the list of
+            # files is complete.
             files = self._recorder.files(self._seen)
             self._seen += len(files)
             for file in files:
@@ -107,6 +108,6 @@ class Recording:
                 return
             self._ended = True
             self._rule.cancel()
-            default_pump().remove(self._bell)
-            default_pulse().remove(self._beat)
+            default_pump().remove(self._event_fd)
+            default_ticker().remove(self._tick)
             self._on_end(snapshot)

@@ -16,20 +16,19 @@ __all__ = ["ReorderPlan"]
 
 
 class _Enabled(EngineSignal):
-    """Whether a plan is carried out: not in this build."""
+    """Whether the plan is enabled; this build has no reordering."""
 
     def check_value(self, value: Any, **_: Any) -> None:
         """Refuse to enable."""
         if value:
             raise NotSupportedError(
-                f"{self.name}: this build delivers packets in the order of their arrival; "
-                "reordering comes with a later version. Capture the packets and reorder them "
-                "when they are read."
+                f"{self.name}: this build cannot reorder packets; it delivers them in order of "
+                "arrival. Capture the packets and reorder them when reading."
             )
         super().check_value(value)
 
     def put(self, value: Any, **kwargs: Any) -> None:
-        """Check and take over the value."""
+        """Check and store the value."""
         self.check_value(value)
         super().put(value, **kwargs)
 
@@ -51,7 +50,7 @@ class ReorderPlan(EngineDevice):
 
     @property
     def configured(self) -> dict[str, Any]:
-        """The plan as the configuration has it, every default written out."""
+        """The plan as configured, with all defaults."""
         inner = inner_configuration(self.daq.configuration_dict)
         port = next(i for i in inner["interfaces"] if i["name"] == self.port_name)
         return next(p for p in port["rx"]["reorder_configs"] if p["name"] == self.member_name)

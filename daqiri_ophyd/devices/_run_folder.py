@@ -1,4 +1,4 @@
-"""Where the files of a run go."""
+"""Directory of the files of a run."""
 
 import time
 import uuid
@@ -10,24 +10,24 @@ __all__ = ["make_run_folder"]
 
 
 def make_run_folder(root: str | Path, device: str) -> Path:
-    """Make a folder ``<root>/YYYY/MM/DD/<unique>`` for the files of one run.
+    """Create a directory ``<root>/YYYY/MM/DD/<unique>`` for the files of one run.
 
     Parameters
     ----------
     root : str or Path
-        Where captures go.
+        Directory of captures.
     device : str
-        Whose files they are, for messages.
+        Name of the device, for messages.
 
     Raises
     ------
     CaptureError
-        If it cannot be made.
+        If it cannot be created.
     """
     folder = Path(root).resolve() / time.strftime("%Y/%m/%d") / uuid.uuid4().hex[:8]
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        text = f"{device}: {error.filename} cannot be made: {error.strerror}"
+        text = f"{device}: cannot create {error.filename}: {error.strerror}"
         raise CaptureError(text) from error
     return folder

@@ -65,7 +65,7 @@ class RxQueue(CounterDevice):
 
     @property
     def configured(self) -> Any:
-        """Settings of the queue, with every default and adjustment."""
+        """Settings of the queue, with all defaults and adjustments."""
         return next(q for q in self.interface.rx.queues if q.name == self.member_name)
 
     def take_values(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class RxQueue(CounterDevice):
         return self._values(queue.counters(), time.monotonic())
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
-        """Return the same from what the engine copied."""
+        """Return the same values from the engine's periodic copy."""
         row = counters["rx"][self.port_name][self.member_name]
         return self._values(RxCounters.of_row(row), int(counters["steady_ns"]) / 1e9)
 

@@ -1,4 +1,4 @@
-"""Signals whose values the engine, or its configuration, holds."""
+"""Signals for readings, settings and configuration of the engine."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ _NUMPY = {"integer": "<i8", "number": "<f8", "boolean": "|b1"}
 
 
 class _TypedSignal(Signal):
-    """A signal that knows its type, unit and source without being read."""
+    """A signal with a declared type, unit and source: it can be described without a reading."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class _TypedSignal(Signal):
 
     @property
     def source_name(self) -> str:
-        """Where the value comes from, such as ``daqiri://port0/rx/rx_q0/received``."""
+        """Source of the value, such as ``daqiri://port0/rx/rx_q0/received``."""
         return f"{getattr(self.device, 'source', 'daqiri://' + self.root.name)}/{self.attr_name}"
 
     def describe(self) -> dict[str, dict[str, Any]]:
@@ -70,9 +70,9 @@ class _TypedSignal(Signal):
         return {self.name: key}
 
     def put(self, value: Any, *, force: bool = False, **kwargs: Any) -> None:
-        """Take over a value; what is read from the engine only its device sets (``force``)."""
+        """Store a value; readings can be set only by their device (``force``)."""
         if not force and not self.write_access:
-            raise ReadOnlyError(f"{self.name} is read only.")
+            raise ReadOnlyError(f"{self.name} is read-only.")
         super().put(value, force=force, **kwargs)
 
     def set(
@@ -83,7 +83,7 @@ class _TypedSignal(Signal):
         settle_time: Any = None,
         **_: Any,
     ) -> Status:
-        """Set at once; what is wrong with the value is raised here, not hidden in the status."""
+        """Set at once; a value that is not accepted raises here, not in the status."""
         self.put(value)
         status = Status(self, settle_time=settle_time or 0)
         status.set_finished()
@@ -91,7 +91,7 @@ class _TypedSignal(Signal):
 
 
 class Reading(_TypedSignal):
-    """A value that its device notes when there is news.
+    """A read-only value that its device updates.
 
     Parameters
     ----------
@@ -100,9 +100,9 @@ class Reading(_TypedSignal):
     units : str
         Unit, for the data key.
     precision : int, optional
-        Digits after the point to show.
+        Digits to show after the decimal point.
     value : Any, optional
-        Value before there is any news; default 0.
+        Initial value; default 0.
     """
 
     def __init__(
@@ -119,22 +119,22 @@ class Reading(_TypedSignal):
         super().__init__(dtype=dtype, units=units, precision=precision, value=value, **kwargs)
         self._metadata["write_access"] = False
 
-    def renew(self, value: Any, timestamp: float) -> None:
-        """Take over a value, unless a newer one is here."""
+    def update(self, value: Any, timestamp: float) -> None:
+        """Store a value, unless the stored one is newer."""
         if timestamp >= self.timestamp:
             self.put(value, timestamp=timestamp, force=True)
 
-    def follow(self, value: Any, timestamp: float) -> None:
-        """Take over a value if it is another one: nobody is told of what has not changed."""
+    def update_if_changed(self, value: Any, timestamp: float) -> None:
+        """Store a value if it has changed, so that subscribers are called on changes only."""
         if value != self._readback:
-            self.renew(value, timestamp)
+            self.update(value, timestamp)
 
 
 class EngineSignalRO(Reading):
     """A counter or another reading of the engine.
 
-    Its device reads all of its signals at once (`CounterDevice`), so that they belong together.
-    Read, it is fresh; subscribed to, it follows the engine.
+    Its device reads all of its signals at once (`CounterDevice`), so their values are consistent.
+    Reading the signal reads the engine; subscribers are called periodically.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class EngineSignalRO(Reading):
 
     @property
     def monitored(self) -> bool:
-        """Whether anybody wants to be told of changes."""
+        """Whether the value has subscribers."""
         return bool(self._callbacks[self.SUB_VALUE])
 
     def subscribe(
@@ -222,14 +222,14 @@ class EngineSignal(_TypedSignal):
         self._convert(value)
 
     def put(self, value: Any, **kwargs: Any) -> None:
-        """Check and take over a value; its device may refuse it while it is busy."""
+        """Check and store a value; the device may refuse it while it is busy."""
         refuse = getattr(self.device, "refuse_change", None)
         if refuse is not None:
             refuse(self)
         super().put(self._convert(value), **kwargs)
 
     def _convert(self, value: Any) -> Any:
-        # Plans hand numpy scalars and whole floats over; nothing else may change its meaning.
+        # Plans pass numpy scalars and whole floats; other conversions could change the value.
         converted: Any = None
         try:
             converted = self._type(value)
@@ -237,7 +237,7 @@ class EngineSignal(_TypedSignal):
         except (TypeError, ValueError):
             same = False
         if not same:
-            raise TypeError(f"{self.name} is {value!r}; accepted is {_articles[self._type]}.")
+            raise TypeError(f"{self.name} is {value!r}; accepted is {_TYPE_NAMES[self._type]}.")
         if self._minimum is not None and not converted >= self._minimum:
             raise ValueError(f"{self.name} is {value!r}; accepted is {self._minimum} or more.")
         if self._choices is not None and converted not in self._choices:
@@ -246,11 +246,11 @@ class EngineSignal(_TypedSignal):
         return converted
 
 
-_articles = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
+_TYPE_NAMES = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
 
 
 class Fact(_TypedSignal):
-    """What the configuration says; read only.
+    """A value from the configuration; read-only.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ class Fact(_TypedSignal):
         self._metadata["write_access"] = False
 
     def get(self, **_: Any) -> Any:
-        """Return what the configuration says now."""
+        """Return the current value in the configuration."""
         value = self._fact(self.device)
         if isinstance(value, tuple):
             value = list(value)
@@ -286,7 +286,7 @@ class Fact(_TypedSignal):
 
 
 def counter(units: str, *, dtype: str = "integer", hinted: bool = False) -> Component:
-    """Return the component of an `EngineSignalRO`; hinted: worth plotting."""
+    """Return the component of an `EngineSignalRO`; ``hinted``: worth plotting."""
     kind = Kind.hinted if hinted else Kind.normal
     precision = 0 if dtype == "number" else None
     return Component(EngineSignalRO, dtype=dtype, units=units, precision=precision, kind=kind)

@@ -1,4 +1,4 @@
-"""Status objects that say in words why they failed."""
+"""Status objects whose text says why they failed."""
 
 import threading
 import time
@@ -11,66 +11,66 @@ __all__ = ["EngineStatus"]
 
 
 class EngineStatus(DeviceStatus):
-    """Progress of an action of a device, whose text is its story.
+    """Status of an action of a device, with its progress as text.
 
     The RunEngine puts ``str(status)`` into the exception that it raises and into the ``reason`` of
-    the RunStop document; here that text names the device, the action and the cause.
+    the RunStop document. That text names the device, the action and the cause.
 
-    The timeout counts from the last sign of progress (`report`) and not while the action is held
-    (`hold`), so that neither a long capture nor a paused plan fails for its length. It is checked
-    whenever `check` is called, which the device does several times a second.
+    The timeout restarts with every `report` of progress and stops while the action is paused
+    (`pause_timeout`), so a long capture or a paused plan does not time out. The device calls
+    `check` several times a second to enforce it.
 
     Parameters
     ----------
     device : ophyd.Device
-        What acts.
+        Device that acts.
     action : str
-        What it does, as in "capturing".
+        What it does, such as "capturing".
     timeout : float
         Longest time without progress, s.
     """
 
     def __init__(self, device: Any, *, action: str, timeout: float) -> None:
         self._action = action
-        self._patience = timeout
+        self._timeout_s = timeout
         self._text = ""
         self._current = -1
         self._began = self._progressed = time.monotonic()
-        self._held_since: float | None = None
+        self._paused_since: float | None = None
         self._ending = threading.Lock()
         self._ended = False
-        # The base class would spend a thread per status on its timeout.
+        # No timeout in the base class: it would start a thread per status.
         super().__init__(device, timeout=None)
 
     @property
     def timeout(self) -> float:
         """Longest time without progress, s."""
-        return self._patience
+        return self._timeout_s
 
     def finish(self) -> None:
-        """Mark as done; nothing happens if it is done or failed already."""
+        """Mark as done, unless it is done or has failed already."""
         if self._end():
             self.set_finished()
 
     def fail(self, cause: Exception) -> None:
-        """Mark as failed for this cause; nothing happens if it is done or failed already."""
+        """Mark as failed for this cause, unless it is done or has failed already."""
         if self._end():
             self._text = str(cause)
             self.set_exception(cause)
 
     def report(self, current: int, target: int | None, unit: str, text: str = "") -> None:
-        """Note progress and tell the watchers.
+        """Record progress and call the watchers.
 
         Parameters
         ----------
         current : int
-            How far the action is.
+            Amount done.
         target : int or None
-            Where it ends, if that is known.
+            Amount at the end, if known.
         unit : str
             Unit of both.
         text : str
-            What to say of it, in words.
+            Progress as text; default: the numbers.
         """
         if self._ended:
             return
@@ -81,7 +81,7 @@ class EngineStatus(DeviceStatus):
             f"{current} {unit}" if target is None else f"{current} of {target} {unit}"
         )
         elapsed = now - self._began
-        news: dict[str, Any] = {
+        progress: dict[str, Any] = {
             "name": self.device.name,
             "current": current,
             "initial": 0,
@@ -91,34 +91,36 @@ class EngineStatus(DeviceStatus):
         }
         if target:
             remaining = max(0.0, 1.0 - current / target)
-            news |= {"target": target, "fraction": remaining}
+            progress |= {"target": target, "fraction": remaining}
             if current:
-                news["time_remaining"] = elapsed * remaining / (1.0 - remaining)
+                progress["time_remaining"] = elapsed * remaining / (1.0 - remaining)
         for watcher in list(self._watchers):
-            watcher(**news)
+            watcher(**progress)
 
     def check(self) -> None:
-        """Fail if there was no progress for too long."""
-        if self._ended or self._held_since is not None:
+        """Fail if there was no progress for longer than the timeout."""
+        if self._ended or self._paused_since is not None:
             return
-        if time.monotonic() - self._progressed > self._patience:
+        if time.monotonic() - self._progressed > self._timeout_s:
             self.fail(
-                TimeoutError(f"no progress for {self._patience:g} s: {self._text or 'nothing yet'}")
+                TimeoutError(
+                    f"no progress for {self._timeout_s:g} s: {self._text or 'nothing yet'}"
+                )
             )
 
-    def hold(self) -> None:
-        """Stop the clock of the timeout: the action is paused."""
-        if self._held_since is None:
-            self._held_since = time.monotonic()
+    def pause_timeout(self) -> None:
+        """Stop the timeout's clock: the action is paused."""
+        if self._paused_since is None:
+            self._paused_since = time.monotonic()
 
-    def proceed(self) -> None:
-        """Let the clock of the timeout run again."""
-        if self._held_since is not None:
-            self._progressed += time.monotonic() - self._held_since
-            self._held_since = None
+    def resume_timeout(self) -> None:
+        """Start the timeout's clock again."""
+        if self._paused_since is not None:
+            self._progressed += time.monotonic() - self._paused_since
+            self._paused_since = None
 
     def watch(self, func: Callable[..., None]) -> None:
-        """Call ``func`` with the progress, as keyword arguments of Bluesky's progress bars."""
+        """Call ``func`` with the progress, in the keyword arguments of Bluesky's progress bars."""
         self._watchers.append(func)
 
     def _end(self) -> bool:
@@ -130,7 +132,7 @@ class EngineStatus(DeviceStatus):
         device = self.device.name
         if not self.done and not self._ended:
             return f"{device}: {self._action}" + (f", {self._text}" if self._text else "")
-        # While the callbacks run, the exception is set and `done` may not be yet.
+        # While callbacks run, the exception is already set but `done` may still be False.
         outcome = "failed" if self._exception is not None else "done"
         return f"{device}: {self._action} {outcome}" + (f": {self._text}" if self._text else "")
 

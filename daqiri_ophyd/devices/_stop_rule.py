@@ -1,4 +1,4 @@
-"""When a recording is to end by itself."""
+"""Limits of a recording."""
 
 import threading
 import time
@@ -8,10 +8,10 @@ __all__ = ["StopRule"]
 
 
 class StopRule:
-    """Ends a recording after a number of packets, a time, or both: what comes first.
+    """Stops a recording after a number of packets or a time, whichever comes first.
 
-    The packets are counted by the recorder; the time is kept here, and stands still while the
-    recording is paused.
+    The recorder counts the packets. The time is kept here; its clock stops while the recording is
+    paused.
 
     Parameters
     ----------
@@ -35,37 +35,37 @@ class StopRule:
         return self.packets > 0 or self.seconds > 0
 
     def arm(self, stop: Callable[[], object]) -> None:
-        """Begin to count; ``stop`` is called on a thread of its own when time is up."""
+        """Start the clock; ``stop`` is called on a thread of its own when the time is over."""
         self._stop = stop
         if self.seconds > 0:
             self._start()
 
     def end_in(self, seconds: float) -> None:
-        """Set the time that remains, s."""
+        """Set the remaining time, s."""
         self.cancel()
         self._remaining = seconds
         self._start()
 
-    def hold(self) -> None:
-        """Let the time stand still."""
+    def pause(self) -> None:
+        """Stop the clock."""
         if self._timer is not None:
             self.cancel()
             self._remaining = max(0.0, self._remaining - (time.monotonic() - self._since))
 
-    def proceed(self) -> None:
-        """Let the time run on."""
+    def resume(self) -> None:
+        """Start the clock again."""
         if self._timer is None and self._since and self._stop is not None:
             self._start()
 
     def cancel(self) -> None:
-        """Forget the time limit."""
+        """Cancel the time limit."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _start(self) -> None:
         if self._stop is None:
-            raise RuntimeError("A stop rule has to be armed before its time can run.")
+            raise RuntimeError("arm() the stop rule before starting its clock.")
         self._since = time.monotonic()
         self._timer = threading.Timer(self._remaining, self._stop)
         self._timer.daemon = True

@@ -30,23 +30,23 @@ def make_daq(
     directory: str | Path | None = None,
     **kwargs: Any,
 ) -> Daq:
-    """Make the device tree of a configuration. Nothing is opened yet.
+    """Create the device tree of a configuration. The engine is not opened yet.
 
     Parameters
     ----------
     config : NetworkConfig, dict, str or Path
-        A configuration, or what `daqiri_ophyd.engine.load_config` makes one of.
+        A configuration, or anything that `daqiri_ophyd.engine.load_config` accepts.
     name : str
         Name of the device.
     directory : str or Path, optional
-        Where captures go; each run gets a directory of its own below it.
+        Directory of captures; each run gets a subdirectory of its own.
     **kwargs
-        For `Daq`, such as ``labels``.
+        Passed to `Daq`, such as ``labels``.
 
     Raises
     ------
     ConfigError
-        If the configuration is not valid; the text is the whole report.
+        If the configuration is not valid; the text is the full report.
     ValueError
         If two names would have the same attribute.
     """

@@ -18,9 +18,9 @@ from daqiri_ophyd.engine import (
 from daqiri_ophyd.replay import PacketSource, Transmission, TransmissionProgress
 
 from ._base import CounterDevice, Readings
-from ._pulse import default_pulse
 from ._signals import EngineSignal, counter, counter_array, fact, setting
 from ._status import EngineStatus
+from ._ticker import default_ticker
 
 __all__ = ["TransmitStoppedError", "TxQueue"]
 
@@ -28,7 +28,7 @@ _PAUSE_S = 1.0
 
 
 class TransmitStoppedError(RuntimeError):
-    """A transmission that was stopped before its end."""
+    """A transmission was stopped before its end."""
 
 
 def _setting(name: str) -> Any:
@@ -42,18 +42,19 @@ class TxQueue(CounterDevice):
     hook           what happens
     ============== ===============================================================================
     ``prepare``    takes the packets to send, a `daqiri_ophyd.replay.PacketSource`
-    ``trigger``    in a step scan: sends them; done when all have left. Nothing prepared: done
-    ``kickoff``    in a fly scan: begins to send them
-    ``complete``   done when all have left
+    ``trigger``    in a step scan: sends them; done when all have been sent. If nothing was
+                   prepared, done at once
+    ``kickoff``    in a fly scan: starts sending them
+    ``complete``   done when all have been sent
     ``collect``    one row of the readings for each transmission that has ended
-    ``pause``      no further packets leave; ``resume`` goes on with the gaps that remain; all of
-                   the engine pauses (`Daq.pause`)
-    ``stop``       no further packets leave; ``unstage`` does the same and forgets the packets
+    ``pause``      pauses the whole engine (`Daq.pause`): no further packets are submitted;
+                   ``resume`` continues with the remaining gaps
+    ``stop``       no further packets are submitted; ``unstage`` also forgets the packets
     ============== ===============================================================================
 
-    In every reading ``submitted = sent + held + dropped``. Lateness is time between the launch
-    time of a packet and its launch, since the beginning of the latest transmission;
-    ``lateness_histogram`` counts packets in the bins between ``lateness_edges``.
+    In every reading ``submitted = sent + held + dropped``. Lateness is the time from a packet's
+    launch time to its launch, for the packets of the latest transmission. ``lateness_histogram``
+    counts packets in the bins between ``lateness_edges``.
     """
 
     sent = counter("packets", hinted=True)
@@ -86,13 +87,13 @@ class TxQueue(CounterDevice):
         self._transmission: Transmission | None = None
         self._status: EngineStatus | None = None
         self._held = self._interrupted = False
-        self._flight = threading.RLock()  # over the above and the rows
+        self._flight = threading.RLock()  # guards the attributes above and the rows
         self._rows: list[dict[str, dict[str, Any]]] = []
         super().__init__(prefix, **kwargs)
 
     @property
     def configured(self) -> Any:
-        """Settings of the queue, with every default and adjustment."""
+        """Settings of the queue, with all defaults and adjustments."""
         return next(q for q in self.interface.tx.queues if q.name == self.member_name)
 
     def take_values(self) -> dict[str, Any]:
@@ -109,7 +110,10 @@ class TxQueue(CounterDevice):
         }
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
-        """Return the same from what the engine copied; the histogram only for its subscribers."""
+        """Return the same values from the engine's periodic copy.
+
+        The histogram is not in the copy; it is read only if it has subscribers.
+        """
         row = counters["tx"][self.port_name][self.member_name]
         values = self._values(TxCounters.of_row(row), int(counters["steady_ns"]) / 1e9)
         for name in ("lateness_p50", "lateness_p99", "lateness_p999", "lateness_max"):
@@ -132,21 +136,21 @@ class TxQueue(CounterDevice):
         }
 
     def prepare(self, value: PacketSource) -> EngineStatus:
-        """Take the packets that `trigger` and `kickoff` send.
+        """Set the packets that `trigger` and `kickoff` send.
 
         Parameters
         ----------
         value : PacketSource
-            What to send, and when.
+            Packets to send, with their times.
 
         Raises
         ------
         TypeError
-            If it is none.
+            If ``value`` is not a `PacketSource`.
         """
         if not isinstance(value, PacketSource):
             raise TypeError(
-                f"{self.name}: cannot send a {type(value).__name__}; give a source of packets "
+                f"{self.name}: cannot send a {type(value).__name__}; give a packet source "
                 "(daqiri_ophyd.replay: PacketArray, NumberedPackets, Replay)."
             )
         self._packets = value
@@ -155,54 +159,54 @@ class TxQueue(CounterDevice):
         return status
 
     def stage(self) -> list[object]:
-        """Open the engine if it is not, forget earlier transmissions."""
+        """Open the engine if it is closed, and forget earlier transmissions."""
         self.daq.open()
         self._rows.clear()
         return super().stage()
 
     def unstage(self) -> list[object]:
-        """Stop sending, forget the packets."""
+        """Stop sending and forget the packets."""
         self.stop(success=True)
         self._packets = None
         return super().unstage()
 
     def trigger(self) -> EngineStatus:
-        """Send what was prepared; done when it has left."""
-        # The RunEngine triggers again what a pause interrupted.
+        """Send the prepared packets; done when all have been sent."""
+        # After a pause the RunEngine triggers the interrupted reading again.
         self.stop(success=True)
         if self._packets is None:
             status = EngineStatus(self, action="sending", timeout=self.timeout.get())
             status.finish()
             return status
-        return self._launch(self._packets)
+        return self._start(self._packets)
 
     def kickoff(self) -> EngineStatus:
-        """Begin to send what was prepared.
+        """Start sending the prepared packets.
 
         Raises
         ------
         RuntimeError
-            If nothing was prepared, or a transmission goes on.
+            If nothing was prepared, or a transmission is running.
         """
         if self._packets is None:
             raise RuntimeError(
                 f"{self.name}: nothing to send; prepare it first: bps.prepare({self.name}, source)."
             )
         if self._status is not None and not self._status.done:
-            raise RuntimeError(f"{self.name}: a transmission goes on; complete it first.")
-        self._launch(self._packets)
-        started = EngineStatus(self, action="beginning to send", timeout=self.timeout.get())
+            raise RuntimeError(f"{self.name}: a transmission is running; complete it first.")
+        self._start(self._packets)
+        started = EngineStatus(self, action="starting to send", timeout=self.timeout.get())
         started.finish()
         return started
 
     def complete(self) -> EngineStatus:
-        """Return the status of the transmission; done when all packets have left."""
+        """Return the status of the transmission; done when all packets have been sent."""
         if self._status is None:
-            raise RuntimeError(f"{self.name}: nothing was kicked off, so nothing can complete.")
+            raise RuntimeError(f"{self.name}: no transmission to complete; kick it off first.")
         return self._status
 
     def collect_asset_docs(self) -> Iterator[Any]:
-        """Yield nothing: what is sent is not kept."""
+        """Yield nothing: packets that are sent are not stored."""
         yield from ()
 
     def describe_collect(self) -> Readings:
@@ -225,16 +229,16 @@ class TxQueue(CounterDevice):
         self.daq.pause()
 
     def resume(self) -> None:
-        """Go on; see `Daq.resume`."""
+        """Resume the engine; see `Daq.resume`."""
         self.daq.resume()
 
-    def hold(self) -> bool:
-        """Let no further packets leave; waits for those that are due within a quarter second.
+    def pause_sending(self) -> bool:
+        """Submit no further packets, and wait for those that were submitted (up to 1 s).
 
         Returns
         -------
         bool
-            Whether there was anything to pause.
+            Whether a transmission was running.
         """
         with self._flight:
             transmission, status = self._transmission, self._status
@@ -242,22 +246,22 @@ class TxQueue(CounterDevice):
                 return False
             self._held = self._interrupted = True
         transmission.pause()
-        status.hold()
+        status.pause_timeout()
         self.daq.tx_queue(self.port_name, self.member_name).wait_sent(_PAUSE_S)
         return True
 
-    def proceed(self) -> None:
-        """Go on after `hold`, with the gaps that remain."""
+    def resume_sending(self) -> None:
+        """Continue after `pause_sending`, with the remaining gaps."""
         with self._flight:
             transmission, status = self._transmission, self._status
             if transmission is None or status is None or not self._held:
                 return
             self._held = False
         transmission.resume()
-        status.proceed()
+        status.resume_timeout()
 
-    def give_up(self) -> bool:
-        """End a transmission that was paused: it belongs to a reading that is taken again.
+    def stop_interrupted(self) -> bool:
+        """Stop a transmission that a pause interrupted: its reading will be taken again.
 
         Returns
         -------
@@ -270,23 +274,23 @@ class TxQueue(CounterDevice):
         return True
 
     def stop(self, *, success: bool = False) -> None:
-        """Let no further packets leave; those handed over to the engine still do."""
+        """Submit no further packets; those that the engine has are still sent."""
         with self._flight:
             transmission = self._transmission
         if transmission is None:
             return
         transmission.stop()
-        self._settle(transmission, stopped=not success)
+        self._finish(transmission, stopped=not success)
 
     @property
     def link_type(self) -> int:
-        """What the port sends: 1 Ethernet frames, 101 payloads of sockets."""
+        """Link type of the port: 1 Ethernet frames, 101 payloads of sockets."""
         socket = self.daq.config.stream_type == "socket"
         return LINKTYPE_RAW if socket else LINKTYPE_ETHERNET
 
     @property
     def transmission(self) -> TransmissionProgress | None:
-        """How far the current transmission is; None if there is none."""
+        """Progress of the current transmission; None if nothing is being sent."""
         with self._flight:
             return None if self._transmission is None else self._transmission.progress()
 
@@ -295,36 +299,36 @@ class TxQueue(CounterDevice):
         if self._transmission is not None:
             raise RuntimeError(f"{signal.name} cannot be changed while packets are being sent.")
 
-    def _launch(self, packets: PacketSource) -> EngineStatus:
-        patience = self.timeout.get()
+    def _start(self, packets: PacketSource) -> EngineStatus:
+        timeout = self.timeout.get()
         queue = self.daq.tx_queue(self.port_name, self.member_name)
         queue.reset_lateness()
-        self.refresh()  # the rate of the row is that of the transmission
+        self.refresh()  # so that the rate in the row is that of this transmission
         status = EngineStatus(
             self,
             action="sending",
-            timeout=patience + packets.duration_ns / 1e9 + self.start_delay.get(),
+            timeout=timeout + packets.duration_ns / 1e9 + self.start_delay.get(),
         )
         transmission = Transmission(
             self.daq.port(self.port_name),
             queue,
             packets,
             start_delay=self.start_delay.get(),
-            patience=patience,
+            timeout=timeout,
         )
         with self._flight:
             self._transmission, self._status = transmission, status
             self._held = self._interrupted = False
-        default_pump().add(transmission.fileno(), lambda: self._settle(transmission))
-        default_pulse().add(self._look)
+        default_pump().add(transmission.fileno(), lambda: self._finish(transmission))
+        default_ticker().add(self._update_progress)
         return status
 
-    def _look(self) -> None:
-        """Tell watchers how far it is; fail what has hung."""
+    def _update_progress(self) -> None:
+        """Report progress; fail if there is none for too long."""
         with self._flight:
             transmission, status = self._transmission, self._status
         if transmission is None or status is None:
-            default_pulse().remove(self._look)
+            default_ticker().remove(self._update_progress)
             return
         status.report(self._sent_so_far(transmission), transmission.progress().packets, "packets")
         status.check()
@@ -333,16 +337,16 @@ class TxQueue(CounterDevice):
         held = self.daq.tx_queue(self.port_name, self.member_name).counters().held
         return max(0, transmission.progress().submitted - held)
 
-    def _settle(self, transmission: Transmission, *, stopped: bool = False) -> None:
-        """End a transmission whose thread has ended."""
+    def _finish(self, transmission: Transmission, *, stopped: bool = False) -> None:
+        """Finish or fail the status of a transmission whose thread has ended."""
         with self._flight:
             if self._transmission is not transmission or self._status is None:
                 return
             status, self._transmission = self._status, None
             default_pump().remove(transmission.fileno())
             transmission.close()
-            # Silently: a subscriber may wait for the thread that waits for this.
-            self._rows.append(self.read_silently())
+            # Without calling subscribers: one may wait for the thread that holds this lock.
+            self._rows.append(self.read_quietly())
         progress = transmission.progress()
         status.report(progress.submitted, progress.packets, "packets")
         if progress.error is not None:

@@ -1,7 +1,7 @@
-"""Documents for captures: what a device says of the files it wrote.
+"""Documents for captures: how a device describes the files it wrote.
 
 Nothing here needs a running engine. A device composes its documents from a `CaptureStream`; the
-catalog reads the `Sidecar` that the recorder leaves beside each file.
+catalog reads the `Sidecar`, the metadata file that the recorder writes for each capture file.
 """
 
 from ._sequence import (

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 CaptureFormat: TypeAlias = Literal["pcap", "raw"]
-"""Classic pcap, or packets back to back with an index beside them; also the files' suffix."""
+"""Classic pcap, or packets back to back with an index file; also the files' suffix."""
 
 PCAP_MIMETYPE = "multipart/related;type=application/vnd.tcpdump.pcap"
 """Mimetype of a sequence of classic pcap files, read as one summary record per file."""
@@ -32,10 +32,10 @@ CAPTURE_MIMETYPES: dict[CaptureFormat, str] = {
 """Mimetype of a sequence of files of each format; all are read as one summary record per file."""
 
 StreamAsset = tuple[str, StreamResource | StreamDatum]
-"""What a device's ``collect_asset_docs`` yields: the document's kind and the document."""
+"""Item of a device's ``collect_asset_docs``: name of the document type, and the document."""
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]+")
-# Readers take the path of a file URI as it stands, up to the first of these.
+# Readers do not unquote the path of a file URI, and cut it at the first of these.
 _NOT_IN_URI = re.compile(r"[?#;\x00-\x1f\x7f]")
 
 
@@ -45,7 +45,7 @@ def capture_data_key(source: str) -> DataKey:
     Parameters
     ----------
     source : str
-        What the packets came from, such as ``daqiri://port0/rx/0``.
+        Source of the packets, such as ``daqiri://port0/rx/0``.
     """
     fields: Any = [list(field) for field in SUMMARY_DTYPE.descr]
     return {
@@ -61,8 +61,8 @@ class CaptureSequence:
     """The files of one run and one data key, as StreamResource and StreamDatum.
 
     Files are ``<prefix>_000000.pcap``, ``<prefix>_000001.pcap`` and so on, or ``.raw``; the number
-    of a file is its index in the documents. Make a new sequence for each run: a StreamResource
-    belongs to one.
+    of a file is its index in the documents. Create a new sequence for each run, because a
+    StreamResource belongs to one run.
 
     Parameters
     ----------
@@ -75,14 +75,14 @@ class CaptureSequence:
     format : str
         ``pcap`` or ``raw``.
     uri : str, optional
-        Where readers find the directory, if it is mounted elsewhere for them:
-        ``file://localhost/...``. Default: ``directory`` on this host.
+        URI of the directory for readers that mount it elsewhere: ``file://localhost/...``. Default:
+        ``directory`` on this host.
 
     Raises
     ------
     ValueError
-        If the directory is not absolute or cannot be written as a URI, or the prefix is not
-        usable in a file name template.
+        If the directory is not absolute or cannot be expressed as a URI, or the prefix cannot be
+        used in a file name template.
 
     Notes
     -----
@@ -112,11 +112,13 @@ class CaptureSequence:
             uri = f"file://localhost{self._directory.as_posix()}"
         if bad := _NOT_IN_URI.search(uri):
             raise ValueError(
-                f"Captures at {uri!r} cannot be catalogued: {bad[0]!r} is not possible in the URI. "
+                f"Captures at {uri!r} cannot be catalogued: {bad[0]!r} is not allowed in the URI. "
                 "Choose a directory without it."
             )
         if not uri.startswith("file://localhost/"):
-            raise ValueError(f"URI {uri!r} of a capture directory has to begin file://localhost/.")
+            raise ValueError(
+                f"URI {uri!r} of a capture directory must begin with file://localhost/."
+            )
         self._prefix = prefix
         self._format = format
         self._bundle = compose_stream_resource(
@@ -139,7 +141,7 @@ class CaptureSequence:
 
     @property
     def emitted(self) -> int:
-        """Index after the last one for which a StreamDatum was emitted or skipped."""
+        """Index after that of the last file that was emitted or skipped."""
         return self._emitted
 
     def path(self, index: int) -> Path:
@@ -147,7 +149,7 @@ class CaptureSequence:
         return self._directory / f"{self._prefix}_{index:06d}.{self._format}"
 
     def emit(self, stop: int) -> Iterator[StreamAsset]:
-        """Yield documents for the files that were finished since the last call.
+        """Yield documents for the files finished since the last call.
 
         Parameters
         ----------
@@ -157,8 +159,8 @@ class CaptureSequence:
         Yields
         ------
         tuple of str and dict
-            ``("stream_resource", doc)`` once a run, then ``("stream_datum", doc)``; nothing if
-            no file was finished.
+            ``("stream_resource", doc)`` once per run, then ``("stream_datum", doc)``; nothing if no
+            file was finished.
 
         Raises
         ------
@@ -170,14 +172,14 @@ class CaptureSequence:
             return
         start, self._emitted = self._emitted, stop
         resource = self._bundle.stream_resource_doc
-        # The RunEngine enters its run in the document when it passes it on. It does not pass on
-        # what a paused reading collected, and the documents of the retaken one build on it.
+        # The RunEngine sets `run_start` when it emits the document. It does not emit what a paused
+        # reading collected, so the reading that replaces it has to yield the document again.
         if not resource.get("run_start"):
             yield "stream_resource", resource
         yield "stream_datum", self._compose_datum(start, stop)
 
     def skip(self, stop: int) -> None:
-        """Leave files up to ``stop`` out of the documents: a later reading took their place.
+        """Leave files up to ``stop`` out of the documents: a later reading replaces them.
 
         Raises
         ------
@@ -190,8 +192,8 @@ class CaptureSequence:
     def _check(self, stop: int) -> None:
         if stop < self._emitted:
             raise ValueError(
-                f"{stop} files finished in {self._directory}, but documents are out for "
-                f"{self._emitted}; a sequence only grows. Begin a new one for a new run."
+                f"{stop} files finished in {self._directory}, but documents were emitted for "
+                f"{self._emitted}; a sequence only grows. Create a new one for a new run."
             )
 
     def _compose_datum(self, start: int, stop: int) -> StreamDatum:

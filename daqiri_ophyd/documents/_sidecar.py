@@ -1,16 +1,16 @@
-"""The metadata file that a recorder leaves beside each pcap file.
+"""The metadata file that a recorder writes for each capture file.
 
-Classic pcap has no room for losses, clocks or the word that headers were reconstructed, so
-``capture_000000.pcap`` is accompanied by ``capture_000000.pcap.json``: one JSON object.
+Classic pcap cannot store losses, the clock, or whether headers were reconstructed. So
+``capture_000000.pcap`` comes with ``capture_000000.pcap.json``: one JSON object.
 
 ====================== ======= =================================================================
 key                    type    meaning
 ====================== ======= =================================================================
 packets                int     packets in the file
-bytes                  int     packet bytes as on the wire, record headers not counted
+bytes                  int     packet bytes on the wire, record headers not counted
 t_first_ns, t_last_ns  int     timestamps of the first and last packet, ns; -1 in an empty file
 dropped                int     packets lost while this was the current file
-dropped_by_reason      object  the same, by reason: ``{"ring_full": 3}``
+dropped_by_reason      object  lost packets by reason: ``{"ring_full": 3}``
 link_type              int     pcap link type (1 Ethernet, 101 raw IP)
 nanosecond             bool    timestamps of the pcap file are in ns, not µs
 headers_reconstructed  bool    link, IP or transport headers were not seen on the wire
@@ -18,24 +18,24 @@ queue                  str     receive queue that was recorded
 clock                  str     clock of the timestamps
 ====================== ======= =================================================================
 
-A recorder tells more than is read here:
+A recorder writes further keys, which are not read here:
 
 ====================== ======= =================================================================
 left_out               int     packets left out on request: paused, beyond the limit, filtered,
                                flushed
-left_out_by_reason     object  the same, by reason
+left_out_by_reason     object  packets left out, by reason
 format, writer         str     ``pcap`` or ``raw``; ``buffered`` or ``direct``
-packet_data_offset     int     raw: bytes left out at the beginning of each packet
-flows                  list    flows that lead to the queue: objects with id, name, match
-tai_offset_s           int     TAI - UTC as the kernel has it; null if nobody told it
-begin_ns, end_ns       int     the clock when the file was begun and completed
-counters_begin, _end   object  counters of the queue when the file before (or the recording) and
-                               this one were complete
+packet_data_offset     int     raw: bytes skipped at the beginning of each packet
+flows                  list    flows that steer to the queue: objects with id, name, match
+tai_offset_s           int     TAI - UTC in the kernel; null if it is not set
+begin_ns, end_ns       int     time when the file was begun and completed
+counters_begin, _end   object  counters of the queue when the previous file was complete (for the
+                               first: at the start), and when this one was
 host                   object  name, kernel, machine, cpu, engine
-torn_bytes             int     0: files are cut to whole records; else what ``pcap repair`` cut
+torn_bytes             int     bytes that ``pcap repair`` cut off; 0 as written
 ====================== ======= =================================================================
 
-The first five are required. Other keys are kept out of the way of later writers: they are ignored.
+The first five are required. Unknown keys are ignored.
 """
 
 import json
@@ -63,12 +63,12 @@ _LARGEST = 2**63 - 1
 
 
 class SidecarError(ValueError):
-    """A metadata file beside a pcap file that cannot be used as it is."""
+    """The metadata file of a capture file is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """Contents of the metadata file beside a pcap file.
+    """Contents of the metadata file of a capture file.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ class Sidecar:
     nanosecond : bool
         Whether the pcap file stores ns.
     headers_reconstructed : bool
-        Whether headers were written that were not seen on the wire.
+        Whether the file has reconstructed headers, which were not seen on the wire.
     queue, clock : str
-        Receive queue that was recorded, clock of the timestamps; empty if not said.
+        Receive queue that was recorded, clock of the timestamps; empty: not in the file.
     """
 
     packets: int
@@ -106,13 +106,13 @@ class Sidecar:
 
 
 def sidecar_path(pcap: str | Path) -> Path:
-    """Return where the metadata of a pcap file lies: its path with ``.json`` appended."""
+    """Return the path of a capture file's metadata file: with ``.json`` appended."""
     pcap = Path(pcap)
     return pcap.with_name(pcap.name + ".json")
 
 
 def read_sidecar(pcap: str | Path) -> Sidecar | None:
-    """Read and check the metadata file beside a pcap file.
+    """Read and check the metadata file of a capture file.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ def read_sidecar(pcap: str | Path) -> Sidecar | None:
     Raises
     ------
     SidecarError
-        If it is no regular file, its content not a JSON object, a required key is missing, or a
-        known key has a value of the wrong type or out of range. All faults are named at once.
+        If it is no regular file, is not a JSON object, a required key is missing, or a known key has a value
+        of the wrong type or out of range. The text lists all faults.
     """
     path = sidecar_path(pcap)
     try:
@@ -137,14 +137,14 @@ def read_sidecar(pcap: str | Path) -> Sidecar | None:
         return None
     except (ValueError, RecursionError) as error:
         raise SidecarError(
-            f"{path} is not JSON ({error}). Remove it to go by the pcap file alone."
+            f"{path} is not JSON ({error}). Remove it to use the pcap file alone."
         ) from error
     if not isinstance(content, dict):
         raise SidecarError(f"{path} holds a {type(content).__name__}, not a JSON object.")
     faults = _faults(content)
     if faults:
         raise SidecarError(
-            f"{path}: {'; '.join(faults)}. Correct it, or remove it to go by the pcap file alone."
+            f"{path}: {'; '.join(faults)}. Correct it, or remove it to use the pcap file alone."
         )
     return Sidecar(**{f.name: content[f.name] for f in fields(Sidecar) if f.name in content})
 

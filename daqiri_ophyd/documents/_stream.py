@@ -1,4 +1,4 @@
-"""Files and counters of a capture in one stream, row by row."""
+"""Files and counters of a capture in one stream, one row per file."""
 
 import threading
 import time as _time
@@ -14,15 +14,15 @@ __all__ = ["CaptureStream"]
 
 
 class CaptureStream:
-    """Documents of a device that captures to files: one row per file, counters beside it.
+    """Documents of a device that captures to files: one row per file, with its counters.
 
-    A device owns one and passes on what Bluesky asks:
+    A device owns one and delegates Bluesky's hooks to it:
 
     ========================== ===================================================================
     device                     stream
     ========================== ===================================================================
     ``stage``                  `begin`, with the directory of this run
-    ``trigger`` (step scan)    `discard`, before the file of this reading is begun
+    ``trigger`` (step scan)    `discard`, before the file of this reading begins
     a file is finished         `append`, with the counters at that moment
     ``describe`` (step scan)   `describe`, beside the device's own signals
     ``describe_collect`` (fly) `describe_collect`
@@ -30,8 +30,8 @@ class CaptureStream:
     ``collect_pages`` (fly)    `collect_pages`
     ========================== ===================================================================
 
-    The device has to have ``collect_pages`` and no ``get_index``: with ``get_index`` the RunEngine
-    takes the files only and leaves the counters out. A reading of a step scan has to finish
+    The device must have ``collect_pages`` and no ``get_index``: with ``get_index`` the RunEngine
+    collects the files only and leaves the counters out. A reading of a step scan must finish
     exactly one file.
 
     `append` may be called from another thread than the rest.
@@ -41,10 +41,10 @@ class CaptureStream:
     data_key : str
         Name of the files' key in descriptors, such as ``port0_capture_files``.
     source : str
-        What the packets came from, such as ``daqiri://port0/rx/0``.
+        Source of the packets, such as ``daqiri://port0/rx/0``.
     counters : mapping of str to DataKey
         Scalars that a fly scan stores for each file, by their full name in descriptors; at least
-        one, because the RunEngine numbers the rows of a flight by them.
+        one, because the RunEngine numbers the rows of a fly scan by them.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class CaptureStream:
         self._source = source
         self._counters = dict(counters)
         self._sequence: CaptureSequence | None = None
-        self._lock = threading.Lock()  # over the rows
+        self._lock = threading.Lock()  # guards the rows
         self._rows: list[tuple[float, dict[str, Any]]] = []
         self._first_row = 0
         self._collected = range(0)
@@ -76,8 +76,8 @@ class CaptureStream:
     ) -> CaptureSequence:
         """Start over with the files of a new run.
 
-        Parameters are those of `CaptureSequence`, which is returned; its ``path(index)`` says where
-        the next file belongs.
+        Parameters are those of `CaptureSequence`, which is returned; its ``path(index)`` is the
+        path of a file.
         """
         sequence = CaptureSequence(self._data_key, directory, prefix, format=format, uri=uri)
         with self._lock:
@@ -105,7 +105,7 @@ class CaptureStream:
         counters : mapping of str to scalar
             A value for each counter, at the moment the file was finished.
         time : float, optional
-            When that was, in seconds since the epoch; default now.
+            Time of that moment, s since the epoch; default: now.
 
         Returns
         -------
@@ -132,10 +132,10 @@ class CaptureStream:
             return self._first_row + len(self._rows) - 1
 
     def discard(self) -> None:
-        """Leave files out that no document speaks of yet.
+        """Leave out the files that are in no document yet.
 
-        After a pause the RunEngine takes the interrupted reading again; what its first try
-        finished stays on disk, outside of the stream.
+        After a pause the RunEngine takes the interrupted reading again. Files of the first attempt
+        stay on disk but are not part of the stream.
         """
         finished = self.finished
         self._begun().skip(finished)
@@ -175,11 +175,11 @@ class CaptureStream:
 
     def _begun(self) -> CaptureSequence:
         if self._sequence is None:
-            raise RuntimeError(f"The stream of {self._data_key!r} has not begun; stage its device.")
+            raise RuntimeError(f"The stream of {self._data_key!r} has no run; stage its device.")
         return self._sequence
 
     def _forget(self, stop: int) -> None:
-        """Drop rows before index ``stop``; a long run keeps only what is not collected yet."""
+        """Drop rows before index ``stop``; only rows not collected yet are kept."""
         with self._lock:
             if stop > self._first_row:
                 del self._rows[: stop - self._first_row]

@@ -1,4 +1,4 @@
-"""What one capture file holds, in five numbers."""
+"""Summary of one capture file, in five numbers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ SUMMARY_DTYPE = np.dtype(
         ("dropped", "<u8"),
     ]
 )
-"""One record per capture file, as catalogs store it."""
+"""Type of the record of a capture file, as catalogs store it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class FileSummary:
     packets : int
         Packets in the file.
     bytes : int
-        Packet bytes as on the wire; record headers not counted.
+        Packet bytes on the wire; record headers not counted.
     t_first_ns, t_last_ns : int
         Timestamps of the first and the last packet, ns since the epoch; -1 in an empty file.
     dropped : int

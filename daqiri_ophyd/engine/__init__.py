@@ -1,7 +1,7 @@
 """The packet engine: configurations, ports, queues, bursts as arrays, recorders, pcap files.
 
-Times are ns on the port's clock unless a name says otherwise; waits are in seconds, run without
-the interpreter lock and end on Ctrl-C. All errors are subclasses of `DaqiriError`.
+Times are ns on the port's clock unless a name says otherwise. Timeouts are in seconds; calls that
+wait release the interpreter lock and end on Ctrl-C. All errors are subclasses of `DaqiriError`.
 """
 
 from daqiri_ophyd._native import (

@@ -18,15 +18,15 @@ __all__ = ["Burst"]
 
 
 class Burst:
-    """Packets that arrived together, where the engine put them.
+    """Packets that arrived together, in the engine's buffers.
 
     ``burst[i]`` is packet ``i`` without a copy: a read-only uint8 array over the engine's buffer.
-    A slice is a list of such arrays. Arrays keep the buffers in use, also after `release`, after
-    the engine is closed, and from any thread; as long as they do, the engine has those buffers
-    less. To keep many packets for long, `gather` them.
+    A slice is a list of such arrays. Arrays keep their buffers in use in any thread, also after
+    `release` and after the engine is closed, and the engine cannot receive into those buffers.
+    To keep many packets for long, copy them with `gather`.
 
     Bursts come from `RxQueue.receive`. Dropping a burst releases it, as does the end of a ``with``
-    block. All else raises InvalidParameterError after `release`.
+    block. After `release`, all other methods raise InvalidParameterError.
     """
 
     __slots__ = ("_native",)
@@ -79,14 +79,14 @@ class Burst:
         return self._native.lengths()
 
     def segment_lengths(self, segment: int) -> NDArray[np.uint32]:
-        """Return the bytes of each packet that lie in one segment, shape (n,)."""
+        """Return the bytes of each packet in one segment, shape (n,)."""
         return self._native.segment_lengths(segment)
 
     def addresses(self, segment: int = 0) -> NDArray[np.uintp]:
-        """Return where each packet begins in memory, shape (n,).
+        """Return the memory address of each packet, shape (n,).
 
-        For compiled code (numba, ctypes, a GPU kernel over mapped memory) that takes all packets in
-        one call. An address is good for as long as the burst, or an array of it, is held.
+        For compiled code (numba, ctypes, a GPU kernel over mapped memory) that processes all
+        packets in one call. An address is valid as long as the burst, or an array of it, is held.
 
         Parameters
         ----------
@@ -107,12 +107,12 @@ class Burst:
 
     @property
     def flow_ids(self) -> NDArray[np.uint32]:
-        """Flow of each packet, shape (n,); 0: none matched."""
+        """Flow id of each packet, shape (n,); 0: no flow matched."""
         return self._native.flow_ids()
 
     @property
     def timestamps(self) -> NDArray[np.int64]:
-        """Arrival of each packet on the port's clock, ns, shape (n,)."""
+        """Arrival time of each packet on the port's clock, ns, shape (n,)."""
         return self._native.timestamps()
 
     @property
@@ -122,33 +122,33 @@ class Burst:
 
     @property
     def port_id(self) -> int:
-        """Port it arrived at."""
+        """Port that received it."""
         return self._native.port_id
 
     @property
     def queue_id(self) -> int:
-        """Queue it arrived at."""
+        """Queue that received it."""
         return self._native.queue_id
 
     @property
     def connection_id(self) -> int:
-        """Connection it came by; 0 where there are none."""
+        """Connection that it came from; 0 on streams without connections."""
         return self._native.connection_id
 
     @property
     def num_segments(self) -> int:
-        """Segments that each packet is split into."""
+        """Number of segments of each packet."""
         return self._native.num_segments
 
     def gather(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """Copy the packets to rows of one array, at memory speed.
+        """Copy the packets to the rows of one array, at memory speed.
 
-        Other threads of Python run meanwhile.
+        The interpreter lock is released during the copy.
 
         Parameters
         ----------
         out : ndarray of uint8, shape (n, width), optional
-            Where to; C-contiguous, ``width`` at least the longest packet. None: a new array.
+            Destination; C-contiguous, ``width`` at least the longest packet. None: a new array.
 
         Returns
         -------
@@ -167,12 +167,12 @@ class Burst:
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """Copy the packets back to back, at memory speed.
 
-        Other threads of Python run meanwhile.
+        The interpreter lock is released during the copy.
 
         Parameters
         ----------
         out : ndarray of uint8, shape (size,), optional
-            Where to; contiguous, ``size`` at least `nbytes`. None: a new array.
+            Destination; contiguous, ``size`` at least `nbytes`. None: a new array.
 
         Returns
         -------
@@ -198,8 +198,8 @@ class Burst:
         prefix : str
             Name of the file without ``.pcap``.
         nanosecond : bool
-            Resolution of a new file's time stamps: ns, else µs. An existing file must be of the
-            same.
+            Resolution of a new file's time stamps: ns, else µs. An existing file must have the
+            same resolution.
 
         Returns
         -------
@@ -209,9 +209,9 @@ class Burst:
         Raises
         ------
         InvalidParameterError
-            If the directory does not exist, or the file is of another kind; it stays as it was.
+            If the directory does not exist, or the file has another format; it is left unchanged.
         NotReadyError
-            While somebody else writes to the file.
+            If another writer has the file open.
         GenericFailureError
             If writing failed; the file is cut to whole records.
         """
@@ -229,21 +229,21 @@ class Burst:
         prefix : str
             Beginning of the file names.
         offset : int
-            Bytes to leave out at the beginning of each packet.
+            Bytes to skip at the beginning of each packet.
 
         Raises
         ------
         InvalidParameterError
             If the directory does not exist, or the offset is negative.
         GenericFailureError
-            If writing failed; files before are whole, the one that failed is removed.
+            If writing failed; earlier files are complete, the failed one is removed.
         """
         if offset < 0:
             raise InvalidParameterError(f"offset is {offset}; accepted is 0 or more")
         self._native.write_raw(str(Path(directory).absolute()), prefix, offset)
 
     def release(self) -> None:
-        """Give the burst back to the engine. Idempotent; arrays that exist keep the buffers."""
+        """Return the burst to the engine. Idempotent; existing arrays keep their buffers."""
         self._native.release()
 
     @property

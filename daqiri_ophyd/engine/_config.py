@@ -1,4 +1,4 @@
-"""Configurations: reading, checking."""
+"""Reading and checking configurations."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class ConfigProblem:
     Parameters
     ----------
     severity : {"error", "warning"}
-        A configuration with an error cannot be used; a warning tells what was adjusted.
+        A configuration with an error cannot be used; a warning reports an adjusted value.
     file : str
-        File name; ``<text>`` or ``<config>`` when there is none.
+        File name; ``<text>`` or ``<config>`` if there is none.
     line, column : int
-        Position from 1 on; 0: unknown.
+        Position, from 1; 0: unknown.
     path : str
         Path of the key, such as ``interfaces[1].rx.queues[0].id``.
     message : str
@@ -89,7 +89,7 @@ class ConfigReport:
 def read_config(
     source: ConfigSource, file: str | None
 ) -> tuple[NetworkConfig | None, ConfigReport]:
-    """Return what could be read of a configuration, and the findings about it."""
+    """Return the configuration as far as it could be read, and the findings about it."""
     if isinstance(source, NetworkConfig):
         return source, ConfigReport([])
     if isinstance(source, Mapping):
@@ -108,8 +108,8 @@ def read_config(
         config, problems = _native.parse_config(source, file or "<text>", positions=True)
     else:
         raise InvalidParameterError(
-            f"configuration is {type(source)}; accepted are a dict, YAML text, a path, or what "
-            "load_config returned"
+            f"configuration is {type(source)}; accepted are a dict, YAML text, a path, or the "
+            "result of load_config"
         )
     return config, ConfigReport([ConfigProblem(*problem) for problem in problems])
 
@@ -117,8 +117,8 @@ def read_config(
 def check_config(source: ConfigSource, *, file: str | None = None) -> ConfigReport:
     """Find all problems of a configuration.
 
-    It says the same on every machine: what there is of cores, interfaces and engines is found out
-    when an engine is opened.
+    The result is the same on every machine: whether the host has the cores, interfaces and engines
+    is checked when an engine is opened.
 
     Parameters
     ----------
@@ -126,12 +126,12 @@ def check_config(source: ConfigSource, *, file: str | None = None) -> ConfigRepo
         Keys and values, YAML text, or the path of a YAML file. A str is a path if it is one line
         that ends .yaml or .yml.
     file : str, optional
-        What to call the source in the report.
+        Name of the source in the report.
 
     Returns
     -------
     ConfigReport
-        All findings; never raises for what the configuration holds.
+        All findings; errors in the configuration do not raise.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def check_config(source: ConfigSource, *, file: str | None = None) -> ConfigRepo
 def load_config(source: ConfigSource, *, file: str | None = None) -> NetworkConfig:
     """Read and check a configuration.
 
-    What was adjusted is logged as a warning; `check_config` returns it.
+    Adjusted values are logged as warnings; `check_config` returns them.
 
     Parameters
     ----------
@@ -152,17 +152,17 @@ def load_config(source: ConfigSource, *, file: str | None = None) -> NetworkConf
         Keys and values, YAML text, or the path of a YAML file. A str is a path if it is one line
         that ends .yaml or .yml.
     file : str, optional
-        What to call the source in messages.
+        Name of the source in messages.
 
     Returns
     -------
     NetworkConfig
-        With all defaults and adjustments.
+        The configuration with all defaults and adjustments.
 
     Raises
     ------
     ConfigError
-        If there are errors; its text and its ``report`` name all of them.
+        If there are errors; its text and its ``report`` list all of them.
     InvalidParameterError
         If the source is none of these.
     """
@@ -183,7 +183,7 @@ def _is_path(source: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Return mappings as dicts and tuples as lists, all the way down."""
+    """Return mappings as dicts and tuples as lists, recursively."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -13,7 +13,7 @@ __all__ = ["Connection", "option_bytes"]
 
 @dataclass(frozen=True)
 class Connection:
-    """A connection of a port, as it was when it was listed.
+    """A connection of a port, at the time it was listed.
 
     Attributes
     ----------
@@ -24,13 +24,13 @@ class Connection:
         Address of the peer, ``192.0.2.1:5000`` or ``[2001:db8::1]:5000``; empty for a server's own
         socket.
     local : str
-        Address of this host that the peer talks to; empty while it is not known.
+        Local address of the connection; empty while it is not known.
     state : str
-        ``listening``: a server's own socket. ``connected``; of UDP: the peer is known.
-        ``connecting``: a TCP client waits for its server. ``closed``: the peer is gone, or the
-        engine is closed.
+        ``listening``: a server's own socket. ``connected``: TCP, established; UDP, the peer is
+        known. ``connecting``: a TCP client waits for its server. ``closed``: the peer is gone, or
+        the engine is closed.
     error : str
-        Why it was lost or cannot be made; empty if all is well.
+        Why the connection was lost or cannot be made; empty: no error.
     """
 
     id: int
@@ -41,12 +41,12 @@ class Connection:
 
 
 def option_bytes(value: int | bytes) -> bytes:
-    """Return the value of a socket option as the kernel reads it.
+    """Return the value of a socket option as bytes for the kernel.
 
     Parameters
     ----------
     value : int or bytes
-        A number is passed as a C ``int``, bytes as they are.
+        A number is passed as a C ``int``, bytes unchanged.
 
     Raises
     ------

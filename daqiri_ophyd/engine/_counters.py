@@ -1,4 +1,4 @@
-"""Counters of queues, and how late packets left."""
+"""Counters of queues, and the lateness of packets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LATENESS_EDGES", "Lateness", "RxCounters", "TxCounters", "counters_d
 
 
 def _lateness_edges() -> NDArray[np.int64]:
-    # To 73 minutes, and a bin for what is above.
+    # Up to 73 minutes, and one bin for longer times.
     bounds = [(4 + step) << octave for octave in range(2, 40) for step in range(4)]
     return np.array([0, *bounds, 1 << 42, np.iinfo(np.int64).max], np.int64)
 
@@ -27,12 +27,12 @@ LATENESS_EDGES.flags.writeable = False
 
 
 def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
-    """Return the type of `Engine.counters`, whose fields are named like ports and queues.
+    """Return the type of `Engine.counters`; its fields have the names of ports and queues.
 
     Parameters
     ----------
     config : NetworkConfig
-        Of the engine.
+        Configuration of the engine.
     """
     rx_names, tx_names, reasons = _native.counter_names()
 
@@ -51,7 +51,7 @@ def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
 
 
 def _values_of(row: NDArray[np.void], kind: Any) -> dict[str, Any]:
-    """Return the values of a dataclass by name, from a queue's part of `Engine.counters`."""
+    """Return the fields of a dataclass by name, from a queue's part of `Engine.counters`."""
     values = {f.name: row[f.name].item() for f in fields(kind) if f.name != "dropped"}
     dropped = row["dropped"]
     reasons = dropped.dtype.names or ()
@@ -60,7 +60,7 @@ def _values_of(row: NDArray[np.void], kind: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RxCounters:
-    """What became of the packets of a receive queue, at one moment.
+    """Counters of a receive queue, at one moment.
 
     ``received == delivered + held + dropped_total`` always holds.
 
@@ -69,15 +69,15 @@ class RxCounters:
     received, received_bytes : int
         Packets that arrived, and their bytes.
     delivered : int
-        Packets that were handed to the application or a recorder.
+        Packets that the application or a recorder took.
     held : int
-        Packets in the queue.
+        Packets in the queue: in the ring or in a burst that is not full yet.
     bursts : int
-        Bursts handed over to the queue's ring.
+        Bursts put into the queue's ring.
     truncated : int
-        Packets that were delivered but cut to their buffer.
+        Packets that were delivered, cut to the size of their buffer.
     ring_high_water : int
-        Most bursts ever in the ring.
+        Largest number of bursts that were in the ring at once.
     dropped : dict of str to int
         Packets that were dropped, by reason.
     """
@@ -93,7 +93,7 @@ class RxCounters:
 
     @classmethod
     def of_row(cls, row: NDArray[np.void]) -> Self:
-        """Return what `Engine.counters` has of a queue.
+        """Return the counters of a queue in `Engine.counters`.
 
         Parameters
         ----------
@@ -110,22 +110,22 @@ class RxCounters:
 
 @dataclass(frozen=True, slots=True)
 class TxCounters:
-    """What became of the packets of a transmit queue, at one moment.
+    """Counters of a transmit queue, at one moment.
 
     ``submitted == sent + held + dropped_total`` always holds.
 
     Parameters
     ----------
     submitted : int
-        Packets that the queue took.
+        Packets that the queue accepted.
     sent, sent_bytes : int
-        Packets that left, and their bytes.
+        Packets that were sent, and their bytes.
     held : int
-        Packets in the queue.
+        Packets that were submitted and neither sent nor dropped yet.
     bursts : int
-        Bursts that left whole.
+        Bursts that were sent completely.
     late : int
-        Packets whose launch time was past when they were submitted.
+        Packets whose launch time had passed when they were submitted.
     dropped : dict of str to int
         Packets that were dropped, by reason.
     """
@@ -140,7 +140,7 @@ class TxCounters:
 
     @classmethod
     def of_row(cls, row: NDArray[np.void]) -> Self:
-        """Return what `Engine.counters` has of a queue.
+        """Return the counters of a queue in `Engine.counters`.
 
         Parameters
         ----------
@@ -156,9 +156,9 @@ class TxCounters:
 
 
 class Lateness:
-    """How long after their launch times packets left, ns.
+    """Time from the launch times of packets to their launch, ns.
 
-    Counted in buckets of at most 1/32 of the value, so quantiles are exact to that.
+    Buckets are at most 1/32 of the value wide, which is the precision of quantiles.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class Lateness:
 
     @property
     def count(self) -> int:
-        """Packets that had a launch time and left."""
+        """Packets with a launch time that were sent."""
         return int(self._counts.sum())
 
     def quantile(self, q: float) -> int:
@@ -193,8 +193,7 @@ class Lateness:
         Returns
         -------
         int
-            Upper end of the bucket where the quantile lies, ns, at most `maximum`; 0 when nothing
-            was counted.
+            Upper end of the quantile's bucket, ns, at most `maximum`; 0 if nothing was counted.
 
         Raises
         ------

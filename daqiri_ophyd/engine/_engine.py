@@ -26,7 +26,7 @@ __all__ = ["LINKTYPE_ETHERNET", "LINKTYPE_RAW", "Engine", "Port", "capabilities"
 LINKTYPE_ETHERNET = 1
 """Packets are Ethernet frames."""
 LINKTYPE_RAW = 101
-"""Packets are payloads of sockets; files of them have IP headers, put in front by the recorder."""
+"""Packets are payloads of sockets; in files the recorder adds reconstructed IP headers."""
 
 
 class Port:
@@ -86,7 +86,7 @@ class Port:
         return _find(self.tx, queue, f"port {self.name!r}", "transmit queue")
 
     def now(self) -> int:
-        """Return the time of the port's clock, ns; launch times and timestamps are on it."""
+        """Return the time of the port's clock, ns: the clock of launch times and timestamps."""
         return self._session.now(self.id)
 
     @property
@@ -105,12 +105,12 @@ class Port:
         Returns
         -------
         list of Connection
-            As of now; empty where streams have no connections (raw streams).
+            The current ones; empty on streams without connections (raw streams).
         """
         return [Connection(*row) for row in self._session.connections(self.id)]
 
     def drop_all_traffic(self) -> None:
-        """Drop what arrives at the port, and what its queues hold, counted as ``filtered``.
+        """Drop packets that arrive, and those that the queues hold, counted as ``filtered``.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Port:
         self._session.set_drop_all(self.id, True)
 
     def allow_all_traffic(self) -> None:
-        """End `drop_all_traffic`; nothing that arrived before reaches a queue."""
+        """End `drop_all_traffic`; no packet that arrived before reaches a queue."""
         self._session.set_drop_all(self.id, False)
 
     def __repr__(self) -> str:
@@ -130,16 +130,16 @@ class Port:
 class Engine:
     """A running configuration. Several can run in one process.
 
-    Made by `open`. A context manager that closes it. Open engines are closed when the interpreter
-    exits. In a forked child an engine counts as closed and the parent's goes on; start processes
-    with the ``spawn`` method, and open engines where they are used.
+    Created by `open`; a context manager that closes it. Open engines are closed when the
+    interpreter exits. A forked child sees the engine as closed, and the parent's keeps running:
+    start processes with the ``spawn`` method, and open engines in the process that uses them.
 
     Attributes
     ----------
     config : NetworkConfig
         The configuration with all defaults and adjustments.
     warnings : list of str
-        What was adjusted in the configuration, and why.
+        Values of the configuration that were adjusted, and why.
     ports : tuple of Port
         In the order of the configuration.
     """
@@ -156,24 +156,24 @@ class Engine:
 
     @classmethod
     def open(cls, config: ConfigSource) -> Engine:
-        """Allocate, configure and start.
+        """Allocate memory, configure and start.
 
         Parameters
         ----------
         config : NetworkConfig, dict, str or Path
-            As for `load_config`, or what it returned.
+            As for `load_config`, or its result.
 
         Returns
         -------
         Engine
-            Running. What cannot be had leaves nothing behind.
+            A running engine. If opening fails, nothing is left behind.
 
         Raises
         ------
         ConfigError
             If the configuration has errors.
         NotSupportedError
-            If this build or this machine lacks what it asks for.
+            If this build or this machine lacks something that it asks for.
         NoFreePacketBuffersError
             If there is not enough memory, or hugepages.
         InvalidParameterError
@@ -190,7 +190,7 @@ class Engine:
 
     @property
     def name(self) -> str:
-        """What moves the packets: ``loopback``, ``socket``, ``packet``, ``dpdk``, ``ibverbs``."""
+        """Io engine: ``loopback``, ``socket``, ``packet``, ``dpdk`` or ``ibverbs``."""
         return "loopback" if self.config.loopback else self.config.engine
 
     def port(self, port: str | int) -> Port:
@@ -207,7 +207,7 @@ class Engine:
         return _find(self.ports, port, "the engine", "port")
 
     def snapshot(self) -> EngineSnapshot:
-        """Return counters and levels of all queues and regions, taken now in one call.
+        """Return counters and levels of all queues and regions, read now in one call.
 
         Raises
         ------
@@ -218,22 +218,22 @@ class Engine:
 
     @property
     def counters(self) -> NDArray[np.void]:
-        """Counters and levels of all queues, as a thread of the engine copies them every 0.1 s.
+        """Counters and levels of all queues, copied by a thread of the engine every 0.1 s.
 
-        For what looks often and at much, such as a live display: it costs one call, and the threads
-        that move packets nothing. Numbers of one queue belong together; all are 0.1 s old at most,
-        unless the thread had to wait for a processor. What has to be exact, such as the balance
-        after a run, is read with `RxQueue.counters`, `TxQueue.counters` or `snapshot`. Of a closed
-        engine all of them say the same.
+        For frequent reading of many counters, such as a live display: it costs one call, and
+        nothing on the threads that move packets. The numbers of one queue are consistent; all are
+        at most 0.1 s old, unless the thread had to wait for a CPU. Where exact numbers matter, such
+        as the balance after a run, use `RxQueue.counters`, `TxQueue.counters` or `snapshot`. For a
+        closed engine all of them return the same.
 
         Returns
         -------
         ndarray, shape ()
-            Structured, read-only, of uint64; a new one each time, which stays as it is.
-            ``time_ns`` and ``steady_ns`` say when it was taken, see `EngineSnapshot`.
-            ``counters["rx"][port][queue]`` has ``received`` and what else `RxCounters` and
-            `QueueLevels` have, ``["tx"]`` likewise, with the quantiles of `TxQueueState`;
-            ``["dropped"][reason]`` is a level of its own.
+            Structured, read-only, of uint64; a new array each time.
+            ``time_ns`` and ``steady_ns`` are the time of the copy, see `EngineSnapshot`.
+            ``counters["rx"][port][queue]`` has the fields of `RxCounters` and `QueueLevels`;
+            ``counters["tx"][port][queue]`` has those of `TxCounters` and `QueueLevels`, and the
+            quantiles of `TxQueueState`. Drops by reason are in ``["dropped"][reason]``.
 
         Raises
         ------
@@ -250,8 +250,8 @@ class Engine:
     def connect(self, address: str, port: int, source: str | None = None) -> int:
         """Connect to a server, or (UDP) make a peer known to a server's socket.
 
-        A client whose ``remote_addr`` this is has the connection already. Other connections of a
-        TCP client are kept up as its own is, see ``retry_connect_s``.
+        A client is already connected to its ``remote_addr``. Further connections of a TCP client
+        are re-established in the same way, see ``retry_connect_s``.
 
         Parameters
         ----------
@@ -270,10 +270,10 @@ class Engine:
         Raises
         ------
         ConnectFailureError
-            If nothing answers within 10 s, or no interface can connect there.
+            If there is no answer within 10 s, or no interface can connect there.
         NoSpaceAvailableError
-            If the interface has 1023 TCP connections. Of UDP, the peer heard least recently makes
-            room.
+            If the interface has 1023 TCP connections. A UDP server replaces the peer that it has
+            received from least recently instead.
         NotReadyError
             If the engine is closed.
         NotSupportedError
@@ -282,7 +282,7 @@ class Engine:
         return self._session.connect(address, port, source or "")
 
     def server_connection(self, address: str, port: int) -> int:
-        """Return the connection id of the server at an address: that of its own socket.
+        """Return the connection id of the server socket at an address.
 
         Raises
         ------
@@ -298,13 +298,12 @@ class Engine:
     ) -> None:
         """Set an option on a connection's socket, as setsockopt(2) does.
 
-        It holds for the later sockets of a TCP client's connection, too, and is set when it is
-        made if it is not there now.
+        It applies to the current socket: a TCP client that connects again has the defaults.
 
         Parameters
         ----------
         connection : int
-            Connection id; a server's own means its listening (TCP) or only (UDP) socket.
+            Connection id; a server's own id means its listening (TCP) or only (UDP) socket.
         level, option : int
             Such as ``socket.IPPROTO_IP`` and ``socket.IP_TOS``.
         value : int or bytes
@@ -313,9 +312,9 @@ class Engine:
         Raises
         ------
         InvalidParameterError
-            If there is no such connection, or the kernel refuses the option.
+            If there is no such connection, or the kernel rejects the option.
         NotReadyError
-            If the connection is closed.
+            If the connection is closed, or is being made.
         """
         self._session.set_socket_option(connection, level, option, option_bytes(value))
 
@@ -325,12 +324,12 @@ class Engine:
         return self._session.closed
 
     def close(self) -> None:
-        """Stop. Idempotent; any thread.
+        """Stop the engine. Idempotent; callable from any thread.
 
-        Packets that were handed over and are due still leave; those whose launch time is yet to
-        come are dropped and counted as ``flushed``. Receive queues hand over what they collected
-        and can be received to the end; recorders write it and complete their files. Bursts and
-        arrays stay as they are.
+        Submitted packets that are due are still sent; those whose launch time is in the future are
+        dropped and counted as ``flushed``. Receive queues deliver the packets that they hold, and
+        can be read to the end; recorders write them and complete their files. Bursts and arrays
+        stay valid.
         """
         self._session.close()
 
@@ -368,7 +367,7 @@ def _find(candidates: tuple[_Named, ...], wanted: str | int, owner: str, kind: s
 
 
 def capabilities() -> dict[str, str]:
-    """Return what each io engine of this build is ready for.
+    """Return the io engines and whether this build has them.
 
     Returns
     -------

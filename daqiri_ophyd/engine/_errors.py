@@ -28,9 +28,9 @@ __all__ = [
 
 
 class DaqiriError(Exception):
-    """What the engine could not do.
+    """Base class of the engine's errors.
 
-    The text says what was asked, what was found, and what to do.
+    The text says what was asked for, what was found, and how to fix it.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class DaqiriError(Exception):
 
 
 class NullPointerError(DaqiriError):
-    """Nothing was there where something had to be."""
+    """A required value is missing."""
 
     status = Status.NULL_PTR
 
@@ -60,24 +60,24 @@ class NoFreePacketBuffersError(DaqiriError):
 
 
 class NotReadyError(DaqiriError):
-    """The engine, queue or file is closed, or somebody else has it."""
+    """The engine, queue or file is closed, or is in use."""
 
     status = Status.NOT_READY
 
 
 class InvalidParameterError(DaqiriError):
-    """A value is outside of what is accepted."""
+    """A value is not accepted."""
 
     status = Status.INVALID_PARAMETER
 
 
 class NoSpaceAvailableError(DaqiriError):
-    """There was no room in time.
+    """No buffer, queue slot or table entry was free in time.
 
     Attributes
     ----------
     submitted : int
-        Packets that were taken before.
+        Packets that were accepted before the error.
     """
 
     status = Status.NO_SPACE_AVAILABLE
@@ -88,13 +88,13 @@ class NoSpaceAvailableError(DaqiriError):
 
 
 class NotSupportedError(DaqiriError):
-    """The build or the engine cannot do it; the text says what is missing."""
+    """The build or the engine does not support it; the text says what is missing."""
 
     status = Status.NOT_SUPPORTED
 
 
 class GenericFailureError(DaqiriError):
-    """The system refused, for example a file or a socket."""
+    """A system call failed, for example on a file or a socket."""
 
     status = Status.GENERIC_FAILURE
 
@@ -106,7 +106,7 @@ class ConnectFailureError(DaqiriError):
 
 
 class InternalEngineError(DaqiriError):
-    """The engine is at fault."""
+    """Internal error of the engine."""
 
     status = Status.INTERNAL_ERROR
 

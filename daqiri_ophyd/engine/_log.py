@@ -1,4 +1,4 @@
-"""Log lines of the engine, in the log of Python."""
+"""Forwards log lines of the engine to Python's logging."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _forwarding = 0
 
 
 def forward_log() -> None:
-    """Hand lines of the engine to the logger ``daqiri_ophyd.engine`` from now on.
+    """Forward lines of the engine's log to the logger ``daqiri_ophyd.engine`` from now on.
 
-    Native threads leave them in a bounded ring and go on; the event pump's thread takes them from
-    there. Which levels come is the configuration's ``log_level``, for all engines of the process
-    that of the one opened last. Records have the attributes ``interface`` and ``queue``, the names
-    of what the line is about; empty: not of one.
+    Native threads put lines into a bounded ring and never wait; the event pump's thread reads them
+    from there. ``log_level`` of the configuration selects the levels; with several engines in a
+    process, that of the one opened last. Records have the attributes ``interface`` and ``queue``
+    with the names that the line is about; empty: none.
     """
     global _forwarding
     with _lock:
         # A forked child has neither the thread nor the ring.
         if _forwarding == os.getpid():
             return
-        default_pump().add(_native.attach_log(), _hand_over)
+        default_pump().add(_native.attach_log(), _deliver)
         atexit.register(_finish, os.getpid())
         _forwarding = os.getpid()
 
 
-def _hand_over() -> None:
+def _deliver() -> None:
     lines, lost = _native.take_log_records()
     for level, time_ns, text, interface, queue in lines:
         if _log.isEnabledFor(_LEVELS[level]):
@@ -58,7 +58,7 @@ def _hand_over() -> None:
             _log.handle(record)
     if lost:
         _log.warning(
-            "%d lines of the engine's log were lost: they came faster than taken.",
+            "%d lines of the engine's log were lost: they came faster than they were read.",
             lost,
             extra={"interface": "", "queue": ""},
         )
@@ -66,7 +66,7 @@ def _hand_over() -> None:
 
 def _finish(pid: int) -> None:
     if pid == os.getpid():
-        _hand_over()
+        _deliver()
         _native.detach_log()
 
 

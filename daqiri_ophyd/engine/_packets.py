@@ -1,4 +1,4 @@
-"""Packets that lie in memory, such as those of a file: selections, copies, header fields."""
+"""Packets in memory, such as those of a file: selections, copies, header fields."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Packets:
     """Packets in a flat array of bytes: a file's, or a selection of them.
 
     ``packets[i]`` is packet ``i`` without a copy: a read-only uint8 array over the mapped file; a
-    slice is a selection. Selections copy no packet, and have everything that the file has.
+    slice is a selection. Selections copy no packets and have the same methods as the file.
 
     Attributes
     ----------
     link_type : int
-        Kind of packets: 1 Ethernet, 101 IP without a link layer, others as registered.
+        Link type: 1 Ethernet, 101 IP without a link layer, others as registered.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Packets:
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """All bytes of the file, shape (size,), read-only; packets lie at `offsets`.
+        """All bytes of the file, shape (size,), read-only; packets begin at `offsets`.
 
-        Of a file that was unpacked: of what it was unpacked to.
+        For a compressed or pcapng file: the bytes of the classic pcap file it was unpacked to.
         """
         if self._data is None:
             raise InvalidParameterError("the file is closed; open it again")
@@ -63,7 +63,7 @@ class Packets:
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each packet begins in `data`, shape (n,)."""
+        """Offset of each packet in `data`, shape (n,)."""
         return self._offsets
 
     @property
@@ -133,12 +133,12 @@ class Packets:
             self._file.require_whole()
 
     def chunks(self, packets: int) -> Iterator[Packets]:
-        """Yield the packets in parts, to work on what does not fit into memory.
+        """Yield the packets in parts, for files that are larger than memory.
 
         Parameters
         ----------
         packets : int
-            Most packets of a part, from 1 on.
+            Largest number of packets in a part, at least 1.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class Packets:
             If `packets` is below 1.
         """
         if packets < 1:
-            raise InvalidParameterError(f"packets is {packets}; a part has 1 at least")
+            raise InvalidParameterError(f"packets is {packets}; accepted is 1 or more")
         for first in range(0, len(self), packets):
             yield self._part(slice(first, first + packets))
 
@@ -156,12 +156,12 @@ class Packets:
         Parameters
         ----------
         t0_ns, t1_ns : int
-            From `t0_ns` on, before `t1_ns`; ns since the epoch.
+            From `t0_ns` to before `t1_ns`; ns since the epoch.
 
         Returns
         -------
         Packets
-            Those with such a time, in the file's order.
+            The packets in that time, in the file's order.
         """
         if self.in_order:
             first, end = np.searchsorted(self._timestamps, (t0_ns, t1_ns))
@@ -171,27 +171,27 @@ class Packets:
     def select(
         self, mask: NDArray[np.bool_] | None = None, **fields: int | str | Sequence[int | str]
     ) -> Packets:
-        """Select packets by a mask, or by what their headers say.
+        """Select packets by a mask or by header fields.
 
         Parameters
         ----------
         mask : ndarray of bool, shape (n,), optional
             True for the packets to select.
         **fields : int, str or sequence of these
-            Packets for which each of these has the value, or one of the values: a column of
+            Values to match; a sequence matches any of its values. Names are columns of
             `to_columns`, or ``udp_src``, ``udp_dst``, ``tcp_src``, ``tcp_dst`` (the ports of one
-            protocol). Addresses: ``"192.168.1.5"``, ``"fe80::1"``, ``"02:00:00:00:00:01"``, or
+            protocol). Addresses are ``"192.168.1.5"``, ``"fe80::1"``, ``"02:00:00:00:00:01"``, or
             numbers.
 
         Returns
         -------
         Packets
-            Those for which all of it holds, in the file's order.
+            The packets that match all of them, in the file's order.
 
         Raises
         ------
         InvalidParameterError
-            If there is no such field, a value is none, or the mask has another shape or type.
+            If there is no such field, a value is not valid, or the mask has another shape or type.
         GenericFailureError
             If the file was cut while it was read.
 
@@ -220,10 +220,10 @@ class Packets:
         return self._part(keep)
 
     def to_columns(self, names: Sequence[str] = ()) -> dict[str, NDArray]:
-        """Return header fields of all packets as columns, as `pandas.DataFrame` takes them.
+        """Return header fields of all packets as columns, for example for `pandas.DataFrame`.
 
-        0 stands for what a packet does not have, or what was not captured of it. Numbers are in
-        host byte order. Link types: 1 (Ethernet), 101, 228 and 229 (IP), 113 and 276 (Linux
+        A field that a packet does not have, or that was not captured, is 0. Numbers are in host
+        byte order. Supported link types: 1 (Ethernet), 101, 228 and 229 (IP), 113 and 276 (Linux
         cooked).
 
         Parameters
@@ -258,7 +258,7 @@ class Packets:
         Raises
         ------
         InvalidParameterError
-            If there is no such column, the link type is another, or the file was closed.
+            If there is no such column, the link type is not supported, or the file was closed.
         GenericFailureError
             If the file was cut while it was read.
 
@@ -285,12 +285,12 @@ class Packets:
         return {name: columns[name] for name in names} if names else columns
 
     def gather(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """Copy the packets to rows of one array, at memory speed.
+        """Copy the packets to the rows of one array, at memory speed.
 
         Parameters
         ----------
         out : ndarray of uint8, shape (n, width), optional
-            Where to; C-contiguous, ``width`` at least the longest packet. None: a new array.
+            Destination; C-contiguous, ``width`` at least the longest packet. None: a new array.
 
         Returns
         -------
@@ -315,7 +315,7 @@ class Packets:
 
 
 def _numbers(name: str, value: int | str | Sequence[int | str]) -> ArrayLike:
-    """Return the values of a field, addresses as its column has them."""
+    """Return the values of a field, addresses in the form of its column."""
     values = [value] if isinstance(value, int | str) else list(value)
     try:
         if name.startswith("ipv6_"):

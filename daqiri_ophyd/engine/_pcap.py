@@ -21,10 +21,10 @@ __all__ = ["PcapFile"]
 class PcapFile(Packets):
     """A pcap file, mapped into memory and indexed.
 
-    Classic pcap is used as it lies; its packets may be larger than memory: of the file, only the
-    record headers are looked at. pcapng, and what is compressed with gzip or zstd, is unpacked to
-    ``$TMPDIR`` first. Arrays and selections stay usable after `close`. What is appended while the
-    file is open is not seen. When it is cut meanwhile, the bytes that are gone read as zero, and
+    Classic pcap is mapped in place. Only the record headers are read, so files may be larger than
+    memory. pcapng files, and files compressed with gzip or zstd, are unpacked to ``$TMPDIR`` first.
+    Arrays and selections stay valid after `close`. Packets that are appended while the file is
+    open are not seen. If the file is cut while it is open, the missing bytes read as zero, and
     `gather`, `to_columns`, `select` and `verify` raise.
 
     Parameters
@@ -35,35 +35,34 @@ class PcapFile(Packets):
         draft-ietf-opsawg-pcap-06.html, draft-ietf-opsawg-pcapng, RFC 1952, RFC 8878.
 
     allow_damage : bool
-        Open a file in which a record's length is impossible, too, with the packets before it.
+        Also open a file with a record of impossible length, with the packets before it.
 
     Attributes
     ----------
     path : Path
         The file.
     wrapping : tuple of str
-        What was around the packets, outermost first: ``gzip``, ``zstd``, ``pcapng``.
+        Compression and format that were unpacked, outermost first: ``gzip``, ``zstd``, ``pcapng``.
     link_type : int
-        Kind of packets: 1 Ethernet, 101 IP without a link layer, others as registered.
+        Link type: 1 Ethernet, 101 IP without a link layer, others as registered.
     snap_length : int
-        Longest packet that the file says it may hold, bytes.
+        Longest packet that the file may hold, according to its header, bytes.
     nanosecond : bool
-        Whether the file's resolution is ns, else µs.
+        Whether time stamps are in ns, else µs.
     byte_order : {'little', 'big'}
-        Of the headers.
+        Byte order of the headers.
     torn_bytes : int
-        Bytes at the end that are no whole record; they were left out.
+        Bytes of an incomplete record at the end; they are ignored.
     damage : str
-        Empty, or which record's length is impossible.
+        Which record has an impossible length; empty: none.
 
     Raises
     ------
     GenericFailureError
-        If the file cannot be read, is cut while it is read, or cannot be unpacked for want of
-        room.
+        If the file cannot be read, or there is not enough space to unpack it.
     InvalidParameterError
-        If it is no pcap file, a record's length is impossible and `allow_damage` not set,
-        or what is compressed is damaged.
+        If it is not a pcap file, a record has an impossible length and `allow_damage` is not set,
+        or the compressed data are damaged.
     NotSupportedError
         If it is a pcapng file and libpcap is not installed.
     """
@@ -101,16 +100,16 @@ class PcapFile(Packets):
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """All bytes of the file, shape (size,), read-only; packets lie at `offsets`.
+        """All bytes of the file, shape (size,), read-only; packets begin at `offsets`.
 
-        Of a file that was unpacked: of what it was unpacked to.
+        For a compressed or pcapng file: the bytes of the classic pcap file it was unpacked to.
         """
         if self._data is None:
             raise InvalidParameterError(f"{self.path} is closed; open it again")
         return self._data
 
     def close(self) -> None:
-        """Let go of the file; it stays mapped while there are arrays over it. Idempotent."""
+        """Close the file; it stays mapped as long as arrays use it. Idempotent."""
         self._data = None
 
     def __enter__(self) -> PcapFile:

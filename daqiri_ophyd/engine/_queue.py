@@ -1,4 +1,4 @@
-"""What receive and transmit queues have in common."""
+"""Base class of receive and transmit queues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Queue(Generic[Config, Native]):
     """
 
     def __init__(self, port: Port, config: Config, native: Native) -> None:
-        # Weakly: without a cycle of references, the memory of an engine goes with its last user.
+        # A weak reference, to avoid a cycle: an engine's memory is freed with its last user.
         self._port = weakref.ref(port)
         self._port_name = port.name
         self.config = config

@@ -19,16 +19,16 @@ class RecordedFile:
     Parameters
     ----------
     path : Path
-        The file; its metadata is beside it, with ``.json`` appended.
+        The file; its metadata file has the same name with ``.json`` appended.
     packets, bytes : int
-        Packets in it, and their bytes as on the wire.
+        Packets in it, and their bytes on the wire.
     t_first_ns, t_last_ns : int
         Time stamps of the first and last packet, ns since the epoch; -1 for an empty file.
     dropped : int
-        Packets that the queue or the recorder lost since the file before was complete.
+        Packets that the queue or the recorder lost since the previous file was complete.
     left_out : int
-        Packets that were left out on request in that time: filtered, flushed, paused, beyond
-        ``max_packets``.
+        Packets that were left out on request in that time: filtered, flushed, received while
+        paused, beyond ``max_packets``.
     """
 
     path: Path
@@ -42,22 +42,23 @@ class RecordedFile:
 
 @dataclass(frozen=True, slots=True)
 class RecorderSnapshot:
-    """How far a recorder is.
+    """Progress of a recorder.
 
     Parameters
     ----------
     packets, bytes : int
-        Packets in files, and their bytes as on the wire.
+        Packets in files, and their bytes on the wire.
     files : int
         Files that are complete.
     dropped : int
-        Packets that were taken from the queue and lost: after an error.
+        Packets that were taken from the queue and lost after an error.
     left_out : int
-        Packets that were taken from the queue and left out: while paused, beyond ``max_packets``.
+        Packets that were taken from the queue and left out on request: while paused, beyond
+        ``max_packets``.
     running : bool
-        Whether it goes on.
+        Whether it is running.
     failing : bool
-        Whether nothing gets into a file at the moment.
+        Whether packets cannot be written at the moment.
     error : str
         First error, with path and reason; empty: none.
     """
@@ -75,32 +76,32 @@ class RecorderSnapshot:
 class Recorder:
     """Writes a receive queue to files; see `RxQueue.record`.
 
-    It ends when stopped, at ``max_packets``, and when the engine is closed and all packets are
-    written. An error does not end it: what comes is then counted as dropped until it is stopped,
-    or until a new file could be begun. A context manager that stops it.
+    It ends when it is stopped, at ``max_packets``, or when the engine is closed and all packets are
+    written. An error does not end it: packets are then counted as dropped until it is stopped, or
+    until a new file can be created. A context manager that stops it.
     """
 
     def __init__(self, native: _native.Recorder) -> None:
         self._native = native
 
     def stop(self) -> None:
-        """Record what the queue holds now, complete the current file, end. Idempotent."""
+        """Record the packets that the queue holds, complete the current file, end. Idempotent."""
         self._native.stop()
 
     def roll(self) -> None:
-        """Record what the queue holds now and complete the current file.
+        """Record the packets that the queue holds and complete the current file.
 
         Raises
         ------
         NotReadyError
             If it has ended.
         GenericFailureError
-            If nothing can be written at the moment; the text is the first error.
+            If packets cannot be written at the moment; the text is the first error.
         """
         self._native.roll()
 
     def pause(self) -> None:
-        """Discard what arrives, counted as left out; files stay as they are."""
+        """Discard packets that arrive, counted as left out; files stay valid."""
         self._native.set_paused(True)
 
     def resume(self) -> None:
@@ -108,7 +109,7 @@ class Recorder:
         self._native.set_paused(False)
 
     def snapshot(self) -> RecorderSnapshot:
-        """Return how far it is."""
+        """Return the progress."""
         return RecorderSnapshot(*self._native.snapshot())
 
     def files(self, first: int = 0) -> list[RecordedFile]:
@@ -117,7 +118,7 @@ class Recorder:
         Parameters
         ----------
         first : int
-            Leave out so many.
+            Number of files to skip.
 
         Returns
         -------
@@ -127,7 +128,7 @@ class Recorder:
         return [RecordedFile(Path(path), *rest) for path, *rest in self._native.files(first)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for news: a file is complete, it has ended, it fails or goes on after that.
+        """Wait for an event: a file is complete, or the recorder ends, fails or recovers.
 
         Parameters
         ----------
@@ -137,7 +138,7 @@ class Recorder:
         Returns
         -------
         bool
-            True for news since the last True.
+            Whether there was an event since the last True.
 
         Raises
         ------
@@ -147,15 +148,15 @@ class Recorder:
         return self._native.wait(timeout)
 
     def fileno(self) -> int:
-        """Return an eventfd that becomes readable with news, for `EventPump.add`.
+        """Return an eventfd that becomes readable at an event of `wait`, for `EventPump.add`.
 
-        Look at `files` and `snapshot` once after adding it: older news does not ring again.
+        Read `files` and `snapshot` once after adding it: earlier events are not signalled again.
         """
         return self._native.fileno()
 
     @property
     def writer(self) -> str:
-        """How packets get to the disk: ``buffered`` or ``direct``."""
+        """How packets are written to disk: ``buffered`` or ``direct``."""
         return self._native.writer
 
     def __enter__(self) -> Recorder:

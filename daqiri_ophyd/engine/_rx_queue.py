@@ -19,7 +19,7 @@ __all__ = ["RxQueue"]
 
 
 class _Bursts:
-    """Bursts of a queue as they arrive; a generator could not be shared by threads."""
+    """Iterator over bursts as they arrive; unlike a generator, threads may share it."""
 
     __slots__ = ("_ended", "_queue", "_timeout")
 
@@ -48,8 +48,8 @@ class _Bursts:
 class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
     """A receive queue of a port.
 
-    Any thread may receive; a burst goes to one of them. While a recorder has the queue, nobody
-    else does.
+    Any thread may receive; each burst goes to one of them. While the queue is being recorded, only
+    the recorder receives.
 
     Attributes
     ----------
@@ -59,23 +59,23 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
 
     @property
     def ring_capacity(self) -> int:
-        """Bursts that can wait in the queue."""
+        """Number of bursts that fit into the queue's ring."""
         return self._native.ring_capacity
 
     @property
     def max_packet_size(self) -> int:
-        """Bytes of the longest packet that fits."""
+        """Bytes of the longest packet that fits into the queue's buffers."""
         return self._native.max_packet_size
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more arrives; what the queue holds can still be received."""
+        """Whether the queue receives no more packets; those that it holds can still be read."""
         return self._native.closed
 
     def receive(self, timeout: float | None = 0.0) -> Burst | None:
         """Return the next burst.
 
-        Other threads of Python run while it waits; Ctrl-C ends the wait.
+        The interpreter lock is released during the wait; Ctrl-C ends it.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         Parameters
         ----------
         connection_id : int
-            As `Burst.connection_id` has it.
+            Connection id, as in `Burst.connection_id`.
         timeout : float or None
             Longest wait, s. 0: do not wait. None: no limit.
 
@@ -116,10 +116,10 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         Raises
         ------
         NotReadyError
-            As `receive`.
+            As for `receive`.
         InvalidParameterError
-            If there is no such connection (any more: a UDP peer that 1023 others displaced has its
-            next packet under another id), or the timeout is negative.
+            If there is no such connection, or the timeout is negative. The id of a UDP peer is
+            retired when 1023 other peers have replaced it; its next packet has a new id.
         """
         burst = self._native.receive_from(connection_id, timeout)
         return None if burst is None else Burst(burst)
@@ -127,8 +127,8 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
     def bursts(self, timeout: float | None) -> Iterator[Burst]:
         """Yield bursts as they arrive.
 
-        It ends when nothing has arrived for a while, or when the engine is closed and all bursts
-        were received. Waiting costs nothing; several threads may share one iterator.
+        It ends when no burst arrives within the timeout, or when the engine is closed and all
+        bursts were received. Waiting uses no CPU; several threads may share one iterator.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         Yields
         ------
         Burst
-            To be released, or dropped, before the engine runs out of buffers.
+            Release or drop it before the engine runs out of buffers.
 
         Raises
         ------
@@ -148,11 +148,11 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         return _Bursts(self, timeout)
 
     def counters(self) -> RxCounters:
-        """Return what became of the packets so far; consistent in itself."""
-        return RxCounters(*self._native.counters())
+        """Return the counters, consistent with each other."""
+        return RxCounters(**self._native.counters())
 
     def flush(self) -> None:
-        """Drop all packets that arrived up to now, counted as ``flushed``.
+        """Discard all packets that have arrived so far, counted as ``flushed``.
 
         Raises
         ------
@@ -178,13 +178,13 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         roll_seconds: float = 0.0,
         max_packets: int = 0,
     ) -> Recorder:
-        """Record the queue to files, on a thread that knows nothing of Python.
+        """Record the queue to files, on a native thread.
 
-        Files are ``<prefix>_<number>.pcap`` with six digits, each with its metadata beside it in
-        ``<prefix>_<number>.pcap.json``; or ``.raw`` in place of ``.pcap``, with the packets back
-        to back and nothing else. ``<prefix>_<number>.raw.npy`` is the index then: an array with a
-        row for each packet, ``offset`` and ``length`` in the file, ``flow``, ``timestamp`` in ns
-        (`numpy.load` with ``mmap_mode="r"`` reads it at any moment).
+        Files are named ``<prefix>_<number>.pcap``, with six digits, and have a metadata file
+        ``<prefix>_<number>.pcap.json`` each. With format ``raw`` the suffix is ``.raw`` and a file
+        has the packets back to back and nothing else. Its index is ``<prefix>_<number>.raw.npy``:
+        an array with a row for each packet, ``offset`` and ``length`` in the file, ``flow``, and
+        ``timestamp`` in ns (`numpy.load` with ``mmap_mode="r"`` reads it at any time).
 
         Parameters
         ----------
@@ -193,31 +193,32 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         prefix : str
             Beginning of the file names.
         first_number : int
-            Number of the first file. Later ones leave out a number that another file has.
+            Number of the first file.
         format : {"pcap", "raw"}
             Classic pcap, or packets back to back with an index.
         nanosecond : bool
-            pcap: resolution of time stamps: ns, else µs.
+            pcap: resolution of time stamps, ns or else µs.
         packet_data_offset : int
-            raw: bytes that are left out at the beginning of each packet.
+            raw: bytes to skip at the beginning of each packet.
         writer : {"buffered", "direct", "auto"}
-            Through the page cache, which takes bursts at the speed of memory; or past it, which
-            takes more in the long run and holds back up to a second of packets; or the latter
-            where the file system allows it. ``direct`` where they do not is
-            ``buffered``, with a warning in the log that says why.
+            ``buffered`` writes through the page cache, which accepts bursts at memory speed.
+            ``direct`` bypasses it: the sustained rate is higher, and up to one second of packets is
+            not in the file yet. ``auto`` is ``direct`` where the file system allows
+            it. ``direct`` where they do not falls back to ``buffered``, with a warning in the log
+            that says why.
         on_error : {"stop", "resume"}
-            After an error (disk full, directory gone): count what comes as lost until the
-            recorder is stopped, or try to go on twice a second, in a new file if there is anything
-            in the old one. Until then the file stays the current one: its metadata tell the loss.
+            After an error (disk full, directory removed): count packets as lost until the
+            recorder is stopped, or try to continue twice a second, in a new file unless the current
+            one is empty. Until then the file stays the current one: its metadata tell the loss.
         durable : bool
-            A file is complete only once the disk has it (``fdatasync``).
+            A file is complete only when it is on disk (``fdatasync``).
         roll_packets, roll_bytes : int
-            Begin a new file after so many packets, or bytes of records (pcap: 16 bytes of header
-            and the packet, each); 0: no limit.
+            Begin a new file after this many packets, or bytes of records (pcap: 16 bytes of header
+            plus the packet); 0: no limit.
         roll_seconds : float
-            Begin a new file after so many seconds; 0: no limit.
+            Begin a new file after this time, s; 0: no limit.
         max_packets : int
-            Stop after exactly so many packets; 0: no limit.
+            Stop after exactly this many packets; 0: no limit.
 
         Returns
         -------
@@ -227,8 +228,8 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         Raises
         ------
         InvalidParameterError
-            If the directory does not exist, the first file does, a number is negative, or a word is
-            none of those above.
+            If the directory does not exist, the first file exists, a number is negative, or a
+            choice is not one of those above.
         NotReadyError
             If the queue is being recorded already, or the engine is closed.
         GenericFailureError

@@ -1,4 +1,4 @@
-"""What engines have done and hold: of this process, and of others."""
+"""Snapshots of engines: of this process and of others."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLevels:
-    """How full the ring of a queue is, and the pool that its bursts come from.
+    """Fill level of a queue's ring, and of the pool that its bursts come from.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class RxQueueState:
     port, queue : str
         Names.
     counters : RxCounters
-        What became of its packets.
+        Counters of its packets.
     levels : QueueLevels
         Ring and pool.
     """
@@ -73,14 +73,14 @@ class TxQueueState:
     port, queue : str
         Names.
     counters : TxCounters
-        What became of its packets.
+        Counters of its packets.
     levels : QueueLevels
         Ring and pool.
     lateness_p50, lateness_p99, lateness_p999, lateness_max : int
         Quantiles of `Lateness`, ns.
     launch_times : str
-        What keeps them: ``worker``, or with ``accurate_send`` the queueing discipline and the
-        network interface (``fq on eth0``).
+        Who keeps launch times: ``worker``, or with ``accurate_send`` the queueing discipline and
+        the network interface (``fq on eth0``).
     """
 
     port: str
@@ -103,7 +103,7 @@ class RegionState:
     name : str
         Name.
     free, buffers : int
-        Free buffers, and all.
+        Free buffers, and total.
     buf_size : int
         Bytes of a buffer.
     """
@@ -123,15 +123,15 @@ class EngineSnapshot:
     engine : str
         As `Engine.name`.
     pid : int
-        Process that runs it.
+        Id of the process that runs it.
     opened_ns : int
-        When it was opened, ns since 1970. With `pid`, what tells engines apart.
+        When it was opened, ns since the epoch. Together with `pid` it identifies an engine.
     time_ns, steady_ns : int
-        When it was taken: since 1970, and on a clock that is never set (CLOCK_MONOTONIC), ns.
+        When the snapshot was taken, ns: since the epoch, and on CLOCK_MONOTONIC.
     rx : tuple of RxQueueState
         Receive queues of all ports, in the order of the configuration.
     tx : tuple of TxQueueState
-        Transmit queues likewise.
+        Transmit queues of all ports, in the order of the configuration.
     regions : tuple of RegionState
         Memory regions.
     """
@@ -147,12 +147,12 @@ class EngineSnapshot:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> EngineSnapshot:
-        """Return what an engine tells of itself.
+        """Return the snapshot that an engine reports as JSON.
 
         Raises
         ------
         ValueError
-            If the text is not that of a snapshot.
+            If the text is not a snapshot.
         """
         try:
             values = json.loads(text)
@@ -180,7 +180,7 @@ def _take(kind: Any, counters: Any, values: Mapping[str, Any]) -> Any:
 
 
 def running_engines() -> list[EngineSnapshot]:
-    """Ask all engines of this user for a snapshot, whatever process runs them.
+    """Ask all engines of this user, in any process, for a snapshot.
 
     Each engine listens on a Unix socket in ``$XDG_RUNTIME_DIR/daqiri`` (without that variable:
     ``/tmp/daqiri-<uid>``). Sockets of processes that were killed are removed.
@@ -188,7 +188,7 @@ def running_engines() -> list[EngineSnapshot]:
     Returns
     -------
     list of EngineSnapshot
-        By process, in the order in which they were opened.
+        Sorted by process, then by the order in which they were opened.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     directory = (
@@ -207,7 +207,7 @@ def running_engines() -> list[EngineSnapshot]:
 
 def _ask(path: Path) -> EngineSnapshot | None:
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(_PATIENCE_S)
+        client.settimeout(_TIMEOUT_S)
         text = b""
         try:
             client.connect(str(path))
@@ -218,7 +218,7 @@ def _ask(path: Path) -> EngineSnapshot | None:
             path.unlink(missing_ok=True)
             return None
         except OSError as error:
-            # Closed meanwhile, or too busy to answer.
+            # The engine was closed in the meantime, or is too busy to answer.
             _log.info("Engine %s does not answer: %s.", path.name, error)
             return None
     return EngineSnapshot.from_json(text) if text.endswith(b"\n") else None

@@ -28,7 +28,7 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
 
     @property
     def batch_size(self) -> int:
-        """Most packets of a burst."""
+        """Largest number of packets in a burst."""
         return self.config.batch_size
 
     @property
@@ -46,43 +46,43 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         connection_id: int = 0,
         timeout: float | None = 5.0,
     ) -> int:
-        """Hand packets over for transmission.
+        """Submit packets for transmission.
 
-        They are copied into the engine's buffers, without Python and with its other threads
-        running, and leave from there; `wait_sent` waits for that. Nothing is handed over if any
-        packet is refused. Ctrl-C ends the wait for buffers; the counters then tell how many went.
+        They are copied into the engine's buffers, with the interpreter lock released, and sent from
+        there; `wait_sent` waits for that. If any packet is not valid, none is submitted. Ctrl-C
+        ends the wait for buffers; the counters then tell how many were submitted.
 
         Parameters
         ----------
         packets : ndarray of uint8 or sequence of bytes-like
-            Shape (n, width): one packet a row. Shape (size,): packets lie at `offsets`, as in
-            `PcapFile.data`. Otherwise a list with one bytes or uint8 array per packet.
+            Shape (n, width): one packet per row. Shape (size,): packets begin at `offsets`, as in
+            `PcapFile.data`. Otherwise a list with one bytes object or uint8 array per packet.
         lengths : array_like of int, shape (n,), optional
-            Bytes of each packet. Rows are cut to it; needed with `offsets`.
+            Bytes of each packet. Rows are cut to it; required with `offsets`.
         offsets : array_like of int, shape (n,), optional
-            Where each packet begins in a 1-D array.
+            Offset of each packet in a 1-D array.
         launch_times : array_like of int, shape (n,), optional
-            When each packet is to leave, ns on the port's clock (`Port.now`). 0 or a time that is
-            past: at once. Packets keep their order.
+            Time to send each packet, ns on the port's clock (`Port.now`). 0 or a time in the past:
+            at once. Packets keep their order.
         connection_id : int
-            Where to, as `Burst.connection_id` has it; 0: a client's server, or the peer that a
-            server heard last.
+            Destination, as in `Burst.connection_id`; 0: a client's server, or the peer that a
+            server received from last.
         timeout : float or None
-            Longest time without a free buffer, s; waiting for launch times counts. None: no limit.
+            Longest time without a free buffer, s, including waits for launch times. None: no
+            limit.
 
         Returns
         -------
         int
-            Packets handed over: all of them.
+            Packets submitted: all of them.
 
         Raises
         ------
         InvalidParameterError
-            If shapes or types are not these, a packet does not lie in the data or does not fit a
-            buffer, or a time is negative.
+            If a shape or type is not one of these, a packet is outside of the data or does not fit
+            into a buffer, or a time is negative.
         NoSpaceAvailableError
-            If no buffer came free in time; its ``submitted`` tells how many packets were handed
-            over.
+            If no buffer was free in time; its ``submitted`` is the number of packets submitted.
         NotReadyError
             If the engine is closed.
         """
@@ -105,18 +105,22 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
                 )
             if lengths is not None or offsets is not None:
                 raise InvalidParameterError(
-                    "lengths and offsets go with an array; packets of a list have their own lengths"
+                    "lengths and offsets require an array; packets of a list have their own lengths"
                 )
             count = len(packets)
             submitted, status = self._native.send_list(
                 packets, launch_times=times, connection_id=connection_id, timeout=timeout
             )
         if status != Status.SUCCESS:
-            raise NoSpaceAvailableError(self._no_room(submitted, count, status, timeout), submitted)
+            raise NoSpaceAvailableError(
+                self._timeout_message(submitted, count, status, timeout), submitted
+            )
         return submitted
 
-    def _no_room(self, submitted: int, count: int, status: int, timeout: float | None) -> str:
-        lacking, remedy = {
+    def _timeout_message(
+        self, submitted: int, count: int, status: int, timeout: float | None
+    ) -> str:
+        missing, fix = {
             Status.NO_FREE_BURST_BUFFERS: ("burst", "raise tx_meta_buffers"),
             Status.NO_FREE_PACKET_BUFFERS: (
                 "packet buffer",
@@ -125,12 +129,12 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         }.get(Status(status), ("place in the queue", "raise tx_meta_buffers"))
         return (
             f"transmit queue {self.name!r} took {submitted} of {count} packets, then had no free "
-            f"{lacking} for {timeout:g} s ({self.counters().held} packets are waiting to leave); "
-            f"raise timeout, send earlier launch times first, or {remedy}"
+            f"{missing} for {timeout:g} s ({self.counters().held} packets are waiting to leave); "
+            f"raise timeout, send earlier launch times first, or {fix}"
         )
 
     def wait_sent(self, timeout: float | None = None) -> bool:
-        """Wait until all packets that were handed over have left or were dropped.
+        """Wait until all submitted packets were sent or dropped.
 
         Parameters
         ----------
@@ -150,15 +154,15 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         return self._native.wait_sent(timeout)
 
     def counters(self) -> TxCounters:
-        """Return what became of the packets so far; consistent in itself."""
-        return TxCounters(*self._native.counters())
+        """Return the counters, consistent with each other."""
+        return TxCounters(**self._native.counters())
 
     def lateness(self) -> Lateness:
-        """Return how long after their launch times packets left."""
+        """Return the lateness of packets: time from launch time to launch."""
         return Lateness(*self._native.lateness())
 
     def reset_lateness(self) -> None:
-        """Begin to count lateness anew; takes effect within the transmit worker's next pass."""
+        """Reset the lateness; takes effect in the transmit worker's next pass."""
         self._native.reset_lateness()
 
     def __repr__(self) -> str:
@@ -189,7 +193,9 @@ def _count_packets(
         )
     if packets.ndim == 2:
         if offsets is not None:
-            raise InvalidParameterError("offsets go with a 1-D array; rows begin where they begin")
+            raise InvalidParameterError(
+                "offsets require a 1-D array; the rows of a 2-D array are the packets"
+            )
         return len(packets)
     if packets.ndim != 1:
         raise InvalidParameterError(
@@ -203,7 +209,7 @@ def _count_packets(
 
 
 def _rows_of_bytes(packets: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the array with adjacent bytes in its last axis; a copy if need be."""
+    """Return the array with contiguous bytes in its last axis; a copy if necessary."""
     if packets.shape[-1] > 1 and packets.strides[-1] != 1:
         return np.ascontiguousarray(packets)
     return packets

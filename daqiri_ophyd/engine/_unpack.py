@@ -1,4 +1,4 @@
-"""Captures in other wrappings as classic pcap: gzip, zstd, pcapng."""
+"""Unpacks gzip, zstd and pcapng captures to classic pcap."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ __all__ = ["open_classic", "open_regular"]
 
 _GZIP, _ZSTD, _PCAPNG = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x0a\x0d\x0d\x0a"
 _CHUNK = 1 << 20
-# zstd's densest data unpacks to some 100 MB from so many bytes.
+# The densest zstd data of this size unpack to about 100 MB.
 _ZSTD_CHUNK = 1 << 12
 
 
 def open_classic(path: Path) -> tuple[BinaryIO, tuple[str, ...]]:
     """Open a capture for reading as classic pcap.
 
-    What is compressed or pcapng is unpacked to a file in ``$TMPDIR`` that has no name and goes
-    away when it is closed.
+    A compressed or pcapng file is unpacked to an unnamed file in ``$TMPDIR``, which is deleted when
+    it is closed.
 
     Returns
     -------
     file : binary file
-        The file itself, or the unpacked one. Whether it is a pcap file is not looked at.
+        The file itself, or the unpacked one. It is not checked to be a pcap file.
     wrapping : tuple of str
-        What was around the packets, outermost first: ``gzip``, ``zstd``, ``pcapng``.
+        Compression and format that were unpacked, outermost first: ``gzip``, ``zstd``, ``pcapng``.
 
     Raises
     ------
     OSError
         If the file cannot be read.
     GenericFailureError
-        If there is no room for what is unpacked.
+        If there is not enough space for the unpacked file.
     InvalidParameterError
         If it is damaged, or a pcapng file with several link types.
     NotSupportedError
-        If it is pcapng and libpcap is not installed, or zstd without the package zstandard.
+        If it is pcapng and libpcap is not installed, or zstd and zstandard is not installed.
 
     Notes
     -----
@@ -103,13 +103,13 @@ def _unpacked(
             unpack(source, target, path)
         target.flush()
     except BaseException as error:
-        room = os.fstat(target.fileno()).st_size
+        unpacked = os.fstat(target.fileno()).st_size
         full = _is_full(folder, error)
         target.close()
         if full:
             raise GenericFailureError(
-                f"{path} needs more room in {folder} to be unpacked than there is: it holds more "
-                f"than {room:,} bytes; set TMPDIR to a directory with more room"
+                f"{path} does not fit into {folder} when unpacked: it holds more than "
+                f"{unpacked:,} bytes; set TMPDIR to a directory with more space"
             ) from error
         raise
     return target
@@ -131,14 +131,14 @@ def _gunzip(source: BinaryIO, target: BinaryIO, path: Path) -> None:
 
 
 def _unzstd(source: BinaryIO, target: BinaryIO, path: Path) -> None:
-    """Unpack frame by frame; the library's streams take a cut frame for a complete one."""
-    # Here, because not every interpreter has it: there are no wheels for free-threaded ones.
+    """Unpack frame by frame; the library's streams do not detect an incomplete frame."""
+    # Imported here: there are no wheels for free-threaded interpreters.
     try:
         import zstandard
     except ImportError as error:
         raise NotSupportedError(
-            f"{path} is compressed with zstd, and the Python package zstandard is not there "
-            f"({error}); install it, or unpack the file first: zstd -d {path}"
+            f"{path} is compressed with zstd, and the Python package zstandard is not "
+            f"installed ({error}); install it, or unpack the file first: zstd -d {path}"
         ) from error
     frame = None
     block = b""
@@ -157,8 +157,8 @@ def _unzstd(source: BinaryIO, target: BinaryIO, path: Path) -> None:
 
 def _damaged(path: Path, kind: str, near: int, reason: str) -> InvalidParameterError:
     return InvalidParameterError(
-        f"{path}: damaged {kind} data near byte {near:,}: {reason}; get the file again, or unpack "
-        "what can be saved with the program that packed it"
+        f"{path}: damaged {kind} data near byte {near:,}: {reason}; copy the file again, or unpack "
+        "as much as possible with the program that compressed it"
     )
 
 

@@ -1,7 +1,7 @@
-"""Events of the engine in Python, on one thread.
+"""Calls Python on events of the engine, on one thread.
 
-Native threads never wait for the interpreter. They write to eventfds; a pump's thread sleeps on
-all of them and calls what was registered.
+Native threads never wait for the interpreter. They write to eventfds; the pump's thread waits for
+all of them and calls the registered callbacks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 class EventPump:
     """Calls Python when eventfds are written.
 
-    All callbacks run on the pump's thread, one after the other: they must be short. What a callback
-    raises is logged, and the pump goes on.
+    All callbacks run on the pump's thread, one after the other: they must be short. An exception in
+    a callback is logged, and the pump continues.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ class EventPump:
         Parameters
         ----------
         fd : int
-            A non-blocking eventfd, such as `Recorder.fileno`; the pump reads it. Writes that come
-            close together may be one call. Remove it before it is closed.
+            A non-blocking eventfd, such as `Recorder.fileno`; the pump reads it. Writes in quick
+            succession may cause one call. Remove it before it is closed.
         callback : callable
             Called without arguments on the pump's thread.
 
@@ -70,9 +70,9 @@ class EventPump:
             self._callbacks[fd] = callback
 
     def remove(self, fd: int) -> None:
-        """Call nothing for this descriptor any more; unknown ones are ignored.
+        """Stop calling the callback of a descriptor; unknown ones are ignored.
 
-        A callback that has begun on the pump's thread may still be running.
+        A callback that has already begun may still be running.
         """
         with self._lock:
             if self._callbacks.pop(fd, None) is None or self.closed:
@@ -84,11 +84,11 @@ class EventPump:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, or belongs to the process that this one was forked from."""
+        """Whether it was closed, or was created before a fork, in the parent process."""
         return self._closed or self._process != os.getpid()
 
     def close(self) -> None:
-        """End the thread; the callback that runs is the last. Idempotent."""
+        """Stop the thread, after the callback that is running. Idempotent."""
         with self._lock:
             if self.closed:
                 return
@@ -109,7 +109,7 @@ class EventPump:
                 except BlockingIOError:
                     continue
                 except OSError:
-                    _log.exception("Descriptor %d cannot be read; it is watched no more.", fd)
+                    _log.exception("Descriptor %d cannot be read; it is no longer watched.", fd)
                     self.remove(fd)
                     continue
                 self._call(callback)
@@ -129,7 +129,7 @@ _default_lock = threading.Lock()
 
 
 def default_pump() -> EventPump:
-    """Return the pump that this process shares; it is closed when the interpreter exits."""
+    """Return the shared pump of this process; it is closed when the interpreter exits."""
     global _default
     with _default_lock:
         if _default is None or _default.closed:

@@ -1,4 +1,4 @@
-"""UDP in Ethernet frames and IP packets: making and finding it, for many packets at once."""
+"""Builds UDP frames and locates UDP payloads, for many packets at once."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ def udp_frames(
 ) -> NDArray[np.uint8]:
     """Put Ethernet, IPv4 and UDP headers in front of payloads.
 
-    Time to live 64, do not fragment, identification counts up from 0; checksums are valid.
+    Time to live is 64, "don't fragment" is set, identification counts up from 0, and checksums are
+    valid.
 
     Parameters
     ----------
     payloads : ndarray of uint8, shape (n, size), or (n, size)
-        One payload a row; a pair of numbers stands for zeros of that shape.
+        One payload per row; a pair of numbers stands for zeros of that shape.
     src_mac, dst_mac : str, bytes or ndarray of uint8
         Ethernet addresses: ``02:00:00:00:00:01``, 6 bytes, or shape (n, 6).
     src_ip, dst_ip : str, int or array_like of int, shape (n,)
-        IPv4 addresses; as numbers: host byte order.
+        IPv4 addresses; numbers are in host byte order.
     src_port, dst_port : int or array_like of int, shape (n,)
         UDP ports.
 
     Returns
     -------
     ndarray of uint8, shape (n, size + 42)
-        One frame a row, without frame check sequence.
+        One frame per row, without frame check sequence.
 
     Raises
     ------
     InvalidParameterError
-        If a shape, an address or a port is not one of these, or the payload is longer than 65507
-        bytes.
+        If a shape, address or port is not valid, or the payload is longer than 65507 bytes.
 
     Notes
     -----
@@ -87,7 +87,7 @@ def udp_frames(
     pseudo = ip[:, 7:11].sum(axis=1, dtype=np.uint64) + np.uint64(_UDP + 8 + size)
     headers = udp[:, :3].sum(axis=1, dtype=np.uint64)
     checksum = _complement(pseudo + headers + _sum_of_words(payload))
-    # 0 would mean that there is none.
+    # A checksum of 0 would mean that there is none.
     udp[:, 3] = np.where(checksum == 0, 0xFFFF, checksum)
     frames[:, 12:34] = ip.view(np.uint8)
     frames[:, 34:42] = udp.view(np.uint8)
@@ -98,31 +98,31 @@ def udp_frames(
 def udp_payload(
     packets: Packets | NDArray[np.uint8], *, link_type: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find the UDP payload of each packet.
+    """Locate the UDP payload of each packet.
 
-    Behind VLAN tags, IPv4 options and IPv6 extension headers. Fragments are no UDP datagrams, and
-    neither is a packet whose payload was not captured whole.
+    VLAN tags, IPv4 options and IPv6 extension headers are skipped. Fragments, and packets whose
+    payload was not captured completely, do not count as UDP datagrams.
 
     Parameters
     ----------
     packets : Packets or ndarray of uint8, shape (n, width)
-        Where to look.
+        Packets to search.
     link_type : int, optional
-        As `Packets.to_columns` knows them, such as 1: Ethernet frames; 101: IP packets. Default:
-        the file's; 1 for an array.
+        One that `Packets.to_columns` supports, such as 1: Ethernet frames; 101: IP packets.
+        Default: that of the packets; 1 for an array.
 
     Returns
     -------
     offsets : ndarray of int64, shape (n,)
-        Where each payload begins, in `Packets.data` or in the array's bytes in C order
-        (``packets.reshape(-1)``): what `TxQueue.send` takes.
+        Offset of each payload in `Packets.data`, or in the array's bytes in C order
+        (``packets.reshape(-1)``), as `TxQueue.send` accepts it.
     lengths : ndarray of int64, shape (n,)
-        Bytes of each payload; -1 where a packet is no UDP datagram.
+        Bytes of each payload; -1 if a packet is not a UDP datagram.
 
     Raises
     ------
     InvalidParameterError
-        If packets have another link type, or the array another shape or type.
+        If the link type is not supported, or the array has another shape or type.
 
     Notes
     -----
@@ -186,7 +186,7 @@ def _sum_of_words(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """Return the ones' complement sum of each row's big-endian words."""
     size = rows.shape[1]
     even = np.ascontiguousarray(rows[:, : size & ~1])
-    # The folded sum is the same in either byte order, byte-swapped (RFC 1071); this one is fast.
+    # In the other byte order the folded sum is byte-swapped (RFC 1071); little-endian is fast.
     folded = _fold(even.view("<u2").sum(axis=1, dtype=np.uint64)).astype(np.uint16).byteswap()
     sums = folded.astype(np.uint64)
     if size & 1:
@@ -221,7 +221,7 @@ def _mac(name: str, mac: str | bytes | NDArray[np.uint8], count: int) -> NDArray
         )
     if len(octets) != 6:
         raise InvalidParameterError(
-            f"{name} is {mac!r}; accepted are 02:00:00:00:00:01 and the like"
+            f"{name} is {mac!r}; accepted is an address such as 02:00:00:00:00:01"
         )
     return np.frombuffer(octets, np.uint8)
 
@@ -243,7 +243,7 @@ def _numbers(name: str, values: ArrayLike, limit: int, count: int) -> NDArray[np
     array = np.asarray(values)
     if array.dtype.kind not in "iu" or array.shape not in ((), (count,)):
         raise InvalidParameterError(
-            f"{name} is {array.dtype} of shape {array.shape}; accepted are an int and ints of "
+            f"{name} is {array.dtype} of shape {array.shape}; accepted are an int or ints of "
             f"shape ({count},)"
         )
     if array.size and not 0 <= array.min() <= array.max() <= limit:

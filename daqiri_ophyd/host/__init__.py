@@ -1,4 +1,4 @@
-"""Whether a host can take the stream: checks, each with what it found and what mends it."""
+"""Host checks: whether a host can receive the stream, and how to fix what is wrong."""
 
 from ._check import Check, Context
 from ._check_host import check_host

@@ -1,4 +1,4 @@
-"""Checks: how they are declared, and how they are run."""
+"""Declaring and running checks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["Check", "Context", "check", "ok", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a check may look at.
+    """Input of a check.
 
     Parameters
     ----------
     facts : Facts
-        The host; each fact is gathered when it is first asked for.
+        The host; each fact is read at its first use.
     needs : Needs
-        What the engine's configuration asks of the host.
+        Requirements of the engine's configuration.
     platform : Platform
         Kind of host.
     folder : str
-        Where captures will be written.
+        Directory for captures.
     """
 
     facts: Facts
@@ -37,7 +37,7 @@ class Context:
 
     @property
     def interfaces(self) -> list[NetDevice]:
-        """Network interfaces in use: the configuration's, or without one all with hardware."""
+        """Network interfaces in use: the configuration's; without one, all with hardware."""
         every = self.facts.interfaces.values()
         if not self.needs.given:
             return [each for each in every if each.pci_address]
@@ -45,7 +45,7 @@ class Context:
 
     @property
     def nics(self) -> list[PciDevice]:
-        """NICs in use: those of the configuration's ports, or without one all."""
+        """NICs in use: those of the configuration's ports; without a configuration, all."""
         every = self.facts.pci
         if not self.needs.given:
             return [device for device in every.values() if device.is_nic]
@@ -55,7 +55,7 @@ class Context:
 
     @property
     def nvidia_nics(self) -> list[PciDevice]:
-        """Those of the NICs in use that are a ConnectX or a BlueField."""
+        """NICs in use that are a ConnectX or a BlueField."""
         return [nic for nic in self.nics if nic.is_nvidia_nic]
 
     @property
@@ -75,7 +75,7 @@ class Context:
         return [port for port in self.needs.ports if self._is(interface, port)]
 
     def device_of(self, port: PortNeeds) -> PciDevice | None:
-        """Return the NIC of a port of the configuration; None: it has none, or it is not here."""
+        """Return the NIC of a port of the configuration; None: no NIC, or not on this host."""
         owner = next((i for i in self.facts.interfaces.values() if self._is(i, port)), None)
         return self.facts.pci.get(owner.pci_address if owner else port.pci_address or "")
 
@@ -89,24 +89,24 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing to know about a host.
+    """One check of a host.
 
     Parameters
     ----------
     name : str
-        What users call it, such as ``hugepages``.
+        Name for users, such as ``hugepages``.
     title : str
-        What it looks at, in a few words.
+        What it checks, in a few words.
     wanted : str
-        What would be right.
+        What is expected.
     why : str
         Why it matters, in one sentence.
     platforms : frozenset of Platform
-        Where it says anything.
+        Platforms that it applies to.
     sources : tuple of str
-        Where its facts come from.
-    look : callable
-        Yields what it finds; nothing found is a skip.
+        Sources of its facts.
+    function : callable
+        Yields findings; without any, the check is skipped.
     """
 
     name: str
@@ -115,10 +115,10 @@ class Check:
     why: str
     platforms: frozenset[Platform]
     sources: tuple[str, ...]
-    look: Callable[[Context], Iterable[Finding]]
+    function: Callable[[Context], Iterable[Finding]]
 
     def run(self, context: Context) -> Result:
-        """Return what it finds on a host; never raises."""
+        """Run the check on a host; never raises."""
         return Result(self.name, self.title, self.wanted, self.why, tuple(self._findings(context)))
 
     def _findings(self, context: Context) -> list[Finding]:
@@ -126,12 +126,12 @@ class Check:
             return [skip(f"does not apply to platform {context.platform}")]
         findings = []
         try:
-            findings.extend(self.look(context))
+            findings.extend(self.function(context))
         except FactError as error:
             findings.append(skip(f"not known: {error}"))
-        except Exception as error:  # noqa: BLE001 - the other checks are wanted all the same
+        except Exception as error:  # noqa: BLE001 - other checks still run
             findings.append(skip(f"this check is at fault: {type(error).__name__}: {error}"))
-        return findings or [skip("nothing here to look at")]
+        return findings or [skip("nothing to check")]
 
 
 def check(
@@ -143,19 +143,19 @@ def check(
     sources: tuple[str, ...],
     platforms: Iterable[Platform] = PLATFORMS,
 ) -> Callable[[Callable[[Context], Iterator[Finding]]], Check]:
-    """Make a check of a function that yields findings."""
+    """Turn a function that yields findings into a check."""
 
-    def declare(look: Callable[[Context], Iterator[Finding]]) -> Check:
-        return Check(name, title, wanted, why, frozenset(platforms), sources, look)
+    def declare(function: Callable[[Context], Iterator[Finding]]) -> Check:
+        return Check(name, title, wanted, why, frozenset(platforms), sources, function)
 
     return declare
 
 
 def ok(found: str, subject: str = "") -> Finding:
-    """Return a finding that is as wanted."""
+    """Return a finding that is as expected."""
     return Finding(Status.OK, found, subject)
 
 
 def skip(reason: str, subject: str = "") -> Finding:
-    """Return a finding that there is nothing to judge, and why."""
+    """Return a finding for a check that could not run, with the reason."""
     return Finding(Status.SKIP, reason, subject)

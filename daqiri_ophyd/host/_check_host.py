@@ -24,22 +24,21 @@ def check_host(
     root: str | os.PathLike[str] = "/",
     folder: str | os.PathLike[str] = ".",
 ) -> Report:
-    """Find out whether a host is ready; changes nothing.
+    """Check whether a host is ready; changes nothing.
 
     Parameters
     ----------
     config : mapping, optional
-        A checked configuration of the engine, as `NetworkConfig.to_dict` gives it. The checks then
-        look at its cores, ports and memory regions, else at the host as a whole.
+        A valid configuration of the engine, from `NetworkConfig.to_dict`. The checks then look at
+        its cores, ports and memory regions; without one, at the whole host.
     platform : str
-        ``generic``, ``igx``, ``spark``, ``gpunetio``, or ``auto`` to find out.
+        ``generic``, ``igx``, ``spark``, ``gpunetio``, or ``auto`` to detect it.
     only : iterable of str
-        Names of the checks to run; none: all.
+        Names of the checks to run; empty: all.
     root : path
-        Where the host's file system begins; a folder of a recorded host, or ``/``.
-
+        Root of the host's file system: ``/``, or the folder of a recorded host.
     folder : path
-        Where captures will be written.
+        Directory for captures.
 
     Returns
     -------
@@ -49,14 +48,14 @@ def check_host(
     Raises
     ------
     ValueError
-        If a platform or a check has another name, or the root is no folder.
+        If the platform or a check is unknown, or the root is not a folder.
     """
     chosen = list(only)
     if unknown := [name for name in chosen if name not in CHECKS]:
         raise ValueError(f"no check is called {unknown[0]!r}; there are: {', '.join(CHECKS)}")
     if not os.path.isdir(root):
         raise ValueError(
-            f"root is {os.fspath(root)!r}, which is no folder; give / or a recorded host"
+            f"root is {os.fspath(root)!r}, which is not a folder; give / or a recorded host"
         )
     facts = Facts(root)
     if platform != "auto" and platform not in list(Platform):

@@ -1,4 +1,4 @@
-"""What a check says."""
+"""Results of checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Finding", "Remedy", "Report", "Result", "Status"]
 
 
 class Status(StrEnum):
-    """How a check came out, from best to worst but for ``skip``, which counts as nothing."""
+    """Result of a check, from best to worst; ``skip`` ranks below all others."""
 
     SKIP = "skip"
     OK = "ok"
@@ -26,18 +26,18 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What mends a finding.
+    """How to fix a finding.
 
     Parameters
     ----------
     now : tuple of str
-        Shell commands that work at once and are forgotten at the next boot.
+        Shell commands that take effect at once, until the next boot.
     files : tuple of (str, str)
-        Files to write so that it is so at every boot: path, text.
+        Files to write for a permanent fix: path, text.
     lasting : tuple of str
-        Shell commands that put the files to use.
+        Shell commands of the permanent fix, run after the files are written.
     note : str
-        What no command does: a cable, a slot, a BIOS setting; or what to know before.
+        Steps that no command can do (a cable, a slot, a BIOS setting), or advice.
     """
 
     now: tuple[str, ...] = ()
@@ -51,18 +51,18 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact, judged.
+    """One finding of a check.
 
     Parameters
     ----------
     status : Status
-        How it is.
+        Result.
     found : str
-        What there is, in a clause; for ``skip``, why there is nothing to judge.
+        What was found; for ``skip``, the reason.
     subject : str
         Which port, GPU, core or region; empty: the host.
     remedy : Remedy
-        What to do about it.
+        How to fix it.
     """
 
     status: Status
@@ -76,16 +76,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one check found.
+    """Findings of one check.
 
     Parameters
     ----------
     check : str
-        Its name.
+        Name of the check.
     title : str
-        What it looks at, in a few words.
+        What it checks, in a few words.
     wanted : str
-        What would be right.
+        What is expected.
     why : str
         Why it matters, in one sentence.
     findings : tuple of Finding
@@ -105,7 +105,7 @@ class Result:
 
     @property
     def found(self) -> str:
-        """The worst findings, in one line; what is the same of several subjects is said once."""
+        """The worst findings, in one line; equal findings of several subjects are merged."""
         subjects: dict[str, list[str]] = {}
         for finding in self.findings:
             if finding.status is self.status:
@@ -116,7 +116,7 @@ class Result:
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
-        """What mends the findings that are not as wanted; each once."""
+        """Remedies of the findings that warn or fail, without duplicates."""
         needed = (f.remedy for f in self.findings if f.status in (Status.WARN, Status.FAIL))
         return tuple(dict.fromkeys(remedy for remedy in needed if remedy))
 
@@ -132,9 +132,9 @@ class Report:
     Parameters
     ----------
     platform : str
-        Kind of host the checks were chosen for.
+        Kind of host that the checks were chosen for.
     host : mapping of str to str
-        What host it is: ``name``, ``kernel``, ``product``.
+        Identity of the host: ``name``, ``kernel``, ``product``.
     results : tuple of Result
         In the order of the checks.
     """
@@ -145,11 +145,11 @@ class Report:
 
     @property
     def status(self) -> Status:
-        """The worst status; ``ok`` if everything was skipped."""
+        """The worst status; ``skip`` if all checks were skipped."""
         return max((r.status for r in self.results), key=lambda s: s.severity, default=Status.OK)
 
     def count(self, status: Status) -> int:
-        """Return how many checks came out so."""
+        """Return the number of checks with this status."""
         return sum(result.status is status for result in self.results)
 
     def __getitem__(self, check: str) -> Result:

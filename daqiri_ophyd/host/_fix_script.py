@@ -11,9 +11,9 @@ __all__ = ["fix_script"]
 _HEAD = """\
 #!/usr/bin/env bash
 # Remedies for {name}, from `daqiri-ophyd host check`. Read them first, then run as root:
-#   bash SCRIPT now      until the next boot
-#   bash SCRIPT lasting  from the next boot on
-# What fails is reported, and the rest goes on.
+#   bash SCRIPT now      takes effect at once, until the next boot
+#   bash SCRIPT lasting  permanent: files, packages, firmware; some of it takes effect at once
+# A command that fails is reported, and the rest still runs.
 set -uEo pipefail
 failed=0
 trap 'failed=1; echo "failed: $BASH_COMMAND" >&2' ERR
@@ -29,15 +29,15 @@ esac
 
 def fix_script(report: Report) -> str:
     """
-    Return a shell script with the remedies of all that is not as wanted.
+    Return a shell script with the remedies of all checks that warn or fail.
 
-    Its function ``now`` holds until the next boot, ``lasting`` begins with it. What no command does
-    stands in comments.
+    Its function ``now`` lasts until the next boot, ``lasting`` is permanent. Steps that no command
+    can do are in comments.
 
     Parameters
     ----------
     report : Report
-        What the checks found.
+        Results of the checks.
 
     Returns
     -------
@@ -61,10 +61,10 @@ def _now(results: list[Result]) -> str:
 
 def _lasting(results: list[Result]) -> str:
     sections = [_section(result, _writes(result)) for result in results]
-    # Once, when all files are there.
+    # Once each, after all files are written.
     commands = dict.fromkeys(c for result in results for r in result.remedies for c in r.lasting)
     if commands:
-        sections.append(["  # put to use", *(f"  {command}" for command in commands)])
+        sections.append(["  # apply", *(f"  {command}" for command in commands)])
     return _function("lasting", sections)
 
 

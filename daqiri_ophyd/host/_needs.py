@@ -1,4 +1,4 @@
-"""What an engine's configuration asks of its host."""
+"""Requirements of an engine's configuration on its host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Poller:
     queue : str
         ``port/queue``.
     core : int or None
-        Where it is pinned; None: nowhere.
+        Core it is pinned to; None: not pinned.
     realtime_priority : int
         0: none.
     """
@@ -63,9 +63,9 @@ class PortNeeds:
     name, address : str
         As configured.
     pollers : tuple of Poller
-        Of its queues.
+        Threads of its queues.
     rx_queues, tx_queues : int
-        How many there are.
+        Number of queues.
     frame : int
         Bytes of the largest packet its regions hold, headers included.
     buffered : int
@@ -92,12 +92,12 @@ class PortNeeds:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """All that a configuration asks of a host.
+    """All requirements of a configuration on a host.
 
     Parameters
     ----------
     given : bool
-        Whether there is a configuration at all.
+        Whether there is a configuration.
     engine : str
         ``loopback``, ``socket``, ``packet``, ``dpdk`` or ``ibverbs``; empty: no configuration.
     master_core : int or None
@@ -116,7 +116,7 @@ class Needs:
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | None) -> Needs:
-        """Return what a checked configuration asks for, as `NetworkConfig.to_dict` gives it."""
+        """Return the requirements of a valid configuration, from `NetworkConfig.to_dict`."""
         if config is None:
             return cls()
         cfg = config.get("daqiri", config)
@@ -178,7 +178,7 @@ def _port(
     frame = max(frames, default=0)
     sockets = interface.get("socket_config", {})
     if any(str(sockets.get(key)).startswith("tcp:") for key in ("local_addr", "remote_addr")):
-        # A stream is cut to the port's measure.
+        # TCP splits a stream to fit the MTU.
         frame = 0
     elif payload := sockets.get("max_payload_size"):
         frame = min(frame, payload) + _HEADERS if frame else payload + _HEADERS

@@ -12,13 +12,13 @@ from .facts import Connection, Facts, Gpu, PciDevice, connection, cpu_ranges
 __all__ = ["pcie_picture"]
 
 _ROW, _BOX, _STEP, _LEAF, _MARGIN, _PAD = 56, 40, 92, 300, 24, 14
-# Room for the label of a device's link.
+# Space for the label of a device's link.
 _GAP = 60
 _FONT = "DejaVu Sans, Verdana, sans-serif"
 _INK, _SOFT, _PAPER, _GROUND = "#1f2933", "#52606d", "#ffffff", "#f0f4f8"
 _FILLS = {"NIC": "#d9f2e3", "GPU": "#fdf0c8", "NVMe": "#dbe7fb", "bridge": "#ffffff"}
 _EDGES = {"NIC": "#2f855a", "GPU": "#b7791f", "NVMe": "#2b5fab", "bridge": "#829ab1"}
-_WAYS = {
+_PATH_COLOURS = {
     Connection.PIX: "#9ae6b4",
     Connection.PXB: "#c6f6d5",
     Connection.PHB: "#fefcbf",
@@ -62,7 +62,7 @@ def pcie_picture(facts: Facts) -> str:
     Return the PCIe tree as SVG.
 
     NUMA nodes, host bridges, bridges, NICs, GPUs and NVMe drives, the generation and width of every
-    link (red where it could be faster), and a table of the ways between GPUs and NICs.
+    link (red where it could be faster), and a table of the paths between GPUs and NICs.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def pcie_picture(facts: Facts) -> str:
     width = _MARGIN + _PAD + depth * _STEP + _GAP + _LEAF + _PAD
     for number, hosts in groups.items():
         y = _draw_group(canvas, facts, number, hosts, names, y, width, depth) + 16
-    right, y = _draw_ways(canvas, facts, shown, names, y)
+    right, y = _draw_paths(canvas, facts, shown, names, y)
     return canvas.finish(max(width, right) + _MARGIN, y + 8)
 
 
@@ -106,7 +106,7 @@ def _kind(device: PciDevice) -> str:
 
 
 def _trees(facts: Facts, shown: dict[str, PciDevice]) -> dict[int | None, dict[str, _Node]]:
-    """Return host bridges by name by NUMA node, with what hangs beneath them."""
+    """Return host bridges by name by NUMA node, with the devices below them."""
     groups: dict[int | None, dict[str, _Node]] = {}
     for address in sorted(shown):
         device = shown[address]
@@ -120,7 +120,7 @@ def _trees(facts: Facts, shown: dict[str, PciDevice]) -> dict[int | None, dict[s
 
 
 def _names(facts: Facts, shown: dict[str, PciDevice]) -> dict[str, tuple[str, str]]:
-    """Return two lines for each device: what it is, and what it is called."""
+    """Return two lines for each device: product, and address with name."""
     gpus = _gpus(facts)
     interfaces = {each.pci_address: each for each in facts.interfaces.values() if each.pci_address}
     names = {}
@@ -181,11 +181,11 @@ def _node_title(facts: Facts, number: int | None) -> str:
     where = (
         "NUMA node not known" if number is None and len(nodes) > 1 else f"NUMA node {number or 0}"
     )
-    return f"{where} · processors {cpu_ranges(cpus)}" if cpus else where
+    return f"{where} · CPUs {cpu_ranges(cpus)}" if cpus else where
 
 
 def _place(node: _Node, level: int, depth: int) -> None:
-    """Put a bridge before the middle of what hangs beneath it; devices stand in one column."""
+    """Place a bridge at the middle of its children; devices are in one column."""
     node.x = _MARGIN + _PAD + (level * _STEP if node.children else depth * _STEP + _GAP)
     for child in node.children.values():
         _place(child, level + 1, depth)
@@ -235,21 +235,21 @@ def _link(speed: str, width: int) -> str:
     return f"Gen{generation} x{width}" if generation else f"{speed} x{width}"
 
 
-def _draw_ways(
+def _draw_paths(
     canvas: _Canvas,
     facts: Facts,
     shown: dict[str, PciDevice],
     names: dict[str, tuple[str, str]],
     top: float,
 ) -> tuple[float, float]:
-    """Draw the table; returns its right end and what is below it."""
+    """Draw the table; return its right and bottom ends."""
     gpus = [device for device in shown.values() if device.is_nvidia_gpu]
     nics = [device for device in shown.values() if device.is_nic]
     if not gpus or not nics:
         return 0, top
     integrated = {address for address, gpu in _gpus(facts).items() if gpu.integrated}
     cell, first = 104, 250
-    canvas.text(_MARGIN, top + 18, "Ways between GPUs and NICs", 12, weight="bold")
+    canvas.text(_MARGIN, top + 18, "Paths between GPUs and NICs", 12, weight="bold")
     top += 30
     for column, nic in enumerate(nics):
         x = _MARGIN + first + column * cell
@@ -258,8 +258,8 @@ def _draw_ways(
     for gpu in gpus:
         canvas.text(_MARGIN, top + 18, f"{names[gpu.address][0]} · {gpu.address}", 10)
         for column, nic in enumerate(nics):
-            way = connection(gpu, nic)
-            label, fill = str(way), _WAYS[way]
+            path = connection(gpu, nic)
+            label, fill = str(path), _PATH_COLOURS[path]
             if gpu.address in integrated:
                 label, fill = "host memory", _PAPER
             x = _MARGIN + first + column * cell

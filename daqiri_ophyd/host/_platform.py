@@ -14,7 +14,7 @@ class Platform(StrEnum):
     """Kind of host, as far as checks differ.
 
     ``generic``: any Linux host with any NIC. ``igx``: NVIDIA IGX Orin with a discrete GPU.
-    ``spark``: NVIDIA DGX Spark (GB10). ``gpunetio``: one whose GPU polls a ConnectX or BlueField.
+    ``spark``: NVIDIA DGX Spark (GB10). ``gpunetio``: a GPU that polls a ConnectX or BlueField.
     """
 
     GENERIC = "generic"

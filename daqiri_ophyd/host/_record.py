@@ -1,4 +1,4 @@
-"""Facts of a recorded host that are in no file of its own."""
+"""Reading the recorded answers of a host, which are stored as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTEGER_BITS = 64
 
 def read_record(root: Root, path: str, kind: type[T]) -> T | None:
     """
-    Return what a JSON file of a recorded host holds, or None if there is none.
+    Return the contents of a JSON file of a recorded host, or None if there is none.
 
     Parameters
     ----------
@@ -25,13 +25,13 @@ def read_record(root: Root, path: str, kind: type[T]) -> T | None:
     path : str
         The file.
     kind : type
-        What it should hold: a data class, or lists, tuples and dictionaries of one or of plain
-        values, as a type hint writes it.
+        Type of the contents: a data class, or lists, tuples and dictionaries of these or of plain
+        values, as in a type hint.
 
     Raises
     ------
     FactError
-        If it holds something else.
+        If it has other contents.
     """
     value = root.json(path)
     try:

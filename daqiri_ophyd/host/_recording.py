@@ -1,4 +1,4 @@
-"""Recording a host: the files that the checks read, and what they ask elsewhere."""
+"""Recording a host: the files that the checks read, and the answers of other sources."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ __all__ = ["record_host"]
 
 
 def record_host(directory: str | os.PathLike[str]) -> None:
-    """Write what the checks look at into a folder, for `check_host` and `Facts` to read elsewhere.
+    """Copy what the checks read into a folder, for `check_host` and `Facts` to use elsewhere.
 
-    As root, more can be read. Names, addresses and the kernel's command line are in it.
+    As root, more can be read. The folder has names, addresses, the kernel command line, and the
+    names of all processes.
 
     Parameters
     ----------
     directory : path
-        A folder that is not there yet, or empty.
+        A new or empty folder.
 
     Raises
     ------
     ValueError
-        If there is something in it.
+        If it is not empty.
     OSError
         If it cannot be written to.
     """
@@ -80,12 +81,12 @@ def _lines(settings: dict[str, str]) -> str:
 
 
 class _RecordingRoot(Root):
-    """The running host; what is read of it is copied.
+    """The running host; everything that is read is copied.
 
     Parameters
     ----------
     folder : Path
-        Where to.
+        Destination.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,39 +94,39 @@ class _RecordingRoot(Root):
         self._folder = folder
 
     def exists(self, path: str) -> bool:
-        """Return whether there is such a file or folder, and note that."""
+        """Return whether there is such a file or folder, and copy it."""
         there = super().exists(path)
         if there:
-            self._note(path)
+            self._copy(path)
         return there
 
     def bytes(self, path: str, size: int = 1 << 20) -> bytes:
         """Return the first bytes of a file, and copy them."""
         content = super().bytes(path, size)
-        self._note(path, content)
+        self._copy(path, content)
         return content
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, and note them."""
+        """Return the names in a folder, and copy the entries."""
         found = super().names(path)
         for name in found:
-            self._note(f"{path}/{name}")
+            self._copy(f"{path}/{name}")
         return found
 
     def target(self, path: str) -> str:
-        """Return where a link leads, and copy it."""
+        """Return the target of a link, and copy it."""
         found = super().target(path)
-        self._note(path)
+        self._copy(path)
         return found
 
     def glob(self, pattern: str) -> Iterator[str]:
-        """Yield the paths that a pattern matches, and note them."""
+        """Yield the paths that a pattern matches, and copy them."""
         for path in super().glob(pattern):
-            self._note(path)
+            self._copy(path)
             yield path
 
-    def _note(self, path: str, content: bytes | None = None) -> None:
-        """Copy the links on the way to a path, and what is there: a folder, or a file's bytes."""
+    def _copy(self, path: str, content: bytes | None = None) -> None:
+        """Copy the links in a path, and its folder or file."""
         place = Path("/")
         left = [part for part in path.split("/") if part]
         # As many links as the kernel follows.

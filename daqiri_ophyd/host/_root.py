@@ -13,13 +13,13 @@ from typing import Any
 __all__ = ["FactError", "Root"]
 
 _LARGEST = 1 << 20
-# What neither a terminal nor XML takes.
+# Characters that neither terminals nor XML accept.
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _INTEGER_BITS = 64
 
 
 class FactError(Exception):
-    """A fact that cannot be had here; its text says which and why."""
+    """A fact cannot be read on this host; the text says which, and why."""
 
 
 class Root:
@@ -28,7 +28,7 @@ class Root:
     Parameters
     ----------
     directory : path, optional
-        Where the host's file system begins: ``/``, or a folder that holds a recorded one.
+        Root of the host's file system: ``/``, or the folder of a recorded host.
     """
 
     def __init__(self, directory: str | os.PathLike[str] = "/") -> None:
@@ -41,12 +41,12 @@ class Root:
 
     def path(self, path: str) -> Path:
         """
-        Return where the host's path lies.
+        Return the path on this machine for a path on the host.
 
         Raises
         ------
         FactError
-            If a recorded link leads out of its root, or around in circles.
+            If a recorded link leads out of its root, or in circles.
         """
         place = self.directory / path.lstrip("/")
         if self.live:
@@ -78,14 +78,14 @@ class Root:
         try:
             with open(self.path(path), "rb", opener=_open_without_waiting) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise FactError(f"{path}: is no file")
+                    raise FactError(f"{path}: is not a file")
                 return file.read(size)
         except OSError as error:
             raise FactError(f"{path}: {_reason(error)}") from None
 
     def text(self, path: str) -> str:
         """
-        Return a file's text, without white space around it; what cannot be shown is a blank.
+        Return a file's text, stripped; unprintable characters are replaced by spaces.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Root:
 
     def integer(self, path: str) -> int:
         """
-        Return the integer of at most 64 bits that a file holds, decimal or with a prefix as 0x.
+        Return the integer of at most 64 bits in a file, decimal or with a prefix such as 0x.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class Root:
 
     def json(self, path: str) -> Any:
         """
-        Return what a JSON file holds, or None if there is none.
+        Return the contents of a JSON file, or None if there is none.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class Root:
         Raises
         ------
         FactError
-            If a recorded link leads out of its root, or around in circles.
+            If a recorded link leads out of its root, or in circles.
         """
         try:
             return "/" + str(self.path(path).resolve().relative_to(self.directory))
@@ -179,7 +179,7 @@ class Root:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    # Whoever opens a pipe would wait for a writer.
+    # Opening a pipe would wait for a writer.
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -1,6 +1,6 @@
-"""Packets on their way back to the wire: captures, arrays, numbered packets.
+"""Sending packets on a schedule: captures, arrays, numbered packets.
 
-A `PacketSource` says what to send and when; `Transmission` sends it through a transmit queue.
+A `PacketSource` has packets and their times; `Transmission` sends them through a transmit queue.
 """
 
 from ._arrays import NumberedPackets, PacketArray

@@ -1,4 +1,4 @@
-"""Packets in memory, and packets made up by number."""
+"""Packet sources: packets in memory, and generated, numbered packets."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from ._source import Chunk
 __all__ = ["NumberedPackets", "PacketArray"]
 
 _CHUNK_BYTES = 8 << 20
-# Locally administered, and reserved for benchmarks (RFC 2544): nobody's.
+# Locally administered, and reserved for benchmarks (RFC 2544): in use by no host.
 _SRC_MAC, _DST_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 _SRC_IP, _DST_IP = "198.18.0.1", "198.18.0.2"
 
@@ -23,14 +23,14 @@ class PacketArray:
     Parameters
     ----------
     packets : ndarray of uint8, shape (n, length)
-        One packet a row.
+        One packet per row.
     times : array_like of int, shape (n,), optional
-        When each is due, ns; only differences count. None: as fast as the wire takes them.
+        When each is due, ns; only differences count. None: as fast as possible.
 
     Raises
     ------
     ValueError
-        If the shapes differ from these, or times decrease.
+        If a shape is not one of these, or times decrease.
     """
 
     def __init__(self, packets: NDArray[np.uint8], times: ArrayLike | None = None) -> None:
@@ -47,7 +47,7 @@ class PacketArray:
                 raise ValueError(f"times has shape {due.shape}; there are {len(rows)} packets.")
             if np.any(np.diff(due) < 0):
                 first = int(np.argmax(np.diff(due) < 0)) + 1
-                raise ValueError(f"times[{first}] is earlier than the one before; sort them.")
+                raise ValueError(f"times[{first}] is earlier than its predecessor; sort them.")
             self._times = due - due[0] if len(due) else due
 
     @property
@@ -70,7 +70,7 @@ class PacketArray:
 
 
 class NumberedPackets:
-    """Packets with a running number and a fixed pattern, evenly spaced.
+    """Packets with a sequence number and a fixed pattern, evenly spaced.
 
     The payload is the packet's number (64 bits, big-endian), then bytes that count up from it.
 
@@ -81,14 +81,14 @@ class NumberedPackets:
     size : int
         Payload bytes, 8 or more.
     interval_ns : int
-        Time from packet to packet; 0: as fast as the wire takes them.
+        Time from packet to packet; 0: as fast as possible.
     link_type : int
         1: Ethernet/IPv4/UDP frames around the payload, 42 bytes longer. 101: the payload alone,
         for ports that are UDP sockets.
     udp_dst, udp_src : int
         UDP ports of the frames.
     ip_dst, ip_src, mac_dst, mac_src : str
-        Addresses of the frames. Default: addresses that are nobody's.
+        Addresses of the frames. Default: addresses that no host uses.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""How well gaps between packets were kept."""
+"""Deviation of the gaps between packets from those intended."""
 
 from dataclasses import dataclass
 
@@ -42,13 +42,13 @@ def gap_errors(intended_ns: ArrayLike, found_ns: ArrayLike) -> GapErrors:
     Returns
     -------
     GapErrors
-        Zeros if there are fewer than two packets. Quantiles are the nearest values at or above
+        Zeros if there are fewer than two packets. Quantiles are the nearest values at or above them
         (``method="higher"`` of `numpy.quantile`).
 
     Raises
     ------
     ValueError
-        If the numbers of packets differ: with a packet missing, gaps cannot be told apart.
+        If the numbers of packets differ: with a packet missing, gaps cannot be matched.
     """
     intended = np.asarray(intended_ns, np.int64)
     found = np.asarray(found_ns, np.int64)

@@ -1,4 +1,4 @@
-"""Capture files as packets with their original gaps."""
+"""Packet source: capture files with their original gaps."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _LINK_NAMES = {LINKTYPE_ETHERNET: "Ethernet frames", LINKTYPE_RAW: "raw IP packe
 
 
 class ReplayError(ValueError):
-    """Captures that cannot be put on the wire as asked."""
+    """Captures that cannot be replayed as requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +30,30 @@ class _Survey:
 
 
 class Replay:
-    """Packets of pcap files, due with their original gaps.
+    """Packets of pcap files, with their original gaps.
 
-    Ethernet frames go to Ethernet ports as they are. Raw IP captures, which socket ports leave, go
-    to socket ports as the UDP payload that they were received as. Files are read as they are sent,
-    a chunk at a time.
+    Ethernet frames are sent unchanged on Ethernet ports. Raw IP captures, made on socket ports, are
+    sent on socket ports as the UDP payload that was received. Files are read while they are sent,
+    one chunk at a time.
 
     Parameters
     ----------
     files : iterable of path
-        Classic pcap files, in order; gaps between files are kept as well.
+        Classic pcap files, in order; gaps between files are kept too.
     link_type : int
-        Of the port to send on: 1 Ethernet, 101 sockets.
+        Link type of the port to send on: 1 Ethernet, 101 sockets.
     speed : float
         Factor on time: 2.0 halves the gaps.
     max_gap_ns : int, optional
-        Longest gap, ns of the original time; longer ones are cut to this.
+        Longest gap, ns of the original time; longer gaps are shortened to it.
     chunk_packets : int
-        Packets a chunk.
+        Packets per chunk.
 
     Raises
     ------
     ReplayError
-        If there is no file, a file's link type does not fit the port, or speed or gap are not
-        positive.
+        If there is no file, a file's link type does not match the port, the speed is not positive,
+        or the gap is negative.
     FileNotFoundError
         If a file is missing.
     """
@@ -95,7 +95,7 @@ class Replay:
 
     @property
     def duration_ns(self) -> int:
-        """Time between the first and the last packet, ns; an upper limit if gaps are cut."""
+        """Time between the first and the last packet, ns; an upper limit if gaps are shortened."""
         return max(0, round(self._original_ns / self._speed))
 
     def chunks(self) -> Iterator[Chunk]:
@@ -104,9 +104,9 @@ class Replay:
         Raises
         ------
         ReplayError
-            If packets were cut when they were captured, or hold no UDP payload for a socket port.
+            If packets were truncated at capture, or have no UDP payload for a socket port.
         """
-        before: int | None = None  # timestamp of the packet before
+        before: int | None = None  # timestamp of the previous packet
         elapsed = 0
         for file in self._files:
             with PcapFile(file) as pcap:
@@ -116,7 +116,7 @@ class Replay:
                     part = slice(first, first + self._chunk_packets)
                     stamps = pcap.timestamps[part]
                     gaps = np.diff(stamps, prepend=stamps[0] if before is None else before)
-                    # Several queues, or a clock that was set, can leave stamps out of order.
+                    # With several queues, or a clock that was set, stamps may be out of order.
                     np.clip(gaps, 0, self._max_gap_ns, out=gaps)
                     times = elapsed + np.cumsum(gaps)
                     before, elapsed = int(stamps[-1]), int(times[-1])
@@ -138,18 +138,18 @@ class Replay:
         if np.any(lengths < 0):
             raise ReplayError(
                 f"Packet {int(np.argmax(lengths < 0))} of {file} is no UDP datagram; a socket port "
-                "sends nothing else."
+                "sends only UDP payloads."
             )
         return offsets, lengths
 
     def _survey(self, file: Path) -> _Survey:
-        # Metadata beside the file spares reading all of it before the first packet leaves.
+        # With a metadata file, the pcap file is not read before the first packet is sent.
         if not file.is_file():
             raise FileNotFoundError(f"{file} cannot be replayed: there is no such file.")
         if file.suffix == ".raw":
             raise ReplayError(
-                f"{file} cannot be replayed: raw files may lack what the packets began with. "
-                "Record with format pcap what is to be sent again."
+                f"{file} cannot be replayed: in raw files the beginning of packets may be missing. "
+                "Record with format pcap to replay."
             )
         sidecar = read_sidecar(file)
         if sidecar is not None:
@@ -166,7 +166,7 @@ class Replay:
             wanted = _LINK_NAMES.get(self._link_type, f"link type {self._link_type}")
             raise ReplayError(
                 f"{file} holds {kind}, and this port sends {wanted}. Replay it on a port of the "
-                "kind that it was captured on."
+                "same kind as it was captured on."
             )
         return survey
 
@@ -175,6 +175,6 @@ class Replay:
         cut = int(np.count_nonzero(pcap.lengths < pcap.wire_lengths))
         if cut:
             raise ReplayError(
-                f"{cut} of {len(pcap)} packets in {file} were cut when they were captured, and "
-                "cannot be sent as they were. Capture them with a larger snap length."
+                f"{cut} of {len(pcap)} packets in {file} were cut when they were captured, so "
+                "they cannot be replayed. Capture them with a larger snap length."
             )

@@ -1,4 +1,4 @@
-"""What can be put on the wire: packets, and when each is due."""
+"""Packets with a schedule, to be sent through a transmit queue."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ __all__ = ["Chunk", "PacketSource", "schedule"]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive packets, as a transmit queue takes them.
+    """Consecutive packets, in the form that `TxQueue.send` accepts.
 
     Parameters
     ----------
     data : ndarray of uint8, shape (bytes,)
-        Where the packets lie; may be a memory map.
+        Bytes of the packets; may be a memory map.
     offsets, lengths : ndarray of int64, shape (n,)
-        Where each packet begins in ``data``, and its length in bytes.
+        Offset in ``data`` and length of each packet, bytes.
     times : ndarray of int64, shape (n,), or None
         When each is due, ns after the first packet of the source, never decreasing. None: as fast
-        as the wire takes them.
+        as possible.
     verify : callable, optional
-        Raises if ``data`` is not what it was, such as of a file that was cut meanwhile.
+        Raises if ``data`` have changed, such as those of a file that was cut.
     """
 
     data: NDArray[np.uint8]
@@ -40,7 +40,7 @@ class Chunk:
 
 @runtime_checkable
 class PacketSource(Protocol):
-    """Packets with a schedule, in chunks that fit into memory; can be gone through repeatedly."""
+    """Packets with a schedule, in chunks that fit into memory; can be iterated repeatedly."""
 
     @property
     def packets(self) -> int:

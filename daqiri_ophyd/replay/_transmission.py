@@ -1,4 +1,4 @@
-"""A packet source on its way to a transmit queue."""
+"""Sends a packet source through a transmit queue."""
 
 import os
 import threading
@@ -13,29 +13,29 @@ from ._source import Chunk, PacketSource
 
 __all__ = ["Transmission", "TransmissionError", "TransmissionProgress"]
 
-# Packets are handed over this long before they are due: late enough that stopping is prompt, early
-# enough that no hiccup of Python reaches the wire.
+# Packets are submitted this long before they are due: late enough for a prompt stop, early enough
+# that a delay in Python does not delay them.
 _HORIZON_NS = 250_000_000
 _SLICE_PACKETS = 4096
-_NAP_S = 0.05
+_POLL_S = 0.05
 
 
 class TransmissionError(RuntimeError):
-    """A transmission that could not be carried out."""
+    """A transmission failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransmissionProgress:
-    """How far a transmission is.
+    """Progress of a transmission.
 
     Parameters
     ----------
     submitted : int
-        Packets handed over to the transmit queue.
+        Packets submitted to the transmit queue.
     packets : int
-        Packets in all.
+        Packets in total.
     running : bool
-        Whether it goes on.
+        Whether it is running.
     first_launch_ns : int
         When the first packet was due on the port's clock, ns; 0 before the start.
     error : Exception or None
@@ -52,21 +52,21 @@ class TransmissionProgress:
 class Transmission:
     """Sends a packet source through a queue, each packet at its time, on a thread of its own.
 
-    The thread only hands chunks over; pacing and launch are the engine's. While it is paused no
-    further packets are handed over, and afterwards they keep their gaps.
+    The thread only submits chunks; the engine does pacing and launch. While it is paused no further
+    packets are submitted; afterwards the remaining gaps are kept.
 
     Parameters
     ----------
     port : Port
-        Port of the queue; its clock counts.
+        Port of the queue; times are on its clock.
     queue : TxQueue
-        Where to send.
+        Queue to send through.
     source : PacketSource
-        What to send, and when.
+        Packets to send, with their times.
     start_delay : float
         Time from now to the first packet, s.
-    patience : float
-        Longest time without room in the queue, s.
+    timeout : float
+        Longest wait for space in the queue, s.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Transmission:
         source: PacketSource,
         *,
         start_delay: float = 0.1,
-        patience: float = 10.0,
+        timeout: float = 10.0,
     ) -> None:
         self._port = port
         self._queue = queue
         self._source = source
         self._start_delay_ns = round(start_delay * 1e9)
-        self._patience = patience
+        self._timeout = timeout
         self._stopping = threading.Event()
         self._going = threading.Event()
         self._going.set()
@@ -91,17 +91,17 @@ class Transmission:
         self._shift_ns = 0
         self._error: Exception | None = None
         self._ended = False
-        # Not Thread.join: one that Ctrl-C interrupts takes the thread for ended (CPython 3.11).
+        # Not Thread.join: after Ctrl-C it treats the thread as ended (CPython 3.11).
         self._thread_done = threading.Event()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._event_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         threading.Thread(target=self._run, name="daqiri-transmit", daemon=True).start()
 
     def fileno(self) -> int:
         """Return an eventfd that becomes readable when the transmission ends."""
-        return self._bell
+        return self._event_fd
 
     def progress(self) -> TransmissionProgress:
-        """Return how far it is."""
+        """Return the progress."""
         return TransmissionProgress(
             self._submitted,
             self._source.packets,
@@ -111,29 +111,29 @@ class Transmission:
         )
 
     def pause(self) -> None:
-        """Hand no further packets over; those handed over already still leave."""
+        """Submit no further packets; those submitted already are still sent."""
         self._going.clear()
 
     def resume(self) -> None:
-        """Go on where it was paused, with the gaps that remain."""
+        """Continue with the remaining gaps."""
         self._going.set()
 
     def stop(self) -> None:
-        """Hand no further packets over, wait for those that were, end. Idempotent."""
+        """Submit no further packets, wait until those submitted are sent, end. Idempotent."""
         self._stopping.set()
         self._going.set()
         self._thread_done.wait()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; False if it did not come in time (s)."""
+        """Wait for the end; return False after ``timeout`` (s)."""
         return self._thread_done.wait(timeout)
 
     def close(self) -> None:
-        """Stop and give the descriptor back. Idempotent."""
+        """Stop and close the descriptor. Idempotent."""
         self.stop()
-        if self._bell >= 0:
-            os.close(self._bell)
-            self._bell = -1
+        if self._event_fd >= 0:
+            os.close(self._event_fd)
+            self._event_fd = -1
 
     def _run(self) -> None:
         try:
@@ -147,7 +147,7 @@ class Transmission:
             self._error = error
         finally:
             self._ended = True
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._event_fd, 1)
             self._thread_done.set()
 
     def _send(self, chunk: Chunk) -> None:
@@ -158,13 +158,13 @@ class Transmission:
                 return
             stop = self._due(chunk, position)
             if stop == position:
-                self._stopping.wait(_NAP_S)
+                self._stopping.wait(_POLL_S)
                 continue
-            self._hand_over(chunk, slice(position, stop))
+            self._submit(chunk, slice(position, stop))
             position = stop
 
     def _due(self, chunk: Chunk, position: int) -> int:
-        """Return the index after the last packet to hand over now."""
+        """Return the index after the last packet to submit now."""
         limit = min(len(chunk), position + _SLICE_PACKETS)
         elapsed = self._port.now() - self._first_launch_ns - self._shift_ns
         if chunk.times is None:
@@ -173,7 +173,7 @@ class Transmission:
         due = int(np.searchsorted(chunk.times[position:limit], horizon, side="right"))
         return position + due
 
-    def _hand_over(self, chunk: Chunk, part: slice) -> None:
+    def _submit(self, chunk: Chunk, part: slice) -> None:
         launch_times = None
         if chunk.times is not None:
             launch_times = chunk.times[part] + (self._first_launch_ns + self._shift_ns)
@@ -183,12 +183,12 @@ class Transmission:
                 offsets=chunk.offsets[part],
                 lengths=chunk.lengths[part],
                 launch_times=launch_times,
-                timeout=self._patience,
+                timeout=self._timeout,
             )
         except NoSpaceAvailableError as error:
             self._submitted += error.submitted
             raise TransmissionError(
-                f"{self._submitted} of {self._source.packets} packets were handed over: {error}"
+                f"{self._submitted} of {self._source.packets} packets were submitted: {error}"
             ) from error
         if chunk.verify is not None:
             chunk.verify()
@@ -201,11 +201,11 @@ class Transmission:
         self._shift_ns += time.monotonic_ns() - began
 
     def _drain(self) -> None:
-        """Wait until what was handed over has left."""
-        limit = self._patience + (_HORIZON_NS + self._start_delay_ns) / 1e9
+        """Wait until the submitted packets have been sent."""
+        limit = self._timeout + (_HORIZON_NS + self._start_delay_ns) / 1e9
         if not self._queue.wait_sent(limit):
             held = self._queue.counters().held
             raise TransmissionError(
                 f"transmit queue {self._queue.name!r} still holds {held} packets {limit:g} s after "
-                "the last was handed over"
+                "the last was submitted"
             )

@@ -63,7 +63,7 @@ double bursts(double seconds) {
   BurstPool pool(BURSTS, BATCH, 1, false);
   return cost(seconds, [&] {
     Burst* burst = pool.take();
-    burst->regions[0] = &region();
+    burst->owners[0] = &region();
     burst->owned = region().take(burst->buffers[0], BATCH);
     burst->hdr.hdr.num_pkts = burst->owned;
     burst->release();
@@ -92,7 +92,7 @@ double hand_over(double seconds) {
         std::this_thread::yield();
         continue;
       }
-      burst->regions[0] = &region();
+      burst->owners[0] = &region();
       burst->owned = region().take(burst->buffers[0], BATCH);
       burst->hdr.hdr.num_pkts = burst->owned;
       if (!ring.push(burst)) burst->release();

@@ -83,7 +83,7 @@ void measure_ours(const Udp& sink, std::uint64_t gap, std::uint32_t count, Histo
     Burst* burst = nullptr;
     const std::uint32_t n = std::min<std::uint32_t>(BATCH, count - sent);
     if (tx.allocate(n, &burst) != Status::SUCCESS) {
-      tx.wait_room(100'000'000);
+      tx.wait_free(100'000'000);
       continue;
     }
     std::fill_n(burst->pkt_lens[0], n, BYTES);

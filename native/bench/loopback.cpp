@@ -113,7 +113,7 @@ void lateness(std::uint64_t gap_ns) {
     Burst* burst = nullptr;
     const std::uint32_t n = std::min<std::uint32_t>(BATCH, COUNT - sent);
     if (tx.allocate(n, &burst) != Status::SUCCESS) {
-      tx.wait_room(10'000'000);
+      tx.wait_free(10'000'000);
       continue;
     }
     std::fill_n(burst->pkt_lens[0], n, 1024U);

@@ -40,7 +40,7 @@ class Packets {
     region_ = memory::MemoryRegion::allocate(config);
     for (std::uint32_t b = 0; b < BURSTS; ++b) {
       Burst* burst = pool_.take();
-      burst->regions[0] = region_.get();
+      burst->owners[0] = region_.get();
       burst->owned = region_->take(burst->buffers[0], BATCH);
       burst->hdr.hdr.num_pkts = BATCH;
       for (std::uint32_t i = 0; i < BATCH; ++i) {

@@ -210,7 +210,7 @@ double engine_sends(std::size_t message, double seconds) {
     while (!stop.load(std::memory_order_relaxed)) {
       Burst* burst = nullptr;
       if (tx.allocate(tx.batch_size(), &burst) != Status::SUCCESS) {
-        tx.wait_room(10'000'000);
+        tx.wait_free(10'000'000);
         continue;
       }
       std::fill_n(burst->pkt_lens[0], tx.batch_size(), static_cast<std::uint32_t>(message));

@@ -4,6 +4,7 @@ find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 find_package(pybind11 3 CONFIG REQUIRED)
 pybind11_add_module(_native MODULE NO_EXTRAS ${python_sources})
 target_link_libraries(_native PRIVATE daqiri_static)
+compile_rooms_together(_native ${python_sources})
 # Keep the engine's symbols apart from any other copy in the process.
 target_link_options(_native PRIVATE -Wl,--exclude-libs,ALL)
 install(TARGETS _native LIBRARY DESTINATION daqiri_ophyd COMPONENT python)

@@ -35,7 +35,7 @@ class PacketBursts {
     require(burst != nullptr, "the burst before was released");
     for (std::uint32_t i = 0; i < count; ++i) {
       for (std::size_t s = 0; s < regions_.size(); ++s) {
-        burst->regions[s] = regions_[s].get();
+        burst->owners[s] = regions_[s].get();
         require(regions_[s]->take(&burst->buffers[s][i], 1) == 1, "there are buffers for all");
         burst->pkts[s][i] = regions_[s]->address(burst->buffers[s][i]);
         const std::uint32_t length = next_length();

@@ -84,7 +84,7 @@ bool same(const steering::Verdict& a, const steering::Verdict& b) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const InterfaceConfig interface = rules();
-  static const steering::Classifier classifier(interface);
+  static const steering::Program program(interface);
   const auto length = static_cast<std::uint32_t>(size);
   const steering::PacketKey key = steering::parse_frame(data, length);
   require(!key.ipv4_udp || size >= 42, "a key comes from whole headers");
@@ -98,9 +98,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     expected = {true, rule.action_.id_, rule.id_};
     break;
   }
-  const steering::Verdict found = classifier.classify_frame(data, length);
+  const auto packet = steering::PacketView::of_frame(data, length);
+  const steering::Verdict found = program.classify(packet);
   require(same(found, expected), "the first rule of the file that matches wins");
-  require(same(found, classifier.classify_frame(data, length)),
-          "the same packet goes the same way");
+  require(same(found, program.classify(packet)), "the same packet goes the same way");
   return 0;
 }

@@ -155,10 +155,7 @@ default. Made by `load_config`; compares by value; can be pickled.)doc");
              [](const NetworkConfig& c) {
                return config::text_of(config::STREAM_TYPES, c.common_.stream_type);
              })
-      .value("engine",
-             [](const NetworkConfig& c) {
-               return config::text_of(config::ENGINES, c.common_.engine_type);
-             })
+      .value("engine", [](const NetworkConfig& c) { return config::engine_name(c.common_); })
       .word("log_level", &NetworkConfig::log_level_, config::LOG_LEVELS)
       .member("debug", &NetworkConfig::debug_)
       .value("loopback",

@@ -34,7 +34,8 @@ py::list connections(const OpenSession& open, int port) {
   {
     const std::uint16_t id = open.session().port(port).id;
     const GilRelease unlocked;
-    all = open.session().engine().connections(id);
+    const Connections* connections = open.session().find_connections();
+    if (connections != nullptr) all = connections->list(id);
   }
   py::list rows;
   for (const ConnectionInfo& each : all) {
@@ -49,19 +50,20 @@ std::uintptr_t connect(const OpenSession& open, const std::string& address, std:
   if (session.closed())
     throw Error(Status::NOT_READY, "cannot connect: the engine is closed; open it again");
   const GilRelease unlocked;
-  return session.engine().connect(address, port, source);
+  return session.connections().connect(address, port, source);
 }
 
 std::uintptr_t server_connection(const OpenSession& open, const std::string& address,
                                  std::uint16_t port) {
   const GilRelease unlocked;
-  return open.session().engine().server_connection(address, port);
+  return open.session().connections().server_at(address, port);
 }
 
 void set_option(const OpenSession& open, std::uintptr_t connection, int level, int option,
                 const std::string& value) {
   const GilRelease unlocked;
-  open.session().engine().set_socket_option(connection, level, option, value.data(), value.size());
+  open.session().connections().set_socket_option(connection, level, option, value.data(),
+                                                 value.size());
 }
 
 }  // namespace

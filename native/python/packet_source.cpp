@@ -171,7 +171,7 @@ Status Sender::step(Deadline& deadline) {
                               std::to_string(packets_.size()) + " packets");
     } else {
       if (deadline.passed()) return status;
-      queue_.wait_room(deadline.slice(NAP_NS));
+      queue_.wait_free(deadline.slice(NAP_NS));
     }
     if (monotonic_ns() >= until && submitted_ < packets_.size()) return Status::NOT_READY;
   }

@@ -3,9 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "bindings.h"
@@ -27,25 +25,24 @@ py::dict dropped_by_name(const DropCounts& dropped) {
   return by_name;
 }
 
-void refuse_while_recorded(const RxQueue& queue) {
-  const std::string recorder = queue.recorder();
-  if (recorder.empty()) return;
-  throw Error(Status::NOT_READY,
-              "receive queue '" + queue.config().name_ + "' is being recorded to " + recorder +
-                  "_*, and a packet goes to one place; stop that recorder first");
+template <typename Group>
+py::dict by_name(const Group& group) {
+  py::dict values;
+  for (const Counter& counter : counters_of(group)) values[counter.name] = counter.value;
+  values["dropped"] = dropped_by_name(group.dropped);
+  return values;
 }
 
 }  // namespace
 
-template <typename Take>
-py::object ReceiveQueue::wait_for(std::optional<double> timeout, Take take) {
+py::object ReceiveQueue::receive(std::uintptr_t connection, std::optional<double> timeout) {
   RxQueue& queue = get();
   const Deadline deadline(timeout);
   for (;;) {
-    refuse_while_recorded(queue);
     // In this order: what was handed over before the queue closed is seen.
     const bool closed = queue.closed();
-    if (Burst* burst = take(queue)) return py::cast(std::make_unique<ReceivedBurst>(burst));
+    if (Burst* burst = queue.receive_unrecorded(connection))
+      return py::cast(std::make_unique<ReceivedBurst>(burst));
     if (closed) {
       throw Error(Status::NOT_READY,
                   "receive queue '" + queue.config().name_ +
@@ -60,28 +57,13 @@ py::object ReceiveQueue::wait_for(std::optional<double> timeout, Take take) {
   }
 }
 
-py::object ReceiveQueue::receive(std::optional<double> timeout) {
-  return wait_for(timeout, [](RxQueue& queue) { return queue.receive(); });
-}
-
 py::object ReceiveQueue::receive_from(std::uintptr_t connection, std::optional<double> timeout) {
-  bool waited = false;
-  return wait_for(timeout, [&](RxQueue& queue) {
-    Burst* burst = queue.receive_from(connection);
-    if (burst == nullptr && std::exchange(waited, true)) {
-      // Bursts of other connections end every wait at once.
-      const GilRelease unlocked;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return burst;
-  });
+  // Throws for a connection that there is not.
+  static_cast<void>(open_->session().connections().queue_of(connection));
+  return receive(connection, timeout);
 }
 
-py::tuple ReceiveQueue::counters() const {
-  const RxSnapshot s = get().counters();
-  return py::make_tuple(s.received, s.received_bytes, s.delivered, s.held, s.bursts, s.truncated,
-                        s.ring_high_water, dropped_by_name(s.dropped));
-}
+py::dict ReceiveQueue::counters() const { return by_name(get().counters()); }
 
 void ReceiveQueue::flush() {
   RxQueue& queue = get();
@@ -152,11 +134,7 @@ bool TransmitQueue::wait_sent(std::optional<double> timeout) {
   }
 }
 
-py::tuple TransmitQueue::counters() const {
-  const TxSnapshot s = get().counters();
-  return py::make_tuple(s.submitted, s.sent, s.sent_bytes, s.held, s.bursts, s.late,
-                        dropped_by_name(s.dropped));
-}
+py::dict TransmitQueue::counters() const { return by_name(get().counters()); }
 
 py::tuple TransmitQueue::lateness() const {
   const Histogram& histogram = get().lateness();
@@ -178,7 +156,12 @@ py::tuple TransmitQueue::lateness() const {
 
 void bind_queues(py::module_& m) {
   py::class_<ReceiveQueue>(m, "RxQueue", "A receive queue; wrapped by daqiri_ophyd.engine.RxQueue.")
-      .def("receive", &ReceiveQueue::receive, py::arg("timeout"))
+      .def(
+          "receive",
+          [](ReceiveQueue& queue, std::optional<double> timeout) {
+            return queue.receive(0, timeout);
+          },
+          py::arg("timeout"))
       .def("receive_from", &ReceiveQueue::receive_from, py::arg("connection_id"),
            py::arg("timeout"))
       .def("counters", &ReceiveQueue::counters)

@@ -15,12 +15,13 @@ class ReceiveQueue {
   ReceiveQueue(std::shared_ptr<OpenSession> open, RxQueue& queue)
       : open_(std::move(open)), queue_(&queue) {}
 
-  /// The next burst, or None after `timeout` seconds (None: no limit). Throws Error NOT_READY when
-  /// the queue is closed and empty, or being recorded.
-  [[nodiscard]] py::object receive(std::optional<double> timeout);
-  /// As above, of one connection.
+  /// The next burst (of a connection other than 0: its next), or None after `timeout` seconds
+  /// (None: no limit). Throws Error NOT_READY when the queue is closed and empty, or being
+  /// recorded.
+  [[nodiscard]] py::object receive(std::uintptr_t connection, std::optional<double> timeout);
+  /// As above, of a connection that there is.
   [[nodiscard]] py::object receive_from(std::uintptr_t connection, std::optional<double> timeout);
-  [[nodiscard]] py::tuple counters() const;
+  [[nodiscard]] py::dict counters() const;
   void flush();
   [[nodiscard]] std::shared_ptr<Recorder> record(const RecorderOptions& options);
 
@@ -33,9 +34,6 @@ class ReceiveQueue {
   }
 
  private:
-  template <typename Take>
-  py::object wait_for(std::optional<double> timeout, Take take);
-
   std::shared_ptr<OpenSession> open_;
   RxQueue* queue_;
 };
@@ -54,7 +52,7 @@ class TransmitQueue {
   [[nodiscard]] py::tuple send_list(const py::sequence& packets, const py::object& launch_times,
                                     std::uintptr_t connection, std::optional<double> timeout);
   [[nodiscard]] bool wait_sent(std::optional<double> timeout);
-  [[nodiscard]] py::tuple counters() const;
+  [[nodiscard]] py::dict counters() const;
   [[nodiscard]] py::tuple lateness() const;
   /// What fits the buffers and, of a socket, a datagram as configured.
   [[nodiscard]] std::uint32_t max_packet_size() const;

@@ -44,8 +44,7 @@ py::list warnings(const OpenSession& open) {
 }
 
 std::string mac_address(const OpenSession& open, int port) {
-  const std::array<std::uint8_t, 6> mac =
-      open.session().engine().mac_address(open.session().port(port).id);
+  const std::array<std::uint8_t, 6> mac = open.session().port(port).io->mac_address();
   std::array<char, 18> text{};
   std::snprintf(text.data(), text.size(), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2],
                 mac[3], mac[4], mac[5]);

@@ -9,5 +9,5 @@ from daqiri_ophyd.devices import HostReadiness, make_daq
 
 config = os.environ.get("DAQIRI_CONFIG") or profiles.path("loopback")
 daq = make_daq(config, "daq", directory=data / "captures")
-# For a baseline, or count([readiness]): whether the host can take what the configuration asks.
+# For a baseline, or count([readiness]): whether the host is ready for the configuration.
 readiness = HostReadiness(name="readiness", config=config, folder=data / "captures")

@@ -1,4 +1,4 @@
-"""Where runs are stored: opened by the first run, or by the first call of ``catalog()``."""
+"""Catalog of runs: opened by the first run, or by the first call of ``catalog()``."""
 
 # ruff: noqa: F821
 # pyright: reportUndefinedVariable=false

@@ -34,7 +34,7 @@ def replay(
     speed
         Factor on time: 2.0 halves the gaps.
     max_gap
-        Longest gap, s.
+        Longest gap, s; longer gaps are shortened to it.
     detector
         Capture for the replayed packets.
     start_delay
@@ -61,7 +61,7 @@ try:
 except ImportError:
     pass
 else:
-    # What a form offers for these parameters: captures, transmit queues.
+    # Devices that a form offers for these parameters: captures, transmit queues.
     captures = {"annotation": "Captures", "devices": {"Captures": (":-^daq$:-.*:^capture$",)}}
     queues = {"annotation": "Queues", "devices": {"Queues": (":-^daq$:-.*:-^tx$:.*",)}}
     optional = {

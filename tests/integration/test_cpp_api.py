@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BUILD = ROOT / "build" / "native"
 PROGRAM = Path(__file__).parent / "cpp_api"
 
 FRAMES = 1000
@@ -61,14 +60,6 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    prefix = tmp_path_factory.mktemp("prefix")
-    run("cmake", "--build", BUILD, "--target", "daqiri", cwd=ROOT)
-    run("cmake", "--install", BUILD, "--component", "cpp", "--prefix", prefix, cwd=ROOT)
-    return prefix
-
-
 def built_by_cmake(prefix: Path, folder: Path) -> Path:
     flags = ["-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Debug"]
     warnings = "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"
@@ -110,7 +101,6 @@ def as_root() -> list[str]:
     return ["-Z", "root"] if os.geteuid() == 0 else []
 
 
-@pytest.mark.timeout(300)
 def test_frames_are_sent_received_and_recorded(
     program: Path, loopback: Path, tmp_path: Path
 ) -> None:
@@ -137,7 +127,6 @@ def test_frames_are_sent_received_and_recorded(
         assert (tmp_path / f"payload_{i}").read_bytes() == struct.pack("=i", i) + bytes(PAYLOAD - 4)
 
 
-@pytest.mark.timeout(300)
 def test_datagrams_are_asked_and_answered(program: Path, tmp_path: Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
@@ -149,14 +138,12 @@ def test_datagrams_are_asked_and_answered(program: Path, tmp_path: Path) -> None
         assert f"question {i}" in shown
 
 
-@pytest.mark.timeout(300)
 def test_a_program_may_end_with_the_engine_running(
     program: Path, loopback: Path, tmp_path: Path
 ) -> None:
     assert "leave: done" in run(program, "leave", loopback, cwd=tmp_path)
 
 
-@pytest.mark.timeout(300)
 def test_a_mistake_is_told_in_words(program: Path, tmp_path: Path) -> None:
     config = tmp_path / "bad.yaml"
     config.write_text(LOOPBACK.replace("batch_size: 50, memory", "batch_sise: 50, memory"))
@@ -169,7 +156,6 @@ def test_a_mistake_is_told_in_words(program: Path, tmp_path: Path) -> None:
     assert "batch_size" in done.stderr
 
 
-@pytest.mark.timeout(300)
 def test_a_program_written_to_the_guide_runs(
     prefix: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -33,8 +33,6 @@ interfaces:
     queues:
     - {{name: out, id: 0, cpu_core: any, batch_size: 8, memory_regions: [buffers]}}
 """
-# Each command starts an interpreter and a catalog server.
-pytestmark = pytest.mark.timeout(180)
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

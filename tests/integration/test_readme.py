@@ -5,12 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 README = Path(__file__).parents[2] / "README.md"
 
 
-@pytest.mark.timeout(180)
 def test_the_plan_in_the_readme_runs(tmp_path: Path) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     done = subprocess.run(

@@ -1,5 +1,6 @@
 """The wheel works by itself: installed into an empty environment, outside of the checkout."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,13 +20,17 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(
+    tmp_path_factory: pytest.TempPathFactory,
+    alone_in_build: Callable[[], contextlib.AbstractContextManager[None]],
+) -> Path:
     """A wheel of this checkout, from the objects that 'make build' compiled."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     settings = ["build-dir=build/native", "cmake.define.DAQIRI_WERROR=ON"]
     options = [f"--config-settings={setting}" for setting in settings]
-    subprocess.run([*pip, *options, "-w", folder, "."], cwd=ROOT, check=True)
+    with alone_in_build():
+        subprocess.run([*pip, *options, "-w", folder, "."], cwd=ROOT, check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 

@@ -32,14 +32,14 @@ def require_exact(case: Result) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "keeper"), [("fq", "fq on v0"), ("etf", "etf on v0"), ("mq", "mq with fq on v0")]
+    ("name", "kept_by"), [("fq", "fq on v0"), ("etf", "etf on v0"), ("mq", "mq with fq on v0")]
 )
 def test_packets_that_the_kernel_has_wait_for_their_time(
-    results: dict[str, Result], name: str, keeper: str
+    results: dict[str, Result], name: str, kept_by: str
 ) -> None:
     case = results[name]
     require_exact(case)
-    assert case["launch_times"] == keeper
+    assert case["launch_times"] == kept_by
     assert case["late"] == 0
     # The kernel had them before: what kept them apart is the discipline.
     assert case["handed_over_in_time"] > 0

@@ -1,4 +1,4 @@
-"""The checks, a module per part of a host."""
+"""The checks, one module per part of a host."""
 
 from .._check import Check
 from ._cpu import cpu_governor, cpu_isolation, queue_cores

@@ -1,4 +1,4 @@
-"""Checks of processors."""
+"""Checks of CPUs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _WORDS = (*_ISOLATING, "rcu_nocb_poll", "irqaffinity")
 
 @check(
     "cpu-isolation",
-    "isolated processors",
+    "isolated CPUs",
     wanted="queue cores in isolcpus, nohz_full and rcu_nocbs, and not in irqaffinity",
-    why="What a scheduler or an interrupt puts on a polling core makes it miss packets.",
+    why="Other threads or interrupts on a polling core make it miss packets.",
     sources=("/proc/cmdline",),
 )
 def cpu_isolation(context: Context) -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def cpu_isolation(context: Context) -> Iterator[Finding]:
     if not wrong:
         yield ok(f"isolcpus={line.get('isolcpus')}")
     elif not needs.given and (line.cpus("isolcpus") or context.platform == Platform.GENERIC):
-        yield skip("; ".join(wrong) + "; give a configuration to see whether it matters")
+        yield skip("; ".join(wrong) + "; give a configuration to check whether it matters")
     else:
         yield Finding(Status.WARN, "; ".join(wrong), "", _isolate(context, cores))
 
@@ -53,22 +53,22 @@ def _isolate(context: Context, cores: frozenset[int]) -> Remedy:
         cores = _SPARK_CORES & every
     cores = cores or frozenset(sorted(every)[1:][-3:])
     if not cores or not every - cores:
-        note = "The queues leave no core for everything else: take fewer cores, or a larger host."
+        note = "The queues leave no core for other work: use fewer cores, or a larger host."
         return Remedy(note=note)
     own, rest = cpu_ranges(cores), cpu_ranges(every - cores)
     words = f"isolcpus={own} nohz_full={own} rcu_nocbs={own} rcu_nocb_poll irqaffinity={rest}"
     return Remedy(
         files=(grub_words("isolation", words),),
         lasting=("update-grub",),
-        note="Takes a boot. One core for each queue, and some left for everything else.",
+        note="Requires a reboot. One core for each queue; leave some for other work.",
     )
 
 
 @check(
     "queue-cores",
     "cores of the configuration's queues",
-    wanted="online, on the port's NUMA node, one to a physical core, none the master core's",
-    why="Two pollers on one core halve each other; memory of another node is slow to reach.",
+    wanted="online, on the port's NUMA node, one per physical core, not the master core",
+    why="Two pollers share a core's time; memory on another node is slow.",
     sources=("/sys/devices/system/cpu", "/sys/devices/system/node"),
 )
 def queue_cores(context: Context) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ def queue_cores(context: Context) -> Iterator[Finding]:
         if poller.core is None:
             yield ok("not pinned", poller.queue)
         elif poller.core not in cpus:
-            note = f"Take cores that are online: {cpu_ranges(frozenset(cpus))}."
+            note = f"Use cores that are online: {cpu_ranges(frozenset(cpus))}."
             found = f"core {poller.core} is not online"
             yield Finding(Status.FAIL, found, poller.queue, Remedy(note=note))
         else:
@@ -93,10 +93,10 @@ def queue_cores(context: Context) -> Iterator[Finding]:
         # Pollers with the same cpu_core are one thread; those on two siblings are two.
         if len(cores) > 1:
             found = f"cores {cpu_ranges(cores)} are one physical core"
-            note = "Give one of them a core of its own: lscpu -e shows which are siblings."
+            note = "Give one of them a core of its own: lscpu -e shows siblings."
             yield Finding(Status.WARN, found, names, Remedy(note=note))
         elif needs.master_core in siblings:
-            found = f"core {needs.master_core} is the master core's as well"
+            found = f"core {needs.master_core} is also the master core"
             note = "Give master_core another core."
             yield Finding(Status.WARN, found, names, Remedy(note=note))
         else:
@@ -107,15 +107,15 @@ def queue_cores(context: Context) -> Iterator[Finding]:
 
 
 def _near(context: Context, core: int, wanted: int | None, queues: str) -> Finding:
-    """Judge a core by the NUMA node of the queues' NIC."""
+    """Check a core against the NUMA node of the queues' NIC."""
     cpus = context.facts.cpus
     node = cpus[core].node
     if None in (node, wanted) or node == wanted:
         return ok(f"core {core}", queues)
     local = frozenset(number for number, cpu in cpus.items() if cpu.node == wanted)
-    note = f"Take cores of node {wanted}: {cpu_ranges(local)}."
+    note = f"Use cores of node {wanted}: {cpu_ranges(local)}."
     if not local:
-        note = f"Node {wanted} has no core online; take the nearest one: numactl --hardware."
+        note = f"Node {wanted} has no core online; use the nearest node: numactl --hardware."
     found = f"core {core} is on NUMA node {node}, the NIC on {wanted}"
     return Finding(Status.WARN, found, queues, Remedy(note=note))
 
@@ -133,18 +133,18 @@ def _nodes(context: Context) -> dict[str, int | None]:
 @check(
     "cpu-governor",
     "CPU frequency governor",
-    wanted="performance on every processor",
-    why="A processor that has to speed up first answers late, and packets are lost meanwhile.",
+    wanted="performance on every CPU",
+    why="A CPU that first has to speed up responds late, and packets are lost.",
     sources=("/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",),
 )
 def cpu_governor(context: Context) -> Iterator[Finding]:
     governors = Counter(cpu.governor for cpu in context.facts.cpus.values())
     if not any(governors):
-        yield skip("the kernel does not scale the frequency here (a virtual machine, often)")
+        yield skip("the kernel does not scale the frequency here (often so in a virtual machine)")
     elif set(governors) == {"performance"}:
         yield ok(f"performance on all {governors['performance']}")
     else:
         found = ", ".join(f"{name or 'none'} on {n}" for name, n in sorted(governors.items()))
         command = "cpupower frequency-set -g performance"
-        remedy = at_every_boot("cpu-governor", "Processors at full speed", command)
+        remedy = at_every_boot("cpu-governor", "CPUs at full speed", command)
         yield Finding(Status.WARN, found, "", remedy)

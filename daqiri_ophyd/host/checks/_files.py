@@ -1,4 +1,4 @@
-"""Files that make a remedy last."""
+"""Files for permanent remedies."""
 
 from .._finding import Remedy
 
@@ -6,7 +6,7 @@ __all__ = ["at_every_boot", "grub_words", "module_at_boot"]
 
 
 def grub_words(name: str, words: str) -> tuple[str, str]:
-    """Return a drop-in of GRUB's that adds words to the kernel's command line."""
+    """Return a GRUB drop-in that adds words to the kernel command line."""
     text = f'GRUB_CMDLINE_LINUX="${{GRUB_CMDLINE_LINUX}} {words}"\n'
     return f"/etc/default/grub.d/daqiri-{name}.cfg", text
 
@@ -14,16 +14,16 @@ def grub_words(name: str, words: str) -> tuple[str, str]:
 def at_every_boot(
     name: str, description: str, *commands: str, folder: str = "/usr/bin", note: str = ""
 ) -> Remedy:
-    """Return a remedy of commands, now and at every boot when drivers are up, by a systemd unit.
+    """Return a remedy that runs commands now and, by a systemd unit, after every boot.
 
     Parameters
     ----------
     name, description : str
         Of the unit.
     *commands : str
-        Each begins with a program's name.
+        Each begins with the name of a program.
     folder : str
-        Where the programs lie: units name them by their paths.
+        Directory of the programs, because units need full paths.
     note : str
         As of `Remedy`.
     """
@@ -50,5 +50,5 @@ def at_every_boot(
 
 
 def module_at_boot(name: str) -> tuple[str, str]:
-    """Return a file that has a kernel module loaded at every boot."""
+    """Return a file that loads a kernel module at every boot."""
     return f"/etc/modules-load.d/daqiri-{name}.conf", f"{name}\n"

@@ -12,7 +12,7 @@ from ..facts import Gpu
 from ._files import at_every_boot, module_at_boot
 
 _DISCRETE = (Platform.IGX, Platform.GPUNETIO)
-# SM clocks below the maximum by more than this are a GPU that rests.
+# A GPU whose SM clock is below the maximum by more than this is idle.
 _CLOCK_SLACK = 500
 _LEAST_BAR1 = 1 << 30
 _MIB = 1 << 20
@@ -31,13 +31,13 @@ def _name(gpu: Gpu) -> str:
 @check(
     "gpudirect",
     "NICs and GPU memory",
-    wanted="a way for the NIC into GPU memory: dma-buf or nvidia-peermem",
-    why="Without one every packet goes through host memory before it reaches the GPU.",
+    wanted="direct access of the NIC to GPU memory: dma-buf or nvidia-peermem",
+    why="Without it every packet is copied through host memory to the GPU.",
     sources=("cuDeviceGetAttribute",),
     platforms=WITH_NVIDIA_NIC,
 )
 def gpudirect(context: Context) -> Iterator[Finding]:
-    pinned = Remedy(note="Give the memory regions kind host_pinned: CPU and GPU read them alike.")
+    pinned = Remedy(note="Use memory regions of kind host_pinned, which both CPU and GPU can read.")
     gpus = _gpus(context)
     used = {region.affinity for region in context.needs.regions if region.kind == "device"}
     one_can = any(gpu.gpudirect or gpu.dma_buf for gpu in gpus)
@@ -47,17 +47,20 @@ def gpudirect(context: Context) -> Iterator[Finding]:
             found = "memory is the host's, and the configuration has regions of kind device"
             yield Finding(Status.FAIL, found, name, pinned)
         elif gpu.integrated:
-            yield skip("memory is the host's; regions of kind host_pinned", name)
+            yield skip("memory is the host's; use regions of kind host_pinned", name)
         elif gpu.gpudirect or gpu.dma_buf:
             yield ok("dma-buf" if gpu.dma_buf else "nvidia-peermem only", name)
         elif gpu.gpudirect is None:
-            yield skip("CUDA does not say", name)
+            yield skip("not reported by CUDA", name)
         elif unused:
             yield skip("none; the configuration has no region of kind device on it", name)
         elif one_can and not context.needs.given:
             yield skip("none; another GPU can", name)
         else:
-            note = "GeForce GPUs cannot; take a workstation or data centre GPU. " + pinned.note
+            note = (
+                "GeForce GPUs do not support it; use a workstation or data center GPU. "
+                + pinned.note
+            )
             yield Finding(Status.FAIL, f"{gpu.name}: none", name, Remedy(note=note))
 
 
@@ -65,7 +68,7 @@ def gpudirect(context: Context) -> Iterator[Finding]:
     "nvidia-peermem",
     "module nvidia-peermem",
     wanted="loaded, unless the GPUs have dma-buf",
-    why="Where there is no dma-buf, this module lets the NIC write into GPU memory.",
+    why="Without dma-buf, this module lets the NIC write into GPU memory.",
     sources=("/proc/modules",),
     platforms=_DISCRETE,
 )
@@ -83,7 +86,7 @@ def nvidia_peermem(context: Context) -> Iterator[Finding]:
         remedy = Remedy(
             now=("modprobe nvidia-peermem",),
             files=(module_at_boot("nvidia-peermem"),),
-            note="If it does not load: install doca-ofed, boot, rebuild the driver's modules.",
+            note="If it does not load: install doca-ofed, reboot, rebuild the driver's modules.",
         )
         yield Finding(Status.FAIL, "not loaded", "", remedy)
 
@@ -92,17 +95,17 @@ def nvidia_peermem(context: Context) -> Iterator[Finding]:
     "gpu-persistence",
     "GPU persistence mode",
     wanted="on",
-    why="Else the driver unloads when the last program ends, and the next start takes seconds.",
+    why="Otherwise the driver unloads with the last program, and the next start takes seconds.",
     sources=("NVML",),
 )
 def gpu_persistence(context: Context) -> Iterator[Finding]:
     for gpu in _gpus(context):
         if gpu.persistence is None:
-            yield skip("the driver does not say", _name(gpu))
+            yield skip("not reported by the driver", _name(gpu))
         elif gpu.persistence:
             yield ok("on", _name(gpu))
         else:
-            remedy = at_every_boot("gpu-persistence", "GPU driver stays", "nvidia-smi -pm 1")
+            remedy = at_every_boot("gpu-persistence", "GPU persistence mode", "nvidia-smi -pm 1")
             yield Finding(Status.WARN, "off", _name(gpu), remedy)
 
 
@@ -110,13 +113,13 @@ def gpu_persistence(context: Context) -> Iterator[Finding]:
     "gpu-clocks",
     "GPU clocks",
     wanted=f"SM clock within {_CLOCK_SLACK} MHz of its maximum, memory clock at its maximum",
-    why="A GPU that rests takes the first bursts late.",
+    why="An idle GPU is slow to handle the first bursts.",
     sources=("NVML",),
 )
 def gpu_clocks(context: Context) -> Iterator[Finding]:
     for gpu in _gpus(context):
         if gpu.sm_clock is None or gpu.max_sm_clock is None:
-            yield skip("the driver does not say", _name(gpu))
+            yield skip("not reported by the driver", _name(gpu))
             continue
         slow = gpu.sm_clock < gpu.max_sm_clock - _CLOCK_SLACK
         found = f"SM {gpu.sm_clock} of {gpu.max_sm_clock} MHz"
@@ -135,15 +138,15 @@ def _lock(gpu: Gpu) -> Remedy:
         f"gpu{gpu.index}-clocks",
         "GPU at full speed",
         *commands,
-        note="A GPU at full clocks draws more power; -rgc and -rmc give the clocks free again.",
+        note="A GPU at full clocks draws more power; -rgc and -rmc reset the clocks.",
     )
 
 
 @check(
     "bar1",
     "GPU BAR1",
-    wanted="1 GiB at least, and room for the configuration's device regions",
-    why="What a NIC writes into a GPU goes through this window; more cannot be mapped.",
+    wanted="at least 1 GiB, and enough for the configuration's device regions",
+    why="NICs write into GPU memory through this window, so it limits what can be mapped.",
     sources=("NVML",),
     platforms=_DISCRETE,
 )
@@ -152,9 +155,9 @@ def bar1(context: Context) -> Iterator[Finding]:
         regions = context.needs.regions
         wanted = sum(r.size for r in regions if r.kind == "device" and r.affinity == gpu.index)
         if gpu.integrated:
-            yield skip("integrated: no window to its memory is needed", _name(gpu))
+            yield skip("integrated: no window is needed", _name(gpu))
         elif gpu.bar1_total is None or gpu.bar1_free is None:
-            yield skip("the driver does not say", _name(gpu))
+            yield skip("not reported by the driver", _name(gpu))
         elif wanted > gpu.bar1_total:
             found = f"{gpu.bar1_total // _MIB} MiB; the regions take {wanted // _MIB} MiB"
             yield Finding(Status.FAIL, found, _name(gpu), _RESIZE)
@@ -162,7 +165,7 @@ def bar1(context: Context) -> Iterator[Finding]:
             yield Finding(Status.WARN, f"{gpu.bar1_total // _MIB} MiB", _name(gpu), _RESIZE)
         elif wanted > gpu.bar1_free:
             found = f"{gpu.bar1_free // _MIB} MiB free; the regions take {wanted // _MIB} MiB"
-            note = "Another program has mapped the rest: nvidia-smi shows which run on this GPU."
+            note = "Another program has mapped the rest: nvidia-smi lists the programs on this GPU."
             yield Finding(Status.FAIL, found, _name(gpu), Remedy(note=note))
         else:
             found = f"{gpu.bar1_free // _MIB} of {gpu.bar1_total // _MIB} MiB free"
@@ -171,9 +174,9 @@ def bar1(context: Context) -> Iterator[Finding]:
 
 _RESIZE = Remedy(
     note=(
-        "Switch Resizable BAR on in the BIOS. If BAR1 stays small, NVIDIA's Display Mode Selector "
-        "sets the GPU to a mode with a larger one; only on a GPU that its page lists: it can make "
-        "another unusable."
+        "Enable Resizable BAR in the BIOS. If BAR1 stays small, NVIDIA's Display Mode Selector can "
+        "set a mode with a larger BAR1. Use it only for GPUs that its page lists: it can make "
+        "others unusable."
     )
 )
 
@@ -182,7 +185,7 @@ _RESIZE = Remedy(
     "gdrcopy",
     "GDRCopy",
     wanted="module gdrdrv loaded",
-    why="It maps GPU memory into the CPU's; only queues that GPU and CPU share need it.",
+    why="It maps GPU memory for the CPU; only queues that GPU and CPU share need it.",
     sources=("/proc/modules",),
     platforms=(Platform.GPUNETIO,),
 )
@@ -191,14 +194,14 @@ def gdrcopy(context: Context) -> Iterator[Finding]:
     if "gdrdrv" in context.facts.modules:
         yield ok("loaded")
     else:
-        yield skip("not loaded; optional: without it there is no memory that GPU and CPU share")
+        yield skip("not loaded; optional, for memory shared by GPU and CPU")
 
 
 @check(
     "gpu-without-root",
     "GPU memory for users other than root",
-    wanted="PeerMappingOverride=1, where the engine does not run as root",
-    why="The driver maps GPU memory for a NIC on behalf of root only, unless told so.",
+    wanted="PeerMappingOverride=1 if the engine does not run as root",
+    why="By default the driver maps GPU memory for a NIC only for root.",
     sources=("/proc/driver/nvidia/params",),
     platforms=(Platform.GPUNETIO,),
 )
@@ -213,16 +216,16 @@ def gpu_without_root(context: Context) -> Iterator[Finding]:
         text = 'options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"\n'
         remedy = Remedy(
             files=(("/etc/modprobe.d/daqiri-nvidia.conf", text),),
-            note="It takes a cold boot.",
+            note="Requires a cold boot.",
         )
         yield Finding(Status.WARN, "not set", "", remedy)
 
 
 @check(
     "dma-buf",
-    "what dma-buf needs",
+    "requirements of dma-buf",
     wanted="kernel 6.2 (IGX: 5.12), libibverbs 1.14.44, or newer; open GPU kernel modules",
-    why="The kernel's own way for a NIC into GPU memory; nvidia-peermem is the way without.",
+    why="The kernel's mechanism for direct NIC access to GPU memory; else nvidia-peermem.",
     sources=(
         "/proc/sys/kernel/osrelease",
         "/proc/driver/nvidia/version",
@@ -246,19 +249,19 @@ def dma_buf(context: Context) -> Iterator[Finding]:
     driver = facts.root.optional("/proc/driver/nvidia/version")
     if driver and "Open Kernel Module" not in driver:
         lacking.append("closed GPU kernel modules")
-    # Older ones come with open modules only on request, so that what is loaded tells more.
+    # Older CUDA installs open modules only on request; the loaded driver is the better evidence.
     cuda = min((gpu.cuda for gpu in gpus if gpu.cuda), default=None)
     if not driver and cuda and cuda < _CUDA:
         lacking.append(f"CUDA {_dotted(cuda)}")
     if not lacking:
-        yield ok("all there")
+        yield ok("all present")
     elif "nvidia_peermem" in facts.modules:
-        yield skip(f"{', '.join(lacking)}; nvidia-peermem is loaded and serves instead")
+        yield skip(f"{', '.join(lacking)}; nvidia-peermem is loaded instead")
     else:
         note = (
-            "Install what is older than wanted (nvidia-open, rdma-core, a newer kernel), or load "
-            "nvidia-peermem instead. CUDA up to 12.5 has open modules only if it was installed "
-            "with -m=kernel-open."
+            "Update what is too old (nvidia-open, rdma-core, the kernel), or load nvidia-peermem "
+            "instead. CUDA up to 12.5 has open modules only if it was installed with "
+            "-m=kernel-open."
         )
         remedy = Remedy(
             now=("modprobe nvidia-peermem",), files=(module_at_boot("nvidia-peermem"),), note=note
@@ -266,7 +269,7 @@ def dma_buf(context: Context) -> Iterator[Finding]:
         yield Finding(Status.WARN, ", ".join(lacking), "", remedy)
 
 
-# What the engine needs; DOCA GPUNetIO wants a newer kernel.
+# Kernel that the engine needs; DOCA GPUNetIO needs a newer one.
 _KERNEL = {Platform.IGX: (5, 12), Platform.GPUNETIO: (6, 2)}
 _VERBS, _CUDA = (1, 14, 44), (12, 6)
 
@@ -284,5 +287,5 @@ def _verbs_version(context: Context) -> tuple[int, ...] | None:
             numbers = path.rpartition(".so.")[2].split(".")
             if all(number.isdecimal() for number in numbers):
                 versions.append(tuple(map(int, numbers[:3])))
-    # Another architecture's may lie beside.
+    # There may be libraries of several architectures.
     return max(versions, default=None)

@@ -16,8 +16,8 @@ _LEAST = 500 << 20
 @check(
     "hugepages",
     "huge pages",
-    wanted="free pages for every region of kind huge; 500 MB at least where the NIC is polled",
-    why="Packet buffers on huge pages need few entries of the TLB, and NICs want them contiguous.",
+    wanted="free pages for all regions of kind huge; at least 500 MB where the NIC is polled",
+    why="Packet buffers on huge pages need fewer TLB entries and are physically contiguous.",
     sources=("/sys/kernel/mm/hugepages", "/proc/meminfo"),
 )
 def hugepages(context: Context) -> Iterator[Finding]:
@@ -34,9 +34,7 @@ def hugepages(context: Context) -> Iterator[Finding]:
         yield ok(found)
     else:
         status = Status.FAIL if needs.memory("huge") else Status.WARN
-        yield Finding(
-            status, f"{found}; wanted are {wanted >> 20} MiB", "", _reserve(pools, wanted)
-        )
+        yield Finding(status, f"{found} (need {wanted >> 20} MiB)", "", _reserve(pools, wanted))
 
 
 def _reserve(pools: list[HugePages], wanted: int) -> Remedy:
@@ -50,14 +48,14 @@ def _reserve(pools: list[HugePages], wanted: int) -> Remedy:
         now=(f"echo {pages} > /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages",),
         files=(grub_words("hugepages", words),),
         lasting=("update-grub",),
-        note="Large pages are found for sure only at boot, before memory is in pieces.",
+        note="Large pages can be reserved reliably only at boot, before memory is fragmented.",
     )
 
 
 @check(
     "numa",
     "NUMA nodes and library",
-    wanted="libnuma where there are several nodes",
+    wanted="libnuma on hosts with several nodes",
     why="Buffers belong on the node of the NIC and of the core that reads them.",
     sources=("/sys/devices/system/node", "/usr/lib"),
 )
@@ -67,7 +65,7 @@ def numa(context: Context) -> Iterator[Finding]:
     if len(nodes) < 2:
         yield skip("one node")
     elif any(next(root.glob(pattern), None) for pattern in _LIBNUMA):
-        yield ok(f"{len(nodes)} nodes, libnuma is there")
+        yield ok(f"{len(nodes)} nodes, libnuma is installed")
     else:
         remedy = Remedy(now=("apt-get install libnuma1",))
         yield Finding(Status.WARN, f"{len(nodes)} nodes, no libnuma", "", remedy)

@@ -14,28 +14,30 @@ from ._files import at_every_boot
 _JUMBO = 9000
 _ETHERNET_HEADER = 18
 _DRIVERS = ("ib_core", "mlx5_core", "mlx5_ib")
-# What lacks the functions that the engine steers by; anything else is newer.
+# NICs without the functions that the engine needs; all others are newer.
 _TOO_OLD = frozenset((0x1003, 0x1004, 0x1007, 0x1011, *range(0x1013, 0x101D), 0xA2D2))
-# Buffers of this size hold standard frames and say nothing of larger ones.
+# Buffers of this size are for standard frames and do not imply larger ones.
 _USUAL_BUFFER = 2048
 _NO_CABLE = (
-    "On a DGX Spark the ports vanish from the bus 5 to 20 s after boot unless a cable is plugged "
-    "in: plug a QSFP cable in first."
+    "On a DGX Spark the ports disappear from the bus 5 to 20 s after boot unless a cable is "
+    "plugged in: plug in a QSFP cable first."
 )
-_BUY = "Put in a ConnectX-6 Dx or later."
+_BUY = "Install a ConnectX-6 Dx or later."
 
 
 def _kernel_serves(context: Context) -> str:
-    """Return why the configuration takes any NIC; empty: it does not."""
+    """Return why the configuration works with any NIC; empty: it does not."""
     engine = context.needs.engine
-    return f"engine {engine} takes any NIC" if engine in ("loopback", "socket", "packet") else ""
+    return (
+        f"engine {engine} works with any NIC" if engine in ("loopback", "socket", "packet") else ""
+    )
 
 
 @check(
     "nic-driver",
     "NIC driver stack",
     wanted=", ".join(_DRIVERS) + " loaded",
-    why="ConnectX NICs are reached from user space through these kernel modules.",
+    why="User space accesses ConnectX NICs through these kernel modules.",
     sources=("/proc/modules", "/sys/module"),
     platforms=WITH_NVIDIA_NIC,
 )
@@ -50,7 +52,7 @@ def nic_driver(context: Context) -> Iterator[Finding]:
     remedy = Remedy(
         now=tuple(f"modprobe {name}" for name in missing),
         lasting=("apt-get install -y doca-ofed",),
-        note="doca-ofed is in NVIDIA's DOCA repository; boot after the installation.",
+        note="doca-ofed is in NVIDIA's DOCA repository; reboot after the installation.",
     )
     yield Finding(Status.FAIL, f"not loaded: {', '.join(missing)}", "", remedy)
 
@@ -59,7 +61,7 @@ def nic_driver(context: Context) -> Iterator[Finding]:
     "connectx",
     "ConnectX NIC",
     wanted="ConnectX-6 Dx or later",
-    why="Steering, header-data split and timed transmission are functions of these NICs.",
+    why="These NICs support steering, header-data split and timed transmission.",
     sources=("/sys/bus/pci/devices",),
     platforms=WITH_NVIDIA_NIC,
 )
@@ -72,16 +74,16 @@ def connectx(context: Context) -> Iterator[Finding]:
         where = "among the configuration's ports" if context.needs.given else "on the PCI bus"
         note = _NO_CABLE if context.platform == Platform.SPARK else _BUY
         yield Finding(Status.FAIL, f"none {where}", "", Remedy(note=note))
-    # Without a configuration one is enough: it can use that.
+    # Without a configuration, one suitable NIC is enough.
     one_fits = not context.needs.given and any(nic.device not in _TOO_OLD for nic in nics)
     for nic in nics:
         name = nic.product or f"device {nic.device:#06x}"
         if nic.device not in _TOO_OLD:
             yield ok(name, nic.address)
         elif one_fits:
-            yield skip(f"{name}, too old; another serves", nic.address)
+            yield skip(f"{name}, too old; another is suitable", nic.address)
         else:
-            note = f"{_BUY} The engines socket and packet run on this one as well."
+            note = f"{_BUY} The engines socket and packet work with this one."
             yield Finding(Status.FAIL, f"{name}, too old", nic.address, Remedy(note=note))
 
 
@@ -89,7 +91,7 @@ def connectx(context: Context) -> Iterator[Finding]:
     "link-layer",
     "link layer",
     wanted="Ethernet",
-    why="A port that speaks InfiniBand receives no Ethernet packet.",
+    why="A port in InfiniBand mode receives no Ethernet packets.",
     sources=("/sys/class/infiniband/*/ports/*/link_layer",),
     platforms=WITH_NVIDIA_NIC,
 )
@@ -106,12 +108,12 @@ def link_layer(context: Context) -> Iterator[Finding]:
         if layer == "Ethernet":
             yield ok(layer, f"{device} port {port}")
             continue
-        # Settings are the card's, by way of its first function; a port may be a function.
+        # The card's settings are set through its first function; each function may be a port.
         card, _, function = address.rpartition(".")
         setting = f"LINK_TYPE_P{int(function) + int(port)}=ETH"
         remedy = Remedy(
             lasting=(f"mlxconfig -y -d {card}.0 set {setting}",),
-            note="Takes a boot. Secure Boot forbids it: off until it is done.",
+            note="Requires a reboot. Secure Boot forbids it: disable it until this is done.",
         )
         yield Finding(_wrong(context), layer, f"{device} port {port}", remedy)
 
@@ -120,7 +122,7 @@ def link_layer(context: Context) -> Iterator[Finding]:
     "carrier",
     "link of the ports",
     wanted="a link on every port in use",
-    why="Without a link no packet arrives, whatever else is right.",
+    why="Without a link no packet arrives.",
     sources=("/sys/class/net/*/carrier",),
 )
 def carrier(context: Context) -> Iterator[Finding]:
@@ -138,16 +140,14 @@ def carrier(context: Context) -> Iterator[Finding]:
             remedy = Remedy(now=(f"ip link set dev {name} up",))
             yield Finding(_wrong(context), "switched off", name, remedy)
         elif interface.carrier is None:
-            yield skip("the driver does not say", name)
+            yield skip("not reported by the driver", name)
         else:
-            note = "Plug the cable in at both ends, and see that the other end is switched on."
-            if context.platform == Platform.SPARK:
-                note += " Both sockets share one fabric: one cable pulled, and no port has a link."
+            note = "Plug in the cable at both ends, and check that the other end is switched on."
             yield Finding(_wrong(context), "no link", name, Remedy(note=note))
 
 
 def _wrong(context: Context) -> Status:
-    """Return how bad it is: a port that no configuration uses may well be as it is."""
+    """Return the status of a problem: without a configuration, the port may be unused."""
     return Status.FAIL if context.needs.given else Status.WARN
 
 
@@ -155,7 +155,7 @@ def _wrong(context: Context) -> Status:
     "ip-address",
     "address of the ports",
     wanted="a static address on every ConnectX port in use",
-    why="Senders find the port by its address, and one that DHCP gives can change between runs.",
+    why="Senders use the port's address, and an address from DHCP can change between runs.",
     sources=("netlink",),
     platforms=(Platform.IGX, Platform.SPARK),
 )
@@ -167,7 +167,7 @@ def ip_address(context: Context) -> Iterator[Finding]:
         if static:
             yield ok(", ".join(static), interface.name)
         else:
-            # Two ports in one network would answer for each other.
+            # A network per port: in one network, Linux answers ARP for one port on another.
             remedy = _set_address(context, interface.name, f"192.168.{10 + n}.1/24")
             found = f"leased only: {', '.join(own)}" if own else "none"
             yield Finding(Status.WARN, found, interface.name, remedy)
@@ -175,7 +175,7 @@ def ip_address(context: Context) -> Iterator[Finding]:
 
 def _set_address(context: Context, name: str, address: str) -> Remedy:
     now = (f"ip address add {address} dev {name}",)
-    note = "Choose the address; the other end needs one in the same network."
+    note = "Choose an address; the other end needs one in the same network."
     add = (
         f"nmcli connection add type ethernet ifname {name} con-name daqiri-{name} "
         f"ipv4.method manual ipv4.addresses {address} ipv6.method ignore"
@@ -200,8 +200,8 @@ def _fast(context: Context) -> list[NetDevice]:
 @check(
     "mtu",
     "largest frame of the ports",
-    wanted=f"room for the configuration's largest packet; {_JUMBO} where the network allows it",
-    why="A packet that is larger than the port takes is cut up or lost; larger packets cost less.",
+    wanted=f"at least the configuration's largest packet; {_JUMBO} where the network allows it",
+    why="Packets larger than the MTU are fragmented or lost; larger packets cost less CPU.",
     sources=("/sys/class/net/*/mtu",),
 )
 def mtu(context: Context) -> Iterator[Finding]:
@@ -210,10 +210,10 @@ def mtu(context: Context) -> Iterator[Finding]:
         frame = max((port.frame for port in context.ports_of(interface)), default=0)
         if context.needs.engine != "socket" and frame <= _USUAL_BUFFER:
             frame = 0
-        # A region's buffers may have room for more than any frame.
+        # A region's buffers may be larger than any frame.
         wanted = min(frame - _ETHERNET_HEADER, _JUMBO)
         if interface.mtu < wanted:
-            found += f"; the configuration's packets take {wanted} B"
+            found += f"; the configuration's packets need {wanted} B"
             yield Finding(Status.FAIL, found, name, _set_mtu(interface))
         elif interface.mtu < _JUMBO and not context.needs.given and interface in _fast(context):
             yield Finding(Status.WARN, found, name, _set_mtu(interface))
@@ -223,29 +223,29 @@ def mtu(context: Context) -> Iterator[Finding]:
 
 def _set_mtu(interface: NetDevice) -> Remedy:
     name, pci = interface.name, interface.pci_address
-    # A rule of udev's holds with any network service, and when a port comes back to the bus. The
-    # name may be a later one than the kernel's, so that the device is the surer match.
+    # A udev rule works with any network service, and when a port returns to the bus. It matches the
+    # device, because the interface may be renamed after the rule ran.
     match = f'KERNELS=="{pci}"' if pci else f'NAME=="{name}"'
     rule = f'ACTION=="add", SUBSYSTEM=="net", {match}, ATTR{{mtu}}="{_JUMBO}"\n'
     return Remedy(
         now=(f"ip link set dev {name} mtu {_JUMBO}",),
         files=((f"/etc/udev/rules.d/90-daqiri-mtu-{name}.rules", rule),),
         lasting=("udevadm control --reload",),
-        note="Every switch and sender on the way needs as much.",
+        note="Every switch and sender on the path needs the same MTU.",
     )
 
 
 @check(
     "nic-settings",
     "NIC rings, queues and offloads",
-    wanted="rings at their largest, a queue for each of the port's, GRO for sockets, no LRO",
-    why="A short ring overflows while the kernel is busy; LRO glues packets that a capture wants.",
+    wanted="rings at their maximum, a NIC queue per receive queue, GRO for sockets, no LRO",
+    why="A short ring overflows while the kernel is busy; LRO merges packets that belong apart.",
     sources=("ethtool netlink", "SIOCETHTOOL"),
 )
 def nic_settings(context: Context) -> Iterator[Finding]:
     engine = context.needs.engine
     if engine in ("loopback", "dpdk", "ibverbs"):
-        yield skip(f"engine {engine} sets its own")
+        yield skip(f"engine {engine} does not use the kernel's NIC settings")
         return
     for interface in context.interfaces:
         if not interface.pci_address:
@@ -258,7 +258,7 @@ def nic_settings(context: Context) -> Iterator[Finding]:
         queues = sum(port.rx_queues for port in context.ports_of(interface))
         most = settings.max_channels or 0
         if settings.channels and engine == "packet" and settings.channels < min(queues, most):
-            wrong.append(f"{settings.channels} receive queues for {queues} of the configuration")
+            wrong.append(f"{settings.channels} NIC queues for {queues} receive queues")
             commands.append(f"ethtool -L {name} combined {min(queues, most)}")
         if "rx-lro" in settings.offloads:
             wrong.append("LRO is on")
@@ -271,24 +271,24 @@ def nic_settings(context: Context) -> Iterator[Finding]:
             yield Finding(Status.WARN, ", ".join(wrong), name, remedy)
         elif settings.rx_ring or settings.offloads:
             on = ", ".join(settings.offloads) or "no offloads"
-            pause = " heeds pause frames" if settings.rx_pause else ""
+            pause = ", obeys pause frames" if settings.rx_pause else ""
             yield ok(f"receive ring {settings.rx_ring}, {on}{pause}", name)
         else:
-            yield skip("the driver does not say", name)
+            yield skip("not reported by the driver", name)
 
 
 @check(
     "nic-firmware",
     "NIC firmware settings",
-    wanted="link kept up; BlueField in NIC mode; its scheduler on if accurate_send is asked for",
-    why="The NIC's firmware decides at boot what the engine can ask of it later.",
+    wanted="link kept up; BlueField in NIC mode; scheduler on if accurate_send is set",
+    why="The firmware reads at boot the settings that the engine depends on.",
     sources=("mlxconfig -d ADDRESS query",),
     platforms=(Platform.GPUNETIO,),
 )
 def nic_firmware(context: Context) -> Iterator[Finding]:
     cards: dict[str, PciDevice] = {}
     for nic in context.nvidia_nics:
-        # Settings are the card's: one function of it is enough.
+        # Settings belong to the card: one function of each is enough.
         cards.setdefault(nic.address.rpartition(".")[0], nic)
     for nic in cards.values():
         try:
@@ -308,7 +308,7 @@ def _judge_firmware(context: Context, nic: PciDevice, settings: dict[str, str]) 
         wanted |= _NIC_MODE
     known = {name: value for name, value in wanted.items() if name in settings}
     if not known:
-        return skip("mlxconfig says nothing of the settings in question", nic.address)
+        return skip("mlxconfig does not list these settings", nic.address)
     wrong = {
         name: value
         for name, value in known.items()
@@ -316,15 +316,15 @@ def _judge_firmware(context: Context, nic: PciDevice, settings: dict[str, str]) 
     }
     lacking = [name for name in _SCHEDULER if scheduler and name not in settings]
     if not wrong and not lacking:
-        return ok("as wanted", nic.address)
+        return ok("as expected", nic.address)
     found = [f"{name} is {settings[name]}" for name in wrong] + [f"no {name}" for name in lacking]
     words = " ".join(f"{name}={value}" for name, value in wrong.items())
     commands = (f"mlxconfig -y -d {nic.address} set {words}",) if wrong else ()
     notes = []
     if wrong:
-        notes.append("Takes a cold boot, such as ipmitool power cycle.")
+        notes.append("Requires a cold boot, such as ipmitool power cycle.")
     if lacking:
-        notes.append("Newer firmware for the NIC has what is lacking, or accurate_send stays off.")
+        notes.append("Update the NIC's firmware, or set accurate_send to false.")
     remedy = Remedy(lasting=commands, note=" ".join(notes))
     return Finding(Status.WARN, ", ".join(found), nic.address, remedy)
 
@@ -346,7 +346,7 @@ _NIC_MODE = {
     "INTERNAL_CPU_IB_VPORT0": "1",
     "INTERNAL_CPU_OFFLOAD_ENGINE": "DISABLED",
 }
-# mlxconfig says what a number means: True(1), EXT_HOST_PF(1).
+# mlxconfig prints names with numbers: True(1), EXT_HOST_PF(1).
 _SPELLINGS = {
     "1": ("1", "True", "EMBEDDED_CPU", "EXT_HOST_PF"),
     "0": ("0", "False", "ECPF", "SEPARATED_HOST"),

@@ -8,7 +8,7 @@ from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
 from .._platform import WITH_NVIDIA_NIC, Platform
 from .._root import FactError
-from ..facts import Connection, PciDevice, connection, ways_apart
+from ..facts import Connection, PciDevice, bridges_between, connection
 from ._files import at_every_boot, grub_words
 
 _PAYLOAD = 256
@@ -22,7 +22,7 @@ def _nics(context: Context) -> list[PciDevice]:
 
 
 def _gpus(context: Context) -> list[PciDevice]:
-    """Return the GPUs that a NIC writes into: the configuration's, or without one all."""
+    """Return the GPUs that NICs write into: the configuration's; without one, all."""
     gpus = [device for device in context.facts.pci.values() if device.is_nvidia_gpu]
     if not gpus:
         raise FactError("no NVIDIA GPU on the PCI bus")
@@ -37,21 +37,21 @@ def _gpus(context: Context) -> list[PciDevice]:
 
 @check(
     "pcie-topology",
-    "way between GPUs and NICs",
-    wanted="PIX or PXB; PHB will do",
-    why="Packets that cross the host bridge or a link between processors share it with all else.",
+    "path between GPUs and NICs",
+    wanted="PIX or PXB; PHB is acceptable",
+    why="The host bridge and links between CPUs are shared with all other traffic.",
     sources=("/sys/devices/pci*",),
     platforms=(Platform.IGX, Platform.GPUNETIO),
 )
 def pcie_topology(context: Context) -> Iterator[Finding]:
     nics = _nics(context)
     note = (
-        "Move the NIC or the GPU to slots beneath one PCIe switch, or at least of one processor. "
+        "Move the NIC or the GPU to slots below one PCIe switch, or at least of one CPU. "
         "Without a switch, NODE is the best that most x86 hosts reach."
     )
     for gpu in _gpus(context):
         ways = {nic.address: connection(gpu, nic) for nic in nics}
-        # One good NIC is enough: the configuration can use that.
+        # One suitable NIC is enough: the configuration can use it.
         best = min(ways.values(), key=list(Connection).index)
         found = ", ".join(f"{way} to {nic}" for nic, way in ways.items())
         if best in (Connection.NODE, Connection.SYS):
@@ -63,16 +63,16 @@ def pcie_topology(context: Context) -> Iterator[Finding]:
 @check(
     "pcie-payload",
     "PCIe maximum payload",
-    wanted=f"{_PAYLOAD} B, or all that the NIC can where that is less",
-    why="Small payloads spend more of the link on headers; 128 B costs about a tenth of its rate.",
+    wanted=f"{_PAYLOAD} B, or the NIC's maximum if that is less",
+    why="Small payloads use more of the link for headers; 128 B costs about a tenth of the rate.",
     sources=("/sys/bus/pci/devices/*/config",),
     platforms=WITH_NVIDIA_NIC,
 )
 def pcie_payload(context: Context) -> Iterator[Finding]:
-    note = "The bridges above agree on it at boot; nothing can be set but a BIOS option, if any."
+    note = "The bridges negotiate it at boot; only a BIOS option, if any, changes it."
     for nic in _nics(context):
         express = nic.express
-        found = f"{express.max_payload} B of the {express.max_payload_supported} B it can"
+        found = f"{express.max_payload} B of {express.max_payload_supported} B supported"
         if express.max_payload >= min(_PAYLOAD, express.max_payload_supported):
             yield ok(found, nic.address)
         else:
@@ -82,27 +82,27 @@ def pcie_payload(context: Context) -> Iterator[Finding]:
 @check(
     "pcie-link",
     "PCIe speed and width",
-    wanted="each NIC's link at the speed and width it can do",
-    why="A link that trained narrow or slow is a ceiling that no setting of the engine lifts.",
+    wanted="each NIC's link at its maximum speed and width",
+    why="A slow or narrow link limits the rate, whatever the engine's settings.",
     sources=("/sys/bus/pci/devices/*/{current,max}_link_{speed,width}",),
 )
 def pcie_link(context: Context) -> Iterator[Finding]:
     note = (
-        "Seat the card again, put it into a slot with as many lanes, without a riser, and look for "
-        "a link speed limit in the BIOS."
+        "Reseat the card, use a slot with enough lanes and no riser, and check the BIOS for a link "
+        "speed limit."
     )
     if context.platform == Platform.SPARK:
-        note = "The NIC is soldered: cold-boot; if it stays so, the board has no more lanes there."
+        note = "The NIC is soldered: cold-boot. If it stays so, the board has no more lanes there."
     for nic in context.nics:
         if not nic.link_speed or not nic.max_link_speed:
-            yield skip("has no PCIe link of its own", nic.address)
+            yield skip("no PCIe link of its own", nic.address)
             continue
         is_now = f"{nic.link_speed} x{nic.link_width}"
         can_be = f"{nic.max_link_speed} x{nic.max_link_width}"
         if is_now == can_be:
             yield ok(is_now, nic.address)
         else:
-            found = f"{is_now}; it can do {can_be}"
+            found = f"{is_now}; the maximum is {can_be}"
             yield Finding(Status.WARN, found, nic.address, Remedy(note=note))
 
 
@@ -110,7 +110,7 @@ def pcie_link(context: Context) -> Iterator[Finding]:
     "pcie-read-request",
     "PCIe maximum read request",
     wanted=f"{_READ_REQUEST} B",
-    why="The NIC fetches what it sends in requests of this size and has only so many under way.",
+    why="The NIC reads packets to send in requests of this size, with a limited number in flight.",
     sources=("/sys/bus/pci/devices/*/config",),
     platforms=WITH_NVIDIA_NIC,
 )
@@ -134,7 +134,7 @@ def pcie_read_request(context: Context) -> Iterator[Finding]:
     "acs",
     "PCIe access control between GPU and NIC",
     wanted="off on the bridges between GPU and NIC",
-    why="With it a switch sends what GPU and NIC tell each other up to the host bridge and back.",
+    why="With ACS on, peer-to-peer traffic is redirected through the root complex.",
     sources=("/sys/bus/pci/devices/*/config",),
     platforms=(Platform.GPUNETIO,),
 )
@@ -144,7 +144,7 @@ def acs(context: Context) -> Iterator[Finding]:
     for gpu in _gpus(context):
         for nic in _nics(context):
             if connection(gpu, nic) in (Connection.PIX, Connection.PXB):
-                between.update(ways_apart(gpu, nic))
+                between.update(bridges_between(gpu, nic))
     if not between:
         yield skip("no PCIe switch between a GPU and a NIC")
     for address in sorted(between & facts.pci.keys()):
@@ -154,7 +154,7 @@ def acs(context: Context) -> Iterator[Finding]:
             yield skip(str(error).removeprefix(f"{address}: "), address)
             continue
         if control is None:
-            yield ok("has none", address)
+            yield ok("none", address)
         elif control == 0:
             yield ok("off", address)
         else:
@@ -163,7 +163,7 @@ def acs(context: Context) -> Iterator[Finding]:
                 f"acs-{address.replace(':', '-')}",
                 "No PCIe access control",
                 command,
-                note="Better off in the BIOS, where there is an option.",
+                note="If the BIOS has an option, disable it there instead.",
             )
             yield Finding(Status.WARN, f"on ({control:#06x})", address, remedy)
 
@@ -171,7 +171,7 @@ def acs(context: Context) -> Iterator[Finding]:
 @check(
     "iommu",
     "IOMMU",
-    wanted="off, or passing through",
+    wanted="off, or in passthrough mode",
     why="Translation slows the NIC's accesses, and on some hosts keeps packets from the GPU.",
     sources=("/sys/class/iommu", "/sys/kernel/iommu_groups/*/type", "/proc/cmdline"),
     platforms=(Platform.GPUNETIO,),
@@ -184,14 +184,16 @@ def iommu(context: Context) -> Iterator[Finding]:
         return
     groups = [root.optional(path) for path in root.glob("/sys/kernel/iommu_groups/*/type")]
     if line.get("iommu") == "pt" or (groups and all(kind == "identity" for kind in groups)):
-        yield ok("passing through")
+        yield ok("passthrough")
         return
     cpu = root.optional("/proc/cpuinfo")
     if "CPU implementer" in cpu:
-        # Arm has no word that switches it off.
-        words, note = "iommu.passthrough=1", "Takes a boot."
+        # Arm has no parameter that disables it.
+        words, note = "iommu.passthrough=1", "Requires a reboot."
     else:
         words = f"iommu=off {'amd' if 'AuthenticAMD' in cpu else 'intel'}_iommu=off"
-        note = "Takes a boot. Milder: iommu=pt. Or switch VT-d or the IOMMU off in the BIOS."
+        note = (
+            "Requires a reboot. Less drastic: iommu=pt. Or disable VT-d or the IOMMU in the BIOS."
+        )
     remedy = Remedy(files=(grub_words("iommu", words),), lasting=("update-grub",), note=note)
-    yield Finding(Status.WARN, "translates", "", remedy)
+    yield Finding(Status.WARN, "on, with translation", "", remedy)

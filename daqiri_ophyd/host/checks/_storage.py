@@ -1,4 +1,4 @@
-"""Checks of where captures are written."""
+"""Checks of the folder for captures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._files import module_at_boot
 
 _LEAST_FREE = 10 << 30
 _GIB = 1 << 30
-# File systems whose O_DIRECT is the disk's own.
+# File systems whose O_DIRECT reaches the disk.
 _DIRECT = ("ext4", "xfs", "btrfs", "f2fs", "ext3", "ext2", "lustre", "gpfs", "beegfs")
 _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "fuse")
 
@@ -20,8 +20,8 @@ _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "fuse")
 @check(
     "storage",
     "folder of the captures",
-    wanted="a local disk with O_DIRECT and room; from GPU memory: ext4 or xfs, with nvidia-fs",
-    why="A disk slower than the stream, or full, ends the capture.",
+    wanted="a local disk with O_DIRECT and space; from GPU memory: ext4 or xfs, with nvidia-fs",
+    why="If the disk is full or slower than the stream, the capture fails.",
     sources=("/proc/mounts", "statvfs", "/proc/modules"),
 )
 def storage(context: Context) -> Iterator[Finding]:
@@ -29,13 +29,13 @@ def storage(context: Context) -> Iterator[Finding]:
     folder = context.folder
     where = f"{volume.kind} on {volume.mounted_at}"
     if volume.kind == "tmpfs":
-        note = "Its files are lost with the next boot and take memory: choose a folder on a disk."
+        note = "Files there use memory and are lost at the next boot: choose a folder on a disk."
         yield Finding(Status.WARN, f"{where}: memory, not a disk", folder, Remedy(note=note))
     elif volume.kind in _REMOTE:
-        note = "Capture to a local disk and copy afterwards: the network shares its rate with all."
+        note = "Capture to a local disk and copy afterwards: the network is shared."
         yield Finding(Status.WARN, f"{where}: over a network", folder, Remedy(note=note))
     elif volume.kind in _DIRECT:
-        yield ok(f"{where}, with O_DIRECT; `daqiri-ophyd host measure` tells its rate", folder)
+        yield ok(f"{where}, with O_DIRECT; `daqiri-ophyd host measure` measures its rate", folder)
     else:
         yield skip(f"{where}: whether it has O_DIRECT is not known", folder)
     yield from _room(volume, folder)
@@ -50,7 +50,7 @@ def _room(volume: Volume, folder: str) -> Iterator[Finding]:
     if volume.free is None:
         yield skip("free space is not known", folder)
     elif volume.free < _LEAST_FREE:
-        note = "A minute at 10 Gb/s takes 75 GB: make room, or give another folder."
+        note = "A minute at 10 Gb/s takes 75 GB: free space, or use another folder."
         yield Finding(Status.WARN, f"{volume.free / _GIB:.1f} GiB free", folder, Remedy(note=note))
     else:
         yield ok(f"{volume.free // _GIB} GiB free", folder)
@@ -67,7 +67,7 @@ def _gpudirect_storage(context: Context, volume: Volume) -> Finding:
     if "nvidia_fs" not in context.facts.modules:
         lacking.append("nvidia-fs is not loaded")
     note = "Without it, cuFile copies through the host."
-    remedy = Remedy(note=f"{note} Give a folder on ext4 or xfs.")
+    remedy = Remedy(note=f"{note} Use a folder on ext4 or xfs.")
     if good:
         remedy = Remedy(("modprobe nvidia-fs",), (module_at_boot("nvidia-fs"),), note=note)
     return Finding(Status.WARN, "; ".join(lacking), subject, remedy)

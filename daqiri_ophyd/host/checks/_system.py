@@ -1,4 +1,4 @@
-"""Checks of the kernel and of what it grants."""
+"""Checks of the kernel and of privileges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EFI_GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
     "secure-boot",
     "Secure Boot",
     wanted="off while link type, read request or BAR1 are being changed",
-    why="With it the kernel forbids writes to PCI configuration space, even to root.",
+    why="With it the kernel forbids writes to PCI configuration space, also by root.",
     sources=("/sys/firmware/efi/efivars/SecureBoot-*",),
     platforms=(Platform.IGX, Platform.SPARK),
 )
@@ -34,7 +34,7 @@ def secure_boot(context: Context) -> Iterator[Finding]:
     if len(value) < 5:
         yield skip(f"the EFI variable has {len(value)} bytes; five are expected")
     elif value[4]:
-        note = "Switch it off in the firmware's set-up for the change, and on again afterwards."
+        note = "Disable it in the firmware setup for the change, and enable it again afterwards."
         yield Finding(Status.WARN, "on", "", Remedy(note=note))
     else:
         yield ok("off")
@@ -42,10 +42,14 @@ def secure_boot(context: Context) -> Iterator[Finding]:
 
 @check(
     "capabilities",
-    "rights of this process",
-    wanted="those that the configuration's engine needs",
+    "privileges of this process",
+    wanted="those that the configuration needs",
     why="The kernel refuses raw sockets, pinned memory and real-time threads without them.",
-    sources=("/proc/self/status", "/proc/self/limits"),
+    sources=(
+        "/proc/self/status",
+        "/proc/self/limits",
+        "/proc/sys/kernel/unprivileged_bpf_disabled",
+    ),
 )
 def capabilities(context: Context) -> Iterator[Finding]:
     needs, process = context.needs, context.facts.process
@@ -61,25 +65,35 @@ def capabilities(context: Context) -> Iterator[Finding]:
             wanted["CAP_IPC_LOCK"] = "registered memory"
     if any(p.realtime_priority > process.rtprio for p in needs.pollers):
         wanted["CAP_SYS_NICE"] = "realtime_priority"
+    receives_udp = needs.engine == "socket" and any(p.rx_queues and p.frame for p in needs.ports)
+    if receives_udp and not _anybody_loads_bpf(context):
+        wanted["CAP_BPF"] = "counting each datagram that the kernel drops of a batch"
     if not wanted:
         yield ok("the configuration needs none")
     for name, use in wanted.items():
         if name in process.capabilities:
-            yield ok(f"there, for {use}", name)
+            yield ok(f"present, for {use}", name)
         else:
-            yield Finding(Status.FAIL, f"missing, for {use}", name, _grant(list(wanted)))
+            status = Status.WARN if name == "CAP_BPF" else Status.FAIL
+            yield Finding(status, f"missing, for {use}", name, _grant(list(wanted)))
+
+
+def _anybody_loads_bpf(context: Context) -> bool:
+    path = "/proc/sys/kernel/unprivileged_bpf_disabled"
+    root = context.facts.root
+    return root.exists(path) and root.text(path).strip() == "0"
 
 
 _LOCKED = ("host", "huge", "host_pinned")
 
 
 def _grant(names: list[str]) -> Remedy:
-    # All at once: setcap takes away what it is not told. A script's interpreter is what runs.
-    rights = ",".join(name.lower() for name in sorted(names))
-    grant = f'setcap {rights}+ep "$(readlink -f "$(command -v python3)")"'
+    # All in one call: setcap removes others. The interpreter gets them, because it runs the script.
+    privileges = ",".join(name.lower() for name in sorted(names))
+    grant = f'setcap {privileges}+ep "$(readlink -f "$(command -v python3)")"'
     note = (
-        "It gives every program of this interpreter the rights; run the engine from a virtual "
-        "environment made with --copies to confine it."
+        "It gives the privileges to every program of this interpreter; to limit that, run the "
+        "engine from a virtual environment made with --copies."
     )
     return Remedy((grant,), lasting=(grant,), note=note)
 
@@ -87,8 +101,8 @@ def _grant(names: list[str]) -> Remedy:
 @check(
     "socket-buffers",
     "socket buffers",
-    wanted="room for the packet buffers of a receive queue, and a backlog of some thousand packets",
-    why="While a poller is away, the kernel keeps what fits here and drops the rest.",
+    wanted="the size of a receive queue's packet buffers, and a backlog of some thousand packets",
+    why="While a poller is busy, the kernel buffers what fits here and drops the rest.",
     sources=("/proc/sys/net/core/{rmem_max,wmem_max,netdev_max_backlog}",),
 )
 def socket_buffers(context: Context) -> Iterator[Finding]:
@@ -106,14 +120,14 @@ def socket_buffers(context: Context) -> Iterator[Finding]:
             yield ok(str(value), name)
             continue
         if name != "netdev_max_backlog" and "CAP_NET_ADMIN" in context.facts.process.capabilities:
-            yield ok(f"{value}; CAP_NET_ADMIN lets the engine go beyond", name)
+            yield ok(f"{value}; CAP_NET_ADMIN lets the engine exceed it", name)
             continue
         setting = f"net.core.{name}={least}"
         remedy = Remedy(
             now=(f"sysctl -w {setting}",),
             files=((f"/etc/sysctl.d/90-daqiri-{name}.conf", f"{setting}\n"),),
         )
-        yield Finding(Status.WARN, f"{value}; wanted are {least}", name, remedy)
+        yield Finding(Status.WARN, f"{value} (need {least})", name, remedy)
 
 
 def _leaves_host(port: PortNeeds) -> bool:

@@ -13,8 +13,8 @@ _MOST_ERROR = 100_000
 @check(
     "clocks",
     "clocks and timestamps",
-    wanted="hardware timestamps where the configuration asks for them; a system clock kept on time",
-    why="Packets of several hosts can be put in order only by clocks that agree.",
+    wanted="hardware timestamps if the configuration asks for them; a synchronized system clock",
+    why="Packets of several hosts can be ordered only if their clocks agree.",
     sources=("SIOCETHTOOL", "adjtimex", "/proc/*/comm"),
 )
 def clocks(context: Context) -> Iterator[Finding]:
@@ -24,16 +24,16 @@ def clocks(context: Context) -> Iterator[Finding]:
         if settings.hardware_receive:
             yield ok(f"hardware timestamps, clock /dev/ptp{settings.clock}", interface.name)
         elif asked:
-            note = "Take hardware_timestamps out of the configuration, or a NIC that has them."
+            note = "Remove hardware_timestamps from the configuration, or use a NIC that has them."
             yield Finding(Status.FAIL, "no hardware timestamps", interface.name, Remedy(note=note))
         else:
             yield skip("no hardware timestamps; none asked for", interface.name)
     clock = context.facts.clock
-    services = f" ({', '.join(clock.services)} runs)" if clock.services else ""
+    services = f" ({', '.join(clock.services)} running)" if clock.services else ""
     if clock.synchronized and clock.max_error <= _MOST_ERROR:
-        yield ok(f"on time to {clock.max_error} us{services}", "system clock")
+        yield ok(f"synchronized to {clock.max_error} us{services}", "system clock")
     else:
-        found = f"not kept on time{services}"
+        found = f"not synchronized{services}"
         if clock.synchronized:
             found = f"may be {clock.max_error} us off{services}"
         remedy = Remedy(

@@ -1,4 +1,4 @@
-"""Facts about a host, each gathered once, when it is first asked for."""
+"""Facts about a host, each read once, at its first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._gpu import Gpu, read_gpus
 from ._kernel import Process, kernel_version, read_modules, read_process
 from ._memory import HugePages, read_hugepages
 from ._network import NetDevice, read_addresses, read_interfaces, read_leased
-from ._pci import Connection, PciDevice, connection, read_pci, ways_apart
+from ._pci import Connection, PciDevice, bridges_between, connection, read_pci
 from ._storage import Volume, read_volume
 
 __all__ = [
@@ -33,26 +33,26 @@ __all__ = [
     "connection",
     "cpu_list",
     "cpu_ranges",
-    "ways_apart",
+    "bridges_between",
 ]
 
 
 class Facts:
     """A host.
 
-    A property raises `FactError` if its fact cannot be had, each time anew.
+    A property raises `FactError`, at every access, if its fact cannot be read.
 
     Parameters
     ----------
     root : path or Root
-        Where the host's file system begins.
+        Root of the host's file system.
     """
 
     def __init__(self, root: str | os.PathLike[str] | Root = "/") -> None:
         self.root = root if isinstance(root, Root) else Root(root)
 
     def identity(self) -> dict[str, str]:
-        """Return what host it is: ``name``, ``kernel``, ``product``; empty where not known."""
+        """Return the host's ``name``, ``kernel`` and ``product``; empty: not known."""
         return {
             "name": self.root.optional("/proc/sys/kernel/hostname"),
             "kernel": self.root.optional("/proc/sys/kernel/osrelease"),
@@ -75,7 +75,7 @@ class Facts:
 
     @cached_property
     def command_line(self) -> CommandLine:
-        """What the kernel was booted with."""
+        """The kernel command line."""
         return read_command_line(self.root)
 
     @cached_property
@@ -85,12 +85,12 @@ class Facts:
 
     @cached_property
     def process(self) -> Process:
-        """What this process may do."""
+        """Privileges and limits of this process."""
         return read_process(self.root)
 
     @cached_property
     def cpus(self) -> dict[int, Cpu]:
-        """Processors that are online."""
+        """CPUs that are online."""
         return read_cpus(self.root)
 
     @cached_property
@@ -115,7 +115,7 @@ class Facts:
 
     @cached_property
     def leased(self) -> frozenset[str]:
-        """IP addresses that end with a lease."""
+        """IP addresses with a limited lifetime, such as DHCP leases."""
         return read_leased(self.root)
 
     @cached_property
@@ -125,7 +125,7 @@ class Facts:
 
     @cached_property
     def clock(self) -> SystemClock:
-        """The system's clock."""
+        """The system clock."""
         return read_system_clock(self.root)
 
     @cache  # noqa: B019 - a host lives as long as its report

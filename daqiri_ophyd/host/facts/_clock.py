@@ -1,4 +1,4 @@
-"""The system's clock."""
+"""The system clock."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class SystemClock:
     Parameters
     ----------
     synchronized : bool
-        Whether a service keeps it on time.
+        Whether it is synchronized.
     max_error : int
-        Largest error that the service reckons with, in microseconds.
+        Maximum error, in microseconds.
     services : tuple of str
-        Those that run.
+        Time services that are running.
     """
 
     synchronized: bool
@@ -35,7 +35,7 @@ class SystemClock:
 
 
 class _Timex(ctypes.Structure):
-    """The first fields of struct timex (adjtimex(2)); the rest is room."""
+    """The first fields of struct timex (adjtimex(2)); the rest is padding."""
 
     _fields_ = [
         ("modes", ctypes.c_uint),
@@ -55,7 +55,7 @@ def read_system_clock(root: Root) -> SystemClock:
     Raises
     ------
     FactError
-        If the kernel does not tell, or the recording is malformed.
+        If the kernel does not report it, or the recording is malformed.
     """
     if not root.live:
         recorded = read_record(root, RECORDED, SystemClock)
@@ -63,7 +63,7 @@ def read_system_clock(root: Root) -> SystemClock:
             raise FactError("the clock's state was not recorded")
         return recorded
     state = _Timex()
-    # No mode is set: it only reads.
+    # With modes = 0 it only reads.
     if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(state)) < 0:
         raise FactError(f"adjtimex: errno {ctypes.get_errno()}")
     return SystemClock(not state.status & _UNSYNCHRONIZED, state.maxerror, _services(root))

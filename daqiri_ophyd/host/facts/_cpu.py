@@ -1,4 +1,4 @@
-"""Processors, and what the kernel's command line says of them."""
+"""CPUs, and the kernel command line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 _CPU = "/sys/devices/system/cpu"
 # More than any kernel is built for; guards against a malformed range.
 _MOST_CPUS = 1 << 16
-# A list names a processor once or twice; more is no list.
+# A valid list names a CPU once or twice.
 _MOST_NAMED = 8 * _MOST_CPUS
 
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """A logical processor.
+    """A logical CPU.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ class Cpu:
     node : int or None
         NUMA node; None: not known.
     siblings : frozenset of int
-        Logical processors of the same physical core, itself among them.
+        Logical CPUs of the same physical core, including itself.
     governor : str
-        Of its frequency; empty: not scaled.
+        Frequency governor; empty: the frequency is not scaled.
     """
 
     number: int
@@ -43,25 +43,25 @@ def cpu_list(text: str) -> frozenset[int]:
     """
     Return the numbers in a list such as ``0-3,8``.
 
-    Words that are no numbers are left out: ``isolcpus=managed_irq,domain,2-3`` has flags before.
+    Words that are not numbers are ignored: ``isolcpus=managed_irq,domain,2-3`` begins with flags.
 
     Raises
     ------
     FactError
-        If it names processors over and over.
+        If it names far too many CPUs.
     """
     numbers: set[int] = set()
     named = 0
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
-        # 0-63:2/4 takes 2 of every 4.
+        # 0-63:2/4 means 2 of every 4.
         last, _, stride = last.partition(":")
         if not _NUMBER.fullmatch(first) or (last and not _NUMBER.fullmatch(last)):
             continue
         low, high = int(first), min(int(last or first), _MOST_CPUS)
         named += max(high - low + 1, 0)
         if named > _MOST_NAMED:
-            raise FactError(f"{text[:40]!r}... is no list of processors")
+            raise FactError(f"{text[:40]!r}... is not a list of CPUs")
         used, _, group = stride.partition("/")
         if _NUMBER.fullmatch(used) and _NUMBER.fullmatch(group) and int(group):
             numbers.update(n for n in range(low, high + 1) if (n - low) % int(group) < int(used))
@@ -82,7 +82,7 @@ def cpu_ranges(numbers: frozenset[int] | set[int]) -> str:
 
 
 def read_cpus(root: Root) -> dict[int, Cpu]:
-    """Return the processors that are online."""
+    """Return the CPUs that are online."""
     nodes = {
         number: int(name[4:])
         for name in root.names("/sys/devices/system/node")
@@ -91,7 +91,7 @@ def read_cpus(root: Root) -> dict[int, Cpu]:
     }
     online = cpu_list(root.text(f"{_CPU}/online"))
     if not online:
-        raise FactError(f"{_CPU}/online: names no processor")
+        raise FactError(f"{_CPU}/online: lists no CPU")
     return {
         number: Cpu(
             number,
@@ -106,12 +106,12 @@ def read_cpus(root: Root) -> dict[int, Cpu]:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What the kernel was booted with.
+    """The kernel command line.
 
     Parameters
     ----------
     words : dict of str to str
-        Values by name; a name without a value has an empty one. The last of equal names counts.
+        Values by name; empty for a name without a value. For repeated names, the last one.
     """
 
     words: dict[str, str]
@@ -124,7 +124,7 @@ class CommandLine:
         return self.words.get(name, "")
 
     def cpus(self, name: str) -> frozenset[int]:
-        """Return the processors that a name lists."""
+        """Return the CPUs that a name lists."""
         return cpu_list(self.get(name))
 
 

@@ -1,4 +1,4 @@
-"""Settings of NICs, as ethtool shows them."""
+"""Settings of NICs, from ethtool."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class NicSettings:
     Parameters
     ----------
     rx_ring, max_rx_ring : int or None
-        Descriptors of a receive queue: now, at most.
+        Descriptors of a receive queue: current and maximum.
     channels, max_channels : int or None
-        Receive queues: now, at most.
+        Receive queues: current and maximum.
     offloads : tuple of str
-        Those that are on, of ``rx-gro``, ``rx-lro``, ``rx-ntuple-filter`` and ``rx-hashing``.
+        Enabled offloads, of ``rx-gro``, ``rx-lro``, ``rx-ntuple-filter`` and ``rx-hashing``.
     rx_pause, tx_pause : bool or None
-        Whether it heeds and sends pause frames.
+        Whether it obeys and sends pause frames.
     clock : int or None
         Index of its PTP hardware clock.
     hardware_receive, hardware_send : bool or None
-        Whether it takes timestamps of what it receives and sends.
+        Whether it can timestamp received and sent packets.
     """
 
     rx_ring: int | None = None
@@ -90,7 +90,7 @@ def _live(interface: str) -> dict[str, Any]:
         if features := _ask(ethtool.get_features, interface):
             on = (name for name in _OFFLOADS if name in features.features)
             found["offloads"] = tuple(name for name in on if features.features[name].enable)
-    # pyroute2 has no request for these two.
+    # pyroute2 does not support these two requests.
     if pause := _request(interface, _ETHTOOL_GPAUSEPARAM, "=4I"):
         found.update(rx_pause=bool(pause[2]), tx_pause=bool(pause[3]))
     if stamps := _request(interface, _ETHTOOL_GET_TS_INFO, "=2Ii8I"):

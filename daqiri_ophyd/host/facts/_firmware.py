@@ -15,9 +15,9 @@ _TIMEOUT = 20.0
 
 def read_firmware(root: Root, pci_address: str) -> dict[str, str]:
     """
-    Return the settings that the NIC's firmware takes at the next boot, by name.
+    Return the settings of the NIC's firmware for the next boot, by name.
 
-    Only mlxconfig knows them. A recorded host has its output in ``recorded/mlxconfig-ADDRESS.txt``.
+    They are read with mlxconfig; a recorded host has its output in ``recorded/mlxconfig-*.txt``.
 
     Raises
     ------
@@ -50,12 +50,12 @@ def parse_mlxconfig(text: str) -> dict[str, str]:
     """
     Return names and values of an output of ``mlxconfig query``.
 
-    Of several columns (default, current, next boot) the last counts. A value is written ``ETH(2)``
-    or plain; what is before the number is kept, or the number where nothing is.
+    If there are several columns (default, current, next boot), the last one is used. A value is
+    written as ``ETH(2)`` or plain; the name before the parenthesis is kept, else the value.
     """
     settings = {}
     for line in text.splitlines():
-        # Changed settings have a star in front, those that cannot be set RO.
+        # Changed settings are marked with a star, read-only ones with RO.
         match = re.match(r"\s*(?:\*\s*)?(?:RO\s+)?([A-Z][A-Z0-9_]+)(?:\s+(\S+))+\s*$", line)
         if match:
             settings[match[1]] = match[2].partition("(")[0] or match[2]

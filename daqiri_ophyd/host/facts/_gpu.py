@@ -19,29 +19,29 @@ _ATTRIBUTES = {"integrated": 18, "gpudirect": 116, "dma_buf": 124}
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as its driver sees it; None: the driver does not say.
+    """A GPU; None: not reported by the driver.
 
     Parameters
     ----------
     index : int
         As CUDA counts with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     name : str
-        Product.
+        Product name.
     pci_address : str
         ``domain:bus:device.function``.
     driver : str
         Version of the driver.
     cuda : tuple of int or None
-        Newest CUDA that the driver runs: major, minor.
+        Newest CUDA version that the driver supports: major, minor.
     persistence : bool or None
-        Whether the driver stays loaded.
+        Whether persistence mode is on.
     sm_clock, max_sm_clock, memory_clock, max_memory_clock : int or None
         MHz.
     bar1_total, bar1_free : int or None
         Bytes that other devices can address.
     integrated, gpudirect, dma_buf : bool or None
-        What CUDA says: whether its memory is the host's; whether NICs can reach its memory at all,
-        and by way of a dma-buf.
+        Reported by CUDA: whether its memory is the host's; whether NICs can access its memory at
+        all, and through dma-buf.
     """
 
     index: int
@@ -86,7 +86,7 @@ def _live() -> list[Gpu]:
         raise FactError(f"NVML: {error}") from None
     finally:
         pynvml.nvmlShutdown()
-    # After NVML has answered: a process that uses CUDA takes some of the free BAR1 itself.
+    # After NVML: a process that uses CUDA occupies part of the free BAR1 itself.
     cuda = _cuda() if gpus else None
     return gpus if cuda is None else [replace(gpu, **_cuda_flags(cuda, gpu)) for gpu in gpus]
 
@@ -114,7 +114,7 @@ def _gpu(index: int, driver: str, cuda: int | None) -> Gpu:
 
 
 def _ask(function, *arguments):
-    """Return what NVML says, or None where the GPU or the driver has no answer."""
+    """Return NVML's answer, or None if the GPU or the driver does not support the request."""
     try:
         return function(*arguments)
     except pynvml.NVMLError:
@@ -122,7 +122,7 @@ def _ask(function, *arguments):
 
 
 def _cuda() -> ctypes.CDLL | None:
-    """Return CUDA's driver interface, or None: NVML knows a GPU that CUDA has no access to."""
+    """Return CUDA's driver interface, or None if CUDA is not available."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

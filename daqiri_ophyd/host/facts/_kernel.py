@@ -1,4 +1,4 @@
-"""The kernel: its modules, its settings, and what it lets this process do."""
+"""The kernel: version, modules, and privileges of this process."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ CAPABILITIES: Final = {
     "CAP_SYS_NICE": 23,
     "CAP_BPF": 39,
 }
-"""Bits of a set of capabilities (linux/capability.h)."""
+"""Bit numbers of capabilities (linux/capability.h)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What a process may do.
+    """Privileges and limits of a process.
 
     Parameters
     ----------
     user : int
-        Effective user.
+        Effective user id.
     capabilities : frozenset of str
-        Effective ones, of those in `CAPABILITIES`.
+        Effective capabilities, of those in `CAPABILITIES`.
     memlock : int or None
-        Bytes it may lock in memory; None: any.
+        Bytes it may lock in memory; None: no limit.
     rtprio : int
         Highest real-time priority it may take without CAP_SYS_NICE.
     """
@@ -50,7 +50,7 @@ def kernel_version(release: str) -> tuple[int, int]:
     Raises
     ------
     FactError
-        If it begins with no version.
+        If it does not begin with a version.
     """
     match = re.match(r"(\d{1,4})\.(\d{1,4})", release)
     if not match:
@@ -62,8 +62,7 @@ def read_modules(root: Root) -> frozenset[str]:
     """
     Return the names of loaded and built-in modules, with underscores.
 
-    A kernel without modules has neither list; a module whose folder is in /sys/module is there all
-    the same.
+    A kernel without modules has neither list; a folder in /sys/module counts as a module too.
     """
     lines = (line.split() for line in root.optional("/proc/modules").splitlines())
     loaded = {words[0] for words in lines if words}
@@ -78,7 +77,7 @@ def read_modules(root: Root) -> frozenset[str]:
 
 def read_process(root: Root) -> Process:
     """
-    Return what this process may do; of a recorded host: the process that recorded it.
+    Return the privileges of this process; on a recorded host, of the process that recorded it.
 
     Raises
     ------

@@ -34,9 +34,9 @@ class NetDevice:
     driver : str
         Kernel driver; empty: none.
     up : bool
-        Whether it is switched on.
+        Whether it is up.
     carrier : bool or None
-        Whether there is a link; None: not known while it is switched off.
+        Whether there is a link; None: not known while it is down.
     mtu : int
         Bytes.
     speed : int or None
@@ -59,7 +59,7 @@ def read_interfaces(root: Root) -> dict[str, NetDevice]:
     """
     Return the network interfaces by name.
 
-    One whose name a shell would take for more than a word is left out: remedies are commands.
+    Interfaces whose names are not plain words are left out, because remedies are shell commands.
     """
     names = [name for name in root.names(_NET) if _WORD.fullmatch(name)]
     names = [name for name in names if root.exists(f"{_NET}/{name}/mtu")]
@@ -70,7 +70,7 @@ def _read(root: Root, name: str) -> NetDevice:
     folder = f"{_NET}/{name}"
     pci = driver = ""
     if root.exists(f"{folder}/device"):
-        # A virtio interface's device is a child of the one on the bus.
+        # The device of a virtio interface is a child of the PCI device.
         parts = root.target(f"{folder}/device").split("/")
         pci = next((part for part in reversed(parts) if part.count(":") == 2), "")
         if root.exists(f"{folder}/device/driver"):
@@ -118,7 +118,7 @@ def read_addresses(root: Root) -> dict[str, list[str]]:
 
 def read_leased(root: Root) -> frozenset[str]:
     """
-    Return the IP addresses that end with a lease, such as those of DHCP.
+    Return the IP addresses with a limited lifetime, such as DHCP leases.
 
     Those of a recorded host are listed in its ``recorded/leased.json``.
 
@@ -133,7 +133,7 @@ def read_leased(root: Root) -> frozenset[str]:
 
 
 def _live_addresses() -> Iterator[tuple[str, str, int]]:
-    """Yield interface, address with the length of its prefix, and flags."""
+    """Yield interface, address with prefix length, and flags."""
     try:
         with IPRoute() as netlink:
             names = {link["index"]: link.get("ifname") for link in netlink.get_links()}

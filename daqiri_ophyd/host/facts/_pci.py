@@ -1,4 +1,4 @@
-"""Devices on the PCI buses, how they hang together, and their configuration space."""
+"""Devices on the PCI buses, their topology and their configuration space."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from .._root import FactError, Root
 
-__all__ = ["Connection", "Express", "PciDevice", "connection", "read_pci", "ways_apart"]
+__all__ = ["Connection", "Express", "PciDevice", "connection", "read_pci", "bridges_between"]
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$", re.IGNORECASE)
 _DEVICES = "/sys/bus/pci/devices"
@@ -36,7 +36,7 @@ NVIDIA_NICS: Final = {
 
 
 class Connection(StrEnum):
-    """Way between two PCI devices, from short to long; the names are those of nvidia-smi topo."""
+    """Path between two PCI devices, from short to long, with the names of nvidia-smi topo."""
 
     PIX = "PIX"  # over at most one bridge (a switch)
     PXB = "PXB"  # over several bridges, none of them the host's
@@ -47,14 +47,14 @@ class Connection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Express:
-    """Capability PCI Express of a device (PCI Express Base Specification, 7.5.3).
+    """PCI Express capability of a device (PCI Express Base Specification, 7.5.3).
 
     Parameters
     ----------
     max_payload_supported, max_payload : int
-        Largest payload of a packet on the link, in bytes: what the device can, what is set.
+        Largest payload of a packet on the link, in bytes: supported and set.
     max_read_request : int
-        Largest read request that the device makes, in bytes.
+        Largest read request of the device, in bytes.
     """
 
     max_payload_supported: int
@@ -75,7 +75,7 @@ class PciDevice:
     vendor, device : int
         Identification numbers.
     numa_node : int or None
-        None: not known, or there is one node only.
+        None: not known, or there is only one node.
     ancestors : tuple of str
         Host bridge (``pci0000:00``) and the bridges down to the device.
     link_speed, max_link_speed : str
@@ -85,7 +85,7 @@ class PciDevice:
     driver : str
         Kernel driver; empty: none.
     config : bytes
-        Configuration space as far as it can be read: all 4096 bytes as root, else 64.
+        Readable part of the configuration space: 4096 bytes as root, else 64.
     """
 
     address: str
@@ -103,7 +103,7 @@ class PciDevice:
 
     @property
     def product(self) -> str:
-        """Name of an NVIDIA NIC; empty: another, or not known."""
+        """Name of an NVIDIA NIC; empty: another device, or not known."""
         return NVIDIA_NICS.get(self.device, "") if self.is_nvidia_nic else ""
 
     @property
@@ -118,12 +118,12 @@ class PciDevice:
 
     @property
     def is_nvidia_nic(self) -> bool:
-        """Whether it is a ConnectX or BlueField; the vendor is Mellanox still."""
+        """Whether it is a ConnectX or BlueField; the vendor id is still Mellanox's."""
         return self.is_nic and self.vendor == 0x15B3
 
     @property
     def is_nvidia_gpu(self) -> bool:
-        """Whether it is a GPU of NVIDIA's."""
+        """Whether it is an NVIDIA GPU."""
         return self.is_gpu and self.vendor == 0x10DE
 
     @property
@@ -144,7 +144,7 @@ class PciDevice:
         Raises
         ------
         FactError
-            If the configuration space is hidden (that takes root) or there is no such capability.
+            If the configuration space cannot be read (it requires root), or has no such capability.
         """
         at = self._capability(0x10)
         payload = self._word(at + 4) & 0x7
@@ -160,7 +160,7 @@ class PciDevice:
         Raises
         ------
         FactError
-            If the extended configuration space is hidden (that takes root).
+            If the extended configuration space cannot be read (it requires root).
         """
         at = self._extended_capability(0x000D)
         return None if at is None else self._word(at + 6)
@@ -168,8 +168,8 @@ class PciDevice:
     def _word(self, at: int) -> int:
         if at + 2 > len(self.config):
             raise FactError(
-                f"{self.address}: configuration space is read to byte {len(self.config)} only "
-                "(the rest takes root)"
+                f"{self.address}: only {len(self.config)} bytes of configuration space can be read "
+                "(the rest requires root)"
             )
         return int.from_bytes(self.config[at : at + 2], "little")
 
@@ -177,7 +177,7 @@ class PciDevice:
         if not self._word(0x06) & 0x10:
             raise FactError(f"{self.address}: has no list of capabilities")
         at = self._word(0x34) & 0xFC
-        # As many as fit: a malformed list may lead around in circles.
+        # As many as fit: a malformed list may be circular.
         for _ in range(48):
             if at < 0x40:
                 break
@@ -202,7 +202,7 @@ class PciDevice:
 def read_pci(root: Root) -> dict[str, PciDevice]:
     """Return all PCI devices by address."""
     names = [name for name in root.names(_DEVICES) if _ADDRESS.match(name)]
-    # A link may lead nowhere.
+    # A link may be broken.
     return {name: _read(root, name) for name in names if root.exists(f"{_DEVICES}/{name}")}
 
 
@@ -246,11 +246,10 @@ def _speed(root: Root, path: str) -> str:
 
 def connection(a: PciDevice, b: PciDevice) -> Connection:
     """
-    Return the way between two PCI devices.
+    Return the class of the path between two PCI devices.
 
-    The classes are nvidia-smi's. Bridges are counted that the way leads over: the two ports of a
-    switch count as one bridge each side, so that devices on one bus, or on two ports of one switch,
-    are ``PIX``.
+    The classes are those of nvidia-smi. They count the bridges on the path; the ports of a switch
+    count as one bridge per side, so devices on one bus, or on two ports of one switch, are ``PIX``.
     """
     shared = _shared(a, b)
     if shared == 0:
@@ -264,12 +263,12 @@ def connection(a: PciDevice, b: PciDevice) -> Connection:
     return Connection.PIX if apart <= 1 else Connection.PXB
 
 
-def ways_apart(a: PciDevice, b: PciDevice) -> tuple[str, ...]:
-    """Return the bridges between two PCI devices, from where their ways part; those of a, of b."""
+def bridges_between(a: PciDevice, b: PciDevice) -> tuple[str, ...]:
+    """Return the bridges below the common ancestors of two PCI devices: those of a, then of b."""
     shared = _shared(a, b)
     return (*a.ancestors[shared:], *b.ancestors[shared:])
 
 
 def _shared(a: PciDevice, b: PciDevice) -> int:
-    """Return how many ancestors two devices share."""
+    """Return the number of common ancestors of two devices."""
     return len(commonprefix((a.ancestors, b.ancestors)))

@@ -1,4 +1,4 @@
-"""Where captures would be written."""
+"""File system of the folder for captures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Volume:
     options : frozenset of str
         Options of the mount.
     free : int or None
-        Bytes for users other than root; None: a recorded host's.
+        Bytes available to users other than root; None: not known, as on a recorded host.
     """
 
     mounted_at: str
@@ -35,7 +35,7 @@ class Volume:
 
 def read_volume(root: Root, folder: str) -> Volume:
     """
-    Return the file system of a folder, or of where it would be made.
+    Return the file system of a folder, which need not exist.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def read_volume(root: Root, folder: str) -> Volume:
         if len(words) < 4:
             continue
         place = _unescaped(words[1])
-        # The last mount on a folder hides those before.
+        # A later mount on a folder hides earlier ones.
         if wanted.is_relative_to(place) and (found is None or len(place) >= len(found[0])):
             found = (place, words[2], frozenset(words[3].split(",")))
     if found is None:
@@ -69,7 +69,7 @@ def _free(folder: str) -> int | None:
 
 
 def _unescaped(text: str) -> str:
-    """Return a path as it is: the kernel writes white space in octal."""
+    """Return a path without octal escapes, in which the kernel writes white space."""
     for code in ("040", "011", "012", "134"):
         text = text.replace(f"\\{code}", chr(int(code, 8)))
     return text

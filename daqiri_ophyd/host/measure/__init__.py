@@ -1,4 +1,4 @@
-"""What a host really does: short measurements with a bound on their time."""
+"""Short measurements of a host, with a time limit."""
 
 from ._measure import MEASUREMENTS, Measurement, measure_host
 

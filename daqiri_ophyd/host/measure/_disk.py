@@ -1,4 +1,4 @@
-"""Rate of writing to a folder."""
+"""Write rate of a folder."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ _MOST = 8 << 30
 
 def disk_write(seconds: float, folder: str) -> tuple[dict[str, float], str]:
     """
-    Return the rate at which a file grows, written around the page cache, and through it.
+    Return the rates of writing a file, without the page cache (O_DIRECT) and through it.
 
     Raises
     ------
     OSError
         If the folder cannot be written to.
     """
-    # Never the last space of a disk.
-    room = min(_MOST, shutil.disk_usage(folder).free // 4)
-    if room < _BLOCK:
+    # Leave most of the free space free.
+    limit = min(_MOST, shutil.disk_usage(folder).free // 4)
+    if limit < _BLOCK:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
     values = {}
     try:
-        values["direct_GB_s"] = _write(folder, os.O_DIRECT, seconds / 2, room)
+        values["direct_GB_s"] = _write(folder, os.O_DIRECT, seconds / 2, limit)
         texts = [f"{values['direct_GB_s']:.2f} GB/s with O_DIRECT"]
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
         texts = ["no O_DIRECT here"]
-    values["buffered_GB_s"] = _write(folder, 0, seconds / 2, room)
+    values["buffered_GB_s"] = _write(folder, 0, seconds / 2, limit)
     texts.append(f"{values['buffered_GB_s']:.2f} through the page cache, until it is on the disk")
     return values, ", ".join(texts)
 
 
-def _write(folder: str, flags: int, seconds: float, room: int) -> float:
-    # Without a name: it is gone when it is closed, whatever happens.
+def _write(folder: str, flags: int, seconds: float, limit: int) -> float:
+    # An unnamed file: it is deleted when it is closed.
     with tempfile.TemporaryFile(dir=folder, prefix="daqiri-measure-") as file:
         named = f"/proc/self/fd/{file.fileno()}"
         descriptor = os.open(named, os.O_WRONLY | flags)
         try:
-            # A mapping begins on a page, as O_DIRECT wants it; random: nothing can be left out.
+            # A mapping is page-aligned, as O_DIRECT requires; random data cannot be compressed.
             with mmap.mmap(-1, _BLOCK) as block:
                 block.write(os.urandom(_BLOCK))
                 written = 0
                 begin = time.perf_counter()
-                while time.perf_counter() - begin < seconds and written < room:
+                while time.perf_counter() - begin < seconds and written < limit:
                     written += os.pwrite(descriptor, block, written)
                 os.fdatasync(descriptor)
                 return written / (time.perf_counter() - begin) / 1e9

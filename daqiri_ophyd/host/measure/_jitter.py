@@ -1,4 +1,4 @@
-"""How steadily a thread runs."""
+"""Timer latency and interruptions of a thread."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 __all__ = ["sleep_lateness", "spin_interruptions"]
 
 _SLEEP_NS = 100_000
-# A look at the clock takes some hundred nanoseconds here; a longer gap is somebody else's time.
+# Reading the clock takes some hundred nanoseconds; a longer gap is an interruption.
 _GAP_NS = 5_000
 _MOST = 1_000_000
 
 
 def sleep_lateness(seconds: float, _folder: str) -> tuple[dict[str, float], str]:
-    """Return by how much a sleep of 100 us is exceeded."""
+    """Return how late sleeps of 100 us end."""
     late = []
     end = time.monotonic_ns() + int(seconds * 1e9)
     now = time.monotonic_ns()
@@ -30,7 +30,7 @@ def sleep_lateness(seconds: float, _folder: str) -> tuple[dict[str, float], str]
 
 
 def spin_interruptions(seconds: float, _folder: str) -> tuple[dict[str, float], str]:
-    """Return how often and for how long a thread that never waits is interrupted."""
+    """Return how often and for how long a busy thread is interrupted."""
     gaps = []
     last = time.monotonic_ns()
     begin, end = last, last + int(seconds * 1e9)

@@ -17,9 +17,9 @@ Measure = Callable[[float, str], tuple[dict[str, float], str]]
 
 MEASUREMENTS: dict[str, tuple[str, Measure]] = {
     "memory-copy": ("copying in memory, one core", memory_copy),
-    "udp-loopback": ("UDP on loopback without loss, one core each side", udp_loopback),
+    "udp-loopback": ("UDP on loopback without loss, one core per side", udp_loopback),
     "sleep": ("how late a sleep of 100 us ends", sleep_lateness),
-    "spin": ("for how long a busy core is taken away", spin_interruptions),
+    "spin": ("interruptions of a busy thread", spin_interruptions),
     "disk-write": ("writing to the folder of the captures", disk_write),
 }
 """Title and function by name; the function takes seconds and a folder."""
@@ -32,11 +32,11 @@ class Measurement:
     Parameters
     ----------
     name, title : str
-        What was measured.
+        Name, and description.
     values : dict of str to float
         Figures by name; the names end in the unit.
     text : str
-        The same in one line; of a measurement that failed, why.
+        The figures in one line; for a measurement that failed, the reason.
     """
 
     name: str
@@ -48,18 +48,18 @@ class Measurement:
 def measure_host(
     only: Iterable[str] = (), *, seconds: float = 2.0, folder: str | os.PathLike[str] = "."
 ) -> Iterator[Measurement]:
-    """Measure one property after the other; each is yielded when it is known.
+    """Run measurements one after the other; each result is yielded when it is known.
 
-    Files and sockets it makes are gone afterwards; traffic goes to 127.0.0.1 only.
+    No files or sockets are left behind; traffic goes to 127.0.0.1 only.
 
     Parameters
     ----------
     only : iterable of str
-        Names in `MEASUREMENTS`; none: all.
+        Names in `MEASUREMENTS`; empty: all.
     seconds : float
-        For each, 0.1 to 60.
+        Time for each, 0.1 to 60 s.
     folder : path
-        Where the file for the disk's rate is written.
+        Folder for the file that measures the disk.
 
     Yields
     ------
@@ -69,7 +69,7 @@ def measure_host(
     Raises
     ------
     ValueError
-        If a name or the time is none of these.
+        If a name or the time is not one of these.
     """
     chosen = list(only) or list(MEASUREMENTS)
     if unknown := [name for name in chosen if name not in MEASUREMENTS]:

@@ -1,4 +1,4 @@
-"""Rate of copies in memory."""
+"""Rate of memory copies."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 __all__ = ["memory_copy"]
 
-# Beyond any cache.
+# Larger than any cache.
 _SIZE = 128 << 20
 
 
 def memory_copy(seconds: float, _folder: str) -> tuple[dict[str, float], str]:
-    """Return the rate at which one core copies, and the same in a line."""
+    """Return the rate at which one core copies memory."""
     source = np.ones(_SIZE, np.uint8)
     target = np.empty_like(source)
-    # The first copy waits for the kernel to give the pages.
+    # The first copy includes page faults.
     np.copyto(target, source)
     rates = []
     end = time.perf_counter() + seconds

@@ -21,10 +21,10 @@ _STEPS = 5
 
 def udp_loopback(seconds: float, _folder: str) -> tuple[dict[str, float], str]:
     """
-    Return the highest rate at which all packets of 8000 B arrive, found by halving steps.
+    Return the highest loss-free rate of packets of 8000 B, found by bisection.
 
-    Packets leave in runs of eight (UDP_SEGMENT) and arrive so (UDP_GRO), as the socket engine has
-    them.
+    Packets are sent in groups of eight (UDP_SEGMENT) and received in groups (UDP_GRO), as the
+    socket engine does.
 
     Raises
     ------
@@ -43,19 +43,19 @@ def udp_loopback(seconds: float, _folder: str) -> tuple[dict[str, float], str]:
         else:
             low = best = max(best, sent)
     values = {"packets_s": best / _SIZE, "Gb_s": best * 8 / 1e9}
-    how = "" if best < most else ", the sender at its limit"
+    how = "" if best < most else ", limited by the sender"
     return values, f"{values['Gb_s']:.1f} Gb/s, {values['packets_s']:,.0f} packets of 8000 B{how}"
 
 
 def _attempt(seconds: float, rate: float) -> tuple[float, int]:
-    """Send for a while at a rate in bytes a second (0: any); return the rate, and what was lost."""
+    """Send at a rate in bytes/s (0: unlimited); return the rate reached, and the bytes lost."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         receiver.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
         receiver.bind(("127.0.0.1", 0))
         receiver.settimeout(0.2)
         port = receiver.getsockname()[1]
-        # Another process: two threads of this one would take turns.
+        # Another process: two Python threads would take turns.
         with subprocess.Popen(
             [sys.executable, "-S", __file__, str(port), str(seconds), str(rate)],
             stdout=subprocess.PIPE,
@@ -63,11 +63,11 @@ def _attempt(seconds: float, rate: float) -> tuple[float, int]:
             stdin=subprocess.DEVNULL,
         ) as sender:
             received = _receive(receiver, time.monotonic() + seconds + 5, sender)
-            told, complaint = sender.communicate(timeout=10)
+            output, errors = sender.communicate(timeout=10)
     if sender.returncode:
-        reason = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+        reason = errors.decode(errors="replace").strip().rpartition("\n")[2]
         raise OSError(f"the sender failed: {reason or f'exit code {sender.returncode}'}")
-    sent, elapsed = told.split()
+    sent, elapsed = output.split()
     return int(sent) / float(elapsed), int(sent) - received
 
 
@@ -86,7 +86,7 @@ _scratch = bytearray(1 << 16)
 
 
 def _send(port: int, seconds: float, rate: float) -> None:
-    """Send to a port of this host; print the bytes, and the seconds they took."""
+    """Send to a port of this host; print the bytes sent and the time, s."""
     packet = bytes(_SIZE * _RUN)
     size = [(socket.IPPROTO_UDP, _UDP_SEGMENT, struct.pack("H", _SIZE))]
     sent = 0

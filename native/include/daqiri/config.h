@@ -18,8 +18,8 @@ using FlowId = std::uint32_t;
 
 /// `stream_type`.
 enum class StreamType { RAW, SOCKET };
-/// `engine`.
-enum class EngineType : int { UNKNOWN = -1, DEFAULT, DPDK, SOCKET, RDMA, IBVERBS, PACKET };
+/// `engine`. OTHER: one that the program registered, by its name in CommonConfig::engine.
+enum class EngineType : int { UNKNOWN = -1, DEFAULT, DPDK, SOCKET, RDMA, IBVERBS, PACKET, OTHER };
 /// `log_level`.
 enum class LogLevel { TRACE, DEBUG, INFO, WARN, ERROR, CRITICAL, OFF };
 /// `loopback`.

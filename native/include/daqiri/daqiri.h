@@ -358,7 +358,7 @@ Status socket_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::u
 /// Connection id of the server that listens there.
 Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
                                  std::uintptr_t* conn_id);
-/// setsockopt(2) on the connection's socket.
+/// setsockopt(2) on the connection's present socket.
 Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const void* optval,
                          std::size_t optlen);
 

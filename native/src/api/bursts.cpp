@@ -111,7 +111,7 @@ std::uint32_t get_packet_length(const BurstParams* params, int idx) {
   const Burst* burst = held(CALL, params);
   if (burst == nullptr || !has_packet(CALL, *burst, idx)) return 0;
   std::uint32_t length = 0;
-  for (int s = 0; s < MAX_NUM_SEGS && burst->regions[s] != nullptr; ++s)
+  for (int s = 0; s < MAX_NUM_SEGS && burst->owners[s] != nullptr; ++s)
     length += burst->pkt_lens[s][idx];
   return length;
 }

@@ -9,15 +9,15 @@ using std::string_view;
 
 namespace {
 
-/// Run `action` with the running io engine; what it throws becomes a status.
+/// Run `action` with the connections of the running session; what it throws becomes a status.
 template <typename Action>
-Status with_engine(string_view call, bool outputs_given, Action&& action) noexcept {
+Status with_connections(string_view call, bool outputs_given, Action&& action) noexcept {
   if (!outputs_given)
     return fail(Status::NULL_PTR, call, string_view("a pointer for the result is null"));
   const auto running = api::running();
   if (running == nullptr) return fail(Status::NOT_READY, call, api::not_running());
   return api::guarded(call, [&] {
-    action(running->session->engine());
+    action(running->session->connections());
     return Status::SUCCESS;
   });
 }
@@ -31,32 +31,35 @@ Status socket_connect_to_server(const std::string& server_addr, std::uint16_t se
 
 Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                                 const std::string& src_addr, std::uintptr_t* conn_id) {
-  return with_engine("socket_connect_to_server", conn_id != nullptr, [&](IoEngine& engine) {
-    *conn_id = engine.connect(server_addr, server_port, src_addr);
-  });
+  return with_connections("socket_connect_to_server", conn_id != nullptr,
+                          [&](Connections& connections) {
+                            *conn_id = connections.connect(server_addr, server_port, src_addr);
+                          });
 }
 
 Status socket_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::uint16_t* queue) {
-  return with_engine("socket_get_port_queue", port != nullptr && queue != nullptr,
-                     [&](const IoEngine& engine) {
-                       const auto found = engine.connection_queue(conn_id);
-                       *port = found.first;
-                       *queue = found.second;
-                     });
+  return with_connections("socket_get_port_queue", port != nullptr && queue != nullptr,
+                          [&](const Connections& connections) {
+                            const auto found = connections.queue_of(conn_id);
+                            *port = found.first;
+                            *queue = found.second;
+                          });
 }
 
 Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
                                  std::uintptr_t* conn_id) {
-  return with_engine("socket_get_server_conn_id", conn_id != nullptr, [&](const IoEngine& engine) {
-    *conn_id = engine.server_connection(server_addr, server_port);
-  });
+  return with_connections("socket_get_server_conn_id", conn_id != nullptr,
+                          [&](const Connections& connections) {
+                            *conn_id = connections.server_at(server_addr, server_port);
+                          });
 }
 
 Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const void* optval,
                          std::size_t optlen) {
-  return with_engine("socket_setsockopt", optval != nullptr || optlen == 0, [&](IoEngine& engine) {
-    engine.set_socket_option(conn_id, level, optname, optval, optlen);
-  });
+  return with_connections("socket_setsockopt", optval != nullptr || optlen == 0,
+                          [&](Connections& connections) {
+                            connections.set_socket_option(conn_id, level, optname, optval, optlen);
+                          });
 }
 
 }  // namespace daqiri

@@ -59,7 +59,7 @@ inline bool has_packet(std::string_view call, const Burst& burst, int idx) noexc
 
 /// Whether the burst has segment `seg`; refuses if not.
 inline bool has_segment(std::string_view call, const Burst& burst, int seg) noexcept {
-  if (seg >= 0 && seg < MAX_NUM_SEGS && burst.regions[seg] != nullptr) [[likely]]
+  if (seg >= 0 && seg < MAX_NUM_SEGS && burst.owners[seg] != nullptr) [[likely]]
     return true;
   refuse(Status::INVALID_PARAMETER, call, std::string_view("the packets have no segment "), seg);
   return false;
@@ -68,7 +68,7 @@ inline bool has_segment(std::string_view call, const Burst& burst, int seg) noex
 /// Segments of the burst's packets, whatever its header says; 0 before it has buffers.
 inline int num_segments(const Burst& burst) noexcept {
   int n = 0;
-  while (n < MAX_NUM_SEGS && burst.regions[n] != nullptr) ++n;
+  while (n < MAX_NUM_SEGS && burst.owners[n] != nullptr) ++n;
   return n;
 }
 

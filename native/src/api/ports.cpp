@@ -51,7 +51,7 @@ Status get_mac_addr(int port, char* mac) {
   constexpr string_view CALL = "get_mac_addr";
   if (mac == nullptr) return fail(Status::NULL_PTR, CALL, string_view("mac is null"));
   return with_session(CALL, [&](const Session& session) {
-    const auto address = session.engine().mac_address(session.port(port).id);
+    const auto address = session.port(port).io->mac_address();
     std::copy(address.begin(), address.end(), reinterpret_cast<std::uint8_t*>(mac));
   });
 }

@@ -77,8 +77,8 @@ Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t time
 
 Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server) {
   return receive(burst, [=](const api::Running& running) -> Burst* {
-    const Port& port =
-        running.session->port(running.session->engine().connection_queue(conn_id).first);
+    const Connections& connections = running.session->connections();
+    const Port& port = running.session->port(connections.queue_of(conn_id).first);
     const bool is_server = port.config.socket_.mode_ == SocketMode::SERVER;
     if (is_server != server) {
       throw Error(Status::INVALID_PARAMETER, "connection " + std::to_string(conn_id) +
@@ -89,16 +89,12 @@ Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server) {
       throw Error(Status::INVALID_PARAMETER,
                   "interface '" + port.config.name_ + "' has no receive queues");
     }
-    // A peer may be heard on several queues.
-    bool peer = false;
+    if (connections.is_server(conn_id)) return running.ports[port.id]->receive();
+    // A peer may be received on several queues.
     for (const auto& queue : port.rx) {
-      if (!queue->has_connection(conn_id)) continue;
-      peer = true;
-      Burst* next = queue->receive_from(conn_id);
-      if (next != nullptr) return next;
+      if (Burst* next = queue->receive_from(conn_id)) return next;
     }
-    // A server's own connection stands for all of its peers.
-    return peer ? nullptr : running.ports[port.id]->receive();
+    return nullptr;
   });
 }
 

@@ -81,7 +81,7 @@ void require_sendable(const TxQueue& queue, const Burst& burst) {
          (burst.owned == 0 ? "; call get_tx_packet_burst first" : ""));
   }
   for (int s = 0; s < queue.num_segments(); ++s) {
-    if (burst.regions[s] != &queue.region(s)) fail("the burst was filled for another queue");
+    if (burst.owners[s] != &queue.region(s)) fail("the burst was filled for another queue");
     const std::uint32_t* freed = std::find(burst.buffers[s], burst.buffers[s] + n, NO_BUFFER);
     if (freed != burst.buffers[s] + n)
       fail("packet " + std::to_string(freed - burst.buffers[s]) + " was freed");
@@ -106,7 +106,7 @@ Burst* writable(string_view call, BurstParams* handle, int idx, Status* status) 
     return nullptr;
   }
   if (!api::has_packet(call, *burst, idx)) return nullptr;
-  for (int s = 0; s < MAX_NUM_SEGS && burst->regions[s] != nullptr; ++s) {
+  for (int s = 0; s < MAX_NUM_SEGS && burst->owners[s] != nullptr; ++s) {
     if (burst->buffers[s][idx] != NO_BUFFER) continue;
     refuse(*status, call, string_view("packet "), idx, string_view(" was freed"));
     return nullptr;
@@ -141,10 +141,10 @@ bool lengths_fit(string_view call, const Burst& burst, const std::int64_t* lengt
     return false;
   }
   for (int s = 0; s < segments; ++s) {
-    if (lengths[s] >= 0 && lengths[s] <= burst.regions[s]->buf_size()) continue;
+    if (lengths[s] >= 0 && lengths[s] <= burst.owners[s]->buf_size()) continue;
     refuse(Status::INVALID_PARAMETER, call, string_view("length "), lengths[s],
            string_view(" of segment "), s, string_view("; its buffers hold "),
-           burst.regions[s]->buf_size());
+           burst.owners[s]->buf_size());
     return false;
   }
   return true;

@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <string_view>
 #include <vector>
 
 #include "daqiri/burst.h"
-#include "memory/region.h"
+#include "memory/buffer_owner.h"
 #include "system/ring.h"
 
 namespace daqiri {
@@ -42,15 +42,23 @@ struct Burst : BurstParams {
   /// Its owner, and writes in the background that read it.
   std::atomic<std::uint32_t> holders{1};
   BurstPool* home{nullptr};
-  /// Regions of the segments' buffers.
-  memory::MemoryRegion* regions[MAX_NUM_SEGS]{};
-  /// Buffer numbers in their regions; NO_BUFFER where a packet was freed.
+  /// Who gets the segments' buffers back; null: the segment has none.
+  memory::BufferOwner* owners[MAX_NUM_SEGS]{};
+  /// Buffers by their owner's numbers; NO_BUFFER where a packet was freed.
   std::uint32_t* buffers[MAX_NUM_SEGS]{};
   /// Packets that the arrays can hold.
   std::uint32_t capacity{0};
   /// Packets that have entries in `buffers`, whatever the header says.
   std::uint32_t owned{0};
   bool transmit{false};
+  /// Of its pool's small ones.
+  bool small{false};
+  /// Receive: packets from the wire that it stands for, more than num_pkts in an aggregate.
+  std::uint32_t source_packets{0};
+  /// Receive: bursts of its source that wait in the ring; counted down when it is taken from there.
+  std::atomic<std::uint32_t>* waiting{nullptr};
+  /// Transmit: packets that the engine was given and still keeps.
+  std::uint32_t kept{0};
   /// Receive: CLOCK_MONOTONIC ns of the first packet. Transmit: port clock ns of submission.
   std::uint64_t begun_ns{0};
   /// Which stream the bytes are of, and where in it they begin (transmit:
@@ -71,7 +79,10 @@ struct Burst : BurstParams {
     return length;
   }
 
-  /// Give buffers of one segment, or of one packet, back to their region.
+  /// The first segment whose packets the CPU cannot read; -1: it can read all of them.
+  [[nodiscard]] int unreadable_segment() const noexcept;
+
+  /// Give buffers of one segment, or of one packet, back to their owner.
   void free_segment(int segment) noexcept;
   void free_packet(std::uint32_t packet) noexcept;
   void free_packet_segment(int segment, std::uint32_t packet) noexcept;
@@ -83,6 +94,10 @@ struct Burst : BurstParams {
     return holders.load(std::memory_order_acquire) == 1;
   }
 };
+
+/// The one gate before the CPU reads or writes packets. Throws Error NOT_SUPPORTED when a segment
+/// lies in memory that only a device can read; `action` is what was asked for: "written to a file".
+void require_host_readable(const Burst& burst, std::string_view action);
 
 /// Keeps a burst and its packets from being given back while somebody beside its owner reads them.
 class BurstHold {
@@ -99,31 +114,49 @@ class BurstHold {
   Burst& burst_;
 };
 
-/// Fixed number of bursts of equal capacity.
+/// Bursts of equal capacity, and small ones for when these are in use.
 class BurstPool {
  public:
-  BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segments, bool transmit);
+  /// Packets of a small burst.
+  static constexpr std::uint32_t SMALL = 8;
+
+  /// `small`: how many small bursts may be made when all others are taken; memory is spent on those
+  /// that are needed at the same time, once.
+  /// Throws Error NO_FREE_BURST_BUFFERS when there is no memory for the arrays.
+  BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segments, bool transmit,
+            std::uint32_t small = 0);
+  /// What the arrays of so many bursts take.
+  static std::uint64_t bytes(std::uint32_t count, std::uint32_t capacity,
+                             int num_segments) noexcept;
   BurstPool(const BurstPool&) = delete;
   BurstPool& operator=(const BurstPool&) = delete;
   ~BurstPool();
 
-  /// A reset burst in state ENGINE, or null.
+  /// A reset burst in state ENGINE, or null. Small ones are made by one thread.
   Burst* take() noexcept;
   /// Back to the pool; its buffers must have been given back.
   void give(Burst* burst) noexcept;
 
-  [[nodiscard]] std::uint32_t count() const noexcept {
-    return static_cast<std::uint32_t>(bursts_.size());
-  }
+  [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
+  /// Bursts that can be in use at the same time.
+  [[nodiscard]] std::uint32_t most() const noexcept { return count_ + small_limit_; }
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] std::size_t available() const noexcept { return free_.size(); }
 
  private:
+  void make(std::uint32_t count, std::uint32_t capacity, bool small);
+  bool make_small() noexcept;
+
+  std::uint32_t count_;
   std::uint32_t capacity_;
   int num_segments_;
-  std::unique_ptr<std::byte[]> arrays_;
+  bool transmit_;
+  std::uint32_t small_limit_;
+  std::uint32_t small_made_{0};
+  std::vector<std::unique_ptr<std::byte[]>> arrays_;
   std::vector<Burst*> bursts_;
   MpmcRing<Burst*> free_;
+  MpmcRing<Burst*> free_small_;
 };
 
 }  // namespace daqiri

@@ -1,7 +1,11 @@
+#include <algorithm>
 #include <deque>
 #include <mutex>
+#include <new>
+#include <string>
 
 #include "burst/burst.h"
+#include "daqiri/error.h"
 
 namespace daqiri {
 
@@ -38,26 +42,52 @@ constexpr std::size_t align_up(std::size_t bytes) { return (bytes + 63U) & ~std:
 
 }  // namespace
 
-BurstPool::BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segments, bool transmit)
-    : capacity_(capacity), num_segments_(num_segments), free_(count) {
+BurstPool::BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segments, bool transmit,
+                     std::uint32_t small)
+    : count_(count),
+      capacity_(capacity),
+      num_segments_(num_segments),
+      transmit_(transmit),
+      small_limit_(small),
+      free_(count),
+      free_small_(small) {
+  try {
+    make(count, capacity, false);
+  } catch (const std::bad_alloc&) {
+    throw Error(Status::NO_FREE_BURST_BUFFERS,
+                "cannot allocate " + std::to_string(count) + " bursts of " +
+                    std::to_string(capacity) + " packets (" +
+                    std::to_string(bytes(count, capacity, num_segments)) + " bytes); lower " +
+                    (transmit ? "tx_meta_buffers" : "rx_meta_buffers") + " or batch_size");
+  }
+}
+
+std::uint64_t BurstPool::bytes(std::uint32_t count, std::uint32_t capacity,
+                               int num_segments) noexcept {
   const std::size_t n = capacity;
   const std::size_t per_segment =
       align_up(n * sizeof(void*)) + 2 * align_up(n * sizeof(std::uint32_t));
   const std::size_t per_burst = per_segment * static_cast<std::size_t>(num_segments) +
                                 align_up(n * sizeof(FlowId)) + align_up(n * sizeof(std::uint64_t));
+  return per_burst * count + 64;
+}
+
+void BurstPool::make(std::uint32_t count, std::uint32_t capacity, bool small) {
+  const std::size_t n = capacity;
+  bursts_.reserve(bursts_.size() + count);
   // Not value-initialised: pages of bursts that are never used are never touched.
-  arrays_ = std::make_unique_for_overwrite<std::byte[]>(per_burst * count + 64);
-  auto* next =
-      reinterpret_cast<std::byte*>(align_up(reinterpret_cast<std::uintptr_t>(arrays_.get())));
+  arrays_.push_back(
+      std::make_unique_for_overwrite<std::byte[]>(bytes(count, capacity, num_segments_)));
+  auto* next = reinterpret_cast<std::byte*>(
+      align_up(reinterpret_cast<std::uintptr_t>(arrays_.back().get())));
   const auto carve = [&next](std::size_t bytes) {
     std::byte* at = next;
     next += align_up(bytes);
     return at;
   };
-  bursts_.reserve(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     Burst* burst = HeaderSlab::instance().take();
-    for (int s = 0; s < num_segments; ++s) {
+    for (int s = 0; s < num_segments_; ++s) {
       burst->pkts[s] = reinterpret_cast<void**>(carve(n * sizeof(void*)));
       burst->pkt_lens[s] = reinterpret_cast<std::uint32_t*>(carve(n * sizeof(std::uint32_t)));
       burst->buffers[s] = reinterpret_cast<std::uint32_t*>(carve(n * sizeof(std::uint32_t)));
@@ -65,11 +95,25 @@ BurstPool::BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segmen
     burst->flow_ids = reinterpret_cast<FlowId*>(carve(n * sizeof(FlowId)));
     burst->timestamps = reinterpret_cast<std::uint64_t*>(carve(n * sizeof(std::uint64_t)));
     burst->capacity = capacity;
-    burst->transmit = transmit;
+    burst->transmit = transmit_;
+    burst->small = small;
     burst->home = this;
     bursts_.push_back(burst);
-    free_.push(burst);
+    (small ? free_small_ : free_).push(burst);
   }
+}
+
+bool BurstPool::make_small() noexcept {
+  constexpr std::uint32_t AT_ONCE = 64;
+  const std::uint32_t n = std::min(AT_ONCE, small_limit_ - small_made_);
+  if (n == 0) return false;
+  try {
+    make(n, std::min(SMALL, capacity_), true);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  small_made_ += n;
+  return true;
 }
 
 BurstPool::~BurstPool() {
@@ -82,7 +126,7 @@ BurstPool::~BurstPool() {
       burst->pkts[s] = nullptr;
       burst->pkt_lens[s] = nullptr;
       burst->buffers[s] = nullptr;
-      burst->regions[s] = nullptr;
+      burst->owners[s] = nullptr;
     }
     burst->flow_ids = nullptr;
     burst->timestamps = nullptr;
@@ -92,7 +136,10 @@ BurstPool::~BurstPool() {
 
 Burst* BurstPool::take() noexcept {
   Burst* burst = nullptr;
-  if (!free_.pop(burst)) return nullptr;
+  if (!free_.pop(burst)) {
+    if (small_limit_ == 0) return nullptr;
+    if (!free_small_.pop(burst) && (!make_small() || !free_small_.pop(burst))) return nullptr;
+  }
   burst->hdr.hdr = {};
   burst->hdr.hdr.num_segs = num_segments_;
   burst->event = nullptr;
@@ -100,8 +147,13 @@ Burst* BurstPool::take() noexcept {
   burst->begun_ns = 0;
   burst->stream = {};
   burst->owned = 0;
+  burst->source_packets = 0;
+  burst->waiting = nullptr;
+  burst->kept = 0;
+  burst->stream = {};
+  burst->ends = {};
   burst->holders.store(1, std::memory_order_relaxed);
-  for (auto& region : burst->regions) region = nullptr;
+  for (auto& owner : burst->owners) owner = nullptr;
   burst->state.store(BurstState::ENGINE, std::memory_order_release);
   return burst;
 }
@@ -109,7 +161,7 @@ Burst* BurstPool::take() noexcept {
 void BurstPool::give(Burst* burst) noexcept {
   burst->state.store(BurstState::FREE, std::memory_order_release);
   burst->hdr.hdr.num_pkts = 0;
-  free_.push(burst);
+  (burst->small ? free_small_ : free_).push(burst);
 }
 
 }  // namespace daqiri

@@ -1,12 +1,15 @@
 #include "config/document.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <sstream>
-#include <stdexcept>
+#include <utility>
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
+
+#include "config/findings.h"
 
 namespace daqiri::config {
 namespace {
@@ -17,11 +20,6 @@ constexpr std::size_t MAX_DOCUMENT_SIZE = std::size_t{64} * 1024 * 1024;
 Mark to_mark(const YAML::Mark& mark) {
   return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1};
 }
-
-struct Refused : std::runtime_error {
-  Refused(Mark where, const std::string& message) : std::runtime_error(message), mark(where) {}
-  Mark mark;
-};
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
@@ -40,7 +38,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto target = anchors_.find(anchor);
     if (target == anchors_.end())
-      throw Refused(to_mark(mark), "an alias stands inside of the value that it names");
+      throw SyntaxProblem{to_mark(mark), "an alias stands inside of the value that it names"};
     charge(target->second, to_mark(mark));
     add(target->second, YAML::NullAnchor);
   }
@@ -57,16 +55,13 @@ class TreeBuilder final : public YAML::EventHandler {
 
  private:
   struct Open {
+    /// While open, keys and values of a map alternate in `items`.
     Node node;
     YAML::anchor_t anchor;
-    std::optional<Node> key{};
   };
 
   Node leaf(Node::Kind kind, const YAML::Mark& mark, const std::string& text) {
-    Node node;
-    node.kind = kind;
-    node.mark = to_mark(mark);
-    node.text = text;
+    Node node{.kind = kind, .mark = to_mark(mark), .text = text};
     charge(node, node.mark);
     return node;
   }
@@ -74,9 +69,9 @@ class TreeBuilder final : public YAML::EventHandler {
   void charge(const Node& node, Mark mark) {
     size_ += sizeof(Node) + node.text.size();
     if (size_ > MAX_DOCUMENT_SIZE)
-      throw Refused(
-          mark,
-          "the document is larger than 64 MiB in memory, aliases expanded; accepts smaller ones");
+      throw SyntaxProblem{mark,
+                          "the document is larger than 64 MiB in memory, "
+                          "aliases expanded; accepts smaller ones"};
     for (const Node& item : node.items) charge(item, mark);
     for (const auto& [key, value] : node.entries) {
       charge(key, mark);
@@ -87,6 +82,11 @@ class TreeBuilder final : public YAML::EventHandler {
   void close() {
     Open done = std::move(open_.back());
     open_.pop_back();
+    if (done.node.kind == Node::Kind::MAP) {
+      std::vector<Node> items = std::exchange(done.node.items, {});
+      for (std::size_t i = 0; i + 1 < items.size(); i += 2)
+        done.node.entries.push_back({std::move(items[i]), std::move(items[i + 1])});
+    }
     add(std::move(done.node), done.anchor);
   }
 
@@ -97,13 +97,8 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     if (open_.empty()) {
       root = std::move(node);
-    } else if (Open& parent = open_.back(); parent.node.kind == Node::Kind::LIST) {
-      parent.node.items.push_back(std::move(node));
-    } else if (!parent.key) {
-      parent.key = std::move(node);
     } else {
-      parent.node.entries.push_back({std::move(*parent.key), std::move(node)});
-      parent.key.reset();
+      open_.back().node.items.push_back(std::move(node));
     }
   }
 
@@ -122,58 +117,53 @@ std::optional<SyntaxProblem> find_invalid_character(std::string_view text) {
   const std::size_t offset = std::min(first_control, find_invalid_utf8(text));
   if (offset >= text.size()) return std::nullopt;
   const std::string_view before = text.substr(0, offset);
-  const std::size_t newline = before.rfind('\n');
-  const Mark mark{
-      static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
-      static_cast<int>(newline == std::string_view::npos ? offset + 1 : offset - newline)};
+  // npos + 1 is the begin of the text.
+  const std::size_t line_begin = before.rfind('\n') + 1;
   return SyntaxProblem{
-      mark,
-      "found byte " + std::to_string(static_cast<unsigned char>(text[offset])) +
-          ", which has no place in a YAML file; accepts UTF-8 text without control characters"};
+      {static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
+       static_cast<int>(offset - line_begin) + 1},
+      concat("found byte ", static_cast<int>(static_cast<unsigned char>(text[offset])),
+             ", which has no place in a YAML file; accepts UTF-8 text without "
+             "control "
+             "characters")};
 }
 
 void emit(YAML::Emitter& out, const Node& node) {
-  switch (node.kind) {
-    case Node::Kind::NONE:
-      out << YAML::Null;
-      break;
-    case Node::Kind::SCALAR:
-      if (node.quoted) out << YAML::DoubleQuoted;
-      out << node.text;
-      break;
-    case Node::Kind::LIST:
-      if (node.items.empty()) out << YAML::Flow;
-      out << YAML::BeginSeq;
-      for (const Node& item : node.items) emit(out, item);
-      out << YAML::EndSeq;
-      break;
-    case Node::Kind::MAP:
-      if (node.entries.empty()) out << YAML::Flow;
-      out << YAML::BeginMap;
-      for (const auto& [key, value] : node.entries) {
-        out << YAML::Key << key.text << YAML::Value;
-        emit(out, value);
-      }
-      out << YAML::EndMap;
-      break;
+  if (node.kind == Node::Kind::NONE) {
+    out << YAML::Null;
+  } else if (node.kind == Node::Kind::SCALAR) {
+    if (node.quoted) out << YAML::DoubleQuoted;
+    out << node.text;
+  } else {
+    const bool list = node.kind == Node::Kind::LIST;
+    if (node.items.empty() && node.entries.empty()) out << YAML::Flow;
+    out << (list ? YAML::BeginSeq : YAML::BeginMap);
+    for (const Node& item : node.items) emit(out, item);
+    for (const auto& [key, value] : node.entries) {
+      out << YAML::Key << key.text << YAML::Value;
+      emit(out, value);
+    }
+    out << (list ? YAML::EndSeq : YAML::EndMap);
   }
 }
 
 }  // namespace
 
 Node Node::scalar(std::string text, bool quoted) {
-  Node node;
-  node.kind = Kind::SCALAR;
-  node.text = std::move(text);
-  node.quoted = quoted;
-  return node;
+  return {.kind = Kind::SCALAR, .text = std::move(text), .quoted = quoted};
+}
+
+const Node::Entry* Node::entry(std::string_view name) const {
+  const auto match = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) {
+    return each.key.kind == Kind::SCALAR && each.key.text == name;
+  });
+  return match == entries.end() ? nullptr : &*match;
 }
 
 std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& document) {
   if (text.size() > MAX_TEXT_SIZE) {
-    return SyntaxProblem{{},
-                         "the text has " + std::to_string(text.size()) +
-                             " bytes; accepts at most " + std::to_string(MAX_TEXT_SIZE)};
+    return SyntaxProblem{
+        {}, concat("the text has ", text.size(), " bytes; accepts at most ", MAX_TEXT_SIZE)};
   }
   if (auto problem = find_invalid_character(text)) return problem;
   try {
@@ -186,35 +176,29 @@ std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& documen
       document.next = second.start;
     document.root = std::move(first.root);
     return std::nullopt;
-  } catch (const Refused& refused) {
-    return SyntaxProblem{refused.mark, refused.what()};
+  } catch (const SyntaxProblem& problem) {
+    return problem;
   } catch (const YAML::Exception& exception) {
     return SyntaxProblem{to_mark(exception.mark), "not valid YAML: " + exception.msg};
   }
 }
 
 std::size_t find_invalid_utf8(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t at) {
-    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
-  };
-  std::size_t i = 0;
-  while (i < text.size()) {
-    const unsigned lead = byte(i);
-    const std::size_t length = lead < 0x80   ? 1
-                               : lead < 0xC2 ? 0
-                               : lead < 0xE0 ? 2
-                               : lead < 0xF0 ? 3
-                               : lead < 0xF5 ? 4
-                                             : 0;
-    if (length == 0) return i;
+  // A code point in more bytes than it needs is invalid.
+  constexpr std::uint32_t SMALLEST[] = {0, 0, 0x80, 0x800, 0x10000};
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const auto length = static_cast<std::size_t>(lead < 0x80 ? 1 : std::countl_one(lead));
+    const bool has_length = lead < 0x80 || (length >= 2 && length <= 4);
+    if (!has_length || length > text.size() - i) return i;
+    std::uint32_t code = lead < 0x80 ? lead : lead & (0x7FU >> length);
     for (std::size_t j = 1; j < length; ++j) {
-      if ((byte(i + j) & 0xC0U) != 0x80U) return i;
+      const auto next = static_cast<unsigned char>(text[i + j]);
+      if ((next & 0xC0U) != 0x80U) return i;
+      code = code << 6U | (next & 0x3FU);
     }
-    const unsigned next = byte(i + 1);
-    const bool overlong = (lead == 0xE0 && next < 0xA0) || (lead == 0xF0 && next < 0x90);
-    const bool surrogate = lead == 0xED && next > 0x9F;
-    const bool beyond = lead == 0xF4 && next > 0x8F;
-    if (overlong || surrogate || beyond) return i;
+    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    if (code < SMALLEST[length] || code > 0x10FFFF || surrogate) return i;
     i += length;
   }
   return std::string_view::npos;

@@ -19,15 +19,17 @@ struct Node {
   struct Entry;
 
   Kind kind{Kind::NONE};
-  Mark mark;
+  Mark mark{};
   /// Of a scalar.
-  std::string text;
+  std::string text{};
   /// Write the scalar in quotes, whatever it looks like.
   bool quoted{false};
-  std::vector<Node> items;
-  std::vector<Entry> entries;
+  std::vector<Node> items{};
+  std::vector<Entry> entries{};
 
   static Node scalar(std::string text, bool quoted);
+  /// Of a map: the first with this key; null when there is none.
+  [[nodiscard]] const Entry* entry(std::string_view name) const;
 };
 
 struct Node::Entry {

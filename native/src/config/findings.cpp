@@ -1,6 +1,7 @@
 #include "config/findings.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace daqiri::config {
 namespace {
@@ -12,14 +13,6 @@ std::string_view parent(std::string_view path) {
 }
 
 }  // namespace
-
-std::string join(std::string_view path, std::string_view name) {
-  return path.empty() ? std::string(name) : std::string(path) + "." + std::string(name);
-}
-
-std::string element(std::string_view path, std::string_view name, std::size_t index) {
-  return join(path, name) + "[" + std::to_string(index) + "]";
-}
 
 std::string quoted(std::string_view text) {
   constexpr std::size_t LONGEST = 80;
@@ -43,12 +36,6 @@ std::string quoted(std::string_view text) {
   return result + (cut ? "...'" : "'");
 }
 
-Findings::Findings(std::string file) : file_(std::move(file)) {}
-
-void Findings::place(const std::string& path, Mark mark) { marks_.emplace(path, mark); }
-
-bool Findings::given(const std::string& path) const { return marks_.contains(path); }
-
 Mark Findings::mark_of(std::string_view path) const {
   for (;; path = parent(path)) {
     if (const auto found = marks_.find(path); found != marks_.end()) return found->second;
@@ -63,28 +50,10 @@ bool Findings::bad(std::string_view path) const {
   }
 }
 
-void Findings::spoil(const std::string& path) { bad_.insert(path); }
-
-void Findings::error(const std::string& path, const std::string& message) {
-  error_at(path, mark_of(path), message);
-}
-
 void Findings::error_at(const std::string& path, Mark mark, const std::string& message) {
   if (bad(path)) return;
   spoil(path);
   add(ConfigProblem::Severity::ERROR, path, mark, message);
-}
-
-void Findings::key_error(const std::string& path, Mark mark, const std::string& message) {
-  add(ConfigProblem::Severity::ERROR, path, mark, message);
-}
-
-void Findings::warning(const std::string& path, const std::string& message) {
-  add(ConfigProblem::Severity::WARNING, path, mark_of(path), message);
-}
-
-void Findings::warning_at(const std::string& path, Mark mark, const std::string& message) {
-  add(ConfigProblem::Severity::WARNING, path, mark, message);
 }
 
 void Findings::add(ConfigProblem::Severity severity, const std::string& path, Mark mark,
@@ -93,22 +62,40 @@ void Findings::add(ConfigProblem::Severity severity, const std::string& path, Ma
     report_.problems_.push_back({severity, file_, mark.line, mark.column, path, message});
   } else {
     ++left_out_;
-    left_out_error_ = left_out_error_ || severity == ConfigProblem::Severity::ERROR;
+    if (severity == ConfigProblem::Severity::ERROR) left_out_severity_ = severity;
   }
 }
 
 ConfigReport Findings::report() && {
-  std::stable_sort(report_.problems_.begin(), report_.problems_.end(),
-                   [](const auto& a, const auto& b) {
-                     return std::pair(a.line_, a.column_) < std::pair(b.line_, b.column_);
-                   });
-  if (left_out_ > 0) {
-    const auto severity =
-        left_out_error_ ? ConfigProblem::Severity::ERROR : ConfigProblem::Severity::WARNING;
-    report_.problems_.push_back(
-        {severity, file_, 0, 0, {}, std::to_string(left_out_) + " more problems are not listed"});
-  }
+  auto& problems = report_.problems_;
+  std::stable_sort(problems.begin(), problems.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.line_, a.column_) < std::pair(b.line_, b.column_);
+  });
+  if (left_out_ > 0)
+    problems.push_back(
+        {left_out_severity_, file_, 0, 0, {}, concat(left_out_, " more problems are not listed")});
   return std::move(report_);
 }
 
 }  // namespace daqiri::config
+
+namespace daqiri {
+
+bool ConfigReport::ok() const noexcept {
+  return std::none_of(problems_.begin(), problems_.end(), [](const ConfigProblem& problem) {
+    return problem.severity_ == ConfigProblem::Severity::ERROR;
+  });
+}
+
+std::string ConfigReport::text() const {
+  std::string text;
+  for (const ConfigProblem& problem : problems_) {
+    text += problem.file_ + ":";
+    if (problem.line_ > 0) text += config::concat(problem.line_, ":", problem.column_, ":");
+    text += problem.severity_ == ConfigProblem::Severity::ERROR ? " error: " : " warning: ";
+    text += problem.path_ + (problem.path_.empty() ? "" : ": ") + problem.message_ + "\n";
+  }
+  return text;
+}
+
+}  // namespace daqiri

@@ -1,6 +1,7 @@
 /// Collects what validation finds and knows where each key stands in the source.
 #pragma once
 
+#include <concepts>
 #include <map>
 #include <set>
 #include <string>
@@ -11,32 +12,51 @@
 
 namespace daqiri::config {
 
-/// `path.name`, or `name` at the root.
-std::string join(std::string_view path, std::string_view name);
-/// `path.name[index]`.
-std::string element(std::string_view path, std::string_view name, std::size_t index);
 /// Text of a source in single quotes: control characters escaped, cut when long.
 std::string quoted(std::string_view text);
 
+/// The parts one after the other, numbers in digits.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::string text;
+  const auto add = [&](const auto& part) {
+    if constexpr (std::integral<std::decay_t<decltype(part)>>) {
+      text += std::to_string(part);
+    } else {
+      text += part;
+    }
+  };
+  (add(parts), ...);
+  return text;
+}
+
 class Findings {
  public:
-  explicit Findings(std::string file);
+  explicit Findings(std::string file) : file_(std::move(file)) {}
 
   /// Remember where the value of `path` stands.
-  void place(const std::string& path, Mark mark);
+  void place(const std::string& path, Mark mark) { marks_.emplace(path, mark); }
   /// The source gives `path`.
-  [[nodiscard]] bool given(const std::string& path) const;
+  [[nodiscard]] bool given(const std::string& path) const { return marks_.contains(path); }
 
   /// An error in the value of `path`. Nothing is added when the value, or one that holds it, has
   /// been found wrong before: one mistake is one problem.
-  void error(const std::string& path, const std::string& message);
+  void error(const std::string& path, const std::string& message) {
+    error_at(path, mark_of(path), message);
+  }
   void error_at(const std::string& path, Mark mark, const std::string& message);
-  /// An error in a key rather than in its value.
-  void key_error(const std::string& path, Mark mark, const std::string& message);
-  void warning(const std::string& path, const std::string& message);
-  void warning_at(const std::string& path, Mark mark, const std::string& message);
-  /// From here on `path` counts as wrong; the problem itself is told elsewhere.
-  void spoil(const std::string& path);
+  /// Of a key rather than of its value.
+  void key_error(const std::string& path, Mark mark, const std::string& message) {
+    add(ConfigProblem::Severity::ERROR, path, mark, message);
+  }
+  void warning(const std::string& path, const std::string& message) {
+    warning_at(path, mark_of(path), message);
+  }
+  void warning_at(const std::string& path, Mark mark, const std::string& message) {
+    add(ConfigProblem::Severity::WARNING, path, mark, message);
+  }
+  /// From here on `path` counts as wrong; the problem itself is reported elsewhere.
+  void spoil(const std::string& path) { bad_.insert(path); }
 
   /// `path`, or a value that holds it, is wrong.
   [[nodiscard]] bool bad(std::string_view path) const;
@@ -58,7 +78,38 @@ class Findings {
   std::set<std::string, std::less<>> bad_;
   ConfigReport report_;
   std::size_t left_out_{0};
-  bool left_out_error_{false};
+  ConfigProblem::Severity left_out_severity_{ConfigProblem::Severity::WARNING};
+};
+
+/// A value by its path, such as interfaces[1].rx, and what is found about it.
+class Place {
+ public:
+  explicit Place(Findings& findings, std::string path = {})
+      : findings_(&findings), path_(std::move(path)) {}
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// The value of a key of this map.
+  [[nodiscard]] Place operator[](std::string_view key) const {
+    return Place(*findings_, path_.empty() ? std::string(key) : concat(path_, ".", key));
+  }
+  /// An element of this list.
+  [[nodiscard]] Place operator[](std::size_t index) const {
+    return Place(*findings_, concat(path_, "[", index, "]"));
+  }
+  [[nodiscard]] bool given() const { return findings_->given(path_); }
+  [[nodiscard]] bool bad() const { return findings_->bad(path_); }
+  template <class... Parts>
+  void error(const Parts&... message) const {
+    findings_->error(path_, concat(message...));
+  }
+  template <class... Parts>
+  void warning(const Parts&... message) const {
+    findings_->warning(path_, concat(message...));
+  }
+
+ private:
+  Findings* findings_;
+  std::string path_;
 };
 
 }  // namespace daqiri::config

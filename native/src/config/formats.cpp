@@ -9,7 +9,6 @@
 #include <net/if.h>
 
 #include "config/findings.h"
-#include "config/limits.h"
 #include "config/names.h"
 
 namespace daqiri::config {
@@ -20,14 +19,14 @@ bool all_digits(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Decimal digits only; false when there is anything else or the number is beyond `last`.
+/// Decimal digits only; false when there is anything else or the number is
+/// beyond `last`.
 bool read_digits(std::string_view text, std::uint32_t last, std::uint32_t& value) {
-  if (!all_digits(text)) return false;
   std::uint32_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status != std::errc{} || end != text.data() + text.size() || number > last) return false;
-  value = number;
-  return true;
+  const bool good = all_digits(text) && status == std::errc{} && number <= last;
+  if (good) value = number;
+  return good;
 }
 
 bool is_address(int family, std::string_view text) {
@@ -38,7 +37,7 @@ bool is_address(int family, std::string_view text) {
 
 }  // namespace
 
-std::string read_integer(std::string_view text, std::int64_t& value) {
+std::string read_integer(std::string_view text, const Range& range, std::int64_t& value) {
   std::string_view digits = text;
   const bool negative = digits.starts_with('-');
   if (negative || digits.starts_with('+')) digits.remove_prefix(1);
@@ -56,27 +55,18 @@ std::string read_integer(std::string_view text, std::int64_t& value) {
       end != digits.data() + digits.size()) {
     return "not an integer";
   }
-  if (status == std::errc::result_out_of_range || magnitude > INT64_MAX) return "out of range";
-  value = negative ? -static_cast<std::int64_t>(magnitude) : static_cast<std::int64_t>(magnitude);
+  const auto number = static_cast<std::int64_t>(negative ? 0 - magnitude : magnitude);
+  if (status == std::errc::result_out_of_range || magnitude > INT64_MAX || number < range.first ||
+      number > range.last)
+    return "out of range";
+  value = number;
   return {};
 }
 
-std::string read_ipv4(std::string_view text, std::uint32_t& address) {
-  if (!is_address(AF_INET, text)) return "not an IPv4 address";
-  in_addr parsed{};
-  inet_pton(AF_INET, std::string(text).c_str(), &parsed);
-  address = ntohl(parsed.s_addr);
-  return {};
-}
-
-std::string write_ipv4(std::uint32_t address) {
+std::string write_ipv4(const std::uint32_t& address) {
   if (address == 0) return {};
-  std::string text;
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    text +=
-        std::to_string((address >> static_cast<unsigned>(shift)) & 0xFFU) + (shift > 0 ? "." : "");
-  }
-  return text;
+  return concat(address >> 24U, ".", (address >> 16U) & 0xFFU, ".", (address >> 8U) & 0xFFU, ".",
+                address & 0xFFU);
 }
 
 bool is_ipv6_address(std::string_view text) {
@@ -93,6 +83,45 @@ bool is_ip_address(std::string_view text) {
   return is_address(AF_INET, text) || is_ipv6_address(text);
 }
 
+std::string write_endpoint(const SocketEndpoint& endpoint) {
+  if (!endpoint.given()) return {};
+  const bool bracket = endpoint.host_.find(':') != std::string::npos;
+  std::string text = text_of(SCHEMES, endpoint.protocol_) + "://";
+  text += bracket ? "[" + endpoint.host_ + "]" : endpoint.host_;
+  const bool no_port = endpoint.protocol_ == SocketProtocol::ROCE && endpoint.port_ == 0;
+  return no_port ? text : text + ":" + std::to_string(endpoint.port_);
+}
+
+AddressKind address_kind(std::string_view text) {
+  static const std::regex pci("([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
+  constexpr std::size_t LONGEST_INTERFACE = 15;
+  if (text == "loopback") return AddressKind::LOOPBACK;
+  if (is_ip_address(text)) return AddressKind::IP;
+  if (text.size() <= 16 && std::regex_match(text.begin(), text.end(), pci)) return AddressKind::PCI;
+  const auto forbidden = [](char c) {
+    return c == '/' || c == ':' || c == '<' || c == '>' || c <= ' ';
+  };
+  const bool valid = !text.empty() && text.size() <= LONGEST_INTERFACE && text != "." &&
+                     text != ".." && std::none_of(text.begin(), text.end(), forbidden);
+  return valid ? AddressKind::INTERFACE : AddressKind::UNKNOWN;
+}
+
+namespace {
+
+std::string read_ipv4(std::string_view text, std::uint32_t& address) {
+  if (!is_address(AF_INET, text)) return "not an IPv4 address";
+  in_addr parsed{};
+  inet_pton(AF_INET, std::string(text).c_str(), &parsed);
+  address = ntohl(parsed.s_addr);
+  return {};
+}
+
+std::string read_ip(std::string_view text, std::string& address) {
+  if (!is_ip_address(text)) return "not an address";
+  address = text;
+  return {};
+}
+
 std::string read_mac(std::string_view text, std::string& mac) {
   static const std::regex form("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}");
   if (text.size() != 17 || !std::regex_match(text.begin(), text.end(), form))
@@ -102,21 +131,15 @@ std::string read_mac(std::string_view text, std::string& mac) {
 }
 
 std::string read_port_range(std::string_view text, PortRange& range) {
-  const auto read_port = [](std::string_view digits, std::uint16_t& port) {
-    std::int64_t number = 0;
-    const bool good = read_integer(digits, number).empty() && number >= 0 && number <= 65535;
-    if (good) port = static_cast<std::uint16_t>(number);
-    return good;
-  };
   const std::size_t dash = text.find('-');
-  PortRange ports;
-  if (!read_port(text.substr(0, dash), ports.lo)) return "not a port or range";
-  ports.hi = ports.lo;
-  if (dash != std::string_view::npos && !read_port(text.substr(dash + 1), ports.hi)) {
-    return "not a port or range";
-  }
-  if (ports.lo > ports.hi) return "the range ends before it begins";
-  range = ports;
+  std::int64_t lo = 0;
+  bool good = read_integer(text.substr(0, dash), WORD, lo).empty();
+  std::int64_t hi = lo;
+  if (dash != std::string_view::npos)
+    good = good && read_integer(text.substr(dash + 1), WORD, hi).empty();
+  if (!good) return "not a port or range";
+  if (lo > hi) return "the range ends before it begins";
+  range = {static_cast<std::uint16_t>(lo), static_cast<std::uint16_t>(hi)};
   return {};
 }
 
@@ -126,14 +149,11 @@ std::string write_port_range(const PortRange& range) {
 }
 
 std::string read_core(std::string_view text, std::string& core) {
-  if (text == ANY_CORE) {
-    core = text;
-    return {};
-  }
   std::uint32_t number = 0;
-  if (!read_digits(text, static_cast<std::uint32_t>(CPU_CORE.last), number))
+  const bool any = text == ANY_CORE;
+  if (!any && !read_digits(text, static_cast<std::uint32_t>(CPU_CORE.last), number))
     return "not a core number";
-  core = std::to_string(number);
+  core = any ? std::string(text) : std::to_string(number);
   return {};
 }
 
@@ -179,27 +199,19 @@ std::string read_endpoint(std::string_view text, SocketEndpoint& endpoint) {
   return {};
 }
 
-std::string write_endpoint(const SocketEndpoint& endpoint) {
-  if (!endpoint.given()) return {};
-  const bool bracket = endpoint.host_.find(':') != std::string::npos;
-  std::string text = text_of(SCHEMES, endpoint.protocol_) + "://";
-  text += bracket ? "[" + endpoint.host_ + "]" : endpoint.host_;
-  const bool no_port = endpoint.protocol_ == SocketProtocol::ROCE && endpoint.port_ == 0;
-  return no_port ? text : text + ":" + std::to_string(endpoint.port_);
-}
+std::string as_it_is(const std::string& text) { return text; }
 
-AddressKind address_kind(std::string_view text) {
-  static const std::regex pci("([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
-  constexpr std::size_t LONGEST_INTERFACE = 15;
-  if (text == "loopback") return AddressKind::LOOPBACK;
-  if (is_ip_address(text)) return AddressKind::IP;
-  if (text.size() <= 16 && std::regex_match(text.begin(), text.end(), pci)) return AddressKind::PCI;
-  const auto forbidden = [](char c) {
-    return c == '/' || c == ':' || c == '<' || c == '>' || c <= ' ';
-  };
-  const bool valid = !text.empty() && text.size() <= LONGEST_INTERFACE && text != "." &&
-                     text != ".." && std::none_of(text.begin(), text.end(), forbidden);
-  return valid ? AddressKind::INTERFACE : AddressKind::UNKNOWN;
-}
+}  // namespace
+
+const Form<std::uint32_t> IPV4{"an IPv4 address such as 192.168.1.10", read_ipv4, write_ipv4};
+const Form<std::string> IP{"a numeric IPv4 or IPv6 address", read_ip, as_it_is};
+const Form<std::string> MAC{"an Ethernet address such as 02:00:00:00:00:01", read_mac, as_it_is};
+const Form<PortRange> PORTS{"a UDP port from 0 (any) to 65535, or a range such as 1000-1010",
+                            read_port_range, write_port_range};
+const Form<std::string> CORE{
+    "a core number from 0 to 8191, or 'any' for a thread that is not pinned", read_core, as_it_is};
+const Form<SocketEndpoint> ENDPOINT{
+    "tcp://ip:port, udp://ip:port or roce://ip[:port] with a numeric address", read_endpoint,
+    write_endpoint};
 
 }  // namespace daqiri::config

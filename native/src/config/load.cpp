@@ -5,13 +5,8 @@
 #include <exception>
 #include <fstream>
 
-#include "config/document.h"
-#include "config/findings.h"
-#include "config/names.h"
-#include "config/reader.h"
 #include "config/rules.h"
 #include "config/schema.h"
-#include "config/writer.h"
 #include "daqiri/config.h"
 
 namespace daqiri {
@@ -20,12 +15,6 @@ namespace {
 using config::Findings;
 using config::Node;
 
-Node to_node(NetworkConfig config) {
-  config::Writer writer;
-  config::walk_config(writer, config);
-  return std::move(writer).take();
-}
-
 ConfigReport single_problem(const std::string& file, const std::string& message,
                             config::Mark mark = {}) {
   Findings findings(file);
@@ -33,34 +22,30 @@ ConfigReport single_problem(const std::string& file, const std::string& message,
   return std::move(findings).report();
 }
 
-ConfigReport read_config(const Node& root, config::UnknownKeys unknown, Findings findings,
-                         NetworkConfig& config) {
-  config::Reader reader(findings);
+ConfigReport read_and_check(const Node& root, config::UnknownKeys unknown, Findings findings,
+                            NetworkConfig& config) {
   config = NetworkConfig{};
-  reader.root(root, unknown, [&] { config::walk_config(reader, config); });
+  config::read_config(root, unknown, findings, config);
   config::apply_rules(config, findings);
   return std::move(findings).report();
 }
 
 /// The value of a key that may stand once; null when there is none.
 const Node* member(const Node& map, std::string_view name, Findings& findings) {
-  const Node* value = nullptr;
-  for (const auto& entry : map.entries) {
-    if (entry.key.kind != Node::Kind::SCALAR || entry.key.text != name) continue;
-    if (value != nullptr)
+  const Node::Entry* first = map.entry(name);
+  for (const Node::Entry& entry : map.entries) {
+    if (first != nullptr && &entry != first && entry.key.kind == Node::Kind::SCALAR &&
+        entry.key.text == name)
       findings.key_error(std::string(name), entry.key.mark, "the key is given twice; keep one");
-    if (value == nullptr) value = &entry.value;
   }
-  return value;
+  return first == nullptr ? nullptr : &first->value;
 }
 
 bool has_our_key(const Node& root) {
   std::vector<std::string> ours = config::known_keys();
   ours.insert(ours.end(), {"manager", "protocol"});
-  return std::any_of(root.entries.begin(), root.entries.end(), [&](const Node::Entry& entry) {
-    return entry.key.kind == Node::Kind::SCALAR &&
-           std::find(ours.begin(), ours.end(), entry.key.text) != ours.end();
-  });
+  return std::any_of(ours.begin(), ours.end(),
+                     [&](const std::string& key) { return root.entry(key) != nullptr; });
 }
 
 /// The configuration is under `daqiri: cfg:`, or is the document itself.
@@ -75,7 +60,8 @@ ConfigReport read_document(const config::Document& document, const std::string& 
   const Node* daqiri = member(document.root, "daqiri", findings);
   if (daqiri == nullptr) {
     if (has_our_key(document.root)) {
-      return read_config(document.root, config::UnknownKeys::FOREIGN, std::move(findings), config);
+      return read_and_check(document.root, config::UnknownKeys::FOREIGN, std::move(findings),
+                            config);
     }
     findings.error_at("", document.root.mark, nothing);
     return std::move(findings).report();
@@ -90,7 +76,7 @@ ConfigReport read_document(const config::Document& document, const std::string& 
     misspelled = true;
   }
   if (cfg != nullptr && cfg->kind == Node::Kind::MAP) {
-    return read_config(*cfg, config::UnknownKeys::REFUSED, std::move(findings), config);
+    return read_and_check(*cfg, config::UnknownKeys::REFUSED, std::move(findings), config);
   }
   if (cfg != nullptr || !misspelled)
     findings.error_at("daqiri.cfg", cfg != nullptr ? cfg->mark : daqiri->mark, nothing);
@@ -108,31 +94,35 @@ std::string read_file(const std::string& path, std::string& content) {
   return {};
 }
 
+/// What `load` returns, or throws, as the only problem.
+template <class Load>
+ConfigReport report_of(const std::string& file, NetworkConfig& config, Load load) {
+  config = NetworkConfig{};
+  try {
+    return load();
+  } catch (const std::exception& exception) {
+    return single_problem(file, std::string("could not be read: ") + exception.what());
+  }
+}
+
 }  // namespace
 
 ConfigReport load_config_text(std::string_view yaml, std::string_view file, NetworkConfig& config) {
   const std::string name(file);
-  config = NetworkConfig{};
-  try {
+  return report_of(name, config, [&] {
     config::Document document;
     if (const auto problem = config::parse_yaml(yaml, document))
       return single_problem(name, problem->message, problem->mark);
     return read_document(document, name, config);
-  } catch (const std::exception& exception) {
-    return single_problem(name, std::string("could not be read: ") + exception.what());
-  }
+  });
 }
 
 ConfigReport load_config_file(const std::string& path, NetworkConfig& config) {
-  config = NetworkConfig{};
-  try {
+  return report_of(path, config, [&] {
     std::string content;
-    if (const std::string reason = read_file(path, content); !reason.empty())
-      return single_problem(path, reason);
-    return load_config_text(content, path, config);
-  } catch (const std::exception& exception) {
-    return single_problem(path, std::string("could not be read: ") + exception.what());
-  }
+    const std::string reason = read_file(path, content);
+    return reason.empty() ? load_config_text(content, path, config) : single_problem(path, reason);
+  });
 }
 
 ConfigReport validate_config(NetworkConfig& config) {
@@ -144,20 +134,19 @@ ConfigReport validate_config(NetworkConfig& config) {
     common.engine = config::text_of(config::ENGINES, common.engine_type);
   }
   NetworkConfig checked;
-  ConfigReport report = read_config(to_node(std::move(given)), config::UnknownKeys::REFUSED,
-                                    Findings("<config>"), checked);
+  ConfigReport report = read_and_check(config::write_config(given), config::UnknownKeys::REFUSED,
+                                       Findings("<config>"), checked);
   if (report.ok()) config = std::move(checked);
   return report;
 }
 
 std::string config_to_yaml(const NetworkConfig& config) {
-  Node inner;
-  inner.kind = Node::Kind::MAP;
-  inner.entries.push_back({Node::scalar("cfg", false), to_node(config)});
-  Node root;
-  root.kind = Node::Kind::MAP;
-  root.entries.push_back({Node::scalar("daqiri", false), std::move(inner)});
-  return config::write_yaml(root);
+  const auto map_of = [](std::string key, Node value) {
+    Node map{.kind = Node::Kind::MAP};
+    map.entries.push_back({Node::scalar(std::move(key), false), std::move(value)});
+    return map;
+  };
+  return config::write_yaml(map_of("daqiri", map_of("cfg", config::write_config(config))));
 }
 
 }  // namespace daqiri

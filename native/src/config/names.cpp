@@ -1,10 +1,24 @@
 #include "config/names.h"
 
 #include <algorithm>
-#include <numeric>
-#include <vector>
+
+#include "engine/registry.h"
 
 namespace daqiri::config {
+
+std::vector<Name> engine_names() {
+  std::vector<Name> names(std::begin(ENGINES), std::end(ENGINES));
+  for (const EngineEntry& engine : engines()) {
+    if (find_name(names, engine.traits.name) == nullptr)
+      names.push_back(name(engine.traits.name, EngineType::OTHER));
+  }
+  return names;
+}
+
+std::string engine_name(const CommonConfig& common) {
+  return common.engine_type == EngineType::OTHER ? common.engine
+                                                 : text_of(ENGINES, common.engine_type);
+}
 
 const Name* find_name(Names names, std::string_view text) noexcept {
   const auto found = std::find_if(names.begin(), names.end(),
@@ -25,21 +39,6 @@ std::string alternatives(Names names) {
     result += "'" + std::string(names[i].text) + "'";
   }
   return result;
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substituted});
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace daqiri::config

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "daqiri/config.h"
 
@@ -72,6 +73,11 @@ inline constexpr Name OUTPUT_TYPES[] = {
 inline constexpr Name ENDIANNESS[] = {name("host", Endianness::HOST),
                                       name("network", Endianness::NETWORK)};
 
+/// ENGINES, and what else is registered.
+std::vector<Name> engine_names();
+/// The engine of a validated configuration.
+std::string engine_name(const CommonConfig& common);
+
 /// The entry with this text; null when there is none.
 const Name* find_name(Names names, std::string_view text) noexcept;
 
@@ -85,9 +91,5 @@ std::string text_of(Names names, E value) {
 
 /// "'raw' or 'socket'".
 std::string alternatives(Names names);
-
-/// Fewest single-character insertions, removals and substitutions that turn one text into the
-/// other.
-std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace daqiri::config

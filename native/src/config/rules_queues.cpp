@@ -10,99 +10,55 @@ namespace {
 /// Most segments of a packet.
 constexpr std::size_t MOST_REGIONS = 4;
 
-bool uses_regions(const Subject& subject) {
-  return subject.raw() || subject.config.common_.protocol != SocketProtocol::ROCE;
-}
-
-void check_queue_regions(Subject& subject, const std::string& path, const QueueConfig& queue) {
-  Findings& findings = subject.findings;
-  const std::string list = join(path, "memory_regions");
-  if (findings.bad(list)) return;
-  if (!uses_regions(subject)) {
-    if (!queue.mrs_.empty())
-      findings.warning(list, "has no effect: RoCE names the region with each operation");
-  } else if (queue.mrs_.empty()) {
-    findings.error(list,
-                   "found no region; accepts a list of one (whole packets) or two (headers, data)");
-  } else if (queue.mrs_.size() > MOST_REGIONS) {
-    findings.error(list, "found " + std::to_string(queue.mrs_.size()) +
-                             " regions; accepts at most 4, one per segment");
+void check_queue(const Subject& subject, const Place& at, const QueueConfig& queue) {
+  const bool uses_regions =
+      subject.raw() || subject.config.common_.protocol != SocketProtocol::ROCE;
+  const Place list = at["memory_regions"];
+  if (!uses_regions && !queue.mrs_.empty() && !list.bad()) {
+    list.warning("has no effect: RoCE names the region with each operation");
+  } else if (uses_regions && queue.mrs_.empty()) {
+    list.error("found no region; accepts a list of one (whole packets) or two (headers, data)");
+  } else if (uses_regions && queue.mrs_.size() > MOST_REGIONS) {
+    list.error("found ", queue.mrs_.size(), " regions; accepts at most ", MOST_REGIONS,
+               ", one per segment");
   }
+  const Place core = at["cpu_core"];
+  const int master = subject.config.common_.master_core_;
+  if (subject.traits.polls_without_pause && !core.bad() && !subject.root["master_core"].bad() &&
+      queue.cpu_core_ == std::to_string(master))
+    core.warning("found core ", master,
+                 ", which is the master_core too; a poller needs a core of its own");
+
   for (std::size_t i = 0; i < queue.mrs_.size(); ++i) {
-    if (subject.region(queue.mrs_[i]) != nullptr || !subject.regions_known) continue;
-    std::string names;
-    for (const MemoryRegionConfig& region : subject.config.mrs_)
-      names += (names.empty() ? "" : ", ") + quoted(region.name_);
-    findings.error(element(path, "memory_regions", i),
-                   "found " + quoted(queue.mrs_[i]) + ", which is no memory region; accepts " +
-                       (names.empty() ? "a name under memory_regions, which is empty" : names));
+    const auto* region = subject.regions.find(queue.mrs_[i], list[i], "memory region");
+    if (region == nullptr || subject.raw() || !uses_regions || queue.batch_size_ <= 0) continue;
+    if (region->num_bufs_ > 0 && region->num_bufs_ < static_cast<unsigned>(queue.batch_size_))
+      at["batch_size"].warning("found ", queue.batch_size_, ", but memory region ",
+                               quoted(region->name_), " has only ", region->num_bufs_,
+                               " buffers: a burst never fills");
   }
 }
 
-void check_queue(Subject& subject, const std::string& path, const QueueConfig& queue) {
-  Findings& findings = subject.findings;
-  const CommonConfig& common = subject.config.common_;
-  check_queue_regions(subject, path, queue);
-
-  const std::string core = join(path, "cpu_core");
-  if (subject.traits().polls_without_pause && !findings.bad(core) && !findings.bad("master_core") &&
-      queue.cpu_core_ == std::to_string(common.master_core_)) {
-    findings.warning(core, "found core " + queue.cpu_core_ +
-                               ", which is the master_core too; a poller needs a core of its own");
-  }
-
-  for (const std::string& name : queue.mrs_) {
-    const MemoryRegionConfig* region = subject.region(name);
-    const bool known = region != nullptr && region->num_bufs_ > 0 && queue.batch_size_ > 0;
-    if (known && !subject.raw() && uses_regions(subject) &&
-        region->num_bufs_ < static_cast<std::uint64_t>(queue.batch_size_)) {
-      findings.warning(join(path, "batch_size"),
-                       "found " + std::to_string(queue.batch_size_) + ", but memory region " +
-                           quoted(name) + " has only " + std::to_string(region->num_bufs_) +
-                           " buffers: a burst never fills");
-    }
-  }
+void check_split(const Subject& subject, const Place& at, const RxQueueConfig& queue) {
+  const Place split = at["split_boundary"];
+  if (queue.split_boundary_ == 0 || at["memory_regions"].bad()) return;
+  if (queue.mrs_.size() < 2)
+    return split.error(
+        "found ", queue.split_boundary_,
+        " on a queue of one memory region; accepts it on a queue of two (headers, data)");
+  const MemoryRegionConfig* region = subject.regions.find(queue.mrs_.front());
+  if (region != nullptr && region->buf_size_ > 0 && queue.split_boundary_ > region->buf_size_)
+    split.error("found ", queue.split_boundary_, ", more than the ", region->buf_size_,
+                " bytes of a buffer of ", quoted(region->name_), "; accepts at most that");
 }
 
-void check_split(Subject& subject, const std::string& path, const RxQueueConfig& queue) {
-  const std::string split = join(path, "split_boundary");
-  if (queue.split_boundary_ == 0 || subject.findings.bad(join(path, "memory_regions"))) return;
-  const std::string found = "found " + std::to_string(queue.split_boundary_);
-  if (queue.mrs_.size() < 2) {
-    subject.findings.error(
-        split,
-        found + " on a queue of one memory region; accepts it on a queue of two (headers, data)");
-    return;
-  }
-  const MemoryRegionConfig* region = subject.region(queue.mrs_.front());
-  if (region != nullptr && region->buf_size_ > 0 && queue.split_boundary_ > region->buf_size_) {
-    subject.findings.error(split, found + ", more than the " + std::to_string(region->buf_size_) +
-                                      " bytes of a buffer of " + quoted(region->name_) +
-                                      "; accepts at most that");
-  }
-}
-
-template <class Queues>
-void check_side(Subject& subject, const std::string& path, const Queues& queues) {
-  Findings& findings = subject.findings;
-  const std::string list = join(path, "queues");
-  if (findings.given(list) && queues.empty())
-    findings.error(list, "found an empty list; accepts at least one queue");
-  check_unique_names(findings, path, "queues", queues);
-  std::map<int, std::size_t> first;
-  for (std::size_t i = 0; i < queues.size(); ++i) {
-    const std::string queue_path = element(path, "queues", i);
-    const std::string id = join(queue_path, "id");
-    if (!findings.bad(id)) {
-      const auto [seen, is_new] = first.emplace(queues[i].id_, i);
-      if (!is_new) {
-        findings.error(id, "found " + std::to_string(queues[i].id_) + ", also the id of " +
-                               element(path, "queues", seen->second) +
-                               "; accepts an id of its own");
-      }
-    }
-    check_queue(subject, queue_path, queues[i]);
-  }
+template <class Queue>
+void check_side(const Subject& subject, const Place& at, const std::vector<Queue>& queues) {
+  const Place list = at["queues"];
+  if (list.given() && queues.empty()) list.error("found an empty list; accepts at least one queue");
+  check_unique(at, "queues", "name", queues, &QueueConfig::name_);
+  check_unique(at, "queues", "id", queues, &QueueConfig::id_);
+  for (std::size_t i = 0; i < queues.size(); ++i) check_queue(subject, list[i], queues[i]);
 }
 
 }  // namespace
@@ -110,26 +66,23 @@ void check_side(Subject& subject, const std::string& path, const Queues& queues)
 void check_queues(Subject& subject) {
   for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
     const InterfaceConfig& interface = subject.config.ifs_[i];
-    const std::string path = element("", "interfaces", i);
-    check_side(subject, join(path, "rx"), interface.rx_.queues_);
-    check_side(subject, join(path, "tx"), interface.tx_.queues_);
-    for (std::size_t j = 0; j < interface.rx_.queues_.size(); ++j) {
-      check_split(subject, element(join(path, "rx"), "queues", j), interface.rx_.queues_[j]);
-    }
+    const Place rx = subject.interface(i)["rx"];
+    check_side(subject, rx, interface.rx_.queues_);
+    check_side(subject, subject.interface(i)["tx"], interface.tx_.queues_);
+    for (std::size_t j = 0; j < interface.rx_.queues_.size(); ++j)
+      check_split(subject, rx["queues"][j], interface.rx_.queues_[j]);
   }
 }
 
 void raise_num_bufs(Subject& subject) {
-  if (!subject.raw() || subject.findings.bad("stream_type")) return;
-  struct Need {
-    std::uint64_t ring{0};
-    std::string queue;
-  };
-  std::map<std::string_view, Need> needs;
+  if (!subject.raw() || subject.root["stream_type"].bad()) return;
+  // The largest ring of each region, and its queue.
+  std::map<std::string_view, std::pair<std::uint64_t, std::string_view>> needs;
   const auto note = [&](const QueueConfig& queue) {
     const std::uint64_t ring = rx_ring_size(subject.config, queue);
     for (const std::string& name : queue.mrs_) {
-      if (Need& need = needs[name]; ring > need.ring) need = {ring, queue.name_};
+      auto& need = needs[name];
+      if (ring > need.first) need = {ring, queue.name_};
     }
   };
   for (const InterfaceConfig& interface : subject.config.ifs_) {
@@ -138,18 +91,12 @@ void raise_num_bufs(Subject& subject) {
   }
   for (std::size_t i = 0; i < subject.config.mrs_.size(); ++i) {
     MemoryRegionConfig& region = subject.config.mrs_[i];
-    const std::string path = join(element("", "memory_regions", i), "num_bufs");
-    const auto need = needs.find(region.name_);
-    if (need == needs.end() || subject.findings.bad(path) ||
-        2 * region.num_bufs_ >= 3 * need->second.ring)
-      continue;
-    const std::uint64_t raised = 3 * need->second.ring;
-    subject.findings.warning(
-        path, "raised from " + std::to_string(region.num_bufs_) + " to " + std::to_string(raised) +
-                  ": queue " + quoted(need->second.queue) + " has a ring of " +
-                  std::to_string(need->second.ring) + " packets and needs at least " +
-                  std::to_string(need->second.ring * 3 / 2) + " buffers");
-    region.num_bufs_ = raised;
+    const Place at = subject.root["memory_regions"][i]["num_bufs"];
+    const auto& [ring, queue] = needs[region.name_];
+    if (at.bad() || 2 * region.num_bufs_ >= 3 * ring) continue;
+    at.warning("raised from ", region.num_bufs_, " to ", 3 * ring, ": queue ", quoted(queue),
+               " has a ring of ", ring, " packets and needs at least ", ring * 3 / 2, " buffers");
+    region.num_bufs_ = 3 * ring;
   }
 }
 

@@ -7,261 +7,169 @@
 namespace daqiri::config {
 namespace {
 
-std::uint64_t input_bits(InputDataType type) {
-  switch (type) {
-    case InputDataType::INT4:
-      return 4;
-    case InputDataType::INT8:
-      return 8;
-    case InputDataType::INT16:
-      return 16;
-    case InputDataType::INT32:
-      return 32;
-  }
-  return 8;
-}
-
-std::uint64_t output_bits(OutputDataType type) {
-  switch (type) {
-    case OutputDataType::FP16:
-    case OutputDataType::BF16:
-      return 16;
-    case OutputDataType::FP32:
-    case OutputDataType::INT32:
-      return 32;
-    case OutputDataType::FP64:
-      return 64;
-  }
-  return 8;
-}
-
-bool kind_fits(ReorderType type, MemoryKind kind) {
-  if (kind == MemoryKind::HOST_PINNED) return true;
-  return (kind == MemoryKind::DEVICE) == (type == ReorderType::GPU);
-}
-
-std::string accepted_kinds(ReorderType type) {
-  return type == ReorderType::GPU ? "'device' or 'host_pinned'" : "'host', 'host_pinned' or 'huge'";
-}
+/// By enumerator.
+constexpr std::uint64_t INPUT_BITS[] = {4, 8, 16, 32};
+constexpr std::uint64_t OUTPUT_BITS[] = {16, 16, 32, 64, 32};
+static_assert(static_cast<int>(InputDataType::INT32) == 3);
+static_assert(static_cast<int>(OutputDataType::FP32) == 2 &&
+              static_cast<int>(OutputDataType::INT32) == 4);
 
 /// One plan of an interface.
-class Plan {
- public:
-  Plan(Subject& subject, const RxConfig& rx, std::string rx_path, ReorderConfig& plan,
-       std::string path)
-      : subject_(subject),
-        findings_(subject.findings),
-        rx_(rx),
-        rx_path_(std::move(rx_path)),
-        plan_(plan),
-        path_(std::move(path)) {}
+struct Plan {
+  const Subject& subject;
+  const RxConfig& rx;
+  const Place& rx_place;
+  ReorderConfig& plan;
+  Place place;
 
   void check(std::map<FlowId, std::string>& claimed) {
-    const MemoryRegionConfig* output = check_output();
+    const Place output_at = place["memory_region"];
+    const MemoryRegionConfig* output =
+        subject.regions.find(plan.memory_region_, output_at, "memory region");
+    if (output_at.bad()) output = nullptr;
+    if (output != nullptr) check_kind(*output, output_at);
     const RxQueueConfig* queue = check_flow_ids(claimed);
     const bool method = check_method();
     const MemoryRegionConfig* source = queue == nullptr ? nullptr : check_source(*queue);
-    if (source == nullptr || findings_.bad(join(path_, "payload_byte_offset")) ||
-        source->buf_size_ == 0)
-      return;
-    if (plan_.payload_byte_offset_ >= source->buf_size_) {
-      findings_.error(join(path_, "payload_byte_offset"),
-                      "found " + std::to_string(plan_.payload_byte_offset_) +
-                          "; accepts less than the " + std::to_string(source->buf_size_) +
-                          " bytes of a buffer of " + quoted(source->name_));
-      return;
+    const Place offset = place["payload_byte_offset"];
+    if (source == nullptr || offset.bad() || source->buf_size_ == 0) return;
+    if (plan.payload_byte_offset_ >= source->buf_size_) {
+      offset.error("found ", plan.payload_byte_offset_, "; accepts less than the ",
+                   source->buf_size_, " bytes of a buffer of ", quoted(source->name_));
+    } else if (method && output != nullptr) {
+      check_size(*source, *output);
     }
-    if (method && output != nullptr) check_room(*source, *output);
   }
 
  private:
-  const MemoryRegionConfig* check_output() {
-    const std::string at = join(path_, "memory_region");
-    const MemoryRegionConfig* region = subject_.region(plan_.memory_region_);
-    if (findings_.bad(at)) return nullptr;
-    if (region == nullptr) {
-      if (subject_.regions_known) {
-        findings_.error(at, "found " + quoted(plan_.memory_region_) +
-                                ", which is no memory region; accepts a name under memory_regions");
-      }
-      return nullptr;
-    }
-    check_kind(*region, at);
-    return region;
-  }
-
-  void check_kind(const MemoryRegionConfig& region, const std::string& at) {
-    const auto index = static_cast<std::size_t>(&region - subject_.config.mrs_.data());
-    if (findings_.bad(join(element("", "memory_regions", index), "kind")) ||
-        findings_.bad(join(path_, "reorder_type")))
+  void check_kind(const MemoryRegionConfig& region, const Place& at) const {
+    const auto index = static_cast<std::size_t>(&region - subject.config.mrs_.data());
+    if (subject.root["memory_regions"][index]["kind"].bad() || place["reorder_type"].bad()) return;
+    const bool gpu = plan.type_ == ReorderType::GPU;
+    if (region.kind_ == MemoryKind::HOST_PINNED || (region.kind_ == MemoryKind::DEVICE) == gpu)
       return;
-    if (kind_fits(plan_.type_, region.kind_)) return;
-    findings_.error(at, "found " + quoted(region.name_) + " of kind '" +
-                            text_of(MEMORY_KINDS, region.kind_) +
-                            "'; reorder_type: " + text_of(REORDER_TYPES, plan_.type_) +
-                            " accepts a region of kind " + accepted_kinds(plan_.type_));
+    at.error("found ", quoted(region.name_), " of kind '", text_of(MEMORY_KINDS, region.kind_),
+             "'; reorder_type: ", text_of(REORDER_TYPES, plan.type_), " accepts a region of kind ",
+             gpu ? "'device' or 'host_pinned'" : "'host', 'host_pinned' or 'huge'");
   }
 
   /// The queue that the flows feed; null when that is not one.
-  const RxQueueConfig* check_flow_ids(std::map<FlowId, std::string>& claimed) {
-    const std::string list = join(path_, "flow_ids");
-    if (findings_.bad(list)) return nullptr;
-    if (plan_.flow_ids_.empty()) {
-      findings_.error(list, "found an empty list; accepts ids of flows of this interface");
-      return nullptr;
-    }
-    bool all_good = true;
+  const RxQueueConfig* check_flow_ids(std::map<FlowId, std::string>& claimed) const {
+    const Place list = place["flow_ids"];
+    if (list.bad()) return nullptr;
+    if (plan.flow_ids_.empty())
+      list.error("found an empty list; accepts ids of flows of this interface");
+    bool all_good = !plan.flow_ids_.empty();
     std::set<int> queues;
-    for (std::size_t i = 0; i < plan_.flow_ids_.size(); ++i) {
-      const FlowId id = plan_.flow_ids_[i];
-      const std::string at = element(path_, "flow_ids", i);
-      if (findings_.bad(at)) {
-        all_good = false;
-        continue;
+    for (std::size_t i = 0; i < plan.flow_ids_.size(); ++i) {
+      const FlowId id = plan.flow_ids_[i];
+      const Place at = list[i];
+      if (!at.bad()) {
+        const auto [seen, is_new] = claimed.emplace(id, at.path());
+        if (!is_new)
+          at.error("found ", id, ", already claimed by ", seen->second, "; accepts a flow once");
+        all_good = add_queue(id, at, queues) && all_good;
       }
-      const auto [seen, is_new] = claimed.emplace(id, at);
-      if (!is_new)
-        findings_.error(at, "found " + std::to_string(id) + ", already claimed by " + seen->second +
-                                "; accepts a flow once");
-      all_good = add_queue(id, at, queues) && all_good && is_new;
+      all_good = all_good && !at.bad();
     }
     if (!all_good || queues.empty()) return nullptr;
-    if (queues.size() > 1) {
-      findings_.error(list, "found flows of " + std::to_string(queues.size()) +
-                                " queues; accepts flows of one queue");
-      return nullptr;
-    }
-    for (const RxQueueConfig& queue : rx_.queues_) {
-      if (queue.id_ == *queues.begin()) return &queue;
-    }
-    return nullptr;
+    if (queues.size() > 1)
+      list.error("found flows of ", queues.size(), " queues; accepts flows of one queue");
+    const auto queue = std::find_if(rx.queues_.begin(), rx.queues_.end(),
+                                    [&](const auto& each) { return each.id_ == *queues.begin(); });
+    return queues.size() > 1 || queue == rx.queues_.end() ? nullptr : &*queue;
   }
 
-  bool add_queue(FlowId id, const std::string& at, std::set<int>& queues) {
+  /// Adds the queue of the flow; false: there is none that can be told.
+  bool add_queue(FlowId id, const Place& at, std::set<int>& queues) const {
     bool known = false;
-    bool ids_certain = !findings_.bad(join(rx_path_, "flows"));
-    for (std::size_t i = 0; i < rx_.flows_.size(); ++i) {
-      const std::string flow_path = element(rx_path_, "flows", i);
-      if (findings_.bad(join(flow_path, "id"))) {
-        ids_certain = false;
-      } else if (rx_.flows_[i].id_ == id) {
-        known = true;
-        if (findings_.bad(join(flow_path, "action")) || findings_.bad(join(flow_path, "actions")))
-          return false;
-        const FlowAction& action = rx_.flows_[i].action_;
-        if (action.ids_.size() > 1) {
-          findings_.error(
-              at, "found " + std::to_string(id) +
-                      ", a flow that is spread over several queues; accepts a flow to one queue");
-          return false;
-        }
-        if (action.type_ == FlowActionType::QUEUE) queues.insert(action.id_);
-      }
+    bool ids_certain = !rx_place["flows"].bad();
+    for (std::size_t i = 0; i < rx.flows_.size(); ++i) {
+      const Place flow = rx_place["flows"][i];
+      if (flow["id"].bad()) ids_certain = false;
+      if (flow["id"].bad() || rx.flows_[i].id_ != id) continue;
+      known = true;
+      if (flow["action"].bad() || flow["actions"].bad()) return false;
+      const FlowAction& action = rx.flows_[i].action_;
+      if (action.ids_.size() > 1)
+        at.error("found ", id,
+                 ", a flow that is spread over several queues; accepts a flow to one queue");
+      if (action.type_ == FlowActionType::QUEUE) queues.insert(action.id_);
     }
-    if (!known && ids_certain) {
-      findings_.error(at, "found " + std::to_string(id) +
-                              ", which is no flow of this interface; accepts an id under rx.flows");
-    }
+    if (!known && ids_certain)
+      at.error("found ", id, ", which is no flow of this interface; accepts an id under rx.flows");
     return known;
   }
 
   /// The region that packets are reordered from.
-  const MemoryRegionConfig* check_source(const RxQueueConfig& queue) {
-    const std::string list = join(path_, "flow_ids");
-    if (queue.mrs_.size() > 1) {
-      findings_.error(list, "found flows of queue " + quoted(queue.name_) +
-                                ", which splits packets over " + std::to_string(queue.mrs_.size()) +
-                                " memory regions; accepts a queue with one");
-      return nullptr;
-    }
-    const MemoryRegionConfig* region =
-        queue.mrs_.empty() ? nullptr : subject_.region(queue.mrs_.front());
+  const MemoryRegionConfig* check_source(const RxQueueConfig& queue) const {
+    const Place list = place["flow_ids"];
+    if (queue.mrs_.size() > 1)
+      list.error("found flows of queue ", quoted(queue.name_), ", which splits packets over ",
+                 queue.mrs_.size(), " memory regions; accepts a queue with one");
+    if (queue.mrs_.size() != 1) return nullptr;
+    const MemoryRegionConfig* region = subject.regions.find(queue.mrs_.front());
     if (region == nullptr) return nullptr;
     check_kind(*region, list);
-    check_bit_field("sequence_number", plan_.sequence_number_, *region);
-    if (plan_.method_ == ReorderMethod::SEQ_BATCH_NUMBER)
-      check_bit_field("batch_number", plan_.batch_number_, *region);
+    check_bit_field("sequence_number", plan.sequence_number_, *region);
+    if (plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER)
+      check_bit_field("batch_number", plan.batch_number_, *region);
     return region;
   }
 
-  [[nodiscard]] std::string method_path() const {
-    const bool by_batch = plan_.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
-    return join(join(path_, "method"), by_batch ? "seq_batch_number" : "seq_packets_per_batch");
+  [[nodiscard]] Place method() const {
+    const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
+    return place["method"][by_batch ? "seq_batch_number" : "seq_packets_per_batch"];
   }
 
   void check_bit_field(std::string_view name, const BitFieldConfig& field,
-                       const MemoryRegionConfig& source) {
-    const std::string at = join(join(method_path(), name), "bit_offset");
+                       const MemoryRegionConfig& source) const {
     const std::uint64_t end = std::uint64_t{field.bit_offset_} + field.bit_width_;
-    if (source.buf_size_ > 0 && end > source.buf_size_ * 8) {
-      findings_.error(
-          at, "found " + std::to_string(field.bit_offset_) + ": the field ends at bit " +
-                  std::to_string(end) + ", beyond a buffer of " + quoted(source.name_) +
-                  "; accepts fields within its " + std::to_string(source.buf_size_ * 8) + " bits");
-    }
+    if (source.buf_size_ > 0 && end > source.buf_size_ * 8)
+      method()[name]["bit_offset"].error(
+          "found ", field.bit_offset_, ": the field ends at bit ", end, ", beyond a buffer of ",
+          quoted(source.name_), "; accepts fields within its ", source.buf_size_ * 8, " bits");
   }
 
   /// Packets per batch must divide the range of sequence numbers.
   bool check_method() {
-    const std::string method = method_path();
-    const std::string sequence = join(join(method, "sequence_number"), "bit_width");
-    if (findings_.bad(sequence)) return false;
-    const std::uint64_t numbers = std::uint64_t{1} << plan_.sequence_number_.bit_width_;
-    if (plan_.method_ == ReorderMethod::SEQ_PACKETS_PER_BATCH) {
-      const std::string at = join(method, "packets_per_batch");
-      if (findings_.bad(at)) return false;
-      if (plan_.packets_per_batch_ == 0 || numbers % plan_.packets_per_batch_ != 0) {
-        findings_.error(at, "found " + std::to_string(plan_.packets_per_batch_) +
-                                "; accepts a divisor of the " + std::to_string(numbers) +
-                                " sequence numbers of " +
-                                std::to_string(plan_.sequence_number_.bit_width_) +
-                                " bits (a power of two up to that)");
-        return false;
-      }
-      return true;
+    const std::uint32_t width = plan.sequence_number_.bit_width_;
+    if (method()["sequence_number"]["bit_width"].bad()) return false;
+    const std::uint64_t numbers = std::uint64_t{1} << width;
+    const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
+    const Place at =
+        by_batch ? method()["batch_number"]["bit_width"] : method()["packets_per_batch"];
+    if (at.bad()) return false;
+    if (by_batch && plan.batch_number_.bit_width_ > width) {
+      at.error("found ", plan.batch_number_.bit_width_, "; accepts at most the ", width,
+               " bits of the sequence number");
+    } else if (by_batch) {
+      plan.packets_per_batch_ =
+          static_cast<std::uint32_t>(numbers >> plan.batch_number_.bit_width_);
+    } else if (plan.packets_per_batch_ == 0 || numbers % plan.packets_per_batch_ != 0) {
+      at.error("found ", plan.packets_per_batch_, "; accepts a divisor of the ", numbers,
+               " sequence numbers of ", width, " bits (a power of two up to that)");
     }
-    const std::string at = join(join(method, "batch_number"), "bit_width");
-    if (findings_.bad(at)) return false;
-    if (plan_.batch_number_.bit_width_ > plan_.sequence_number_.bit_width_) {
-      findings_.error(at, "found " + std::to_string(plan_.batch_number_.bit_width_) +
-                              "; accepts at most the " +
-                              std::to_string(plan_.sequence_number_.bit_width_) +
-                              " bits of the sequence number");
-      return false;
-    }
-    plan_.packets_per_batch_ =
-        static_cast<std::uint32_t>(numbers >> plan_.batch_number_.bit_width_);
-    return true;
+    return !at.bad();
   }
 
   /// A buffer of the output region holds a whole batch of the longest payload that can arrive.
-  void check_room(const MemoryRegionConfig& source, const MemoryRegionConfig& output) {
-    if (output.buf_size_ == 0 || findings_.bad(join(path_, "data_types"))) return;
-    std::uint64_t slot = source.buf_size_ - plan_.payload_byte_offset_;
-    if (plan_.has_data_types_) {
-      for (const char* key : {"input_type", "output_type"}) {
-        if (findings_.bad(join(join(path_, "data_types"), key))) return;
-      }
-      slot = slot * 8 / input_bits(plan_.data_types_.input_type_) *
-             output_bits(plan_.data_types_.output_type_) / 8;
+  void check_size(const MemoryRegionConfig& source, const MemoryRegionConfig& output) const {
+    const Place types = place["data_types"];
+    if (output.buf_size_ == 0 || types.bad()) return;
+    std::uint64_t slot = source.buf_size_ - plan.payload_byte_offset_;
+    if (plan.has_data_types_) {
+      if (types["input_type"].bad() || types["output_type"].bad()) return;
+      slot = slot * 8 / INPUT_BITS[static_cast<std::size_t>(plan.data_types_.input_type_)] *
+             OUTPUT_BITS[static_cast<std::size_t>(plan.data_types_.output_type_)] / 8;
     }
     // The quotient cannot overflow where the product could.
-    if (output.buf_size_ / plan_.packets_per_batch_ < slot) {
-      findings_.error(join(path_, "memory_region"),
-                      "found " + quoted(output.name_) + " with buffers of " +
-                          std::to_string(output.buf_size_) + " bytes; a batch has " +
-                          std::to_string(plan_.packets_per_batch_) + " packets of up to " +
-                          std::to_string(slot) +
-                          " bytes each; accepts a region whose buf_size holds them");
-    }
+    if (output.buf_size_ / plan.packets_per_batch_ < slot)
+      place["memory_region"].error("found ", quoted(output.name_), " with buffers of ",
+                                   output.buf_size_, " bytes; a batch has ",
+                                   plan.packets_per_batch_, " packets of up to ", slot,
+                                   " bytes each; accepts a region whose buf_size holds them");
   }
-
-  Subject& subject_;
-  Findings& findings_;
-  const RxConfig& rx_;
-  std::string rx_path_;
-  ReorderConfig& plan_;
-  std::string path_;
 };
 
 }  // namespace
@@ -269,13 +177,12 @@ class Plan {
 void check_reorder(Subject& subject) {
   for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
     RxConfig& rx = subject.config.ifs_[i].rx_;
-    const std::string path = join(element("", "interfaces", i), "rx");
-    check_unique_names(subject.findings, path, "reorder_configs", rx.reorder_configs_);
+    const Place at = subject.interface(i)["rx"];
+    check_unique(at, "reorder_configs", "name", rx.reorder_configs_, &ReorderConfig::name_);
     std::map<FlowId, std::string> claimed;
     for (std::size_t j = 0; j < rx.reorder_configs_.size(); ++j) {
-      const std::string plan_path = element(path, "reorder_configs", j);
-      if (!subject.findings.bad(plan_path))
-        Plan(subject, rx, path, rx.reorder_configs_[j], plan_path).check(claimed);
+      const Place plan = at["reorder_configs"][j];
+      if (!plan.bad()) Plan{subject, rx, at, rx.reorder_configs_[j], plan}.check(claimed);
     }
   }
 }

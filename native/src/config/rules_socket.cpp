@@ -12,156 +12,133 @@ namespace {
 
 /// An endpoint of the file, in the spelling that the file uses.
 struct Endpoint {
-  SocketEndpoint* value;
-  std::string path;
+  SocketEndpoint& value;
+  Place at;
+  Place port;
   bool has_scheme;
+
+  Endpoint(SocketEndpoint& endpoint, const Place& socket, const std::string& side)
+      : value(endpoint),
+        at(socket[side + "_addr"]),
+        port(socket[side + "_port"]),
+        has_scheme(at.given() || !socket[side + "_ip"].given()) {
+    if (!has_scheme) at = socket[side + "_ip"];
+  }
+
+  /// An address and a port must be given.
+  void require(std::string_view role, std::string_view accepts, bool needs_port = true) const {
+    if (!value.given() && !port.bad()) {
+      at.error("required for ", role, ", but not given; accepts ", accepts);
+    } else if (value.given() && value.port_ == 0 && needs_port) {
+      (has_scheme ? at : port)
+          .error("found no port, which ", role, " needs; accepts a port from 1 to 65535");
+    }
+  }
 };
 
-std::array<Endpoint, 2> endpoints(const Findings& findings, const std::string& path,
-                                  SocketConfig& socket) {
-  std::array<Endpoint, 2> result;
-  std::size_t i = 0;
-  for (auto* value : {&socket.local_addr_, &socket.remote_addr_}) {
-    const std::string side = value == &socket.local_addr_ ? "local" : "remote";
-    const bool legacy =
-        findings.given(join(path, side + "_ip")) && !findings.given(join(path, side + "_addr"));
-    result[i++] = {value, join(path, side + (legacy ? "_ip" : "_addr")), !legacy};
-  }
-  return result;
+std::array<Endpoint, 2> endpoints(const Place& interface, SocketConfig& socket) {
+  const Place at = interface["socket_config"];
+  return {Endpoint(socket.local_addr_, at, "local"), Endpoint(socket.remote_addr_, at, "remote")};
 }
 
-void check_interface(Subject& subject, const std::string& interface_path,
-                     InterfaceConfig& interface) {
-  Findings& findings = subject.findings;
+void check_interface(const Subject& subject, const Place& at, InterfaceConfig& interface) {
   SocketConfig& socket = interface.socket_;
   const SocketProtocol protocol = subject.config.common_.protocol;
   const bool roce = protocol == SocketProtocol::ROCE;
   const bool server = socket.mode_ == SocketMode::SERVER;
-  const std::string path = join(interface_path, "socket_config");
-  const auto [local, remote] = endpoints(findings, path, socket);
+  const auto [local, remote] = endpoints(at, socket);
 
-  const auto require = [&](const Endpoint& endpoint, const std::string& role,
-                           const std::string& accepts) {
-    const std::string port =
-        join(path, endpoint.value == &socket.local_addr_ ? "local_port" : "remote_port");
-    if (!endpoint.value->given()) {
-      if (findings.bad(port)) return;
-      findings.error(endpoint.path, "required for " + role + ", but not given; accepts " + accepts);
-    } else if (endpoint.value->port_ == 0 && !(roce && !server)) {
-      findings.error(endpoint.has_scheme ? endpoint.path : port,
-                     "found no port, which " + role + " needs; accepts a port from 1 to 65535");
-    }
-  };
-  if (!findings.bad(join(path, "mode"))) {
+  if (!at["socket_config"]["mode"].bad()) {
     if (server) {
-      require(local, "a server", "the address to listen at, such as udp://127.0.0.1:5000");
+      local.require("a server", "the address to listen at, such as udp://127.0.0.1:5000");
     } else if (roce) {
-      require(local, "a RoCE client", "the address to send from, such as roce://10.0.0.1");
+      local.require("a RoCE client", "the address to send from, such as roce://10.0.0.1", false);
     } else {
-      require(remote, "a client", "the address to send to, such as udp://127.0.0.1:5000");
+      remote.require("a client", "the address to send to, such as udp://127.0.0.1:5000");
     }
-    if (remote.value->given() && server) {
-      findings.warning(remote.path, "has no effect: a server learns its peers from their traffic");
-    }
-    if (remote.value->given() && !server && roce) {
-      findings.error(
-          remote.path,
+    if (remote.value.given() && server)
+      remote.at.warning("has no effect: a server learns its peers from their traffic");
+    if (remote.value.given() && !server && roce)
+      remote.at.error(
           "found an address, but a RoCE client is told its peer when it connects; remove the key");
-    }
   }
-  if (local.value->given() && remote.value->given() &&
-      is_ipv6_address(local.value->host_) != is_ipv6_address(remote.value->host_)) {
-    findings.error(remote.path, "found " + quoted(remote.value->host_) + ", while " + local.path +
-                                    " is " + quoted(local.value->host_) +
-                                    "; accepts two IPv4 or two IPv6 addresses");
-  }
+  if (local.value.given() && remote.value.given() &&
+      is_ipv6_address(local.value.host_) != is_ipv6_address(remote.value.host_))
+    remote.at.error("found ", quoted(remote.value.host_), ", while ", local.at.path(), " is ",
+                    quoted(local.value.host_), "; accepts two IPv4 or two IPv6 addresses");
   constexpr std::uint32_t LARGEST_DATAGRAM = 65507;
-  if (protocol == SocketProtocol::UDP && socket.max_payload_size_ > LARGEST_DATAGRAM) {
-    findings.warning(join(path, "max_payload_size"),
-                     "found " + std::to_string(socket.max_payload_size_) +
-                         "; a datagram carries at most 65507 bytes, longer "
-                         "ones cannot be sent");
-  }
+  if (protocol == SocketProtocol::UDP && socket.max_payload_size_ > LARGEST_DATAGRAM)
+    at["socket_config"]["max_payload_size"].warning(
+        "found ", socket.max_payload_size_, "; a datagram carries at most ", LARGEST_DATAGRAM,
+        " bytes, longer ones cannot be sent");
   if (!subject.transport_known) return;
-  if (roce && !findings.bad(join(interface_path, "address")) &&
-      !is_ip_address(interface.address_)) {
-    findings.error(join(interface_path, "address"), "found " + quoted(interface.address_) +
-                                                        "; accepts " + std::string(IP_FORM) +
-                                                        " of the RoCE port");
-  }
-  if (interface.has_roce_ && !roce) {
-    findings.error(join(interface_path, "roce_config"),
-                   "found beside " + text_of(SCHEMES, protocol) +
-                       ":// endpoints; accepts it beside roce:// endpoints");
-  }
+  if (roce && !is_ip_address(interface.address_))
+    at["address"].error("found ", quoted(interface.address_), "; accepts ", IP.accepts,
+                        " of the RoCE port");
+  if (interface.has_roce_ && !roce)
+    at["roce_config"].error("found beside ", text_of(SCHEMES, protocol),
+                            ":// endpoints; accepts it beside roce:// endpoints");
 }
 
 }  // namespace
 
 void resolve_transport(Subject& subject) {
-  Findings& findings = subject.findings;
   CommonConfig& common = subject.config.common_;
-  if (subject.raw() || findings.bad("stream_type")) return;
+  if (!subject.sockets()) return;
 
   std::optional<SocketProtocol> transport;
   std::string decided_by;
   std::vector<Endpoint> without_scheme;
   for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
-    const std::string path = join(element("", "interfaces", i), "socket_config");
-    for (const Endpoint& endpoint : endpoints(findings, path, subject.config.ifs_[i].socket_)) {
-      if (!endpoint.value->given() || findings.bad(endpoint.path)) continue;
+    for (const Endpoint& endpoint :
+         endpoints(subject.interface(i), subject.config.ifs_[i].socket_)) {
+      const SocketProtocol protocol = endpoint.value.protocol_;
+      if (!endpoint.value.given() || endpoint.at.bad()) continue;
       if (!endpoint.has_scheme) {
         without_scheme.push_back(endpoint);
       } else if (!transport) {
-        transport = endpoint.value->protocol_;
-        decided_by = endpoint.path;
-      } else if (endpoint.value->protocol_ != *transport) {
-        findings.error(endpoint.path,
-                       "found scheme '" + text_of(SCHEMES, endpoint.value->protocol_) +
-                           "', while " + decided_by + " has '" + text_of(SCHEMES, *transport) +
-                           "'; accepts one transport in a configuration");
+        transport = protocol;
+        decided_by = endpoint.at.path();
+      } else if (protocol != *transport) {
+        endpoint.at.error("found scheme '", text_of(SCHEMES, protocol), "', while ", decided_by,
+                          " has '", text_of(SCHEMES, *transport),
+                          "'; accepts one transport in a configuration");
       }
     }
   }
   if (!transport && common.engine == "ibverbs") transport = SocketProtocol::ROCE;
   // A file with a protocol key has been told about the schemes.
-  if (!transport && !findings.bad("protocol")) {
-    for (const Endpoint& endpoint : without_scheme) {
-      const bool local = endpoint.path.ends_with("local_ip");
-      findings.error(endpoint.path, std::string("found an address without a transport; accepts ") +
-                                        (local ? "local_addr" : "remote_addr") +
-                                        ": udp://ip:port or tcp://ip:port");
-    }
+  if (!transport && !subject.root["protocol"].bad()) {
+    for (const Endpoint& endpoint : without_scheme)
+      endpoint.at.error("found an address without a transport; accepts ",
+                        endpoint.at.path().ends_with("local_ip") ? "local" : "remote",
+                        "_addr: udp://ip:port or tcp://ip:port");
   }
   const auto& interfaces = subject.config.ifs_;
   const bool roce = std::any_of(interfaces.begin(), interfaces.end(),
                                 [](const auto& each) { return each.has_roce_; });
   subject.transport_known = transport.has_value();
   common.protocol = transport.value_or(roce ? SocketProtocol::ROCE : SocketProtocol::UDP);
-  for (const Endpoint& endpoint : without_scheme) endpoint.value->protocol_ = common.protocol;
+  for (const Endpoint& endpoint : without_scheme) endpoint.value.protocol_ = common.protocol;
 }
 
 void check_sockets(Subject& subject) {
-  Findings& findings = subject.findings;
-  if (findings.bad("stream_type")) return;
+  // An engine of the program's own knows what addresses it needs.
+  if (subject.config.common_.engine_type == EngineType::OTHER) return;
   for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
     InterfaceConfig& interface = subject.config.ifs_[i];
-    const std::string path = element("", "interfaces", i);
-    const std::string socket_path = join(path, "socket_config");
-    if (subject.raw()) {
-      for (const char* key : {"socket_config", "roce_config"}) {
-        if (findings.given(join(path, key))) {
-          findings.error(join(path, key),
-                         "found beside stream_type: raw; accepts it beside stream_type: socket");
-        }
-      }
-    } else if (!interface.has_socket_) {
-      findings.error(socket_path,
-                     "required for stream_type: socket, but not given; accepts a map with mode, "
-                     "local_addr and "
-                     "remote_addr");
-    } else if (!findings.bad(socket_path)) {
-      check_interface(subject, path, interface);
+    const Place at = subject.interface(i);
+    const Place socket = at["socket_config"];
+    if (subject.sockets() && !interface.has_socket_) {
+      socket.error(
+          "required for stream_type: socket, but not given; accepts a map with mode, local_addr "
+          "and remote_addr");
+    } else if (subject.sockets() && !socket.bad()) {
+      check_interface(subject, at, interface);
+    }
+    for (const Place& key : {socket, at["roce_config"]}) {
+      if (subject.raw() && !subject.root["stream_type"].bad() && key.given())
+        key.error("found beside stream_type: raw; accepts it beside stream_type: socket");
     }
   }
 }

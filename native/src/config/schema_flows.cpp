@@ -1,5 +1,4 @@
 // Flows: what they match and what they do.
-#include "config/formats.h"
 #include "config/schema.h"
 
 namespace daqiri::config {
@@ -7,26 +6,11 @@ namespace {
 
 enum class Direction { RX, TX };
 
-void walk_ipv4(Fields& fields, Key key, std::uint32_t& address) {
-  const auto parse = [&](std::string_view text) { return read_ipv4(text, address); };
-  fields.formatted(key, IPV4_FORM, parse, [&] { return write_ipv4(address); });
-}
-
-void walk_port_range(Fields& fields, std::string_view name, PortRange& range) {
-  const auto parse = [&](std::string_view text) { return read_port_range(text, range); };
-  fields.formatted(optional(name), PORT_FORM, parse, [&] { return write_port_range(range); });
-}
-
-void walk_mac(Fields& fields, Key key, std::string& mac) {
-  const auto parse = [&](std::string_view text) { return read_mac(text, mac); };
-  fields.formatted(key, MAC_FORM, parse, [&] { return mac; });
-}
-
 void walk_queue_action(Fields& fields, FlowAction& action) {
   const bool several = fields.given("ids");
   const bool spread = !action.ids_.empty();
-  if (!fields.writing() || !spread) fields.number({"id", !several}, action.id_, QUEUE_ID);
-  if (!fields.writing() || spread) walk_integers(fields, optional("ids"), action.ids_, QUEUE_ID);
+  if (!fields.writing() || !spread) fields.number({"id", !several}, action.id_, WORD);
+  if (!fields.writing() || spread) fields.numbers(optional("ids"), action.ids_, WORD);
   if (!fields.reading()) return;
   if (several && fields.given("id"))
     fields.problem("ids", "stands beside id; accepts one of the two");
@@ -37,9 +21,9 @@ void walk_queue_action(Fields& fields, FlowAction& action) {
 }
 
 void walk_vlan(Fields& fields, VlanConfig& vlan) {
-  fields.number(required("vlan_id"), vlan.vlan_id_, VLAN_ID);
-  fields.number(optional("pcp"), vlan.pcp_, VLAN_PRIORITY);
-  fields.number(optional("dei"), vlan.dei_, VLAN_DEI);
+  fields.number(required("vlan_id"), vlan.vlan_id_, {0, 4095});
+  fields.number(optional("pcp"), vlan.pcp_, {0, 7});
+  fields.number(optional("dei"), vlan.dei_, {0, 1});
   fields.number(optional("ethertype"), vlan.ethertype_, WORD);
 }
 
@@ -48,14 +32,14 @@ void walk_tunnel(Fields& fields, TunnelConfig& tunnel, bool encapsulate) {
   fields.choice(required("type"), tunnel.type_, TUNNEL_TYPES);
   if (fields.reading() && (fields.bad("type") || !fields.given("type")))
     return fields.ignore_rest();
-  walk_mac(fields, {"outer_eth_src", encapsulate}, tunnel.outer_eth_src_);
-  walk_mac(fields, {"outer_eth_dst", encapsulate}, tunnel.outer_eth_dst_);
-  walk_ipv4(fields, {"outer_ipv4_src", encapsulate}, tunnel.outer_ipv4_src_);
-  walk_ipv4(fields, {"outer_ipv4_dst", encapsulate}, tunnel.outer_ipv4_dst_);
-  fields.number(optional("outer_ipv4_ttl"), tunnel.outer_ipv4_ttl_, TTL);
+  fields.formed({"outer_eth_src", encapsulate}, tunnel.outer_eth_src_, MAC);
+  fields.formed({"outer_eth_dst", encapsulate}, tunnel.outer_eth_dst_, MAC);
+  fields.formed({"outer_ipv4_src", encapsulate}, tunnel.outer_ipv4_src_, IPV4);
+  fields.formed({"outer_ipv4_dst", encapsulate}, tunnel.outer_ipv4_dst_, IPV4);
+  fields.number(optional("outer_ipv4_ttl"), tunnel.outer_ipv4_ttl_, {1, 255});
   fields.number(optional("outer_ipv4_tos"), tunnel.outer_ipv4_tos_, BYTE);
   if (fields.listing() || tunnel.type_ == TunnelType::VXLAN) {
-    fields.number(required("vni"), tunnel.vni_, NETWORK_ID);
+    fields.number(required("vni"), tunnel.vni_, {0, 0xFFFFFF});
     fields.number(optional("outer_udp_src"), tunnel.outer_udp_src_, WORD);
     fields.number(optional("outer_udp_dst"), tunnel.outer_udp_dst_, PORT);
   }
@@ -63,7 +47,7 @@ void walk_tunnel(Fields& fields, TunnelConfig& tunnel, bool encapsulate) {
     fields.number(optional("gre_protocol"), tunnel.gre_protocol_, WORD);
   }
   if (fields.listing() || tunnel.type_ == TunnelType::NVGRE) {
-    fields.number(required("tni"), tunnel.tni_, NETWORK_ID);
+    fields.number(required("tni"), tunnel.tni_, {0, 0xFFFFFF});
     fields.number(optional("flow_id"), tunnel.flow_id_, BYTE);
   }
 }
@@ -133,36 +117,27 @@ void walk_ecpri(Fields& fields, EcpriMatch& match) {
 /// errors.
 void check_match_class(Fields& fields, FlowMatch& match, bool flex) {
   const bool ecpri = fields.given("ecpri");
-  if (ecpri) {
-    match.type_ = FlowMatchType::ECPRI;
-  } else if (flex) {
-    match.type_ = FlowMatchType::FLEX_ITEM;
-  } else {
-    return;
-  }
-  const std::string beside = ecpri ? "ecpri" : "flex_item_id";
-  for (const std::string_view key : {"udp_src", "udp_dst", "ipv4_len", "ipv4_src", "ipv4_dst"}) {
-    if (fields.given(key))
-      fields.problem(key, "stands beside " + beside + "; accepts one kind of match in a flow");
-  }
-  for (const std::string_view key : {"flex_item_id", "val", "mask"}) {
-    if (flex && ecpri && fields.given(key)) {
-      fields.problem(key, "stands beside ecpri; accepts one kind of match in a flow");
+  if (!ecpri && !flex) return;
+  match.type_ = ecpri ? FlowMatchType::ECPRI : FlowMatchType::FLEX_ITEM;
+  const auto refuse = [&](std::initializer_list<std::string_view> keys, const std::string& beside) {
+    for (const std::string_view key : keys) {
+      if (fields.given(key))
+        fields.problem(key, "stands beside " + beside + "; accepts one kind of match in a flow");
     }
-  }
+  };
+  refuse({"udp_src", "udp_dst", "ipv4_len", "ipv4_src", "ipv4_dst"},
+         ecpri ? "ecpri" : "flex_item_id");
+  if (flex && ecpri) refuse({"flex_item_id", "val", "mask"}, "ecpri");
 }
-
-/// The match has a criterion.
-bool restricts(const FlowMatch& match) { return match != FlowMatch{}; }
 
 /// Flex items belong to the receive side: elsewhere their keys are unknown.
 void walk_match(Fields& fields, FlowMatch& match, Direction direction) {
-  walk_port_range(fields, "udp_src", match.udp_src_);
-  walk_port_range(fields, "udp_dst", match.udp_dst_);
+  fields.formed(optional("udp_src"), match.udp_src_, PORTS);
+  fields.formed(optional("udp_dst"), match.udp_dst_, PORTS);
   if (!fields.writing() || match.ipv4_len_ != 0)
     fields.number(optional("ipv4_len"), match.ipv4_len_, WORD);
-  walk_ipv4(fields, optional("ipv4_src"), match.ipv4_src_);
-  walk_ipv4(fields, optional("ipv4_dst"), match.ipv4_dst_);
+  fields.formed(optional("ipv4_src"), match.ipv4_src_, IPV4);
+  fields.formed(optional("ipv4_dst"), match.ipv4_dst_, IPV4);
   FlexItemMatch& flex = match.flex_item_match_;
   const bool flex_given =
       direction == Direction::RX &&
@@ -171,38 +146,38 @@ void walk_match(Fields& fields, FlowMatch& match, Direction direction) {
       match.type_ == FlowMatchType::FLEX_ITEM || (flex_given && !fields.given("ecpri"));
   const bool write_flex = by_flex || flex != FlexItemMatch{};
   if (fields.writing() ? write_flex : direction == Direction::RX) {
-    fields.number({"flex_item_id", by_flex}, flex.flex_item_id_, FLEX_ID);
-    fields.number({"val", by_flex}, flex.val_, DOUBLE_WORD);
-    fields.number(optional("mask"), flex.mask_, DOUBLE_WORD);
+    fields.number({"flex_item_id", by_flex}, flex.flex_item_id_, {0, INT32_MAX});
+    fields.number({"val", by_flex}, flex.val_, {0, UINT32_MAX});
+    fields.number(optional("mask"), flex.mask_, {0, UINT32_MAX});
   }
   bool ecpri = match.type_ == FlowMatchType::ECPRI || match.ecpri_match_ != EcpriMatch{};
   fields.map(optional("ecpri"), ecpri, [&] { walk_ecpri(fields, match.ecpri_match_); });
   if (fields.reading()) check_match_class(fields, match, flex_given);
 }
 
+template <class Flow>
+void walk_flow(Fields& fields, Flow& flow, std::vector<FlowAction>& actions, Direction direction) {
+  fields.text(required("name"), flow.name_);
+  fields.number(required("id"), flow.id_, {0, MAX_STATIC_FLOW_ID});
+  walk_actions(fields, actions, direction);
+  bool has_match = flow.match_ != FlowMatch{};
+  fields.map(optional("match"), has_match, [&] { walk_match(fields, flow.match_, direction); });
+}
+
 }  // namespace
 
 void walk_rx_flow(Fields& fields, FlowConfig& flow) {
-  fields.text(required("name"), flow.name_);
-  fields.number(required("id"), flow.id_, FLOW_ID);
   std::vector<FlowAction> actions = flow.actions_;
   if (actions.empty() && fields.writing()) actions = {flow.action_};
-  walk_actions(fields, actions, Direction::RX);
-  if (fields.reading()) {
-    flow.actions_ = actions;
-    if (!actions.empty()) flow.action_ = actions.back();
-  }
-  bool has_match = restricts(flow.match_);
-  fields.map(optional("match"), has_match, [&] { walk_match(fields, flow.match_, Direction::RX); });
+  walk_flow(fields, flow, actions, Direction::RX);
+  if (!fields.reading()) return;
+  flow.actions_ = actions;
+  if (!actions.empty()) flow.action_ = actions.back();
 }
 
 void walk_tx_flow(Fields& fields, TxFlowConfig& flow) {
-  fields.text(required("name"), flow.name_);
-  fields.number(required("id"), flow.id_, FLOW_ID);
-  walk_actions(fields, flow.actions_, Direction::TX);
-  bool has_match = restricts(flow.match_);
-  fields.map(optional("match"), has_match, [&] { walk_match(fields, flow.match_, Direction::TX); });
-  if (fields.reading()) flow.has_match_ = restricts(flow.match_);
+  walk_flow(fields, flow, flow.actions_, Direction::TX);
+  if (fields.reading()) flow.has_match_ = flow.match_ != FlowMatch{};
 }
 
 }  // namespace daqiri::config

@@ -1,72 +1,79 @@
-#include "config/writer.h"
+// Writes configuration structs as a document, every default included, and lists the keys.
+#include <utility>
 
-#include <algorithm>
+#include "config/schema.h"
 
 namespace daqiri::config {
+namespace {
 
-void Writer::add(Key key, Node value) {
-  root_.entries.push_back({Node::scalar(std::string(key.name), false), std::move(value)});
+/// While listing, with every key there is: lists have one element.
+class Writer final : public Fields {
+ public:
+  explicit Writer(Walk walk) : Fields(walk) { map_.kind = Node::Kind::MAP; }
+
+  [[nodiscard]] Node take() && { return std::move(map_); }
+
+  using Fields::map;
+  void map(Key key, bool& present, const std::function<void()>& body) override {
+    if (present || listing()) add(key, nested(body));
+  }
+
+ protected:
+  void scalar(Key key, std::string_view, const Read&, const std::optional<Node>& written) override {
+    if (written || listing()) add(key, written.value_or(Node{}));
+  }
+  void scalars(Key key, std::string_view, std::string_view, const Read&,
+               std::vector<std::string>& texts, bool quoted) override {
+    Node list{.kind = Node::Kind::LIST};
+    for (const std::string& text : texts) list.items.push_back(Node::scalar(text, quoted));
+    add(key, std::move(list));
+  }
+  void list_of(Key key, std::size_t size, const std::function<void(std::size_t)>& body) override {
+    Node list{.kind = Node::Kind::LIST};
+    for (std::size_t i = 0; i < (listing() ? 1 : size); ++i)
+      list.items.push_back(nested([&] { body(i); }));
+    add(key, std::move(list));
+  }
+
+ private:
+  void add(Key key, Node value) {
+    map_.entries.push_back({Node::scalar(std::string(key.name), false), std::move(value)});
+  }
+  /// What `body` writes, as a map.
+  Node nested(const std::function<void()>& body) {
+    Node outer = std::exchange(map_, Node{.kind = Node::Kind::MAP});
+    body();
+    std::swap(outer, map_);
+    return outer;
+  }
+
+  Node map_;
+};
+
+Node write(NetworkConfig config, Fields::Walk walk) {
+  Writer writer(walk);
+  walk_config(writer, config);
+  return std::move(writer).take();
 }
 
-Node Writer::nested(const std::function<void()>& body) {
-  Node outer = std::move(root_);
-  root_ = Node{};
-  root_.kind = Node::Kind::MAP;
-  body();
-  std::swap(outer, root_);
-  return outer;
+void list_keys(const Node& map, const std::string& prefix, std::vector<std::string>& keys) {
+  for (const auto& [key, value] : map.entries) {
+    keys.push_back(prefix + key.text);
+    list_keys(value, keys.back() + ".", keys);
+    if (!value.items.empty()) list_keys(value.items.front(), prefix + key.text + "[].", keys);
+  }
 }
 
-void Writer::integer(Key key, std::int64_t& value, const Range&) {
-  add(key, Node::scalar(std::to_string(value), false));
-}
+}  // namespace
 
-void Writer::one_of(Key key, int& value, Names names) {
-  const std::string text = text_of(names, value);
-  // Readers of YAML 1.1 take off for false.
-  const bool quote = text.empty() || text == "off";
-  add(key, Node::scalar(text, quote));
-}
+Node write_config(const NetworkConfig& config) { return write(config, Fields::Walk::WRITE); }
 
-void Writer::flag(Key key, bool& value) { add(key, Node::scalar(value ? "true" : "false", false)); }
+Node default_config() { return write({}, Fields::Walk::LIST); }
 
-void Writer::text(Key key, std::string& value) { add(key, Node::scalar(value, true)); }
-
-void Writer::formatted(Key key, std::string_view, const Parse&, const Print& print) {
-  std::string text = print();
-  if (text.empty()) return;
-  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  });
-  add(key, Node::scalar(std::move(text), !plain));
-}
-
-void Writer::texts(Key key, std::vector<std::string>& values) {
-  Node list;
-  list.kind = Node::Kind::LIST;
-  for (const std::string& value : values) list.items.push_back(Node::scalar(value, true));
-  add(key, std::move(list));
-}
-
-void Writer::words(Key key, std::vector<std::string>& values, Names) { texts(key, values); }
-
-void Writer::integers(Key key, std::vector<std::int64_t>& values, const Range&) {
-  Node list;
-  list.kind = Node::Kind::LIST;
-  for (const std::int64_t value : values)
-    list.items.push_back(Node::scalar(std::to_string(value), false));
-  add(key, std::move(list));
-}
-
-void Writer::map(Key key, bool& present, const std::function<void()>& body) {
-  if (present) add(key, nested(body));
-}
-
-void Writer::list_of(Key key, std::size_t size, const std::function<void(std::size_t)>& body) {
-  Node list;
-  list.kind = Node::Kind::LIST;
-  for (std::size_t i = 0; i < size; ++i) list.items.push_back(nested([&] { body(i); }));
-  add(key, std::move(list));
+std::vector<std::string> known_keys() {
+  std::vector<std::string> keys;
+  list_keys(default_config(), {}, keys);
+  return keys;
 }
 
 }  // namespace daqiri::config

@@ -5,7 +5,19 @@
 #include <span>
 #include <string_view>
 
+#include "daqiri/config.h"
+
 namespace daqiri {
+
+/// A key that an engine reads and that changes nothing on it.
+struct UnusedKey {
+  /// As in "interfaces[].socket_config.min_ipg_ns".
+  std::string_view path;
+  /// What to do instead, for the warning.
+  std::string_view instead;
+  /// The interfaces on which it is unused; null: all of them.
+  bool (*when)(const InterfaceConfig& interface){nullptr};
+};
 
 /// What an engine can do, and what it asks of a configuration. Validation, the refusals at start
 /// and the sizes of rings follow from it.
@@ -18,6 +30,10 @@ struct EngineTraits {
   std::uint32_t rx_descriptors{0};
   /// It keeps receive rings at all; false: sockets, whose buffers the kernel has.
   bool rx_ring{true};
+  /// Its queues have sources of their own (peers), in any number.
+  bool many_sources{false};
+  /// It delivers to memory, and sends from memory, that the CPU cannot read (GPU memory).
+  bool device_memory{false};
   /// Receive times are the network card's.
   bool hardware_timestamps{false};
   /// It, or the kernel or card behind it, may keep launch times (tx.accurate_send).
@@ -30,9 +46,8 @@ struct EngineTraits {
   bool byte_matches{false};
   /// Queues without a thread, polled by the application (poll_mode direct).
   bool direct_mode{false};
-  /// Keys of an interface that it reads and that change nothing here; paths below `interfaces[i]`,
-  /// queues as "rx.queues" and "tx.queues".
-  std::span<const std::string_view> unused_keys{};
+  /// A value other than the default is a warning.
+  std::span<const UnusedKey> unused_keys{};
 };
 
 }  // namespace daqiri

@@ -10,35 +10,98 @@
 
 #include "daqiri/config.h"
 #include "io/port.h"
+#include "memory/region.h"
 #include "net/link_layer.h"
+#include "timing/clock.h"
 
 namespace daqiri {
 
-/// How many packets of a run were taken by the wire, and how many must be given up.
+/// What became of packets given to `PortIo::transmit`, in their order.
 struct TransmitResult {
+  /// They have left.
   std::uint32_t sent{0};
   std::uint64_t bytes{0};
-  /// Nothing was sent because nobody is connected; it may take long until somebody is.
-  bool unconnected{false};
-  /// Packets right behind the sent ones that can never be sent (send error). They are counted and
-  /// skipped.
+  /// Or the engine keeps them: `completed` tells what becomes of them.
+  std::uint32_t kept{0};
+  /// Right behind these, packets that can never be sent. They are counted and skipped.
   std::uint32_t failed{0};
   /// errno of these.
   int error{0};
+  /// Nothing was taken because nobody is connected; it may take long until somebody is.
+  bool unconnected{false};
 };
 
-/// What became of packets that `transmit` gave to the kernel before their launch times.
-struct LaunchResult {
+/// What became of packets that `transmit` kept, since the last call.
+struct TransmitCompletion {
   /// They are on the wire.
-  std::uint32_t left{0};
-  std::uint64_t left_bytes{0};
-  /// The kernel dropped them: they were late.
+  std::uint32_t sent{0};
+  std::uint64_t bytes{0};
+  /// They were dropped, since they were late for their launch times.
   std::uint32_t missed{0};
-  /// Those of the dropped ones that were reported in `left` before.
+  /// Those of the dropped ones that were reported in `sent` before.
   std::uint32_t recalled{0};
   std::uint64_t recalled_bytes{0};
-  /// Others are still in the kernel.
+  /// So many more packets, in the order in which they were kept, are no longer read: their buffers
+  /// may be used again.
+  std::uint32_t released{0};
+  /// Others are still to be told of.
   bool more{false};
+};
+
+/// How a transmit queue is served. Fixed while the port is open.
+struct TransmitTraits {
+  /// `transmit` keeps buffers until `completed` has released them; false: they are free when it
+  /// returns, whatever becomes of the packets.
+  bool keeps_buffers{false};
+  /// Largest number of packets worth giving to one `transmit`.
+  std::uint32_t most_packets{64};
+  /// L2 bytes on the wire beside a packet's own (headers that a socket adds), for pacing.
+  std::uint32_t overhead_bytes{0};
+  /// How long before its launch time a packet is wanted, ns: the kernel or the hardware keeps the
+  /// time. 0: `transmit` is called at the launch time.
+  std::uint64_t launch_lead{0};
+  /// A descriptor that is readable when `transmit`, having taken nothing, may do so again; -1: only
+  /// trying tells.
+  int ready_fd{-1};
+};
+
+/// How a receive queue is polled. Fixed while the port is open.
+struct ReceiveTraits {
+  /// A descriptor that is readable when `receive` has work; -1: the queue's poller is rung instead.
+  int ready_fd{-1};
+  /// What arrives may wait for `receive` a little, and is cheaper then.
+  bool gathers{false};
+};
+
+/// One open port of an engine. Threads: `receive` is called by the queue's poller, `transmit` and
+/// `completed` by the queue's worker, the rest by any thread.
+class PortIo {
+ public:
+  PortIo() = default;
+  PortIo(const PortIo&) = delete;
+  PortIo& operator=(const PortIo&) = delete;
+  virtual ~PortIo() = default;
+
+  /// Move what has arrived to `queue` with RxQueue::deliver and drop. Returns packets seen (0:
+  /// idle).
+  virtual std::uint32_t receive(RxQueue& queue) noexcept = 0;
+  [[nodiscard]] virtual ReceiveTraits receive_traits(const RxQueue&) const noexcept { return {}; }
+
+  /// Put packets [first, first + count) of `burst` on the wire.
+  virtual TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
+                                  std::uint32_t count) noexcept = 0;
+  /// What became of packets that were kept. `last`: nobody asks again; decide on all of them and
+  /// release all buffers.
+  virtual TransmitCompletion completed(TxQueue&, bool /*last*/) noexcept { return {}; }
+  [[nodiscard]] virtual TransmitTraits transmit_traits(const TxQueue&) const noexcept { return {}; }
+  /// What keeps the launch times of the queue: "worker", "fq on eth0".
+  [[nodiscard]] virtual std::string launch_times(const TxQueue&) const { return "worker"; }
+
+  /// The port's clock, on which receive times and launch times are.
+  [[nodiscard]] virtual Clock clock() const noexcept { return {}; }
+  [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer() const = 0;
+  /// Zeros when the port has none.
+  [[nodiscard]] virtual std::array<std::uint8_t, 6> mac_address() const noexcept { return {}; }
 };
 
 enum class ConnectionState : std::uint8_t { LISTENING, CONNECTING, CONNECTED, CLOSED };
@@ -54,68 +117,49 @@ struct ConnectionInfo {
   std::string error;
 };
 
-/// One engine serves all ports of a session. Threads: `open` and `close` are called by the thread
-/// that opens and closes the session, `receive` by the queue's poller, `transmit` by the queue's
-/// worker.
+/// Connections, of engines that have them. Any thread. Throw Error.
+class Connections {
+ public:
+  virtual ~Connections() = default;
+
+  /// Connect a client; returns the connection id. `source` may be empty.
+  virtual std::uintptr_t connect(const std::string& address, std::uint16_t port,
+                                 const std::string& source) = 0;
+  /// Port and queue that carry a connection.
+  [[nodiscard]] virtual std::pair<std::uint16_t, std::uint16_t> queue_of(
+      std::uintptr_t connection) const = 0;
+  /// Whether it stands for a server itself and all of its peers.
+  [[nodiscard]] virtual bool is_server(std::uintptr_t connection) const = 0;
+  /// Connection id of the server that listens at address:port.
+  [[nodiscard]] virtual std::uintptr_t server_at(const std::string& address,
+                                                 std::uint16_t port) const = 0;
+  /// setsockopt(2) on the connection's socket.
+  virtual void set_socket_option(std::uintptr_t connection, int level, int option,
+                                 const void* value, std::size_t length) = 0;
+  [[nodiscard]] virtual std::vector<ConnectionInfo> list(std::uint16_t port) const = 0;
+};
+
+/// All ports of a session. Called by the thread that opens and closes the session.
 class IoEngine {
  public:
+  IoEngine() = default;
+  IoEngine(const IoEngine&) = delete;
+  IoEngine& operator=(const IoEngine&) = delete;
   virtual ~IoEngine() = default;
 
-  /// Acquire what is outside of the process (sockets). Throws Error.
+  /// What it needs of a memory region, before that is allocated.
+  [[nodiscard]] virtual memory::RegionNeeds needs(const MemoryRegionConfig&) const { return {}; }
+  /// The region was allocated. Throws Error when the engine cannot use it.
+  virtual void attach(memory::MemoryRegion&) {}
+  /// Acquire what is outside of the process (sockets) and set `io` of each port. Throws Error.
   virtual void open(std::vector<std::unique_ptr<Port>>& ports) = 0;
   /// Workers have ended, pollers have not: wait, for a few seconds at most, until the peers have
   /// what was sent.
   virtual void finish_sending() noexcept {}
   /// After pollers and workers have ended.
   virtual void close() noexcept = 0;
-
-  /// Move what has arrived to `queue` with RxQueue::deliver and drop. Returns packets seen (0:
-  /// idle).
-  virtual std::uint32_t receive(RxQueue& queue) noexcept = 0;
-  /// Put packets [first, first + count) of `burst` on the wire.
-  virtual TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
-                                  std::uint32_t count) noexcept = 0;
-  /// A descriptor that is readable when `receive` has work; -1: the queue's poller doorbell is rung
-  /// instead.
-  [[nodiscard]] virtual int receive_fd(const RxQueue&) const noexcept { return -1; }
-  /// Whether what arrives may wait for `receive` a little, and is cheaper then.
-  [[nodiscard]] virtual bool gathers(const RxQueue&) const noexcept { return false; }
-  /// A descriptor that is readable when `transmit`, having sent nothing, may do so again; -1: only
-  /// trying tells.
-  [[nodiscard]] virtual int transmit_fd(const TxQueue&) const noexcept { return -1; }
-  /// Largest number of packets worth giving to one `transmit`.
-  [[nodiscard]] virtual std::uint32_t transmit_run() const noexcept { return 64; }
-
-  /// How long before its launch time the engine wants a packet of the queue, ns: the kernel or the
-  /// hardware keeps the time. 0: `transmit` is called at the launch time. Set by `open`.
-  [[nodiscard]] virtual std::uint64_t launch_lead(const TxQueue&) const noexcept { return 0; }
-  /// What keeps the launch times of the queue: "worker", "fq on eth0".
-  [[nodiscard]] virtual std::string launch_keeper(const TxQueue&) const { return "worker"; }
-  /// With a launch lead: what became of packets that `transmit` said were sent. By the queue's
-  /// worker. `last`: nobody asks again, decide on all.
-  virtual LaunchResult launched(TxQueue&, bool /*last*/) noexcept { return {}; }
-
-  [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer(std::uint16_t port) const = 0;
-  /// Six bytes; zeros when the port has none.
-  [[nodiscard]] virtual std::array<std::uint8_t, 6> mac_address(
-      std::uint16_t port) const noexcept = 0;
-
-  // Connections of socket engines; the rest refuse with NOT_SUPPORTED.
-
-  /// Connect a client; returns the connection id. `source` may be empty.
-  virtual std::uintptr_t connect(const std::string& address, std::uint16_t port,
-                                 const std::string& source);
-  /// Port and queue that carry a connection.
-  virtual std::pair<std::uint16_t, std::uint16_t> connection_queue(std::uintptr_t connection) const;
-  /// Connection id of the server that listens at address:port.
-  virtual std::uintptr_t server_connection(const std::string& address, std::uint16_t port) const;
-  /// setsockopt(2) on the connection's socket.
-  virtual void set_socket_option(std::uintptr_t connection, int level, int option,
-                                 const void* value, std::size_t length);
-  /// Connections of a port; none on engines without connections.
-  [[nodiscard]] virtual std::vector<ConnectionInfo> connections(std::uint16_t /*port*/) const {
-    return {};
-  }
+  /// Null: it has no connections.
+  [[nodiscard]] virtual Connections* connections() noexcept { return nullptr; }
 };
 
 }  // namespace daqiri

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "io/rx_queue.h"
@@ -11,12 +10,17 @@
 
 namespace daqiri {
 
+class PortIo;
+
 struct Port {
   InterfaceConfig config;
   std::uint16_t id{0};
   std::vector<std::unique_ptr<RxQueue>> rx;
   std::vector<std::unique_ptr<TxQueue>> tx;
-  std::unique_ptr<const steering::Classifier> classifier;
+  /// The flows; can be replaced while the port runs.
+  steering::Steering steering;
+  /// Set by IoEngine::open, which keeps it.
+  PortIo* io{nullptr};
 
   /// By queue id; null when there is none.
   [[nodiscard]] RxQueue* rx_queue(int id) const noexcept;

@@ -1,15 +1,16 @@
-/// A receive queue: batching on the poller's side, bursts on the application's.
+/// A receive queue: bursts from the poller to the application.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "burst/burst.h"
+#include "io/batcher.h"
+#include "io/rx_stage.h"
 #include "io/session_memory.h"
 #include "metrics/counters.h"
 #include "system/doorbell.h"
@@ -17,46 +18,15 @@
 
 namespace daqiri {
 
-/// A received packet whose data already lie in buffers of the queue's regions.
-struct ReceivedPacket {
-  std::uint32_t buffers[MAX_NUM_SEGS]{NO_BUFFER, NO_BUFFER, NO_BUFFER, NO_BUFFER};
-  std::uint32_t lengths[MAX_NUM_SEGS]{};
-  FlowId flow{0};
-  std::uint64_t timestamp{0};
-};
-
-/// Received packets of one channel, flow and arrival: all are as long as the first, but for the
-/// last.
-struct ReceivedRun {
-  std::uint32_t count{0};
-  /// By segment: the buffers of each packet.
-  const std::uint32_t* buffers[MAX_NUM_SEGS]{};
-  std::uint32_t lengths[MAX_NUM_SEGS]{};
-  std::uint32_t last_lengths[MAX_NUM_SEGS]{};
-  FlowId flow{0};
-  std::uint64_t timestamp{0};
-};
-
-/// Packets of one source: the whole queue, or one peer of a socket.
-///
-/// The poller fills `open` and pushes full bursts to the ring; consumers pop.
-struct Channel {
-  Channel(std::size_t ring_capacity, std::uintptr_t connection, const BurstEnds& both)
-      : ring(ring_capacity), connection_id(connection), ends(both) {}
-  MpmcRing<Burst*> ring;
-  /// Changes when the peer is gone and all that it sent was taken.
-  std::atomic<std::uintptr_t> connection_id;
-  Burst* open{nullptr};
-  /// Of the next packet; kept by engines whose channels are byte streams.
-  StreamPosition stream;
-  /// Of every packet; kept by engines whose channels are peers that send datagrams.
-  BurstEnds ends;
-};
-
 class RxQueue {
  public:
+  /// MANY: beside its `meta_buffers` bursts the queue may have a small one for every packet buffer,
+  /// so that any number of sources, each with bursts of its own, is received while there are
+  /// buffers.
+  enum class Sources : std::uint8_t { FEW, MANY };
+
   RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config, std::uint32_t meta_buffers,
-          std::shared_ptr<SessionMemory> memory);
+          std::shared_ptr<SessionMemory> memory, Sources sources = Sources::FEW);
   RxQueue(const RxQueue&) = delete;
   RxQueue& operator=(const RxQueue&) = delete;
   ~RxQueue();
@@ -75,61 +45,67 @@ class RxQueue {
     return segment_capacity_[static_cast<std::size_t>(segment)];
   }
   [[nodiscard]] std::uint32_t max_packet_size() const noexcept { return max_packet_size_; }
-  [[nodiscard]] std::uint32_t ring_capacity() const noexcept { return ring_capacity_; }
+  [[nodiscard]] std::uint32_t ring_capacity() const noexcept {
+    return static_cast<std::uint32_t>(ring_.capacity());
+  }
+  /// Keep memory of an engine's own for as long as packets in it are held.
+  void share_owner(std::shared_ptr<memory::BufferOwner> owner) {
+    memory_->owners.push_back(std::move(owner));
+  }
 
   // --- Poller. One thread.
 
-  /// Take the packet into the open burst of `channel`; hand the burst over when it is full. A
-  /// packet for which there is no burst, or a burst for which the ring has no room, is dropped and
-  /// counted.
-  void deliver(Channel& channel, const ReceivedPacket& packet) noexcept;
-  /// As above, of several packets at once.
-  void deliver_run(Channel& channel, const ReceivedRun& run) noexcept;
+  /// Packets of a source, or of the queue itself. Those for which there is no burst, or a burst for
+  /// which the ring has no room, are dropped and counted.
+  void deliver(RxSource& source, const RxBatch& batch) noexcept;
+  void deliver(const RxBatch& batch) noexcept { deliver(main_source_, batch); }
   /// Count `n` packets that never reached a buffer.
   void drop(DropReason reason, std::uint64_t n, std::uint64_t bytes = 0) noexcept;
   /// Count `n` delivered packets that were cut to their buffers.
   void count_truncated(std::uint32_t n = 1) noexcept { tally_.truncated += n; }
-  /// Hand over open bursts whose timeout has passed. Returns CLOCK_MONOTONIC ns of the next one
-  /// due, 0: none.
-  std::uint64_t flush_expired(std::uint64_t now_ns) noexcept;
-  /// Hand over every open burst (close).
-  void flush_open() noexcept;
-  /// Before and after the engine's part of a poll pass: take in flush and drop-all requests; carry
-  /// them out and publish the counters.
+  /// Hand bursts whose timeout has passed to the application. Returns CLOCK_MONOTONIC ns of the
+  /// next one due, 0: none.
+  std::uint64_t deliver_expired(std::uint64_t now_ns) noexcept;
+  /// Hand every open burst to the application.
+  void deliver_open() noexcept;
+  /// Before and after the engine's part of a poll pass: take in requests to discard; carry them out
+  /// and publish the counters.
   void begin_pass() noexcept;
   void end_pass() noexcept;
+  /// In this pass, what the engine still holds is to be discarded: all that it delivers is dropped.
+  [[nodiscard]] bool discarding() const noexcept { return discards_due_ != discards_done_; }
 
-  // For engines whose source can wait, so that it need not be dropped.
-
-  /// Packets that `deliver` will take into `channel` for sure. At most one burst; 0: no burst, or
-  /// no room in the ring. With several channels, one whose consumer is slow leaves half of what is
-  /// free to the others.
-  std::uint32_t room(Channel& channel) noexcept;
-  /// Hand over the open burst, if there is one.
-  void finish(Channel& channel) noexcept;
-  /// In this pass, what the source holds is flushed.
-  [[nodiscard]] bool flushing() const noexcept {
-    return flush_due_ != flushes_done_.load(std::memory_order_relaxed);
+  /// Number of the request that this pass discards for, and what it is counted as.
+  [[nodiscard]] std::uint64_t discard_request() const noexcept { return discards_due_; }
+  [[nodiscard]] DropReason discard_reason() const noexcept {
+    return filtering_ ? DropReason::FILTERED : DropReason::FLUSHED;
   }
 
-  /// The channel of packets without a connection.
-  Channel& main_channel() noexcept { return *channels_[0].load(std::memory_order_relaxed); }
-  /// A new channel for a peer; null when there are MAX_CHANNELS already. One thread at a time,
-  /// which need not be the poller (a connection that the application makes).
-  Channel* add_channel(std::uintptr_t connection_id, const BurstEnds& ends = {});
-  /// Give the channel of a peer to another (0: to none, for the time being). What it holds moves to
-  /// the main channel, and keeps its connection id. False, and the channel stays as it is, when
-  /// there is no room for that. Poller.
-  bool reassign(Channel& channel, std::uintptr_t connection_id, const BurstEnds& ends) noexcept;
+  // For engines whose sources can wait, so that they need not be dropped.
 
-  // --- Other engine threads (a transmit worker that plays the NIC): counted by the poller's next
-  // pass.
+  /// Packets that `deliver` will take from `source` for sure. At most one burst; 0: no burst, or no
+  /// room in the ring. With several sources, one whose consumer is slow leaves half of what is free
+  /// to the others.
+  std::uint32_t room(RxSource& source) noexcept;
+  /// Hand the source's open burst to the application, if there is one.
+  void finish(RxSource& source) noexcept;
 
-  struct WireDrops {
-    std::atomic<std::uint64_t> packets{0};
-    std::atomic<std::uint64_t> bytes{0};
-  };
-  void drop_on_wire(DropReason reason, std::uint64_t bytes) noexcept;
+  /// Packets without a connection.
+  RxSource& main_source() noexcept { return main_source_; }
+  /// A source of its own for a connection. Any thread. Throws std::bad_alloc.
+  RxSource& add_source(std::uintptr_t connection, const BurstEnds& ends = {});
+  /// No more comes from the source; its open burst is handed to the application. Poller.
+  void retire(RxSource& source) noexcept;
+
+  // For a stage between the engine and the bursts.
+
+  void set_stage(std::unique_ptr<RxStage> stage) noexcept { stage_ = std::move(stage); }
+  /// Packets that the stage is done with.
+  void pass_on(RxSource& source, const RxBatch& batch) noexcept;
+  /// Packets from the wire that the stage kept, or was given, and drops; it gives their buffers
+  /// back.
+  void drop_staged(DropReason reason, std::uint64_t n) noexcept;
+
   /// Wakes the poller that serves this queue.
   Doorbell* poller_doorbell{nullptr};
 
@@ -137,16 +113,18 @@ class RxQueue {
 
   /// The next burst, or null. Never blocks. State APPLICATION; release() gives it back.
   Burst* receive() noexcept;
-  /// As above, of one connection. Throws Error INVALID_PARAMETER for an unknown one.
-  Burst* receive_from(std::uintptr_t connection_id);
-  /// Whether packets of this connection have a ring of their own here.
-  [[nodiscard]] bool has_connection(std::uintptr_t connection_id) const noexcept;
-  /// Wait until a burst may be ready, for at most `timeout_ns`. Returns false when interrupted by a
-  /// signal.
+  /// As above, of one connection; bursts of others wait their turn.
+  Burst* receive_from(std::uintptr_t connection);
+  /// As `receive` (connection 0) or `receive_from`, unless a recorder owns the queue. Throws Error
+  /// NOT_READY then.
+  Burst* receive_unrecorded(std::uintptr_t connection);
+  /// Wait until there may be a burst that was not there before, or one that nobody asked for by its
+  /// connection; or the queue is closed. False on timeout or interruption.
   bool wait(std::int64_t timeout_ns) noexcept;
-  Doorbell& doorbell() noexcept { return doorbell_; }
-
-  /// Drop what is queued, counted as flushed; done by the poller. Waits until done.
+  /// Rung when a burst is ready or the queue closes.
+  WaitQueue& ready() noexcept { return ready_; }
+  /// Discard what the engine, the stage, open bursts and the ring hold; counted as flushed. Waits
+  /// until the poller has done it, for 5 s at most. Throws Error.
   void request_flush();
   /// While set, what arrives is counted as filtered; what was queued before is dropped too. Once
   /// cleared, nothing that arrived before reaches the application.
@@ -155,8 +133,7 @@ class RxQueue {
   /// One recorder or nobody owns the ring; throws Error NOT_READY when it is taken.
   void attach_recorder(const std::string& name);
   void detach_recorder() noexcept;
-  /// Name of the recorder that owns the ring; empty: none. Applications look here before they
-  /// receive.
+  /// Name of the recorder that owns the ring; empty: none.
   [[nodiscard]] std::string recorder() const;
 
   /// The poller has ended: what the ring still holds can be received, nothing follows.
@@ -164,34 +141,15 @@ class RxQueue {
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
   [[nodiscard]] RxSnapshot counters() const noexcept;
-  /// The rings of all channels together.
   [[nodiscard]] QueueLevels levels() const noexcept;
 
-  static constexpr std::size_t MAX_CHANNELS = 1024;
-
  private:
-  struct Tally {
-    std::uint64_t received{0};
-    std::uint64_t received_bytes{0};
-    /// In bursts that were pushed to a ring and not flushed from it.
-    std::uint64_t enqueued{0};
-    std::uint64_t open{0};
-    std::uint64_t bursts{0};
-    std::uint64_t truncated{0};
-    std::uint64_t ring_high_water{0};
-    DropCounts dropped{};
-  };
-  static constexpr std::size_t TALLY_SIZE = 7 + NUM_DROP_REASONS;
-
-  Burst* take_burst() noexcept;
-  Burst* begin_burst(Channel& channel) noexcept;
-  void hand_over(Channel& channel) noexcept;
-  void flush_all(DropReason reason) noexcept;
-  void collect_wire_drops() noexcept;
+  void put_into_bursts(RxSource& source, const RxBatch& batch, std::uint64_t bytes) noexcept;
+  void put_into_ring(Burst* burst) noexcept;
+  void discard_queued(DropReason reason) noexcept;
   void publish() noexcept;
-  void await_flush();
-  Burst* take_from(Channel& channel) noexcept;
-  [[nodiscard]] bool anything_ready() const noexcept;
+  void await_discard();
+  Burst* hand_to_application(Burst* burst) noexcept;
 
   RxQueueConfig config_;
   std::uint16_t port_id_;
@@ -199,35 +157,42 @@ class RxQueue {
   std::vector<memory::MemoryRegion*> regions_;
   std::vector<std::uint32_t> segment_capacity_;
   std::uint32_t max_packet_size_{0};
-  std::uint32_t ring_capacity_;
   BurstPool* pool_;
+  MpmcRing<Burst*> ring_;
 
-  std::array<std::atomic<Channel*>, MAX_CHANNELS> channels_{};
-  std::atomic<std::size_t> num_channels_{0};
-  std::atomic<std::size_t> next_channel_{0};
-  /// Held while a channel changes its peer, and while bursts of one peer are taken.
-  std::mutex reassigning_;
-
-  Tally tally_;
+  // --- Poller.
+  std::unique_ptr<Batcher> batcher_;
+  std::unique_ptr<RxStage> stage_;
+  RxSource main_source_;
+  /// `held` counts all packets that were accepted; delivered ones are subtracted where it is read.
+  RxSnapshot tally_;
   bool dirty_{false};
-  /// Taken for a channel that has no burst yet.
-  Burst* spare_{nullptr};
-  /// Requests that the present pass carries out.
-  std::uint64_t flush_due_{0};
-  CounterGroup<TALLY_SIZE> published_;
-  std::array<WireDrops, NUM_DROP_REASONS> wire_drops_;
-  std::array<std::uint64_t, NUM_DROP_REASONS> wire_drops_seen_{};
-  std::array<std::uint64_t, NUM_DROP_REASONS> wire_bytes_seen_{};
-  alignas(64) std::atomic<std::uint64_t> delivered_{0};
+  /// In force; what `filter_wanted_` says takes effect with the pass that discards for it.
+  bool filtering_{false};
+  std::uint64_t discards_due_{0};
+  std::uint64_t discards_done_{0};
+  PublishedCounters<RxSnapshot> published_;
 
-  Doorbell doorbell_;
-  std::atomic<std::uint64_t> flush_requests_{0};
-  std::atomic<std::uint64_t> flushes_done_{0};
-  /// Packets that arrived before these times (port clock) are dropped as filtered, as flushed.
-  static constexpr std::uint64_t FILTER_ALL = UINT64_MAX;
-  std::atomic<std::uint64_t> filter_before_ns_{0};
-  std::atomic<std::uint64_t> flush_before_ns_{0};
+  // --- Both sides. Each on cache lines of its own: the poller reads what changes seldom, consumers
+  // write what changes with every burst.
+  alignas(64) std::atomic<std::uint64_t> delivered_{0};
+  alignas(64) WaitQueue ready_;
+  alignas(64) std::atomic<std::uint64_t> discard_requests_{0};
+  std::atomic<std::uint64_t> discards_answered_{0};
+  std::atomic<bool> filter_wanted_{false};
   std::atomic<bool> closed_{false};
+
+  /// Of connections; not on the packet path.
+  std::mutex sources_mutex_;
+  std::deque<RxSource> sources_;
+  std::vector<RxSource*> retired_;
+  std::atomic<std::size_t> num_sources_{0};
+
+  // --- Application.
+  /// Bursts taken from the ring in search of another connection's, oldest first.
+  mutable std::mutex aside_mutex_;
+  std::deque<Burst*> aside_;
+  std::atomic<std::size_t> num_aside_{0};
   mutable std::mutex recorder_mutex_;
   std::string recorder_;
 };

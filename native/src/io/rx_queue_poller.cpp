@@ -1,9 +1,8 @@
-// The poller's side of a receive queue: packets into bursts, bursts into rings, counts.
+// The poller's side of a receive queue.
 #include <algorithm>
 #include <utility>
 
 #include "io/rx_queue.h"
-#include "timing/clock.h"
 
 namespace daqiri {
 
@@ -15,106 +14,46 @@ std::uint64_t& count_of(DropCounts& counts, DropReason reason) {
 
 }  // namespace
 
-Burst* RxQueue::take_burst() noexcept {
-  return spare_ != nullptr ? std::exchange(spare_, nullptr) : pool_->take();
-}
-
-std::uint32_t RxQueue::room(Channel& channel) noexcept {
-  // An open burst has its place in the ring: there was room when it was begun, and nobody else
-  // pushes.
-  if (channel.open != nullptr) {
-    return channel.open->capacity - static_cast<std::uint32_t>(channel.open->hdr.hdr.num_pkts);
-  }
-  if (!channel.ring.has_room()) return 0;
-  if (num_channels_.load(std::memory_order_relaxed) > 2) {
-    const std::size_t held = channel.ring.size();
-    if (held > pool_->available() || held * pool_->capacity() > regions_[0]->available()) return 0;
-  }
-  if (spare_ == nullptr) spare_ = pool_->take();
-  return spare_ != nullptr ? spare_->capacity : 0;
-}
-
-void RxQueue::finish(Channel& channel) noexcept {
-  if (channel.open != nullptr) hand_over(channel);
-}
-
-Burst* RxQueue::begin_burst(Channel& channel) noexcept {
-  Burst* burst = take_burst();
-  if (burst == nullptr) return nullptr;
-  burst->hdr.hdr.port_id = port_id_;
-  burst->hdr.hdr.q_id = id();
-  burst->hdr.hdr.max_pkt = burst->capacity;
-  burst->hdr.hdr.max_pkt_size = max_packet_size_;
-  burst->connection_id = channel.connection_id.load(std::memory_order_relaxed);
-  burst->stream = channel.stream;
-  burst->ends = channel.ends;
-  for (std::size_t s = 0; s < regions_.size(); ++s) burst->regions[s] = regions_[s];
-  burst->begun_ns = monotonic_ns();
-  channel.open = burst;
-  return burst;
-}
-
-void RxQueue::deliver(Channel& channel, const ReceivedPacket& packet) noexcept {
-  ReceivedRun run;
-  run.count = 1;
-  for (std::size_t s = 0; s < regions_.size(); ++s) {
-    run.buffers[s] = &packet.buffers[s];
-    run.last_lengths[s] = packet.lengths[s];
-  }
-  run.flow = packet.flow;
-  run.timestamp = packet.timestamp;
-  deliver_run(channel, run);
-}
-
-void RxQueue::deliver_run(Channel& channel, const ReceivedRun& run) noexcept {
+void RxQueue::deliver(RxSource& source, const RxBatch& batch) noexcept {
+  const std::uint64_t bytes = batcher_->bytes_of(batch, 0, batch.count);
   dirty_ = true;
-  const std::size_t segments = regions_.size();
-  std::uint64_t length = 0;
-  std::uint64_t last_length = 0;
-  for (std::size_t s = 0; s < segments; ++s) {
-    length += run.lengths[s];
-    last_length += run.last_lengths[s];
+  tally_.received += batch.count;
+  tally_.received_bytes += bytes;
+  if (discarding() || filtering_) [[unlikely]] {
+    batcher_->give_back(batch, 0);
+    count_of(tally_.dropped, discard_reason()) += batch.count;
+  } else if (stage_ != nullptr) {
+    tally_.held += batch.count;
+    stage_->take(*this, source, batch);
+  } else {
+    tally_.held += batch.count;
+    put_into_bursts(source, batch, bytes);
   }
-  const auto bytes_of = [&](std::uint32_t n, bool ends) {
-    return ends ? length * (n - 1) + last_length : length * n;
-  };
-  // What is handed over on the way is published: each packet is counted with where it went.
-  const auto refuse = [&](std::uint32_t first, DropReason reason) {
-    const std::uint32_t n = run.count - first;
-    for (std::size_t s = 0; s < segments; ++s) regions_[s]->give(run.buffers[s] + first, n);
-    drop(reason, n, bytes_of(n, true));
-  };
-  if (run.timestamp < filter_before_ns_.load(std::memory_order_relaxed))
-    return refuse(0, DropReason::FILTERED);
-  if (run.timestamp < flush_before_ns_.load(std::memory_order_relaxed))
-    return refuse(0, DropReason::FLUSHED);
-  for (std::uint32_t done = 0; done < run.count;) {
-    Burst* burst = channel.open != nullptr ? channel.open : begin_burst(channel);
-    if (burst == nullptr) return refuse(done, DropReason::NO_BURST_BUFFER);
-    const auto at = static_cast<std::uint32_t>(burst->hdr.hdr.num_pkts);
-    const std::uint32_t n = std::min(run.count - done, burst->capacity - at);
-    const bool ends = done + n == run.count;
-    for (std::size_t s = 0; s < segments; ++s) {
-      const memory::MemoryRegion& region = *regions_[s];
-      const std::uint32_t* numbers = run.buffers[s] + done;
-      std::copy_n(numbers, n, burst->buffers[s] + at);
-      void** data = burst->pkts[s] + at;
-      for (std::uint32_t i = 0; i < n; ++i) data[i] = region.address(numbers[i]);
-      std::fill_n(burst->pkt_lens[s] + at, n, run.lengths[s]);
-      if (ends) burst->pkt_lens[s][at + n - 1] = run.last_lengths[s];
+}
+
+void RxQueue::pass_on(RxSource& source, const RxBatch& batch) noexcept {
+  put_into_bursts(source, batch, batcher_->bytes_of(batch, 0, batch.count));
+}
+
+void RxQueue::put_into_bursts(RxSource& source, const RxBatch& batch,
+                              std::uint64_t bytes) noexcept {
+  for (std::uint32_t done = 0; done < batch.count;) {
+    if (batcher_->other_owners(source, batch)) finish(source);
+    const std::uint32_t n = batcher_->add(source, batch, done, bytes);
+    if (n == 0) {
+      batcher_->give_back(batch, done);
+      return drop_staged(DropReason::NO_BURST_BUFFER,
+                         std::uint64_t{batch.count - done} * batch.sources_each);
     }
-    std::fill_n(burst->flow_ids + at, n, run.flow);
-    std::fill_n(burst->timestamps + at, n, run.timestamp);
-    const std::uint64_t bytes = bytes_of(n, ends);
-    burst->hdr.hdr.nbytes += bytes;
-    burst->hdr.hdr.num_pkts = at + n;
-    burst->owned = at + n;
-    tally_.received += n;
-    tally_.received_bytes += bytes;
-    tally_.open += n;
     done += n;
-    if (at + n == burst->capacity) hand_over(channel);
+    if (batcher_->full(source)) finish(source);
   }
+}
+
+void RxQueue::drop_staged(DropReason reason, std::uint64_t n) noexcept {
+  dirty_ = true;
+  tally_.held -= n;
+  count_of(tally_.dropped, reason) += n;
 }
 
 void RxQueue::drop(DropReason reason, std::uint64_t n, std::uint64_t bytes) noexcept {
@@ -124,136 +63,127 @@ void RxQueue::drop(DropReason reason, std::uint64_t n, std::uint64_t bytes) noex
   count_of(tally_.dropped, reason) += n;
 }
 
-void RxQueue::hand_over(Channel& channel) noexcept {
-  Burst* burst = std::exchange(channel.open, nullptr);
-  const std::uint32_t n = burst->num_packets();
-  tally_.open -= n;
-  tally_.enqueued += n;
-  ++tally_.bursts;
-  // Published before a consumer can count the burst as delivered.
+std::uint32_t RxQueue::room(RxSource& source) noexcept {
+  if (discarding() || filtering_) return pool_->capacity();
+  const std::uint32_t in_burst = batcher_->room_in_open(source);
+  if (in_burst > 0) return in_burst;
+  // Each open burst has its place in the ring, where nobody else pushes.
+  const std::size_t in_ring = ring_.size();
+  if (in_ring + batcher_->num_open() >= ring_.capacity()) return 0;
+  const std::size_t waiting = source.waiting.load(std::memory_order_relaxed);
+  if (num_sources_.load(std::memory_order_relaxed) > 1 && waiting > 0 &&
+      (waiting > pool_->available() || waiting * pool_->capacity() > regions_.front()->available()))
+    return 0;
+  return batcher_->room_in_next();
+}
+
+void RxQueue::finish(RxSource& source) noexcept {
+  if (Burst* burst = batcher_->close(source)) put_into_ring(burst);
+}
+
+RxSource& RxQueue::add_source(std::uintptr_t connection, const BurstEnds& ends) {
+  const std::lock_guard lock(sources_mutex_);
+  const auto idle = std::find_if(retired_.begin(), retired_.end(), [](const RxSource* source) {
+    return source->waiting.load(std::memory_order_acquire) == 0;
+  });
+  RxSource* source = nullptr;
+  if (idle != retired_.end()) {
+    source = *idle;
+    *idle = retired_.back();
+    retired_.pop_back();
+  } else {
+    source = &sources_.emplace_back();
+    retired_.reserve(sources_.size());
+  }
+  num_sources_.fetch_add(1, std::memory_order_relaxed);
+  source->connection = connection;
+  source->ends = ends;
+  source->stream = {};
+  return *source;
+}
+
+void RxQueue::retire(RxSource& source) noexcept {
+  finish(source);
+  const std::lock_guard lock(sources_mutex_);
+  // There is room for all of them.
+  retired_.push_back(&source);
+  num_sources_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void RxQueue::put_into_ring(Burst* burst) noexcept {
+  const std::uint32_t n = burst->source_packets;
+  ++tally_.bursts.value;
+  // Before the push: what is taken from the ring is counted there. Published before a consumer can
+  // count the burst as delivered.
+  burst->waiting->fetch_add(1, std::memory_order_relaxed);
   publish();
-  if (channel.ring.push(burst)) {
-    tally_.ring_high_water = std::max<std::uint64_t>(tally_.ring_high_water, channel.ring.size());
-    doorbell_.ring();
+  if (ring_.push(burst)) {
+    const std::uint64_t size = ring_.size();
+    if (size > tally_.ring_high_water) tally_.ring_high_water = size;
+    ready_.ring();
     return;
   }
-  tally_.enqueued -= n;
-  --tally_.bursts;
-  count_of(tally_.dropped, DropReason::RING_FULL) += n;
-  dirty_ = true;
+  burst->waiting->fetch_sub(1, std::memory_order_relaxed);
+  tally_.bursts -= 1;
+  drop_staged(DropReason::RING_FULL, n);
   burst->release();
 }
 
-std::uint64_t RxQueue::flush_expired(std::uint64_t now_ns) noexcept {
-  if (config_.timeout_us_ == 0 || tally_.open == 0) return 0;
-  const std::uint64_t timeout = std::uint64_t{config_.timeout_us_} * 1000U;
-  std::uint64_t next = 0;
-  const std::size_t n = num_channels_.load(std::memory_order_acquire);
-  for (std::size_t i = 0; i < n; ++i) {
-    Channel& channel = *channels_[i].load(std::memory_order_relaxed);
-    if (channel.open == nullptr) continue;
-    const std::uint64_t due = channel.open->begun_ns + timeout;
-    if (due <= now_ns) {
-      hand_over(channel);
-    } else if (next == 0 || due < next) {
-      next = due;
-    }
-  }
-  return next;
+std::uint64_t RxQueue::deliver_expired(std::uint64_t now_ns) noexcept {
+  const std::uint64_t stage_due = stage_ != nullptr ? stage_->expire(*this, now_ns) : 0;
+  // The oldest burst is due first: all have the same timeout.
+  std::uint64_t due = batcher_->due();
+  for (; due != 0 && due <= now_ns; due = batcher_->due()) finish(*batcher_->oldest());
+  if (due == 0 || stage_due == 0) return std::max(due, stage_due);
+  return std::min(due, stage_due);
 }
 
-void RxQueue::flush_open() noexcept {
-  const std::size_t n = num_channels_.load(std::memory_order_acquire);
-  for (std::size_t i = 0; i < n; ++i) {
-    Channel& channel = *channels_[i].load(std::memory_order_relaxed);
-    if (channel.open != nullptr) hand_over(channel);
-  }
+void RxQueue::deliver_open() noexcept {
+  if (stage_ != nullptr) stage_->finish(*this);
+  while (RxSource* source = batcher_->oldest()) finish(*source);
 }
 
-void RxQueue::flush_all(DropReason reason) noexcept {
-  const std::size_t n = num_channels_.load(std::memory_order_acquire);
-  for (std::size_t i = 0; i < n; ++i) {
-    Channel& channel = *channels_[i].load(std::memory_order_relaxed);
-    if (channel.open != nullptr) {
-      Burst* burst = std::exchange(channel.open, nullptr);
-      tally_.open -= burst->num_packets();
-      count_of(tally_.dropped, reason) += burst->num_packets();
-      burst->release();
-    }
-    Burst* burst = nullptr;
-    // Bounded: what is pushed is pushed by this thread.
-    while (channel.ring.pop(burst)) {
-      tally_.enqueued -= burst->num_packets();
-      count_of(tally_.dropped, reason) += burst->num_packets();
-      burst->release();
-    }
+void RxQueue::discard_queued(DropReason reason) noexcept {
+  if (stage_ != nullptr) drop_staged(reason, stage_->discard());
+  const auto discard = [&](Burst* burst) {
+    drop_staged(reason, burst->source_packets);
+    burst->release();
+  };
+  while (RxSource* source = batcher_->oldest()) discard(batcher_->close(*source));
+  const auto discard_waiting = [&](Burst* burst) {
+    burst->waiting->fetch_sub(1, std::memory_order_relaxed);
+    discard(burst);
+  };
+  {
+    const std::lock_guard lock(aside_mutex_);
+    std::for_each(aside_.begin(), aside_.end(), discard_waiting);
+    aside_.clear();
+    num_aside_.store(0, std::memory_order_release);
   }
-  dirty_ = true;
-}
-
-void RxQueue::drop_on_wire(DropReason reason, std::uint64_t bytes) noexcept {
-  WireDrops& drops = wire_drops_[static_cast<std::size_t>(reason)];
-  drops.bytes.fetch_add(bytes, std::memory_order_relaxed);
-  drops.packets.fetch_add(1, std::memory_order_release);
-}
-
-void RxQueue::collect_wire_drops() noexcept {
-  for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
-    const std::uint64_t packets = wire_drops_[r].packets.load(std::memory_order_acquire);
-    if (packets == wire_drops_seen_[r]) continue;
-    const std::uint64_t bytes = wire_drops_[r].bytes.load(std::memory_order_relaxed);
-    drop(static_cast<DropReason>(r), packets - wire_drops_seen_[r], bytes - wire_bytes_seen_[r]);
-    wire_drops_seen_[r] = packets;
-    wire_bytes_seen_[r] = bytes;
-  }
+  // Ends: what is pushed is pushed by this thread.
+  Burst* burst = nullptr;
+  while (ring_.pop(burst)) discard_waiting(burst);
 }
 
 void RxQueue::begin_pass() noexcept {
-  flush_due_ = flush_requests_.load(std::memory_order_acquire);
+  discards_due_ = discard_requests_.load(std::memory_order_acquire);
+  if (discarding() && filter_wanted_.load(std::memory_order_acquire)) filtering_ = true;
 }
 
 void RxQueue::end_pass() noexcept {
-  collect_wire_drops();
-  if (flushing()) {
-    flush_all(filter_before_ns_.load(std::memory_order_relaxed) == FILTER_ALL
-                  ? DropReason::FILTERED
-                  : DropReason::FLUSHED);
+  if (discarding()) {
+    discard_queued(discard_reason());
+    filtering_ = filter_wanted_.load(std::memory_order_acquire);
+    discards_done_ = discards_due_;
     publish();
-    flushes_done_.store(flush_due_, std::memory_order_release);
+    discards_answered_.store(discards_done_, std::memory_order_release);
   }
   if (dirty_) publish();
 }
 
 void RxQueue::publish() noexcept {
-  std::array<std::uint64_t, TALLY_SIZE> values{
-      tally_.received, tally_.received_bytes, tally_.enqueued,       tally_.open,
-      tally_.bursts,   tally_.truncated,      tally_.ring_high_water};
-  std::copy(tally_.dropped.begin(), tally_.dropped.end(), values.begin() + 7);
-  published_.publish(values);
+  published_.publish(tally_);
   dirty_ = false;
-}
-
-bool RxQueue::reassign(Channel& channel, std::uintptr_t connection_id,
-                       const BurstEnds& ends) noexcept {
-  Channel& main = main_channel();
-  const auto move = [&] {
-    Burst* burst = nullptr;
-    while (main.ring.has_room() && channel.ring.pop(burst)) main.ring.push(burst);
-  };
-  const std::lock_guard lock(reassigning_);
-  move();
-  // Its ring is empty now, so that the open burst is not lost.
-  if (channel.ring.size() == 0) finish(channel);
-  move();
-  const bool empty = channel.open == nullptr && channel.ring.size() == 0;
-  if (empty) {
-    channel.connection_id.store(connection_id, std::memory_order_release);
-    channel.ends = ends;
-  }
-  tally_.ring_high_water = std::max<std::uint64_t>(tally_.ring_high_water, main.ring.size());
-  dirty_ = true;
-  doorbell_.ring();
-  return empty;
 }
 
 }  // namespace daqiri

@@ -22,6 +22,8 @@ struct SessionMemory {
   /// Whose bursts these are.
   std::weak_ptr<Session> session;
   std::map<std::string, std::unique_ptr<memory::MemoryRegion>> regions;
+  /// Memory of engines, from which they deliver.
+  std::vector<std::shared_ptr<memory::BufferOwner>> owners;
   std::vector<std::unique_ptr<BurstPool>> rx_pools;
   std::unique_ptr<BurstPool> tx_pool;
   /// By port.

@@ -10,7 +10,7 @@
 namespace daqiri {
 
 namespace {
-constexpr std::size_t MAX_RING = 2048;
+constexpr std::size_t MAX_WAITING = 2048;
 }
 
 TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
@@ -19,7 +19,8 @@ TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
       port_id_(interface.port_id_),
       interface_(interface.name_),
       memory_(std::move(memory)),
-      ring_(std::clamp<std::size_t>(meta_buffers, 2, MAX_RING)) {
+      ring_(std::clamp<std::size_t>(meta_buffers, 2, MAX_WAITING)),
+      in_flight_(meta_buffers) {
   for (const std::string& name : config_.mrs_) {
     regions_.push_back(memory_->regions.at(name).get());
     max_packet_size_ += regions_.back()->buf_size();
@@ -27,6 +28,7 @@ TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
 }
 
 TxQueue::~TxQueue() {
+  for (; in_flight_.ready() > 0; in_flight_.consume(1)) in_flight_.at(0)->release();
   if (current_ != nullptr) current_->release();
   Burst* burst = nullptr;
   while (ring_.pop(burst)) burst->release();
@@ -63,12 +65,12 @@ Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
     region(s).give(burst.buffers[s], taken);
     for (int t = 0; t < s; ++t) {
       region(t).give(burst.buffers[t], num_packets);
-      burst.regions[t] = nullptr;
+      burst.owners[t] = nullptr;
     }
     return Status::NO_FREE_PACKET_BUFFERS;
   }
   for (int s = 0; s < segments; ++s) {
-    burst.regions[s] = &region(s);
+    burst.owners[s] = &region(s);
     for (std::uint32_t i = 0; i < num_packets; ++i)
       burst.pkts[s][i] = region(s).address(burst.buffers[s][i]);
     std::fill_n(burst.pkt_lens[s], num_packets, 0U);
@@ -96,7 +98,7 @@ Status TxQueue::send(Burst* burst) noexcept {
     submitted_.fetch_sub(n, std::memory_order_relaxed);
     return Status::NOT_READY;
   }
-  burst->begun_ns = realtime_ns();
+  burst->begun_ns = clock_();
   burst->state.store(BurstState::ENGINE, std::memory_order_release);
   // The engine holds it now; the session outlives the engine.
   const std::shared_ptr<SessionMemory> held = std::move(burst->keep);
@@ -115,52 +117,48 @@ bool TxQueue::wait_idle(std::int64_t timeout_ns) noexcept {
   while (counters().held != 0) {
     const std::uint64_t now = monotonic_ns();
     if (timeout_ns >= 0 && now >= end) return false;
-    room_.prepare();
-    if (counters().held == 0) {
-      room_.cancel();
-      break;
+    const WaitQueue::Ticket ticket = freed_.prepare();
+    if (counters().held == 0 || closed()) {
+      freed_.cancel();
+      return counters().held == 0;
     }
-    if (closed()) {
-      room_.cancel();
+    if (!freed_.wait(ticket, timeout_ns < 0 ? -1 : static_cast<std::int64_t>(end - now)))
       return false;
-    }
-    if (!room_.wait(timeout_ns < 0 ? -1 : static_cast<std::int64_t>(end - now))) return false;
   }
   return true;
 }
 
-bool TxQueue::wait_room(std::int64_t timeout_ns) noexcept {
-  const auto room = [this] {
+bool TxQueue::wait_free(std::int64_t timeout_ns) noexcept {
+  const auto free = [this] {
     if (ring_.size() >= ring_.capacity() || memory_->tx_pool->available() == 0) return false;
     return std::all_of(regions_.begin(), regions_.end(), [this](const auto* r) {
       return r->available() >= std::min<std::uint64_t>(batch_size(), r->config().num_bufs_);
     });
   };
-  if (room()) return true;
-  room_.prepare();
-  if (room() || closed()) {
-    room_.cancel();
+  if (free()) return true;
+  const WaitQueue::Ticket ticket = freed_.prepare();
+  if (free() || closed()) {
+    freed_.cancel();
     return true;
   }
-  return room_.wait(timeout_ns);
+  return freed_.wait(ticket, timeout_ns);
 }
 
 TxSnapshot TxQueue::counters() const noexcept {
-  TxSnapshot s;
-  const auto values = published_.read();
-  s.sent = values[0];
-  s.sent_bytes = values[1];
-  s.bursts = values[2];
-  s.late = values[3];
-  std::copy(values.begin() + 4, values.end(), s.dropped.begin());
+  TxSnapshot snapshot = published_.read();
   // After the worker's group: whatever was sent is then among the submitted.
-  s.submitted = submitted_.load(std::memory_order_acquire);
-  s.held = s.submitted - s.sent - s.dropped_total();
-  return s;
+  snapshot.submitted = submitted_.load(std::memory_order_acquire);
+  snapshot.held = snapshot.submitted - snapshot.sent - snapshot.dropped_total();
+  return snapshot;
 }
 
 QueueLevels TxQueue::levels() const noexcept {
-  return {ring_.size(), ring_.capacity(), memory_->tx_pool->available(), memory_->tx_pool->count()};
+  QueueLevels levels;
+  levels.ring = ring_.size();
+  levels.ring_capacity = ring_.capacity();
+  levels.bursts_free = memory_->tx_pool->available();
+  levels.bursts = memory_->tx_pool->count();
+  return levels;
 }
 
 void TxQueue::reset_lateness() noexcept {
@@ -170,7 +168,7 @@ void TxQueue::reset_lateness() noexcept {
 
 void TxQueue::mark_closed() noexcept {
   closed_.store(true);
-  room_.ring();
+  freed_.ring();
 }
 
 // --- Worker
@@ -197,28 +195,46 @@ void TxQueue::count_dropped(DropReason reason, std::uint32_t packets) noexcept {
   dirty_ = dirty_ || packets > 0;
 }
 
-void TxQueue::count_launched(const LaunchResult& result) noexcept {
-  tally_.sent += result.left - result.recalled;
-  tally_.sent_bytes += result.left_bytes - result.recalled_bytes;
-  tally_.dropped[static_cast<std::size_t>(DropReason::MISSED_LAUNCH)] += result.missed;
-  launched_ = launched_ || result.left + result.missed > 0;
+void TxQueue::count_completed(const TransmitCompletion& completion) noexcept {
+  tally_.sent += completion.sent - completion.recalled;
+  tally_.sent_bytes += completion.bytes - completion.recalled_bytes;
+  tally_.dropped[static_cast<std::size_t>(DropReason::MISSED_LAUNCH)] += completion.missed;
+  completed_ = completed_ || completion.sent + completion.missed + completion.released > 0;
+  // Bursts come back in the order in which they went; of the current one, packets may go on.
+  for (std::uint32_t left = completion.released; left > 0;) {
+    Burst* burst = in_flight_.ready() == 0 ? current_ : in_flight_.at(0);
+    if (burst == nullptr) return;
+    const std::uint32_t n = std::min(left, burst->kept);
+    burst->kept -= n;
+    left -= n;
+    if (burst == current_) return;
+    if (burst->kept > 0) continue;
+    in_flight_.consume(1);
+    burst->release();
+  }
 }
 
 void TxQueue::end_pass() noexcept {
   const bool done = current_ != nullptr && position_ >= current_->num_packets();
-  if (done) ++tally_.bursts;
-  if (dirty_ || done || launched_) {
-    std::array<std::uint64_t, TALLY_SIZE> values{tally_.sent, tally_.sent_bytes, tally_.bursts,
-                                                 tally_.late};
-    std::copy(tally_.dropped.begin(), tally_.dropped.end(), values.begin() + 4);
-    published_.publish(values);
+  if (done) tally_.bursts += 1;
+  if (dirty_ || done || completed_) {
+    published_.publish(tally_);
     dirty_ = false;
   }
-  if (done) std::exchange(current_, nullptr)->release();
-  if (done || std::exchange(launched_, false)) room_.ring();
+  if (done) {
+    Burst* burst = std::exchange(current_, nullptr);
+    if (burst->kept > 0) {
+      // As many places as there are bursts.
+      *in_flight_.claim() = burst;
+      in_flight_.publish();
+    } else {
+      burst->release();
+    }
+  }
+  if (done || std::exchange(completed_, false)) freed_.ring();
 }
 
-void TxQueue::flush() noexcept {
+void TxQueue::discard() noexcept {
   // A sender that was not told that the queue is closed is about to push its burst.
   constexpr int LIMIT = 100'000;
   for (int i = 0; i < LIMIT && counters().held != 0; ++i) {

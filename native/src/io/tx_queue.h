@@ -11,11 +11,12 @@
 #include "metrics/counters.h"
 #include "system/doorbell.h"
 #include "system/ring.h"
+#include "timing/clock.h"
 #include "timing/histogram.h"
 
 namespace daqiri {
 
-struct LaunchResult;
+struct TransmitCompletion;
 
 class TxQueue {
  public:
@@ -55,8 +56,8 @@ class TxQueue {
   Status send(Burst* burst) noexcept;
   /// Wait until everything submitted has left or was dropped; false on timeout or interruption.
   bool wait_idle(std::int64_t timeout_ns) noexcept;
-  /// Wait until buffers may be free again; false on timeout or interruption.
-  bool wait_room(std::int64_t timeout_ns) noexcept;
+  /// Wait until a burst may be allocated again; false on timeout or interruption.
+  bool wait_free(std::int64_t timeout_ns) noexcept;
 
   [[nodiscard]] TxSnapshot counters() const noexcept;
   /// The pool of bursts is one for all transmit queues of the session.
@@ -68,6 +69,13 @@ class TxQueue {
 
   // --- Transmit worker. One thread.
 
+  /// How packets are sent; before the worker starts. `keeps_buffers`: as TransmitTraits.
+  void open(const Clock& clock, bool keeps_buffers) noexcept {
+    clock_ = clock;
+    keeps_buffers_ = keeps_buffers;
+  }
+  [[nodiscard]] const Clock& clock() const noexcept { return clock_; }
+
   /// The burst at the head of the queue, or null.
   Burst* current() noexcept;
   /// Bursts wait behind the current one, or there is none yet.
@@ -75,16 +83,21 @@ class TxQueue {
   /// Packets of the current burst that have left or were dropped.
   [[nodiscard]] std::uint32_t position() const noexcept { return position_; }
   void count_sent(std::uint32_t packets, std::uint64_t bytes) noexcept;
-  /// The kernel keeps the next packets until their launch time: held, until `count_launched`.
-  void hand_over(std::uint32_t packets) noexcept { position_ += packets; }
-  void count_launched(const LaunchResult& result) noexcept;
+  /// The engine keeps the next packets: held, until `count_completed`.
+  void count_kept(std::uint32_t packets) noexcept {
+    position_ += packets;
+    if (keeps_buffers_) current_->kept += packets;
+  }
+  /// Count what became of packets that the engine kept; give back what it has released.
+  void count_completed(const TransmitCompletion& completion) noexcept;
   void count_dropped(DropReason reason, std::uint32_t packets) noexcept;
-  void count_late() noexcept { ++tally_.late; }
+  void count_late() noexcept { tally_.late += 1; }
   void record_lateness(std::uint64_t ns) noexcept { lateness_.record(ns); }
   /// Give the burst back when all of it has left; publish the counters.
   void end_pass() noexcept;
-  /// Drop what is queued and what senders are about to queue; the queue is closed.
-  void flush() noexcept;
+  /// Drop what is queued and what senders are about to queue; the queue is closed, and the engine
+  /// keeps nothing any more.
+  void discard() noexcept;
 
   void mark_closed() noexcept;
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
@@ -92,15 +105,6 @@ class TxQueue {
   Doorbell* worker_doorbell{nullptr};
 
  private:
-  struct Tally {
-    std::uint64_t sent{0};
-    std::uint64_t sent_bytes{0};
-    std::uint64_t bursts{0};
-    std::uint64_t late{0};
-    DropCounts dropped{};
-  };
-  static constexpr std::size_t TALLY_SIZE = 4 + NUM_DROP_REASONS;
-
   TxQueueConfig config_;
   std::uint16_t port_id_;
   std::string interface_;
@@ -109,18 +113,24 @@ class TxQueue {
   std::uint32_t max_packet_size_{0};
   MpmcRing<Burst*> ring_;
 
+  Clock clock_;
+  bool keeps_buffers_{false};
   Burst* current_{nullptr};
   std::uint32_t position_{0};
-  Tally tally_;
+  /// Bursts all of whose packets the engine was given, and some of which it still keeps.
+  SpscRing<Burst*> in_flight_;
+  /// Without `submitted` and `held`, which are known where it is read.
+  TxSnapshot tally_;
   bool dirty_{false};
-  /// What was handed over has been counted; who waits for it is to be told.
-  bool launched_{false};
-  CounterGroup<TALLY_SIZE> published_;
+  /// Something was completed: who waits for it is to be woken.
+  bool completed_{false};
+  PublishedCounters<TxSnapshot> published_;
   Histogram lateness_;
   std::atomic<bool> reset_lateness_{false};
   alignas(64) std::atomic<std::uint64_t> submitted_{0};
   std::atomic<bool> closed_{false};
-  Doorbell room_;
+  /// Rung when bursts or buffers were given back, and when packets were completed.
+  WaitQueue freed_;
 };
 
 }  // namespace daqiri

@@ -1,13 +1,10 @@
 #include "memory/region.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
 #include <string>
-#include <utility>
 
 #include "daqiri/error.h"
 
@@ -15,71 +12,56 @@ namespace daqiri::memory {
 
 namespace {
 
-constexpr std::size_t ALIGNMENT = 64;
+constexpr std::size_t NUM_KINDS = 4;
 
-std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
-
-/// Default hugepage size in bytes; 2 MiB where the kernel does not say.
-std::size_t hugepage_size() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  std::size_t kib = 0;
-  std::string unit;
-  while (meminfo >> key) {
-    if (key == "Hugepagesize:" && meminfo >> kib >> unit) return kib * 1024;
-    meminfo.ignore(256, '\n');
-  }
-  return std::size_t{2} << 20U;
+std::array<std::atomic<AllocateRegion>, NUM_KINDS>& kinds() noexcept {
+  static std::array<std::atomic<AllocateRegion>, NUM_KINDS> all{};
+  return all;
 }
 
-std::byte* map_pages(std::size_t bytes, int flags) {
-  void* address =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-  return address == MAP_FAILED ? nullptr : static_cast<std::byte*>(address);
+const char* name_of(MemoryKind kind) noexcept {
+  static constexpr std::array<const char*, NUM_KINDS> NAMES{"host", "host_pinned", "huge",
+                                                            "device"};
+  return NAMES[static_cast<std::size_t>(kind)];
+}
+
+constexpr std::size_t round_up(std::size_t value, std::size_t to) {
+  return (value + to - 1) / to * to;
 }
 
 }  // namespace
 
-std::unique_ptr<MemoryRegion> MemoryRegion::allocate(const MemoryRegionConfig& config) {
-  const std::string what = "memory region '" + config.name_ + "'";
-  if (config.kind_ == MemoryKind::DEVICE || config.kind_ == MemoryKind::HOST_PINNED) {
-    throw Error(Status::NOT_SUPPORTED,
-                what + ": kind '" +
-                    (config.kind_ == MemoryKind::DEVICE ? "device" : "host_pinned") +
-                    "' needs CUDA, and this build has no CUDA; use kind 'host' or 'huge', or a "
-                    "build with CUDA");
-  }
-  const std::size_t stride = round_up(config.buf_size_, ALIGNMENT);
-  const bool huge = config.kind_ == MemoryKind::HUGE;
-  const std::size_t page = huge ? hugepage_size() : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t bytes = round_up(stride * config.num_bufs_, page);
-  // Pages are touched now, so that no packet waits for the kernel to find one.
-  std::byte* base = map_pages(bytes, MAP_POPULATE | (huge ? MAP_HUGETLB : 0));
-  if (base == nullptr) {
-    const std::string reason = std::strerror(errno);
-    if (huge) {
-      const std::size_t pages = bytes / page;
-      throw Error(Status::NO_FREE_PACKET_BUFFERS,
-                  what + ": needs " + std::to_string(pages) + " hugepages of " +
-                      std::to_string(page >> 10U) + " KiB (" + reason + "); reserve them: echo " +
-                      std::to_string(pages) + " | sudo tee /proc/sys/vm/nr_hugepages");
-    }
-    throw Error(Status::NO_FREE_PACKET_BUFFERS,
-                what + ": cannot allocate " + std::to_string(config.num_bufs_) + " buffers of " +
-                    std::to_string(config.buf_size_) + " bytes (" + std::to_string(bytes) +
-                    " bytes: " + reason + "); lower num_bufs or buf_size");
-  }
-  return std::unique_ptr<MemoryRegion>(new MemoryRegion(config, base, stride, bytes));
+void register_memory_kind(MemoryKind kind, AllocateRegion allocate) {
+  kinds()[static_cast<std::size_t>(kind)].store(allocate, std::memory_order_release);
 }
 
-MemoryRegion::MemoryRegion(MemoryRegionConfig config, std::byte* base, std::size_t stride,
-                           std::size_t bytes)
-    : config_(std::move(config)),
-      base_(base),
-      stride_(stride),
-      bytes_(bytes),
-      free_(static_cast<std::uint32_t>(config_.num_bufs_)) {}
+RegionExtent RegionExtent::of(const MemoryRegionConfig& config, const RegionNeeds& needs,
+                              std::size_t page) {
+  RegionExtent extent;
+  extent.headroom = round_up(needs.headroom, needs.alignment);
+  extent.stride = round_up(extent.headroom + config.buf_size_, needs.alignment);
+  if (needs.power_of_two_stride) extent.stride = std::bit_ceil(extent.stride);
+  extent.bytes = round_up(extent.stride * config.num_bufs_, page);
+  return extent;
+}
 
-MemoryRegion::~MemoryRegion() { munmap(base_, bytes_); }
+std::unique_ptr<MemoryRegion> MemoryRegion::allocate(const MemoryRegionConfig& config,
+                                                     const RegionNeeds& needs) {
+  const AllocateRegion allocate =
+      kinds()[static_cast<std::size_t>(config.kind_)].load(std::memory_order_acquire);
+  if (allocate != nullptr) return allocate(config, needs);
+  throw Error(Status::NOT_SUPPORTED,
+              "memory region '" + config.name_ + "': kind '" + name_of(config.kind_) +
+                  "' needs CUDA, and this build has no CUDA; use kind 'host' or 'huge', or a "
+                  "build with CUDA");
+}
+
+MemoryRegion::MemoryRegion(const MemoryRegionConfig& config, const RegionExtent& extent,
+                           bool host_readable)
+    : BufferOwner(config.name_, static_cast<std::uint32_t>(config.buf_size_), host_readable),
+      config_(config),
+      extent_(extent),
+      data_(extent.base + extent.headroom),
+      free_(static_cast<std::uint32_t>(config.num_bufs_)) {}
 
 }  // namespace daqiri::memory

@@ -6,44 +6,82 @@
 #include <memory>
 
 #include "daqiri/config.h"
+#include "memory/buffer_owner.h"
 #include "memory/free_list.h"
 
 namespace daqiri::memory {
 
-class MemoryRegion {
- public:
-  /// Allocate as configured. Throws Error: NOT_SUPPORTED for device memory in a build without CUDA,
-  /// NO_FREE_PACKET_BUFFERS when memory or hugepages are short (the text names the command that
-  /// reserves them).
-  static std::unique_ptr<MemoryRegion> allocate(const MemoryRegionConfig& config);
+/// What an engine needs of the regions that it is to use, known before they are allocated.
+struct RegionNeeds {
+  /// Of the region's base and of the first byte of packet data in each buffer; powers of two.
+  std::size_t base_alignment{64};
+  std::size_t alignment{64};
+  /// Free bytes in each buffer before the data.
+  std::size_t headroom{0};
+  /// Buffers begin at multiples of a power of two.
+  bool power_of_two_stride{false};
+};
 
-  MemoryRegion(const MemoryRegion&) = delete;
-  MemoryRegion& operator=(const MemoryRegion&) = delete;
-  ~MemoryRegion();
+/// Where a region's buffers lie: buffer `n` begins at base + n * stride, its data `headroom` later.
+struct RegionExtent {
+  std::byte* base{nullptr};
+  std::size_t bytes{0};
+  std::size_t stride{0};
+  std::size_t headroom{0};
+
+  /// For buffers of `config` as an engine needs them; `bytes` in whole pages of `page`.
+  static RegionExtent of(const MemoryRegionConfig& config, const RegionNeeds& needs,
+                         std::size_t page);
+};
+
+/// A kind of memory derives from this, owns the allocation, and registers itself.
+class MemoryRegion : public BufferOwner {
+ public:
+  /// Allocate as configured. Throws Error: NOT_SUPPORTED for a kind that is not registered,
+  /// INVALID_PARAMETER for a place that this host does not have, NO_FREE_PACKET_BUFFERS when memory
+  /// or hugepages are short (the text names the command that reserves them).
+  static std::unique_ptr<MemoryRegion> allocate(const MemoryRegionConfig& config,
+                                                const RegionNeeds& needs = {});
 
   [[nodiscard]] const MemoryRegionConfig& config() const noexcept { return config_; }
-  /// Bytes of packet data that fit a buffer.
-  [[nodiscard]] std::uint32_t buf_size() const noexcept {
-    return static_cast<std::uint32_t>(config_.buf_size_);
-  }
+  [[nodiscard]] std::byte* base() const noexcept { return extent_.base; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return extent_.bytes; }
+  [[nodiscard]] std::size_t stride() const noexcept { return extent_.stride; }
+  [[nodiscard]] std::size_t headroom() const noexcept { return extent_.headroom; }
+  /// Of the packet data in a buffer.
   [[nodiscard]] void* address(std::uint32_t buffer) const noexcept {
-    return base_ + buffer * stride_;
+    return data_ + buffer * extent_.stride;
   }
 
   std::uint32_t take(std::uint32_t* buffers, std::uint32_t n) noexcept {
     return free_.take(buffers, n);
   }
-  void give(const std::uint32_t* buffers, std::uint32_t n) noexcept { free_.give(buffers, n); }
+  void give(const std::uint32_t* buffers, std::uint32_t n) noexcept final {
+    free_.give(buffers, n);
+  }
   [[nodiscard]] std::uint32_t available() const noexcept { return free_.available(); }
 
- private:
-  MemoryRegion(MemoryRegionConfig config, std::byte* base, std::size_t stride, std::size_t bytes);
+ protected:
+  MemoryRegion(const MemoryRegionConfig& config, const RegionExtent& extent, bool host_readable);
 
+ private:
   MemoryRegionConfig config_;
-  std::byte* base_;
-  std::size_t stride_;
-  std::size_t bytes_;
+  RegionExtent extent_;
+  std::byte* data_;
   FreeList free_;
+};
+
+using AllocateRegion = std::unique_ptr<MemoryRegion> (*)(const MemoryRegionConfig& config,
+                                                         const RegionNeeds& needs);
+
+/// Makes a kind of memory known; the latest for a kind holds. Any thread, before regions of it.
+void register_memory_kind(MemoryKind kind, AllocateRegion allocate);
+
+/// As a static object beside the kind.
+struct RegisteredMemoryKind {
+  RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate) {
+    register_memory_kind(kind, allocate);
+  }
 };
 
 }  // namespace daqiri::memory

@@ -1,11 +1,15 @@
 /// Named counters of queues; a snapshot is consistent.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace daqiri {
 
@@ -30,31 +34,55 @@ inline std::uint64_t total(const DropCounts& counts) noexcept {
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
 }
 
-/// At any snapshot: received = delivered + held + sum(dropped).
+/// A number with the name by which users know it.
+struct Counter {
+  const char* name;
+  std::uint64_t value{0};
+
+  Counter& operator=(std::uint64_t other) noexcept {
+    value = other;
+    return *this;
+  }
+  Counter& operator+=(std::uint64_t n) noexcept {
+    value += n;
+    return *this;
+  }
+  Counter& operator-=(std::uint64_t n) noexcept {
+    value -= n;
+    return *this;
+  }
+  operator std::uint64_t() const noexcept { return value; }  // NOLINT(google-explicit-constructor)
+};
+
+// A group of counters is a struct whose members are Counters, followed by `dropped` where packets
+// can be dropped. A new counter is one line: the member, with its name.
+
+/// At any snapshot: received = delivered + held + sum(dropped). All count packets from the wire: an
+/// aggregate of reordered packets counts as those that it was made of.
 struct RxSnapshot {
-  std::uint64_t received{0};
-  std::uint64_t received_bytes{0};
-  std::uint64_t delivered{0};
-  /// In an open burst or in the ring.
-  std::uint64_t held{0};
-  std::uint64_t bursts{0};
+  Counter received{"received"};
+  Counter received_bytes{"received_bytes"};
+  Counter delivered{"delivered"};
+  /// In a stage before the batcher, in an open burst, or in the ring.
+  Counter held{"held"};
+  Counter bursts{"bursts"};
   /// Delivered, but cut to the buffer (UDP).
-  std::uint64_t truncated{0};
+  Counter truncated{"truncated"};
   /// Most bursts ever in the ring (mode maximum).
-  std::uint64_t ring_high_water{0};
+  Counter ring_high_water{"ring_high_water"};
   DropCounts dropped{};
   [[nodiscard]] std::uint64_t dropped_total() const noexcept { return total(dropped); }
 };
 
 /// At any snapshot: submitted = sent + held + sum(dropped).
 struct TxSnapshot {
-  std::uint64_t submitted{0};
-  std::uint64_t sent{0};
-  std::uint64_t sent_bytes{0};
-  std::uint64_t held{0};
-  std::uint64_t bursts{0};
+  Counter submitted{"submitted"};
+  Counter sent{"sent"};
+  Counter sent_bytes{"sent_bytes"};
+  Counter held{"held"};
+  Counter bursts{"bursts"};
   /// Launch time already past when submitted.
-  std::uint64_t late{0};
+  Counter late{"late"};
   DropCounts dropped{};
   [[nodiscard]] std::uint64_t dropped_total() const noexcept { return total(dropped); }
 };
@@ -62,39 +90,29 @@ struct TxSnapshot {
 /// How full a queue's ring, and the pool that its bursts come from, are. Exact when no other thread
 /// is at work.
 struct QueueLevels {
-  std::uint64_t ring{0};
-  std::uint64_t ring_capacity{0};
-  std::uint64_t bursts_free{0};
-  std::uint64_t bursts{0};
+  Counter ring{"ring"};
+  Counter ring_capacity{"ring_capacity"};
+  Counter bursts_free{"bursts_free"};
+  Counter bursts{"bursts_total"};
 };
 
-/// A number with the name by which users know it.
-template <typename Owner>
-struct NamedNumber {
-  std::string_view name;
-  std::uint64_t Owner::* value;
-};
-/// All but the drops, which have names of their own.
-inline constexpr std::array<NamedNumber<RxSnapshot>, 7> RX_NUMBERS{
-    {{"received", &RxSnapshot::received},
-     {"received_bytes", &RxSnapshot::received_bytes},
-     {"delivered", &RxSnapshot::delivered},
-     {"held", &RxSnapshot::held},
-     {"bursts", &RxSnapshot::bursts},
-     {"truncated", &RxSnapshot::truncated},
-     {"ring_high_water", &RxSnapshot::ring_high_water}}};
-inline constexpr std::array<NamedNumber<TxSnapshot>, 6> TX_NUMBERS{
-    {{"submitted", &TxSnapshot::submitted},
-     {"sent", &TxSnapshot::sent},
-     {"sent_bytes", &TxSnapshot::sent_bytes},
-     {"held", &TxSnapshot::held},
-     {"bursts", &TxSnapshot::bursts},
-     {"late", &TxSnapshot::late}}};
-inline constexpr std::array<NamedNumber<QueueLevels>, 4> LEVEL_NUMBERS{
-    {{"ring", &QueueLevels::ring},
-     {"ring_capacity", &QueueLevels::ring_capacity},
-     {"bursts_free", &QueueLevels::bursts_free},
-     {"bursts_total", &QueueLevels::bursts}}};
+template <typename Group>
+consteval std::size_t num_counters() {
+  static_assert(std::is_standard_layout_v<Group>);
+  if constexpr (requires(Group group) { group.dropped; }) {
+    return offsetof(Group, dropped) / sizeof(Counter);
+  } else {
+    return sizeof(Group) / sizeof(Counter);
+  }
+}
+
+/// The counters of a group, without its drops.
+template <typename Group>
+auto counters_of(Group& group) noexcept {
+  constexpr std::size_t N = num_counters<std::remove_const_t<Group>>();
+  using Element = std::conditional_t<std::is_const_v<Group>, const Counter, Counter>;
+  return std::span<Element, N>(reinterpret_cast<Element*>(&group), N);
+}
 
 /// N values that one thread writes together and others read together.
 ///
@@ -122,6 +140,32 @@ class CounterGroup {
  private:
   alignas(64) std::atomic<std::uint64_t> sequence_{0};
   std::array<std::atomic<std::uint64_t>, N> values_{};
+};
+
+/// A group with drops that one thread counts in and publishes, and others read.
+template <typename Group>
+class PublishedCounters {
+  static constexpr std::size_t N = num_counters<Group>();
+
+ public:
+  void publish(const Group& group) noexcept {
+    std::array<std::uint64_t, N + NUM_DROP_REASONS> values;
+    const auto counters = counters_of(group);
+    for (std::size_t i = 0; i < N; ++i) values[i] = counters[i].value;
+    std::copy(group.dropped.begin(), group.dropped.end(), values.begin() + N);
+    published_.publish(values);
+  }
+  [[nodiscard]] Group read() const noexcept {
+    const auto values = published_.read();
+    Group group;
+    const auto counters = counters_of(group);
+    for (std::size_t i = 0; i < N; ++i) counters[i].value = values[i];
+    std::copy(values.begin() + N, values.end(), group.dropped.begin());
+    return group;
+  }
+
+ private:
+  CounterGroup<N + NUM_DROP_REASONS> published_;
 };
 
 }  // namespace daqiri

@@ -101,12 +101,12 @@ std::uint32_t store_ip(std::uint8_t* out, const SocketAddress& from, const Socke
 // --- PacketBytes
 
 PacketBytes::PacketBytes(const Burst& burst, std::uint32_t packet) noexcept {
-  while (num_segments_ < MAX_NUM_SEGS && burst.regions[num_segments_] != nullptr) ++num_segments_;
+  while (num_segments_ < MAX_NUM_SEGS && burst.owners[num_segments_] != nullptr) ++num_segments_;
   std::uint32_t lengths_set = 0;
   for (int s = 0; s < num_segments_; ++s) lengths_set += burst.pkt_lens[s][packet];
   const int last = num_segments_ - 1;
   for (int s = 0; s < num_segments_; ++s) {
-    std::uint32_t size = burst.regions[s]->buf_size();
+    std::uint32_t size = burst.owners[s]->buf_size();
     if (s < last && lengths_set > 0) {
       size = std::min(size, burst.pkt_lens[s][packet]);
     } else if (s < last && s == 0) {

@@ -1,19 +1,17 @@
 #include "net/interfaces.h"
 
 #include <ifaddrs.h>
-#include <linux/if_packet.h>
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <netinet/in.h>
-#include <unistd.h>
+#include <sys/ioctl.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <string_view>
 
 #include "daqiri/error.h"
+#include "system/file.h"
 
 namespace daqiri {
 
@@ -89,40 +87,20 @@ int send_to_groups_through(int fd, int family, unsigned index) noexcept {
 }
 
 SocketAddress source_towards(const SocketAddress& peer) noexcept {
-  const int fd = socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP);
-  SocketAddress source;
-  if (fd >= 0) {
-    if (connect(fd, peer.data(), peer.length()) == 0) source = SocketAddress::local_of(fd);
-    close(fd);
-  }
-  if (!source.given() && peer.loopback()) source = peer;
-  return source;
+  const File probe(socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP));
+  if (connect(probe.fd(), peer.data(), peer.length()) == 0)
+    return SocketAddress::local_of(probe.fd());
+  return peer.loopback() ? peer : SocketAddress();
 }
 
 std::array<std::uint8_t, 6> mac_of(const SocketAddress& address) noexcept {
   std::array<std::uint8_t, 6> mac{};
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return mac;
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> guard(all, &freeifaddrs);
-  const auto length_of = [](const sockaddr& a) {
-    return a.sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  };
-  const ifaddrs* owner = all;
-  for (; owner != nullptr; owner = owner->ifa_next) {
-    if (owner->ifa_addr == nullptr || owner->ifa_addr->sa_family != address.family()) continue;
-    SocketAddress found;
-    std::memcpy(found.data(), owner->ifa_addr, length_of(*owner->ifa_addr));
-    if (found.same_host(address)) break;
-  }
-  if (owner == nullptr) return mac;
-  for (const ifaddrs* link = all; link != nullptr; link = link->ifa_next) {
-    if (link->ifa_addr == nullptr || link->ifa_addr->sa_family != AF_PACKET) continue;
-    if (std::string_view(link->ifa_name) != owner->ifa_name) continue;
-    sockaddr_ll ll{};
-    std::memcpy(&ll, link->ifa_addr, sizeof(ll));
-    if (ll.sll_hatype == ARPHRD_ETHER && ll.sll_halen == mac.size())
-      std::copy_n(ll.sll_addr, mac.size(), mac.begin());
-  }
+  ifreq request{};
+  const unsigned index = owner_of(address);
+  if (index == 0 || if_indextoname(index, request.ifr_name) == nullptr) return mac;
+  const File any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (ioctl(any.fd(), SIOCGIFHWADDR, &request) == 0 && request.ifr_hwaddr.sa_family == ARPHRD_ETHER)
+    std::memcpy(mac.data(), request.ifr_hwaddr.sa_data, mac.size());
   return mac;
 }
 

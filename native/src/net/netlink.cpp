@@ -3,21 +3,13 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
-#include <array>
 #include <cerrno>
 #include <system_error>
+#include <vector>
 
 #include "system/file.h"
 
 namespace daqiri {
-
-namespace {
-
-[[noreturn]] void fail(const char* what, int error) {
-  throw std::system_error(error, std::generic_category(), what);
-}
-
-}  // namespace
 
 const rtattr* NetlinkAttributes::find(int type) const noexcept {
   std::size_t at = 0;
@@ -30,55 +22,36 @@ const rtattr* NetlinkAttributes::find(int type) const noexcept {
   return nullptr;
 }
 
-NetlinkAttributes NetlinkAttributes::nested(int type) const noexcept {
-  const rtattr* found = find(type);
-  if (found == nullptr) return {nullptr, 0};
-  return {RTA_DATA(found), RTA_PAYLOAD(found)};
+void NetlinkRequest::add(std::uint16_t attribute, const void* data, std::size_t bytes) noexcept {
+  const rtattr head{static_cast<std::uint16_t>(RTA_LENGTH(bytes)), attribute};
+  std::byte* at = message_.data() + NLMSG_ALIGN(header().nlmsg_len);
+  std::memcpy(at, &head, sizeof(head));
+  if (bytes > 0) std::memcpy(at + RTA_LENGTH(0), data, bytes);
+  header().nlmsg_len =
+      static_cast<std::uint32_t>(NLMSG_ALIGN(header().nlmsg_len) + RTA_SPACE(bytes));
 }
 
-void NetlinkRequest::append(const void* data, std::size_t bytes) {
-  const std::size_t at = body_.size();
-  body_.resize(at + NLMSG_ALIGN(bytes));
-  if (bytes > 0) std::memcpy(body_.data() + at, data, bytes);
-}
-
-void NetlinkRequest::add(std::uint16_t attribute, const void* data, std::size_t bytes) {
-  const rtattr header{static_cast<std::uint16_t>(RTA_LENGTH(bytes)), attribute};
-  append(&header, sizeof(header));
-  append(data, bytes);
-}
-
-void NetlinkRequest::ask(const std::function<void(const nlmsghdr&)>& answer) const {
+void NetlinkRequest::exchange(const std::function<void(const nlmsghdr&)>& answer) const {
+  const auto fail = [](int error) {
+    throw std::system_error(error, std::generic_category(), "netlink");
+  };
   const File netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-  if (!netlink.is_open()) fail("no netlink socket", errno);
   const timeval patience{2, 0};
   setsockopt(netlink.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  nlmsghdr header{};
-  header.nlmsg_len = static_cast<std::uint32_t>(NLMSG_HDRLEN + body_.size());
-  header.nlmsg_type = type_;
-  header.nlmsg_flags = static_cast<std::uint16_t>(NLM_F_REQUEST | flags_);
-  std::vector<std::byte> message(NLMSG_HDRLEN);
-  std::memcpy(message.data(), &header, sizeof(header));
-  message.insert(message.end(), body_.begin(), body_.end());
-  if (send(netlink.fd(), message.data(), message.size(), 0) < 0) fail("netlink", errno);
-  alignas(nlmsghdr) std::array<std::byte, 65536> buffer;
+  const auto* request = reinterpret_cast<const nlmsghdr*>(message_.data());
+  if (send(netlink.fd(), request, request->nlmsg_len, 0) < 0) fail(errno);
+  std::vector<nlmsghdr> buffer(65536 / sizeof(nlmsghdr));
   for (;;) {
-    const ssize_t n = recv(netlink.fd(), buffer.data(), buffer.size(), 0);
+    const ssize_t n = recv(netlink.fd(), buffer.data(), buffer.size() * sizeof(nlmsghdr), 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("netlink", errno);
-    std::size_t at = 0;
-    const auto bytes = static_cast<std::size_t>(n);
-    while (at + sizeof(nlmsghdr) <= bytes) {
-      const auto& one = *reinterpret_cast<const nlmsghdr*>(buffer.data() + at);
-      if (one.nlmsg_len < sizeof(nlmsghdr) || one.nlmsg_len > bytes - at) fail("netlink", EBADMSG);
-      if (one.nlmsg_type == NLMSG_DONE) return;
-      if (one.nlmsg_type == NLMSG_ERROR) {
-        const auto& error = *static_cast<const nlmsgerr*>(NLMSG_DATA(&one));
-        fail("netlink", -error.error);
-      }
-      answer(one);
-      if ((one.nlmsg_flags & NLM_F_MULTI) == 0) return;
-      at += NLMSG_ALIGN(one.nlmsg_len);
+    if (n < 0) fail(errno);
+    auto left = static_cast<int>(n);
+    for (const nlmsghdr* one = buffer.data(); NLMSG_OK(one, left); one = NLMSG_NEXT(one, left)) {
+      if (one->nlmsg_type == NLMSG_DONE) return;
+      if (one->nlmsg_type == NLMSG_ERROR)
+        fail(-static_cast<const nlmsgerr*>(NLMSG_DATA(one))->error);
+      answer(*one);
+      if ((one->nlmsg_flags & NLM_F_MULTI) == 0) return;
     }
   }
 }

@@ -3,12 +3,11 @@
 
 #include <linux/rtnetlink.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <type_traits>
-#include <vector>
 
 namespace daqiri {
 
@@ -23,38 +22,47 @@ class NetlinkAttributes {
   /// The value, or `otherwise` where it is missing or shorter than a T.
   template <typename T>
   [[nodiscard]] T value(int type, T otherwise) const noexcept {
-    static_assert(std::is_trivially_copyable_v<T>);
     const rtattr* found = find(type);
-    if (found == nullptr || RTA_PAYLOAD(found) < sizeof(T)) return otherwise;
-    std::memcpy(&otherwise, RTA_DATA(found), sizeof(T));
+    if (found != nullptr && RTA_PAYLOAD(found) >= sizeof(T))
+      std::memcpy(&otherwise, RTA_DATA(found), sizeof(T));
     return otherwise;
   }
-  [[nodiscard]] NetlinkAttributes nested(int type) const noexcept;
 
  private:
   const std::byte* first_;
   std::size_t bytes_;
 };
 
-/// A request under construction: header, fixed part, attributes.
+/// A request under construction: header, fixed part, attributes; 256 bytes at most.
 class NetlinkRequest {
  public:
   template <typename Fixed>
-  NetlinkRequest(std::uint16_t type, std::uint16_t flags, const Fixed& fixed)
-      : type_(type), flags_(flags) {
-    append(&fixed, sizeof(fixed));
+  NetlinkRequest(std::uint16_t type, int flags, const Fixed& fixed) noexcept {
+    header().nlmsg_type = type;
+    header().nlmsg_flags = static_cast<std::uint16_t>(NLM_F_REQUEST | flags);
+    header().nlmsg_len = NLMSG_LENGTH(sizeof(fixed));
+    std::memcpy(NLMSG_DATA(&header()), &fixed, sizeof(fixed));
   }
-  void add(std::uint16_t attribute, const void* data, std::size_t bytes);
-  /// Sends it and passes each answer's type, fixed part and length of the rest. Throws
-  /// std::system_error with the kernel's answer.
-  void ask(const std::function<void(const nlmsghdr&)>& answer) const;
+  void add(std::uint16_t attribute, const void* data, std::size_t bytes) noexcept;
+  /// Sends it, and calls `answer` with the fixed part and the attributes of each answer. Throws
+  /// std::system_error with the kernel's refusal.
+  template <typename Fixed>
+  void ask(const std::function<void(const Fixed&, const NetlinkAttributes&)>& answer) const {
+    exchange([&](const nlmsghdr& message) {
+      if (message.nlmsg_len < NLMSG_SPACE(sizeof(Fixed))) return;
+      const auto* fixed = static_cast<const std::byte*>(NLMSG_DATA(&message));
+      answer(*reinterpret_cast<const Fixed*>(fixed),
+             {fixed + NLMSG_ALIGN(sizeof(Fixed)), message.nlmsg_len - NLMSG_SPACE(sizeof(Fixed))});
+    });
+  }
 
  private:
-  void append(const void* data, std::size_t bytes);
+  void exchange(const std::function<void(const nlmsghdr&)>& answer) const;
+  [[nodiscard]] nlmsghdr& header() noexcept {
+    return *reinterpret_cast<nlmsghdr*>(message_.data());
+  }
 
-  std::uint16_t type_;
-  std::uint16_t flags_;
-  std::vector<std::byte> body_;
+  alignas(nlmsghdr) std::array<std::byte, 256> message_{};
 };
 
 }  // namespace daqiri

@@ -48,6 +48,7 @@ std::string Housekeeper::directory() {
 Housekeeper::Housekeeper(const Session& session, int master_core)
     : session_(session), master_core_(master_core) {
   renew();
+  doorbell_.reserve(1);
   try {
     listen();
   } catch (const Error& error) {
@@ -89,7 +90,7 @@ void Housekeeper::stop() noexcept {
 
 void Housekeeper::run() noexcept {
   const std::string core = std::to_string(master_core_);
-  settle_thread(core_available(core) ? core : std::string(ANY_CORE), "daqiri-keeper");
+  configure_thread(core_available(core) ? core : std::string(ANY_CORE), "daqiri-keeper");
   // -1, which is never readable, without a socket.
   const int fd = socket_.fd();
   std::uint64_t due = monotonic_ns() + PERIOD_NS;
@@ -97,7 +98,7 @@ void Housekeeper::run() noexcept {
     doorbell_.prepare();
     if (stopping_.load(std::memory_order_acquire)) return doorbell_.cancel();
     const std::uint64_t now = monotonic_ns();
-    doorbell_.wait(now < due ? static_cast<std::int64_t>(due - now) : 0, &fd, 1);
+    doorbell_.wait(now < due ? static_cast<std::int64_t>(due - now) : 0, std::span(&fd, 1));
     answer();
     if (monotonic_ns() < due) continue;
     try {

@@ -18,21 +18,25 @@ constexpr std::uint64_t LEAST_PAUSE_NS = 10'000;
 /// Packets of a pass from which on the next one is made at once.
 constexpr std::uint32_t BUSY_PASS = 32;
 constexpr std::int64_t MAX_SLEEP_NS = 100'000'000;
+/// How long, and for how many packets, sources are emptied when a queue discards.
+constexpr std::uint64_t DISCARD_NS = 100'000'000;
+constexpr std::uint64_t MOST_DISCARDED = 1U << 20U;
 /// Passes that a stopping poller makes for what still arrives, and their time.
 constexpr int DRAIN_PASSES = 10'000;
 constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
 }  // namespace
 
-void Poller::add(RxQueue& queue) {
+void Poller::add(PortIo& io, RxQueue& queue) {
   queue.poller_doorbell = &doorbell_;
-  queues_.push_back(&queue);
+  queues_.push_back({&io, &queue});
 }
 
 void Poller::start() {
-  for (const RxQueue* queue : queues_) {
-    const int fd = engine_.receive_fd(*queue);
+  for (const Polled& polled : queues_) {
+    const int fd = polled.io->receive_traits(*polled.queue).ready_fd;
     if (fd >= 0 && std::find(fds_.begin(), fds_.end(), fd) == fds_.end()) fds_.push_back(fd);
   }
+  doorbell_.reserve(fds_.size());
   thread_ = std::thread([this] { run(); });
 }
 
@@ -42,16 +46,37 @@ void Poller::stop() noexcept {
   if (thread_.joinable()) thread_.join();
 }
 
-std::uint32_t Poller::pass(std::uint64_t* next_due) noexcept {
+std::uint32_t Poller::receive() noexcept {
   std::uint32_t seen = 0;
+  for (const Polled& polled : queues_) seen += polled.io->receive(*polled.queue);
+  return seen;
+}
+
+void Poller::drain(std::uint32_t received) noexcept {
+  // A source that gives less than it could has nothing left. One that is filled faster than it is
+  // emptied has been emptied once by then.
+  const std::uint64_t end = monotonic_ns() + DISCARD_NS;
+  for (std::uint64_t total = received;
+       received >= BUSY_PASS && total < MOST_DISCARDED && monotonic_ns() < end; total += received) {
+    received = receive();
+  }
+}
+
+std::uint32_t Poller::pass(std::uint64_t* next_due) noexcept {
   *next_due = 0;
   const std::uint64_t now = monotonic_ns();
-  for (RxQueue* queue : queues_) {
-    queue->begin_pass();
-    seen += engine_.receive(*queue);
-    const std::uint64_t due = queue->flush_expired(now);
+  bool discarding = false;
+  for (const Polled& polled : queues_) {
+    polled.queue->begin_pass();
+    discarding = discarding || polled.queue->discarding();
+  }
+  const std::uint32_t seen = receive();
+  // Queues may share a source: it is emptied for all of them.
+  if (discarding) drain(seen);
+  for (const Polled& polled : queues_) {
+    const std::uint64_t due = polled.queue->deliver_expired(now);
     if (due != 0 && (*next_due == 0 || due < *next_due)) *next_due = due;
-    queue->end_pass();
+    polled.queue->end_pass();
   }
   return seen;
 }
@@ -71,15 +96,15 @@ void Poller::sleep(std::uint64_t next_due) noexcept {
                   ? std::min<std::int64_t>(timeout, static_cast<std::int64_t>(next_due - now))
                   : 0;
   }
-  doorbell_.wait(timeout, fds_.data(), static_cast<int>(fds_.size()));
+  doorbell_.wait(timeout, fds_);
 }
 
 std::uint64_t Poller::pause_allowed() const noexcept {
   if (cpu_core_ != ANY_CORE) return 0;
   std::uint64_t allowed = PAUSE_NS;
-  for (const RxQueue* queue : queues_) {
-    const RxQueueConfig& config = queue->config();
-    if (!engine_.gathers(*queue) || config.batch_size_ == 1) return 0;
+  for (const Polled& polled : queues_) {
+    const RxQueueConfig& config = polled.queue->config();
+    if (!polled.io->receive_traits(*polled.queue).gathers || config.batch_size_ == 1) return 0;
     if (config.timeout_us_ > 0)
       allowed = std::min(allowed, std::uint64_t{config.timeout_us_} * 1000 / PAUSE_PART_OF_TIMEOUT);
   }
@@ -97,7 +122,7 @@ void Poller::pause(std::uint64_t pause_ns, std::uint64_t next_due) const noexcep
 }
 
 void Poller::run() noexcept {
-  settle_thread(cpu_core_, "daqiri-rx-" + cpu_core_);
+  configure_thread(cpu_core_, "daqiri-rx-" + cpu_core_);
   const std::uint64_t pause_ns = pause_allowed();
   std::uint64_t last_seen = monotonic_ns();
   std::uint64_t next_due = 0;
@@ -106,7 +131,7 @@ void Poller::run() noexcept {
     if (seen > 0) {
       last_seen = monotonic_ns();
       if (pause_ns > 0 && seen < BUSY_PASS) pause(pause_ns, next_due);
-    } else if (pause_ns == 0 && monotonic_ns() - last_seen < SPIN_NS) {
+    } else if (never_sleeps_ || (pause_ns == 0 && monotonic_ns() - last_seen < SPIN_NS)) {
       cpu_relax();
     } else {
       sleep(next_due);
@@ -115,10 +140,10 @@ void Poller::run() noexcept {
   const std::uint64_t end = monotonic_ns() + DRAIN_NS;
   for (int i = 0; i < DRAIN_PASSES && pass(&next_due) > 0 && monotonic_ns() < end; ++i) {
   }
-  for (RxQueue* queue : queues_) {
-    queue->flush_open();
-    queue->end_pass();
-    queue->mark_closed();
+  for (const Polled& polled : queues_) {
+    polled.queue->deliver_open();
+    polled.queue->end_pass();
+    polled.queue->mark_closed();
   }
 }
 

@@ -13,12 +13,13 @@ namespace daqiri {
 
 class Poller {
  public:
-  Poller(IoEngine& engine, std::string cpu_core)
-      : engine_(engine), cpu_core_(std::move(cpu_core)) {}
+  /// `never_sleeps`: its queues are polled without pause.
+  Poller(std::string cpu_core, bool never_sleeps)
+      : cpu_core_(std::move(cpu_core)), never_sleeps_(never_sleeps) {}
   ~Poller() { stop(); }
 
   /// Before `start`.
-  void add(RxQueue& queue);
+  void add(PortIo& io, RxQueue& queue);
   void start();
   /// Receive what has arrived, hand over open bursts, end the thread. Idempotent.
   void stop() noexcept;
@@ -27,14 +28,22 @@ class Poller {
  private:
   void run() noexcept;
   std::uint32_t pass(std::uint64_t* next_due) noexcept;
+  std::uint32_t receive() noexcept;
+  /// What the sources held when a queue was asked to discard it is received.
+  void drain(std::uint32_t received) noexcept;
   void sleep(std::uint64_t next_due) noexcept;
   /// How long packets may be left to gather in sockets, ns; 0: not at all.
   [[nodiscard]] std::uint64_t pause_allowed() const noexcept;
   void pause(std::uint64_t pause_ns, std::uint64_t next_due) const noexcept;
 
-  IoEngine& engine_;
+  struct Polled {
+    PortIo* io;
+    RxQueue* queue;
+  };
+
   std::string cpu_core_;
-  std::vector<RxQueue*> queues_;
+  bool never_sleeps_;
+  std::vector<Polled> queues_;
   std::vector<int> fds_;
   Doorbell doorbell_;
   std::atomic<bool> stopping_{false};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daqiri/error.h"
+#include "engine/refusals.h"
 #include "engine/registry.h"
 #include "session/housekeeper.h"
 #include "session/poller.h"
@@ -20,43 +21,11 @@ namespace daqiri {
 
 namespace {
 
-/// What the configuration may ask for and this build's data path does not do yet.
-void refuse_unsupported(const InterfaceConfig& interface, const EngineTraits& traits) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(Status::NOT_SUPPORTED, "interface '" + interface.name_ + "': " + what);
-  };
-  if (!interface.rx_.reorder_configs_.empty()) {
-    refuse("reorder config '" + interface.rx_.reorder_configs_.front().name_ +
-           "': reordering is not part of this build; remove reorder_configs");
-  }
-  if (interface.rx_.hardware_timestamps_ && !traits.hardware_timestamps) {
-    refuse(
-        "hardware_timestamps is true, and this engine has software timestamps only; set it to "
-        "false");
-  }
-  if (interface.rx_.dynamic_flow_capacity_ > 0 && !traits.dynamic_flows) {
-    refuse("dynamic_flow_capacity is " + std::to_string(interface.rx_.dynamic_flow_capacity_) +
-           ", and dynamic flows are not part of this build; set it to 0");
-  }
-  if (!interface.tx_.flows_.empty() && !traits.transforms) {
-    refuse("transmit flow '" + interface.tx_.flows_.front().name_ +
-           "': VLAN and tunnel transforms are not part of this build; remove tx.flows");
-  }
-  const auto direct = [&](const QueueConfig& queue) {
-    if (queue.poll_mode_ == PollMode::DIRECT && !traits.direct_mode) {
-      refuse("queue '" + queue.name_ +
-             "': poll_mode 'direct' is not part of this build; use 'indirect'");
-    }
-  };
-  for (const auto& queue : interface.rx_.queues_) direct(queue);
-  for (const auto& queue : interface.tx_.queues_) direct(queue);
-}
-
 /// After the engine was opened.
-void require_accurate_send(const IoEngine& engine, const Port& port) {
+void require_accurate_send(const Port& port) {
   if (!port.config.tx_.accurate_send_) return;
   for (const auto& queue : port.tx) {
-    if (engine.launch_lead(*queue) > 0) continue;
+    if (port.io->transmit_traits(*queue).launch_lead > 0) continue;
     throw Error(Status::NOT_SUPPORTED,
                 "interface '" + port.config.name_ + "': tx.accurate_send is true, and queue '" +
                     queue->config().name_ +
@@ -66,14 +35,20 @@ void require_accurate_send(const IoEngine& engine, const Port& port) {
   }
 }
 
-template <typename Worker, typename Queue>
-void place(std::vector<std::unique_ptr<Worker>>& workers, IoEngine& engine, Queue& queue) {
-  const std::string& core = queue.config().cpu_core_;
-  auto it = std::find_if(workers.begin(), workers.end(),
-                         [&](const auto& w) { return w->cpu_core() == core; });
-  if (it == workers.end())
-    it = workers.insert(workers.end(), std::make_unique<Worker>(engine, core));
-  (*it)->add(queue);
+void require_usable(const memory::MemoryRegion& region, const EngineTraits& traits) {
+  if (region.host_readable() || traits.device_memory) return;
+  throw Error(Status::NOT_SUPPORTED,
+              "memory region '" + region.name() + "' is of kind 'device', which engine '" +
+                  std::string(traits.name) +
+                  "' cannot fill or send from; use kind 'host', 'huge' or 'host_pinned'");
+}
+
+/// The worker that has all of `same`, made where there is none.
+template <typename Worker, typename Same, typename Make>
+Worker& place(std::vector<std::unique_ptr<Worker>>& workers, Same same, Make make) {
+  auto it = std::find_if(workers.begin(), workers.end(), [&](const auto& w) { return same(*w); });
+  if (it == workers.end()) it = workers.insert(workers.end(), make());
+  return **it;
 }
 
 /// The element that `path` names behind `key`, as in "interfaces[1].rx"; null: none. `path` is cut
@@ -127,8 +102,9 @@ void Session::build() {
   const EngineEntry entry = engine_for(config_);
   if (const std::string missing = entry.missing(); !missing.empty())
     throw Error(Status::NOT_SUPPORTED, missing);
+  refuse_unsupported(config_, entry.traits);
+  refuse_oversized(config_);
   for (const InterfaceConfig& interface : config_.ifs_) {
-    refuse_unsupported(interface, entry.traits);
     const auto check = [&](const QueueConfig& queue) {
       require_core(queue.cpu_core_,
                    "queue '" + queue.name_ + "' of interface '" + interface.name_ + "'");
@@ -140,7 +116,10 @@ void Session::build() {
   memory_ = std::make_shared<SessionMemory>();
   memory_->session = weak_from_this();
   for (const MemoryRegionConfig& region : config_.mrs_) {
-    memory_->regions.emplace(region.name_, memory::MemoryRegion::allocate(region));
+    auto allocated = memory::MemoryRegion::allocate(region, engine_->needs(region));
+    require_usable(*allocated, entry.traits);
+    engine_->attach(*allocated);
+    memory_->regions.emplace(region.name_, std::move(allocated));
   }
   std::uint32_t tx_batch = 0;
   std::size_t tx_segments = 0;
@@ -158,29 +137,45 @@ void Session::build() {
     port->config = interface;
     port->id = interface.port_id_;
     for (const auto& queue : interface.rx_.queues_) {
-      port->rx.push_back(
-          std::make_unique<RxQueue>(interface, queue, config_.rx_meta_buffers_, memory_));
+      port->rx.push_back(std::make_unique<RxQueue>(
+          interface, queue, config_.rx_meta_buffers_, memory_,
+          entry.traits.many_sources ? RxQueue::Sources::MANY : RxQueue::Sources::FEW));
     }
     for (const auto& queue : interface.tx_.queues_) {
       port->tx.push_back(
           std::make_unique<TxQueue>(interface, queue, config_.tx_meta_buffers_, memory_));
     }
     if (!port->rx.empty())
-      port->classifier = std::make_unique<const steering::Classifier>(interface);
+      port->steering.publish(std::make_shared<const steering::Program>(interface));
     ports_.push_back(std::move(port));
   }
   engine_->open(ports_);
-  for (const auto& port : ports_) require_accurate_send(*engine_, *port);
   for (const auto& port : ports_) {
-    memory_->link_layers.push_back(engine_->link_layer(port->id));
-    memory_->mac_addresses.push_back(engine_->mac_address(port->id));
+    require_accurate_send(*port);
+    memory_->link_layers.push_back(port->io->link_layer());
+    memory_->mac_addresses.push_back(port->io->mac_address());
   }
 }
 
 void Session::start() {
+  const bool never_sleep = engine_for(config_).traits.polls_without_pause;
   for (const auto& port : ports_) {
-    for (const auto& queue : port->rx) place(pollers_, *engine_, *queue);
-    for (const auto& queue : port->tx) place(transmitters_, *engine_, *queue);
+    for (const auto& queue : port->rx) {
+      const std::string& core = queue->config().cpu_core_;
+      place(
+          pollers_, [&](const Poller& p) { return p.cpu_core() == core; },
+          [&] { return std::make_unique<Poller>(core, never_sleep); })
+          .add(*port->io, *queue);
+    }
+    for (const auto& queue : port->tx) {
+      const std::string& core = queue->config().cpu_core_;
+      const Clock clock = port->io->clock();
+      place(
+          transmitters_,
+          [&](const Transmitter& t) { return t.cpu_core() == core && t.clock() == clock; },
+          [&] { return std::make_unique<Transmitter>(core, clock); })
+          .add(*port->io, *queue);
+    }
   }
   for (const auto& poller : pollers_) poller->start();
   for (const auto& transmitter : transmitters_) transmitter->start();
@@ -241,10 +236,13 @@ int Session::port_id(const std::string& name_or_address) const noexcept {
   return -1;
 }
 
-std::uint64_t Session::now(int port_wanted) const {
-  static_cast<void>(port(port_wanted));
-  return realtime_ns();
+Connections& Session::connections() const {
+  if (Connections* found = find_connections()) return *found;
+  throw Error(Status::NOT_SUPPORTED,
+              "connections exist on socket streams only; this session's engine has none");
 }
+
+std::uint64_t Session::now(int port_wanted) const { return port(port_wanted).io->clock()(); }
 
 std::shared_ptr<const SessionSnapshot> Session::latest() const {
   if (closed()) return std::make_shared<const SessionSnapshot>(SessionSnapshot::of(*this));

@@ -47,7 +47,10 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] TxQueue& tx_queue(int port, int queue) const;
   /// Port id by interface name or address; -1: unknown.
   [[nodiscard]] int port_id(const std::string& name_or_address) const noexcept;
-  [[nodiscard]] IoEngine& engine() const noexcept { return *engine_; }
+  /// Of the engine. Throws Error NOT_SUPPORTED when it has none.
+  [[nodiscard]] Connections& connections() const;
+  /// Null: it has none.
+  [[nodiscard]] Connections* find_connections() const noexcept { return engine_->connections(); }
   [[nodiscard]] const std::shared_ptr<SessionMemory>& memory() const noexcept { return memory_; }
 
   /// The port's clock, ns; receive timestamps and launch times are on it.

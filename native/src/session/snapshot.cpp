@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "config/names.h"
+#include "engine/registry.h"
 #include "metrics/json_object.h"
 #include "timing/clock.h"
 
@@ -30,28 +30,28 @@ std::string json_of(const DropCounts& dropped) {
   return json.line();
 }
 
-template <typename Owner, std::size_t N>
-void add(JsonObject& json, const std::array<NamedNumber<Owner>, N>& numbers, const Owner& owner) {
-  for (const NamedNumber<Owner>& number : numbers) json.number(number.name, owner.*number.value);
+template <typename Group>
+void add(JsonObject& json, const Group& group) {
+  for (const Counter& counter : counters_of(group)) json.number(counter.name, counter.value);
 }
 
-template <typename Owner, std::size_t N>
-void add(std::vector<std::uint64_t>& row, const std::array<NamedNumber<Owner>, N>& numbers,
-         const Owner& owner) {
-  for (const NamedNumber<Owner>& number : numbers) row.push_back(owner.*number.value);
+template <typename Group>
+void add(std::vector<std::uint64_t>& row, const Group& group) {
+  for (const Counter& counter : counters_of(group)) row.push_back(counter.value);
 }
 
-template <typename Owner, std::size_t N>
-void add(std::vector<std::string_view>& names, const std::array<NamedNumber<Owner>, N>& numbers) {
-  for (const NamedNumber<Owner>& number : numbers) names.push_back(number.name);
+template <typename Group>
+void add(std::vector<std::string_view>& names) {
+  const Group group;
+  for (const Counter& counter : counters_of(group)) names.emplace_back(counter.name);
 }
 
 JsonObject json_of(const RxQueueState& state) {
   JsonObject json;
   json.text("port", state.port);
   json.text("queue", state.queue);
-  add(json, RX_NUMBERS, state.counters);
-  add(json, LEVEL_NUMBERS, state.levels);
+  add(json, state.counters);
+  add(json, state.levels);
   json.json("dropped", json_of(state.counters.dropped));
   return json;
 }
@@ -60,9 +60,9 @@ JsonObject json_of(const TxQueueState& state) {
   JsonObject json;
   json.text("port", state.port);
   json.text("queue", state.queue);
-  add(json, TX_NUMBERS, state.counters);
-  add(json, LATENESS_NUMBERS, state);
-  add(json, LEVEL_NUMBERS, state.levels);
+  add(json, state.counters);
+  add(json, state.lateness);
+  add(json, state.levels);
   json.json("dropped", json_of(state.counters.dropped));
   json.text("launch_times", state.launch_times);
   return json;
@@ -124,9 +124,7 @@ std::string microseconds(std::uint64_t ns) {
 SessionSnapshot SessionSnapshot::of(const Session& session) {
   SessionSnapshot snapshot;
   const NetworkConfig& config = session.config();
-  snapshot.engine = config.common_.loopback_ == LoopbackType::SW
-                        ? "loopback"
-                        : config::text_of(config::ENGINES, config.common_.engine_type);
+  snapshot.engine = engine_for(config).traits.name;
   snapshot.pid = getpid();
   snapshot.opened = session.opened();
   snapshot.time = realtime_ns();
@@ -137,11 +135,14 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
     for (const auto& queue : port.rx)
       snapshot.rx.push_back({name, queue->config().name_, queue->counters(), queue->levels()});
     for (const auto& queue : port.tx) {
-      const Histogram& lateness = queue->lateness();
-      snapshot.tx.push_back({name, queue->config().name_, queue->counters(), queue->levels(),
-                             lateness.quantile(0.5), lateness.quantile(0.99),
-                             lateness.quantile(0.999), lateness.maximum(),
-                             session.engine().launch_keeper(*queue)});
+      const Histogram& histogram = queue->lateness();
+      TxQueueState state{name, queue->config().name_,        queue->counters(), queue->levels(),
+                         {},   port.io->launch_times(*queue)};
+      state.lateness.p50 = histogram.quantile(0.5);
+      state.lateness.p99 = histogram.quantile(0.99);
+      state.lateness.p999 = histogram.quantile(0.999);
+      state.lateness.maximum = histogram.maximum();
+      snapshot.tx.push_back(std::move(state));
     }
   }
   for (const MemoryRegionConfig& region : config.mrs_) {
@@ -171,14 +172,14 @@ std::vector<std::uint64_t> SessionSnapshot::row() const {
     row.insert(row.end(), dropped.begin(), dropped.end());
   };
   for (const RxQueueState& state : rx) {
-    add(row, RX_NUMBERS, state.counters);
-    add(row, LEVEL_NUMBERS, state.levels);
+    add(row, state.counters);
+    add(row, state.levels);
     add_drops(state.counters.dropped);
   }
   for (const TxQueueState& state : tx) {
-    add(row, TX_NUMBERS, state.counters);
-    add(row, LATENESS_NUMBERS, state);
-    add(row, LEVEL_NUMBERS, state.levels);
+    add(row, state.counters);
+    add(row, state.lateness);
+    add(row, state.levels);
     add_drops(state.counters.dropped);
   }
   return row;
@@ -186,16 +187,16 @@ std::vector<std::uint64_t> SessionSnapshot::row() const {
 
 std::vector<std::string_view> SessionSnapshot::rx_names() {
   std::vector<std::string_view> names;
-  add(names, RX_NUMBERS);
-  add(names, LEVEL_NUMBERS);
+  add<RxSnapshot>(names);
+  add<QueueLevels>(names);
   return names;
 }
 
 std::vector<std::string_view> SessionSnapshot::tx_names() {
   std::vector<std::string_view> names;
-  add(names, TX_NUMBERS);
-  add(names, LATENESS_NUMBERS);
-  add(names, LEVEL_NUMBERS);
+  add<TxSnapshot>(names);
+  add<Lateness>(names);
+  add<QueueLevels>(names);
   return names;
 }
 
@@ -203,22 +204,24 @@ std::string SessionSnapshot::table() const {
   std::vector<Row> receive{{"receive queue", "received", "bytes", "delivered", "held", "bursts",
                             "truncated", "ring", "free bursts", "dropped"}};
   for (const RxQueueState& s : rx) {
-    receive.push_back({s.port + "/" + s.queue, std::to_string(s.counters.received),
-                       std::to_string(s.counters.received_bytes),
-                       std::to_string(s.counters.delivered), std::to_string(s.counters.held),
-                       std::to_string(s.counters.bursts), std::to_string(s.counters.truncated),
-                       part(s.levels.ring, s.levels.ring_capacity),
-                       part(s.levels.bursts_free, s.levels.bursts), reasons(s.counters.dropped)});
+    receive.push_back(
+        {s.port + "/" + s.queue, std::to_string(s.counters.received.value),
+         std::to_string(s.counters.received_bytes.value),
+         std::to_string(s.counters.delivered.value), std::to_string(s.counters.held.value),
+         std::to_string(s.counters.bursts.value), std::to_string(s.counters.truncated.value),
+         part(s.levels.ring, s.levels.ring_capacity), part(s.levels.bursts_free, s.levels.bursts),
+         reasons(s.counters.dropped)});
   }
   std::vector<Row> transmit{{"transmit queue", "submitted", "sent", "bytes", "held", "late",
                              "p50 us", "p99 us", "max us", "ring", "free bursts", "dropped"}};
   for (const TxQueueState& s : tx) {
-    transmit.push_back({s.port + "/" + s.queue, std::to_string(s.counters.submitted),
-                        std::to_string(s.counters.sent), std::to_string(s.counters.sent_bytes),
-                        std::to_string(s.counters.held), std::to_string(s.counters.late),
-                        microseconds(s.lateness_p50), microseconds(s.lateness_p99),
-                        microseconds(s.lateness_max), part(s.levels.ring, s.levels.ring_capacity),
-                        part(s.levels.bursts_free, s.levels.bursts), reasons(s.counters.dropped)});
+    transmit.push_back(
+        {s.port + "/" + s.queue, std::to_string(s.counters.submitted.value),
+         std::to_string(s.counters.sent.value), std::to_string(s.counters.sent_bytes.value),
+         std::to_string(s.counters.held.value), std::to_string(s.counters.late.value),
+         microseconds(s.lateness.p50), microseconds(s.lateness.p99),
+         microseconds(s.lateness.maximum), part(s.levels.ring, s.levels.ring_capacity),
+         part(s.levels.bursts_free, s.levels.bursts), reasons(s.counters.dropped)});
   }
   std::vector<Row> memory{{"memory region", "free buffers", "bytes each"}};
   for (const RegionState& s : regions)

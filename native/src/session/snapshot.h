@@ -19,26 +19,24 @@ struct RxQueueState {
   QueueLevels levels;
 };
 
+/// ns between launch times and transmission.
+struct Lateness {
+  Counter p50{"lateness_p50"};
+  Counter p99{"lateness_p99"};
+  Counter p999{"lateness_p999"};
+  Counter maximum{"lateness_max"};
+};
+
 struct TxQueueState {
   std::string port;
   std::string queue;
   TxSnapshot counters;
   /// The pool of bursts is one for all transmit queues.
   QueueLevels levels;
-  /// ns
-  std::uint64_t lateness_p50{0};
-  std::uint64_t lateness_p99{0};
-  std::uint64_t lateness_p999{0};
-  std::uint64_t lateness_max{0};
-  /// IoEngine::launch_keeper.
+  Lateness lateness;
+  /// PortIo::launch_times.
   std::string launch_times;
 };
-
-inline constexpr std::array<NamedNumber<TxQueueState>, 4> LATENESS_NUMBERS{
-    {{"lateness_p50", &TxQueueState::lateness_p50},
-     {"lateness_p99", &TxQueueState::lateness_p99},
-     {"lateness_p999", &TxQueueState::lateness_p999},
-     {"lateness_max", &TxQueueState::lateness_max}}};
 
 struct RegionState {
   std::string name;

@@ -11,11 +11,11 @@ namespace daqiri {
 
 namespace {
 
-/// Further than this from a launch time the worker sleeps, until SPIN_NS before it.
+/// Further than this from a launch time the worker sleeps, until TX_SPIN_NS before it.
 constexpr std::uint64_t SLEEP_FROM_NS = 200'000;
-constexpr std::uint64_t SPIN_NS = 80'000;
+constexpr std::uint64_t TX_SPIN_NS = 80'000;
 /// Longest sleep: a step of the clock is noticed within this.
-constexpr std::int64_t MAX_SLEEP_NS = 50'000'000;
+constexpr std::int64_t TX_MAX_SLEEP_NS = 50'000'000;
 /// Idle time after which the worker sleeps instead of spinning.
 constexpr std::uint64_t IDLE_SPIN_NS = 20'000;
 /// Pacing credit that an idle queue keeps.
@@ -32,14 +32,23 @@ constexpr std::uint32_t CACHE_LINE = 64;
 constexpr std::uint64_t REFUSED_NS = 10'000'000;
 /// How often the worker looks for packets that wait in the kernel.
 constexpr std::uint64_t LAUNCHING_NS = 1'000'000;
+/// How often it asks for buffers that the engine keeps.
+constexpr std::uint64_t COMPLETING_NS = 20'000;
 /// Passes that a stopping worker makes for what is due.
-constexpr int DRAIN_PASSES = 100'000;
+constexpr int TX_DRAIN_PASSES = 100'000;
 /// It gives up when the wire has taken nothing for this long.
-constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
+constexpr std::uint64_t TX_DRAIN_NS = 1'000'000'000;
 
-/// ns that `bytes` take at `mbps`.
-constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps) {
-  return bytes * 8000U / mbps;
+/// ns that `bytes` take at `mbps`; `rest` is what the division leaves, from call to call.
+constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps, std::uint64_t& rest) {
+  const std::uint64_t ns = bytes * 8000U + rest;
+  rest = ns % mbps;
+  return ns / mbps;
+}
+
+/// Until the next question after packets that the engine keeps.
+constexpr std::uint64_t ask_again(const TransmitTraits& traits) {
+  return traits.launch_lead > 0 ? LAUNCHING_NS : COMPLETING_NS;
 }
 
 void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
@@ -52,11 +61,16 @@ void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
 
 }  // namespace
 
-void Transmitter::add(TxQueue& queue) {
+void Transmitter::add(PortIo& io, TxQueue& queue) {
   queue.worker_doorbell = &doorbell_;
-  lanes_.push_back({&queue, nullptr, NEVER, 0, FIRST_COST_NS, engine_.transmit_fd(queue),
-                    engine_.launch_lead(queue)});
-  fds_.reserve(lanes_.size());
+  Served served{.io = &io,
+                .queue = &queue,
+                .traits = io.transmit_traits(queue),
+                .packet_cost = FIRST_COST_NS};
+  queue.open(clock_, served.traits.keeps_buffers);
+  queues_.push_back(served);
+  fds_.reserve(queues_.size());
+  doorbell_.reserve(queues_.size());
   realtime_priority_ = std::max(realtime_priority_, queue.config().realtime_priority_);
 }
 
@@ -70,79 +84,83 @@ void Transmitter::stop() noexcept {
   if (thread_.joinable()) thread_.join();
 }
 
-std::uint32_t Transmitter::turn(const Lane& lane) const noexcept {
-  std::uint64_t packets = engine_.transmit_run();
-  for (const Lane& other : lanes_) {
-    if (&other == &lane || other.due == 0 || other.due == NEVER) continue;
+std::uint32_t Transmitter::turn(const Served& served) const noexcept {
+  std::uint64_t packets = served.traits.most_packets;
+  for (const Served& other : queues_) {
+    if (&other == &served || other.due == 0 || other.due == NEVER) continue;
     const std::uint64_t fit =
         other.due <= now_ ? SHORT_TURN
-                          : std::max<std::uint64_t>((other.due - now_) / lane.packet_cost, 1);
+                          : std::max<std::uint64_t>((other.due - now_) / served.packet_cost, 1);
     packets = std::min(packets, fit);
   }
   return static_cast<std::uint32_t>(packets);
 }
 
-void Transmitter::count_launched(Lane& lane, bool last) noexcept {
-  const LaunchResult result = engine_.launched(*lane.queue, last);
-  lane.ask = result.more ? now_ + LAUNCHING_NS : NEVER;
-  lane.queue->count_launched(result);
+void Transmitter::count_completed(Served& served, bool last) noexcept {
+  const TransmitCompletion completion = served.io->completed(*served.queue, last);
+  served.ask = completion.more ? now_ + ask_again(served.traits) : NEVER;
+  served.queue->count_completed(completion);
 }
 
-bool Transmitter::serve(Lane& lane) noexcept {
+bool Transmitter::serve(Served& served) noexcept {
   // Also when the clock was set back.
-  if (lane.ask != NEVER && (lane.ask <= now_ || lane.ask - now_ > lane.lead + LAUNCHING_NS))
-    count_launched(lane, false);
-  lane.burst = lane.queue->current();
-  if (lane.burst == nullptr) {
-    lane.due = NEVER;
-    lane.queue->end_pass();
+  if (served.ask != NEVER &&
+      (served.ask <= now_ || served.ask - now_ > served.traits.launch_lead + LAUNCHING_NS))
+    count_completed(served, false);
+  served.burst = served.queue->current();
+  if (served.burst == nullptr) {
+    served.due = NEVER;
+    served.queue->end_pass();
     return false;
   }
-  const Burst& burst = *lane.burst;
-  const std::uint32_t first = lane.queue->position();
-  const std::uint32_t mbps = lane.queue->config().pacing_mbps_;
+  const Burst& burst = *served.burst;
+  const std::uint32_t first = served.queue->position();
+  const std::uint32_t mbps = served.queue->config().pacing_mbps_;
   // Not the port's clock: set back, it would stop a paced queue for as long.
   const std::uint64_t steady = mbps == 0 ? 0 : monotonic_ns();
-  std::uint64_t paced = mbps == 0 ? 0 : std::max(lane.paced_until, steady - PACING_CREDIT_NS);
-  const std::uint32_t limit = std::min(burst.num_packets() - first, turn(lane));
+  std::uint64_t paced = mbps == 0 ? 0 : std::max(served.paced_until, steady - PACING_CREDIT_NS);
+  const std::uint32_t limit = std::min(burst.num_packets() - first, turn(served));
+  std::uint64_t rest = served.pacing_rest;
   std::uint32_t run = 0;
   for (; run < limit; ++run) {
-    lane.due = handover(lane, burst.timestamps[first + run]);
-    if (paced > steady) lane.due = std::max(lane.due, now_ + (paced - steady));
-    if (lane.due > now_) break;
-    if (mbps != 0) paced += wire_ns(burst.packet_length(first + run), mbps);
+    served.due = wanted_at(served, burst.timestamps[first + run]);
+    if (paced > steady) served.due = std::max(served.due, now_ + (paced - steady));
+    if (served.due > now_) break;
+    if (mbps != 0) {
+      paced += wire_ns(burst.packet_length(first + run) + served.traits.overhead_bytes, mbps, rest);
+    }
   }
   if (run > 0) {
-    transmit(lane, run);
+    transmit(served, run);
   } else {
     prefetch(burst, first);
   }
-  lane.queue->end_pass();
-  return run > 0 && !lane.refused;
+  served.queue->end_pass();
+  return run > 0 && !served.refused;
 }
 
-void Transmitter::transmit(Lane& lane, std::uint32_t run) noexcept {
-  TxQueue& queue = *lane.queue;
-  const Burst& burst = *lane.burst;
+void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
+  TxQueue& queue = *served.queue;
+  Burst& burst = *served.burst;
   const std::uint32_t first = queue.position();
   const std::uint32_t mbps = queue.config().pacing_mbps_;
   const std::uint64_t begun = now_;
   const std::uint64_t steady = mbps == 0 ? 0 : monotonic_ns();
-  const TransmitResult result = engine_.transmit(queue, burst, first, run);
+  const TransmitResult result = served.io->transmit(queue, burst, first, run);
   now_ = clock_();
-  const std::uint32_t done = result.sent + result.failed;
-  lane.refused = done == 0 && lane.fd >= 0;
-  lane.unconnected = result.unconnected;
-  if (lane.refused) lane.due = now_ + REFUSED_NS;
+  const std::uint32_t done = result.sent + result.kept + result.failed;
+  served.refused = done == 0 && served.traits.ready_fd >= 0;
+  served.unconnected = result.unconnected;
+  if (served.refused) served.due = now_ + REFUSED_NS;
   if (done == 0) return;
   last_left_ = monotonic_ns();
   // A step of the clock meanwhile is no time that the engine took.
   const std::uint64_t took =
       now_ > begun ? std::min(now_ - begun, MAX_COST_NS * done) : std::uint64_t{0};
-  lane.packet_cost = std::max<std::uint64_t>((7 * lane.packet_cost + took / done) / 8, 1);
-  std::uint64_t wire = 0;
+  served.packet_cost = std::max<std::uint64_t>((7 * served.packet_cost + took / done) / 8, 1);
+  std::uint64_t wire = 0;  // bytes
   for (std::uint32_t i = 0; i < done; ++i) {
-    if (mbps != 0) wire += wire_ns(burst.packet_length(first + i), mbps);
+    if (mbps != 0) wire += burst.packet_length(first + i) + served.traits.overhead_bytes;
     const std::uint64_t launch = burst.timestamps[first + i];
     if (launch == 0) continue;
     // Packets of one call leave one after the other.
@@ -150,26 +168,28 @@ void Transmitter::transmit(Lane& lane, std::uint32_t run) noexcept {
     queue.record_lateness(left > launch ? left - launch : 0);
     if (launch < burst.begun_ns) queue.count_late();
   }
-  if (mbps != 0) lane.paced_until = std::max(lane.paced_until, steady - PACING_CREDIT_NS) + wire;
-  if (lane.lead == 0) {
-    queue.count_sent(result.sent, result.bytes);
-  } else {
-    queue.hand_over(result.sent);
-    lane.ask = std::min(lane.ask, now_ + lane.lead);
+  if (mbps != 0) {
+    served.paced_until = std::max(served.paced_until, steady - PACING_CREDIT_NS) +
+                         wire_ns(wire, mbps, served.pacing_rest);
+  }
+  queue.count_sent(result.sent, result.bytes);
+  if (result.kept > 0) {
+    queue.count_kept(result.kept);
+    served.ask = std::min(served.ask, now_ + served.traits.launch_lead);
   }
   queue.count_dropped(DropReason::SEND_ERROR, result.failed);
-  if (result.failed > 0 && result.error != lane.error) note_error(lane, result.error);
+  if (result.failed > 0 && result.error != served.error) note_error(served, result.error);
   // What comes behind the burst is not known yet.
-  lane.due = 0;
+  served.due = 0;
   if (first + done < burst.num_packets()) {
-    lane.due = handover(lane, burst.timestamps[first + done]);
+    served.due = wanted_at(served, burst.timestamps[first + done]);
     prefetch(burst, first + done);
   }
 }
 
-void Transmitter::note_error(Lane& lane, int error) noexcept {
-  lane.error = error;
-  const TxQueue& queue = *lane.queue;
+void Transmitter::note_error(Served& served, int error) noexcept {
+  served.error = error;
+  const TxQueue& queue = *served.queue;
   try {
     log(LogLevel::WARN,
         "transmit queue '" + queue.config().name_ + "' of interface '" + queue.interface_name() +
@@ -187,8 +207,8 @@ void Transmitter::wait_until(std::uint64_t due) noexcept {
     if (stopping_.load(std::memory_order_acquire) || anything_new()) {
       doorbell_.cancel();
     } else {
-      const auto remaining =
-          static_cast<std::int64_t>(std::min<std::uint64_t>(due - now_ - SPIN_NS, MAX_SLEEP_NS));
+      const auto remaining = static_cast<std::int64_t>(
+          std::min<std::uint64_t>(due - now_ - TX_SPIN_NS, TX_MAX_SLEEP_NS));
       sleep_for(remaining);
     }
     now_ = clock_();
@@ -203,15 +223,15 @@ void Transmitter::wait_until(std::uint64_t due) noexcept {
 
 void Transmitter::sleep_for(std::int64_t ns) noexcept {
   fds_.clear();
-  for (const Lane& lane : lanes_) {
-    if (lane.refused) fds_.push_back(lane.fd);
+  for (const Served& served : queues_) {
+    if (served.refused) fds_.push_back(served.traits.ready_fd);
   }
-  doorbell_.wait(ns, fds_.data(), static_cast<int>(fds_.size()));
+  doorbell_.wait(ns, fds_);
 }
 
 bool Transmitter::anything_new() const noexcept {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
-    return lane.burst == nullptr && lane.queue->anything_queued();
+  return std::any_of(queues_.begin(), queues_.end(), [](const Served& served) {
+    return served.burst == nullptr && served.queue->anything_queued();
   });
 }
 
@@ -221,11 +241,11 @@ void Transmitter::sleep() noexcept {
     doorbell_.cancel();
     return;
   }
-  doorbell_.wait(MAX_SLEEP_NS);
+  doorbell_.wait(TX_MAX_SLEEP_NS);
 }
 
 void Transmitter::run() noexcept {
-  settle_thread(cpu_core_, "daqiri-tx-" + cpu_core_, realtime_priority_);
+  configure_thread(cpu_core_, "daqiri-tx-" + cpu_core_, realtime_priority_);
   last_left_ = monotonic_ns();
   now_ = clock_();
   int drain = 0;
@@ -234,28 +254,28 @@ void Transmitter::run() noexcept {
   for (;;) {
     if (stopping_.load(std::memory_order_acquire) && drain++ == 0) last_left_ = monotonic_ns();
     bool progress = false;
-    for (Lane& lane : lanes_) progress = serve(lane) || progress;
-    const bool refused = std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
-      return lane.burst != nullptr && lane.refused && !lane.unconnected;
+    for (Served& served : queues_) progress = serve(served) || progress;
+    const bool refused = std::any_of(queues_.begin(), queues_.end(), [](const Served& served) {
+      return served.burst != nullptr && served.refused && !served.unconnected;
     });
     if (drain > 0 && refused && !progress) {
       doorbell_.prepare();
       sleep_for(static_cast<std::int64_t>(REFUSED_NS));
       now_ = clock_();
     }
-    const bool launching = std::any_of(lanes_.begin(), lanes_.end(),
-                                       [](const Lane& lane) { return lane.ask != NEVER; });
+    const bool launching = std::any_of(queues_.begin(), queues_.end(),
+                                       [](const Served& served) { return served.ask != NEVER; });
     if (drain > 0 && launching && !progress) {
       doorbell_.prepare();
       doorbell_.wait(static_cast<std::int64_t>(LAUNCHING_NS));
       now_ = clock_();
     }
-    if (drain > 0 && ((!progress && !refused && !launching) || drain > DRAIN_PASSES ||
-                      monotonic_ns() - last_left_ > DRAIN_NS))
+    if (drain > 0 && ((!progress && !refused && !launching) || drain > TX_DRAIN_PASSES ||
+                      monotonic_ns() - last_left_ > TX_DRAIN_NS))
       break;
     if (progress) continue;
     std::uint64_t due = NEVER;
-    for (const Lane& lane : lanes_) due = std::min({due, lane.due, lane.ask});
+    for (const Served& served : queues_) due = std::min({due, served.due, served.ask});
     if (due != NEVER) {
       wait_until(due);
     } else if (monotonic_ns() - last_left_ < IDLE_SPIN_NS) {
@@ -266,11 +286,11 @@ void Transmitter::run() noexcept {
       now_ = clock_();
     }
   }
-  for (Lane& lane : lanes_) {
-    if (lane.ask != NEVER) count_launched(lane, true);
-    lane.queue->end_pass();
-    lane.queue->mark_closed();
-    lane.queue->flush();
+  for (Served& served : queues_) {
+    if (served.ask != NEVER) count_completed(served, true);
+    served.queue->end_pass();
+    served.queue->mark_closed();
+    served.queue->discard();
   }
 }
 

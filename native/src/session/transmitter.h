@@ -22,39 +22,40 @@ namespace daqiri {
 /// time of another.
 class Transmitter {
  public:
-  /// `clock`: that of the ports.
-  Transmitter(IoEngine& engine, std::string cpu_core, Clock clock = &realtime_ns)
-      : engine_(engine), cpu_core_(std::move(cpu_core)), clock_(clock) {}
+  /// `clock`: that of all its queues' ports.
+  explicit Transmitter(std::string cpu_core, const Clock& clock = {})
+      : cpu_core_(std::move(cpu_core)), clock_(clock) {}
   ~Transmitter() { stop(); }
 
   /// Before `start`.
-  void add(TxQueue& queue);
+  void add(PortIo& io, TxQueue& queue);
   void start();
   /// Send what is due now, drop the rest as flushed, end the thread. Idempotent.
   void stop() noexcept;
   [[nodiscard]] const std::string& cpu_core() const noexcept { return cpu_core_; }
+  [[nodiscard]] const Clock& clock() const noexcept { return clock_; }
 
  private:
   static constexpr std::uint64_t NEVER = ~std::uint64_t{0};
 
   /// A queue, and what the worker knows of it.
-  struct Lane {
+  struct Served {
+    PortIo* io;
     TxQueue* queue;
+    TransmitTraits traits;
     Burst* burst{nullptr};
     /// When the next packet may leave, ns on the port's clock; 0: at once, NEVER: there is none.
-    std::uint64_t due;
-    /// CLOCK_MONOTONIC ns before which pacing allows no packet.
+    std::uint64_t due{NEVER};
+    /// CLOCK_MONOTONIC ns before which pacing allows no packet, and what is left of the division by
+    /// the rate.
     std::uint64_t paced_until{0};
-    /// ns that a packet takes in `IoEngine::transmit`, smoothed.
+    std::uint64_t pacing_rest{0};
+    /// ns that a packet takes in `PortIo::transmit`, smoothed.
     std::uint64_t packet_cost;
-    /// IoEngine::transmit_fd.
-    int fd;
-    /// IoEngine::launch_lead.
-    std::uint64_t lead;
-    /// When to ask what became of packets in the kernel, ns on the port's clock; NEVER: there are
-    /// none.
+    /// When to ask what became of packets that the engine keeps, ns on the port's clock; NEVER: it
+    /// keeps none.
     std::uint64_t ask{NEVER};
-    /// What was due was not taken; `fd` tells when it may be.
+    /// What was due was not taken; `traits.ready_fd` tells when it may be.
     bool refused{false};
     /// Of the latest packets that could not be sent, errno.
     int error{0};
@@ -63,32 +64,31 @@ class Transmitter {
   };
 
   /// When a packet is due at the engine.
-  static std::uint64_t handover(const Lane& lane, std::uint64_t launch) noexcept {
-    return launch > lane.lead ? launch - lane.lead : 0;
+  static std::uint64_t wanted_at(const Served& served, std::uint64_t launch) noexcept {
+    return launch > served.traits.launch_lead ? launch - served.traits.launch_lead : 0;
   }
 
   void run() noexcept;
-  /// Send what is due and fits the lane's turn. False: nothing was.
-  bool serve(Lane& lane) noexcept;
-  void transmit(Lane& lane, std::uint32_t run) noexcept;
-  /// Count what became of packets that the kernel was given before their launch times.
-  void count_launched(Lane& lane, bool last) noexcept;
-  /// Packets that the lane may send before it is another's turn.
-  [[nodiscard]] std::uint32_t turn(const Lane& lane) const noexcept;
+  /// Send what is due and fits the queue's turn. False: nothing was.
+  bool serve(Served& served) noexcept;
+  void transmit(Served& served, std::uint32_t run) noexcept;
+  /// Count what became of packets that the engine kept.
+  void count_completed(Served& served, bool last) noexcept;
+  /// Packets that the queue may send before it is another's turn.
+  [[nodiscard]] std::uint32_t turn(const Served& served) const noexcept;
   /// Log why packets could not be sent: once for each cause, until it is another.
-  static void note_error(Lane& lane, int error) noexcept;
+  static void note_error(Served& served, int error) noexcept;
   void wait_until(std::uint64_t due) noexcept;
-  /// Sleep until the doorbell rings or a lane that was refused may be served.
+  /// Sleep until the doorbell rings or a queue that was refused may be served.
   void sleep_for(std::int64_t ns) noexcept;
   void sleep() noexcept;
   /// A queue that had nothing to send has something.
   [[nodiscard]] bool anything_new() const noexcept;
 
-  IoEngine& engine_;
   std::string cpu_core_;
   Clock clock_;
-  std::vector<Lane> lanes_;
-  /// Room for the lanes' descriptors.
+  std::vector<Served> queues_;
+  /// Of queues that were refused.
   std::vector<int> fds_;
   /// Highest of the queues'.
   int realtime_priority_{0};

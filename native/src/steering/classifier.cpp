@@ -13,50 +13,6 @@ namespace {
 
 constexpr std::size_t NUM_PORTS = 65536;
 
-const char* action_name(FlowActionType type) noexcept {
-  switch (type) {
-    case FlowActionType::QUEUE:
-      return "queue";
-    case FlowActionType::VLAN_PUSH:
-      return "vlan_push";
-    case FlowActionType::VLAN_POP:
-      return "vlan_pop";
-    case FlowActionType::TUNNEL_ENCAP:
-      return "tunnel_encap";
-    case FlowActionType::TUNNEL_DECAP:
-      return "tunnel_decap";
-  }
-  return "unknown";
-}
-
-void refuse_unsupported(const FlowConfig& flow, const std::string& interface) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(Status::NOT_SUPPORTED,
-                "interface '" + interface + "', flow '" + flow.name_ + "': " + what);
-  };
-  if (flow.match_.type_ == FlowMatchType::FLEX_ITEM) {
-    refuse(
-        "matching a flex item is not part of this build; match udp_src, udp_dst, ipv4_len, "
-        "ipv4_src or ipv4_dst");
-  }
-  if (flow.match_.type_ == FlowMatchType::ECPRI) {
-    refuse(
-        "matching eCPRI is not part of this build; match udp_src, udp_dst, ipv4_len, ipv4_src or "
-        "ipv4_dst");
-  }
-  if (flow.action_.ids_.size() > 1) {
-    refuse("RSS over " + std::to_string(flow.action_.ids_.size()) +
-           " queues is not part of this build; give the queue action one `id`");
-  }
-  const auto transform = [&](const FlowAction& action) {
-    if (action.type_ == FlowActionType::QUEUE) return;
-    refuse(std::string("action '") + action_name(action.type_) +
-           "' is not part of this build; leave only the queue action");
-  };
-  for (const FlowAction& action : flow.actions_) transform(action);
-  transform(flow.action_);
-}
-
 }  // namespace
 
 PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept {
@@ -78,7 +34,7 @@ PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept 
   return key;
 }
 
-Classifier::Classifier(const InterfaceConfig& config) {
+Program::Program(const InterfaceConfig& config) : isolated_(config.rx_.flow_isolation_) {
   if (!config.rx_.queues_.empty())
     unmatched_.queue = static_cast<std::uint16_t>(config.rx_.queues_.front().id_);
   const std::vector<FlowConfig>& flows = config.rx_.flows_;
@@ -89,15 +45,10 @@ Classifier::Classifier(const InterfaceConfig& config) {
   }
   rules_.reserve(flows.size());
   for (const FlowConfig& flow : flows) {
-    refuse_unsupported(flow, config.name_);
     const std::uint16_t queue =
         flow.action_.ids_.empty() ? flow.action_.id_ : flow.action_.ids_.front();
-    rules_.push_back({flow.match_.udp_src_,
-                      flow.match_.udp_dst_,
-                      flow.match_.ipv4_len_,
-                      flow.match_.ipv4_src_,
-                      flow.match_.ipv4_dst_,
-                      {true, queue, flow.id_}});
+    rules_.push_back({flow.match_.udp_src_, flow.match_.udp_dst_, flow.match_.ipv4_len_,
+                      flow.match_.ipv4_src_, flow.match_.ipv4_dst_, queue, flow.id_});
   }
   if (rules_.empty()) return;
   first_rule_.assign(NUM_PORTS, static_cast<std::uint16_t>(rules_.size()));
@@ -110,7 +61,8 @@ Classifier::Classifier(const InterfaceConfig& config) {
   }
 }
 
-Verdict Classifier::classify(const PacketKey& key) const noexcept {
+Verdict Program::classify(const PacketView& packet) const noexcept {
+  const PacketKey& key = packet.key;
   if ((!key.ipv4_udp && !key.ipv6_udp) || rules_.empty()) return unmatched_;
   for (std::size_t i = first_rule_[key.udp_dst]; i < rules_.size(); ++i) {
     const Rule& rule = rules_[i];
@@ -118,10 +70,23 @@ Verdict Classifier::classify(const PacketKey& key) const noexcept {
         (rule.ipv4_len == 0 || rule.ipv4_len == key.ipv4_len) &&
         (rule.ipv4_src == 0 || rule.ipv4_src == key.ipv4_src) &&
         (rule.ipv4_dst == 0 || rule.ipv4_dst == key.ipv4_dst)) {
-      return rule.verdict;
+      return {true, rule.queue, rule.flow};
     }
   }
   return unmatched_;
+}
+
+void Steering::publish(std::shared_ptr<const Program> program) noexcept {
+  const std::lock_guard lock(mutex_);
+  // The parameter now holds the program before, which goes with its last reader.
+  program_.swap(program);
+  version_.fetch_add(1, std::memory_order_release);
+}
+
+void Steering::Reader::take() noexcept {
+  const std::lock_guard lock(steering_.mutex_);
+  program_ = steering_.program_;
+  version_ = steering_.version_.load(std::memory_order_relaxed);
 }
 
 }  // namespace daqiri::steering

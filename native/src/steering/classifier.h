@@ -1,7 +1,11 @@
-/// The compiled classifier: which queue and flow id a packet gets.
+/// Steering: which queue and flow id a packet gets.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
 #include <vector>
 
 #include "daqiri/config.h"
@@ -23,28 +27,45 @@ struct PacketKey {
 /// Key of an Ethernet frame (untagged IPv4/UDP, first fragment; anything else: ipv4_udp false).
 PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept;
 
+/// What rules are matched against: the key, and the packet's bytes where they are known.
+struct PacketView {
+  PacketKey key;
+  /// From the first byte of the frame on, or of what a socket passes on; empty: not known.
+  std::span<const std::uint8_t> bytes{};
+
+  static PacketView of_frame(const std::uint8_t* frame, std::uint32_t length) noexcept {
+    return {parse_frame(frame, length), {frame, length}};
+  }
+};
+
+/// What is to be done with a packet. What it points to is the program's.
 struct Verdict {
   bool matched{false};
   /// Queue id on the interface.
   std::uint16_t queue{0};
   /// 0: no flow matched.
   FlowId flow{0};
+  /// Queues among which a hash of the packet chooses; empty: it goes to `queue`.
+  std::span<const std::uint16_t> rss{};
+  /// What is done to the packet on the way, in order.
+  std::span<const FlowAction> actions{};
 };
 
-/// Flows of one interface, in file order: the first that matches wins. Unmatched packets go to the
-/// interface's first queue with flow id 0, unless flow_isolation is set (`matched` is then false
-/// and the caller counts the packet as filtered).
-class Classifier {
+/// The flows of one interface, compiled. In file order: the first that matches wins. Unmatched
+/// packets go to the interface's first queue with flow id 0, unless flow_isolation is set
+/// (`matched` is then false and the caller counts the packet as filtered).
+class Program {
  public:
-  /// Throws Error NOT_SUPPORTED naming the flow and the feature for rules this build cannot run in
-  /// software (RSS, transforms, flex items, eCPRI).
-  explicit Classifier(const InterfaceConfig& config);
+  Program() = default;
+  /// Throws Error NOT_SUPPORTED naming the flow and the feature for rules that no software here
+  /// runs (RSS, transforms, flex items, eCPRI).
+  explicit Program(const InterfaceConfig& config);
 
-  [[nodiscard]] Verdict classify(const PacketKey& key) const noexcept;
-  [[nodiscard]] Verdict classify_frame(const std::uint8_t* frame,
-                                       std::uint32_t length) const noexcept {
-    return classify(parse_frame(frame, length));
-  }
+  [[nodiscard]] Verdict classify(const PacketView& packet) const noexcept;
+  /// No rules: every packet has the same verdict.
+  [[nodiscard]] bool empty() const noexcept { return rules_.empty(); }
+  /// Unmatched packets are filtered.
+  [[nodiscard]] bool isolated() const noexcept { return isolated_; }
 
  private:
   struct Rule {
@@ -53,12 +74,48 @@ class Classifier {
     std::uint16_t ipv4_len;
     std::uint32_t ipv4_src;
     std::uint32_t ipv4_dst;
-    Verdict verdict;
+    std::uint16_t queue;
+    FlowId flow;
   };
   std::vector<Rule> rules_;
   /// For each UDP destination port, the first rule that can match it.
   std::vector<std::uint16_t> first_rule_;
   Verdict unmatched_;
+  bool isolated_{false};
+};
+
+/// The program in force. Whoever steers holds a Reader, and is on the latest program from its next
+/// `refresh` on; a program lives until no reader is on it.
+class Steering {
+ public:
+  Steering() : program_(std::make_shared<const Program>()) {}
+
+  /// Puts another program in force. Any thread.
+  void publish(std::shared_ptr<const Program> program) noexcept;
+
+  /// One thread. Costs a load unless the program has changed.
+  class Reader {
+   public:
+    explicit Reader(const Steering& steering) : steering_(steering) { take(); }
+    /// Once per poll pass, and before verdicts that are kept beyond it.
+    const Program& refresh() noexcept {
+      if (steering_.version_.load(std::memory_order_acquire) != version_) take();
+      return *program_;
+    }
+    [[nodiscard]] const Program& program() const noexcept { return *program_; }
+
+   private:
+    void take() noexcept;
+
+    const Steering& steering_;
+    std::uint64_t version_{0};
+    std::shared_ptr<const Program> program_;
+  };
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Program> program_;
+  std::atomic<std::uint64_t> version_{1};
 };
 
 }  // namespace daqiri::steering

@@ -74,11 +74,11 @@ void Sidecar::begin(const std::string& path, std::size_t size) {
   const std::size_t slash = path_.rfind('/') + 1;
   part_path_ = path_.substr(0, slash) + "." + path_.substr(slash) + PART;
   remove_leftover(part_path_);
-  part_ = File(open(part_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  part_ = File::private_to_process(
+      [&] { return open(part_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); });
   if (!part_.is_open() && errno == EEXIST)
     refuse_existing(part_path_, "belongs to a recorder that runs");
   if (!part_.is_open()) throw file_error("cannot create", part_path_, errno);
-  part_.keep_from_children();
   // Somebody who tidies up may have been quicker.
   struct stat found{};
   if ((flock(part_.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||

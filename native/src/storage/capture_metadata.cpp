@@ -23,13 +23,7 @@ std::string counts_json(const CountsByReason& counts) {
 
 std::string counters_json(const RxSnapshot& counters) {
   JsonObject object;
-  object.number("received", counters.received);
-  object.number("received_bytes", counters.received_bytes);
-  object.number("delivered", counters.delivered);
-  object.number("held", counters.held);
-  object.number("bursts", counters.bursts);
-  object.number("truncated", counters.truncated);
-  object.number("ring_high_water", counters.ring_high_water);
+  for (const Counter& counter : counters_of(counters)) object.number(counter.name, counter.value);
   CountsByReason dropped;
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
     dropped.emplace_back(drop_reason_name(static_cast<DropReason>(r)), counters.dropped[r]);

@@ -162,7 +162,7 @@ int DirectOutput::sync() noexcept {
 // --- The thread
 
 void DirectOutput::run() noexcept {
-  settle_thread(std::string(ANY_CORE), "daqiri-disk");
+  configure_thread(std::string(ANY_CORE), "daqiri-disk");
   block_file_size_signal();
   std::unique_lock lock(mutex_);
   for (;;) {

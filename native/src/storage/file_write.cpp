@@ -38,15 +38,8 @@ void require_packets(const Burst& burst) {
                                                " packets and holds " + std::to_string(burst.owned) +
                                                "; set the number of packets it holds");
   }
+  require_host_readable(burst, "written to a file");
   for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
-    const memory::MemoryRegion* region = burst.regions[s];
-    if (region != nullptr && region->config().kind_ == MemoryKind::DEVICE) {
-      throw Error(Status::NOT_SUPPORTED,
-                  "segment " + std::to_string(s) + " lies in device memory region '" +
-                      region->config().name_ +
-                      "', and this build has no GPUDirect Storage; receive to a region of kind "
-                      "'host_pinned', or copy the packets to the host first");
-    }
     for (std::uint32_t i = 0; i < n; ++i) {
       if (burst.pkts[s][i] != nullptr || burst.pkt_lens[s][i] == 0) continue;
       throw Error(Status::INVALID_PARAMETER,
@@ -181,7 +174,7 @@ class FileThread {
   using Writes = std::list<std::shared_ptr<FileWriteHandle>>;
 
   void run() noexcept {
-    settle_thread(std::string(ANY_CORE), "daqiri-files");
+    configure_thread(std::string(ANY_CORE), "daqiri-files");
     block_file_size_signal();
     std::unique_lock lock(mutex_);
     while (!stopping_ || !writes_.empty()) {

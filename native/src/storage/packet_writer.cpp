@@ -18,7 +18,7 @@ void refuse_existing(const std::string& path, const std::string& what) {
               path + " exists and " + what + "; choose another prefix or move the file away");
 }
 
-void lock_for_writing(File& file, const std::string& path) {
+void lock_for_writing(const File& file, const std::string& path) {
   struct stat found{};
   if (fstat(file.fd(), &found) != 0) throw file_error("cannot examine", path, errno);
   if (!S_ISREG(found.st_mode)) refuse_existing(path, "is not a regular file");
@@ -27,7 +27,6 @@ void lock_for_writing(File& file, const std::string& path) {
     throw Error(Status::NOT_READY,
                 path + " is being written by somebody else; wait until that is done");
   }
-  file.keep_from_children();
 }
 
 std::uint32_t PacketPrefixes::write(std::uint32_t packet, std::byte* out) noexcept {
@@ -48,10 +47,13 @@ NewFile::NewFile(std::string path) : path_(std::move(path)), named_(false) {
   // By way of which it gets its name.
   if (access("/proc/self/fd", F_OK) == 0) {
     const std::string folder = path_.substr(0, path_.rfind('/') + 1);
-    file_ = File(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644));
+    file_ = File::private_to_process(
+        [&] { return open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644); });
   }
   if (!file_.is_open()) {
-    file_ = File(open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0644));
+    file_ = File::private_to_process([&] {
+      return open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0644);
+    });
     if (!file_.is_open() && errno == EEXIST) refuse_existing(path_, "is not overwritten");
     if (!file_.is_open()) throw file_error("cannot create", path_, errno);
     named_ = true;

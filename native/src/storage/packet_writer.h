@@ -158,9 +158,9 @@ class PacketWriter {
   int cut_errno_{0};
 };
 
-/// Locks the open file for its only writer and keeps it from forked children. Throws Error
+/// Locks the open file, which is private to the process, for its only writer. Throws Error
 /// INVALID_PARAMETER for what is no regular file, NOT_READY while somebody else writes it.
-void lock_for_writing(File& file, const std::string& path);
+void lock_for_writing(const File& file, const std::string& path);
 /// Throws Error INVALID_PARAMETER: `path` exists and `what`.
 [[noreturn]] void refuse_existing(const std::string& path, const std::string& what);
 

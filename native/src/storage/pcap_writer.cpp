@@ -108,10 +108,13 @@ void PcapWriter::open(const std::string& path, const PcapFormat& format, Existin
   ns_per_tick_ = format.nanosecond ? 1 : 1000;
   if (existing == Existing::REFUSE) return create(path);
   constexpr int FLAGS = O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-  File file(::open(path.c_str(), FLAGS | O_CREAT | O_EXCL, 0644));
+  const auto opened = [&](int flags) {
+    return File::private_to_process([&] { return ::open(path.c_str(), FLAGS | flags, 0644); });
+  };
+  File file = opened(O_CREAT | O_EXCL);
   const bool created = file.is_open();
   if (!created && errno != EEXIST) throw file_error("cannot create", path, errno);
-  if (!created) file = File(::open(path.c_str(), FLAGS));
+  if (!created) file = opened(0);
   if (!file.is_open()) throw file_error("cannot open", path, errno);
   try {
     append(std::move(file), path, longest);

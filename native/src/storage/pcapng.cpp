@@ -16,7 +16,7 @@ namespace daqiri {
 
 namespace {
 
-constexpr int STEP = 16'384;
+constexpr int PACKETS_AT_ONCE = 16'384;
 
 /// The functions of libpcap that are used here.
 struct Library {
@@ -118,7 +118,7 @@ bool PcapngConversion::advance() {
   const Library& pcap = library();
   std::FILE* target = pcap.dump_file(files_->to);
   int got = 1;
-  for (int i = 0; i < STEP && got == 1; ++i) {
+  for (int i = 0; i < PACKETS_AT_ONCE && got == 1; ++i) {
     pcap_pkthdr* header = nullptr;
     const u_char* data = nullptr;
     got = pcap.next(files_->from, &header, &data);

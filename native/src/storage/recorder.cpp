@@ -79,7 +79,7 @@ struct Recorder::Impl {
 // --- The recorder's thread
 
 void Recorder::Impl::run() noexcept {
-  settle_thread(std::string(ANY_CORE), "rec:" + queue.config().name_);
+  configure_thread(std::string(ANY_CORE), "rec:" + queue.config().name_);
   block_file_size_signal();
   try {
     record();
@@ -114,16 +114,15 @@ void Recorder::Impl::record() {
 }
 
 Burst* Recorder::Impl::await() {
-  Doorbell& bell = queue.doorbell();
-  bell.prepare();
+  const WaitQueue::Ticket ticket = queue.ready().prepare();
   const bool asked = stopping.load() || rolls_asked.load() != rolls_done || queue.closed();
   Burst* burst = asked ? nullptr : queue.receive();
   if (asked || burst != nullptr) {
-    bell.cancel();
+    queue.ready().cancel();
     return burst;
   }
   const std::uint64_t now = monotonic_ns();
-  bell.wait(static_cast<std::int64_t>(poll_at > now ? poll_at - now : 0));
+  queue.ready().wait(ticket, static_cast<std::int64_t>(poll_at > now ? poll_at - now : 0));
   return nullptr;
 }
 
@@ -213,7 +212,7 @@ Recorder::~Recorder() { stop(); }
 
 void Recorder::stop() noexcept {
   impl_->stopping.store(true);
-  impl_->queue.doorbell().ring();
+  impl_->queue.ready().ring();
   const std::lock_guard lock(impl_->stop_mutex);
   if (impl_->thread.joinable()) impl_->thread.join();
 }
@@ -223,7 +222,7 @@ void Recorder::roll() {
   if (!impl_->running)
     throw Error(Status::NOT_READY, "the recorder has ended; there is no file to complete");
   const std::uint64_t mine = impl_->rolls_asked.fetch_add(1) + 1;
-  impl_->queue.doorbell().ring();
+  impl_->queue.ready().ring();
   impl_->answered.wait(lock, [&] { return impl_->rolls_done >= mine || !impl_->running; });
   if (impl_->failing) throw Error(Status::GENERIC_FAILURE, impl_->error);
 }

@@ -1,12 +1,13 @@
 #include "system/doorbell.h"
 
-#include <poll.h>
+#include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <string>
 
@@ -14,41 +15,56 @@
 
 namespace daqiri {
 
+namespace {
+
+timespec time_of(std::int64_t ns) noexcept { return {ns / 1'000'000'000, ns % 1'000'000'000}; }
+
+}  // namespace
+
 Doorbell::Doorbell() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (fd_ < 0) {
     throw Error(Status::GENERIC_FAILURE, std::string("cannot create an eventfd: ") +
                                              std::strerror(errno) +
                                              "; raise the limit on open files (ulimit -n)");
   }
+  polled_.reserve(1);
 }
 
 Doorbell::~Doorbell() { ::close(fd_); }
 
-bool Doorbell::wait(std::int64_t timeout_ns, const int* fds, int num_fds) noexcept {
-  constexpr int MAX_FDS = 64;
-  std::array<pollfd, MAX_FDS + 1> polled{};
-  polled[0] = {fd_, POLLIN, 0};
-  const int others = std::min(num_fds, MAX_FDS);
-  for (int i = 0; i < others; ++i) polled[static_cast<std::size_t>(i) + 1] = {fds[i], POLLIN, 0};
-  timespec limit{};
-  if (timeout_ns >= 0) {
-    limit.tv_sec = timeout_ns / 1'000'000'000;
-    limit.tv_nsec = timeout_ns % 1'000'000'000;
-  }
-  const int ready = ppoll(polled.data(), static_cast<nfds_t>(others) + 1,
-                          timeout_ns >= 0 ? &limit : nullptr, nullptr);
-  const bool interrupted = ready < 0 && errno == EINTR;
-  if (ready > 0 && (polled[0].revents & POLLIN) != 0) {
+void Doorbell::wait(std::int64_t timeout_ns, std::span<const int> fds) noexcept {
+  polled_.clear();
+  polled_.push_back({fd_, POLLIN, 0});
+  for (const int fd : fds.first(std::min(fds.size(), polled_.capacity() - 1)))
+    polled_.push_back({fd, POLLIN, 0});
+  const timespec limit = time_of(timeout_ns);
+  const int ready =
+      ppoll(polled_.data(), polled_.size(), timeout_ns >= 0 ? &limit : nullptr, nullptr);
+  if (ready > 0 && (polled_[0].revents & POLLIN) != 0) {
     std::uint64_t rings = 0;
     [[maybe_unused]] const ssize_t n = ::read(fd_, &rings, sizeof rings);
   }
   cancel();
-  return !interrupted;
 }
 
 void Doorbell::wake() noexcept {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = ::write(fd_, &one, sizeof one);
+}
+
+bool WaitQueue::wait(Ticket ticket, std::int64_t timeout_ns) noexcept {
+  const timespec limit = time_of(timeout_ns);
+  static_assert(sizeof rings_ == sizeof(Ticket));
+  const long result = syscall(SYS_futex, &rings_, FUTEX_WAIT_PRIVATE, ticket,
+                              timeout_ns >= 0 ? &limit : nullptr, nullptr, 0);
+  const bool interrupted = result != 0 && errno == EINTR;
+  cancel();
+  return !interrupted;
+}
+
+void WaitQueue::wake() noexcept {
+  rings_.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &rings_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace daqiri

@@ -1,16 +1,19 @@
-/// Waking a thread that sleeps until there is work.
+/// Waking threads that sleep until there is work.
 #pragma once
+
+#include <poll.h>
 
 #include <atomic>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace daqiri {
 
-/// An eventfd that is written only while somebody sleeps on it.
+/// An eventfd that is written only while its one thread sleeps on it.
 ///
-/// A sleeper calls `prepare`, looks once more for work, then either `cancel`s or `wait`s. `ring`
-/// after making work visible then never misses a sleeper, and costs no system call when nobody
-/// sleeps.
+/// The sleeper calls `prepare`, checks once more for work, then either `cancel`s or `wait`s. `ring`
+/// after making work visible then never misses it, and costs no system call when nobody sleeps.
 class Doorbell {
  public:
   Doorbell();
@@ -20,9 +23,11 @@ class Doorbell {
 
   void prepare() noexcept { sleepers_.fetch_add(1, std::memory_order_seq_cst); }
   void cancel() noexcept { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
-  /// Sleep until rung, until one of `fds` is readable, or for `timeout_ns` (negative: no limit).
-  /// Ends the preparation. Returns false when interrupted by a signal.
-  bool wait(std::int64_t timeout_ns, const int* fds = nullptr, int num_fds = 0) noexcept;
+  /// Make room for waiting for `n` other descriptors. Throws std::bad_alloc.
+  void reserve(std::size_t n) { polled_.reserve(n + 1); }
+  /// Sleep until rung, until one of `fds` is readable (as many as there is room for), or for
+  /// `timeout_ns` (negative: no limit). Ends the preparation.
+  void wait(std::int64_t timeout_ns, std::span<const int> fds = {}) noexcept;
 
   void ring() noexcept {
     if (sleepers_.fetch_add(0, std::memory_order_seq_cst) > 0) wake();
@@ -34,6 +39,33 @@ class Doorbell {
   void wake() noexcept;
 
   int fd_;
+  std::vector<pollfd> polled_;
+  std::atomic<int> sleepers_{0};
+};
+
+/// As Doorbell, for any number of sleepers, all of which a ring wakes (futex(2)).
+class WaitQueue {
+ public:
+  /// What `prepare` saw, for `wait`.
+  using Ticket = std::uint32_t;
+
+  [[nodiscard]] Ticket prepare() noexcept {
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    return rings_.load(std::memory_order_seq_cst);
+  }
+  void cancel() noexcept { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
+  /// Sleep until there was a ring since `prepare`, or for `timeout_ns` (negative: no limit). Ends
+  /// the preparation. Returns false when interrupted by a signal.
+  bool wait(Ticket ticket, std::int64_t timeout_ns) noexcept;
+
+  void ring() noexcept {
+    if (sleepers_.fetch_add(0, std::memory_order_seq_cst) > 0) wake();
+  }
+
+ private:
+  void wake() noexcept;
+
+  std::atomic<std::uint32_t> rings_{0};
   std::atomic<int> sleepers_{0};
 };
 

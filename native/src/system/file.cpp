@@ -8,54 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <mutex>
+#include <set>
 #include <system_error>
-#include <vector>
 
 namespace daqiri {
-
-namespace {
-
-/// Descriptors that a forked child does not get.
-class KeptDescriptors {
- public:
-  /// The process's; never destroyed.
-  static KeptDescriptors& instance() {
-    static auto* const kept = new KeptDescriptors;
-    return *kept;
-  }
-  void add(int fd) {
-    const std::lock_guard lock(mutex_);
-    fds_.push_back(fd);
-  }
-  void remove(int fd) {
-    const std::lock_guard lock(mutex_);
-    std::erase(fds_, fd);
-  }
-
- private:
-  KeptDescriptors() {
-    // Locked over a fork, so that the child finds the list whole.
-    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
-                   [] {
-                     instance().close_all();
-                     instance().mutex_.unlock();
-                   });
-  }
-  /// In the child. The numbers stay taken: its copies of their owners still name them.
-  void close_all() noexcept {
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (const int fd : fds_) {
-      if (null < 0 || dup3(null, fd, O_CLOEXEC) < 0) ::close(fd);
-    }
-    if (null >= 0) ::close(null);
-  }
-
-  std::mutex mutex_;
-  std::vector<int> fds_;
-};
-
-}  // namespace
 
 std::string file_problem(const std::string& action, const std::string& path, int error_number) {
   return action + " " + path + ": " + std::generic_category().message(error_number);
@@ -65,16 +21,54 @@ Error file_error(const std::string& action, const std::string& path, int error_n
   return {Status::GENERIC_FAILURE, file_problem(action, path, error_number)};
 }
 
-void File::keep_from_children() {
-  if (fd_ < 0 || kept_) return;
-  KeptDescriptors::instance().add(fd_);
-  kept_ = true;
+namespace {
+
+/// Descriptors that a forked child does not keep. Never destroyed: files are closed at exit, too.
+struct PrivateFiles {
+  std::mutex mutex;
+  std::set<int> fds;
+};
+
+PrivateFiles& private_files() {
+  static PrivateFiles& files = *[] {
+    auto* made = new PrivateFiles;
+    pthread_atfork([] { private_files().mutex.lock(); }, [] { private_files().mutex.unlock(); },
+                   [] {
+                     // The numbers stay taken: their owners in the child may still close them.
+                     const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+                     for (const int fd : private_files().fds) {
+                       if (null < 0 || dup3(null, fd, O_CLOEXEC) < 0) ::close(fd);
+                     }
+                     if (null >= 0) ::close(null);
+                     private_files().mutex.unlock();
+                   });
+    return made;
+  }();
+  return files;
+}
+
+}  // namespace
+
+std::unique_lock<std::mutex> File::lock_private_files() {
+  return std::unique_lock(private_files().mutex);
+}
+
+void File::make_private() {
+  private_files().fds.insert(fd_);
+  private_ = true;
+}
+
+int File::release() noexcept {
+  if (std::exchange(private_, false)) {
+    const std::unique_lock lock = lock_private_files();
+    private_files().fds.erase(fd_);
+  }
+  return std::exchange(fd_, -1);
 }
 
 int File::close() noexcept {
-  if (fd_ < 0) return 0;
-  if (std::exchange(kept_, false)) KeptDescriptors::instance().remove(fd_);
-  return ::close(std::exchange(fd_, -1)) == 0 || errno == EINTR ? 0 : errno;
+  const int fd = release();
+  return fd < 0 || ::close(fd) == 0 || errno == EINTR ? 0 : errno;
 }
 
 int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -23,35 +24,46 @@ class File {
   File() = default;
   explicit File(int fd) noexcept : fd_(fd) {}
   File(File&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), kept_(std::exchange(other.kept_, false)) {}
+      : fd_(std::exchange(other.fd_, -1)), private_(std::exchange(other.private_, false)) {}
   File& operator=(File&& other) noexcept {
     if (this != &other) {
       close();
       fd_ = std::exchange(other.fd_, -1);
-      kept_ = std::exchange(other.kept_, false);
+      private_ = std::exchange(other.private_, false);
     }
     return *this;
   }
   ~File() { close(); }
-
-  /// Children that are forked from now on do not get the descriptor: a lock on it, or the other end
-  /// of it, must not outlive this process. In the child its number stands for /dev/null.
-  void keep_from_children();
+  /// Owns the descriptor that `make` returns (-1: none, errno says why). A child made by fork(2)
+  /// does not have it: there its number names /dev/null, so that no port stays bound, no connection
+  /// open and no lock held by a child that outlives the owner. `make` must not wait: no process is
+  /// forked meanwhile.
+  template <typename Make>
+  static File private_to_process(Make&& make) {
+    const std::unique_lock lock = lock_private_files();
+    File file(make());
+    if (file.is_open()) file.make_private();
+    return file;
+  }
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
   [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
   /// Returns errno, 0: fine.
   int close() noexcept;
   /// The descriptor, which now belongs to the caller.
-  int release() noexcept { return std::exchange(fd_, -1); }
+  int release() noexcept;
 
  private:
+  static std::unique_lock<std::mutex> lock_private_files();
+  void make_private();
+
   int fd_{-1};
-  bool kept_{false};
+  bool private_{false};
 };
 
 /// Write all of `size` bytes at `offset`. Returns errno, 0: done.
 int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept;
+
 /// For `write_pieces`: behind what was written before, as pipes have it.
 inline constexpr std::uint64_t AT_POSITION = ~std::uint64_t{0};
 /// Write `count` pieces (at most IOV_MAX) one behind the other at `offset`; they are used up.

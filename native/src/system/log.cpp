@@ -1,14 +1,18 @@
 #include "system/log.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
 
 #include "daqiri/error.h"
 #include "system/ring.h"
@@ -60,11 +64,30 @@ bool admit(std::string_view text, std::uint32_t& repeats) noexcept {
   return true;
 }
 
+/// Lines that standard error did not take at once.
+std::atomic<std::uint64_t> unprinted{0};
+
+/// Written in pieces that a pipe which is ready takes without blocking: packet threads log, too.
+bool write_unless_blocked(std::string_view text) noexcept {
+  while (!text.empty()) {
+    pollfd output{STDERR_FILENO, POLLOUT, 0};
+    if (poll(&output, 1, 0) != 1 || (output.revents & POLLOUT) == 0) return false;
+    const std::string_view piece = text.substr(0, PIPE_BUF);
+    if (::write(STDERR_FILENO, piece.data(), piece.size()) <= 0) return false;
+    text.remove_prefix(piece.size());
+  }
+  return true;
+}
+
 void print(LogLevel level, std::string_view text) {
+  static std::mutex printing;
+  const std::lock_guard lock(printing);
   std::string line("daqiri: ");
-  line.append(log_level_name(level)).append(": ").append(text).append("\n");
-  // One write, so that lines of several threads do not mix.
-  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
+  line.append(log_level_name(level)).append(": ").append(text);
+  const std::uint64_t lost = unprinted.exchange(0, std::memory_order_relaxed);
+  if (lost > 0) line += " (" + std::to_string(lost) + " lines before this one were not taken)";
+  line += '\n';
+  if (!write_unless_blocked(line)) unprinted.fetch_add(lost + 1, std::memory_order_relaxed);
 }
 
 void post(Mailbox& box, LogLevel level, std::string_view text, const LogOrigin& origin) noexcept {

@@ -21,8 +21,9 @@ struct LogOrigin {
 };
 
 /// One line to whoever has attached, else to stderr: "daqiri: <level>: <text>". Never waits for a
-/// reader. The same text again within a second is counted instead, and the count goes with the next
-/// line that has this text, which names what it is about; `origin` has the same for programs.
+/// reader: what is not taken at once is lost, and the next line tells how many were. The same text
+/// again within a second is counted instead, and the count goes with the next line that has this
+/// text, which names what it is about; `origin` has the same for programs.
 void log(LogLevel level, std::string_view text, const LogOrigin& origin = {}) noexcept;
 
 /// "trace" to "critical".

@@ -79,8 +79,8 @@ void leave_signals_to_the_program() noexcept {
 
 }  // namespace
 
-void settle_thread(const std::string& cpu_core, const std::string& name,
-                   int realtime_priority) noexcept {
+void configure_thread(const std::string& cpu_core, const std::string& name,
+                      int realtime_priority) noexcept {
   pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
   leave_signals_to_the_program();
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);

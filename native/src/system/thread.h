@@ -16,7 +16,7 @@ void require_core(const std::string& cpu_core, const std::string& what);
 /// leave signals to the program.
 /// `realtime_priority` above 0: schedule it as SCHED_FIFO; where that is not permitted, a warning
 /// is logged and it runs on as it is.
-void settle_thread(const std::string& cpu_core, const std::string& name,
-                   int realtime_priority = 0) noexcept;
+void configure_thread(const std::string& cpu_core, const std::string& name,
+                      int realtime_priority = 0) noexcept;
 
 }  // namespace daqiri

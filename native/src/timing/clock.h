@@ -13,13 +13,21 @@ inline std::uint64_t clock_ns(clockid_t clock) noexcept {
          static_cast<std::uint64_t>(t.tv_nsec);
 }
 
-/// Reads a clock, ns.
-using Clock = std::uint64_t (*)() noexcept;
-
 /// The clock of ports on kernel engines: receive timestamps and launch times compare.
 inline std::uint64_t realtime_ns() noexcept { return clock_ns(CLOCK_REALTIME); }
 /// For intervals: never set back.
 inline std::uint64_t monotonic_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
+
+/// Reads the clock of a port, ns.
+struct Clock {
+  std::uint64_t (*read)(const void* of) noexcept {
+      [](const void*) noexcept { return realtime_ns(); }};
+  const void* of{nullptr};
+
+  std::uint64_t operator()() const noexcept { return read(of); }
+  /// Whether both are the same clock.
+  bool operator==(const Clock&) const = default;
+};
 
 /// How far `clock` is ahead of CLOCK_REALTIME now, ns; exact to half of what reading a clock takes.
 inline std::int64_t ahead_of_realtime(clockid_t clock) noexcept {

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "burst/burst.h"
+#include "memory/region.h"
 #include "system/doorbell.h"
 #include "timing/clock.h"
 
@@ -18,7 +19,7 @@ std::unique_ptr<memory::MemoryRegion> small_region(std::uint64_t count) {
 }
 
 void fill(Burst& burst, memory::MemoryRegion& region, std::uint32_t packets) {
-  burst.regions[0] = &region;
+  burst.owners[0] = &region;
   REQUIRE(region.take(burst.buffers[0], packets) == packets);
   for (std::uint32_t i = 0; i < packets; ++i)
     burst.pkts[0][i] = region.address(burst.buffers[0][i]);

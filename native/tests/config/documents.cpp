@@ -202,7 +202,7 @@ memory_regions:
 interfaces:
 - name: server
   address: 127.0.0.1
-  socket_config: {mode: server, local_addr: "udp://127.0.0.1:5001", max_payload_size: 2048, max_burst_interval_ms: 5, min_ipg_ns: 100, retry_connect_s: 2}
+  socket_config: {mode: server, local_addr: "udp://127.0.0.1:5001", max_payload_size: 2048}
   rx:
     queues:
     - {name: in, id: 0, cpu_core: 1, batch_size: 16, memory_regions: [buffers]}
@@ -222,7 +222,7 @@ memory_regions:
 interfaces:
 - name: server
   address: 10.100.3.1
-  socket_config: {mode: server, local_addr: "roce://10.100.3.1:4096"}
+  socket_config: {mode: server, local_addr: "roce://10.100.3.1:4096", max_burst_interval_ms: 5, min_ipg_ns: 100, retry_connect_s: 2}
   roce_config: {transport_mode: UC}
   rx:
     queues:

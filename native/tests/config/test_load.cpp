@@ -252,7 +252,7 @@ TEST_CASE("wrong types are told with what was found", "[config][load]") {
     CHECK(require_clean(queue(value)) == require_clean(SOCKET));
   }
   for (const char* value : {"true", "True", "TRUE", "yes", "on", "y", "'true'"}) {
-    CHECK(require_clean(std::string(SOCKET) + "debug: " + value + "\n").debug_);
+    CHECK(require_clean(std::string(FLEX) + "debug: " + value + "\n").debug_);
   }
   for (const char* value : {"1", "maybe", "truee", "[]", "null"}) {
     require_error(std::string(SOCKET) + "debug: " + value + "\n", "debug", "accepts true or false");

@@ -1,6 +1,11 @@
 #include <catch2/catch.hpp>
 
+#include <sys/mman.h>
+
 #include <cstring>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
 
 #include "daqiri/error.h"
 #include "memory/region.h"
@@ -55,4 +60,73 @@ TEST_CASE("Missing hugepages are an error that names the command", "[memory]") {
     REQUIRE(error.status() == Status::NO_FREE_PACKET_BUFFERS);
     REQUIRE(std::string(error.what()).find("nr_hugepages") != std::string::npos);
   }
+}
+
+TEST_CASE("A region is laid out as its engine needs it", "[memory]") {
+  memory::RegionNeeds needs;
+  needs.headroom = 256;
+  needs.power_of_two_stride = true;
+  const auto region = MemoryRegion::allocate(region_config(MemoryKind::HOST, 16, 1700), needs);
+  REQUIRE(region->stride() == 2048);
+  REQUIRE(region->headroom() == 256);
+  REQUIRE(region->address(3) == region->base() + 3 * 2048 + 256);
+  REQUIRE(region->bytes() >= 16 * 2048);
+  REQUIRE(region->host_readable());
+}
+
+TEST_CASE("A NUMA node that the host has not is refused, and names those it has", "[memory]") {
+  auto config = region_config(MemoryKind::HOST, 4, 64);
+  config.affinity_ = 1023;
+  try {
+    MemoryRegion::allocate(config);
+    FAIL("allocated");
+  } catch (const Error& error) {
+    INFO(error.what());
+    REQUIRE(error.status() == Status::INVALID_PARAMETER);
+    REQUIRE(std::string(error.what()).find("affinity is 1023") != std::string::npos);
+    REQUIRE(std::string(error.what()).find("this host has 0") != std::string::npos);
+  }
+}
+
+TEST_CASE("A region lies on the NUMA node of its affinity", "[memory]") {
+  const auto region = MemoryRegion::allocate(region_config(MemoryKind::HOST, 4, 4096));
+  std::ifstream maps("/proc/self/numa_maps");
+  if (!maps) return;  // a kernel without NUMA
+  std::ostringstream wanted;
+  wanted << std::hex << std::setw(8) << std::setfill('0')
+         << reinterpret_cast<std::uintptr_t>(region->base());
+  std::string line;
+  std::string found;
+  while (std::getline(maps, line)) {
+    if (line.rfind(wanted.str(), 0) == 0) found = line;
+  }
+  INFO(found);
+  REQUIRE(found.find(" bind:0") != std::string::npos);
+}
+
+namespace {
+
+/// Memory that faults when the CPU touches it, in place of a GPU's.
+class Unreadable final : public MemoryRegion {
+ public:
+  Unreadable(const MemoryRegionConfig& config, const memory::RegionExtent& extent)
+      : MemoryRegion(config, extent, false) {}
+  ~Unreadable() override { munmap(base(), bytes()); }
+
+  static std::unique_ptr<MemoryRegion> allocate(const MemoryRegionConfig& config,
+                                                const memory::RegionNeeds& needs) {
+    auto extent = memory::RegionExtent::of(config, needs, 4096);
+    extent.base = static_cast<std::byte*>(
+        mmap(nullptr, extent.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    return std::make_unique<Unreadable>(config, extent);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("A kind of memory can be registered, and says that the CPU cannot read it", "[memory]") {
+  memory::register_memory_kind(MemoryKind::DEVICE, Unreadable::allocate);
+  const auto region = MemoryRegion::allocate(region_config(MemoryKind::DEVICE, 4, 64));
+  REQUIRE_FALSE(region->host_readable());
+  memory::register_memory_kind(MemoryKind::DEVICE, nullptr);
 }

@@ -27,7 +27,7 @@ struct OnePacket {
       auto& region = memory->regions[config.name_];
       region = memory::MemoryRegion::allocate(config);
       region->take(burst->buffers[s], 1);
-      burst->regions[s] = region.get();
+      burst->owners[s] = region.get();
       burst->pkts[s][0] = region->address(burst->buffers[s][0]);
       burst->pkt_lens[s][0] = 0;
       std::memset(burst->pkts[s][0], 0xAA, sizes[static_cast<std::size_t>(s)]);

@@ -93,7 +93,7 @@ inline bool send_frames(TxQueue& tx, std::uint16_t udp_dst, std::uint32_t first,
     Burst* burst = nullptr;
     if (tx.allocate(n, &burst) != Status::SUCCESS) {
       if (monotonic_ns() > end) return false;
-      tx.wait_room(10'000'000);
+      tx.wait_free(10'000'000);
       continue;
     }
     for (std::uint32_t i = 0; i < n; ++i) {

@@ -119,7 +119,7 @@ class Scenario {
       if (status == Status::NOT_READY) return;
       if (status != Status::SUCCESS) {
         if (monotonic_ns() > end) return problem_.note("a sender waits for buffers for 30 s");
-        tx.wait_room(1'000'000);
+        tx.wait_free(1'000'000);
         continue;
       }
       for (std::uint32_t i = 0; i < n; ++i) {
@@ -162,8 +162,10 @@ class Scenario {
                       "a packet is not as it was sent");
       problem_.unless(count >= account.next[sender], "a packet came out of order, or twice");
       account.next[sender] = count + 1;
-      const auto verdict =
-          port().classifier->classify_frame(bytes.data(), static_cast<std::uint32_t>(bytes.size()));
+      const auto verdict = steering::Steering::Reader(port().steering)
+                               .program()
+                               .classify(steering::PacketView::of_frame(
+                                   bytes.data(), static_cast<std::uint32_t>(bytes.size())));
       problem_.unless(verdict.queue == rx.id() && verdict.flow == burst.flow_ids[i],
                       "a packet is on the wrong queue or of the wrong flow");
     }

@@ -107,13 +107,16 @@ TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]
   snapshot.time = 1;
   snapshot.steady = 2;
   snapshot.rx.resize(2);
-  snapshot.rx[1].counters = {10, 11, 12, 13, 14, 15, 16, {}};
+  const auto number = [](auto& group, std::uint64_t first) {
+    for (Counter& counter : counters_of(group)) counter = first++;
+  };
+  number(snapshot.rx[1].counters, 10);
   snapshot.rx[1].counters.dropped.back() = 17;
-  snapshot.rx[1].levels = {18, 19, 20, 21};
+  number(snapshot.rx[1].levels, 18);
   snapshot.tx.resize(1);
-  snapshot.tx[0].counters = {30, 31, 32, 33, 34, 35, {}};
+  number(snapshot.tx[0].counters, 30);
   snapshot.tx[0].counters.dropped.front() = 36;
-  snapshot.tx[0].lateness_max = 37;
+  snapshot.tx[0].lateness.maximum = 37;
   snapshot.tx[0].levels.bursts = 38;
   const std::vector<std::uint64_t> row = snapshot.row();
   const auto rx_names = SessionSnapshot::rx_names();

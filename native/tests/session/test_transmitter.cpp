@@ -21,9 +21,10 @@ std::atomic<std::int64_t> clock_step{0};
 std::uint64_t stepped_clock() noexcept {
   return realtime_ns() + static_cast<std::uint64_t>(clock_step.load());
 }
+constexpr Clock STEPPED{[](const void*) noexcept { return stepped_clock(); }, nullptr};
 
 /// A wire that notes when it was given what.
-class NotingWire final : public IoEngine {
+class NotingWire final : public PortIo {
  public:
   struct Call {
     const TxQueue* queue;
@@ -33,10 +34,8 @@ class NotingWire final : public IoEngine {
     std::uint64_t launch;
   };
 
-  void open(std::vector<std::unique_ptr<Port>>&) override {}
-  void close() noexcept override {}
   std::uint32_t receive(RxQueue&) noexcept override { return 0; }
-  TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+  TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {
     Call call{&queue, stepped_clock(), count, 0};
     TransmitResult result;
@@ -44,41 +43,37 @@ class NotingWire final : public IoEngine {
       call.launch = std::max(call.launch, burst.timestamps[i]);
       result.bytes += burst.packet_length(i);
     }
-    result.sent = count;
     const std::uint64_t end = monotonic_ns() + call_ns + packet_ns * count;
     while (monotonic_ns() < end) cpu_relax();
     const std::lock_guard lock(mutex_);
     calls_.push_back(call);
-    if (lead_ns > 0) {
-      kept_.left += result.sent;
-      kept_.left_bytes += result.bytes;
-      kept_until_ = std::max(kept_until_, call.launch);
+    if (lead_ns == 0) {
+      result.sent = count;
+      return result;
     }
-    return result;
+    kept_.sent += count;
+    kept_.bytes += result.bytes;
+    kept_until_ = std::max(kept_until_, call.launch);
+    return {.kept = count};
   }
-  [[nodiscard]] std::uint64_t launch_lead(const TxQueue&) const noexcept override {
-    return lead_ns;
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
+    return {.overhead_bytes = overhead_bytes, .launch_lead = lead_ns};
   }
-  LaunchResult launched(TxQueue&, bool last) noexcept override {
+  TransmitCompletion completed(TxQueue&, bool last) noexcept override {
     const std::lock_guard lock(mutex_);
     if (!last && stepped_clock() < kept_until_) return {.more = true};
-    LaunchResult result = std::exchange(kept_, {});
+    TransmitCompletion result = std::exchange(kept_, {});
     // One was late, and one comes back that had been counted as sent.
-    if (result.left > 1) {
-      --result.left;
-      result.left_bytes -= 100;
+    if (result.sent > 1) {
+      --result.sent;
+      result.bytes -= 100;
       result.missed = 2;
       result.recalled = 1;
       result.recalled_bytes = 100;
     }
     return result;
   }
-  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer(std::uint16_t) const override {
-    return nullptr;
-  }
-  [[nodiscard]] std::array<std::uint8_t, 6> mac_address(std::uint16_t) const noexcept override {
-    return {};
-  }
+  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return nullptr; }
 
   [[nodiscard]] std::vector<Call> calls() {
     const std::lock_guard lock(mutex_);
@@ -86,13 +81,14 @@ class NotingWire final : public IoEngine {
   }
   std::uint64_t call_ns{0};
   std::uint64_t packet_ns{0};
+  std::uint32_t overhead_bytes{0};
   /// Keeps launch times that are at most so far ahead.
   std::uint64_t lead_ns{0};
 
  private:
   std::mutex mutex_;
   std::vector<Call> calls_;
-  LaunchResult kept_;
+  TransmitCompletion kept_;
   std::uint64_t kept_until_{0};
 };
 
@@ -119,7 +115,7 @@ struct Bench {
   }
 
   void start() {
-    for (const auto& queue : queues) worker.add(*queue);
+    for (const auto& queue : queues) worker.add(wire, *queue);
     worker.start();
   }
   /// Submit packets; launch times from `launch` on, `gap` apart (0: untimed).
@@ -136,7 +132,7 @@ struct Bench {
   std::shared_ptr<SessionMemory> memory{std::make_shared<SessionMemory>()};
   NotingWire wire;
   std::vector<std::unique_ptr<TxQueue>> queues;
-  Transmitter worker{wire, std::string(ANY_CORE), &stepped_clock};
+  Transmitter worker{std::string(ANY_CORE), STEPPED};
 };
 
 constexpr std::int64_t LONG = 10'000'000'000;
@@ -162,7 +158,7 @@ TEST_CASE("Packets that are due together leave in one call", "[transmitter]") {
   bench.start();
   bench.submit(0, 640, stepped_clock() + 5'000'000);
   REQUIRE(bench.queues[0]->wait_idle(LONG));
-  REQUIRE(bench.wire.calls().size() == 640 / bench.wire.transmit_run());
+  REQUIRE(bench.wire.calls().size() == 640 / TransmitTraits{}.most_packets);
 }
 
 TEST_CASE("Gaps shorter than a call do not add up to a delay", "[transmitter]") {
@@ -218,6 +214,18 @@ TEST_CASE("A clock that is set back does not stop a paced queue", "[transmitter]
   REQUIRE(bench.queues[0]->wait_idle(LONG));
 }
 
+TEST_CASE("Pacing counts what a packet has on the wire, to the last bit", "[transmitter]") {
+  // 1000 packets of 100 B, and 42 B of headers that the wire adds, at 300 Mb/s: 3786.7 ns each.
+  Bench bench(1, 300);
+  bench.wire.overhead_bytes = 42;
+  bench.start();
+  const std::uint64_t begun = monotonic_ns();
+  bench.submit(0, 1000);
+  REQUIRE(bench.queues[0]->wait_idle(LONG));
+  constexpr std::uint64_t CREDIT = 1'000'000;
+  REQUIRE(monotonic_ns() - begun > 1000 * 142 * 8000 / 300 - CREDIT - 142 * 8000 / 300);
+}
+
 TEST_CASE("A flood on one queue leaves room for the launch times of another", "[transmitter]") {
   Bench bench(2, 0, 32'768);
   bench.wire.packet_ns = 5'000;
@@ -233,7 +241,8 @@ TEST_CASE("A flood on one queue leaves room for the launch times of another", "[
   std::size_t overrun = 0;
   for (const NotingWire::Call& call : bench.wire.calls()) {
     if (call.queue == bench.queues[1].get()) timed += call.packets;
-    if (call.queue != bench.queues[0].get() || call.packets < bench.wire.transmit_run()) continue;
+    if (call.queue != bench.queues[0].get() || call.packets < TransmitTraits{}.most_packets)
+      continue;
     for (std::uint64_t launch = start; launch < start + 50'000'000; launch += 1'000'000)
       overrun += call.begun < launch && launch - call.begun < 200'000 ? 1 : 0;
   }

@@ -55,12 +55,12 @@ inline NetworkConfig tcp_client(const std::string& host, std::uint16_t port,
   return tcp_config(SocketMode::CLIENT, host, port, options);
 }
 
-/// An ordinary TCP socket that has nothing of the engine. Calls give up after 5 s.
+/// An ordinary TCP socket that has nothing of the engine. Calls give up after 20 s.
 class Stream {
  public:
   Stream() = default;
   explicit Stream(int fd) : fd_(fd) {
-    const timeval patience{5, 0};
+    const timeval patience{20, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   }
@@ -167,7 +167,7 @@ class Listener : public Stream {
   explicit Listener(const std::string& host, std::uint16_t port = 0) : Stream(make(host, port)) {
     listen(fd(), 16);
   }
-  /// Within 5 s.
+  /// Within 20 s.
   [[nodiscard]] Stream accept() const {
     const int fd = ::accept(this->fd(), nullptr, nullptr);
     if (fd < 0) throw std::runtime_error(std::string("nobody came: ") + std::strerror(errno));
@@ -199,11 +199,11 @@ inline std::vector<Bytes> pieces_of(const Bytes& bytes, std::size_t piece) {
   return pieces;
 }
 
-/// Receive until `count` bytes of the connection (0: of any) are there, or nothing came for 3 s.
+/// Receive until `count` bytes of the connection (0: of any) are there, or nothing came for 10 s.
 inline Bytes receive_bytes(RxQueue& rx, std::size_t count, std::uintptr_t connection = 0) {
   Bytes bytes;
   std::uint64_t last = monotonic_ns();
-  while (bytes.size() < count && monotonic_ns() - last < 3'000'000'000ULL) {
+  while (bytes.size() < count && monotonic_ns() - last < 10'000'000'000ULL) {
     Burst* burst = connection != 0 ? rx.receive_from(connection) : rx.receive();
     if (burst == nullptr) {
       rx.wait(20'000'000);
@@ -219,10 +219,10 @@ inline Bytes receive_bytes(RxQueue& rx, std::size_t count, std::uintptr_t connec
   return bytes;
 }
 
-/// True within 5 s.
+/// True within 20 s.
 template <typename Condition>
 bool eventually(Condition&& condition) {
-  const std::uint64_t end = monotonic_ns() + 5'000'000'000ULL;
+  const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
   while (!condition()) {
     if (monotonic_ns() > end) return false;
     usleep(1000);
@@ -231,7 +231,7 @@ bool eventually(Condition&& condition) {
 }
 
 inline std::vector<ConnectionInfo> connections(const Session& session) {
-  return session.engine().connections(0);
+  return session.connections().list(0);
 }
 /// Number of connections in a state.
 inline std::size_t count_in(const Session& session, ConnectionState state) {

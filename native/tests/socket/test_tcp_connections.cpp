@@ -1,22 +1,19 @@
 #include <fcntl.h>
 #include <catch2/catch.hpp>
 
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <thread>
 
+#include "engines/socket/tcp_connections.h"
 #include "socket/tcp_session.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
 
 namespace {
-
-int option_of(int fd, int level, int option) {
-  int value = -1;
-  socklen_t length = sizeof value;
-  getsockopt(fd, level, option, &value, &length);
-  return value;
-}
 
 ConnectionInfo only_peer(const Session& session) {
   const auto all = connections(session);
@@ -79,7 +76,7 @@ TEST_CASE("a packet that a loss has cut is not resumed on the next connection", 
   const auto session = Session::open(tcp_client("127.0.0.1", listener.port(), options));
   TxQueue& tx = session->tx_queue(0, 0);
   Stream peer = listener.accept();
-  std::thread sender([&] { send_packets(tx, {Bytes(8'000'000, 1), Bytes(100'000, 2)}); });
+  std::jthread sender([&] { send_packets(tx, {Bytes(8'000'000, 1), Bytes(100'000, 2)}); });
   CHECK(peer.receive(10'000).size() == 10'000);
   peer.reset();
   peer = listener.accept();
@@ -90,7 +87,7 @@ TEST_CASE("a packet that a loss has cut is not resumed on the next connection", 
   CHECK(balanced(tx.counters()));
 }
 
-TEST_CASE("a server's peers have ids of their own; one that returns has its old one", "[tcp]") {
+TEST_CASE("a server's peers have ids of their own, also one that returns", "[tcp]") {
   const std::uint16_t port = free_tcp_port("127.0.0.1");
   const auto session = Session::open(tcp_server("127.0.0.1", port));
   RxQueue& rx = session->rx_queue(0, 0);
@@ -107,15 +104,14 @@ TEST_CASE("a server's peers have ids of their own; one that returns has its old 
   REQUIRE(peer.send(stream_of(10, 2)));
   const auto second = receive_packets(rx, 1);
   REQUIRE(second.size() == 1);
-  CHECK(second[0].connection == first[0].connection);
-  CHECK(only_peer(*session).state == ConnectionState::CONNECTED);
-  CHECK(only_peer(*session).error.empty());
-
-  const Stream other = Stream::connect_to("127.0.0.1", port);
-  REQUIRE(other.send(stream_of(10, 3)));
-  const auto third = receive_packets(rx, 1);
-  REQUIRE(third.size() == 1);
-  CHECK(third[0].connection != first[0].connection);
+  CHECK(second[0].connection != first[0].connection);
+  const auto all = connections(*session);
+  REQUIRE(all.size() == 3);
+  CHECK(all[1].state == ConnectionState::CLOSED);
+  CHECK(all[2].id == second[0].connection);
+  CHECK(all[2].peer == all[1].peer);
+  CHECK(all[2].state == ConnectionState::CONNECTED);
+  CHECK(all[2].error.empty());
 }
 
 TEST_CASE("more peers than there are connections: those that are gone make room", "[tcp]") {
@@ -141,13 +137,58 @@ TEST_CASE("more peers than there are connections: those that are gone make room"
   CHECK(connections(*session).size() <= 1024);
 }
 
+TEST_CASE("peers that connected and closed hold no places", "[tcp]") {
+  const std::uint16_t port = free_tcp_port("127.0.0.1");
+  // With a transmit queue: they could still be sent to.
+  const auto session = Session::open(tcp_server("127.0.0.1", port));
+  const std::uint32_t places = sockets::TcpConnections::CAPACITY;
+  for (std::uint32_t i = 0; i < places; ++i) {
+    const std::string source =
+        "127.1." + std::to_string(i / 250) + "." + std::to_string(i % 250 + 1);
+    Stream::connect_to("127.0.0.1", port, 0, source);
+  }
+  REQUIRE(eventually([&] { return connections(*session).size() == places + 1; }));
+  const Stream next = Stream::connect_to("127.0.0.1", port);
+  REQUIRE(next.send(stream_of(10, 7)));
+  const auto packets = receive_packets(session->rx_queue(0, 0), 1);
+  REQUIRE(packets.size() == 1);
+  CHECK((packets[0].bytes == stream_of(10, 7)));
+  CHECK(send_packets(session->tx_queue(0, 0), {stream_of(20, 8)}, packets[0].connection));
+  CHECK((next.receive(20) == stream_of(20, 8)));
+}
+
+TEST_CASE("the thread of TCP connections leaves signals to the program", "[tcp]") {
+  const auto session = Session::open(tcp_server("127.0.0.1", free_tcp_port("127.0.0.1")));
+  const auto field = [](const std::filesystem::path& file, const std::string& key) {
+    std::ifstream lines(file);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with(key + ":\t")) return line.substr(key.size() + 2);
+    }
+    return std::string();
+  };
+  const auto blocked = [&] {
+    std::optional<unsigned long long> mask;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      if (field(task.path() / "status", "Name") == "daqiri-tcp")
+        mask = std::stoull(field(task.path() / "status", "SigBlk"), nullptr, 16);
+    }
+    return mask;
+  };
+  // The thread begins in its own time.
+  REQUIRE(eventually([&] { return blocked().value_or(0) != 0; }));
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) {
+    INFO(signal);
+    CHECK((*blocked() >> static_cast<unsigned>(signal - 1) & 1U) == 1U);
+  }
+}
+
 TEST_CASE("a peer that has finished sending is still answered", "[tcp]") {
   const std::uint16_t port = free_tcp_port("127.0.0.1");
   const auto session = Session::open(tcp_server("127.0.0.1", port));
   const Stream peer = Stream::connect_to("127.0.0.1", port);
   const Bytes request = stream_of(100'000, 1);
   const Bytes answer = stream_of(500'000, 2);
-  std::thread asking([&] {
+  std::jthread asking([&] {
     peer.send(request);
     peer.finish();
   });
@@ -155,7 +196,7 @@ TEST_CASE("a peer that has finished sending is still answered", "[tcp]") {
   asking.join();
   usleep(20'000);
   Bytes got;
-  std::thread reader([&] { got = peer.receive(answer.size()); });
+  std::jthread reader([&] { got = peer.receive(answer.size()); });
   CHECK(send_packets(session->tx_queue(0, 0), pieces_of(answer, 1000), only_peer(*session).id));
   reader.join();
   CHECK((got == answer));
@@ -185,7 +226,7 @@ TEST_CASE("a port that only sends notices when its peer is gone", "[tcp]") {
   Stream peer = Stream::connect_to("127.0.0.1", port);
   CHECK(peer.send(stream_of(100)));
   REQUIRE(eventually([&] { return count_in(*session, ConnectionState::CONNECTED) == 1; }));
-  std::thread sender([&] { send_packets(session->tx_queue(0, 0), {stream_of(77)}); });
+  std::jthread sender([&] { send_packets(session->tx_queue(0, 0), {stream_of(77)}); });
   CHECK((peer.receive(77) == stream_of(77)));
   sender.join();
   peer.reset();
@@ -197,10 +238,10 @@ TEST_CASE("connections are made at run time, or refused with a cause", "[tcp]") 
   const Listener other("127.0.0.1");
   const auto session = Session::open(tcp_client("127.0.0.1", configured.port()));
   const Stream first = configured.accept();
-  IoEngine& engine = session->engine();
+  Connections& manager = session->connections();
   const std::uintptr_t own = connections(*session)[0].id;
-  CHECK(engine.connect("127.0.0.1", configured.port(), "") == own);
-  const std::uintptr_t made = engine.connect("127.0.0.1", other.port(), "127.0.0.2");
+  CHECK(manager.connect("127.0.0.1", configured.port(), "") == own);
+  const std::uintptr_t made = manager.connect("127.0.0.1", other.port(), "127.0.0.2");
   const Stream second = other.accept();
   CHECK(made != own);
   CHECK(connections(*session)[1].local.starts_with("127.0.0.2:"));
@@ -214,40 +255,32 @@ TEST_CASE("connections are made at run time, or refused with a cause", "[tcp]") 
   CHECK(packets[0].connection == made);
 
   const std::uint16_t nobody = free_tcp_port("127.0.0.1");
-  const auto [status, text] = error_of([&] { engine.connect("127.0.0.1", nobody, ""); });
+  const auto [status, text] = error_of([&] { manager.connect("127.0.0.1", nobody, ""); });
   CHECK(status == Status::CONNECT_FAILURE);
   CHECK_THAT(text, Catch::Contains("Connection refused") && Catch::Contains("ss -ltn"));
-  CHECK(error_of([&] { engine.connect("::1", nobody, ""); }).first == Status::CONNECT_FAILURE);
+  CHECK(error_of([&] { manager.connect("::1", nobody, ""); }).first == Status::CONNECT_FAILURE);
 }
 
-TEST_CASE("socket options reach the right socket, and the next one", "[tcp]") {
+TEST_CASE("socket options reach the right socket", "[tcp]") {
   const Listener listener("127.0.0.1");
   const auto client = Session::open(tcp_client("127.0.0.1", listener.port()));
-  Stream peer = listener.accept();
+  const Stream peer = listener.accept();
   const std::uintptr_t id = connections(*client)[0].id;
   const int tos = 0x10;
-  client->engine().set_socket_option(id, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+  client->connections().set_socket_option(id, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
   const auto [status, text] = error_of(
-      [&] { client->engine().set_socket_option(id, IPPROTO_IP, 12345, &tos, sizeof tos); });
+      [&] { client->connections().set_socket_option(id, IPPROTO_IP, 12345, &tos, sizeof tos); });
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Catch::Contains("12345"));
-  // Small segments from here on tell that the option holds for the next socket.
-  const int segment = 600;
-  client->engine().set_socket_option(id, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment);
-  peer.reset();
-  peer = listener.accept();
-  CHECK(option_of(peer.fd(), IPPROTO_TCP, TCP_MAXSEG) > 0);
-  REQUIRE(eventually([&] { return count_in(*client, ConnectionState::CONNECTED) == 1; }));
-
   const std::uint16_t port = free_tcp_port("127.0.0.1");
   const auto server = Session::open(tcp_server("127.0.0.1", port));
-  const std::uintptr_t listening = server->engine().server_connection("127.0.0.1", port);
+  const std::uintptr_t listening = server->connections().server_at("127.0.0.1", port);
   CHECK(connections(*server)[0].id == listening);
   CHECK(connections(*server)[0].state == ConnectionState::LISTENING);
-  server->engine().set_socket_option(listening, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+  server->connections().set_socket_option(listening, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
   server->close();
   CHECK(error_of([&] {
-          server->engine().set_socket_option(listening, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+          server->connections().set_socket_option(listening, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
         }).first == Status::NOT_READY);
 }
 
@@ -272,7 +305,7 @@ TEST_CASE("sessions open and close under traffic and leave no descriptor", "[tcp
   for (int round = 0; round < 20; ++round) {
     const auto session = Session::open(tcp_server("127.0.0.1", port));
     const Stream peer = Stream::connect_to("127.0.0.1", port);
-    std::thread sender([&] { peer.send(stream_of(500'000)); });
+    std::jthread sender([&] { peer.send(stream_of(500'000)); });
     REQUIRE(eventually([&] { return session->rx_queue(0, 0).counters().received > 0; }));
     session->close();
     CHECK(balanced(session->rx_queue(0, 0).counters()));

@@ -43,8 +43,8 @@ class Scenario {
 
   /// Returns the first problem; empty: none.
   std::string run() {
-    std::vector<std::thread> peers;
-    std::vector<std::thread> others;
+    std::vector<std::jthread> peers;
+    std::vector<std::jthread> others;
     const std::uint32_t count = number(1, 4);
     for (std::uint32_t p = 0; p < count; ++p)
       peers.emplace_back([this, p, seed = chance_()] { live(p * 10, seed); });

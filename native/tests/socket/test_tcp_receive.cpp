@@ -21,7 +21,7 @@ TEST_CASE("a server receives a stream byte for byte", "[tcp]") {
   RxQueue& rx = session->rx_queue(0, 0);
   const Bytes data = stream_of(3'000'001);
   const Stream peer = Stream::connect_to(host, port);
-  std::thread sender([&] { peer.send(data); });
+  std::jthread sender([&] { peer.send(data); });
   const Bytes got = receive_bytes(rx, data.size());
   sender.join();
   CHECK((got == data));
@@ -44,7 +44,7 @@ TEST_CASE("segments of a packet are filled in turn", "[tcp]") {
   const auto session = Session::open(config);
   const Bytes data = stream_of(500'003);
   const Stream peer = Stream::connect_to("127.0.0.1", port);
-  std::thread sender([&] { peer.send(data); });
+  std::jthread sender([&] { peer.send(data); });
   const auto longest = std::size_t{50} + 2048;
   Bytes got;
   std::uint64_t last = monotonic_ns();
@@ -87,7 +87,7 @@ TEST_CASE("each of many peers is a connection of its own", "[tcp]") {
   std::vector<Bytes> sent;
   for (std::size_t i = 0; i < PEERS; ++i)
     sent.push_back(stream_of(5000 + i, static_cast<std::uint32_t>(i)));
-  std::thread sender([&] {
+  std::jthread sender([&] {
     for (std::size_t at = 0; at < 5000; at += 1000) {
       for (std::size_t i = 0; i < PEERS; ++i) {
         const auto from = sent[i].begin() + static_cast<std::ptrdiff_t>(at);
@@ -102,7 +102,7 @@ TEST_CASE("each of many peers is a connection of its own", "[tcp]") {
     const auto peer_port =
         static_cast<std::uint16_t>(std::stoi(each.peer.substr(each.peer.find(':') + 1)));
     const std::size_t i = by_port.at(peer_port);
-    const auto [port_id, queue] = session->engine().connection_queue(each.id);
+    const auto [port_id, queue] = session->connections().queue_of(each.id);
     ++per_queue[queue];
     CHECK((receive_bytes(session->rx_queue(0, queue), sent[i].size(), each.id) == sent[i]));
   }
@@ -158,7 +158,7 @@ TEST_CASE("what a slow consumer does not take is never lost", "[tcp]") {
   const Stream peer = Stream::connect_to("127.0.0.1", port);
   const int small = 8192;
   setsockopt(peer.fd(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-  std::thread sender([&] {
+  std::jthread sender([&] {
     peer.send(data);
     peer.finish();
   });
@@ -205,9 +205,9 @@ TEST_CASE("a peer that nobody reads leaves room for the others", "[tcp]") {
   REQUIRE(eventually([&] { return count_in(*session, ConnectionState::CONNECTED) == 2; }));
   const Bytes much = stream_of(4'000'000, 1);
   const Bytes little = stream_of(50'000, 2);
-  std::thread sender([&] { flood.send(much); });
+  std::jthread sender([&] { flood.send(much); });
   REQUIRE(eventually([&] { return rx.counters().held > 50; }));
-  std::thread second([&] { quiet.send(little); });
+  std::jthread second([&] { quiet.send(little); });
   std::uintptr_t flood_id = 0;
   std::uintptr_t quiet_id = 0;
   for (const ConnectionInfo& each : connections(*session)) {

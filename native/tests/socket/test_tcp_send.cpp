@@ -17,7 +17,7 @@ TEST_CASE("a client's packets are one stream, byte for byte", "[tcp]") {
   const Stream peer = listener.accept();
   const Bytes data = stream_of(piece == 7 ? 70'001 : 2'000'003);
   Bytes got;
-  std::thread reader([&] { got = peer.receive(data.size()); });
+  std::jthread reader([&] { got = peer.receive(data.size()); });
   TxQueue& tx = session->tx_queue(0, 0);
   CHECK(send_packets(tx, pieces_of(data, piece)));
   reader.join();
@@ -38,14 +38,14 @@ TEST_CASE("small socket buffers cut packets anywhere, and nothing is lost", "[tc
   options.tx_queues = 2;
   const auto session = Session::open(tcp_client("127.0.0.1", listener.port(), options));
   const std::uintptr_t id = connections(*session)[0].id;
-  session->engine().set_socket_option(id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  session->connections().set_socket_option(id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   const Stream peer = listener.accept();
   // Two queues share the connection: packets are whole, in each queue's order.
   constexpr std::size_t PACKETS = 12;
   constexpr std::size_t SIZE = 40'000;
-  std::thread senders[2];
+  std::jthread senders[2];
   for (int q = 0; q < 2; ++q) {
-    senders[q] = std::thread([&, q] {
+    senders[q] = std::jthread([&, q] {
       std::vector<Bytes> packets;
       for (std::uint32_t i = 0; i < PACKETS; ++i) {
         packets.push_back(Bytes(SIZE, static_cast<std::uint8_t>(i)));
@@ -55,7 +55,7 @@ TEST_CASE("small socket buffers cut packets anywhere, and nothing is lost", "[tc
     });
   }
   const Bytes got = peer.receive(2 * PACKETS * SIZE);
-  for (std::thread& sender : senders) sender.join();
+  for (std::jthread& sender : senders) sender.join();
   REQUIRE(got.size() == 2 * PACKETS * SIZE);
   std::size_t next[2]{};
   for (std::size_t at = 0; at < got.size(); at += SIZE) {
@@ -81,13 +81,14 @@ TEST_CASE("a peer that does not read holds up its own queue only", "[tcp]") {
   const std::uintptr_t deaf_id = all[1].id;
   const std::uintptr_t good_id = all[2].id;
   const int small = 4608;
-  session->engine().set_socket_option(deaf_id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  session->connections().set_socket_option(deaf_id, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   const Bytes much = stream_of(8'000'000, 1);
   const Bytes some = stream_of(200'000, 2);
-  std::thread stuck([&] { send_packets(session->tx_queue(0, 0), pieces_of(much, 2000), deaf_id); });
+  std::jthread stuck(
+      [&] { send_packets(session->tx_queue(0, 0), pieces_of(much, 2000), deaf_id); });
   REQUIRE(eventually([&] { return session->tx_queue(0, 0).counters().sent > 0; }));
   Bytes got;
-  std::thread reader([&] { got = good.receive(some.size()); });
+  std::jthread reader([&] { got = good.receive(some.size()); });
   CHECK(send_packets(session->tx_queue(0, 1), pieces_of(some, 2000), good_id));
   reader.join();
   CHECK((got == some));
@@ -112,8 +113,7 @@ TEST_CASE("a server answers each peer by its connection, or the one heard last",
   TxQueue& tx = session->tx_queue(0, 0);
   CHECK(send_packets(tx, {stream_of(100, 3)}, from_alice[0].connection));
   CHECK(send_packets(tx, {stream_of(100, 4)}));
-  CHECK(send_packets(tx, {stream_of(100, 5)},
-                     session->engine().server_connection("127.0.0.1", port)));
+  CHECK(send_packets(tx, {stream_of(100, 5)}, session->connections().server_at("127.0.0.1", port)));
   CHECK((alice.receive(100) == stream_of(100, 3)));
   CHECK((bob.receive(100) == stream_of(100, 4)));
   CHECK((bob.receive(100) == stream_of(100, 5)));
@@ -149,7 +149,7 @@ TEST_CASE("what was accepted before close is delivered, and the stream ends in o
     Burst* burst = nullptr;
     const auto n = std::min<std::uint32_t>(16, static_cast<std::uint32_t>(packets.size() - i));
     if (tx.allocate(n, &burst) != Status::SUCCESS) {
-      tx.wait_room(5'000'000);
+      tx.wait_free(5'000'000);
       continue;
     }
     for (std::uint32_t k = 0; k < n; ++k, ++i) {
@@ -162,7 +162,7 @@ TEST_CASE("what was accepted before close is delivered, and the stream ends in o
   }
   const std::uint64_t submitted = tx.counters().submitted;
   Bytes got;
-  std::thread reader([&] {
+  std::jthread reader([&] {
     usleep(100'000);
     got = peer.receive(data.size());
   });

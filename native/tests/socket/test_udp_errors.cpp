@@ -99,21 +99,21 @@ TEST_CASE("Connections that do not exist are refused", "[udp][errors]") {
   const std::uint16_t port = free_port("127.0.0.1");
   const PlainSocket peer("127.0.0.1");
   const auto session = Session::open(udp_client("127.0.0.1", peer.port()));
-  IoEngine& engine = session->engine();
+  Connections& connections = session->connections();
   const int on = 1;
   auto [status, text] = error_of(
-      [&] { engine.set_socket_option(0xFFFFFF, SOL_SOCKET, SO_BROADCAST, &on, sizeof on); });
+      [&] { connections.set_socket_option(0xFFFFFF, SOL_SOCKET, SO_BROADCAST, &on, sizeof on); });
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Contains("16777215"));
-  std::tie(status, text) = error_of([&] { static_cast<void>(engine.connection_queue(0)); });
+  std::tie(status, text) = error_of([&] { static_cast<void>(connections.queue_of(0)); });
   CHECK(status == Status::INVALID_PARAMETER);
   std::tie(status, text) =
-      error_of([&] { static_cast<void>(engine.server_connection("127.0.0.1", port)); });
+      error_of([&] { static_cast<void>(connections.server_at("127.0.0.1", port)); });
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Contains("client of udp://127.0.0.1:" + std::to_string(peer.port())));
-  std::tie(status, text) = error_of([&] { engine.connect("127.0.0.1", port, ""); });
+  std::tie(status, text) = error_of([&] { connections.connect("127.0.0.1", port, ""); });
   CHECK(status == Status::CONNECT_FAILURE);
-  std::tie(status, text) = error_of([&] { engine.connect("localhost", port, ""); });
+  std::tie(status, text) = error_of([&] { connections.connect("localhost", port, ""); });
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Contains("localhost"));
 }
@@ -121,18 +121,19 @@ TEST_CASE("Connections that do not exist are refused", "[udp][errors]") {
 TEST_CASE("Socket options reach the kernel, and its refusal comes back", "[udp][errors]") {
   const PlainSocket peer("127.0.0.1");
   const auto session = Session::open(udp_client("127.0.0.1", peer.port()));
-  IoEngine& engine = session->engine();
-  const std::uintptr_t connection = engine.connect("127.0.0.1", peer.port(), "");
+  Connections& connections = session->connections();
+  const std::uintptr_t connection = connections.connect("127.0.0.1", peer.port(), "");
   const int ttl = 7;
-  engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
+  connections.set_socket_option(connection, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl);
   const int bad_ttl = 1000;
-  auto [status, text] = error_of(
-      [&] { engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &bad_ttl, sizeof bad_ttl); });
+  auto [status, text] = error_of([&] {
+    connections.set_socket_option(connection, IPPROTO_IP, IP_TTL, &bad_ttl, sizeof bad_ttl);
+  });
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Contains("Invalid argument"));
   session->close();
-  std::tie(status, text) =
-      error_of([&] { engine.set_socket_option(connection, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl); });
+  std::tie(status, text) = error_of(
+      [&] { connections.set_socket_option(connection, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl); });
   CHECK(status == Status::NOT_READY);
 }
 
@@ -151,7 +152,7 @@ TEST_CASE("A socket has the MAC address of its network interface, zeros on loopb
     if (!(file >> expected) || expected.size() != 17) continue;
     const auto session = Session::open(udp_server(host, free_port(host), {.num_bufs = 64}));
     char found[18]{};
-    const auto mac = session->engine().mac_address(0);
+    const auto mac = session->port(0).io->mac_address();
     std::snprintf(found, sizeof found, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2],
                   mac[3], mac[4], mac[5]);
     CHECK(found == expected);

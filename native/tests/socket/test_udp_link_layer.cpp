@@ -56,7 +56,7 @@ TEST_CASE("IPv4 headers are those the datagram had", "[udp][link]") {
   const std::string bound = GENERATE("127.0.0.1", "0.0.0.0");
   const std::uint16_t port = free_port(bound);
   auto session = Session::open(udp_server(bound, port, {.batch = 1}));
-  const auto link = session->engine().link_layer(0);
+  const auto link = session->memory()->link_layers[0];
   REQUIRE(link->link_type() == LINKTYPE_RAW);
   REQUIRE(link->reconstructs_headers());
   const PlainSocket peer("127.0.0.1");
@@ -87,7 +87,7 @@ TEST_CASE("IPv6 headers carry a valid UDP checksum", "[udp][link]") {
   const std::string bound = GENERATE("::1", "::");
   const std::uint16_t port = free_port(bound);
   const auto session = Session::open(udp_server(bound, port, {.batch = 1}));
-  const auto link = session->engine().link_layer(0);
+  const auto link = session->memory()->link_layers[0];
   const PlainSocket peer("::1");
   const std::size_t size = GENERATE(std::size_t{0}, std::size_t{777}, std::size_t{1400});
   REQUIRE(peer.send("::1", port, numbered(6, size)));
@@ -127,7 +127,7 @@ TEST_CASE("Headers of packets to be sent go the other way", "[udp][link]") {
   Burst* burst = nullptr;
   REQUIRE(session->tx_queue(0, 0).allocate(1, &burst) == Status::SUCCESS);
   burst->pkt_lens[0][0] = 10;
-  const Bytes packet = recorded(*session->engine().link_layer(0), *burst, 0);
+  const Bytes packet = recorded(*session->memory()->link_layers[0], *burst, 0);
   burst->release();
   REQUIRE(big_endian(&packet[20], 2) == port);
   REQUIRE(big_endian(&packet[22], 2) == peer.port());
@@ -140,7 +140,7 @@ TEST_CASE("A packet of a peer without a connection has an unspecified source", "
   REQUIRE(session->tx_queue(0, 0).allocate(1, &burst) == Status::SUCCESS);
   burst->transmit = false;
   burst->pkt_lens[0][0] = 10;
-  const Bytes packet = recorded(*session->engine().link_layer(0), *burst, 0);
+  const Bytes packet = recorded(*session->memory()->link_layers[0], *burst, 0);
   burst->transmit = true;
   burst->release();
   REQUIRE(big_endian(&packet[12], 4) == 0);
@@ -153,7 +153,7 @@ TEST_CASE("Headers written once for a burst are those of each packet", "[udp][li
   const std::string host = GENERATE("127.0.0.1", "::1");
   const PlainSocket peer(host);
   const auto session = Session::open(udp_client(host, peer.port()));
-  const auto link = session->engine().link_layer(0);
+  const auto link = session->memory()->link_layers[0];
   REQUIRE(link->prefix_repeats() == (host == "127.0.0.1"));
   const std::vector<std::uint32_t> lengths{10, 10, 0, 0, 1400, 10, 10, 1399, 1400};
   Burst* burst = nullptr;
@@ -175,21 +175,22 @@ TEST_CASE("Headers written once for a burst are those of each packet", "[udp][li
 TEST_CASE("Peers are learnt while others are looked up and connected", "[udp][link][peers]") {
   const std::uint16_t port = free_port("127.0.0.1");
   const auto session = Session::open(udp_server("127.0.0.1", port, {.batch = 1}));
-  const auto link = session->engine().link_layer(0);
+  const auto link = session->memory()->link_layers[0];
   RxQueue& rx = session->rx_queue(0, 0);
   constexpr std::uint32_t PEERS = 120;
   std::vector<PlainSocket> peers;
   for (std::uint32_t i = 0; i < PEERS; ++i) peers.emplace_back("127.0.0.1");
   std::atomic<bool> wrong{false};
-  std::thread connecting([&] {
+  std::jthread connecting([&] {
     for (std::uint32_t i = PEERS; i-- > 0;) {
-      const std::uintptr_t connection = session->engine().connect("127.0.0.1", peers[i].port(), "");
-      if (session->engine().connection_queue(connection).first != 0) wrong = true;
+      const std::uintptr_t connection =
+          session->connections().connect("127.0.0.1", peers[i].port(), "");
+      if (session->connections().queue_of(connection).first != 0) wrong = true;
     }
   });
   std::atomic<std::uint32_t> seen{0};
-  std::thread recording([&] {
-    const std::uint64_t end = monotonic_ns() + 5'000'000'000ULL;
+  std::jthread recording([&] {
+    const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
     while (seen.load() < PEERS && monotonic_ns() < end) {
       Burst* burst = rx.receive();
       if (burst == nullptr) continue;

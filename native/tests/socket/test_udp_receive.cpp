@@ -47,11 +47,11 @@ TEST_CASE("Two interleaved peers have a connection each, and can be read apart",
     REQUIRE(peers[i % 2].send(host, port, numbered(i, 100)));
   REQUIRE(settled(rx, COUNT).received == COUNT);
 
-  const std::uintptr_t first = session->engine().connect(host, peers[0].port(), "");
-  const std::uintptr_t second = session->engine().connect(host, peers[1].port(), host);
+  const std::uintptr_t first = session->connections().connect(host, peers[0].port(), "");
+  const std::uintptr_t second = session->connections().connect(host, peers[1].port(), host);
   REQUIRE(first != second);
   for (const auto& [connection, parity] : {std::pair{first, 0U}, std::pair{second, 1U}}) {
-    REQUIRE(session->engine().connection_queue(connection) ==
+    REQUIRE(session->connections().queue_of(connection) ==
             std::pair<std::uint16_t, std::uint16_t>(0, 0));
     std::uint32_t expected = parity;
     const std::uint64_t end = monotonic_ns() + 2'000'000'000ULL;
@@ -74,7 +74,7 @@ TEST_CASE("Connection ids are unique over sessions of the process", "[udp][peers
   for (int i = 0; i < 3; ++i) {
     const std::uint16_t port = free_port("127.0.0.1");
     sessions.push_back(Session::open(udp_server("127.0.0.1", port)));
-    ids.insert(sessions.back()->engine().server_connection("127.0.0.1", port));
+    ids.insert(sessions.back()->connections().server_at("127.0.0.1", port));
     const PlainSocket peer("127.0.0.1");
     peer.send("127.0.0.1", port, numbered(1, 10));
     const auto packets = receive_packets(sessions.back()->rx_queue(0, 0), 1);
@@ -150,7 +150,7 @@ TEST_CASE("A client hears its peer only", "[udp]") {
   }
   const auto packets = receive_packets(session->rx_queue(0, 0), 10);
   REQUIRE(packets.size() == 10);
-  const std::uintptr_t connection = session->engine().connect(host, peer.port(), "");
+  const std::uintptr_t connection = session->connections().connect(host, peer.port(), "");
   for (std::uint32_t i = 0; i < 10; ++i) {
     REQUIRE(packets[i].bytes == numbered(i, 50));
     REQUIRE(packets[i].connection == connection);

@@ -64,7 +64,10 @@ TEST_CASE("Runs of equal packets leave as segments of one message", "[udp][tx]")
   const PlainSocket peer(host);
   const int on = 1;
   REQUIRE(setsockopt(peer.fd(), SOL_UDP, UDP_GRO, &on, sizeof on) == 0);
-  const auto session = Session::open(udp_client(host, peer.port()));
+  auto config = udp_client(host, peer.port());
+  // Also where the limit is the very length of the packets.
+  config.ifs_[0].socket_.max_payload_size_ = GENERATE(0U, 1000U);
+  const auto session = Session::open(config);
   std::vector<Bytes> packets = numbered_packets(0, 40, 1000);
   packets.push_back(numbered(40, 7));
   REQUIRE(send_packets(session->tx_queue(0, 0), packets));
@@ -117,8 +120,9 @@ TEST_CASE("Where segments are refused, datagrams go singly", "[udp][tx]") {
   const auto session = Session::open(udp_client("127.0.0.1", peer.port()));
   // The kernel computes no checksums for segments then, and says so.
   const int on = 1;
-  session->engine().set_socket_option(session->engine().connect("127.0.0.1", peer.port(), ""),
-                                      SOL_SOCKET, SO_NO_CHECK, &on, sizeof on);
+  session->connections().set_socket_option(
+      session->connections().connect("127.0.0.1", peer.port(), ""), SOL_SOCKET, SO_NO_CHECK, &on,
+      sizeof on);
   for (int round = 0; round < 2; ++round) {
     REQUIRE(send_packets(session->tx_queue(0, 0), numbered_packets(0, 30, 1000)));
     for (std::uint32_t i = 0; i < 30; ++i) REQUIRE(peer.receive()->first == numbered(i, 1000));
@@ -152,7 +156,7 @@ TEST_CASE("A server answers the peer that a burst names", "[udp][tx][peers]") {
     REQUIRE(send_packets(tx, numbered_packets(200, 5, 30), connections[1]));
     REQUIRE(send_packets(tx, numbered_packets(300, 1, 30)));
     REQUIRE(send_packets(tx, numbered_packets(301, 1, 30),
-                         session->engine().server_connection(host, port)));
+                         session->connections().server_at(host, port)));
     for (std::uint32_t p = 0; p < 2; ++p) {
       for (std::uint32_t i = 0; i < 5; ++i) {
         const auto datagram = peers[p].receive();
@@ -171,7 +175,7 @@ TEST_CASE("A server answers the peer that a burst names", "[udp][tx][peers]") {
   }
   SECTION("a peer that has not sent anything, after connect") {
     const PlainSocket peer(host);
-    const std::uintptr_t connection = session->engine().connect(host, peer.port(), "");
+    const std::uintptr_t connection = session->connections().connect(host, peer.port(), "");
     REQUIRE(rx.receive_from(connection) == nullptr);
     REQUIRE(send_packets(tx, numbered_packets(7, 1, 12), connection));
     const auto datagram = peer.receive();
@@ -180,7 +184,7 @@ TEST_CASE("A server answers the peer that a burst names", "[udp][tx][peers]") {
     const auto answers = receive_packets(rx, 1);
     REQUIRE(answers.size() == 1);
     REQUIRE(answers[0].connection == connection);
-    REQUIRE(session->engine().connect(host, peer.port(), "") == connection);
+    REQUIRE(session->connections().connect(host, peer.port(), "") == connection);
   }
   SECTION("an unknown connection: a send error, counted") {
     REQUIRE(send_packets(tx, numbered_packets(0, 3, 10), 0xFFFFFF));
@@ -270,7 +274,7 @@ TEST_CASE("A client and a server of one session talk to each other", "[udp][tx]"
     REQUIRE(requests[i].bytes == numbered(i, 500));
     REQUIRE(answers[i].bytes == numbered(500 + i, 300));
   }
-  REQUIRE(session->engine().connection_queue(answers[0].connection).first == 1);
+  REQUIRE(session->connections().queue_of(answers[0].connection).first == 1);
   session->close();
   REQUIRE(session->memory()->regions.at("rx_data")->available() == 4096);
 }

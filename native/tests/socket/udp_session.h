@@ -72,8 +72,8 @@ class PlainSocket {
         sendto(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&address), length);
     return n == static_cast<ssize_t>(bytes.size());
   }
-  /// The next datagram and the port it came from; none within 2 s (or `ms`).
-  std::optional<std::pair<Bytes, std::uint16_t>> receive(int ms = 2000) const {
+  /// The next datagram and the port it came from; none within 10 s (or `ms`).
+  std::optional<std::pair<Bytes, std::uint16_t>> receive(int ms = 10'000) const {
     pollfd ready{fd_, POLLIN, 0};
     if (poll(&ready, 1, ms) != 1) return std::nullopt;
     Bytes bytes(65536);
@@ -110,6 +110,12 @@ class PlainSocket {
   int fd_{-1};
   std::uint16_t port_{0};
 };
+
+/// Within `ms`.
+inline bool readable(int fd, int ms = 0) {
+  pollfd ready{fd, POLLIN, 0};
+  return poll(&ready, 1, ms) == 1;
+}
 
 /// A port that nobody uses now.
 inline std::uint16_t free_port(const std::string& host) { return PlainSocket(host).port(); }
@@ -191,11 +197,11 @@ inline Bytes bytes_of(const Burst& burst, std::uint32_t i) {
   return bytes;
 }
 
-/// Receive until `count` packets are there or nothing came for 2 s.
+/// Receive until `count` packets are there or nothing came for 10 s.
 inline std::vector<Received> receive_packets(RxQueue& rx, std::size_t count) {
   std::vector<Received> packets;
   std::uint64_t last = monotonic_ns();
-  while (packets.size() < count && monotonic_ns() - last < 2'000'000'000ULL) {
+  while (packets.size() < count && monotonic_ns() - last < 10'000'000'000ULL) {
     Burst* burst = rx.receive();
     if (burst == nullptr) {
       rx.wait(50'000'000);
@@ -211,17 +217,17 @@ inline std::vector<Received> receive_packets(RxQueue& rx, std::size_t count) {
   return packets;
 }
 
-/// Send the packets over connection `connection`, waiting for room for 10 s at most.
+/// Send the packets over connection `connection`, waiting for room for 30 s at most.
 inline bool send_packets(TxQueue& tx, const std::vector<Bytes>& packets,
                          std::uintptr_t connection = 0) {
-  const std::uint64_t end = monotonic_ns() + 10'000'000'000ULL;
+  const std::uint64_t end = monotonic_ns() + 30'000'000'000ULL;
   for (std::size_t sent = 0; sent < packets.size();) {
     const auto n =
         static_cast<std::uint32_t>(std::min<std::size_t>(packets.size() - sent, tx.batch_size()));
     Burst* burst = nullptr;
     if (tx.allocate(n, &burst) != Status::SUCCESS) {
       if (monotonic_ns() > end) return false;
-      tx.wait_room(10'000'000);
+      tx.wait_free(10'000'000);
       continue;
     }
     burst->connection_id = connection;
@@ -238,12 +244,12 @@ inline bool send_packets(TxQueue& tx, const std::vector<Bytes>& packets,
     }
     if (tx.send(burst) == Status::SUCCESS) sent += n;
   }
-  return tx.wait_idle(5'000'000'000);
+  return tx.wait_idle(20'000'000'000);
 }
 
-/// The snapshot once `received` packets are counted, or that of 3 s later.
+/// The snapshot once `received` packets are counted, or that of 20 s later.
 inline RxSnapshot settled(const RxQueue& rx, std::uint64_t received) {
-  const std::uint64_t end = monotonic_ns() + 3'000'000'000ULL;
+  const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
   RxSnapshot snapshot = rx.counters();
   while (snapshot.received < received && monotonic_ns() < end) {
     usleep(1000);

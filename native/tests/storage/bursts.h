@@ -173,7 +173,7 @@ class Bench {
     for (std::uint32_t i = 0; i < packets.size(); ++i) {
       REQUIRE(packets[i].size() == regions_.size());
       for (std::size_t s = 0; s < regions_.size(); ++s) {
-        burst->regions[s] = regions_[s].get();
+        burst->owners[s] = regions_[s].get();
         REQUIRE(regions_[s]->take(&burst->buffers[s][i], 1) == 1);
         burst->pkts[s][i] = regions_[s]->address(burst->buffers[s][i]);
         burst->pkt_lens[s][i] = static_cast<std::uint32_t>(packets[i][s].size());

@@ -56,7 +56,7 @@ void require_frames(const std::vector<SeenPacket>& seen, std::uint32_t first, st
     REQUIRE(seen[i].bytes == udp_frame(5000, first + i, length));
 }
 
-NetworkConfig silent(int batch = 64) {
+NetworkConfig silent_port(int batch = 64) {
   NetworkConfig config = roomy_config(batch);
   config.log_level_ = LogLevel::OFF;
   return config;
@@ -121,7 +121,7 @@ TEST_CASE("A direct writer in memory is a buffered one", "[storage][recorder][di
   options.writer = GENERATE(WriterKind::DIRECT, WriterKind::AUTO);
   options.directory = "/dev/shm";
   options.prefix = "daqiri-test-" + std::to_string(getpid());
-  Recording r(options, silent());
+  Recording r(options, silent_port());
   CHECK(r.recorder->writer() == "buffered");
   r.send(0, 10);
   r.recorder->stop();
@@ -138,7 +138,7 @@ TEST_CASE("What a writer cannot write is cut off and counted", "[storage][record
   options.directory = disk.path();
   options.writer = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT);
   options.format = GENERATE(CaptureFormat::PCAP, CaptureFormat::RAW);
-  Recording r(options, silent());
+  Recording r(options, silent_port());
   const bool raw = options.format == CaptureFormat::RAW;
   const std::uint64_t record = raw ? 1000 : 1016;
   {

@@ -1,84 +1,76 @@
-#include <catch2/catch.hpp>
+#include "system/file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-
-#include "system/file.h"
+#include <array>
+#include <catch2/catch.hpp>
 
 using namespace daqiri;
 
 namespace {
 
-struct Named {
-  Named() {
-    const int fd = mkstemp(path.data());
-    REQUIRE(fd >= 0);
-    file = File(fd);
-  }
-  Named(const Named&) = delete;
-  Named& operator=(const Named&) = delete;
-  ~Named() { unlink(path.c_str()); }
-  [[nodiscard]] bool locked() const {
-    const File other(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    return flock(other.fd(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  }
-  std::string path{std::string(P_tmpdir) + "/daqiri-file-XXXXXX"};
-  File file;
-};
+File null_file() { return File(::open("/dev/null", O_RDWR | O_CLOEXEC)); }
 
-/// A child that lives until it is ended here.
-class Child {
- public:
-  Child() : pid_(fork()) {
-    if (pid_ > 0) return;
-    for (;;) pause();
+/// Whether writing to each arrives somewhere, as a forked child sees it: the bits of its exit code.
+int seen_by_child(const File& shared, const File& kept, File& closed_later, int read_end) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int seen = 0;
+    char byte = 0;
+    const auto arrives = [&](int fd) {
+      return write(fd, "x", 1) == 1 && read(read_end, &byte, 1) == 1;
+    };
+    if (arrives(shared.fd())) seen |= 1;
+    if (arrives(kept.fd())) seen |= 2;
+    // Its number is taken until then.
+    const int before = ::open("/dev/null", O_RDONLY);
+    if (before == closed_later.fd()) seen |= 4;
+    if (closed_later.close() != 0) seen |= 8;
+    _exit(seen);
   }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-
- private:
-  pid_t pid_;
-};
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
 
 }  // namespace
 
-TEST_CASE("A forked child does not keep the lock of a file that is kept from it", "[file]") {
-  const bool kept = GENERATE(true, false);
-  Named sample;
-  REQUIRE(flock(sample.file.fd(), LOCK_EX | LOCK_NB) == 0);
-  if (kept) sample.file.keep_from_children();
-  // Owners may move.
-  File moved = std::move(sample.file);
-  const Child child;
-  CHECK(sample.locked());
-  moved.close();
-  // Wait for the child to have closed its copy.
-  for (int i = 0; kept && i < 20'000 && sample.locked(); ++i) usleep(1000);
-  CHECK(sample.locked() == !kept);
+TEST_CASE("A private descriptor is the process's, not its children's", "[file]") {
+  std::array<int, 2> ends{};
+  REQUIRE(pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+  const File read_end(ends[0]);
+  const File shared(ends[1]);
+  File kept = File::private_to_process([&] { return dup(shared.fd()); });
+  File closed_later = File::private_to_process([&] { return dup(shared.fd()); });
+  REQUIRE(kept.is_open());
+  CHECK(seen_by_child(shared, kept, closed_later, read_end.fd()) == 1);
+
+  // Here it works on, and moves with its owner.
+  File moved = std::move(kept);
+  CHECK(!kept.is_open());
+  CHECK(write(moved.fd(), "x", 1) == 1);
+  char byte = 0;
+  CHECK(read(read_end.fd(), &byte, 1) == 1);
+  CHECK(seen_by_child(shared, moved, closed_later, read_end.fd()) == 1);
+
+  // The number of a closed one is anybody's.
+  const int number = moved.fd();
+  CHECK(moved.close() == 0);
+  const File other(fcntl(shared.fd(), F_DUPFD_CLOEXEC, number));
+  REQUIRE(other.fd() == number);
+  CHECK(seen_by_child(shared, other, closed_later, read_end.fd()) == 3);
+
+  // And one that was released is its new owner's.
+  File lent = File::private_to_process([&] { return dup(shared.fd()); });
+  const File owned(lent.release());
+  CHECK(seen_by_child(shared, owned, closed_later, read_end.fd()) == 3);
 }
 
-TEST_CASE("A number that was kept from children is free again once it is closed", "[file]") {
-  Named sample;
-  sample.file.keep_from_children();
-  const int number = sample.file.fd();
-  sample.file.close();
-  const File other(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  REQUIRE(other.fd() == number);
-  const pid_t child = fork();
-  if (child == 0) _exit((fcntl(number, F_GETFL) & O_ACCMODE) == O_RDONLY ? 0 : 1);
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+TEST_CASE("What cannot be opened is not private", "[file]") {
+  const File none = File::private_to_process([] { return ::open("/no/such/file", O_RDONLY); });
+  CHECK(errno == ENOENT);
+  CHECK(!none.is_open());
+  CHECK(null_file().is_open());
 }

@@ -49,7 +49,7 @@ class Server:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + 45
+        deadline = time.monotonic() + 200
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
                 if httpx.get(f"{self.uri}/healthz", trust_env=False).status_code == 200:

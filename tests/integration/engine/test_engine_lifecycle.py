@@ -19,6 +19,8 @@ from daqiri_ophyd.engine import (
     Engine,
     InvalidParameterError,
     NetworkConfig,
+    NoFreeBurstBuffersError,
+    NoFreePacketBuffersError,
     NotReadyError,
     NotSupportedError,
     RxQueue,
@@ -127,6 +129,17 @@ def test_what_cannot_be_had_leaves_nothing(loopback: Build) -> None:
     with pytest.raises(InvalidParameterError, match="8191"):
         Engine.open(loopback(rx={"cpu_core": 8191}))
     assert usage() == before
+
+
+def test_sizes_beyond_this_machine_are_refused_by_their_keys(loopback: Build) -> None:
+    bursts = loopback(rx={"batch_size": 2**20}, rx_meta_buffers=2**20)
+    with pytest.raises(NoFreeBurstBuffersError, match="rx_meta_buffers 1048576 x batch_size"):
+        Engine.open(bursts)
+    packets = loopback()
+    packets["memory_regions"][0] |= {"num_bufs": 2**31, "buf_size": 2**32 - 1}
+    name = packets["memory_regions"][0]["name"]
+    with pytest.raises(NoFreePacketBuffersError, match=f"'{name}' of num_bufs 2147483648 x"):
+        Engine.open(packets)
 
 
 def test_a_dropped_engine_complains_and_closes(loopback: Build) -> None:

@@ -201,7 +201,11 @@ def test_connections_come_go_and_return(tcp: Build) -> None:
             back.bind(mine)
             back.connect(("127.0.0.1", port))
             back.sendall(b"again")
-            assert receive_bytes(where.rx[0], 5, found.id) == b"again"
+            assert eventually(lambda: len(where.connections()) == 3)
+            _, gone, returned = where.connections()
+            assert (gone.id, gone.state) == (found.id, "closed")
+            assert returned.peer == found.peer
+            assert receive_bytes(where.rx[0], 5, returned.id) == b"again"
     assert {each.state for each in where.connections()} == {"closed"}
 
 

@@ -126,10 +126,12 @@ def test_a_silent_peer(mode: str, busy: bool, tcp: Build, networks: Callable[[],
         cable.plug()
         with cable.theirs.call(connected, listener) as again:
             again.sendall(b"after")
-            assert receive(port, 5, before.id) == b"after"
             assert eventually(lambda: peer_of(port).state == "connected")
-            assert peer_of(port).error == ""
-            port.tx[0].send([b"answer"], connection_id=before.id)
+            back = peer_of(port)
+            assert (back.id == before.id) == (mode == "client")
+            assert back.error == ""
+            assert receive(port, 5, back.id) == b"after"
+            port.tx[0].send([b"answer"], connection_id=back.id)
             assert again.recv(6, socket.MSG_WAITALL) == b"answer"
         counters = port.rx[0].counters()
         assert (counters.received_bytes, counters.dropped_total) == (11, 0)

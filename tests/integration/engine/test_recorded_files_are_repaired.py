@@ -39,7 +39,7 @@ def test_from_the_recorder_to_a_repaired_file(
             tx.send(made_frames(500))
             settled(engine)
             assert run("check", path) == 0
-            assert "a recorder writes it" in capsys.readouterr().out
+            assert "a recorder is writing it" in capsys.readouterr().out
             assert run("repair", path) == 1
             assert "is being written by a recorder" in capsys.readouterr().err
     assert run("check", path) == 0

@@ -15,7 +15,7 @@ BURST = {"count": 50, "size": 100, "udp_dst": 6000}
 
 def capture_of(daq, queue: str):
     daq.port0.capture.queue.put(queue)
-    return plans.capture(daq.port0.capture, 50, tx=daq.port0.tx.out, packets=BURST, timeout=1.0)
+    return plans.capture(daq.port0.capture, 50, tx=daq.port0.tx.out, packets=BURST, timeout=2.0)
 
 
 def send(daq, count: int) -> None:

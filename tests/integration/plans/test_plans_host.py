@@ -53,7 +53,7 @@ def test_a_reading_begins_and_ends_a_run(run_engine, documents, readiness, daq):
     for row in rows:
         checks = json.loads(row["readiness_checks"])
         assert list(checks) == list(CHECKS)
-        assert checks["clocks"] == {"status": "warn", "found": "system clock: not kept on time"}
+        assert checks["clocks"] == {"status": "warn", "found": "system clock: not synchronized"}
 
 
 def test_what_was_found_is_in_the_start_document(run_engine, documents, readiness, daq):
@@ -63,7 +63,7 @@ def test_what_was_found_is_in_the_start_document(run_engine, documents, readines
     assert start["host_readiness"] == {
         "platform": "generic",
         "status": "warn",
-        "not_ready": {"clocks": "system clock: not kept on time"},
+        "not_ready": {"clocks": "system clock: not synchronized"},
     }
     assert documents.stop["exit_status"] == "success"
 
@@ -79,7 +79,7 @@ def test_no_run_begins_on_a_host_that_is_not_ready(run_engine, documents, unread
 
 
 def test_warnings_refuse_if_asked(run_engine, documents, readiness, daq):
-    with pytest.raises(HostNotReadyError, match="clocks: system clock: not kept on time"):
+    with pytest.raises(HostNotReadyError, match="clocks: system clock: not synchronized"):
         run_engine(host_ready_wrapper(bp.count([daq.port0]), readiness, refuse="warn"))
     assert not documents
     plan = host_ready_wrapper(bp.count([daq.port0]), readiness, refuse="warn", ignore=["clocks"])
@@ -115,7 +115,7 @@ def test_a_check_that_cannot_be_made_fails_with_the_cause(run_engine, documents,
     shutil.rmtree(root)
     with pytest.raises(FailedStatus) as failed:
         run_engine(host_ready_wrapper(bp.count([daq.port0]), readiness))
-    assert "which is no folder" in str(failed.value.__cause__)
+    assert "which is not a folder" in str(failed.value.__cause__)
     assert not documents
 
 

@@ -172,7 +172,7 @@ def test_packets_that_do_not_come_fail_in_words(daq, run_engine, documents):
     capture, tx = daq.port0.capture, daq.port0.tx.out
 
     with pytest.raises(FailedStatus, match="300 of 400 packets"):
-        run_engine(plans.capture(capture, 400, tx=tx, packets=BURST, timeout=0.3))
+        run_engine(plans.capture(capture, 400, tx=tx, packets=BURST, timeout=2.0))
 
     assert documents.stop["exit_status"] == "fail"
     assert "daq_port0_capture: capturing failed: no progress" in documents.stop["reason"]
@@ -186,7 +186,7 @@ def test_packets_held_in_a_burst_that_is_not_full_are_named(make, run_engine, do
 
     with pytest.raises(FailedStatus, match="256 of 300 packets, 44 held in a burst"):
         run_engine(
-            plans.capture(daq.port0.capture, 300, tx=daq.port0.tx.out, packets=BURST, timeout=0.3)
+            plans.capture(daq.port0.capture, 300, tx=daq.port0.tx.out, packets=BURST, timeout=2.0)
         )
 
 

@@ -143,7 +143,7 @@ def test_sound_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(capsys, "check", *paths)[0] == 0
     code, out, _ = run(capsys, "repair", *paths)
     assert code == 0
-    assert out.count("sound, not touched") == 3
+    assert out.count("sound, not changed") == 3
     assert [p.stat().st_mtime_ns for p in paths] == [s.st_mtime_ns for s in before]
     assert len(list(tmp_path.iterdir())) == 5
 
@@ -151,8 +151,8 @@ def test_sound_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("tail", "said"),
     [
-        (b"\x01", f"byte {END} is torn: 1 bytes"),
-        (struct.pack("<IIII", 1, 2, 500, 500) + b"x" * 499, f"byte {END} is torn: 515 bytes"),
+        (b"\x01", f"byte {END} is torn: only 1 bytes"),
+        (struct.pack("<IIII", 1, 2, 500, 500) + b"x" * 499, f"byte {END} is torn: only 515 bytes"),
         (bytes(70_000), f"70,000 bytes of zeros from byte {END} on"),
     ],
 )
@@ -271,7 +271,7 @@ def test_a_file_that_is_being_written(tmp_path: Path, capsys: pytest.CaptureFixt
         fcntl.flock(recorder, fcntl.LOCK_EX)
         code, out, _ = run(capsys, "check", path)
         assert code == 0
-        assert "a recorder writes it" in out
+        assert "a recorder is writing it" in out
         code, _, error = run(capsys, "repair", path)
         assert code == 1
         assert "is being written by a recorder" in error

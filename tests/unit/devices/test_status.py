@@ -1,8 +1,8 @@
-import time
+from types import SimpleNamespace
 
 import pytest
 
-from daqiri_ophyd.devices import EngineStatus
+from daqiri_ophyd.devices import EngineStatus, _status
 
 
 class Instrument:
@@ -50,26 +50,34 @@ def test_only_the_first_end_counts(instrument):
     assert status.success
 
 
-def test_silence_fails_it(instrument):
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of the statuses, which stands still until a test moves ``now``."""
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(_status, "time", clock)
+    return clock
+
+
+def test_silence_fails_it(instrument, clock):
     status = EngineStatus(instrument, action="capturing", timeout=0.05)
     assert status.timeout == 0.05
     status.report(3, 10, "packets")
-    time.sleep(0.1)
+    clock.now += 0.1
     status.report(3, 10, "packets")
     status.check()
     assert not status.success
     assert str(status.exception()) == "no progress for 0.05 s: 3 of 10 packets"
 
 
-def test_progress_and_holding_put_the_timeout_off(instrument):
+def test_progress_and_holding_put_the_timeout_off(instrument, clock):
     status = EngineStatus(instrument, action="capturing", timeout=0.05)
-    time.sleep(0.1)
+    clock.now += 0.1
     status.report(1, 10, "packets")
     status.check()
-    status.hold()
-    time.sleep(0.1)
+    status.pause_timeout()
+    clock.now += 0.1
     status.check()
-    status.proceed()
+    status.resume_timeout()
     status.check()
     assert not status.done
 

@@ -21,11 +21,11 @@ def test_time_stands_still_while_held():
     ended = threading.Event()
     rule = StopRule(seconds=0.1)
     rule.arm(ended.set)
-    rule.hold()
-    rule.hold()
+    rule.pause()
+    rule.pause()
     assert not ended.wait(0.3)
-    rule.proceed()
-    rule.proceed()
+    rule.resume()
+    rule.resume()
     assert ended.wait(5)
 
 
@@ -33,8 +33,8 @@ def test_nothing_happens_without_a_time_or_after_cancel():
     ended = threading.Event()
     rule = StopRule(packets=5)
     rule.arm(ended.set)
-    rule.hold()
-    rule.proceed()
+    rule.pause()
+    rule.resume()
     timed = StopRule(seconds=0.05)
     timed.arm(ended.set)
     timed.cancel()
@@ -44,7 +44,7 @@ def test_nothing_happens_without_a_time_or_after_cancel():
 def test_an_end_can_be_set():
     ended = threading.Event()
     rule = StopRule()
-    with pytest.raises(RuntimeError, match="armed"):
+    with pytest.raises(RuntimeError, match=r"arm\(\)"):
         rule.end_in(0.1)
     rule.arm(ended.set)
     rule.end_in(0.01)

@@ -156,7 +156,7 @@ def test_reorder_plans_are_readable_and_refuse():
     assert json.loads(used["method"]) == PLAN["method"]
     plan.enabled.set(False)
     for put in (plan.enabled.put, plan.enabled.set):
-        with pytest.raises(NotSupportedError, match="order of their arrival"):
+        with pytest.raises(NotSupportedError, match="order of arrival"):
             put(True)
 
 

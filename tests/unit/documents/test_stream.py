@@ -100,7 +100,7 @@ def test_counters_have_to_be_those_declared(stream):
     ],
 )
 def test_before_the_first_run(use):
-    with pytest.raises(RuntimeError, match="'files' has not begun; stage its device"):
+    with pytest.raises(RuntimeError, match="'files' has no run; stage its device"):
         use(CaptureStream("files", "daqiri://port0", {"dropped": DROPPED}))
 
 

@@ -342,7 +342,9 @@ def test_adjustments_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     text = TEXT.replace("num_bufs: 4096", "num_bufs: 16")
     report = check_config(text)
     assert report.ok
-    (warning,) = report.warnings
+    unused, warning = report.warnings
+    assert unused.path == "memory_regions[0].access"
+    assert "no effect on engine 'loopback'" in unused.message
     with caplog.at_level(logging.WARNING):
         config = load_config(text)
     assert warning.message in caplog.text

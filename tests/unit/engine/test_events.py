@@ -16,13 +16,13 @@ def pump() -> Iterator[EventPump]:
 
 
 @pytest.fixture
-def bell() -> Iterator[int]:
+def eventfd() -> Iterator[int]:
     fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     yield fd
     os.close(fd)
 
 
-def test_callbacks_run_on_the_pumps_thread(pump: EventPump, bell: int) -> None:
+def test_callbacks_run_on_the_pumps_thread(pump: EventPump, eventfd: int) -> None:
     seen: list[str] = []
     done = threading.Event()
 
@@ -30,16 +30,16 @@ def test_callbacks_run_on_the_pumps_thread(pump: EventPump, bell: int) -> None:
         seen.append(threading.current_thread().name)
         done.set()
 
-    pump.add(bell, call)
+    pump.add(eventfd, call)
     for count in (1, 2, 3):
         done.clear()
-        os.eventfd_write(bell, 1)
+        os.eventfd_write(eventfd, 1)
         assert done.wait(10)
         assert seen == ["test-pump"] * count
 
 
 def test_a_failing_callback_is_logged_and_the_pump_goes_on(
-    pump: EventPump, bell: int, caplog: pytest.LogCaptureFixture
+    pump: EventPump, eventfd: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = 0
     done = threading.Event()
@@ -52,22 +52,22 @@ def test_a_failing_callback_is_logged_and_the_pump_goes_on(
             raise RuntimeError("first call fails")
         done.set()
 
-    pump.add(bell, call)
+    pump.add(eventfd, call)
     with caplog.at_level(logging.ERROR):
-        os.eventfd_write(bell, 1)
+        os.eventfd_write(eventfd, 1)
         assert done.wait(10)
         done.clear()
-        os.eventfd_write(bell, 1)
+        os.eventfd_write(eventfd, 1)
         assert done.wait(10)
     assert "first call fails" in caplog.text
 
 
-def test_removed_descriptors_call_nothing(pump: EventPump, bell: int) -> None:
+def test_removed_descriptors_call_nothing(pump: EventPump, eventfd: int) -> None:
     calls: list[int] = []
-    pump.add(bell, lambda: calls.append(1))
-    pump.remove(bell)
-    pump.remove(bell)
-    os.eventfd_write(bell, 1)
+    pump.add(eventfd, lambda: calls.append(1))
+    pump.remove(eventfd)
+    pump.remove(eventfd)
+    os.eventfd_write(eventfd, 1)
     marker = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     done = threading.Event()
     pump.add(marker, done.set)
@@ -78,53 +78,53 @@ def test_removed_descriptors_call_nothing(pump: EventPump, bell: int) -> None:
     assert not calls
 
 
-def test_a_callback_may_remove_its_descriptor_and_add_others(pump: EventPump, bell: int) -> None:
+def test_a_callback_may_remove_its_descriptor_and_add_others(pump: EventPump, eventfd: int) -> None:
     other = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     done = threading.Event()
 
     def first() -> None:
-        pump.remove(bell)
+        pump.remove(eventfd)
         pump.add(other, done.set)
         os.eventfd_write(other, 1)
 
-    pump.add(bell, first)
-    os.eventfd_write(bell, 1)
+    pump.add(eventfd, first)
+    os.eventfd_write(eventfd, 1)
     assert done.wait(10)
     pump.remove(other)
     os.close(other)
 
 
-def test_a_descriptor_that_was_closed_first_can_be_removed(pump: EventPump, bell: int) -> None:
+def test_a_descriptor_that_was_closed_first_can_be_removed(pump: EventPump, eventfd: int) -> None:
     fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     pump.add(fd, lambda: None)
     os.close(fd)
     pump.remove(fd)
     done = threading.Event()
-    pump.add(bell, done.set)
-    os.eventfd_write(bell, 1)
+    pump.add(eventfd, done.set)
+    os.eventfd_write(eventfd, 1)
     assert done.wait(10)
 
 
-def test_a_descriptor_has_one_callback(pump: EventPump, bell: int) -> None:
-    pump.add(bell, lambda: None)
+def test_a_descriptor_has_one_callback(pump: EventPump, eventfd: int) -> None:
+    pump.add(eventfd, lambda: None)
     with pytest.raises(ValueError, match="has a callback already"):
-        pump.add(bell, lambda: None)
+        pump.add(eventfd, lambda: None)
     with pytest.raises(ValueError, match="negative"):
         pump.add(-1, lambda: None)
 
 
-def test_close_ends_the_thread_from_anywhere(bell: int) -> None:
+def test_close_ends_the_thread_from_anywhere(eventfd: int) -> None:
     pump = EventPump("closing-pump")
-    pump.add(bell, pump.close)
-    os.eventfd_write(bell, 1)
+    pump.add(eventfd, pump.close)
+    os.eventfd_write(eventfd, 1)
     (thread,) = [t for t in threading.enumerate() if t.name == "closing-pump"] or [None]
     if thread is not None:
         thread.join(10)
     assert pump.closed
     pump.close()
-    pump.remove(bell)
+    pump.remove(eventfd)
     with pytest.raises(RuntimeError, match="closed"):
-        pump.add(bell, lambda: None)
+        pump.add(eventfd, lambda: None)
     assert not any(t.name == "closing-pump" for t in threading.enumerate())
 
 

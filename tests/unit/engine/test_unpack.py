@@ -161,7 +161,7 @@ def test_no_room_to_unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = tmp_path / "big.pcap.gz"
     path.write_bytes(gzip.compress(classic()))
     run = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True)
-    assert "needs more room in" in run.stderr
+    assert "does not fit in" in run.stderr
     assert "set TMPDIR" in run.stderr
 
 

@@ -78,7 +78,7 @@ def test_queues_on_every_core_leave_nothing_to_isolate(look):
     result = look("cpu-isolation", {"cpus": 2}, config(0, 1))
     [remedy] = result.remedies
     assert result.status is Status.WARN
-    assert not remedy.files and "take fewer cores" in remedy.note
+    assert not remedy.files and "use fewer cores" in remedy.note
 
 
 def test_queues_that_are_not_pinned_need_no_isolation(look):
@@ -93,7 +93,7 @@ def test_without_a_configuration_isolation_matters_on_hosts_made_for_it(look):
     assert "isolcpus=16-19 " in result.remedies[0].files[0][1]
     result = look("cpu-isolation", {"cpus": 20})
     assert result.status is Status.SKIP
-    assert result.found.endswith("give a configuration to see whether it matters")
+    assert result.found.endswith("give a configuration to check whether it matters")
 
 
 # queue-cores
@@ -111,7 +111,7 @@ def test_queues_of_one_core_share_a_thread(look):
 def test_a_core_that_is_offline_fails(look):
     result = look("queue-cores", {"cpus": 4}, config(1, 7))
     assert (result.status, result.found) == (Status.FAIL, "p/q1: core 7 is not online")
-    assert result.remedies[0].note == "Take cores that are online: 0-3."
+    assert result.remedies[0].note == "Use cores that are online: 0-3."
 
 
 def test_siblings_are_one_core(look):
@@ -124,7 +124,7 @@ def test_siblings_are_one_core(look):
 def test_the_master_cores_sibling_is_taken(look):
     result = look("queue-cores", {"cpus": 8, "smt": 2}, config(5, master=1))
     assert result.status is Status.WARN
-    assert result.found == "p/q0: core 1 is the master core's as well"
+    assert result.found == "p/q0: core 1 is also the master core"
     assert result.remedies[0].note == "Give master_core another core."
 
 
@@ -138,7 +138,7 @@ def test_cores_far_from_the_nic_are_named_with_those_near(look):
     result = look("queue-cores", host, config(2, 5))
     assert result.status is Status.WARN
     assert result.found == "p/q0: core 2 is on NUMA node 0, the NIC on 1"
-    assert result.remedies[0].note == "Take cores of node 1: 4-7."
+    assert result.remedies[0].note == "Use cores of node 1: 4-7."
     assert look("queue-cores", host, config(5)).status is Status.OK
 
 
@@ -179,7 +179,7 @@ def test_processors_of_a_fixed_frequency_are_skipped(look):
 def test_without_processors_nothing_is_known(look):
     result = look("cpu-governor", {"files": {"/sys/devices/system/cpu/online": "all of them"}})
     assert result.status is Status.SKIP
-    assert result.found == "not known: /sys/devices/system/cpu/online: names no processor"
+    assert result.found == "not known: /sys/devices/system/cpu/online: lists no CPU"
 
 
 # Lists
@@ -220,5 +220,5 @@ def test_a_range_ends_where_no_kernel_has_processors():
 
 
 def test_a_list_that_names_processors_over_and_over_is_refused():
-    with pytest.raises(FactError, match="is no list of processors"):
+    with pytest.raises(FactError, match="is not a list of CPUs"):
         cpu_list(",".join(["0-65535"] * 1000))

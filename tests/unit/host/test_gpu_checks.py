@@ -88,7 +88,7 @@ def test_a_geforce_matters_if_the_configuration_has_regions_in_it(look, gpu_host
 
 def test_what_cuda_does_not_say_is_skipped(look):
     result = look("gpudirect", "igx")
-    assert (result.status, result.found) == (Status.SKIP, "GPU 0: CUDA does not say")
+    assert (result.status, result.found) == (Status.SKIP, "GPU 0: not reported by CUDA")
 
 
 @pytest.mark.parametrize("config", [None, "spark"])
@@ -96,7 +96,7 @@ def test_an_integrated_gpu_takes_pinned_regions(look, profile, config):
     result = look("gpudirect", "spark", profile(config) if config else None)
     assert (result.status, result.found) == (
         Status.SKIP,
-        "GPU 0: memory is the host's; regions of kind host_pinned",
+        "GPU 0: memory is the host's; use regions of kind host_pinned",
     )
 
 
@@ -126,7 +126,7 @@ CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15"
 
 def test_all_that_dma_buf_needs_is_ok(look):
     result = look("dma-buf", "a100")
-    assert (result.status, result.found) == (Status.OK, "all there")
+    assert (result.status, result.found) == (Status.OK, "all present")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_peermem_serves_instead(look, describe):
     result = look("dma-buf", "a100", kernel="5.4.0")
     assert (result.status, result.found) == (
         Status.SKIP,
-        "kernel 5.4; nvidia-peermem is loaded and serves instead",
+        "kernel 5.4; nvidia-peermem is loaded instead",
     )
 
 
@@ -250,7 +250,7 @@ def test_persistence_that_is_off_warns(look, gpu_host):
 
 def test_persistence_that_the_platform_lacks_is_skipped(look, gpu_host):
     result = look("gpu-persistence", gpu_host(persistence=None))
-    assert (result.status, result.found) == (Status.SKIP, "GPU 0: the driver does not say")
+    assert (result.status, result.found) == (Status.SKIP, "GPU 0: not reported by the driver")
 
 
 # gpu-clocks
@@ -300,7 +300,7 @@ def test_a_spark_has_no_memory_clock_to_lock(look, describe):
 
 def test_clocks_that_the_driver_hides_are_skipped(look, gpu_host):
     result = look("gpu-clocks", gpu_host(sm_clock=None))
-    assert (result.status, result.found) == (Status.SKIP, "GPU 0: the driver does not say")
+    assert (result.status, result.found) == (Status.SKIP, "GPU 0: not reported by the driver")
 
 
 # bar1
@@ -319,7 +319,7 @@ def test_a_large_bar1_is_ok(look, profile):
         (256, 243, "spark", Status.WARN, "256 MiB"),
         (1024, 1000, "igx", Status.OK, "1000 of 1024 MiB free"),
         (1024, 700, "igx", Status.FAIL, "700 MiB free; the regions take 800 MiB"),
-        (None, None, "igx", Status.SKIP, "the driver does not say"),
+        (None, None, "igx", Status.SKIP, "not reported by the driver"),
     ],
 )
 def test_bar1(look, gpu_host, profile, total, free, config, status, found):

@@ -36,7 +36,7 @@ def test_checks_are_chosen_by_name(make_host):
     [
         ({"only": ["hugepage"]}, "no check is called 'hugepage'; there are: "),
         ({"platform": "jetson"}, "platform is 'jetson'; accepted are auto, generic"),
-        ({"root": "/nowhere"}, "root is '/nowhere', which is no folder"),
+        ({"root": "/nowhere"}, "root is '/nowhere', which is not a folder"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

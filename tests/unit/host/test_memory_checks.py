@@ -32,7 +32,7 @@ def test_hugepages_reserved_for_the_regions_are_ok(hugepages):
 def test_too_few_hugepages_fail_and_the_remedy_says_how_many(hugepages):
     result = hugepages({2048: [0, 0], 1048576: [4, 1]}, DPDK)
     assert result.status is Status.FAIL
-    assert result.found == "1 of 4 pages of 1 GiB free; wanted are 2048 MiB"
+    assert result.found == "1 of 4 pages of 1 GiB free (need 2048 MiB)"
     [remedy] = result.remedies
     assert remedy.now == ("echo 5 > /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages",)
     [(path, text)] = remedy.files
@@ -92,7 +92,7 @@ def test_one_node_needs_no_library(look):
 def test_the_library_of_several_nodes(look, folder):
     nodes = {"cpus": 4, "nodes": ["0-1", "2-3"]}
     result = look("numa", {**nodes, "files": {f"{folder}/libnuma.so.1": "ELF"}})
-    assert (result.status, result.found) == (Status.OK, "2 nodes, libnuma is there")
+    assert (result.status, result.found) == (Status.OK, "2 nodes, libnuma is installed")
     result = look("numa", nodes)
     assert (result.status, result.found) == (Status.WARN, "2 nodes, no libnuma")
     assert [remedy.now for remedy in result.remedies] == [("apt-get install libnuma1",)]

@@ -71,7 +71,7 @@ def test_built_in_drivers_are_ok(look, describe):
 @pytest.mark.parametrize("check", ["nic-driver", "connectx"])
 def test_sockets_take_any_nic(look, profile, check):
     result = look(check, "spark", profile("udp"), modules=[], pci=[], net={"lo": {}})
-    assert (result.status, result.found) == (Status.SKIP, "engine socket takes any NIC")
+    assert (result.status, result.found) == (Status.SKIP, "engine socket works with any NIC")
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_spark_whose_ports_vanished_fails_and_asks_for_the_cable(look, describe)
     result = look("connectx", host, pci=pci, net={})
     assert (result.status, result.found) == (Status.FAIL, "none on the PCI bus")
     [remedy] = result.remedies
-    assert "plug a QSFP cable in first" in remedy.note
+    assert "plug in a QSFP cable first" in remedy.note
 
 
 def test_no_nic_elsewhere_asks_for_one(look):
     result = look("connectx", "igx", pci=[], net={})
     assert result.status is Status.FAIL
-    assert [remedy.note for remedy in result.remedies] == ["Put in a ConnectX-6 Dx or later."]
+    assert [remedy.note for remedy in result.remedies] == ["Install a ConnectX-6 Dx or later."]
 
 
 def test_only_an_old_nic_fails(look, describe, device):
@@ -173,7 +173,7 @@ def test_rdma_devices_without_a_nic_have_no_link_layer_to_set(look, describe):
     for interface in host["net"].values():
         del interface["rdma"]
     result = look("link-layer", host, files=files, links=links)
-    assert (result.status, result.found) == (Status.SKIP, "nothing here to look at")
+    assert (result.status, result.found) == (Status.SKIP, "nothing to check")
 
 
 # carrier
@@ -196,12 +196,12 @@ def test_ports_without_a_cable(look, describe, profile, config, status):
     assert "cable" in remedy.note
 
 
-def test_spark_without_links_tells_of_the_fabric(look, describe):
+def test_ports_without_links_ask_for_the_cable(look, describe):
     host = describe("spark")
     for interface in host["net"].values():
         interface["carrier"] = 0
     result = look("carrier", host)
-    assert "one cable pulled" in result.remedies[0].note
+    assert "Plug in the cable at both ends" in result.remedies[0].note
 
 
 def test_a_port_that_is_off_is_switched_on(look, describe):
@@ -228,7 +228,7 @@ def test_a_driver_that_hides_the_link_is_skipped(look, describe):
     host = describe("container")
     host["net"]["eth0"]["carrier"] = None
     result = look("carrier", host)
-    assert (result.status, result.found) == (Status.SKIP, "eth0: the driver does not say")
+    assert (result.status, result.found) == (Status.SKIP, "eth0: not reported by the driver")
 
 
 def test_udp_on_this_machine_uses_loopback(look, profile):
@@ -298,7 +298,7 @@ def test_jumbo_regions_on_ports_of_1500_bytes_fail(look, describe, profile):
     host["net"]["cx7_1"]["mtu"] = 1500
     result = look("mtu", host, profile("igx"))
     assert result.status is Status.FAIL
-    assert result.found == "cx7_1: 1500 B; the configuration's packets take 8238 B"
+    assert result.found == "cx7_1: 1500 B; the configuration's packets need 8238 B"
     [remedy] = result.remedies
     assert remedy.now == ("ip link set dev cx7_1 mtu 9000",)
     assert remedy.files == (
@@ -413,13 +413,13 @@ def settings(**changed):
         (
             {},
             raw("eth0", 2048),
-            "2 receive queues for 4 of the configuration",
+            "2 NIC queues for 4 receive queues",
             "ethtool -L eth0 combined 4",
         ),
         (
             {"max_channels": 3},
             raw("eth0", 2048),
-            "2 receive queues for 4 of the configuration",
+            "2 NIC queues for 4 receive queues",
             "ethtool -L eth0 combined 3",
         ),
     ],
@@ -454,12 +454,15 @@ def test_a_capture_needs_no_gro(look):
 
 def test_engines_that_own_the_nic_set_it_themselves(look, profile):
     result = look("nic-settings", "igx", profile("igx"))
-    assert (result.status, result.found) == (Status.SKIP, "engine dpdk sets its own")
+    assert (result.status, result.found) == (
+        Status.SKIP,
+        "engine dpdk does not use the kernel's NIC settings",
+    )
 
 
 def test_a_driver_without_settings_is_skipped(look):
     result = look("nic-settings", "container", recorded={})
-    assert (result.status, result.found) == (Status.SKIP, "eth0: the driver does not say")
+    assert (result.status, result.found) == (Status.SKIP, "eth0: not reported by the driver")
 
 
 def test_malformed_recordings_of_settings_name_what_is_accepted(look):
@@ -492,7 +495,7 @@ def accurate():
 
 def test_firmware_as_wanted_is_ok(firmware):
     result = firmware(lambda text: text, accurate())
-    assert (result.status, result.found) == (Status.OK, "0000:b3:00.0: as wanted")
+    assert (result.status, result.found) == (Status.OK, "0000:b3:00.0: as expected")
 
 
 def test_wrong_firmware_settings_are_set_at_once(firmware):
@@ -545,7 +548,7 @@ def test_firmware_without_a_scheduler_cannot_send_accurately(firmware):
 def test_output_without_the_settings_is_no_good_news(firmware):
     result = firmware(lambda _: "-E- Failed to open the device\n")
     assert result.status is Status.SKIP
-    assert "says nothing of the settings" in result.found
+    assert "does not list these settings" in result.found
 
 
 def test_without_mlxconfig_firmware_is_not_known(look, describe):

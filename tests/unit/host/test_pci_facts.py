@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daqiri_ophyd.host import FactError, Facts
-from daqiri_ophyd.host.facts import PciDevice, connection, ways_apart
+from daqiri_ophyd.host.facts import PciDevice, bridges_between, connection
 
 
 def at(path, node=None, config=b""):
@@ -61,7 +61,7 @@ def test_way_between_two_devices(a, a_node, b, b_node, way):
     ],
 )
 def test_bridges_between_two_devices(a, b, bridges):
-    assert ways_apart(at(a), at(b)) == bridges
+    assert bridges_between(at(a), at(b)) == bridges
 
 
 def test_described_trees_are_read_as_nvidia_smi_shows_them(make_host):

@@ -100,10 +100,10 @@ def test_an_integrated_gpu_has_no_way_to_shorten(look):
 @pytest.mark.parametrize(
     ("payload", "status", "found"),
     [
-        ([512, 512], Status.OK, "512 B of the 512 B it can"),
-        ([512, 256], Status.OK, "256 B of the 512 B it can"),
-        ([128, 128], Status.OK, "128 B of the 128 B it can"),
-        ([512, 128], Status.WARN, "128 B of the 512 B it can"),
+        ([512, 512], Status.OK, "512 B of 512 B supported"),
+        ([512, 256], Status.OK, "256 B of 512 B supported"),
+        ([128, 128], Status.OK, "128 B of 128 B supported"),
+        ([512, 128], Status.WARN, "128 B of 512 B supported"),
     ],
 )
 def test_payload(look, describe, device, payload, status, found):
@@ -131,15 +131,15 @@ def test_ports_that_no_configuration_uses_are_left_alone(look, describe, device,
 @pytest.mark.parametrize(
     ("space", "reason"),
     [
-        (b"", "configuration space is read to byte 0 only (the rest takes root)"),
+        (b"", "only 0 bytes of configuration space can be read (the rest requires root)"),
         (bytes(6) + b"\x10" + bytes(57), "has no capability 0x10"),
         # What a user other than root reads.
         (
             bytes(6) + b"\x10" + bytes(45) + b"\x60" + bytes(11),
-            "configuration space is read to byte 64 only (the rest takes root)",
+            "only 64 bytes of configuration space can be read (the rest requires root)",
         ),
         (bytes(64), "has no list of capabilities"),
-        (b"\xff" * 64, "configuration space is read to byte 64 only (the rest takes root)"),
+        (b"\xff" * 64, "only 64 bytes of configuration space can be read (the rest requires root)"),
     ],
 )
 def test_hidden_configuration_space_is_skipped(look, describe, check, space, reason):
@@ -173,8 +173,8 @@ def test_a_full_link_is_ok(look, profile):
 @pytest.mark.parametrize(
     ("link", "found"),
     [
-        ("4x8/4x16", "16.0 GT/s PCIe x8; it can do 16.0 GT/s PCIe x16"),
-        ("3x16/4x16", "8.0 GT/s PCIe x16; it can do 16.0 GT/s PCIe x16"),
+        ("4x8/4x16", "16.0 GT/s PCIe x8; the maximum is 16.0 GT/s PCIe x16"),
+        ("3x16/4x16", "8.0 GT/s PCIe x16; the maximum is 16.0 GT/s PCIe x16"),
     ],
 )
 def test_a_narrow_or_slow_link_warns(look, describe, device, link, found):
@@ -199,7 +199,7 @@ def test_on_board_nics_have_no_link(look):
     result = look("pcie-link", "laptop")
     assert (result.status, result.found) == (
         Status.SKIP,
-        "0000:00:1f.6: has no PCIe link of its own",
+        "0000:00:1f.6: no PCIe link of its own",
     )
 
 
@@ -261,7 +261,7 @@ def test_a_bridge_without_access_control_is_ok(look, describe, device):
     del device(host, "0000:b4:00.0")["acs"]
     result = look("acs", host)
     assert result.status is Status.OK
-    assert "0000:b4:00.0: has none" in result.found
+    assert "0000:b4:00.0: none" in result.found
 
 
 def test_hidden_access_control_is_skipped(look, describe):
@@ -271,7 +271,9 @@ def test_hidden_access_control_is_skipped(look, describe):
             host.setdefault("hex", {})[f"/sys/devices/{entry['path']}/config"] = "00" * 64
     result = look("acs", host)
     assert result.status is Status.SKIP
-    assert result.found.endswith("read to byte 64 only (the rest takes root)")
+    assert result.found.endswith(
+        "only 64 bytes of configuration space can be read (the rest requires root)"
+    )
 
 
 def test_without_a_switch_there_is_no_access_control_to_judge(look):
@@ -301,9 +303,9 @@ def test_no_iommu_is_ok(look):
 def test_an_iommu_that_passes_through_is_ok(look, describe):
     files = translating(describe("a100"), kinds=("identity", "identity"))
     result = look("iommu", "a100", files=files)
-    assert (result.status, result.found) == (Status.OK, "passing through")
+    assert (result.status, result.found) == (Status.OK, "passthrough")
     files = translating(describe("a100"))
-    assert look("iommu", "a100", files=files, cmdline="quiet iommu=pt").found == "passing through"
+    assert look("iommu", "a100", files=files, cmdline="quiet iommu=pt").found == "passthrough"
 
 
 @pytest.mark.parametrize(
@@ -317,7 +319,7 @@ def test_an_iommu_that_passes_through_is_ok(look, describe):
 def test_an_iommu_that_translates_warns(look, describe, cpuinfo, words):
     files = translating(describe("a100"), cpuinfo, ("identity", "DMA-FQ"))
     result = look("iommu", "a100", files=files)
-    assert (result.status, result.found) == (Status.WARN, "translates")
+    assert (result.status, result.found) == (Status.WARN, "on, with translation")
     [remedy] = result.remedies
     assert remedy.files == (
         (

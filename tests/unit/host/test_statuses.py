@@ -56,7 +56,7 @@ queue-cores         ok      ok          ok       ok         ok
 mtu                 ok      ok          skip     ok         ok
 acs                 skip    skip        skip     skip       skip
 nic-firmware        skip    skip        skip     skip       skip
-capabilities        skip    ok          ok       ok         ok
+capabilities        skip    ok          ok       warn       warn
 nic-settings        skip    skip        skip     skip       skip
 """
 

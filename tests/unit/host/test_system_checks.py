@@ -16,7 +16,7 @@ LIMITS = (
 )
 # Of 2048 bytes; as many as its queues need.
 BUFFERS = 24576
-RAW, LOCK, ADMIN, NICE = 1 << 13, 1 << 14, 1 << 12, 1 << 23
+RAW, LOCK, ADMIN, NICE, BPF = 1 << 13, 1 << 14, 1 << 12, 1 << 23, 1 << 39
 
 
 def process(capabilities=0, memlock=65536, priority=0):
@@ -76,7 +76,7 @@ def test_secure_boot(look, digits, status, found):
     result = look("secure-boot", {"hex": {SECURE_BOOT: digits}}, platform="igx")
     assert (result.status, result.found) == (status, found)
     notes = [remedy.note for remedy in result.remedies]
-    wanted = "Switch it off in the firmware's set-up for the change, and on again afterwards."
+    wanted = "Disable it in the firmware setup for the change, and enable it again afterwards."
     assert notes == ([wanted] if status is Status.WARN else [])
 
 
@@ -92,7 +92,7 @@ def test_secure_boot_where_there_is_none(look):
 
 def test_packet_sockets_need_a_right(look):
     result = look("capabilities", {"files": process(RAW)}, raw())
-    assert (result.status, result.found) == (Status.OK, "CAP_NET_RAW: there, for packet sockets")
+    assert (result.status, result.found) == (Status.OK, "CAP_NET_RAW: present, for packet sockets")
     result = look("capabilities", {"files": process()}, raw())
     assert result.status is Status.FAIL
     assert result.found == "CAP_NET_RAW: missing, for packet sockets"
@@ -123,11 +123,26 @@ def test_limits_do_instead_of_rights(look, granted):
 
 
 def test_rights_without_need(look, profile):
-    result = look("capabilities", {"files": process()}, profile("udp"))
+    result = look("capabilities", {"files": process()}, profile("loopback"))
     assert (result.status, result.found) == (Status.OK, "the configuration needs none")
     result = look("capabilities", {"files": process(RAW | LOCK)})
     assert result.status is Status.SKIP
     assert result.found == "no configuration; has CAP_IPC_LOCK, CAP_NET_RAW"
+
+
+def test_losses_of_datagrams_are_counted_with_a_right(look, profile):
+    result = look("capabilities", {"files": process()}, profile("udp"))
+    assert result.status is Status.WARN
+    assert result.found == (
+        "CAP_BPF: missing, for counting each datagram that the kernel drops of a batch"
+    )
+    [remedy] = result.remedies
+    assert remedy.now == ('setcap cap_bpf+ep "$(readlink -f "$(command -v python3)")"',)
+    result = look("capabilities", {"files": process(BPF)}, profile("udp"))
+    assert result.status is Status.OK
+    files = {**process(), "/proc/sys/kernel/unprivileged_bpf_disabled": "0\n"}
+    result = look("capabilities", {"files": files}, profile("udp"))
+    assert (result.status, result.found) == (Status.OK, "the configuration needs none")
 
 
 def test_rights_that_are_not_known(look):
@@ -149,8 +164,8 @@ def test_buffers_too_small_are_named_with_the_setting(look):
     result = look("socket-buffers", {"files": buffers()}, raw())
     assert result.status is Status.WARN
     assert result.found == (
-        "rmem_max: 212992; wanted are 50331648; wmem_max: 212992; wanted are 8388608; "
-        "netdev_max_backlog: 1000; wanted are 10000"
+        "rmem_max: 212992 (need 50331648); wmem_max: 212992 (need 8388608); "
+        "netdev_max_backlog: 1000 (need 10000)"
     )
     first = result.remedies[0]
     assert first.now == ("sysctl -w net.core.rmem_max=50331648",)
@@ -163,7 +178,7 @@ def test_with_a_right_the_engine_goes_beyond_the_buffers(look):
     files = buffers(backlog=10_000, capabilities=ADMIN)
     result = look("socket-buffers", {"files": files}, raw())
     assert result.status is Status.OK
-    assert "rmem_max, wmem_max: 212992; CAP_NET_ADMIN lets the engine go beyond" in result.found
+    assert "rmem_max, wmem_max: 212992; CAP_NET_ADMIN lets the engine exceed it" in result.found
 
 
 def test_buffers_on_loopback_need_no_longer_backlog(look, profile):
@@ -196,14 +211,15 @@ def test_clocks_kept_on_time_are_ok(look):
     result = look("clocks", NIC, raw(timestamps=True), recorded=recorded)
     assert result.status is Status.OK
     assert result.found == (
-        "eth0: hardware timestamps, clock /dev/ptp2; system clock: on time to 900 us (chronyd runs)"
+        "eth0: hardware timestamps, clock /dev/ptp2; "
+        "system clock: synchronized to 900 us (chronyd running)"
     )
 
 
 @pytest.mark.parametrize(
     ("clock", "found"),
     [
-        ({"synchronized": False, "max_error": 16000000}, "not kept on time"),
+        ({"synchronized": False, "max_error": 16000000}, "not synchronized"),
         ({"synchronized": True, "max_error": 200000}, "may be 200000 us off"),
     ],
 )
@@ -249,7 +265,7 @@ def test_a_disk_with_direct_writes_is_ok(storage):
     result = storage(ROOT + "/dev/nvme0n1 /data xfs rw 0 0\n")
     assert result.status is Status.OK
     assert result.found == (
-        "/data/run 1: xfs on /data, with O_DIRECT; `daqiri-ophyd host measure` tells its rate"
+        "/data/run 1: xfs on /data, with O_DIRECT; `daqiri-ophyd host measure` measures its rate"
     )
 
 
@@ -265,7 +281,7 @@ def test_mounts_with_blanks_and_mounts_over_mounts(storage):
 @pytest.mark.parametrize(
     ("mount", "found", "note"),
     [
-        ("tmpfs /data tmpfs rw", "tmpfs on /data: memory, not a disk", "lost with the next boot"),
+        ("tmpfs /data tmpfs rw", "tmpfs on /data: memory, not a disk", "lost at the next boot"),
         ("srv:/x /data nfs4 rw", "nfs4 on /data: over a network", "Capture to a local disk"),
     ],
 )

@@ -25,6 +25,12 @@ std::pair<std::uint16_t, std::uint16_t> Endpoint::port_queue(std::uintptr_t) con
   return {port_id_, queue_id_};
 }
 
+std::uint32_t Endpoint::packet_overhead() const noexcept {
+  constexpr std::uint32_t ETHERNET = 14;
+  const bool ipv6 = (client() ? remote() : local()).ipv6();
+  return ETHERNET + (ipv6 ? 40U : 20U) + transport_header();
+}
+
 std::string Endpoint::text() const {
   return "'" + name_ + "' (" + (client() ? "client of " : "server at ") + scheme() +
          (client() ? remote() : local()).text() + ")";
@@ -34,7 +40,7 @@ void Endpoint::set_option_of(int fd, int level, int option, const void* value,
                              std::size_t length) const {
   const std::string what = "interface '" + name_ + "': socket option " + std::to_string(option) +
                            " of level " + std::to_string(level);
-  if (fd < 0) throw Error(Status::NOT_READY, what + ": the connection is closed");
+  if (fd < 0) throw Error(Status::NOT_READY, what + ": the connection has no open socket now");
   if (setsockopt(fd, level, option, value, static_cast<socklen_t>(length)) != 0) {
     const int error = errno;
     throw Error(Status::INVALID_PARAMETER,

@@ -16,41 +16,24 @@ namespace daqiri::sockets {
 
 /// One interface with its sockets, made from its configuration and open until `close`.
 ///
-/// Threads are those of IoEngine; what concerns connections may be called by any thread, also after
+/// Threads are those of PortIo; what concerns connections may be called by any thread, also after
 /// `close`.
-class Endpoint {
+class Endpoint : public PortIo {
  public:
   explicit Endpoint(const Port& port);
-  Endpoint(const Endpoint&) = delete;
-  Endpoint& operator=(const Endpoint&) = delete;
-  virtual ~Endpoint() = default;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
 
-  virtual std::uint32_t receive(RxQueue& queue) noexcept = 0;
-  virtual TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
-                                  std::uint32_t count) noexcept = 0;
   /// All endpoints of the session are made: begin to accept and to connect.
   virtual void start() {}
   /// As IoEngine::finish_sending.
   virtual void finish_sending() noexcept {}
   virtual void close() noexcept = 0;
-  /// As IoEngine::receive_fd.
-  [[nodiscard]] virtual int receive_fd(const RxQueue& queue) const noexcept = 0;
-  /// As IoEngine::gathers.
-  [[nodiscard]] virtual bool gathers() const noexcept { return false; }
-  /// As IoEngine::transmit_fd.
-  [[nodiscard]] virtual int transmit_fd(const TxQueue&) const noexcept { return -1; }
 
-  /// As IoEngine::launch_lead, launch_keeper and launched; the same for all queues.
-  [[nodiscard]] virtual std::uint64_t launch_lead() const noexcept { return 0; }
-  [[nodiscard]] virtual std::string launch_keeper() const { return "worker"; }
-  virtual LaunchResult launched(bool /*last*/) noexcept { return {}; }
-
-  [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer() const = 0;
-  /// Zeros when it has none.
-  [[nodiscard]] virtual std::array<std::uint8_t, 6> mac() const noexcept = 0;
+  /// Bytes on the wire of a packet beside its own (without preamble, gap and checksum): the headers
+  /// of Ethernet, IP and the transport.
+  [[nodiscard]] std::uint32_t packet_overhead() const noexcept;
 
   /// "udp://": what addresses begin with in messages.
   [[nodiscard]] virtual const char* scheme() const noexcept = 0;
@@ -81,6 +64,8 @@ class Endpoint {
   [[nodiscard]] std::string text() const;
 
  protected:
+  /// Bytes of the transport's header.
+  [[nodiscard]] virtual std::uint32_t transport_header() const noexcept = 0;
   /// setsockopt(2) on `fd` (-1: closed); what is refused becomes an Error naming the interface.
   void set_option_of(int fd, int level, int option, const void* value, std::size_t length) const;
 

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <exception>
-#include <optional>
+#include <set>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -35,68 +35,55 @@ struct Qdisc {
   std::uint32_t horizon_us{FQ_HORIZON_US};
 };
 
-void add_address(NetlinkRequest& request, std::uint16_t attribute, const SocketAddress& address) {
-  if (address.ipv6()) {
-    request.add(attribute, &address.ipv6_bytes(), sizeof(in6_addr));
-  } else {
-    const std::uint32_t ipv4 = htonl(address.ipv4());
-    request.add(attribute, &ipv4, sizeof(ipv4));
-  }
-}
-
 unsigned egress_of(const SocketAddress& local, const SocketAddress& peer, unsigned egress) {
-  rtmsg route{};
+  const bool bound = local.given() && !local.wildcard();
   const auto bits = static_cast<std::uint8_t>(peer.ipv6() ? 128 : 32);
+  rtmsg route{};
   route.rtm_family = static_cast<std::uint8_t>(peer.family());
   route.rtm_dst_len = bits;
-  const bool bound = local.given() && !local.wildcard();
-  if (bound) route.rtm_src_len = bits;
+  route.rtm_src_len = bound ? bits : std::uint8_t{0};
   NetlinkRequest request(RTM_GETROUTE, 0, route);
-  add_address(request, RTA_DST, peer);
-  if (bound) add_address(request, RTA_SRC, local);
+  const auto add = [&](std::uint16_t attribute, const SocketAddress& address) {
+    const std::uint32_t ipv4 = htonl(address.ipv4());
+    if (address.ipv6()) return request.add(attribute, &address.ipv6_bytes(), sizeof(in6_addr));
+    request.add(attribute, &ipv4, sizeof(ipv4));
+  };
+  add(RTA_DST, peer);
+  if (bound) add(RTA_SRC, local);
   if (egress == 0) egress = peer.scope();
   if (egress != 0) request.add(RTA_OIF, &egress, sizeof(egress));
   unsigned index = 0;
-  request.ask([&](const nlmsghdr& answer) {
-    if (answer.nlmsg_type != RTM_NEWROUTE || answer.nlmsg_len < NLMSG_LENGTH(sizeof(rtmsg))) return;
-    const auto* message = static_cast<const rtmsg*>(NLMSG_DATA(&answer));
-    index = NetlinkAttributes(RTM_RTA(message), RTM_PAYLOAD(&answer)).value<unsigned>(RTA_OIF, 0);
+  request.ask<rtmsg>([&](const rtmsg&, const NetlinkAttributes& attributes) {
+    index = attributes.value(RTA_OIF, index);
   });
   return index;
-}
-
-Qdisc parse(const tcmsg& message, const NetlinkAttributes& attributes) {
-  Qdisc qdisc;
-  if (const rtattr* kind = attributes.find(TCA_KIND); kind != nullptr) {
-    const auto* text = static_cast<const char*>(RTA_DATA(kind));
-    qdisc.kind.assign(text, strnlen(text, RTA_PAYLOAD(kind)));
-  }
-  qdisc.handle = message.tcm_handle;
-  qdisc.parent = message.tcm_parent;
-  const NetlinkAttributes options = attributes.nested(TCA_OPTIONS);
-  if (qdisc.kind == "etf") {
-    qdisc.etf = options.value(TCA_ETF_PARMS, tc_etf_qopt{});
-  } else if (qdisc.kind == "fq") {
-    qdisc.flow_limit = options.value(TCA_FQ_FLOW_PLIMIT, FQ_FLOW_LIMIT);
-    qdisc.horizon_us = options.value(TCA_FQ_HORIZON, FQ_HORIZON_US);
-  }
-  return qdisc;
 }
 
 /// Those that packets leave by, the root first.
 std::vector<Qdisc> qdiscs_of(unsigned index) {
   tcmsg wanted{};
-  wanted.tcm_family = AF_UNSPEC;
   wanted.tcm_ifindex = static_cast<int>(index);
   NetlinkRequest request(RTM_GETQDISC, NLM_F_DUMP, wanted);
   request.add(TCA_DUMP_INVISIBLE, nullptr, 0);
   std::vector<Qdisc> found;
-  request.ask([&](const nlmsghdr& answer) {
-    if (answer.nlmsg_type != RTM_NEWQDISC || answer.nlmsg_len < NLMSG_LENGTH(sizeof(tcmsg))) return;
-    const auto* message = static_cast<const tcmsg*>(NLMSG_DATA(&answer));
+  request.ask<tcmsg>([&](const tcmsg& message, const NetlinkAttributes& attributes) {
     // Kernels differ in whether they select the interface.
-    if (message->tcm_ifindex != wanted.tcm_ifindex || message->tcm_parent == TC_H_INGRESS) return;
-    found.push_back(parse(*message, {TCA_RTA(message), TCA_PAYLOAD(&answer)}));
+    if (message.tcm_ifindex != wanted.tcm_ifindex || message.tcm_parent == TC_H_INGRESS) return;
+    Qdisc qdisc;
+    if (const rtattr* kind = attributes.find(TCA_KIND); kind != nullptr)
+      qdisc.kind = std::string(static_cast<const char*>(RTA_DATA(kind)), RTA_PAYLOAD(kind)).c_str();
+    qdisc.handle = message.tcm_handle;
+    qdisc.parent = message.tcm_parent;
+    if (const rtattr* nested = attributes.find(TCA_OPTIONS); nested != nullptr) {
+      const NetlinkAttributes options(RTA_DATA(nested), RTA_PAYLOAD(nested));
+      if (qdisc.kind == "etf") {
+        qdisc.etf = options.value(TCA_ETF_PARMS, qdisc.etf);
+      } else if (qdisc.kind == "fq") {
+        qdisc.flow_limit = options.value(TCA_FQ_FLOW_PLIMIT, qdisc.flow_limit);
+        qdisc.horizon_us = options.value(TCA_FQ_HORIZON, qdisc.horizon_us);
+      }
+    }
+    found.push_back(qdisc);
   });
   std::stable_partition(found.begin(), found.end(),
                         [](const Qdisc& qdisc) { return qdisc.parent == TC_H_ROOT; });
@@ -132,17 +119,6 @@ std::string refusal_of(const Qdisc& leaf) {
   return "";
 }
 
-std::string names_of(const std::vector<Qdisc>& all, const std::vector<Qdisc>& leaves) {
-  std::string names;
-  std::vector<std::string> kinds;
-  for (const Qdisc& leaf : leaves) {
-    if (std::find(kinds.begin(), kinds.end(), leaf.kind) != kinds.end()) continue;
-    kinds.push_back(leaf.kind);
-    names.append(names.empty() ? "" : " and ").append(leaf.kind);
-  }
-  return all.size() > 1 && !all.empty() ? all.front().kind + " with " + names : names;
-}
-
 LaunchQdisc judge(const std::string& interface, const std::vector<Qdisc>& all) {
   LaunchQdisc result;
   result.interface = interface;
@@ -152,11 +128,17 @@ LaunchQdisc judge(const std::string& interface, const std::vector<Qdisc>& all) {
     result.refusal = "it sends at once";
     return result;
   }
-  result.found = names_of(all, leaves);
   const Qdisc& first = leaves.front();
+  result.etf = first.kind == "etf";
+  result.clock = result.etf ? first.etf.clockid : CLOCK_MONOTONIC;
+  result.delta = static_cast<std::uint64_t>(std::max(first.etf.delta, 0));
+  result.offload = (first.etf.flags & TC_ETF_OFFLOAD_ON) != 0;
   result.flow_limit = first.flow_limit;
   std::uint32_t horizon_us = first.horizon_us;
+  std::set<std::string> kinds;
   for (const Qdisc& leaf : leaves) {
+    if (kinds.insert(leaf.kind).second)
+      result.found.append(result.found.empty() ? "" : " and ").append(leaf.kind);
     result.drops_untimed = result.drops_untimed || leaf.kind == "etf";
     if (result.refusal.empty()) result.refusal = refusal_of(leaf);
     if (result.refusal.empty() &&
@@ -166,13 +148,8 @@ LaunchQdisc judge(const std::string& interface, const std::vector<Qdisc>& all) {
     result.flow_limit = std::min(result.flow_limit, leaf.flow_limit);
     horizon_us = std::min(horizon_us, leaf.horizon_us);
   }
+  if (all.size() > 1) result.found.insert(0, all.front().kind + " with ");
   result.horizon = std::uint64_t{horizon_us} * 1000U;
-  result.etf = first.kind == "etf";
-  if (result.etf) {
-    result.clock = first.etf.clockid;
-    result.delta = static_cast<std::uint64_t>(std::max(first.etf.delta, 0));
-    result.offload = (first.etf.flags & TC_ETF_OFFLOAD_ON) != 0;
-  }
   return result;
 }
 

@@ -41,75 +41,42 @@ std::unique_ptr<Endpoint> make_endpoint(const Port& port) {
   return std::make_unique<UdpEndpoint>(port);
 }
 
-class SocketEngine final : public IoEngine {
+class SocketEngine final : public IoEngine, public Connections {
  public:
-  explicit SocketEngine(std::uint32_t run) : run_(run) {}
   ~SocketEngine() override { close(); }
 
   void open(std::vector<std::unique_ptr<Port>>& ports) override {
-    for (const auto& port : ports) endpoints_.push_back(make_endpoint(*port));
+    for (const auto& port : ports) {
+      endpoints_.push_back(make_endpoint(*port));
+      port->io = endpoints_.back().get();
+    }
     for (const auto& endpoint : endpoints_) endpoint->start();
   }
-
   void finish_sending() noexcept override {
     for (const auto& endpoint : endpoints_) endpoint->finish_sending();
   }
-
   void close() noexcept override {
     for (const auto& endpoint : endpoints_) endpoint->close();
   }
-
-  std::uint32_t receive(RxQueue& queue) noexcept override {
-    return endpoints_[queue.port_id()]->receive(queue);
-  }
-
-  TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
-                          std::uint32_t count) noexcept override {
-    return endpoints_[queue.port_id()]->transmit(queue, burst, first, count);
-  }
-
-  [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override {
-    return endpoints_[queue.port_id()]->receive_fd(queue);
-  }
-  [[nodiscard]] bool gathers(const RxQueue& queue) const noexcept override {
-    return endpoints_[queue.port_id()]->gathers();
-  }
-  [[nodiscard]] int transmit_fd(const TxQueue& queue) const noexcept override {
-    return endpoints_[queue.port_id()]->transmit_fd(queue);
-  }
-  [[nodiscard]] std::uint32_t transmit_run() const noexcept override { return run_; }
-
-  [[nodiscard]] std::uint64_t launch_lead(const TxQueue& queue) const noexcept override {
-    return endpoints_[queue.port_id()]->launch_lead();
-  }
-  [[nodiscard]] std::string launch_keeper(const TxQueue& queue) const override {
-    return endpoints_[queue.port_id()]->launch_keeper();
-  }
-  LaunchResult launched(TxQueue& queue, bool last) noexcept override {
-    return endpoints_[queue.port_id()]->launched(last);
-  }
-
-  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer(std::uint16_t port) const override {
-    return endpoints_.at(port)->link_layer();
-  }
-  [[nodiscard]] std::array<std::uint8_t, 6> mac_address(
-      std::uint16_t port) const noexcept override {
-    return port < endpoints_.size() ? endpoints_[port]->mac() : std::array<std::uint8_t, 6>{};
-  }
+  [[nodiscard]] Connections* connections() noexcept override { return this; }
 
   std::uintptr_t connect(const std::string& address, std::uint16_t port,
                          const std::string& source) override;
-  [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> connection_queue(
+  [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> queue_of(
       std::uintptr_t connection) const override {
     return endpoint_of(connection).port_queue(connection);
   }
-  [[nodiscard]] std::uintptr_t server_connection(const std::string& address,
-                                                 std::uint16_t port) const override;
+  [[nodiscard]] bool is_server(std::uintptr_t connection) const override {
+    const Endpoint& endpoint = endpoint_of(connection);
+    return !endpoint.client() && endpoint.connection() == connection;
+  }
+  [[nodiscard]] std::uintptr_t server_at(const std::string& address,
+                                         std::uint16_t port) const override;
   void set_socket_option(std::uintptr_t connection, int level, int option, const void* value,
                          std::size_t length) override {
     endpoint_of(connection).set_option(connection, level, option, value, length);
   }
-  [[nodiscard]] std::vector<ConnectionInfo> connections(std::uint16_t port) const override {
+  [[nodiscard]] std::vector<ConnectionInfo> list(std::uint16_t port) const override {
     return endpoints_.at(port)->connections();
   }
 
@@ -122,7 +89,6 @@ class SocketEngine final : public IoEngine {
   }
 
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
-  std::uint32_t run_;
 };
 
 std::string SocketEngine::listed() const {
@@ -138,7 +104,7 @@ Endpoint& SocketEngine::endpoint_of(std::uintptr_t connection) const {
   throw Error(Status::INVALID_PARAMETER,
               "no connection " + std::to_string(connection) +
                   " in this session; a client has "
-                  "one, a server its own and one for each peer it has heard");
+                  "one, a server its own and one for each peer it has received from");
 }
 
 std::uintptr_t SocketEngine::connect(const std::string& address, std::uint16_t port,
@@ -163,8 +129,7 @@ std::uintptr_t SocketEngine::connect(const std::string& address, std::uint16_t p
                   "peer");
 }
 
-std::uintptr_t SocketEngine::server_connection(const std::string& address,
-                                               std::uint16_t port) const {
+std::uintptr_t SocketEngine::server_at(const std::string& address, std::uint16_t port) const {
   const SocketAddress wanted = SocketAddress::parse(address, port);
   const Endpoint* found = nullptr;
   for (const auto& endpoint : endpoints_) {
@@ -179,14 +144,32 @@ std::uintptr_t SocketEngine::server_connection(const std::string& address,
 
 std::unique_ptr<IoEngine> make_socket_engine(const NetworkConfig& config) {
   for (const InterfaceConfig& interface : config.ifs_) refuse_missing(interface);
-  const bool tcp = !config.ifs_.empty() && is_tcp(config.ifs_.front());
-  return std::make_unique<SocketEngine>(tcp ? sockets::TcpSender::RUN : sockets::UdpSender::BATCH);
+  return std::make_unique<SocketEngine>();
 }
+
+/// Only a TCP client connects.
+bool never_connects(const InterfaceConfig& interface) {
+  return interface.socket_.mode_ == SocketMode::SERVER || !is_tcp(interface);
+}
+
+constexpr UnusedKey UNUSED_KEYS[] = {
+    {"debug", "use log_level: debug"},
+    {"memory_regions[].owned", "the engine allocates all regions; remove the key"},
+    {"memory_regions[].access", "it is for RDMA; remove the key"},
+    {"interfaces[].socket_config.min_ipg_ns",
+     "use pacing_mbps of the transmit queue, or launch times"},
+    {"interfaces[].socket_config.max_burst_interval_ms", "use timeout_us of the receive queue"},
+    {"interfaces[].socket_config.retry_connect_s", "only a TCP client connects; remove the key",
+     never_connects},
+    {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"},
+    {"interfaces[].tx.queues[].offloads", "the kernel writes all headers; remove the key"}};
 
 EngineTraits traits() {
   EngineTraits traits;
   traits.name = "socket";
+  traits.unused_keys = UNUSED_KEYS;
   traits.rx_ring = false;
+  traits.many_sources = true;
   traits.timed_send = true;
   return traits;
 }

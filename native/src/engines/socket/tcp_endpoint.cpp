@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "daqiri/error.h"
-#include "engines/socket/peer_table.h"
+#include "engines/socket/socket_errors.h"
 #include "engines/socket/tcp_link_layer.h"
+#include "engines/socket/udp_peers.h"
 #include "net/interfaces.h"
-#include "engines/socket/udp_socket.h"
 
 namespace daqiri::sockets {
 
@@ -24,16 +23,16 @@ TcpEndpoint::TcpEndpoint(const Port& port)
     : Endpoint(port),
       config_(port.config),
       own_(next_connection_id()),
-      keeper_(port, config_, table_, *streams_),
+      connections_(port, config_, *streams_),
       link_layer_(std::make_shared<TcpLinkLayer>(
           streams_, (config_.client ? config_.remote : config_.local).family())) {
   for (const auto& queue : port.rx)
-    readers_.push_back(std::make_unique<TcpReader>(*queue, table_, keeper_));
+    readers_.push_back(std::make_unique<TcpReader>(*queue, connections_));
   const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
   for (const auto& queue : port.tx) {
     sender_ids_.push_back(queue->id());
     senders_.push_back(
-        std::make_unique<TcpSender>(table_, keeper_, config_.client, max_payload, own_));
+        std::make_unique<TcpSender>(connections_, config_.client, max_payload, own_));
   }
 }
 
@@ -44,12 +43,12 @@ void TcpEndpoint::start() {
   senders.reserve(senders_.size());
   for (const auto& reader : readers_) readers.push_back(reader.get());
   for (const auto& sender : senders_) senders.push_back(sender.get());
-  keeper_.start(std::move(readers), std::move(senders));
-  if (config_.client) keeper_.connect(config_.remote, config_.local, OPEN_WAIT_NS, own_);
+  connections_.start(std::move(readers), std::move(senders));
+  if (config_.client) connections_.connect(config_.remote, config_.local, OPEN_WAIT_NS, own_);
 }
 
 void TcpEndpoint::close() noexcept {
-  keeper_.close();
+  connections_.close();
   for (const auto& reader : readers_) reader->close();
 }
 
@@ -65,28 +64,34 @@ TcpSender& TcpEndpoint::sender_of(const TxQueue& queue) const noexcept {
 
 std::uint32_t TcpEndpoint::receive(RxQueue& queue) noexcept { return reader_of(queue).receive(); }
 
-TransmitResult TcpEndpoint::transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+TransmitResult TcpEndpoint::transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                                      std::uint32_t count) noexcept {
   return sender_of(queue).send(burst, first, count);
 }
 
-int TcpEndpoint::receive_fd(const RxQueue& queue) const noexcept { return reader_of(queue).fd(); }
+ReceiveTraits TcpEndpoint::receive_traits(const RxQueue& queue) const noexcept {
+  return {.ready_fd = reader_of(queue).fd()};
+}
 
-int TcpEndpoint::transmit_fd(const TxQueue& queue) const noexcept { return sender_of(queue).fd(); }
+TransmitTraits TcpEndpoint::transmit_traits(const TxQueue& queue) const noexcept {
+  return {.most_packets = TcpSender::RUN,
+          .overhead_bytes = packet_overhead(),
+          .ready_fd = sender_of(queue).fd()};
+}
 
-std::array<std::uint8_t, 6> TcpEndpoint::mac() const noexcept {
+std::array<std::uint8_t, 6> TcpEndpoint::mac_address() const noexcept {
   return mac_of(config_.local.given() ? config_.local : source_towards(config_.remote));
 }
 
 bool TcpEndpoint::has_connection(std::uintptr_t connection) const noexcept {
-  return connection == own_ || table_.find(connection) != nullptr;
+  return connection == own_ || connections_.find(connection) != nullptr;
 }
 
 std::pair<std::uint16_t, std::uint16_t> TcpEndpoint::port_queue(
     std::uintptr_t connection) const noexcept {
-  const TcpConnection* found = table_.find(connection);
+  const TcpConnection* found = connections_.find(connection);
   if (found == nullptr || readers_.empty()) return Endpoint::port_queue(connection);
-  return {port_id(), readers_[keeper_.position(*found)]->queue().id()};
+  return {port_id(), readers_[connections_.position(*found)]->queue().id()};
 }
 
 bool TcpEndpoint::can_connect(const SocketAddress& peer,
@@ -97,22 +102,21 @@ bool TcpEndpoint::can_connect(const SocketAddress& peer,
 
 std::uintptr_t TcpEndpoint::connect(const SocketAddress& peer, const SocketAddress& source) {
   std::uintptr_t id = 0;
-  const int error = keeper_.connect(peer, source, CONNECT_WAIT_NS, id);
+  const int error = connections_.connect(peer, source, CONNECT_WAIT_NS, id);
   if (error == 0) return id;
-  keeper_.abandon(id);
-  throw Error(Status::CONNECT_FAILURE,
-              "interface '" + name() + "': cannot connect to tcp://" + peer.text() + ": " +
-                  connect_error_text(error == EINPROGRESS ? ETIMEDOUT : error, peer));
+  connections_.abandon(id);
+  throw Error(
+      Status::CONNECT_FAILURE,
+      "interface '" + name() + "': cannot connect to tcp://" + peer.text() + ": " +
+          socket_error_text(error == EINPROGRESS ? ETIMEDOUT : error, peer, Transport::TCP));
 }
 
 void TcpEndpoint::set_option(std::uintptr_t connection, int level, int option, const void* value,
                              std::size_t length) {
-  SocketOption wanted{level, option, std::vector<std::byte>(length)};
-  if (length > 0) std::memcpy(wanted.value.data(), value, length);
-  keeper_.set_option(table_.find(connection), std::move(wanted),
-                     [&](int fd) { set_option_of(fd, level, option, value, length); });
+  connections_.set_option(connections_.find(connection),
+                          [&](int fd) { set_option_of(fd, level, option, value, length); });
 }
 
-std::vector<ConnectionInfo> TcpEndpoint::connections() const { return keeper_.list(own_); }
+std::vector<ConnectionInfo> TcpEndpoint::connections() const { return connections_.list(own_); }
 
 }  // namespace daqiri::sockets

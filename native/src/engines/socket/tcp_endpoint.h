@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "engines/socket/endpoint.h"
-#include "engines/socket/tcp_keeper.h"
+#include "engines/socket/tcp_connections.h"
 #include "engines/socket/tcp_reader.h"
 #include "engines/socket/tcp_sender.h"
 
 namespace daqiri::sockets {
 
-/// A server with its peers, or a client with its connections: a keeper, a reader for each receive
-/// queue, a sender for each transmit queue.
+/// A server with its peers, or a client with its connections; a reader for each receive queue, a
+/// sender for each transmit queue.
 class TcpEndpoint final : public Endpoint {
  public:
   /// A server listens from now on. Throws Error.
@@ -25,15 +25,14 @@ class TcpEndpoint final : public Endpoint {
   /// scenes.
   void start() override;
   std::uint32_t receive(RxQueue& queue) noexcept override;
-  TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override;
+  TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override;
-  void finish_sending() noexcept override { keeper_.finish_sending(); }
-  void close() noexcept override;
-  [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override;
-  [[nodiscard]] int transmit_fd(const TxQueue& queue) const noexcept override;
-
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override;
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
-  [[nodiscard]] std::array<std::uint8_t, 6> mac() const noexcept override;
+  [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override;
+  void finish_sending() noexcept override { connections_.finish_sending(); }
+  void close() noexcept override;
 
   [[nodiscard]] const char* scheme() const noexcept override { return "tcp://"; }
   [[nodiscard]] bool client() const noexcept override { return config_.client; }
@@ -51,6 +50,9 @@ class TcpEndpoint final : public Endpoint {
                   std::size_t length) override;
   [[nodiscard]] std::vector<ConnectionInfo> connections() const override;
 
+ protected:
+  [[nodiscard]] std::uint32_t transport_header() const noexcept override { return 20; }
+
  private:
   [[nodiscard]] TcpReader& reader_of(const RxQueue& queue) const noexcept;
   [[nodiscard]] TcpSender& sender_of(const TxQueue& queue) const noexcept;
@@ -59,8 +61,7 @@ class TcpEndpoint final : public Endpoint {
   /// The client's first connection, or the server itself.
   std::uintptr_t own_;
   std::shared_ptr<TcpStreams> streams_{std::make_shared<TcpStreams>()};
-  TcpTable table_{TcpKeeper::MAX_CONNECTIONS};
-  mutable TcpKeeper keeper_;
+  mutable TcpConnections connections_;
   std::vector<std::unique_ptr<TcpReader>> readers_;
   /// By transmit queue, as in the configuration.
   std::vector<std::uint16_t> sender_ids_;

@@ -1,17 +1,13 @@
 #include "engines/socket/tcp_reader.h"
 
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string>
+#include <utility>
 
-#include "daqiri/error.h"
-#include "engines/socket/tcp_keeper.h"
+#include "engines/socket/tcp_connections.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {
@@ -21,63 +17,41 @@ namespace {
 /// Bytes of one read: more would leave the cache before the application sees them.
 constexpr std::uint64_t MAX_READ = 1U << 20U;
 constexpr std::uint32_t MIN_WANTED = 4;
-constexpr int MAX_EVENTS = 64;
 /// Busy connections are read so often before epoll is asked for others.
 constexpr std::uint32_t PASSES_PER_POLL = 16;
 /// Until a connection without room is looked at again.
-constexpr long RETRY_NS = 500'000;
-/// Older than any request to flush.
-constexpr std::uint64_t STALE = 1;
+constexpr std::uint64_t RETRY_NS = 500'000;
 
 }  // namespace
 
-TcpReader::TcpReader(RxQueue& queue, TcpTable& table, TcpKeeper& keeper)
+TcpReader::TcpReader(RxQueue& queue, TcpConnections& connections)
     : queue_(queue),
-      table_(table),
-      keeper_(keeper),
+      connections_(connections),
       segments_(static_cast<std::uint32_t>(queue.num_segments())),
-      events_(epoll_create1(EPOLL_CLOEXEC)),
-      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
-  epoll_event event{EPOLLIN | EPOLLET, {.ptr = nullptr}};
-  if (events_ < 0 || timer_ < 0 || epoll_ctl(events_, EPOLL_CTL_ADD, timer_, &event) != 0) {
-    const int error = errno;
-    if (events_ >= 0) ::close(events_);
-    if (timer_ >= 0) ::close(timer_);
-    throw Error(Status::GENERIC_FAILURE, "queue '" + queue.config().name_ +
-                                             "': no epoll descriptor: " + std::strerror(error) +
-                                             "; raise the limit on open files (ulimit -n)");
-  }
+      events_("queue '" + queue.config().name_ + "'") {
   std::uint64_t limit = std::max<std::uint64_t>(MAX_READ / queue.max_packet_size(), 1);
-  // What waits in the row is not to be missed by another queue of the region.
+  // What waits here is not to be missed by another queue of the region.
   for (std::uint32_t s = 0; s < segments_; ++s) {
     limit = std::min(limit, std::max<std::uint64_t>(
                                 queue.region(static_cast<int>(s)).config().num_bufs_ / 8, 1));
   }
-  ready_.reserve(TcpKeeper::MAX_CONNECTIONS);
-  row_limit_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, MAX_ROW));
-  want_ = std::min(MIN_WANTED, row_limit_);
+  ready_.reserve(TcpConnections::CAPACITY);
+  limit_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, MAX_PACKETS));
+  want_ = std::min(MIN_WANTED, limit_);
   restore_lengths();
-}
-
-TcpReader::~TcpReader() {
-  close();
-  ::close(events_);
-  ::close(timer_);
 }
 
 int TcpReader::add(TcpConnection& connection) noexcept {
   connection.ended.store(false, std::memory_order_release);
-  epoll_event event{EPOLLIN | EPOLLRDHUP | EPOLLET, {.ptr = &connection}};
-  if (epoll_ctl(events_, EPOLL_CTL_ADD, connection.read_fd, &event) == 0) return 0;
-  const int error = errno;
-  connection.ended.store(true, std::memory_order_release);
+  const int error = events_.watch(connection.read_fd, EPOLLIN | EPOLLRDHUP | EPOLLET, &connection);
+  if (error != 0) connection.ended.store(true, std::memory_order_release);
   return error;
 }
 
-// --- Row of buffers
+// --- Buffers
 
 void TcpReader::restore_lengths() noexcept {
-  for (std::uint32_t i = 0; i < MAX_ROW; ++i) {
+  for (std::uint32_t i = 0; i < MAX_PACKETS; ++i) {
     for (std::uint32_t s = 0; s < segments_; ++s)
       vectors_[std::size_t{i} * segments_ + s].iov_len =
           queue_.segment_capacity(static_cast<int>(s));
@@ -90,45 +64,45 @@ void TcpReader::bind(std::uint32_t packet, std::uint32_t segment) noexcept {
 }
 
 void TcpReader::fill() noexcept {
-  if (row_ >= want_) return;
+  if (filled_ >= want_) return;
   std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
-  std::uint32_t n = want_ - row_;
+  std::uint32_t n = want_ - filled_;
   for (std::uint32_t s = 0; s < segments_; ++s) {
-    counts[s] = queue_.region(static_cast<int>(s)).take(&buffers_[s][row_], n);
+    counts[s] = queue_.region(static_cast<int>(s)).take(&buffers_[s][filled_], n);
     n = counts[s];
   }
   for (std::uint32_t s = 0; s < segments_; ++s) {
     // A packet needs a buffer of every region.
     if (counts[s] > n)
-      queue_.region(static_cast<int>(s)).give(&buffers_[s][row_ + n], counts[s] - n);
-    for (std::uint32_t i = 0; i < n; ++i) bind(row_ + i, s);
+      queue_.region(static_cast<int>(s)).give(&buffers_[s][filled_ + n], counts[s] - n);
+    for (std::uint32_t i = 0; i < n; ++i) bind(filled_ + i, s);
   }
-  row_ += n;
+  filled_ += n;
 }
 
 void TcpReader::consume(std::uint32_t packets) noexcept {
-  row_ -= packets;
+  filled_ -= packets;
   for (std::uint32_t s = 0; s < segments_; ++s) {
-    std::copy_n(&buffers_[s][packets], row_, buffers_[s].data());
-    for (std::uint32_t i = 0; i < row_; ++i) bind(i, s);
+    std::copy_n(&buffers_[s][packets], filled_, buffers_[s].data());
+    for (std::uint32_t i = 0; i < filled_; ++i) bind(i, s);
   }
 }
 
 void TcpReader::close() noexcept {
   for (std::uint32_t s = 0; s < segments_; ++s)
-    queue_.region(static_cast<int>(s)).give(buffers_[s].data(), row_);
-  row_ = 0;
+    queue_.region(static_cast<int>(s)).give(buffers_[s].data(), filled_);
+  filled_ = 0;
 }
 
 // --- Connections
 
 void TcpReader::poll_events() noexcept {
-  std::array<epoll_event, MAX_EVENTS> events;
-  int n = MAX_EVENTS;
-  while (n == MAX_EVENTS) {
-    n = epoll_wait(events_, events.data(), MAX_EVENTS, 0);
-    for (int i = 0; i < n; ++i) {
-      auto* connection = static_cast<TcpConnection*>(events[static_cast<std::size_t>(i)].data.ptr);
+  std::array<epoll_event, 64> events;
+  std::size_t n = events.size();
+  while (n == events.size()) {
+    n = events_.take(events);
+    for (std::size_t i = 0; i < n; ++i) {
+      auto* connection = static_cast<TcpConnection*>(events[i].data.ptr);
       if (connection == nullptr) {
         timer_set_ = false;
       } else if (!connection->listed && !connection->ended.load(std::memory_order_acquire)) {
@@ -140,12 +114,12 @@ void TcpReader::poll_events() noexcept {
 }
 
 void TcpReader::end(TcpConnection& connection, int error) noexcept {
-  epoll_ctl(events_, EPOLL_CTL_DEL, connection.read_fd, nullptr);
-  queue_.finish(*connection.channel);
+  events_.forget(connection.read_fd);
+  queue_.finish(*connection.rx_source);
   connection.read_error = error;
   connection.listed = false;
   connection.ended.store(true, std::memory_order_release);
-  keeper_.wake();
+  connections_.wake();
 }
 
 std::uint32_t TcpReader::shorten(std::uint64_t bytes, std::uint32_t packets) noexcept {
@@ -158,34 +132,46 @@ std::uint32_t TcpReader::shorten(std::uint64_t bytes, std::uint32_t packets) noe
   return vectors;
 }
 
-std::uint32_t TcpReader::deliver(TcpConnection& connection, std::uint64_t bytes,
-                                 std::uint64_t timestamp) noexcept {
-  ReceivedRun run;
-  run.flow = connection.flow;
-  run.timestamp = timestamp;
-  const std::uint64_t full = queue_.max_packet_size();
-  run.count = static_cast<std::uint32_t>((bytes + full - 1) / full);
-  std::uint64_t left = bytes - (run.count - 1) * full;
+void TcpReader::deliver(RxSource& source, std::uint32_t packets, std::uint64_t bytes_each,
+                        FlowId flow, std::uint64_t timestamp) noexcept {
+  if (packets == 0) return;
+  RxBatch batch;
+  batch.count = packets;
+  batch.flows.constant = flow;
+  batch.times.constant = timestamp;
+  std::uint64_t left = bytes_each;
   for (std::uint32_t s = 0; s < segments_; ++s) {
-    run.buffers[s] = buffers_[s].data();
-    run.lengths[s] = queue_.segment_capacity(static_cast<int>(s));
-    run.last_lengths[s] = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, run.lengths[s]));
-    left -= run.last_lengths[s];
+    const auto length = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(left, queue_.segment_capacity(static_cast<int>(s))));
+    batch.segments[s].buffers = buffers_[s].data();
+    batch.segments[s].lengths.constant = length;
+    left -= length;
   }
-  queue_.deliver_run(*connection.channel, run);
-  connection.channel->stream.offset += bytes;
-  consume(run.count);
-  return run.count;
+  queue_.deliver(source, batch);
+  source.stream.offset += packets * bytes_each;
+  consume(packets);
+}
+
+std::uint32_t TcpReader::deliver(TcpConnection& connection, std::uint64_t bytes) noexcept {
+  const std::uint64_t timestamp = realtime_ns();
+  const std::uint64_t full = queue_.max_packet_size();
+  const auto packets = static_cast<std::uint32_t>(bytes / full);
+  const std::uint64_t rest = bytes - packets * full;
+  deliver(*connection.rx_source, packets, full, connection.flow, timestamp);
+  if (rest > 0) deliver(*connection.rx_source, 1, rest, connection.flow, timestamp);
+  return packets + (rest > 0 ? 1 : 0);
 }
 
 std::uint32_t TcpReader::read(TcpConnection& connection, Outcome& outcome) noexcept {
   fill();
-  const std::uint32_t n = std::min({queue_.room(*connection.channel), row_, want_});
+  const bool stale = connection.stale > 0;
+  // What is discarded needs no room, and keeps no buffer.
+  const std::uint32_t room = stale ? filled_ : queue_.room(*connection.rx_source);
+  const std::uint32_t n = std::min({room, filled_, want_});
   if (n == 0) {
     outcome = Outcome::BLOCKED;
     return 0;
   }
-  const bool stale = connection.stale > 0;
   const std::uint32_t vectors = stale ? shorten(connection.stale, n) : n * segments_;
   const ssize_t result = readv(connection.read_fd, vectors_.data(), static_cast<int>(vectors));
   const int error = errno;
@@ -200,15 +186,21 @@ std::uint32_t TcpReader::read(TcpConnection& connection, Outcome& outcome) noexc
   }
   outcome = Outcome::MORE;
   const auto bytes = static_cast<std::uint64_t>(result);
-  if (table_.last_heard.load(std::memory_order_relaxed) != &connection)
-    table_.last_heard.store(&connection, std::memory_order_relaxed);
-  const std::uint32_t packets = deliver(connection, bytes, stale ? STALE : realtime_ns());
+  if (connections_.latest_peer.load(std::memory_order_relaxed) != &connection)
+    connections_.latest_peer.store(&connection, std::memory_order_relaxed);
   if (stale) {
+    const std::uint64_t full = queue_.max_packet_size();
+    const std::uint64_t packets = (bytes + full - 1) / full;
     connection.stale -= bytes;
-  } else if (bytes == std::uint64_t{n} * queue_.max_packet_size()) {
-    want_ = std::min(want_ * 2, row_limit_);
+    connection.rx_source->stream.offset += bytes;
+    queue_.drop(stale_reason_, packets, bytes);
+    return static_cast<std::uint32_t>(packets);
+  }
+  const std::uint32_t packets = deliver(connection, bytes);
+  if (bytes == std::uint64_t{n} * queue_.max_packet_size()) {
+    want_ = std::min(want_ * 2, limit_);
   } else if (packets * 4 < want_) {
-    want_ = std::max(want_ / 2, std::min(MIN_WANTED, row_limit_));
+    want_ = std::max(want_ / 2, std::min(MIN_WANTED, limit_));
   }
   return packets;
 }
@@ -233,7 +225,8 @@ std::uint32_t TcpReader::read_ready() noexcept {
   return seen;
 }
 
-void TcpReader::mark_stale() noexcept {
+void TcpReader::mark_stale(DropReason reason) noexcept {
+  stale_reason_ = reason;
   // Connections that are not ready have nothing in the kernel.
   poll_events();
   for (TcpConnection* connection : ready_) {
@@ -246,14 +239,16 @@ void TcpReader::mark_stale() noexcept {
 void TcpReader::wait_for_room() noexcept {
   if (timer_set_) return;
   // What waits for more packets holds buffers that nobody can give back.
-  queue_.flush_open();
-  itimerspec when{};
-  when.it_value.tv_nsec = RETRY_NS;
-  timer_set_ = timerfd_settime(timer_, 0, &when, nullptr) == 0;
+  queue_.deliver_open();
+  events_.wake(RETRY_NS);
+  timer_set_ = true;
 }
 
 std::uint32_t TcpReader::receive() noexcept {
-  if (queue_.flushing()) mark_stale();
+  // Once for each: what comes later is not to be discarded for it.
+  if (queue_.discarding() &&
+      std::exchange(discard_request_, queue_.discard_request()) != queue_.discard_request())
+    mark_stale(queue_.discard_reason());
   const bool polled = idle_ || ready_.empty() || ++passes_ % PASSES_PER_POLL == 0;
   if (polled) poll_events();
   std::uint32_t seen = read_ready();

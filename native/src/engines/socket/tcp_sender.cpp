@@ -1,59 +1,32 @@
 #include "engines/socket/tcp_sender.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
-#include <string>
 
 #include "burst/burst.h"
-#include "daqiri/error.h"
-#include "engines/socket/tcp_keeper.h"
+#include "engines/socket/tcp_connections.h"
 
 namespace daqiri::sockets {
 
-TcpSender::TcpSender(TcpTable& table, TcpKeeper& keeper, bool client, std::uint32_t max_payload,
+TcpSender::TcpSender(TcpConnections& connections, bool client, std::uint32_t max_payload,
                      std::uintptr_t own)
-    : table_(table),
-      keeper_(keeper),
+    : connections_(connections),
       client_(client),
       max_length_(max_payload != 0 ? max_payload : std::numeric_limits<std::uint32_t>::max()),
       own_(own),
-      events_(epoll_create1(EPOLL_CLOEXEC)),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  epoll_event event{EPOLLIN | EPOLLET, {.fd = wake_}};
-  if (events_ < 0 || wake_ < 0 || epoll_ctl(events_, EPOLL_CTL_ADD, wake_, &event) != 0) {
-    if (events_ >= 0) ::close(events_);
-    if (wake_ >= 0) ::close(wake_);
-    throw Error(Status::GENERIC_FAILURE, std::string("no epoll descriptor: ") +
-                                             std::strerror(errno) +
-                                             "; raise the limit on open files (ulimit -n)");
-  }
-}
-
-TcpSender::~TcpSender() {
-  ::close(events_);
-  ::close(wake_);
-}
-
-void TcpSender::wake() noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(wake_, &one, sizeof one);
-}
+      events_("a TCP transmit queue") {}
 
 TcpConnection* TcpSender::connection_of(const Burst& burst) noexcept {
   std::uintptr_t id = burst.connection_id;
   if (id == 0 || id == own_) {
-    if (!client_) return table_.last_heard.load(std::memory_order_relaxed);
+    if (!client_) return connections_.latest_peer.load(std::memory_order_relaxed);
     id = own_;
   }
   if (latest_ == nullptr || latest_->id.load(std::memory_order_relaxed) != id)
-    latest_ = table_.find(id);
+    latest_ = connections_.find(id);
   return latest_;
 }
 
@@ -90,11 +63,8 @@ void TcpSender::count(const Burst& burst, std::uint32_t first, std::uint32_t rea
   cut_at_ = static_cast<std::uint32_t>(bytes);
 }
 
-void TcpSender::watch(int fd) noexcept {
-  epoll_event event{EPOLLOUT | EPOLLONESHOT, {.fd = fd}};
-  if (epoll_ctl(events_, EPOLL_CTL_MOD, fd, &event) != 0)
-    epoll_ctl(events_, EPOLL_CTL_ADD, fd, &event);
-  waiting_ = true;
+void TcpSender::wait_for(const TcpConnection& connection) noexcept {
+  waiting_ = events_.watch(connection.socket.fd(), EPOLLOUT | EPOLLONESHOT) == 0;
 }
 
 TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
@@ -102,7 +72,7 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
   TransmitResult result;
   if (waiting_) {
     std::array<epoll_event, 8> events;
-    waiting_ = epoll_wait(events_, events.data(), static_cast<int>(events.size()), 0) <= 0;
+    waiting_ = events_.take(events) == 0;
   }
   TcpConnection* connection = cut_ != nullptr ? cut_ : connection_of(burst);
   if (connection == nullptr) {
@@ -118,7 +88,8 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
     result.error = ECONNRESET;
     return result;
   }
-  const bool gone = connection->fd < 0 || connection->send_failed.load(std::memory_order_relaxed);
+  const bool gone =
+      !connection->socket.is_open() || connection->send_failed.load(std::memory_order_relaxed);
   if (gone && client_) {
     result.unconnected = true;
     waiting_ = true;
@@ -132,7 +103,7 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
     return result;
   }
   if (connection->unfinished != nullptr && connection->unfinished != this) {
-    watch(connection->fd);
+    wait_for(*connection);
     return result;
   }
   std::size_t vectors = 0;
@@ -152,15 +123,15 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
   message.msg_iovlen = vectors;
   ssize_t n = 0;
   do {
-    n = sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    n = sendmsg(connection->socket.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (n < 0 && errno == EINTR);
   if (n < 0) {
     if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
-      watch(connection->fd);
+      wait_for(*connection);
       return result;
     }
     connection->send_failed.store(true, std::memory_order_release);
-    keeper_.wake();
+    connections_.wake();
     return result;
   }
   connection->bytes_sent.store(

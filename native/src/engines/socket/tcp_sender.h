@@ -6,11 +6,13 @@
 #include <array>
 #include <cstdint>
 
+#include "engines/socket/socket_events.h"
 #include "engines/socket/tcp_connection.h"
+#include "io/io_engine.h"
 
 namespace daqiri::sockets {
 
-class TcpKeeper;
+class TcpConnections;
 
 /// Gathers up to 256 packets per system call, straight from their buffers. One per transmit queue.
 ///
@@ -21,20 +23,20 @@ class TcpSender {
   static constexpr std::uint32_t RUN = 256;
 
   /// `max_payload`: 0, or the configured limit in bytes. `own`: the id of a server itself, which
-  /// means the peer heard last, as 0 does; a client's connection, which is what 0 means there.
-  TcpSender(TcpTable& table, TcpKeeper& keeper, bool client, std::uint32_t max_payload,
+  /// means the peer received from last, as 0 does; a client's connection, which is what 0 means
+  /// there.
+  TcpSender(TcpConnections& connections, bool client, std::uint32_t max_payload,
             std::uintptr_t own);
   TcpSender(const TcpSender&) = delete;
   TcpSender& operator=(const TcpSender&) = delete;
-  ~TcpSender();
 
-  /// As IoEngine::transmit. Packets to a server's peer that is gone, beyond the limit, or cut by
+  /// As PortIo::transmit. Packets to a server's peer that is gone, beyond the limit, or cut by
   /// the loss of their connection fail; those of a client without connection wait for the next one.
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   /// Readable when a socket that was full may take more, or a connection has come.
-  [[nodiscard]] int fd() const noexcept { return events_; }
-  /// Keeper: look again.
-  void wake() noexcept;
+  [[nodiscard]] int fd() const noexcept { return events_.fd(); }
+  /// Any thread: look again.
+  void wake() noexcept { events_.wake(); }
 
  private:
   TcpConnection* connection_of(const Burst& burst) noexcept;
@@ -42,15 +44,14 @@ class TcpSender {
                        std::size_t& vectors) noexcept;
   void count(const Burst& burst, std::uint32_t first, std::uint32_t ready, std::uint64_t bytes,
              TransmitResult& result) noexcept;
-  void watch(int fd) noexcept;
+  /// Wait until the socket takes more.
+  void wait_for(const TcpConnection& connection) noexcept;
 
-  TcpTable& table_;
-  TcpKeeper& keeper_;
+  TcpConnections& connections_;
   bool client_;
   std::uint32_t max_length_;
   std::uintptr_t own_;
-  int events_;
-  int wake_;
+  SocketEvents events_;
   /// Something is waited for, whose event must be taken.
   bool waiting_{false};
   TcpConnection* latest_{nullptr};

@@ -6,6 +6,7 @@
 
 #include "daqiri/config.h"
 #include "net/socket_address.h"
+#include "system/file.h"
 
 namespace daqiri::sockets {
 
@@ -28,11 +29,11 @@ struct TcpConfig {
 
 /// A listening socket at `config.local`. Throws Error CONNECT_FAILURE naming the interface, the
 /// address, the errno text and the fix.
-int listen_at(const TcpConfig& config);
+File listen_at(const TcpConfig& config);
 
 /// A socket that is connecting to `peer` from `source` (no address: any); its errno, 0 or
-/// EINPROGRESS when all is well, goes to `error`. -1: there is no socket.
-int begin_connect(const SocketAddress& peer, const SocketAddress& source, int& error) noexcept;
+/// EINPROGRESS when all is well, goes to `error`. Not open: there is no socket.
+File begin_connect(const SocketAddress& peer, const SocketAddress& source, int& error) noexcept;
 
 /// Connected sockets: no delay for small packets (TCP_NODELAY), and a silent peer is found out
 /// within 25 s (keep-alive probes after 10 s, 3 of them, 5 s apart).
@@ -42,8 +43,5 @@ void prepare_connected(int fd) noexcept;
 int pending_error(int fd) noexcept;
 /// Whether the peer has all that was sent, or can never have it.
 bool all_acknowledged(int fd) noexcept;
-
-/// "Connection refused: nothing listens there ..."
-std::string connect_error_text(int error, const SocketAddress& peer);
 
 }  // namespace daqiri::sockets

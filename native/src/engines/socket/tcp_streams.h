@@ -12,7 +12,7 @@
 namespace daqiri::sockets {
 
 /// The latest 2048 sockets of an interface by running number, so that a burst's addresses are known
-/// after its connection has got another socket. The keeper adds; any thread looks up.
+/// after its connection has got another socket. TcpConnections adds; any thread looks up.
 class TcpStreams {
  public:
   struct Ends {

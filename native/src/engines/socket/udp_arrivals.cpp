@@ -8,8 +8,9 @@
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
+
+#include "system/file.h"
 
 namespace daqiri::sockets {
 
@@ -18,24 +19,8 @@ namespace {
 /// The kernel rounds a map that is shared with user space up to pages.
 constexpr std::size_t MAP_BYTES = 4096;
 
-class Descriptor {
- public:
-  explicit Descriptor(long fd) noexcept : fd_(static_cast<int>(fd)) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    const int error = errno;
-    if (fd_ >= 0) close(fd_);
-    errno = error;
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
-
-long bpf(bpf_cmd command, bpf_attr& attributes) noexcept {
-  return syscall(SYS_bpf, command, &attributes, sizeof attributes);
+int bpf(bpf_cmd command, bpf_attr& attributes) noexcept {
+  return static_cast<int>(syscall(SYS_bpf, command, &attributes, sizeof attributes));
 }
 
 constexpr bpf_insn instruction(int code, int dst = 0, int src = 0, int off = 0,
@@ -49,7 +34,7 @@ constexpr bpf_insn instruction(int code, int dst = 0, int src = 0, int off = 0,
   return result;
 }
 
-long make_counter() noexcept {
+int make_counter() noexcept {
   bpf_attr attributes{};
   attributes.map_type = BPF_MAP_TYPE_ARRAY;
   attributes.key_size = sizeof(std::uint32_t);
@@ -60,7 +45,7 @@ long make_counter() noexcept {
 }
 
 /// Adds gso_segs of a packet, or 1 where it is 0, to the counter, and passes the packet whole.
-long load_filter(int counter) noexcept {
+int load_filter(int counter) noexcept {
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-cstyle-cast): offsetof of a C struct
   constexpr int GSO_SEGS = offsetof(struct __sk_buff, gso_segs);
   const std::array<bpf_insn, 8> program{
@@ -88,13 +73,13 @@ UdpArrivals::~UdpArrivals() {
 }
 
 bool UdpArrivals::attach(int fd) noexcept {
-  const Descriptor counter(make_counter());
-  if (counter.get() < 0) return false;
-  const Descriptor filter(load_filter(counter.get()));
-  if (filter.get() < 0) return false;
-  void* shared = mmap(nullptr, MAP_BYTES, PROT_READ, MAP_SHARED, counter.get(), 0);
+  const File counter(make_counter());
+  if (!counter.is_open()) return false;
+  const File filter(load_filter(counter.fd()));
+  if (!filter.is_open()) return false;
+  void* shared = mmap(nullptr, MAP_BYTES, PROT_READ, MAP_SHARED, counter.fd(), 0);
   if (shared == MAP_FAILED) return false;
-  const int program = filter.get();
+  const int program = filter.fd();
   if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_BPF, &program, sizeof program) != 0) {
     munmap(shared, MAP_BYTES);
     return false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daqiri/error.h"
+#include "engines/socket/socket_errors.h"
 #include "engines/socket/udp_link_layer.h"
 #include "net/interfaces.h"
 #include "system/log.h"
@@ -22,20 +23,6 @@ std::uint64_t receive_buffer_for(const RxQueue& queue) noexcept {
     bytes += std::min(region.num_bufs_ * region.buf_size_, MAX_RECEIVE_BUFFER);
   }
   return std::min(bytes, MAX_RECEIVE_BUFFER);
-}
-
-void warn_of_unused(const InterfaceConfig& interface) {
-  const auto unused = [&](const char* key, std::uint32_t value, const char* instead) {
-    if (value == 0) return;
-    log(LogLevel::WARN,
-        "interface '" + interface.name_ + "': socket_config." + key + " is " +
-            std::to_string(value) + " and has no effect on UDP in this build; use " + instead,
-        {.interface = interface.name_, .queue = {}});
-  };
-  unused("min_ipg_ns", interface.socket_.min_ipg_ns_,
-         "pacing_mbps of the tx queue, or launch times");
-  unused("max_burst_interval_ms", interface.socket_.max_burst_interval_ms_,
-         "timeout_us of the rx queue");
 }
 
 std::vector<RxQueue*> queues_of(const Port& port) {
@@ -113,21 +100,25 @@ void require_sharing(const InterfaceConfig& interface) {
   }
 }
 
-std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& interface) {
-  std::vector<std::unique_ptr<UdpSocket>> sockets;
-  const bool spread = spreads(interface);
-  if (!spread && !interface.rx_.queues_.empty()) require_sharing(interface);
-  const std::size_t count = spread ? interface.rx_.queues_.size() : 1;
-  for (std::size_t i = 0; i < count; ++i) {
-    sockets.push_back(std::make_unique<UdpSocket>(interface, spread));
-    if (spread && sockets.front()->local().multicast()) {
+/// `claim` then holds an address that several sockets share.
+std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& interface,
+                                                     File& claim) {
+  const std::size_t count = spreads(interface) ? interface.rx_.queues_.size() : 1;
+  if (count == 1 && !interface.rx_.queues_.empty()) require_sharing(interface);
+  if (count > 1) {
+    const SocketAddress local = addresses_of(interface, Transport::UDP).local;
+    if (local.multicast()) {
       throw Error(Status::INVALID_PARAMETER,
                   "interface '" + interface.name_ + "': " + std::to_string(count) +
                       " rx queues on different cores would each get all that is sent to the "
                       "group " +
-                      sockets.front()->local().text() + "; use one cpu_core for them");
+                      local.text() + "; use one cpu_core for them");
     }
+    claim = claim_address(interface.name_, local);
   }
+  std::vector<std::unique_ptr<UdpSocket>> sockets;
+  for (std::size_t i = 0; i < count; ++i)
+    sockets.push_back(std::make_unique<UdpSocket>(interface, count > 1));
   return sockets;
 }
 
@@ -135,24 +126,28 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
 
 UdpEndpoint::UdpEndpoint(const Port& port)
     : Endpoint(port),
-      sockets_(open_sockets(port.config)),
-      peers_(socket(), queues_of(port), sockets_.size()),
-      connection_(client() ? (*peers_.table())[0].connection : next_connection_id()),
-      link_layer_(std::make_shared<UdpLinkLayer>(peers_.table(), socket().local(), client())),
+      sockets_(open_sockets(port.config, claim_)),
+      peers_(std::make_shared<UdpPeers>(socket().local(), sockets_.size())),
+      queues_(queues_of(port)),
+      connection_(client() ? peers_->enter(remote().key()).connection : next_connection_id()),
+      link_layer_(
+          std::make_shared<UdpLinkLayer>(peers_, socket().local(), client() ? connection_ : 0)),
       mac_(mac_of(socket().local())) {
-  warn_of_unused(port.config);
   if (!port.rx.empty()) {
     for (std::size_t i = 0; i < sockets_.size(); ++i) {
-      receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], peers_, i));
+      receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], *peers_, queues_, i));
       sockets_[i]->prepare_receive(receive_buffer_for(receivers_[i]->first_queue()));
     }
   }
   launch_ = find_launch(socket(), port.config);
+  if (launch_ != nullptr && !launch_->segments()) {
+    arrivals_ = std::make_unique<SocketEvents>("interface '" + name() + "'");
+    arrivals_->watch(socket().fd(), EPOLLIN | EPOLLET);
+  }
   const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
   for (const auto& queue : port.tx) {
-    senders_.push_back(
-        {queue->id(), std::make_unique<UdpSender>(socket(), *peers_.table(), max_payload,
-                                                  connection_, launch_.get())});
+    senders_.push_back({queue->id(), std::make_unique<UdpSender>(socket(), *peers_, max_payload,
+                                                                 connection_, launch_.get())});
   }
 }
 
@@ -165,40 +160,59 @@ UdpReceiver* UdpEndpoint::receiver_of(const RxQueue& queue) const noexcept {
 
 std::uint32_t UdpEndpoint::receive(RxQueue& queue) noexcept {
   UdpReceiver* receiver = receiver_of(queue);
-  return receiver == nullptr ? 0 : receiver->receive();
+  if (receiver == nullptr) return 0;
+  if (arrivals_ != nullptr) {
+    // Before reading: what comes later is another event.
+    std::array<epoll_event, 2> events;
+    arrivals_->take(events);
+  }
+  return receiver->receive();
 }
 
-int UdpEndpoint::receive_fd(const RxQueue& queue) const noexcept {
+ReceiveTraits UdpEndpoint::receive_traits(const RxQueue& queue) const noexcept {
   const UdpReceiver* receiver = receiver_of(queue);
-  return receiver == nullptr ? socket().fd() : receiver->socket().fd();
+  const int fd = receiver == nullptr ? socket().fd() : receiver->socket().fd();
+  return {.ready_fd = arrivals_ != nullptr ? arrivals_->fd() : fd, .gathers = true};
 }
 
-TransmitResult UdpEndpoint::transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+UdpSender& UdpEndpoint::sender_of(const TxQueue& queue) const noexcept {
+  return *std::find_if(senders_.begin(), senders_.end(), [&](const QueueSender& s) {
+            return s.queue == queue.id();
+          })->sender;
+}
+
+TransmitResult UdpEndpoint::transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                                      std::uint32_t count) noexcept {
-  const auto it = std::find_if(senders_.begin(), senders_.end(),
-                               [&](const QueueSender& s) { return s.queue == queue.id(); });
-  return it->sender->send(burst, first, count);
+  return sender_of(queue).send(burst, first, count);
+}
+
+TransmitTraits UdpEndpoint::transmit_traits(const TxQueue& queue) const noexcept {
+  return {.most_packets = UdpSender::BATCH,
+          .overhead_bytes = packet_overhead(),
+          .launch_lead = launch_ == nullptr ? 0 : launch_->lead(),
+          .ready_fd = sender_of(queue).fd()};
 }
 
 void UdpEndpoint::close() noexcept {
   const std::lock_guard lock(options_);
   for (const auto& receiver : receivers_) receiver->close();
   for (const auto& socket : sockets_) socket->close();
+  claim_.close();
 }
 
 std::pair<std::uint16_t, std::uint16_t> UdpEndpoint::port_queue(
     std::uintptr_t connection) const noexcept {
-  const Peer peer = peers_.table()->find(connection);
-  if (!peer.known() || receivers_.size() < 2) return Endpoint::port_queue(connection);
-  return {port_id(), peers_.queues()[peers_.heard_at(peer)]->id()};
+  const auto peer = peers_->find(connection);
+  if (!peer.has_value() || receivers_.empty()) return Endpoint::port_queue(connection);
+  return {port_id(), queues_[peer->position]->id()};
 }
 
 bool UdpEndpoint::has_connection(std::uintptr_t connection) const noexcept {
-  return connection == connection_ || peers_.table()->find(connection).known();
+  return connection == connection_ || peers_->find(connection).has_value();
 }
 
 std::uintptr_t UdpEndpoint::connect(const SocketAddress& peer, const SocketAddress& /*source*/) {
-  return peers_.connect(peer.key()).connection;
+  return peers_->enter(peer.key()).connection;
 }
 
 void UdpEndpoint::set_option(std::uintptr_t /*connection*/, int level, int option,
@@ -215,7 +229,7 @@ std::vector<ConnectionInfo> UdpEndpoint::connections() const {
     all.push_back({connection_, "", local().text(),
                    open ? ConnectionState::LISTENING : ConnectionState::CLOSED, ""});
   }
-  for (const Peer& peer : peers_.table()->all()) {
+  for (const UdpPeers::Peer& peer : peers_->all()) {
     all.push_back({peer.connection, SocketAddress(peer.address).text(),
                    SocketAddress(peer.local).text(),
                    open ? ConnectionState::CONNECTED : ConnectionState::CLOSED, ""});

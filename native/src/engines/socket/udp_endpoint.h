@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engines/socket/endpoint.h"
-#include "engines/socket/peer_channels.h"
 #include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_receiver.h"
 #include "engines/socket/udp_sender.h"
@@ -28,21 +27,19 @@ class UdpEndpoint final : public Endpoint {
   explicit UdpEndpoint(const Port& port);
 
   std::uint32_t receive(RxQueue& queue) noexcept override;
-  TransmitResult transmit(TxQueue& queue, const Burst& burst, std::uint32_t first,
+  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override;
+  TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override;
-  void close() noexcept override;
-  [[nodiscard]] int receive_fd(const RxQueue& queue) const noexcept override;
-  [[nodiscard]] bool gathers() const noexcept override { return true; }
-  [[nodiscard]] std::uint64_t launch_lead() const noexcept override {
-    return launch_ == nullptr ? 0 : launch_->lead();
+  TransmitCompletion completed(TxQueue&, bool last) noexcept override {
+    return launch_->completed(last);
   }
-  [[nodiscard]] std::string launch_keeper() const override {
-    return launch_ == nullptr ? Endpoint::launch_keeper() : launch_->keeper();
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override;
+  [[nodiscard]] std::string launch_times(const TxQueue& queue) const override {
+    return launch_ == nullptr ? Endpoint::launch_times(queue) : launch_->kept_by();
   }
-  LaunchResult launched(bool last) noexcept override { return launch_->result(last); }
-
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
-  [[nodiscard]] std::array<std::uint8_t, 6> mac() const noexcept override { return mac_; }
+  [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override { return mac_; }
+  void close() noexcept override;
 
   [[nodiscard]] const char* scheme() const noexcept override { return "udp://"; }
   [[nodiscard]] bool client() const noexcept override { return socket().client(); }
@@ -64,16 +61,26 @@ class UdpEndpoint final : public Endpoint {
                   std::size_t length) override;
   [[nodiscard]] std::vector<ConnectionInfo> connections() const override;
 
+ protected:
+  [[nodiscard]] std::uint32_t transport_header() const noexcept override { return 8; }
+
  private:
   /// The first of them, which also sends.
   [[nodiscard]] const UdpSocket& socket() const noexcept { return *sockets_.front(); }
   /// The receiver whose poller serves the queue; null: another queue's poller.
   [[nodiscard]] UdpReceiver* receiver_of(const RxQueue& queue) const noexcept;
+  [[nodiscard]] UdpSender& sender_of(const TxQueue& queue) const noexcept;
 
   /// A socket is not closed while an option is set on it.
   mutable std::mutex options_;
+  /// Of several sockets at one address.
+  File claim_;
   std::vector<std::unique_ptr<UdpSocket>> sockets_;
-  PeerChannels peers_;
+  /// With etf: each of its reports would keep the socket readable for poll(2) until the worker has
+  /// taken it. Here it is one event.
+  std::unique_ptr<SocketEvents> arrivals_;
+  std::shared_ptr<UdpPeers> peers_;
+  std::vector<RxQueue*> queues_;
   std::uintptr_t connection_;
   /// One for all queues, or one for each.
   std::vector<std::unique_ptr<UdpReceiver>> receivers_;

@@ -23,7 +23,7 @@ namespace {
 /// without being stopped.
 constexpr std::uint64_t LEAD_NS = 1'000'000;
 /// A packet that is still in the kernel this long after its stamp waits for the wire, and has left.
-constexpr std::uint64_t SETTLE_NS = 20'000'000;
+constexpr std::uint64_t WIRE_NS = 20'000'000;
 /// Reports wait in the receive buffer; room for that many, and for the packets they come with.
 constexpr int REPORT_BUFFER = 128 << 20;
 /// Packets that wait in the kernel for their time are accounted to the socket.
@@ -42,7 +42,8 @@ void enlarge(int fd, int forced, int plain, int read, int bytes) noexcept {
 UdpLaunch::UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const InterfaceConfig& interface)
     : socket_(socket),
       qdisc_(std::move(qdisc)),
-      shift_(qdisc_.etf && !qdisc_.offload ? qdisc_.delta : 0) {
+      shift_(qdisc_.etf && !qdisc_.offload ? qdisc_.delta : 0),
+      reach_(qdisc_.horizon / 2) {
   const auto refuse = [&](const std::string& why) {
     throw Error(Status::NOT_SUPPORTED,
                 "interface '" + interface.name_ + "': tx.accurate_send is true, and " + why);
@@ -70,7 +71,7 @@ UdpLaunch::UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const Interface
   const sock_txtime option{qdisc_.clock, SOF_TXTIME_REPORT_ERRORS};
   if (setsockopt(socket.fd(), SOL_SOCKET, SO_TXTIME, &option, sizeof(option)) != 0) {
     const int error = errno;
-    refuse("the kernel refuses launch times for '" + keeper() +
+    refuse("the kernel refuses launch times for '" + kept_by() +
            "': " + std::generic_category().message(error) +
            (error == EPERM ? "; for etf grant CAP_NET_ADMIN, or use fq" : ""));
   }
@@ -79,23 +80,33 @@ UdpLaunch::UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const Interface
 }
 
 std::uint64_t UdpLaunch::lead() const noexcept {
-  if (!qdisc_.etf) return std::clamp<std::uint64_t>(qdisc_.horizon / 2, 1, LEAD_NS);
+  if (!qdisc_.etf) return std::clamp<std::uint64_t>(reach_, 1, LEAD_NS);
   return qdisc_.offload ? qdisc_.delta + LEAD_NS : LEAD_NS;
 }
 
 void UdpLaunch::begin() noexcept {
-  ahead_ = ahead_of_realtime(qdisc_.clock);
   now_ = clock_ns(qdisc_.clock);
-  stamped_ = handed_stamp_;
+  port_now_ = now_ - static_cast<std::uint64_t>(ahead_of_realtime(qdisc_.clock));
+  stamped_ = std::min(handed_stamp_, now_ + reach_ + shift_ + qdisc_.delta + CAPACITY);
+}
+
+std::uint64_t UdpLaunch::on_qdisc_clock(std::uint64_t launch) const noexcept {
+  return launch <= port_now_ ? now_ : now_ + std::min(launch - port_now_, reach_);
 }
 
 std::uint32_t UdpLaunch::room() noexcept {
-  while (waiting_ < handed_ && at(waiting_).stamp <= now_) ++waiting_;
-  const std::uint64_t free = CAPACITY - (handed_ - settled_);
+  while (future_ < handed_ && at(future_).stamp <= now_) ++future_;
+  const std::uint64_t free = CAPACITY - (handed_ - decided_);
   if (qdisc_.etf) return static_cast<std::uint32_t>(free);
-  const std::uint64_t held = handed_ - waiting_;
+  const std::uint64_t held = handed_ - future_;
   return static_cast<std::uint32_t>(
       std::min(free, qdisc_.flow_limit > held ? qdisc_.flow_limit - held : 0));
+}
+
+std::uint64_t UdpLaunch::until_room() const noexcept {
+  const bool held_by_flow = !qdisc_.etf && handed_ - decided_ < CAPACITY && future_ < handed_;
+  // Else it is made by `completed`.
+  return held_by_flow ? messages_[future_ % CAPACITY].stamp - now_ : LEAD_NS;
 }
 
 std::uint64_t UdpLaunch::stamp(std::uint64_t launch) noexcept {
@@ -126,7 +137,7 @@ void UdpLaunch::drop(std::uint64_t stamp) noexcept {
   // Each fragment of a datagram is reported, and each has its stamp.
   if (message.packets == 0) return;
   fresh_.missed += message.packets;
-  if (first < settled_) {
+  if (first < decided_) {
     fresh_.recalled += message.packets;
     fresh_.recalled_bytes += message.bytes;
   }
@@ -153,22 +164,22 @@ void UdpLaunch::read_reports() noexcept {
   }
 }
 
-LaunchResult UdpLaunch::result(bool last) noexcept {
+TransmitCompletion UdpLaunch::completed(bool last) noexcept {
   // In this order: what is out of the kernel has been reported, if it was dropped.
   int queued = 0;
   const bool empty = ioctl(socket_.fd(), SIOCOUTQ, &queued) == 0 && queued == 0;
   if (qdisc_.etf) read_reports();
   const std::uint64_t now = clock_ns(qdisc_.clock);
-  while (settled_ < handed_) {
-    const Message& message = at(settled_);
-    if (!last && !empty && message.stamp + SETTLE_NS > now) break;
-    fresh_.left += message.packets;
-    if (message.packets > 0) fresh_.left_bytes += message.bytes;
-    ++settled_;
+  while (decided_ < handed_) {
+    const Message& message = at(decided_);
+    if (!last && !empty && message.stamp + WIRE_NS > now) break;
+    fresh_.sent += message.packets;
+    if (message.packets > 0) fresh_.bytes += message.bytes;
+    ++decided_;
   }
-  waiting_ = std::max(waiting_, settled_);
-  LaunchResult result = std::exchange(fresh_, {});
-  result.more = settled_ < handed_;
+  future_ = std::max(future_, decided_);
+  TransmitCompletion result = std::exchange(fresh_, {});
+  result.more = decided_ < handed_;
   return result;
 }
 

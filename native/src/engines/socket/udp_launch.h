@@ -14,7 +14,8 @@ namespace daqiri::sockets {
 /// Gives packets the stamps by which the queueing discipline lets them go, and learns what became
 /// of them.
 ///
-/// Stamps never decrease, so that no packet overtakes another, and with etf each is used once: it
+/// Stamps never decrease, so that no packet overtakes another, unless the clock was set back; none
+/// is beyond the discipline's horizon, whatever the launch time. With etf each is used once: it
 /// tells which packet a report of etf is about. etf in software lets a packet go `delta` before its
 /// stamp and drops it after: the stamp is `delta` behind the launch time, no packet leaves before
 /// it, and one that is ready too late for it has `delta` to leave.
@@ -26,10 +27,10 @@ class UdpLaunch {
   /// not be paced: the kernel would undo it.
   UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const InterfaceConfig& interface);
 
-  /// IoEngine::launch_lead.
+  /// TransmitTraits::launch_lead.
   [[nodiscard]] std::uint64_t lead() const noexcept;
-  /// IoEngine::launch_keeper.
-  [[nodiscard]] std::string keeper() const { return qdisc_.found + " on " + qdisc_.interface; }
+  /// PortIo::launch_times.
+  [[nodiscard]] std::string kept_by() const { return qdisc_.found + " on " + qdisc_.interface; }
   /// Several packets may go as one message: nothing is reported about it.
   [[nodiscard]] bool segments() const noexcept { return !qdisc_.etf; }
 
@@ -37,6 +38,8 @@ class UdpLaunch {
   void begin() noexcept;
   /// Messages that may be handed over now.
   [[nodiscard]] std::uint32_t room() noexcept;
+  /// ns after which there may be, where there is no room.
+  [[nodiscard]] std::uint64_t until_room() const noexcept;
   /// The next message's stamp on the discipline's clock; `launch` as in bursts.
   std::uint64_t stamp(std::uint64_t launch) noexcept;
   /// Whether a packet may go in the message that has this stamp.
@@ -45,8 +48,8 @@ class UdpLaunch {
   }
   /// The message was taken by the kernel.
   void handed(std::uint64_t stamp, std::uint32_t packets, std::uint32_t bytes) noexcept;
-  /// IoEngine::launched.
-  LaunchResult result(bool last) noexcept;
+  /// PortIo::completed.
+  TransmitCompletion completed(bool last) noexcept;
 
  private:
   /// In the kernel at most; a power of two.
@@ -58,9 +61,8 @@ class UdpLaunch {
     std::uint32_t bytes;
   };
 
-  [[nodiscard]] std::uint64_t on_qdisc_clock(std::uint64_t launch) const noexcept {
-    return launch == 0 ? 0 : launch + static_cast<std::uint64_t>(ahead_);
-  }
+  /// The present for a launch time that has passed, or is none.
+  [[nodiscard]] std::uint64_t on_qdisc_clock(std::uint64_t launch) const noexcept;
   [[nodiscard]] Message& at(std::uint64_t number) noexcept { return messages_[number % CAPACITY]; }
   /// Read what etf has reported.
   void read_reports() noexcept;
@@ -70,19 +72,22 @@ class UdpLaunch {
   LaunchQdisc qdisc_;
   /// Between launch time and stamp.
   std::uint64_t shift_;
-  /// The discipline's clock against the port's, and the time on it.
-  std::int64_t ahead_{0};
+  /// A stamp's launch time is taken for no further ahead than this: well within the horizon. The
+  /// worker comes much later than that, unless the clock was set.
+  std::uint64_t reach_;
+  /// The time, on the discipline's clock and on the port's.
   std::uint64_t now_{0};
+  std::uint64_t port_now_{0};
   /// Of the last message stamped, and of the last one handed over.
   std::uint64_t stamped_{0};
   std::uint64_t handed_stamp_{0};
-  /// Messages are numbered. Those from `settled_` on are in the kernel; the stamps of those from
-  /// `waiting_` on are still to come.
+  /// Messages are numbered. Those from `decided_` on are in the kernel; the stamps of those from
+  /// `future_` on are still to come.
   std::uint64_t handed_{0};
-  std::uint64_t settled_{0};
-  std::uint64_t waiting_{0};
-  /// Since the last `result`.
-  LaunchResult fresh_;
+  std::uint64_t decided_{0};
+  std::uint64_t future_{0};
+  /// Since the last `completed`.
+  TransmitCompletion fresh_;
   std::array<Message, CAPACITY> messages_{};
 };
 

@@ -7,16 +7,16 @@
 
 namespace daqiri::sockets {
 
-UdpLinkLayer::UdpLinkLayer(std::shared_ptr<const PeerTable> peers, const SocketAddress& local,
-                           bool client)
+UdpLinkLayer::UdpLinkLayer(std::shared_ptr<const UdpPeers> peers, const SocketAddress& local,
+                           std::uintptr_t client)
     : peers_(std::move(peers)),
       local_(local),
       client_(client),
       unknown_(SocketAddress(AddressKey{static_cast<std::uint64_t>(local.family())})) {}
 
 BurstEnds UdpLinkLayer::peer_of(std::uintptr_t connection) const noexcept {
-  const Peer peer = client_ ? (*peers_)[0] : peers_->find(connection);
-  return {peer.address, peer.local};
+  const auto peer = peers_->find(client_ != 0 ? client_ : connection);
+  return peer.has_value() ? BurstEnds{peer->address, peer->local} : BurstEnds{};
 }
 
 std::uint32_t UdpLinkLayer::prefix_size(std::uint32_t /*length*/) const noexcept {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "burst/burst.h"
-#include "engines/socket/peer_table.h"
+#include "engines/socket/udp_peers.h"
 #include "net/link_layer.h"
 
 namespace daqiri::sockets {
@@ -20,8 +20,9 @@ namespace daqiri::sockets {
 /// 768.
 class UdpLinkLayer final : public LinkLayer {
  public:
-  /// `client`: the table's first peer is the only one, whatever a burst says.
-  UdpLinkLayer(std::shared_ptr<const PeerTable> peers, const SocketAddress& local, bool client);
+  /// `client`: the connection of a client, the only one whatever a burst says; 0: a server.
+  UdpLinkLayer(std::shared_ptr<const UdpPeers> peers, const SocketAddress& local,
+               std::uintptr_t client);
 
   [[nodiscard]] std::uint32_t link_type() const noexcept override { return LINKTYPE_RAW; }
   [[nodiscard]] bool reconstructs_headers() const noexcept override { return true; }
@@ -34,9 +35,9 @@ class UdpLinkLayer final : public LinkLayer {
  private:
   [[nodiscard]] BurstEnds peer_of(std::uintptr_t connection) const noexcept;
 
-  std::shared_ptr<const PeerTable> peers_;
+  std::shared_ptr<const UdpPeers> peers_;
   SocketAddress local_;
-  bool client_;
+  std::uintptr_t client_;
   /// Stands for a peer that is not known.
   SocketAddress unknown_;
 };

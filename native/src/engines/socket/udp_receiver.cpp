@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <string>
+#include <new>
+#include <utility>
 
-#include "daqiri/error.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {
@@ -12,57 +12,105 @@ namespace daqiri::sockets {
 namespace {
 
 constexpr std::uint32_t IPV4_UDP_HEADERS = 28;
-constexpr std::uint64_t SETTLE_NS = 20'000;
+/// A datagram is counted just before it is queued, on another core perhaps: what has arrived and
+/// cannot be read is lost only after this long.
+constexpr std::uint64_t QUEUEING_NS = 20'000;
 
 }  // namespace
 
-UdpReceiver::UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels& peers,
-                         std::size_t number)
+UdpReceiver::UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers,
+                         std::vector<RxQueue*> queues, std::size_t number)
     : socket_(socket),
       peers_(peers),
+      queues_(std::move(queues)),
       number_(number),
-      classifier_(port.classifier.get()),
-      steered_(!port.config.rx_.flows_.empty()),
-      isolated_(port.config.rx_.flow_isolation_),
+      steering_(port.steering),
       slots_(first_queue(), !socket.client()) {
-  if (socket.client()) last_.peer = (*peers_.table())[0];
-  const auto& queues = peers_.queues();
-  for (std::size_t i = 0; i < queues.size(); ++i) {
-    const std::uint16_t id = queues[i]->id();
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    const std::uint16_t id = queues_[i]->id();
     if (position_.size() <= id) position_.resize(std::size_t{id} + 1);
     position_[id] = static_cast<std::uint16_t>(i);
   }
+  if (socket.client()) latest_ = enter(socket.remote().key());
+}
+
+// --- Peers
+
+UdpReceiver::Sender* UdpReceiver::enter(const AddressKey& address) noexcept {
+  try {
+    if (senders_.size() >= MAX_PEERS) evict_earliest();
+    const auto [place, is_new] = senders_.try_emplace(address);
+    Sender& sender = place->second;
+    if (!is_new) return &sender;
+    try {
+      sender.peer = peers_.enter(address);
+      sender.sources.resize(queues_.size());
+    } catch (...) {
+      senders_.erase(place);
+      throw;
+    }
+    make_latest(sender);
+    return &sender;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void UdpReceiver::make_latest(Sender& sender) noexcept {
+  if (latest_ == &sender) return;
+  if (sender.later != nullptr) {
+    (sender.earlier != nullptr ? sender.earlier->later : earliest_) = sender.later;
+    sender.later->earlier = sender.earlier;
+  }
+  sender.earlier = latest_;
+  sender.later = nullptr;
+  (latest_ != nullptr ? latest_->later : earliest_) = &sender;
+  latest_ = &sender;
+}
+
+void UdpReceiver::evict_earliest() noexcept {
+  Sender& sender = *earliest_;
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    if (sender.sources[i] != nullptr) queues_[i]->retire(*sender.sources[i]);
+  }
+  earliest_ = sender.later;
+  earliest_->earlier = nullptr;
+  peers_.forget(sender.peer.connection);
+  senders_.erase(sender.peer.address);
+}
+
+UdpReceiver::Sender* UdpReceiver::sender_of(std::uint32_t slot) noexcept {
+  if (socket_.client()) return latest_;
+  const AddressKey address = slots_.sender(slot);
+  if (latest_ != nullptr && latest_->peer.address == address) return latest_;
+  const auto found = senders_.find(address);
+  if (found == senders_.end()) return enter(address);
+  make_latest(found->second);
+  return &found->second;
+}
+
+RxSource& UdpReceiver::source_of(Sender* sender, std::size_t position) noexcept {
+  RxQueue& queue = *queues_[position];
+  if (sender == nullptr) return queue.main_source();
+  RxSource*& source = sender->sources[position];
+  if (source != nullptr) return *source;
+  const UdpPeers::Peer& peer = sender->peer;
+  try {
+    source = &queue.add_source(peer.connection, {peer.address, peer.local});
+  } catch (const std::bad_alloc&) {
+    return queue.main_source();
+  }
+  if (position != 0) peers_.set_position(peer.connection, position);
+  return *source;
 }
 
 // --- Datagrams
 
-const UdpReceiver::Sender& UdpReceiver::sender_of(std::uint32_t slot,
-                                                  std::uint64_t heard) noexcept {
-  if (socket_.client()) return last_;
-  const AddressKey key = slots_.sender(slot);
-  const std::uint64_t evictions = peers_.table()->evictions();
-  if (key == last_.key && last_.peer.known() && evictions == evictions_) {
-    peers_.table()->heard(last_.peer.number, heard);
-    return last_;
-  }
-  last_ = {key, peers_.learn(key, heard)};
-  evictions_ = evictions;
-  return last_;
-}
-
-const UdpReceiver::Sender& UdpReceiver::unlearnt_sender_of(std::uint32_t slot) noexcept {
-  if (socket_.client()) return last_;
-  const AddressKey key = slots_.sender(slot);
-  if (key != last_.key) last_ = {key, peers_.table()->find(key)};
-  return last_;
-}
-
-steering::Verdict UdpReceiver::classify(const Sender& sender, std::uint32_t length) const noexcept {
-  if (!steered_) return {false, first_queue().id(), 0};
+steering::Verdict UdpReceiver::classify(const SocketAddress& peer, const SocketAddress& local,
+                                        std::uint32_t length) const noexcept {
+  const steering::Program& program = steering_.program();
+  if (program.empty()) return {false, first_queue().id(), 0};
   steering::PacketKey key;
-  const bool known = sender.peer.known();
-  const SocketAddress peer(known ? sender.peer.address : sender.key);
-  const SocketAddress local = known ? SocketAddress(sender.peer.local) : socket_.local();
   key.udp_src = peer.port();
   key.udp_dst = local.port();
   if (peer.ipv6()) {
@@ -74,44 +122,40 @@ steering::Verdict UdpReceiver::classify(const Sender& sender, std::uint32_t leng
     key.ipv4_src = peer.ipv4();
     key.ipv4_dst = local.ipv4();
   }
-  return classifier_->classify(key);
+  return program.classify({key});
 }
 
 void UdpReceiver::deliver(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
-                          std::uint32_t end, const Sender& sender,
-                          std::uint64_t timestamp) noexcept {
-  const bool ends = end == message.count;
-  const std::uint32_t length = first + 1 == end && ends ? message.last : message.segment;
-  const steering::Verdict verdict = classify(sender, length);
+                          std::uint32_t end, Sender* sender, std::uint64_t timestamp) noexcept {
+  const SocketAddress peer(sender != nullptr ? sender->peer.address : slots_.sender(slot));
+  const SocketAddress local =
+      sender != nullptr ? SocketAddress(sender->peer.local) : socket_.local();
+  const steering::Verdict verdict = classify(peer, local, message.length(first));
   const std::size_t position = position_[verdict.queue];
-  RxQueue& queue = *peers_.queues()[position];
+  RxQueue& queue = *queues_[position];
   const auto drop = [&](DropReason reason) {
-    const std::uint64_t bytes =
-        std::uint64_t{end - first} * message.segment - (ends ? message.segment - message.last : 0);
-    queue.drop(reason, end - first, bytes);
+    queue.drop(reason, end - first, message.bytes_of(first, end));
   };
-  if (isolated_ && !verdict.matched) return drop(DropReason::FILTERED);
-  ReceivedRun run;
-  run.flow = verdict.flow;
-  run.timestamp = timestamp;
+  if (steering_.program().isolated() && !verdict.matched) return drop(DropReason::FILTERED);
+  RxSource& source = source_of(sender, position);
+  RxBatch batch;
+  batch.flows.constant = verdict.flow;
+  batch.times.constant = timestamp;
   while (first < end) {
-    const std::uint32_t n = slots_.place(slot, message, first, end, run);
+    const std::uint32_t n = slots_.place(slot, message, first, end, batch);
     if (n == 0) return drop(DropReason::NO_PACKET_BUFFER);
+    if (message.length(first) > slots_.capacity()) queue.count_truncated(n);
     first += n;
-    if (message.segment > slots_.capacity()) {
-      const bool last_fits = first == message.count && message.last <= slots_.capacity();
-      queue.count_truncated(n - (last_fits ? 1 : 0));
-    }
-    queue.deliver_run(peers_.channel(sender.peer, position), run);
+    queue.deliver(source, batch);
   }
 }
 
-void UdpReceiver::accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now,
-                         std::uint64_t heard) noexcept {
-  const Sender& sender = sender_of(slot, heard);
+void UdpReceiver::accept(std::uint32_t slot, const UdpMessage& message,
+                         std::uint64_t now) noexcept {
+  Sender* sender = sender_of(slot);
   const std::uint64_t timestamp = message.timestamp != 0 ? message.timestamp : now;
-  // A flow may name lengths, and the last datagram of a row have its own.
-  const bool split = steered_ && message.count > 1 && message.last != message.segment;
+  // A flow may name lengths, and the last datagram of a GRO batch have its own.
+  const bool split = message.count > 1 && message.last != message.segment;
   const std::uint32_t equal = split ? message.count - 1 : message.count;
   deliver(slot, message, 0, equal, sender, timestamp);
   if (split) deliver(slot, message, equal, message.count, sender, timestamp);
@@ -133,20 +177,27 @@ std::uint32_t UdpReceiver::discard() noexcept {
   std::uint32_t packets = 0;
   for (std::uint32_t i = 0; i < n; ++i) {
     const UdpMessage message = slots_.open_blank(i);
-    const Sender& sender = unlearnt_sender_of(i);
-    const auto drop = [&](std::uint32_t count, std::uint32_t length) {
-      const steering::Verdict verdict = classify(sender, length);
-      const bool filtered = isolated_ && !verdict.matched;
-      peers_.queues()[position_[verdict.queue]]->drop(
-          filtered ? DropReason::FILTERED : DropReason::NO_PACKET_BUFFER, count,
-          std::uint64_t{count} * length);
+    // A peer that nothing is kept of is not entered.
+    const SocketAddress peer =
+        socket_.client() ? socket_.remote() : SocketAddress(slots_.sender(i));
+    const auto found = senders_.find(peer.key());
+    const SocketAddress local =
+        found == senders_.end() ? socket_.local() : SocketAddress(found->second.peer.local);
+    const auto drop = [&](std::uint32_t first, std::uint32_t end) {
+      const steering::Verdict verdict = classify(peer, local, message.length(first));
+      const bool filtered = steering_.program().isolated() && !verdict.matched;
+      queues_[position_[verdict.queue]]->drop(
+          filtered ? DropReason::FILTERED : DropReason::NO_PACKET_BUFFER, end - first,
+          message.bytes_of(first, end));
     };
-    if (message.count > 1) drop(message.count - 1, message.segment);
-    drop(1, message.last);
+    if (message.count > 1) drop(0, message.count - 1);
+    drop(message.count - 1, message.count);
     packets += message.count;
   }
   return packets;
 }
+
+// --- Losses
 
 void UdpReceiver::count_kernel_drops() noexcept {
   const std::uint32_t drops = socket_.kernel_drops();
@@ -155,45 +206,37 @@ void UdpReceiver::count_kernel_drops() noexcept {
   kernel_drops_seen_ = drops;
   lost_ += more;
   first_queue().drop(DropReason::KERNEL, more);
-  unsettled_ = socket_.counts_arrivals();
+  drops_unfinished_ = socket_.counts_arrivals();
+  socket_.warn_of_uncounted_drops();
 }
 
-void UdpReceiver::count_lost_rows(std::uint64_t arrived) noexcept {
-  unsettled_ = false;
+void UdpReceiver::count_lost_batches(std::uint64_t arrived) noexcept {
+  drops_unfinished_ = false;
   if (arrived <= read_ + lost_) return;
   first_queue().drop(DropReason::KERNEL, arrived - read_ - lost_);
   lost_ = arrived - read_;
 }
 
-void UdpReceiver::settle_kernel_drops() noexcept {
-  // A datagram is counted just before it is queued, on another core perhaps: what has arrived and
-  // cannot be read is lost only after a while.
+void UdpReceiver::finish_kernel_drops() noexcept {
   const std::uint64_t arrived = socket_.arrived();
   const std::uint64_t now = monotonic_ns();
   if (arrived != arrived_) {
     arrived_ = arrived;
     arrived_since_ = now;
-  } else if (now - arrived_since_ > SETTLE_NS) {
-    count_lost_rows(arrived);
+  } else if (now - arrived_since_ > QUEUEING_NS) {
+    count_lost_batches(arrived);
   }
 }
 
 void UdpReceiver::close() noexcept {
   slots_.close();
-  if (!unsettled_) return;
-  count_lost_rows(socket_.arrived());
+  if (!drops_unfinished_) return;
+  count_lost_batches(socket_.arrived());
   first_queue().end_pass();
 }
 
-void UdpReceiver::settle_evicted() noexcept {
-  const std::uint64_t evictions = peers_.table()->evictions();
-  if (evictions == evictions_settled_) return;
-  evictions_settled_ = evictions;
-  peers_.settle(number_);
-}
-
 std::uint32_t UdpReceiver::receive() noexcept {
-  settle_evicted();
+  steering_.refresh();
   const std::uint32_t slots = slots_.fill();
   std::uint32_t packets = 0;
   if (slots == 0) {
@@ -202,11 +245,9 @@ std::uint32_t UdpReceiver::receive() noexcept {
     const std::uint32_t n = read(slots_.messages(), slots);
     slots_.received(n);
     const std::uint64_t now = n > 0 ? realtime_ns() : 0;
-    const std::uint64_t heard = n > 0 ? monotonic_ns() : 0;
     for (std::uint32_t i = 0; i < n; ++i) {
       const UdpMessage message = slots_.open(i);
-      // In the order of arrival, also within a call.
-      accept(i, message, now, heard + i);
+      accept(i, message, now);
       packets += message.count;
     }
   }
@@ -214,10 +255,10 @@ std::uint32_t UdpReceiver::receive() noexcept {
   // Once after every datagram that was read: a drop means that the buffer was full, so that one
   // follows.
   if (packets > 0) {
-    if (!socket_.client()) peers_.table()->set_last_heard(number_, last_.key, monotonic_ns());
+    if (latest_ != nullptr) peers_.set_latest(number_, latest_->peer.address, monotonic_ns());
     count_kernel_drops();
-  } else if (unsettled_) {
-    settle_kernel_drops();
+  } else if (drops_unfinished_) {
+    finish_kernel_drops();
   }
   return packets;
 }

@@ -4,28 +4,33 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
-#include "engines/socket/peer_channels.h"
+#include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_slots.h"
 #include "engines/socket/udp_socket.h"
 #include "io/port.h"
 
 namespace daqiri::sockets {
 
-/// Reads up to 64 datagrams, or up to 8 rows of them, per system call, straight into buffers taken
-/// beforehand, and hands each to the queue that its flow names and to the channel of its peer.
+/// Reads up to 64 datagrams, or up to 8 GRO batches of them, per system call, straight into buffers
+/// taken beforehand, and delivers each to the queue that its flow names, in a burst of its peer.
 ///
 /// The queues share one list of memory regions and one poller, because a buffer is chosen before
 /// its datagram is known. Whatever the kernel passes on is read and counted: without buffers,
 /// datagrams are discarded as no_packet_buffer. What the kernel dropped is counted with the next
-/// datagram read, as one for each row of datagrams, and in full when nothing is left to read, where
-/// the socket knows what arrived.
+/// datagram read, as one for each GRO batch, and in full when nothing is left to read, where the
+/// socket knows what arrived.
 class UdpReceiver {
  public:
-  /// `number`: of this receiver among those of `peers`. The queue at that position has the poller
-  /// that reads the socket, and gets the datagrams without a flow.
-  UdpReceiver(const Port& port, const UdpSocket& socket, PeerChannels& peers, std::size_t number);
+  /// Peers of a receiver; the one received from least recently makes room for the next.
+  static constexpr std::size_t MAX_PEERS = 65'536;
+
+  /// `queues`: of the port, in order. The one at position `number` has the poller that reads the
+  /// socket, and gets the datagrams without a flow; `number` is also that of the receiver.
+  UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers, std::vector<RxQueue*> queues,
+              std::size_t number);
   UdpReceiver(const UdpReceiver&) = delete;
   UdpReceiver& operator=(const UdpReceiver&) = delete;
 
@@ -35,53 +40,59 @@ class UdpReceiver {
   void close() noexcept;
 
   [[nodiscard]] const UdpSocket& socket() const noexcept { return socket_; }
-  /// The queue whose `IoEngine::receive` reads the socket.
-  [[nodiscard]] RxQueue& first_queue() const noexcept { return *peers_.queues()[number_]; }
+  /// The queue whose `PortIo::receive` reads the socket.
+  [[nodiscard]] RxQueue& first_queue() const noexcept { return *queues_[number_]; }
 
  private:
-  /// Who sent a message; its peer is not known() where that was not asked for and it is new.
+  struct Hash {
+    std::size_t operator()(const AddressKey& key) const noexcept { return hash(key); }
+  };
+  /// What the poller knows of a peer.
   struct Sender {
-    AddressKey key{};
-    Peer peer;
+    UdpPeers::Peer peer;
+    /// By position of the queue; null until it is used there.
+    std::vector<RxSource*> sources;
+    /// Among the known ones, by when they were received from.
+    Sender* earlier{nullptr};
+    Sender* later{nullptr};
   };
 
   std::uint32_t read(mmsghdr* messages, std::uint32_t slots) noexcept;
   std::uint32_t discard() noexcept;
   void count_kernel_drops() noexcept;
-  void settle_kernel_drops() noexcept;
-  void count_lost_rows(std::uint64_t arrived) noexcept;
-  /// Times at which the system call returned: CLOCK_REALTIME and CLOCK_MONOTONIC ns.
-  void accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now,
-              std::uint64_t heard) noexcept;
+  void finish_kernel_drops() noexcept;
+  void count_lost_batches(std::uint64_t arrived) noexcept;
+  /// `now`: time at which the system call returned, CLOCK_REALTIME ns.
+  void accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now) noexcept;
   void deliver(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
-               std::uint32_t end, const Sender& sender, std::uint64_t timestamp) noexcept;
-  const Sender& sender_of(std::uint32_t slot, std::uint64_t heard) noexcept;
-  const Sender& unlearnt_sender_of(std::uint32_t slot) noexcept;
-  void settle_evicted() noexcept;
-  [[nodiscard]] steering::Verdict classify(const Sender& sender,
+               std::uint32_t end, Sender* sender, std::uint64_t timestamp) noexcept;
+  /// Who sent the message in the slot; null: there is no memory to know it.
+  Sender* sender_of(std::uint32_t slot) noexcept;
+  Sender* enter(const AddressKey& address) noexcept;
+  void make_latest(Sender& sender) noexcept;
+  void evict_earliest() noexcept;
+  RxSource& source_of(Sender* sender, std::size_t position) noexcept;
+  [[nodiscard]] steering::Verdict classify(const SocketAddress& peer, const SocketAddress& local,
                                            std::uint32_t length) const noexcept;
 
-  const UdpSocket& socket_;
-  PeerChannels& peers_;
+  UdpSocket& socket_;
+  UdpPeers& peers_;
+  std::vector<RxQueue*> queues_;
   std::size_t number_;
-  const steering::Classifier* classifier_;
-  /// False: no flows, everything goes to the first queue.
-  bool steered_;
-  /// Unmatched datagrams are filtered instead of going to the first queue.
-  bool isolated_;
+  steering::Steering::Reader steering_;
   /// Position among the port's queues by queue id.
   std::vector<std::uint16_t> position_;
   UdpSlots slots_;
-  Sender last_;
-  /// Peers that had made room when `last_` was looked up, and when rings were given up last.
-  std::uint64_t evictions_{0};
-  std::uint64_t evictions_settled_{0};
+  std::unordered_map<AddressKey, Sender, Hash> senders_;
+  Sender* earliest_{nullptr};
+  /// Of the latest datagram.
+  Sender* latest_{nullptr};
   std::uint32_t kernel_drops_seen_{0};
   /// Datagrams read, and counted as dropped by the kernel.
   std::uint64_t read_{0};
   std::uint64_t lost_{0};
   /// Drops were seen, of which it is not known how many datagrams they were.
-  bool unsettled_{false};
+  bool drops_unfinished_{false};
   /// Arrivals as they have been since a time (CLOCK_MONOTONIC ns) with nothing to read.
   std::uint64_t arrived_{0};
   std::uint64_t arrived_since_{0};

@@ -1,7 +1,6 @@
 #include "engines/socket/udp_sender.h"
 
 #include <netinet/udp.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,7 +13,6 @@ namespace {
 /// What fits an IP packet beside its headers (IPv6: jumbograms are not used).
 constexpr std::uint32_t MAX_IPV4_PAYLOAD = 65507;
 constexpr std::uint32_t MAX_IPV6_PAYLOAD = 65527;
-constexpr int WAIT_MS = 2;
 
 void init_control(std::byte* bytes, int level, int type, std::size_t payload) {
   auto& header = *reinterpret_cast<cmsghdr*>(bytes);
@@ -25,15 +23,16 @@ void init_control(std::byte* bytes, int level, int type, std::size_t payload) {
 
 }  // namespace
 
-UdpSender::UdpSender(const UdpSocket& socket, const PeerTable& peers, std::uint32_t max_payload,
-                     std::uintptr_t server_connection, UdpLaunch* launch)
+UdpSender::UdpSender(const UdpSocket& socket, const UdpPeers& peers, std::uint32_t max_payload,
+                     std::uintptr_t connection, UdpLaunch* launch)
     : socket_(socket),
       peers_(peers),
       max_message_(socket.local().ipv6() ? MAX_IPV6_PAYLOAD : MAX_IPV4_PAYLOAD),
       max_length_(max_payload == 0 ? max_message_ : std::min(max_message_, max_payload)),
-      segment_limit_(launch == nullptr || launch->segments() ? max_length_ : 0),
-      server_connection_(server_connection),
-      launch_(launch) {
+      segment_limit_(launch == nullptr || launch->segments() ? max_length_ + 1 : 0),
+      connection_(connection),
+      launch_(launch),
+      events_("udp://" + socket.local().text()) {
   for (std::uint32_t i = 0; i < MESSAGES; ++i) {
     messages_[i].msg_hdr.msg_control =
         launch_ != nullptr ? controls_[i].stamp : controls_[i].segment;
@@ -44,16 +43,20 @@ UdpSender::UdpSender(const UdpSocket& socket, const PeerTable& peers, std::uint3
 
 bool UdpSender::find_destination(const Burst& burst) noexcept {
   const std::uintptr_t connection = burst.connection_id;
-  if (socket_.client()) {
-    destination_ = {};
-    return connection == 0 || connection == peers_[0].connection;
+  destination_ = {};
+  if (socket_.client()) return connection == 0 || connection == connection_;
+  if (connection == 0 || connection == connection_) {
+    destination_ = peers_.latest();
+    return destination_.given();
   }
-  if (connection == 0 || connection == server_connection_) {
-    destination_ = peers_.last_heard();
-  } else {
-    destination_ = SocketAddress(peers_.find(connection).address);
+  if (connection != latest_) {
+    const auto peer = peers_.find(connection);
+    if (!peer.has_value()) return false;
+    latest_ = connection;
+    latest_address_ = SocketAddress(peer->address);
   }
-  return destination_.given();
+  destination_ = latest_address_;
+  return true;
 }
 
 std::uint32_t UdpSender::run_length(const Burst& burst, std::uint32_t first, std::uint32_t count,
@@ -138,9 +141,16 @@ bool UdpSender::stop_segmenting(int error) noexcept {
   }
 }
 
+bool UdpSender::still_waiting() noexcept {
+  std::array<epoll_event, 2> events;
+  if (waiting_ && events_.take(events) > 0) waiting_ = false;
+  return waiting_;
+}
+
 TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
                                std::uint32_t count) noexcept {
   TransmitResult result;
+  if (still_waiting()) return result;
   count = std::min(count, BATCH);
   if (!find_destination(burst)) {
     result.failed = count;
@@ -152,26 +162,31 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
     while (result.failed < count && burst.packet_length(first + result.failed) > max_length_)
       ++result.failed;
     result.error = EMSGSIZE;
+    if (result.failed == 0) {
+      waiting_ = true;
+      events_.wake(launch_->until_room());
+    }
     return result;
   }
-  bool waited = false;
   bool retried = false;
   for (;;) {
     const int n = sendmmsg(socket_.fd(), messages_.data(), gathered_, MSG_DONTWAIT);
     if (n > 0) {
       for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+        if (launch_ != nullptr) {
+          launch_->handed(stamps_[i], packets_[i], messages_[i].msg_len);
+          result.kept += packets_[i];
+          continue;
+        }
         result.sent += packets_[i];
         result.bytes += messages_[i].msg_len;
-        if (launch_ != nullptr) launch_->handed(stamps_[i], packets_[i], messages_[i].msg_len);
       }
       return result;
     }
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      pollfd room{socket_.fd(), POLLOUT, 0};
-      if (waited || poll(&room, 1, WAIT_MS) < 0) return result;
-      waited = true;
-      continue;
+      waiting_ = events_.watch(socket_.fd(), EPOLLOUT | EPOLLONESHOT) == 0;
+      return result;
     }
     if (stop_segmenting(errno)) {
       gather(burst, first, count);

@@ -7,8 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engines/socket/peer_table.h"
+#include "engines/socket/socket_events.h"
 #include "engines/socket/udp_launch.h"
+#include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_socket.h"
 #include "io/io_engine.h"
 
@@ -25,16 +26,18 @@ class UdpSender {
  public:
   static constexpr std::uint32_t BATCH = 512;
 
-  /// `max_payload`: 0, or the configured limit in bytes. `server_connection`: an id that means the
-  /// socket itself, as 0 does. `launch`: null where the worker keeps launch times.
-  UdpSender(const UdpSocket& socket, const PeerTable& peers, std::uint32_t max_payload,
-            std::uintptr_t server_connection, UdpLaunch* launch);
+  /// `max_payload`: 0, or the configured limit in bytes. `connection`: a client's, or the id that
+  /// means a server's socket itself, as 0 does. `launch`: null where the worker keeps launch times.
+  UdpSender(const UdpSocket& socket, const UdpPeers& peers, std::uint32_t max_payload,
+            std::uintptr_t connection, UdpLaunch* launch);
 
-  /// As IoEngine::transmit. A client sends to its peer, a server to the peer of the burst's
-  /// connection, or (connection 0) to the one heard last. Packets without a peer or beyond the
-  /// limit fail. A full socket buffer is waited for a few ms; then fewer packets are sent, and the
-  /// worker comes again.
+  /// As PortIo::transmit. A client sends to its peer, a server to the peer of the burst's
+  /// connection, or (connection 0) to the one received from last. Packets without a peer or
+  /// beyond the limit fail. What a full socket does not take, or the kernel before its launch time,
+  /// is left with the worker, which watches `fd`.
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
+  /// Readable when packets that were not taken may be.
+  [[nodiscard]] int fd() const noexcept { return events_.fd(); }
 
  private:
   static constexpr std::uint32_t MESSAGES = 64;
@@ -52,17 +55,24 @@ class UdpSender {
                                          std::uint32_t count, std::uint64_t stamp) const noexcept;
   void set_controls(std::uint32_t message, std::uint64_t stamp) noexcept;
   bool stop_segmenting(int error) noexcept;
+  /// Whether what was waited for has not come.
+  bool still_waiting() noexcept;
 
   const UdpSocket& socket_;
-  const PeerTable& peers_;
+  const UdpPeers& peers_;
   /// The kernel's limit on a message, and the configured one on a datagram.
   std::uint32_t max_message_;
   std::uint32_t max_length_;
-  /// Shorter packets may be sent as segments.
+  /// Packets below this length may be sent as segments.
   std::uint32_t segment_limit_;
-  std::uintptr_t server_connection_;
+  std::uintptr_t connection_;
   UdpLaunch* launch_;
   SocketAddress destination_;
+  /// Of the latest burst to a peer, whose address it was.
+  std::uintptr_t latest_{0};
+  SocketAddress latest_address_;
+  SocketEvents events_;
+  bool waiting_{false};
   /// The first `gathered_` messages, and the packets, the segment length and the stamp of each.
   std::uint32_t gathered_{0};
   std::array<mmsghdr, MESSAGES> messages_{};

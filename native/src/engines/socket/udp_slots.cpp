@@ -294,7 +294,9 @@ std::uint32_t UdpSlots::take_spare(std::uint32_t n) noexcept {
 }
 
 std::uint32_t UdpSlots::place(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
-                              std::uint32_t end, ReceivedRun& run) noexcept {
+                              std::uint32_t end, RxBatch& batch) noexcept {
+  // The last one may be shorter.
+  if (end == message.count && message.last != message.segment && first + 1 < end) --end;
   const std::uint32_t places = places_of(slot);
   const bool placed = first < places;
   const bool moved = staged_ == slot;
@@ -311,14 +313,17 @@ std::uint32_t UdpSlots::place(std::uint32_t slot, const UdpMessage& message, std
     const std::uint32_t skipped = moved ? 0 : places;
     for (std::uint32_t i = 0; i < n; ++i) {
       const std::uint32_t packet = first + i;
-      copy_out(data + std::size_t{packet - skipped} * message.segment,
-               packet + 1 == message.count ? message.last : message.segment, numbers, at + i);
+      copy_out(data + std::size_t{packet - skipped} * message.segment, message.length(packet),
+               numbers, at + i);
     }
   }
-  run.count = n;
-  for (std::uint32_t s = 0; s < segments_; ++s) run.buffers[s] = &numbers[s][at];
-  cut(message.segment, run.lengths);
-  cut(first + n == message.count ? message.last : message.segment, run.last_lengths);
+  batch.count = n;
+  std::array<std::uint32_t, MAX_NUM_SEGS> lengths{};
+  cut(message.length(first), lengths.data());
+  for (std::uint32_t s = 0; s < segments_; ++s) {
+    batch.segments[s].buffers = &numbers[s][at];
+    batch.segments[s].lengths.constant = lengths[s];
+  }
   return n;
 }
 

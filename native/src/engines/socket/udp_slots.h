@@ -23,6 +23,13 @@ struct UdpMessage {
   std::uint32_t bytes{0};
   /// Kernel's receive time, CLOCK_REALTIME ns; 0: none.
   std::uint64_t timestamp{0};
+
+  [[nodiscard]] std::uint32_t length(std::uint32_t packet) const noexcept {
+    return packet + 1 == count ? last : segment;
+  }
+  [[nodiscard]] std::uint64_t bytes_of(std::uint32_t first, std::uint32_t end) const noexcept {
+    return std::uint64_t{end - first} * segment - (end == count ? segment - last : 0);
+  }
 };
 
 /// The slots of a recvmmsg(2), whose data land in buffers taken beforehand.
@@ -60,11 +67,11 @@ class UdpSlots {
   UdpMessage open(std::uint32_t slot) noexcept;
   UdpMessage open_blank(std::uint32_t slot) noexcept;
 
-  /// Make packets [first, end) of the slot's message, or as many of them as go in one run. Slots,
-  /// and packets of a slot, in ascending order. Returns how many `run` has: 0 when there is no
-  /// buffer.
+  /// Make packets [first, end) of the slot's message, or as many of them as go in one batch of
+  /// equal length. Slots, and packets of a slot, in ascending order. Returns how many `batch` has:
+  /// 0 when there is no buffer.
   std::uint32_t place(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
-                      std::uint32_t end, ReceivedRun& run) noexcept;
+                      std::uint32_t end, RxBatch& batch) noexcept;
 
  private:
   static constexpr std::uint32_t ROW_SLOTS = 8;

@@ -2,17 +2,20 @@
 
 #include <linux/sock_diag.h>
 #include <netinet/udp.h>
-#include <unistd.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <limits>
-#include <memory>
+#include <new>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "daqiri/error.h"
+#include "engines/socket/socket_errors.h"
 #include "net/interfaces.h"
 #include "system/log.h"
 
@@ -20,48 +23,20 @@ namespace daqiri::sockets {
 
 namespace {
 
-std::string errno_text(int error) { return std::generic_category().message(error); }
-
-/// What to do about an errno from bind(2) or connect(2).
-std::string fix_for(int error, const SocketAddress& address) {
-  const std::string port = std::to_string(address.port());
-  switch (error) {
-    case EADDRINUSE:
-      return "another socket has this port (`ss -ulnp sport = :" + port +
-             "` names its process); end that process or "
-             "choose another port";
-    case EADDRNOTAVAIL:
-      return "this host has no such address (`ip -brief address` lists those it has)";
-    case EACCES:
-      return "for a port below 1024 grant CAP_NET_BIND_SERVICE or choose a higher port; a "
-             "broadcast address needs a "
-             "server interface with SO_BROADCAST set on its connection";
-    case ENETUNREACH:
-    case EHOSTUNREACH:
-      return "there is no route to it (`ip route get` with the address says why)";
-    case EINVAL:
-      return "an IPv6 link-local address needs its interface: fe80::1%eth0";
-    case ENODEV:
-      return "no network interface leads to the group; name one with the interface's `address` "
-             "(eth0, or an IP address of it)";
-    case EMFILE:
-    case ENFILE:
-      return "the process has no file descriptor left (`ulimit -n` raises the limit)";
-    case EAFNOSUPPORT:
-      return "the kernel has no support for this address family";
-    default:
-      return "check the address in socket_config";
-  }
+[[noreturn]] void fail(const std::string& interface, const char* what, const SocketAddress& address,
+                       int error) {
+  throw Error(Status::CONNECT_FAILURE, "interface '" + interface + "': cannot " + what + " udp://" +
+                                           address.text() + ": " +
+                                           socket_error_text(error, address, Transport::UDP));
 }
 
-SocketAddress parse_endpoint(const std::string& interface, const char* key,
-                             const SocketEndpoint& endpoint) {
-  try {
-    return SocketAddress::parse(endpoint.host_, endpoint.port_);
-  } catch (const Error& e) {
-    throw Error(e.status(),
-                "interface '" + interface + "': socket_config." + key + ": " + e.what());
-  }
+File make_socket(const SocketAddress& address) noexcept {
+  File made = File::private_to_process([&] {
+    return socket(address.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP);
+  });
+  // An IPv6 socket then never sees IPv4 peers under mapped addresses.
+  if (address.ipv6()) set_int_option(made.fd(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  return made;
 }
 
 int int_option(int fd, int option) noexcept {
@@ -70,67 +45,39 @@ int int_option(int fd, int option) noexcept {
   return getsockopt(fd, SOL_SOCKET, option, &value, &length) == 0 ? value : 0;
 }
 
-bool set_int_option(int fd, int level, int option, int value) noexcept {
-  return setsockopt(fd, level, option, &value, sizeof(value)) == 0;
-}
-
 }  // namespace
 
 UdpSocket::UdpSocket(const InterfaceConfig& interface, bool shared) : interface_(interface.name_) {
-  const SocketConfig& config = interface.socket_;
-  const bool client = config.mode_ == SocketMode::CLIENT;
-  const auto missing = [&](const char* key, const char* mode) {
-    return Error(Status::INVALID_PARAMETER, "interface '" + interface_ + "': socket_config." + key +
-                                                " is missing; a UDP " + mode +
-                                                " needs it (udp://ADDRESS:PORT)");
-  };
-  if (client && !config.remote_addr_.given()) throw missing("remote_addr", "client");
-  if (!client && !config.local_addr_.given()) throw missing("local_addr", "server");
-  if (config.local_addr_.given())
-    local_ = parse_endpoint(interface_, "local_addr", config.local_addr_);
-  SocketAddress remote;
-  if (client) remote = parse_endpoint(interface_, "remote_addr", config.remote_addr_);
-  if (client && local_.given() && local_.family() != remote.family()) {
-    throw Error(Status::INVALID_PARAMETER,
-                "interface '" + interface_ + "': local_addr " + local_.text() +
-                    " and remote_addr " + remote.text() +
-                    " are of different address families; use IPv4 or IPv6 for both");
-  }
-  const SocketAddress& shown = client ? remote : local_;
-  fd_ = socket(shown.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP);
-  if (fd_ < 0) fail("make a socket for", shown, errno);
-  try {
-    if (!interface.rx_.queues_.empty()) arrivals_.attach(fd_);
-    bind(interface, shared);
-    if (client) connect(interface, remote);
-  } catch (...) {
-    close();
-    throw;
-  }
-  local_ = SocketAddress::local_of(fd_);
+  const auto [local, remote] = addresses_of(interface, Transport::UDP);
+  local_ = local;
+  const SocketAddress& shown = remote.given() ? remote : local;
+  socket_ = make_socket(shown);
+  if (!socket_.is_open()) fail(interface_, "make a socket for", shown, errno);
+  if (!interface.rx_.queues_.empty()) arrivals_.attach(fd());
+  bind(interface.address_, shared);
+  if (remote.given()) connect(interface.address_, remote);
+  local_ = SocketAddress::local_of(fd());
 }
 
-void UdpSocket::bind(const InterfaceConfig& interface, bool shared) {
+void UdpSocket::bind(const std::string& network_interface, bool shared) {
   if (!local_.given()) return;
-  // An IPv6 socket then never sees IPv4 peers under mapped addresses.
-  if (local_.ipv6()) set_int_option(fd_, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-  if (shared) set_int_option(fd_, SOL_SOCKET, SO_REUSEPORT, 1);
+  if (shared) set_int_option(fd(), SOL_SOCKET, SO_REUSEPORT, 1);
   const bool group = local_.multicast();
-  if (group) set_int_option(fd_, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (::bind(fd_, local_.data(), local_.length()) != 0) fail("bind", local_, errno);
+  if (group) set_int_option(fd(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (::bind(fd(), local_.data(), local_.length()) != 0) fail(interface_, "bind", local_, errno);
   if (!group) return;
-  const unsigned index = choose_multicast_interface(local_, interface.address_);
-  if (const int error = join_group(fd_, local_, index); error != 0)
-    fail("join the group of", local_, error);
+  const unsigned index = choose_multicast_interface(local_, network_interface);
+  if (const int error = join_group(fd(), local_, index); error != 0)
+    fail(interface_, "join the group of", local_, error);
 }
 
-void UdpSocket::connect(const InterfaceConfig& interface, const SocketAddress& remote) {
-  if (remote.multicast())
-    multicast_egress_ = choose_multicast_interface(remote, interface.address_);
-  if (::connect(fd_, remote.data(), remote.length()) != 0) fail("connect to", remote, errno);
+void UdpSocket::connect(const std::string& network_interface, const SocketAddress& remote) {
+  if (remote.multicast()) multicast_egress_ = choose_multicast_interface(remote, network_interface);
+  if (::connect(fd(), remote.data(), remote.length()) != 0)
+    fail(interface_, "connect to", remote, errno);
   // Others may have sent between bind and connect.
   char byte = 0;
-  while (foreign_ < 1024 && recv(fd_, &byte, 1, MSG_DONTWAIT) >= 0) ++foreign_;
+  while (foreign_ < 1024 && recv(fd(), &byte, 1, MSG_DONTWAIT) >= 0) ++foreign_;
   remote_ = remote;
 }
 
@@ -142,24 +89,18 @@ unsigned UdpSocket::choose_multicast_interface(const SocketAddress& group,
   } catch (const Error& e) {
     throw Error(e.status(), "interface '" + interface_ + "': " + e.what());
   }
-  if (const int error = send_to_groups_through(fd_, group.family(), index); error != 0)
-    fail("send from the chosen network interface to", group, error);
+  if (const int error = send_to_groups_through(fd(), group.family(), index); error != 0)
+    fail(interface_, "send from the chosen network interface to", group, error);
   return index;
-}
-
-void UdpSocket::fail(const char* what, const SocketAddress& address, int error) const {
-  throw Error(Status::CONNECT_FAILURE, "interface '" + interface_ + "': cannot " + what +
-                                           " udp://" + address.text() + ": " + errno_text(error) +
-                                           ": " + fix_for(error, address));
 }
 
 void UdpSocket::prepare_receive(std::uint64_t bytes) {
   const auto asked =
       static_cast<int>(std::min<std::uint64_t>(bytes, std::numeric_limits<int>::max() / 2));
-  if (asked > int_option(fd_, SO_RCVBUF) / 2) {
+  if (asked > int_option(fd(), SO_RCVBUF) / 2) {
     // Past net.core.rmem_max with CAP_NET_ADMIN only.
-    if (!set_int_option(fd_, SOL_SOCKET, SO_RCVBUFFORCE, asked))
-      set_int_option(fd_, SOL_SOCKET, SO_RCVBUF, asked);
+    if (!set_int_option(fd(), SOL_SOCKET, SO_RCVBUFFORCE, asked))
+      set_int_option(fd(), SOL_SOCKET, SO_RCVBUF, asked);
     const std::uint64_t granted = receive_buffer();
     if (granted < static_cast<std::uint64_t>(asked)) {
       log(LogLevel::WARN,
@@ -172,23 +113,19 @@ void UdpSocket::prepare_receive(std::uint64_t bytes) {
     }
   }
   // Before Linux 5.0 datagrams come one by one.
-  set_int_option(fd_, SOL_UDP, UDP_GRO, 1);
-  if (!set_int_option(fd_, SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
+  uncounted_ = set_int_option(fd(), SOL_UDP, UDP_GRO, 1) && !counts_arrivals();
+  if (!set_int_option(fd(), SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
     const int error = errno;
     log(LogLevel::WARN,
-        "interface '" + interface_ + "': no kernel receive timestamps (" + errno_text(error) +
+        "interface '" + interface_ + "': no kernel receive timestamps (" +
+            std::generic_category().message(error) +
             "); packets carry the time at which they were read",
         {.interface = interface_, .queue = {}});
   }
 }
 
-void UdpSocket::close() noexcept {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 std::uint64_t UdpSocket::receive_buffer() const noexcept {
-  return static_cast<std::uint64_t>(int_option(fd_, SO_RCVBUF)) / 2;
+  return static_cast<std::uint64_t>(int_option(fd(), SO_RCVBUF)) / 2;
 }
 
 std::uint32_t UdpSocket::kernel_drops() const noexcept {
@@ -196,8 +133,39 @@ std::uint32_t UdpSocket::kernel_drops() const noexcept {
   // a burst would stay unseen.
   std::uint32_t info[SK_MEMINFO_VARS]{};
   socklen_t length = sizeof(info);
-  if (getsockopt(fd_, SOL_SOCKET, SO_MEMINFO, info, &length) != 0) return 0;
+  if (getsockopt(fd(), SOL_SOCKET, SO_MEMINFO, info, &length) != 0) return 0;
   return info[SK_MEMINFO_DROPS];
+}
+
+void UdpSocket::warn_of_uncounted_drops() noexcept {
+  if (!std::exchange(uncounted_, false)) return;
+  try {
+    log(LogLevel::WARN,
+        "interface '" + interface_ + "': the kernel drops datagrams for udp://" + local_.text() +
+            ", and more are lost than the counter `kernel` says: those that came together count "
+            "as one, because this process may not count arrivals. Grant CAP_BPF "
+            "(AmbientCapabilities=CAP_BPF of systemd, `setcap cap_bpf+ep` of the program)",
+        {.interface = interface_, .queue = {}});
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
+File claim_address(const std::string& interface, const SocketAddress& address) {
+  // Another engine that is between this question and its own sockets has this name.
+  const std::string name = "daqiri-udp://" + address.text();
+  sockaddr_un lock{};
+  lock.sun_family = AF_UNIX;
+  std::copy_n(name.data(), std::min(name.size(), sizeof(lock.sun_path) - 1), lock.sun_path + 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  File claim =
+      File::private_to_process([] { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); });
+  if (::bind(claim.fd(), reinterpret_cast<const sockaddr*>(&lock), length) != 0)
+    fail(interface, "bind", address, errno);
+  const File question = make_socket(address);
+  if (::bind(question.fd(), address.data(), address.length()) != 0)
+    fail(interface, "bind", address, errno);
+  return claim;
 }
 
 }  // namespace daqiri::sockets

@@ -8,6 +8,7 @@
 #include "daqiri/config.h"
 #include "engines/socket/udp_arrivals.h"
 #include "net/socket_address.h"
+#include "system/file.h"
 
 namespace daqiri::sockets {
 
@@ -22,16 +23,15 @@ class UdpSocket {
   UdpSocket(const InterfaceConfig& interface, bool shared);
   UdpSocket(const UdpSocket&) = delete;
   UdpSocket& operator=(const UdpSocket&) = delete;
-  ~UdpSocket() { close(); }
 
   /// Ask for `bytes` of receive buffer, never less than the default; a warning is logged when the
   /// kernel grants less. Stamp datagrams on arrival, and take them together as they were sent
   /// (UDP_GRO).
   void prepare_receive(std::uint64_t bytes);
-  void close() noexcept;
+  void close() noexcept { socket_.close(); }
 
   /// -1 when closed.
-  [[nodiscard]] int fd() const noexcept { return fd_; }
+  [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
   [[nodiscard]] bool client() const noexcept { return remote_.given(); }
   [[nodiscard]] const SocketAddress& local() const noexcept { return local_; }
   /// No address for a server.
@@ -40,22 +40,26 @@ class UdpSocket {
   [[nodiscard]] unsigned multicast_egress() const noexcept { return multicast_egress_; }
   /// Bytes of receive buffer as setsockopt(2) counts them (the kernel accounts twice as many).
   [[nodiscard]] std::uint64_t receive_buffer() const noexcept;
-  /// What the kernel dropped at this socket since it was made, modulo 2^32: datagrams, but a row
-  /// that came as one (UDP_GRO) counts once.
+  /// What the kernel dropped at this socket since it was made, modulo 2^32: datagrams, but a
+  /// batch that came as one (UDP_GRO) counts once.
   [[nodiscard]] std::uint32_t kernel_drops() const noexcept;
   /// Whether `arrived` is known here.
   [[nodiscard]] bool counts_arrivals() const noexcept { return arrivals_.attached(); }
+  /// Log, once, that more may have been lost than `kernel_drops` tells, where arrivals are not
+  /// counted.
+  void warn_of_uncounted_drops() noexcept;
   /// Datagrams that were to be read since the socket was made, dropped ones included.
   [[nodiscard]] std::uint64_t arrived() const noexcept { return arrivals_.count() - foreign_; }
 
  private:
-  void bind(const InterfaceConfig& interface, bool shared);
-  void connect(const InterfaceConfig& interface, const SocketAddress& remote);
+  void bind(const std::string& network_interface, bool shared);
+  void connect(const std::string& network_interface, const SocketAddress& remote);
   unsigned choose_multicast_interface(const SocketAddress& group, const std::string& address);
-  [[noreturn]] void fail(const char* what, const SocketAddress& address, int error) const;
 
   std::string interface_;
-  int fd_{-1};
+  File socket_;
+  /// Drops are of batches (UDP_GRO), which arrivals would tell the sizes of; not yet logged.
+  bool uncounted_{false};
   UdpArrivals arrivals_;
   /// From others than the peer, thrown away before the client was connected.
   std::uint64_t foreign_{0};
@@ -63,5 +67,10 @@ class UdpSocket {
   SocketAddress remote_;
   unsigned multicast_egress_{0};
 };
+
+/// Holds an address for several sockets that share it (SO_REUSEPORT), which the kernel would also
+/// let share it with anybody else's, and deal out datagrams among them all. Throws Error
+/// CONNECT_FAILURE where another socket has the address, or another engine holds it.
+File claim_address(const std::string& interface, const SocketAddress& address);
 
 }  // namespace daqiri::sockets

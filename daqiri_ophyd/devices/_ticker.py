@@ -1,4 +1,4 @@
-"""A beat on the pump's thread, for what has to be looked at again and again."""
+"""Periodic calls on the thread of the event pump."""
 
 import logging
 import os
@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from daqiri_ophyd.engine import EventPump, default_pump
 
-__all__ = ["Pulse", "default_pulse"]
+__all__ = ["Ticker", "default_ticker"]
 
 _log = logging.getLogger(__name__)
 
 
-class Pulse:
+class Ticker:
     """Calls functions periodically, on the thread of the event pump.
 
-    Signals and status objects are touched by that thread alone, so timeouts, progress and
-    monitored counters are looked after there. Nothing runs while there is nothing to call.
+    Only that thread touches signals and status objects, so timeouts, progress and monitored
+    counters are updated there. While there is nothing to call, no thread runs.
 
     Parameters
     ----------
@@ -34,25 +34,25 @@ class Pulse:
         self._end: threading.Event | None = None
 
     def add(self, call: Callable[[], object]) -> None:
-        """Begin to call ``call``; adding it again changes nothing."""
+        """Call ``call`` periodically; adding it again changes nothing."""
         with self._lock:
             self._calls[call] = None
             if self._end is None:
                 self._end = threading.Event()
-                beat = threading.Thread(
-                    target=self._beat, args=(self._end,), name="daqiri-pulse", daemon=True
+                thread = threading.Thread(
+                    target=self._run, args=(self._end,), name="daqiri-ticker", daemon=True
                 )
-                beat.start()
+                thread.start()
 
     def remove(self, call: Callable[[], object]) -> None:
-        """Call ``call`` no more, except once if it is about to be called."""
+        """Stop calling ``call``; one call that is about to begin may still happen."""
         with self._lock:
             self._calls.pop(call, None)
             if not self._calls and self._end is not None:
                 self._end.set()
                 self._end = None
 
-    def _beat(self, end: threading.Event) -> None:
+    def _run(self, end: threading.Event) -> None:
         fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._pump.add(fd, self._call_all)
         try:
@@ -67,18 +67,18 @@ class Pulse:
             try:
                 call()
             except Exception:
-                _log.exception("Periodic call of %r failed; it is called no more.", call)
+                _log.exception("Periodic call of %r failed; it is not called again.", call)
                 self.remove(call)
 
 
-_default: Pulse | None = None
+_default: Ticker | None = None
 _default_lock = threading.Lock()
 
 
-def default_pulse() -> Pulse:
-    """Return the pulse that the devices of this process share."""
+def default_ticker() -> Ticker:
+    """Return the ticker that the devices of this process share."""
     global _default
     with _default_lock:
         if _default is None:
-            _default = Pulse(default_pump())
+            _default = Ticker(default_pump())
         return _default

@@ -1,0 +1,252 @@
+// How connections begin: attempts of a client, peers of a server, their queue and place.
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "daqiri/error.h"
+#include "engines/socket/socket_errors.h"
+#include "engines/socket/tcp_connections.h"
+#include "engines/socket/tcp_reader.h"
+#include "engines/socket/tcp_sender.h"
+#include "engines/socket/udp_peers.h"
+#include "system/log.h"
+#include "timing/clock.h"
+
+namespace daqiri::sockets {
+
+namespace {
+
+/// While there is no place or no descriptor for another peer.
+constexpr std::uint64_t ACCEPT_PAUSE_NS = 100'000'000;
+/// A peer that has finished sending keeps its place for this long when another one needs it.
+constexpr std::uint64_t FINISHED_GRACE_NS = 1'000'000'000;
+constexpr int ACCEPTS_PER_EVENT = 64;
+
+/// Whether the application has all that came from it.
+bool drained(const TcpConnection& connection) noexcept {
+  return connection.rx_source == nullptr ||
+         connection.rx_source->waiting.load(std::memory_order_acquire) == 0;
+}
+
+/// Its reader has ended, or has not begun.
+void give_up_source(TcpConnection& connection) noexcept {
+  if (connection.rx_source != nullptr)
+    connection.reader->queue().retire(*std::exchange(connection.rx_source, nullptr));
+}
+
+}  // namespace
+
+bool TcpConnections::assign(TcpConnection& connection) {
+  if (readers_.empty()) return true;
+  std::size_t position = 0;
+  connection.flow = 0;
+  const steering::Program& program = steering_.refresh();
+  if (!program.empty()) {
+    // Rules name ports as those of UDP; for a stream they are its TCP ports.
+    steering::PacketKey key;
+    key.udp_src = connection.peer.port();
+    key.udp_dst = connection.local.port();
+    if (connection.peer.ipv6()) {
+      key.ipv6_udp = true;
+    } else {
+      key.ipv4_udp = true;
+      key.ipv4_src = connection.peer.ipv4();
+      key.ipv4_dst = connection.local.ipv4();
+    }
+    const steering::Verdict verdict = program.classify({key});
+    if (program.isolated() && !verdict.matched) return false;
+    while (readers_[position]->queue().id() != verdict.queue) ++position;
+    connection.flow = verdict.flow;
+  } else if (connection.reader != nullptr) {
+    while (readers_[position] != connection.reader) ++position;
+  } else {
+    position = next_reader_++ % readers_.size();
+  }
+  if (connection.reader != readers_[position]) give_up_source(connection);
+  connection.reader = readers_[position];
+  if (connection.rx_source == nullptr) {
+    connection.rx_source =
+        &connection.reader->queue().add_source(connection.id.load(std::memory_order_relaxed));
+  }
+  return true;
+}
+
+void TcpConnections::established(TcpConnection& connection, File socket) noexcept {
+  const int fd = socket.fd();
+  prepare_connected(fd);
+  connection.local = SocketAddress::local_of(fd);
+  const std::uintptr_t id = connection.id.load(std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(connection.sending);
+    connection.socket = std::move(socket);
+    ++connection.generation;
+    connection.unfinished = nullptr;
+    connection.send_failed.store(false, std::memory_order_relaxed);
+  }
+  connection.phase = Phase::CONNECTED;
+  connection.error = 0;
+  connection.read_fd = fd;
+  connection.read_error = 0;
+  connection.listed = false;
+  connection.stale = 0;
+  connection.bytes_seen = connection.bytes_sent.load(std::memory_order_relaxed);
+  const StreamPosition stream{streams_.begin(id, {connection.local, connection.peer}), 0};
+  int error = 0;
+  try {
+    if (!assign(connection)) error = ECONNABORTED;
+  } catch (const std::exception&) {
+    error = ENOMEM;
+  }
+  if (error == 0 && connection.reader != nullptr) {
+    connection.rx_source->stream = stream;
+    if (config_.client) events_.forget(fd);
+    error = connection.reader->add(connection);
+  } else if (error == 0) {
+    connection.ended.store(false, std::memory_order_relaxed);
+    error = events_.watch(fd, EPOLLRDHUP, &connection);
+  }
+  if (error != 0) {
+    end(connection, error, monotonic_ns());
+    return;
+  }
+  const TcpConnection* latest = latest_peer.load(std::memory_order_relaxed);
+  if (latest == nullptr || latest->phase == Phase::CLOSED)
+    latest_peer.store(&connection, std::memory_order_relaxed);
+  log_about(LogLevel::INFO, named(connection) + " is up");
+  for (TcpSender* sender : senders_) sender->wake();
+  changed_.notify_all();
+}
+
+TcpConnection* TcpConnections::free_place(std::uint64_t now) noexcept {
+  const std::uint32_t n = size_.load(std::memory_order_relaxed);
+  if (n < CAPACITY) return &connections_[n];
+  // The one that was closed first, or else finished sending first.
+  TcpConnection* closed = nullptr;
+  TcpConnection* finished = nullptr;
+  for (TcpConnection& each : connections_) {
+    if (!drained(each)) continue;
+    if (each.phase == Phase::CLOSED && (closed == nullptr || each.closed_ns < closed->closed_ns))
+      closed = &each;
+    if (each.phase == Phase::PEER_FINISHED && now >= each.idle_since_ns + FINISHED_GRACE_NS &&
+        (finished == nullptr || each.idle_since_ns < finished->idle_since_ns))
+      finished = &each;
+  }
+  if (closed != nullptr || finished == nullptr || config_.client) return closed;
+  end(*finished, 0, now);
+  return finished;
+}
+
+void TcpConnections::occupy(TcpConnection& place, const SocketAddress& peer,
+                            std::uintptr_t id) noexcept {
+  give_up_source(place);
+  place.peer = peer;
+  place.reader = nullptr;
+  place.error = 0;
+  place.id.store(id, std::memory_order_release);
+  const std::uint32_t n = size_.load(std::memory_order_relaxed);
+  if (&place == connections_.data() + n) size_.store(n + 1, std::memory_order_release);
+}
+
+// --- Client
+
+void TcpConnections::attempt(TcpConnection& connection, std::uint64_t now) noexcept {
+  connection.attempted_ns = now;
+  int error = 0;
+  File socket = begin_connect(connection.peer, connection.source, error);
+  if (!socket.is_open()) return attempt_failed(connection, error);
+  if (error == 0) return established(connection, std::move(socket));
+  connection.pending = std::move(socket);
+  events_.watch(connection.pending.fd(), EPOLLOUT, &connection);
+}
+
+void TcpConnections::attempt_failed(TcpConnection& connection, int error) noexcept {
+  connection.pending.close();
+  // Once for each cause, however often it is tried.
+  if (connection.error != error) {
+    log_about(LogLevel::WARN,
+              named(connection) +
+                  " cannot be made: " + socket_error_text(error, connection.peer, Transport::TCP) +
+                  "; trying every " + std::to_string(config_.retry_ns / 1'000'000'000U) + " s");
+  }
+  connection.error = error;
+  changed_.notify_all();
+}
+
+int TcpConnections::connect(const SocketAddress& peer, const SocketAddress& source,
+                            std::uint64_t wait_ns, std::uintptr_t& id) {
+  std::unique_lock lock(mutex_);
+  if (stopping_.load(std::memory_order_acquire))
+    throw Error(Status::NOT_READY, "interface '" + config_.interface + "': the session is closed");
+  TcpConnection* connection = nullptr;
+  for (std::uint32_t i = 0; i < size_ && connection == nullptr; ++i) {
+    TcpConnection& each = connections_[i];
+    if (each.phase != Phase::CLOSED && each.peer.key() == peer.key() &&
+        each.source.key() == source.key())
+      connection = &each;
+  }
+  if (connection == nullptr) {
+    connection = free_place(monotonic_ns());
+    if (connection == nullptr) {
+      throw Error(Status::NO_SPACE_AVAILABLE, "interface '" + config_.interface + "' has " +
+                                                  std::to_string(CAPACITY) +
+                                                  " connections, which is the most there can be");
+    }
+    occupy(*connection, peer, id != 0 ? id : next_connection_id());
+    connection->source = source;
+    connection->phase = Phase::CONNECTING;
+    attempt(*connection, monotonic_ns());
+    wake();
+  }
+  id = connection->id.load(std::memory_order_relaxed);
+  const auto decided = [&] {
+    return connection->phase != Phase::CONNECTING || connection->error != 0;
+  };
+  changed_.wait_for(lock, std::chrono::nanoseconds(wait_ns), decided);
+  return decided() ? (connection->phase != Phase::CONNECTING ? 0 : connection->error) : EINPROGRESS;
+}
+
+void TcpConnections::abandon(std::uintptr_t id) {
+  const std::lock_guard lock(mutex_);
+  TcpConnection* connection = find(id);
+  if (connection == nullptr || connection->phase != Phase::CONNECTING) return;
+  connection->pending.close();
+  connection->phase = Phase::CLOSED;
+  connection->closed_ns = monotonic_ns();
+}
+
+// --- Server
+
+void TcpConnections::accept_peers(std::uint64_t now) noexcept {
+  const auto pause = [&](const std::string& why) {
+    events_.forget(listener_.fd());
+    accept_at_ns_ = now + ACCEPT_PAUSE_NS;
+    if (!std::exchange(shortage_logged_, true)) log_about(LogLevel::WARN, "peers wait: " + why);
+  };
+  for (int i = 0; i < ACCEPTS_PER_EVENT; ++i) {
+    TcpConnection* place = free_place(now);
+    if (place == nullptr)
+      return pause("there are " + std::to_string(CAPACITY) + " connections already");
+    SocketAddress peer;
+    socklen_t length = SocketAddress::CAPACITY;
+    File socket = File::private_to_process([&] {
+      return accept4(listener_.fd(), peer.data(), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    });
+    if (socket.is_open()) {
+      const bool full = size_.load(std::memory_order_relaxed) == CAPACITY;
+      occupy(*place, peer, next_connection_id());
+      established(*place, std::move(socket));
+      shortage_logged_ = false;
+      // Nobody loses a place to a peer that is not there.
+      if (full) return;
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      return pause(std::string(std::strerror(errno)) + "; `ulimit -n` raises the limit on files");
+    }
+  }
+}
+
+}  // namespace daqiri::sockets

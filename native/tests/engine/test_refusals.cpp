@@ -1,0 +1,170 @@
+// What is refused before an engine is opened.
+#include <functional>
+#include <string>
+
+#include <catch2/catch.hpp>
+
+#include "daqiri/error.h"
+#include "engine/refusals.h"
+#include "engine/registry.h"
+
+using namespace daqiri;
+
+namespace {
+
+RxQueueConfig rx_queue(int id) {
+  RxQueueConfig queue;
+  queue.name_ = "q" + std::to_string(id);
+  queue.id_ = id;
+  queue.batch_size_ = 64;
+  queue.mrs_ = {"buffers"};
+  return queue;
+}
+
+NetworkConfig with_flow(const std::function<void(InterfaceConfig&, FlowConfig&)>& change) {
+  NetworkConfig config;
+  config.mrs_ = {{.name_ = "buffers", .num_bufs_ = 1024, .buf_size_ = 2048}};
+  InterfaceConfig& port = config.ifs_.emplace_back();
+  port.name_ = "port0";
+  port.rx_.queues_ = {rx_queue(0), rx_queue(1)};
+  TxQueueConfig out;
+  out.name_ = "out";
+  out.batch_size_ = 32;
+  out.mrs_ = {"buffers"};
+  port.tx_.queues_ = {out};
+  FlowConfig& flow = port.rx_.flows_.emplace_back();
+  flow.name_ = "flow5";
+  flow.id_ = 5;
+  change(port, flow);
+  return config;
+}
+
+/// Status and text of the error.
+std::pair<Status, std::string> refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return {error.status(), error.what()};
+  }
+  return {Status::SUCCESS, ""};
+}
+
+FlowAction action(FlowActionType type) {
+  FlowAction action;
+  action.type_ = type;
+  return action;
+}
+
+struct Case {
+  std::function<void(InterfaceConfig&, FlowConfig&)> change;
+  /// The trait that allows it.
+  bool EngineTraits::* trait;
+  std::string text;
+};
+
+}  // namespace
+
+TEST_CASE("what an engine cannot do is refused with item, value and what to do", "[engine]") {
+  using Traits = EngineTraits;
+  const Case cases[] = {
+      {[](auto& port, auto&) { port.rx_.reorder_configs_.emplace_back().name_ = "frames"; },
+       nullptr, "reorder config 'frames', which this build does not have; remove reorder_configs"},
+      {[](auto& port, auto&) { port.rx_.hardware_timestamps_ = true; },
+       &Traits::hardware_timestamps, "hardware_timestamps: true"},
+      {[](auto& port, auto&) { port.tx_.accurate_send_ = true; }, &Traits::timed_send,
+       "accurate_send: true"},
+      {[](auto& port, auto&) { port.rx_.dynamic_flow_capacity_ = 7; }, &Traits::dynamic_flows,
+       "dynamic_flow_capacity: 7"},
+      {[](auto&, auto& flow) {
+         flow.match_.type_ = FlowMatchType::FLEX_ITEM;
+         flow.match_.flex_item_match_.flex_item_id_ = 3;
+       },
+       &Traits::byte_matches, "flow 'flow5': match by flex item 3"},
+      {[](auto&, auto& flow) { flow.match_.type_ = FlowMatchType::ECPRI; }, &Traits::byte_matches,
+       "flow 'flow5': match by eCPRI"},
+      {[](auto&, auto& flow) { flow.action_.ids_ = {0, 1}; }, &Traits::rss,
+       "flow 'flow5': RSS, ids of 2 queues"},
+      {[](auto&, auto& flow) { flow.actions_ = {action(FlowActionType::VLAN_POP), flow.action_}; },
+       &Traits::transforms, "flow 'flow5': action vlan_pop"},
+      {[](auto&, auto& flow) {
+         flow.actions_ = {action(FlowActionType::TUNNEL_DECAP), flow.action_};
+       },
+       &Traits::transforms, "flow 'flow5': action tunnel_decap"},
+      {[](auto& port, auto&) {
+         auto& flow = port.tx_.flows_.emplace_back();
+         flow.name_ = "tag";
+         flow.actions_ = {action(FlowActionType::VLAN_PUSH)};
+       },
+       &Traits::transforms, "flow 'tag': action vlan_push"},
+      {[](auto& port, auto&) {
+         auto& flow = port.tx_.flows_.emplace_back();
+         flow.name_ = "wrap";
+         flow.actions_ = {action(FlowActionType::TUNNEL_ENCAP)};
+       },
+       &Traits::transforms, "flow 'wrap': action tunnel_encap"},
+      {[](auto& port, auto&) { port.rx_.queues_[1].poll_mode_ = PollMode::DIRECT; },
+       &Traits::direct_mode, "queue 'q1': poll_mode: direct"},
+      {[](auto& port, auto&) { port.tx_.queues_[0].poll_mode_ = PollMode::DIRECT; },
+       &Traits::direct_mode, "queue 'out': poll_mode: direct"},
+  };
+  for (const Case& each : cases) {
+    const NetworkConfig config = with_flow(each.change);
+    EngineTraits traits;
+    traits.name = "plain";
+    const auto [status, text] = refusal([&] { refuse_unsupported(config, traits); });
+    INFO(text);
+    CHECK(status == Status::NOT_SUPPORTED);
+    CHECK_THAT(text, Catch::Contains("interface 'port0': " + each.text) && Catch::Contains("; "));
+    if (each.trait == nullptr) continue;
+    CHECK_THAT(text, Catch::Contains("which engine 'plain' does not have"));
+    traits.*each.trait = true;
+    CHECK_NOTHROW(refuse_unsupported(config, traits));
+  }
+  CHECK_NOTHROW(refuse_unsupported(with_flow([](auto&, auto&) {}), {}));
+}
+
+TEST_CASE("memory regions beyond the machine's memory are refused by their keys", "[engine]") {
+  NetworkConfig config = with_flow([](auto&, auto&) {});
+  CHECK_NOTHROW(refuse_oversized(config));
+  config.mrs_.push_back({.name_ = "huge", .num_bufs_ = 2147483648, .buf_size_ = 4294967295});
+  auto [status, text] = refusal([&] { refuse_oversized(config); });
+  CHECK(status == Status::NO_FREE_PACKET_BUFFERS);
+  CHECK_THAT(text, Catch::Contains("memory region 'huge' of num_bufs 2147483648 x buf_size "
+                                   "4294967295 needs 9223372034707292160 bytes") &&
+                       Catch::Contains("lower num_bufs or buf_size"));
+  config.mrs_.back() = {.name_ = "second", .num_bufs_ = 1024, .buf_size_ = 2048};
+  std::tie(status, text) = refusal([&] { refuse_oversized(config, std::uint64_t{3} << 20U); });
+  CHECK(status == Status::NO_FREE_PACKET_BUFFERS);
+  CHECK_THAT(text, Catch::Contains("'second'") &&
+                       Catch::Contains("with what comes before it 4194304") &&
+                       Catch::Contains("this machine has 3145728"));
+  // Of another memory than the machine's.
+  config.mrs_.back() = {.name_ = "gpu",
+                        .kind_ = MemoryKind::DEVICE,
+                        .num_bufs_ = 2147483648,
+                        .buf_size_ = 4294967295};
+  CHECK_NOTHROW(refuse_oversized(config));
+}
+
+TEST_CASE("bursts beyond the machine's memory are refused by their keys", "[engine]") {
+  const auto refused = [](const std::function<void(NetworkConfig&)>& change,
+                          const std::string& part) {
+    NetworkConfig config = with_flow([](auto&, auto&) {});
+    change(config);
+    const auto [status, text] = refusal([&] { refuse_oversized(config, std::uint64_t{1} << 40U); });
+    CHECK(status == Status::NO_FREE_BURST_BUFFERS);
+    CHECK_THAT(text, Catch::Contains(part) && Catch::Contains("lower"));
+  };
+  refused(
+      [](auto& config) {
+        config.rx_meta_buffers_ = 1048576;
+        config.ifs_[0].rx_.queues_[1].batch_size_ = 1048576;
+      },
+      "rx_meta_buffers 1048576 x batch_size 1048576 of queue 'q1'");
+  refused(
+      [](auto& config) {
+        config.tx_meta_buffers_ = 1048576;
+        config.ifs_[0].tx_.queues_[0].batch_size_ = 1048576;
+      },
+      "tx_meta_buffers 1048576 x batch_size 1048576 of queue 'out'");
+}

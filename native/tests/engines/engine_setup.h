@@ -1,0 +1,83 @@
+/// Engines that the common suite tests, each with a configuration of two ends of a wire.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "daqiri/config.h"
+
+namespace daqiri::test {
+
+struct SuiteOptions {
+  int batch{32};
+  std::uint32_t timeout_us{500};
+  std::uint64_t rx_bufs{4096};
+  std::uint64_t tx_bufs{1024};
+  /// Bytes of the first of two segments; 0: one segment.
+  std::uint32_t split{0};
+};
+
+struct EngineSetup {
+  std::string name;
+  /// What tx queue 0 of port `tx_port` sends arrives at rx queue 0 of port `rx_port`.
+  NetworkConfig (*config)(const SuiteOptions& options);
+  int tx_port{0};
+  int rx_port{0};
+  /// False: a byte stream, whose packets arrive as reads cut them.
+  bool keeps_boundaries{true};
+  /// Packets are not split over segments.
+  bool whole_packets{false};
+  /// Nothing is lost on the way, however slow the receiver is.
+  bool waits{false};
+};
+
+inline std::vector<EngineSetup>& engine_setups() {
+  static std::vector<EngineSetup> all;
+  return all;
+}
+
+/// As a static object in the engine's own file of tests.
+struct RegisteredSetup {
+  explicit RegisteredSetup(const EngineSetup& setup) { engine_setups().push_back(setup); }
+};
+
+/// Regions, and interfaces without their addresses: one that has both sides, or a sender and a
+/// receiver.
+inline NetworkConfig suite_config(const SuiteOptions& options, bool two_ports) {
+  NetworkConfig config;
+  config.log_level_ = LogLevel::ERROR;
+  const auto add_region = [&](const char* name, std::uint64_t bufs) {
+    MemoryRegionConfig region;
+    region.name_ = name;
+    region.num_bufs_ = bufs;
+    region.buf_size_ = 2048;
+    config.mrs_.push_back(region);
+  };
+  add_region("rx_data", options.rx_bufs);
+  add_region("tx_data", options.tx_bufs);
+  RxQueueConfig rx;
+  rx.name_ = "rx0";
+  rx.cpu_core_ = "any";
+  rx.batch_size_ = options.batch;
+  rx.timeout_us_ = options.timeout_us;
+  rx.mrs_ = {"rx_data"};
+  if (options.split > 0) {
+    add_region("rx_headers", options.rx_bufs);
+    rx.mrs_ = {"rx_headers", "rx_data"};
+    rx.split_boundary_ = options.split;
+  }
+  TxQueueConfig tx;
+  tx.name_ = "tx0";
+  tx.cpu_core_ = "any";
+  tx.batch_size_ = options.batch;
+  tx.mrs_ = {"tx_data"};
+  config.ifs_.resize(two_ports ? 2 : 1);
+  config.ifs_.front().name_ = "sender";
+  config.ifs_.back().name_ = "receiver";
+  config.ifs_.front().tx_.queues_.push_back(tx);
+  config.ifs_.back().rx_.queues_.push_back(rx);
+  return config;
+}
+
+}  // namespace daqiri::test

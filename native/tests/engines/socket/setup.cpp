@@ -1,0 +1,49 @@
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engines/engine_setup.h"
+
+namespace {
+
+using namespace daqiri;
+
+/// A port of 127.0.0.1 that nobody uses now.
+std::uint16_t free_port(int type) {
+  const int fd = socket(AF_INET, type, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  bind(fd, reinterpret_cast<sockaddr*>(&address), length);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+template <SocketProtocol PROTOCOL>
+NetworkConfig sockets(const test::SuiteOptions& options) {
+  NetworkConfig config = test::suite_config(options, true);
+  config.common_.stream_type = StreamType::SOCKET;
+  const std::uint16_t port = free_port(PROTOCOL == SocketProtocol::UDP ? SOCK_DGRAM : SOCK_STREAM);
+  for (InterfaceConfig& interface : config.ifs_) {
+    interface.address_ = "127.0.0.1";
+    interface.has_socket_ = true;
+  }
+  config.ifs_[0].socket_.mode_ = SocketMode::CLIENT;
+  config.ifs_[0].socket_.remote_addr_ = {PROTOCOL, "127.0.0.1", port};
+  config.ifs_[1].socket_.mode_ = SocketMode::SERVER;
+  config.ifs_[1].socket_.local_addr_ = {PROTOCOL, "127.0.0.1", port};
+  return config;
+}
+
+const test::RegisteredSetup udp{
+    {.name = "udp", .config = sockets<SocketProtocol::UDP>, .tx_port = 0, .rx_port = 1}};
+const test::RegisteredSetup tcp{{.name = "tcp",
+                                 .config = sockets<SocketProtocol::TCP>,
+                                 .tx_port = 0,
+                                 .rx_port = 1,
+                                 .keeps_boundaries = false,
+                                 .waits = true}};
+
+}  // namespace

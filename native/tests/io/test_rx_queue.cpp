@@ -1,0 +1,303 @@
+// A receive queue with nothing else of a session.
+#include <catch2/catch.hpp>
+
+#include <numeric>
+#include <thread>
+
+#include "daqiri/error.h"
+#include "io/rx_queue.h"
+#include "timing/clock.h"
+
+using namespace daqiri;
+
+namespace {
+
+/// A queue of two packets a burst, and buffers to fill it with.
+struct Bench {
+  explicit Bench(int batch = 4, std::uint32_t meta_buffers = 8, std::uint32_t num_bufs = 256,
+                 RxQueue::Sources sources = RxQueue::Sources::FEW) {
+    MemoryRegionConfig region;
+    region.name_ = "rx";
+    region.num_bufs_ = num_bufs;
+    region.buf_size_ = 128;
+    memory->regions.emplace("rx", memory::MemoryRegion::allocate(region));
+    RxQueueConfig config;
+    config.name_ = "rx0";
+    config.batch_size_ = batch;
+    config.mrs_ = {"rx"};
+    queue = std::make_unique<RxQueue>(InterfaceConfig{}, config, meta_buffers, memory, sources);
+  }
+  [[nodiscard]] memory::MemoryRegion& region() const { return queue->region(0); }
+
+  /// Deliver `n` packets of one buffer each; lengths and times are numbered from `first` on.
+  void deliver(RxSource& source, std::uint32_t n, std::uint32_t first = 0) {
+    std::vector<std::uint32_t> buffers(n);
+    std::vector<std::uint32_t> lengths(n);
+    std::vector<std::uint64_t> times(n);
+    REQUIRE(region().take(buffers.data(), n) == n);
+    std::iota(lengths.begin(), lengths.end(), first);
+    std::iota(times.begin(), times.end(), std::uint64_t{1000} + first);
+    RxBatch batch;
+    batch.count = n;
+    batch.segments[0].buffers = buffers.data();
+    batch.segments[0].lengths.values = lengths.data();
+    batch.times.values = times.data();
+    batch.flows.constant = 7;
+    queue->begin_pass();
+    queue->deliver(source, batch);
+    queue->end_pass();
+  }
+  void deliver(std::uint32_t n) { deliver(queue->main_source(), n); }
+
+  [[nodiscard]] bool balanced() const {
+    const RxSnapshot s = queue->counters();
+    return s.received == s.delivered + s.held + s.dropped_total();
+  }
+
+  std::shared_ptr<SessionMemory> memory{std::make_shared<SessionMemory>()};
+  std::unique_ptr<RxQueue> queue;
+};
+
+std::uint64_t dropped(const RxQueue& queue, DropReason reason) {
+  return queue.counters().dropped[static_cast<std::size_t>(reason)];
+}
+
+/// Memory of somebody else, in which packets begin anywhere.
+class Foreign final : public memory::BufferOwner {
+ public:
+  Foreign() : BufferOwner("foreign", 100, false) {}
+  void give(const std::uint32_t*, std::uint32_t n) noexcept override { given += n; }
+  std::uint32_t given{0};
+};
+
+}  // namespace
+
+TEST_CASE("each packet keeps its own length, time, flow and place", "[io]") {
+  Bench bench;
+  bench.deliver(bench.queue->main_source(), 6, 10);
+  Burst* burst = bench.queue->receive();
+  REQUIRE(burst != nullptr);
+  REQUIRE(burst->num_packets() == 4);
+  CHECK(burst->hdr.hdr.nbytes == 10 + 11 + 12 + 13);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    CHECK(burst->pkt_lens[0][i] == 10 + i);
+    CHECK(burst->timestamps[i] == 1010 + i);
+    CHECK(burst->flow_ids[i] == 7);
+    CHECK(burst->pkts[0][i] == bench.region().address(burst->buffers[0][i]));
+  }
+  burst->release();
+  CHECK(bench.queue->receive() == nullptr);
+  CHECK(bench.queue->counters().held == 2);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("packets in memory of another owner go back to it, and have bursts of their own",
+          "[io]") {
+  Bench bench;
+  auto foreign = std::make_shared<Foreign>();
+  bench.queue->share_owner(foreign);
+  std::array<std::byte, 64> memory{};
+  std::array<void*, 3> data{&memory[1], &memory[7], &memory[40]};
+  std::array<std::uint32_t, 3> numbers{5, 6, 9};
+  RxBatch batch;
+  batch.count = 3;
+  batch.segments[0] = {numbers.data(), data.data(), {nullptr, 3}, foreign.get()};
+  bench.deliver(2);
+  bench.queue->deliver(batch);
+  bench.deliver(1);
+  bench.queue->deliver_open();
+  Burst* own = bench.queue->receive();
+  Burst* others = bench.queue->receive();
+  Burst* last = bench.queue->receive();
+  REQUIRE((own != nullptr && others != nullptr && last != nullptr));
+  CHECK(own->num_packets() == 2);
+  CHECK(last->num_packets() == 1);
+  REQUIRE(others->num_packets() == 3);
+  CHECK(others->pkts[0][1] == &memory[7]);
+  CHECK(others->unreadable_segment() == 0);
+  CHECK(own->unreadable_segment() == -1);
+  CHECK_THROWS_WITH(require_host_readable(*others, "written to a file"),
+                    Catch::Contains("'foreign'") && Catch::Contains("written to a file"));
+  others->free_packet(1);
+  CHECK(foreign->given == 1);
+  for (Burst* burst : {own, others, last}) burst->release();
+  CHECK(foreign->given == 3);
+  CHECK(bench.region().available() == 256);
+}
+
+TEST_CASE("any number of sources is received while there are buffers", "[io]") {
+  Bench bench(64, 4, 256, RxQueue::Sources::MANY);
+  std::vector<RxSource*> sources;
+  for (std::uintptr_t i = 1; i <= 250; ++i) {
+    sources.push_back(&bench.queue->add_source(i));
+    bench.deliver(*sources.back(), 1, static_cast<std::uint32_t>(i));
+  }
+  CHECK(bench.queue->counters().held == 250);
+  CHECK(bench.queue->counters().dropped_total() == 0);
+  bench.queue->deliver_open();
+  for (std::uintptr_t i = 1; i <= 250; ++i) {
+    Burst* burst = bench.queue->receive();
+    REQUIRE(burst != nullptr);
+    CHECK(burst->connection_id == i);
+    CHECK(burst->pkt_lens[0][0] == i);
+    burst->release();
+  }
+  CHECK(bench.queue->counters().dropped_total() == 0);
+  CHECK(bench.region().available() == 256);
+}
+
+TEST_CASE("a connection is received apart, and the others keep their order", "[io]") {
+  Bench bench(2, 16);
+  RxSource& a = bench.queue->add_source(1);
+  RxSource& b = bench.queue->add_source(2);
+  for (std::uint32_t i = 0; i < 6; i += 2) {
+    bench.deliver(a, 2, i);
+    bench.deliver(b, 2, 50 + i);
+  }
+  Burst* burst = bench.queue->receive_from(2);
+  REQUIRE(burst != nullptr);
+  CHECK(burst->pkt_lens[0][0] == 50);
+  burst->release();
+  CHECK(bench.queue->receive_from(9) == nullptr);
+  CHECK(bench.queue->levels().ring == 5);
+  std::vector<std::uint32_t> order;
+  while (Burst* next = bench.queue->receive()) {
+    order.push_back(next->pkt_lens[0][0]);
+    next->release();
+  }
+  CHECK(order == std::vector<std::uint32_t>{0, 2, 52, 4, 54});
+  CHECK(bench.queue->counters().delivered == 12);
+}
+
+TEST_CASE("what a closed source left is delivered, and its place is used again", "[io]") {
+  Bench bench;
+  RxSource& first = bench.queue->add_source(1);
+  bench.deliver(first, 1, 3);
+  bench.queue->retire(first);
+  RxSource& second = bench.queue->add_source(2);
+  CHECK(&second != &first);
+  Burst* burst = bench.queue->receive();
+  REQUIRE(burst != nullptr);
+  CHECK(burst->connection_id == 1);
+  burst->release();
+  CHECK(&bench.queue->add_source(3) == &first);
+}
+
+TEST_CASE("discarding is not a matter of clocks", "[io]") {
+  Bench bench;
+  // Packets from long before, and from the future.
+  std::thread asks([&] { bench.queue->request_flush(); });
+  bench.deliver(2);
+  // The request is answered by a pass that has begun after it.
+  const std::uint64_t end = monotonic_ns() + 10'000'000'000;
+  while (dropped(*bench.queue, DropReason::FLUSHED) == 0 && monotonic_ns() < end) {
+    bench.queue->begin_pass();
+    bench.queue->end_pass();
+  }
+  asks.join();
+  CHECK(dropped(*bench.queue, DropReason::FLUSHED) == 2);
+  bench.deliver(bench.queue->main_source(), 4, 0);
+  Burst* burst = bench.queue->receive();
+  REQUIRE(burst != nullptr);
+  burst->release();
+  CHECK(bench.balanced());
+}
+
+namespace {
+
+/// Keeps packets and passes them on in pairs, as one packet each that stands for two.
+class Pairs final : public RxStage {
+ public:
+  void take(RxQueue& queue, RxSource& source, const RxBatch& batch) noexcept override {
+    for (std::uint32_t i = 0; i < batch.count; ++i) {
+      const std::uint32_t buffer = batch.segments[0].buffers[i];
+      if (first_ == NO_BUFFER) {
+        first_ = buffer;
+        continue;
+      }
+      queue.region(0).give(&first_, 1);
+      first_ = NO_BUFFER;
+      RxBatch pair;
+      pair.count = 1;
+      pair.segments[0].buffers = &buffer;
+      pair.segments[0].lengths.constant = 99;
+      pair.sources_each = 2;
+      queue.pass_on(source, pair);
+    }
+    queue_ = &queue;
+  }
+  std::uint64_t expire(RxQueue&, std::uint64_t) noexcept override { return 0; }
+  void finish(RxQueue& queue) noexcept override {
+    queue.drop_staged(DropReason::TRUNCATED, discard());
+  }
+  std::uint64_t discard() noexcept override {
+    if (first_ == NO_BUFFER) return 0;
+    queue_->region(0).give(&first_, 1);
+    first_ = NO_BUFFER;
+    return 1;
+  }
+
+ private:
+  RxQueue* queue_{nullptr};
+  std::uint32_t first_{NO_BUFFER};
+};
+
+}  // namespace
+
+TEST_CASE("a stage before the bursts keeps the account of packets from the wire", "[io]") {
+  Bench bench(2);
+  bench.queue->set_stage(std::make_unique<Pairs>());
+  bench.deliver(5);
+  CHECK(bench.queue->counters().received == 5);
+  CHECK(bench.queue->counters().held == 5);
+  Burst* burst = bench.queue->receive();
+  REQUIRE(burst != nullptr);
+  CHECK(burst->num_packets() == 2);
+  CHECK(burst->source_packets == 4);
+  CHECK(bench.queue->counters().delivered == 4);
+  CHECK(bench.queue->counters().held == 1);
+  burst->release();
+  SECTION("at close") {
+    bench.queue->deliver_open();
+    bench.queue->end_pass();
+    CHECK(dropped(*bench.queue, DropReason::TRUNCATED) == 1);
+  }
+  SECTION("when it is discarded") {
+    std::thread asks([&] { bench.queue->request_flush(); });
+    const std::uint64_t end = monotonic_ns() + 10'000'000'000;
+    while (dropped(*bench.queue, DropReason::FLUSHED) == 0 && monotonic_ns() < end) {
+      bench.queue->begin_pass();
+      bench.queue->end_pass();
+    }
+    asks.join();
+    CHECK(dropped(*bench.queue, DropReason::FLUSHED) == 1);
+  }
+  CHECK(bench.balanced());
+  CHECK(bench.region().available() == 256);
+}
+
+TEST_CASE("nobody takes a burst once a recorder owns the queue", "[io]") {
+  Bench bench(1, 64);
+  bench.deliver(40);
+  std::atomic<std::uint64_t> taken_when_attached{0};
+  std::atomic<std::uint64_t> taken{0};
+  std::thread consumer([&] {
+    try {
+      for (;;) {
+        Burst* burst = bench.queue->receive_unrecorded(0);
+        if (burst == nullptr) continue;
+        burst->release();
+        ++taken;
+        std::this_thread::yield();
+      }
+    } catch (const Error& error) {
+      if (error.status() != Status::NOT_READY) taken = 1000;
+    }
+  });
+  while (taken < 3) std::this_thread::yield();
+  bench.queue->attach_recorder("/tmp/capture");
+  taken_when_attached = bench.queue->counters().delivered.value;
+  consumer.join();
+  CHECK(bench.queue->counters().delivered == taken_when_attached);
+  bench.queue->detach_recorder();
+}

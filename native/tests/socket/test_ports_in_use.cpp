@@ -1,0 +1,120 @@
+// A port belongs to one engine: beside other sockets, and beside forked children.
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+
+#include "net/socket_address.h"
+#include "socket/tcp_session.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+
+namespace {
+
+/// A server with a socket for each of two cores.
+NetworkConfig two_cores(const std::string& host, std::uint16_t port) {
+  NetworkConfig config = udp_server(host, port);
+  auto& queues = config.ifs_[0].rx_.queues_;
+  queues.push_back(queues[0]);
+  queues[0].cpu_core_ = "0";
+  queues[1].name_ = "rx1";
+  queues[1].id_ = 1;
+  return config;
+}
+
+/// A child process that does nothing until it goes.
+class Child {
+ public:
+  Child() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    process_ = fork();
+    if (process_ == 0) {
+      ::close(ends[1]);
+      char byte = 0;
+      [[maybe_unused]] const ssize_t n = read(ends[0], &byte, 1);
+      _exit(0);
+    }
+    ::close(ends[0]);
+    leash_ = ends[1];
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    ::close(leash_);
+    waitpid(process_, nullptr, 0);
+  }
+
+ private:
+  pid_t process_;
+  int leash_;
+};
+
+}  // namespace
+
+TEST_CASE("Queues on several cores do not share a port with anybody", "[udp][errors]") {
+  const std::string host = GENERATE("127.0.0.1", "::1");
+  const std::uint16_t port = free_port(host);
+  const auto refused = [&](const NetworkConfig& config) {
+    const auto [status, text] = error_of([&] { Session::open(config); });
+    INFO(text);
+    CHECK(status == Status::CONNECT_FAILURE);
+    CHECK_THAT(text, Catch::Contains("'udp0'") &&
+                         Catch::Contains("udp://" + SocketAddress::parse(host, port).text()) &&
+                         Catch::Contains("another socket has this port") &&
+                         Catch::Contains("ss -lunp"));
+  };
+  {
+    const auto session = Session::open(two_cores(host, port));
+    refused(two_cores(host, port));
+    refused(udp_server(host, port));
+    const Child child;
+    session->close();
+    // While the child lives.
+    const auto again = Session::open(two_cores(host, port));
+    const PlainSocket peer(host);
+    REQUIRE(peer.send(host, port, numbered(1, 100)));
+    CHECK(eventually([&] {
+      return again->rx_queue(0, 0).counters().received +
+                 again->rx_queue(0, 1).counters().received ==
+             1;
+    }));
+  }
+  // A program that shares with whoever wants to.
+  const bool ipv6 = host.find(':') != std::string::npos;
+  const int other = socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  REQUIRE(setsockopt(other, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) == 0);
+  const SocketAddress address = SocketAddress::parse(host, port);
+  REQUIRE(bind(other, address.data(), address.length()) == 0);
+  refused(two_cores(host, port));
+  ::close(other);
+  Session::open(two_cores(host, port));
+}
+
+TEST_CASE("A forked child keeps no socket of an engine", "[udp][tcp]") {
+  const std::uint16_t udp_port = free_port("127.0.0.1");
+  const std::uint16_t tcp_port = free_tcp_port("127.0.0.1");
+  auto udp = Session::open(udp_server("127.0.0.1", udp_port));
+  auto tcp = Session::open(tcp_server("127.0.0.1", tcp_port));
+  const Stream peer = Stream::connect_to("127.0.0.1", tcp_port);
+  REQUIRE(eventually([&] { return count_in(*tcp, ConnectionState::CONNECTED) == 1; }));
+  const Child child;
+  // The parent's go on.
+  const PlainSocket sender("127.0.0.1");
+  REQUIRE(sender.send("127.0.0.1", udp_port, numbered(1, 100)));
+  CHECK(receive_packets(udp->rx_queue(0, 0), 1).size() == 1);
+  REQUIRE(peer.send(stream_of(100)));
+  CHECK((receive_bytes(tcp->rx_queue(0, 0), 100) == stream_of(100)));
+
+  udp->close();
+  tcp->close();
+  CHECK(peer.at_end());
+  CHECK_THROWS_WITH(Stream::connect_to("127.0.0.1", tcp_port), Catch::Contains("refused"));
+  udp = Session::open(udp_server("127.0.0.1", udp_port));
+  tcp = Session::open(tcp_server("127.0.0.1", tcp_port));
+  const Stream next = Stream::connect_to("127.0.0.1", tcp_port);
+  REQUIRE(next.send(stream_of(50)));
+  CHECK((receive_bytes(tcp->rx_queue(0, 0), 50) == stream_of(50)));
+}
