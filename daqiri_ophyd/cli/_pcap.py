@@ -51,7 +51,7 @@ def info(
             found[str(path)] = describe(path, flows)
         except (DaqiriError, SidecarError, OSError) as error:
             failed = True
-            complain(str(error))
+            print_error(str(error))
     if as_json:
         print_json(found)
     else:

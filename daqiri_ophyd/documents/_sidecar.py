@@ -127,8 +127,8 @@ def read_sidecar(pcap: str | Path) -> Sidecar | None:
     Raises
     ------
     SidecarError
-        If it is no regular file, is not a JSON object, a required key is missing, or a known key has a value
-        of the wrong type or out of range. The text lists all faults.
+        If it is no regular file, is not a JSON object, a required key is missing, or a known key
+        has a value of the wrong type or out of range. The text lists all faults.
     """
     path = sidecar_path(pcap)
     try:
