@@ -59,7 +59,7 @@ TEST_CASE("The headers of a packet are as long as announced, and always the same
   const std::uint16_t port = free_port(host);
   auto server = Session::open(tcp_server(host, port));
   auto client = Session::open(tcp_client(host, port));
-  const auto link = client->engine().link_layer(0);
+  const auto link = client->memory()->link_layers[0];
   Burst* burst = nullptr;
   REQUIRE(client->tx_queue(0, 0).allocate(PACKETS, &burst) == Status::SUCCESS);
   const HeldBurst held(burst);
