@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from ..documents import read_sidecar
+from ..documents import SidecarError, read_sidecar
 from ..engine import DaqiriError, Packets, PcapFile
 from ._output import out, print_error, print_facts, print_json, print_message, print_table
 from ._pcap_file import examine, facts
@@ -44,12 +44,21 @@ def info(
 
     Example: [bold]daqiri-ophyd pcap info daqiri-demo/captures/*/*.pcap[/bold]
     """
-    found = {str(path): describe(path, flows) for path in files}
+    found: dict[str, dict[str, Any]] = {}
+    failed = False
+    for path in files:
+        try:
+            found[str(path)] = describe(path, flows)
+        except (DaqiriError, SidecarError, OSError) as error:
+            failed = True
+            print_error(str(error))
     if as_json:
         print_json(found)
-        return
-    for name, facts_of in found.items():
-        _print_info(name, facts_of)
+    else:
+        for name, facts_of in found.items():
+            _print_info(name, facts_of)
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -42,6 +42,8 @@ class Examination:
         Whether the bytes behind it cannot contain a complete packet.
     metadata
         Problems of the metadata file, one sentence each.
+    leftover
+        Hidden file that a killed recorder left beside it; None: there is none.
     written
         Whether a recorder is writing the file.
     """
@@ -54,12 +56,17 @@ class Examination:
     torn: str = ""
     cut_is_safe: bool = True
     metadata: list[str] = field(default_factory=list)
+    leftover: Path | None = None
     written: bool = False
 
     @property
     def problems(self) -> list[str]:
         """All problems, one sentence each."""
-        return [text for text in (self.unreadable, self.torn, *self.metadata) if text]
+        killed = ""
+        if self.leftover is not None:
+            name = self.leftover.name
+            killed = f"its recorder was killed, so what it lost is not known: {name} is left"
+        return [text for text in (self.unreadable, self.torn, *self.metadata, killed) if text]
 
     @property
     def code(self) -> int:
@@ -69,22 +76,33 @@ class Examination:
 
 def examine(path: Path) -> Examination:
     """Check a file and its metadata file."""
-    found = Examination(path, written=_is_locked(path))
+    part = _part_path(path)
+    # The recorder lets go of the file first: what is locked then is being completed.
+    found = Examination(path, written=_is_locked(part) or _is_locked(path))
     try:
         pcap = found.pcap = PcapFile(path, allow_damage=True)
+        found.whole_bytes = pcap.data.size - pcap.torn_bytes
+        if not found.written:
+            found.torn = _tail(pcap, found)
+            _compare_metadata(found, pcap)
+            found.leftover = part if part.is_file() and not part.is_symlink() else None
+        pcap.verify()
     except DaqiriError as error:
         found.unreadable = str(error)
-        return found
-    found.whole_bytes = pcap.data.size - pcap.torn_bytes
-    if not found.written:
-        found.torn = _tail(pcap, found)
-        _compare_metadata(found, pcap)
     return found
+
+
+def _part_path(path: Path) -> Path:
+    """Return where a recorder keeps the metadata of a file that is not complete."""
+    sidecar = sidecar_path(path)
+    return sidecar.with_name(f".{sidecar.name}.part")
 
 
 def _is_locked(path: Path) -> bool:
     try:
-        with path.open("rb") as file, _locked(file, fcntl.LOCK_SH):
+        # A named pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file, _locked(file, fcntl.LOCK_SH):
             return False
     except BlockingIOError:
         return True
@@ -203,6 +221,12 @@ def _repair_in_place(found: Examination) -> list[str]:
             os.ftruncate(file.fileno(), found.whole_bytes)
             os.fsync(file.fileno())
         done.append(f"cut from {size:,} to {found.whole_bytes:,} bytes: {found.torn}")
+    if found.leftover is not None:
+        with path.open("r+b") as file, _locked(file, fcntl.LOCK_EX):
+            # Frees what the recorder had allocated behind the end.
+            os.ftruncate(file.fileno(), os.fstat(file.fileno()).st_size)
+        found.leftover.unlink(missing_ok=True)
+        done.append(f"{found.leftover.name}, which its recorder left, is removed")
     return done + _correct_metadata(found, path)
 
 
@@ -211,6 +235,7 @@ def _repair_copy(found: Examination, output: Path) -> list[str]:
     with output.open("xb") as file:
         for begin in range(0, found.whole_bytes, _COPY_BYTES):
             file.write(pcap.data[begin : min(begin + _COPY_BYTES, found.whole_bytes)].data)
+    pcap.verify()
     done = [f"{len(pcap):,} whole packets written to {output}"]
     if found.torn:
         _log_repair(output, found)
@@ -252,7 +277,8 @@ def _correct_metadata(found: Examination, target: Path) -> list[str]:
         return [f"the invalid metadata file is now {aside.name}; losses are not known"]
     content = json.loads(source.read_bytes())
     corrected = content | facts(pcap)
-    corrected["torn_bytes"] = int(content.get("torn_bytes", 0)) + pcap.torn_bytes
+    torn = content.get("torn_bytes", 0)
+    corrected["torn_bytes"] = (torn if type(torn) is int else 0) + pcap.torn_bytes
     if to == source and not found.metadata and not found.torn:
         return []
     part = to.with_name(f".{to.name}.part")

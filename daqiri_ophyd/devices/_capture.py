@@ -343,6 +343,16 @@ class Capture(EngineDevice):
 
     def _on_file(self, file: RecordedFile) -> None:
         """Append the row of a complete file."""
+        expected = self._stream.path(self._stream.finished)
+        if file.path != expected:
+            # The number of a file is its row: a reader would take the other file for it.
+            self._fail(
+                CaptureError(
+                    f"{expected} is in the way of this capture, which goes on in {file.path.name}; "
+                    "move it out of the directory of the run"
+                )
+            )
+            return
         row = {
             "packets": file.packets,
             "dropped": file.dropped,

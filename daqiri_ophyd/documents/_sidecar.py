@@ -39,6 +39,8 @@ The first five are required. Unknown keys are ignored.
 """
 
 import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -125,15 +127,15 @@ def read_sidecar(pcap: str | Path) -> Sidecar | None:
     Raises
     ------
     SidecarError
-        If the file is not a JSON object, a required key is missing, or a known key has a value
-        of the wrong type or out of range. The text lists all faults.
+        If it is no regular file, is not a JSON object, a required key is missing, or a known key
+        has a value of the wrong type or out of range. The text lists all faults.
     """
     path = sidecar_path(pcap)
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(_content(path))
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SidecarError(
             f"{path} is not JSON ({error}). Remove it to use the pcap file alone."
         ) from error
@@ -145,6 +147,15 @@ def read_sidecar(pcap: str | Path) -> Sidecar | None:
             f"{path}: {'; '.join(faults)}. Correct it, or remove it to use the pcap file alone."
         )
     return Sidecar(**{f.name: content[f.name] for f in fields(Sidecar) if f.name in content})
+
+
+def _content(path: Path) -> bytes:
+    # Opening a named pipe would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is not a regular file")
+        return file.read()
 
 
 def _faults(content: dict[str, Any]) -> list[str]:

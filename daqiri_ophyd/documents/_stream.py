@@ -93,6 +93,10 @@ class CaptureStream:
         with self._lock:
             return self._first_row + len(self._rows)
 
+    def path(self, index: int) -> Path:
+        """Return the path of the file with this index."""
+        return self._begun().path(index)
+
     def append(self, counters: Mapping[str, Any], time: float | None = None) -> int:
         """Add the row of a file that is complete on disk.
 

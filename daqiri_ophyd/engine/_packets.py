@@ -40,8 +40,11 @@ class Packets:
         lengths: NDArray[np.uint32],
         wire_lengths: NDArray[np.uint32],
         timestamps: NDArray[np.int64],
+        *,
+        file: _native.MappedFile | None = None,
     ) -> None:
         self._data = data
+        self._file = file
         self.link_type = link_type
         self._offsets = offsets
         self._lengths = lengths
@@ -113,7 +116,21 @@ class Packets:
             self._lengths[which],
             self._wire_lengths[which],
             self._timestamps[which],
+            file=self._file,
         )
+
+    def verify(self) -> None:
+        """Raise if bytes of the file are gone since it was opened.
+
+        What was read before, through arrays over the file, is then not what the file held.
+
+        Raises
+        ------
+        GenericFailureError
+            If the file was cut, or could not be read; with its name.
+        """
+        if self._file is not None:
+            self._file.require_whole()
 
     def chunks(self, packets: int) -> Iterator[Packets]:
         """Yield the packets in parts, for files that are larger than memory.
@@ -175,6 +192,8 @@ class Packets:
         ------
         InvalidParameterError
             If there is no such field, a value is not valid, or the mask has another shape or type.
+        GenericFailureError
+            If the file was cut while it was read.
 
         Examples
         --------
@@ -240,6 +259,8 @@ class Packets:
         ------
         InvalidParameterError
             If there is no such column, the link type is not supported, or the file was closed.
+        GenericFailureError
+            If the file was cut while it was read.
 
         Notes
         -----
@@ -260,6 +281,7 @@ class Packets:
             np.ascontiguousarray(self._lengths),
             [name for name in names if name not in columns],
         )
+        self.verify()
         return {name: columns[name] for name in names} if names else columns
 
     def gather(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
@@ -279,13 +301,17 @@ class Packets:
         ------
         InvalidParameterError
             If `out` does not fit, or the file was closed.
+        GenericFailureError
+            If the file was cut while it was read.
         """
-        return _native.gather(
+        rows = _native.gather(
             self.data,
             np.ascontiguousarray(self._offsets),
             np.ascontiguousarray(self._lengths),
             out,
         )
+        self.verify()
+        return rows
 
 
 def _numbers(name: str, value: int | str | Sequence[int | str]) -> ArrayLike:

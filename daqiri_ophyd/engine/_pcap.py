@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +23,9 @@ class PcapFile(Packets):
 
     Classic pcap is mapped in place. Only the record headers are read, so files may be larger than
     memory. pcapng files, and files compressed with gzip or zstd, are unpacked to ``$TMPDIR`` first.
-    Arrays and selections stay valid after `close`. If another program truncates the file while it
-    is mapped, access to it ends the process (SIGBUS), as for any mapped file. Appending to the file
-    is safe; the new packets are not seen.
+    Arrays and selections stay valid after `close`. Packets that are appended while the file is
+    open are not seen. If the file is cut while it is open, the missing bytes read as zero, and
+    `gather`, `to_columns`, `select` and `verify` raise.
 
     Parameters
     ----------
@@ -75,7 +73,7 @@ class PcapFile(Packets):
         try:
             file, self.wrapping = open_classic(path)
             with file:
-                data = _map(file)
+                mapped = _native.map_file(file.fileno(), str(path))
                 (
                     link_type,
                     self.snap_length,
@@ -87,11 +85,13 @@ class PcapFile(Packets):
                     lengths,
                     wire_lengths,
                     timestamps,
-                ) = _native.index_pcap(data, file.fileno(), str(path))
+                ) = _native.index_pcap(mapped)
         except OSError as error:
             raise GenericFailureError(f"cannot read {path}: {error.strerror or error}") from error
         self.byte_order: Literal["little", "big"] = "big" if big_endian else "little"
-        super().__init__(data, link_type, offsets, lengths, wire_lengths, timestamps)
+        super().__init__(
+            mapped.data, link_type, offsets, lengths, wire_lengths, timestamps, file=mapped
+        )
         if self.damage and not allow_damage:
             raise InvalidParameterError(
                 f"{path}: {self.damage}; the {len(self)} packets before it can be kept: "
@@ -125,9 +125,3 @@ class PcapFile(Packets):
 
     def __repr__(self) -> str:
         return f"<PcapFile {str(self.path)!r}, {len(self)} packets>"
-
-
-def _map(file: BinaryIO) -> NDArray[np.uint8]:
-    if os.fstat(file.fileno()).st_size == 0:
-        return np.frombuffer(b"", np.uint8)
-    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)

@@ -203,12 +203,13 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         writer : {"buffered", "direct", "auto"}
             ``buffered`` writes through the page cache, which accepts bursts at memory speed.
             ``direct`` bypasses it: the sustained rate is higher, and up to one second of packets is
-            not in the file yet. ``auto`` is ``direct`` where the file system and the kernel allow
+            not in the file yet. ``auto`` is ``direct`` where the file system allows
             it. ``direct`` where they do not falls back to ``buffered``, with a warning in the log
             that says why.
         on_error : {"stop", "resume"}
             After an error (disk full, directory removed): count packets as lost until the
-            recorder is stopped, or try to create a new file twice a second.
+            recorder is stopped, or try to continue twice a second, in a new file unless the current
+            one is empty. Until then the file stays the current one: its metadata tell the loss.
         durable : bool
             A file is complete only when it is on disk (``fdatasync``).
         roll_packets, roll_bytes : int

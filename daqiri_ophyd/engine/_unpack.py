@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from daqiri_ophyd import _native
 
 from ._errors import GenericFailureError, InvalidParameterError, NotSupportedError
 
-__all__ = ["open_classic"]
+__all__ = ["open_classic", "open_regular"]
 
 _GZIP, _ZSTD, _PCAPNG = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x0a\x0d\x0d\x0a"
 _CHUNK = 1 << 20
@@ -52,7 +53,7 @@ def open_classic(path: Path) -> tuple[BinaryIO, tuple[str, ...]]:
     -----
     Formats: RFC 1952 (gzip), RFC 8878 (zstd), draft-ietf-opsawg-pcapng, read by libpcap.
     """
-    file = path.open("rb")
+    file = open_regular(path)
     wrapping: list[str] = []
     try:
         magic = _magic(file)
@@ -69,6 +70,23 @@ def open_classic(path: Path) -> tuple[BinaryIO, tuple[str, ...]]:
         file.close()
         raise
     return file, tuple(wrapping)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading that is one: opening a named pipe would wait for a writer.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    InvalidParameterError
+        If it is a pipe, a device or a socket.
+    """
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise InvalidParameterError(f"{path} is not a regular file; give a capture file")
 
 
 def _magic(file: BinaryIO) -> bytes:

@@ -141,6 +141,8 @@ def udp_payload(
         np.ascontiguousarray(size),
         ["payload_offset", "payload_length", "udp_length"],
     )
+    if isinstance(packets, Packets):
+        packets.verify()
     length = columns["payload_length"].astype(np.int64)
     whole = (columns["udp_length"] >= 8) & (length + 8 == columns["udp_length"])
     return np.where(whole, columns["payload_offset"], begin), np.where(whole, length, -1)

@@ -120,7 +120,9 @@ class Replay:
                     np.clip(gaps, 0, self._max_gap_ns, out=gaps)
                     times = elapsed + np.cumsum(gaps)
                     before, elapsed = int(stamps[-1]), int(times[-1])
-                    yield Chunk(pcap.data, offsets[part], lengths[part], self._scaled(times))
+                    yield Chunk(
+                        pcap.data, offsets[part], lengths[part], self._scaled(times), pcap.verify
+                    )
 
     def _scaled(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._speed == 1.0:

@@ -1,6 +1,6 @@
 """Packets with a schedule, to be sent through a transmit queue."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -23,12 +23,15 @@ class Chunk:
     times : ndarray of int64, shape (n,), or None
         When each is due, ns after the first packet of the source, never decreasing. None: as fast
         as possible.
+    verify : callable, optional
+        Raises if ``data`` have changed, such as those of a file that was cut.
     """
 
     data: NDArray[np.uint8]
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int64]
     times: NDArray[np.int64] | None
+    verify: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         """Return the number of packets."""

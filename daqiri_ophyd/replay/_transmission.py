@@ -190,6 +190,8 @@ class Transmission:
             raise TransmissionError(
                 f"{self._submitted} of {self._source.packets} packets were submitted: {error}"
             ) from error
+        if chunk.verify is not None:
+            chunk.verify()
 
     def _wait_while_paused(self) -> None:
         if self._going.is_set():

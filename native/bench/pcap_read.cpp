@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <pcap/pcap.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,9 +24,9 @@
 #include <vector>
 
 #include "arguments.h"
-#include "storage/packet_gather.h"
 #include "storage/pcap_index.h"
 #include "system/file.h"
+#include "system/mapped_file.h"
 #include "timing/clock.h"
 
 using namespace daqiri;
@@ -80,25 +79,19 @@ class Sample {
 
 class Mapped {
  public:
-  explicit Mapped(const Sample& sample)
-      : file_(open(sample.path().c_str(), O_RDONLY | O_CLOEXEC)), size_(sample.size()) {
-    data_ = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_.fd(), 0);
-    if (data_ == MAP_FAILED) throw file_error("cannot map", sample.path(), errno);
-  }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-  ~Mapped() { munmap(data_, size_); }
-  [[nodiscard]] const std::uint8_t* data() const { return static_cast<const std::uint8_t*>(data_); }
-  [[nodiscard]] int fd() const { return file_.fd(); }
+  explicit Mapped(const Sample& sample) : mapped_(opened(sample).fd(), sample.path()) {}
+  [[nodiscard]] const std::uint8_t* data() const { return mapped_.data(); }
+  [[nodiscard]] const MappedFile& file() const { return mapped_; }
 
  private:
-  File file_;
-  std::uint64_t size_;
-  void* data_;
+  static File opened(const Sample& sample) {
+    return File(open(sample.path().c_str(), O_RDONLY | O_CLOEXEC));
+  }
+  MappedFile mapped_;
 };
 
-PcapIndex indexed(const Sample& sample, const Mapped& mapped) {
-  PcapIndexer indexer(mapped.data(), sample.size(), mapped.fd(), sample.path());
+PcapIndex indexed(const Mapped& mapped) {
+  PcapIndexer indexer(mapped.file());
   while (indexer.advance()) {
   }
   return indexer.take();
@@ -106,7 +99,7 @@ PcapIndex indexed(const Sample& sample, const Mapped& mapped) {
 
 std::uint64_t ours(const Sample& sample) {
   const Mapped mapped(sample);
-  return indexed(sample, mapped).offsets.size();
+  return indexed(mapped).offsets.size();
 }
 
 std::uint64_t bare(const Sample& sample) {
@@ -195,7 +188,7 @@ void compare_index(const Sample& sample, int rounds) {
 
 void compare_gather(const Sample& sample, int rounds) {
   const Mapped mapped(sample);
-  const PcapIndex index = indexed(sample, mapped);
+  const PcapIndex index = indexed(mapped);
   const std::vector<std::int64_t> offsets(index.offsets.begin(), index.offsets.end());
   std::vector<std::uint8_t> to(sample.size());
   Series own, limit, ratio;

@@ -57,7 +57,7 @@ class Packets {
   ~Packets() {
     for (Burst* burst : bursts_) burst->release();
   }
-  [[nodiscard]] const Burst& burst(std::uint64_t i) const { return *bursts_[i % BURSTS]; }
+  [[nodiscard]] Burst& burst(std::uint64_t i) const { return *bursts_[i % BURSTS]; }
   [[nodiscard]] std::uint64_t burst_bytes() const { return BATCH * (RECORD_HEADER + length_); }
 
  private:

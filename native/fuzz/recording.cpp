@@ -54,7 +54,7 @@ class Recording {
         path_(folder / (raw_ ? "a.raw" : "a.pcap")),
         bursts_(input.ConsumeIntegralInRange(1, 3)) {
     if (raw_) {
-      writer_ = std::make_unique<PackedWriter>(skip_, buffered_output(), nullptr);
+      writer_ = std::make_unique<PackedWriter>(skip_, buffered_output());
     } else {
       writer_ = std::make_unique<PcapWriter>(PcapFormat{LINKTYPE_ETHERNET, nanosecond_});
     }
@@ -101,7 +101,7 @@ class Recording {
     if (!writer_->failed()) check_whole_count();
   }
 
-  void settle() { writer_->settle(); }
+  void sync() { writer_->sync(); }
   /// Between two writes: what the index counts is there.
   void look() const {
     if (raw_) check_index(fuzz::content_of(path_ + ".npy"), fuzz::content_of(path_), false);
@@ -199,7 +199,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           any_limit();
           break;
         case 1:
-          recording.settle();
+          recording.sync();
           break;
         case 2:
           recording.look();

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "net/packet_fields.h"
 #include "require.h"
 #include "steering/classifier.h"
-#include "storage/packet_fields.h"
 
 using namespace daqiri;
 using fuzz::require;

@@ -193,7 +193,7 @@ void ReceivedBurst::write_pcap(const std::string& directory, const std::string& 
                                bool nanosecond) const {
   const Share burst = share();
   const GilRelease unlocked;
-  daqiri::write_pcap(*burst, directory, prefix, nanosecond);
+  daqiri::write_pcap(*burst_, directory, prefix, nanosecond);
 }
 
 void ReceivedBurst::write_raw(const std::string& directory, const std::string& prefix,

@@ -12,7 +12,7 @@
 #include "bindings.h"
 #include "daqiri/error.h"
 #include "gil.h"
-#include "storage/packet_fields.h"
+#include "net/packet_fields.h"
 
 namespace daqiri::python {
 

@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "arrays.h"
 #include "bindings.h"
 #include "gil.h"
-#include "storage/packet_gather.h"
 #include "storage/pcapng.h"
+#include "system/mapped_file.h"
 
 namespace daqiri::python {
 
@@ -20,9 +21,10 @@ using Bytes = py::array_t<std::uint8_t, py::array::c_style>;
 using Offsets = py::array_t<std::int64_t, py::array::c_style>;
 using Lengths = py::array_t<std::uint32_t, py::array::c_style>;
 
-py::tuple index(const Bytes& data, int fd, const std::string& name) {
-  PcapIndexer indexer(data.data(), static_cast<std::uint64_t>(data.size()), fd, name);
+py::tuple index(const MappedFile& file) {
+  PcapIndexer indexer(file);
   run_steps([&] { return indexer.advance(); });
+  file.require_whole();
   PcapIndex found = indexer.take();
   return py::make_tuple(found.link_type, found.snap_length, found.nanosecond, found.swapped,
                         found.torn_bytes, found.damage,
@@ -55,7 +57,18 @@ void unpack_pcapng(int from, int to, const std::string& name) {
 }  // namespace
 
 void bind_pcap(py::module_& m) {
-  m.def("index_pcap", &index, py::arg("data").noconvert(), py::arg("fd"), py::arg("name"));
+  py::class_<MappedFile>(m, "MappedFile", "A file in memory that others may cut meanwhile.")
+      .def_property_readonly("data",
+                             [](const py::object& self) {
+                               const auto& file = self.cast<const MappedFile&>();
+                               return read_only_view(file.data(), file.size(), self);
+                             })
+      .def("require_whole", &MappedFile::require_whole);
+  m.def(
+      "map_file",
+      [](int fd, const std::string& name) { return std::make_unique<MappedFile>(fd, name); },
+      py::arg("fd"), py::arg("name"));
+  m.def("index_pcap", &index, py::arg("file"));
   m.def("gather", &gather, py::arg("data").noconvert(), py::arg("offsets").noconvert(),
         py::arg("lengths").noconvert(), py::arg("out"));
   m.def("unpack_pcapng", &unpack_pcapng, py::arg("from_fd"), py::arg("to_fd"), py::arg("name"));

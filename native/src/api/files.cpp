@@ -18,7 +18,7 @@ namespace {
 /// twice, so that a destroyed one is told from every later one.
 class Handles {
  public:
-  FileWriteHandle* add(std::unique_ptr<FileWriteHandle> handle) {
+  FileWriteHandle* add(std::shared_ptr<FileWriteHandle> handle) {
     const std::lock_guard lock(mutex_);
     // NOLINTNEXTLINE(performance-no-int-to-ptr): never followed
     auto* key = reinterpret_cast<FileWriteHandle*>(++last_);
@@ -59,6 +59,15 @@ Status with_burst(string_view call, BurstParams* params, Write&& write) noexcept
   });
 }
 
+/// The same for a write in the background.
+template <typename Start>
+Status with_handle(string_view call, BurstParams* params, FileWriteHandle** handle,
+                   Start&& start) noexcept {
+  if (handle == nullptr) return fail(Status::NULL_PTR, call, string_view("the handle is null"));
+  *handle = nullptr;
+  return with_burst(call, params, [&](Burst& burst) { *handle = handles().add(start(burst)); });
+}
+
 Status unknown(string_view call, const FileWriteHandle* handle) noexcept {
   if (handle == nullptr) return fail(Status::NULL_PTR, call, string_view("the handle is null"));
   return fail(Status::INVALID_PARAMETER, call, string_view("the handle was destroyed, or is none"));
@@ -84,27 +93,21 @@ Status daqiri_write_raw_to_file(BurstParams* params, const std::string& absolute
 Status daqiri_write_pcap_to_file(BurstParams* params, const std::string& absolute_path,
                                  const std::string& file_prefix) {
   return with_burst("daqiri_write_pcap_to_file", params,
-                    [&](const Burst& burst) { write_pcap(burst, absolute_path, file_prefix); });
+                    [&](Burst& burst) { write_pcap(burst, absolute_path, file_prefix); });
 }
 
 Status daqiri_write_raw_to_file_async(BurstParams* params, const std::string& absolute_path,
                                       const std::string& file_prefix,
                                       std::uint64_t packet_data_offset, FileWriteHandle** handle) {
-  constexpr string_view CALL = "daqiri_write_raw_to_file_async";
-  if (handle == nullptr) return unknown(CALL, nullptr);
-  *handle = nullptr;
-  return with_burst(CALL, params, [&](Burst& burst) {
-    *handle = handles().add(start_write_raw(burst, absolute_path, file_prefix, packet_data_offset));
+  return with_handle("daqiri_write_raw_to_file_async", params, handle, [&](Burst& burst) {
+    return start_write_raw(burst, absolute_path, file_prefix, packet_data_offset);
   });
 }
 
 Status daqiri_write_pcap_to_file_async(BurstParams* params, const std::string& absolute_path,
                                        const std::string& file_prefix, FileWriteHandle** handle) {
-  constexpr string_view CALL = "daqiri_write_pcap_to_file_async";
-  if (handle == nullptr) return unknown(CALL, nullptr);
-  *handle = nullptr;
-  return with_burst(CALL, params, [&](Burst& burst) {
-    *handle = handles().add(start_write_pcap(burst, absolute_path, file_prefix));
+  return with_handle("daqiri_write_pcap_to_file_async", params, handle, [&](Burst& burst) {
+    return start_write_pcap(burst, absolute_path, file_prefix);
   });
 }
 

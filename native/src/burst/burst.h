@@ -61,7 +61,8 @@ struct Burst : BurstParams {
   std::uint32_t kept{0};
   /// Receive: CLOCK_MONOTONIC ns of the first packet. Transmit: port clock ns of submission.
   std::uint64_t begun_ns{0};
-  /// Receive, streams: which stream the bytes are of, and where in it they begin.
+  /// Which stream the bytes are of, and where in it they begin (transmit:
+  /// LinkLayer::place_in_stream).
   StreamPosition stream;
   /// Receive, datagrams.
   BurstEnds ends;

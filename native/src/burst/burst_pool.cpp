@@ -145,6 +145,7 @@ Burst* BurstPool::take() noexcept {
   burst->event = nullptr;
   burst->connection_id = 0;
   burst->begun_ns = 0;
+  burst->stream = {};
   burst->owned = 0;
   burst->source_packets = 0;
   burst->waiting = nullptr;

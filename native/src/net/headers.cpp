@@ -1,21 +1,14 @@
 #include "net/headers.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
-
-#include "net/byte_order.h"
 
 namespace daqiri {
 
 namespace {
 
 constexpr std::uint32_t MAX_IPV4_LENGTH = 65535;
-constexpr std::uint16_t ETHERTYPE_IPV4 = 0x0800;
 constexpr std::uint8_t VERSION_AND_WORDS = 0x45;
-constexpr std::uint8_t PROTOCOL_UDP = 17;
-constexpr std::uint8_t TIME_TO_LIVE = 64;
-constexpr std::uint16_t DONT_FRAGMENT = 0x4000;
 constexpr std::uint32_t UDP_CHECKSUM_AT = UDP_AT + 6;
 
 /// `before` bytes of headers and `payload` behind them, in the buffers and in what IPv4 can
@@ -27,43 +20,82 @@ bool fits(const PacketBytes& packet, std::uint32_t before, std::uint32_t payload
 
 }  // namespace
 
-// --- Checksum
+// --- Headers as bytes
 
-void Checksum::add(const std::uint8_t* data, std::size_t size) noexcept {
-  if (size == 0) return;
-  std::uint64_t sum = 0;
-  std::size_t i = 0;
-  for (; i + 4 <= size; i += 4) {
-    std::uint32_t word = 0;
-    std::memcpy(&word, data + i, sizeof word);
-    sum += word;
-  }
-  if (i + 2 <= size) {
-    std::uint16_t word = 0;
-    std::memcpy(&word, data + i, sizeof word);
-    sum += word;
-    i += 2;
-  }
-  if (i < size) {
-    std::uint16_t word = 0;
-    std::memcpy(&word, data + i, 1);
-    sum += word;
-  }
-  while (sum >> 16U != 0) sum = (sum & 0xFFFFU) + (sum >> 16U);
-  // A piece that begins at an odd byte counts with its bytes swapped (RFC 1071, 2(B)).
-  if (odd_) sum = (sum & 0xFFU) << 8U | sum >> 8U;
-  sum_ += sum;
-  odd_ = odd_ != (size % 2 == 1);
+void Ipv4Header::store(std::uint8_t* out) const noexcept {
+  out[0] = VERSION_AND_WORDS;
+  out[1] = 0;
+  store_be16(out + 2, length);
+  store_be16(out + 4, identification);
+  store_be16(out + 6, fragment);
+  out[8] = time_to_live;
+  out[9] = protocol;
+  store_be16(out + 10, 0);
+  store_be32(out + 12, source);
+  store_be32(out + 16, destination);
+  Checksum checksum;
+  checksum.add(out, IPV4_SIZE);
+  store_be16(out + 10, checksum.value());
 }
 
-std::uint16_t Checksum::value() const noexcept {
-  std::uint64_t sum = sum_;
-  while (sum >> 16U != 0) sum = (sum & 0xFFFFU) + (sum >> 16U);
-  auto folded = static_cast<std::uint16_t>(sum);
-  if constexpr (std::endian::native == std::endian::little) {
-    folded = static_cast<std::uint16_t>(folded << 8U | folded >> 8U);
+Checksum Ipv4Header::pseudo_header(std::uint32_t payload) const noexcept {
+  Checksum checksum;
+  for (const std::uint32_t word : {source, destination, payload}) {
+    checksum.add_word(static_cast<std::uint16_t>(word >> 16U));
+    checksum.add_word(static_cast<std::uint16_t>(word));
   }
-  return static_cast<std::uint16_t>(~folded);
+  checksum.add_word(protocol);
+  return checksum;
+}
+
+void Ipv6Header::store(std::uint8_t* out) const noexcept {
+  store_be32(out, 6U << 28U);
+  store_be16(out + 4, payload);
+  out[6] = next;
+  out[7] = hop_limit;
+  std::copy(source.begin(), source.end(), out + 8);
+  std::copy(destination.begin(), destination.end(), out + 24);
+}
+
+Checksum Ipv6Header::pseudo_header(std::uint32_t payload_bytes,
+                                   std::uint8_t protocol) const noexcept {
+  Checksum checksum;
+  checksum.add(source.data(), source.size());
+  checksum.add(destination.data(), destination.size());
+  checksum.add_word(static_cast<std::uint16_t>(payload_bytes >> 16U));
+  checksum.add_word(static_cast<std::uint16_t>(payload_bytes));
+  checksum.add_word(protocol);
+  return checksum;
+}
+
+void store_udp(std::uint8_t* out, std::uint16_t source, std::uint16_t destination,
+               std::uint16_t length, std::uint16_t checksum) noexcept {
+  store_be16(out, source);
+  store_be16(out + 2, destination);
+  store_be16(out + 4, length);
+  store_be16(out + 6, checksum);
+}
+
+std::uint32_t store_ip(std::uint8_t* out, const SocketAddress& from, const SocketAddress& to,
+                       std::uint8_t protocol, std::uint32_t payload, Checksum& checksum) noexcept {
+  const auto announced = [](std::uint32_t length) {
+    return length > 0xFFFFU ? std::uint16_t{0} : static_cast<std::uint16_t>(length);
+  };
+  if (from.ipv6()) {
+    Ipv6Header ip{.payload = announced(payload), .next = protocol};
+    std::memcpy(ip.source.data(), &from.ipv6_bytes(), ip.source.size());
+    std::memcpy(ip.destination.data(), &to.ipv6_bytes(), ip.destination.size());
+    ip.store(out);
+    checksum = ip.pseudo_header(payload, protocol);
+    return IPV6_SIZE;
+  }
+  const Ipv4Header ip{.length = announced(IPV4_SIZE + payload),
+                      .protocol = protocol,
+                      .source = from.ipv4(),
+                      .destination = to.ipv4()};
+  ip.store(out);
+  checksum = ip.pseudo_header(payload);
+  return IPV4_SIZE;
 }
 
 // --- PacketBytes
@@ -136,17 +168,13 @@ bool write_ethernet(PacketBytes& packet, const MacAddress& destination,
 
 bool write_ipv4(PacketBytes& packet, const Ipv4Fields& fields) noexcept {
   if (!fits(packet, UDP_AT, fields.payload)) return false;
-  std::uint8_t header[IPV4_SIZE]{VERSION_AND_WORDS, 0};
-  store_be16(header + 2, static_cast<std::uint16_t>(IPV4_SIZE + fields.payload));
-  store_be16(header + 4, fields.identification);
-  store_be16(header + 6, DONT_FRAGMENT);
-  header[8] = TIME_TO_LIVE;
-  header[9] = fields.protocol;
-  store_be32(header + 12, fields.source);
-  store_be32(header + 16, fields.destination);
-  Checksum checksum;
-  checksum.add(header, sizeof header);
-  store_be16(header + 10, checksum.value());
+  std::uint8_t header[IPV4_SIZE];
+  Ipv4Header{.length = static_cast<std::uint16_t>(IPV4_SIZE + fields.payload),
+             .identification = fields.identification,
+             .protocol = fields.protocol,
+             .source = fields.source,
+             .destination = fields.destination}
+      .store(header);
   packet.write(IPV4_AT, header, sizeof header);
   if (fields.protocol == PROTOCOL_UDP && fields.payload >= UDP_SIZE) {
     constexpr std::uint8_t NONE[2]{};
@@ -157,10 +185,9 @@ bool write_ipv4(PacketBytes& packet, const Ipv4Fields& fields) noexcept {
 
 bool write_udp(PacketBytes& packet, const UdpFields& fields) noexcept {
   if (!fits(packet, HEADERS_SIZE, fields.payload)) return false;
-  std::uint8_t header[UDP_SIZE]{};
-  store_be16(header, fields.source);
-  store_be16(header + 2, fields.destination);
-  store_be16(header + 4, static_cast<std::uint16_t>(UDP_SIZE + fields.payload));
+  std::uint8_t header[UDP_SIZE];
+  store_udp(header, fields.source, fields.destination,
+            static_cast<std::uint16_t>(UDP_SIZE + fields.payload), 0);
   packet.write(UDP_AT, header, sizeof header);
   return true;
 }
@@ -169,26 +196,19 @@ bool write_udp_payload(PacketBytes& packet, const void* data, std::uint32_t size
   if (!fits(packet, HEADERS_SIZE, size)) return false;
   packet.write(HEADERS_SIZE, data, size);
 
-  std::uint8_t ip[IPV4_SIZE]{};
-  std::uint8_t udp[UDP_SIZE]{};
-  packet.read(IPV4_AT, ip, sizeof ip);
+  std::uint8_t bytes[IPV4_SIZE];
+  std::uint8_t udp[UDP_SIZE];
+  packet.read(IPV4_AT, bytes, sizeof bytes);
   packet.read(UDP_AT, udp, sizeof udp);
-  const std::uint16_t udp_length = load_be16(udp + 4);
-  if (ip[0] != VERSION_AND_WORDS || ip[9] != PROTOCOL_UDP || udp_length != UDP_SIZE + size)
-    return true;
-
+  Ipv4Header ip;
+  const bool announced = ip.parse(bytes, sizeof bytes) && ip.protocol == PROTOCOL_UDP &&
+                         load_be16(udp + 4) == UDP_SIZE + size;
+  if (!announced) return true;
   store_be16(udp + 6, 0);
-  const std::uint8_t protocol[2]{0, PROTOCOL_UDP};
-  Checksum checksum;
-  // The pseudo header (RFC 768): addresses, protocol, UDP length.
-  checksum.add(ip + 12, 8);
-  checksum.add(protocol, sizeof protocol);
-  checksum.add(udp + 4, 2);
+  Checksum checksum = ip.pseudo_header(UDP_SIZE + size);
   checksum.add(udp, sizeof udp);
   packet.add_to(checksum, HEADERS_SIZE, size);
-  // 0 would mean "none".
-  const std::uint16_t value = checksum.value() == 0 ? std::uint16_t{0xFFFF} : checksum.value();
-  store_be16(udp + 6, value);
+  store_be16(udp + 6, checksum.udp_value());
   packet.write(UDP_CHECKSUM_AT, udp + 6, 2);
   return true;
 }

@@ -1,34 +1,101 @@
-/// Ethernet, IPv4 and UDP headers of packets to transmit.
+/// Ethernet, IPv4, IPv6 and UDP headers.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
 #include "burst/burst.h"
+#include "net/byte_order.h"
+#include "net/checksum.h"
+#include "net/socket_address.h"
 
 namespace daqiri {
 
+inline constexpr std::uint16_t ETHERTYPE_IPV4 = 0x0800;
+inline constexpr std::uint16_t ETHERTYPE_IPV6 = 0x86DD;
+inline constexpr std::uint8_t PROTOCOL_TCP = 6;
+inline constexpr std::uint8_t PROTOCOL_UDP = 17;
+
 inline constexpr std::uint32_t ETHERNET_SIZE = 14;
 inline constexpr std::uint32_t IPV4_SIZE = 20;
+inline constexpr std::uint32_t IPV6_SIZE = 40;
 inline constexpr std::uint32_t UDP_SIZE = 8;
+inline constexpr std::uint32_t TCP_SIZE = 20;
 inline constexpr std::uint32_t IPV4_AT = ETHERNET_SIZE;
 inline constexpr std::uint32_t UDP_AT = IPV4_AT + IPV4_SIZE;
 inline constexpr std::uint32_t HEADERS_SIZE = UDP_AT + UDP_SIZE;
 
 using MacAddress = std::array<std::uint8_t, 6>;
+using Ipv6Address = std::array<std::uint8_t, 16>;
 
-/// The Internet checksum (RFC 1071) over pieces of any length.
-class Checksum {
- public:
-  void add(const std::uint8_t* data, std::size_t size) noexcept;
-  /// In host byte order, complemented.
-  [[nodiscard]] std::uint16_t value() const noexcept;
+// --- Headers as bytes. Fields are in host byte order.
 
- private:
-  /// Sum of 16-bit words in memory order, not folded.
-  std::uint64_t sum_{0};
-  bool odd_{false};
+/// RFC 791.
+struct Ipv4Header {
+  /// Of the header, with its options.
+  std::uint32_t size{IPV4_SIZE};
+  /// Header and what is behind it, as announced.
+  std::uint16_t length{0};
+  std::uint16_t identification{0};
+  /// Flags and offset.
+  std::uint16_t fragment{0x4000};
+  std::uint8_t time_to_live{64};
+  std::uint8_t protocol{0};
+  std::uint32_t source{0};
+  std::uint32_t destination{0};
+
+  [[nodiscard]] bool first_fragment() const noexcept { return (fragment & 0x1FFFU) == 0; }
+  [[nodiscard]] bool fragmented() const noexcept { return (fragment & 0x3FFFU) != 0; }
+  /// False when the `captured` bytes at `at` are no whole header.
+  bool parse(const std::uint8_t* at, std::uint32_t captured) noexcept {
+    size = captured > 0 ? (at[0] & 0x0FU) * 4U : 0U;
+    if (captured < IPV4_SIZE || at[0] >> 4U != 4 || size < IPV4_SIZE || captured < size)
+      return false;
+    length = load_be16(at + 2);
+    identification = load_be16(at + 4);
+    fragment = load_be16(at + 6);
+    time_to_live = at[8];
+    protocol = at[9];
+    source = load_be32(at + 12);
+    destination = load_be32(at + 16);
+    return true;
+  }
+  /// IPV4_SIZE bytes, no options, with the checksum.
+  void store(std::uint8_t* out) const noexcept;
+  /// Begun with the pseudo header of what is behind it, `payload` bytes.
+  [[nodiscard]] Checksum pseudo_header(std::uint32_t payload) const noexcept;
 };
+
+/// RFC 8200.
+struct Ipv6Header {
+  /// What is behind it, as announced.
+  std::uint16_t payload{0};
+  std::uint8_t next{0};
+  std::uint8_t hop_limit{64};
+  Ipv6Address source{};
+  Ipv6Address destination{};
+
+  /// IPV6_SIZE bytes.
+  void store(std::uint8_t* out) const noexcept;
+  /// As Ipv4Header has it; `protocol` is behind all extensions.
+  [[nodiscard]] Checksum pseudo_header(std::uint32_t payload_bytes,
+                                       std::uint8_t protocol) const noexcept;
+};
+
+/// RFC 768. UDP_SIZE bytes; `length` with the header; `checksum` 0: none.
+void store_udp(std::uint8_t* out, std::uint16_t source, std::uint16_t destination,
+               std::uint16_t length, std::uint16_t checksum) noexcept;
+
+/// Writes the IP header of `payload` bytes from one address to another of its family; what does not
+/// fit the length field is announced as 0. Returns its size. `checksum` gets the pseudo header.
+std::uint32_t store_ip(std::uint8_t* out, const SocketAddress& from, const SocketAddress& to,
+                       std::uint8_t protocol, std::uint32_t payload, Checksum& checksum) noexcept;
+/// What it returns.
+[[nodiscard]] constexpr std::uint32_t ip_size(bool ipv6) noexcept {
+  return ipv6 ? IPV6_SIZE : IPV4_SIZE;
+}
+
+// --- Headers of packets to transmit
 
 /// One packet of a burst as a single run of bytes over its segments.
 ///

@@ -8,6 +8,8 @@
 
 namespace daqiri {
 
+struct Burst;
+
 inline constexpr std::uint32_t LINKTYPE_ETHERNET = 1;
 inline constexpr std::uint32_t LINKTYPE_RAW = 101;
 /// Longest prefix that LinkLayer::prefix writes (IPv6 and TCP headers with room to spare).
@@ -22,11 +24,20 @@ class LinkLayer {
   [[nodiscard]] virtual bool reconstructs_headers() const noexcept { return false; }
   /// True when packets of a burst that are equally long have the same prefix.
   [[nodiscard]] virtual bool prefix_repeats() const noexcept { return false; }
-  /// Write the headers of packet `i` to `out` (MAX_LINK_PREFIX bytes). Returns their length.
+  /// Bytes that prefix writes before a packet of `length` bytes.
+  [[nodiscard]] virtual std::uint32_t prefix_size(std::uint32_t /*length*/) const noexcept {
+    return 0;
+  }
+  /// Write the headers of packet `i` to `out` (MAX_LINK_PREFIX bytes). Returns their size. The same
+  /// for the same burst, however often it is asked.
   virtual std::uint32_t prefix(const BurstParams& /*burst*/, std::size_t /*i*/,
                                std::byte* /*out*/) const noexcept {
     return 0;
   }
+  /// To be called by the owner of a burst to transmit before its first `prefix`: gives it the next
+  /// place in its byte stream (Burst::stream), where packets are a stream's. Later calls change
+  /// nothing.
+  virtual void place_in_stream(Burst& /*burst*/) const noexcept {}
 };
 
 }  // namespace daqiri

@@ -5,42 +5,30 @@
 #include <string>
 
 #include "daqiri/error.h"
-#include "net/byte_order.h"
+#include "net/headers.h"
 
 namespace daqiri::steering {
 
 namespace {
 
-constexpr std::uint32_t ETHERNET_HEADER = 14;
-constexpr std::uint32_t ETHERTYPE_AT = 12;
-constexpr std::uint16_t ETHERTYPE_IPV4 = 0x0800;
-constexpr std::uint32_t MIN_IPV4_HEADER = 20;
-constexpr std::uint32_t UDP_HEADER = 8;
-constexpr std::uint8_t PROTOCOL_UDP = 17;
-constexpr std::uint16_t FRAGMENT_OFFSET_MASK = 0x1FFF;
 constexpr std::size_t NUM_PORTS = 65536;
 
 }  // namespace
 
 PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept {
   PacketKey key;
-  if (length < ETHERNET_HEADER + MIN_IPV4_HEADER ||
-      load_be16(frame + ETHERTYPE_AT) != ETHERTYPE_IPV4)
-    return key;
-  const std::uint8_t* ip = frame + ETHERNET_HEADER;
-  const std::uint32_t ip_header = (ip[0] & 0x0FU) * 4U;
-  if (ip[0] >> 4U != 4 || ip_header < MIN_IPV4_HEADER || ip[9] != PROTOCOL_UDP) return key;
-  // Only the first fragment has the UDP header.
-  if ((load_be16(ip + 6) & FRAGMENT_OFFSET_MASK) != 0) return key;
-  const std::uint16_t total_length = load_be16(ip + 2);
-  // The frame may be shorter than total_length: a header segment holds the headers only.
-  if (total_length < ip_header + UDP_HEADER || length < ETHERNET_HEADER + ip_header + UDP_HEADER)
-    return key;
-  const std::uint8_t* udp = ip + ip_header;
+  if (length < ETHERNET_SIZE || load_be16(frame + ETHERNET_SIZE - 2) != ETHERTYPE_IPV4) return key;
+  Ipv4Header ip;
+  if (!ip.parse(frame + IPV4_AT, length - IPV4_AT) || ip.protocol != PROTOCOL_UDP) return key;
+  // Only the first fragment has the UDP header. The frame may be shorter than the length that IP
+  // announces: a header segment holds the headers only.
+  const std::uint32_t headers = ip.size + UDP_SIZE;
+  if (!ip.first_fragment() || ip.length < headers || length - IPV4_AT < headers) return key;
+  const std::uint8_t* udp = frame + IPV4_AT + ip.size;
   key.ipv4_udp = true;
-  key.ipv4_len = total_length;
-  key.ipv4_src = load_be32(ip + 12);
-  key.ipv4_dst = load_be32(ip + 16);
+  key.ipv4_len = ip.length;
+  key.ipv4_src = ip.source;
+  key.ipv4_dst = ip.destination;
   key.udp_src = load_be16(udp);
   key.udp_dst = load_be16(udp + 2);
   return key;

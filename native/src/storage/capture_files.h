@@ -12,8 +12,9 @@
 #include "storage/capture_metadata.h"
 #include "storage/packet_writer.h"
 #include "storage/recorder.h"
-#include "storage/sidecar.h"
+#include "system/file.h"
 #include "system/log.h"
+#include "timing/clock.h"
 
 namespace daqiri {
 
@@ -21,28 +22,53 @@ namespace daqiri {
 enum class NotWritten : std::uint8_t { WRITE_ERROR, PAUSED, AFTER_LIMIT };
 inline constexpr std::size_t NUM_NOT_WRITTEN = 3;
 
+/// The metadata file beside a recorded file. It is written in one piece when the recorded file is
+/// complete; disk space for it is taken when that is prepared, so that a full disk does not cost
+/// the metadata. Until then it is hidden and locked: `.NAME.json.part`.
+class Sidecar {
+ public:
+  Sidecar() = default;
+  Sidecar(Sidecar&&) = default;
+  Sidecar& operator=(Sidecar&& other) noexcept;
+  ~Sidecar() { abandon(); }
+
+  /// Take space for `size` bytes beside the file `path`. Throws Error: INVALID_PARAMETER when
+  /// another recorder has that file, GENERIC_FAILURE with path and errno.
+  void begin(const std::string& path, std::size_t size);
+  /// <path>.json is there, whole, or Error is thrown and it is not; `durable`: once the disk has
+  /// it.
+  void finish(const std::string& text, bool durable);
+  /// Leave nothing behind.
+  void abandon() noexcept;
+
+ private:
+  std::string path_;
+  std::string part_path_;
+  File part_;
+};
+
+/// Tidies up what recorders that were killed have left in `directory`: their hidden files, and the
+/// disk blocks behind the files that these belong to. What those hold stays as it is.
+void remove_leftovers(const std::string& directory) noexcept;
+
 /// Numbers, rolls and completes files, and keeps account of what did not get into them. One thread.
 class CaptureFiles {
  public:
   CaptureFiles(const RecorderOptions& options, const Session& session, RxQueue& queue);
 
-  /// See to whole records after a kill, from the thread that writes from now on.
-  void guard() noexcept;
-  /// To be called in that thread before it ends.
-  void end_guard() noexcept { guard_.stop(); }
-
-  /// Create the next file. Throws Error.
+  /// Create the first file. Throws Error.
   void begin();
   /// Put the first `count` packets into files, rolling as asked for; those that do not get there
   /// are counted as lost, and `error` tells why.
   void write(const Burst& burst, std::uint32_t count);
-  /// Complete the current file, or an empty one when there is none.
+  /// Complete the current file, or an empty one when there is none. It stays the current one while
+  /// the next cannot be prepared: there is always a file whose metadata tell what is lost.
   void complete();
   /// Complete what is to be completed at the end of a recording.
   void finish();
   /// Roll by time; see that the file is still there and not far behind; try again after an error.
   /// Returns CLOCK_MONOTONIC ns when it is to be called again at the latest.
-  std::uint64_t tend(std::uint64_t now_ns);
+  std::uint64_t poll(std::uint64_t now_ns);
 
   void leave_out(NotWritten reason, std::uint64_t packets) noexcept;
 
@@ -73,15 +99,27 @@ class CaptureFiles {
   [[nodiscard]] std::unique_ptr<PacketWriter> make_writer();
   [[nodiscard]] std::uint64_t size_limit() const noexcept;
   [[nodiscard]] bool is_full() const noexcept;
-  [[nodiscard]] bool may_write() const noexcept;
+  [[nodiscard]] std::string next_path() const;
+  /// Whether there is a file to write to, after trying to have one.
+  bool ready();
+  bool retry_is_due() const noexcept {
+    return options_.on_error == OnError::RESUME && monotonic_ns() >= retry_at_;
+  }
+  /// Go on after an error: in the same file while that is empty, else in the next.
+  bool recover();
+  /// Throw Error.
+  void prepare_next();
+  void begin_next();
   bool try_begin();
+  bool is_taken(const Error& error);
+  void complete_present(bool last);
   [[nodiscard]] CaptureMetadata metadata() const;
   [[nodiscard]] LogOrigin log_origin() const noexcept {
     return {interface_, queue_.config().name_};
   }
   void lose(std::uint64_t packets) noexcept;
   /// The writer failed; its file had `packets` before.
-  void writing_failed(std::uint64_t packets);
+  void note_failure(std::uint64_t packets);
   void fail(const std::string& text);
   void forget_file(const std::string& text);
   void sync_directory();
@@ -91,9 +129,10 @@ class CaptureFiles {
   std::string interface_;
   std::shared_ptr<const LinkLayer> link_;
   CaptureOrigin origin_;
-  TailGuard guard_;
   std::unique_ptr<PacketWriter> writer_;
   Sidecar sidecar_;
+  Sidecar next_sidecar_;
+  bool prepared_{false};
   std::uint64_t number_;
   std::uint64_t roll_ns_;
   /// Open or failed.
@@ -103,7 +142,7 @@ class CaptureFiles {
   std::string error_;
   /// CLOCK_MONOTONIC ns of the current file's first packet; 0: none yet.
   std::uint64_t first_written_ns_{0};
-  std::uint64_t settle_at_{0};
+  std::uint64_t sync_at_{0};
   std::uint64_t retry_at_{0};
   /// CLOCK_REALTIME.
   std::uint64_t begun_ns_{0};

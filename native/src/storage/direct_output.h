@@ -1,32 +1,32 @@
 /// Past the page cache.
 #pragma once
 
-#include <liburing.h>
-
 #include <array>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "storage/file_output.h"
-#include "storage/room_ahead.h"
 
 namespace daqiri {
 
-/// O_DIRECT writes of large aligned blocks, several under way at a time (io_uring). What packets
-/// hold is copied to the blocks; the rest of the way is the disk's own work.
+/// O_DIRECT writes of aligned blocks. What packets hold is copied to a ring of blocks; a thread
+/// writes the blocks that are full, all that lie together in one call, one call at a time: the file
+/// grows in the order of its bytes, and never has a hole.
 class DirectOutput final : public FileOutput {
  public:
-  /// Null, and `why_not` says why, where the file system of `directory` or the kernel has no such
-  /// writes.
+  /// Null, and `why_not` says why, where the file system of `directory` has no such writes.
   static std::unique_ptr<DirectOutput> make(const std::string& directory, std::string& why_not);
   ~DirectOutput() override;
 
   [[nodiscard]] const char* name() const noexcept override { return "direct"; }
   int begin(int fd, const FileTally& whole) noexcept override;
   int put(RecordBatch& batch) noexcept override;
-  int settle() noexcept override;
+  int sync() noexcept override;
 
  private:
   static constexpr std::size_t BLOCK = std::size_t{1} << 20U;
@@ -34,38 +34,46 @@ class DirectOutput final : public FileOutput {
   /// Of addresses, lengths and offsets; what any disk accepts.
   static constexpr std::size_t ALIGNMENT = 4096;
 
-  struct Block {
-    std::byte* data{nullptr};
-    std::uint64_t offset{0};
-    /// What is whole once this block and all before it are in the file.
-    FileTally after;
-    bool under_way{false};
-    bool failed{false};
-  };
+  DirectOutput();
 
-  explicit DirectOutput(const io_uring& ring) : ring_(ring) {}
+  [[nodiscard]] std::byte* block(std::uint64_t number) const noexcept {
+    return memory_.get() + number % NUM_BLOCKS * BLOCK;
+  }
+  [[nodiscard]] std::uint64_t offset_of(std::uint64_t number) const noexcept {
+    return origin_ + number * BLOCK;
+  }
+  /// The block that is being filled is full; all packets of `after` are in it and those before it.
+  void hand_over(const FileTally& after) noexcept;
+  /// Wait for the thread to write all blocks that are full. Returns errno.
+  int drain() noexcept;
+  void run() noexcept;
+  /// Write `count` full blocks from number `first` on. Returns how many are in the file, and errno.
+  std::uint64_t write_blocks(std::uint64_t first, std::uint64_t count, int& problem) noexcept;
 
-  [[nodiscard]] Block& block(std::uint64_t number) noexcept { return blocks_[number % NUM_BLOCKS]; }
-  void submit() noexcept;
-  void reap(bool wait) noexcept;
-  void landed(Block& block, int result) noexcept;
-  void fail(int problem) noexcept;
-
-  io_uring ring_;
-  bool registered_{false};
-  std::array<Block, NUM_BLOCKS> blocks_{};
   std::unique_ptr<std::byte, void (*)(void*)> memory_{nullptr, nullptr};
+  // Set while the thread has nothing to write.
   int fd_{-1};
+  /// Of block 0 in the file, aligned.
+  std::uint64_t origin_{0};
+
+  // The caller's.
   FileTally taken_;
-  /// Blocks [oldest_, filling_) are under way, `filling_` is being filled.
-  std::uint64_t oldest_{0};
   std::uint64_t filling_{0};
-  /// Bytes in it.
+  /// Bytes in that block.
   std::size_t filled_{0};
-  RoomAhead room_;
+
+  std::mutex mutex_;  // over the next
+  std::condition_variable changed_;
+  std::array<FileTally, NUM_BLOCKS> after_;
+  /// Blocks [written_, full_) wait for the thread.
+  std::uint64_t full_{0};
+  std::uint64_t written_{0};
+  /// Up to the end of block `written_` - 1.
+  FileTally in_file_;
   int problem_{0};
-  /// A block failed: what lies behind it is not whole.
-  bool torn_{false};
+  bool writing_{false};
+  bool stopping_{false};
+  std::thread thread_;
 };
 
 }  // namespace daqiri

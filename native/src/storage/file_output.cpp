@@ -1,67 +1,70 @@
 #include "storage/file_output.h"
 
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "storage/direct_output.h"
-#include "storage/room_ahead.h"
+#include "system/file.h"
 
 namespace daqiri {
+
+void Preallocation::begin(int fd, std::uint64_t size) noexcept {
+  fd_ = fd;
+  end_ = size;
+  // In memory, pages are found no faster in advance.
+  struct statfs system{};
+  possible_ =
+      fstatfs(fd, &system) == 0 && system.f_type != TMPFS_MAGIC && system.f_type != RAMFS_MAGIC;
+}
+
+void Preallocation::reserve(std::uint64_t end) noexcept {
+  if (!possible_ || end <= end_ || end < LEAST) return;
+  const std::uint64_t from = end_;
+  end_ = end + std::min(end, MOST);
+  possible_ = fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
+                        static_cast<off_t>(end_ - from)) == 0;
+}
+
+int Preallocation::trim(std::uint64_t size) noexcept {
+  if (ftruncate(fd_, static_cast<off_t>(size)) != 0) return errno;
+  end_ = size;
+  return 0;
+}
 
 namespace {
 
 class BufferedOutput final : public FileOutput {
  public:
-  explicit BufferedOutput(bool takes_room_ahead) : takes_room_ahead_(takes_room_ahead) {}
+  explicit BufferedOutput(bool preallocates) : preallocates_(preallocates) {}
 
   [[nodiscard]] const char* name() const noexcept override { return "buffered"; }
 
   int begin(int fd, const FileTally& whole) noexcept override {
     fd_ = fd;
     whole_ = whole;
-    if (takes_room_ahead_) room_.begin(fd, whole.size);
+    if (preallocates_) preallocation_.begin(fd, whole.size);
     return 0;
   }
 
   int put(RecordBatch& batch) noexcept override {
-    iovec* next = batch.pieces();
-    std::size_t left = batch.num_pieces();
+    preallocation_.reserve(batch.before().size + batch.bytes());
     std::uint64_t written = 0;
-    int problem = 0;
-    room_.reserve(batch.before().size + batch.bytes());
-    while (written < batch.bytes()) {
-      const ssize_t n = pwritev(fd_, next, static_cast<int>(left),
-                                static_cast<off_t>(batch.before().size + written));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) {
-        problem = n < 0 ? errno : EIO;
-        break;
-      }
-      written += static_cast<std::uint64_t>(n);
-      auto taken = static_cast<std::size_t>(n);
-      while (left > 0 && taken >= next->iov_len) {
-        taken -= next->iov_len;
-        ++next;
-        --left;
-      }
-      if (left > 0) {
-        next->iov_base = static_cast<std::byte*>(next->iov_base) + taken;
-        next->iov_len -= taken;
-      }
-    }
+    const int problem =
+        write_pieces(fd_, batch.pieces(), batch.num_pieces(), batch.before().size, written);
     whole_ = batch.tally_at(written);
     return problem;
   }
 
-  int settle() noexcept override {
-    return room_.reaches_beyond(whole_.size) ? room_.give_back(whole_.size) : 0;
-  }
+  int sync() noexcept override { return 0; }
 
  private:
-  bool takes_room_ahead_;
+  bool preallocates_;
   int fd_{-1};
-  RoomAhead room_;
 };
 
 }  // namespace

@@ -11,6 +11,32 @@ namespace daqiri {
 
 enum class WriterKind : std::uint8_t { BUFFERED, DIRECT, AUTO };
 
+/// Allocates disk blocks behind the end of a file that grows, in large pieces: the disk gets longer
+/// stretches, and the kernel has less to do for each page. The size of the file does not change.
+///
+/// As much again as the file has, up to a limit and not for small files. Where the file system
+/// cannot, or the disk is full, the file grows without.
+class Preallocation {
+ public:
+  /// Begin with the open file `fd`, whose data end at `size`.
+  void begin(int fd, std::uint64_t size) noexcept;
+  /// Data up to `end` are about to be written.
+  void reserve(std::uint64_t end) noexcept;
+  /// Whether blocks behind `size` are allocated.
+  [[nodiscard]] bool reaches_beyond(std::uint64_t size) const noexcept { return end_ > size; }
+  /// Cut the file at `size` and free all blocks behind it. Returns errno, 0: done.
+  int trim(std::uint64_t size) noexcept;
+
+ private:
+  /// A shorter file gets no blocks in advance.
+  static constexpr std::uint64_t LEAST = std::uint64_t{1} << 20U;
+  static constexpr std::uint64_t MOST = std::uint64_t{64} << 20U;
+
+  int fd_{-1};
+  std::uint64_t end_{0};
+  bool possible_{false};
+};
+
 /// Puts batches of records behind what is in a file. One file at a time, one thread.
 class FileOutput {
  public:
@@ -23,23 +49,29 @@ class FileOutput {
   [[nodiscard]] virtual const char* name() const noexcept = 0;
   /// Go on behind the first `whole.size` bytes of the open file `fd`. Returns errno, 0: fine.
   virtual int begin(int fd, const FileTally& whole) noexcept = 0;
-  /// Take a batch. Returns errno, 0: taken; after an error `settle` alone may be called.
+  /// Take a batch. Returns errno, 0: taken; after an error only `sync` and `begin` may be called.
   virtual int put(RecordBatch& batch) noexcept = 0;
-  /// See to it that all that was taken is in the file, which has exactly that length then. Returns
-  /// errno, 0: fine. After an error of it or of `put`, nothing is under way to the file any more.
-  virtual int settle() noexcept = 0;
+  /// Wait until all that was taken is in the file. Returns errno, 0: fine. After an error of it or
+  /// of `put`, nothing is on its way to the file any more.
+  virtual int sync() noexcept = 0;
+  /// Free what is allocated behind the end of the file; after a `sync` without error. Returns
+  /// errno.
+  int trim() noexcept {
+    return preallocation_.reaches_beyond(whole_.size) ? preallocation_.trim(whole_.size) : 0;
+  }
   /// What is in the file by now, whatever becomes of the process.
   [[nodiscard]] const FileTally& whole() const noexcept { return whole_; }
 
  protected:
   FileTally whole_;
+  Preallocation preallocation_;
 };
 
 /// Through the page cache, straight from the packets.
 std::unique_ptr<FileOutput> buffered_output();
 
-/// For files that grow: with room on the disk taken ahead. As `wanted`, as far as the file system
-/// of `directory` and the kernel allow; otherwise buffered, and `why_not` tells the reason.
+/// For files that grow: with preallocation. As `wanted`, as far as the file system of `directory`
+/// allows; otherwise buffered, and `why_not` tells the reason.
 std::unique_ptr<FileOutput> make_output(WriterKind wanted, const std::string& directory,
                                         std::string& why_not);
 

@@ -1,6 +1,5 @@
 #include "storage/packed_writer.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,37 +19,54 @@ constexpr std::size_t INDEX_HEADER = 192;
 constexpr std::size_t MOST_ROWS = 2048;
 static_assert(std::endian::native == std::endian::little, "rows are written as they are");
 
+/// Returns errno.
+int write_index_header(int fd, std::uint64_t rows) noexcept {
+  std::array<char, INDEX_HEADER> header;
+  header.fill(' ');
+  constexpr std::uint16_t REST = INDEX_HEADER - 10;
+  std::memcpy(header.data(), "\x93NUMPY\x01\x00", 8);
+  std::memcpy(header.data() + 8, &REST, sizeof REST);
+  const int n = std::snprintf(header.data() + 10, REST,
+                              "{'descr': [('offset', '<u8'), ('length', '<u4'), ('flow', '<u4'), "
+                              "('timestamp', '<u8')], 'fortran_order': False, 'shape': (%llu,), }",
+                              static_cast<unsigned long long>(rows));
+  header[10 + static_cast<std::size_t>(n)] = ' ';
+  header.back() = '\n';
+  return write_fully(fd, header.data(), header.size(), 0);
+}
+
 }  // namespace
 
-PackedWriter::PackedWriter(std::uint64_t packet_data_offset, std::unique_ptr<FileOutput> output,
-                           TailGuard* guard)
-    : PacketWriter(std::move(output), guard), skip_(packet_data_offset) {
+PackedWriter::PackedWriter(std::uint64_t packet_data_offset, std::unique_ptr<FileOutput> output)
+    : PacketWriter(std::move(output)), skip_(packet_data_offset) {
   rows_.reserve(MOST_ROWS);
 }
 
 PackedWriter::~PackedWriter() { close(); }
 
-void PackedWriter::create(const std::string& path) {
-  close();
-  open_file(path, false);
+void PackedWriter::prepare(const std::string& path) {
+  prepare_file(path);
   try {
-    index_path_ = path + ".npy";
-    index_ =
-        File(open(index_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0644));
-    if (!index_.is_open()) {
-      if (errno == EEXIST) refuse_existing(index_path_, "is not overwritten");
-      throw file_error("cannot create", index_path_, errno);
-    }
-    const int problem = write_index_header(0);
-    if (problem != 0) throw file_error("cannot write", index_path_, problem);
-    begin_records(0, 0);
+    NewFile& index = next_index_.emplace(path + ".npy");
+    const int problem = write_index_header(index.fd(), 0);
+    if (problem != 0) throw file_error("cannot write", index.path(), problem);
   } catch (...) {
-    if (index_.is_open()) unlink(index_path_.c_str());
-    index_.close();
-    PacketWriter::remove();
-    let_go();
+    discard_prepared();
     throw;
   }
+}
+
+void PackedWriter::discard_prepared() noexcept {
+  next_index_.reset();
+  PacketWriter::discard_prepared();
+}
+
+void PackedWriter::appear() {
+  next_index_->appear();
+  PacketWriter::appear();
+  counted_ = 0;
+  index_path_ = next_index_->path();
+  index_ = next_index_->take();
 }
 
 void PackedWriter::remove() noexcept {
@@ -72,7 +88,7 @@ void PackedWriter::add(RecordBatch& batch, const Burst& burst, PacketPrefixes& /
   batch.end_record(wire_length, time, burst.flow_ids[packet]);
 }
 
-int PackedWriter::prepare(const RecordBatch& batch) noexcept {
+int PackedWriter::before_put(const RecordBatch& batch) noexcept {
   rows_.clear();
   std::uint32_t begin = 0;
   for (std::size_t r = 0; r < batch.num_records(); ++r) {
@@ -84,24 +100,10 @@ int PackedWriter::prepare(const RecordBatch& batch) noexcept {
                      INDEX_HEADER + batch.before().packets * sizeof(Row));
 }
 
-int PackedWriter::landed(const FileTally& whole) noexcept {
-  return whole.packets == counted_ ? 0 : write_index_header(whole.packets);
-}
-
-int PackedWriter::write_index_header(std::uint64_t rows) noexcept {
-  std::array<char, INDEX_HEADER> header;
-  header.fill(' ');
-  constexpr std::uint16_t REST = INDEX_HEADER - 10;
-  std::memcpy(header.data(), "\x93NUMPY\x01\x00", 8);
-  std::memcpy(header.data() + 8, &REST, sizeof REST);
-  const int n = std::snprintf(header.data() + 10, REST,
-                              "{'descr': [('offset', '<u8'), ('length', '<u4'), ('flow', '<u4'), "
-                              "('timestamp', '<u8')], 'fortran_order': False, 'shape': (%llu,), }",
-                              static_cast<unsigned long long>(rows));
-  header[10 + static_cast<std::size_t>(n)] = ' ';
-  header.back() = '\n';
-  counted_ = rows;
-  return write_fully(index_.fd(), header.data(), header.size(), 0);
+int PackedWriter::after_put(const FileTally& whole) noexcept {
+  if (whole.packets == counted_) return 0;
+  counted_ = whole.packets;
+  return write_index_header(index_.fd(), counted_);
 }
 
 int PackedWriter::end(bool durable) noexcept {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,12 @@ namespace daqiri {
 class PackedWriter final : public PacketWriter {
  public:
   /// The first `packet_data_offset` bytes of each packet are left out.
-  PackedWriter(std::uint64_t packet_data_offset, std::unique_ptr<FileOutput> output,
-               TailGuard* guard);
+  PackedWriter(std::uint64_t packet_data_offset, std::unique_ptr<FileOutput> output);
   ~PackedWriter() override;
 
   [[nodiscard]] const char* suffix() const noexcept override { return ".raw"; }
-  void create(const std::string& path) override;
+  void prepare(const std::string& path) override;
+  void discard_prepared() noexcept override;
   void remove() noexcept override;
 
   /// A row of the index.
@@ -38,12 +39,13 @@ class PackedWriter final : public PacketWriter {
  private:
   void add(RecordBatch& batch, const Burst& burst, PacketPrefixes& prefixes, std::uint32_t packet,
            std::uint64_t time) noexcept override;
-  int prepare(const RecordBatch& batch) noexcept override;
-  int landed(const FileTally& whole) noexcept override;
+  void appear() override;
+  int before_put(const RecordBatch& batch) noexcept override;
+  int after_put(const FileTally& whole) noexcept override;
   int end(bool durable) noexcept override;
-  int write_index_header(std::uint64_t rows) noexcept;
 
   std::uint64_t skip_;
+  std::optional<NewFile> next_index_;
   std::string index_path_;
   File index_;
   std::vector<Row> rows_;

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
-#include "storage/whole_files.h"
 #include "timing/clock.h"
 
 namespace daqiri {
@@ -18,60 +18,54 @@ void refuse_existing(const std::string& path, const std::string& what) {
               path + " exists and " + what + "; choose another prefix or move the file away");
 }
 
-PacketWriter::PacketWriter(std::unique_ptr<FileOutput> output, TailGuard* guard)
-    : output_(std::move(output)),
-      guard_(guard),
-      batch_(std::make_unique_for_overwrite<RecordBatch>()) {}
-
-namespace {
-
-/// A new file in the folder of `path` without a name; closed where there are no such files.
-File nameless_file(const std::string& path) {
-  // By way of which it gets its name.
-  if (access("/proc/self/fd", F_OK) != 0) return File();
-  const std::string folder = path.substr(0, path.rfind('/') + 1);
-  return File(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644));
-}
-
-}  // namespace
-
-bool PacketWriter::open_file(const std::string& path, bool may_exist) {
-  path_ = path;
-  failed_ = false;
-  tally_ = {};
-  constexpr int FLAGS = O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-  File file = may_exist ? File() : nameless_file(path);
-  named_ = !file.is_open();
-  if (named_) file = File(open(path.c_str(), FLAGS | O_CREAT | O_EXCL, 0644));
-  const bool created = file.is_open();
-  if (!created) {
-    if (errno != EEXIST) throw file_error("cannot create", path, errno);
-    if (!may_exist) refuse_existing(path, "is not overwritten");
-    file = File(open(path.c_str(), FLAGS));
-    if (!file.is_open()) throw file_error("cannot open", path, errno);
-  }
+void lock_for_writing(const File& file, const std::string& path) {
   struct stat found{};
-  if (fstat(file.fd(), &found) != 0) throw file_error("cannot look at", path, errno);
+  if (fstat(file.fd(), &found) != 0) throw file_error("cannot examine", path, errno);
   if (!S_ISREG(found.st_mode)) refuse_existing(path, "is not a regular file");
   // Where the file system has no locks, we go without.
   if (flock(file.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw Error(Status::NOT_READY,
                 path + " is being written by somebody else; wait until that is done");
   }
-  file_ = std::move(file);
-  return created;
 }
 
-void PacketWriter::begin_records(std::uint64_t size, std::uint64_t before) {
-  size_before_ = before;
-  tally_.size = size;
-  const int problem = output_->begin(file_.fd(), tally_);
-  if (problem != 0) throw file_error("cannot write", path_, problem);
-  appear();
-  if (guard_ != nullptr) guard_->watch(file_.fd(), path_, size);
+std::uint32_t PacketPrefixes::write(std::uint32_t packet, std::byte* out) noexcept {
+  if (none_) return 0;
+  if (!repeats_) return link_.prefix(burst_, packet, out);
+  const std::uint32_t length = burst_.packet_length(packet);
+  if (size_ == 0 || length != length_) {
+    size_ = link_.prefix(burst_, packet, latest_.data());
+    length_ = length;
+  }
+  std::memcpy(out, latest_.data(), size_);
+  return size_;
 }
 
-void PacketWriter::appear() {
+// --- A new file
+
+NewFile::NewFile(std::string path) : path_(std::move(path)), named_(false) {
+  // By way of which it gets its name.
+  if (access("/proc/self/fd", F_OK) == 0) {
+    const std::string folder = path_.substr(0, path_.rfind('/') + 1);
+    file_ = File::private_to_process(
+        [&] { return open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644); });
+  }
+  if (!file_.is_open()) {
+    file_ = File::private_to_process([&] {
+      return open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0644);
+    });
+    if (!file_.is_open() && errno == EEXIST) refuse_existing(path_, "is not overwritten");
+    if (!file_.is_open()) throw file_error("cannot create", path_, errno);
+    named_ = true;
+  }
+  lock_for_writing(file_, path_);
+}
+
+NewFile::~NewFile() {
+  if (named_ && file_.is_open()) unlink(path_.c_str());
+}
+
+void NewFile::appear() {
   if (named_) return;
   const std::string nameless = "/proc/self/fd/" + std::to_string(file_.fd());
   if (linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
@@ -79,6 +73,47 @@ void PacketWriter::appear() {
     throw file_error("cannot create", path_, errno);
   }
   named_ = true;
+}
+
+// --- The writer
+
+PacketWriter::PacketWriter(std::unique_ptr<FileOutput> output)
+    : output_(std::move(output)), batch_(std::make_unique_for_overwrite<RecordBatch>()) {}
+
+NewFile& PacketWriter::prepare_file(const std::string& path) {
+  discard_prepared();
+  return next_.emplace(path);
+}
+
+void PacketWriter::create(const std::string& path) {
+  close();
+  if (!next_.has_value() || next_->path() != path) prepare(path);
+  try {
+    struct stat found{};
+    if (fstat(next_->fd(), &found) != 0) throw file_error("cannot examine", path, errno);
+    const auto size = static_cast<std::uint64_t>(found.st_size);
+    appear();
+    begin(next_->take(), path, size, 0);
+  } catch (...) {
+    discard_prepared();
+    throw;
+  }
+  discard_prepared();
+}
+
+void PacketWriter::begin(File file, const std::string& path, std::uint64_t size,
+                         std::uint64_t before) {
+  path_ = path;
+  failed_ = false;
+  size_before_ = before;
+  tally_ = {};
+  tally_.size = size;
+  file_ = std::move(file);
+  const int problem = output_->begin(file_.fd(), tally_);
+  if (problem == 0) return;
+  file_.close();
+  if (before == 0) remove();
+  throw file_error("cannot write", path_, problem);
 }
 
 std::uint32_t PacketWriter::write(const Burst& burst, const LinkLayer& link, std::uint32_t first,
@@ -90,19 +125,19 @@ std::uint32_t PacketWriter::write(const Burst& burst, const LinkLayer& link, std
   batch_->begin(tally_);
   for (std::uint32_t i = first;
        i < first + count && tally_.size + batch_->bytes() < size_limit && !failed_; ++i) {
-    if (!batch_->has_room()) flush();
+    if (!batch_->has_room()) put_batch();
     std::uint64_t time = burst.timestamps[i];
     if (time == 0) time = now != 0 ? now : (now = realtime_ns());
     add(*batch_, burst, prefixes, i, time);
   }
-  if (!failed_) flush();
+  if (!failed_) put_batch();
   return tally_.packets > before ? static_cast<std::uint32_t>(tally_.packets - before) : 0;
 }
 
-void PacketWriter::flush() noexcept {
+void PacketWriter::put_batch() noexcept {
   RecordBatch& batch = *batch_;
   batch.finish();
-  if (const int problem = prepare(batch); problem != 0) {
+  if (const int problem = before_put(batch); problem != 0) {
     fail("cannot write", problem);
     cut(batch.before());
   } else if (const int put = output_->put(batch); put != 0) {
@@ -110,26 +145,30 @@ void PacketWriter::flush() noexcept {
     cut(output_->whole());
   } else {
     tally_ = batch.tally_at(batch.bytes());
-    note_landed();
+    confirm();
   }
   batch.begin(tally_);
 }
 
-void PacketWriter::note_landed() noexcept {
-  const FileTally& whole = output_->whole();
-  if (guard_ != nullptr) guard_->commit(whole.size);
-  const int problem = landed(whole);
+void PacketWriter::confirm() noexcept {
+  const int problem = after_put(output_->whole());
   if (problem == 0) return;
   fail("cannot write", problem);
-  cut(whole);
+  cut(output_->whole());
 }
 
-void PacketWriter::settle() noexcept {
+void PacketWriter::sync() noexcept {
   if (!is_open() || failed_) return;
-  const int problem = output_->settle();
-  if (problem == 0) return note_landed();
+  const int problem = output_->sync();
+  if (problem == 0) return confirm();
   fail("cannot write", problem);
   cut(output_->whole());
+}
+
+bool PacketWriter::retry() noexcept {
+  if (!is_open() || cut_errno_ != 0 || output_->begin(file_.fd(), tally_) != 0) return false;
+  failed_ = false;
+  return true;
 }
 
 void PacketWriter::fail(const char* action, int error_number) noexcept {
@@ -141,12 +180,11 @@ void PacketWriter::fail(const char* action, int error_number) noexcept {
 }
 
 void PacketWriter::cut(const FileTally& limit) noexcept {
-  output_->settle();
+  output_->sync();
   const FileTally& whole = output_->whole();
   tally_ = whole.packets < limit.packets ? whole : limit;
   if (ftruncate(file_.fd(), static_cast<off_t>(tally_.size)) != 0) cut_errno_ = errno;
-  if (guard_ != nullptr) guard_->commit(tally_.size);
-  landed(tally_);
+  after_put(tally_);
 }
 
 std::string PacketWriter::error() const {
@@ -167,20 +205,17 @@ bool PacketWriter::still_there() const noexcept {
 
 void PacketWriter::close(bool durable) noexcept {
   if (!file_.is_open()) return;
-  settle();
-  int problem = end(durable);
+  sync();
+  int problem = failed_ ? 0 : output_->trim();
+  if (const int ended = end(durable); problem == 0) problem = ended;
   if (problem == 0 && durable && fdatasync(file_.fd()) != 0) problem = errno;
   if (problem != 0) fail("cannot write", problem);
-  if (!failed_ || cut_errno_ == 0) whole_files().remember(file_.fd());
-  if (guard_ != nullptr) guard_->forget();
-  // By hand: a child that was forked meanwhile shares the lock.
+  // Before the descriptor goes: a child that was cloned without fork(3) shares the lock.
   flock(file_.fd(), LOCK_UN);
   problem = file_.close();
   if (problem != 0) fail("cannot close", problem);
 }
 
-void PacketWriter::remove() noexcept {
-  if (named_) unlink(path_.c_str());
-}
+void PacketWriter::remove() noexcept { unlink(path_.c_str()); }
 
 }  // namespace daqiri

@@ -1,6 +1,11 @@
 #include "storage/pcap_index.h"
 
-#include <utility>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 #include "daqiri/error.h"
 
@@ -16,20 +21,92 @@ std::uint32_t order(std::uint32_t value) {
   return SWAPPED ? __builtin_bswap32(value) : value;
 }
 
-using Source = std::variant<pcap::MemoryRecords, pcap::FileRecords>;
-
-Source source_of(const std::uint8_t* data, std::uint64_t size, int fd, const std::string& name) {
-  if (fd >= 0 && pcap::FileRecords::pays(fd)) return pcap::FileRecords(fd, size, name);
-  return pcap::MemoryRecords(data, size);
+const std::uint8_t* first_nonzero(const std::uint8_t* begin, const std::uint8_t* end) noexcept {
+  return std::find_if(begin, end, [](std::uint8_t byte) { return byte != 0; });
 }
 
 }  // namespace
 
-PcapIndexer::PcapIndexer(const std::uint8_t* data, std::uint64_t size, std::string name)
-    : PcapIndexer(data, size, -1, std::move(name)) {}
+// --- Where record headers are read from
 
-PcapIndexer::PcapIndexer(const std::uint8_t* data, std::uint64_t size, int fd, std::string name)
-    : name_(std::move(name)), source_(source_of(data, size, fd, name_)) {
+namespace pcap {
+
+std::uint64_t MemoryRecords::zeros_end(std::uint64_t at) const noexcept {
+  return static_cast<std::uint64_t>(first_nonzero(data_ + at, data_ + size_) - data_);
+}
+
+bool FileRecords::pays(int fd) noexcept {
+  struct statfs found{};
+  return fstatfs(fd, &found) == 0 && found.f_type == TMPFS_MAGIC;
+}
+
+void FileRecords::fill(std::uint64_t at, std::size_t least, std::size_t most) {
+  begin_ = end_ = at;
+  while (end_ - begin_ < least) {
+    const ssize_t n = pread(fd_, window_.get() + (end_ - begin_), most - (end_ - begin_),
+                            static_cast<off_t>(end_));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw file_error("cannot read", name_, errno);
+    if (n == 0) {
+      struct stat now{};
+      static_cast<void>(fstat(fd_, &now));
+      throw Error(Status::GENERIC_FAILURE, name_ + " was cut from " + std::to_string(size_) +
+                                               " to " + std::to_string(now.st_size) +
+                                               " bytes while it was read; open it again");
+    }
+    end_ += static_cast<std::uint64_t>(n);
+  }
+}
+
+RecordHeader FileRecords::read(std::uint64_t at, std::uint64_t step) {
+  if (at < begin_ || at + sizeof(RecordHeader) > end_)
+    fill(at, sizeof(RecordHeader), step < LONG_RECORD ? WINDOW : sizeof(RecordHeader));
+  RecordHeader header;
+  std::memcpy(&header, window_.get() + (at - begin_), sizeof header);
+  return header;
+}
+
+std::uint64_t FileRecords::zeros_end(std::uint64_t at) {
+  while (at < size_) {
+    fill(at, 1, WINDOW);
+    const std::uint8_t* end = window_.get() + (end_ - begin_);
+    const std::uint8_t* found = first_nonzero(window_.get(), end);
+    if (found != end) return at + static_cast<std::uint64_t>(found - window_.get());
+    at = end_;
+  }
+  return size_;
+}
+
+std::uint64_t whole_records_end(int fd, std::uint64_t size, const std::string& name) {
+  FileRecords records(fd, size, name);
+  std::uint64_t at = sizeof(FileHeader);
+  std::uint64_t step = 0;
+  while (size - at >= sizeof(RecordHeader)) {
+    const RecordHeader record = records.read(at, step);
+    step = sizeof record + record.captured;
+    // Zeros are what a crash leaves where data had not reached the disk.
+    if (record == RecordHeader{} || record.captured > MAX_RECORD || step > size - at) break;
+    at += step;
+  }
+  return at;
+}
+
+}  // namespace pcap
+
+// --- The index
+
+PcapIndexer::PcapIndexer(const std::uint8_t* data, std::uint64_t size, std::string name)
+    : PcapIndexer(Source(pcap::MemoryRecords(data, size)), data, size, std::move(name)) {}
+
+PcapIndexer::PcapIndexer(const MappedFile& file)
+    : PcapIndexer(pcap::FileRecords::pays(file.fd())
+                      ? Source(pcap::FileRecords(file.fd(), file.size(), file.name()))
+                      : Source(pcap::MemoryRecords(file.data(), file.size())),
+                  file.data(), file.size(), file.name()) {}
+
+PcapIndexer::PcapIndexer(Source source, const std::uint8_t* data, std::uint64_t size,
+                         std::string name)
+    : name_(std::move(name)), source_(std::move(source)) {
   const pcap::Format format = pcap::read_header(data, size, name_);
   index_.link_type = format.link_type;
   index_.snap_length = format.snap_length;
@@ -46,16 +123,16 @@ void PcapIndexer::reserve(std::size_t records) {
 
 /// Records of zeros are told from a tail of zeros, which a crash leaves where data had not reached
 /// the disk.
-template <typename Source>
-bool PcapIndexer::zeros_begin(Source& source) {
+template <typename Records>
+bool PcapIndexer::zeros_begin(Records& source) {
   // Looked at once, so that a file full of zeros costs no more than any other.
   if (at_ < zeros_seen_) return false;
   zeros_seen_ = source.zeros_end(at_);
   return zeros_seen_ == source.size();
 }
 
-template <bool SWAPPED, typename Source>
-bool PcapIndexer::advance(Source& source) {
+template <bool SWAPPED, typename Records>
+bool PcapIndexer::advance(Records& source) {
   const std::uint64_t size = source.size();
   const std::int64_t ns_per_tick = index_.nanosecond ? 1 : 1000;
   const std::size_t before = index_.offsets.size();
@@ -128,6 +205,16 @@ PcapIndex index_pcap(const std::uint8_t* data, std::uint64_t size, const std::st
                                                " packets before it are whole");
   }
   return index;
+}
+
+void gather_rows(const std::uint8_t* data, const std::int64_t* offsets,
+                 const std::uint32_t* lengths, std::size_t n, std::uint8_t* out,
+                 std::size_t width) noexcept {
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint8_t* row = out + i * width;
+    std::memcpy(row, data + offsets[i], lengths[i]);
+    if (lengths[i] < width) std::memset(row + lengths[i], 0, width - lengths[i]);
+  }
 }
 
 }  // namespace daqiri

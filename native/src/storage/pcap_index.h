@@ -1,16 +1,150 @@
 /// Index of a pcap file: where each packet lies.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 
-#include "storage/page_array.h"
 #include "storage/pcap_format.h"
-#include "storage/record_source.h"
+#include "system/mapped_file.h"
 
 namespace daqiri {
+
+/// An array that grows without copying what it holds: the kernel moves its pages. Memory counts as
+/// used from the first write on, so that a reserve
+/// that turns out too large costs nothing.
+template <typename T>
+class PageArray {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  PageArray() = default;
+  PageArray(PageArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
+  PageArray& operator=(PageArray&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    return *this;
+  }
+  ~PageArray() {
+    if (data_ != nullptr) munmap(data_, capacity_ * sizeof(T));
+  }
+
+  /// Room for `n` elements. Throws std::bad_alloc.
+  void reserve(std::size_t n) {
+    if (n <= capacity_) return;
+    n = (std::max(n, 2 * capacity_) + GRANULE - 1) / GRANULE * GRANULE;
+    void* moved = data_ == nullptr
+                      ? mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                      : mremap(data_, capacity_ * sizeof(T), n * sizeof(T), MREMAP_MAYMOVE);
+    if (moved == MAP_FAILED) throw std::bad_alloc();
+    data_ = static_cast<T*>(moved);
+    capacity_ = n;
+    // One fault per 2 MiB instead of per 4 KiB, where the system grants it.
+    if (n * sizeof(T) >= HUGE_PAGE) madvise(data_, n * sizeof(T), MADV_HUGEPAGE);
+  }
+  /// The room is there.
+  void push_back(T value) noexcept { data_[size_++] = value; }
+  /// Elements up to `n` are set by the caller, in the room that is there.
+  void set_size(std::size_t n) noexcept { size_ = n; }
+
+  [[nodiscard]] T* data() noexcept { return data_; }
+  [[nodiscard]] const T* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] T operator[](std::size_t i) const noexcept { return data_[i]; }
+  [[nodiscard]] const T* begin() const noexcept { return data_; }
+  [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
+
+ private:
+  /// Whole pages of any element size.
+  static constexpr std::size_t GRANULE = 4096;
+  static constexpr std::size_t HUGE_PAGE = std::size_t{2} << 20U;
+
+  T* data_{nullptr};
+  std::size_t size_{0};
+  std::size_t capacity_{0};
+};
+
+// --- Where record headers are read from
+
+namespace pcap {
+
+/// Bytes in memory, mapped or not. Touches record headers only.
+class MemoryRecords {
+ public:
+  MemoryRecords(const std::uint8_t* data, std::uint64_t size) noexcept : data_(data), size_(size) {}
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  /// The record header at `at`, which lies inside; `step` is the length of the record before it.
+  [[nodiscard]] RecordHeader read(std::uint64_t at, std::uint64_t /*step*/) const noexcept {
+    RecordHeader header;
+    std::memcpy(&header, data_ + at, sizeof header);
+    return header;
+  }
+  /// Offset of the first byte from `at` on that is not zero; size(): there is none.
+  [[nodiscard]] std::uint64_t zeros_end(std::uint64_t at) const noexcept;
+
+ private:
+  const std::uint8_t* data_;
+  std::uint64_t size_;
+};
+
+/// An open file, read in windows. On tmpfs, whose pages are mapped one by one, copying all bytes
+/// costs less than mapping the pages of the headers.
+class FileRecords {
+ public:
+  /// `fd` stays open meanwhile, `name` is for errors.
+  FileRecords(int fd, std::uint64_t size, std::string name)
+      : fd_(fd),
+        size_(size),
+        name_(std::move(name)),
+        window_(std::make_unique_for_overwrite<std::uint8_t[]>(WINDOW)) {}
+
+  /// Whether this is the faster way to the headers of the file `fd`.
+  static bool pays(int fd) noexcept;
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  /// As MemoryRecords::read. Throws Error GENERIC_FAILURE with name and errno.
+  RecordHeader read(std::uint64_t at, std::uint64_t step);
+  [[nodiscard]] std::uint64_t zeros_end(std::uint64_t at);
+
+ private:
+  static constexpr std::size_t WINDOW = std::size_t{256} * 1024;
+  /// From this length on, a call for each header is cheaper than a copy of what lies between.
+  static constexpr std::uint64_t LONG_RECORD = std::uint64_t{6} * 1024;
+
+  /// At least `least` of up to `most` bytes.
+  void fill(std::uint64_t at, std::size_t least, std::size_t most);
+
+  int fd_;
+  std::uint64_t size_;
+  std::string name_;
+  std::unique_ptr<std::uint8_t[]> window_;
+  std::uint64_t begin_{0};
+  std::uint64_t end_{0};
+};
+
+/// Offset behind the last whole record of the pcap file `fd`, which has `size` bytes and a valid
+/// header of this machine's byte order. Throws Error GENERIC_FAILURE with `name` and errno.
+std::uint64_t whole_records_end(int fd, std::uint64_t size, const std::string& name);
+
+}  // namespace pcap
+
+// --- The index
 
 struct PcapIndex {
   std::uint32_t link_type{0};
@@ -36,8 +170,8 @@ class PcapIndexer {
  public:
   /// `size` bytes at `data`. Throws Error INVALID_PARAMETER naming `name` and what was found.
   PcapIndexer(const std::uint8_t* data, std::uint64_t size, std::string name);
-  /// The same bytes as file `fd`, for where reading is faster than mapping.
-  PcapIndexer(const std::uint8_t* data, std::uint64_t size, int fd, std::string name);
+  /// Reads the file instead of the mapping where that is faster. `file` outlives it.
+  explicit PcapIndexer(const MappedFile& file);
 
   /// Some milliseconds' worth of records. Returns whether there may be more.
   bool advance();
@@ -45,14 +179,16 @@ class PcapIndexer {
   [[nodiscard]] PcapIndex take() noexcept { return std::move(index_); }
 
  private:
-  template <bool SWAPPED, typename Source>
-  bool advance(Source& source);
-  template <typename Source>
-  bool zeros_begin(Source& source);
+  using Source = std::variant<pcap::MemoryRecords, pcap::FileRecords>;
+  PcapIndexer(Source source, const std::uint8_t* data, std::uint64_t size, std::string name);
+  template <bool SWAPPED, typename Records>
+  bool advance(Records& source);
+  template <typename Records>
+  bool zeros_begin(Records& source);
   void reserve(std::size_t records);
 
   std::string name_;
-  std::variant<pcap::MemoryRecords, pcap::FileRecords> source_;
+  Source source_;
   PcapIndex index_;
   /// Behind the last whole record.
   std::uint64_t at_{sizeof(pcap::FileHeader)};
@@ -63,5 +199,11 @@ class PcapIndexer {
 /// Index the classic pcap data of `size` bytes at once. Throws Error INVALID_PARAMETER naming
 /// `name` for what is no pcap data, and for damage.
 PcapIndex index_pcap(const std::uint8_t* data, std::uint64_t size, const std::string& name);
+
+/// Copy `n` packets, which begin at `offsets` in `data`, to rows of `width` bytes at `out`; what is
+/// left of a row becomes 0. No packet is longer than `width`.
+void gather_rows(const std::uint8_t* data, const std::int64_t* offsets,
+                 const std::uint32_t* lengths, std::size_t n, std::uint8_t* out,
+                 std::size_t width) noexcept;
 
 }  // namespace daqiri

@@ -81,7 +81,18 @@ class RecordBatch {
   [[nodiscard]] std::uint32_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const FileTally& before() const noexcept { return before_; }
   /// What is whole when the first `bytes` of the batch are in the file.
-  [[nodiscard]] FileTally tally_at(std::uint64_t bytes) const noexcept;
+  [[nodiscard]] FileTally tally_at(std::uint64_t bytes) const noexcept {
+    FileTally tally = before_;
+    for (std::size_t r = 0; r < num_records_ && marks_[r].end <= bytes; ++r) {
+      const Mark& mark = marks_[r];
+      tally.size = before_.size + mark.end;
+      tally.wire_bytes += mark.wire_length;
+      tally.last_ns = static_cast<std::int64_t>(mark.time);
+      if (tally.first_ns < 0) tally.first_ns = tally.last_ns;
+      ++tally.packets;
+    }
+    return tally;
+  }
 
  private:
   static constexpr std::size_t MAX_PIECES = 1024;  // IOV_MAX of Linux

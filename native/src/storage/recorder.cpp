@@ -55,7 +55,7 @@ struct Recorder::Impl {
   std::uint64_t max_packets;
   // The recorder's thread.
   CaptureFiles files;
-  std::uint64_t tend_at{0};
+  std::uint64_t poll_at{0};
   std::thread thread;
 
   // Requests.
@@ -81,7 +81,6 @@ struct Recorder::Impl {
 void Recorder::Impl::run() noexcept {
   configure_thread(std::string(ANY_CORE), "rec:" + queue.config().name_);
   block_file_size_signal();
-  files.guard();
   try {
     record();
     files.finish();
@@ -91,7 +90,6 @@ void Recorder::Impl::run() noexcept {
     const std::lock_guard lock(mutex);
     if (error.empty()) error = e.what();
   }
-  files.end_guard();
   end();
 }
 
@@ -108,8 +106,8 @@ void Recorder::Impl::record() {
     }
     if (burst != nullptr) take(*burst);
     const std::uint64_t now = monotonic_ns();
-    if (now >= tend_at) {
-      tend_at = files.tend(now);
+    if (now >= poll_at) {
+      poll_at = files.poll(now);
       publish();
     }
   }
@@ -124,7 +122,7 @@ Burst* Recorder::Impl::await() {
     return burst;
   }
   const std::uint64_t now = monotonic_ns();
-  queue.ready().wait(ticket, static_cast<std::int64_t>(tend_at > now ? tend_at - now : 0));
+  queue.ready().wait(ticket, static_cast<std::int64_t>(poll_at > now ? poll_at - now : 0));
   return nullptr;
 }
 

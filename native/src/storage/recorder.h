@@ -15,14 +15,15 @@ namespace daqiri {
 
 enum class CaptureFormat : std::uint8_t { PCAP, RAW };
 /// What a recorder does when its file cannot be written: it goes on without (what comes is lost)
-/// until it ends, or it tries to begin a new file every now and then.
+/// until it ends, or it tries to go on every now and then.
 enum class OnError : std::uint8_t { STOP, RESUME };
 
 struct RecorderOptions {
   /// Existing directory, absolute.
   std::string directory;
   /// Files are <prefix>_<number, six digits>.pcap or .raw, each with its metadata beside it in
-  /// <name>.json. Existing files are not overwritten.
+  /// <name>.json. Existing files are not overwritten: the first one is refused, later ones leave
+  /// the number out.
   std::string prefix{"capture"};
   std::uint64_t first_number{0};
   CaptureFormat format{CaptureFormat::PCAP};
@@ -83,10 +84,11 @@ struct RecorderSnapshot {
 
 /// Reception never waits for the recorder's files: after an error (disk full, directory removed)
 /// the file is cut to whole records, and what still comes is taken from the queue and counted as
-/// lost (`write_error`). With OnError::STOP the file is complete, with these losses in its
-/// metadata, when the recorder ends; with OnError::RESUME it is complete at once, a new file is
-/// tried every half a second, and its metadata tell what was lost in between. A recorder ends when
-/// stopped, at `max_packets`, and once the queue is closed and empty.
+/// lost (`write_error`). It stays the current file, so that its metadata tell these losses, until
+/// the recorder ends (OnError::STOP) or goes on: OnError::RESUME tries that every half a second, in
+/// the same file while that is empty, else in a new one. For the same reason a file is complete
+/// only once the next one can be made. A recorder ends when stopped, at `max_packets`, and once the
+/// queue is closed and empty. A child that is forked meanwhile has no part in it.
 class Recorder {
  public:
   /// Attaches to the queue, creates the first file and starts. Throws Error (INVALID_PARAMETER for

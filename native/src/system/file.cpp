@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <set>
@@ -71,16 +72,32 @@ int File::close() noexcept {
 }
 
 int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept {
-  const auto* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = pwrite(fd, bytes, size, static_cast<off_t>(offset));
+  iovec piece{const_cast<void*>(data), size};
+  std::uint64_t written = 0;
+  return write_pieces(fd, &piece, 1, offset, written);
+}
+
+int write_pieces(int fd, iovec* pieces, std::size_t count, std::uint64_t offset,
+                 std::uint64_t& written) noexcept {
+  written = 0;
+  for (;;) {
+    for (; count > 0 && pieces->iov_len == 0; --count) ++pieces;
+    if (count == 0) return 0;
+    const off_t at = offset == AT_POSITION ? off_t{-1} : static_cast<off_t>(offset + written);
+    const ssize_t n = pwritev2(fd, pieces, static_cast<int>(count), at, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return n < 0 ? errno : EIO;
-    bytes += n;
-    size -= static_cast<std::size_t>(n);
-    offset += static_cast<std::uint64_t>(n);
+    written += static_cast<std::uint64_t>(n);
+    for (auto taken = static_cast<std::size_t>(n); taken > 0;) {
+      const std::size_t part = std::min(taken, pieces->iov_len);
+      pieces->iov_base = static_cast<std::byte*>(pieces->iov_base) + part;
+      pieces->iov_len -= part;
+      taken -= part;
+      if (pieces->iov_len > 0) break;
+      ++pieces;
+      --count;
+    }
   }
-  return 0;
 }
 
 void require_target(const std::string& directory, const std::string& prefix) {

@@ -1,6 +1,8 @@
 /// A file that is closed when its owner goes, and errors that name it.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -61,6 +63,13 @@ class File {
 
 /// Write all of `size` bytes at `offset`. Returns errno, 0: done.
 int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept;
+
+/// For `write_pieces`: behind what was written before, as pipes have it.
+inline constexpr std::uint64_t AT_POSITION = ~std::uint64_t{0};
+/// Write `count` pieces (at most IOV_MAX) one behind the other at `offset`; they are used up.
+/// `written`: how many bytes are in the file. Returns errno, 0: all.
+int write_pieces(int fd, iovec* pieces, std::size_t count, std::uint64_t offset,
+                 std::uint64_t& written) noexcept;
 
 /// Throws Error INVALID_PARAMETER unless `directory` is absolute and exists, and `prefix` can begin
 /// a file name.

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "socket/udp_session.h"
-#include "storage/packet_prefixes.h"
+#include "storage/packet_writer.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -33,6 +33,7 @@ Bytes recorded(const LinkLayer& link, const Burst& burst, std::uint32_t i) {
   const std::uint32_t length = link.prefix(burst, i, prefix);
   Bytes bytes(length);
   std::memcpy(bytes.data(), prefix, length);
+  CHECK(length == link.prefix_size(burst.packet_length(i)));
   const Bytes data = bytes_of(burst, i);
   bytes.insert(bytes.end(), data.begin(), data.end());
   return bytes;

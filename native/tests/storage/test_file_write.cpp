@@ -129,15 +129,42 @@ TEST_CASE("A handle tells how a write in the background went", "[storage][file]"
     CHECK(dir.names().size() == 1000);
   }
   SECTION("in the order of their start, one after the other") {
-    std::vector<std::unique_ptr<FileWriteHandle>> handles;
+    std::vector<std::shared_ptr<FileWriteHandle>> handles;
     for (int i = 0; i < 20; ++i) handles.push_back(start_write_pcap(*burst, dir.path(), "run"));
     handles.back()->wait();
     for (const auto& handle : handles) CHECK(handle->status() == Status::SUCCESS);
     CHECK(std::filesystem::file_size(dir / "run.pcap") == 24 + 20'000 * 216);
   }
-  SECTION("destroying waits") {
+  SECTION("whose handle nobody keeps") {
     start_write_pcap(*burst, dir.path(), "run");
-    CHECK(std::filesystem::file_size(dir / "run.pcap") == 24 + 1000 * 216);
+    start_write_pcap(*burst, dir.path(), "run")->wait();
+    CHECK(std::filesystem::file_size(dir / "run.pcap") == 24 + 2000 * 216);
+  }
+  SECTION("to a file that stays locked") {
+    PcapWriter busy;
+    busy.open(dir / "run.pcap", {}, PcapWriter::Existing::APPEND);
+    const auto handle = start_write_pcap(*burst, dir.path(), "run");
+    REQUIRE(handle->wait(60'000'000'000));
+    CHECK(handle->status() == Status::GENERIC_FAILURE);
+    CHECK_THAT(handle->error(), Contains("run.pcap") && Contains("being written by somebody else"));
+  }
+  SECTION("beside writes to a locked file, which keep their turn") {
+    std::vector<std::shared_ptr<FileWriteHandle>> locked;
+    {
+      PcapWriter busy;
+      busy.open(dir / "run.pcap", {}, PcapWriter::Existing::APPEND);
+      // Each is tried for a second before it gives up: together far longer than this takes.
+      for (int i = 0; i < 60; ++i) locked.push_back(start_write_pcap(*burst, dir.path(), "run"));
+      const auto other = start_write_pcap(*burst, dir.path(), "other");
+      REQUIRE(other->wait());
+      CHECK(other->status() == Status::SUCCESS);
+      CHECK_FALSE(locked.back()->done());
+    }
+    locked.back()->wait();
+    std::size_t written = 0;
+    for (const auto& handle : locked) written += handle->status() == Status::SUCCESS ? 1 : 0;
+    CHECK(written > 0);
+    CHECK(std::filesystem::file_size(dir / "run.pcap") == 24 + written * 1000 * 216);
   }
   SECTION("an error of the file") {
     write_file(dir / "run.pcap", Bytes(100, 'x'));
@@ -155,7 +182,7 @@ TEST_CASE("No more than the allowed number of writes wait", "[storage][file]") {
   const TempDir dir;
   Bench bench;
   const auto burst = bench.burst(1, 60);
-  std::vector<std::unique_ptr<FileWriteHandle>> handles;
+  std::vector<std::shared_ptr<FileWriteHandle>> handles;
   {
     // Holds the file thread at the first job.
     PcapWriter busy;

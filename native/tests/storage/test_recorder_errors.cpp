@@ -1,5 +1,6 @@
 // Disks that are full and directories that go away.
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -166,4 +167,89 @@ TEST_CASE("A directory that is removed ends the recording, not the reception",
   recorder.stop();
   CHECK(recorder.files().size() == (between_files ? 1 : 0));
   CHECK_FALSE(std::filesystem::exists(dir / "captures"));
+}
+
+TEST_CASE("What a disk that stays full costs is told by files", "[storage][recorder][disk]") {
+  const SmallDisk disk;
+  if (skipped(disk)) return;
+  const auto session = Session::open(silent());
+  RxQueue& rx = session->rx_queue(0, 0);
+  RecorderOptions options = into(disk.dir().path());
+  options.on_error = GENERATE(OnError::STOP, OnError::RESUME);
+  options.format = GENERATE(CaptureFormat::PCAP, CaptureFormat::RAW);
+  options.roll_packets = 300;
+  Recorder recorder(session, rx, options);
+  TxQueue& tx = session->tx_queue(0, 0);
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    REQUIRE(send_frames(tx, 5000, i * 1000, 1000));
+    REQUIRE(within_limit([&] {
+      const RecorderSnapshot s = recorder.snapshot();
+      return s.packets + s.dropped == (i + 1) * 1000;
+    }));
+    // A recorder that resumes tries again twice a second.
+    if (i == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+  }
+  recorder.stop();
+  const RecorderSnapshot snapshot = recorder.snapshot();
+  CHECK(snapshot.packets > 500);
+  CHECK(snapshot.dropped > 1000);
+  std::uint64_t packets = 0, dropped = 0, told = 0;
+  for (const RecordedFile& file : recorder.files()) {
+    packets += file.packets;
+    dropped += file.dropped;
+    const Bytes json = read_file(file.path + ".json");
+    const std::string text(json.begin(), json.end());
+    const std::size_t at = text.find("\"dropped\": ");
+    REQUIRE(at != std::string::npos);
+    told += std::stoull(text.substr(at + 11));
+  }
+  CHECK(packets == snapshot.packets);
+  CHECK(dropped == snapshot.dropped);
+  CHECK(told == snapshot.dropped);
+  // Not a file for every attempt.
+  CHECK(recorder.files().size() < 12);
+}
+
+TEST_CASE("A file whose successor cannot be made stays the current one", "[storage][recorder]") {
+  const TempDir dir;
+  const auto session = Session::open(silent());
+  RxQueue& rx = session->rx_queue(0, 0);
+  TxQueue& tx = session->tx_queue(0, 0);
+  RecorderOptions options = into(dir.path());
+  options.on_error = GENERATE(OnError::STOP, OnError::RESUME);
+  options.roll_packets = 500;
+  Recorder recorder(session, rx, options);
+  REQUIRE(send_frames(tx, 5000, 0, 100));
+  REQUIRE(within_limit([&] { return recorder.snapshot().packets == 100; }));
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const bool sent = send_frames(tx, 5000, 100, 1400);
+  const bool taken = within_limit([&] {
+    const RecorderSnapshot s = recorder.snapshot();
+    return s.packets + s.dropped == 1500;
+  });
+  const RecorderSnapshot failing = recorder.snapshot();
+  setrlimit(RLIMIT_NOFILE, &before);
+  REQUIRE((sent && taken));
+  CHECK(failing.packets == 500);
+  CHECK(failing.files == 0);
+  CHECK_THAT(failing.error, Contains("Too many open files"));
+  std::uint64_t after = 0;
+  if (options.on_error == OnError::RESUME) {
+    REQUIRE(within_limit([&] { return !recorder.snapshot().failing; }));
+    after = 100;
+    REQUIRE(send_frames(tx, 5000, 1500, 100));
+    REQUIRE(within_limit([&] { return recorder.snapshot().packets == 600; }));
+  }
+  recorder.stop();
+  const auto files = recorder.files();
+  REQUIRE(files.size() == (after > 0 ? 2 : 1));
+  CHECK(files[0].packets == 500);
+  CHECK(files[0].dropped == 1000);
+  if (after > 0) {
+    CHECK(files[1].packets == 100);
+    CHECK(files[1].dropped == 0);
+  }
 }

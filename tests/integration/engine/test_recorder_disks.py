@@ -14,7 +14,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import Engine, GenericFailureError, PcapFile, Recorder, RxQueue, TxQueue
+from daqiri_ophyd.engine import (
+    DaqiriError,
+    Engine,
+    GenericFailureError,
+    PcapFile,
+    Recorder,
+    RxQueue,
+    TxQueue,
+)
 
 Build = Callable[..., dict[str, Any]]
 Frames = Callable[..., NDArray[np.uint8]]
@@ -166,6 +174,42 @@ def test_recording_resumes_when_there_is_room_again(
     require_account(recorder, traffic.sent)
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("writer", ["buffered", "direct"])
+def test_a_view_of_the_file_that_fills_the_disk_harms_nothing(
+    writer: Any, ext4: Path, traffic: Traffic
+) -> None:
+    """The file is cut to whole records while it is read."""
+    ended = threading.Event()
+    views = 0
+
+    def view() -> None:
+        nonlocal views
+        while not ended.is_set():
+            for file in ext4.glob("*.pcap"):
+                try:
+                    with PcapFile(file, allow_damage=True) as pcap:
+                        pcap[-3000:].gather()
+                        views += 1
+                except DaqiriError as error:
+                    assert str(file) in str(error)
+
+    viewer = threading.Thread(target=view)
+    viewer.start()
+    try:
+        with traffic.rx.record(ext4, writer=writer, on_error="resume") as recorder:
+            for _ in range(3):
+                while not recorder.snapshot().failing:
+                    traffic.send(recorder)
+                for file in ext4.glob("*.pcap"):
+                    file.unlink()
+                wait_for(lambda: not recorder.snapshot().failing)
+        wait_for(lambda: views > 0)
+    finally:
+        ended.set()
+        viewer.join()
+
+
 def test_recording_resumes_when_the_directory_is_back(tmp_path: Path, traffic: Traffic) -> None:
     directory = tmp_path / "captures"
     directory.mkdir()
@@ -186,18 +230,37 @@ def test_recording_resumes_when_the_directory_is_back(tmp_path: Path, traffic: T
 
 
 @pytest.mark.root
-def test_recording_resumes_when_a_disk_is_writable_again(tmpfs: Path, traffic: Traffic) -> None:
-    # The kernel refuses to remount a disk while a file is being written: between two files.
+def test_recording_resumes_when_files_can_be_made_again(tmpfs: Path, traffic: Traffic) -> None:
     with traffic.rx.record(tmpfs, on_error="resume", roll_packets=100) as recorder:
-        traffic.send(recorder, 100)
-        command("mount", "-o", "remount,ro", tmpfs)
-        traffic.send(recorder, 100)
+        # The file, its metadata and the directory are there; the next file cannot be.
+        command("mount", "-o", "remount,nr_inodes=4", tmpfs)
+        traffic.send(recorder, 150)
+        traffic.send(recorder, 50)
         state = recorder.snapshot()
-        assert "capture_000001.pcap: Read-only file system" in state.error
+        assert "No space left on device" in state.error
         assert (state.packets, state.dropped, state.failing) == (100, 100, True)
-        command("mount", "-o", "remount,rw", tmpfs)
+        # The file that is full stays the one that tells what is lost.
+        assert recorder.files() == []
+        command("mount", "-o", "remount,nr_inodes=1000", tmpfs)
         wait_for(lambda: not recorder.snapshot().failing)
+        assert [file.dropped for file in recorder.files()] == [100]
         traffic.send(recorder, 100)
+    require_account(recorder, traffic.sent)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("on_error", ["stop", "resume"])
+def test_a_disk_that_stays_full_costs_nothing_in_silence(
+    on_error: Any, tmpfs: Path, traffic: Traffic
+) -> None:
+    with traffic.rx.record(tmpfs, on_error=on_error, roll_packets=300) as recorder:
+        for attempt in range(8):
+            traffic.send(recorder)
+            if attempt % 3 == 2:
+                time.sleep(0.6)  # a recorder that resumes tries again twice a second
+    state = recorder.snapshot()
+    assert state.dropped > 5000
+    assert sum(file.dropped for file in recorder.files()) == state.dropped
     require_account(recorder, traffic.sent)
 
 

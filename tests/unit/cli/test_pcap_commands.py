@@ -3,6 +3,7 @@
 import fcntl
 import gzip
 import json
+import os
 import struct
 import subprocess
 from pathlib import Path
@@ -278,3 +279,66 @@ def test_a_file_that_is_being_written(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(capsys, "repair", path)[0] == 0
     with PcapFile(path) as pcap:
         assert (len(pcap), pcap.torn_bytes) == (COUNT, 0)
+
+
+def test_one_bad_file_does_not_hide_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = write(tmp_path / "good.pcap", sidecar=True)
+    deep = write(tmp_path / "deep.pcap")
+    sidecar_path(deep).write_text("[" * 100_000)
+    pipe = tmp_path / "pipe.pcap"
+    os.mkfifo(pipe)
+    code, found = run_json(capsys, "check", good, deep, pipe)
+    assert code == 2
+    assert [found[str(f)]["state"] for f in (good, deep, pipe)] == [
+        "sound",
+        "repairable",
+        "unreadable",
+    ]
+    code, found = run_json(capsys, "info", good, deep, pipe)
+    assert code == 1
+    assert list(found) == [str(good)]
+    code, found = run_json(capsys, "repair", good, deep, pipe)
+    assert code == 1
+    assert list(found["failed"]) == [str(pipe)]
+    assert sidecar_path(deep).with_name("deep.pcap.json.unusable").exists()
+
+
+def test_a_count_that_is_none_is_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.pcap", sidecar=True)
+    content = json.loads(sidecar_path(path).read_text()) | {"torn_bytes": "x"}
+    sidecar_path(path).write_text(json.dumps(content))
+    path.write_bytes(path.read_bytes()[:-10])
+    assert run(capsys, "repair", path)[0] == 0
+    assert json.loads(sidecar_path(path).read_text())["torn_bytes"] == SIZE - 10
+    assert run(capsys, "check", path)[0] == 0
+
+
+def test_what_a_killed_recorder_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "a.pcap")
+    part = tmp_path / ".a.pcap.json.part"
+    part.write_text(" " * 3000)
+    with part.open() as held:
+        # Its recorder runs.
+        fcntl.flock(held, fcntl.LOCK_EX)
+        code, found = run_json(capsys, "check", path)
+        assert (code, found[str(path)]["being_written"]) == (0, True)
+        assert run(capsys, "repair", path)[0] == 1
+    code, found = run_json(capsys, "check", path)
+    assert code == 1
+    assert found[str(path)]["being_written"] is False
+    assert found[str(path)]["problems"] == [
+        "its recorder was killed, so what it lost is not known: .a.pcap.json.part is left"
+    ]
+    content = path.read_bytes()
+    code, found = run_json(capsys, "repair", path)
+    assert (code, found["done"][str(path)]) == (
+        0,
+        [".a.pcap.json.part, which its recorder left, is removed"],
+    )
+    assert not part.exists()
+    assert path.read_bytes() == content
+    assert run(capsys, "check", path)[0] == 0

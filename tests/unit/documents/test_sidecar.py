@@ -1,4 +1,5 @@
 import json
+import os
 import string
 from pathlib import Path
 
@@ -128,3 +129,16 @@ def test_any_object_is_read_or_refused(tmp_path_factory, content):
         return
     for key in REQUIRED:
         assert getattr(sidecar, key) == (GOOD | content)[key]
+
+
+def test_metadata_that_no_parser_takes(tmp_path):
+    pcap = write(tmp_path, "[" * 100_000)
+    with pytest.raises(SidecarError, match="is not JSON"):
+        read_sidecar(pcap)
+
+
+def test_a_pipe_in_place_of_metadata(tmp_path):
+    pcap = tmp_path / "capture_000000.pcap"
+    os.mkfifo(sidecar_path(pcap))
+    with pytest.raises(SidecarError, match="not a regular file"):
+        read_sidecar(pcap)

@@ -1,5 +1,7 @@
 import gc
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -182,3 +184,69 @@ def test_mutated_files_are_read_or_refused(
         bytes(content[o : o + n]) for o, n in zip(pcap.offsets, pcap.lengths, strict=True)
     ]
     assert pcap.gather().sum() == sum(int(view.sum()) for view in pcap)
+
+
+MANY = [bytes([1 + i % 255]) * 1000 for i in range(2000)]
+
+
+def test_a_file_that_is_cut_while_it_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(pcap_bytes(MANY))
+    pcap = PcapFile(path)
+    last = pcap[1500:]
+    pcap.verify()
+    os.truncate(path, 5000)
+    assert pcap[0].tobytes() == MANY[0]
+    # What is gone reads as zero.
+    assert not pcap[1500].any()
+    message = r"cut\.pcap was cut from 2032024 to 5000 bytes .* open it again"
+    for use in (
+        pcap.verify,
+        pcap.gather,
+        last.gather,
+        last.to_columns,
+        lambda: pcap.select(udp_dst=5),
+        pcap[3:].verify,
+    ):
+        with pytest.raises(GenericFailureError, match=message):
+            use()
+    with PcapFile(path) as again:
+        assert again.gather().shape == (4, 1000)
+    # What was replaced by zeros is not taken for the file, whatever that becomes.
+    path.write_bytes(pcap_bytes(MANY))
+    with pytest.raises(GenericFailureError, match=r"cut\.pcap.* open it again"):
+        pcap.gather()
+
+
+def test_a_file_that_is_cut_while_it_is_indexed(tmp_path: Path) -> None:
+    """In a process of its own: it would end with a bus error."""
+    path = tmp_path / "cut.pcap"
+    content = pcap_bytes(MANY)
+    path.write_bytes(content)
+    script = """
+import faulthandler, sys
+faulthandler.enable()
+from daqiri_ophyd.engine import DaqiriError, PcapFile
+for attempt in range(300):
+    try:
+        with PcapFile(sys.argv[1]) as pcap:
+            pcap.gather()
+    except DaqiriError:
+        pass
+    if attempt == 150:
+        faulthandler.enable()
+"""
+    process = subprocess.Popen([sys.executable, "-c", script, path], stderr=subprocess.PIPE)
+    while process.poll() is None:
+        os.truncate(path, 100)
+        path.write_bytes(content)
+    assert process.stderr is not None
+    assert (process.returncode, process.stderr.read()) == (0, b"")
+    process.stderr.close()
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.pcap"
+    os.mkfifo(pipe)
+    with pytest.raises(InvalidParameterError, match="not a regular file"):
+        PcapFile(pipe)

@@ -1,5 +1,6 @@
 """Schedules made of capture files."""
 
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from daqiri_ophyd.engine import GenericFailureError
 from daqiri_ophyd.replay import GapErrors, NumberedPackets, Replay, ReplayError, gap_errors
 
 SECOND = 1_000_000_000
@@ -125,3 +127,14 @@ def test_gap_errors() -> None:
     assert gap_errors([1], [2]).count == 0
     with pytest.raises(ValueError, match="compared"):
         gap_errors([0, 1], [0])
+
+
+def test_a_file_that_is_cut_while_it_is_replayed(tmp_path: Path) -> None:
+    file = write_pcap(tmp_path / "a.pcap", range(20_000), [b"x" * 60] * 20_000)
+    chunks = Replay([file], link_type=1, chunk_packets=1000).chunks()
+    first = next(chunks)
+    assert first.verify is not None
+    first.verify()
+    os.truncate(file, 5000)
+    with pytest.raises(GenericFailureError, match=r"a\.pcap was cut from 1520024 to 5000 bytes"):
+        first.verify()

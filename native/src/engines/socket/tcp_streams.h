@@ -50,7 +50,7 @@ class TcpStreams {
     return {SocketAddress(AddressKey{values[2], values[3], values[4]}),
             SocketAddress(AddressKey{values[5], values[6], values[7]})};
   }
-  /// Bytes of packets to be sent that captures have, by stream.
+  /// Bytes of bursts to be sent that have their place in the stream (LinkLayer::place_in_stream).
   [[nodiscard]] std::atomic<std::uint64_t>& sent(std::uint32_t number) const noexcept {
     return (*entries_)[number % CAPACITY].sent;
   }

@@ -28,6 +28,7 @@ class UdpLinkLayer final : public LinkLayer {
   [[nodiscard]] bool reconstructs_headers() const noexcept override { return true; }
   /// Only the UDP checksum, which IPv4 does without, is over the data.
   [[nodiscard]] bool prefix_repeats() const noexcept override { return !local_.ipv6(); }
+  [[nodiscard]] std::uint32_t prefix_size(std::uint32_t length) const noexcept override;
   std::uint32_t prefix(const BurstParams& burst, std::size_t i,
                        std::byte* out) const noexcept override;
 

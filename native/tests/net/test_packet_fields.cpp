@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <random>
 
+#include "net/packet_fields.h"
 #include "storage/bursts.h"
-#include "storage/packet_fields.h"
 
 using namespace daqiri;
 using namespace daqiri::test;

@@ -7,7 +7,6 @@
 #include "storage/bursts.h"
 #include "storage/file_output.h"
 #include "storage/pcap_writer.h"
-#include "storage/room_ahead.h"
 #include "system/file.h"
 
 using namespace daqiri;
@@ -31,60 +30,60 @@ File new_file(const std::string& path) {
   return file;
 }
 
-/// Whether files of this folder can have room behind their end.
-bool has_room_ahead(const TempDir& dir) {
+/// Whether files of this folder can have disk blocks behind their end.
+bool preallocates(const TempDir& dir) {
   const File file = new_file(dir / "probe");
   return fallocate(file.fd(), FALLOC_FL_KEEP_SIZE, 0, 4096) == 0;
 }
 
 }  // namespace
 
-TEST_CASE("Room is taken ahead of the data and given back", "[storage][room]") {
+TEST_CASE("Disk blocks are allocated ahead of the data and freed", "[storage][preallocation]") {
   const TempDir dir;
-  const bool possible = has_room_ahead(dir);
+  const bool possible = preallocates(dir);
   const File file = new_file(dir / "f");
-  RoomAhead room;
-  room.begin(file.fd(), 0);
-  room.reserve(MIB - 1);
+  Preallocation ahead;
+  ahead.begin(file.fd(), 0);
+  ahead.reserve(MIB - 1);
   CHECK(taken(file.fd()) == 0);
-  room.reserve(4 * MIB);
+  ahead.reserve(4 * MIB);
   CHECK(look(file.fd()).st_size == 0);
   if (possible) {
-    CHECK(room.reaches_beyond(4 * MIB));
+    CHECK(ahead.reaches_beyond(4 * MIB));
     CHECK(taken(file.fd()) >= 8 * MIB);
   }
   REQUIRE(write_fully(file.fd(), "data", 4, 0) == 0);
-  CHECK(room.give_back(4) == 0);
-  CHECK(!room.reaches_beyond(4));
+  CHECK(ahead.trim(4) == 0);
+  CHECK(!ahead.reaches_beyond(4));
   CHECK(look(file.fd()).st_size == 4);
   CHECK(taken(file.fd()) <= MIB);
 }
 
-TEST_CASE("In memory, no room is taken ahead", "[storage][room]") {
+TEST_CASE("In memory, nothing is allocated ahead", "[storage][preallocation]") {
   const TempDir dir("/dev/shm");
   const File file = new_file(dir / "f");
-  RoomAhead room;
-  room.begin(file.fd(), 0);
-  room.reserve(64 * MIB);
-  CHECK(!room.reaches_beyond(0));
+  Preallocation ahead;
+  ahead.begin(file.fd(), 0);
+  ahead.reserve(64 * MIB);
+  CHECK(!ahead.reaches_beyond(0));
   CHECK(taken(file.fd()) == 0);
 }
 
-TEST_CASE("A full disk costs the room ahead, not the data", "[storage][room]") {
+TEST_CASE("A full disk costs the preallocation, not the data", "[storage][preallocation]") {
   const TempDir dir;
-  if (!has_room_ahead(dir)) return;
+  if (!preallocates(dir)) return;
   const File file = new_file(dir / "f");
-  RoomAhead room;
-  room.begin(file.fd(), 0);
+  Preallocation ahead;
+  ahead.begin(file.fd(), 0);
   // No disk has as much.
-  room.reserve(std::uint64_t{1} << 60U);
-  room.reserve(std::uint64_t{1} << 61U);
+  ahead.reserve(std::uint64_t{1} << 60U);
+  ahead.reserve(std::uint64_t{1} << 61U);
   CHECK(write_fully(file.fd(), "data", 4, 0) == 0);
-  CHECK(room.give_back(4) == 0);
+  CHECK(ahead.trim(4) == 0);
   CHECK(look(file.fd()).st_size == 4);
 }
 
-TEST_CASE("A file of a writer has no room left behind its end", "[storage][room]") {
+TEST_CASE("A file of a writer has nothing allocated behind its end", "[storage][preallocation]") {
   const TempDir dir;
   Bench bench;
   const auto burst = bench.burst(60, 9000);

@@ -1,8 +1,9 @@
-#include "storage/packet_fields.h"
+#include "net/packet_fields.h"
 
 #include <algorithm>
 
 #include "net/byte_order.h"
+#include "net/headers.h"
 #include "net/link_layer.h"
 
 namespace daqiri {
@@ -14,10 +15,6 @@ constexpr std::uint32_t LINKTYPE_IPV4 = 228;
 constexpr std::uint32_t LINKTYPE_IPV6 = 229;
 constexpr std::uint32_t LINKTYPE_LINUX_SLL2 = 276;
 
-constexpr std::uint16_t ETHERTYPE_IPV4 = 0x0800;
-constexpr std::uint16_t ETHERTYPE_IPV6 = 0x86DD;
-constexpr std::uint8_t TCP = 6;
-constexpr std::uint8_t UDP = 17;
 constexpr int MOST_VLAN_TAGS = 4;
 constexpr int MOST_IPV6_EXTENSIONS = 8;
 
@@ -94,22 +91,19 @@ class Parser {
   }
 
   void ipv4() noexcept {
-    if (!has(20)) return;
-    const std::uint8_t* ip = here();
-    const std::uint32_t header = (ip[0] & 0x0FU) * 4U;
-    if (ip[0] >> 4U != 4 || header < 20 || !has(header)) return;
+    Ipv4Header ip;
+    if (!ip.parse(here(), end_ - at_)) return;
     fields_.ip_version = 4;
-    fields_.ip_length = load_be16(ip + 2);
-    fields_.ip_ttl = ip[8];
-    fields_.ip_protocol = ip[9];
-    fields_.ipv4_src = load_be32(ip + 12);
-    fields_.ipv4_dst = load_be32(ip + 16);
+    fields_.ip_length = ip.length;
+    fields_.ip_ttl = ip.time_to_live;
+    fields_.ip_protocol = ip.protocol;
+    fields_.ipv4_src = ip.source;
+    fields_.ipv4_dst = ip.destination;
     // 0: the network card was to fill it in (segmentation offload).
-    if (fields_.ip_length >= header) end_after(at_, fields_.ip_length);
-    at_ += header;
-    const std::uint16_t fragment = load_be16(ip + 6) & 0x3FFFU;
-    fragmented_ = fragment != 0;
-    if ((fragment & 0x1FFFU) == 0) transport();
+    if (ip.length >= ip.size) end_after(at_, ip.length);
+    at_ += ip.size;
+    fragmented_ = ip.fragmented();
+    if (ip.first_fragment()) transport();
   }
 
   void ipv6() noexcept {
@@ -153,13 +147,13 @@ class Parser {
 
   void transport() noexcept {
     const std::uint8_t* header = here();
-    if (fields_.ip_protocol == UDP && has(8)) {
+    if (fields_.ip_protocol == PROTOCOL_UDP && has(8)) {
       const std::uint16_t length = load_be16(header + 4);
       ports(header);
       if (!fragmented_) fields_.udp_length = length;
       if (length >= 8) end_after(at_, length);
       at_ += 8;
-    } else if (fields_.ip_protocol == TCP && has(20)) {
+    } else if (fields_.ip_protocol == PROTOCOL_TCP && has(20)) {
       const std::uint32_t size = (header[12] >> 4U) * 4U;
       ports(header);
       fields_.tcp_seq = load_be32(header + 4);
