@@ -60,11 +60,9 @@ def remarkable(udp: Callable[..., Any]) -> Any:
 
 def test_lines_become_records(udp: Callable[..., Any], lines: Lines) -> None:
     with Engine.open(remarkable(udp)):
-        assert lines.came.wait(10.0)
-    (record, *_) = lines.records
+        record = lines.find("min_ipg_ns")  # without privileges there are other lines, too
     assert record.levelno == logging.WARNING
     assert record.name == "daqiri_ophyd.engine"
-    assert "min_ipg_ns" in record.getMessage()
 
 
 def test_records_say_what_they_are_about(udp: Callable[..., Any], lines: Lines) -> None:
