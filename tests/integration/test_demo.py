@@ -45,7 +45,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def packets_seen_by(tool: list[str], file: str) -> int:
     """Count the packets that a network analyser finds in a file."""
     lines = subprocess.run(
-        [*tool, file], capture_output=True, text=True, timeout=50, check=True
+        [*tool, file], capture_output=True, text=True, timeout=200, check=True
     ).stdout
     return len(lines.splitlines())
 

@@ -38,7 +38,7 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 def tshark(path: Path, *fields: str) -> list[list[str]]:
     command = ["tshark", "-n", "-r", str(path), "-T", "fields"]
     command += [word for field in fields for word in ("-e", field)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50)
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
     return [line.split("\t") for line in run.stdout.splitlines()]
 
 
@@ -46,7 +46,7 @@ def tcpdump_rewritten(path: Path, tmp_path: Path) -> Path:
     """Return a copy whose records tcpdump has read and written."""
     copy = tmp_path / f"tcpdump-{path.name}"
     command = ["tcpdump", "-Z", "root", "--nano", "-n", "-r", str(path), "-w", str(copy)]
-    subprocess.run(command, capture_output=True, check=True, timeout=50)
+    subprocess.run(command, capture_output=True, check=True, timeout=200)
     return copy
 
 

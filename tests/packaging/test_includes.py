@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 def check(native: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, ROOT / ".ci" / "includes", native]
-    return subprocess.run(command, capture_output=True, text=True, timeout=50)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
 def write(native: Path, name: str, *headers: str) -> None:

@@ -7,7 +7,7 @@ namespace daqiri {
 
 namespace {
 
-constexpr std::string_view CALL = "get_rx_burst";
+constexpr std::string_view GET_RX_BURST = "get_rx_burst";
 constexpr std::string_view WAIT_CALL = "wait_rx_burst";
 /// A session that closes is noticed this soon.
 constexpr std::uint64_t SLICE_NS = 100'000'000;
@@ -15,7 +15,7 @@ constexpr std::uint64_t SLICE_NS = 100'000'000;
 /// Run `next`, which returns a burst of the running session or null. "Nothing yet" is no failure:
 /// it leaves no text, and costs nothing but the look.
 template <typename Next>
-Status receive(BurstParams** out, Next&& next, std::string_view call = CALL) noexcept {
+Status receive(BurstParams** out, Next&& next, std::string_view call = GET_RX_BURST) noexcept {
   // Not NULL_PTR, which a program takes for "nothing yet".
   if (out == nullptr)
     return api::refuse(Status::INVALID_PARAMETER, call, std::string_view("burst is null"));

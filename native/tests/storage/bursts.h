@@ -22,11 +22,14 @@
 #include "burst/burst.h"
 #include "daqiri/error.h"
 #include "memory/region.h"
+#include "net/link_layer.h"
 #include "timing/clock.h"
 
 namespace daqiri::test {
 
 using Bytes = std::vector<std::uint8_t>;
+
+inline const LinkLayer ETHERNET;
 
 inline constexpr std::int64_t LIMIT_NS = 20'000'000'000;
 

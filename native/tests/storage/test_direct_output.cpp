@@ -14,7 +14,6 @@ using namespace daqiri::test;
 
 namespace {
 
-const LinkLayer ETHERNET;
 
 /// Packets of `length` bytes of which none is zero, at times that have no zero bytes in a row.
 HeldBurst dense_burst(Bench& bench, std::size_t n, std::size_t length) {

@@ -15,7 +15,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-RecorderOptions into(const std::string& directory, OnError on_error = OnError::STOP) {
+RecorderOptions to_folder(const std::string& directory, OnError on_error = OnError::STOP) {
   RecorderOptions options;
   options.directory = directory;
   options.on_error = on_error;
@@ -23,7 +23,7 @@ RecorderOptions into(const std::string& directory, OnError on_error = OnError::S
   return options;
 }
 
-NetworkConfig silent() {
+NetworkConfig without_log() {
   NetworkConfig config = roomy_config();
   config.log_level_ = LogLevel::OFF;
   return config;
@@ -46,7 +46,7 @@ TEST_CASE("What a killed recorder left is removed by the next one in the directo
   const File live(open((dir / ".live_000000.pcap.json.part").c_str(), O_RDWR | O_CLOEXEC));
   REQUIRE(flock(live.fd(), LOCK_EX | LOCK_NB) == 0);
 
-  Recording r(into(dir.path()));
+  Recording r(to_folder(dir.path()));
   CHECK(dir.names() == std::vector<std::string>{".capture_000000.pcap.json.part",
                                                 ".live_000000.pcap.json.part", ".other",
                                                 "capture_000000.pcap", "old_000003.pcap"});
@@ -61,7 +61,7 @@ TEST_CASE("A recording leaves out the number of a file that is in its way", "[st
   const OnError on_error = GENERATE(OnError::STOP, OnError::RESUME);
   write_file(dir / "capture_000002.pcap", {1, 2, 3});
   write_file(dir / "capture_000003.pcap", {1, 2, 3});
-  Recording r(into(dir.path(), on_error), silent());
+  Recording r(to_folder(dir.path(), on_error), without_log());
   r.send(0, 350);
   REQUIRE(r.recorded(350));
   r.recorder->stop();
@@ -76,13 +76,13 @@ TEST_CASE("A recording leaves out the number of a file that is in its way", "[st
 
 TEST_CASE("Two recordings that meet do not take each other's files", "[storage][recorder]") {
   const TempDir dir;
-  Recording first(into(dir.path()), silent());
-  RecorderOptions options = into(dir.path());
-  const auto session = Session::open(silent());
+  Recording first(to_folder(dir.path()), without_log());
+  RecorderOptions options = to_folder(dir.path());
+  const auto session = Session::open(without_log());
   const auto [status, text] = refusal([&] { Recorder(session, session->rx_queue(0, 0), options); });
   CHECK(status == Status::INVALID_PARAMETER);
   options.first_number = 2;
-  Recording second(options, silent());
+  Recording second(options, without_log());
   first.send(0, 500);
   REQUIRE(first.recorded(500));
   second.send(0, 200);
@@ -102,7 +102,7 @@ TEST_CASE("Two recordings that meet do not take each other's files", "[storage][
 
 TEST_CASE("A forked child neither holds up a recorder nor keeps its lock", "[storage][recorder]") {
   const TempDir dir;
-  Recording r(into(dir.path()));
+  Recording r(to_folder(dir.path()));
   r.send(0, 50);
   REQUIRE(r.recorded(50));
   const pid_t child = fork();

@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::uint64_t T0 = 1'700'000'000'123'456'789;
 constexpr auto APPEND = PcapWriter::Existing::APPEND;
-const LinkLayer ETHERNET;
 
 /// Five bytes of reconstructed headers whose last one is the packet's number.
 class Reconstructed final : public LinkLayer {

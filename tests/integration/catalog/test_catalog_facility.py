@@ -133,7 +133,7 @@ def test_databroker_by_profile(server, facility, device, run_engine, tmp_path):
         },
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     )
     assert (done.returncode, done.stdout) == (0, "[2, 3]\n[121 183]\n"), done.stderr
     assert not list(home.iterdir())

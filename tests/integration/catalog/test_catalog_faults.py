@@ -204,7 +204,7 @@ def test_disk_of_the_catalog_fails_in_mid_run(tmp_path, captures, catalog, empty
         [*namespace, "sh", "-ec", copy, str(empty_catalog), str(tmp_path), *arguments],
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     assert "Logging error" not in done.stderr

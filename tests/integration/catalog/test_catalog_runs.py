@@ -304,7 +304,7 @@ def test_interpreter_ends_with_a_catalog_left_open(empty_catalog):
         [sys.executable, "-c", script, str(empty_catalog)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
@@ -321,7 +321,7 @@ def test_another_process_reads_the_open_catalog(catalog, device, run_engine):
         [sys.executable, "-c", script, catalog.uri, catalog.api_key],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{uid} 2\n", "")
 

@@ -41,7 +41,7 @@ def usage() -> tuple[int, int]:
 
 def result_of(child: subprocess.Popen[str]) -> str:
     """What a script printed; it must end by itself, without a complaint."""
-    output, errors = child.communicate(timeout=45)
+    output, errors = child.communicate(timeout=200)
     assert (child.returncode, errors) == (0, "")
     return output
 

@@ -60,11 +60,9 @@ def remarkable(udp: Callable[..., Any]) -> Any:
 
 def test_lines_become_records(udp: Callable[..., Any], lines: Lines) -> None:
     with Engine.open(remarkable(udp)):
-        assert lines.came.wait(10.0)
-    (record, *_) = lines.records
+        record = lines.find("min_ipg_ns")  # without privileges there are other lines, too
     assert record.levelno == logging.WARNING
     assert record.name == "daqiri_ophyd.engine"
-    assert "min_ipg_ns" in record.getMessage()
 
 
 def test_records_say_what_they_are_about(udp: Callable[..., Any], lines: Lines) -> None:
@@ -110,7 +108,7 @@ def test_lines_reach_stderr_without_a_handler(
         Engine.open({remarkable(udp)!r}).close()
         """
     )
-    _, text = process.communicate(timeout=50)
+    _, text = process.communicate(timeout=200)
     assert process.returncode == 0, text
     assert text.count("min_ipg_ns") == 1
 

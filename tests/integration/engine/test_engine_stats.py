@@ -46,7 +46,7 @@ def udp_frames(count: int) -> NDArray[np.uint8]:
 
 def stats(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "daqiri_ophyd.cli", "stats", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
 def lines(result: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

@@ -201,6 +201,8 @@ NAMESPACE = """
 def test_groups_in_a_namespace(group: str, address: str) -> None:
     """Multicast, and datagrams that need fragments, over a loopback interface with MTU 1500."""
     script = [sys.executable, "-c", textwrap.dedent(NAMESPACE), group, address]
-    done = subprocess.run(["unshare", "--net", *script], capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        ["unshare", "--net", *script], capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"carried {group}\n"

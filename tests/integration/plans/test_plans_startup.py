@@ -40,7 +40,7 @@ def test_a_session(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2:] == ["True", "True"]
@@ -58,7 +58,7 @@ def test_what_a_queue_server_lists(tmp_path):
         env=os.environ | {"DAQIRI_DATA": str(tmp_path / "data")},
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     listed = yaml.safe_load((tmp_path / "existing_plans_and_devices.yaml").read_text())

@@ -178,7 +178,7 @@ def test_the_fix_script_is_sound(script, tmp_path):
     file.write_text(script)
     assert os.access(file, os.X_OK) is False
     subprocess.run(["bash", "-n", file], check=True, timeout=20)
-    subprocess.run(["shellcheck", "--severity=warning", file], check=True, timeout=50)
+    subprocess.run(["shellcheck", "--severity=warning", file], check=True, timeout=200)
 
 
 @pytest.mark.parametrize("arguments", [[], ["later"]])
@@ -327,7 +327,7 @@ def test_a_folder_of_somebody_else(tmp_path):
         [sys.executable, "-c", UNPRIVILEGED, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     assert "Permission denied" in done.stdout
@@ -346,7 +346,7 @@ def test_udp_stays_on_loopback(tmp_path):
         ["unshare", "--net", "sh", "-c", script, sys.executable],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("True"), done.stdout

@@ -370,7 +370,7 @@ def test_udev_follows_the_rule(look, describe):
         ["unshare", "--net", "--mount", "sh", "-c", UDEV, "sh", *remedy.files[0]],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-2:] == ["9000", "1500"]

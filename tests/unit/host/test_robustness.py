@@ -267,7 +267,7 @@ def test_this_host_without_rights(platform, descriptors):
         [sys.executable, "-c", LIVE, platform, descriptors],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     )
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
@@ -299,7 +299,7 @@ def test_files_that_may_not_be_read(originals, name):
             [sys.executable, "-c", UNPRIVILEGED, str(root), "auto"],
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=200,
         )
     assert done.returncode == 0, done.stderr
     found = [
