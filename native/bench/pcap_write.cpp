@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "memory/region.h"
 #include "storage/file_write.h"
 #include "storage/pcap_writer.h"
 #include "timing/clock.h"
