@@ -14,7 +14,6 @@ using namespace daqiri::test;
 
 namespace {
 
-
 /// Packets of `length` bytes of which none is zero, at times that have no zero bytes in a row.
 HeldBurst dense_burst(Bench& bench, std::size_t n, std::size_t length) {
   std::vector<std::vector<Bytes>> packets(n, {Bytes(length, 0x5A)});
