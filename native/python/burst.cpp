@@ -82,6 +82,7 @@ void ReceivedBurst::release() noexcept {
 py::array ReceivedBurst::view(py::ssize_t index, int segment) const {
   const Share burst = share();
   check_segment(*burst, segment);
+  require_host_readable(*burst, "shown as arrays");
   const auto n = static_cast<py::ssize_t>(burst->num_packets());
   const py::ssize_t i = index < 0 ? index + n : index;
   if (i < 0 || i >= n) {
@@ -94,6 +95,7 @@ py::array ReceivedBurst::view(py::ssize_t index, int segment) const {
 py::list ReceivedBurst::views(const py::slice& slice, int segment) const {
   const Share burst = share();
   check_segment(*burst, segment);
+  require_host_readable(*burst, "shown as arrays");
   py::ssize_t start = 0;
   py::ssize_t stop = 0;
   py::ssize_t step = 0;
@@ -157,6 +159,7 @@ py::array ReceivedBurst::timestamps() const {
 
 py::array ReceivedBurst::gather(const py::object& out) const {
   const Share burst = share();
+  require_host_readable(*burst, "gathered");
   auto rows = gather_target(out, {burst->num_packets(), longest(*burst)});
   std::uint8_t* row = rows.mutable_data();
   const auto width = static_cast<std::size_t>(rows.shape(1));
@@ -171,6 +174,7 @@ py::array ReceivedBurst::gather(const py::object& out) const {
 
 py::tuple ReceivedBurst::gather_flat(const py::object& out) const {
   const Share burst = share();
+  require_host_readable(*burst, "gathered");
   std::size_t total = 0;
   for (std::uint32_t i = 0; i < burst->num_packets(); ++i) total += burst->packet_length(i);
   auto data = gather_target(out, {total});

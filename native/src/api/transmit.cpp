@@ -114,9 +114,22 @@ Burst* writable(string_view call, BurstParams* handle, int idx, Status* status) 
   return burst;
 }
 
+/// As above, of which the CPU can write the bytes.
+Burst* host_writable(string_view call, BurstParams* handle, int idx, Status* status) noexcept {
+  Burst* burst = writable(call, handle, idx, status);
+  if (burst == nullptr) return nullptr;
+  const int segment = burst->unreadable_segment();
+  if (segment < 0) [[likely]]
+    return burst;
+  *status = refuse(Status::NOT_SUPPORTED, call, string_view("segment "), segment,
+                   string_view(" of the packets lies in memory that the CPU cannot write; write it "
+                               "with the device, or use a memory region of kind 'host'"));
+  return nullptr;
+}
+
 /// As above, for headers.
 Burst* frame(string_view call, BurstParams* handle, int idx, Status* status) noexcept {
-  Burst* burst = writable(call, handle, idx, status);
+  Burst* burst = host_writable(call, handle, idx, status);
   if (burst == nullptr || has_headers(*burst)) return burst;
   *status = refuse(
       Status::NOT_SUPPORTED, call,
@@ -235,7 +248,7 @@ Status set_udp_header(BurstParams* params, int idx, int udp_len, std::uint16_t s
 Status set_udp_payload(BurstParams* params, int idx, const void* data, int len) {
   static constexpr string_view CALL = "set_udp_payload";
   Status status{};
-  Burst* burst = writable(CALL, params, idx, &status);
+  Burst* burst = host_writable(CALL, params, idx, &status);
   if (burst == nullptr) return status;
   if (data == nullptr && len != 0)
     return refuse(Status::NULL_PTR, CALL, string_view("data is null"));

@@ -31,7 +31,7 @@ void register_engine(const EngineEntry& entry);
 
 /// As a static object beside the engine: its folder is all that there is to add.
 struct RegisteredEngine {
-  explicit RegisteredEngine(const EngineEntry& entry) { register_engine(entry); }
+  explicit RegisteredEngine(const EngineEntry& entry) noexcept { register_engine(entry); }
 };
 
 /// All of them, the last first. What an engine folder registers is there from the start.

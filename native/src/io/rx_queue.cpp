@@ -17,6 +17,7 @@ constexpr std::size_t MOST_BURSTS_IN_RING = 2048;
 std::vector<memory::MemoryRegion*> regions_of(const RxQueueConfig& config,
                                               const SessionMemory& memory) {
   std::vector<memory::MemoryRegion*> regions;
+  regions.reserve(config.mrs_.size());
   for (const std::string& name : config.mrs_) regions.push_back(memory.regions.at(name).get());
   return regions;
 }

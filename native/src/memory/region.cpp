@@ -31,7 +31,7 @@ constexpr std::size_t round_up(std::size_t value, std::size_t to) {
 
 }  // namespace
 
-void register_memory_kind(MemoryKind kind, AllocateRegion allocate) {
+void register_memory_kind(MemoryKind kind, AllocateRegion allocate) noexcept {
   kinds()[static_cast<std::size_t>(kind)].store(allocate, std::memory_order_release);
 }
 

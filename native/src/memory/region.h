@@ -75,11 +75,11 @@ using AllocateRegion = std::unique_ptr<MemoryRegion> (*)(const MemoryRegionConfi
                                                          const RegionNeeds& needs);
 
 /// Makes a kind of memory known; the latest for a kind holds. Any thread, before regions of it.
-void register_memory_kind(MemoryKind kind, AllocateRegion allocate);
+void register_memory_kind(MemoryKind kind, AllocateRegion allocate) noexcept;
 
 /// As a static object beside the kind.
 struct RegisteredMemoryKind {
-  RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate) {
+  RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate) noexcept {
     register_memory_kind(kind, allocate);
   }
 };

@@ -196,8 +196,8 @@ bool write_udp_payload(PacketBytes& packet, const void* data, std::uint32_t size
   if (!fits(packet, HEADERS_SIZE, size)) return false;
   packet.write(HEADERS_SIZE, data, size);
 
-  std::uint8_t bytes[IPV4_SIZE];
-  std::uint8_t udp[UDP_SIZE];
+  std::uint8_t bytes[IPV4_SIZE]{};
+  std::uint8_t udp[UDP_SIZE]{};
   packet.read(IPV4_AT, bytes, sizeof bytes);
   packet.read(UDP_AT, udp, sizeof udp);
   Ipv4Header ip;

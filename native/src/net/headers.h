@@ -48,9 +48,9 @@ struct Ipv4Header {
   [[nodiscard]] bool fragmented() const noexcept { return (fragment & 0x3FFFU) != 0; }
   /// False when the `captured` bytes at `at` are no whole header.
   bool parse(const std::uint8_t* at, std::uint32_t captured) noexcept {
-    size = captured > 0 ? (at[0] & 0x0FU) * 4U : 0U;
-    if (captured < IPV4_SIZE || at[0] >> 4U != 4 || size < IPV4_SIZE || captured < size)
-      return false;
+    if (captured < IPV4_SIZE || at[0] >> 4U != 4) return false;
+    size = (at[0] & 0x0FU) * 4U;
+    if (size < IPV4_SIZE || captured < size) return false;
     length = load_be16(at + 2);
     identification = load_be16(at + 4);
     fragment = load_be16(at + 6);

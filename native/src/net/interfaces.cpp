@@ -88,7 +88,7 @@ int send_to_groups_through(int fd, int family, unsigned index) noexcept {
 
 SocketAddress source_towards(const SocketAddress& peer) noexcept {
   const File probe(socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP));
-  if (connect(probe.fd(), peer.data(), peer.length()) == 0)
+  if (probe.is_open() && connect(probe.fd(), peer.data(), peer.length()) == 0)
     return SocketAddress::local_of(probe.fd());
   return peer.loopback() ? peer : SocketAddress();
 }

@@ -36,6 +36,7 @@ void NetlinkRequest::exchange(const std::function<void(const nlmsghdr&)>& answer
     throw std::system_error(error, std::generic_category(), "netlink");
   };
   const File netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  if (!netlink.is_open()) fail(errno);
   const timeval patience{2, 0};
   setsockopt(netlink.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   const auto* request = reinterpret_cast<const nlmsghdr*>(message_.data());

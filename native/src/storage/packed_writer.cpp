@@ -47,7 +47,7 @@ PackedWriter::~PackedWriter() { close(); }
 void PackedWriter::prepare(const std::string& path) {
   prepare_file(path);
   try {
-    NewFile& index = next_index_.emplace(path + ".npy");
+    NewFile& index = *(next_index_ = std::make_unique<NewFile>(path + ".npy"));
     const int problem = write_index_header(index.fd(), 0);
     if (problem != 0) throw file_error("cannot write", index.path(), problem);
   } catch (...) {

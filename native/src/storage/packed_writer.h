@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,7 +44,7 @@ class PackedWriter final : public PacketWriter {
   int end(bool durable) noexcept override;
 
   std::uint64_t skip_;
-  std::optional<NewFile> next_index_;
+  std::unique_ptr<NewFile> next_index_;
   std::string index_path_;
   File index_;
   std::vector<Row> rows_;

@@ -43,7 +43,7 @@ std::uint32_t PacketPrefixes::write(std::uint32_t packet, std::byte* out) noexce
 
 // --- A new file
 
-NewFile::NewFile(std::string path) : path_(std::move(path)), named_(false) {
+NewFile::NewFile(std::string path) : path_(std::move(path)) {
   // By way of which it gets its name.
   if (access("/proc/self/fd", F_OK) == 0) {
     const std::string folder = path_.substr(0, path_.rfind('/') + 1);
@@ -82,12 +82,12 @@ PacketWriter::PacketWriter(std::unique_ptr<FileOutput> output)
 
 NewFile& PacketWriter::prepare_file(const std::string& path) {
   discard_prepared();
-  return next_.emplace(path);
+  return *(next_ = std::make_unique<NewFile>(path));
 }
 
 void PacketWriter::create(const std::string& path) {
   close();
-  if (!next_.has_value() || next_->path() != path) prepare(path);
+  if (next_ == nullptr || next_->path() != path) prepare(path);
   try {
     struct stat found{};
     if (fstat(next_->fd(), &found) != 0) throw file_error("cannot examine", path, errno);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "burst/burst.h"
@@ -59,7 +58,7 @@ class NewFile {
  private:
   std::string path_;
   File file_;
-  bool named_;
+  bool named_{false};
 };
 
 /// Writes one file at a time; buffers are kept from file to file. One thread.
@@ -147,7 +146,7 @@ class PacketWriter {
 
   std::unique_ptr<FileOutput> output_;
   std::unique_ptr<RecordBatch> batch_;
-  std::optional<NewFile> next_;
+  std::unique_ptr<NewFile> next_;
   File file_;
   std::string path_;
   std::uint64_t size_before_{0};

@@ -88,7 +88,7 @@ int write_pieces(int fd, iovec* pieces, std::size_t count, std::uint64_t offset,
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return n < 0 ? errno : EIO;
     written += static_cast<std::uint64_t>(n);
-    for (auto taken = static_cast<std::size_t>(n); taken > 0;) {
+    for (auto taken = static_cast<std::size_t>(n); taken > 0 && count > 0;) {
       const std::size_t part = std::min(taken, pieces->iov_len);
       pieces->iov_base = static_cast<std::byte*>(pieces->iov_base) + part;
       pieces->iov_len -= part;

@@ -28,16 +28,16 @@ std::mutex mutex;  // over what is not atomic
 std::atomic<MappedFile::Watch*> watches{nullptr};
 struct sigaction previous{};
 std::atomic<bool> passing_on{false};
+const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
 
 /// Whether zeros are there now, from the page of `address` to the end of the mapping it is in.
 bool replace_lost_pages(std::uintptr_t address) noexcept {
-  static const auto PAGE = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   for (MappedFile::Watch* w = watches.load(); w != nullptr; w = w->next) {
     const std::uintptr_t begin = w->begin.load();
     const std::uintptr_t end = w->end.load();
     if (begin == 0 || address < begin || address >= end || w->begin.load() != begin) continue;
     w->lost.store(true);
-    const std::uintptr_t page = address / PAGE * PAGE;
+    const std::uintptr_t page = address / page_size * page_size;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): where the access failed
     return mmap(reinterpret_cast<void*>(page), end - page, PROT_READ,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;

@@ -333,19 +333,21 @@ constexpr UnusedKey UNUSED_KEYS[] = {
     {"memory_regions[].access", "it is for RDMA; remove the key"},
     {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"}};
 
-EngineTraits traits() {
+EngineTraits traits() noexcept {
   EngineTraits traits;
   traits.name = "loopback";
   traits.unused_keys = UNUSED_KEYS;
   return traits;
 }
 
+std::unique_ptr<IoEngine> make_loopback_engine(const NetworkConfig& /*config*/) {
+  return std::make_unique<LoopbackEngine>();
+}
+
 const RegisteredEngine registered{
     {traits(),
      [](const NetworkConfig& config) { return config.common_.loopback_ == LoopbackType::SW; },
-     [](const NetworkConfig&) -> std::unique_ptr<IoEngine> {
-       return std::make_unique<LoopbackEngine>();
-     }}};
+     make_loopback_engine}};
 
 }  // namespace
 

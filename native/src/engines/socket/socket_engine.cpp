@@ -164,7 +164,7 @@ constexpr UnusedKey UNUSED_KEYS[] = {
     {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"},
     {"interfaces[].tx.queues[].offloads", "the kernel writes all headers; remove the key"}};
 
-EngineTraits traits() {
+EngineTraits traits() noexcept {
   EngineTraits traits;
   traits.name = "socket";
   traits.unused_keys = UNUSED_KEYS;

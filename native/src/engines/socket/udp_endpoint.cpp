@@ -117,6 +117,7 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
     claim = claim_address(interface.name_, local);
   }
   std::vector<std::unique_ptr<UdpSocket>> sockets;
+  sockets.reserve(count);
   for (std::size_t i = 0; i < count; ++i)
     sockets.push_back(std::make_unique<UdpSocket>(interface, count > 1));
   return sockets;

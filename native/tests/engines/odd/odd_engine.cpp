@@ -15,8 +15,7 @@ namespace {
 
 using namespace daqiri;
 
-constexpr std::uint32_t CELLS = 512;
-constexpr std::uint32_t CELL_SIZE = 4096;
+constexpr std::uint32_t CELLS = 512, CELL_SIZE = 4096;
 
 std::uint64_t odd_clock(const void* ahead) noexcept {
   return monotonic_ns() + *static_cast<const std::uint64_t*>(ahead);
