@@ -102,7 +102,7 @@ def test_a_child_that_outlives_a_kill_is_not_taken_for_the_recorder(
     try:
         file = tmp_path / "capture_000000.pcap"
         assert run("check", file) == 0
-        assert "a recorder writes it" in capsys.readouterr().out
+        assert "a recorder is writing it" in capsys.readouterr().out
         process.send_signal(signal.SIGKILL)
         process.wait()
         os.kill(child, 0)
