@@ -131,7 +131,7 @@ def _tail(pcap: PcapFile, found: Examination) -> str:
         pcap.data[i : i + _COPY_BYTES].any() for i in range(begin, begin + count, _COPY_BYTES)
     ):
         return f"{count:,} bytes of zeros from byte {begin} on, as a crash leaves them"
-    found.cut_is_safe = count <= _RECORD_HEADER + max(_LONGEST, pcap.snap_length)
+    found.cut_is_safe = count <= _RECORD_HEADER + _LONGEST
     return f"the record at byte {begin} is torn: only {count:,} bytes of it are there"
 
 
@@ -233,9 +233,14 @@ def _repair_in_place(found: Examination) -> list[str]:
 def _repair_copy(found: Examination, output: Path) -> list[str]:
     pcap = _require_pcap(found)
     with output.open("xb") as file:
-        for begin in range(0, found.whole_bytes, _COPY_BYTES):
-            file.write(pcap.data[begin : min(begin + _COPY_BYTES, found.whole_bytes)].data)
-    pcap.verify()
+        try:
+            for begin in range(0, found.whole_bytes, _COPY_BYTES):
+                file.write(pcap.data[begin : min(begin + _COPY_BYTES, found.whole_bytes)].data)
+            file.flush()
+            pcap.verify()
+        except BaseException:
+            output.unlink()
+            raise
     done = [f"{len(pcap):,} whole packets written to {output}"]
     if found.torn:
         _log_repair(output, found)

@@ -51,7 +51,7 @@ py::object ReceiveQueue::receive(std::uintptr_t connection, std::optional<double
     if (deadline.passed()) return py::none();
     {
       const GilRelease unlocked;
-      queue.wait(deadline.slice());
+      queue.wait(deadline.slice(), connection);
     }
     check_signals();
   }

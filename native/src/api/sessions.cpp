@@ -1,8 +1,11 @@
 #include "api/sessions.h"
 
+#include <pthread.h>
+
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "daqiri/error.h"
 
@@ -37,6 +40,21 @@ std::shared_ptr<Running> remove(SessionId id) noexcept {
   return node.mapped();
 }
 
+/// A child made by fork(2) has no engines: their threads are the parent's.
+void forget_in_children() {
+  [[maybe_unused]] static const int registered = pthread_atfork(
+      [] { registry_mutex.lock(); }, [] { registry_mutex.unlock(); },
+      [] {
+        // Never destroyed: to close them would wait for those threads.
+        // NOLINTNEXTLINE(cppcoreguidelines-owning-memory)
+        static auto* const kept = new std::vector<std::map<SessionId, std::shared_ptr<Running>>>;
+        kept->push_back(std::exchange(registry, {}));
+        generation.fetch_add(1, std::memory_order_release);
+        default_claimed.store(false, std::memory_order_release);
+        registry_mutex.unlock();
+      });
+}
+
 /// Ends the engines' threads before the process's static objects go.
 struct StopAtExit {
   StopAtExit() = default;
@@ -58,6 +76,7 @@ struct StopAtExit {
 std::shared_ptr<Running> open(NetworkConfig& config) {
   auto session = Session::open(config);
   static const StopAtExit stop_at_exit;
+  forget_in_children();
   config = session->config();
   return std::make_shared<Running>(std::move(session));
 }

@@ -10,7 +10,7 @@
 
 #include "daqiri/burst.h"
 #include "memory/buffer_owner.h"
-#include "system/ring.h"
+#include "memory/free_list.h"
 
 namespace daqiri {
 
@@ -53,6 +53,8 @@ struct Burst : BurstParams {
   bool transmit{false};
   /// Of its pool's small ones.
   bool small{false};
+  /// In its pool's list of free ones.
+  std::uint32_t place{0};
   /// Receive: packets from the wire that it stands for, more than num_pkts in an aggregate.
   std::uint32_t source_packets{0};
   /// Receive: bursts of its source that wait in the ring; counted down when it is taken from there.
@@ -141,7 +143,7 @@ class BurstPool {
   /// Bursts that can be in use at the same time.
   [[nodiscard]] std::uint32_t most() const noexcept { return count_ + small_limit_; }
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
-  [[nodiscard]] std::size_t available() const noexcept { return free_.size(); }
+  [[nodiscard]] std::size_t available() const noexcept { return free_.available(); }
 
  private:
   void make(std::uint32_t count, std::uint32_t capacity, bool small);
@@ -155,8 +157,8 @@ class BurstPool {
   std::uint32_t small_made_{0};
   std::vector<std::unique_ptr<std::byte[]>> arrays_;
   std::vector<Burst*> bursts_;
-  MpmcRing<Burst*> free_;
-  MpmcRing<Burst*> free_small_;
+  memory::FreeList free_;
+  memory::FreeList free_small_;
 };
 
 }  // namespace daqiri

@@ -51,6 +51,9 @@ BurstPool::BurstPool(std::uint32_t count, std::uint32_t capacity, int num_segmen
       small_limit_(small),
       free_(count),
       free_small_(small) {
+  // They are made when they are needed.
+  for (std::uint32_t number = 0; free_small_.take(&number, 1) > 0;) {
+  }
   try {
     make(count, capacity, false);
   } catch (const std::bad_alloc&) {
@@ -98,8 +101,9 @@ void BurstPool::make(std::uint32_t count, std::uint32_t capacity, bool small) {
     burst->transmit = transmit_;
     burst->small = small;
     burst->home = this;
+    burst->place = small ? small_made_ + i : i;
     bursts_.push_back(burst);
-    (small ? free_small_ : free_).push(burst);
+    if (small) free_small_.give(&burst->place, 1);
   }
 }
 
@@ -135,17 +139,17 @@ BurstPool::~BurstPool() {
 }
 
 Burst* BurstPool::take() noexcept {
-  Burst* burst = nullptr;
-  if (!free_.pop(burst)) {
-    if (small_limit_ == 0) return nullptr;
-    if (!free_small_.pop(burst) && (!make_small() || !free_small_.pop(burst))) return nullptr;
-  }
+  std::uint32_t number = 0;
+  const bool small = free_.take(&number, 1) == 0;
+  if (small && free_small_.take(&number, 1) == 0 &&
+      (!make_small() || free_small_.take(&number, 1) == 0))
+    return nullptr;
+  Burst* burst = bursts_[small ? count_ + number : number];
   burst->hdr.hdr = {};
   burst->hdr.hdr.num_segs = num_segments_;
   burst->event = nullptr;
   burst->connection_id = 0;
   burst->begun_ns = 0;
-  burst->stream = {};
   burst->owned = 0;
   burst->source_packets = 0;
   burst->waiting = nullptr;
@@ -161,7 +165,7 @@ Burst* BurstPool::take() noexcept {
 void BurstPool::give(Burst* burst) noexcept {
   burst->state.store(BurstState::FREE, std::memory_order_release);
   burst->hdr.hdr.num_pkts = 0;
-  (burst->small ? free_small_ : free_).push(burst);
+  (burst->small ? free_small_ : free_).give(&burst->place, 1);
 }
 
 }  // namespace daqiri

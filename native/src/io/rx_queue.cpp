@@ -64,6 +64,8 @@ RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
 
 RxQueue::~RxQueue() {
   if (stage_ != nullptr) stage_->discard();
+  // Its open bursts name sources.
+  batcher_.reset();
   for (Burst* burst : aside_) burst->release();
   Burst* burst = nullptr;
   while (ring_.pop(burst)) burst->release();
@@ -94,9 +96,8 @@ Burst* RxQueue::receive() noexcept {
 
 Burst* RxQueue::receive_from(std::uintptr_t connection) {
   const std::lock_guard lock(aside_mutex_);
-  const auto it = std::find_if(aside_.begin(), aside_.end(), [&](const Burst* burst) {
-    return burst->connection_id == connection;
-  });
+  const auto it = aside(connection);
+  const std::size_t before = aside_.size();
   Burst* burst = nullptr;
   if (it != aside_.end()) {
     burst = *it;
@@ -106,7 +107,15 @@ Burst* RxQueue::receive_from(std::uintptr_t connection) {
       aside_.push_back(std::exchange(burst, nullptr));
   }
   num_aside_.store(aside_.size(), std::memory_order_release);
+  // Somebody may be about to wait for one of them.
+  if (aside_.size() > before) ready_.ring();
   return burst == nullptr ? nullptr : hand_to_application(burst);
+}
+
+std::deque<Burst*>::iterator RxQueue::aside(std::uintptr_t connection) {
+  return std::find_if(aside_.begin(), aside_.end(), [connection](const Burst* burst) {
+    return connection == 0 || burst->connection_id == connection;
+  });
 }
 
 Burst* RxQueue::receive_unrecorded(std::uintptr_t connection) {
@@ -121,9 +130,13 @@ Burst* RxQueue::receive_unrecorded(std::uintptr_t connection) {
   return connection == 0 ? receive() : receive_from(connection);
 }
 
-bool RxQueue::wait(std::int64_t timeout_ns) noexcept {
+bool RxQueue::wait(std::int64_t timeout_ns, std::uintptr_t connection) noexcept {
   const WaitQueue::Ticket ticket = ready_.prepare();
-  if (ring_.size() > 0 || closed()) {
+  const auto is_aside = [this, connection] {
+    const std::lock_guard lock(aside_mutex_);
+    return aside(connection) != aside_.end();
+  };
+  if (ring_.size() > 0 || closed() || is_aside()) {
     ready_.cancel();
     return true;
   }

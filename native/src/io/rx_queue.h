@@ -68,6 +68,9 @@ class RxQueue {
   std::uint64_t deliver_expired(std::uint64_t now_ns) noexcept;
   /// Hand every open burst to the application.
   void deliver_open() noexcept;
+  /// Whether packets found no buffer in this pass, and open bursts, which wait for more packets,
+  /// may hold them for good.
+  [[nodiscard]] bool starves() const noexcept { return starves_; }
   /// Before and after the engine's part of a poll pass: take in requests to discard; carry them out
   /// and publish the counters.
   void begin_pass() noexcept;
@@ -118,9 +121,9 @@ class RxQueue {
   /// As `receive` (connection 0) or `receive_from`, unless a recorder owns the queue. Throws Error
   /// NOT_READY then.
   Burst* receive_unrecorded(std::uintptr_t connection);
-  /// Wait until there may be a burst that was not there before, or one that nobody asked for by its
-  /// connection; or the queue is closed. False on timeout or interruption.
-  bool wait(std::int64_t timeout_ns) noexcept;
+  /// Wait until there may be a burst, of `connection` (0: any), or the queue is closed. False on
+  /// timeout or interruption.
+  bool wait(std::int64_t timeout_ns, std::uintptr_t connection = 0) noexcept;
   /// Rung when a burst is ready or the queue closes.
   WaitQueue& ready() noexcept { return ready_; }
   /// Discard what the engine, the stage, open bursts and the ring hold; counted as flushed. Waits
@@ -167,6 +170,7 @@ class RxQueue {
   /// `held` counts all packets that were accepted; delivered ones are subtracted where it is read.
   RxSnapshot tally_;
   bool dirty_{false};
+  bool starves_{false};
   /// In force; what `filter_wanted_` says takes effect with the pass that discards for it.
   bool filtering_{false};
   std::uint64_t discards_due_{0};
@@ -192,6 +196,7 @@ class RxQueue {
   /// Bursts taken from the ring in search of another connection's, oldest first.
   mutable std::mutex aside_mutex_;
   std::deque<Burst*> aside_;
+  [[nodiscard]] std::deque<Burst*>::iterator aside(std::uintptr_t connection);
   std::atomic<std::size_t> num_aside_{0};
   mutable std::mutex recorder_mutex_;
   std::string recorder_;

@@ -61,6 +61,8 @@ void RxQueue::drop(DropReason reason, std::uint64_t n, std::uint64_t bytes) noex
   tally_.received += n;
   tally_.received_bytes += bytes;
   count_of(tally_.dropped, reason) += n;
+  // With a timeout, open bursts are delivered anyway.
+  starves_ = starves_ || (reason == DropReason::NO_PACKET_BUFFER && config_.timeout_us_ == 0);
 }
 
 std::uint32_t RxQueue::room(RxSource& source) noexcept {
@@ -166,6 +168,7 @@ void RxQueue::discard_queued(DropReason reason) noexcept {
 }
 
 void RxQueue::begin_pass() noexcept {
+  starves_ = false;
   discards_due_ = discard_requests_.load(std::memory_order_acquire);
   if (discarding() && filter_wanted_.load(std::memory_order_acquire)) filtering_ = true;
 }

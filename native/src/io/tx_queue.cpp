@@ -63,10 +63,7 @@ Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
     const std::uint32_t taken = region(s).take(burst.buffers[s], num_packets);
     if (taken == num_packets) continue;
     region(s).give(burst.buffers[s], taken);
-    for (int t = 0; t < s; ++t) {
-      region(t).give(burst.buffers[t], num_packets);
-      burst.owners[t] = nullptr;
-    }
+    for (int t = 0; t < s; ++t) region(t).give(burst.buffers[t], num_packets);
     return Status::NO_FREE_PACKET_BUFFERS;
   }
   for (int s = 0; s < segments; ++s) {
@@ -196,8 +193,11 @@ void TxQueue::count_dropped(DropReason reason, std::uint32_t packets) noexcept {
 }
 
 void TxQueue::count_completed(const TransmitCompletion& completion) noexcept {
-  tally_.sent += completion.sent - completion.recalled;
-  tally_.sent_bytes += completion.bytes - completion.recalled_bytes;
+  // What is recalled may have been counted long ago, and more than is sent now.
+  tally_.sent += completion.sent;
+  tally_.sent -= completion.recalled;
+  tally_.sent_bytes += completion.bytes;
+  tally_.sent_bytes -= completion.recalled_bytes;
   tally_.dropped[static_cast<std::size_t>(DropReason::MISSED_LAUNCH)] += completion.missed;
   completed_ = completed_ || completion.sent + completion.missed + completion.released > 0;
   // Bursts come back in the order in which they went; of the current one, packets may go on.

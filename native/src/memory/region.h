@@ -13,8 +13,7 @@ namespace daqiri::memory {
 
 /// What an engine needs of the regions that it is to use, known before they are allocated.
 struct RegionNeeds {
-  /// Of the region's base and of the first byte of packet data in each buffer; powers of two.
-  std::size_t base_alignment{64};
+  /// Of the first byte of packet data in each buffer; a power of two.
   std::size_t alignment{64};
   /// Free bytes in each buffer before the data.
   std::size_t headroom{0};

@@ -46,7 +46,7 @@ void NetlinkRequest::exchange(const std::function<void(const nlmsghdr&)>& answer
     const ssize_t n = recv(netlink.fd(), buffer.data(), buffer.size() * sizeof(nlmsghdr), 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(errno);
-    auto left = static_cast<int>(n);
+    auto left = static_cast<std::uint32_t>(n);
     for (const nlmsghdr* one = buffer.data(); NLMSG_OK(one, left); one = NLMSG_NEXT(one, left)) {
       if (one->nlmsg_type == NLMSG_DONE) return;
       if (one->nlmsg_type == NLMSG_ERROR)

@@ -70,7 +70,9 @@ void Housekeeper::listen() {
   std::memcpy(address.sun_path, path_.data(), path_.size());
   // What a killed process of the same number left.
   unlink(path_.c_str());
-  socket_ = File(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // A child that outlives a killed engine would keep it open, and whoever asks would wait.
+  socket_ = File::private_to_process(
+      [] { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
   if (!socket_.is_open() ||
       bind(socket_.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(socket_.fd(), BACKLOG) != 0) {
@@ -93,13 +95,15 @@ void Housekeeper::run() noexcept {
   configure_thread(core_available(core) ? core : std::string(ANY_CORE), "daqiri-keeper");
   // -1, which is never readable, without a socket.
   const int fd = socket_.fd();
+  bool answers = true;
   std::uint64_t due = monotonic_ns() + PERIOD_NS;
   for (;;) {
     doorbell_.prepare();
     if (stopping_.load(std::memory_order_acquire)) return doorbell_.cancel();
     const std::uint64_t now = monotonic_ns();
-    doorbell_.wait(now < due ? static_cast<std::int64_t>(due - now) : 0, std::span(&fd, 1));
-    answer();
+    doorbell_.wait(now < due ? static_cast<std::int64_t>(due - now) : 0,
+                   std::span(&fd, answers ? 1 : 0));
+    answers = answer();
     if (monotonic_ns() < due) continue;
     try {
       renew();
@@ -121,9 +125,10 @@ std::shared_ptr<const SessionSnapshot> Housekeeper::latest() const {
   return latest_;
 }
 
-void Housekeeper::answer() noexcept {
+bool Housekeeper::answer() noexcept {
   const File reader(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!reader.is_open()) return;
+  // Without a free descriptor, who asks stays in line, and the socket readable.
+  if (!reader.is_open()) return errno == EAGAIN;
   try {
     const std::string text = SessionSnapshot::of(session_).json() + "\n";
     for (std::size_t sent = 0; sent < text.size();) {
@@ -131,7 +136,7 @@ void Housekeeper::answer() noexcept {
           send(reader.fd(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (n < 0) {
         pollfd room{reader.fd(), POLLOUT, 0};
-        if (errno != EAGAIN || poll(&room, 1, PATIENCE_MS) != 1) return;
+        if (errno != EAGAIN || poll(&room, 1, PATIENCE_MS) != 1) break;
         continue;
       }
       sent += static_cast<std::size_t>(n);
@@ -139,6 +144,7 @@ void Housekeeper::answer() noexcept {
   } catch (const std::exception& error) {
     log(LogLevel::WARN, std::string("counters could not be sent: ") + error.what());
   }
+  return true;
 }
 
 }  // namespace daqiri

@@ -47,7 +47,8 @@ class Housekeeper {
   void listen();
   void run() noexcept;
   void renew();
-  void answer() noexcept;
+  /// False when the next one is to wait for the next period.
+  bool answer() noexcept;
 
   const Session& session_;
   int master_core_;

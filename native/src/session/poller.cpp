@@ -53,11 +53,10 @@ std::uint32_t Poller::receive() noexcept {
 }
 
 void Poller::drain(std::uint32_t received) noexcept {
-  // A source that gives less than it could has nothing left. One that is filled faster than it is
-  // emptied has been emptied once by then.
+  // A source that is filled faster than it is emptied has been emptied once by then.
   const std::uint64_t end = monotonic_ns() + DISCARD_NS;
   for (std::uint64_t total = received;
-       received >= BUSY_PASS && total < MOST_DISCARDED && monotonic_ns() < end; total += received) {
+       received > 0 && total < MOST_DISCARDED && monotonic_ns() < end; total += received) {
     received = receive();
   }
 }
@@ -73,7 +72,11 @@ std::uint32_t Poller::pass(std::uint64_t* next_due) noexcept {
   const std::uint32_t seen = receive();
   // Queues may share a source: it is emptied for all of them.
   if (discarding) drain(seen);
+  const auto starves = [](const Polled& polled) { return polled.queue->starves(); };
+  const bool starving = std::any_of(queues_.begin(), queues_.end(), starves);
   for (const Polled& polled : queues_) {
+    // Open bursts hold buffers that nobody can give back.
+    if (starving) polled.queue->deliver_open();
     const std::uint64_t due = polled.queue->deliver_expired(now);
     if (due != 0 && (*next_due == 0 || due < *next_due)) *next_due = due;
     polled.queue->end_pass();

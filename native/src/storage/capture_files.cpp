@@ -44,8 +44,9 @@ void remove_leftover(const std::string& part) noexcept {
   const std::string path =
       part.substr(0, name - 1) + part.substr(name, part.size() - name - suffix);
   const File data(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (data.is_open() && fstat(data.fd(), &found) == 0 && S_ISREG(found.st_mode) &&
-      flock(data.fd(), LOCK_EX | LOCK_NB) == 0) {
+  // Locked first: a program that appends may be changing its size.
+  if (data.is_open() && flock(data.fd(), LOCK_EX | LOCK_NB) == 0 && fstat(data.fd(), &found) == 0 &&
+      S_ISREG(found.st_mode)) {
     [[maybe_unused]] const int same_size = ftruncate(data.fd(), found.st_size);
   }
   unlink(part.c_str());
@@ -309,8 +310,10 @@ void CaptureFiles::complete_present(bool last) {
     if (!last) return;
   }
   const CaptureMetadata metadata = this->metadata();
+  bool told = false;
   try {
     sidecar_.finish(metadata.json(), options_.durable);
+    told = true;
     if (options_.durable) sync_directory();
   } catch (const Error& e) {
     if (access(writer_->path().c_str(), F_OK) != 0) return forget_file(e.what());
@@ -318,10 +321,13 @@ void CaptureFiles::complete_present(bool last) {
   }
   const FileTally& tally = metadata.tally;
   completed_.push_back({writer_->path(), tally.packets, tally.wire_bytes, tally.first_ns,
-                        tally.last_ns, total(metadata.lost), total(metadata.left_out)});
+                        tally.last_ns, told ? total(metadata.lost) : 0,
+                        told ? total(metadata.left_out) : 0});
   before_.packets += tally.packets;
   before_.wire_bytes += tally.wire_bytes;
   has_file_ = false;
+  // Losses that this file's metadata could not tell are told by the next one's.
+  if (!told) return;
   not_written_ = {};
   counters_before_ = metadata.end;
 }
@@ -391,8 +397,8 @@ void CaptureFiles::forget_file(const std::string& text) {
   fail(text);
   lose(writer_->tally().packets);
   has_file_ = false;
-  writer_->close();
   writer_->remove();
+  writer_->close();
   sidecar_.abandon();
 }
 

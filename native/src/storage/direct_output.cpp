@@ -96,6 +96,7 @@ int DirectOutput::begin(int fd, const FileTally& whole) noexcept {
   filled_ = static_cast<std::size_t>(whole.size - origin_);
   // The block that the file ends in is written again with what follows.
   if (filled_ > 0) {
+    if (const int problem = set_direct(fd, false); problem != 0) return problem;
     const ssize_t n = pread(fd, block(0), filled_, static_cast<off_t>(origin_));
     if (n != static_cast<ssize_t>(filled_)) return n < 0 ? errno : EIO;
   }

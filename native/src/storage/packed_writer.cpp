@@ -65,13 +65,14 @@ void PackedWriter::appear() {
   next_index_->appear();
   PacketWriter::appear();
   counted_ = 0;
+  header_errno_ = 0;
   index_path_ = next_index_->path();
   index_ = next_index_->take();
 }
 
 void PackedWriter::remove() noexcept {
   PacketWriter::remove();
-  unlink(index_path_.c_str());
+  remove_file(index_, index_path_);
 }
 
 void PackedWriter::add(RecordBatch& batch, const Burst& burst, PacketPrefixes& /*prefixes*/,
@@ -101,15 +102,15 @@ int PackedWriter::before_put(const RecordBatch& batch) noexcept {
 }
 
 int PackedWriter::after_put(const FileTally& whole) noexcept {
-  if (whole.packets == counted_) return 0;
+  if (whole.packets == counted_ && header_errno_ == 0) return 0;
   counted_ = whole.packets;
-  return write_index_header(index_.fd(), counted_);
+  return header_errno_ = write_index_header(index_.fd(), counted_);
 }
 
 int PackedWriter::end(bool durable) noexcept {
-  int problem = 0;
+  int problem = header_errno_ == 0 ? 0 : write_index_header(index_.fd(), counted_);
   const auto size = static_cast<off_t>(INDEX_HEADER + counted_ * sizeof(Row));
-  if (ftruncate(index_.fd(), size) != 0) problem = errno;
+  if (ftruncate(index_.fd(), size) != 0 && problem == 0) problem = errno;
   if (problem == 0 && durable && fdatasync(index_.fd()) != 0) problem = errno;
   const int close_problem = index_.close();
   return problem != 0 ? problem : close_problem;

@@ -49,6 +49,8 @@ class PackedWriter final : public PacketWriter {
   File index_;
   std::vector<Row> rows_;
   std::uint64_t counted_{0};
+  /// Of the last write of its header; 0: it says `counted_`.
+  int header_errno_{0};
 };
 static_assert(sizeof(PackedWriter::Row) == 24);
 

@@ -44,6 +44,7 @@ std::uint32_t PacketPrefixes::write(std::uint32_t packet, std::byte* out) noexce
 // --- A new file
 
 NewFile::NewFile(std::string path) : path_(std::move(path)) {
+  if (access(path_.c_str(), F_OK) == 0) refuse_existing(path_, "is not overwritten");
   // By way of which it gets its name.
   if (access("/proc/self/fd", F_OK) == 0) {
     const std::string folder = path_.substr(0, path_.rfind('/') + 1);
@@ -111,8 +112,8 @@ void PacketWriter::begin(File file, const std::string& path, std::uint64_t size,
   file_ = std::move(file);
   const int problem = output_->begin(file_.fd(), tally_);
   if (problem == 0) return;
-  file_.close();
   if (before == 0) remove();
+  file_.close();
   throw file_error("cannot write", path_, problem);
 }
 
@@ -216,6 +217,6 @@ void PacketWriter::close(bool durable) noexcept {
   if (problem != 0) fail("cannot close", problem);
 }
 
-void PacketWriter::remove() noexcept { unlink(path_.c_str()); }
+void PacketWriter::remove() noexcept { remove_file(file_, path_); }
 
 }  // namespace daqiri

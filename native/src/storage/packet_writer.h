@@ -98,7 +98,7 @@ class PacketWriter {
   /// End the file; `durable`: once the disk has it. A problem is in `error`. Idempotent.
   void close(bool durable = false) noexcept;
 
-  /// Remove the file that was written last, with all that belongs to it.
+  /// Remove the open file, with all that belongs to it, unless another file has its name by now.
   virtual void remove() noexcept;
 
   [[nodiscard]] bool is_open() const noexcept { return file_.is_open(); }

@@ -116,19 +116,17 @@ void PcapWriter::open(const std::string& path, const PcapFormat& format, Existin
   if (!created && errno != EEXIST) throw file_error("cannot create", path, errno);
   if (!created) file = opened(0);
   if (!file.is_open()) throw file_error("cannot open", path, errno);
-  try {
-    append(std::move(file), path, longest);
-  } catch (...) {
-    if (created) unlink(path.c_str());
-    throw;
-  }
+  append(std::move(file), path, longest, created);
 }
 
-void PcapWriter::append(File file, const std::string& path, std::uint32_t longest) {
+void PcapWriter::append(File file, const std::string& path, std::uint32_t longest, bool created) {
   lock_for_writing(file, path);
   struct stat found{};
   // What it holds is settled by the lock.
   if (fstat(file.fd(), &found) != 0) throw file_error("cannot examine", path, errno);
+  // Whoever held the lock could not write it.
+  if (found.st_nlink == 0)
+    throw Error(Status::NOT_READY, path + " was removed while it was opened; try again");
   const auto size = static_cast<std::uint64_t>(found.st_size);
   if (size > 0) {
     const std::uint64_t end = require_compatible(file.fd(), path, size, longest);
@@ -136,7 +134,11 @@ void PcapWriter::append(File file, const std::string& path, std::uint32_t longes
   }
   const int problem = write_header(file.fd(), format_);
   if (problem != 0) {
-    [[maybe_unused]] const int cut = ftruncate(file.fd(), 0);
+    if (created) {
+      remove_file(file, path);
+    } else {
+      [[maybe_unused]] const int cut = ftruncate(file.fd(), 0);
+    }
     throw file_error("cannot write", path, problem);
   }
   begin(std::move(file), path, sizeof(pcap::FileHeader), 0);

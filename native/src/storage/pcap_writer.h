@@ -35,7 +35,7 @@ class PcapWriter final : public PacketWriter {
             std::uint32_t longest = 0);
 
  private:
-  void append(File file, const std::string& path, std::uint32_t longest);
+  void append(File file, const std::string& path, std::uint32_t longest, bool created);
   /// Returns where to go on.
   std::uint64_t require_compatible(int fd, const std::string& path, std::uint64_t size,
                                    std::uint32_t longest);

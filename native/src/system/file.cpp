@@ -71,6 +71,14 @@ int File::close() noexcept {
   return fd < 0 || ::close(fd) == 0 || errno == EINTR ? 0 : errno;
 }
 
+void remove_file(const File& file, const std::string& path) noexcept {
+  struct stat ours{};
+  struct stat named{};
+  if (fstat(file.fd(), &ours) == 0 && lstat(path.c_str(), &named) == 0 &&
+      ours.st_dev == named.st_dev && ours.st_ino == named.st_ino)
+    unlink(path.c_str());
+}
+
 int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept {
   iovec piece{const_cast<void*>(data), size};
   std::uint64_t written = 0;

@@ -61,6 +61,9 @@ class File {
   bool private_{false};
 };
 
+/// Remove `file` from `path`, unless another file has that name by now.
+void remove_file(const File& file, const std::string& path) noexcept;
+
 /// Write all of `size` bytes at `offset`. Returns errno, 0: done.
 int write_fully(int fd, const void* data, std::size_t size, std::uint64_t offset) noexcept;
 

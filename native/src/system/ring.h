@@ -61,11 +61,6 @@ class MpmcRing {
     }
   }
 
-  /// Whether `push` will succeed; remains so for the only producer until it pushes.
-  [[nodiscard]] bool has_room() const noexcept {
-    const std::size_t pos = tail_.load(std::memory_order_relaxed);
-    return cells_[pos & mask_].sequence.load(std::memory_order_acquire) == pos;
-  }
   /// Entries in the ring; exact when no other thread is at work.
   [[nodiscard]] std::size_t size() const noexcept {
     const std::size_t head = head_.load(std::memory_order_acquire);

@@ -48,13 +48,15 @@ class TcpConnections {
   /// one that came last.
   std::atomic<TcpConnection*> latest_peer{nullptr};
 
-  /// A client's connection, kept up for ever, under the id given (0: a new one). Waits for the
-  /// outcome of the first attempt for at most `wait_ns`; returns its errno (EINPROGRESS: none yet).
-  /// Throws Error NO_SPACE_AVAILABLE.
+  /// The client's own connection, under the id given, kept up for ever. Waits for the outcome of
+  /// the first attempt for at most `wait_ns`.
+  void keep_up(const SocketAddress& peer, const SocketAddress& source, std::uint64_t wait_ns,
+               std::uintptr_t id);
+  /// A client's connection, kept up for ever once it was made; the one that there is to this peer,
+  /// if there is one. Waits for the outcome of the next attempt for at most `wait_ns`; returns its
+  /// errno (EINPROGRESS: none yet). Throws Error NO_SPACE_AVAILABLE.
   int connect(const SocketAddress& peer, const SocketAddress& source, std::uint64_t wait_ns,
               std::uintptr_t& id);
-  /// Give up a connection that `connect` has made.
-  void abandon(std::uintptr_t id);
 
   /// Let the peers have what was sent, for 2 s at most. Ends the thread.
   void finish_sending() noexcept;
@@ -85,6 +87,10 @@ class TcpConnections {
   TcpConnection* free_place(std::uint64_t now) noexcept;
   void occupy(TcpConnection& place, const SocketAddress& peer, std::uintptr_t id) noexcept;
 
+  /// Throws Error NO_SPACE_AVAILABLE.
+  TcpConnection& make(const SocketAddress& peer, const SocketAddress& source, std::uintptr_t id);
+  int await_attempt(std::unique_lock<std::mutex>& lock, const TcpConnection& connection,
+                    std::uint64_t wait_ns);
   void attempt(TcpConnection& connection, std::uint64_t now) noexcept;
   void attempt_failed(TcpConnection& connection, int error) noexcept;
   void established(TcpConnection& connection, File socket) noexcept;

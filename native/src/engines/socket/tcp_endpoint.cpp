@@ -44,7 +44,7 @@ void TcpEndpoint::start() {
   for (const auto& reader : readers_) readers.push_back(reader.get());
   for (const auto& sender : senders_) senders.push_back(sender.get());
   connections_.start(std::move(readers), std::move(senders));
-  if (config_.client) connections_.connect(config_.remote, config_.local, OPEN_WAIT_NS, own_);
+  if (config_.client) connections_.keep_up(config_.remote, config_.local, OPEN_WAIT_NS, own_);
 }
 
 void TcpEndpoint::close() noexcept {
@@ -104,7 +104,6 @@ std::uintptr_t TcpEndpoint::connect(const SocketAddress& peer, const SocketAddre
   std::uintptr_t id = 0;
   const int error = connections_.connect(peer, source, CONNECT_WAIT_NS, id);
   if (error == 0) return id;
-  connections_.abandon(id);
   throw Error(
       Status::CONNECT_FAILURE,
       "interface '" + name() + "': cannot connect to tcp://" + peer.text() + ": " +

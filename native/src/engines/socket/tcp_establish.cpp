@@ -175,6 +175,43 @@ void TcpConnections::attempt_failed(TcpConnection& connection, int error) noexce
   changed_.notify_all();
 }
 
+TcpConnection& TcpConnections::make(const SocketAddress& peer, const SocketAddress& source,
+                                    std::uintptr_t id) {
+  TcpConnection* place = free_place(monotonic_ns());
+  if (place == nullptr) {
+    throw Error(Status::NO_SPACE_AVAILABLE, "interface '" + config_.interface + "' has " +
+                                                std::to_string(CAPACITY) +
+                                                " connections, which is the most there can be");
+  }
+  occupy(*place, peer, id);
+  place->source = source;
+  place->phase = Phase::CONNECTING;
+  attempt(*place, monotonic_ns());
+  wake();
+  return *place;
+}
+
+int TcpConnections::await_attempt(std::unique_lock<std::mutex>& lock,
+                                  const TcpConnection& connection, std::uint64_t wait_ns) {
+  const std::uintptr_t id = connection.id.load(std::memory_order_relaxed);
+  const auto ended = [&] {
+    return connection.phase == Phase::CLOSED || connection.id.load(std::memory_order_relaxed) != id;
+  };
+  const auto decided = [&] {
+    return ended() || connection.phase != Phase::CONNECTING || connection.error != 0;
+  };
+  changed_.wait_for(lock, std::chrono::nanoseconds(wait_ns), decided);
+  if (ended()) return connection.error != 0 ? connection.error : ECONNABORTED;
+  if (connection.phase != Phase::CONNECTING) return 0;
+  return connection.error != 0 ? connection.error : EINPROGRESS;
+}
+
+void TcpConnections::keep_up(const SocketAddress& peer, const SocketAddress& source,
+                             std::uint64_t wait_ns, std::uintptr_t id) {
+  std::unique_lock lock(mutex_);
+  await_attempt(lock, make(peer, source, id), wait_ns);
+}
+
 int TcpConnections::connect(const SocketAddress& peer, const SocketAddress& source,
                             std::uint64_t wait_ns, std::uintptr_t& id) {
   std::unique_lock lock(mutex_);
@@ -187,34 +224,25 @@ int TcpConnections::connect(const SocketAddress& peer, const SocketAddress& sour
         each.source.key() == source.key())
       connection = &each;
   }
-  if (connection == nullptr) {
-    connection = free_place(monotonic_ns());
-    if (connection == nullptr) {
-      throw Error(Status::NO_SPACE_AVAILABLE, "interface '" + config_.interface + "' has " +
-                                                  std::to_string(CAPACITY) +
-                                                  " connections, which is the most there can be");
-    }
-    occupy(*connection, peer, id != 0 ? id : next_connection_id());
-    connection->source = source;
-    connection->phase = Phase::CONNECTING;
-    attempt(*connection, monotonic_ns());
+  const bool made = connection == nullptr;
+  if (made) connection = &make(peer, source, next_connection_id());
+  id = connection->id.load(std::memory_order_relaxed);
+  if (!made && connection->phase == Phase::CONNECTING && connection->error != 0) {
+    // Lost earlier; what counts is whether the peer is there now.
+    connection->error = 0;
+    if (!connection->pending.is_open()) attempt(*connection, monotonic_ns());
     wake();
   }
-  id = connection->id.load(std::memory_order_relaxed);
-  const auto decided = [&] {
-    return connection->phase != Phase::CONNECTING || connection->error != 0;
-  };
-  changed_.wait_for(lock, std::chrono::nanoseconds(wait_ns), decided);
-  return decided() ? (connection->phase != Phase::CONNECTING ? 0 : connection->error) : EINPROGRESS;
-}
-
-void TcpConnections::abandon(std::uintptr_t id) {
-  const std::lock_guard lock(mutex_);
-  TcpConnection* connection = find(id);
-  if (connection == nullptr || connection->phase != Phase::CONNECTING) return;
-  connection->pending.close();
-  connection->phase = Phase::CLOSED;
-  connection->closed_ns = monotonic_ns();
+  const int error = await_attempt(lock, *connection, wait_ns);
+  if (error != 0 && made && connection->id.load(std::memory_order_relaxed) == id &&
+      connection->phase == Phase::CONNECTING) {
+    connection->pending.close();
+    connection->error = error;
+    connection->phase = Phase::CLOSED;
+    connection->closed_ns = monotonic_ns();
+    changed_.notify_all();
+  }
+  return error;
 }
 
 // --- Server

@@ -81,6 +81,10 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
     return result;
   }
   const std::lock_guard lock(connection->sending);
+  // Of a server, whose places are used again by other peers.
+  const std::uintptr_t id = burst.connection_id;
+  const bool other = !client_ && cut_ == nullptr && id != 0 && id != own_ &&
+                     connection->id.load(std::memory_order_relaxed) != id;
   if (cut_ != nullptr && cut_generation_ != connection->generation) {
     // The peer has a part of this packet, and will never have the rest.
     cut_ = nullptr;
@@ -88,8 +92,8 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
     result.error = ECONNRESET;
     return result;
   }
-  const bool gone =
-      !connection->socket.is_open() || connection->send_failed.load(std::memory_order_relaxed);
+  const bool gone = other || !connection->socket.is_open() ||
+                    connection->send_failed.load(std::memory_order_relaxed);
   if (gone && client_) {
     result.unconnected = true;
     waiting_ = true;
