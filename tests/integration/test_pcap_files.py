@@ -5,6 +5,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -211,3 +212,34 @@ def test_a_removed_directory_is_told_and_reception_goes_on(
             recorder.roll()
     assert recorder.files() == []
     assert sum(queue.counters().dropped.values()) == 0
+
+
+def test_two_threads_that_begin_a_file_both_have_their_packets_in_it(
+    loopback: Engine, tmp_path: Path
+) -> None:
+    queue = loopback.port(0).rx_queue(0)
+    loopback.port(0).tx_queue(0).send(frames(200))
+    bursts = received(queue, 200)
+    packets = sum(map(len, bursts))
+    with ThreadPoolExecutor(4) as pool:
+        for n in range(100):
+            for write in [
+                pool.submit(burst.write_pcap, tmp_path, f"race{n}")
+                for burst in bursts
+                for _ in range(4)
+            ]:
+                write.result()
+            with PcapFile(tmp_path / f"race{n}.pcap") as pcap:
+                assert len(pcap) == 4 * packets
+    for burst in bursts:
+        burst.release()
+
+
+def test_a_file_that_takes_the_place_of_a_recording_stays(loopback: Engine, tmp_path: Path) -> None:
+    queue = loopback.port(0).rx_queue(0)
+    other = tmp_path / "other"
+    other.write_text("not ours")
+    with queue.record(tmp_path) as recorder:
+        other.rename(tmp_path / "capture_000000.pcap")
+        until(lambda: recorder.snapshot().error != "")
+    assert (tmp_path / "capture_000000.pcap").read_text() == "not ours"

@@ -1,3 +1,6 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -140,6 +143,19 @@ TEST_CASE("bursts that outlive the engine stay readable", "[api]") {
   }
   free_all_packets_and_burst_rx(received);
   free_all_packets_and_burst_tx(filled);
+}
+
+TEST_CASE("a child made by fork has no engine and ends", "[api]") {
+  const Engine engine(LOOPBACK);
+  const pid_t child = fork();
+  if (child == 0) {
+    shutdown();
+    _exit(get_engine_type() == EngineType::UNKNOWN ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(eventually([&] { return waitpid(child, &status, WNOHANG) == child; }));
+  CHECK(status == 0);
+  CHECK(get_engine_type() != EngineType::UNKNOWN);
 }
 
 TEST_CASE("threads call while the engine comes and goes", "[api]") {

@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
 
+#include <set>
 #include <thread>
+#include <vector>
 
 #include "burst/burst.h"
 #include "memory/region.h"
@@ -69,6 +71,25 @@ TEST_CASE("A pool of bursts is bounded and its headers outlive it", "[burst]") {
   }
   REQUIRE(stale->state.load() == BurstState::FREE);
   REQUIRE(stale->pkts[0] == nullptr);
+}
+
+TEST_CASE("Free bursts that many threads take and give are never lost", "[burst]") {
+  constexpr std::uint32_t COUNT = 8;
+  BurstPool pool(COUNT, 4, 1, true);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&pool] {
+      for (int i = 0; i < 20000; ++i) {
+        Burst* burst = pool.take();
+        if (burst != nullptr) pool.give(burst);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::set<Burst*> all;
+  while (Burst* burst = pool.take()) all.insert(burst);
+  CHECK(all.size() == COUNT);
+  for (Burst* burst : all) pool.give(burst);
 }
 
 TEST_CASE("A doorbell wakes a sleeper and never misses one", "[burst]") {

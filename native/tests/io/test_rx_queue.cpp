@@ -169,6 +169,32 @@ TEST_CASE("a connection is received apart, and the others keep their order", "[i
   CHECK(bench.queue->counters().delivered == 12);
 }
 
+TEST_CASE("who waits for a connection is woken by what another thread set aside", "[io]") {
+  Bench bench(2, 64);
+  RxSource& a = bench.queue->add_source(1);
+  RxSource& b = bench.queue->add_source(2);
+  bench.deliver(a, 2);
+  bench.deliver(b, 2);
+  bench.queue->receive_from(2)->release();
+  CHECK(bench.queue->levels().ring == 1);
+  CHECK(bench.queue->wait(0, 1));
+  CHECK(bench.queue->wait(0));
+  bench.queue->receive_from(1)->release();
+}
+
+TEST_CASE("a queue starves where open bursts wait without a timeout", "[io]") {
+  Bench bench;
+  bench.queue->begin_pass();
+  CHECK_FALSE(bench.queue->starves());
+  bench.queue->drop(DropReason::NO_PACKET_BUFFER, 1);
+  CHECK(bench.queue->starves());
+  bench.queue->end_pass();
+  bench.queue->begin_pass();
+  bench.queue->drop(DropReason::KERNEL, 1);
+  CHECK_FALSE(bench.queue->starves());
+  bench.queue->end_pass();
+}
+
 TEST_CASE("what a closed source left is delivered, and its place is used again", "[io]") {
   Bench bench;
   RxSource& first = bench.queue->add_source(1);

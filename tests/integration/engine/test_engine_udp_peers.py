@@ -206,3 +206,34 @@ def test_groups_in_a_namespace(group: str, address: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"carried {group}\n"
+
+
+def test_open_bursts_of_many_peers_do_not_hold_every_buffer(
+    udp: Build, receive_all: Receive
+) -> None:
+    """Without a timeout a burst waits until it is full, and none of these can be."""
+    config = udp(rx={"batch_size": 64, "timeout_us": 0})
+    config["memory_regions"][0]["num_bufs"] = 1024
+    rows, peers = 60, 20
+    with contextlib.ExitStack() as stack:
+        engine = stack.enter_context(Engine.open(config))
+        sockets = [stack.enter_context(plain()) for _ in range(peers)]
+        rx = engine.port("receiver").rx[0]
+        for peer in sockets:
+            peer.connect(server_of(config, "127.0.0.1"))
+        for row in range(rows):
+            for peer in sockets:
+                peer.send(row.to_bytes(4, "little"))
+        received = 0
+        while received == 0 or rx.counters().held:
+            bursts = receive_all(rx, 1)
+            received += sum(map(len, bursts))
+            for burst in bursts:
+                burst.release()
+        for peer in sockets:
+            for _ in range(64):
+                peer.send(b"again")
+        more = packets_of(receive_all(rx, 64))
+        assert b"again" in more
+        counters = rx.counters()
+        assert counters.received == counters.delivered + counters.held + counters.dropped_total

@@ -342,3 +342,17 @@ def test_what_a_killed_recorder_left(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not part.exists()
     assert path.read_bytes() == content
     assert run(capsys, "check", path)[0] == 0
+
+
+def test_a_damaged_length_in_a_file_of_any_snap_length_is_no_torn_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.pcap")
+    data = bytearray(path.read_bytes() + bytes(range(1, 251)) * 2000)
+    struct.pack_into("<I", data, 16, 0xFFFFFFFF)
+    struct.pack_into("<I", data, 24 + SIZE + 8, 100_000_000)
+    path.write_bytes(data)
+    code, _, text = run(capsys, "repair", path)
+    assert code != 0
+    assert "--output" in text
+    assert path.read_bytes() == bytes(data)
