@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,48 @@ def test_client_comes_back_to_a_restarted_server(tcp: Build) -> None:
                 assert receive_bytes(where.rx[0], 7, waiting.id) == b"round %d" % round_
                 reset(peer)
             assert eventually(lambda: where.connections()[0].state == "connecting")
+
+
+def test_connecting_again_to_a_peer_that_was_lost(tcp: Build) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as own,
+        Engine.open(tcp("client", "127.0.0.1", own.getsockname()[1])) as engine,
+    ):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(PATIENCE)
+            port = listener.getsockname()[1]
+            made = engine.connect("127.0.0.1", port)
+            peer, _ = listener.accept()
+        reset(peer)
+
+        def state() -> str:
+            return next(c.state for c in engine.ports[0].connections() if c.id == made)
+
+        assert eventually(lambda: state() == "connecting")
+        with pytest.raises(ConnectFailureError, match="Connection refused"):
+            engine.connect("127.0.0.1", port)
+        assert state() == "connecting"
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            listener.settimeout(PATIENCE)
+            assert engine.connect("127.0.0.1", port) == made
+            peer, _ = listener.accept()
+            with peer:
+                peer.settimeout(PATIENCE)
+                engine.ports[0].tx[0].send([b"back"], connection_id=made)
+                assert read_exactly(peer, 4) == b"back"
+
+
+def test_threads_that_share_a_refused_attempt_are_both_told(tcp: Build) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as own,
+        Engine.open(tcp("client", "127.0.0.1", own.getsockname()[1])) as engine,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        for _ in range(20):
+            port = free_port()
+            for attempt in [pool.submit(engine.connect, "127.0.0.1", port) for _ in range(4)]:
+                assert isinstance(attempt.exception(), ConnectFailureError)
+        assert [c.state for c in engine.ports[0].connections()].count("connecting") == 0
 
 
 def test_run_time_connections_and_options(tcp: Build) -> None:
