@@ -163,8 +163,7 @@ void free_packet(BurstParams* params, int idx) {
   constexpr std::string_view CALL = "free_packet";
   Burst* burst = held_alone(CALL, params);
   if (burst == nullptr || !has_packet(CALL, *burst, idx)) return;
-  for (int s = 0; s < MAX_NUM_SEGS; ++s)
-    burst->free_packet_segment(s, static_cast<std::uint32_t>(idx));
+  burst->free_packet(static_cast<std::uint32_t>(idx));
 }
 
 void free_packet_segment(BurstParams* params, int seg, int idx) {

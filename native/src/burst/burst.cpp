@@ -30,7 +30,7 @@ void Burst::free_packet_segment(int segment, std::uint32_t packet) noexcept {
 }
 
 void Burst::free_packet(std::uint32_t packet) noexcept {
-  for (int s = 0; s < hdr.hdr.num_segs; ++s) free_packet_segment(s, packet);
+  for (int s = 0; s < MAX_NUM_SEGS; ++s) free_packet_segment(s, packet);
 }
 
 int Burst::unreadable_segment() const noexcept {

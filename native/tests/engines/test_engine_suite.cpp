@@ -9,6 +9,7 @@
 
 #include "engines/engine_setup.h"
 #include "io/io_engine.h"
+#include "session/send.h"
 #include "session/session.h"
 #include "timing/clock.h"
 
@@ -70,24 +71,8 @@ class Wire {
   /// Waits for buffers, for LONG at most. Packets carry launch times from `launch` on, 0: none.
   bool send(std::uint32_t first, std::uint32_t count, std::uint64_t launch = 0,
             std::uint64_t gap = 0) {
-    const std::uint64_t end = monotonic_ns() + LONG;
-    for (std::uint32_t sent = 0; sent < count;) {
-      const std::uint32_t n = std::min(count - sent, tx.batch_size());
-      Burst* burst = nullptr;
-      if (tx.allocate(n, &burst) != Status::SUCCESS) {
-        if (monotonic_ns() > end) return false;
-        tx.wait_free(10'000'000);
-        continue;
-      }
-      for (std::uint32_t i = 0; i < n; ++i) {
-        const Bytes bytes = packet_of(first + sent + i);
-        std::memcpy(burst->pkts[0][i], bytes.data(), bytes.size());
-        burst->pkt_lens[0][i] = static_cast<std::uint32_t>(bytes.size());
-        if (launch != 0) burst->timestamps[i] = launch + gap * (sent + i);
-      }
-      if (tx.send(burst) == Status::SUCCESS) sent += n;
-    }
-    return true;
+    return send_packets(tx, count, launch, gap, LONG,
+                        [first](std::uint32_t i) { return packet_of(first + i); });
   }
 
   struct Packet {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daqiri/config.h"
+#include "session/send.h"
 #include "session/session.h"
 #include "timing/clock.h"
 
@@ -87,24 +88,8 @@ inline std::uint32_t number_of(const Burst& burst, std::uint32_t i) {
 inline bool send_frames(TxQueue& tx, std::uint16_t udp_dst, std::uint32_t first,
                         std::uint32_t count, std::uint64_t launch = 0, std::uint64_t gap = 0,
                         std::size_t length = 128) {
-  const std::uint64_t end = monotonic_ns() + 10'000'000'000ULL;
-  for (std::uint32_t sent = 0; sent < count;) {
-    const std::uint32_t n = std::min(count - sent, tx.batch_size());
-    Burst* burst = nullptr;
-    if (tx.allocate(n, &burst) != Status::SUCCESS) {
-      if (monotonic_ns() > end) return false;
-      tx.wait_free(10'000'000);
-      continue;
-    }
-    for (std::uint32_t i = 0; i < n; ++i) {
-      const auto frame = udp_frame(udp_dst, first + sent + i, length);
-      std::memcpy(burst->pkts[0][i], frame.data(), frame.size());
-      burst->pkt_lens[0][i] = static_cast<std::uint32_t>(frame.size());
-      if (launch != 0) burst->timestamps[i] = launch + gap * (sent + i);
-    }
-    if (tx.send(burst) == Status::SUCCESS) sent += n;
-  }
-  return true;
+  return send_packets(tx, count, launch, gap, 10'000'000'000,
+                      [&](std::uint32_t i) { return udp_frame(udp_dst, first + i, length); });
 }
 
 /// Receive until `count` packets are there or nothing came for 2 s; the numbers in order.
