@@ -63,6 +63,7 @@ class Consumer:
     """A queue with bursts, and ways to use them."""
 
     def __init__(self, engine: Engine) -> None:
+        self.engine = engine
         self.rx: RxQueue = engine.port("port").rx[0]
         self.tx: TxQueue = engine.port("port").tx[0]
         self.packets = np.ones((BURST, SIZE), np.uint8)
@@ -74,8 +75,7 @@ class Consumer:
         spent = bursts = 0
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            self.tx.send(self.packets)
-            self._await_burst()
+            self._put_burst()
             begun = time.perf_counter_ns()
             burst = self.rx.receive()
             if burst is None:
@@ -86,10 +86,11 @@ class Consumer:
             bursts += 1
         return spent / bursts / BURST
 
-    def _await_burst(self) -> None:
-        """Until one lies in the ring, so that waiting is not counted."""
+    def _put_burst(self) -> None:
+        """Send one, and wait until it lies in the ring, so that waiting is not counted."""
+        self.tx.send(self.packets)
         end = time.monotonic() + 10
-        while self.rx.counters().held < BURST:
+        while self.engine.snapshot().rx[0].levels.ring == 0:
             if time.monotonic() > end:
                 raise RuntimeError("the engine handed no burst over within 10 s")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 # Seconds for booting and a job; it takes a tenth of it on a machine that has nothing else to do.
-PATIENCE = 240
+TIMEOUT = 240
 HERE = Path(__file__).parent
 KERNEL = HERE.parents[1] / "build" / "vm"
 # What the first process needs to reach the host's files.
@@ -106,7 +106,7 @@ def in_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                timeout=PATIENCE,
+                timeout=TIMEOUT,
                 check=True,
             )
         said = console.read_text(errors="replace")

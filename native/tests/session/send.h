@@ -10,12 +10,12 @@
 
 namespace daqiri::test {
 
-/// Send `count` packets, of which `make(i)` gives the bytes; waits for buffers, for `patience_ns`
+/// Send `count` packets, of which `make(i)` gives the bytes; waits for buffers, for `timeout_ns`
 /// at most. Packets carry launch times from `launch` on, `gap` apart; 0: none.
 template <typename Make>
 bool send_packets(TxQueue& tx, std::uint32_t count, std::uint64_t launch, std::uint64_t gap,
-                  std::uint64_t patience_ns, Make&& make) {
-  const std::uint64_t end = monotonic_ns() + patience_ns;
+                  std::uint64_t timeout_ns, Make&& make) {
+  const std::uint64_t end = monotonic_ns() + timeout_ns;
   for (std::uint32_t sent = 0; sent < count;) {
     const std::uint32_t n = std::min(count - sent, tx.batch_size());
     Burst* burst = nullptr;

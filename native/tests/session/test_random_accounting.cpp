@@ -79,7 +79,7 @@ class Scenario {
     done_ = true;
     for (auto& sender : senders) sender.join();
     for (auto& other : others) other.join();
-    settle();
+    wait_until_idle();
     return problem_.text();
   }
 
@@ -214,7 +214,7 @@ class Scenario {
     }
   }
 
-  void settle() {
+  void wait_until_idle() {
     std::uint64_t received = 0;
     for (const auto& rx : port().rx) {
       while (Burst* burst = rx->receive()) {

@@ -1,13 +1,18 @@
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
+#include <future>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -53,9 +58,8 @@ class RuntimeDirectory {
   std::string before_;
 };
 
-/// What the socket answers; empty when nobody does.
-std::string ask(const std::string& path) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+/// What the socket answers; empty when nobody does. Closes `fd`, a socket of the caller's.
+std::string ask(const std::string& path, int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof address.sun_path - 1);
@@ -67,6 +71,14 @@ std::string ask(const std::string& path) {
   }
   close(fd);
   return text;
+}
+
+/// Processor time of this process.
+std::uint64_t processor_ns() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<std::uint64_t>(used.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(used.tv_nsec);
 }
 
 bool contains(const std::string& text, const std::string& word) {
@@ -237,4 +249,28 @@ TEST_CASE("A reader that does not read does not stop the others", "[session][hou
   REQUIRE_FALSE(ask(path).empty());
   close(idle);
   REQUIRE_FALSE(ask(path).empty());
+}
+
+TEST_CASE("Without a free descriptor a reader waits its turn, and the engine sleeps",
+          "[session][housekeeper]") {
+  const RuntimeDirectory runtime;
+  const auto session = Session::open(loopback_config());
+  const std::string path = runtime.sockets().at(0);
+  const int reader = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit few{256, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  std::vector<int> taken;
+  for (int fd = 0; (fd = fcntl(reader, F_DUPFD_CLOEXEC, 0)) >= 0;) taken.push_back(fd);
+  auto answer = std::async(std::launch::async, [&] { return ask(path, reader); });
+  const auto first = session->latest();
+  const std::uint64_t used = processor_ns();
+  while (session->latest()->time < first->time + 5 * Housekeeper::PERIOD_NS) usleep(10'000);
+  // A thread that asks again and again uses all of it.
+  CHECK(processor_ns() - used < 2 * Housekeeper::PERIOD_NS);
+  CHECK(answer.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+  for (const int fd : taken) close(fd);
+  setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(contains(answer.get(), R"("pid": )" + std::to_string(getpid())));
 }

@@ -293,6 +293,17 @@ TEST_CASE("What the wire keeps until its launch time is held, and counted once",
     REQUIRE(counters.dropped[static_cast<std::size_t>(DropReason::MISSED_LAUNCH)] == 2);
     REQUIRE(counters.late == 0);
   }
+  SECTION("and what is recalled was counted in an earlier pass") {
+    TxQueue& queue = *bench.queues[0];
+    queue.count_completed({.sent = 10, .bytes = 1000});
+    queue.count_completed(
+        {.sent = 1, .bytes = 100, .missed = 4, .recalled = 4, .recalled_bytes = 400});
+    queue.end_pass();
+    const TxSnapshot counters = queue.counters();
+    CHECK(counters.sent == 7);
+    CHECK(counters.sent_bytes == 700);
+    CHECK(counters.dropped[static_cast<std::size_t>(DropReason::MISSED_LAUNCH)] == 4);
+  }
   SECTION("until the worker stops") {
     bench.wire.lead_ns = 2 * HOUR;
     bench.start();

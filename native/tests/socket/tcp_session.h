@@ -60,9 +60,9 @@ class Stream {
  public:
   Stream() = default;
   explicit Stream(int fd) : fd_(fd) {
-    const timeval patience{20, 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    const timeval limit{20, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   }
   Stream(Stream&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Stream& operator=(Stream&& other) noexcept {

@@ -69,7 +69,7 @@ class Scenario {
     done_ = true;
     for (auto& peer : peers) peer.join();
     for (auto& other : others) other.join();
-    settle();
+    wait_until_idle();
     return problem_.load() == nullptr ? "" : problem_.load();
   }
 
@@ -149,7 +149,7 @@ class Scenario {
     }
   }
 
-  void settle() {
+  void wait_until_idle() {
     for (const auto& rx : queues()) {
       while (Burst* burst = rx->receive()) {
         take(*rx, *burst);

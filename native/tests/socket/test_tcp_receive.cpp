@@ -247,7 +247,7 @@ TEST_CASE("flush and drop-all drop what the sockets hold, and nothing later", "[
     REQUIRE(peer.send(fresh));
     CHECK((receive_bytes(rx, fresh.size()) == fresh));
   }
-  const RxSnapshot counters = settled(rx, 0);
+  const RxSnapshot counters = counters_after(rx, 0);
   CHECK(counters.received_bytes == 4 * old.size() + 3 * fresh.size());
   CHECK(balanced(counters));
   CHECK(dropped(counters, DropReason::FLUSHED) > 0);

@@ -30,9 +30,9 @@ TEST_CASE("With its region exhausted a queue still reads and counts every datagr
   // In portions, so that the kernel's buffer (as large as the region) loses nothing.
   for (std::uint32_t i = 0; i < COUNT; ++i) {
     REQUIRE(peer.send("127.0.0.1", port, numbered(i, 200)));
-    if (++sent % 50 == 0) REQUIRE(settled(rx, sent).received == sent);
+    if (++sent % 50 == 0) REQUIRE(counters_after(rx, sent).received == sent);
   }
-  RxSnapshot counters = settled(rx, COUNT);
+  RxSnapshot counters = counters_after(rx, COUNT);
   REQUIRE(counters.received == COUNT);
   REQUIRE(counters.received_bytes == COUNT * 200);
   REQUIRE(counters.held == 100);
@@ -74,7 +74,7 @@ TEST_CASE("What the kernel drops is counted", "[udp][accounting]") {
       burst->release();
     }
   }
-  const RxSnapshot counters = settled(rx, sent);
+  const RxSnapshot counters = counters_after(rx, sent);
   REQUIRE(counters.received == sent);
   REQUIRE(dropped(counters, DropReason::KERNEL) > 0);
   REQUIRE(balanced(counters));
@@ -119,7 +119,7 @@ TEST_CASE("Overload with a slow consumer loses nothing unseen", "[udp][accountin
   const PlainSocket peers[2]{PlainSocket("127.0.0.1"), PlainSocket("127.0.0.1")};
   for (std::uint32_t i = 0; i < COUNT; ++i)
     REQUIRE(peers[i / 100 % 2].send("127.0.0.1", port, numbered(i, 1000)));
-  settled(rx, COUNT);
+  counters_after(rx, COUNT);
   consumer.request_stop();
   consumer.join();
   session->close();
@@ -156,7 +156,7 @@ TEST_CASE("A held burst survives the session", "[udp]") {
   const PlainSocket peer("127.0.0.1");
   flood(peer, "127.0.0.1", port, 4, 100);
   RxQueue& rx = session->rx_queue(0, 0);
-  REQUIRE(settled(rx, 4).received == 4);
+  REQUIRE(counters_after(rx, 4).received == 4);
   Burst* burst = nullptr;
   for (int i = 0; i < 2000 && burst == nullptr; ++i) {
     rx.wait(10'000'000);

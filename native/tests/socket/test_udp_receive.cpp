@@ -45,7 +45,7 @@ TEST_CASE("Two interleaved peers have a connection each, and can be read apart",
   constexpr std::uint32_t COUNT = 300;
   for (std::uint32_t i = 0; i < COUNT; ++i)
     REQUIRE(peers[i % 2].send(host, port, numbered(i, 100)));
-  REQUIRE(settled(rx, COUNT).received == COUNT);
+  REQUIRE(counters_after(rx, COUNT).received == COUNT);
 
   const std::uintptr_t first = session->connections().connect(host, peers[0].port(), "");
   const std::uintptr_t second = session->connections().connect(host, peers[1].port(), host);
@@ -117,7 +117,7 @@ TEST_CASE("With two regions a datagram is split at the boundary", "[udp]") {
   const std::vector<std::uint32_t> sizes{0, 1, 42, 43, 1000, 42 + 2048, 42 + 2049};
   for (const std::uint32_t size : sizes)
     REQUIRE(peer.send("127.0.0.1", port, numbered(size, size)));
-  REQUIRE(settled(rx, sizes.size()).received == sizes.size());
+  REQUIRE(counters_after(rx, sizes.size()).received == sizes.size());
   std::size_t seen = 0;
   const std::uint64_t end = monotonic_ns() + 2'000'000'000ULL;
   while (seen < sizes.size() && monotonic_ns() < end) {
@@ -210,7 +210,7 @@ TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
     const auto session = Session::open(config);
     for (std::uint32_t i = 0; i < 300; ++i)
       REQUIRE(peers[i % 3].send("127.0.0.1", port, numbered(i, 100)));
-    REQUIRE(settled(session->rx_queue(0, 0), 300).received == 300);
+    REQUIRE(counters_after(session->rx_queue(0, 0), 300).received == 300);
     const RxSnapshot counters = session->rx_queue(0, 0).counters();
     REQUIRE(dropped(counters, DropReason::FILTERED) == 200);
     const auto packets = receive_packets(session->rx_queue(0, 0), 100);

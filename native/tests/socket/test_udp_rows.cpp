@@ -215,7 +215,7 @@ TEST_CASE("A handful of buffers serves rows, and every packet is accounted", "[u
     REQUIRE(send_row(peer, data, row.segment));
     sent += row.datagrams.size();
     bytes += data.size();
-    const RxSnapshot counters = settled(rx, sent);
+    const RxSnapshot counters = counters_after(rx, sent);
     REQUIRE(counters.received == sent);
     REQUIRE(counters.received_bytes == bytes);
     REQUIRE(balanced(counters));
@@ -259,7 +259,7 @@ TEST_CASE("Flows look at the length of each datagram of a row", "[udp][rx][rows]
     }
   }
   if (config.ifs_[0].rx_.flow_isolation_) {
-    REQUIRE(dropped(settled(rx, 30), DropReason::FILTERED) == 3);
+    REQUIRE(dropped(counters_after(rx, 30), DropReason::FILTERED) == 3);
     REQUIRE(rx.counters().received_bytes == 3 * (9 * 500 + 20));
   }
 }
@@ -278,7 +278,7 @@ TEST_CASE("Rows of several senders keep to their connections", "[udp][rx][rows][
       const Row row = make_row(p * 1000 + round * 20, SEGMENTS[p], 20, 1 + round);
       REQUIRE(send_row(peers[p], row.bytes(), row.segment));
     }
-    for (std::uint32_t p = 0; p < 3; ++p) settled(rx, (round + 1) * 60);
+    for (std::uint32_t p = 0; p < 3; ++p) counters_after(rx, (round + 1) * 60);
     std::uint32_t next[3]{};
     for (const Received& packet : receive_packets(rx, 60)) {
       const std::uint32_t p = packet.bytes.size() >= 4 ? number_of(packet.bytes) / 1000 : 3;
@@ -333,7 +333,7 @@ TEST_CASE("Of rows that the kernel drops every datagram is counted",
       burst->release();
     }
   }
-  RxSnapshot counters = settled(rx, exact ? sent : 0);
+  RxSnapshot counters = counters_after(rx, exact ? sent : 0);
   REQUIRE(dropped(counters, DropReason::KERNEL) > 0);
   REQUIRE(balanced(counters));
   session->close();

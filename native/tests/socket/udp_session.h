@@ -248,7 +248,7 @@ inline bool send_packets(TxQueue& tx, const std::vector<Bytes>& packets,
 }
 
 /// The snapshot once `received` packets are counted, or that of 20 s later.
-inline RxSnapshot settled(const RxQueue& rx, std::uint64_t received) {
+inline RxSnapshot counters_after(const RxQueue& rx, std::uint64_t received) {
   const std::uint64_t end = monotonic_ns() + 20'000'000'000ULL;
   RxSnapshot snapshot = rx.counters();
   while (snapshot.received < received && monotonic_ns() < end) {

@@ -287,7 +287,7 @@ def receive_all() -> Callable[..., list[Burst]]:
 
 
 @pytest.fixture
-def settled() -> Callable[[Engine], None]:
+def wait_until_idle() -> Callable[[Engine], None]:
     """Wait until nothing moves: what was sent has left, and no counter changes any more."""
 
     def wait(engine: Engine) -> None:

@@ -15,7 +15,7 @@ from daqiri_ophyd.engine import Burst, Engine, NotReadyError
 
 Frames = Callable[..., NDArray[np.uint8]]
 Build = Callable[..., dict[str, Any]]
-Settled = Callable[[Engine], None]
+WaitUntilIdle = Callable[[Engine], None]
 Watch = Callable[[Engine], AbstractContextManager[None]]
 
 
@@ -53,12 +53,12 @@ def test_a_consumer_that_keeps_up_loses_nothing(
 
 
 def test_without_a_consumer_drops_are_counted(
-    loopback: Build, made_frames: Frames, settled: Settled, watch: Watch
+    loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:
     with Engine.open(loopback()) as engine, watch(engine):
         rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
         tx.send(made_frames(20_000, 60))
-        settled(engine)
+        wait_until_idle(engine)
         counters = rx.counters()
         assert counters.received == tx.counters().sent == 20_000
         assert counters.delivered == 0
@@ -72,7 +72,7 @@ def test_without_a_consumer_drops_are_counted(
 
 
 def test_held_bursts_exhaust_the_pool_and_nothing_else(
-    loopback: Build, made_frames: Frames, settled: Settled, watch: Watch
+    loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:
     config = loopback(regions=regions(8192), rx_meta_buffers=8)
     with Engine.open(config) as engine, watch(engine):
@@ -81,7 +81,7 @@ def test_held_bursts_exhaust_the_pool_and_nothing_else(
         sent = 0
         for _ in range(20):
             sent += tx.send(made_frames(256))
-            settled(engine)
+            wait_until_idle(engine)
             kept.extend(rx.bursts(0.0))
         counters = rx.counters()
         assert len(kept) == 8
@@ -97,7 +97,7 @@ def test_held_bursts_exhaust_the_pool_and_nothing_else(
 
 
 def test_held_views_exhaust_the_region_and_nothing_else(
-    loopback: Build, made_frames: Frames, settled: Settled, watch: Watch
+    loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:
     config = loopback(regions=regions(512), rx={"batch_size": 32}, rx_meta_buffers=1024)
     with Engine.open(config) as engine, watch(engine):
@@ -107,7 +107,7 @@ def test_held_views_exhaust_the_region_and_nothing_else(
         views: list[NDArray[np.uint8]] = []
         for _ in range(rounds):
             tx.send(made_frames(256))
-            settled(engine)
+            wait_until_idle(engine)
             for burst in rx.bursts(0.0):
                 views.append(burst[0])
                 burst.release()
@@ -122,7 +122,7 @@ def test_held_views_exhaust_the_region_and_nothing_else(
 
 
 def test_a_slow_consumer(
-    loopback: Build, made_frames: Frames, settled: Settled, watch: Watch
+    loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:
     config = loopback(rx_meta_buffers=16)
     with Engine.open(config) as engine, watch(engine):
@@ -138,7 +138,7 @@ def test_a_slow_consumer(
         thread.start()
         sent = made_frames(100_000, 20)
         assert tx.send(sent) == len(sent)
-        settled(engine)
+        wait_until_idle(engine)
         engine.close()
         thread.join(40)
         assert not thread.is_alive()
@@ -152,20 +152,20 @@ def test_a_slow_consumer(
 
 
 def test_flush_and_drop_all(
-    loopback: Build, made_frames: Frames, settled: Settled, watch: Watch
+    loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:
     engine = Engine.open(loopback(rx={"timeout_us": 0}))
     with engine, watch(engine):
         port = engine.ports[0]
         rx, tx = port.rx[0], port.tx[0]
         tx.send(made_frames(100))
-        settled(engine)
+        wait_until_idle(engine)
         rx.flush()
         assert rx.receive() is None
         assert rx.counters().dropped["flushed"] == 100
         port.drop_all_traffic()
         tx.send(made_frames(100))
-        settled(engine)
+        wait_until_idle(engine)
         assert rx.counters().dropped["filtered"] == 100
         port.allow_all_traffic()
         tx.send(made_frames(64))
@@ -178,25 +178,25 @@ def test_flush_and_drop_all(
 
 
 def test_frames_longer_than_the_buffers(
-    loopback: Build, made_frames: Frames, settled: Settled, watch: Watch
+    loopback: Build, made_frames: Frames, wait_until_idle: WaitUntilIdle, watch: Watch
 ) -> None:
     config = loopback(regions=regions(4096, rx_size=128))
     with Engine.open(config) as engine, watch(engine):
         rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
         tx.send(made_frames(10, 86))
         tx.send(made_frames(10, 87))
-        settled(engine)
+        wait_until_idle(engine)
         counters = rx.counters()
         assert counters.dropped["truncated"] == 10
         assert counters.held == 10
 
 
-def test_udp_under_overload(udp: Build, settled: Settled, watch: Watch) -> None:
+def test_udp_under_overload(udp: Build, wait_until_idle: WaitUntilIdle, watch: Watch) -> None:
     payloads = np.random.default_rng(0).integers(0, 256, (60_000, 64), dtype=np.uint8)
     with Engine.open(udp()) as engine, watch(engine):
         rx, tx = engine.port("receiver").rx[0], engine.port("sender").tx[0]
         assert tx.send(payloads, timeout=20.0) == len(payloads)
-        settled(engine)
+        wait_until_idle(engine)
         counters, sent = rx.counters(), tx.counters()
         assert sent.submitted == len(payloads)
         # Between the two is the kernel, which says what it dropped.

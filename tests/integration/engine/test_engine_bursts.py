@@ -345,14 +345,14 @@ def test_what_a_closed_queue_held_can_be_received(
     loopback: Loopback,
     made_frames: Frames,
     receive_all: Receive,
-    settled: Callable[[Engine], None],
+    wait_until_idle: Callable[[Engine], None],
 ) -> None:
     sent = made_frames(100)
     # Without a timeout the last burst stays open until the engine is closed.
     engine = Engine.open(loopback(rx={"timeout_us": 0}))
     rx = engine.ports[0].rx[0]
     engine.ports[0].tx[0].send(sent)
-    settled(engine)
+    wait_until_idle(engine)
     assert rx.counters().held == 100
     engine.close()
     assert rx.closed

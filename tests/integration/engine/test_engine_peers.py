@@ -18,7 +18,7 @@ from daqiri_ophyd.engine import Engine, PcapFile
 
 Build = Callable[..., dict[str, Any]]
 Frames = Callable[..., NDArray[np.uint8]]
-Settled = Callable[[Engine], None]
+WaitUntilIdle = Callable[[Engine], None]
 Watch = Callable[[Engine], AbstractContextManager[None]]
 
 # Counts in a file what it has sent, so that a death at any moment leaves the number behind.
@@ -36,7 +36,7 @@ with open(path, "r+b") as file, socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
 def test_a_peer_that_is_killed_and_comes_back(
-    udp: Build, watch: Watch, settled: Settled, tmp_path: Path
+    udp: Build, watch: Watch, wait_until_idle: WaitUntilIdle, tmp_path: Path
 ) -> None:
     config = udp()
     host, port = config["interfaces"][0]["socket_config"]["local_addr"][6:].rsplit(":", 1)
@@ -60,7 +60,7 @@ def test_a_peer_that_is_killed_and_comes_back(
                 finally:
                     child.send_signal(signal.SIGKILL)
                     child.wait(20)
-            settled(engine)
+            wait_until_idle(engine)
             for burst in rx.bursts(0.05):
                 firsts = burst.gather()[:, :8].copy().view(">u8")[:, 0]
                 numbers.setdefault(burst.connection_id, []).extend(firsts.tolist())
@@ -95,7 +95,7 @@ class Source:
     """Sends packets into the first queue of an engine, and says when all were counted."""
 
     engine: Engine
-    settled: Settled
+    wait_until_idle: WaitUntilIdle
 
     def send(self, packets: NDArray[np.uint8]) -> None:
         rx, tx = self.engine.ports[0].rx[0], self.engine.ports[-1].tx[0]
@@ -108,7 +108,7 @@ class Source:
                 if rx.counters().received_bytes >= before + some.nbytes:
                     break
                 time.sleep(0.001)
-        self.settled(self.engine)
+        self.wait_until_idle(self.engine)
 
 
 def recorded_bytes(folder: Path, headers: int) -> tuple[int, bytes]:
@@ -133,13 +133,13 @@ def test_a_full_disk_loses_nothing_unseen(
     request: pytest.FixtureRequest,
     made_frames: Frames,
     watch: Watch,
-    settled: Settled,
+    wait_until_idle: WaitUntilIdle,
     small_disk: Path,
 ) -> None:
     config = request.getfixturevalue(kind)() | {"rx_meta_buffers": 1024}
     sent = made_frames(1000, 500)
     with Engine.open(config) as engine, watch(engine):
-        rx, source = engine.ports[0].rx[0], Source(engine, settled)
+        rx, source = engine.ports[0].rx[0], Source(engine, wait_until_idle)
         with rx.record(small_disk, roll_packets=100) as recorder:
             source.send(sent)
         snapshot, counters = recorder.snapshot(), rx.counters()

@@ -23,7 +23,7 @@ from daqiri_ophyd.engine import (
 
 Frames = Callable[..., NDArray[np.uint8]]
 Build = Callable[..., dict[str, Any]]
-Settled = Callable[[Engine], None]
+WaitUntilIdle = Callable[[Engine], None]
 
 
 def wait_for_end(recorder: Recorder) -> None:
@@ -32,7 +32,7 @@ def wait_for_end(recorder: Recorder) -> None:
 
 
 def test_files_hold_what_was_sent(
-    loopback: Build, made_frames: Frames, tmp_path: Path, settled: Settled
+    loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
 ) -> None:
     sent = made_frames(1000)
     with Engine.open(loopback()) as engine:
@@ -40,7 +40,7 @@ def test_files_hold_what_was_sent(
         with rx.record(tmp_path, "run", first_number=3, roll_packets=400) as recorder:
             assert recorder.snapshot().running
             tx.send(sent)
-            settled(engine)
+            wait_until_idle(engine)
         state = recorder.snapshot()
         assert (state.packets, state.bytes, state.dropped) == (1000, sent.size, 0)
         assert (state.files, state.running, state.error) == (3, False, "")
@@ -107,7 +107,7 @@ def test_a_recording_that_begins_ends_a_wait(
 
 
 def test_it_stops_at_its_limit(
-    loopback: Build, made_frames: Frames, tmp_path: Path, settled: Settled
+    loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
 ) -> None:
     sent = made_frames(1000)
     with Engine.open(loopback()) as engine:
@@ -125,7 +125,7 @@ def test_it_stops_at_its_limit(
 
 
 def test_roll_pause_and_resume(
-    loopback: Build, made_frames: Frames, tmp_path: Path, settled: Settled
+    loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
 ) -> None:
     sent = made_frames(640)
     with Engine.open(loopback()) as engine:
@@ -133,24 +133,24 @@ def test_roll_pause_and_resume(
         with rx.record(tmp_path) as recorder:
             for part in (slice(0, 64), slice(64, 128)):
                 tx.send(sent[part])
-                settled(engine)
+                wait_until_idle(engine)
                 recorder.roll()
             assert [file.packets for file in recorder.files()] == [64, 64]
             recorder.pause()
             tx.send(sent[128:256])
-            settled(engine)
+            wait_until_idle(engine)
             while recorder.snapshot().left_out < 128:
                 recorder.wait(0.01)
             recorder.resume()
             tx.send(sent[256:])
-            settled(engine)
+            wait_until_idle(engine)
         state = recorder.snapshot()
         assert (state.packets, state.left_out, state.dropped) == (128 + 384, 128, 0)
         assert recorder.files()[-1].left_out == 128
 
 
 def test_waiting_for_news(
-    loopback: Build, made_frames: Frames, tmp_path: Path, settled: Settled
+    loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
 ) -> None:
     with Engine.open(loopback()) as engine:
         rx = engine.ports[0].rx[0]
@@ -193,13 +193,13 @@ def test_news_through_a_pump(loopback: Build, tmp_path: Path) -> None:
 
 
 def test_a_dropped_recorder_complains_and_completes_its_file(
-    loopback: Build, made_frames: Frames, tmp_path: Path, settled: Settled
+    loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
 ) -> None:
     with Engine.open(loopback()) as engine:
         rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
         recorder = rx.record(tmp_path)
         tx.send(made_frames(64))
-        settled(engine)
+        wait_until_idle(engine)
         with pytest.warns(ResourceWarning, match="was dropped; stop"):
             del recorder
             gc.collect()

@@ -17,7 +17,7 @@ from daqiri_ophyd.engine import Engine, RxQueue
 Build = Callable[..., dict[str, Any]]
 Heaps = list[NDArray[np.uint8]]
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 HOSTS = ["127.0.0.1", "::1"]
 
 
@@ -60,7 +60,7 @@ def receive(queue: RxQueue, length: int) -> list[bytes]:
     packets: list[bytes] = []
     got = 0
     while got < length:
-        burst = queue.receive(PATIENCE)
+        burst = queue.receive(TIMEOUT)
         assert burst is not None, f"{got} of {length} bytes: {queue.counters()}"
         packets += [view.tobytes() for view in burst]
         got += sum(map(int, burst.lengths))
@@ -103,7 +103,7 @@ def udp_both_ways(udp: Build, address: str, group: str | None = None) -> None:
     with Engine.open(config | {"interfaces": [client]}) as engine:
         tx = engine.ports[0].tx[0]
         assert tx.send(packets) == len(packets)
-        assert tx.wait_sent(PATIENCE)
+        assert tx.wait_sent(TIMEOUT)
         check_heaps(wire, heaps)
 
 
@@ -139,5 +139,5 @@ def test_tcp(tcp: Build, host: str) -> None:
         with Engine.open(tcp("client", host, listener.getsockname()[1])) as engine:
             # Cut anywhere: the stream is what counts.
             pieces = [data[at : at + 1009] for at in range(0, len(data), 1009)]
-            assert engine.ports[0].tx[0].send(pieces, timeout=PATIENCE) == len(pieces)
+            assert engine.ports[0].tx[0].send(pieces, timeout=TIMEOUT) == len(pieces)
             check_heaps(wire, heaps)

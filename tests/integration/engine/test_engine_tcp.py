@@ -28,7 +28,7 @@ from daqiri_ophyd.engine import (
 
 Config = dict[str, Any]
 Build = Callable[..., Config]
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -51,9 +51,9 @@ def receive_bytes(queue: RxQueue, length: int, connection: int | None = None) ->
     got = bytearray()
     while len(got) < length:
         if connection is None:
-            burst = queue.receive(PATIENCE)
+            burst = queue.receive(TIMEOUT)
         else:
-            burst = queue.receive_from(connection, PATIENCE)
+            burst = queue.receive_from(connection, TIMEOUT)
         if burst is None:
             break
         for view in burst:
@@ -64,7 +64,7 @@ def receive_bytes(queue: RxQueue, length: int, connection: int | None = None) ->
 
 def send_bytes(queue: TxQueue, data: bytes, piece: int, connection: int = 0) -> None:
     packets = [data[at : at + piece] for at in range(0, len(data), piece)]
-    queue.send(packets, connection_id=connection, timeout=PATIENCE)
+    queue.send(packets, connection_id=connection, timeout=TIMEOUT)
 
 
 def read_exactly(peer: socket.socket, length: int) -> bytes:
@@ -78,7 +78,7 @@ def read_exactly(peer: socket.socket, length: int) -> bytes:
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > end:
             return False
@@ -102,14 +102,14 @@ def in_thread(target: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert not thread.is_alive()
     if errors:
         raise errors[0]
 
 
 def peer_of(host: str, port: int) -> socket.socket:
-    peer = socket.create_connection((host, port), timeout=PATIENCE)
+    peer = socket.create_connection((host, port), timeout=TIMEOUT)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return peer
 
@@ -146,14 +146,14 @@ def test_plain_client_to_server(tcp: Build, host: str, size: int) -> None:
 def test_client_to_plain_server(tcp: Build, host: str, piece: int) -> None:
     data = stream(20_003 if piece == 1 else 3_000_017)
     with socket.create_server((host, 0), family=family_of(host)) as listener:
-        listener.settimeout(PATIENCE)
+        listener.settimeout(TIMEOUT)
         with Engine.open(tcp("client", host, listener.getsockname()[1])) as engine:
             peer, _ = listener.accept()
             with peer:
-                peer.settimeout(PATIENCE)
+                peer.settimeout(TIMEOUT)
                 with in_thread(lambda: send_bytes(engine.ports[0].tx[0], data, piece)):
                     assert read_exactly(peer, len(data)) == data
-                assert engine.ports[0].tx[0].wait_sent(PATIENCE)
+                assert engine.ports[0].tx[0].wait_sent(TIMEOUT)
                 assert engine.ports[0].tx[0].counters().sent_bytes == len(data)
                 engine.close()
                 assert peer.recv(1) == b""
@@ -191,7 +191,7 @@ def test_connections_come_go_and_return(tcp: Build) -> None:
             _, found = where.connections()
             assert found.peer == f"{mine[0]}:{mine[1]}"
             assert found.state == "connected"
-            peer.settimeout(PATIENCE)
+            peer.settimeout(TIMEOUT)
             where.tx[0].send([b"welcome"], connection_id=found.id)
             assert read_exactly(peer, 7) == b"welcome"
             reset(peer)
@@ -219,7 +219,7 @@ def test_client_comes_back_to_a_restarted_server(tcp: Build) -> None:
         assert waiting.error == "Connection refused"
         for round_ in range(2):
             with socket.create_server(("127.0.0.1", port)) as listener:
-                listener.settimeout(PATIENCE)
+                listener.settimeout(TIMEOUT)
                 peer, _ = listener.accept()
                 peer.sendall(b"round %d" % round_)
                 # The kernel connects; the engine may learn of it later.
@@ -235,7 +235,7 @@ def test_connecting_again_to_a_peer_that_was_lost(tcp: Build) -> None:
         Engine.open(tcp("client", "127.0.0.1", own.getsockname()[1])) as engine,
     ):
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            listener.settimeout(PATIENCE)
+            listener.settimeout(TIMEOUT)
             port = listener.getsockname()[1]
             made = engine.connect("127.0.0.1", port)
             peer, _ = listener.accept()
@@ -249,11 +249,11 @@ def test_connecting_again_to_a_peer_that_was_lost(tcp: Build) -> None:
             engine.connect("127.0.0.1", port)
         assert state() == "connecting"
         with socket.create_server(("127.0.0.1", port)) as listener:
-            listener.settimeout(PATIENCE)
+            listener.settimeout(TIMEOUT)
             assert engine.connect("127.0.0.1", port) == made
             peer, _ = listener.accept()
             with peer:
-                peer.settimeout(PATIENCE)
+                peer.settimeout(TIMEOUT)
                 engine.ports[0].tx[0].send([b"back"], connection_id=made)
                 assert read_exactly(peer, 4) == b"back"
 
@@ -278,11 +278,11 @@ def test_run_time_connections_and_options(tcp: Build) -> None:
     ):
         port = second.getsockname()[1]
         for listener in (first, second):
-            listener.settimeout(PATIENCE)
+            listener.settimeout(TIMEOUT)
         with Engine.open(tcp("client", "127.0.0.1", first.getsockname()[1])) as engine:
             made = engine.connect("127.0.0.1", port, source="127.0.0.3")
             peer, address = second.accept()
-            peer.settimeout(PATIENCE)
+            peer.settimeout(TIMEOUT)
             assert address[0] == "127.0.0.3"
             engine.set_socket_option(made, socket.IPPROTO_IP, socket.IP_TOS, 0x10)
             engine.set_socket_option(

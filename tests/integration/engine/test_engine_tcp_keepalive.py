@@ -14,13 +14,13 @@ from daqiri_ophyd.engine import Connection, Engine, Port
 Build = Callable[..., dict[str, Any]]
 
 pytestmark = pytest.mark.root
-PATIENCE = 30.0
+TIMEOUT = 30.0
 OURS, THEIRS = "192.0.2.1", "192.0.2.2"
 PORT, THEIR_PORT = 47_000, 47_001
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > end:
             return False
@@ -65,7 +65,7 @@ def peer_of(port: Port) -> Connection:
 def receive(port: Port, length: int, connection: int) -> bytes:
     got = b""
     while len(got) < length:
-        burst = port.rx[0].receive_from(connection, PATIENCE)
+        burst = port.rx[0].receive_from(connection, TIMEOUT)
         assert burst is not None, port.connections()
         got += b"".join(view.tobytes() for view in burst)
     return got
@@ -79,9 +79,9 @@ def connected(listener: socket.socket | None) -> socket.socket:
         peer = socket.socket()
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         peer.bind((THEIRS, THEIR_PORT))
-        peer.settimeout(PATIENCE)
+        peer.settimeout(TIMEOUT)
         peer.connect((OURS, PORT))
-    peer.settimeout(PATIENCE)
+    peer.settimeout(TIMEOUT)
     return peer
 
 
@@ -93,7 +93,7 @@ def vanish(peer: socket.socket) -> None:
 
 def listen() -> socket.socket:
     listener = socket.create_server((THEIRS, PORT))
-    listener.settimeout(PATIENCE)
+    listener.settimeout(TIMEOUT)
     return listener
 
 

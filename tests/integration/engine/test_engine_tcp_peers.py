@@ -18,7 +18,7 @@ from daqiri_ophyd.engine import Engine, RxQueue, TxQueue
 
 Build = Callable[..., dict[str, Any]]
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 HOSTS = ["127.0.0.1", "::1"]
 
 
@@ -35,7 +35,7 @@ def stream(length: int, seed: int) -> bytes:
 def receive_bytes(queue: RxQueue, length: int) -> bytes:
     got = bytearray()
     while len(got) < length:
-        burst = queue.receive(PATIENCE)
+        burst = queue.receive(TIMEOUT)
         assert burst is not None, f"{len(got)} of {length} bytes: {queue.counters()}"
         for view in burst:
             got += view.tobytes()
@@ -44,8 +44,8 @@ def receive_bytes(queue: RxQueue, length: int) -> bytes:
 
 def send_bytes(queue: TxQueue, data: bytes, piece: int, connection: int = 0) -> None:
     packets = [data[at : at + piece] for at in range(0, len(data), piece)]
-    assert queue.send(packets, connection_id=connection, timeout=PATIENCE) == len(packets)
-    assert queue.wait_sent(PATIENCE)
+    assert queue.send(packets, connection_id=connection, timeout=TIMEOUT) == len(packets)
+    assert queue.wait_sent(TIMEOUT)
 
 
 def tool(name: str, mode: str, host: str, port: int) -> list[str]:
@@ -75,10 +75,10 @@ def test_a_tool_sends_to_our_server(tcp: Build, name: str, host: str) -> None:
             sender = threading.Thread(target=lambda: (peer.stdin.write(data), peer.stdin.close()))
             sender.start()
             assert receive_bytes(engine.ports[0].rx[0], len(data)) == data
-            sender.join(PATIENCE)
+            sender.join(TIMEOUT)
             # netcat waits for our end, too.
             engine.close()
-            assert peer.wait(PATIENCE) == 0
+            assert peer.wait(TIMEOUT) == 0
         counters = engine.ports[0].rx[0].counters()
         assert (counters.received_bytes, counters.dropped_total) == (len(data), 0)
 
@@ -98,7 +98,7 @@ def test_our_client_sends_to_a_tool(tcp: Build, name: str, host: str, tmp_path: 
         # Whether the tool listens by then or not: a client comes back.
         with Engine.open(tcp("client", host, port)) as engine:
             send_bytes(engine.ports[0].tx[0], data, 3001)
-        assert peer.wait(PATIENCE) == 0
+        assert peer.wait(TIMEOUT) == 0
     assert output.read_bytes() == data
 
 
@@ -117,8 +117,8 @@ def test_a_tool_sends_back_what_it_gets(tcp: Build, host: str) -> None:
                 sender = threading.Thread(target=send_bytes, args=(at.tx[0], data, 1000))
                 sender.start()
                 assert receive_bytes(at.rx[0], len(data)) == data
-                sender.join(PATIENCE)
+                sender.join(TIMEOUT)
                 assert not sender.is_alive()
-            assert peer.wait(PATIENCE) == 0
+            assert peer.wait(TIMEOUT) == 0
         finally:
             peer.kill()

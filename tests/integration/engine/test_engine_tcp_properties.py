@@ -23,7 +23,7 @@ from daqiri_ophyd.engine import Burst, Engine, NotReadyError, RxQueue
 Build = Callable[..., dict[str, Any]]
 Watch = Callable[[Engine], AbstractContextManager[None]]
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 MARK = 16
 
 few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -41,7 +41,7 @@ def reset(peer: socket.socket) -> None:
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > end:
             return False
@@ -73,7 +73,7 @@ class Peer:
         address = ("127.0.0.1", 0)
         for life in self.lives:
             with socket.socket() as peer:
-                peer.settimeout(PATIENCE)
+                peer.settimeout(TIMEOUT)
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     peer.bind(address)
@@ -197,7 +197,7 @@ def disturbed(how: str, engine: Engine) -> Iterator[None]:
         yield
     finally:
         stopping.set()
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
 
 
 def segments_of(stream: bytes, lives: list[Life]) -> dict[int, bytes]:
@@ -279,14 +279,14 @@ def receive_example(scenario: dict[str, Any], tcp: Build, watch: Watch) -> None:
                 for thread in (*senders, *others):
                     thread.start()
                 for sender in senders:
-                    sender.join(PATIENCE if complete else 0.02)
+                    sender.join(TIMEOUT if complete else 0.02)
             if complete:
                 assert not any(sender.is_alive() for sender in senders)
                 assert eventually(lambda: all_arrived(consumers, lives))
         finally:
             engine.close()
             for thread in (*senders, *others):
-                thread.join(PATIENCE)
+                thread.join(TIMEOUT)
     for consumer in consumers:
         consumer.drain()
     for consumer in consumers:

@@ -21,7 +21,7 @@ from daqiri_ophyd.engine import Engine, NotReadyError, TxQueue
 Build = Callable[..., dict[str, Any]]
 Watch = Callable[[Engine], AbstractContextManager[None]]
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 NUMBER = struct.Struct(">Q")
 
 few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -49,7 +49,7 @@ class Receiver:
             except OSError:
                 return
             with peer:
-                peer.settimeout(PATIENCE)
+                peer.settimeout(TIMEOUT)
                 self.streams.append(bytearray())
                 if not self.read(peer, most):
                     return
@@ -85,7 +85,7 @@ sendings = st.fixed_dictionaries(
 def send_all(tx: TxQueue, packets: list[bytes], step: int) -> None:
     with contextlib.suppress(NotReadyError):
         for first in range(0, len(packets), step):
-            tx.send(packets[first : first + step], timeout=PATIENCE)
+            tx.send(packets[first : first + step], timeout=TIMEOUT)
 
 
 def numbers_in(stream: bytes, packets: list[bytes]) -> list[int]:
@@ -108,7 +108,7 @@ def send_example(sending: dict[str, Any], tcp: Build, watch: Watch) -> None:
         for i in range(sending["count"])
     ]
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(PATIENCE)
+        listener.settimeout(TIMEOUT)
         receiver = Receiver(listener, sending["breaks_after"], sending["pause"])
         config = tcp(
             "client",
@@ -125,18 +125,18 @@ def send_example(sending: dict[str, Any], tcp: Build, watch: Watch) -> None:
             sender.start()
             other.start()
             try:
-                sender.join(0.005 if sending["close_early"] else PATIENCE)
+                sender.join(0.005 if sending["close_early"] else TIMEOUT)
                 if not sending["close_early"]:
                     assert not sender.is_alive()
-                    assert tx.wait_sent(PATIENCE)
+                    assert tx.wait_sent(TIMEOUT)
             finally:
                 engine.close()
                 if not sending["close_early"] and not sending["breaks_after"]:
-                    other.join(PATIENCE)
+                    other.join(TIMEOUT)
                 # Closing alone would not wake who accepts.
                 listener.shutdown(socket.SHUT_RDWR)
-                sender.join(PATIENCE)
-                other.join(PATIENCE)
+                sender.join(TIMEOUT)
+                other.join(TIMEOUT)
             assert not sender.is_alive() and not other.is_alive()
     counters = tx.counters()
     assert counters.held == 0

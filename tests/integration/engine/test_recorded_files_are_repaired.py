@@ -16,7 +16,7 @@ from daqiri_ophyd.engine import Engine, PcapFile
 
 Frames = Callable[..., NDArray[np.uint8]]
 Build = Callable[..., dict[str, Any]]
-Settled = Callable[[Engine], None]
+WaitUntilIdle = Callable[[Engine], None]
 
 
 def run(*arguments: str | Path) -> int:
@@ -28,7 +28,7 @@ def test_from_the_recorder_to_a_repaired_file(
     loopback: Build,
     made_frames: Frames,
     tmp_path: Path,
-    settled: Settled,
+    wait_until_idle: WaitUntilIdle,
     capsys: pytest.CaptureFixture[str],
     nanosecond: bool,
 ) -> None:
@@ -37,7 +37,7 @@ def test_from_the_recorder_to_a_repaired_file(
         rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
         with rx.record(tmp_path, "run", nanosecond=nanosecond):
             tx.send(made_frames(500))
-            settled(engine)
+            wait_until_idle(engine)
             assert run("check", path) == 0
             assert "a recorder is writing it" in capsys.readouterr().out
             assert run("repair", path) == 1

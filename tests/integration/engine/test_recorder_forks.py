@@ -20,7 +20,7 @@ from daqiri_ophyd.engine import Engine, PcapFile
 
 Frames = Callable[..., NDArray[np.uint8]]
 Build = Callable[..., dict[str, Any]]
-Settled = Callable[[Engine], None]
+WaitUntilIdle = Callable[[Engine], None]
 
 # Records, forks a child that outlives it, and says both numbers.
 PARENT = """
@@ -48,12 +48,16 @@ def run(*arguments: str | Path) -> int:
 
 @pytest.mark.parametrize("writer", ["buffered", "direct"])
 def test_a_child_that_lives_on_does_not_hold_up_the_stop(
-    writer: Any, loopback: Build, made_frames: Frames, tmp_path: Path, settled: Settled
+    writer: Any,
+    loopback: Build,
+    made_frames: Frames,
+    tmp_path: Path,
+    wait_until_idle: WaitUntilIdle,
 ) -> None:
     with Engine.open(loopback()) as engine:
         recorder = engine.ports[0].rx[0].record(tmp_path, writer=writer)
         engine.ports[0].tx[0].send(made_frames(100))
-        settled(engine)
+        wait_until_idle(engine)
         child = os.fork()
         if child == 0:
             while True:
@@ -72,7 +76,7 @@ def test_a_child_that_lives_on_does_not_hold_up_the_stop(
 
 
 def test_a_pool_that_stays_open_does_not_hold_up_the_stop(
-    loopback: Build, made_frames: Frames, tmp_path: Path, settled: Settled
+    loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
 ) -> None:
     context = multiprocessing.get_context("fork")
     with Engine.open(loopback()) as engine:
@@ -83,7 +87,7 @@ def test_a_pool_that_stays_open_does_not_hold_up_the_stop(
         ):
             assert list(executor.map(abs, range(4))) == pool.map(abs, range(4))
             engine.ports[0].tx[0].send(made_frames(100))
-            settled(engine)
+            wait_until_idle(engine)
             recorder.stop()
             assert [file.packets for file in recorder.files()] == [30, 30, 30, 10]
             assert list(executor.map(abs, range(4))) == [0, 1, 2, 3]

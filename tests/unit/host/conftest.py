@@ -204,10 +204,10 @@ def config_space(payload: tuple[int, int], read_request: int, acs: int | None) -
 
 
 @pytest.fixture
-def look(make_host, describe) -> Callable[..., Any]:
+def result_of(make_host, describe) -> Callable[..., Any]:
     """Return the result of one check on a host, described by name or in full, with changes."""
 
-    def look(
+    def result_of(
         check: str,
         host: str | dict[str, Any],
         config: dict[str, Any] | None = None,
@@ -218,7 +218,7 @@ def look(make_host, describe) -> Callable[..., Any]:
         root = make_host({**described, **changes})
         return check_host(config, platform=platform, root=root, only=[check])[check]
 
-    return look
+    return result_of
 
 
 @pytest.fixture

@@ -44,21 +44,21 @@ def config(*cores, master=0):
 # cpu-isolation
 
 
-def test_queue_cores_that_are_isolated_are_ok(look):
+def test_queue_cores_that_are_isolated_are_ok(result_of):
     host = {"cmdline": "quiet " + ISOLATED.format("2-3", "0-1")}
-    result = look("cpu-isolation", host, config(2, 3))
+    result = result_of("cpu-isolation", host, config(2, 3))
     assert (result.status, result.found) == (Status.OK, "isolcpus=2-3")
     assert not result.remedies
 
 
-def test_flags_before_the_isolated_processors_are_no_processors(look):
+def test_flags_before_the_isolated_processors_are_no_processors(result_of):
     line = ISOLATED.format("2-3", "0-1").replace("isolcpus=", "isolcpus=managed_irq,domain,")
-    assert look("cpu-isolation", {"cmdline": line}, config(2)).status is Status.OK
+    assert result_of("cpu-isolation", {"cmdline": line}, config(2)).status is Status.OK
 
 
-def test_queue_cores_that_are_not_isolated_are_named_with_the_words_to_add(look):
+def test_queue_cores_that_are_not_isolated_are_named_with_the_words_to_add(result_of):
     host = {"cmdline": "isolcpus=1 nohz_full=1-3 irqaffinity=0,3", "cpus": 4}
-    result = look("cpu-isolation", host, config(1, 3))
+    result = result_of("cpu-isolation", host, config(1, 3))
     assert result.status is Status.WARN
     assert result.found == ("without rcu_nocbs, rcu_nocb_poll; isolcpus lacks 3; irqaffinity has 3")
     [remedy] = result.remedies
@@ -68,30 +68,30 @@ def test_queue_cores_that_are_not_isolated_are_named_with_the_words_to_add(look)
     assert (remedy.now, remedy.lasting) == ((), ("update-grub",))
 
 
-def test_words_after_the_double_dash_are_not_the_kernels(look):
+def test_words_after_the_double_dash_are_not_the_kernels(result_of):
     host = {"cmdline": "quiet -- " + ISOLATED.format("2-3", "0-1")}
-    result = look("cpu-isolation", host, config(2))
+    result = result_of("cpu-isolation", host, config(2))
     assert result.found.startswith("without isolcpus")
 
 
-def test_queues_on_every_core_leave_nothing_to_isolate(look):
-    result = look("cpu-isolation", {"cpus": 2}, config(0, 1))
+def test_queues_on_every_core_leave_nothing_to_isolate(result_of):
+    result = result_of("cpu-isolation", {"cpus": 2}, config(0, 1))
     [remedy] = result.remedies
     assert result.status is Status.WARN
     assert not remedy.files and "use fewer cores" in remedy.note
 
 
-def test_queues_that_are_not_pinned_need_no_isolation(look):
-    result = look("cpu-isolation", {}, config("any"))
+def test_queues_that_are_not_pinned_need_no_isolation(result_of):
+    result = result_of("cpu-isolation", {}, config("any"))
     assert result.status is Status.SKIP
     assert result.found == "no queue of the configuration is pinned to a core"
 
 
-def test_without_a_configuration_isolation_matters_on_hosts_made_for_it(look):
-    result = look("cpu-isolation", {"cpus": 20}, platform="spark")
+def test_without_a_configuration_isolation_matters_on_hosts_made_for_it(result_of):
+    result = result_of("cpu-isolation", {"cpus": 20}, platform="spark")
     assert result.status is Status.WARN
     assert "isolcpus=16-19 " in result.remedies[0].files[0][1]
-    result = look("cpu-isolation", {"cpus": 20})
+    result = result_of("cpu-isolation", {"cpus": 20})
     assert result.status is Status.SKIP
     assert result.found.endswith("give a configuration to check whether it matters")
 
@@ -99,67 +99,67 @@ def test_without_a_configuration_isolation_matters_on_hosts_made_for_it(look):
 # queue-cores
 
 
-def test_cores_of_their_own_are_ok(look):
-    result = look("queue-cores", {"cpus": 4}, config(2, 3))
+def test_cores_of_their_own_are_ok(result_of):
+    result = result_of("queue-cores", {"cpus": 4}, config(2, 3))
     assert (result.status, result.found) == (Status.OK, "p/q0: core 2; p/q1: core 3")
 
 
-def test_queues_of_one_core_share_a_thread(look):
-    assert look("queue-cores", {"cpus": 4}, config(2, 2)).found == "p/q0, p/q1: core 2"
+def test_queues_of_one_core_share_a_thread(result_of):
+    assert result_of("queue-cores", {"cpus": 4}, config(2, 2)).found == "p/q0, p/q1: core 2"
 
 
-def test_a_core_that_is_offline_fails(look):
-    result = look("queue-cores", {"cpus": 4}, config(1, 7))
+def test_a_core_that_is_offline_fails(result_of):
+    result = result_of("queue-cores", {"cpus": 4}, config(1, 7))
     assert (result.status, result.found) == (Status.FAIL, "p/q1: core 7 is not online")
     assert result.remedies[0].note == "Use cores that are online: 0-3."
 
 
-def test_siblings_are_one_core(look):
-    result = look("queue-cores", {"cpus": 8, "smt": 2}, config(1, 5))
+def test_siblings_are_one_core(result_of):
+    result = result_of("queue-cores", {"cpus": 8, "smt": 2}, config(1, 5))
     assert result.status is Status.WARN
     assert result.found == "p/q0, p/q1: cores 1,5 are one physical core"
     assert "lscpu -e" in result.remedies[0].note
 
 
-def test_the_master_cores_sibling_is_taken(look):
-    result = look("queue-cores", {"cpus": 8, "smt": 2}, config(5, master=1))
+def test_the_master_cores_sibling_is_taken(result_of):
+    result = result_of("queue-cores", {"cpus": 8, "smt": 2}, config(5, master=1))
     assert result.status is Status.WARN
     assert result.found == "p/q0: core 1 is also the master core"
     assert result.remedies[0].note == "Give master_core another core."
 
 
-def test_cores_far_from_the_nic_are_named_with_those_near(look):
+def test_cores_far_from_the_nic_are_named_with_those_near(result_of):
     host = {
         "cpus": 8,
         "nodes": ["0-3", "4-7"],
         "pci": [{"path": "pci0000:80/0000:81:00.0", "ids": "8086:1592", "kind": "0200", "numa": 1}],
         "net": {"eth0": {"pci": "0000:81:00.0"}},
     }
-    result = look("queue-cores", host, config(2, 5))
+    result = result_of("queue-cores", host, config(2, 5))
     assert result.status is Status.WARN
     assert result.found == "p/q0: core 2 is on NUMA node 0, the NIC on 1"
     assert result.remedies[0].note == "Use cores of node 1: 4-7."
-    assert look("queue-cores", host, config(5)).status is Status.OK
+    assert result_of("queue-cores", host, config(5)).status is Status.OK
 
 
-def test_cores_are_not_looked_at_without_queues_on_them(look):
-    result = look("queue-cores", {})
+def test_cores_are_not_looked_at_without_queues_on_them(result_of):
+    result = result_of("queue-cores", {})
     assert (result.status, result.found) == (Status.SKIP, "no configuration")
-    result = look("queue-cores", {}, config("any"))
+    result = result_of("queue-cores", {}, config("any"))
     assert (result.status, result.found) == (Status.OK, "p/q0: not pinned")
 
 
 # cpu-governor
 
 
-def test_governors_at_performance_are_ok(look):
-    result = look("cpu-governor", {"governor": "performance", "cpus": 6})
+def test_governors_at_performance_are_ok(result_of):
+    result = result_of("cpu-governor", {"governor": "performance", "cpus": 6})
     assert (result.status, result.found) == (Status.OK, "performance on all 6")
 
 
-def test_other_governors_are_a_warning_with_a_unit_that_changes_them(look):
+def test_other_governors_are_a_warning_with_a_unit_that_changes_them(result_of):
     files = {"/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "performance"}
-    result = look("cpu-governor", {"governor": "powersave", "cpus": 3, "files": files})
+    result = result_of("cpu-governor", {"governor": "powersave", "cpus": 3, "files": files})
     assert result.status is Status.WARN
     assert result.found == "performance on 1, powersave on 2"
     [remedy] = result.remedies
@@ -170,14 +170,14 @@ def test_other_governors_are_a_warning_with_a_unit_that_changes_them(look):
     assert remedy.lasting == ("systemctl enable --now daqiri-cpu-governor.service",)
 
 
-def test_processors_of_a_fixed_frequency_are_skipped(look):
-    result = look("cpu-governor", {})
+def test_processors_of_a_fixed_frequency_are_skipped(result_of):
+    result = result_of("cpu-governor", {})
     assert result.status is Status.SKIP
     assert "does not scale the frequency" in result.found
 
 
-def test_without_processors_nothing_is_known(look):
-    result = look("cpu-governor", {"files": {"/sys/devices/system/cpu/online": "all of them"}})
+def test_without_processors_nothing_is_known(result_of):
+    result = result_of("cpu-governor", {"files": {"/sys/devices/system/cpu/online": "all of them"}})
     assert result.status is Status.SKIP
     assert result.found == "not known: /sys/devices/system/cpu/online: lists no CPU"
 

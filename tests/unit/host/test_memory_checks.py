@@ -16,11 +16,11 @@ DPDK = {
 
 @pytest.fixture
 def hugepages(make_host):
-    def look(pools, config=None):
+    def result_of(pools, config=None):
         root = make_host({"hugepages": pools})
         return check_host(config, root=root, only=["hugepages"])["hugepages"]
 
-    return look
+    return result_of
 
 
 def test_hugepages_reserved_for_the_regions_are_ok(hugepages):
@@ -83,16 +83,16 @@ def test_absurd_numbers_of_pages_are_not_believed(make_host, count):
 # numa
 
 
-def test_one_node_needs_no_library(look):
-    result = look("numa", {})
+def test_one_node_needs_no_library(result_of):
+    result = result_of("numa", {})
     assert (result.status, result.found) == (Status.SKIP, "one node")
 
 
 @pytest.mark.parametrize("folder", ["/usr/lib", "/usr/lib64", "/usr/lib/aarch64-linux-gnu"])
-def test_the_library_of_several_nodes(look, folder):
+def test_the_library_of_several_nodes(result_of, folder):
     nodes = {"cpus": 4, "nodes": ["0-1", "2-3"]}
-    result = look("numa", {**nodes, "files": {f"{folder}/libnuma.so.1": "ELF"}})
+    result = result_of("numa", {**nodes, "files": {f"{folder}/libnuma.so.1": "ELF"}})
     assert (result.status, result.found) == (Status.OK, "2 nodes, libnuma is installed")
-    result = look("numa", nodes)
+    result = result_of("numa", nodes)
     assert (result.status, result.found) == (Status.WARN, "2 nodes, no libnuma")
     assert [remedy.now for remedy in result.remedies] == [("apt-get install libnuma1",)]

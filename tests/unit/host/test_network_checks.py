@@ -48,107 +48,109 @@ def assert_shell(remedy):
 # nic-driver
 
 
-def test_loaded_drivers_are_ok(look):
-    result = look("nic-driver", "spark")
+def test_loaded_drivers_are_ok(result_of):
+    result = result_of("nic-driver", "spark")
     assert (result.status, result.found) == (Status.OK, "loaded")
 
 
-def test_missing_drivers_fail(look):
-    result = look("nic-driver", "igx", modules=["nvidia", "ib_core"])
+def test_missing_drivers_fail(result_of):
+    result = result_of("nic-driver", "igx", modules=["nvidia", "ib_core"])
     assert (result.status, result.found) == (Status.FAIL, "not loaded: mlx5_core, mlx5_ib")
     [remedy] = result.remedies
     assert remedy.now == ("modprobe mlx5_core", "modprobe mlx5_ib")
     assert remedy.lasting == ("apt-get install -y doca-ofed",)
 
 
-def test_built_in_drivers_are_ok(look, describe):
+def test_built_in_drivers_are_ok(result_of, describe):
     host = describe("igx")
     names = "".join(f"kernel/x/{name}.ko\n" for name in ("ib_core", "mlx5_core", "mlx5_ib"))
     files = {f"/lib/modules/{host['kernel']}/modules.builtin": names}
-    assert look("nic-driver", host, modules=[], files=files).status is Status.OK
+    assert result_of("nic-driver", host, modules=[], files=files).status is Status.OK
 
 
 @pytest.mark.parametrize("check", ["nic-driver", "connectx"])
-def test_sockets_take_any_nic(look, profile, check):
-    result = look(check, "spark", profile("udp"), modules=[], pci=[], net={"lo": {}})
+def test_sockets_take_any_nic(result_of, profile, check):
+    result = result_of(check, "spark", profile("udp"), modules=[], pci=[], net={"lo": {}})
     assert (result.status, result.found) == (Status.SKIP, "engine socket works with any NIC")
 
 
 @pytest.mark.parametrize(
     "check", ["nic-driver", "connectx", "link-layer", "ip-address", "nic-firmware"]
 )
-def test_generic_hosts_need_no_connectx(look, check):
-    result = look(check, "laptop")
+def test_generic_hosts_need_no_connectx(result_of, check):
+    result = result_of(check, "laptop")
     assert (result.status, result.found) == (Status.SKIP, "does not apply to platform generic")
 
 
 # connectx
 
 
-def test_new_nics_are_ok(look):
-    result = look("connectx", "a100")
+def test_new_nics_are_ok(result_of):
+    result = result_of("connectx", "a100")
     assert (result.status, result.found) == (Status.OK, "0000:b3:00.0, 0000:b3:00.1: BlueField-2")
 
 
-def test_spark_whose_ports_vanished_fails_and_asks_for_the_cable(look, describe):
+def test_spark_whose_ports_vanished_fails_and_asks_for_the_cable(result_of, describe):
     host = describe("spark")
     pci = [entry for entry in host["pci"] if not entry["ids"].startswith("15b3")]
-    result = look("connectx", host, pci=pci, net={})
+    result = result_of("connectx", host, pci=pci, net={})
     assert (result.status, result.found) == (Status.FAIL, "none on the PCI bus")
     [remedy] = result.remedies
     assert "plug in a QSFP cable first" in remedy.note
 
 
-def test_no_nic_elsewhere_asks_for_one(look):
-    result = look("connectx", "igx", pci=[], net={})
+def test_no_nic_elsewhere_asks_for_one(result_of):
+    result = result_of("connectx", "igx", pci=[], net={})
     assert result.status is Status.FAIL
     assert [remedy.note for remedy in result.remedies] == ["Install a ConnectX-6 Dx or later."]
 
 
-def test_only_an_old_nic_fails(look, describe, device):
+def test_only_an_old_nic_fails(result_of, describe, device):
     host = describe("igx")
     for function in "01":
         device(host, f"0005:03:00.{function}")["ids"] = OLD
-    result = look("connectx", host)
+    result = result_of("connectx", host)
     assert result.status is Status.FAIL
     assert result.found == "0005:03:00.0, 0005:03:00.1: ConnectX-4 Lx, too old"
     assert "ConnectX-6 Dx" in result.remedies[0].note
 
 
 @pytest.mark.parametrize("ids", ["15b3:1016", "15b3:101a", "15b3:101c"])
-def test_virtual_functions_of_old_nics_are_old(look, describe, device, ids):
+def test_virtual_functions_of_old_nics_are_old(result_of, describe, device, ids):
     host = describe("igx")
     host["pci"].remove(device(host, "0005:03:00.1"))
     device(host, "0005:03:00.0")["ids"] = ids
-    assert look("connectx", host, net={}).status is Status.FAIL
+    assert result_of("connectx", host, net={}).status is Status.FAIL
 
 
-def test_an_old_nic_beside_a_new_one_is_left_alone(look, describe, device):
+def test_an_old_nic_beside_a_new_one_is_left_alone(result_of, describe, device):
     host = describe("spark")
     device(host, "0002:01:00.0")["ids"] = device(host, "0002:01:00.1")["ids"] = OLD
-    assert look("connectx", host).status is Status.OK
+    assert result_of("connectx", host).status is Status.OK
 
 
-def test_an_old_nic_that_the_configuration_uses_fails(look, describe, device, profile):
+def test_an_old_nic_that_the_configuration_uses_fails(result_of, describe, device, profile):
     host = describe("igx")
     device(host, "0005:03:00.1")["ids"] = OLD
-    result = look("connectx", host, profile("igx"))
+    result = result_of("connectx", host, profile("igx"))
     assert (result.status, result.found) == (Status.FAIL, "0005:03:00.1: ConnectX-4 Lx, too old")
 
 
 # link-layer
 
 
-def test_ethernet_is_ok(look):
-    result = look("link-layer", "igx")
+def test_ethernet_is_ok(result_of):
+    result = result_of("link-layer", "igx")
     assert (result.status, result.found) == (Status.OK, "mlx5_0 port 1, mlx5_1 port 1: Ethernet")
 
 
 @pytest.mark.parametrize(("config", "status"), [("igx", Status.FAIL), (None, Status.WARN)])
-def test_infiniband_is_switched_by_the_card_and_the_port(look, describe, profile, config, status):
+def test_infiniband_is_switched_by_the_card_and_the_port(
+    result_of, describe, profile, config, status
+):
     host = describe("igx")
     host["net"]["cx7_1"]["link_layer"] = "InfiniBand"
-    result = look("link-layer", host, profile(config) if config else None)
+    result = result_of("link-layer", host, profile(config) if config else None)
     assert (result.status, result.found) == (status, "mlx5_1 port 1: InfiniBand")
     [remedy] = result.remedies
     assert remedy.lasting == ("mlxconfig -y -d 0005:03:00.0 set LINK_TYPE_P2=ETH",)
@@ -157,65 +159,65 @@ def test_infiniband_is_switched_by_the_card_and_the_port(look, describe, profile
 
 
 def test_infiniband_of_ports_that_the_configuration_does_not_use_is_left_alone(
-    look, describe, profile
+    result_of, describe, profile
 ):
     host = describe("spark")
     host["net"]["enp1s0f1np1"]["link_layer"] = "InfiniBand"
-    assert look("link-layer", host, profile("spark")).found == (
+    assert result_of("link-layer", host, profile("spark")).found == (
         "mlx5_0 port 1, mlx5_3 port 1: Ethernet"
     )
 
 
-def test_rdma_devices_without_a_nic_have_no_link_layer_to_set(look, describe):
+def test_rdma_devices_without_a_nic_have_no_link_layer_to_set(result_of, describe):
     host = describe("igx")
     files = {"/sys/devices/virtual/infiniband/rxe0/ports/1/link_layer": "InfiniBand"}
     links = {"/sys/class/infiniband/rxe0": "/sys/devices/virtual/infiniband/rxe0"}
     for interface in host["net"].values():
         del interface["rdma"]
-    result = look("link-layer", host, files=files, links=links)
+    result = result_of("link-layer", host, files=files, links=links)
     assert (result.status, result.found) == (Status.SKIP, "nothing to check")
 
 
 # carrier
 
 
-def test_ports_with_a_link_are_ok(look, profile):
-    result = look("carrier", "spark", profile("spark"))
+def test_ports_with_a_link_are_ok(result_of, profile):
+    result = result_of("carrier", "spark", profile("spark"))
     assert result.status is Status.OK
     assert result.found == "enP2p1s0f1np1, enp1s0f0np0: link at 200000 Mb/s"
 
 
 @pytest.mark.parametrize(("config", "status"), [("igx", Status.FAIL), (None, Status.WARN)])
-def test_ports_without_a_cable(look, describe, profile, config, status):
+def test_ports_without_a_cable(result_of, describe, profile, config, status):
     host = describe("igx")
     host["net"]["cx7_1"]["carrier"] = 0
-    result = look("carrier", host, profile(config) if config else None)
+    result = result_of("carrier", host, profile(config) if config else None)
     assert (result.status, result.found) == (status, "cx7_1: no link")
     [remedy] = result.remedies
     assert remedy.now == ()
     assert "cable" in remedy.note
 
 
-def test_ports_without_links_ask_for_the_cable(look, describe):
+def test_ports_without_links_ask_for_the_cable(result_of, describe):
     host = describe("spark")
     for interface in host["net"].values():
         interface["carrier"] = 0
-    result = look("carrier", host)
+    result = result_of("carrier", host)
     assert "Plug in the cable at both ends" in result.remedies[0].note
 
 
-def test_a_port_that_is_off_is_switched_on(look, describe):
+def test_a_port_that_is_off_is_switched_on(result_of, describe):
     host = describe("igx")
     host["net"]["cx7_0"] |= {"up": False, "carrier": None}
-    result = look("carrier", host)
+    result = result_of("carrier", host)
     assert (result.status, result.found) == (Status.WARN, "cx7_0: switched off")
     assert result.remedies[0].now == ("ip link set dev cx7_0 up",)
 
 
-def test_ports_that_are_missing_fail(look, describe, profile):
+def test_ports_that_are_missing_fail(result_of, describe, profile):
     host = describe("spark")
     pci = [entry for entry in host["pci"] if not entry["ids"].startswith("15b3")]
-    result = look("carrier", host, profile("spark"), pci=pci, net={})
+    result = result_of("carrier", host, profile("spark"), pci=pci, net={})
     assert result.status is Status.FAIL
     assert result.found == (
         "tx_port: 0000:01:00.0: no such port on this host; "
@@ -224,28 +226,30 @@ def test_ports_that_are_missing_fail(look, describe, profile):
     assert "QSFP" in result.remedies[0].note
 
 
-def test_a_driver_that_hides_the_link_is_skipped(look, describe):
+def test_a_driver_that_hides_the_link_is_skipped(result_of, describe):
     host = describe("container")
     host["net"]["eth0"]["carrier"] = None
-    result = look("carrier", host)
+    result = result_of("carrier", host)
     assert (result.status, result.found) == (Status.SKIP, "eth0: not reported by the driver")
 
 
-def test_udp_on_this_machine_uses_loopback(look, profile):
-    result = look("carrier", "laptop", profile("udp"))
+def test_udp_on_this_machine_uses_loopback(result_of, profile):
+    result = result_of("carrier", "laptop", profile("udp"))
     assert (result.status, result.found) == (Status.OK, "lo: link")
 
 
 # ip-address
 
 
-def test_addresses_are_ok(look):
-    result = look("ip-address", "igx")
+def test_addresses_are_ok(result_of):
+    result = result_of("ip-address", "igx")
     assert (result.status, result.found) == (Status.OK, "cx7_0: 1.1.1.1/24; cx7_1: 2.2.2.2/24")
 
 
-def test_ports_without_an_address_get_one_each_in_networks_of_their_own(look, describe):
-    result = look("ip-address", describe("igx"), recorded={"addresses": {"cx7_0": ["fe80::1/64"]}})
+def test_ports_without_an_address_get_one_each_in_networks_of_their_own(result_of, describe):
+    result = result_of(
+        "ip-address", describe("igx"), recorded={"addresses": {"cx7_0": ["fe80::1/64"]}}
+    )
     assert (result.status, result.found) == (Status.WARN, "cx7_0, cx7_1: none")
     first, second = result.remedies
     assert first.now == ("ip address add 192.168.10.1/24 dev cx7_0",)
@@ -259,23 +263,23 @@ def test_ports_without_an_address_get_one_each_in_networks_of_their_own(look, de
     assert first.lasting == ("systemctl restart systemd-networkd",)
 
 
-def test_a_leased_address_is_not_enough(look, describe):
+def test_a_leased_address_is_not_enough(result_of, describe):
     host = describe("igx")
     host["recorded"]["leased"] = ["2.2.2.2/24"]
-    result = look("ip-address", host)
+    result = result_of("ip-address", host)
     assert (result.status, result.found) == (Status.WARN, "cx7_1: leased only: 2.2.2.2/24")
 
 
-def test_malformed_leases_are_named(look, describe):
+def test_malformed_leases_are_named(result_of, describe):
     host = describe("igx")
     host["recorded"]["leased"] = {"cx7_1": 1}
-    assert "leased.json" in look("ip-address", host).found
+    assert "leased.json" in result_of("ip-address", host).found
 
 
-def test_spark_has_networkmanager(look, describe):
+def test_spark_has_networkmanager(result_of, describe):
     host = describe("spark")
     del host["recorded"]["addresses"]["enp1s0f0np0"]
-    [remedy] = look("ip-address", host).remedies
+    [remedy] = result_of("ip-address", host).remedies
     assert remedy.files == ()
     assert remedy.lasting == (
         "nmcli connection add type ethernet ifname enp1s0f0np0 con-name daqiri-enp1s0f0np0 "
@@ -288,15 +292,15 @@ def test_spark_has_networkmanager(look, describe):
 # mtu
 
 
-def test_jumbo_frames_are_ok(look, profile):
-    result = look("mtu", "igx", profile("igx"))
+def test_jumbo_frames_are_ok(result_of, profile):
+    result = result_of("mtu", "igx", profile("igx"))
     assert (result.status, result.found) == (Status.OK, "cx7_0, cx7_1: 9000 B")
 
 
-def test_jumbo_regions_on_ports_of_1500_bytes_fail(look, describe, profile):
+def test_jumbo_regions_on_ports_of_1500_bytes_fail(result_of, describe, profile):
     host = describe("igx")
     host["net"]["cx7_1"]["mtu"] = 1500
-    result = look("mtu", host, profile("igx"))
+    result = result_of("mtu", host, profile("igx"))
     assert result.status is Status.FAIL
     assert result.found == "cx7_1: 1500 B; the configuration's packets need 8238 B"
     [remedy] = result.remedies
@@ -311,10 +315,10 @@ def test_jumbo_regions_on_ports_of_1500_bytes_fail(look, describe, profile):
     assert_shell(remedy)
 
 
-def test_without_a_configuration_fast_ports_should_have_jumbo_frames(look, describe):
+def test_without_a_configuration_fast_ports_should_have_jumbo_frames(result_of, describe):
     host = describe("igx")
     host["net"]["cx7_0"]["mtu"] = 1500
-    result = look("mtu", host)
+    result = result_of("mtu", host)
     assert (result.status, result.found) == (Status.WARN, "cx7_0: 1500 B")
 
 
@@ -333,14 +337,14 @@ def test_without_a_configuration_fast_ports_should_have_jumbo_frames(look, descr
         (socket("192.0.2.2", "tcp://192.0.2.2:1"), Status.OK),
     ],
 )
-def test_packets_of_a_configuration_on_a_port_of_1500_bytes(look, config, status):
-    assert look("mtu", "container", config).status is status
+def test_packets_of_a_configuration_on_a_port_of_1500_bytes(result_of, config, status):
+    assert result_of("mtu", "container", config).status is status
 
 
-def test_a_port_without_hardware_is_matched_by_name(look, describe):
+def test_a_port_without_hardware_is_matched_by_name(result_of, describe):
     host = describe("container")
     host["net"]["veth0"] = {}
-    [remedy] = look("mtu", host, raw("veth0", 9000)).remedies
+    [remedy] = result_of("mtu", host, raw("veth0", 9000)).remedies
     assert 'NAME=="veth0"' in remedy.files[0][1]
 
 
@@ -362,10 +366,10 @@ cat /sys/class/net/veth0/mtu /sys/class/net/veth1/mtu
 @pytest.mark.skipif(
     not (shutil.which("udevadm") and os.path.isdir("/etc/udev/rules.d")), reason="needs udev"
 )
-def test_udev_follows_the_rule(look, describe):
+def test_udev_follows_the_rule(result_of, describe):
     host = describe("container")
     host["net"]["veth0"] = {}
-    [remedy] = look("mtu", host, raw("veth0", 9000)).remedies
+    [remedy] = result_of("mtu", host, raw("veth0", 9000)).remedies
     done = subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-c", UDEV, "sh", *remedy.files[0]],
         capture_output=True,
@@ -376,15 +380,15 @@ def test_udev_follows_the_rule(look, describe):
     assert done.stdout.split()[-2:] == ["9000", "1500"]
 
 
-def test_mtu_of_no_port_is_skipped(look):
-    assert look("mtu", "container", net={}).status is Status.SKIP
+def test_mtu_of_no_port_is_skipped(result_of):
+    assert result_of("mtu", "container", net={}).status is Status.SKIP
 
 
 # nic-settings
 
 
-def test_settings_that_suit_are_ok(look):
-    result = look("nic-settings", "container")
+def test_settings_that_suit_are_ok(result_of):
+    result = result_of("nic-settings", "container")
     assert (result.status, result.found) == (Status.OK, "eth0: receive ring 256, rx-gro")
 
 
@@ -424,8 +428,8 @@ def settings(**changed):
         ),
     ],
 )
-def test_settings_that_do_not_suit_warn(look, changed, config, found, command):
-    result = look("nic-settings", "container", config, recorded=settings(**changed))
+def test_settings_that_do_not_suit_warn(result_of, changed, config, found, command):
+    result = result_of("nic-settings", "container", config, recorded=settings(**changed))
     assert (result.status, result.found) == (Status.WARN, f"eth0: {found}")
     [remedy] = result.remedies
     assert remedy.now == (command,)
@@ -439,34 +443,34 @@ def test_settings_that_do_not_suit_warn(look, changed, config, found, command):
 @pytest.mark.parametrize(
     "changed", [{"channels": 4}, {"channels": 2, "max_channels": 2}, {"channels": None}]
 )
-def test_as_many_queues_as_the_nic_has_are_ok(look, changed):
+def test_as_many_queues_as_the_nic_has_are_ok(result_of, changed):
     recorded = settings(**changed)
-    assert look("nic-settings", "container", raw("eth0", 2048), recorded=recorded).status is (
+    assert result_of("nic-settings", "container", raw("eth0", 2048), recorded=recorded).status is (
         Status.OK
     )
 
 
-def test_a_capture_needs_no_gro(look):
+def test_a_capture_needs_no_gro(result_of):
     recorded = settings(offloads=["rx-hashing"], channels=4)
-    result = look("nic-settings", "container", raw("eth0", 2048), recorded=recorded)
+    result = result_of("nic-settings", "container", raw("eth0", 2048), recorded=recorded)
     assert (result.status, result.found) == (Status.OK, "eth0: receive ring 1024, rx-hashing")
 
 
-def test_engines_that_own_the_nic_set_it_themselves(look, profile):
-    result = look("nic-settings", "igx", profile("igx"))
+def test_engines_that_own_the_nic_set_it_themselves(result_of, profile):
+    result = result_of("nic-settings", "igx", profile("igx"))
     assert (result.status, result.found) == (
         Status.SKIP,
         "engine dpdk does not use the kernel's NIC settings",
     )
 
 
-def test_a_driver_without_settings_is_skipped(look):
-    result = look("nic-settings", "container", recorded={})
+def test_a_driver_without_settings_is_skipped(result_of):
+    result = result_of("nic-settings", "container", recorded={})
     assert (result.status, result.found) == (Status.SKIP, "eth0: not reported by the driver")
 
 
-def test_malformed_recordings_of_settings_name_what_is_accepted(look):
-    result = look("nic-settings", "container", recorded={"ethtool": {"eth0": {"ring": 1}}})
+def test_malformed_recordings_of_settings_name_what_is_accepted(result_of):
+    result = result_of("nic-settings", "container", recorded={"ethtool": {"eth0": {"ring": 1}}})
     assert result.status is Status.SKIP
     assert "ethtool.json" in result.found and "accepted are objects with rx_ring" in result.found
 
@@ -475,16 +479,16 @@ def test_malformed_recordings_of_settings_name_what_is_accepted(look):
 
 
 @pytest.fixture
-def firmware(look, describe, device):
-    def look_at(change, config=None, nic="15b3:a2d6"):
+def firmware(result_of, describe, device):
+    def result_with(change, config=None, nic="15b3:a2d6"):
         host = describe("a100")
         for function in "01":
             device(host, f"0000:b3:00.{function}")["ids"] = nic
         path = "/recorded/mlxconfig-0000:b3:00.0.txt"
         host["files"][path] = change(host["files"][path])
-        return look("nic-firmware", host, config)
+        return result_of("nic-firmware", host, config)
 
-    return look_at
+    return result_with
 
 
 def accurate():
@@ -551,10 +555,10 @@ def test_output_without_the_settings_is_no_good_news(firmware):
     assert "does not list these settings" in result.found
 
 
-def test_without_mlxconfig_firmware_is_not_known(look, describe):
+def test_without_mlxconfig_firmware_is_not_known(result_of, describe):
     host = describe("a100")
     del host["files"]["/recorded/mlxconfig-0000:b3:00.0.txt"]
-    result = look("nic-firmware", host)
+    result = result_of("nic-firmware", host)
     assert (result.status, result.found) == (
         Status.SKIP,
         "0000:b3:00.0: not known: /recorded/mlxconfig-0000:b3:00.0.txt: no such file or directory",

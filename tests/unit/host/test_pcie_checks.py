@@ -29,14 +29,14 @@ def device_regions(*gpus):
 @pytest.mark.parametrize(
     "check", ["pcie-topology", "pcie-payload", "pcie-read-request", "acs", "iommu"]
 )
-def test_generic_hosts_are_not_judged(look, check):
-    result = look(check, "laptop")
+def test_generic_hosts_are_not_judged(result_of, check):
+    result = result_of(check, "laptop")
     assert (result.status, result.found) == (Status.SKIP, "does not apply to platform generic")
 
 
 @pytest.mark.parametrize("check", ["pcie-topology", "pcie-payload", "pcie-read-request"])
-def test_without_a_connectx_there_is_nothing_to_judge(look, check):
-    result = look(check, "igx", pci=[], net={})
+def test_without_a_connectx_there_is_nothing_to_judge(result_of, check):
+    result = result_of(check, "igx", pci=[], net={})
     assert (result.status, result.found) == (
         Status.SKIP,
         "not known: no ConnectX or BlueField NIC",
@@ -46,16 +46,16 @@ def test_without_a_connectx_there_is_nothing_to_judge(look, check):
 # pcie-topology
 
 
-def test_one_switch_for_gpu_and_nic_is_ok(look, profile):
-    result = look("pcie-topology", "igx", profile("igx"))
+def test_one_switch_for_gpu_and_nic_is_ok(result_of, profile):
+    result = result_of("pcie-topology", "igx", profile("igx"))
     assert (result.status, result.found) == (
         Status.OK,
         "0005:09:00.0: PXB to 0005:03:00.0, PXB to 0005:03:00.1",
     )
 
 
-def test_a_gpu_on_the_other_processor_warns(look):
-    result = look("pcie-topology", "a100")
+def test_a_gpu_on_the_other_processor_warns(result_of):
+    result = result_of("pcie-topology", "a100")
     assert (result.status, result.found) == (
         Status.WARN,
         "0000:31:00.0: SYS to 0000:b3:00.0, SYS to 0000:b3:00.1",
@@ -68,30 +68,30 @@ def test_a_gpu_on_the_other_processor_warns(look):
 @pytest.mark.parametrize(
     ("gpus", "status"), [([1], Status.OK), ([0], Status.WARN), ([0, 1], Status.WARN)]
 )
-def test_only_gpus_with_regions_count(look, gpus, status):
-    assert look("pcie-topology", "a100", device_regions(*gpus)).status is status
+def test_only_gpus_with_regions_count(result_of, gpus, status):
+    assert result_of("pcie-topology", "a100", device_regions(*gpus)).status is status
 
 
-def test_regions_in_host_memory_go_past_the_topology(look):
-    result = look("pcie-topology", "a100", device_regions())
+def test_regions_in_host_memory_go_past_the_topology(result_of):
+    result = result_of("pcie-topology", "a100", device_regions())
     assert (result.status, result.found) == (
         Status.SKIP,
         "not known: the configuration has no region of kind device",
     )
 
 
-def test_the_host_bridge_will_do(look, describe, device):
+def test_the_host_bridge_will_do(result_of, describe, device):
     host = describe("a100")
     for entry in host["pci"]:
         entry["path"] = entry["path"].replace("pci0000:30/", "pci0000:b0/")
-    result = look("pcie-topology", host)
+    result = result_of("pcie-topology", host)
     assert result.status is Status.OK
     assert "0000:31:00.0: PHB to 0000:b3:00.0" in result.found
 
 
-def test_an_integrated_gpu_has_no_way_to_shorten(look):
-    assert look("pcie-topology", "spark").found == "does not apply to platform spark"
-    assert look("pcie-topology", "spark", platform="igx").status is Status.WARN
+def test_an_integrated_gpu_has_no_way_to_shorten(result_of):
+    assert result_of("pcie-topology", "spark").found == "does not apply to platform spark"
+    assert result_of("pcie-topology", "spark", platform="igx").status is Status.WARN
 
 
 # pcie-payload
@@ -106,25 +106,25 @@ def test_an_integrated_gpu_has_no_way_to_shorten(look):
         ([512, 128], Status.WARN, "128 B of 512 B supported"),
     ],
 )
-def test_payload(look, describe, device, payload, status, found):
+def test_payload(result_of, describe, device, payload, status, found):
     host = describe("igx")
     for function in "01":
         device(host, f"0005:03:00.{function}")["payload"] = payload
-    result = look("pcie-payload", host)
+    result = result_of("pcie-payload", host)
     assert (result.status, result.found) == (status, f"0005:03:00.0, 0005:03:00.1: {found}")
     for remedy in result.remedies:
         assert (remedy.now, remedy.files, remedy.lasting) == ((), (), ())
         assert "BIOS" in remedy.note
 
 
-def test_ports_that_no_configuration_uses_are_left_alone(look, describe, device, profile):
+def test_ports_that_no_configuration_uses_are_left_alone(result_of, describe, device, profile):
     host = describe("spark")
     device(host, "0000:01:00.1")["payload"] = [512, 128]
     device(host, "0000:01:00.1")["read_request"] = 512
     device(host, "0000:01:00.1")["link"] = "3x1/5x4"
     for check in ("pcie-payload", "pcie-read-request", "pcie-link"):
-        assert look(check, host, profile("spark")).status is Status.OK
-        assert look(check, host).status is Status.WARN
+        assert result_of(check, host, profile("spark")).status is Status.OK
+        assert result_of(check, host).status is Status.WARN
 
 
 @pytest.mark.parametrize("check", ["pcie-payload", "pcie-read-request"])
@@ -142,28 +142,28 @@ def test_ports_that_no_configuration_uses_are_left_alone(look, describe, device,
         (b"\xff" * 64, "only 64 bytes of configuration space can be read (the rest requires root)"),
     ],
 )
-def test_hidden_configuration_space_is_skipped(look, describe, check, space, reason):
+def test_hidden_configuration_space_is_skipped(result_of, describe, check, space, reason):
     host = describe("spark")
     for path in (each["path"] for each in host["pci"] if each["ids"] == "15b3:1021"):
         host.setdefault("hex", {})[f"/sys/devices/{path}/config"] = space.hex()
-    result = look(check, host)
+    result = result_of(check, host)
     assert (result.status, result.found) == (Status.SKIP, f"not known: 0000:01:00.0: {reason}")
 
 
-def test_a_circle_of_capabilities_ends(look, describe):
+def test_a_circle_of_capabilities_ends(result_of, describe):
     host = describe("spark")
     space = bytearray(256)
     space[0x06], space[0x34], space[0x40:0x42] = 0x10, 0x40, b"\x01\x40"
     for path in (each["path"] for each in host["pci"] if each["ids"] == "15b3:1021"):
         host.setdefault("hex", {})[f"/sys/devices/{path}/config"] = space.hex()
-    assert look("pcie-payload", host).found.endswith("has no capability 0x10")
+    assert result_of("pcie-payload", host).found.endswith("has no capability 0x10")
 
 
 # pcie-link
 
 
-def test_a_full_link_is_ok(look, profile):
-    result = look("pcie-link", "igx", profile("igx"))
+def test_a_full_link_is_ok(result_of, profile):
+    result = result_of("pcie-link", "igx", profile("igx"))
     assert (result.status, result.found) == (
         Status.OK,
         "0005:03:00.0, 0005:03:00.1: 32.0 GT/s PCIe x8",
@@ -177,26 +177,26 @@ def test_a_full_link_is_ok(look, profile):
         ("3x16/4x16", "8.0 GT/s PCIe x16; the maximum is 16.0 GT/s PCIe x16"),
     ],
 )
-def test_a_narrow_or_slow_link_warns(look, describe, device, link, found):
+def test_a_narrow_or_slow_link_warns(result_of, describe, device, link, found):
     host = describe("a100")
     for function in "01":
         device(host, f"0000:b3:00.{function}")["link"] = link
-    result = look("pcie-link", host)
+    result = result_of("pcie-link", host)
     assert (result.status, result.found) == (Status.WARN, f"0000:b3:00.0, 0000:b3:00.1: {found}")
     [remedy] = result.remedies
     assert "slot" in remedy.note and remedy.now == ()
 
 
-def test_a_soldered_nic_cannot_be_seated_again(look, describe, device):
+def test_a_soldered_nic_cannot_be_seated_again(result_of, describe, device):
     host = describe("spark")
     device(host, "0002:01:00.0")["link"] = "5x2/5x4"
-    result = look("pcie-link", host)
+    result = result_of("pcie-link", host)
     assert result.status is Status.WARN
     assert "soldered" in result.remedies[0].note
 
 
-def test_on_board_nics_have_no_link(look):
-    result = look("pcie-link", "laptop")
+def test_on_board_nics_have_no_link(result_of):
+    result = result_of("pcie-link", "laptop")
     assert (result.status, result.found) == (
         Status.SKIP,
         "0000:00:1f.6: no PCIe link of its own",
@@ -206,15 +206,15 @@ def test_on_board_nics_have_no_link(look):
 # pcie-read-request
 
 
-def test_the_largest_read_request_is_ok(look):
-    result = look("pcie-read-request", "igx")
+def test_the_largest_read_request_is_ok(result_of):
+    result = result_of("pcie-read-request", "igx")
     assert (result.status, result.found) == (Status.OK, "0005:03:00.0, 0005:03:00.1: 4096 B")
 
 
-def test_a_small_read_request_is_raised_with_setpci_and_a_unit(look, describe, device):
+def test_a_small_read_request_is_raised_with_setpci_and_a_unit(result_of, describe, device):
     host = describe("spark")
     device(host, "0002:01:00.1")["read_request"] = 512
-    result = look("pcie-read-request", host)
+    result = result_of("pcie-read-request", host)
     assert (result.status, result.found) == (Status.WARN, "0002:01:00.1: 512 B")
     [remedy] = result.remedies
     assert remedy.now == ("setpci -s 0002:01:00.1 CAP_EXP+8.w=5000:f000",)
@@ -229,17 +229,17 @@ def test_a_small_read_request_is_raised_with_setpci_and_a_unit(look, describe, d
 # acs
 
 
-def test_access_control_that_is_off_is_ok(look):
-    result = look("acs", "a100")
+def test_access_control_that_is_off_is_ok(result_of):
+    result = result_of("acs", "a100")
     assert result.status is Status.OK
     # Not the bridges above: what GPU and NIC tell each other does not come there.
     assert result.found == "0000:b2:00.0, 0000:b2:01.0, 0000:b4:00.0, 0000:b5:08.0: off"
 
 
-def test_access_control_between_gpu_and_nic_is_switched_off(look, describe, device):
+def test_access_control_between_gpu_and_nic_is_switched_off(result_of, describe, device):
     host = describe("a100")
     device(host, "0000:b2:00.0")["acs"] = 0x1D
-    result = look("acs", host)
+    result = result_of("acs", host)
     assert (result.status, result.found) == (Status.WARN, "0000:b2:00.0: on (0x001d)")
     [remedy] = result.remedies
     assert remedy.now == ("setpci -s 0000:b2:00.0 ECAP_ACS+0x6.w=0000",)
@@ -250,34 +250,34 @@ def test_access_control_between_gpu_and_nic_is_switched_off(look, describe, devi
     assert_shell(remedy)
 
 
-def test_access_control_above_the_switch_does_no_harm(look, describe, device):
+def test_access_control_above_the_switch_does_no_harm(result_of, describe, device):
     host = describe("a100")
     device(host, "0000:b0:02.0")["acs"] = device(host, "0000:b1:00.0")["acs"] = 0x1D
-    assert look("acs", host).status is Status.OK
+    assert result_of("acs", host).status is Status.OK
 
 
-def test_a_bridge_without_access_control_is_ok(look, describe, device):
+def test_a_bridge_without_access_control_is_ok(result_of, describe, device):
     host = describe("a100")
     del device(host, "0000:b4:00.0")["acs"]
-    result = look("acs", host)
+    result = result_of("acs", host)
     assert result.status is Status.OK
     assert "0000:b4:00.0: none" in result.found
 
 
-def test_hidden_access_control_is_skipped(look, describe):
+def test_hidden_access_control_is_skipped(result_of, describe):
     host = describe("a100")
     for entry in host["pci"]:
         if entry["kind"] == "0604":
             host.setdefault("hex", {})[f"/sys/devices/{entry['path']}/config"] = "00" * 64
-    result = look("acs", host)
+    result = result_of("acs", host)
     assert result.status is Status.SKIP
     assert result.found.endswith(
         "only 64 bytes of configuration space can be read (the rest requires root)"
     )
 
 
-def test_without_a_switch_there_is_no_access_control_to_judge(look):
-    result = look("acs", "a100", device_regions(0))
+def test_without_a_switch_there_is_no_access_control_to_judge(result_of):
+    result = result_of("acs", "a100", device_regions(0))
     assert (result.status, result.found) == (
         Status.SKIP,
         "no PCIe switch between a GPU and a NIC",
@@ -295,17 +295,17 @@ def translating(host, cpuinfo="vendor_id\t: GenuineIntel", kinds=("DMA-FQ",)):
     return files
 
 
-def test_no_iommu_is_ok(look):
-    result = look("iommu", "a100")
+def test_no_iommu_is_ok(result_of):
+    result = result_of("iommu", "a100")
     assert (result.status, result.found) == (Status.OK, "off")
 
 
-def test_an_iommu_that_passes_through_is_ok(look, describe):
+def test_an_iommu_that_passes_through_is_ok(result_of, describe):
     files = translating(describe("a100"), kinds=("identity", "identity"))
-    result = look("iommu", "a100", files=files)
+    result = result_of("iommu", "a100", files=files)
     assert (result.status, result.found) == (Status.OK, "passthrough")
     files = translating(describe("a100"))
-    assert look("iommu", "a100", files=files, cmdline="quiet iommu=pt").found == "passthrough"
+    assert result_of("iommu", "a100", files=files, cmdline="quiet iommu=pt").found == "passthrough"
 
 
 @pytest.mark.parametrize(
@@ -316,9 +316,9 @@ def test_an_iommu_that_passes_through_is_ok(look, describe):
         ("CPU implementer\t: 0x41", "iommu.passthrough=1"),
     ],
 )
-def test_an_iommu_that_translates_warns(look, describe, cpuinfo, words):
+def test_an_iommu_that_translates_warns(result_of, describe, cpuinfo, words):
     files = translating(describe("a100"), cpuinfo, ("identity", "DMA-FQ"))
-    result = look("iommu", "a100", files=files)
+    result = result_of("iommu", "a100", files=files)
     assert (result.status, result.found) == (Status.WARN, "on, with translation")
     [remedy] = result.remedies
     assert remedy.files == (

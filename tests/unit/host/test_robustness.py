@@ -74,7 +74,7 @@ def originals(tmp_path_factory, make_described) -> dict[str, Path]:
 def damaged(originals) -> Callable[..., Any]:
     """Return the report and the picture of a host after some of its files were damaged."""
 
-    def look(name: str, damages: list[tuple[str, str, bytes]], **asked: Any) -> None:
+    def run(name: str, damages: list[tuple[str, str, bytes]], **asked: Any) -> None:
         root = originals[name]
         # A path may be chosen twice; the last damage counts.
         places = {root / path: (how, content) for path, how, content in damages}
@@ -94,7 +94,7 @@ def damaged(originals) -> Callable[..., Any]:
                     if os.path.lexists(f"{kept}/{number}"):
                         os.rename(f"{kept}/{number}", place)
 
-    return look
+    return run
 
 
 def damage(place: Path, how: str, content: bytes = b"") -> None:

@@ -72,28 +72,28 @@ def raw(address="eth0", priority=0, timestamps=False):
         ("06000000", Status.SKIP, "the EFI variable has 4 bytes; five are expected"),
     ],
 )
-def test_secure_boot(look, digits, status, found):
-    result = look("secure-boot", {"hex": {SECURE_BOOT: digits}}, platform="igx")
+def test_secure_boot(result_of, digits, status, found):
+    result = result_of("secure-boot", {"hex": {SECURE_BOOT: digits}}, platform="igx")
     assert (result.status, result.found) == (status, found)
     notes = [remedy.note for remedy in result.remedies]
     wanted = "Disable it in the firmware setup for the change, and enable it again afterwards."
     assert notes == ([wanted] if status is Status.WARN else [])
 
 
-def test_secure_boot_where_there_is_none(look):
-    result = look("secure-boot", {}, platform="spark")
+def test_secure_boot_where_there_is_none(result_of):
+    result = result_of("secure-boot", {}, platform="spark")
     assert (result.status, result.found) == (Status.SKIP, "no such EFI variable")
-    result = look("secure-boot", {"hex": {SECURE_BOOT: "0600000001"}})
+    result = result_of("secure-boot", {"hex": {SECURE_BOOT: "0600000001"}})
     assert (result.status, result.found) == (Status.SKIP, "does not apply to platform generic")
 
 
 # capabilities
 
 
-def test_packet_sockets_need_a_right(look):
-    result = look("capabilities", {"files": process(RAW)}, raw())
+def test_packet_sockets_need_a_right(result_of):
+    result = result_of("capabilities", {"files": process(RAW)}, raw())
     assert (result.status, result.found) == (Status.OK, "CAP_NET_RAW: present, for packet sockets")
-    result = look("capabilities", {"files": process()}, raw())
+    result = result_of("capabilities", {"files": process()}, raw())
     assert result.status is Status.FAIL
     assert result.found == "CAP_NET_RAW: missing, for packet sockets"
     [remedy] = result.remedies
@@ -101,9 +101,9 @@ def test_packet_sockets_need_a_right(look):
     assert remedy.lasting == remedy.now and "--copies" in remedy.note
 
 
-def test_rights_are_granted_together_as_each_grant_replaces_the_last(look):
+def test_rights_are_granted_together_as_each_grant_replaces_the_last(result_of):
     config = raw("0005:03:00.0", priority=50)
-    result = look("capabilities", {"files": process(RAW, memlock=4096)}, config)
+    result = result_of("capabilities", {"files": process(RAW, memlock=4096)}, config)
     assert result.found == (
         "CAP_IPC_LOCK: missing, for registered memory; CAP_SYS_NICE: missing, for realtime_priority"
     )
@@ -115,38 +115,38 @@ def test_rights_are_granted_together_as_each_grant_replaces_the_last(look):
 @pytest.mark.parametrize(
     "granted", [{"memlock": "unlimited", "priority": 50}, {"memlock": 48 << 20}]
 )
-def test_limits_do_instead_of_rights(look, granted):
+def test_limits_do_instead_of_rights(result_of, granted):
     priority = granted.get("priority", 0)
     files = process(RAW, **granted)
-    result = look("capabilities", {"files": files}, raw("0005:03:00.0", priority=priority))
+    result = result_of("capabilities", {"files": files}, raw("0005:03:00.0", priority=priority))
     assert result.status is Status.OK, result.found
 
 
-def test_rights_without_need(look, profile):
-    result = look("capabilities", {"files": process()}, profile("loopback"))
+def test_rights_without_need(result_of, profile):
+    result = result_of("capabilities", {"files": process()}, profile("loopback"))
     assert (result.status, result.found) == (Status.OK, "the configuration needs none")
-    result = look("capabilities", {"files": process(RAW | LOCK)})
+    result = result_of("capabilities", {"files": process(RAW | LOCK)})
     assert result.status is Status.SKIP
     assert result.found == "no configuration; has CAP_IPC_LOCK, CAP_NET_RAW"
 
 
-def test_losses_of_datagrams_are_counted_with_a_right(look, profile):
-    result = look("capabilities", {"files": process()}, profile("udp"))
+def test_losses_of_datagrams_are_counted_with_a_right(result_of, profile):
+    result = result_of("capabilities", {"files": process()}, profile("udp"))
     assert result.status is Status.WARN
     assert result.found == (
         "CAP_BPF: missing, for counting each datagram that the kernel drops of a batch"
     )
     [remedy] = result.remedies
     assert remedy.now == ('setcap cap_bpf+ep "$(readlink -f "$(command -v python3)")"',)
-    result = look("capabilities", {"files": process(BPF)}, profile("udp"))
+    result = result_of("capabilities", {"files": process(BPF)}, profile("udp"))
     assert result.status is Status.OK
     files = {**process(), "/proc/sys/kernel/unprivileged_bpf_disabled": "0\n"}
-    result = look("capabilities", {"files": files}, profile("udp"))
+    result = result_of("capabilities", {"files": files}, profile("udp"))
     assert (result.status, result.found) == (Status.OK, "the configuration needs none")
 
 
-def test_rights_that_are_not_known(look):
-    result = look("capabilities", {"files": {"/proc/self/status": "State: S"}}, raw())
+def test_rights_that_are_not_known(result_of):
+    result = result_of("capabilities", {"files": {"/proc/self/status": "State: S"}}, raw())
     assert result.status is Status.SKIP
     assert result.found == "not known: /proc/self/status: lacks Uid or CapEff"
 
@@ -154,14 +154,14 @@ def test_rights_that_are_not_known(look):
 # socket-buffers
 
 
-def test_buffers_that_take_a_queue_are_ok(look):
-    result = look("socket-buffers", {"files": buffers(48 << 20, 8 << 20, 10_000)}, raw())
+def test_buffers_that_take_a_queue_are_ok(result_of):
+    result = result_of("socket-buffers", {"files": buffers(48 << 20, 8 << 20, 10_000)}, raw())
     assert result.status is Status.OK
     assert result.found == ("rmem_max: 50331648; wmem_max: 8388608; netdev_max_backlog: 10000")
 
 
-def test_buffers_too_small_are_named_with_the_setting(look):
-    result = look("socket-buffers", {"files": buffers()}, raw())
+def test_buffers_too_small_are_named_with_the_setting(result_of):
+    result = result_of("socket-buffers", {"files": buffers()}, raw())
     assert result.status is Status.WARN
     assert result.found == (
         "rmem_max: 212992 (need 50331648); wmem_max: 212992 (need 8388608); "
@@ -174,22 +174,22 @@ def test_buffers_too_small_are_named_with_the_setting(look):
     )
 
 
-def test_with_a_right_the_engine_goes_beyond_the_buffers(look):
+def test_with_a_right_the_engine_goes_beyond_the_buffers(result_of):
     files = buffers(backlog=10_000, capabilities=ADMIN)
-    result = look("socket-buffers", {"files": files}, raw())
+    result = result_of("socket-buffers", {"files": files}, raw())
     assert result.status is Status.OK
     assert "rmem_max, wmem_max: 212992; CAP_NET_ADMIN lets the engine exceed it" in result.found
 
 
-def test_buffers_on_loopback_need_no_longer_backlog(look, profile):
+def test_buffers_on_loopback_need_no_longer_backlog(result_of, profile):
     files = buffers(1 << 30, 1 << 30, 1000)
-    assert look("socket-buffers", {"files": files}, profile("udp")).status is Status.OK
+    assert result_of("socket-buffers", {"files": files}, profile("udp")).status is Status.OK
 
 
-def test_buffers_where_no_socket_is(look, profile):
-    result = look("socket-buffers", {"files": buffers()}, profile("igx"))
+def test_buffers_where_no_socket_is(result_of, profile):
+    result = result_of("socket-buffers", {"files": buffers()}, profile("igx"))
     assert (result.status, result.found) == (Status.SKIP, "engine dpdk uses none")
-    result = look("socket-buffers", {"files": process()}, profile("udp"))
+    result = result_of("socket-buffers", {"files": process()}, profile("udp"))
     assert result.status is Status.SKIP
     assert result.found == "not known: /proc/sys/net/core/rmem_max: no such file or directory"
 
@@ -203,12 +203,12 @@ NIC = {
 STAMPS = {"eth0": {"clock": 2, "hardware_receive": True, "hardware_send": True}}
 
 
-def test_clocks_kept_on_time_are_ok(look):
+def test_clocks_kept_on_time_are_ok(result_of):
     recorded = {
         "ethtool": STAMPS,
         "clock": {"synchronized": True, "max_error": 900, "services": ["chronyd"]},
     }
-    result = look("clocks", NIC, raw(timestamps=True), recorded=recorded)
+    result = result_of("clocks", NIC, raw(timestamps=True), recorded=recorded)
     assert result.status is Status.OK
     assert result.found == (
         "eth0: hardware timestamps, clock /dev/ptp2; "
@@ -223,23 +223,23 @@ def test_clocks_kept_on_time_are_ok(look):
         ({"synchronized": True, "max_error": 200000}, "may be 200000 us off"),
     ],
 )
-def test_a_clock_that_is_off_is_a_warning(look, clock, found):
-    result = look("clocks", {}, recorded={"clock": clock})
+def test_a_clock_that_is_off_is_a_warning(result_of, clock, found):
+    result = result_of("clocks", {}, recorded={"clock": clock})
     assert (result.status, result.found) == (Status.WARN, f"system clock: {found}")
     [remedy] = result.remedies
     assert remedy.now == ("systemctl enable --now chronyd",)
 
 
-def test_hardware_timestamps_that_are_asked_for_and_missing_fail(look):
+def test_hardware_timestamps_that_are_asked_for_and_missing_fail(result_of):
     recorded = {"ethtool": {}, "clock": {"synchronized": True, "max_error": 900}}
-    result = look("clocks", NIC, raw(timestamps=True), recorded=recorded)
+    result = result_of("clocks", NIC, raw(timestamps=True), recorded=recorded)
     assert (result.status, result.found) == (Status.FAIL, "eth0: no hardware timestamps")
     assert "hardware_timestamps" in result.remedies[0].note
-    assert look("clocks", NIC, raw(), recorded=recorded).status is Status.OK
+    assert result_of("clocks", NIC, raw(), recorded=recorded).status is Status.OK
 
 
-def test_clocks_that_were_not_recorded_are_skipped(look):
-    result = look("clocks", {})
+def test_clocks_that_were_not_recorded_are_skipped(result_of):
+    result = result_of("clocks", {})
     assert result.status is Status.SKIP
     assert result.found == "not known: the clock's state was not recorded"
 
@@ -251,11 +251,11 @@ def test_clocks_that_were_not_recorded_are_skipped(look):
 def storage(make_host):
     """Return the result for a folder of a host with these mounts."""
 
-    def look(mounts, config=None, folder="/data/run 1", **changes):
+    def result_of(mounts, config=None, folder="/data/run 1", **changes):
         root = make_host({"files": {"/proc/mounts": mounts}, **changes})
         return check_host(config, root=root, only=["storage"], folder=folder)["storage"]
 
-    return look
+    return result_of
 
 
 ROOT = "/dev/sda1 / ext4 rw,relatime 0 0\n"
