@@ -1,10 +1,10 @@
 /// The thread on the master core that tells how a session is doing.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -35,8 +35,6 @@ class Housekeeper {
 
   /// Idempotent.
   void stop() noexcept;
-  /// Empty: there is none.
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// A period old at most, plus what the thread had to wait for its turn. Any thread.
   [[nodiscard]] std::shared_ptr<const SessionSnapshot> latest() const;
 
@@ -45,20 +43,20 @@ class Housekeeper {
 
  private:
   void listen();
-  void run() noexcept;
+  void run(const std::stop_token& stop) noexcept;
   void renew();
   /// False when the next one is to wait for the next period.
   bool answer() noexcept;
 
   const Session& session_;
   int master_core_;
+  /// Of the socket; empty: there is none.
   std::string path_;
   File socket_;
   Doorbell doorbell_;
   mutable std::mutex mutex_;  // over the next
   std::shared_ptr<const SessionSnapshot> latest_;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace daqiri

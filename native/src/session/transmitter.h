@@ -1,10 +1,11 @@
 /// The thread that serves all transmit queues of one core.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/io_engine.h"
@@ -23,17 +24,18 @@ namespace daqiri {
 class Transmitter {
  public:
   /// `clock`: that of all its queues' ports.
-  explicit Transmitter(std::string cpu_core, const Clock& clock = {})
+  Transmitter(std::string cpu_core, const Clock& clock)
       : cpu_core_(std::move(cpu_core)), clock_(clock) {}
-  ~Transmitter() { stop(); }
 
   /// Before `start`.
   void add(PortIo& io, TxQueue& queue);
   void start();
   /// Send what is due now, drop the rest as flushed, end the thread. Idempotent.
-  void stop() noexcept;
-  [[nodiscard]] const std::string& cpu_core() const noexcept { return cpu_core_; }
-  [[nodiscard]] const Clock& clock() const noexcept { return clock_; }
+  void stop() noexcept { thread_ = {}; }
+  /// As it was made.
+  [[nodiscard]] bool has(const std::string& cpu_core, const Clock& clock) const noexcept {
+    return cpu_core == cpu_core_ && clock == clock_;
+  }
 
  private:
   static constexpr std::uint64_t NEVER = ~std::uint64_t{0};
@@ -68,7 +70,7 @@ class Transmitter {
     return launch > served.traits.launch_lead ? launch - served.traits.launch_lead : 0;
   }
 
-  void run() noexcept;
+  void run(std::stop_token stop) noexcept;
   /// Send what is due and fits the queue's turn. False: nothing was.
   bool serve(Served& served) noexcept;
   void transmit(Served& served, std::uint32_t run) noexcept;
@@ -79,9 +81,8 @@ class Transmitter {
   /// Log why packets could not be sent: once for each cause, until it is another.
   static void note_error(Served& served, int error) noexcept;
   void wait_until(std::uint64_t due) noexcept;
-  /// Sleep until the doorbell rings or a queue that was refused may be served.
-  void sleep_for(std::int64_t ns) noexcept;
-  void sleep() noexcept;
+  /// Sleep until the doorbell rings or a queue that was refused may be served, for `ns` at most.
+  void sleep(std::uint64_t ns) noexcept;
   /// A queue that had nothing to send has something.
   [[nodiscard]] bool anything_new() const noexcept;
 
@@ -96,9 +97,13 @@ class Transmitter {
   std::uint64_t now_{0};
   /// CLOCK_MONOTONIC ns when packets left last.
   std::uint64_t last_left_{0};
+  /// Passes since it was told to stop.
+  int drain_{0};
   Doorbell doorbell_;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  /// Of the thread's own.
+  std::stop_token stop_;
+  /// Last: it ends before the rest goes.
+  std::jthread thread_;
 };
 
 }  // namespace daqiri
