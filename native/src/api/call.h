@@ -34,17 +34,14 @@ class Reason {
 
 /// A call as its failures are told.
 struct Call {
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  constexpr Call(std::string_view call, LogLevel log_level = LogLevel::ERROR) noexcept
+  constexpr Call(const char* call, LogLevel log_level = LogLevel::ERROR) noexcept
       : name(call), level(log_level) {}
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  constexpr Call(const char* call) noexcept : name(call) {}
-  std::string_view name;
-  LogLevel level{LogLevel::ERROR};
+  const char* name;
+  LogLevel level;
 };
 
 /// One that is made per burst or packet, and may fail thousands of times a second.
-constexpr Call often(std::string_view call) noexcept { return {call, LogLevel::DEBUG}; }
+constexpr Call often(const char* call) noexcept { return {call, LogLevel::DEBUG}; }
 
 /// Set the reason to "<call>: <parts>", log it, and return `status`.
 template <typename... Parts>
@@ -76,7 +73,7 @@ Status guarded(const Call& call, Action&& action) noexcept {
 /// count, no lock.
 std::shared_ptr<Session> running() noexcept;
 /// What to do when `running` is null.
-[[nodiscard]] std::string_view not_running() noexcept;
+[[nodiscard]] const char* not_running() noexcept;
 
 /// As `guarded`, of an action on the session that the calling thread selected; NOT_READY without.
 template <typename Action>
@@ -91,7 +88,7 @@ Status with_session(const Call& call, Action&& action) noexcept {
 class Held {
  public:
   /// Refuses null, and a burst that was freed.
-  Held(std::string_view call, const BurstParams* handle) noexcept
+  Held(const char* call, const BurstParams* handle) noexcept
       : call_(often(call)), burst_(static_cast<Burst*>(const_cast<BurstParams*>(handle))) {
     if (burst_ == nullptr) {
       refuse(Status::NULL_PTR, "the burst is null");

@@ -10,7 +10,6 @@
 namespace daqiri {
 
 using api::fail;
-using std::string_view;
 
 namespace {
 
@@ -22,7 +21,7 @@ std::map<FileWriteHandle*, std::shared_ptr<FileWriteHandle>> handles;
 
 /// Run `write` with the burst; what it throws becomes a status.
 template <typename Write>
-Status with_burst(string_view call, BurstParams* params, Write&& write) noexcept {
+Status with_burst(const char* call, BurstParams* params, Write&& write) noexcept {
   const api::Held burst(call, params);
   if (!burst) return burst.status();
   return api::guarded(call, [&] { write(*burst); });
@@ -30,7 +29,7 @@ Status with_burst(string_view call, BurstParams* params, Write&& write) noexcept
 
 /// The same for a write in the background.
 template <typename Start>
-Status with_handle(string_view call, BurstParams* params, FileWriteHandle** handle,
+Status with_handle(const char* call, BurstParams* params, FileWriteHandle** handle,
                    Start&& start) noexcept {
   if (handle == nullptr) return fail(Status::NULL_PTR, call, "the handle is null");
   *handle = nullptr;
@@ -46,7 +45,7 @@ Status with_handle(string_view call, BurstParams* params, FileWriteHandle** hand
 
 /// Run `action` with the write of a handle, which ends being one if it `is_destroyed`.
 template <typename Action>
-Status with_write(string_view call, FileWriteHandle* handle, bool is_destroyed,
+Status with_write(const char* call, FileWriteHandle* handle, bool is_destroyed,
                   Action&& action) noexcept {
   if (handle == nullptr) return fail(Status::NULL_PTR, call, "the handle is null");
   std::unique_lock lock(handles_mutex);
@@ -60,7 +59,7 @@ Status with_write(string_view call, FileWriteHandle* handle, bool is_destroyed,
 }
 
 /// The outcome so far.
-Status report(string_view call, const FileWriteHandle& write, FileWriteStatus* status) noexcept {
+Status report(const char* call, const FileWriteHandle& write, FileWriteStatus* status) noexcept {
   if (status != nullptr) *status = write.counts();
   const Status outcome = write.status();
   if (outcome == Status::SUCCESS || !write.done()) return outcome;
@@ -98,13 +97,13 @@ Status daqiri_write_pcap_to_file_async(BurstParams* params, const std::string& a
 }
 
 Status daqiri_file_write_poll(FileWriteHandle* handle, FileWriteStatus* status) {
-  constexpr string_view CALL = "daqiri_file_write_poll";
+  constexpr const char* CALL = "daqiri_file_write_poll";
   return with_write(CALL, handle, false,
                     [=](FileWriteHandle& write) { return report(CALL, write, status); });
 }
 
 Status daqiri_file_write_wait(FileWriteHandle* handle, FileWriteStatus* status) {
-  constexpr string_view CALL = "daqiri_file_write_wait";
+  constexpr const char* CALL = "daqiri_file_write_wait";
   return with_write(CALL, handle, false, [=](FileWriteHandle& write) {
     write.wait();
     return report(CALL, write, status);

@@ -13,13 +13,12 @@ namespace daqiri {
 
 using api::fail;
 using api::with_session;
-using std::string_view;
 
 namespace {
 
 using Mac = std::array<std::uint8_t, 6>;
 
-bool parse_mac(string_view text, Mac& mac) noexcept {
+bool parse_mac(const std::string& text, Mac& mac) noexcept {
   constexpr std::size_t PAIR = 3;  // with the colon
   if (text.size() != PAIR * mac.size() - 1) return false;
   for (std::size_t i = 0; i < mac.size(); ++i) {
@@ -30,7 +29,7 @@ bool parse_mac(string_view text, Mac& mac) noexcept {
   return true;
 }
 
-Status set_drop_all(string_view call, int port, bool on) noexcept {
+Status set_drop_all(const char* call, int port, bool on) noexcept {
   return with_session(call, [=](const Session& session) {
     for (const auto& queue : session.port(port).rx) queue->set_drop_all(on);
   });
@@ -38,7 +37,7 @@ Status set_drop_all(string_view call, int port, bool on) noexcept {
 
 /// Run `action` with the connections of the running session; no pointer may be null.
 template <typename Action>
-Status with_connections(string_view call, std::initializer_list<const void*> pointers,
+Status with_connections(const char* call, std::initializer_list<const void*> pointers,
                         Action&& action) noexcept {
   if (std::ranges::count(pointers, nullptr) > 0)
     return fail(Status::NULL_PTR, call, "a pointer for the result is null");
@@ -48,7 +47,7 @@ Status with_connections(string_view call, std::initializer_list<const void*> poi
 }  // namespace
 
 Status get_mac_addr(int port, char* mac) {
-  constexpr string_view CALL = "get_mac_addr";
+  constexpr const char* CALL = "get_mac_addr";
   if (mac == nullptr) return fail(Status::NULL_PTR, CALL, "mac is null");
   return with_session(CALL, [&](const Session& session) {
     std::ranges::copy(session.port(port).io->mac_address(), reinterpret_cast<std::uint8_t*>(mac));
@@ -90,7 +89,7 @@ Status flush_port_queue(int port, int queue) {
 }
 
 void format_eth_addr(char* dst, const std::string& addr) {
-  constexpr string_view CALL = "format_eth_addr";
+  constexpr const char* CALL = "format_eth_addr";
   if (dst == nullptr) {
     fail(Status::NULL_PTR, CALL, "dst is null");
     return;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -19,7 +20,6 @@ namespace daqiri {
 
 using api::fail;
 using api::guarded;
-using std::string_view;
 
 namespace {
 
@@ -50,9 +50,16 @@ Registry take_all() noexcept {
   return std::exchange(registry, {});
 }
 
-/// A child made by fork(2) has no engines: their threads are the parent's.
-void forget_in_children() {
-  [[maybe_unused]] static const int registered =
+/// Ends the engines' threads before the process's static objects go. A child made by fork(2) has no
+/// engines: their threads are the parent's.
+void watch_process() {
+  [[maybe_unused]] static const int at_exit = std::atexit([] {
+    std::unique_lock lock(registry_mutex);
+    const Registry all = take_all();
+    lock.unlock();
+    for (const auto& [id, session] : all) session->close();
+  });
+  [[maybe_unused]] static const int at_fork =
       pthread_atfork([] { registry_mutex.lock(); }, [] { registry_mutex.unlock(); },
                      [] {
                        // Never destroyed: to close them would wait for those threads.
@@ -64,23 +71,9 @@ void forget_in_children() {
                      });
 }
 
-/// Ends the engines' threads before the process's static objects go.
-struct StopAtExit {
-  StopAtExit() = default;
-  StopAtExit(const StopAtExit&) = delete;
-  StopAtExit& operator=(const StopAtExit&) = delete;
-  ~StopAtExit() {
-    std::unique_lock lock(registry_mutex);
-    const Registry all = take_all();
-    lock.unlock();
-    for (const auto& [id, session] : all) session->close();
-  }
-};
-
 std::shared_ptr<Session> open(NetworkConfig& config) {
   auto session = Session::open(config);
-  static const StopAtExit stop_at_exit;
-  forget_in_children();
+  watch_process();
   config = session->config();
   return session;
 }
@@ -131,7 +124,7 @@ ConfigReport load_either(const std::string& yaml_or_path, NetworkConfig& config)
   return (is_path ? load_config_file : load_text)(yaml_or_path, config);
 }
 
-Status read(string_view call, Load& load, const std::string& source, NetworkConfig& config) {
+Status read(const char* call, Load& load, const std::string& source, NetworkConfig& config) {
   return guarded(call, [&] {
     const ConfigReport report = load(source, config);
     if (!report.ok()) throw Error(Status::INVALID_PARAMETER, report.text());
@@ -141,14 +134,14 @@ Status read(string_view call, Load& load, const std::string& source, NetworkConf
   });
 }
 
-Status start(string_view call, Load& load, const std::string& source) {
+Status start(const char* call, Load& load, const std::string& source) {
   NetworkConfig config;
   const Status status = read(call, load, source, config);
   if (status != Status::SUCCESS) return status;
   return guarded(call, [&] { start_default(config); });
 }
 
-Status not_open(string_view call, SessionId id) noexcept {
+Status not_open(const char* call, SessionId id) noexcept {
   return fail(Status::INVALID_PARAMETER, call, "session ", id,
               " is not open: it was closed, or never opened");
 }
@@ -171,7 +164,7 @@ std::shared_ptr<Session> running() noexcept {
   return known.lock();
 }
 
-string_view not_running() noexcept {
+const char* not_running() noexcept {
   return selected_id == DEFAULT_SESSION
              ? "the engine is not running; call daqiri_init first"
              : "the session that this thread selected is not open; session_select another, 0 for "
@@ -211,7 +204,7 @@ EngineType get_engine_type() {
 void shutdown() { stop(DEFAULT_SESSION); }
 
 Status session_open(NetworkConfig& config, SessionId* id) {
-  constexpr string_view CALL = "session_open";
+  constexpr const char* CALL = "session_open";
   if (id == nullptr) return fail(Status::NULL_PTR, CALL, "the pointer for the id is null");
   *id = DEFAULT_SESSION;
   return guarded(CALL, [&] { *id = insert(++last_id, open(config)); });
@@ -225,10 +218,9 @@ Status session_open(const std::string& yaml_or_path, SessionId* id) {
 }
 
 Status session_close(SessionId id) {
-  constexpr string_view CALL = "session_close";
-  if (id == DEFAULT_SESSION) {
+  constexpr const char* CALL = "session_close";
+  if (id == DEFAULT_SESSION)
     return fail(Status::INVALID_PARAMETER, CALL, "session 0 is the default one; call shutdown");
-  }
   return stop(id) ? Status::SUCCESS : not_open(CALL, id);
 }
 

@@ -10,13 +10,12 @@
 namespace daqiri {
 
 using api::Held;
-using std::string_view;
 
 namespace {
 
 /// Run `action` with a transmit burst and its queue; what it throws becomes a status.
 template <typename Action>
-Status with_queue(string_view call, const BurstParams* params, Action&& action) noexcept {
+Status with_queue(const char* call, const BurstParams* params, Action&& action) noexcept {
   Held burst = Held(call, params).alone();
   if (!burst) return burst.status();
   // Its own session, whatever the thread selected.
@@ -82,7 +81,7 @@ void require_sendable(const TxQueue& queue, const Burst& burst) {
 }
 
 /// A packet that may be changed.
-Held writable(string_view call, BurstParams* params, int idx) noexcept {
+Held writable(const char* call, BurstParams* params, int idx) noexcept {
   Held burst = Held(call, params).alone();
   burst
       .require(!burst || burst->transmit, Status::INVALID_PARAMETER, "a receive burst is read only")
@@ -95,7 +94,7 @@ Held writable(string_view call, BurstParams* params, int idx) noexcept {
 }
 
 /// As above, of which the CPU can write the bytes.
-Held host_writable(string_view call, BurstParams* params, int idx) noexcept {
+Held host_writable(const char* call, BurstParams* params, int idx) noexcept {
   Held burst = writable(call, params, idx);
   const int segment = burst ? burst->unreadable_segment() : -1;
   if (segment >= 0) [[unlikely]] {
@@ -107,7 +106,7 @@ Held host_writable(string_view call, BurstParams* params, int idx) noexcept {
 }
 
 /// As above, for headers.
-Held frame(string_view call, BurstParams* params, int idx) noexcept {
+Held frame(const char* call, BurstParams* params, int idx) noexcept {
   Held burst = host_writable(call, params, idx);
   return burst.require(
       !burst || has_headers(*burst), Status::NOT_SUPPORTED,
@@ -245,8 +244,8 @@ Status send_tx_burst(BurstParams* params) {
     if (status == Status::SUCCESS) return status;
     return burst.refuse(status, "transmit queue '", queue.config().name_,
                         status == Status::NO_SPACE_AVAILABLE
-                            ? string_view("': its ring is full; the burst was freed, send slower")
-                            : string_view("': the engine is shutting down"));
+                            ? "': its ring is full; the burst was freed, send slower"
+                            : "': the engine is shutting down");
   });
 }
 

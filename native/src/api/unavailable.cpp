@@ -6,19 +6,19 @@ namespace daqiri {
 
 namespace {
 
-constexpr std::string_view NO_FLOWS =
+constexpr const char* NO_FLOWS =
     "this build cannot change flows while it runs; list the flow under rx.flows of the interface";
-constexpr std::string_view NO_RDMA =
+constexpr const char* NO_RDMA =
     "this build has no RDMA engine: it needs rdma-core (Debian: libibverbs-dev, librdmacm-dev)";
 
 /// NOT_SUPPORTED with `missing`; NOT_READY first where there is no session.
-Status unavailable(std::string_view call, std::string_view missing) noexcept {
+Status unavailable(const char* call, const char* missing) noexcept {
   return api::with_session(
       call, [=](const Session&) { return api::fail(Status::NOT_SUPPORTED, call, missing); });
 }
 
 /// There is no writer and no handle that a program could have got.
-Status no_s3(std::string_view call) noexcept {
+Status no_s3(const char* call) noexcept {
   return api::fail(Status::NOT_SUPPORTED, call,
                    "this build has no S3 client; write files and upload them");
 }
@@ -62,7 +62,7 @@ Status rdma_get_server_conn_id(const std::string&, std::uint16_t, std::uintptr_t
 }
 Status rdma_set_header(BurstParams* params, RDMAOpCode, std::uintptr_t, bool, int, std::uint64_t,
                        const std::string&) {
-  constexpr std::string_view CALL = "rdma_set_header";
+  constexpr const char* CALL = "rdma_set_header";
   const api::Held burst(CALL, params);
   return burst ? unavailable(CALL, NO_RDMA) : burst.status();
 }

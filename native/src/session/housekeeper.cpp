@@ -1,4 +1,4 @@
-#include "session/housekeeper.h"
+#include "session/snapshot.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,7 +12,6 @@
 #include <cstring>
 #include <functional>
 
-#include "session/snapshot.h"
 #include "system/log.h"
 #include "system/thread.h"
 #include "timing/clock.h"

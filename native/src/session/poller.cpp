@@ -1,7 +1,6 @@
-#include "session/poller.h"
+#include "session/workers.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "system/thread.h"
 #include "timing/clock.h"
@@ -30,15 +29,9 @@ constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
 void Poller::add(PortIo& io, RxQueue& queue) {
   queue.poller_doorbell = &doorbell_;
   queues_.push_back({&io, &queue});
-}
-
-void Poller::start() {
-  for (const Polled& polled : queues_) {
-    const int fd = polled.io->receive_traits(*polled.queue).ready_fd;
-    if (fd >= 0 && std::find(fds_.begin(), fds_.end(), fd) == fds_.end()) fds_.push_back(fd);
-  }
+  const int fd = io.receive_traits(queue).ready_fd;
+  if (fd >= 0 && std::ranges::find(fds_, fd) == fds_.end()) fds_.push_back(fd);
   doorbell_.reserve(fds_.size());
-  thread_ = std::jthread(std::bind_front(&Poller::run, this));
 }
 
 std::uint32_t Poller::receive() noexcept {

@@ -6,10 +6,8 @@
 
 #include "daqiri/error.h"
 #include "engine/registry.h"
-#include "session/housekeeper.h"
-#include "session/poller.h"
 #include "session/snapshot.h"
-#include "session/transmitter.h"
+#include "session/workers.h"
 #include "system/log.h"
 #include "system/thread.h"
 #include "timing/clock.h"

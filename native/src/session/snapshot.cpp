@@ -161,7 +161,6 @@ std::vector<std::uint64_t> SessionSnapshot::row() const {
 }
 
 std::vector<std::string_view> SessionSnapshot::rx_names() { return names_of<RxQueueState>(); }
-
 std::vector<std::string_view> SessionSnapshot::tx_names() { return names_of<TxQueueState>(); }
 
 std::string SessionSnapshot::table() const {

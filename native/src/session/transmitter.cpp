@@ -1,8 +1,7 @@
-#include "session/transmitter.h"
+#include "session/workers.h"
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <new>
 
 #include "system/log.h"
@@ -69,8 +68,6 @@ void Transmitter::add(PortIo& io, TxQueue& queue) {
   doorbell_.reserve(queues_.size());
   realtime_priority_ = std::max(realtime_priority_, queue.config().realtime_priority_);
 }
-
-void Transmitter::start() { thread_ = std::jthread(std::bind_front(&Transmitter::run, this)); }
 
 std::uint32_t Transmitter::turn(const Served& served) const noexcept {
   std::uint64_t packets = served.traits.most_packets;
