@@ -12,7 +12,7 @@ using api::Held;
 
 namespace {
 
-BurstParams* take_burst(const api::Call& call) {
+BurstParams* take_burst(api::Call call) {
   BurstParams* burst = nullptr;
   api::with_session(call, [&](Session& session) {
     burst = session.take_tx_burst();
@@ -42,7 +42,7 @@ constexpr std::int64_t LONGEST_US = 1'000'000'000'000'000;
 /// Run `next`, which returns a burst of the running session or null. "Nothing yet" is no failure:
 /// it leaves no text, and costs nothing but the look.
 template <typename Next>
-Status receive(const api::Call& call, BurstParams** out, Next&& next) noexcept {
+Status receive(api::Call call, BurstParams** out, Next&& next) noexcept {
   // Not NULL_PTR, which a program takes for "nothing yet".
   if (out == nullptr) return api::fail(Status::INVALID_PARAMETER, call, "burst is null");
   *out = nullptr;
@@ -59,9 +59,9 @@ BurstParams* create_tx_burst_params() { return take_burst(api::often("create_tx_
 
 void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, std::int64_t num,
                 int segs) {
-  Held burst = Held("set_header", params).alone();
-  burst.require(!burst || burst->owned == 0, Status::INVALID_PARAMETER,
-                "the burst has packets already; set its header before get_tx_packet_burst");
+  Held burst("set_header", params);
+  burst.alone().require(!burst || burst->owned == 0, Status::INVALID_PARAMETER,
+                        "the burst has packets already; set its header before get_tx_packet_burst");
   if (!burst) return;
   BurstHeaderParams& header = burst->hdr.hdr;
   header.port_id = port;
@@ -72,8 +72,8 @@ void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, st
 }
 
 void set_num_packets(BurstParams* params, std::int64_t num) {
-  Held burst = Held("set_num_packets", params).alone();
-  if (!burst) return;
+  Held burst("set_num_packets", params);
+  if (!burst.alone()) return;
   const std::int64_t limit = burst->owned > 0 ? burst->owned : burst->capacity;
   if (num < 0 || num > limit) {
     burst.refuse(Status::INVALID_PARAMETER, num, " packets; the burst holds 0 to ", limit);
@@ -146,23 +146,24 @@ std::uintptr_t get_connection_id(const BurstParams* params) {
 }
 
 void set_connection_id(BurstParams* params, std::uintptr_t conn_id) {
-  const Held burst = Held("set_connection_id", params).alone();
-  if (burst) burst->connection_id = conn_id;
+  Held burst("set_connection_id", params);
+  if (burst.alone()) burst->connection_id = conn_id;
 }
 
 void free_packet(BurstParams* params, int idx) {
-  const Held burst = Held("free_packet", params).alone().packet(idx);
-  if (burst) burst->free_packet(static_cast<std::uint32_t>(idx));
+  Held burst("free_packet", params);
+  if (burst.alone().packet(idx)) burst->free_packet(static_cast<std::uint32_t>(idx));
 }
 
 void free_packet_segment(BurstParams* params, int seg, int idx) {
-  const Held burst = Held("free_packet_segment", params).alone().segment(seg).packet(idx);
-  if (burst) burst->free_packet_segment(seg, static_cast<std::uint32_t>(idx));
+  Held burst("free_packet_segment", params);
+  if (burst.alone().segment(seg).packet(idx))
+    burst->free_packet_segment(seg, static_cast<std::uint32_t>(idx));
 }
 
 void free_all_segment_packets(BurstParams* params, int seg) {
-  const Held burst = Held("free_all_segment_packets", params).alone().segment(seg);
-  if (burst) burst->free_segment(seg);
+  Held burst("free_all_segment_packets", params);
+  if (burst.alone().segment(seg)) burst->free_segment(seg);
 }
 
 void free_segment_packets_and_burst(BurstParams* params, int seg) {

@@ -45,7 +45,7 @@ constexpr Call often(const char* call) noexcept { return {call, LogLevel::DEBUG}
 
 /// Set the reason to "<call>: <parts>", log it, and return `status`.
 template <typename... Parts>
-Status fail(Status status, const Call& call, const Parts&... parts) noexcept {
+[[gnu::cold]] Status fail(Status status, Call call, const Parts&... parts) noexcept {
   Reason reason(call.name);
   (reason.add(parts), ...);
   log(call.level, reason.text());
@@ -54,7 +54,7 @@ Status fail(Status status, const Call& call, const Parts&... parts) noexcept {
 
 /// Run `action`, which returns a Status or nothing (SUCCESS), and turn what it throws into one.
 template <typename Action>
-Status guarded(const Call& call, Action&& action) noexcept {
+Status guarded(Call call, Action&& action) noexcept {
   try {
     if constexpr (std::is_void_v<decltype(action())>) {
       action();
@@ -77,7 +77,7 @@ std::shared_ptr<Session> running() noexcept;
 
 /// As `guarded`, of an action on the session that the calling thread selected; NOT_READY without.
 template <typename Action>
-Status with_session(const Call& call, Action&& action) noexcept {
+Status with_session(Call call, Action&& action) noexcept {
   const std::shared_ptr<Session> session = running();
   if (session == nullptr) return fail(Status::NOT_READY, call, not_running());
   return guarded(call, [&] { return action(*session); });

@@ -16,8 +16,8 @@ namespace {
 /// Run `action` with a transmit burst and its queue; what it throws becomes a status.
 template <typename Action>
 Status with_queue(const char* call, const BurstParams* params, Action&& action) noexcept {
-  Held burst = Held(call, params).alone();
-  if (!burst) return burst.status();
+  Held burst(call, params);
+  if (!burst.alone()) return burst.status();
   // Its own session, whatever the thread selected.
   const std::shared_ptr<const Session> session = burst->keep->session.lock();
   if (session == nullptr || session->closed()) {
@@ -82,8 +82,8 @@ void require_sendable(const TxQueue& queue, const Burst& burst) {
 
 /// A packet that may be changed.
 Held writable(const char* call, BurstParams* params, int idx) noexcept {
-  Held burst = Held(call, params).alone();
-  burst
+  Held burst(call, params);
+  burst.alone()
       .require(!burst || burst->transmit, Status::INVALID_PARAMETER, "a receive burst is read only")
       .packet(idx);
   for (int s = 0; s < burst.num_segments(); ++s) {
@@ -108,15 +108,15 @@ Held host_writable(const char* call, BurstParams* params, int idx) noexcept {
 /// As above, for headers.
 Held frame(const char* call, BurstParams* params, int idx) noexcept {
   Held burst = host_writable(call, params, idx);
-  return burst.require(
-      !burst || has_headers(*burst), Status::NOT_SUPPORTED,
-      "packets of a socket stream are payload only; the kernel writes the headers");
+  burst.require(!burst || has_headers(*burst), Status::NOT_SUPPORTED,
+                "packets of a socket stream are payload only; the kernel writes the headers");
+  return burst;
 }
 
 /// Have `write` write to packet `idx`; it returns false when `length` bytes behind the header do
 /// not fit.
 template <typename Write>
-Status write_packet(Held burst, int idx, int length, Write&& write) noexcept {
+Status write_packet(Held& burst, int idx, int length, Write&& write) noexcept {
   if (!burst) return burst.status();
   PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
   if (length >= 0 && write(packet, static_cast<std::uint32_t>(length))) [[likely]]
@@ -127,7 +127,7 @@ Status write_packet(Held burst, int idx, int length, Write&& write) noexcept {
 }
 
 /// Set the lengths of packets [first, end).
-Status store_lengths(Held burst, std::uint32_t first, std::uint32_t end,
+Status store_lengths(Held& burst, std::uint32_t first, std::uint32_t end,
                      const std::int64_t* lengths, std::size_t count) noexcept {
   const int segments = burst.num_segments();
   if (count != static_cast<std::size_t>(segments)) {
@@ -193,19 +193,18 @@ Status set_ipv4_header(BurstParams* params, int idx, int ip_len, std::uint8_t pr
   // Differs from packet to packet, as a receiver that reassembles expects; nothing is ever
   // fragmented here.
   static thread_local std::uint16_t identification = 0;
-  return write_packet(frame("set_ipv4_header", params, idx), idx, ip_len,
-                      [=](PacketBytes& packet, std::uint32_t payload) {
-                        return write_ipv4(packet,
-                                          {payload, proto, src_host, dst_host, identification++});
-                      });
+  Held burst = frame("set_ipv4_header", params, idx);
+  return write_packet(burst, idx, ip_len, [=](PacketBytes& packet, std::uint32_t payload) {
+    return write_ipv4(packet, {payload, proto, src_host, dst_host, identification++});
+  });
 }
 
 Status set_udp_header(BurstParams* params, int idx, int udp_len, std::uint16_t src_port,
                       std::uint16_t dst_port) {
-  return write_packet(frame("set_udp_header", params, idx), idx, udp_len,
-                      [=](PacketBytes& packet, std::uint32_t payload) {
-                        return write_udp(packet, {payload, src_port, dst_port});
-                      });
+  Held burst = frame("set_udp_header", params, idx);
+  return write_packet(burst, idx, udp_len, [=](PacketBytes& packet, std::uint32_t payload) {
+    return write_udp(packet, {payload, src_port, dst_port});
+  });
 }
 
 Status set_udp_payload(BurstParams* params, int idx, const void* data, int len) {
@@ -219,14 +218,14 @@ Status set_udp_payload(BurstParams* params, int idx, const void* data, int len) 
 
 Status detail::set_lengths(BurstParams* params, int idx, const std::int64_t* lengths,
                            std::size_t count) {
-  const Held burst = writable("set_packet_lengths", params, idx);
+  Held burst = writable("set_packet_lengths", params, idx);
   const auto packet = static_cast<std::uint32_t>(idx);
   return burst ? store_lengths(burst, packet, packet + 1, lengths, count) : burst.status();
 }
 
 Status detail::set_all_lengths(BurstParams* params, const std::int64_t* lengths,
                                std::size_t count) {
-  const Held burst = writable("set_all_packet_lengths", params, 0);
+  Held burst = writable("set_all_packet_lengths", params, 0);
   return burst ? store_lengths(burst, 0, burst->owned, lengths, count) : burst.status();
 }
 
