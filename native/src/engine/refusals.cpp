@@ -65,8 +65,9 @@ void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits)
     const auto need = [&](const std::string& who, bool has, const std::string& item,
                           const std::string& remedy) {
       if (has || item.empty()) return;
-      throw Error(Status::NOT_SUPPORTED, "interface '" + interface.name_ + "': " + item +
-                                             ", which " + who + " does not have; " + remedy);
+      std::string text = "interface '" + interface.name_;
+      text.append("': ").append(item).append(", which ").append(who).append(" does not have; ");
+      throw Error(Status::NOT_SUPPORTED, text + remedy);
     };
     need("this build", false,
          rx.reorder_configs_.empty() ? ""
