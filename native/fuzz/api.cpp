@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "api/sessions.h"
+#include "api/call.h"
 #include "daqiri/daqiri.h"
 #include "require.h"
 #include "session/random_config.h"
@@ -220,8 +220,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // Or never started.
   if (input.ConsumeIntegralInRange(0, 15) != 0)
     require(daqiri_init(config) == Status::SUCCESS, "the engine starts");
-  std::shared_ptr<Session> session;
-  if (const auto running = api::running()) session = running->session;
+  const std::shared_ptr<Session> session = api::running();
   Program program(input);
   program.run();
   program.settle();

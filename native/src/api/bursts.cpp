@@ -1,61 +1,68 @@
+// Bursts and their packets, and receiving them.
 #include <algorithm>
+#include <string>
 
-#include "api/held_burst.h"
-#include "api/sessions.h"
+#include "api/call.h"
 #include "daqiri/daqiri.h"
+#include "timing/clock.h"
 
 namespace daqiri {
 
-using api::has_packet;
-using api::has_segment;
-using api::held;
-using api::held_alone;
-using api::not_held;
-using api::refuse;
+using api::Held;
 
 namespace {
 
-BurstParams* take_burst(std::string_view call) {
-  const auto running = api::running();
-  if (running == nullptr) {
-    refuse(Status::NOT_READY, call, api::not_running());
-    return nullptr;
-  }
-  Burst* burst = running->session->take_tx_burst();
-  if (burst == nullptr) {
-    refuse(Status::NO_FREE_BURST_BUFFERS, call,
-           std::string_view("all transmit bursts are in use (tx_meta_buffers: "),
-           running->session->config().tx_meta_buffers_,
-           std::string_view("); wait for some to be sent, or free some"));
-  }
+BurstParams* take_burst(api::Call call) {
+  BurstParams* burst = nullptr;
+  api::with_session(call, [&](Session& session) {
+    burst = session.take_tx_burst();
+    if (burst != nullptr) return Status::SUCCESS;
+    return api::fail(
+        Status::NO_FREE_BURST_BUFFERS, call,
+        "all transmit bursts are in use (tx_meta_buffers: ", session.config().tx_meta_buffers_,
+        "); wait for some to be sent, or free some");
+  });
   return burst;
 }
 
-void free_burst(std::string_view call, BurstParams* handle) {
-  Burst* burst = held(call, handle);
-  if (burst == nullptr) return;
+void free_burst(const Held& burst) {
+  if (!burst) return;
   // Of two threads that free the same burst, one does.
   auto state = BurstState::APPLICATION;
   if (burst->state.compare_exchange_strong(state, BurstState::ENGINE, std::memory_order_acq_rel))
     burst->release();
 }
 
+constexpr api::Call GET_RX_BURST = api::often("get_rx_burst");
+/// A session that closes is noticed this soon.
+constexpr std::uint64_t SLICE_NS = 100'000'000;
+/// More than anybody waits, and few enough for a sum of ns.
+constexpr std::int64_t LONGEST_US = 1'000'000'000'000'000;
+
+/// Run `next`, which returns a burst of the running session or null. "Nothing yet" is no failure:
+/// it leaves no text, and costs nothing but the look.
+template <typename Next>
+Status receive(api::Call call, BurstParams** out, Next&& next) noexcept {
+  // Not NULL_PTR, which a program takes for "nothing yet".
+  if (out == nullptr) return api::fail(Status::INVALID_PARAMETER, call, "burst is null");
+  *out = nullptr;
+  return api::with_session(call, [&](Session& session) {
+    *out = next(session);
+    return *out == nullptr ? Status::NULL_PTR : Status::SUCCESS;
+  });
+}
+
 }  // namespace
 
-BurstParams* create_burst_params() { return take_burst("create_burst_params"); }
-BurstParams* create_tx_burst_params() { return take_burst("create_tx_burst_params"); }
+BurstParams* create_burst_params() { return take_burst(api::often("create_burst_params")); }
+BurstParams* create_tx_burst_params() { return take_burst(api::often("create_tx_burst_params")); }
 
 void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, std::int64_t num,
                 int segs) {
-  constexpr std::string_view CALL = "set_header";
-  Burst* burst = held_alone(CALL, params);
-  if (burst == nullptr) return;
-  if (burst->owned > 0) {
-    refuse(Status::INVALID_PARAMETER, CALL,
-           std::string_view(
-               "the burst has packets already; set its header before get_tx_packet_burst"));
-    return;
-  }
+  Held burst("set_header", params);
+  burst.alone().require(!burst || burst->owned == 0, Status::INVALID_PARAMETER,
+                        "the burst has packets already; set its header before get_tx_packet_burst");
+  if (!burst) return;
   BurstHeaderParams& header = burst->hdr.hdr;
   header.port_id = port;
   header.q_id = queue;
@@ -65,135 +72,171 @@ void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, st
 }
 
 void set_num_packets(BurstParams* params, std::int64_t num) {
-  constexpr std::string_view CALL = "set_num_packets";
-  Burst* burst = held_alone(CALL, params);
-  if (burst == nullptr) return;
+  Held burst("set_num_packets", params);
+  if (!burst.alone()) return;
   const std::int64_t limit = burst->owned > 0 ? burst->owned : burst->capacity;
   if (num < 0 || num > limit) {
-    refuse(Status::INVALID_PARAMETER, CALL, num,
-           std::string_view(" packets; the burst holds 0 to "), limit);
+    burst.refuse(Status::INVALID_PARAMETER, num, " packets; the burst holds 0 to ", limit);
     return;
   }
   burst->hdr.hdr.num_pkts = static_cast<std::size_t>(num);
 }
 
 std::int64_t get_num_packets(const BurstParams* params) {
-  const Burst* burst = held("get_num_packets", params);
-  return burst == nullptr ? 0 : static_cast<std::int64_t>(burst->hdr.hdr.num_pkts);
+  const Held burst("get_num_packets", params);
+  return burst ? static_cast<std::int64_t>(burst->hdr.hdr.num_pkts) : 0;
 }
 
 std::int64_t get_q_id(const BurstParams* params) {
-  const Burst* burst = held("get_q_id", params);
-  return burst == nullptr ? -1 : burst->hdr.hdr.q_id;
+  const Held burst("get_q_id", params);
+  return burst ? burst->hdr.hdr.q_id : -1;
 }
 
 std::uint64_t get_burst_tot_byte(const BurstParams* params) {
-  const Burst* burst = held("get_burst_tot_byte", params);
-  return burst == nullptr ? 0 : burst->hdr.hdr.nbytes;
+  const Held burst("get_burst_tot_byte", params);
+  return burst ? burst->hdr.hdr.nbytes : 0;
 }
 
 void* get_packet_ptr(BurstParams* params, int idx) {
-  constexpr std::string_view CALL = "get_packet_ptr";
-  const Burst* burst = held(CALL, params);
-  return burst != nullptr && has_packet(CALL, *burst, idx) ? burst->pkts[0][idx] : nullptr;
+  const Held burst = Held("get_packet_ptr", params).packet(idx);
+  return burst ? burst->pkts[0][idx] : nullptr;
 }
 
 void* get_segment_packet_ptr(BurstParams* params, int seg, int idx) {
-  constexpr std::string_view CALL = "get_segment_packet_ptr";
-  const Burst* burst = held(CALL, params);
-  return burst != nullptr && has_segment(CALL, *burst, seg) && has_packet(CALL, *burst, idx)
-             ? burst->pkts[seg][idx]
-             : nullptr;
+  const Held burst = Held("get_segment_packet_ptr", params).segment(seg).packet(idx);
+  return burst ? burst->pkts[seg][idx] : nullptr;
 }
 
 std::uint32_t get_packet_length(const BurstParams* params, int idx) {
-  constexpr std::string_view CALL = "get_packet_length";
-  const Burst* burst = held(CALL, params);
-  if (burst == nullptr || !has_packet(CALL, *burst, idx)) return 0;
+  const Held burst = Held("get_packet_length", params).packet(idx);
+  if (!burst) return 0;
   std::uint32_t length = 0;
-  for (int s = 0; s < MAX_NUM_SEGS && burst->owners[s] != nullptr; ++s)
-    length += burst->pkt_lens[s][idx];
+  for (int s = 0, n = burst.num_segments(); s < n; ++s) length += burst->pkt_lens[s][idx];
   return length;
 }
 
 std::uint32_t get_segment_packet_length(const BurstParams* params, int seg, int idx) {
-  constexpr std::string_view CALL = "get_segment_packet_length";
-  const Burst* burst = held(CALL, params);
-  return burst != nullptr && has_segment(CALL, *burst, seg) && has_packet(CALL, *burst, idx)
-             ? burst->pkt_lens[seg][idx]
-             : 0;
+  const Held burst = Held("get_segment_packet_length", params).segment(seg).packet(idx);
+  return burst ? burst->pkt_lens[seg][idx] : 0;
 }
 
 FlowId get_packet_flow_id(const BurstParams* params, int idx) {
-  constexpr std::string_view CALL = "get_packet_flow_id";
-  const Burst* burst = held(CALL, params);
-  return burst != nullptr && has_packet(CALL, *burst, idx) ? burst->flow_ids[idx] : 0;
+  const Held burst = Held("get_packet_flow_id", params).packet(idx);
+  return burst ? burst->flow_ids[idx] : 0;
 }
 
 Status get_packet_rx_timestamp(const BurstParams* params, int idx, std::uint64_t* timestamp_ns) {
-  constexpr std::string_view CALL = "get_packet_rx_timestamp";
-  const Burst* burst = held(CALL, params);
-  if (burst == nullptr) return not_held(params);
-  if (timestamp_ns == nullptr)
-    return refuse(Status::NULL_PTR, CALL, std::string_view("timestamp_ns is null"));
-  if (!has_packet(CALL, *burst, idx)) return Status::INVALID_PARAMETER;
+  Held burst = Held("get_packet_rx_timestamp", params)
+                   .require(timestamp_ns != nullptr, Status::NULL_PTR, "timestamp_ns is null")
+                   .packet(idx);
+  if (!burst) return burst.status();
   if (burst->transmit) {
-    return refuse(Status::INVALID_PARAMETER, CALL,
-                  std::string_view("a transmit burst has launch times, not arrivals"));
+    return burst.refuse(Status::INVALID_PARAMETER,
+                        "a transmit burst has launch times, not arrivals");
   }
-  if (burst->timestamps[idx] == 0) {
-    return refuse(Status::NOT_SUPPORTED, CALL, std::string_view("packet "), idx,
-                  std::string_view(" came without a timestamp"));
-  }
+  if (burst->timestamps[idx] == 0)
+    return burst.refuse(Status::NOT_SUPPORTED, "packet ", idx, " came without a timestamp");
   *timestamp_ns = burst->timestamps[idx];
   return Status::SUCCESS;
 }
 
 std::uintptr_t get_connection_id(const BurstParams* params) {
-  const Burst* burst = held("get_connection_id", params);
-  return burst == nullptr ? 0 : burst->connection_id;
+  const Held burst("get_connection_id", params);
+  return burst ? burst->connection_id : 0;
 }
 
 void set_connection_id(BurstParams* params, std::uintptr_t conn_id) {
-  Burst* burst = held_alone("set_connection_id", params);
-  if (burst != nullptr) burst->connection_id = conn_id;
+  Held burst("set_connection_id", params);
+  if (burst.alone()) burst->connection_id = conn_id;
 }
 
 void free_packet(BurstParams* params, int idx) {
-  constexpr std::string_view CALL = "free_packet";
-  Burst* burst = held_alone(CALL, params);
-  if (burst == nullptr || !has_packet(CALL, *burst, idx)) return;
-  burst->free_packet(static_cast<std::uint32_t>(idx));
+  Held burst("free_packet", params);
+  if (burst.alone().packet(idx)) burst->free_packet(static_cast<std::uint32_t>(idx));
 }
 
 void free_packet_segment(BurstParams* params, int seg, int idx) {
-  constexpr std::string_view CALL = "free_packet_segment";
-  Burst* burst = held_alone(CALL, params);
-  if (burst == nullptr || !has_segment(CALL, *burst, seg) || !has_packet(CALL, *burst, idx)) return;
-  burst->free_packet_segment(seg, static_cast<std::uint32_t>(idx));
+  Held burst("free_packet_segment", params);
+  if (burst.alone().segment(seg).packet(idx))
+    burst->free_packet_segment(seg, static_cast<std::uint32_t>(idx));
 }
 
 void free_all_segment_packets(BurstParams* params, int seg) {
-  constexpr std::string_view CALL = "free_all_segment_packets";
-  Burst* burst = held_alone(CALL, params);
-  if (burst != nullptr && has_segment(CALL, *burst, seg)) burst->free_segment(seg);
+  Held burst("free_all_segment_packets", params);
+  if (burst.alone().segment(seg)) burst->free_segment(seg);
 }
 
 void free_segment_packets_and_burst(BurstParams* params, int seg) {
-  constexpr std::string_view CALL = "free_segment_packets_and_burst";
-  const Burst* burst = held(CALL, params);
-  if (burst != nullptr && has_segment(CALL, *burst, seg)) free_burst(CALL, params);
+  free_burst(Held("free_segment_packets_and_burst", params).segment(seg));
 }
-
 void free_all_packets_and_burst_rx(BurstParams* params) {
-  free_burst("free_all_packets_and_burst_rx", params);
+  free_burst(Held("free_all_packets_and_burst_rx", params));
 }
 void free_all_packets_and_burst_tx(BurstParams* params) {
-  free_burst("free_all_packets_and_burst_tx", params);
+  free_burst(Held("free_all_packets_and_burst_tx", params));
 }
-void free_rx_burst(BurstParams* params) { free_burst("free_rx_burst", params); }
-void free_tx_burst(BurstParams* params) { free_burst("free_tx_burst", params); }
-void free_rx_metadata(BurstParams* params) { free_burst("free_rx_metadata", params); }
-void free_tx_metadata(BurstParams* params) { free_burst("free_tx_metadata", params); }
+void free_rx_burst(BurstParams* params) { free_burst(Held("free_rx_burst", params)); }
+void free_tx_burst(BurstParams* params) { free_burst(Held("free_tx_burst", params)); }
+void free_rx_metadata(BurstParams* params) { free_burst(Held("free_rx_metadata", params)); }
+void free_tx_metadata(BurstParams* params) { free_burst(Held("free_tx_metadata", params)); }
+
+Status get_rx_burst(BurstParams** burst, int port, int queue) {
+  return receive(GET_RX_BURST, burst,
+                 [=](const Session& session) { return session.rx_queue(port, queue).receive(); });
+}
+
+Status get_rx_burst(BurstParams** burst, int port) {
+  return receive(GET_RX_BURST, burst,
+                 [=](Session& session) { return session.any_rx_queue(port).receive(); });
+}
+
+Status get_rx_burst(BurstParams** burst) {
+  return receive(GET_RX_BURST, burst,
+                 [](Session& session) { return session.any_rx_queue().receive(); });
+}
+
+Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t timeout_us) {
+  return receive(api::often("wait_rx_burst"), burst, [=](const Session& session) -> Burst* {
+    if (timeout_us < 0) {
+      throw Error(Status::INVALID_PARAMETER,
+                  "timeout_us is " + std::to_string(timeout_us) + "; accepted is 0 or more");
+    }
+    RxQueue& rx = session.rx_queue(port, queue);
+    const std::uint64_t end =
+        monotonic_ns() + static_cast<std::uint64_t>(std::min(timeout_us, LONGEST_US)) * 1000;
+    for (;;) {
+      // In this order: what was handed over before the queue closed is seen.
+      const bool closed = rx.closed();
+      if (Burst* next = rx.receive()) return next;
+      const std::uint64_t now = monotonic_ns();
+      if (closed || now >= end) return nullptr;
+      // The program may want to know of a signal.
+      if (!rx.wait(static_cast<std::int64_t>(std::min(end - now, SLICE_NS)))) return nullptr;
+    }
+  });
+}
+
+Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server) {
+  return receive(GET_RX_BURST, burst, [=](Session& session) -> Burst* {
+    const Connections& connections = session.connections();
+    const Port& port = session.port(connections.queue_of(conn_id).first);
+    const bool is_server = port.config.socket_.mode_ == SocketMode::SERVER;
+    if (is_server != server) {
+      throw Error(Status::INVALID_PARAMETER, "connection " + std::to_string(conn_id) +
+                                                 " is on the " +
+                                                 (is_server ? "server's" : "client's") + " side");
+    }
+    if (port.rx.empty()) {
+      throw Error(Status::INVALID_PARAMETER,
+                  "interface '" + port.config.name_ + "' has no receive queues");
+    }
+    if (connections.is_server(conn_id)) return session.any_rx_queue(port.id).receive();
+    // A peer may be received on several queues.
+    for (const auto& queue : port.rx) {
+      if (Burst* next = queue->receive_from(conn_id)) return next;
+    }
+    return nullptr;
+  });
+}
 
 }  // namespace daqiri

@@ -3,82 +3,67 @@
 #include <memory>
 #include <mutex>
 
-#include "api/held_burst.h"
+#include "api/call.h"
 #include "daqiri/daqiri.h"
 #include "storage/file_write.h"
 
 namespace daqiri {
 
 using api::fail;
-using std::string_view;
 
 namespace {
 
 /// Handles that programs hold. A handle is a number in the shape of a pointer, which is never used
 /// twice, so that a destroyed one is told from every later one.
-class Handles {
- public:
-  FileWriteHandle* add(std::shared_ptr<FileWriteHandle> handle) {
-    const std::lock_guard lock(mutex_);
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): never followed
-    auto* key = reinterpret_cast<FileWriteHandle*>(++last_);
-    handles_.emplace(key, std::move(handle));
-    return key;
-  }
-  /// Null when unknown.
-  std::shared_ptr<FileWriteHandle> find(FileWriteHandle* key) {
-    const std::lock_guard lock(mutex_);
-    const auto it = handles_.find(key);
-    return it == handles_.end() ? nullptr : it->second;
-  }
-  std::shared_ptr<FileWriteHandle> remove(FileWriteHandle* key) {
-    const std::lock_guard lock(mutex_);
-    const auto node = handles_.extract(key);
-    return node.empty() ? nullptr : node.mapped();
-  }
-
- private:
-  std::mutex mutex_;
-  std::uintptr_t last_{0};
-  std::map<FileWriteHandle*, std::shared_ptr<FileWriteHandle>> handles_;
-};
-
-Handles& handles() {
-  static Handles instance;
-  return instance;
-}
+std::mutex handles_mutex;
+std::uintptr_t last_handle{0};
+std::map<FileWriteHandle*, std::shared_ptr<FileWriteHandle>> handles;
 
 /// Run `write` with the burst; what it throws becomes a status.
 template <typename Write>
-Status with_burst(string_view call, BurstParams* params, Write&& write) noexcept {
-  Burst* burst = api::held(call, params);
-  if (burst == nullptr) return api::not_held(params);
-  return api::guarded(call, [&] {
-    write(*burst);
-    return Status::SUCCESS;
-  });
+Status with_burst(const char* call, BurstParams* params, Write&& write) noexcept {
+  const api::Held burst(call, params);
+  if (!burst) return burst.status();
+  return api::guarded(call, [&] { write(*burst); });
 }
 
 /// The same for a write in the background.
 template <typename Start>
-Status with_handle(string_view call, BurstParams* params, FileWriteHandle** handle,
+Status with_handle(const char* call, BurstParams* params, FileWriteHandle** handle,
                    Start&& start) noexcept {
-  if (handle == nullptr) return fail(Status::NULL_PTR, call, string_view("the handle is null"));
+  if (handle == nullptr) return fail(Status::NULL_PTR, call, "the handle is null");
   *handle = nullptr;
-  return with_burst(call, params, [&](Burst& burst) { *handle = handles().add(start(burst)); });
+  return with_burst(call, params, [&](Burst& burst) {
+    std::shared_ptr<FileWriteHandle> started = start(burst);
+    const std::lock_guard lock(handles_mutex);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): never followed
+    auto* key = reinterpret_cast<FileWriteHandle*>(++last_handle);
+    handles.emplace(key, std::move(started));
+    *handle = key;
+  });
 }
 
-Status unknown(string_view call, const FileWriteHandle* handle) noexcept {
-  if (handle == nullptr) return fail(Status::NULL_PTR, call, string_view("the handle is null"));
-  return fail(Status::INVALID_PARAMETER, call, string_view("the handle was destroyed, or is none"));
+/// Run `action` with the write of a handle, which ends being one if it `is_destroyed`.
+template <typename Action>
+Status with_write(const char* call, FileWriteHandle* handle, bool is_destroyed,
+                  Action&& action) noexcept {
+  if (handle == nullptr) return fail(Status::NULL_PTR, call, "the handle is null");
+  std::unique_lock lock(handles_mutex);
+  const auto it = handles.find(handle);
+  if (it == handles.end())
+    return fail(Status::INVALID_PARAMETER, call, "the handle was destroyed, or is none");
+  const std::shared_ptr<FileWriteHandle> write = it->second;
+  if (is_destroyed) handles.erase(it);
+  lock.unlock();
+  return action(*write);
 }
 
 /// The outcome so far.
-Status report(string_view call, const FileWriteHandle& handle, FileWriteStatus* status) noexcept {
-  if (status != nullptr) *status = handle.counts();
-  const Status outcome = handle.status();
-  if (outcome == Status::SUCCESS || !handle.done()) return outcome;
-  return api::guarded(call, [&]() -> Status { throw Error(outcome, handle.error()); });
+Status report(const char* call, const FileWriteHandle& write, FileWriteStatus* status) noexcept {
+  if (status != nullptr) *status = write.counts();
+  const Status outcome = write.status();
+  if (outcome == Status::SUCCESS || !write.done()) return outcome;
+  return api::guarded(call, [&] { return fail(outcome, call, write.error()); });
 }
 
 }  // namespace
@@ -112,24 +97,24 @@ Status daqiri_write_pcap_to_file_async(BurstParams* params, const std::string& a
 }
 
 Status daqiri_file_write_poll(FileWriteHandle* handle, FileWriteStatus* status) {
-  constexpr string_view CALL = "daqiri_file_write_poll";
-  const auto found = handles().find(handle);
-  return found == nullptr ? unknown(CALL, handle) : report(CALL, *found, status);
+  constexpr const char* CALL = "daqiri_file_write_poll";
+  return with_write(CALL, handle, false,
+                    [=](FileWriteHandle& write) { return report(CALL, write, status); });
 }
 
 Status daqiri_file_write_wait(FileWriteHandle* handle, FileWriteStatus* status) {
-  constexpr string_view CALL = "daqiri_file_write_wait";
-  const auto found = handles().find(handle);
-  if (found == nullptr) return unknown(CALL, handle);
-  found->wait();
-  return report(CALL, *found, status);
+  constexpr const char* CALL = "daqiri_file_write_wait";
+  return with_write(CALL, handle, false, [=](FileWriteHandle& write) {
+    write.wait();
+    return report(CALL, write, status);
+  });
 }
 
 Status daqiri_file_write_destroy(FileWriteHandle* handle) {
-  const auto found = handles().remove(handle);
-  if (found == nullptr) return unknown("daqiri_file_write_destroy", handle);
-  found->wait();
-  return Status::SUCCESS;
+  return with_write("daqiri_file_write_destroy", handle, true, [](FileWriteHandle& write) {
+    write.wait();
+    return Status::SUCCESS;
+  });
 }
 
 }  // namespace daqiri

@@ -1,71 +1,69 @@
+// Ports, and connections of socket streams.
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <initializer_list>
 #include <string>
+#include <tuple>
 
-#include "api/failure.h"
-#include "api/sessions.h"
+#include "api/call.h"
 #include "daqiri/daqiri.h"
 
 namespace daqiri {
 
 using api::fail;
-using std::string_view;
+using api::with_session;
 
 namespace {
 
-/// Run `action` with the running session; what it throws becomes a status.
-template <typename Action>
-Status with_session(string_view call, Action&& action) noexcept {
-  const auto running = api::running();
-  if (running == nullptr) return fail(Status::NOT_READY, call, api::not_running());
-  return api::guarded(call, [&] {
-    action(*running->session);
-    return Status::SUCCESS;
+using Mac = std::array<std::uint8_t, 6>;
+
+bool parse_mac(const std::string& text, Mac& mac) noexcept {
+  constexpr std::size_t PAIR = 3;  // with the colon
+  if (text.size() != PAIR * mac.size() - 1) return false;
+  for (std::size_t i = 0; i < mac.size(); ++i) {
+    const char* digits = text.data() + PAIR * i;
+    if (i > 0 && digits[-1] != ':') return false;
+    if (std::from_chars(digits, digits + 2, mac[i], 16).ptr != digits + 2) return false;
+  }
+  return true;
+}
+
+Status set_drop_all(const char* call, int port, bool on) noexcept {
+  return with_session(call, [=](const Session& session) {
+    for (const auto& queue : session.port(port).rx) queue->set_drop_all(on);
   });
 }
 
-int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-constexpr std::size_t MAC_SIZE = 6;
-constexpr std::size_t MAC_TEXT_SIZE = 3 * MAC_SIZE - 1;
-
-bool parse_mac(string_view text, std::array<char, MAC_SIZE>& mac) noexcept {
-  if (text.size() != MAC_TEXT_SIZE) return false;
-  for (std::size_t i = 0; i < MAC_SIZE; ++i) {
-    const int high = hex_digit(text[3 * i]);
-    const int low = hex_digit(text[3 * i + 1]);
-    if (high < 0 || low < 0 || (i + 1 < MAC_SIZE && text[3 * i + 2] != ':')) return false;
-    mac[i] = static_cast<char>(high << 4 | low);
-  }
-  return true;
+/// Run `action` with the connections of the running session; no pointer may be null.
+template <typename Action>
+Status with_connections(const char* call, std::initializer_list<const void*> pointers,
+                        Action&& action) noexcept {
+  if (std::ranges::count(pointers, nullptr) > 0)
+    return fail(Status::NULL_PTR, call, "a pointer for the result is null");
+  return with_session(call, [&](const Session& session) { action(session.connections()); });
 }
 
 }  // namespace
 
 Status get_mac_addr(int port, char* mac) {
-  constexpr string_view CALL = "get_mac_addr";
-  if (mac == nullptr) return fail(Status::NULL_PTR, CALL, string_view("mac is null"));
+  constexpr const char* CALL = "get_mac_addr";
+  if (mac == nullptr) return fail(Status::NULL_PTR, CALL, "mac is null");
   return with_session(CALL, [&](const Session& session) {
-    const auto address = session.port(port).io->mac_address();
-    std::copy(address.begin(), address.end(), reinterpret_cast<std::uint8_t*>(mac));
+    std::ranges::copy(session.port(port).io->mac_address(), reinterpret_cast<std::uint8_t*>(mac));
   });
 }
 
 int get_port_id(const std::string& name_or_address) {
-  constexpr string_view CALL = "get_port_id";
   int id = -1;
-  with_session(CALL, [&](const Session& session) {
-    id = session.port_id(name_or_address);
-    if (id >= 0) return;
+  with_session("get_port_id", [&](const Session& session) {
     std::string known;
     for (const InterfaceConfig& interface : session.config().ifs_) {
       known += (known.empty() ? "" : ", ") + interface.name_;
+      if (id < 0 && (interface.name_ == name_or_address || interface.address_ == name_or_address))
+        id = interface.port_id_;
     }
+    if (id >= 0) return;
     throw Error(Status::INVALID_PARAMETER,
                 "no interface has name or address '" + name_or_address + "'; there are " + known);
   });
@@ -80,37 +78,63 @@ std::uint16_t get_num_rx_queues(int port) {
   return n;
 }
 
-Status drop_all_traffic(int port) {
-  return with_session("drop_all_traffic", [&](const Session& session) {
-    for (const auto& queue : session.port(port).rx) queue->set_drop_all(true);
-  });
-}
+Status drop_all_traffic(int port) { return set_drop_all("drop_all_traffic", port, true); }
 
-Status allow_all_traffic(int port) {
-  return with_session("allow_all_traffic", [&](const Session& session) {
-    for (const auto& queue : session.port(port).rx) queue->set_drop_all(false);
-  });
-}
+Status allow_all_traffic(int port) { return set_drop_all("allow_all_traffic", port, false); }
 
 Status flush_port_queue(int port, int queue) {
-  return with_session("flush_port_queue", [&](const Session& session) {
+  return with_session("flush_port_queue", [=](const Session& session) {
     session.rx_queue(port, queue).request_flush();
   });
 }
 
 void format_eth_addr(char* dst, const std::string& addr) {
-  constexpr string_view CALL = "format_eth_addr";
+  constexpr const char* CALL = "format_eth_addr";
   if (dst == nullptr) {
-    fail(Status::NULL_PTR, CALL, string_view("dst is null"));
+    fail(Status::NULL_PTR, CALL, "dst is null");
     return;
   }
-  std::array<char, MAC_SIZE> mac{};
+  Mac mac;
   if (!parse_mac(addr, mac)) {
-    mac.fill(0);
-    fail(Status::INVALID_PARAMETER, CALL, string_view("'"), string_view(addr),
-         string_view("' is no address of the form aa:bb:cc:dd:ee:ff"));
+    mac = {};
+    fail(Status::INVALID_PARAMETER, CALL, "'", addr,
+         "' is no address of the form aa:bb:cc:dd:ee:ff");
   }
-  std::copy(mac.begin(), mac.end(), dst);
+  std::ranges::copy(mac, reinterpret_cast<std::uint8_t*>(dst));
+}
+
+Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
+                                std::uintptr_t* conn_id) {
+  return socket_connect_to_server(server_addr, server_port, "", conn_id);
+}
+
+Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
+                                const std::string& src_addr, std::uintptr_t* conn_id) {
+  return with_connections("socket_connect_to_server", {conn_id}, [&](Connections& connections) {
+    *conn_id = connections.connect(server_addr, server_port, src_addr);
+  });
+}
+
+Status socket_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::uint16_t* queue) {
+  return with_connections("socket_get_port_queue", {port, queue}, [&](Connections& connections) {
+    std::tie(*port, *queue) = connections.queue_of(conn_id);
+  });
+}
+
+Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
+                                 std::uintptr_t* conn_id) {
+  return with_connections("socket_get_server_conn_id", {conn_id}, [&](Connections& connections) {
+    *conn_id = connections.server_at(server_addr, server_port);
+  });
+}
+
+Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const void* optval,
+                         std::size_t optlen) {
+  // Without a value, no place for one is needed.
+  const void* needed = optlen == 0 ? "" : optval;
+  return with_connections("socket_setsockopt", {needed}, [&](Connections& connections) {
+    connections.set_socket_option(conn_id, level, optname, optval, optlen);
+  });
 }
 
 }  // namespace daqiri

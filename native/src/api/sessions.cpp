@@ -1,118 +1,84 @@
-#include "api/sessions.h"
-
 #include <pthread.h>
 
+#include <atomic>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "daqiri/error.h"
+#include "api/call.h"
+#include "daqiri/daqiri.h"
+#include "daqiri/version.h"
+#include "session/snapshot.h"
 
-namespace daqiri::api {
+namespace daqiri {
+
+using api::fail;
+using api::guarded;
 
 namespace {
+
+using Registry = std::map<SessionId, std::shared_ptr<Session>>;
 
 /// Held from the beginning of start_default to the end of stop, so that there is one default
 /// session at a time.
 std::atomic<bool> default_claimed{false};
 
 std::mutex registry_mutex;
-std::map<SessionId, std::shared_ptr<Running>> registry;
-SessionId last_id{DEFAULT_SESSION};
+Registry registry;
+std::atomic<SessionId> last_id{DEFAULT_SESSION};
 /// Advanced with every change of the registry.
 std::atomic<std::uint64_t> generation{1};
 
 thread_local SessionId selected_id{DEFAULT_SESSION};
 
-void insert(SessionId id, std::shared_ptr<Running> started) {
+SessionId insert(SessionId id, std::shared_ptr<Session> started) {
   const std::lock_guard lock(registry_mutex);
   registry.emplace(id, std::move(started));
   generation.fetch_add(1, std::memory_order_release);
+  return id;
 }
 
-/// Null when it is not there.
-std::shared_ptr<Running> remove(SessionId id) noexcept {
-  const std::lock_guard lock(registry_mutex);
-  const auto node = registry.extract(id);
-  if (node.empty()) return nullptr;
+/// With the mutex held.
+Registry take_all() noexcept {
   generation.fetch_add(1, std::memory_order_release);
-  return node.mapped();
+  return std::exchange(registry, {});
 }
 
-/// A child made by fork(2) has no engines: their threads are the parent's.
-void forget_in_children() {
-  [[maybe_unused]] static const int registered = pthread_atfork(
-      [] { registry_mutex.lock(); }, [] { registry_mutex.unlock(); },
-      [] {
-        // Never destroyed: to close them would wait for those threads.
-        // NOLINTNEXTLINE(cppcoreguidelines-owning-memory)
-        static auto* const kept = new std::vector<std::map<SessionId, std::shared_ptr<Running>>>;
-        kept->push_back(std::exchange(registry, {}));
-        generation.fetch_add(1, std::memory_order_release);
-        default_claimed.store(false, std::memory_order_release);
-        registry_mutex.unlock();
-      });
+/// Ends the engines' threads before the process's static objects go. A child made by fork(2) has no
+/// engines: their threads are the parent's.
+void watch_process() {
+  [[maybe_unused]] static const int at_exit = std::atexit([] {
+    std::unique_lock lock(registry_mutex);
+    const Registry all = take_all();
+    lock.unlock();
+    for (const auto& [id, session] : all) session->close();
+  });
+  [[maybe_unused]] static const int at_fork =
+      pthread_atfork([] { registry_mutex.lock(); }, [] { registry_mutex.unlock(); },
+                     [] {
+                       // Never destroyed: to close them would wait for those threads.
+                       // NOLINTNEXTLINE(cppcoreguidelines-owning-memory)
+                       static auto* const kept = new std::vector<Registry>;
+                       kept->push_back(take_all());
+                       default_claimed.store(false, std::memory_order_release);
+                       registry_mutex.unlock();
+                     });
 }
 
-/// Ends the engines' threads before the process's static objects go.
-struct StopAtExit {
-  StopAtExit() = default;
-  StopAtExit(const StopAtExit&) = delete;
-  StopAtExit& operator=(const StopAtExit&) = delete;
-  ~StopAtExit() {
-    for (;;) {
-      SessionId id{};
-      {
-        const std::lock_guard lock(registry_mutex);
-        if (registry.empty()) return;
-        id = registry.begin()->first;
-      }
-      stop(id);
-    }
-  }
-};
-
-std::shared_ptr<Running> open(NetworkConfig& config) {
+std::shared_ptr<Session> open(NetworkConfig& config) {
   auto session = Session::open(config);
-  static const StopAtExit stop_at_exit;
-  forget_in_children();
+  watch_process();
   config = session->config();
-  return std::make_shared<Running>(std::move(session));
+  return session;
 }
 
-std::vector<RxQueue*> queues_of(const Port& port) {
-  std::vector<RxQueue*> queues;
-  queues.reserve(port.rx.size());
-  for (const auto& queue : port.rx) queues.push_back(queue.get());
-  return queues;
-}
-
-}  // namespace
-
-Burst* Rotation::receive() noexcept {
-  const std::size_t n = queues_.size();
-  const std::size_t first = next_.load(std::memory_order_relaxed);
-  for (std::size_t k = 0; k < n; ++k) {
-    const std::size_t i = (first + k) % n;
-    Burst* burst = queues_[i]->receive();
-    if (burst == nullptr) continue;
-    next_.store(i + 1, std::memory_order_relaxed);
-    return burst;
-  }
-  return nullptr;
-}
-
-Running::Running(std::shared_ptr<Session> started) : session(std::move(started)) {
-  std::vector<RxQueue*> every;
-  for (std::size_t id = 0; id < session->num_ports(); ++id) {
-    std::vector<RxQueue*> queues = queues_of(session->port(static_cast<int>(id)));
-    every.insert(every.end(), queues.begin(), queues.end());
-    ports.push_back(std::make_unique<Rotation>(std::move(queues)));
-  }
-  all = std::make_unique<Rotation>(std::move(every));
-}
-
+/// Open the default session. Throws Error, INTERNAL_ERROR when there is one.
 void start_default(NetworkConfig& config) {
   if (default_claimed.exchange(true, std::memory_order_acq_rel)) {
     throw Error(Status::INTERNAL_ERROR,
@@ -127,21 +93,14 @@ void start_default(NetworkConfig& config) {
   }
 }
 
-SessionId start(NetworkConfig& config) {
-  std::shared_ptr<Running> started = open(config);
-  SessionId id{};
-  {
-    const std::lock_guard lock(registry_mutex);
-    id = ++last_id;
-  }
-  insert(id, std::move(started));
-  return id;
-}
-
+/// Close a session. Returns false when it is not open.
 bool stop(SessionId id) noexcept {
-  const std::shared_ptr<Running> last = remove(id);
-  if (last == nullptr) return false;
-  last->session->close();
+  std::unique_lock lock(registry_mutex);
+  const auto node = registry.extract(id);
+  if (node.empty()) return false;
+  generation.fetch_add(1, std::memory_order_release);
+  lock.unlock();
+  node.mapped()->close();
   if (id == DEFAULT_SESSION) default_claimed.store(false, std::memory_order_release);
   return true;
 }
@@ -151,12 +110,48 @@ bool is_open(SessionId id) noexcept {
   return registry.contains(id);
 }
 
-SessionId selected() noexcept { return selected_id; }
+using Load = ConfigReport(const std::string& source, NetworkConfig& config);
 
-SessionId select(SessionId id) noexcept { return std::exchange(selected_id, id); }
+ConfigReport load_text(const std::string& yaml, NetworkConfig& config) {
+  return load_config_text(yaml, "<text>", config);
+}
 
-std::shared_ptr<Running> running() noexcept {
-  thread_local std::weak_ptr<Running> known;
+/// From a file where the text names one, or is meant to.
+ConfigReport load_either(const std::string& yaml_or_path, NetworkConfig& config) {
+  std::error_code error;
+  const bool is_path = yaml_or_path.ends_with(".yaml") || yaml_or_path.ends_with(".yml") ||
+                       std::filesystem::is_regular_file(yaml_or_path, error);
+  return (is_path ? load_config_file : load_text)(yaml_or_path, config);
+}
+
+Status read(const char* call, Load& load, const std::string& source, NetworkConfig& config) {
+  return guarded(call, [&] {
+    const ConfigReport report = load(source, config);
+    if (!report.ok()) throw Error(Status::INVALID_PARAMETER, report.text());
+    // What is left are warnings.
+    if (!report.problems_.empty() && config.log_level_ <= LogLevel::WARN)
+      log(LogLevel::WARN, report.text());
+  });
+}
+
+Status start(const char* call, Load& load, const std::string& source) {
+  NetworkConfig config;
+  const Status status = read(call, load, source, config);
+  if (status != Status::SUCCESS) return status;
+  return guarded(call, [&] { start_default(config); });
+}
+
+Status not_open(const char* call, SessionId id) noexcept {
+  return fail(Status::INVALID_PARAMETER, call, "session ", id,
+              " is not open: it was closed, or never opened");
+}
+
+}  // namespace
+
+namespace api {
+
+std::shared_ptr<Session> running() noexcept {
+  thread_local std::weak_ptr<Session> known;
   thread_local SessionId known_id{DEFAULT_SESSION};
   thread_local std::uint64_t known_generation = 0;
   if (generation.load(std::memory_order_acquire) != known_generation || known_id != selected_id) {
@@ -169,11 +164,93 @@ std::shared_ptr<Running> running() noexcept {
   return known.lock();
 }
 
-std::string_view not_running() noexcept {
+const char* not_running() noexcept {
   return selected_id == DEFAULT_SESSION
              ? "the engine is not running; call daqiri_init first"
              : "the session that this thread selected is not open; session_select another, 0 for "
                "the default one";
 }
 
-}  // namespace daqiri::api
+}  // namespace api
+
+Status daqiri_init(NetworkConfig& config) {
+  return guarded("daqiri_init", [&] { start_default(config); });
+}
+Status daqiri_init(const std::string& yaml_or_path) {
+  return start("daqiri_init", load_either, yaml_or_path);
+}
+Status daqiri_init_from_yaml_string(const std::string& yaml) {
+  return start("daqiri_init_from_yaml_string", load_text, yaml);
+}
+Status daqiri_init_from_yaml_file(const std::string& path) {
+  return start("daqiri_init_from_yaml_file", load_config_file, path);
+}
+
+Status parse_network_config(const std::string& yaml_or_path, NetworkConfig& config) {
+  return read("parse_network_config", load_either, yaml_or_path, config);
+}
+Status parse_network_config_from_yaml_string(const std::string& yaml, NetworkConfig& config) {
+  return read("parse_network_config_from_yaml_string", load_text, yaml, config);
+}
+Status parse_network_config_from_yaml_file(const std::string& path, NetworkConfig& config) {
+  return read("parse_network_config_from_yaml_file", load_config_file, path, config);
+}
+
+EngineType get_engine_type() {
+  const auto session = api::running();
+  return session == nullptr ? EngineType::UNKNOWN : session->config().common_.engine_type;
+}
+
+void shutdown() { stop(DEFAULT_SESSION); }
+
+Status session_open(NetworkConfig& config, SessionId* id) {
+  constexpr const char* CALL = "session_open";
+  if (id == nullptr) return fail(Status::NULL_PTR, CALL, "the pointer for the id is null");
+  *id = DEFAULT_SESSION;
+  return guarded(CALL, [&] { *id = insert(++last_id, open(config)); });
+}
+
+Status session_open(const std::string& yaml_or_path, SessionId* id) {
+  if (id != nullptr) *id = DEFAULT_SESSION;
+  NetworkConfig config;
+  const Status status = read("session_open", load_either, yaml_or_path, config);
+  return status == Status::SUCCESS ? session_open(config, id) : status;
+}
+
+Status session_close(SessionId id) {
+  constexpr const char* CALL = "session_close";
+  if (id == DEFAULT_SESSION)
+    return fail(Status::INVALID_PARAMETER, CALL, "session 0 is the default one; call shutdown");
+  return stop(id) ? Status::SUCCESS : not_open(CALL, id);
+}
+
+Status session_select(SessionId id) {
+  if (id != DEFAULT_SESSION && !is_open(id)) return not_open("session_select", id);
+  selected_id = id;
+  return Status::SUCCESS;
+}
+
+SessionId session_selected() noexcept { return selected_id; }
+
+SessionScope::SessionScope(SessionId id) noexcept
+    : previous_(std::exchange(selected_id, id)),
+      status_(id == DEFAULT_SESSION || is_open(id) ? Status::SUCCESS
+                                                   : not_open("SessionScope", id)) {}
+
+SessionScope::~SessionScope() { selected_id = previous_; }
+
+void print_stats() {
+  api::with_session("print_stats", [](const Session& session) {
+    std::fputs(SessionSnapshot::of(session).table().c_str(), stdout);
+    std::fflush(stdout);
+  });
+}
+
+const char* version_string() noexcept { return VERSION_TEXT; }
+int version_year() noexcept { return VERSION_YEAR; }
+int version_month() noexcept { return VERSION_MONTH; }
+int version_patch() noexcept { return VERSION_PATCH; }
+// The shared library's soname has the same number.
+int abi_version() noexcept { return VERSION_YEAR; }
+
+}  // namespace daqiri

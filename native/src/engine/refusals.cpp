@@ -1,28 +1,20 @@
-#include "engine/refusals.h"
-
+// What a configuration asks for and cannot have, found before anything is opened.
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <string>
 
 #include "burst/burst.h"
 #include "daqiri/error.h"
+#include "engine/traits.h"
 
 namespace daqiri {
 
 namespace {
 
-constexpr const char* MATCHES = "match udp_src, udp_dst, ipv4_len, ipv4_src or ipv4_dst";
-
-/// Something that an interface may ask for.
-struct Request {
-  /// The trait of engines that can do it; null: none can.
-  bool EngineTraits::* trait;
-  /// The item that asks and its value; empty: none does.
-  std::string (*item)(const InterfaceConfig& interface);
-  const char* remedy;
-};
+/// In the order of FlowActionType.
+constexpr const char* ACTIONS[] = {"queue", "vlan_push", "vlan_pop", "tunnel_encap",
+                                   "tunnel_decap"};
 
 /// The first flow whose `value` is not empty.
 template <typename Flows, typename Value>
@@ -34,23 +26,15 @@ std::string flow_that(const Flows& flows, Value value) {
   return {};
 }
 
-template <typename Flow>
-std::string transform_of(const Flow& flow) {
-  for (const FlowAction& action : flow.actions_) {
-    switch (action.type_) {
-      case FlowActionType::QUEUE:
-        break;
-      case FlowActionType::VLAN_PUSH:
-        return "action vlan_push";
-      case FlowActionType::VLAN_POP:
-        return "action vlan_pop";
-      case FlowActionType::TUNNEL_ENCAP:
-        return "action tunnel_encap";
-      case FlowActionType::TUNNEL_DECAP:
-        return "action tunnel_decap";
+template <typename Flows>
+std::string transform_of(const Flows& flows) {
+  return flow_that(flows, [](const auto& flow) -> std::string {
+    for (const FlowAction& action : flow.actions_) {
+      if (action.type_ != FlowActionType::QUEUE)
+        return std::string("action ") + ACTIONS[static_cast<std::size_t>(action.type_)];
     }
-  }
-  return {};
+    return {};
+  });
 }
 
 std::string byte_match_of(const FlowConfig& flow) {
@@ -66,123 +50,80 @@ std::string spread_of(const FlowConfig& flow) {
 
 template <typename Queues>
 std::string direct_queue(const Queues& queues) {
-  const auto found = std::find_if(queues.begin(), queues.end(), [](const QueueConfig& queue) {
-    return queue.poll_mode_ == PollMode::DIRECT;
-  });
+  const auto found = std::ranges::find(queues, PollMode::DIRECT, &QueueConfig::poll_mode_);
   return found == queues.end() ? std::string() : "queue '" + found->name_ + "': poll_mode: direct";
 }
-
-constexpr Request REQUESTS[] = {
-    {nullptr,
-     [](const InterfaceConfig& interface) {
-       const auto& plans = interface.rx_.reorder_configs_;
-       return plans.empty() ? std::string() : "reorder config '" + plans.front().name_ + "'";
-     },
-     "remove reorder_configs"},
-    {&EngineTraits::hardware_timestamps,
-     [](const InterfaceConfig& interface) {
-       return std::string(interface.rx_.hardware_timestamps_ ? "hardware_timestamps: true" : "");
-     },
-     "set it to false, for timestamps of the software"},
-    {&EngineTraits::timed_send,
-     [](const InterfaceConfig& interface) {
-       return std::string(interface.tx_.accurate_send_ ? "accurate_send: true" : "");
-     },
-     "set it to false, for launch times that the worker keeps"},
-    {&EngineTraits::dynamic_flows,
-     [](const InterfaceConfig& interface) {
-       const std::uint32_t flows = interface.rx_.dynamic_flow_capacity_;
-       return flows == 0 ? std::string() : "dynamic_flow_capacity: " + std::to_string(flows);
-     },
-     "set it to 0"},
-    {&EngineTraits::byte_matches,
-     [](const InterfaceConfig& interface) {
-       return flow_that(interface.rx_.flows_, byte_match_of);
-     },
-     MATCHES},
-    {&EngineTraits::rss,
-     [](const InterfaceConfig& interface) { return flow_that(interface.rx_.flows_, spread_of); },
-     "give the queue action one id"},
-    {&EngineTraits::transforms,
-     [](const InterfaceConfig& interface) {
-       return flow_that(interface.rx_.flows_, transform_of<FlowConfig>);
-     },
-     "leave only the queue action"},
-    {&EngineTraits::transforms,
-     [](const InterfaceConfig& interface) {
-       return flow_that(interface.tx_.flows_, transform_of<TxFlowConfig>);
-     },
-     "remove tx.flows"},
-    {&EngineTraits::direct_mode,
-     [](const InterfaceConfig& interface) { return direct_queue(interface.rx_.queues_); },
-     "use indirect"},
-    {&EngineTraits::direct_mode,
-     [](const InterfaceConfig& interface) { return direct_queue(interface.tx_.queues_); },
-     "use indirect"},
-};
-
-/// Adds up what is needed, and refuses what does not fit beside the rest.
-class Budget {
- public:
-  explicit Budget(std::uint64_t memory) : memory_(memory) {}
-
-  void add(Status status, std::uint64_t bytes, const std::string& item, const char* remedy) {
-    needed_ += bytes;
-    if (needed_ <= memory_) return;
-    const std::string others =
-        needed_ > bytes ? ", with what comes before it " + std::to_string(needed_) : "";
-    throw Error(status, item + " needs " + std::to_string(bytes) + " bytes of memory" + others +
-                            ", and this machine has " + std::to_string(memory_) + "; lower " +
-                            remedy);
-  }
-
- private:
-  std::uint64_t memory_;
-  std::uint64_t needed_{0};
-};
 
 }  // namespace
 
 void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
   for (const InterfaceConfig& interface : config.ifs_) {
-    for (const Request& request : REQUESTS) {
-      if (request.trait != nullptr && traits.*request.trait) continue;
-      const std::string item = request.item(interface);
-      if (item.empty()) continue;
-      std::string text = "interface '" + interface.name_ + "': " + item + ", which ";
-      if (request.trait == nullptr) {
-        text += "this build";
-      } else {
-        text.append("engine '").append(traits.name).append("'");
-      }
-      throw Error(Status::NOT_SUPPORTED, text.append(" does not have; ").append(request.remedy));
-    }
+    const RxConfig& rx = interface.rx_;
+    const TxConfig& tx = interface.tx_;
+    const std::string engine = "engine '" + std::string(traits.name) + "'";
+    // `item`: what is asked for, and its value; empty: nothing.
+    const auto need = [&](const std::string& who, bool has, const std::string& item,
+                          const std::string& remedy) {
+      if (has || item.empty()) return;
+      std::string text = "interface '" + interface.name_;
+      text.append("': ").append(item).append(", which ").append(who).append(" does not have; ");
+      throw Error(Status::NOT_SUPPORTED, text + remedy);
+    };
+    need("this build", false,
+         rx.reorder_configs_.empty() ? ""
+                                     : "reorder config '" + rx.reorder_configs_.front().name_ + "'",
+         "remove reorder_configs");
+    need(engine, traits.hardware_timestamps,
+         rx.hardware_timestamps_ ? "hardware_timestamps: true" : "",
+         "set it to false, for timestamps of the software");
+    need(engine, traits.timed_send, tx.accurate_send_ ? "accurate_send: true" : "",
+         "set it to false, for launch times that the worker keeps");
+    need(engine, traits.dynamic_flows,
+         rx.dynamic_flow_capacity_ == 0
+             ? ""
+             : "dynamic_flow_capacity: " + std::to_string(rx.dynamic_flow_capacity_),
+         "set it to 0");
+    need(engine, traits.byte_matches, flow_that(rx.flows_, byte_match_of),
+         "match udp_src, udp_dst, ipv4_len, ipv4_src or ipv4_dst");
+    need(engine, traits.rss, flow_that(rx.flows_, spread_of), "give the queue action one id");
+    need(engine, traits.transforms, transform_of(rx.flows_), "leave only the queue action");
+    need(engine, traits.transforms, transform_of(tx.flows_), "remove tx.flows");
+    need(engine, traits.direct_mode, direct_queue(rx.queues_), "use indirect");
+    need(engine, traits.direct_mode, direct_queue(tx.queues_), "use indirect");
   }
-}
-
-std::uint64_t machine_memory() noexcept {
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {
-  Budget budget(memory);
+  if (memory == 0) {
+    memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+             static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  }
+  std::uint64_t needed = 0;
+  const auto add = [&](Status status, std::uint64_t bytes, const std::string& item,
+                       const std::string& remedy) {
+    needed += bytes;
+    if (needed <= memory) return;
+    const std::string others =
+        needed > bytes ? ", with what comes before it " + std::to_string(needed) : "";
+    throw Error(status, item + " needs " + std::to_string(bytes) + " bytes of memory" + others +
+                            ", and this machine has " + std::to_string(memory) + "; lower " +
+                            remedy);
+  };
   for (const MemoryRegionConfig& region : config.mrs_) {
     if (region.kind_ == MemoryKind::DEVICE) continue;
-    budget.add(Status::NO_FREE_PACKET_BUFFERS, region.num_bufs_ * region.buf_size_,
-               "memory region '" + region.name_ + "' of num_bufs " +
-                   std::to_string(region.num_bufs_) + " x buf_size " +
-                   std::to_string(region.buf_size_),
-               "num_bufs or buf_size");
+    add(Status::NO_FREE_PACKET_BUFFERS, region.num_bufs_ * region.buf_size_,
+        "memory region '" + region.name_ + "' of num_bufs " + std::to_string(region.num_bufs_) +
+            " x buf_size " + std::to_string(region.buf_size_),
+        "num_bufs or buf_size");
   }
-  const auto bursts = [&](std::uint32_t count, int batch, std::size_t segments,
-                          const std::string& key, const std::string& queue) {
-    const auto packets = static_cast<std::uint32_t>(std::max(batch, 1));
-    budget.add(
-        Status::NO_FREE_BURST_BUFFERS,
-        BurstPool::bytes(count, packets, static_cast<int>(std::max<std::size_t>(segments, 1))),
+  const auto add_bursts = [&](const std::string& key, std::uint32_t count, const QueueConfig& queue,
+                              std::size_t segments) {
+    const int batch = queue.batch_size_;
+    add(Status::NO_FREE_BURST_BUFFERS,
+        BurstPool::bytes(count, static_cast<std::uint32_t>(std::max(batch, 1)),
+                         std::max(static_cast<int>(segments), 1)),
         key + " " + std::to_string(count) + " x batch_size " + std::to_string(batch) +
-            " of queue '" + queue + "'",
+            " of queue '" + queue.name_ + "'",
         "tx_meta_buffers, rx_meta_buffers or batch_size");
   };
   // One pool for all transmit queues, as large as the largest needs.
@@ -190,16 +131,14 @@ void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {
   std::size_t segments = 1;
   for (const InterfaceConfig& interface : config.ifs_) {
     for (const RxQueueConfig& queue : interface.rx_.queues_)
-      bursts(config.rx_meta_buffers_, queue.batch_size_, queue.mrs_.size(), "rx_meta_buffers",
-             queue.name_);
+      add_bursts("rx_meta_buffers", config.rx_meta_buffers_, queue, queue.mrs_.size());
     for (const TxQueueConfig& queue : interface.tx_.queues_) {
       if (largest == nullptr || queue.batch_size_ > largest->batch_size_) largest = &queue;
       segments = std::max(segments, queue.mrs_.size());
     }
   }
   if (largest != nullptr)
-    bursts(config.tx_meta_buffers_, largest->batch_size_, segments, "tx_meta_buffers",
-           largest->name_);
+    add_bursts("tx_meta_buffers", config.tx_meta_buffers_, *largest, segments);
 }
 
 }  // namespace daqiri

@@ -1,6 +1,5 @@
 #include "engine/registry.h"
 
-#include <algorithm>
 #include <mutex>
 #include <string>
 
@@ -10,28 +9,25 @@ namespace daqiri {
 
 namespace {
 
-template <EngineType TYPE>
-bool serves(const NetworkConfig& config) {
-  return config.common_.loopback_ == LoopbackType::NONE && config.common_.engine_type == TYPE;
-}
-
 /// What a configuration may name and this build has no folder for. Their files are validated, too.
-EngineTraits absent(std::string_view name, bool polls_without_pause) {
-  EngineTraits traits;
-  traits.name = name;
-  traits.polls_without_pause = polls_without_pause;
-  traits.rx_descriptors = 8192;
-  return traits;
+template <EngineType TYPE>
+EngineEntry absent(std::string_view name, bool polls_without_pause, std::string_view needs) {
+  return {{.name = name, .polls_without_pause = polls_without_pause, .rx_descriptors = 8192},
+          [](const NetworkConfig& config) {
+            const CommonConfig& common = config.common_;
+            return common.loopback_ == LoopbackType::NONE && common.engine_type == TYPE;
+          },
+          nullptr,
+          needs};
 }
 
 struct Registry {
   std::mutex mutex;
   std::vector<EngineEntry> entries{
-      {absent("packet", false), serves<EngineType::PACKET>, nullptr,
-       "the AF_PACKET engine, which is not written yet"},
-      {absent("ibverbs", true), serves<EngineType::IBVERBS>, nullptr,
-       "rdma-core (Debian: libibverbs-dev, librdmacm-dev)"},
-      {absent("dpdk", true), serves<EngineType::DPDK>, nullptr, "DPDK (Debian: libdpdk-dev)"}};
+      absent<EngineType::PACKET>("packet", false, "the AF_PACKET engine, which is not written yet"),
+      absent<EngineType::IBVERBS>("ibverbs", true,
+                                  "rdma-core (Debian: libibverbs-dev, librdmacm-dev)"),
+      absent<EngineType::DPDK>("dpdk", true, "DPDK (Debian: libdpdk-dev)")};
 };
 
 Registry& registry() {
@@ -43,12 +39,11 @@ Registry& registry() {
 
 std::string EngineEntry::missing() const {
   if (make != nullptr) return {};
-  std::string text = "engine '";
-  text.append(traits.name).append("' is not part of this build: it needs ").append(needs);
-  return text.append("; use `loopback: sw`, or a socket stream");
+  return "engine '" + std::string(traits.name) + "' is not part of this build: it needs " +
+         std::string(needs) + "; use `loopback: sw`, or a socket stream";
 }
 
-void register_engine(const EngineEntry& entry) {
+RegisteredEngine::RegisteredEngine(const EngineEntry& entry) noexcept {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   std::erase_if(all.entries,
@@ -63,10 +58,9 @@ std::vector<EngineEntry> engines() {
 }
 
 EngineEntry engine_for(const NetworkConfig& config) {
-  const std::vector<EngineEntry> all = engines();
-  const auto it = std::find_if(all.begin(), all.end(),
-                               [&](const EngineEntry& each) { return each.serves(config); });
-  if (it != all.end()) return *it;
+  for (const EngineEntry& each : engines()) {
+    if (each.serves(config)) return each;
+  }
   throw Error(Status::INTERNAL_ERROR,
               "the configuration was not validated: its engine is not resolved");
 }

@@ -26,12 +26,10 @@ struct EngineEntry {
   [[nodiscard]] std::string missing() const;
 };
 
-/// Adds an engine; the one registered last is asked first. Any thread, before sessions that use it.
-void register_engine(const EngineEntry& entry);
-
-/// As a static object beside the engine: its folder is all that there is to add.
+/// Adds an engine; the one registered last is asked first. As a static object beside the engine:
+/// its folder is all that there is to add. Any thread, before sessions that use it.
 struct RegisteredEngine {
-  explicit RegisteredEngine(const EngineEntry& entry) noexcept { register_engine(entry); }
+  explicit RegisteredEngine(const EngineEntry& entry) noexcept;
 };
 
 /// All of them, the last first. What an engine folder registers is there from the start.

@@ -1,4 +1,4 @@
-/// What an io engine says of itself before it runs.
+/// What an io engine says of itself before it runs, and what follows of it.
 #pragma once
 
 #include <cstdint>
@@ -49,5 +49,13 @@ struct EngineTraits {
   /// A value other than the default is a warning.
   std::span<const UnusedKey> unused_keys{};
 };
+
+/// Throws Error NOT_SUPPORTED for what the engine cannot do: it names the interface, the item, the
+/// value and what to do. `config` is validated.
+void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits);
+
+/// Throws Error NO_FREE_PACKET_BUFFERS or NO_FREE_BURST_BUFFERS when memory regions and bursts need
+/// more than `memory` bytes (0: this machine's main memory): it names the keys and their values.
+void refuse_oversized(const NetworkConfig& config, std::uint64_t memory = 0);
 
 }  // namespace daqiri

@@ -1,16 +1,17 @@
-#include "session/housekeeper.h"
+#include "session/snapshot.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 
-#include "session/snapshot.h"
 #include "system/log.h"
 #include "system/thread.h"
 #include "timing/clock.h"
@@ -21,9 +22,7 @@ namespace {
 
 constexpr int BACKLOG = 8;
 /// A reader that takes nothing for this long is left.
-constexpr int PATIENCE_MS = 200;
-
-std::atomic<unsigned> next_number{0};
+constexpr timeval PATIENCE{0, 200'000};
 
 /// Throws Error unless the directory exists and nobody else can write in it.
 void make_private(const std::string& directory) {
@@ -57,13 +56,13 @@ Housekeeper::Housekeeper(const Session& session, int master_core)
     log(LogLevel::INFO,
         std::string("other processes cannot ask for this engine's counters: ") + error.what());
   }
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::jthread(std::bind_front(&Housekeeper::run, this));
 }
 
 void Housekeeper::listen() {
+  static std::atomic<unsigned> next_number{0};
   make_private(directory());
-  path_ =
-      directory() + "/" + std::to_string(getpid()) + "." + std::to_string(next_number.fetch_add(1));
+  path_ = directory() + "/" + std::to_string(getpid()) + "." + std::to_string(next_number++);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path_.size() >= sizeof address.sun_path) throw file_error("cannot bind", path_, ENAMETOOLONG);
@@ -81,16 +80,14 @@ void Housekeeper::listen() {
 }
 
 void Housekeeper::stop() noexcept {
-  stopping_.store(true, std::memory_order_release);
-  doorbell_.ring();
-  if (!thread_.joinable()) return;
-  thread_.join();
+  thread_ = {};
   if (!socket_.is_open()) return;
   unlink(path_.c_str());
   socket_.close();
 }
 
-void Housekeeper::run() noexcept {
+void Housekeeper::run(const std::stop_token& stop) noexcept {
+  const std::stop_callback ring(stop, [this] { doorbell_.ring(); });
   const std::string core = std::to_string(master_core_);
   configure_thread(core_available(core) ? core : std::string(ANY_CORE), "daqiri-keeper");
   // -1, which is never readable, without a socket.
@@ -99,7 +96,7 @@ void Housekeeper::run() noexcept {
   std::uint64_t due = monotonic_ns() + PERIOD_NS;
   for (;;) {
     doorbell_.prepare();
-    if (stopping_.load(std::memory_order_acquire)) return doorbell_.cancel();
+    if (stop.stop_requested()) return doorbell_.cancel();
     const std::uint64_t now = monotonic_ns();
     doorbell_.wait(now < due ? static_cast<std::int64_t>(due - now) : 0,
                    std::span(&fd, answers ? 1 : 0));
@@ -126,20 +123,16 @@ std::shared_ptr<const SessionSnapshot> Housekeeper::latest() const {
 }
 
 bool Housekeeper::answer() noexcept {
-  const File reader(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const File reader(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
   // Without a free descriptor, who asks stays in line, and the socket readable.
   if (!reader.is_open()) return errno == EAGAIN;
+  setsockopt(reader.fd(), SOL_SOCKET, SO_SNDTIMEO, &PATIENCE, sizeof PATIENCE);
   try {
     const std::string text = SessionSnapshot::of(session_).json() + "\n";
-    for (std::size_t sent = 0; sent < text.size();) {
-      const ssize_t n =
-          send(reader.fd(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (n < 0) {
-        pollfd room{reader.fd(), POLLOUT, 0};
-        if (errno != EAGAIN || poll(&room, 1, PATIENCE_MS) != 1) break;
-        continue;
-      }
-      sent += static_cast<std::size_t>(n);
+    for (std::string_view rest = text; !rest.empty();) {
+      const ssize_t n = send(reader.fd(), rest.data(), rest.size(), MSG_NOSIGNAL);
+      if (n <= 0) break;
+      rest.remove_prefix(static_cast<std::size_t>(n));
     }
   } catch (const std::exception& error) {
     log(LogLevel::WARN, std::string("counters could not be sent: ") + error.what());

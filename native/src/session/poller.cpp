@@ -1,4 +1,4 @@
-#include "session/poller.h"
+#include "session/workers.h"
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ constexpr std::uint64_t PAUSE_PART_OF_TIMEOUT = 8;
 constexpr std::uint64_t LEAST_PAUSE_NS = 10'000;
 /// Packets of a pass from which on the next one is made at once.
 constexpr std::uint32_t BUSY_PASS = 32;
-constexpr std::int64_t MAX_SLEEP_NS = 100'000'000;
+constexpr std::uint64_t MAX_SLEEP_NS = 100'000'000;
 /// How long, and for how many packets, sources are emptied when a queue discards.
 constexpr std::uint64_t DISCARD_NS = 100'000'000;
 constexpr std::uint64_t MOST_DISCARDED = 1U << 20U;
@@ -29,21 +29,9 @@ constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
 void Poller::add(PortIo& io, RxQueue& queue) {
   queue.poller_doorbell = &doorbell_;
   queues_.push_back({&io, &queue});
-}
-
-void Poller::start() {
-  for (const Polled& polled : queues_) {
-    const int fd = polled.io->receive_traits(*polled.queue).ready_fd;
-    if (fd >= 0 && std::find(fds_.begin(), fds_.end(), fd) == fds_.end()) fds_.push_back(fd);
-  }
+  const int fd = io.receive_traits(queue).ready_fd;
+  if (fd >= 0 && std::ranges::find(fds_, fd) == fds_.end()) fds_.push_back(fd);
   doorbell_.reserve(fds_.size());
-  thread_ = std::thread([this] { run(); });
-}
-
-void Poller::stop() noexcept {
-  stopping_.store(true, std::memory_order_release);
-  doorbell_.ring();
-  if (thread_.joinable()) thread_.join();
 }
 
 std::uint32_t Poller::receive() noexcept {
@@ -52,17 +40,7 @@ std::uint32_t Poller::receive() noexcept {
   return seen;
 }
 
-void Poller::drain(std::uint32_t received) noexcept {
-  // A source that is filled faster than it is emptied has been emptied once by then.
-  const std::uint64_t end = monotonic_ns() + DISCARD_NS;
-  for (std::uint64_t total = received;
-       received > 0 && total < MOST_DISCARDED && monotonic_ns() < end; total += received) {
-    received = receive();
-  }
-}
-
-std::uint32_t Poller::pass(std::uint64_t* next_due) noexcept {
-  *next_due = 0;
+std::uint32_t Poller::pass() noexcept {
   const std::uint64_t now = monotonic_ns();
   bool discarding = false;
   for (const Polled& polled : queues_) {
@@ -70,36 +48,37 @@ std::uint32_t Poller::pass(std::uint64_t* next_due) noexcept {
     discarding = discarding || polled.queue->discarding();
   }
   const std::uint32_t seen = receive();
-  // Queues may share a source: it is emptied for all of them.
-  if (discarding) drain(seen);
+  // What the sources held is to be discarded. Queues may share one: it is emptied for all of them.
+  // One that is filled faster than it is emptied has been emptied once by the end.
+  std::uint64_t total = seen;
+  for (std::uint32_t n = seen;
+       discarding && n > 0 && total < MOST_DISCARDED && monotonic_ns() - now < DISCARD_NS;
+       total += n) {
+    n = receive();
+  }
   const auto starves = [](const Polled& polled) { return polled.queue->starves(); };
   const bool starving = std::any_of(queues_.begin(), queues_.end(), starves);
+  next_due_ = 0;
   for (const Polled& polled : queues_) {
     // Open bursts hold buffers that nobody can give back.
     if (starving) polled.queue->deliver_open();
     const std::uint64_t due = polled.queue->deliver_expired(now);
-    if (due != 0 && (*next_due == 0 || due < *next_due)) *next_due = due;
+    if (due != 0 && (next_due_ == 0 || due < next_due_)) next_due_ = due;
     polled.queue->end_pass();
   }
   return seen;
 }
 
-void Poller::sleep(std::uint64_t next_due) noexcept {
+void Poller::sleep() noexcept {
   doorbell_.prepare();
-  std::uint64_t due = 0;
-  if (stopping_.load(std::memory_order_acquire) || pass(&due) > 0) {
-    doorbell_.cancel();
-    return;
-  }
-  if (due != 0) next_due = due;
-  std::int64_t timeout = MAX_SLEEP_NS;
-  if (next_due != 0) {
-    const std::uint64_t now = monotonic_ns();
-    timeout = next_due > now
-                  ? std::min<std::int64_t>(timeout, static_cast<std::int64_t>(next_due - now))
-                  : 0;
-  }
-  doorbell_.wait(timeout, fds_);
+  if (stop_.stop_requested() || pass() > 0) return doorbell_.cancel();
+  doorbell_.wait(static_cast<std::int64_t>(until_due(MAX_SLEEP_NS)), fds_);
+}
+
+std::uint64_t Poller::until_due(std::uint64_t most) const noexcept {
+  if (next_due_ == 0) return most;
+  const std::uint64_t now = monotonic_ns();
+  return next_due_ > now ? std::min(most, next_due_ - now) : 0;
 }
 
 std::uint64_t Poller::pause_allowed() const noexcept {
@@ -114,34 +93,27 @@ std::uint64_t Poller::pause_allowed() const noexcept {
   return allowed < LEAST_PAUSE_NS ? 0 : allowed;
 }
 
-void Poller::pause(std::uint64_t pause_ns, std::uint64_t next_due) const noexcept {
-  if (next_due != 0) {
-    const std::uint64_t now = monotonic_ns();
-    if (next_due <= now) return;
-    pause_ns = std::min(pause_ns, next_due - now);
-  }
-  const timespec time{0, static_cast<long>(pause_ns)};
-  nanosleep(&time, nullptr);
-}
-
-void Poller::run() noexcept {
+void Poller::run(std::stop_token stop) noexcept {
+  stop_ = std::move(stop);
+  const std::stop_callback ring(stop_, [this] { doorbell_.ring(); });
   configure_thread(cpu_core_, "daqiri-rx-" + cpu_core_);
   const std::uint64_t pause_ns = pause_allowed();
   std::uint64_t last_seen = monotonic_ns();
-  std::uint64_t next_due = 0;
-  while (!stopping_.load(std::memory_order_acquire)) {
-    const std::uint32_t seen = pass(&next_due);
+  while (!stop_.stop_requested()) {
+    const std::uint32_t seen = pass();
     if (seen > 0) {
       last_seen = monotonic_ns();
-      if (pause_ns > 0 && seen < BUSY_PASS) pause(pause_ns, next_due);
+      if (pause_ns == 0 || seen >= BUSY_PASS) continue;
+      const timespec pause{0, static_cast<long>(until_due(pause_ns))};
+      if (pause.tv_nsec > 0) nanosleep(&pause, nullptr);
     } else if (never_sleeps_ || (pause_ns == 0 && monotonic_ns() - last_seen < SPIN_NS)) {
       cpu_relax();
     } else {
-      sleep(next_due);
+      sleep();
     }
   }
   const std::uint64_t end = monotonic_ns() + DRAIN_NS;
-  for (int i = 0; i < DRAIN_PASSES && pass(&next_due) > 0 && monotonic_ns() < end; ++i) {
+  for (int i = 0; i < DRAIN_PASSES && pass() > 0 && monotonic_ns() < end; ++i) {
   }
   for (const Polled& polled : queues_) {
     polled.queue->deliver_open();

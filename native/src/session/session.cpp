@@ -1,18 +1,13 @@
 #include "session/session.h"
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 #include <string_view>
 #include <utility>
 
 #include "daqiri/error.h"
-#include "engine/refusals.h"
 #include "engine/registry.h"
-#include "session/housekeeper.h"
-#include "session/poller.h"
 #include "session/snapshot.h"
-#include "session/transmitter.h"
+#include "session/workers.h"
 #include "system/log.h"
 #include "system/thread.h"
 #include "timing/clock.h"
@@ -43,42 +38,57 @@ void require_usable(const memory::MemoryRegion& region, const EngineTraits& trai
                   "' cannot fill or send from; use kind 'host', 'huge' or 'host_pinned'");
 }
 
-/// The worker that has all of `same`, made where there is none.
-template <typename Worker, typename Same, typename Make>
-Worker& place(std::vector<std::unique_ptr<Worker>>& workers, Same same, Make make) {
-  auto it = std::find_if(workers.begin(), workers.end(), [&](const auto& w) { return same(*w); });
-  if (it == workers.end()) it = workers.insert(workers.end(), make());
-  return **it;
+/// The worker that was made with `parts`, made where there is none.
+template <typename Worker, typename... Parts>
+Worker& worker_of(std::vector<std::unique_ptr<Worker>>& workers, const Parts&... parts) {
+  for (const auto& worker : workers) {
+    if (worker->has(parts...)) return *worker;
+  }
+  return *workers.emplace_back(std::make_unique<Worker>(parts...));
 }
 
-/// The element that `path` names behind `key`, as in "interfaces[1].rx"; null: none. `path` is cut
-/// to what follows.
-template <typename Element>
-const Element* element_of(const std::vector<Element>& elements, std::string_view key,
-                          std::string_view& path) {
-  if (!path.starts_with(key)) return nullptr;
-  path.remove_prefix(key.size());
-  std::size_t i = 0;
-  const auto end = std::from_chars(path.data(), path.data() + path.size(), i);
-  if (end.ec != std::errc{} || i >= elements.size()) return nullptr;
-  path.remove_prefix(static_cast<std::size_t>(end.ptr - path.data()));
-  return &elements[i];
-}
-
-/// The interface and the queue that a key belongs to.
-LogOrigin origin_of(std::string_view path, const NetworkConfig& config) {
+/// The interface and the queue that a key belongs to, as in "interfaces[1].rx.queues[0].id".
+LogOrigin origin_of(const std::string& path, const NetworkConfig& config) {
   LogOrigin origin;
-  const InterfaceConfig* interface = element_of(config.ifs_, "interfaces[", path);
-  if (interface == nullptr) return origin;
-  origin.interface = interface->name_;
-  if (const auto* rx = element_of(interface->rx_.queues_, "].rx.queues[", path))
-    origin.queue = rx->name_;
-  if (const auto* tx = element_of(interface->tx_.queues_, "].tx.queues[", path))
-    origin.queue = tx->name_;
+  for (std::size_t i = 0; i < config.ifs_.size(); ++i) {
+    const InterfaceConfig& interface = config.ifs_[i];
+    const std::string start = "interfaces[" + std::to_string(i) + "]";
+    if (!path.starts_with(start)) continue;
+    origin.interface = interface.name_;
+    const auto look = [&](const auto& queues, const std::string& key) {
+      for (std::size_t q = 0; q < queues.size(); ++q) {
+        if (path.starts_with(start + key + std::to_string(q) + "]")) origin.queue = queues[q].name_;
+      }
+    };
+    look(interface.rx_.queues_, ".rx.queues[");
+    look(interface.tx_.queues_, ".tx.queues[");
+  }
   return origin;
 }
 
+template <typename Queues>
+[[noreturn]] void no_queue(const char* kind, int queue, const Port& port, const Queues& queues) {
+  std::string ids;
+  for (const auto& q : queues) ids += (ids.empty() ? "" : ", ") + std::to_string(q->id());
+  throw Error(Status::INVALID_PARAMETER, "port '" + port.config.name_ + "' has no " + kind +
+                                             " queue " + std::to_string(queue) + "; it has " +
+                                             (ids.empty() ? "none" : ids));
+}
+
 }  // namespace
+
+Burst* Rotation::receive() noexcept {
+  const std::size_t n = queues.size();
+  const std::size_t first = next.load(std::memory_order_relaxed);
+  for (std::size_t k = 0; k < n; ++k) {
+    const std::size_t i = (first + k) % n;
+    Burst* burst = queues[i]->receive();
+    if (burst == nullptr) continue;
+    next.store(i + 1, std::memory_order_relaxed);
+    return burst;
+  }
+  return nullptr;
+}
 
 Session::Session(NetworkConfig config) : config_(std::move(config)), opened_(realtime_ns()) {}
 
@@ -104,13 +114,20 @@ void Session::build() {
     throw Error(Status::NOT_SUPPORTED, missing);
   refuse_unsupported(config_, entry.traits);
   refuse_oversized(config_);
+  // One pool for all transmit queues, as large as the largest needs.
+  int tx_batch = 0;
+  std::size_t tx_segments = 1;
   for (const InterfaceConfig& interface : config_.ifs_) {
     const auto check = [&](const QueueConfig& queue) {
       require_core(queue.cpu_core_,
                    "queue '" + queue.name_ + "' of interface '" + interface.name_ + "'");
     };
     for (const auto& queue : interface.rx_.queues_) check(queue);
-    for (const auto& queue : interface.tx_.queues_) check(queue);
+    for (const auto& queue : interface.tx_.queues_) {
+      check(queue);
+      tx_batch = std::max(tx_batch, queue.batch_size_);
+      tx_segments = std::max(tx_segments, queue.mrs_.size());
+    }
   }
   engine_ = entry.make(config_);
   memory_ = std::make_shared<SessionMemory>();
@@ -121,17 +138,10 @@ void Session::build() {
     engine_->attach(*allocated);
     memory_->regions.emplace(region.name_, std::move(allocated));
   }
-  std::uint32_t tx_batch = 0;
-  std::size_t tx_segments = 0;
-  for (const InterfaceConfig& interface : config_.ifs_) {
-    for (const auto& queue : interface.tx_.queues_) {
-      tx_batch = std::max(tx_batch, static_cast<std::uint32_t>(queue.batch_size_));
-      tx_segments = std::max(tx_segments, queue.mrs_.size());
-    }
-  }
-  memory_->tx_pool = std::make_unique<BurstPool>(
-      tx_batch > 0 ? config_.tx_meta_buffers_ : 0, std::max(tx_batch, 1U),
-      static_cast<int>(std::max<std::size_t>(tx_segments, 1)), true);
+  memory_->tx_pool = std::make_unique<BurstPool>(tx_batch > 0 ? config_.tx_meta_buffers_ : 0,
+                                                 static_cast<std::uint32_t>(std::max(tx_batch, 1)),
+                                                 static_cast<int>(tx_segments), true);
+  std::vector<RxQueue*> every;
   for (const InterfaceConfig& interface : config_.ifs_) {
     auto port = std::make_unique<Port>();
     port->config = interface;
@@ -147,8 +157,12 @@ void Session::build() {
     }
     if (!port->rx.empty())
       port->steering.publish(std::make_shared<const steering::Program>(interface));
+    std::vector<RxQueue*>& turns = rotations_.emplace_back().queues;
+    for (const auto& queue : port->rx) turns.push_back(queue.get());
+    every.insert(every.end(), turns.begin(), turns.end());
     ports_.push_back(std::move(port));
   }
+  rotations_.emplace_back().queues = std::move(every);
   engine_->open(ports_);
   for (const auto& port : ports_) {
     require_accurate_send(*port);
@@ -161,20 +175,10 @@ void Session::start() {
   const bool never_sleep = engine_for(config_).traits.polls_without_pause;
   for (const auto& port : ports_) {
     for (const auto& queue : port->rx) {
-      const std::string& core = queue->config().cpu_core_;
-      place(
-          pollers_, [&](const Poller& p) { return p.cpu_core() == core; },
-          [&] { return std::make_unique<Poller>(core, never_sleep); })
-          .add(*port->io, *queue);
+      worker_of(pollers_, queue->config().cpu_core_, never_sleep).add(*port->io, *queue);
     }
     for (const auto& queue : port->tx) {
-      const std::string& core = queue->config().cpu_core_;
-      const Clock clock = port->io->clock();
-      place(
-          transmitters_,
-          [&](const Transmitter& t) { return t.cpu_core() == core && t.clock() == clock; },
-          [&] { return std::make_unique<Transmitter>(core, clock); })
-          .add(*port->io, *queue);
+      worker_of(transmitters_, queue->config().cpu_core_, port->io->clock()).add(*port->io, *queue);
     }
   }
   for (const auto& poller : pollers_) poller->start();
@@ -201,39 +205,16 @@ Port& Session::port(int id) const {
   return *ports_[static_cast<std::size_t>(id)];
 }
 
-namespace {
-
-template <typename Queues>
-[[noreturn]] void no_queue(const char* kind, int queue, const Port& port, const Queues& queues) {
-  std::string ids;
-  for (const auto& q : queues) ids += (ids.empty() ? "" : ", ") + std::to_string(q->id());
-  throw Error(Status::INVALID_PARAMETER, std::string("port '") + port.config.name_ + "' has no " +
-                                             kind + " queue " + std::to_string(queue) +
-                                             "; it has " + (ids.empty() ? "none" : ids));
-}
-
-}  // namespace
-
 RxQueue& Session::rx_queue(int port_wanted, int queue) const {
   const Port& found = port(port_wanted);
-  RxQueue* rx = found.rx_queue(queue);
-  if (rx == nullptr) no_queue("receive", queue, found, found.rx);
-  return *rx;
+  if (RxQueue* rx = found.rx_queue(queue)) return *rx;
+  no_queue("receive", queue, found, found.rx);
 }
 
 TxQueue& Session::tx_queue(int port_wanted, int queue) const {
   const Port& found = port(port_wanted);
-  TxQueue* tx = found.tx_queue(queue);
-  if (tx == nullptr) no_queue("transmit", queue, found, found.tx);
-  return *tx;
-}
-
-int Session::port_id(const std::string& name_or_address) const noexcept {
-  for (const auto& port : ports_) {
-    if (port->config.name_ == name_or_address || port->config.address_ == name_or_address)
-      return port->id;
-  }
-  return -1;
+  if (TxQueue* tx = found.tx_queue(queue)) return *tx;
+  no_queue("transmit", queue, found, found.tx);
 }
 
 Connections& Session::connections() const {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +20,15 @@ class Housekeeper;
 class Poller;
 class Transmitter;
 struct SessionSnapshot;
+
+/// Receive queues that take turns: the next look starts after the queue that last had data.
+struct Rotation {
+  /// A burst of any of the queues, or null.
+  Burst* receive() noexcept;
+
+  std::vector<RxQueue*> queues;
+  std::atomic<std::size_t> next{0};
+};
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
@@ -45,8 +55,9 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] Port& port(int id) const;
   [[nodiscard]] RxQueue& rx_queue(int port, int queue) const;
   [[nodiscard]] TxQueue& tx_queue(int port, int queue) const;
-  /// Port id by interface name or address; -1: unknown.
-  [[nodiscard]] int port_id(const std::string& name_or_address) const noexcept;
+  /// Of a port; of all ports.
+  [[nodiscard]] Rotation& any_rx_queue(int port) { return rotations_[this->port(port).id]; }
+  [[nodiscard]] Rotation& any_rx_queue() noexcept { return rotations_.back(); }
   /// Of the engine. Throws Error NOT_SUPPORTED when it has none.
   [[nodiscard]] Connections& connections() const;
   /// Null: it has none.
@@ -74,6 +85,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::uint64_t opened_;
   std::shared_ptr<SessionMemory> memory_;
   std::vector<std::unique_ptr<Port>> ports_;
+  /// By port, then of all.
+  std::deque<Rotation> rotations_;
   std::unique_ptr<IoEngine> engine_;
   std::vector<std::unique_ptr<Poller>> pollers_;
   std::vector<std::unique_ptr<Transmitter>> transmitters_;

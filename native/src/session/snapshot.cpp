@@ -3,10 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <string_view>
-#include <utility>
 
 #include "engine/registry.h"
 #include "metrics/json_object.h"
@@ -16,55 +14,33 @@ namespace daqiri {
 
 namespace {
 
-template <typename Items, typename Write>
-std::string json_list(const Items& items, Write write) {
-  std::string text = "[";
-  for (const auto& item : items) text.append(text.size() > 1 ? "," : "").append(write(item).line());
-  return text + "]";
+/// Calls `each` with the counters of a queue, in the order in which they are told.
+template <typename State, typename Each>
+void for_counters(const State& state, Each each) {
+  std::ranges::for_each(counters_of(state.counters), each);
+  if constexpr (requires { state.lateness; })
+    std::ranges::for_each(counters_of(state.lateness), each);
+  std::ranges::for_each(counters_of(state.levels), each);
 }
 
-std::string json_of(const DropCounts& dropped) {
+template <typename State>
+std::vector<std::string_view> names_of() {
+  std::vector<std::string_view> names;
+  for_counters(State{}, [&](const Counter& counter) { names.emplace_back(counter.name); });
+  return names;
+}
+
+template <typename State>
+JsonObject json_of(const State& state) {
   JsonObject json;
+  json.text("port", state.port);
+  json.text("queue", state.queue);
+  for_counters(state, [&](const Counter& counter) { json.number(counter.name, counter.value); });
+  JsonObject dropped;
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
-    json.number(drop_reason_name(static_cast<DropReason>(r)), dropped[r]);
-  return json.line();
-}
-
-template <typename Group>
-void add(JsonObject& json, const Group& group) {
-  for (const Counter& counter : counters_of(group)) json.number(counter.name, counter.value);
-}
-
-template <typename Group>
-void add(std::vector<std::uint64_t>& row, const Group& group) {
-  for (const Counter& counter : counters_of(group)) row.push_back(counter.value);
-}
-
-template <typename Group>
-void add(std::vector<std::string_view>& names) {
-  const Group group;
-  for (const Counter& counter : counters_of(group)) names.emplace_back(counter.name);
-}
-
-JsonObject json_of(const RxQueueState& state) {
-  JsonObject json;
-  json.text("port", state.port);
-  json.text("queue", state.queue);
-  add(json, state.counters);
-  add(json, state.levels);
-  json.json("dropped", json_of(state.counters.dropped));
-  return json;
-}
-
-JsonObject json_of(const TxQueueState& state) {
-  JsonObject json;
-  json.text("port", state.port);
-  json.text("queue", state.queue);
-  add(json, state.counters);
-  add(json, state.lateness);
-  add(json, state.levels);
-  json.json("dropped", json_of(state.counters.dropped));
-  json.text("launch_times", state.launch_times);
+    dropped.number(drop_reason_name(static_cast<DropReason>(r)), state.counters.dropped[r]);
+  json.json("dropped", dropped.line());
+  if constexpr (requires { state.launch_times; }) json.text("launch_times", state.launch_times);
   return json;
 }
 
@@ -75,6 +51,13 @@ JsonObject json_of(const RegionState& region) {
   json.number("buffers", region.buffers);
   json.number("buf_size", region.buf_size);
   return json;
+}
+
+template <typename Items>
+std::string json_list(const Items& items) {
+  std::string text = "[";
+  for (const auto& item : items) text += (text.size() > 1 ? "," : "") + json_of(item).line();
+  return text + "]";
 }
 
 using Row = std::vector<std::string>;
@@ -103,20 +86,20 @@ std::string reasons(const DropCounts& dropped) {
   std::string text;
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
     if (dropped[r] == 0) continue;
-    text.append(text.empty() ? "" : ", ").append(std::to_string(dropped[r])).append(" ");
-    text.append(drop_reason_name(static_cast<DropReason>(r)));
+    text += (text.empty() ? "" : ", ") + std::to_string(dropped[r]) + " ";
+    text += drop_reason_name(static_cast<DropReason>(r));
   }
   return text.empty() ? "none" : text;
 }
 
-std::string part(std::uint64_t some, std::uint64_t all) {
-  return std::to_string(some) + "/" + std::to_string(all);
-}
+std::string digits(std::uint64_t number) { return std::to_string(number); }
+
+std::string part(std::uint64_t some, std::uint64_t all) { return digits(some) + "/" + digits(all); }
 
 std::string microseconds(std::uint64_t ns) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f", static_cast<double>(ns) / 1e3);
-  return text.data();
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", static_cast<double>(ns) / 1e3);
+  return text;
 }
 
 }  // namespace
@@ -135,14 +118,14 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
     for (const auto& queue : port.rx)
       snapshot.rx.push_back({name, queue->config().name_, queue->counters(), queue->levels()});
     for (const auto& queue : port.tx) {
-      const Histogram& histogram = queue->lateness();
-      TxQueueState state{name, queue->config().name_,        queue->counters(), queue->levels(),
-                         {},   port.io->launch_times(*queue)};
-      state.lateness.p50 = histogram.quantile(0.5);
-      state.lateness.p99 = histogram.quantile(0.99);
-      state.lateness.p999 = histogram.quantile(0.999);
-      state.lateness.maximum = histogram.maximum();
-      snapshot.tx.push_back(std::move(state));
+      const Histogram& lateness = queue->lateness();
+      TxQueueState& state = snapshot.tx.emplace_back();
+      state = {name, queue->config().name_,        queue->counters(), queue->levels(),
+               {},   port.io->launch_times(*queue)};
+      state.lateness.p50 = lateness.quantile(0.5);
+      state.lateness.p99 = lateness.quantile(0.99);
+      state.lateness.p999 = lateness.quantile(0.999);
+      state.lateness.maximum = lateness.maximum();
     }
   }
   for (const MemoryRegionConfig& region : config.mrs_) {
@@ -160,72 +143,49 @@ std::string SessionSnapshot::json() const {
   json.number("opened_ns", opened);
   json.number("time_ns", time);
   json.number("steady_ns", steady);
-  json.json("rx", json_list(rx, [](const RxQueueState& s) { return json_of(s); }));
-  json.json("tx", json_list(tx, [](const TxQueueState& s) { return json_of(s); }));
-  json.json("regions", json_list(regions, [](const RegionState& s) { return json_of(s); }));
+  json.json("rx", json_list(rx));
+  json.json("tx", json_list(tx));
+  json.json("regions", json_list(regions));
   return json.line();
 }
 
 std::vector<std::uint64_t> SessionSnapshot::row() const {
   std::vector<std::uint64_t> row{time, steady};
-  const auto add_drops = [&](const DropCounts& dropped) {
-    row.insert(row.end(), dropped.begin(), dropped.end());
+  const auto add = [&row](const auto& state) {
+    for_counters(state, [&row](const Counter& counter) { row.push_back(counter.value); });
+    row.insert(row.end(), state.counters.dropped.begin(), state.counters.dropped.end());
   };
-  for (const RxQueueState& state : rx) {
-    add(row, state.counters);
-    add(row, state.levels);
-    add_drops(state.counters.dropped);
-  }
-  for (const TxQueueState& state : tx) {
-    add(row, state.counters);
-    add(row, state.lateness);
-    add(row, state.levels);
-    add_drops(state.counters.dropped);
-  }
+  std::ranges::for_each(rx, add);
+  std::ranges::for_each(tx, add);
   return row;
 }
 
-std::vector<std::string_view> SessionSnapshot::rx_names() {
-  std::vector<std::string_view> names;
-  add<RxSnapshot>(names);
-  add<QueueLevels>(names);
-  return names;
-}
-
-std::vector<std::string_view> SessionSnapshot::tx_names() {
-  std::vector<std::string_view> names;
-  add<TxSnapshot>(names);
-  add<Lateness>(names);
-  add<QueueLevels>(names);
-  return names;
-}
+std::vector<std::string_view> SessionSnapshot::rx_names() { return names_of<RxQueueState>(); }
+std::vector<std::string_view> SessionSnapshot::tx_names() { return names_of<TxQueueState>(); }
 
 std::string SessionSnapshot::table() const {
   std::vector<Row> receive{{"receive queue", "received", "bytes", "delivered", "held", "bursts",
                             "truncated", "ring", "free bursts", "dropped"}};
   for (const RxQueueState& s : rx) {
-    receive.push_back(
-        {s.port + "/" + s.queue, std::to_string(s.counters.received.value),
-         std::to_string(s.counters.received_bytes.value),
-         std::to_string(s.counters.delivered.value), std::to_string(s.counters.held.value),
-         std::to_string(s.counters.bursts.value), std::to_string(s.counters.truncated.value),
-         part(s.levels.ring, s.levels.ring_capacity), part(s.levels.bursts_free, s.levels.bursts),
-         reasons(s.counters.dropped)});
+    const RxSnapshot& n = s.counters;
+    receive.push_back({s.port + "/" + s.queue, digits(n.received), digits(n.received_bytes),
+                       digits(n.delivered), digits(n.held), digits(n.bursts), digits(n.truncated),
+                       part(s.levels.ring, s.levels.ring_capacity),
+                       part(s.levels.bursts_free, s.levels.bursts), reasons(n.dropped)});
   }
   std::vector<Row> transmit{{"transmit queue", "submitted", "sent", "bytes", "held", "late",
                              "p50 us", "p99 us", "max us", "ring", "free bursts", "dropped"}};
   for (const TxQueueState& s : tx) {
+    const TxSnapshot& n = s.counters;
     transmit.push_back(
-        {s.port + "/" + s.queue, std::to_string(s.counters.submitted.value),
-         std::to_string(s.counters.sent.value), std::to_string(s.counters.sent_bytes.value),
-         std::to_string(s.counters.held.value), std::to_string(s.counters.late.value),
-         microseconds(s.lateness.p50), microseconds(s.lateness.p99),
+        {s.port + "/" + s.queue, digits(n.submitted), digits(n.sent), digits(n.sent_bytes),
+         digits(n.held), digits(n.late), microseconds(s.lateness.p50), microseconds(s.lateness.p99),
          microseconds(s.lateness.maximum), part(s.levels.ring, s.levels.ring_capacity),
-         part(s.levels.bursts_free, s.levels.bursts), reasons(s.counters.dropped)});
+         part(s.levels.bursts_free, s.levels.bursts), reasons(n.dropped)});
   }
   std::vector<Row> memory{{"memory region", "free buffers", "bytes each"}};
   for (const RegionState& s : regions)
-    memory.push_back({s.name, part(s.free, s.buffers), std::to_string(s.buf_size)});
+    memory.push_back({s.name, part(s.free, s.buffers), digits(s.buf_size)});
   return table_of(receive) + table_of(transmit) + table_of(memory);
 }
 

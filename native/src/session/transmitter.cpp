@@ -1,4 +1,4 @@
-#include "session/transmitter.h"
+#include "session/workers.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t SLEEP_FROM_NS = 200'000;
 constexpr std::uint64_t TX_SPIN_NS = 80'000;
 /// Longest sleep: a step of the clock is noticed within this.
-constexpr std::int64_t TX_MAX_SLEEP_NS = 50'000'000;
+constexpr std::uint64_t TX_MAX_SLEEP_NS = 50'000'000;
 /// Idle time after which the worker sleeps instead of spinning.
 constexpr std::uint64_t IDLE_SPIN_NS = 20'000;
 /// Pacing credit that an idle queue keeps.
@@ -46,11 +46,6 @@ constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps, std::ui
   return ns / mbps;
 }
 
-/// Until the next question after packets that the engine keeps.
-constexpr std::uint64_t ask_again(const TransmitTraits& traits) {
-  return traits.launch_lead > 0 ? LAUNCHING_NS : COMPLETING_NS;
-}
-
 void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
   for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
     const auto* data = static_cast<const std::byte*>(burst.pkts[s][packet]);
@@ -74,16 +69,6 @@ void Transmitter::add(PortIo& io, TxQueue& queue) {
   realtime_priority_ = std::max(realtime_priority_, queue.config().realtime_priority_);
 }
 
-void Transmitter::start() {
-  thread_ = std::thread([this] { run(); });
-}
-
-void Transmitter::stop() noexcept {
-  stopping_.store(true, std::memory_order_release);
-  doorbell_.ring();
-  if (thread_.joinable()) thread_.join();
-}
-
 std::uint32_t Transmitter::turn(const Served& served) const noexcept {
   std::uint64_t packets = served.traits.most_packets;
   for (const Served& other : queues_) {
@@ -98,7 +83,8 @@ std::uint32_t Transmitter::turn(const Served& served) const noexcept {
 
 void Transmitter::count_completed(Served& served, bool last) noexcept {
   const TransmitCompletion completion = served.io->completed(*served.queue, last);
-  served.ask = completion.more ? now_ + ask_again(served.traits) : NEVER;
+  const std::uint64_t later = served.traits.launch_lead > 0 ? LAUNCHING_NS : COMPLETING_NS;
+  served.ask = completion.more ? now_ + later : NEVER;
   served.queue->count_completed(completion);
 }
 
@@ -202,31 +188,25 @@ void Transmitter::note_error(Served& served, int error) noexcept {
 
 void Transmitter::wait_until(std::uint64_t due) noexcept {
   if (due <= now_) return;
-  if (due - now_ > SLEEP_FROM_NS) {
-    doorbell_.prepare();
-    if (stopping_.load(std::memory_order_acquire) || anything_new()) {
-      doorbell_.cancel();
-    } else {
-      const auto remaining = static_cast<std::int64_t>(
-          std::min<std::uint64_t>(due - now_ - TX_SPIN_NS, TX_MAX_SLEEP_NS));
-      sleep_for(remaining);
-    }
-    now_ = clock_();
-    return;
-  }
+  if (due - now_ > SLEEP_FROM_NS) return sleep(std::min(due - now_ - TX_SPIN_NS, TX_MAX_SLEEP_NS));
   // A clock that was set back ends the spinning, too.
   do {
     now_ = clock_();
-  } while (now_ < due && due - now_ <= SLEEP_FROM_NS && !anything_new() &&
-           !stopping_.load(std::memory_order_relaxed));
+  } while (now_ < due && due - now_ <= SLEEP_FROM_NS && !anything_new() && !stop_.stop_requested());
 }
 
-void Transmitter::sleep_for(std::int64_t ns) noexcept {
+void Transmitter::sleep(std::uint64_t ns) noexcept {
   fds_.clear();
   for (const Served& served : queues_) {
     if (served.refused) fds_.push_back(served.traits.ready_fd);
   }
-  doorbell_.wait(ns, fds_);
+  doorbell_.prepare();
+  if ((drain_ == 0 && stop_.stop_requested()) || anything_new()) {
+    doorbell_.cancel();
+  } else {
+    doorbell_.wait(static_cast<std::int64_t>(ns), fds_);
+  }
+  now_ = clock_();
 }
 
 bool Transmitter::anything_new() const noexcept {
@@ -235,55 +215,40 @@ bool Transmitter::anything_new() const noexcept {
   });
 }
 
-void Transmitter::sleep() noexcept {
-  doorbell_.prepare();
-  if (stopping_.load(std::memory_order_acquire) || anything_new()) {
-    doorbell_.cancel();
-    return;
-  }
-  doorbell_.wait(TX_MAX_SLEEP_NS);
-}
-
-void Transmitter::run() noexcept {
+void Transmitter::run(std::stop_token stop) noexcept {
+  stop_ = std::move(stop);
+  const std::stop_callback ring(stop_, [this] { doorbell_.ring(); });
   configure_thread(cpu_core_, "daqiri-tx-" + cpu_core_, realtime_priority_);
   last_left_ = monotonic_ns();
   now_ = clock_();
-  int drain = 0;
   // The clock is read after every wait and every call of the engine, and not once more: a read
   // takes longer than what a packet would otherwise be late.
   for (;;) {
-    if (stopping_.load(std::memory_order_acquire) && drain++ == 0) last_left_ = monotonic_ns();
+    if (stop_.stop_requested() && drain_++ == 0) last_left_ = monotonic_ns();
     bool progress = false;
     for (Served& served : queues_) progress = serve(served) || progress;
-    const bool refused = std::any_of(queues_.begin(), queues_.end(), [](const Served& served) {
-      return served.burst != nullptr && served.refused && !served.unconnected;
-    });
-    if (drain > 0 && refused && !progress) {
-      doorbell_.prepare();
-      sleep_for(static_cast<std::int64_t>(REFUSED_NS));
-      now_ = clock_();
-    }
-    const bool launching = std::any_of(queues_.begin(), queues_.end(),
-                                       [](const Served& served) { return served.ask != NEVER; });
-    if (drain > 0 && launching && !progress) {
-      doorbell_.prepare();
-      doorbell_.wait(static_cast<std::int64_t>(LAUNCHING_NS));
-      now_ = clock_();
-    }
-    if (drain > 0 && ((!progress && !refused && !launching) || drain > TX_DRAIN_PASSES ||
-                      monotonic_ns() - last_left_ > TX_DRAIN_NS))
+    if (drain_ > TX_DRAIN_PASSES || (drain_ > 0 && monotonic_ns() - last_left_ > TX_DRAIN_NS))
       break;
     if (progress) continue;
     std::uint64_t due = NEVER;
     for (const Served& served : queues_) due = std::min({due, served.due, served.ask});
-    if (due != NEVER) {
-      wait_until(due);
-    } else if (monotonic_ns() - last_left_ < IDLE_SPIN_NS) {
+    if (drain_ > 0) {
+      const auto launching = [](const Served& served) { return served.ask != NEVER; };
+      const auto refused = [](const Served& served) {
+        return served.burst != nullptr && served.refused && !served.unconnected;
+      };
+      if (std::ranges::any_of(queues_, launching)) {
+        sleep(LAUNCHING_NS);
+      } else if (std::ranges::any_of(queues_, refused)) {
+        sleep(REFUSED_NS);
+      } else {
+        break;
+      }
+    } else if (due == NEVER && monotonic_ns() - last_left_ < IDLE_SPIN_NS) {
       cpu_relax();
       now_ = clock_();
     } else {
-      sleep();
-      now_ = clock_();
+      wait_until(due);
     }
   }
   for (Served& served : queues_) {

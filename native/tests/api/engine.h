@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "api/sessions.h"
+#include "api/call.h"
 #include "daqiri/daqiri.h"
 
 namespace daqiri::test {
@@ -147,9 +147,9 @@ inline void send_frames(int n, std::uint16_t udp_dst, std::uint32_t first = 0,
 
 /// Wait until a receive queue has handed over `n` bursts since the engine started.
 inline void await_bursts(int port, int queue, std::uint64_t n) {
-  const auto running = api::running();
-  REQUIRE(running != nullptr);
-  const RxQueue& rx = running->session->rx_queue(port, queue);
+  const auto session = api::running();
+  REQUIRE(session != nullptr);
+  const RxQueue& rx = session->rx_queue(port, queue);
   REQUIRE(eventually([&] { return rx.counters().bursts >= n; }));
 }
 

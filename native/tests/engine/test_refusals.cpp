@@ -5,7 +5,6 @@
 #include <catch2/catch.hpp>
 
 #include "daqiri/error.h"
-#include "engine/refusals.h"
 #include "engine/registry.h"
 
 using namespace daqiri;

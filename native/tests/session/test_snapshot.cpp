@@ -18,7 +18,6 @@
 #include <thread>
 #include <vector>
 
-#include "session/housekeeper.h"
 #include "session/loopback_config.h"
 #include "session/snapshot.h"
 

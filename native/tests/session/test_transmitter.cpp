@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "session/loopback_config.h"
-#include "session/transmitter.h"
+#include "session/workers.h"
 
 using namespace daqiri;
 using namespace daqiri::test;

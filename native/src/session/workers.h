@@ -1,10 +1,12 @@
-/// The thread that serves all transmit queues of one core.
+/// The threads that serve the queues of one core: all receive queues, all transmit queues.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/io_engine.h"
@@ -12,6 +14,50 @@
 #include "timing/clock.h"
 
 namespace daqiri {
+
+class Poller {
+ public:
+  /// `never_sleeps`: its queues are polled without pause.
+  Poller(std::string cpu_core, bool never_sleeps)
+      : cpu_core_(std::move(cpu_core)), never_sleeps_(never_sleeps) {}
+
+  /// Before `start`.
+  void add(PortIo& io, RxQueue& queue);
+  void start() { thread_ = std::jthread(std::bind_front(&Poller::run, this)); }
+  /// Receive what has arrived, hand over open bursts, end the thread. Idempotent.
+  void stop() noexcept { thread_ = {}; }
+  /// As it was made.
+  [[nodiscard]] bool has(const std::string& cpu_core, bool never_sleeps) const noexcept {
+    return cpu_core == cpu_core_ && never_sleeps == never_sleeps_;
+  }
+
+ private:
+  void run(std::stop_token stop) noexcept;
+  std::uint32_t pass() noexcept;
+  std::uint32_t receive() noexcept;
+  void sleep() noexcept;
+  /// How long packets may be left to gather in sockets, ns; 0: not at all.
+  [[nodiscard]] std::uint64_t pause_allowed() const noexcept;
+  /// ns until an open burst is due, `most` at most.
+  [[nodiscard]] std::uint64_t until_due(std::uint64_t most) const noexcept;
+
+  struct Polled {
+    PortIo* io;
+    RxQueue* queue;
+  };
+
+  std::string cpu_core_;
+  bool never_sleeps_;
+  std::vector<Polled> queues_;
+  std::vector<int> fds_;
+  /// CLOCK_MONOTONIC ns of the first open burst whose timeout passes; 0: none.
+  std::uint64_t next_due_{0};
+  Doorbell doorbell_;
+  /// Of the thread's own.
+  std::stop_token stop_;
+  /// Last: it ends before the rest goes.
+  std::jthread thread_;
+};
 
 /// Puts packets on the wire in order, each at its launch time and within the queue's pacing.
 ///
@@ -23,17 +69,18 @@ namespace daqiri {
 class Transmitter {
  public:
   /// `clock`: that of all its queues' ports.
-  explicit Transmitter(std::string cpu_core, const Clock& clock = {})
+  Transmitter(std::string cpu_core, const Clock& clock)
       : cpu_core_(std::move(cpu_core)), clock_(clock) {}
-  ~Transmitter() { stop(); }
 
   /// Before `start`.
   void add(PortIo& io, TxQueue& queue);
-  void start();
+  void start() { thread_ = std::jthread(std::bind_front(&Transmitter::run, this)); }
   /// Send what is due now, drop the rest as flushed, end the thread. Idempotent.
-  void stop() noexcept;
-  [[nodiscard]] const std::string& cpu_core() const noexcept { return cpu_core_; }
-  [[nodiscard]] const Clock& clock() const noexcept { return clock_; }
+  void stop() noexcept { thread_ = {}; }
+  /// As it was made.
+  [[nodiscard]] bool has(const std::string& cpu_core, const Clock& clock) const noexcept {
+    return cpu_core == cpu_core_ && clock == clock_;
+  }
 
  private:
   static constexpr std::uint64_t NEVER = ~std::uint64_t{0};
@@ -68,7 +115,7 @@ class Transmitter {
     return launch > served.traits.launch_lead ? launch - served.traits.launch_lead : 0;
   }
 
-  void run() noexcept;
+  void run(std::stop_token stop) noexcept;
   /// Send what is due and fits the queue's turn. False: nothing was.
   bool serve(Served& served) noexcept;
   void transmit(Served& served, std::uint32_t run) noexcept;
@@ -79,9 +126,8 @@ class Transmitter {
   /// Log why packets could not be sent: once for each cause, until it is another.
   static void note_error(Served& served, int error) noexcept;
   void wait_until(std::uint64_t due) noexcept;
-  /// Sleep until the doorbell rings or a queue that was refused may be served.
-  void sleep_for(std::int64_t ns) noexcept;
-  void sleep() noexcept;
+  /// Sleep until the doorbell rings or a queue that was refused may be served, for `ns` at most.
+  void sleep(std::uint64_t ns) noexcept;
   /// A queue that had nothing to send has something.
   [[nodiscard]] bool anything_new() const noexcept;
 
@@ -96,9 +142,13 @@ class Transmitter {
   std::uint64_t now_{0};
   /// CLOCK_MONOTONIC ns when packets left last.
   std::uint64_t last_left_{0};
+  /// Passes since it was told to stop.
+  int drain_{0};
   Doorbell doorbell_;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  /// Of the thread's own.
+  std::stop_token stop_;
+  /// Last: it ends before the rest goes.
+  std::jthread thread_;
 };
 
 }  // namespace daqiri

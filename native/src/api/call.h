@@ -1,0 +1,150 @@
+/// What calls of the programming interface have in common: how they fail (a status, and the reason
+/// in last_error() and the log), the session that they act on, and the bursts that they are given.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+
+#include "burst/burst.h"
+#include "daqiri/error.h"
+#include "session/session.h"
+#include "system/log.h"
+
+namespace daqiri::api {
+
+/// The calling thread's reason, written piece by piece without allocating; what does not fit is
+/// cut.
+class Reason {
+ public:
+  explicit Reason(std::string_view call) noexcept;
+  Reason& add(std::string_view text) noexcept;
+  template <std::integral Integer>
+  Reason& add(Integer number) noexcept {
+    char digits[24];
+    const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
+    return add(std::string_view(digits, static_cast<std::size_t>(end - digits)));
+  }
+  [[nodiscard]] std::string_view text() const noexcept;
+};
+
+/// A call as its failures are told.
+struct Call {
+  constexpr Call(const char* call, LogLevel log_level = LogLevel::ERROR) noexcept
+      : name(call), level(log_level) {}
+  const char* name;
+  LogLevel level;
+};
+
+/// One that is made per burst or packet, and may fail thousands of times a second.
+constexpr Call often(const char* call) noexcept { return {call, LogLevel::DEBUG}; }
+
+/// Set the reason to "<call>: <parts>", log it, and return `status`.
+template <typename... Parts>
+[[gnu::cold]] Status fail(Status status, Call call, const Parts&... parts) noexcept {
+  Reason reason(call.name);
+  (reason.add(parts), ...);
+  log(call.level, reason.text());
+  return status;
+}
+
+/// Run `action`, which returns a Status or nothing (SUCCESS), and turn what it throws into one.
+template <typename Action>
+Status guarded(Call call, Action&& action) noexcept {
+  try {
+    if constexpr (std::is_void_v<decltype(action())>) {
+      action();
+      return Status::SUCCESS;
+    } else {
+      return action();
+    }
+  } catch (const Error& error) {
+    return fail(error.status(), call, error.what());
+  } catch (const std::exception& error) {
+    return fail(Status::GENERIC_FAILURE, call, error.what());
+  }
+}
+
+/// The session that the calling thread selected; null when it is not open. Costs one reference
+/// count, no lock.
+std::shared_ptr<Session> running() noexcept;
+/// What to do when `running` is null.
+[[nodiscard]] const char* not_running() noexcept;
+
+/// As `guarded`, of an action on the session that the calling thread selected; NOT_READY without.
+template <typename Action>
+Status with_session(Call call, Action&& action) noexcept {
+  const std::shared_ptr<Session> session = running();
+  if (session == nullptr) return fail(Status::NOT_READY, call, not_running());
+  return guarded(call, [&] { return action(*session); });
+}
+
+/// The burst behind a handle, for one call. The checks may be chained: the first that fails refuses
+/// the burst and says why, and those behind it do nothing.
+class Held {
+ public:
+  /// Refuses null, and a burst that was freed.
+  Held(const char* call, const BurstParams* handle) noexcept
+      : call_(often(call)), burst_(static_cast<Burst*>(const_cast<BurstParams*>(handle))) {
+    if (burst_ == nullptr) {
+      refuse(Status::NULL_PTR, "the burst is null");
+    } else if (burst_->state.load(std::memory_order_acquire) != BurstState::APPLICATION) {
+      refuse(Status::INVALID_PARAMETER, "the burst was freed, or sent");
+    }
+  }
+
+  /// False when it was refused; `status` is for the caller then.
+  explicit operator bool() const noexcept { return burst_ != nullptr; }
+  [[nodiscard]] Status status() const noexcept { return status_; }
+  Burst* operator->() const noexcept { return burst_; }
+  Burst& operator*() const noexcept { return *burst_; }
+
+  template <typename... Parts>
+  Status refuse(Status status, const Parts&... parts) noexcept {
+    burst_ = nullptr;
+    return status_ = fail(status, call_, parts...);
+  }
+  Held& require(bool ok, Status status, std::string_view otherwise) noexcept {
+    if (burst_ != nullptr && !ok) [[unlikely]]
+      refuse(status, otherwise);
+    return *this;
+  }
+  /// It may be changed: no write in the background reads it.
+  Held& alone() noexcept {
+    return require(burst_ == nullptr || burst_->exclusive(), Status::NOT_READY,
+                   "the burst is being written to files; call daqiri_file_write_wait first, or "
+                   "only free it");
+  }
+  /// Packet `idx` exists.
+  Held& packet(int idx) noexcept {
+    // Negative ones are large.
+    if (burst_ != nullptr && static_cast<std::uint32_t>(idx) >= burst_->owned) [[unlikely]]
+      refuse(Status::INVALID_PARAMETER, "packet ", idx, " of a burst of ", burst_->owned);
+    return *this;
+  }
+  /// Segment `seg` exists.
+  Held& segment(int seg) noexcept {
+    if (burst_ != nullptr && (seg < 0 || seg >= MAX_NUM_SEGS || burst_->owners[seg] == nullptr))
+        [[unlikely]]
+      refuse(Status::INVALID_PARAMETER, "the packets have no segment ", seg);
+    return *this;
+  }
+
+  /// Of the burst's packets, whatever its header says; 0 before it has buffers.
+  [[nodiscard]] int num_segments() const noexcept {
+    int n = 0;
+    while (burst_ != nullptr && n < MAX_NUM_SEGS && burst_->owners[n] != nullptr) ++n;
+    return n;
+  }
+
+ private:
+  Call call_;
+  Burst* burst_;
+  Status status_{Status::SUCCESS};
+};
+
+}  // namespace daqiri::api
