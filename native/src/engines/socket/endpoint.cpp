@@ -1,53 +1,48 @@
 #include "engines/socket/endpoint.h"
 
-#include <sys/socket.h>
-
 #include <cerrno>
-#include <system_error>
 
-#include "daqiri/error.h"
+#include "net/headers.h"
+#include "net/interfaces.h"
 
 namespace daqiri::sockets {
 
-namespace {
-
-std::uint16_t first_queue_id(const Port& port) noexcept {
-  if (!port.rx.empty()) return port.rx.front()->id();
-  return port.tx.empty() ? std::uint16_t{0} : port.tx.front()->id();
+TransmitResult too_long(const Burst& burst, std::uint32_t first, std::uint32_t count,
+                        std::uint32_t limit) noexcept {
+  TransmitResult result{.error = EMSGSIZE};
+  while (result.failed < count && burst.packet_length(first + result.failed) > limit)
+    ++result.failed;
+  return result;
 }
 
-}  // namespace
+Endpoint::Endpoint(const Port& port, Transport transport)
+    : port_(port),
+      transport_(transport),
+      addresses_(addresses_of(port.config, transport)),
+      connection_(next_connection_id()) {}
 
-Endpoint::Endpoint(const Port& port)
-    : name_(port.config.name_), port_id_(port.id), queue_id_(first_queue_id(port)) {}
-
-std::pair<std::uint16_t, std::uint16_t> Endpoint::port_queue(std::uintptr_t) const noexcept {
-  return {port_id_, queue_id_};
+std::uint16_t Endpoint::first_queue() const noexcept {
+  if (!port_.rx.empty()) return port_.rx.front()->id();
+  return port_.tx.empty() ? std::uint16_t{0} : port_.tx.front()->id();
 }
 
 std::uint32_t Endpoint::packet_overhead() const noexcept {
-  constexpr std::uint32_t ETHERNET = 14;
-  const bool ipv6 = (client() ? remote() : local()).ipv6();
-  return ETHERNET + (ipv6 ? 40U : 20U) + transport_header();
+  return ETHERNET_SIZE + ip_size((client() ? remote() : local()).ipv6()) +
+         (transport_ == Transport::UDP ? UDP_SIZE : TCP_SIZE);
 }
 
 std::string Endpoint::text() const {
-  return "'" + name_ + "' (" + (client() ? "client of " : "server at ") + scheme() +
-         (client() ? remote() : local()).text() + ")";
+  return "'" + name() + "' (" + (client() ? "client of " : "server at ") +
+         uri(transport_, client() ? remote() : local()) + ")";
 }
 
-void Endpoint::set_option_of(int fd, int level, int option, const void* value,
-                             std::size_t length) const {
-  const std::string what = "interface '" + name_ + "': socket option " + std::to_string(option) +
-                           " of level " + std::to_string(level);
-  if (fd < 0) throw Error(Status::NOT_READY, what + ": the connection has no open socket now");
-  if (setsockopt(fd, level, option, value, static_cast<socklen_t>(length)) != 0) {
-    const int error = errno;
-    throw Error(Status::INVALID_PARAMETER,
-                what + " (" + std::to_string(length) +
-                    " bytes) was refused: " + std::generic_category().message(error) +
-                    "; see socket(7), ip(7), tcp(7) and udp(7) for what the kernel accepts");
-  }
+std::array<std::uint8_t, 6> Endpoint::mac_address() const noexcept {
+  return mac_of(local().given() ? local() : source_towards(remote()));
+}
+
+ConnectionInfo Endpoint::listening(bool open) const {
+  return {connection_, "", local().text(),
+          open ? ConnectionState::LISTENING : ConnectionState::CLOSED, ""};
 }
 
 }  // namespace daqiri::sockets

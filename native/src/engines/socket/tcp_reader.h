@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "engines/socket/socket_events.h"
-#include "engines/socket/tcp_connection.h"
 #include "io/rx_queue.h"
 
 namespace daqiri::sockets {
 
-class TcpConnections;
+class TcpEndpoint;
+struct TcpConnection;
 
 /// Reads the connections of one queue, straight into packet buffers: each full buffer, and what the
 /// last one of a read has, is a packet.
@@ -24,7 +24,7 @@ class TcpConnections;
 /// empty.
 class TcpReader {
  public:
-  TcpReader(RxQueue& queue, TcpConnections& connections);
+  TcpReader(RxQueue& queue, TcpEndpoint& endpoint);
   TcpReader(const TcpReader&) = delete;
   TcpReader& operator=(const TcpReader&) = delete;
   ~TcpReader() { close(); }
@@ -32,7 +32,7 @@ class TcpReader {
   [[nodiscard]] RxQueue& queue() const noexcept { return queue_; }
   /// Readable when `receive` has work.
   [[nodiscard]] int fd() const noexcept { return events_.fd(); }
-  /// Thread of TcpConnections: read the connection from now on, until it sets `ended`. Returns
+  /// Thread of TcpEndpoint: read the connection from now on, until it sets `ended`. Returns
   /// errno, 0: done.
   int add(TcpConnection& connection) noexcept;
 
@@ -50,21 +50,16 @@ class TcpReader {
   std::uint32_t read_ready() noexcept;
   std::uint32_t read(TcpConnection& connection, Outcome& outcome) noexcept;
   std::uint32_t deliver(TcpConnection& connection, std::uint64_t bytes) noexcept;
-  void deliver(RxSource& source, std::uint32_t packets, std::uint64_t bytes_each, FlowId flow,
-               std::uint64_t timestamp) noexcept;
-  /// Cut the buffers to so many bytes; vectors to read into.
-  std::uint32_t shorten(std::uint64_t bytes, std::uint32_t packets) noexcept;
-  void restore_lengths() noexcept;
+  std::uint32_t discard(TcpConnection& connection, std::uint64_t bytes) noexcept;
   void fill() noexcept;
   void consume(std::uint32_t packets) noexcept;
-  void bind(std::uint32_t packet, std::uint32_t segment) noexcept;
   void end(TcpConnection& connection, int error) noexcept;
   /// What the kernel holds now is to be discarded, and counted for `reason`.
   void mark_stale(DropReason reason) noexcept;
   void wait_for_room() noexcept;
 
   RxQueue& queue_;
-  TcpConnections& connections_;
+  TcpEndpoint& endpoint_;
   std::uint32_t segments_;
   SocketEvents events_;
   bool timer_set_{false};

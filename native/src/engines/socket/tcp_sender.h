@@ -7,12 +7,12 @@
 #include <cstdint>
 
 #include "engines/socket/socket_events.h"
-#include "engines/socket/tcp_connection.h"
 #include "io/io_engine.h"
 
 namespace daqiri::sockets {
 
-class TcpConnections;
+class TcpEndpoint;
+struct TcpConnection;
 
 /// Gathers up to 256 packets per system call, straight from their buffers. One per transmit queue.
 ///
@@ -22,16 +22,15 @@ class TcpSender {
  public:
   static constexpr std::uint32_t RUN = 256;
 
-  /// `max_payload`: 0, or the configured limit in bytes. `own`: the id of a server itself, which
-  /// means the peer received from last, as 0 does; a client's connection, which is what 0 means
-  /// there.
-  TcpSender(TcpConnections& connections, bool client, std::uint32_t max_payload,
-            std::uintptr_t own);
+  /// `max_payload`: 0, or the configured limit in bytes.
+  TcpSender(TcpEndpoint& endpoint, std::uint32_t max_payload);
   TcpSender(const TcpSender&) = delete;
   TcpSender& operator=(const TcpSender&) = delete;
 
-  /// As PortIo::transmit. Packets to a server's peer that is gone, beyond the limit, or cut by
-  /// the loss of their connection fail; those of a client without connection wait for the next one.
+  /// As PortIo::transmit. Connection 0 and the endpoint's own mean a client's connection, or the
+  /// peer that a server received from last. Packets to a server's peer that is gone, beyond the
+  /// limit, or cut by the loss of their connection fail; those of a client without connection wait
+  /// for the next one.
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   /// Readable when a socket that was full may take more, or a connection has come.
   [[nodiscard]] int fd() const noexcept { return events_.fd(); }
@@ -42,15 +41,14 @@ class TcpSender {
   TcpConnection* connection_of(const Burst& burst) noexcept;
   std::uint32_t gather(const Burst& burst, std::uint32_t first, std::uint32_t count,
                        std::size_t& vectors) noexcept;
-  void count(const Burst& burst, std::uint32_t first, std::uint32_t ready, std::uint64_t bytes,
-             TransmitResult& result) noexcept;
+  /// Of `ready` packets, so many bytes have left.
+  TransmitResult count_sent(const Burst& burst, std::uint32_t first, std::uint32_t ready,
+                            std::uint64_t bytes) noexcept;
   /// Wait until the socket takes more.
   void wait_for(const TcpConnection& connection) noexcept;
 
-  TcpConnections& connections_;
-  bool client_;
+  TcpEndpoint& endpoint_;
   std::uint32_t max_length_;
-  std::uintptr_t own_;
   SocketEvents events_;
   /// Something is waited for, whose event must be taken.
   bool waiting_{false};

@@ -1,10 +1,10 @@
 /// One interface on a UDP socket.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "engines/socket/endpoint.h"
@@ -12,7 +12,6 @@
 #include "engines/socket/udp_receiver.h"
 #include "engines/socket/udp_sender.h"
 #include "engines/socket/udp_socket.h"
-#include "io/port.h"
 
 namespace daqiri::sockets {
 
@@ -29,7 +28,9 @@ class UdpEndpoint final : public Endpoint {
   std::uint32_t receive(RxQueue& queue) noexcept override;
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override;
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
-                          std::uint32_t count) noexcept override;
+                          std::uint32_t count) noexcept override {
+    return senders_[position(port_.tx, queue)]->send(burst, first, count);
+  }
   TransmitCompletion completed(TxQueue&, bool last) noexcept override {
     return launch_->completed(last);
   }
@@ -37,18 +38,12 @@ class UdpEndpoint final : public Endpoint {
   [[nodiscard]] std::string launch_times(const TxQueue& queue) const override {
     return launch_ == nullptr ? Endpoint::launch_times(queue) : launch_->kept_by();
   }
-  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
-  [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override { return mac_; }
   void close() noexcept override;
 
-  [[nodiscard]] const char* scheme() const noexcept override { return "udp://"; }
-  [[nodiscard]] bool client() const noexcept override { return socket().client(); }
-  [[nodiscard]] SocketAddress local() const noexcept override { return socket().local(); }
-  [[nodiscard]] SocketAddress remote() const noexcept override { return socket().remote(); }
-  [[nodiscard]] std::uintptr_t connection() const noexcept override { return connection_; }
-  [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> port_queue(
-      std::uintptr_t connection) const noexcept override;
-  [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept override;
+  [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept override {
+    return connection == connection_ || peers_->find(connection).has_value();
+  }
+  [[nodiscard]] std::uint16_t queue_of(std::uintptr_t connection) const override;
   /// A server's socket can send to anybody.
   [[nodiscard]] bool can_connect(const SocketAddress& peer,
                                  const SocketAddress& source) const noexcept override {
@@ -56,20 +51,15 @@ class UdpEndpoint final : public Endpoint {
            (!source.given() || source.same_host(local()));
   }
   /// A peer need not have sent anything.
-  std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) override;
-  void set_option(std::uintptr_t connection, int level, int option, const void* value,
-                  std::size_t length) override;
+  std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& /*source*/) override {
+    return peers_->enter(peer.key()).connection;
+  }
+  void for_sockets(std::uintptr_t connection, const std::function<void(int fd)>& use) override;
   [[nodiscard]] std::vector<ConnectionInfo> connections() const override;
-
- protected:
-  [[nodiscard]] std::uint32_t transport_header() const noexcept override { return 8; }
 
  private:
   /// The first of them, which also sends.
   [[nodiscard]] const UdpSocket& socket() const noexcept { return *sockets_.front(); }
-  /// The receiver whose poller serves the queue; null: another queue's poller.
-  [[nodiscard]] UdpReceiver* receiver_of(const RxQueue& queue) const noexcept;
-  [[nodiscard]] UdpSender& sender_of(const TxQueue& queue) const noexcept;
 
   /// A socket is not closed while an option is set on it.
   mutable std::mutex options_;
@@ -80,19 +70,12 @@ class UdpEndpoint final : public Endpoint {
   /// taken it. Here it is one event.
   std::unique_ptr<SocketEvents> arrivals_;
   std::shared_ptr<UdpPeers> peers_;
-  std::vector<RxQueue*> queues_;
-  std::uintptr_t connection_;
-  /// One for all queues, or one for each.
+  /// One that the first queue's poller serves for all queues, or one for each.
   std::vector<std::unique_ptr<UdpReceiver>> receivers_;
   /// Null: the worker keeps launch times.
   std::unique_ptr<UdpLaunch> launch_;
-  struct QueueSender {
-    std::uint16_t queue;
-    std::unique_ptr<UdpSender> sender;
-  };
-  std::vector<QueueSender> senders_;
-  std::shared_ptr<const LinkLayer> link_layer_;
-  std::array<std::uint8_t, 6> mac_;
+  /// As the port's queues.
+  std::vector<std::unique_ptr<UdpSender>> senders_;
 };
 
 }  // namespace daqiri::sockets

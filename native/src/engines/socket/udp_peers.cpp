@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
+#include "engines/socket/sockets.h"
 #include "net/interfaces.h"
 
 namespace daqiri::sockets {
-
-std::uintptr_t next_connection_id() noexcept {
-  static std::atomic<std::uintptr_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
 
 AddressKey UdpPeers::local_towards(const SocketAddress& peer) {
   if (!local_.wildcard()) return local_.key();

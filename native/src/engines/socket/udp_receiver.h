@@ -1,9 +1,9 @@
 /// Datagrams from a UDP socket to the queues of its interface.
 #pragma once
 
-#include <sys/socket.h>
-
 #include <cstdint>
+#include <list>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -27,10 +27,9 @@ class UdpReceiver {
   /// Peers of a receiver; the one received from least recently makes room for the next.
   static constexpr std::size_t MAX_PEERS = 65'536;
 
-  /// `queues`: of the port, in order. The one at position `number` has the poller that reads the
-  /// socket, and gets the datagrams without a flow; `number` is also that of the receiver.
-  UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers, std::vector<RxQueue*> queues,
-              std::size_t number);
+  /// The port's queue at position `number` has the poller that reads the socket, and gets the
+  /// datagrams without a flow; `number` is also that of the receiver.
+  UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers, std::size_t number);
   UdpReceiver(const UdpReceiver&) = delete;
   UdpReceiver& operator=(const UdpReceiver&) = delete;
 
@@ -39,26 +38,18 @@ class UdpReceiver {
   /// Give unused buffers back; after the poller has ended.
   void close() noexcept;
 
-  [[nodiscard]] const UdpSocket& socket() const noexcept { return socket_; }
-  /// The queue whose `PortIo::receive` reads the socket.
-  [[nodiscard]] RxQueue& first_queue() const noexcept { return *queues_[number_]; }
-
  private:
-  struct Hash {
-    std::size_t operator()(const AddressKey& key) const noexcept { return hash(key); }
-  };
   /// What the poller knows of a peer.
   struct Sender {
     UdpPeers::Peer peer;
     /// By position of the queue; null until it is used there.
     std::vector<RxSource*> sources;
-    /// Among the known ones, by when they were received from.
-    Sender* earlier{nullptr};
-    Sender* later{nullptr};
   };
+  using Senders = std::list<Sender>;
 
-  std::uint32_t read(mmsghdr* messages, std::uint32_t slots) noexcept;
-  std::uint32_t discard() noexcept;
+  [[nodiscard]] RxQueue& first_queue() const noexcept { return *queues_[number_]; }
+  /// Messages read into the slots.
+  std::uint32_t read(std::uint32_t slots) noexcept;
   void count_kernel_drops() noexcept;
   void finish_kernel_drops() noexcept;
   void count_lost_batches(std::uint64_t arrived) noexcept;
@@ -66,27 +57,24 @@ class UdpReceiver {
   void accept(std::uint32_t slot, const UdpMessage& message, std::uint64_t now) noexcept;
   void deliver(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
                std::uint32_t end, Sender* sender, std::uint64_t timestamp) noexcept;
-  /// Who sent the message in the slot; null: there is no memory to know it.
+  /// Who sent the message in the slot; null: nothing is to be kept of it, or there is no memory to
+  /// know it.
   Sender* sender_of(std::uint32_t slot) noexcept;
   Sender* enter(const AddressKey& address) noexcept;
-  void make_latest(Sender& sender) noexcept;
   void evict_earliest() noexcept;
   RxSource& source_of(Sender* sender, std::size_t position) noexcept;
-  [[nodiscard]] steering::Verdict classify(const SocketAddress& peer, const SocketAddress& local,
-                                           std::uint32_t length) const noexcept;
 
   UdpSocket& socket_;
   UdpPeers& peers_;
-  std::vector<RxQueue*> queues_;
+  const std::vector<std::unique_ptr<RxQueue>>& queues_;
   std::size_t number_;
   steering::Steering::Reader steering_;
   /// Position among the port's queues by queue id.
   std::vector<std::uint16_t> position_;
   UdpSlots slots_;
-  std::unordered_map<AddressKey, Sender, Hash> senders_;
-  Sender* earliest_{nullptr};
-  /// Of the latest datagram.
-  Sender* latest_{nullptr};
+  /// By when they were received from, the latest last.
+  Senders senders_;
+  std::unordered_map<AddressKey, Senders::iterator, UdpPeers::Hash> by_address_;
   std::uint32_t kernel_drops_seen_{0};
   /// Datagrams read, and counted as dropped by the kernel.
   std::uint64_t read_{0};

@@ -47,25 +47,24 @@ class UdpSlots {
   UdpSlots& operator=(const UdpSlots&) = delete;
 
   /// Take buffers for those that were used, and lay the slots out as the latest messages ask.
-  /// Returns how many slots are ready: 0 when there is no buffer.
+  /// Returns how many slots are ready.
   std::uint32_t fill() noexcept;
+  /// There is no buffer: the slots tell what a message is, and lose its data.
+  [[nodiscard]] bool blank() const noexcept { return ready_ == 0; }
   /// Give unused buffers back.
   void close() noexcept;
 
   /// Longest packet that is not cut.
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] mmsghdr* messages() noexcept { return messages_.data(); }
-  /// As many slots without buffers: they tell what a message is and lose its data.
-  [[nodiscard]] mmsghdr* blank_messages() noexcept { return blank_.data(); }
   static constexpr std::uint32_t MAX_SLOTS = 64;
 
-  /// Who sent the message in `slot`, with or without buffers.
+  /// Who sent the message in `slot`.
   [[nodiscard]] AddressKey sender(std::uint32_t slot) const noexcept { return names_[slot].key(); }
   /// The latest call filled the first `slots`. What is in each is told once; then its header is as
   /// it was before.
   void received(std::uint32_t slots) noexcept { received_ = slots; }
   UdpMessage open(std::uint32_t slot) noexcept;
-  UdpMessage open_blank(std::uint32_t slot) noexcept;
 
   /// Make packets [first, end) of the slot's message, or as many of them as go in one batch of
   /// equal length. Slots, and packets of a slot, in ascending order. Returns how many `batch` has:
@@ -86,7 +85,6 @@ class UdpSlots {
 
   void lay_out(std::uint32_t segment, std::uint32_t row, std::uint32_t slots) noexcept;
   void choose_layout() noexcept;
-  void change_layout(std::uint32_t segment, std::uint32_t row, std::uint32_t slots) noexcept;
   void compact() noexcept;
   void vacate(std::uint32_t first, std::uint32_t count) noexcept;
   /// Up to `n` buffers of each region to `numbers` from `at` on. `take_spare`: in `taken_`, also of
@@ -114,7 +112,6 @@ class UdpSlots {
   std::uint32_t share_;
 
   std::array<mmsghdr, MAX_SLOTS> messages_{};
-  std::array<mmsghdr, MAX_SLOTS> blank_{};
   std::array<SocketAddress, MAX_SLOTS> names_{};
   std::array<Control, MAX_SLOTS> controls_{};
   std::vector<iovec> vectors_;
@@ -124,14 +121,13 @@ class UdpSlots {
   /// Slot whose message lies in `staging_`; MAX_SLOTS: none.
   std::uint32_t staged_{MAX_SLOTS};
 
-  // Layout: `row_` places per slot, each of `pieces_` vectors for `length_` bytes.
+  [[nodiscard]] std::uint32_t vectors_per_slot() const noexcept { return row_ * segments_ + 1; }
+
+  // Layout: `row_` places per slot, each of as many vectors as segments, for `length_` bytes.
   std::uint32_t length_{0};
   std::uint32_t row_{1};
   std::uint32_t slots_{0};
-  std::uint32_t pieces_{1};
   std::array<std::uint32_t, MAX_NUM_SEGS> piece_lengths_{};
-  /// By place: its first vector.
-  std::array<std::uint32_t, MAX_PLACES> vector_of_{};
 
   struct Places {
     std::uint32_t first;

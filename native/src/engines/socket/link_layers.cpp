@@ -1,8 +1,8 @@
-#include "engines/socket/tcp_link_layer.h"
+#include "engines/socket/link_layers.h"
 
 #include <netinet/tcp.h>
 
-#include <utility>
+#include <algorithm>
 
 #include "burst/burst.h"
 #include "net/headers.h"
@@ -45,11 +45,68 @@ std::uint64_t bytes_before(const Burst& burst, std::uint32_t i) noexcept {
   return last.bytes;
 }
 
+void add_data(Checksum& checksum, const Burst& burst, std::size_t packet) noexcept {
+  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s)
+    checksum.add(burst.pkts[s][packet], burst.pkt_lens[s][packet]);
+}
+
 }  // namespace
 
-TcpLinkLayer::TcpLinkLayer(std::shared_ptr<const TcpStreams> streams, int family)
-    : streams_(std::move(streams)),
-      unknown_(SocketAddress(AddressKey{static_cast<std::uint64_t>(family)})) {}
+// --- UDP
+
+std::uint32_t UdpLinkLayer::prefix_size(std::uint32_t /*length*/) const noexcept {
+  return ip_size(local_.ipv6()) + UDP_SIZE;
+}
+
+std::uint32_t UdpLinkLayer::prefix(const BurstParams& burst, std::size_t i,
+                                   std::byte* out) const noexcept {
+  // Every BurstParams that leaves the engine is a Burst.
+  const auto& whole = static_cast<const Burst&>(burst);
+  const auto packet = static_cast<std::uint32_t>(i);
+  BurstEnds ends = whole.ends;
+  if (whole.transmit) {
+    const auto peer = peers_->find(client_ != 0 ? client_ : burst.connection_id);
+    ends = peer.has_value() ? BurstEnds{peer->address, peer->local} : BurstEnds{};
+  }
+  const bool known = ends.remote[0] != 0;
+  const SocketAddress remote = known ? SocketAddress(ends.remote) : unknown_;
+  const SocketAddress local = known ? SocketAddress(ends.local) : local_;
+  const SocketAddress& from = whole.transmit ? local : remote;
+  const SocketAddress& to = whole.transmit ? remote : local;
+  const std::uint32_t udp_length = std::min(UDP_SIZE + whole.packet_length(packet), 0xFFFFU);
+  auto* const ip = reinterpret_cast<std::uint8_t*>(out);
+  Checksum checksum;
+  const std::uint32_t ip_bytes = store_ip(ip, from, to, PROTOCOL_UDP, udp_length, checksum);
+  std::uint8_t* const udp = ip + ip_bytes;
+  store_udp(udp, from.port(), to.port(), static_cast<std::uint16_t>(udp_length), 0);
+  // IPv4 does without.
+  if (from.ipv6()) {
+    checksum.add(udp, UDP_SIZE);
+    add_data(checksum, whole, i);
+    store_be16(udp + 6, checksum.udp_value());
+  }
+  return ip_bytes + UDP_SIZE;
+}
+
+// --- TCP
+
+std::uint32_t TcpLinkLayer::begin(std::uintptr_t connection, const Ends& ends) noexcept {
+  const std::uint32_t number = latest_.load(std::memory_order_relaxed) + 1;
+  const AddressKey local = ends.local.key();
+  const AddressKey peer = ends.peer.key();
+  stream(number).values.publish(
+      {number, connection, local[0], local[1], local[2], peer[0], peer[1], peer[2]});
+  stream(number).sent.store(0, std::memory_order_relaxed);
+  latest_.store(number, std::memory_order_release);
+  return number;
+}
+
+TcpLinkLayer::Ends TcpLinkLayer::ends_of(std::uint32_t number) const noexcept {
+  const auto values = stream(number).values.read();
+  if (number == 0 || values[0] != number) return {};
+  return {SocketAddress(AddressKey{values[2], values[3], values[4]}),
+          SocketAddress(AddressKey{values[5], values[6], values[7]})};
+}
 
 std::uint32_t TcpLinkLayer::prefix_size(std::uint32_t length) const noexcept {
   const bool ipv6 = unknown_.ipv6();
@@ -58,11 +115,16 @@ std::uint32_t TcpLinkLayer::prefix_size(std::uint32_t length) const noexcept {
 
 void TcpLinkLayer::place_in_stream(Burst& burst) const noexcept {
   if (!burst.transmit || burst.stream.number != 0) return;
-  const std::uint32_t number = streams_->of(burst.connection_id);
-  if (number == 0) return;
+  // The newest stream of the connection (0: of any).
+  const std::uint32_t latest = latest_.load(std::memory_order_acquire);
+  std::uint32_t number = latest;
+  while (number > 0 && latest - number < CAPACITY && burst.connection_id != 0 &&
+         stream(number).values.read()[1] != burst.connection_id)
+    --number;
+  if (number == 0 || latest - number >= CAPACITY) return;
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < burst.num_packets(); ++i) bytes += burst.packet_length(i);
-  burst.stream = {number, streams_->sent(number).fetch_add(bytes, std::memory_order_relaxed)};
+  burst.stream = {number, stream(number).sent.fetch_add(bytes, std::memory_order_relaxed)};
 }
 
 std::uint32_t TcpLinkLayer::prefix(const BurstParams& params, std::size_t i,
@@ -71,12 +133,12 @@ std::uint32_t TcpLinkLayer::prefix(const BurstParams& params, std::size_t i,
   const auto& burst = static_cast<const Burst&>(params);
   const auto packet = static_cast<std::uint32_t>(i);
   const std::uint32_t length = burst.packet_length(packet);
-  TcpStreams::Ends ends = streams_->ends(burst.stream.number);
+  Ends ends = ends_of(burst.stream.number);
   if (!ends.peer.given()) ends = {unknown_, unknown_};
   const SocketAddress& from = burst.transmit ? ends.local : ends.peer;
   const SocketAddress& to = burst.transmit ? ends.peer : ends.local;
   const std::uint64_t acknowledged =
-      burst.transmit ? 0 : streams_->sent(burst.stream.number).load(std::memory_order_relaxed);
+      burst.transmit ? 0 : stream(burst.stream.number).sent.load(std::memory_order_relaxed);
 
   auto* const ip = reinterpret_cast<std::uint8_t*>(out);
   Checksum checksum;
@@ -97,8 +159,7 @@ std::uint32_t TcpLinkLayer::prefix(const BurstParams& params, std::size_t i,
   store_be16(tcp + 14, 0xFFFF);
   store_be32(tcp + 16, 0);  // checksum, urgent pointer
   checksum.add(tcp, TCP_SIZE);
-  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s)
-    checksum.add(burst.pkts[s][i], burst.pkt_lens[s][i]);
+  add_data(checksum, burst, i);
   store_be16(tcp + 16, checksum.value());
   return at + TCP_SIZE;
 }

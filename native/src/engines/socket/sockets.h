@@ -1,0 +1,60 @@
+/// Sockets of either transport: their addresses and options, and what is said when they fail.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "daqiri/config.h"
+#include "daqiri/error.h"
+#include "net/socket_address.h"
+#include "steering/classifier.h"
+#include "system/file.h"
+
+namespace daqiri::sockets {
+
+enum class Transport : std::uint8_t { UDP, TCP };
+
+/// "udp://192.0.2.1:5000".
+std::string uri(Transport transport, const SocketAddress& address);
+
+struct SocketAddresses {
+  /// Where a server is; where a client sends from (no address: the kernel chooses).
+  SocketAddress local;
+  /// No address for a server.
+  SocketAddress remote;
+};
+
+/// Those of `socket_config`. Throws Error INVALID_PARAMETER naming the interface, the key and what
+/// is accepted.
+SocketAddresses addresses_of(const InterfaceConfig& interface, Transport transport);
+
+/// A connection id that no other connection of this process has had.
+std::uintptr_t next_connection_id() noexcept;
+
+/// What flows say of packets from a peer, `length` bytes as IPv4 has them (0: a stream). They name
+/// ports as those of UDP; for a stream they are its TCP ports.
+steering::PacketKey key_of(const SocketAddress& peer, const SocketAddress& local,
+                           std::uint16_t length) noexcept;
+
+/// "interface 'rx0': <what>".
+Error interface_error(const std::string& interface, Status status, const std::string& what);
+/// CONNECT_FAILURE: "interface 'rx0': cannot <action> tcp://192.0.2.1:5000: <socket_error_text>".
+Error socket_error(const std::string& interface, const char* action, Transport transport,
+                   const SocketAddress& address, int error);
+/// What a socket call met, and what to do about it: "Connection refused: nothing listens there
+/// ...".
+std::string socket_error_text(int error, const SocketAddress& address, Transport transport);
+/// "interface 'rx0': <text>".
+void log_about(const std::string& interface, LogLevel level, const std::string& text);
+
+/// Non-blocking and close-on-exec; one for IPv6 never sees IPv4 peers under mapped addresses. Not
+/// open: errno says why.
+File make_socket(const SocketAddress& address, Transport transport) noexcept;
+
+/// setsockopt(2) of an int.
+bool set_int_option(int fd, int level, int option, int value) noexcept;
+/// Ask for `bytes` of SO_RCVBUF or SO_SNDBUF (`buffer`) as setsockopt(2) counts them, never less
+/// than there are. Returns what the kernel grants.
+int enlarge_buffer(int fd, int buffer, int bytes) noexcept;
+
+}  // namespace daqiri::sockets
