@@ -13,13 +13,10 @@
 #include "engines/socket/sockets.h"
 #include "io/io_engine.h"
 #include "io/port.h"
+#include "net/headers.h"
+#include "net/interfaces.h"
 
 namespace daqiri::sockets {
-
-/// Of packets [first, first + count), those up to the first that is not longer than `limit` bytes
-/// fail.
-TransmitResult too_long(const Burst& burst, std::uint32_t first, std::uint32_t count,
-                        std::uint32_t limit) noexcept;
 
 /// One interface with its sockets, made from its configuration and open until `close`.
 ///
@@ -28,7 +25,11 @@ TransmitResult too_long(const Burst& burst, std::uint32_t first, std::uint32_t c
 class Endpoint : public PortIo {
  public:
   /// Throws Error: addresses_of. The port outlives it.
-  Endpoint(const Port& port, Transport transport);
+  Endpoint(const Port& port, Transport transport)
+      : port_(port),
+        transport_(transport),
+        addresses_(addresses_of(port.config, transport)),
+        connection_(next_connection_id()) {}
 
   [[nodiscard]] const std::string& name() const noexcept { return port_.config.name_; }
   [[nodiscard]] std::uint16_t port_id() const noexcept { return port_.id; }
@@ -42,12 +43,20 @@ class Endpoint : public PortIo {
   [[nodiscard]] std::uintptr_t connection() const noexcept { return connection_; }
   /// Bytes on the wire of a packet beside its own (without preamble, gap and checksum): the headers
   /// of Ethernet, IP and the transport.
-  [[nodiscard]] std::uint32_t packet_overhead() const noexcept;
+  [[nodiscard]] std::uint32_t packet_overhead() const noexcept {
+    return ETHERNET_SIZE + ip_size((client() ? remote() : local()).ipv6()) +
+           (transport_ == Transport::UDP ? UDP_SIZE : TCP_SIZE);
+  }
   /// "'tx0' (client of udp://192.0.2.1:5000)", for messages.
-  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::string text() const {
+    return "'" + name() + "' (" + (client() ? "client of " : "server at ") +
+           uri(transport_, client() ? remote() : local()) + ")";
+  }
 
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
-  [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override;
+  [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override {
+    return mac_of(local().given() ? local() : source_towards(remote()));
+  }
 
   /// All endpoints of the session are made: begin to accept and to connect.
   virtual void start() {}
@@ -70,7 +79,10 @@ class Endpoint : public PortIo {
 
  protected:
   /// Id of the first queue.
-  [[nodiscard]] std::uint16_t first_queue() const noexcept;
+  [[nodiscard]] std::uint16_t first_queue() const noexcept {
+    if (!port_.rx.empty()) return port_.rx.front()->id();
+    return port_.tx.empty() ? std::uint16_t{0} : port_.tx.front()->id();
+  }
   /// Of a queue in its port.
   template <typename Queue>
   static std::size_t position(const std::vector<std::unique_ptr<Queue>>& queues,
@@ -80,7 +92,10 @@ class Endpoint : public PortIo {
                                     queues.begin());
   }
   /// What a server's own connection is listed as.
-  [[nodiscard]] ConnectionInfo listening(bool open) const;
+  [[nodiscard]] ConnectionInfo listening(bool open) const {
+    return {connection_, "", local().text(),
+            open ? ConnectionState::LISTENING : ConnectionState::CLOSED, ""};
+  }
 
   const Port& port_;
   Transport transport_;
@@ -88,5 +103,8 @@ class Endpoint : public PortIo {
   std::uintptr_t connection_;
   std::shared_ptr<const LinkLayer> link_layer_;
 };
+
+/// Opens the sockets. Throws Error.
+std::unique_ptr<Endpoint> make_udp_endpoint(const Port& port);
 
 }  // namespace daqiri::sockets

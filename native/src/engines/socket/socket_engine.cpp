@@ -8,7 +8,6 @@
 #include "daqiri/error.h"
 #include "engine/registry.h"
 #include "engines/socket/tcp_endpoint.h"
-#include "engines/socket/udp_endpoint.h"
 #include "io/io_engine.h"
 
 namespace daqiri {
@@ -42,7 +41,7 @@ bool is_tcp(const InterfaceConfig& interface) {
 
 std::unique_ptr<Endpoint> make_endpoint(const Port& port) {
   if (is_tcp(port.config)) return std::make_unique<sockets::TcpEndpoint>(port);
-  return std::make_unique<sockets::UdpEndpoint>(port);
+  return sockets::make_udp_endpoint(port);
 }
 
 class SocketEngine final : public IoEngine, public Connections {

@@ -11,8 +11,6 @@
 #include <limits>
 #include <utility>
 
-#include "engines/socket/tcp_reader.h"
-#include "engines/socket/tcp_sender.h"
 #include "system/thread.h"
 #include "timing/clock.h"
 
@@ -61,8 +59,6 @@ TcpEndpoint::TcpEndpoint(const Port& port)
   while (senders_.size() < port.tx.size())
     senders_.push_back(std::make_unique<TcpSender>(*this, max_payload));
 }
-
-TcpEndpoint::~TcpEndpoint() { close(); }
 
 void TcpEndpoint::start() {
   if (listener_.is_open()) events_.watch(listener_.fd(), EPOLLIN, &listener_);

@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "engines/socket/tcp_endpoint.h"
-#include "engines/socket/tcp_reader.h"
-#include "engines/socket/tcp_sender.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {

@@ -1,4 +1,4 @@
-#include "engines/socket/tcp_reader.h"
+#include "engines/socket/tcp_endpoint.h"
 
 #include <sys/ioctl.h>
 
@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "engines/socket/tcp_endpoint.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {
@@ -141,16 +140,13 @@ std::uint32_t TcpReader::discard(TcpConnection& connection, std::uint64_t bytes)
   return static_cast<std::uint32_t>(packets);
 }
 
-std::uint32_t TcpReader::read(TcpConnection& connection, Outcome& outcome) noexcept {
+TcpReader::Outcome TcpReader::read(TcpConnection& connection, std::uint32_t& seen) noexcept {
   const bool stale = connection.stale > 0;
   std::uint32_t n = 0;
   if (!stale) {
     fill();
     n = std::min({queue_.room(*connection.rx_source), filled_, want_});
-    if (n == 0) {
-      outcome = Outcome::BLOCKED;
-      return 0;
-    }
+    if (n == 0) return Outcome::BLOCKED;
   }
   iovec* vector = vectors_.data();
   for (std::uint32_t i = 0; i < n; ++i) {
@@ -163,23 +159,25 @@ std::uint32_t TcpReader::read(TcpConnection& connection, Outcome& outcome) noexc
       stale ? recv(connection.read_fd, nullptr, std::min(connection.stale, MAX_READ), MSG_TRUNC)
             : readv(connection.read_fd, vectors_.data(), static_cast<int>(n * segments_));
   if (result <= 0) {
-    const int error = result == 0 ? 0 : errno;
-    outcome = error == EAGAIN ? Outcome::EMPTY : error == EINTR ? Outcome::MORE : Outcome::ENDED;
-    if (outcome == Outcome::ENDED) end(connection, error);
-    return 0;
+    if (result < 0 && errno == EINTR) return Outcome::MORE;
+    if (result < 0 && errno == EAGAIN) {
+      connection.listed = false;
+    } else {
+      end(connection, result == 0 ? 0 : errno);
+    }
+    return Outcome::EMPTY_OR_ENDED;
   }
-  outcome = Outcome::MORE;
   const auto bytes = static_cast<std::uint64_t>(result);
   if (endpoint_.latest_peer.load(std::memory_order_relaxed) != &connection)
     endpoint_.latest_peer.store(&connection, std::memory_order_relaxed);
-  if (stale) return discard(connection, bytes);
-  const std::uint32_t packets = deliver(connection, bytes);
-  if (bytes == std::uint64_t{n} * queue_.max_packet_size()) {
+  const std::uint32_t packets = stale ? discard(connection, bytes) : deliver(connection, bytes);
+  seen += packets;
+  if (!stale && bytes == std::uint64_t{n} * queue_.max_packet_size()) {
     want_ = std::min(want_ * 2, limit_);
-  } else if (packets * 4 < want_) {
+  } else if (!stale && packets * 4 < want_) {
     want_ = std::max(want_ / 2, std::min(MIN_WANTED, limit_));
   }
-  return packets;
+  return Outcome::MORE;
 }
 
 std::uint32_t TcpReader::read_ready() noexcept {
@@ -187,14 +185,9 @@ std::uint32_t TcpReader::read_ready() noexcept {
   blocked_ = false;
   std::size_t kept = 0;
   for (TcpConnection* connection : ready_) {
-    Outcome outcome{};
-    seen += read(*connection, outcome);
-    if (outcome == Outcome::BLOCKED) blocked_ = true;
-    if (outcome == Outcome::BLOCKED || outcome == Outcome::MORE) {
-      ready_[kept++] = connection;
-    } else if (outcome == Outcome::EMPTY) {
-      connection->listed = false;
-    }
+    const Outcome outcome = read(*connection, seen);
+    blocked_ = blocked_ || outcome == Outcome::BLOCKED;
+    if (outcome != Outcome::EMPTY_OR_ENDED) ready_[kept++] = connection;
   }
   ready_.resize(kept);
   // Another is the first to find buffers next time.

@@ -1,4 +1,4 @@
-#include "engines/socket/tcp_sender.h"
+#include "engines/socket/tcp_endpoint.h"
 
 #include <sys/socket.h>
 
@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "burst/burst.h"
-#include "engines/socket/tcp_endpoint.h"
 
 namespace daqiri::sockets {
 

@@ -1,8 +1,13 @@
-#include "engines/socket/udp_endpoint.h"
-
+/// One interface on a UDP socket.
 #include <algorithm>
+#include <mutex>
 
+#include "engines/socket/endpoint.h"
 #include "engines/socket/link_layers.h"
+#include "engines/socket/udp_launch.h"
+#include "engines/socket/udp_receiver.h"
+#include "engines/socket/udp_sender.h"
+#include "engines/socket/udp_socket.h"
 
 namespace daqiri::sockets {
 
@@ -110,85 +115,134 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
   return sockets;
 }
 
+/// The socket with its receiver, one sender per transmit queue, and its connections.
+///
+/// A server whose receive queues have different cores, and no flows to choose among them, has a
+/// socket and a receiver for each queue: the kernel spreads the peers, each of which stays where
+/// it is.
+class UdpEndpoint final : public Endpoint {
+ public:
+  explicit UdpEndpoint(const Port& port)
+      : Endpoint(port, Transport::UDP),
+        sockets_(open_sockets(port.config, claim_)),
+        peers_(std::make_shared<UdpPeers>(socket().local(), sockets_.size())) {
+    addresses_.local = socket().local();
+    if (client()) connection_ = peers_->enter(remote().key()).connection;
+    link_layer_ = std::make_shared<UdpLinkLayer>(peers_, local(), client() ? connection_ : 0);
+    while (!port.rx.empty() && receivers_.size() < sockets_.size()) {
+      const std::size_t i = receivers_.size();
+      receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], *peers_, i));
+      sockets_[i]->prepare_receive(receive_buffer_for(*port.rx[i]));
+    }
+    launch_ = find_launch(socket(), port.config);
+    if (launch_ != nullptr && !launch_->segments()) {
+      arrivals_ = std::make_unique<SocketEvents>("interface '" + name() + "'");
+      arrivals_->watch(socket().fd(), EPOLLIN | EPOLLET);
+    }
+    const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
+    while (senders_.size() < port.tx.size()) {
+      senders_.push_back(
+          std::make_unique<UdpSender>(socket(), *peers_, max_payload, connection_, launch_.get()));
+    }
+  }
+
+  std::uint32_t receive(RxQueue& queue) noexcept override {
+    const std::size_t i = position(port_.rx, queue);
+    if (i >= receivers_.size()) return 0;
+    if (arrivals_ != nullptr) {
+      // Before reading: what comes later is another event.
+      std::array<epoll_event, 2> events;
+      arrivals_->take(events);
+    }
+    return receivers_[i]->receive();
+  }
+  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
+    const std::size_t i = position(port_.rx, queue);
+    const int fd = sockets_[i < sockets_.size() ? i : 0]->fd();
+    return {.ready_fd = arrivals_ != nullptr ? arrivals_->fd() : fd, .gathers = true};
+  }
+  TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
+                          std::uint32_t count) noexcept override {
+    return senders_[position(port_.tx, queue)]->send(burst, first, count);
+  }
+  TransmitCompletion completed(TxQueue&, bool last) noexcept override {
+    return launch_->completed(last);
+  }
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override {
+    return {.most_packets = UdpSender::BATCH,
+            .overhead_bytes = packet_overhead(),
+            .launch_lead = launch_ == nullptr ? 0 : launch_->lead(),
+            .ready_fd = senders_[position(port_.tx, queue)]->fd()};
+  }
+  [[nodiscard]] std::string launch_times(const TxQueue& queue) const override {
+    return launch_ == nullptr ? Endpoint::launch_times(queue) : launch_->kept_by();
+  }
+  void close() noexcept override {
+    const std::lock_guard lock(options_);
+    for (const auto& receiver : receivers_) receiver->close();
+    for (const auto& socket : sockets_) socket->close();
+    claim_.close();
+  }
+
+  [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept override {
+    return connection == connection_ || peers_->find(connection).has_value();
+  }
+  [[nodiscard]] std::uint16_t queue_of(std::uintptr_t connection) const override {
+    const auto peer = peers_->find(connection);
+    return peer.has_value() && !port_.rx.empty() ? port_.rx[peer->position]->id() : first_queue();
+  }
+  /// A server's socket can send to anybody.
+  [[nodiscard]] bool can_connect(const SocketAddress& peer,
+                                 const SocketAddress& source) const noexcept override {
+    return !client() && local().family() == peer.family() &&
+           (!source.given() || source.same_host(local()));
+  }
+  /// A peer need not have sent anything.
+  std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& /*source*/) override {
+    return peers_->enter(peer.key()).connection;
+  }
+  void for_sockets(std::uintptr_t /*connection*/, const std::function<void(int fd)>& use) override {
+    const std::lock_guard lock(options_);
+    for (const auto& socket : sockets_) use(socket->fd());
+  }
+  [[nodiscard]] std::vector<ConnectionInfo> connections() const override {
+    std::vector<ConnectionInfo> all;
+    const std::lock_guard lock(options_);
+    const bool open = socket().fd() >= 0;
+    if (!client()) all.push_back(listening(open));
+    for (const UdpPeers::Peer& peer : peers_->all()) {
+      all.push_back({peer.connection, SocketAddress(peer.address).text(),
+                     SocketAddress(peer.local).text(),
+                     open ? ConnectionState::CONNECTED : ConnectionState::CLOSED, ""});
+    }
+    return all;
+  }
+
+ private:
+  /// The first of them, which also sends.
+  [[nodiscard]] const UdpSocket& socket() const noexcept { return *sockets_.front(); }
+
+  /// A socket is not closed while an option is set on it.
+  mutable std::mutex options_;
+  /// Of several sockets at one address.
+  File claim_;
+  std::vector<std::unique_ptr<UdpSocket>> sockets_;
+  /// With etf: each of its reports would keep the socket readable for poll(2) until the worker has
+  /// taken it. Here it is one event.
+  std::unique_ptr<SocketEvents> arrivals_;
+  std::shared_ptr<UdpPeers> peers_;
+  /// One that the first queue's poller serves for all queues, or one for each.
+  std::vector<std::unique_ptr<UdpReceiver>> receivers_;
+  /// Null: the worker keeps launch times.
+  std::unique_ptr<UdpLaunch> launch_;
+  /// As the port's queues.
+  std::vector<std::unique_ptr<UdpSender>> senders_;
+};
+
 }  // namespace
 
-UdpEndpoint::UdpEndpoint(const Port& port)
-    : Endpoint(port, Transport::UDP),
-      sockets_(open_sockets(port.config, claim_)),
-      peers_(std::make_shared<UdpPeers>(socket().local(), sockets_.size())) {
-  addresses_.local = socket().local();
-  if (client()) connection_ = peers_->enter(remote().key()).connection;
-  link_layer_ = std::make_shared<UdpLinkLayer>(peers_, local(), client() ? connection_ : 0);
-  while (!port.rx.empty() && receivers_.size() < sockets_.size()) {
-    const std::size_t i = receivers_.size();
-    receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], *peers_, i));
-    sockets_[i]->prepare_receive(receive_buffer_for(*port.rx[i]));
-  }
-  launch_ = find_launch(socket(), port.config);
-  if (launch_ != nullptr && !launch_->segments()) {
-    arrivals_ = std::make_unique<SocketEvents>("interface '" + name() + "'");
-    arrivals_->watch(socket().fd(), EPOLLIN | EPOLLET);
-  }
-  const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
-  while (senders_.size() < port.tx.size()) {
-    senders_.push_back(
-        std::make_unique<UdpSender>(socket(), *peers_, max_payload, connection_, launch_.get()));
-  }
-}
-
-std::uint32_t UdpEndpoint::receive(RxQueue& queue) noexcept {
-  const std::size_t i = position(port_.rx, queue);
-  if (i >= receivers_.size()) return 0;
-  if (arrivals_ != nullptr) {
-    // Before reading: what comes later is another event.
-    std::array<epoll_event, 2> events;
-    arrivals_->take(events);
-  }
-  return receivers_[i]->receive();
-}
-
-ReceiveTraits UdpEndpoint::receive_traits(const RxQueue& queue) const noexcept {
-  const std::size_t i = position(port_.rx, queue);
-  const int fd = sockets_[i < sockets_.size() ? i : 0]->fd();
-  return {.ready_fd = arrivals_ != nullptr ? arrivals_->fd() : fd, .gathers = true};
-}
-
-TransmitTraits UdpEndpoint::transmit_traits(const TxQueue& queue) const noexcept {
-  return {.most_packets = UdpSender::BATCH,
-          .overhead_bytes = packet_overhead(),
-          .launch_lead = launch_ == nullptr ? 0 : launch_->lead(),
-          .ready_fd = senders_[position(port_.tx, queue)]->fd()};
-}
-
-void UdpEndpoint::close() noexcept {
-  const std::lock_guard lock(options_);
-  for (const auto& receiver : receivers_) receiver->close();
-  for (const auto& socket : sockets_) socket->close();
-  claim_.close();
-}
-
-std::uint16_t UdpEndpoint::queue_of(std::uintptr_t connection) const {
-  const auto peer = peers_->find(connection);
-  return peer.has_value() && !port_.rx.empty() ? port_.rx[peer->position]->id() : first_queue();
-}
-
-void UdpEndpoint::for_sockets(std::uintptr_t /*connection*/,
-                              const std::function<void(int fd)>& use) {
-  const std::lock_guard lock(options_);
-  for (const auto& socket : sockets_) use(socket->fd());
-}
-
-std::vector<ConnectionInfo> UdpEndpoint::connections() const {
-  std::vector<ConnectionInfo> all;
-  const std::lock_guard lock(options_);
-  const bool open = socket().fd() >= 0;
-  if (!client()) all.push_back(listening(open));
-  for (const UdpPeers::Peer& peer : peers_->all()) {
-    all.push_back({peer.connection, SocketAddress(peer.address).text(),
-                   SocketAddress(peer.local).text(),
-                   open ? ConnectionState::CONNECTED : ConnectionState::CLOSED, ""});
-  }
-  return all;
+std::unique_ptr<Endpoint> make_udp_endpoint(const Port& port) {
+  return std::make_unique<UdpEndpoint>(port);
 }
 
 }  // namespace daqiri::sockets

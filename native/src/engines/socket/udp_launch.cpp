@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <ranges>
 #include <set>
 #include <system_error>
@@ -110,15 +111,14 @@ std::vector<Qdisc> qdiscs_of(unsigned index) {
 
 /// Those in which packets wait. Only a root may have the handle 0 and children.
 std::vector<Qdisc> leaves_of(const std::vector<Qdisc>& all) {
-  std::vector<Qdisc> leaves;
-  for (const Qdisc& qdisc : all) {
-    const bool root = qdisc.parent == TC_H_ROOT;
-    const bool parent = std::any_of(all.begin(), all.end(), [&](const Qdisc& child) {
-      return child.parent != TC_H_ROOT && (root || qdisc.handle != 0) &&
+  const auto has_child = [&](const Qdisc& qdisc) {
+    return std::any_of(all.begin(), all.end(), [&](const Qdisc& child) {
+      return child.parent != TC_H_ROOT && (qdisc.parent == TC_H_ROOT || qdisc.handle != 0) &&
              TC_H_MAJ(child.parent) == TC_H_MAJ(qdisc.handle);
     });
-    if (!parent) leaves.push_back(qdisc);
-  }
+  };
+  std::vector<Qdisc> leaves;
+  std::remove_copy_if(all.begin(), all.end(), std::back_inserter(leaves), has_child);
   return leaves;
 }
 

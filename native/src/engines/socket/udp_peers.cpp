@@ -22,17 +22,13 @@ AddressKey UdpPeers::local_towards(const SocketAddress& peer) {
 
 UdpPeers::Peer UdpPeers::enter(const AddressKey& address) {
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] = by_address_.try_emplace(address, 0);
-  if (!is_new) return peers_.at(place->second);
-  try {
-    const Peer peer{next_connection_id(), address, local_towards(SocketAddress(address)), 0};
-    peers_.emplace(peer.connection, peer);
-    place->second = peer.connection;
-    return peer;
-  } catch (...) {
-    by_address_.erase(place);
-    throw;
-  }
+  if (const auto known = by_address_.find(address); known != by_address_.end())
+    return peers_.at(known->second);
+  const Peer peer{next_connection_id(), address, local_towards(SocketAddress(address)), 0};
+  peers_.emplace(peer.connection, peer);
+  // Without memory for this, the peer gets another id when it comes again.
+  by_address_.emplace(address, peer.connection);
+  return peer;
 }
 
 void UdpPeers::forget(std::uintptr_t connection) noexcept {

@@ -26,11 +26,6 @@ UdpReceiver::UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers, s
       number_(number),
       steering_(port.steering),
       slots_(first_queue(), !socket.client()) {
-  for (std::size_t i = 0; i < queues_.size(); ++i) {
-    const std::uint16_t id = queues_[i]->id();
-    if (position_.size() <= id) position_.resize(std::size_t{id} + 1);
-    position_[id] = static_cast<std::uint16_t>(i);
-  }
   if (socket.client()) enter(socket.remote().key());
 }
 
@@ -89,7 +84,8 @@ RxSource& UdpReceiver::source_of(Sender* sender, std::size_t position) noexcept 
 void UdpReceiver::deliver(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
                           std::uint32_t end, Sender* sender, std::uint64_t timestamp) noexcept {
   const steering::Program& program = steering_.program();
-  steering::Verdict verdict{.queue = first_queue().id()};
+  steering::Verdict verdict;
+  std::size_t position = number_;
   if (!program.empty()) {
     const SocketAddress peer(sender != nullptr ? sender->peer.address : slots_.sender(slot));
     const SocketAddress local =
@@ -97,8 +93,8 @@ void UdpReceiver::deliver(std::uint32_t slot, const UdpMessage& message, std::ui
     const std::uint32_t length = message.length(first) + IPV4_SIZE + UDP_SIZE;
     verdict = program.classify(
         {key_of(peer, local, static_cast<std::uint16_t>(std::min(length, 0xFFFFU)))});
+    for (position = 0; queues_[position]->id() != verdict.queue;) ++position;
   }
-  const std::size_t position = position_[verdict.queue];
   RxQueue& queue = *queues_[position];
   const auto drop = [&](DropReason reason) {
     queue.drop(reason, end - first, message.bytes_of(first, end));

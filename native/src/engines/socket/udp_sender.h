@@ -7,8 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engines/socket/endpoint.h"
-#include "engines/socket/socket_events.h"
+#include "engines/socket/sockets.h"
 #include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_socket.h"

@@ -1,4 +1,4 @@
-#include "engines/socket/udp_slots.h"
+#include "engines/socket/udp_receiver.h"
 
 #include <netinet/udp.h>
 
@@ -15,26 +15,22 @@ constexpr std::uint32_t SINGLES_TO_END_ROWS = 32;
 /// Longest row that kernels send unless one has been seen to be longer.
 constexpr std::uint32_t USUAL_ROW = 64;
 
-std::uint32_t standby_share(const RxQueue& queue, std::uint32_t least) noexcept {
-  std::uint64_t buffers = UINT32_MAX;
-  for (int s = 0; s < queue.num_segments(); ++s)
-    buffers = std::min(buffers, queue.region(s).config().num_bufs_);
-  // Others may take from the same region.
-  return std::max(least, static_cast<std::uint32_t>(buffers / 4));
-}
-
 }  // namespace
 
 UdpSlots::UdpSlots(const RxQueue& queue, bool named)
     : queue_(queue),
       segments_(static_cast<std::uint32_t>(queue.num_segments())),
-      share_(standby_share(queue, MAX_SLOTS)),
       vectors_(std::size_t{ROW_SLOTS} * (MAX_ROW * MAX_NUM_SEGS + 1)),
       // Never touched where no message needs it.
       overflow_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{MAX_SLOTS} * MAX_MESSAGE)),
       staging_(std::make_unique_for_overwrite<std::byte[]>(MAX_MESSAGE)) {
-  for (std::uint32_t s = 0; s < segments_; ++s)
-    capacity_ += queue_.segment_capacity(static_cast<int>(s));
+  std::uint64_t buffers = UINT32_MAX;
+  for (int s = 0; s < queue.num_segments(); ++s) {
+    capacity_ += queue.segment_capacity(s);
+    buffers = std::min(buffers, queue.region(s).config().num_bufs_);
+  }
+  // Others may take from the same region.
+  share_ = std::max(MAX_SLOTS, static_cast<std::uint32_t>(buffers / 4));
   for (std::uint32_t i = 0; i < MAX_SLOTS; ++i) {
     messages_[i].msg_hdr.msg_name = named ? names_[i].data() : nullptr;
     messages_[i].msg_hdr.msg_control = &controls_[i];
@@ -190,15 +186,10 @@ UdpMessage UdpSlots::read(mmsghdr& message) noexcept {
     }
   }
   reset(header);
-  if (segment == 0 || segment >= result.bytes) {
-    result.count = 1;
-    result.segment = result.bytes;
-    result.last = result.bytes;
-    return result;
-  }
-  result.count = (result.bytes + segment - 1) / segment;
-  result.segment = segment;
-  result.last = result.bytes - (result.count - 1) * segment;
+  const bool single = segment == 0 || segment >= result.bytes;
+  result.count = single ? 1 : (result.bytes + segment - 1) / segment;
+  result.segment = single ? result.bytes : segment;
+  result.last = result.bytes - (result.count - 1) * result.segment;
   return result;
 }
 

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <system_error>
 
@@ -36,17 +36,6 @@ int bpf(bpf_cmd command, bpf_attr& attributes) noexcept {
   return static_cast<int>(syscall(SYS_bpf, command, &attributes, sizeof attributes));
 }
 
-constexpr bpf_insn instruction(int code, int dst = 0, int src = 0, int off = 0,
-                               int imm = 0) noexcept {
-  bpf_insn result{};
-  result.code = static_cast<std::uint8_t>(code);
-  result.dst_reg = static_cast<std::uint8_t>(dst & 0xF);
-  result.src_reg = static_cast<std::uint8_t>(src & 0xF);
-  result.off = static_cast<std::int16_t>(off);
-  result.imm = imm;
-  return result;
-}
-
 int make_counter() noexcept {
   bpf_attr attributes{};
   attributes.map_type = BPF_MAP_TYPE_ARRAY;
@@ -61,20 +50,20 @@ int make_counter() noexcept {
 int load_filter(int counter) noexcept {
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-cstyle-cast): offsetof of a C struct
   constexpr int GSO_SEGS = offsetof(struct __sk_buff, gso_segs);
-  const std::array<bpf_insn, 8> program{
-      instruction(BPF_LDX | BPF_MEM | BPF_W, BPF_REG_2, BPF_REG_1, GSO_SEGS),
-      instruction(BPF_JMP | BPF_JNE | BPF_K, BPF_REG_2, 0, 1, 0),
-      instruction(BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_2, 0, 0, 1),
-      instruction(BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_VALUE, 0, counter),
-      instruction(0),
-      instruction(BPF_STX | BPF_ATOMIC | BPF_DW, BPF_REG_1, BPF_REG_2, 0, BPF_ADD),
-      instruction(BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, -1),
-      instruction(BPF_JMP | BPF_EXIT)};
+  // Code, destination, source, offset, immediate.
+  const bpf_insn program[]{{BPF_LDX | BPF_MEM | BPF_W, BPF_REG_2, BPF_REG_1, GSO_SEGS, 0},
+                           {BPF_JMP | BPF_JNE | BPF_K, BPF_REG_2, 0, 1, 0},
+                           {BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_2, 0, 0, 1},
+                           {BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_VALUE, 0, counter},
+                           {},
+                           {BPF_STX | BPF_ATOMIC | BPF_DW, BPF_REG_1, BPF_REG_2, 0, BPF_ADD},
+                           {BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, -1},
+                           {BPF_JMP | BPF_EXIT, 0, 0, 0, 0}};
   static constexpr char LICENSE[] = "Apache-2.0";
   bpf_attr attributes{};
   attributes.prog_type = BPF_PROG_TYPE_SOCKET_FILTER;
-  attributes.insns = reinterpret_cast<std::uintptr_t>(program.data());
-  attributes.insn_cnt = program.size();
+  attributes.insns = reinterpret_cast<std::uintptr_t>(program);
+  attributes.insn_cnt = std::size(program);
   attributes.license = reinterpret_cast<std::uintptr_t>(LICENSE);
   return bpf(BPF_PROG_LOAD, attributes);
 }
