@@ -4,9 +4,6 @@
 
 #include <algorithm>
 
-#include "burst/burst.h"
-#include "net/headers.h"
-
 namespace daqiri::sockets {
 
 namespace {
@@ -54,10 +51,6 @@ void add_data(Checksum& checksum, const Burst& burst, std::size_t packet) noexce
 
 // --- UDP
 
-std::uint32_t UdpLinkLayer::prefix_size(std::uint32_t /*length*/) const noexcept {
-  return ip_size(local_.ipv6()) + UDP_SIZE;
-}
-
 std::uint32_t UdpLinkLayer::prefix(const BurstParams& burst, std::size_t i,
                                    std::byte* out) const noexcept {
   // Every BurstParams that leaves the engine is a Burst.
@@ -90,22 +83,20 @@ std::uint32_t UdpLinkLayer::prefix(const BurstParams& burst, std::size_t i,
 
 // --- TCP
 
-std::uint32_t TcpLinkLayer::begin(std::uintptr_t connection, const Ends& ends) noexcept {
+std::uint32_t TcpLinkLayer::begin(std::uintptr_t connection, const BurstEnds& ends) noexcept {
   const std::uint32_t number = latest_.load(std::memory_order_relaxed) + 1;
-  const AddressKey local = ends.local.key();
-  const AddressKey peer = ends.peer.key();
+  const auto& [remote, local] = ends;
   stream(number).values.publish(
-      {number, connection, local[0], local[1], local[2], peer[0], peer[1], peer[2]});
+      {number, connection, remote[0], remote[1], remote[2], local[0], local[1], local[2]});
   stream(number).sent.store(0, std::memory_order_relaxed);
   latest_.store(number, std::memory_order_release);
   return number;
 }
 
-TcpLinkLayer::Ends TcpLinkLayer::ends_of(std::uint32_t number) const noexcept {
+BurstEnds TcpLinkLayer::ends_of(std::uint32_t number) const noexcept {
   const auto values = stream(number).values.read();
   if (number == 0 || values[0] != number) return {};
-  return {SocketAddress(AddressKey{values[2], values[3], values[4]}),
-          SocketAddress(AddressKey{values[5], values[6], values[7]})};
+  return {{values[2], values[3], values[4]}, {values[5], values[6], values[7]}};
 }
 
 std::uint32_t TcpLinkLayer::prefix_size(std::uint32_t length) const noexcept {
@@ -133,10 +124,12 @@ std::uint32_t TcpLinkLayer::prefix(const BurstParams& params, std::size_t i,
   const auto& burst = static_cast<const Burst&>(params);
   const auto packet = static_cast<std::uint32_t>(i);
   const std::uint32_t length = burst.packet_length(packet);
-  Ends ends = ends_of(burst.stream.number);
-  if (!ends.peer.given()) ends = {unknown_, unknown_};
-  const SocketAddress& from = burst.transmit ? ends.local : ends.peer;
-  const SocketAddress& to = burst.transmit ? ends.peer : ends.local;
+  const BurstEnds ends = ends_of(burst.stream.number);
+  const bool known = ends.remote[0] != 0;
+  const SocketAddress remote = known ? SocketAddress(ends.remote) : unknown_;
+  const SocketAddress local = known ? SocketAddress(ends.local) : unknown_;
+  const SocketAddress& from = burst.transmit ? local : remote;
+  const SocketAddress& to = burst.transmit ? remote : local;
   const std::uint64_t acknowledged =
       burst.transmit ? 0 : stream(burst.stream.number).sent.load(std::memory_order_relaxed);
 

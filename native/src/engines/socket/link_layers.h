@@ -7,8 +7,10 @@
 #include <memory>
 #include <utility>
 
+#include "burst/burst.h"
 #include "engines/socket/udp_peers.h"
 #include "metrics/counters.h"
+#include "net/headers.h"
 #include "net/link_layer.h"
 #include "net/socket_address.h"
 
@@ -45,7 +47,9 @@ class UdpLinkLayer final : public SocketLinkLayer {
 
   /// Only the UDP checksum, which IPv4 does without, is over the data.
   [[nodiscard]] bool prefix_repeats() const noexcept override { return !local_.ipv6(); }
-  [[nodiscard]] std::uint32_t prefix_size(std::uint32_t length) const noexcept override;
+  [[nodiscard]] std::uint32_t prefix_size(std::uint32_t /*length*/) const noexcept override {
+    return ip_size(local_.ipv6()) + UDP_SIZE;
+  }
   std::uint32_t prefix(const BurstParams& burst, std::size_t i,
                        std::byte* out) const noexcept override;
 
@@ -68,16 +72,10 @@ class UdpLinkLayer final : public SocketLinkLayer {
 /// known after its connection has got another socket.
 class TcpLinkLayer final : public SocketLinkLayer {
  public:
-  /// Addresses of a stream.
-  struct Ends {
-    SocketAddress local;
-    SocketAddress peer;
-  };
-
   using SocketLinkLayer::SocketLinkLayer;
 
   /// A connection has a new stream. Its number, never 0. One thread.
-  std::uint32_t begin(std::uintptr_t connection, const Ends& ends) noexcept;
+  std::uint32_t begin(std::uintptr_t connection, const BurstEnds& ends) noexcept;
 
   [[nodiscard]] std::uint32_t prefix_size(std::uint32_t length) const noexcept override;
   std::uint32_t prefix(const BurstParams& burst, std::size_t i,
@@ -96,7 +94,7 @@ class TcpLinkLayer final : public SocketLinkLayer {
     return (*streams_)[number % CAPACITY];
   }
   /// No addresses when the stream is unknown by now.
-  [[nodiscard]] Ends ends_of(std::uint32_t number) const noexcept;
+  [[nodiscard]] BurstEnds ends_of(std::uint32_t number) const noexcept;
 
   std::unique_ptr<std::array<Stream, CAPACITY>> streams_ =
       std::make_unique<std::array<Stream, CAPACITY>>();

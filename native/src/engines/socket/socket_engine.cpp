@@ -64,7 +64,26 @@ class SocketEngine final : public IoEngine, public Connections {
   [[nodiscard]] Connections* connections() noexcept override { return this; }
 
   std::uintptr_t connect(const std::string& address, std::uint16_t port,
-                         const std::string& source) override;
+                         const std::string& source) override {
+    const SocketAddress remote = SocketAddress::parse(address, port);
+    if (port == 0)
+      throw Error(Status::INVALID_PARAMETER,
+                  "cannot connect to port 0 of " + address + "; ports are 1 to 65535");
+    const SocketAddress from = source.empty() ? SocketAddress() : SocketAddress::parse(source, 0);
+    for (const auto& endpoint : endpoints_) {
+      if (endpoint->client() && endpoint->remote().key() == remote.key() &&
+          (!from.given() || from.same_host(endpoint->local())))
+        return endpoint->connection();
+    }
+    for (const auto& endpoint : endpoints_) {
+      if (endpoint->can_connect(remote, from)) return endpoint->connect(remote, from);
+    }
+    throw Error(
+        Status::CONNECT_FAILURE,
+        none("interface can connect to", remote, source.empty() ? "" : " from " + source) +
+            ". Add a client with this remote_addr, or (UDP) a server, which can send to any "
+            "peer");
+  }
   [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> queue_of(
       std::uintptr_t connection) const override {
     const Endpoint& endpoint = endpoint_of(connection);
@@ -75,93 +94,62 @@ class SocketEngine final : public IoEngine, public Connections {
     return !endpoint.client() && endpoint.connection() == connection;
   }
   [[nodiscard]] std::uintptr_t server_at(const std::string& address,
-                                         std::uint16_t port) const override;
+                                         std::uint16_t port) const override {
+    const SocketAddress wanted = SocketAddress::parse(address, port);
+    const Endpoint* found = nullptr;
+    for (const auto& endpoint : endpoints_) {
+      const SocketAddress& local = endpoint->local();
+      if (endpoint->client() || local.family() != wanted.family() || local.port() != port) continue;
+      if (local.key() == wanted.key()) return endpoint->connection();
+      if (local.wildcard()) found = endpoint.get();
+    }
+    if (found != nullptr) return found->connection();
+    throw Error(Status::INVALID_PARAMETER, none("server at", wanted, ""));
+  }
   void set_socket_option(std::uintptr_t connection, int level, int option, const void* value,
-                         std::size_t length) override;
+                         std::size_t length) override {
+    Endpoint& endpoint = endpoint_of(connection);
+    const auto refuse = [&](Status status, const std::string& why) {
+      throw sockets::interface_error(
+          endpoint.name(), status,
+          "socket option " + std::to_string(option) + " of level " + std::to_string(level) + why);
+    };
+    endpoint.for_sockets(connection, [&](int fd) {
+      if (fd < 0) refuse(Status::NOT_READY, ": the connection has no open socket now");
+      if (setsockopt(fd, level, option, value, static_cast<socklen_t>(length)) == 0) return;
+      refuse(Status::INVALID_PARAMETER,
+             " (" + std::to_string(length) +
+                 " bytes) was refused: " + std::generic_category().message(errno) +
+                 "; see socket(7), ip(7), tcp(7) and udp(7) for what the kernel accepts");
+    });
+  }
   [[nodiscard]] std::vector<ConnectionInfo> list(std::uint16_t port) const override {
     return endpoints_.at(port)->connections();
   }
 
  private:
-  [[nodiscard]] Endpoint& endpoint_of(std::uintptr_t connection) const;
+  [[nodiscard]] Endpoint& endpoint_of(std::uintptr_t connection) const {
+    for (const auto& endpoint : endpoints_) {
+      if (endpoint->has_connection(connection)) return *endpoint;
+    }
+    throw Error(Status::INVALID_PARAMETER,
+                "no connection " + std::to_string(connection) +
+                    " in this session; a client has "
+                    "one, a server its own and one for each peer it has received from");
+  }
   /// "no ... udp://192.0.2.1:5000 ...; there are" all endpoints, which have one transport.
   [[nodiscard]] std::string none(const std::string& what, const SocketAddress& address,
-                                 const std::string& more) const;
+                                 const std::string& more) const {
+    std::string text = "no " + what + " ";
+    text += endpoints_.empty() ? address.text() : uri(endpoints_.front()->transport(), address);
+    text += more + "; there are";
+    for (const auto& endpoint : endpoints_)
+      text += (endpoint == endpoints_.front() ? " " : ", ") + endpoint->text();
+    return text;
+  }
 
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
 };
-
-std::string SocketEngine::none(const std::string& what, const SocketAddress& address,
-                               const std::string& more) const {
-  std::string text = "no " + what + " ";
-  text += endpoints_.empty() ? address.text() : uri(endpoints_.front()->transport(), address);
-  text += more + "; there are";
-  for (const auto& endpoint : endpoints_)
-    text += (endpoint == endpoints_.front() ? " " : ", ") + endpoint->text();
-  return text;
-}
-
-Endpoint& SocketEngine::endpoint_of(std::uintptr_t connection) const {
-  for (const auto& endpoint : endpoints_) {
-    if (endpoint->has_connection(connection)) return *endpoint;
-  }
-  throw Error(Status::INVALID_PARAMETER,
-              "no connection " + std::to_string(connection) +
-                  " in this session; a client has "
-                  "one, a server its own and one for each peer it has received from");
-}
-
-void SocketEngine::set_socket_option(std::uintptr_t connection, int level, int option,
-                                     const void* value, std::size_t length) {
-  Endpoint& endpoint = endpoint_of(connection);
-  const auto refuse = [&](Status status, const std::string& why) {
-    throw sockets::interface_error(
-        endpoint.name(), status,
-        "socket option " + std::to_string(option) + " of level " + std::to_string(level) + why);
-  };
-  endpoint.for_sockets(connection, [&](int fd) {
-    if (fd < 0) refuse(Status::NOT_READY, ": the connection has no open socket now");
-    if (setsockopt(fd, level, option, value, static_cast<socklen_t>(length)) == 0) return;
-    refuse(Status::INVALID_PARAMETER,
-           " (" + std::to_string(length) +
-               " bytes) was refused: " + std::generic_category().message(errno) +
-               "; see socket(7), ip(7), tcp(7) and udp(7) for what the kernel accepts");
-  });
-}
-
-std::uintptr_t SocketEngine::connect(const std::string& address, std::uint16_t port,
-                                     const std::string& source) {
-  const SocketAddress remote = SocketAddress::parse(address, port);
-  if (port == 0)
-    throw Error(Status::INVALID_PARAMETER,
-                "cannot connect to port 0 of " + address + "; ports are 1 to 65535");
-  const SocketAddress from = source.empty() ? SocketAddress() : SocketAddress::parse(source, 0);
-  for (const auto& endpoint : endpoints_) {
-    if (endpoint->client() && endpoint->remote().key() == remote.key() &&
-        (!from.given() || from.same_host(endpoint->local())))
-      return endpoint->connection();
-  }
-  for (const auto& endpoint : endpoints_) {
-    if (endpoint->can_connect(remote, from)) return endpoint->connect(remote, from);
-  }
-  throw Error(Status::CONNECT_FAILURE,
-              none("interface can connect to", remote, source.empty() ? "" : " from " + source) +
-                  ". Add a client with this remote_addr, or (UDP) a server, which can send to any "
-                  "peer");
-}
-
-std::uintptr_t SocketEngine::server_at(const std::string& address, std::uint16_t port) const {
-  const SocketAddress wanted = SocketAddress::parse(address, port);
-  const Endpoint* found = nullptr;
-  for (const auto& endpoint : endpoints_) {
-    const SocketAddress& local = endpoint->local();
-    if (endpoint->client() || local.family() != wanted.family() || local.port() != port) continue;
-    if (local.key() == wanted.key()) return endpoint->connection();
-    if (local.wildcard()) found = endpoint.get();
-  }
-  if (found != nullptr) return found->connection();
-  throw Error(Status::INVALID_PARAMETER, none("server at", wanted, ""));
-}
 
 std::unique_ptr<IoEngine> make_socket_engine(const NetworkConfig& config) {
   for (const InterfaceConfig& interface : config.ifs_) refuse_missing(interface);

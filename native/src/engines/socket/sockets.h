@@ -4,6 +4,7 @@
 
 #include <sys/epoll.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -67,6 +68,21 @@ int enlarge_buffer(int fd, int buffer, int bytes) noexcept;
 /// fail.
 TransmitResult too_long(const Burst& burst, std::uint32_t first, std::uint32_t count,
                         std::uint32_t limit) noexcept;
+
+/// Buffers of every region of the queue for up to `n` packets, to `numbers[region]` from `at` on.
+/// Returns for how many.
+template <typename Numbers>
+std::uint32_t take_buffers(const RxQueue& queue, Numbers* numbers, std::uint32_t at,
+                           std::uint32_t n) noexcept {
+  std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
+  for (int s = 0; s < queue.num_segments(); ++s)
+    n = counts[s] = queue.region(s).take(&numbers[s][at], n);
+  // A packet needs a buffer of every region.
+  for (int s = 0; s < queue.num_segments(); ++s) {
+    if (counts[s] > n) queue.region(s).give(&numbers[s][at + n], counts[s] - n);
+  }
+  return n;
+}
 
 /// Events of sockets and a timer, on one descriptor that is readable while any of them waits to be
 /// taken (epoll).

@@ -108,7 +108,6 @@ class TcpReader {
   Outcome read(TcpConnection& connection, std::uint32_t& seen) noexcept;
   std::uint32_t deliver(TcpConnection& connection, std::uint64_t bytes) noexcept;
   std::uint32_t discard(TcpConnection& connection, std::uint64_t bytes) noexcept;
-  void fill() noexcept;
   void consume(std::uint32_t packets) noexcept;
   void end(TcpConnection& connection, int error) noexcept;
   /// What the kernel holds now is to be discarded, and counted for `reason`.

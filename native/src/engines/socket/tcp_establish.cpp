@@ -30,19 +30,6 @@ File make_stream_socket(const SocketAddress& address) noexcept {
   return made;
 }
 
-/// A socket that is connecting to `peer` from `source` (no address: any); its errno, 0 or
-/// EINPROGRESS when all is well, goes to `error`. Not open: there is no socket.
-File begin_connect(const SocketAddress& peer, const SocketAddress& source, int& error) noexcept {
-  File made = make_stream_socket(peer);
-  error = 0;
-  if (made.is_open() && (!source.given() || bind(made.fd(), source.data(), source.length()) == 0) &&
-      ::connect(made.fd(), peer.data(), peer.length()) == 0)
-    return made;
-  error = errno;
-  if (error != EINPROGRESS) made.close();
-  return made;
-}
-
 /// No delay for small packets, and a silent peer is found out within 25 s (keep-alive probes after
 /// 10 s, 3 of them, 5 s apart).
 void prepare_connected(int fd) noexcept {
@@ -111,7 +98,8 @@ void TcpEndpoint::established(TcpConnection& connection, File socket) noexcept {
   connection.listed = false;
   connection.stale = 0;
   connection.bytes_seen = connection.bytes_sent.load(std::memory_order_relaxed);
-  const StreamPosition stream{streams_->begin(id, {connection.local, connection.peer}), 0};
+  const StreamPosition stream{streams_->begin(id, {connection.peer.key(), connection.local.key()}),
+                              0};
   int error = 0;
   try {
     if (!assign(connection)) error = ECONNABORTED;
@@ -172,10 +160,14 @@ void TcpEndpoint::occupy(TcpConnection& place, const SocketAddress& peer,
 
 void TcpEndpoint::attempt(TcpConnection& connection, std::uint64_t now) noexcept {
   connection.attempted_ns = now;
-  int error = 0;
-  File socket = begin_connect(connection.peer, connection.source, error);
-  if (!socket.is_open()) return attempt_failed(connection, error);
-  if (error == 0) return established(connection, std::move(socket));
+  const SocketAddress& peer = connection.peer;
+  const SocketAddress& source = connection.source;
+  File socket = make_stream_socket(peer);
+  const bool ready = socket.is_open() &&
+                     (!source.given() || bind(socket.fd(), source.data(), source.length()) == 0);
+  if (ready && ::connect(socket.fd(), peer.data(), peer.length()) == 0)
+    return established(connection, std::move(socket));
+  if (!ready || errno != EINPROGRESS) return attempt_failed(connection, errno);
   connection.pending = std::move(socket);
   events_.watch(connection.pending.fd(), EPOLLOUT, &connection);
 }

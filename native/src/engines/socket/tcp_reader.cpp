@@ -48,22 +48,6 @@ int TcpReader::add(TcpConnection& connection) noexcept {
 
 // --- Buffers
 
-void TcpReader::fill() noexcept {
-  if (filled_ >= want_) return;
-  std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
-  std::uint32_t n = want_ - filled_;
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    counts[s] = queue_.region(static_cast<int>(s)).take(&buffers_[s][filled_], n);
-    n = counts[s];
-  }
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    // A packet needs a buffer of every region.
-    if (counts[s] > n)
-      queue_.region(static_cast<int>(s)).give(&buffers_[s][filled_ + n], counts[s] - n);
-  }
-  filled_ += n;
-}
-
 void TcpReader::consume(std::uint32_t packets) noexcept {
   filled_ -= packets;
   for (std::uint32_t s = 0; s < segments_; ++s)
@@ -144,7 +128,7 @@ TcpReader::Outcome TcpReader::read(TcpConnection& connection, std::uint32_t& see
   const bool stale = connection.stale > 0;
   std::uint32_t n = 0;
   if (!stale) {
-    fill();
+    if (filled_ < want_) filled_ += take_buffers(queue_, buffers_.data(), filled_, want_ - filled_);
     n = std::min({queue_.room(*connection.rx_source), filled_, want_});
     if (n == 0) return Outcome::BLOCKED;
   }

@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engines/socket/sockets.h"
 #include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_socket.h"
 #include "io/port.h"
@@ -90,9 +92,7 @@ class UdpSlots {
   void choose_layout() noexcept;
   void compact() noexcept;
   void vacate(std::uint32_t first, std::uint32_t count) noexcept;
-  /// Up to `n` buffers of each region to `numbers` from `at` on. `take_spare`: in `taken_`, also of
-  /// slots not filled.
-  std::uint32_t take(Numbers* numbers, std::uint32_t at, std::uint32_t n) noexcept;
+  /// Buffers for up to `n` packets in `taken_`, also those of slots not filled.
   std::uint32_t take_spare(std::uint32_t n) noexcept;
   void bind(std::uint32_t first, std::uint32_t count) noexcept;
   void end_last_slot() noexcept;
@@ -106,7 +106,9 @@ class UdpSlots {
     return &overflow_[std::size_t{slot} * MAX_MESSAGE];
   }
   /// Packets of the slot that have buffers.
-  [[nodiscard]] std::uint32_t places_of(std::uint32_t slot) const noexcept;
+  [[nodiscard]] std::uint32_t places_of(std::uint32_t slot) const noexcept {
+    return std::min(row_, ready_ - slot * row_);
+  }
 
   const RxQueue& queue_;
   std::uint32_t segments_;

@@ -115,10 +115,6 @@ void UdpSlots::bind(std::uint32_t first, std::uint32_t count) noexcept {
   }
 }
 
-std::uint32_t UdpSlots::places_of(std::uint32_t slot) const noexcept {
-  return std::min(row_, ready_ - slot * row_);
-}
-
 void UdpSlots::end_last_slot() noexcept {
   const std::uint32_t full = ready_ / row_;
   for (std::uint32_t slot = 0; slot < full; ++slot)
@@ -141,7 +137,7 @@ std::uint32_t UdpSlots::fill() noexcept {
     bool complete = true;
     for (std::uint32_t v = 0; v < num_vacant_; ++v) {
       Places& empty = vacant_[v];
-      const std::uint32_t n = take(buffers_.data(), empty.first, empty.count);
+      const std::uint32_t n = take_buffers(queue_, buffers_.data(), empty.first, empty.count);
       bind(empty.first, n);
       empty.first += n;
       empty.count -= n;
@@ -239,21 +235,8 @@ void UdpSlots::copy_out(const std::byte* data, std::uint32_t length, const Numbe
   }
 }
 
-std::uint32_t UdpSlots::take(Numbers* numbers, std::uint32_t at, std::uint32_t n) noexcept {
-  std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    counts[s] = queue_.region(static_cast<int>(s)).take(&numbers[s][at], n);
-    n = counts[s];
-  }
-  // A packet needs a buffer of every region.
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    if (counts[s] > n) queue_.region(static_cast<int>(s)).give(&numbers[s][at + n], counts[s] - n);
-  }
-  return n;
-}
-
 std::uint32_t UdpSlots::take_spare(std::uint32_t n) noexcept {
-  std::uint32_t got = take(taken_.data(), 0, n);
+  std::uint32_t got = take_buffers(queue_, taken_.data(), 0, n);
   // Slots that this call did not reach have some, if the regions have none.
   for (; got < n && ready_ > received_ * row_; ++got) {
     --ready_;
