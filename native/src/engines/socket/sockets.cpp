@@ -97,14 +97,14 @@ std::uintptr_t next_connection_id() noexcept {
 
 steering::PacketKey key_of(const SocketAddress& peer, const SocketAddress& local,
                            std::uint16_t length) noexcept {
-  steering::PacketKey key{.udp_src = peer.port(), .udp_dst = local.port()};
-  key.ipv6_udp = peer.ipv6();
-  key.ipv4_udp = !peer.ipv6();
-  if (key.ipv4_udp) {
-    key.ipv4_len = length;
-    key.ipv4_src = peer.ipv4();
-    key.ipv4_dst = local.ipv4();
-  }
+  steering::PacketKey key{.ipv4_udp = !peer.ipv6(),
+                          .ipv6_udp = peer.ipv6(),
+                          .udp_src = peer.port(),
+                          .udp_dst = local.port()};
+  if (key.ipv6_udp) return key;
+  key.ipv4_len = length;
+  key.ipv4_src = peer.ipv4();
+  key.ipv4_dst = local.ipv4();
   return key;
 }
 

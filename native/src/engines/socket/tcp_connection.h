@@ -81,8 +81,6 @@ struct TcpConnection {
 class TcpReader {
  public:
   TcpReader(RxQueue& queue, TcpEndpoint& endpoint);
-  TcpReader(const TcpReader&) = delete;
-  TcpReader& operator=(const TcpReader&) = delete;
   ~TcpReader() { close(); }
 
   [[nodiscard]] RxQueue& queue() const noexcept { return queue_; }

@@ -68,32 +68,6 @@ void TcpEndpoint::start() {
   await_attempt(lock, make(remote(), local(), connection_), OPEN_WAIT_NS);
 }
 
-std::uint32_t TcpEndpoint::receive(RxQueue& queue) noexcept {
-  return readers_[position(port_.rx, queue)]->receive();
-}
-
-TransmitResult TcpEndpoint::transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
-                                     std::uint32_t count) noexcept {
-  return senders_[position(port_.tx, queue)]->send(burst, first, count);
-}
-
-ReceiveTraits TcpEndpoint::receive_traits(const RxQueue& queue) const noexcept {
-  return {.ready_fd = readers_[position(port_.rx, queue)]->fd()};
-}
-
-TransmitTraits TcpEndpoint::transmit_traits(const TxQueue& queue) const noexcept {
-  return {.most_packets = TcpSender::RUN,
-          .overhead_bytes = packet_overhead(),
-          .ready_fd = senders_[position(port_.tx, queue)]->fd()};
-}
-
-TcpConnection* TcpEndpoint::find(std::uintptr_t id) const noexcept {
-  for (TcpConnection& each : used()) {
-    if (id != 0 && each.id.load(std::memory_order_acquire) == id) return &each;
-  }
-  return nullptr;
-}
-
 // --- The thread
 
 void TcpEndpoint::run() noexcept {
@@ -206,10 +180,6 @@ std::uint64_t TcpEndpoint::advance_finished(TcpConnection& connection, std::uint
 
 // --- Ends
 
-void TcpEndpoint::wake_senders() noexcept {
-  for (const auto& sender : senders_) sender->wake();
-}
-
 std::string TcpEndpoint::named(const TcpConnection& connection) const {
   return "connection " + std::to_string(connection.id.load(std::memory_order_relaxed)) +
          (client() ? " to " : " of ") + uri(Transport::TCP, connection.peer);
@@ -276,19 +246,6 @@ void TcpEndpoint::close() noexcept {
 }
 
 // --- For the application
-
-std::uint16_t TcpEndpoint::queue_of(std::uintptr_t connection) const {
-  const std::lock_guard lock(mutex_);
-  const TcpConnection* found = find(connection);
-  if (found == nullptr || found->reader == nullptr) return first_queue();
-  return found->reader->queue().id();
-}
-
-void TcpEndpoint::for_sockets(std::uintptr_t connection, const std::function<void(int fd)>& use) {
-  const std::lock_guard lock(mutex_);
-  const TcpConnection* found = find(connection);
-  use((found == nullptr ? listener_ : found->socket).fd());
-}
 
 std::vector<ConnectionInfo> TcpEndpoint::connections() const {
   const std::lock_guard lock(mutex_);

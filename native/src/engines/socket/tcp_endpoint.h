@@ -37,11 +37,21 @@ class TcpEndpoint final : public Endpoint {
   /// Accept, or connect: a client waits for its server for 1 s, and goes on trying behind the
   /// scenes.
   void start() override;
-  std::uint32_t receive(RxQueue& queue) noexcept override;
-  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override;
+  std::uint32_t receive(RxQueue& queue) noexcept override {
+    return readers_[position(port_.rx, queue)]->receive();
+  }
+  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
+    return {.ready_fd = readers_[position(port_.rx, queue)]->fd()};
+  }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
-                          std::uint32_t count) noexcept override;
-  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override;
+                          std::uint32_t count) noexcept override {
+    return senders_[position(port_.tx, queue)]->send(burst, first, count);
+  }
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override {
+    return {.most_packets = TcpSender::RUN,
+            .overhead_bytes = packet_overhead(),
+            .ready_fd = senders_[position(port_.tx, queue)]->fd()};
+  }
   /// Let the peers have what was sent, for 2 s at most. Ends the thread.
   void finish_sending() noexcept override;
   void close() noexcept override;
@@ -49,7 +59,12 @@ class TcpEndpoint final : public Endpoint {
   [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept override {
     return connection == connection_ || find(connection) != nullptr;
   }
-  [[nodiscard]] std::uint16_t queue_of(std::uintptr_t connection) const override;
+  [[nodiscard]] std::uint16_t queue_of(std::uintptr_t connection) const override {
+    const std::lock_guard lock(mutex_);
+    const TcpConnection* found = find(connection);
+    if (found == nullptr || found->reader == nullptr) return first_queue();
+    return found->reader->queue().id();
+  }
   [[nodiscard]] bool can_connect(const SocketAddress& peer,
                                  const SocketAddress& source) const noexcept override {
     return client() && remote().family() == peer.family() &&
@@ -59,7 +74,11 @@ class TcpEndpoint final : public Endpoint {
   /// Waits for the outcome of the next attempt for at most 10 s. Throws Error CONNECT_FAILURE,
   /// NO_SPACE_AVAILABLE.
   std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) override;
-  void for_sockets(std::uintptr_t connection, const std::function<void(int fd)>& use) override;
+  void for_sockets(std::uintptr_t connection, const std::function<void(int fd)>& use) override {
+    const std::lock_guard lock(mutex_);
+    const TcpConnection* found = find(connection);
+    use((found == nullptr ? listener_ : found->socket).fd());
+  }
   [[nodiscard]] std::vector<ConnectionInfo> connections() const override;
 
   // --- For readers and senders.
@@ -67,7 +86,12 @@ class TcpEndpoint final : public Endpoint {
   /// Any thread: a connection has ended or failed.
   void wake() noexcept { events_.wake(); }
   /// By id; null: none. Entries are never moved. Any thread.
-  [[nodiscard]] TcpConnection* find(std::uintptr_t id) const noexcept;
+  [[nodiscard]] TcpConnection* find(std::uintptr_t id) const noexcept {
+    for (TcpConnection& each : used()) {
+      if (id != 0 && each.id.load(std::memory_order_acquire) == id) return &each;
+    }
+    return nullptr;
+  }
   /// To which packets without a connection go: the peer that was received from last, or else the
   /// one that came last.
   std::atomic<TcpConnection*> latest_peer{nullptr};
@@ -106,7 +130,9 @@ class TcpEndpoint final : public Endpoint {
   std::uint64_t end(TcpConnection& connection, int error, std::uint64_t now) noexcept;
   static void close_socket(TcpConnection& connection) noexcept;
   [[nodiscard]] std::string named(const TcpConnection& connection) const;
-  void wake_senders() noexcept;
+  void wake_senders() noexcept {
+    for (const auto& sender : senders_) sender->wake();
+  }
 
   const std::uint64_t retry_ns_;
   std::shared_ptr<TcpLinkLayer> streams_;

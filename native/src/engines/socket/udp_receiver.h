@@ -170,8 +170,6 @@ class UdpReceiver {
   /// The port's queue at position `number` has the poller that reads the socket, and gets the
   /// datagrams without a flow; `number` is also that of the receiver.
   UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers, std::size_t number);
-  UdpReceiver(const UdpReceiver&) = delete;
-  UdpReceiver& operator=(const UdpReceiver&) = delete;
 
   /// Poller of the queues. Datagrams seen.
   std::uint32_t receive() noexcept;
