@@ -75,8 +75,10 @@ template <typename Numbers>
 std::uint32_t take_buffers(const RxQueue& queue, Numbers* numbers, std::uint32_t at,
                            std::uint32_t n) noexcept {
   std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
-  for (int s = 0; s < queue.num_segments(); ++s)
-    n = counts[s] = queue.region(s).take(&numbers[s][at], n);
+  for (int s = 0; s < queue.num_segments(); ++s) {
+    counts[s] = queue.region(s).take(&numbers[s][at], n);
+    n = counts[s];
+  }
   // A packet needs a buffer of every region.
   for (int s = 0; s < queue.num_segments(); ++s) {
     if (counts[s] > n) queue.region(s).give(&numbers[s][at + n], counts[s] - n);

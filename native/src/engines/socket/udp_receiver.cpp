@@ -93,7 +93,8 @@ void UdpReceiver::deliver(std::uint32_t slot, const UdpMessage& message, std::ui
     const std::uint32_t length = message.length(first) + IPV4_SIZE + UDP_SIZE;
     verdict = program.classify(
         {key_of(peer, local, static_cast<std::uint16_t>(std::min(length, 0xFFFFU)))});
-    for (position = 0; queues_[position]->id() != verdict.queue;) ++position;
+    position = 0;
+    while (queues_[position]->id() != verdict.queue) ++position;
   }
   RxQueue& queue = *queues_[position];
   const auto drop = [&](DropReason reason) {
