@@ -7,7 +7,7 @@
 #include <optional>
 #include <thread>
 
-#include "engines/socket/tcp_connections.h"
+#include "engines/socket/tcp_endpoint.h"
 #include "socket/tcp_session.h"
 
 using namespace daqiri;
@@ -141,7 +141,7 @@ TEST_CASE("peers that connected and closed hold no places", "[tcp]") {
   const std::uint16_t port = free_tcp_port("127.0.0.1");
   // With a transmit queue: they could still be sent to.
   const auto session = Session::open(tcp_server("127.0.0.1", port));
-  const std::uint32_t places = sockets::TcpConnections::CAPACITY;
+  const std::uint32_t places = sockets::TcpEndpoint::CAPACITY;
   for (std::uint32_t i = 0; i < places; ++i) {
     const std::string source =
         "127.1." + std::to_string(i / 250) + "." + std::to_string(i % 250 + 1);

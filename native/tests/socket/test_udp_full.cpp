@@ -3,9 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "engines/socket/socket_events.h"
+#include "engines/socket/endpoint.h"
 #include "engines/socket/tcp_endpoint.h"
-#include "engines/socket/udp_endpoint.h"
 #include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_sender.h"
 #include "socket/own_network.h"
@@ -157,9 +156,9 @@ TEST_CASE("An endpoint tells the headers of a packet on the wire", "[udp][tcp]")
     return port;
   };
   const auto udp4 = port_of(udp_client("127.0.0.1", 9), SocketProtocol::UDP);
-  REQUIRE(UdpEndpoint(*udp4).packet_overhead() == 14 + 20 + 8);
+  REQUIRE(make_udp_endpoint(*udp4)->packet_overhead() == 14 + 20 + 8);
   const auto udp6 = port_of(udp_server("::1", free_port("::1")), SocketProtocol::UDP);
-  REQUIRE(UdpEndpoint(*udp6).packet_overhead() == 14 + 40 + 8);
+  REQUIRE(make_udp_endpoint(*udp6)->packet_overhead() == 14 + 40 + 8);
   const auto tcp4 = port_of(udp_server("127.0.0.1", free_port("127.0.0.1")), SocketProtocol::TCP);
   REQUIRE(TcpEndpoint(*tcp4).packet_overhead() == 14 + 20 + 20);
   const auto tcp6 = port_of(udp_server("::1", free_port("::1")), SocketProtocol::TCP);

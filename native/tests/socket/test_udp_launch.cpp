@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engines/socket/launch_qdisc.h"
 #include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_sender.h"

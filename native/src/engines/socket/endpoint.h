@@ -1,16 +1,20 @@
 /// What the socket engine needs of an interface, whatever its transport.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "engines/socket/sockets.h"
 #include "io/io_engine.h"
-#include "net/socket_address.h"
+#include "io/port.h"
+#include "net/headers.h"
+#include "net/interfaces.h"
 
 namespace daqiri::sockets {
 
@@ -20,10 +24,39 @@ namespace daqiri::sockets {
 /// `close`.
 class Endpoint : public PortIo {
  public:
-  explicit Endpoint(const Port& port);
+  /// Throws Error: addresses_of. The port outlives it.
+  Endpoint(const Port& port, Transport transport)
+      : port_(port),
+        transport_(transport),
+        addresses_(addresses_of(port.config, transport)),
+        connection_(next_connection_id()) {}
 
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
+  [[nodiscard]] const std::string& name() const noexcept { return port_.config.name_; }
+  [[nodiscard]] std::uint16_t port_id() const noexcept { return port_.id; }
+  [[nodiscard]] Transport transport() const noexcept { return transport_; }
+  [[nodiscard]] bool client() const noexcept { return addresses_.remote.given(); }
+  /// The address it is bound to; a wildcard has the port only.
+  [[nodiscard]] const SocketAddress& local() const noexcept { return addresses_.local; }
+  /// The configured peer; no address for a server.
+  [[nodiscard]] const SocketAddress& remote() const noexcept { return addresses_.remote; }
+  /// The client's connection, or the server's own.
+  [[nodiscard]] std::uintptr_t connection() const noexcept { return connection_; }
+  /// Bytes on the wire of a packet beside its own (without preamble, gap and checksum): the headers
+  /// of Ethernet, IP and the transport.
+  [[nodiscard]] std::uint32_t packet_overhead() const noexcept {
+    return ETHERNET_SIZE + ip_size((client() ? remote() : local()).ipv6()) +
+           (transport_ == Transport::UDP ? UDP_SIZE : TCP_SIZE);
+  }
+  /// "'tx0' (client of udp://192.0.2.1:5000)", for messages.
+  [[nodiscard]] std::string text() const {
+    return "'" + name() + "' (" + (client() ? "client of " : "server at ") +
+           uri(transport_, client() ? remote() : local()) + ")";
+  }
+
+  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
+  [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override {
+    return mac_of(local().given() ? local() : source_towards(remote()));
+  }
 
   /// All endpoints of the session are made: begin to accept and to connect.
   virtual void start() {}
@@ -31,48 +64,47 @@ class Endpoint : public PortIo {
   virtual void finish_sending() noexcept {}
   virtual void close() noexcept = 0;
 
-  /// Bytes on the wire of a packet beside its own (without preamble, gap and checksum): the headers
-  /// of Ethernet, IP and the transport.
-  [[nodiscard]] std::uint32_t packet_overhead() const noexcept;
-
-  /// "udp://": what addresses begin with in messages.
-  [[nodiscard]] virtual const char* scheme() const noexcept = 0;
-  [[nodiscard]] virtual bool client() const noexcept = 0;
-  /// The address it is bound to; a wildcard has the port only.
-  [[nodiscard]] virtual SocketAddress local() const noexcept = 0;
-  /// The configured peer; no address for a server.
-  [[nodiscard]] virtual SocketAddress remote() const noexcept = 0;
-  /// The client's connection, or the server's own.
-  [[nodiscard]] virtual std::uintptr_t connection() const noexcept = 0;
-
   [[nodiscard]] virtual bool has_connection(std::uintptr_t connection) const noexcept = 0;
-  /// Port and queue of a connection; the first queue until it has one.
-  [[nodiscard]] virtual std::pair<std::uint16_t, std::uint16_t> port_queue(
-      std::uintptr_t connection) const noexcept;
+  /// The queue of a connection; the first one until it has one.
+  [[nodiscard]] virtual std::uint16_t queue_of(std::uintptr_t connection) const = 0;
   /// Whether `connect` to a peer other than the configured one is possible.
   [[nodiscard]] virtual bool can_connect(const SocketAddress& peer,
                                          const SocketAddress& source) const noexcept = 0;
   /// Connection to a peer, from `source` (no address: any). Throws Error.
   virtual std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) = 0;
-  /// setsockopt(2). Throws Error.
-  virtual void set_option(std::uintptr_t connection, int level, int option, const void* value,
-                          std::size_t length) = 0;
+  /// Calls `use` with each socket of the connection (-1: closed), which stays as it is meanwhile.
+  virtual void for_sockets(std::uintptr_t connection, const std::function<void(int fd)>& use) = 0;
   /// The endpoint's own connection first.
   [[nodiscard]] virtual std::vector<ConnectionInfo> connections() const = 0;
 
-  /// "'tx0' (client of udp://192.0.2.1:5000)", for messages.
-  [[nodiscard]] std::string text() const;
-
  protected:
-  /// Bytes of the transport's header.
-  [[nodiscard]] virtual std::uint32_t transport_header() const noexcept = 0;
-  /// setsockopt(2) on `fd` (-1: closed); what is refused becomes an Error naming the interface.
-  void set_option_of(int fd, int level, int option, const void* value, std::size_t length) const;
+  /// Id of the first queue.
+  [[nodiscard]] std::uint16_t first_queue() const noexcept {
+    if (!port_.rx.empty()) return port_.rx.front()->id();
+    return port_.tx.empty() ? std::uint16_t{0} : port_.tx.front()->id();
+  }
+  /// Of a queue in its port.
+  template <typename Queue>
+  static std::size_t position(const std::vector<std::unique_ptr<Queue>>& queues,
+                              const Queue& queue) noexcept {
+    const auto is_it = [&](const auto& each) { return each.get() == &queue; };
+    return static_cast<std::size_t>(std::find_if(queues.begin(), queues.end(), is_it) -
+                                    queues.begin());
+  }
+  /// What a server's own connection is listed as.
+  [[nodiscard]] ConnectionInfo listening(bool open) const {
+    return {connection_, "", local().text(),
+            open ? ConnectionState::LISTENING : ConnectionState::CLOSED, ""};
+  }
 
- private:
-  std::string name_;
-  std::uint16_t port_id_;
-  std::uint16_t queue_id_;
+  const Port& port_;
+  Transport transport_;
+  SocketAddresses addresses_;
+  std::uintptr_t connection_;
+  std::shared_ptr<const LinkLayer> link_layer_;
 };
+
+/// Opens the sockets. Throws Error.
+std::unique_ptr<Endpoint> make_udp_endpoint(const Port& port);
 
 }  // namespace daqiri::sockets

@@ -1,10 +1,13 @@
 /// Kernel sockets: UDP and TCP.
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <system_error>
 #include <vector>
 
 #include "daqiri/error.h"
 #include "engine/registry.h"
 #include "engines/socket/tcp_endpoint.h"
-#include "engines/socket/udp_endpoint.h"
 #include "io/io_engine.h"
 
 namespace daqiri {
@@ -12,20 +15,20 @@ namespace daqiri {
 namespace {
 
 using sockets::Endpoint;
-using sockets::UdpEndpoint;
+using sockets::Transport;
 
 void refuse_missing(const InterfaceConfig& interface) {
-  const auto refuse = [&](Status status, const std::string& what) {
-    throw Error(status, "interface '" + interface.name_ + "': " + what);
-  };
-  if (!interface.has_socket_)
-    refuse(Status::INVALID_PARAMETER, "a socket stream needs socket_config");
+  if (!interface.has_socket_) {
+    throw sockets::interface_error(interface.name_, Status::INVALID_PARAMETER,
+                                   "a socket stream needs socket_config");
+  }
   for (const SocketEndpoint* endpoint :
        {&interface.socket_.local_addr_, &interface.socket_.remote_addr_}) {
     if (!endpoint->given() || endpoint->protocol_ != SocketProtocol::ROCE) continue;
-    refuse(Status::NOT_SUPPORTED,
-           "roce:// endpoints are not part of this build: they need rdma-core (Debian: "
-           "libibverbs-dev, librdmacm-dev); use udp:// or tcp://");
+    throw sockets::interface_error(
+        interface.name_, Status::NOT_SUPPORTED,
+        "roce:// endpoints are not part of this build: they need rdma-core (Debian: "
+        "libibverbs-dev, librdmacm-dev); use udp:// or tcp://");
   }
 }
 
@@ -38,7 +41,7 @@ bool is_tcp(const InterfaceConfig& interface) {
 
 std::unique_ptr<Endpoint> make_endpoint(const Port& port) {
   if (is_tcp(port.config)) return std::make_unique<sockets::TcpEndpoint>(port);
-  return std::make_unique<UdpEndpoint>(port);
+  return sockets::make_udp_endpoint(port);
 }
 
 class SocketEngine final : public IoEngine, public Connections {
@@ -61,86 +64,92 @@ class SocketEngine final : public IoEngine, public Connections {
   [[nodiscard]] Connections* connections() noexcept override { return this; }
 
   std::uintptr_t connect(const std::string& address, std::uint16_t port,
-                         const std::string& source) override;
+                         const std::string& source) override {
+    const SocketAddress remote = SocketAddress::parse(address, port);
+    if (port == 0)
+      throw Error(Status::INVALID_PARAMETER,
+                  "cannot connect to port 0 of " + address + "; ports are 1 to 65535");
+    const SocketAddress from = source.empty() ? SocketAddress() : SocketAddress::parse(source, 0);
+    for (const auto& endpoint : endpoints_) {
+      if (endpoint->client() && endpoint->remote().key() == remote.key() &&
+          (!from.given() || from.same_host(endpoint->local())))
+        return endpoint->connection();
+    }
+    for (const auto& endpoint : endpoints_) {
+      if (endpoint->can_connect(remote, from)) return endpoint->connect(remote, from);
+    }
+    throw Error(
+        Status::CONNECT_FAILURE,
+        none("interface can connect to", remote, source.empty() ? "" : " from " + source) +
+            ". Add a client with this remote_addr, or (UDP) a server, which can send to any "
+            "peer");
+  }
   [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> queue_of(
       std::uintptr_t connection) const override {
-    return endpoint_of(connection).port_queue(connection);
+    const Endpoint& endpoint = endpoint_of(connection);
+    return {endpoint.port_id(), endpoint.queue_of(connection)};
   }
   [[nodiscard]] bool is_server(std::uintptr_t connection) const override {
     const Endpoint& endpoint = endpoint_of(connection);
     return !endpoint.client() && endpoint.connection() == connection;
   }
   [[nodiscard]] std::uintptr_t server_at(const std::string& address,
-                                         std::uint16_t port) const override;
+                                         std::uint16_t port) const override {
+    const SocketAddress wanted = SocketAddress::parse(address, port);
+    const Endpoint* found = nullptr;
+    for (const auto& endpoint : endpoints_) {
+      const SocketAddress& local = endpoint->local();
+      if (endpoint->client() || local.family() != wanted.family() || local.port() != port) continue;
+      if (local.key() == wanted.key()) return endpoint->connection();
+      if (local.wildcard()) found = endpoint.get();
+    }
+    if (found != nullptr) return found->connection();
+    throw Error(Status::INVALID_PARAMETER, none("server at", wanted, ""));
+  }
   void set_socket_option(std::uintptr_t connection, int level, int option, const void* value,
                          std::size_t length) override {
-    endpoint_of(connection).set_option(connection, level, option, value, length);
+    Endpoint& endpoint = endpoint_of(connection);
+    const auto refuse = [&](Status status, const std::string& why) {
+      throw sockets::interface_error(
+          endpoint.name(), status,
+          "socket option " + std::to_string(option) + " of level " + std::to_string(level) + why);
+    };
+    endpoint.for_sockets(connection, [&](int fd) {
+      if (fd < 0) refuse(Status::NOT_READY, ": the connection has no open socket now");
+      if (setsockopt(fd, level, option, value, static_cast<socklen_t>(length)) == 0) return;
+      refuse(Status::INVALID_PARAMETER,
+             " (" + std::to_string(length) +
+                 " bytes) was refused: " + std::generic_category().message(errno) +
+                 "; see socket(7), ip(7), tcp(7) and udp(7) for what the kernel accepts");
+    });
   }
   [[nodiscard]] std::vector<ConnectionInfo> list(std::uint16_t port) const override {
     return endpoints_.at(port)->connections();
   }
 
  private:
-  [[nodiscard]] Endpoint& endpoint_of(std::uintptr_t connection) const;
-  [[nodiscard]] std::string listed() const;
-  /// All endpoints have one transport.
-  [[nodiscard]] std::string uri(const SocketAddress& address) const {
-    return (endpoints_.empty() ? "" : endpoints_.front()->scheme()) + address.text();
+  [[nodiscard]] Endpoint& endpoint_of(std::uintptr_t connection) const {
+    for (const auto& endpoint : endpoints_) {
+      if (endpoint->has_connection(connection)) return *endpoint;
+    }
+    throw Error(Status::INVALID_PARAMETER,
+                "no connection " + std::to_string(connection) +
+                    " in this session; a client has "
+                    "one, a server its own and one for each peer it has received from");
+  }
+  /// "no ... udp://192.0.2.1:5000 ...; there are" all endpoints, which have one transport.
+  [[nodiscard]] std::string none(const std::string& what, const SocketAddress& address,
+                                 const std::string& more) const {
+    std::string text = "no " + what + " ";
+    text += endpoints_.empty() ? address.text() : uri(endpoints_.front()->transport(), address);
+    text += more + "; there are";
+    for (const auto& endpoint : endpoints_)
+      text += (endpoint == endpoints_.front() ? " " : ", ") + endpoint->text();
+    return text;
   }
 
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
 };
-
-std::string SocketEngine::listed() const {
-  std::string text;
-  for (const auto& endpoint : endpoints_) text += (text.empty() ? "" : ", ") + endpoint->text();
-  return text;
-}
-
-Endpoint& SocketEngine::endpoint_of(std::uintptr_t connection) const {
-  for (const auto& endpoint : endpoints_) {
-    if (endpoint->has_connection(connection)) return *endpoint;
-  }
-  throw Error(Status::INVALID_PARAMETER,
-              "no connection " + std::to_string(connection) +
-                  " in this session; a client has "
-                  "one, a server its own and one for each peer it has received from");
-}
-
-std::uintptr_t SocketEngine::connect(const std::string& address, std::uint16_t port,
-                                     const std::string& source) {
-  const SocketAddress remote = SocketAddress::parse(address, port);
-  if (port == 0)
-    throw Error(Status::INVALID_PARAMETER,
-                "cannot connect to port 0 of " + address + "; ports are 1 to 65535");
-  const SocketAddress from = source.empty() ? SocketAddress() : SocketAddress::parse(source, 0);
-  for (const auto& endpoint : endpoints_) {
-    if (endpoint->client() && endpoint->remote().key() == remote.key() &&
-        (!from.given() || from.same_host(endpoint->local())))
-      return endpoint->connection();
-  }
-  for (const auto& endpoint : endpoints_) {
-    if (endpoint->can_connect(remote, from)) return endpoint->connect(remote, from);
-  }
-  throw Error(Status::CONNECT_FAILURE,
-              "no interface can connect to " + uri(remote) +
-                  (source.empty() ? "" : " from " + source) + "; there are " + listed() +
-                  ". Add a client with this remote_addr, or (UDP) a server, which can send to any "
-                  "peer");
-}
-
-std::uintptr_t SocketEngine::server_at(const std::string& address, std::uint16_t port) const {
-  const SocketAddress wanted = SocketAddress::parse(address, port);
-  const Endpoint* found = nullptr;
-  for (const auto& endpoint : endpoints_) {
-    const SocketAddress local = endpoint->local();
-    if (endpoint->client() || local.family() != wanted.family() || local.port() != port) continue;
-    if (local.key() == wanted.key()) return endpoint->connection();
-    if (local.wildcard()) found = endpoint.get();
-  }
-  if (found != nullptr) return found->connection();
-  throw Error(Status::INVALID_PARAMETER, "no server at " + uri(wanted) + "; there are " + listed());
-}
 
 std::unique_ptr<IoEngine> make_socket_engine(const NetworkConfig& config) {
   for (const InterfaceConfig& interface : config.ifs_) refuse_missing(interface);
@@ -164,18 +173,12 @@ constexpr UnusedKey UNUSED_KEYS[] = {
     {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"},
     {"interfaces[].tx.queues[].offloads", "the kernel writes all headers; remove the key"}};
 
-EngineTraits traits() noexcept {
-  EngineTraits traits;
-  traits.name = "socket";
-  traits.unused_keys = UNUSED_KEYS;
-  traits.rx_ring = false;
-  traits.many_sources = true;
-  traits.timed_send = true;
-  return traits;
-}
-
 const RegisteredEngine registered{
-    {traits(),
+    {{.name = "socket",
+      .rx_ring = false,
+      .many_sources = true,
+      .timed_send = true,
+      .unused_keys = UNUSED_KEYS},
      [](const NetworkConfig& config) { return config.common_.engine_type == EngineType::SOCKET; },
      make_socket_engine}};
 

@@ -1,28 +1,32 @@
-/// One connection of a TCP interface.
+/// One connection of a TCP interface, and who reads from it and sends on it.
 #pragma once
 
+#include <sys/uio.h>
+
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <vector>
 
-#include "io/rx_queue.h"
-#include "net/socket_address.h"
-#include "system/file.h"
+#include "engines/socket/sockets.h"
+#include "io/io_engine.h"
 
 namespace daqiri::sockets {
 
+class TcpEndpoint;
 class TcpReader;
 class TcpSender;
 
 /// One peer. A client's connection keeps its id over all the sockets that it has in its life.
 ///
-/// TcpConnections owns the socket. A poller reads from it between `TcpReader::add` and `ended`;
+/// TcpEndpoint owns the socket. A poller reads from it between `TcpReader::add` and `ended`;
 /// workers send under `sending`; it is closed under `sending` once it has ended.
 struct TcpConnection {
   /// 0: never used.
   std::atomic<std::uintptr_t> id{0};
 
-  // --- TcpConnections, under its mutex.
+  // --- TcpEndpoint, under its mutex.
   enum class Phase : std::uint8_t { CLOSED, CONNECTING, CONNECTED, PEER_FINISHED };
   Phase phase{Phase::CLOSED};
   SocketAddress peer;
@@ -65,6 +69,118 @@ struct TcpConnection {
   int read_error{0};
   /// Nothing more will be read.
   std::atomic<bool> ended{true};
+};
+
+/// Reads the connections of one queue, straight into packet buffers: each full buffer, and what the
+/// last one of a read has, is a packet.
+///
+/// Nothing is dropped: a connection for whose data there is no buffer, burst or room in the ring is
+/// not read, so that its window closes; the poller comes back every half millisecond. Connections
+/// take turns. One that is readable is read again and again without asking epoll, until it is
+/// empty.
+class TcpReader {
+ public:
+  TcpReader(RxQueue& queue, TcpEndpoint& endpoint);
+  ~TcpReader() { close(); }
+
+  [[nodiscard]] RxQueue& queue() const noexcept { return queue_; }
+  /// Readable when `receive` has work.
+  [[nodiscard]] int fd() const noexcept { return events_.fd(); }
+  /// Thread of TcpEndpoint: read the connection from now on, until it sets `ended`. Returns
+  /// errno, 0: done.
+  int add(TcpConnection& connection) noexcept;
+
+  /// Poller. Packets seen.
+  std::uint32_t receive() noexcept;
+  /// Give unused buffers back; after the poller has ended.
+  void close() noexcept;
+
+ private:
+  static constexpr std::uint32_t MAX_PACKETS = 64;
+
+  enum class Outcome : std::uint8_t { MORE, EMPTY_OR_ENDED, BLOCKED };
+
+  void poll_events() noexcept;
+  std::uint32_t read_ready() noexcept;
+  /// Once. Adds the packets to `seen`.
+  Outcome read(TcpConnection& connection, std::uint32_t& seen) noexcept;
+  std::uint32_t deliver(TcpConnection& connection, std::uint64_t bytes) noexcept;
+  std::uint32_t discard(TcpConnection& connection, std::uint64_t bytes) noexcept;
+  void consume(std::uint32_t packets) noexcept;
+  void end(TcpConnection& connection, int error) noexcept;
+  /// What the kernel holds now is to be discarded, and counted for `reason`.
+  void mark_stale(DropReason reason) noexcept;
+  void wait_for_room() noexcept;
+
+  RxQueue& queue_;
+  TcpEndpoint& endpoint_;
+  std::uint32_t segments_;
+  SocketEvents events_;
+  bool timer_set_{false};
+  /// Connections that may have data.
+  std::vector<TcpConnection*> ready_;
+  std::uint32_t passes_{0};
+  bool idle_{false};
+  bool blocked_{false};
+  /// The latest request to discard, and what it is counted as.
+  std::uint64_t discard_request_{0};
+  DropReason stale_reason_{DropReason::FLUSHED};
+
+  // Packets [0, filled_) have buffers.
+  std::uint32_t limit_;
+  std::uint32_t filled_{0};
+  /// Packets to ask for: twice as many after a read that filled them all, fewer after a short one.
+  std::uint32_t want_;
+  std::array<std::array<std::uint32_t, MAX_PACKETS>, MAX_NUM_SEGS> buffers_{};
+  std::array<iovec, std::size_t{MAX_PACKETS} * MAX_NUM_SEGS> vectors_{};
+};
+
+/// Gathers up to 256 packets per system call, straight from their buffers. One per transmit queue.
+///
+/// Never waits: what a full socket does not take is left with the worker, which watches `fd`. A
+/// packet of which a part has left is resumed exactly there; nobody else's comes between.
+class TcpSender {
+ public:
+  static constexpr std::uint32_t RUN = 256;
+
+  /// `max_payload`: 0, or the configured limit in bytes.
+  TcpSender(TcpEndpoint& endpoint, std::uint32_t max_payload);
+  TcpSender(const TcpSender&) = delete;
+  TcpSender& operator=(const TcpSender&) = delete;
+
+  /// As PortIo::transmit. Connection 0 and the endpoint's own mean a client's connection, or the
+  /// peer that a server received from last. Packets to a server's peer that is gone, beyond the
+  /// limit, or cut by the loss of their connection fail; those of a client without connection wait
+  /// for the next one.
+  TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
+  /// Readable when a socket that was full may take more, or a connection has come.
+  [[nodiscard]] int fd() const noexcept { return events_.fd(); }
+  /// Any thread: look again.
+  void wake() noexcept { events_.wake(); }
+
+ private:
+  TcpConnection* connection_of(const Burst& burst) noexcept;
+  std::uint32_t gather(const Burst& burst, std::uint32_t first, std::uint32_t count,
+                       std::size_t& vectors) noexcept;
+  /// Of `ready` packets, so many bytes have left.
+  TransmitResult count_sent(const Burst& burst, std::uint32_t first, std::uint32_t ready,
+                            std::uint64_t bytes) noexcept;
+  /// Wait until the socket takes more.
+  void wait_for(const TcpConnection& connection) noexcept;
+
+  TcpEndpoint& endpoint_;
+  std::uint32_t max_length_;
+  SocketEvents events_;
+  /// Something is waited for, whose event must be taken.
+  bool waiting_{false};
+  TcpConnection* latest_{nullptr};
+
+  /// The connection that has a part of the worker's next packet, how much, and of which socket.
+  TcpConnection* cut_{nullptr};
+  std::uint32_t cut_at_{0};
+  std::uint32_t cut_generation_{0};
+
+  std::array<iovec, 1024> vectors_{};
 };
 
 }  // namespace daqiri::sockets

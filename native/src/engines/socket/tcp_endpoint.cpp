@@ -1,121 +1,266 @@
 #include "engines/socket/tcp_endpoint.h"
 
-#include <algorithm>
-#include <cerrno>
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-#include "daqiri/error.h"
-#include "engines/socket/socket_errors.h"
-#include "engines/socket/tcp_link_layer.h"
-#include "engines/socket/udp_peers.h"
-#include "net/interfaces.h"
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "system/thread.h"
+#include "timing/clock.h"
 
 namespace daqiri::sockets {
 
 namespace {
 
+constexpr std::uint64_t NEVER = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t SECOND = 1'000'000'000U;
 /// A session whose server is there is connected when it is open.
-constexpr std::uint64_t OPEN_WAIT_NS = 1'000'000'000U;
-constexpr std::uint64_t CONNECT_WAIT_NS = 10'000'000'000U;
+constexpr std::uint64_t OPEN_WAIT_NS = SECOND;
+/// An attempt to connect is given up after this long.
+constexpr std::uint64_t ATTEMPT_NS = 10 * SECOND;
+/// A server's peer that has finished sending, and to which nothing is sent.
+constexpr std::uint64_t FINISHED_IDLE_NS = 60 * SECOND;
+constexpr std::uint64_t LINGER_NS = 2 * SECOND;
+
+/// SO_ERROR, which is cleared.
+int pending_error(int fd) noexcept {
+  int error = 0;
+  socklen_t length = sizeof(error);
+  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
+}
+
+/// Whether the peer has all that was sent, or can never have it.
+bool all_acknowledged(int fd) noexcept {
+  int bytes = 0;
+  if (ioctl(fd, SIOCOUTQ, &bytes) != 0 || bytes == 0) return true;
+  tcp_info info{};
+  socklen_t length = sizeof(info);
+  return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 || info.tcpi_state == TCP_CLOSE;
+}
 
 }  // namespace
 
 TcpEndpoint::TcpEndpoint(const Port& port)
-    : Endpoint(port),
-      config_(port.config),
-      own_(next_connection_id()),
-      connections_(port, config_, *streams_),
-      link_layer_(std::make_shared<TcpLinkLayer>(
-          streams_, (config_.client ? config_.remote : config_.local).family())) {
-  for (const auto& queue : port.rx)
-    readers_.push_back(std::make_unique<TcpReader>(*queue, connections_));
+    : Endpoint(port, Transport::TCP),
+      retry_ns_(port.config.socket_.retry_connect_s_ * SECOND),
+      streams_(std::make_shared<TcpLinkLayer>((client() ? remote() : local()).family())),
+      steering_(port.steering),
+      events_("interface '" + name() + "'") {
+  link_layer_ = streams_;
+  if (!client()) listen();
+  for (const auto& queue : port.rx) readers_.push_back(std::make_unique<TcpReader>(*queue, *this));
   const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
-  for (const auto& queue : port.tx) {
-    sender_ids_.push_back(queue->id());
-    senders_.push_back(
-        std::make_unique<TcpSender>(connections_, config_.client, max_payload, own_));
-  }
+  while (senders_.size() < port.tx.size())
+    senders_.push_back(std::make_unique<TcpSender>(*this, max_payload));
 }
 
 void TcpEndpoint::start() {
-  std::vector<TcpReader*> readers;
-  std::vector<TcpSender*> senders;
-  readers.reserve(readers_.size());
-  senders.reserve(senders_.size());
-  for (const auto& reader : readers_) readers.push_back(reader.get());
-  for (const auto& sender : senders_) senders.push_back(sender.get());
-  connections_.start(std::move(readers), std::move(senders));
-  if (config_.client) connections_.keep_up(config_.remote, config_.local, OPEN_WAIT_NS, own_);
+  if (listener_.is_open()) events_.watch(listener_.fd(), EPOLLIN, &listener_);
+  thread_ = std::thread([this] { run(); });
+  if (!client()) return;
+  std::unique_lock lock(mutex_);
+  await_attempt(lock, make(remote(), local(), connection_), OPEN_WAIT_NS);
+}
+
+// --- The thread
+
+void TcpEndpoint::run() noexcept {
+  configure_thread(std::string(ANY_CORE), "daqiri-tcp");
+  std::uint64_t next = 0;
+  while (!stopping_.load(std::memory_order_acquire)) {
+    std::uint64_t now = monotonic_ns();
+    const std::uint64_t ms = next > now ? (next - now) / 1'000'000U + 1 : 0;
+    take_events(static_cast<int>(std::min<std::uint64_t>(ms, 60'000)));
+    const std::lock_guard lock(mutex_);
+    now = monotonic_ns();
+    next = NEVER;
+    if (accept_at_ns_ != 0 && accept_at_ns_ <= now) {
+      accept_at_ns_ = 0;
+      events_.watch(listener_.fd(), EPOLLIN, &listener_);
+    }
+    if (accept_at_ns_ != 0) next = accept_at_ns_;
+    for (TcpConnection& each : used()) next = std::min(next, advance(each, now));
+    changed_.notify_all();
+  }
+}
+
+void TcpEndpoint::take_events(int timeout_ms) noexcept {
+  std::array<epoll_event, 64> events;
+  const std::size_t n = events_.take(events, timeout_ms);
+  const std::lock_guard lock(mutex_);
+  bool peers = false;
+  for (std::size_t i = 0; i < n; ++i) {
+    void* const subject = events[i].data.ptr;
+    if (subject == &listener_) {
+      peers = true;
+    } else if (subject != nullptr) {
+      on_event(*static_cast<TcpConnection*>(subject), events[i].events);
+    }
+  }
+  // Last: a new peer may get the place of a connection that has an event.
+  if (peers) accept_peers(monotonic_ns());
+}
+
+void TcpEndpoint::on_event(TcpConnection& connection, std::uint32_t events) noexcept {
+  const bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
+  switch (connection.phase) {
+    case Phase::CONNECTING: {
+      if (!connection.pending.is_open()) return;
+      const int error = pending_error(connection.pending.fd());
+      if (error != 0) return attempt_failed(connection, error);
+      return established(connection, std::move(connection.pending));
+    }
+    case Phase::CONNECTED:
+      // Only connections without a reader are watched.
+      if (connection.reader != nullptr) return;
+      if (broken) connection.read_error = pending_error(connection.socket.fd());
+      if (broken || (events & EPOLLRDHUP) != 0)
+        connection.ended.store(true, std::memory_order_relaxed);
+      return;
+    case Phase::PEER_FINISHED:
+      if (broken) connection.send_failed.store(true, std::memory_order_relaxed);
+      return;
+    case Phase::CLOSED:
+      return;
+  }
+}
+
+std::uint64_t TcpEndpoint::advance(TcpConnection& connection, std::uint64_t now) noexcept {
+  switch (connection.phase) {
+    case Phase::CLOSED:
+      return NEVER;
+    case Phase::CONNECTING: {
+      if (connection.pending.is_open() && now - connection.attempted_ns >= ATTEMPT_NS)
+        attempt_failed(connection, ETIMEDOUT);
+      if (!connection.pending.is_open() && now >= connection.attempted_ns + retry_ns_)
+        attempt(connection, now);
+      if (connection.phase != Phase::CONNECTING) return NEVER;
+      return connection.attempted_ns + (connection.pending.is_open() ? ATTEMPT_NS : retry_ns_);
+    }
+    case Phase::CONNECTED: {
+      const bool failed = connection.send_failed.load(std::memory_order_acquire);
+      if (connection.ended.load(std::memory_order_acquire)) {
+        if (connection.read_error != 0 || failed || senders_.empty())
+          return end(connection, connection.read_error, now);
+        connection.phase = Phase::PEER_FINISHED;
+        connection.idle_since_ns = now;
+        events_.watch(connection.socket.fd(), 0, &connection);
+        return advance_finished(connection, now);
+      }
+      if (!failed) return NEVER;
+      // Its reader then comes to the end.
+      shutdown(connection.socket.fd(), SHUT_RDWR);
+      if (connection.reader != nullptr) return NEVER;
+      connection.ended.store(true, std::memory_order_relaxed);
+      return now;
+    }
+    case Phase::PEER_FINISHED:
+      return advance_finished(connection, now);
+  }
+  return NEVER;
+}
+
+std::uint64_t TcpEndpoint::advance_finished(TcpConnection& connection, std::uint64_t now) noexcept {
+  const std::uint64_t limit = client() ? retry_ns_ : FINISHED_IDLE_NS;
+  const std::uint64_t sent = connection.bytes_sent.load(std::memory_order_relaxed);
+  if (sent != connection.bytes_seen || !all_acknowledged(connection.socket.fd())) {
+    connection.bytes_seen = sent;
+    connection.idle_since_ns = now;
+  }
+  const bool failed = connection.send_failed.load(std::memory_order_acquire);
+  if (!failed && now < connection.idle_since_ns + limit) return connection.idle_since_ns + limit;
+  return end(connection, 0, now);
+}
+
+// --- Ends
+
+std::string TcpEndpoint::named(const TcpConnection& connection) const {
+  return "connection " + std::to_string(connection.id.load(std::memory_order_relaxed)) +
+         (client() ? " to " : " of ") + uri(Transport::TCP, connection.peer);
+}
+
+void TcpEndpoint::close_socket(TcpConnection& connection) noexcept {
+  const std::lock_guard lock(connection.sending);
+  connection.socket.close();
+  ++connection.generation;
+  connection.unfinished = nullptr;
+}
+
+std::uint64_t TcpEndpoint::end(TcpConnection& connection, int error, std::uint64_t now) noexcept {
+  if (error == 0) error = pending_error(connection.socket.fd());
+  close_socket(connection);
+  connection.error = error;
+  connection.closed_ns = now;
+  connection.phase = client() ? Phase::CONNECTING : Phase::CLOSED;
+  std::string text = named(connection) + " has ended";
+  if (error != 0) text += std::string(": ") + std::strerror(error);
+  if (client()) text += "; connecting again every " + std::to_string(retry_ns_ / SECOND) + " s";
+  log_about(name(), error != 0 || client() ? LogLevel::WARN : LogLevel::INFO, text);
+  wake_senders();
+  return client() ? connection.attempted_ns + retry_ns_ : NEVER;
+}
+
+void TcpEndpoint::stop() noexcept {
+  stopping_.store(true, std::memory_order_release);
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void TcpEndpoint::finish_sending() noexcept {
+  stop();
+  const std::lock_guard lock(mutex_);
+  for (const TcpConnection& each : used()) {
+    if (each.socket.is_open()) shutdown(each.socket.fd(), SHUT_WR);
+  }
+  const std::uint64_t deadline = monotonic_ns() + LINGER_NS;
+  for (const TcpConnection& each : used()) {
+    if (!each.socket.is_open()) continue;
+    while (!all_acknowledged(each.socket.fd()) && monotonic_ns() < deadline) usleep(500);
+    if (all_acknowledged(each.socket.fd())) continue;
+    log_about(name(), LogLevel::WARN,
+              named(each) +
+                  " is closed while the peer has not taken all that was sent; the kernel goes on "
+                  "trying");
+  }
 }
 
 void TcpEndpoint::close() noexcept {
-  connections_.close();
+  stop();
+  {
+    const std::lock_guard lock(mutex_);
+    for (TcpConnection& each : used()) {
+      close_socket(each);
+      each.pending.close();
+      each.phase = Phase::CLOSED;
+    }
+    listener_.close();
+    changed_.notify_all();
+  }
   for (const auto& reader : readers_) reader->close();
 }
 
-TcpReader& TcpEndpoint::reader_of(const RxQueue& queue) const noexcept {
-  return **std::find_if(readers_.begin(), readers_.end(),
-                        [&](const auto& reader) { return &reader->queue() == &queue; });
+// --- For the application
+
+std::vector<ConnectionInfo> TcpEndpoint::connections() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<ConnectionInfo> all;
+  if (!client()) all.push_back(listening(listener_.is_open()));
+  for (const TcpConnection& each : used()) {
+    all.push_back({.id = each.id.load(std::memory_order_relaxed),
+                   .peer = each.peer.text(),
+                   .local = each.local.given() ? each.local.text() : "",
+                   .state = each.phase == Phase::CLOSED       ? ConnectionState::CLOSED
+                            : each.phase == Phase::CONNECTING ? ConnectionState::CONNECTING
+                                                              : ConnectionState::CONNECTED,
+                   .error = each.error != 0 ? std::strerror(each.error) : ""});
+  }
+  return all;
 }
-
-TcpSender& TcpEndpoint::sender_of(const TxQueue& queue) const noexcept {
-  const auto it = std::find(sender_ids_.begin(), sender_ids_.end(), queue.id());
-  return *senders_[static_cast<std::size_t>(it - sender_ids_.begin())];
-}
-
-std::uint32_t TcpEndpoint::receive(RxQueue& queue) noexcept { return reader_of(queue).receive(); }
-
-TransmitResult TcpEndpoint::transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
-                                     std::uint32_t count) noexcept {
-  return sender_of(queue).send(burst, first, count);
-}
-
-ReceiveTraits TcpEndpoint::receive_traits(const RxQueue& queue) const noexcept {
-  return {.ready_fd = reader_of(queue).fd()};
-}
-
-TransmitTraits TcpEndpoint::transmit_traits(const TxQueue& queue) const noexcept {
-  return {.most_packets = TcpSender::RUN,
-          .overhead_bytes = packet_overhead(),
-          .ready_fd = sender_of(queue).fd()};
-}
-
-std::array<std::uint8_t, 6> TcpEndpoint::mac_address() const noexcept {
-  return mac_of(config_.local.given() ? config_.local : source_towards(config_.remote));
-}
-
-bool TcpEndpoint::has_connection(std::uintptr_t connection) const noexcept {
-  return connection == own_ || connections_.find(connection) != nullptr;
-}
-
-std::pair<std::uint16_t, std::uint16_t> TcpEndpoint::port_queue(
-    std::uintptr_t connection) const noexcept {
-  const TcpConnection* found = connections_.find(connection);
-  if (found == nullptr || readers_.empty()) return Endpoint::port_queue(connection);
-  return {port_id(), readers_[connections_.position(*found)]->queue().id()};
-}
-
-bool TcpEndpoint::can_connect(const SocketAddress& peer,
-                              const SocketAddress& source) const noexcept {
-  return client() && config_.remote.family() == peer.family() &&
-         (!source.given() || source.family() == peer.family());
-}
-
-std::uintptr_t TcpEndpoint::connect(const SocketAddress& peer, const SocketAddress& source) {
-  std::uintptr_t id = 0;
-  const int error = connections_.connect(peer, source, CONNECT_WAIT_NS, id);
-  if (error == 0) return id;
-  throw Error(
-      Status::CONNECT_FAILURE,
-      "interface '" + name() + "': cannot connect to tcp://" + peer.text() + ": " +
-          socket_error_text(error == EINPROGRESS ? ETIMEDOUT : error, peer, Transport::TCP));
-}
-
-void TcpEndpoint::set_option(std::uintptr_t connection, int level, int option, const void* value,
-                             std::size_t length) {
-  connections_.set_option(connections_.find(connection),
-                          [&](int fd) { set_option_of(fd, level, option, value, length); });
-}
-
-std::vector<ConnectionInfo> TcpEndpoint::connections() const { return connections_.list(own_); }
 
 }  // namespace daqiri::sockets

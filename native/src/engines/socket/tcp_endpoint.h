@@ -1,22 +1,35 @@
-/// One interface on TCP connections.
+/// One interface on TCP: its connections, and the thread that makes, watches and closes them.
 #pragma once
 
-#include <array>
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "engines/socket/endpoint.h"
-#include "engines/socket/tcp_connections.h"
-#include "engines/socket/tcp_reader.h"
-#include "engines/socket/tcp_sender.h"
+#include "engines/socket/link_layers.h"
+#include "engines/socket/tcp_connection.h"
 
 namespace daqiri::sockets {
 
 /// A server with its peers, or a client with its connections; a reader for each receive queue, a
-/// sender for each transmit queue.
+/// sender for each transmit queue. Its thread accepts peers, connects and connects again, so that
+/// pollers only read and workers only send; it sleeps unless a connection comes or goes.
+///
+/// Each peer of a server has a connection id of its own; a client's connections keep their ids. A
+/// peer that has finished sending (FIN) can be sent to until it resets the connection; when nothing
+/// is sent for a minute, or for the retry time of a client, the connection is closed. It is closed
+/// at once without transmit queues, and after a second when another peer needs its place.
 class TcpEndpoint final : public Endpoint {
  public:
+  using Phase = TcpConnection::Phase;
+  static constexpr std::uint32_t CAPACITY = 1023;
+
   /// A server listens from now on. Throws Error.
   explicit TcpEndpoint(const Port& port);
   ~TcpEndpoint() override { close(); }
@@ -24,49 +37,126 @@ class TcpEndpoint final : public Endpoint {
   /// Accept, or connect: a client waits for its server for 1 s, and goes on trying behind the
   /// scenes.
   void start() override;
-  std::uint32_t receive(RxQueue& queue) noexcept override;
-  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override;
+  std::uint32_t receive(RxQueue& queue) noexcept override {
+    return readers_[position(port_.rx, queue)]->receive();
+  }
+  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
+    return {.ready_fd = readers_[position(port_.rx, queue)]->fd()};
+  }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
-                          std::uint32_t count) noexcept override;
-  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override;
-  [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override { return link_layer_; }
-  [[nodiscard]] std::array<std::uint8_t, 6> mac_address() const noexcept override;
-  void finish_sending() noexcept override { connections_.finish_sending(); }
+                          std::uint32_t count) noexcept override {
+    return senders_[position(port_.tx, queue)]->send(burst, first, count);
+  }
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override {
+    return {.most_packets = TcpSender::RUN,
+            .overhead_bytes = packet_overhead(),
+            .ready_fd = senders_[position(port_.tx, queue)]->fd()};
+  }
+  /// Let the peers have what was sent, for 2 s at most. Ends the thread.
+  void finish_sending() noexcept override;
   void close() noexcept override;
 
-  [[nodiscard]] const char* scheme() const noexcept override { return "tcp://"; }
-  [[nodiscard]] bool client() const noexcept override { return config_.client; }
-  [[nodiscard]] SocketAddress local() const noexcept override { return config_.local; }
-  [[nodiscard]] SocketAddress remote() const noexcept override { return config_.remote; }
-  [[nodiscard]] std::uintptr_t connection() const noexcept override { return own_; }
-  [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept override;
-  [[nodiscard]] std::pair<std::uint16_t, std::uint16_t> port_queue(
-      std::uintptr_t connection) const noexcept override;
+  [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept override {
+    return connection == connection_ || find(connection) != nullptr;
+  }
+  [[nodiscard]] std::uint16_t queue_of(std::uintptr_t connection) const override {
+    const std::lock_guard lock(mutex_);
+    const TcpConnection* found = find(connection);
+    if (found == nullptr || found->reader == nullptr) return first_queue();
+    return found->reader->queue().id();
+  }
   [[nodiscard]] bool can_connect(const SocketAddress& peer,
-                                 const SocketAddress& source) const noexcept override;
-  /// Waits for at most 10 s. Throws Error CONNECT_FAILURE.
+                                 const SocketAddress& source) const noexcept override {
+    return client() && remote().family() == peer.family() &&
+           (!source.given() || source.family() == peer.family());
+  }
+  /// The connection that there is to this peer, or a new one, kept up for ever once it was made.
+  /// Waits for the outcome of the next attempt for at most 10 s. Throws Error CONNECT_FAILURE,
+  /// NO_SPACE_AVAILABLE.
   std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& source) override;
-  void set_option(std::uintptr_t connection, int level, int option, const void* value,
-                  std::size_t length) override;
+  void for_sockets(std::uintptr_t connection, const std::function<void(int fd)>& use) override {
+    const std::lock_guard lock(mutex_);
+    const TcpConnection* found = find(connection);
+    use((found == nullptr ? listener_ : found->socket).fd());
+  }
   [[nodiscard]] std::vector<ConnectionInfo> connections() const override;
 
- protected:
-  [[nodiscard]] std::uint32_t transport_header() const noexcept override { return 20; }
+  // --- For readers and senders.
+
+  /// Any thread: a connection has ended or failed.
+  void wake() noexcept { events_.wake(); }
+  /// By id; null: none. Entries are never moved. Any thread.
+  [[nodiscard]] TcpConnection* find(std::uintptr_t id) const noexcept {
+    for (TcpConnection& each : used()) {
+      if (id != 0 && each.id.load(std::memory_order_acquire) == id) return &each;
+    }
+    return nullptr;
+  }
+  /// To which packets without a connection go: the peer that was received from last, or else the
+  /// one that came last.
+  std::atomic<TcpConnection*> latest_peer{nullptr};
 
  private:
-  [[nodiscard]] TcpReader& reader_of(const RxQueue& queue) const noexcept;
-  [[nodiscard]] TcpSender& sender_of(const TxQueue& queue) const noexcept;
+  /// Places that are or were in use.
+  [[nodiscard]] std::span<TcpConnection> used() const noexcept {
+    return {connections_.data(), size_.load(std::memory_order_acquire)};
+  }
 
-  TcpConfig config_;
-  /// The client's first connection, or the server itself.
-  std::uintptr_t own_;
-  std::shared_ptr<TcpStreams> streams_{std::make_shared<TcpStreams>()};
-  mutable TcpConnections connections_;
+  void run() noexcept;
+  void stop() noexcept;
+  void take_events(int timeout_ms) noexcept;
+  void on_event(TcpConnection& connection, std::uint32_t events) noexcept;
+  /// Do what is due. Returns when it must be called again, CLOCK_MONOTONIC ns.
+  std::uint64_t advance(TcpConnection& connection, std::uint64_t now) noexcept;
+  std::uint64_t advance_finished(TcpConnection& connection, std::uint64_t now) noexcept;
+
+  void listen();
+  void accept_peers(std::uint64_t now) noexcept;
+  /// A place for another connection, to be given to `occupy`; null: there is none.
+  TcpConnection* free_place(std::uint64_t now) noexcept;
+  void occupy(TcpConnection& place, const SocketAddress& peer, std::uintptr_t id) noexcept;
+
+  /// A client's connection. Throws Error NO_SPACE_AVAILABLE.
+  TcpConnection& make(const SocketAddress& peer, const SocketAddress& source, std::uintptr_t id);
+  /// Waits for the outcome of the attempt; returns its errno (EINPROGRESS: none yet).
+  int await_attempt(std::unique_lock<std::mutex>& lock, const TcpConnection& connection,
+                    std::uint64_t wait_ns);
+  void attempt(TcpConnection& connection, std::uint64_t now) noexcept;
+  void attempt_failed(TcpConnection& connection, int error) noexcept;
+  void established(TcpConnection& connection, File socket) noexcept;
+  /// Queue, flow and source; false: the interface is isolated and no flow wants it.
+  bool assign(TcpConnection& connection);
+  /// The socket has ended: a server's connection is closed, a client's connects again.
+  std::uint64_t end(TcpConnection& connection, int error, std::uint64_t now) noexcept;
+  static void close_socket(TcpConnection& connection) noexcept;
+  [[nodiscard]] std::string named(const TcpConnection& connection) const;
+  void wake_senders() noexcept {
+    for (const auto& sender : senders_) sender->wake();
+  }
+
+  const std::uint64_t retry_ns_;
+  std::shared_ptr<TcpLinkLayer> streams_;
+  steering::Steering::Reader steering_;
+
+  /// The first `size_` are or were in use.
+  mutable std::vector<TcpConnection> connections_{CAPACITY};
+  std::atomic<std::uint32_t> size_{0};
+
+  SocketEvents events_;
+  File listener_;
+  /// Accepting goes on then; 0: it does.
+  std::uint64_t accept_at_ns_{0};
+  bool shortage_logged_{false};
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+
+  /// As the port's queues.
   std::vector<std::unique_ptr<TcpReader>> readers_;
-  /// By transmit queue, as in the configuration.
-  std::vector<std::uint16_t> sender_ids_;
   std::vector<std::unique_ptr<TcpSender>> senders_;
-  std::shared_ptr<const LinkLayer> link_layer_;
+  std::size_t next_reader_{0};
 };
 
 }  // namespace daqiri::sockets

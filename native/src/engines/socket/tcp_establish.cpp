@@ -1,4 +1,6 @@
 // How connections begin: attempts of a client, peers of a server, their queue and place.
+#include <netinet/tcp.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -6,13 +8,7 @@
 #include <exception>
 #include <utility>
 
-#include "daqiri/error.h"
-#include "engines/socket/socket_errors.h"
-#include "engines/socket/tcp_connections.h"
-#include "engines/socket/tcp_reader.h"
-#include "engines/socket/tcp_sender.h"
-#include "engines/socket/udp_peers.h"
-#include "system/log.h"
+#include "engines/socket/tcp_endpoint.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {
@@ -24,6 +20,25 @@ constexpr std::uint64_t ACCEPT_PAUSE_NS = 100'000'000;
 /// A peer that has finished sending keeps its place for this long when another one needs it.
 constexpr std::uint64_t FINISHED_GRACE_NS = 1'000'000'000;
 constexpr int ACCEPTS_PER_EVENT = 64;
+constexpr int BACKLOG = 1024;
+constexpr std::uint64_t CONNECT_WAIT_NS = 10'000'000'000;
+
+File make_stream_socket(const SocketAddress& address) noexcept {
+  File made = make_socket(address, Transport::TCP);
+  // A restarted process takes its port back although old connections linger in TIME_WAIT.
+  if (made.is_open()) set_int_option(made.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
+  return made;
+}
+
+/// No delay for small packets, and a silent peer is found out within 25 s (keep-alive probes after
+/// 10 s, 3 of them, 5 s apart).
+void prepare_connected(int fd) noexcept {
+  set_int_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_int_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set_int_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set_int_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set_int_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+}
 
 /// Whether the application has all that came from it.
 bool drained(const TcpConnection& connection) noexcept {
@@ -39,42 +54,32 @@ void give_up_source(TcpConnection& connection) noexcept {
 
 }  // namespace
 
-bool TcpConnections::assign(TcpConnection& connection) {
+bool TcpEndpoint::assign(TcpConnection& connection) {
   if (readers_.empty()) return true;
-  std::size_t position = 0;
+  TcpReader* reader = connection.reader;
   connection.flow = 0;
   const steering::Program& program = steering_.refresh();
   if (!program.empty()) {
-    // Rules name ports as those of UDP; for a stream they are its TCP ports.
-    steering::PacketKey key;
-    key.udp_src = connection.peer.port();
-    key.udp_dst = connection.local.port();
-    if (connection.peer.ipv6()) {
-      key.ipv6_udp = true;
-    } else {
-      key.ipv4_udp = true;
-      key.ipv4_src = connection.peer.ipv4();
-      key.ipv4_dst = connection.local.ipv4();
-    }
-    const steering::Verdict verdict = program.classify({key});
+    const steering::Verdict verdict =
+        program.classify({key_of(connection.peer, connection.local, 0)});
     if (program.isolated() && !verdict.matched) return false;
-    while (readers_[position]->queue().id() != verdict.queue) ++position;
+    reader = std::find_if(readers_.begin(), readers_.end(), [&](const auto& each) {
+               return each->queue().id() == verdict.queue;
+             })->get();
     connection.flow = verdict.flow;
-  } else if (connection.reader != nullptr) {
-    while (readers_[position] != connection.reader) ++position;
-  } else {
-    position = next_reader_++ % readers_.size();
+  } else if (reader == nullptr) {
+    reader = readers_[next_reader_++ % readers_.size()].get();
   }
-  if (connection.reader != readers_[position]) give_up_source(connection);
-  connection.reader = readers_[position];
+  if (connection.reader != reader) give_up_source(connection);
+  connection.reader = reader;
   if (connection.rx_source == nullptr) {
     connection.rx_source =
-        &connection.reader->queue().add_source(connection.id.load(std::memory_order_relaxed));
+        &reader->queue().add_source(connection.id.load(std::memory_order_relaxed));
   }
   return true;
 }
 
-void TcpConnections::established(TcpConnection& connection, File socket) noexcept {
+void TcpEndpoint::established(TcpConnection& connection, File socket) noexcept {
   const int fd = socket.fd();
   prepare_connected(fd);
   connection.local = SocketAddress::local_of(fd);
@@ -93,7 +98,8 @@ void TcpConnections::established(TcpConnection& connection, File socket) noexcep
   connection.listed = false;
   connection.stale = 0;
   connection.bytes_seen = connection.bytes_sent.load(std::memory_order_relaxed);
-  const StreamPosition stream{streams_.begin(id, {connection.local, connection.peer}), 0};
+  const StreamPosition stream{streams_->begin(id, {connection.peer.key(), connection.local.key()}),
+                              0};
   int error = 0;
   try {
     if (!assign(connection)) error = ECONNABORTED;
@@ -102,7 +108,7 @@ void TcpConnections::established(TcpConnection& connection, File socket) noexcep
   }
   if (error == 0 && connection.reader != nullptr) {
     connection.rx_source->stream = stream;
-    if (config_.client) events_.forget(fd);
+    if (client()) events_.forget(fd);
     error = connection.reader->add(connection);
   } else if (error == 0) {
     connection.ended.store(false, std::memory_order_relaxed);
@@ -115,12 +121,12 @@ void TcpConnections::established(TcpConnection& connection, File socket) noexcep
   const TcpConnection* latest = latest_peer.load(std::memory_order_relaxed);
   if (latest == nullptr || latest->phase == Phase::CLOSED)
     latest_peer.store(&connection, std::memory_order_relaxed);
-  log_about(LogLevel::INFO, named(connection) + " is up");
-  for (TcpSender* sender : senders_) sender->wake();
+  log_about(name(), LogLevel::INFO, named(connection) + " is up");
+  wake_senders();
   changed_.notify_all();
 }
 
-TcpConnection* TcpConnections::free_place(std::uint64_t now) noexcept {
+TcpConnection* TcpEndpoint::free_place(std::uint64_t now) noexcept {
   const std::uint32_t n = size_.load(std::memory_order_relaxed);
   if (n < CAPACITY) return &connections_[n];
   // The one that was closed first, or else finished sending first.
@@ -134,13 +140,13 @@ TcpConnection* TcpConnections::free_place(std::uint64_t now) noexcept {
         (finished == nullptr || each.idle_since_ns < finished->idle_since_ns))
       finished = &each;
   }
-  if (closed != nullptr || finished == nullptr || config_.client) return closed;
+  if (closed != nullptr || finished == nullptr || client()) return closed;
   end(*finished, 0, now);
   return finished;
 }
 
-void TcpConnections::occupy(TcpConnection& place, const SocketAddress& peer,
-                            std::uintptr_t id) noexcept {
+void TcpEndpoint::occupy(TcpConnection& place, const SocketAddress& peer,
+                         std::uintptr_t id) noexcept {
   give_up_source(place);
   place.peer = peer;
   place.reader = nullptr;
@@ -152,36 +158,40 @@ void TcpConnections::occupy(TcpConnection& place, const SocketAddress& peer,
 
 // --- Client
 
-void TcpConnections::attempt(TcpConnection& connection, std::uint64_t now) noexcept {
+void TcpEndpoint::attempt(TcpConnection& connection, std::uint64_t now) noexcept {
   connection.attempted_ns = now;
-  int error = 0;
-  File socket = begin_connect(connection.peer, connection.source, error);
-  if (!socket.is_open()) return attempt_failed(connection, error);
-  if (error == 0) return established(connection, std::move(socket));
+  const SocketAddress& peer = connection.peer;
+  const SocketAddress& source = connection.source;
+  File socket = make_stream_socket(peer);
+  const bool ready = socket.is_open() &&
+                     (!source.given() || bind(socket.fd(), source.data(), source.length()) == 0);
+  if (ready && ::connect(socket.fd(), peer.data(), peer.length()) == 0)
+    return established(connection, std::move(socket));
+  if (!ready || errno != EINPROGRESS) return attempt_failed(connection, errno);
   connection.pending = std::move(socket);
   events_.watch(connection.pending.fd(), EPOLLOUT, &connection);
 }
 
-void TcpConnections::attempt_failed(TcpConnection& connection, int error) noexcept {
+void TcpEndpoint::attempt_failed(TcpConnection& connection, int error) noexcept {
   connection.pending.close();
   // Once for each cause, however often it is tried.
   if (connection.error != error) {
-    log_about(LogLevel::WARN,
+    log_about(name(), LogLevel::WARN,
               named(connection) +
                   " cannot be made: " + socket_error_text(error, connection.peer, Transport::TCP) +
-                  "; trying every " + std::to_string(config_.retry_ns / 1'000'000'000U) + " s");
+                  "; trying every " + std::to_string(retry_ns_ / 1'000'000'000U) + " s");
   }
   connection.error = error;
   changed_.notify_all();
 }
 
-TcpConnection& TcpConnections::make(const SocketAddress& peer, const SocketAddress& source,
-                                    std::uintptr_t id) {
+TcpConnection& TcpEndpoint::make(const SocketAddress& peer, const SocketAddress& source,
+                                 std::uintptr_t id) {
   TcpConnection* place = free_place(monotonic_ns());
   if (place == nullptr) {
-    throw Error(Status::NO_SPACE_AVAILABLE, "interface '" + config_.interface + "' has " +
-                                                std::to_string(CAPACITY) +
-                                                " connections, which is the most there can be");
+    throw interface_error(name(), Status::NO_SPACE_AVAILABLE,
+                          "there are " + std::to_string(CAPACITY) +
+                              " connections already, which is the most there can be");
   }
   occupy(*place, peer, id);
   place->source = source;
@@ -191,8 +201,8 @@ TcpConnection& TcpConnections::make(const SocketAddress& peer, const SocketAddre
   return *place;
 }
 
-int TcpConnections::await_attempt(std::unique_lock<std::mutex>& lock,
-                                  const TcpConnection& connection, std::uint64_t wait_ns) {
+int TcpEndpoint::await_attempt(std::unique_lock<std::mutex>& lock, const TcpConnection& connection,
+                               std::uint64_t wait_ns) {
   const std::uintptr_t id = connection.id.load(std::memory_order_relaxed);
   const auto ended = [&] {
     return connection.phase == Phase::CLOSED || connection.id.load(std::memory_order_relaxed) != id;
@@ -206,52 +216,53 @@ int TcpConnections::await_attempt(std::unique_lock<std::mutex>& lock,
   return connection.error != 0 ? connection.error : EINPROGRESS;
 }
 
-void TcpConnections::keep_up(const SocketAddress& peer, const SocketAddress& source,
-                             std::uint64_t wait_ns, std::uintptr_t id) {
-  std::unique_lock lock(mutex_);
-  await_attempt(lock, make(peer, source, id), wait_ns);
-}
-
-int TcpConnections::connect(const SocketAddress& peer, const SocketAddress& source,
-                            std::uint64_t wait_ns, std::uintptr_t& id) {
+std::uintptr_t TcpEndpoint::connect(const SocketAddress& peer, const SocketAddress& source) {
   std::unique_lock lock(mutex_);
   if (stopping_.load(std::memory_order_acquire))
-    throw Error(Status::NOT_READY, "interface '" + config_.interface + "': the session is closed");
-  TcpConnection* connection = nullptr;
-  for (std::uint32_t i = 0; i < size_ && connection == nullptr; ++i) {
-    TcpConnection& each = connections_[i];
-    if (each.phase != Phase::CLOSED && each.peer.key() == peer.key() &&
-        each.source.key() == source.key())
-      connection = &each;
-  }
-  const bool made = connection == nullptr;
-  if (made) connection = &make(peer, source, next_connection_id());
-  id = connection->id.load(std::memory_order_relaxed);
-  if (!made && connection->phase == Phase::CONNECTING && connection->error != 0) {
+    throw interface_error(name(), Status::NOT_READY, "the session is closed");
+  const std::span places = used();
+  const auto existing = std::find_if(places.begin(), places.end(), [&](const TcpConnection& each) {
+    return each.phase != Phase::CLOSED && each.peer.key() == peer.key() &&
+           each.source.key() == source.key();
+  });
+  const bool made = existing == places.end();
+  TcpConnection& connection = made ? make(peer, source, next_connection_id()) : *existing;
+  const std::uintptr_t id = connection.id.load(std::memory_order_relaxed);
+  if (!made && connection.phase == Phase::CONNECTING && connection.error != 0) {
     // Lost earlier; what counts is whether the peer is there now.
-    connection->error = 0;
-    if (!connection->pending.is_open()) attempt(*connection, monotonic_ns());
+    connection.error = 0;
+    if (!connection.pending.is_open()) attempt(connection, monotonic_ns());
     wake();
   }
-  const int error = await_attempt(lock, *connection, wait_ns);
-  if (error != 0 && made && connection->id.load(std::memory_order_relaxed) == id &&
-      connection->phase == Phase::CONNECTING) {
-    connection->pending.close();
-    connection->error = error;
-    connection->phase = Phase::CLOSED;
-    connection->closed_ns = monotonic_ns();
+  const int error = await_attempt(lock, connection, CONNECT_WAIT_NS);
+  if (error == 0) return id;
+  if (made && connection.id.load(std::memory_order_relaxed) == id &&
+      connection.phase == Phase::CONNECTING) {
+    connection.pending.close();
+    connection.error = error;
+    connection.phase = Phase::CLOSED;
+    connection.closed_ns = monotonic_ns();
     changed_.notify_all();
   }
-  return error;
+  throw socket_error(name(), "connect to", Transport::TCP, peer,
+                     error == EINPROGRESS ? ETIMEDOUT : error);
 }
 
 // --- Server
 
-void TcpConnections::accept_peers(std::uint64_t now) noexcept {
+void TcpEndpoint::listen() {
+  listener_ = make_stream_socket(local());
+  if (!listener_.is_open() || bind(listener_.fd(), local().data(), local().length()) != 0 ||
+      ::listen(listener_.fd(), BACKLOG) != 0)
+    throw socket_error(name(), "listen at", Transport::TCP, local(), errno);
+}
+
+void TcpEndpoint::accept_peers(std::uint64_t now) noexcept {
   const auto pause = [&](const std::string& why) {
     events_.forget(listener_.fd());
     accept_at_ns_ = now + ACCEPT_PAUSE_NS;
-    if (!std::exchange(shortage_logged_, true)) log_about(LogLevel::WARN, "peers wait: " + why);
+    if (!std::exchange(shortage_logged_, true))
+      log_about(name(), LogLevel::WARN, "peers wait: " + why);
   };
   for (int i = 0; i < ACCEPTS_PER_EVENT; ++i) {
     TcpConnection* place = free_place(now);

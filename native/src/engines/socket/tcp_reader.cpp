@@ -1,4 +1,4 @@
-#include "engines/socket/tcp_reader.h"
+#include "engines/socket/tcp_endpoint.h"
 
 #include <sys/ioctl.h>
 
@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "engines/socket/tcp_connections.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {
@@ -24,9 +23,9 @@ constexpr std::uint64_t RETRY_NS = 500'000;
 
 }  // namespace
 
-TcpReader::TcpReader(RxQueue& queue, TcpConnections& connections)
+TcpReader::TcpReader(RxQueue& queue, TcpEndpoint& endpoint)
     : queue_(queue),
-      connections_(connections),
+      endpoint_(endpoint),
       segments_(static_cast<std::uint32_t>(queue.num_segments())),
       events_("queue '" + queue.config().name_ + "'") {
   std::uint64_t limit = std::max<std::uint64_t>(MAX_READ / queue.max_packet_size(), 1);
@@ -35,10 +34,9 @@ TcpReader::TcpReader(RxQueue& queue, TcpConnections& connections)
     limit = std::min(limit, std::max<std::uint64_t>(
                                 queue.region(static_cast<int>(s)).config().num_bufs_ / 8, 1));
   }
-  ready_.reserve(TcpConnections::CAPACITY);
+  ready_.reserve(TcpEndpoint::CAPACITY);
   limit_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, MAX_PACKETS));
   want_ = std::min(MIN_WANTED, limit_);
-  restore_lengths();
 }
 
 int TcpReader::add(TcpConnection& connection) noexcept {
@@ -50,42 +48,10 @@ int TcpReader::add(TcpConnection& connection) noexcept {
 
 // --- Buffers
 
-void TcpReader::restore_lengths() noexcept {
-  for (std::uint32_t i = 0; i < MAX_PACKETS; ++i) {
-    for (std::uint32_t s = 0; s < segments_; ++s)
-      vectors_[std::size_t{i} * segments_ + s].iov_len =
-          queue_.segment_capacity(static_cast<int>(s));
-  }
-}
-
-void TcpReader::bind(std::uint32_t packet, std::uint32_t segment) noexcept {
-  vectors_[std::size_t{packet} * segments_ + segment].iov_base =
-      queue_.region(static_cast<int>(segment)).address(buffers_[segment][packet]);
-}
-
-void TcpReader::fill() noexcept {
-  if (filled_ >= want_) return;
-  std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
-  std::uint32_t n = want_ - filled_;
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    counts[s] = queue_.region(static_cast<int>(s)).take(&buffers_[s][filled_], n);
-    n = counts[s];
-  }
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    // A packet needs a buffer of every region.
-    if (counts[s] > n)
-      queue_.region(static_cast<int>(s)).give(&buffers_[s][filled_ + n], counts[s] - n);
-    for (std::uint32_t i = 0; i < n; ++i) bind(filled_ + i, s);
-  }
-  filled_ += n;
-}
-
 void TcpReader::consume(std::uint32_t packets) noexcept {
   filled_ -= packets;
-  for (std::uint32_t s = 0; s < segments_; ++s) {
+  for (std::uint32_t s = 0; s < segments_; ++s)
     std::copy_n(&buffers_[s][packets], filled_, buffers_[s].data());
-    for (std::uint32_t i = 0; i < filled_; ++i) bind(i, s);
-  }
 }
 
 void TcpReader::close() noexcept {
@@ -119,90 +85,83 @@ void TcpReader::end(TcpConnection& connection, int error) noexcept {
   connection.read_error = error;
   connection.listed = false;
   connection.ended.store(true, std::memory_order_release);
-  connections_.wake();
-}
-
-std::uint32_t TcpReader::shorten(std::uint64_t bytes, std::uint32_t packets) noexcept {
-  std::uint32_t vectors = 0;
-  while (vectors < packets * segments_ && bytes > 0) {
-    iovec& vector = vectors_[vectors++];
-    vector.iov_len = std::min<std::uint64_t>(vector.iov_len, bytes);
-    bytes -= vector.iov_len;
-  }
-  return vectors;
-}
-
-void TcpReader::deliver(RxSource& source, std::uint32_t packets, std::uint64_t bytes_each,
-                        FlowId flow, std::uint64_t timestamp) noexcept {
-  if (packets == 0) return;
-  RxBatch batch;
-  batch.count = packets;
-  batch.flows.constant = flow;
-  batch.times.constant = timestamp;
-  std::uint64_t left = bytes_each;
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    const auto length = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(left, queue_.segment_capacity(static_cast<int>(s))));
-    batch.segments[s].buffers = buffers_[s].data();
-    batch.segments[s].lengths.constant = length;
-    left -= length;
-  }
-  queue_.deliver(source, batch);
-  source.stream.offset += packets * bytes_each;
-  consume(packets);
+  endpoint_.wake();
 }
 
 std::uint32_t TcpReader::deliver(TcpConnection& connection, std::uint64_t bytes) noexcept {
-  const std::uint64_t timestamp = realtime_ns();
-  const std::uint64_t full = queue_.max_packet_size();
-  const auto packets = static_cast<std::uint32_t>(bytes / full);
-  const std::uint64_t rest = bytes - packets * full;
-  deliver(*connection.rx_source, packets, full, connection.flow, timestamp);
-  if (rest > 0) deliver(*connection.rx_source, 1, rest, connection.flow, timestamp);
-  return packets + (rest > 0 ? 1 : 0);
-}
-
-std::uint32_t TcpReader::read(TcpConnection& connection, Outcome& outcome) noexcept {
-  fill();
-  const bool stale = connection.stale > 0;
-  // What is discarded needs no room, and keeps no buffer.
-  const std::uint32_t room = stale ? filled_ : queue_.room(*connection.rx_source);
-  const std::uint32_t n = std::min({room, filled_, want_});
-  if (n == 0) {
-    outcome = Outcome::BLOCKED;
-    return 0;
-  }
-  const std::uint32_t vectors = stale ? shorten(connection.stale, n) : n * segments_;
-  const ssize_t result = readv(connection.read_fd, vectors_.data(), static_cast<int>(vectors));
-  const int error = errno;
-  if (stale) restore_lengths();
-  if (result <= 0) {
-    outcome = result == 0       ? Outcome::ENDED
-              : error == EAGAIN ? Outcome::EMPTY
-              : error == EINTR  ? Outcome::MORE
-                                : Outcome::ENDED;
-    if (outcome == Outcome::ENDED) end(connection, result == 0 ? 0 : error);
-    return 0;
-  }
-  outcome = Outcome::MORE;
-  const auto bytes = static_cast<std::uint64_t>(result);
-  if (connections_.latest_peer.load(std::memory_order_relaxed) != &connection)
-    connections_.latest_peer.store(&connection, std::memory_order_relaxed);
-  if (stale) {
-    const std::uint64_t full = queue_.max_packet_size();
-    const std::uint64_t packets = (bytes + full - 1) / full;
-    connection.stale -= bytes;
-    connection.rx_source->stream.offset += bytes;
-    queue_.drop(stale_reason_, packets, bytes);
-    return static_cast<std::uint32_t>(packets);
-  }
-  const std::uint32_t packets = deliver(connection, bytes);
-  if (bytes == std::uint64_t{n} * queue_.max_packet_size()) {
-    want_ = std::min(want_ * 2, limit_);
-  } else if (packets * 4 < want_) {
-    want_ = std::max(want_ / 2, std::min(MIN_WANTED, limit_));
+  RxSource& source = *connection.rx_source;
+  RxBatch batch;
+  batch.flows.constant = connection.flow;
+  batch.times.constant = realtime_ns();
+  std::uint32_t packets = 0;
+  // Full packets, then the rest.
+  while (bytes > 0) {
+    std::uint64_t left = std::min<std::uint64_t>(bytes, queue_.max_packet_size());
+    batch.count = static_cast<std::uint32_t>(bytes / left);
+    bytes -= batch.count * left;
+    const std::uint64_t offset = source.stream.offset + batch.count * left;
+    for (std::uint32_t s = 0; s < segments_; ++s) {
+      const auto length = static_cast<std::uint32_t>(
+          std::min<std::uint64_t>(left, queue_.segment_capacity(static_cast<int>(s))));
+      batch.segments[s].buffers = buffers_[s].data();
+      batch.segments[s].lengths.constant = length;
+      left -= length;
+    }
+    queue_.deliver(source, batch);
+    source.stream.offset = offset;
+    consume(batch.count);
+    packets += batch.count;
   }
   return packets;
+}
+
+std::uint32_t TcpReader::discard(TcpConnection& connection, std::uint64_t bytes) noexcept {
+  const std::uint64_t full = queue_.max_packet_size();
+  const std::uint64_t packets = (bytes + full - 1) / full;
+  connection.stale -= bytes;
+  connection.rx_source->stream.offset += bytes;
+  queue_.drop(stale_reason_, packets, bytes);
+  return static_cast<std::uint32_t>(packets);
+}
+
+TcpReader::Outcome TcpReader::read(TcpConnection& connection, std::uint32_t& seen) noexcept {
+  const bool stale = connection.stale > 0;
+  std::uint32_t n = 0;
+  if (!stale) {
+    if (filled_ < want_) filled_ += take_buffers(queue_, buffers_.data(), filled_, want_ - filled_);
+    n = std::min({queue_.room(*connection.rx_source), filled_, want_});
+    if (n == 0) return Outcome::BLOCKED;
+  }
+  iovec* vector = vectors_.data();
+  for (std::uint32_t i = 0; i < n; ++i) {
+    for (int s = 0; s < queue_.num_segments(); ++s)
+      *vector++ = {queue_.region(s).address(buffers_[static_cast<std::size_t>(s)][i]),
+                   queue_.segment_capacity(s)};
+  }
+  // What is discarded needs no buffer (MSG_TRUNC, tcp(7)).
+  const ssize_t result =
+      stale ? recv(connection.read_fd, nullptr, std::min(connection.stale, MAX_READ), MSG_TRUNC)
+            : readv(connection.read_fd, vectors_.data(), static_cast<int>(n * segments_));
+  if (result <= 0) {
+    if (result < 0 && errno == EINTR) return Outcome::MORE;
+    if (result < 0 && errno == EAGAIN) {
+      connection.listed = false;
+    } else {
+      end(connection, result == 0 ? 0 : errno);
+    }
+    return Outcome::EMPTY_OR_ENDED;
+  }
+  const auto bytes = static_cast<std::uint64_t>(result);
+  if (endpoint_.latest_peer.load(std::memory_order_relaxed) != &connection)
+    endpoint_.latest_peer.store(&connection, std::memory_order_relaxed);
+  const std::uint32_t packets = stale ? discard(connection, bytes) : deliver(connection, bytes);
+  seen += packets;
+  if (!stale && bytes == std::uint64_t{n} * queue_.max_packet_size()) {
+    want_ = std::min(want_ * 2, limit_);
+  } else if (!stale && packets * 4 < want_) {
+    want_ = std::max(want_ / 2, std::min(MIN_WANTED, limit_));
+  }
+  return Outcome::MORE;
 }
 
 std::uint32_t TcpReader::read_ready() noexcept {
@@ -210,14 +169,9 @@ std::uint32_t TcpReader::read_ready() noexcept {
   blocked_ = false;
   std::size_t kept = 0;
   for (TcpConnection* connection : ready_) {
-    Outcome outcome{};
-    seen += read(*connection, outcome);
-    if (outcome == Outcome::BLOCKED) blocked_ = true;
-    if (outcome == Outcome::BLOCKED || outcome == Outcome::MORE) {
-      ready_[kept++] = connection;
-    } else if (outcome == Outcome::EMPTY) {
-      connection->listed = false;
-    }
+    const Outcome outcome = read(*connection, seen);
+    blocked_ = blocked_ || outcome == Outcome::BLOCKED;
+    if (outcome != Outcome::EMPTY_OR_ENDED) ready_[kept++] = connection;
   }
   ready_.resize(kept);
   // Another is the first to find buffers next time.

@@ -1,4 +1,4 @@
-#include "engines/socket/tcp_sender.h"
+#include "engines/socket/tcp_endpoint.h"
 
 #include <sys/socket.h>
 
@@ -7,26 +7,22 @@
 #include <limits>
 
 #include "burst/burst.h"
-#include "engines/socket/tcp_connections.h"
 
 namespace daqiri::sockets {
 
-TcpSender::TcpSender(TcpConnections& connections, bool client, std::uint32_t max_payload,
-                     std::uintptr_t own)
-    : connections_(connections),
-      client_(client),
+TcpSender::TcpSender(TcpEndpoint& endpoint, std::uint32_t max_payload)
+    : endpoint_(endpoint),
       max_length_(max_payload != 0 ? max_payload : std::numeric_limits<std::uint32_t>::max()),
-      own_(own),
       events_("a TCP transmit queue") {}
 
 TcpConnection* TcpSender::connection_of(const Burst& burst) noexcept {
   std::uintptr_t id = burst.connection_id;
-  if (id == 0 || id == own_) {
-    if (!client_) return connections_.latest_peer.load(std::memory_order_relaxed);
-    id = own_;
+  if (id == 0 || id == endpoint_.connection()) {
+    if (!endpoint_.client()) return endpoint_.latest_peer.load(std::memory_order_relaxed);
+    id = endpoint_.connection();
   }
   if (latest_ == nullptr || latest_->id.load(std::memory_order_relaxed) != id)
-    latest_ = connections_.find(id);
+    latest_ = endpoint_.find(id);
   return latest_;
 }
 
@@ -50,8 +46,9 @@ std::uint32_t TcpSender::gather(const Burst& burst, std::uint32_t first, std::ui
   return n;
 }
 
-void TcpSender::count(const Burst& burst, std::uint32_t first, std::uint32_t ready,
-                      std::uint64_t bytes, TransmitResult& result) noexcept {
+TransmitResult TcpSender::count_sent(const Burst& burst, std::uint32_t first, std::uint32_t ready,
+                                     std::uint64_t bytes) noexcept {
+  TransmitResult result;
   bytes += cut_ != nullptr ? cut_at_ : 0;
   while (result.sent < ready) {
     const std::uint32_t length = burst.packet_length(first + result.sent);
@@ -61,6 +58,7 @@ void TcpSender::count(const Burst& burst, std::uint32_t first, std::uint32_t rea
     ++result.sent;
   }
   cut_at_ = static_cast<std::uint32_t>(bytes);
+  return result;
 }
 
 void TcpSender::wait_for(const TcpConnection& connection) noexcept {
@@ -69,59 +67,42 @@ void TcpSender::wait_for(const TcpConnection& connection) noexcept {
 
 TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
                                std::uint32_t count) noexcept {
-  TransmitResult result;
   if (waiting_) {
     std::array<epoll_event, 8> events;
     waiting_ = events_.take(events) == 0;
   }
   TcpConnection* connection = cut_ != nullptr ? cut_ : connection_of(burst);
-  if (connection == nullptr) {
-    result.failed = count;
-    result.error = EDESTADDRREQ;
-    return result;
-  }
+  if (connection == nullptr) return {.failed = count, .error = EDESTADDRREQ};
   const std::lock_guard lock(connection->sending);
+  const bool client = endpoint_.client();
   // Of a server, whose places are used again by other peers.
   const std::uintptr_t id = burst.connection_id;
-  const bool other = !client_ && cut_ == nullptr && id != 0 && id != own_ &&
+  const bool other = !client && cut_ == nullptr && id != 0 && id != endpoint_.connection() &&
                      connection->id.load(std::memory_order_relaxed) != id;
   if (cut_ != nullptr && cut_generation_ != connection->generation) {
     // The peer has a part of this packet, and will never have the rest.
     cut_ = nullptr;
-    result.failed = 1;
-    result.error = ECONNRESET;
-    return result;
+    return {.failed = 1, .error = ECONNRESET};
   }
   const bool gone = other || !connection->socket.is_open() ||
                     connection->send_failed.load(std::memory_order_relaxed);
-  if (gone && client_) {
-    result.unconnected = true;
+  if (gone && client) {
     waiting_ = true;
-    return result;
+    return {.unconnected = true};
   }
   if (gone) {
     cut_ = nullptr;
     if (connection->unfinished == this) connection->unfinished = nullptr;
-    result.failed = count;
-    result.error = ENOTCONN;
-    return result;
+    return {.failed = count, .error = ENOTCONN};
   }
   if (connection->unfinished != nullptr && connection->unfinished != this) {
     wait_for(*connection);
-    return result;
+    return {};
   }
   std::size_t vectors = 0;
   const std::uint32_t ready = gather(burst, first, std::min(count, RUN), vectors);
-  if (ready == 0) {
-    while (result.failed < count && burst.packet_length(first + result.failed) > max_length_)
-      ++result.failed;
-    result.error = EMSGSIZE;
-    return result;
-  }
-  if (vectors == 0) {
-    result.sent = ready;
-    return result;
-  }
+  if (ready == 0) return too_long(burst, first, count, max_length_);
+  if (vectors == 0) return {.sent = ready};
   msghdr message{};
   message.msg_iov = vectors_.data();
   message.msg_iovlen = vectors;
@@ -132,16 +113,16 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
   if (n < 0) {
     if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
       wait_for(*connection);
-      return result;
+    } else {
+      connection->send_failed.store(true, std::memory_order_release);
+      endpoint_.wake();
     }
-    connection->send_failed.store(true, std::memory_order_release);
-    connections_.wake();
-    return result;
+    return {};
   }
   connection->bytes_sent.store(
       connection->bytes_sent.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(n),
       std::memory_order_relaxed);
-  this->count(burst, first, ready, static_cast<std::uint64_t>(n), result);
+  const TransmitResult result = count_sent(burst, first, ready, static_cast<std::uint64_t>(n));
   cut_ = cut_at_ > 0 ? connection : nullptr;
   cut_generation_ = connection->generation;
   connection->unfinished = cut_ != nullptr ? this : nullptr;

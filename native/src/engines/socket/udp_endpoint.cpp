@@ -1,12 +1,13 @@
-#include "engines/socket/udp_endpoint.h"
-
+/// One interface on a UDP socket.
 #include <algorithm>
+#include <mutex>
 
-#include "daqiri/error.h"
-#include "engines/socket/socket_errors.h"
-#include "engines/socket/udp_link_layer.h"
-#include "net/interfaces.h"
-#include "system/log.h"
+#include "engines/socket/endpoint.h"
+#include "engines/socket/link_layers.h"
+#include "engines/socket/udp_launch.h"
+#include "engines/socket/udp_receiver.h"
+#include "engines/socket/udp_sender.h"
+#include "engines/socket/udp_socket.h"
 
 namespace daqiri::sockets {
 
@@ -25,13 +26,6 @@ std::uint64_t receive_buffer_for(const RxQueue& queue) noexcept {
   return std::min(bytes, MAX_RECEIVE_BUFFER);
 }
 
-std::vector<RxQueue*> queues_of(const Port& port) {
-  std::vector<RxQueue*> queues;
-  queues.reserve(port.rx.size());
-  for (const auto& queue : port.rx) queues.push_back(queue.get());
-  return queues;
-}
-
 /// Launch times in the kernel, where they are asked for; what is found on the way to the peer is
 /// logged. Throws Error NOT_SUPPORTED.
 std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceConfig& interface) {
@@ -39,30 +33,30 @@ std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceC
   const bool wanted = interface.tx_.accurate_send_;
   if (!socket.client()) {
     if (!wanted) return nullptr;
-    throw Error(Status::NOT_SUPPORTED,
-                "interface '" + interface.name_ +
-                    "': tx.accurate_send is true, and the peers of a server, and with them the "
-                    "network interface that would keep launch times, are not known at the start; "
-                    "send from a client (socket_config.mode client), or set it to false");
+    throw interface_error(
+        interface.name_, Status::NOT_SUPPORTED,
+        "tx.accurate_send is true, and the peers of a server, and with them the network interface "
+        "that would keep launch times, are not known at the start; send from a client "
+        "(socket_config.mode client), or set it to false");
   }
   const LaunchQdisc qdisc =
       find_launch_qdisc(socket.local(), socket.remote(), socket.multicast_egress());
-  const std::string at = "interface '" + interface.name_ + "': network interface '" +
-                         qdisc.interface + "' has the queueing discipline '" + qdisc.found + "'";
-  const LogOrigin origin{.interface = interface.name_, .queue = {}};
+  const auto tell = [&](LogLevel level, const std::string& more) {
+    log_about(interface.name_, level,
+              "network interface '" + qdisc.interface + "' has the queueing discipline '" +
+                  qdisc.found + "'" + more);
+  };
   if (wanted) {
     auto launch = std::make_unique<UdpLaunch>(socket, qdisc, interface);
-    log(LogLevel::INFO, at + ", which keeps launch times", origin);
+    tell(LogLevel::INFO, ", which keeps launch times");
     return launch;
   }
   if (qdisc.drops_untimed) {
-    log(LogLevel::WARN,
-        at + ", which drops packets without a launch time; set tx.accurate_send to true", origin);
+    tell(LogLevel::WARN,
+         ", which drops packets without a launch time; set tx.accurate_send to true");
   } else {
-    log(LogLevel::DEBUG,
-        at + "; launch times are kept by the worker" +
-            (qdisc.keeps() ? ", tx.accurate_send leaves them to it" : ""),
-        origin);
+    tell(LogLevel::DEBUG, std::string("; launch times are kept by the worker") +
+                              (qdisc.keeps() ? ", tx.accurate_send leaves them to it" : ""));
   }
   return nullptr;
 }
@@ -81,22 +75,20 @@ void require_sharing(const InterfaceConfig& interface) {
   const auto& queues = interface.rx_.queues_;
   const RxQueueConfig& first = queues.front();
   for (const RxQueueConfig& queue : queues) {
-    const auto refuse = [&](const char* what, const std::string& more) {
-      std::string text = "interface '" + interface.name_ + "': rx queues '";
-      text.append(first.name_).append("' and '").append(queue.name_);
-      text.append("' read one socket and must have the same ").append(what).append(more);
-      throw Error(Status::INVALID_PARAMETER, text);
+    const auto refuse = [&](const std::string& what) {
+      throw interface_error(interface.name_, Status::INVALID_PARAMETER,
+                            "rx queues '" + first.name_ + "' and '" + queue.name_ +
+                                "' read one socket and must have the same " + what);
     };
     if (queue.cpu_core_ != first.cpu_core_) {
-      std::string more = "; found '" + first.cpu_core_ + "' and '" + queue.cpu_core_;
-      more += interface.socket_.mode_ == SocketMode::CLIENT
+      refuse("cpu_core; found '" + first.cpu_core_ + "' and '" + queue.cpu_core_ +
+             (interface.socket_.mode_ == SocketMode::CLIENT
                   ? "'. A client has one peer, which one core serves; use that core for both"
                   : "'. Flows choose a queue after the datagram is read: use one core for the "
-                    "queues, or remove the flows, and the kernel spreads the peers over them";
-      refuse("cpu_core", more);
+                    "queues, or remove the flows, and the kernel spreads the peers over them"));
     }
-    if (queue.mrs_ != first.mrs_) refuse("memory_regions, in the same order", "");
-    if (queue.split_boundary_ != first.split_boundary_) refuse("split_boundary", "");
+    if (queue.mrs_ != first.mrs_) refuse("memory_regions, in the same order");
+    if (queue.split_boundary_ != first.split_boundary_) refuse("split_boundary");
   }
 }
 
@@ -108,11 +100,11 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
   if (count > 1) {
     const SocketAddress local = addresses_of(interface, Transport::UDP).local;
     if (local.multicast()) {
-      throw Error(Status::INVALID_PARAMETER,
-                  "interface '" + interface.name_ + "': " + std::to_string(count) +
-                      " rx queues on different cores would each get all that is sent to the "
-                      "group " +
-                      local.text() + "; use one cpu_core for them");
+      throw interface_error(interface.name_, Status::INVALID_PARAMETER,
+                            std::to_string(count) +
+                                " rx queues on different cores would each get all that is sent to "
+                                "the group " +
+                                local.text() + "; use one cpu_core for them");
     }
     claim = claim_address(interface.name_, local);
   }
@@ -123,119 +115,134 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
   return sockets;
 }
 
-}  // namespace
-
-UdpEndpoint::UdpEndpoint(const Port& port)
-    : Endpoint(port),
-      sockets_(open_sockets(port.config, claim_)),
-      peers_(std::make_shared<UdpPeers>(socket().local(), sockets_.size())),
-      queues_(queues_of(port)),
-      connection_(client() ? peers_->enter(remote().key()).connection : next_connection_id()),
-      link_layer_(
-          std::make_shared<UdpLinkLayer>(peers_, socket().local(), client() ? connection_ : 0)),
-      mac_(mac_of(socket().local())) {
-  if (!port.rx.empty()) {
-    for (std::size_t i = 0; i < sockets_.size(); ++i) {
-      receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], *peers_, queues_, i));
-      sockets_[i]->prepare_receive(receive_buffer_for(receivers_[i]->first_queue()));
+/// The socket with its receiver, one sender per transmit queue, and its connections.
+///
+/// A server whose receive queues have different cores, and no flows to choose among them, has a
+/// socket and a receiver for each queue: the kernel spreads the peers, each of which stays where
+/// it is.
+class UdpEndpoint final : public Endpoint {
+ public:
+  explicit UdpEndpoint(const Port& port)
+      : Endpoint(port, Transport::UDP),
+        sockets_(open_sockets(port.config, claim_)),
+        peers_(std::make_shared<UdpPeers>(socket().local(), sockets_.size())) {
+    addresses_.local = socket().local();
+    if (client()) connection_ = peers_->enter(remote().key()).connection;
+    link_layer_ = std::make_shared<UdpLinkLayer>(peers_, local(), client() ? connection_ : 0);
+    while (!port.rx.empty() && receivers_.size() < sockets_.size()) {
+      const std::size_t i = receivers_.size();
+      receivers_.push_back(std::make_unique<UdpReceiver>(port, *sockets_[i], *peers_, i));
+      sockets_[i]->prepare_receive(receive_buffer_for(*port.rx[i]));
+    }
+    launch_ = find_launch(socket(), port.config);
+    if (launch_ != nullptr && !launch_->segments()) {
+      arrivals_ = std::make_unique<SocketEvents>("interface '" + name() + "'");
+      arrivals_->watch(socket().fd(), EPOLLIN | EPOLLET);
+    }
+    const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
+    while (senders_.size() < port.tx.size()) {
+      senders_.push_back(
+          std::make_unique<UdpSender>(socket(), *peers_, max_payload, connection_, launch_.get()));
     }
   }
-  launch_ = find_launch(socket(), port.config);
-  if (launch_ != nullptr && !launch_->segments()) {
-    arrivals_ = std::make_unique<SocketEvents>("interface '" + name() + "'");
-    arrivals_->watch(socket().fd(), EPOLLIN | EPOLLET);
+
+  std::uint32_t receive(RxQueue& queue) noexcept override {
+    const std::size_t i = position(port_.rx, queue);
+    if (i >= receivers_.size()) return 0;
+    if (arrivals_ != nullptr) {
+      // Before reading: what comes later is another event.
+      std::array<epoll_event, 2> events;
+      arrivals_->take(events);
+    }
+    return receivers_[i]->receive();
   }
-  const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
-  for (const auto& queue : port.tx) {
-    senders_.push_back({queue->id(), std::make_unique<UdpSender>(socket(), *peers_, max_payload,
-                                                                 connection_, launch_.get())});
+  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
+    const std::size_t i = position(port_.rx, queue);
+    const int fd = sockets_[i < sockets_.size() ? i : 0]->fd();
+    return {.ready_fd = arrivals_ != nullptr ? arrivals_->fd() : fd, .gathers = true};
   }
-}
-
-UdpReceiver* UdpEndpoint::receiver_of(const RxQueue& queue) const noexcept {
-  for (const auto& receiver : receivers_) {
-    if (&receiver->first_queue() == &queue) return receiver.get();
+  TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
+                          std::uint32_t count) noexcept override {
+    return senders_[position(port_.tx, queue)]->send(burst, first, count);
   }
-  return nullptr;
-}
-
-std::uint32_t UdpEndpoint::receive(RxQueue& queue) noexcept {
-  UdpReceiver* receiver = receiver_of(queue);
-  if (receiver == nullptr) return 0;
-  if (arrivals_ != nullptr) {
-    // Before reading: what comes later is another event.
-    std::array<epoll_event, 2> events;
-    arrivals_->take(events);
+  TransmitCompletion completed(TxQueue&, bool last) noexcept override {
+    return launch_->completed(last);
   }
-  return receiver->receive();
-}
-
-ReceiveTraits UdpEndpoint::receive_traits(const RxQueue& queue) const noexcept {
-  const UdpReceiver* receiver = receiver_of(queue);
-  const int fd = receiver == nullptr ? socket().fd() : receiver->socket().fd();
-  return {.ready_fd = arrivals_ != nullptr ? arrivals_->fd() : fd, .gathers = true};
-}
-
-UdpSender& UdpEndpoint::sender_of(const TxQueue& queue) const noexcept {
-  return *std::find_if(senders_.begin(), senders_.end(), [&](const QueueSender& s) {
-            return s.queue == queue.id();
-          })->sender;
-}
-
-TransmitResult UdpEndpoint::transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
-                                     std::uint32_t count) noexcept {
-  return sender_of(queue).send(burst, first, count);
-}
-
-TransmitTraits UdpEndpoint::transmit_traits(const TxQueue& queue) const noexcept {
-  return {.most_packets = UdpSender::BATCH,
-          .overhead_bytes = packet_overhead(),
-          .launch_lead = launch_ == nullptr ? 0 : launch_->lead(),
-          .ready_fd = sender_of(queue).fd()};
-}
-
-void UdpEndpoint::close() noexcept {
-  const std::lock_guard lock(options_);
-  for (const auto& receiver : receivers_) receiver->close();
-  for (const auto& socket : sockets_) socket->close();
-  claim_.close();
-}
-
-std::pair<std::uint16_t, std::uint16_t> UdpEndpoint::port_queue(
-    std::uintptr_t connection) const noexcept {
-  const auto peer = peers_->find(connection);
-  if (!peer.has_value() || receivers_.empty()) return Endpoint::port_queue(connection);
-  return {port_id(), queues_[peer->position]->id()};
-}
-
-bool UdpEndpoint::has_connection(std::uintptr_t connection) const noexcept {
-  return connection == connection_ || peers_->find(connection).has_value();
-}
-
-std::uintptr_t UdpEndpoint::connect(const SocketAddress& peer, const SocketAddress& /*source*/) {
-  return peers_->enter(peer.key()).connection;
-}
-
-void UdpEndpoint::set_option(std::uintptr_t /*connection*/, int level, int option,
-                             const void* value, std::size_t length) {
-  const std::lock_guard lock(options_);
-  for (const auto& socket : sockets_) set_option_of(socket->fd(), level, option, value, length);
-}
-
-std::vector<ConnectionInfo> UdpEndpoint::connections() const {
-  std::vector<ConnectionInfo> all;
-  const std::lock_guard lock(options_);
-  const bool open = socket().fd() >= 0;
-  if (!client()) {
-    all.push_back({connection_, "", local().text(),
-                   open ? ConnectionState::LISTENING : ConnectionState::CLOSED, ""});
+  [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override {
+    return {.most_packets = UdpSender::BATCH,
+            .overhead_bytes = packet_overhead(),
+            .launch_lead = launch_ == nullptr ? 0 : launch_->lead(),
+            .ready_fd = senders_[position(port_.tx, queue)]->fd()};
   }
-  for (const UdpPeers::Peer& peer : peers_->all()) {
-    all.push_back({peer.connection, SocketAddress(peer.address).text(),
-                   SocketAddress(peer.local).text(),
-                   open ? ConnectionState::CONNECTED : ConnectionState::CLOSED, ""});
+  [[nodiscard]] std::string launch_times(const TxQueue& queue) const override {
+    return launch_ == nullptr ? Endpoint::launch_times(queue) : launch_->kept_by();
   }
-  return all;
+  void close() noexcept override {
+    const std::lock_guard lock(options_);
+    for (const auto& receiver : receivers_) receiver->close();
+    for (const auto& socket : sockets_) socket->close();
+    claim_.close();
+  }
+
+  [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept override {
+    return connection == connection_ || peers_->find(connection).has_value();
+  }
+  [[nodiscard]] std::uint16_t queue_of(std::uintptr_t connection) const override {
+    const auto peer = peers_->find(connection);
+    return peer.has_value() && !port_.rx.empty() ? port_.rx[peer->position]->id() : first_queue();
+  }
+  /// A server's socket can send to anybody.
+  [[nodiscard]] bool can_connect(const SocketAddress& peer,
+                                 const SocketAddress& source) const noexcept override {
+    return !client() && local().family() == peer.family() &&
+           (!source.given() || source.same_host(local()));
+  }
+  /// A peer need not have sent anything.
+  std::uintptr_t connect(const SocketAddress& peer, const SocketAddress& /*source*/) override {
+    return peers_->enter(peer.key()).connection;
+  }
+  void for_sockets(std::uintptr_t /*connection*/, const std::function<void(int fd)>& use) override {
+    const std::lock_guard lock(options_);
+    for (const auto& socket : sockets_) use(socket->fd());
+  }
+  [[nodiscard]] std::vector<ConnectionInfo> connections() const override {
+    std::vector<ConnectionInfo> all;
+    const std::lock_guard lock(options_);
+    const bool open = socket().fd() >= 0;
+    if (!client()) all.push_back(listening(open));
+    for (const UdpPeers::Peer& peer : peers_->all()) {
+      all.push_back({peer.connection, SocketAddress(peer.address).text(),
+                     SocketAddress(peer.local).text(),
+                     open ? ConnectionState::CONNECTED : ConnectionState::CLOSED, ""});
+    }
+    return all;
+  }
+
+ private:
+  /// The first of them, which also sends.
+  [[nodiscard]] const UdpSocket& socket() const noexcept { return *sockets_.front(); }
+
+  /// A socket is not closed while an option is set on it.
+  mutable std::mutex options_;
+  /// Of several sockets at one address.
+  File claim_;
+  std::vector<std::unique_ptr<UdpSocket>> sockets_;
+  /// With etf: each of its reports would keep the socket readable for poll(2) until the worker has
+  /// taken it. Here it is one event.
+  std::unique_ptr<SocketEvents> arrivals_;
+  std::shared_ptr<UdpPeers> peers_;
+  /// One that the first queue's poller serves for all queues, or one for each.
+  std::vector<std::unique_ptr<UdpReceiver>> receivers_;
+  /// Null: the worker keeps launch times.
+  std::unique_ptr<UdpLaunch> launch_;
+  /// As the port's queues.
+  std::vector<std::unique_ptr<UdpSender>> senders_;
+};
+
+}  // namespace
+
+std::unique_ptr<Endpoint> make_udp_endpoint(const Port& port) {
+  return std::make_unique<UdpEndpoint>(port);
 }
 
 }  // namespace daqiri::sockets

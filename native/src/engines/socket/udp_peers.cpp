@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
+#include "engines/socket/sockets.h"
 #include "net/interfaces.h"
 
 namespace daqiri::sockets {
-
-std::uintptr_t next_connection_id() noexcept {
-  static std::atomic<std::uintptr_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
 
 AddressKey UdpPeers::local_towards(const SocketAddress& peer) {
   if (!local_.wildcard()) return local_.key();
@@ -26,17 +22,13 @@ AddressKey UdpPeers::local_towards(const SocketAddress& peer) {
 
 UdpPeers::Peer UdpPeers::enter(const AddressKey& address) {
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] = by_address_.try_emplace(address, 0);
-  if (!is_new) return peers_.at(place->second);
-  try {
-    const Peer peer{next_connection_id(), address, local_towards(SocketAddress(address)), 0};
-    peers_.emplace(peer.connection, peer);
-    place->second = peer.connection;
-    return peer;
-  } catch (...) {
-    by_address_.erase(place);
-    throw;
-  }
+  if (const auto known = by_address_.find(address); known != by_address_.end())
+    return peers_.at(known->second);
+  const Peer peer{next_connection_id(), address, local_towards(SocketAddress(address)), 0};
+  peers_.emplace(peer.connection, peer);
+  // Without memory for this, the peer gets another id when it comes again.
+  by_address_.emplace(address, peer.connection);
+  return peer;
 }
 
 void UdpPeers::forget(std::uintptr_t connection) noexcept {

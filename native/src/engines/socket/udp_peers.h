@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -15,9 +14,6 @@
 
 namespace daqiri::sockets {
 
-/// A connection id that no other connection of this process has had.
-std::uintptr_t next_connection_id() noexcept;
-
 /// Who sends to an interface's UDP sockets, or is sent to by them: what all threads know of a peer.
 ///
 /// Takes a lock: for new peers, for bursts to another peer than before, for the application; never
@@ -25,6 +21,9 @@ std::uintptr_t next_connection_id() noexcept;
 /// socket is closed.
 class UdpPeers {
  public:
+  struct Hash {
+    std::size_t operator()(const AddressKey& key) const noexcept { return hash(key); }
+  };
   struct Peer {
     std::uintptr_t connection{0};
     AddressKey address{};
@@ -55,9 +54,6 @@ class UdpPeers {
   [[nodiscard]] SocketAddress latest() const noexcept;
 
  private:
-  struct Hash {
-    std::size_t operator()(const AddressKey& key) const noexcept { return hash(key); }
-  };
   /// The address from which this host sends to a peer, under the lock.
   AddressKey local_towards(const SocketAddress& peer);
 

@@ -2,36 +2,31 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <new>
-#include <utility>
 
+#include "engines/socket/sockets.h"
+#include "net/headers.h"
 #include "timing/clock.h"
 
 namespace daqiri::sockets {
 
 namespace {
 
-constexpr std::uint32_t IPV4_UDP_HEADERS = 28;
 /// A datagram is counted just before it is queued, on another core perhaps: what has arrived and
 /// cannot be read is lost only after this long.
 constexpr std::uint64_t QUEUEING_NS = 20'000;
 
 }  // namespace
 
-UdpReceiver::UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers,
-                         std::vector<RxQueue*> queues, std::size_t number)
+UdpReceiver::UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers, std::size_t number)
     : socket_(socket),
       peers_(peers),
-      queues_(std::move(queues)),
+      queues_(port.rx),
       number_(number),
       steering_(port.steering),
       slots_(first_queue(), !socket.client()) {
-  for (std::size_t i = 0; i < queues_.size(); ++i) {
-    const std::uint16_t id = queues_[i]->id();
-    if (position_.size() <= id) position_.resize(std::size_t{id} + 1);
-    position_[id] = static_cast<std::uint16_t>(i);
-  }
-  if (socket.client()) latest_ = enter(socket.remote().key());
+  if (socket.client()) enter(socket.remote().key());
 }
 
 // --- Peers
@@ -39,54 +34,34 @@ UdpReceiver::UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers,
 UdpReceiver::Sender* UdpReceiver::enter(const AddressKey& address) noexcept {
   try {
     if (senders_.size() >= MAX_PEERS) evict_earliest();
-    const auto [place, is_new] = senders_.try_emplace(address);
-    Sender& sender = place->second;
-    if (!is_new) return &sender;
-    try {
-      sender.peer = peers_.enter(address);
-      sender.sources.resize(queues_.size());
-    } catch (...) {
-      senders_.erase(place);
-      throw;
-    }
-    make_latest(sender);
-    return &sender;
+    senders_.push_back({peers_.enter(address), std::vector<RxSource*>(queues_.size())});
+    by_address_[address] = std::prev(senders_.end());
+    return &senders_.back();
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
 }
 
-void UdpReceiver::make_latest(Sender& sender) noexcept {
-  if (latest_ == &sender) return;
-  if (sender.later != nullptr) {
-    (sender.earlier != nullptr ? sender.earlier->later : earliest_) = sender.later;
-    sender.later->earlier = sender.earlier;
-  }
-  sender.earlier = latest_;
-  sender.later = nullptr;
-  (latest_ != nullptr ? latest_->later : earliest_) = &sender;
-  latest_ = &sender;
-}
-
 void UdpReceiver::evict_earliest() noexcept {
-  Sender& sender = *earliest_;
+  const Sender& sender = senders_.front();
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (sender.sources[i] != nullptr) queues_[i]->retire(*sender.sources[i]);
   }
-  earliest_ = sender.later;
-  earliest_->earlier = nullptr;
   peers_.forget(sender.peer.connection);
-  senders_.erase(sender.peer.address);
+  by_address_.erase(sender.peer.address);
+  senders_.pop_front();
 }
 
 UdpReceiver::Sender* UdpReceiver::sender_of(std::uint32_t slot) noexcept {
-  if (socket_.client()) return latest_;
+  Sender* latest = senders_.empty() ? nullptr : &senders_.back();
+  if (socket_.client()) return latest;
   const AddressKey address = slots_.sender(slot);
-  if (latest_ != nullptr && latest_->peer.address == address) return latest_;
-  const auto found = senders_.find(address);
-  if (found == senders_.end()) return enter(address);
-  make_latest(found->second);
-  return &found->second;
+  if (latest != nullptr && latest->peer.address == address) return latest;
+  const auto found = by_address_.find(address);
+  // A peer that nothing is kept of is not entered.
+  if (found == by_address_.end()) return slots_.blank() ? nullptr : enter(address);
+  if (!slots_.blank()) senders_.splice(senders_.end(), senders_, found->second);
+  return &*found->second;
 }
 
 RxSource& UdpReceiver::source_of(Sender* sender, std::size_t position) noexcept {
@@ -106,38 +81,26 @@ RxSource& UdpReceiver::source_of(Sender* sender, std::size_t position) noexcept 
 
 // --- Datagrams
 
-steering::Verdict UdpReceiver::classify(const SocketAddress& peer, const SocketAddress& local,
-                                        std::uint32_t length) const noexcept {
-  const steering::Program& program = steering_.program();
-  if (program.empty()) return {false, first_queue().id(), 0};
-  steering::PacketKey key;
-  key.udp_src = peer.port();
-  key.udp_dst = local.port();
-  if (peer.ipv6()) {
-    key.ipv6_udp = true;
-  } else {
-    key.ipv4_udp = true;
-    key.ipv4_len =
-        static_cast<std::uint16_t>(std::min<std::uint32_t>(length + IPV4_UDP_HEADERS, 0xFFFF));
-    key.ipv4_src = peer.ipv4();
-    key.ipv4_dst = local.ipv4();
-  }
-  return program.classify({key});
-}
-
 void UdpReceiver::deliver(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
                           std::uint32_t end, Sender* sender, std::uint64_t timestamp) noexcept {
-  const SocketAddress peer(sender != nullptr ? sender->peer.address : slots_.sender(slot));
-  const SocketAddress local =
-      sender != nullptr ? SocketAddress(sender->peer.local) : socket_.local();
-  const steering::Verdict verdict = classify(peer, local, message.length(first));
-  const std::size_t position = position_[verdict.queue];
+  const steering::Program& program = steering_.program();
+  steering::Verdict verdict;
+  std::size_t position = number_;
+  if (!program.empty()) {
+    const SocketAddress peer(sender != nullptr ? sender->peer.address : slots_.sender(slot));
+    const SocketAddress local =
+        sender != nullptr ? SocketAddress(sender->peer.local) : socket_.local();
+    const std::uint32_t length = message.length(first) + IPV4_SIZE + UDP_SIZE;
+    verdict = program.classify(
+        {key_of(peer, local, static_cast<std::uint16_t>(std::min(length, 0xFFFFU)))});
+    position = 0;
+    while (queues_[position]->id() != verdict.queue) ++position;
+  }
   RxQueue& queue = *queues_[position];
   const auto drop = [&](DropReason reason) {
     queue.drop(reason, end - first, message.bytes_of(first, end));
   };
-  if (steering_.program().isolated() && !verdict.matched) return drop(DropReason::FILTERED);
-  RxSource& source = source_of(sender, position);
+  if (program.isolated() && !verdict.matched) return drop(DropReason::FILTERED);
   RxBatch batch;
   batch.flows.constant = verdict.flow;
   batch.times.constant = timestamp;
@@ -146,7 +109,7 @@ void UdpReceiver::deliver(std::uint32_t slot, const UdpMessage& message, std::ui
     if (n == 0) return drop(DropReason::NO_PACKET_BUFFER);
     if (message.length(first) > slots_.capacity()) queue.count_truncated(n);
     first += n;
-    queue.deliver(source, batch);
+    queue.deliver(source_of(sender, position), batch);
   }
 }
 
@@ -161,40 +124,16 @@ void UdpReceiver::accept(std::uint32_t slot, const UdpMessage& message,
   if (split) deliver(slot, message, equal, message.count, sender, timestamp);
 }
 
-std::uint32_t UdpReceiver::read(mmsghdr* messages, std::uint32_t slots) noexcept {
+std::uint32_t UdpReceiver::read(std::uint32_t slots) noexcept {
   // An error that an earlier send met (ECONNREFUSED from a dead peer) is reported once, then
   // cleared.
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const int n = recvmmsg(socket_.fd(), messages, slots, MSG_DONTWAIT | MSG_TRUNC, nullptr);
+    const int n =
+        recvmmsg(socket_.fd(), slots_.messages(), slots, MSG_DONTWAIT | MSG_TRUNC, nullptr);
     if (n > 0) return static_cast<std::uint32_t>(n);
     if (n == 0 || errno == EAGAIN || errno == EWOULDBLOCK) return 0;
   }
   return 0;
-}
-
-std::uint32_t UdpReceiver::discard() noexcept {
-  const std::uint32_t n = read(slots_.blank_messages(), UdpSlots::MAX_SLOTS);
-  std::uint32_t packets = 0;
-  for (std::uint32_t i = 0; i < n; ++i) {
-    const UdpMessage message = slots_.open_blank(i);
-    // A peer that nothing is kept of is not entered.
-    const SocketAddress peer =
-        socket_.client() ? socket_.remote() : SocketAddress(slots_.sender(i));
-    const auto found = senders_.find(peer.key());
-    const SocketAddress local =
-        found == senders_.end() ? socket_.local() : SocketAddress(found->second.peer.local);
-    const auto drop = [&](std::uint32_t first, std::uint32_t end) {
-      const steering::Verdict verdict = classify(peer, local, message.length(first));
-      const bool filtered = steering_.program().isolated() && !verdict.matched;
-      queues_[position_[verdict.queue]]->drop(
-          filtered ? DropReason::FILTERED : DropReason::NO_PACKET_BUFFER, end - first,
-          message.bytes_of(first, end));
-    };
-    if (message.count > 1) drop(0, message.count - 1);
-    drop(message.count - 1, message.count);
-    packets += message.count;
-  }
-  return packets;
 }
 
 // --- Losses
@@ -237,25 +176,20 @@ void UdpReceiver::close() noexcept {
 
 std::uint32_t UdpReceiver::receive() noexcept {
   steering_.refresh();
-  const std::uint32_t slots = slots_.fill();
+  const std::uint32_t n = read(slots_.fill());
+  slots_.received(n);
+  const std::uint64_t now = n > 0 ? realtime_ns() : 0;
   std::uint32_t packets = 0;
-  if (slots == 0) {
-    packets = discard();
-  } else {
-    const std::uint32_t n = read(slots_.messages(), slots);
-    slots_.received(n);
-    const std::uint64_t now = n > 0 ? realtime_ns() : 0;
-    for (std::uint32_t i = 0; i < n; ++i) {
-      const UdpMessage message = slots_.open(i);
-      accept(i, message, now);
-      packets += message.count;
-    }
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const UdpMessage message = slots_.open(i);
+    accept(i, message, now);
+    packets += message.count;
   }
   read_ += packets;
   // Once after every datagram that was read: a drop means that the buffer was full, so that one
   // follows.
   if (packets > 0) {
-    if (latest_ != nullptr) peers_.set_latest(number_, latest_->peer.address, monotonic_ns());
+    if (!senders_.empty()) peers_.set_latest(number_, senders_.back().peer.address, monotonic_ns());
     count_kernel_drops();
   } else if (drops_unfinished_) {
     finish_kernel_drops();

@@ -124,44 +124,27 @@ void UdpSender::gather(const Burst& burst, std::uint32_t first, std::uint32_t co
 
 bool UdpSender::stop_segmenting(int error) noexcept {
   if (packets_[0] == 1) return false;
-  switch (error) {
-    case EINVAL:
-    case EMSGSIZE:
-      // Longer than the path carries unfragmented, or more segments than this kernel takes.
-      segment_limit_ = lengths_[0];
-      return true;
-    case EIO:
-    case EOPNOTSUPP:
-    case ENOPROTOOPT:
-      // The device does not compute checksums, or this kernel has no UDP_SEGMENT.
-      segment_limit_ = 0;
-      return true;
-    default:
-      return false;
+  if (error == EINVAL || error == EMSGSIZE) {
+    // Longer than the path carries unfragmented, or more segments than this kernel takes.
+    segment_limit_ = lengths_[0];
+    return true;
   }
-}
-
-bool UdpSender::still_waiting() noexcept {
-  std::array<epoll_event, 2> events;
-  if (waiting_ && events_.take(events) > 0) waiting_ = false;
-  return waiting_;
+  // The device does not compute checksums, or this kernel has no UDP_SEGMENT.
+  if (error != EIO && error != EOPNOTSUPP && error != ENOPROTOOPT) return false;
+  segment_limit_ = 0;
+  return true;
 }
 
 TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
                                std::uint32_t count) noexcept {
-  TransmitResult result;
-  if (still_waiting()) return result;
+  std::array<epoll_event, 2> events;
+  if (waiting_ && events_.take(events) > 0) waiting_ = false;
+  if (waiting_) return {};
   count = std::min(count, BATCH);
-  if (!find_destination(burst)) {
-    result.failed = count;
-    result.error = EDESTADDRREQ;
-    return result;
-  }
+  if (!find_destination(burst)) return {.failed = count, .error = EDESTADDRREQ};
   gather(burst, first, count);
   if (gathered_ == 0) {
-    while (result.failed < count && burst.packet_length(first + result.failed) > max_length_)
-      ++result.failed;
-    result.error = EMSGSIZE;
+    const TransmitResult result = too_long(burst, first, count, max_length_);
     if (result.failed == 0) {
       waiting_ = true;
       events_.wake(launch_->until_room());
@@ -171,22 +154,11 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
   bool retried = false;
   for (;;) {
     const int n = sendmmsg(socket_.fd(), messages_.data(), gathered_, MSG_DONTWAIT);
-    if (n > 0) {
-      for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
-        if (launch_ != nullptr) {
-          launch_->handed(stamps_[i], packets_[i], messages_[i].msg_len);
-          result.kept += packets_[i];
-          continue;
-        }
-        result.sent += packets_[i];
-        result.bytes += messages_[i].msg_len;
-      }
-      return result;
-    }
+    if (n > 0) return count_sent(static_cast<std::size_t>(n));
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
       waiting_ = events_.watch(socket_.fd(), EPOLLOUT | EPOLLONESHOT) == 0;
-      return result;
+      return {};
     }
     if (stop_segmenting(errno)) {
       gather(burst, first, count);
@@ -195,14 +167,24 @@ TransmitResult UdpSender::send(const Burst& burst, std::uint32_t first,
     // ECONNREFUSED tells of an earlier packet that met no listener; it is cleared by being told. Of
     // the first packet of this run it says nothing, nor does a device queue that was full
     // (ENOBUFS).
-    if ((errno == ECONNREFUSED || errno == ENOBUFS) && !retried) {
-      retried = true;
-      continue;
-    }
-    result.failed = packets_[0];
-    result.error = errno;
-    return result;
+    if ((errno != ECONNREFUSED && errno != ENOBUFS) || retried)
+      return {.failed = packets_[0], .error = errno};
+    retried = true;
   }
+}
+
+TransmitResult UdpSender::count_sent(std::size_t messages) noexcept {
+  TransmitResult result;
+  for (std::size_t i = 0; i < messages; ++i) {
+    if (launch_ != nullptr) {
+      launch_->handed(stamps_[i], packets_[i], messages_[i].msg_len);
+      result.kept += packets_[i];
+    } else {
+      result.sent += packets_[i];
+      result.bytes += messages_[i].msg_len;
+    }
+  }
+  return result;
 }
 
 }  // namespace daqiri::sockets

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engines/socket/socket_events.h"
+#include "engines/socket/sockets.h"
 #include "engines/socket/udp_launch.h"
 #include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_socket.h"
@@ -55,8 +55,8 @@ class UdpSender {
                                          std::uint32_t count, std::uint64_t stamp) const noexcept;
   void set_controls(std::uint32_t message, std::uint64_t stamp) noexcept;
   bool stop_segmenting(int error) noexcept;
-  /// Whether what was waited for has not come.
-  bool still_waiting() noexcept;
+  /// The kernel has taken so many messages.
+  TransmitResult count_sent(std::size_t messages) noexcept;
 
   const UdpSocket& socket_;
   const UdpPeers& peers_;

@@ -1,4 +1,4 @@
-#include "engines/socket/udp_slots.h"
+#include "engines/socket/udp_receiver.h"
 
 #include <netinet/udp.h>
 
@@ -15,32 +15,26 @@ constexpr std::uint32_t SINGLES_TO_END_ROWS = 32;
 /// Longest row that kernels send unless one has been seen to be longer.
 constexpr std::uint32_t USUAL_ROW = 64;
 
-std::uint32_t standby_share(const RxQueue& queue, std::uint32_t least) noexcept {
-  std::uint64_t buffers = UINT32_MAX;
-  for (int s = 0; s < queue.num_segments(); ++s)
-    buffers = std::min(buffers, queue.region(s).config().num_bufs_);
-  // Others may take from the same region.
-  return std::max(least, static_cast<std::uint32_t>(buffers / 4));
-}
-
 }  // namespace
 
 UdpSlots::UdpSlots(const RxQueue& queue, bool named)
     : queue_(queue),
       segments_(static_cast<std::uint32_t>(queue.num_segments())),
-      share_(standby_share(queue, MAX_SLOTS)),
       vectors_(std::size_t{ROW_SLOTS} * (MAX_ROW * MAX_NUM_SEGS + 1)),
       // Never touched where no message needs it.
       overflow_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{MAX_SLOTS} * MAX_MESSAGE)),
       staging_(std::make_unique_for_overwrite<std::byte[]>(MAX_MESSAGE)) {
-  for (std::uint32_t s = 0; s < segments_; ++s)
-    capacity_ += queue_.segment_capacity(static_cast<int>(s));
+  std::uint64_t buffers = UINT32_MAX;
+  for (int s = 0; s < queue.num_segments(); ++s) {
+    capacity_ += queue.segment_capacity(s);
+    buffers = std::min(buffers, queue.region(s).config().num_bufs_);
+  }
+  // Others may take from the same region.
+  share_ = std::max(MAX_SLOTS, static_cast<std::uint32_t>(buffers / 4));
   for (std::uint32_t i = 0; i < MAX_SLOTS; ++i) {
-    for (mmsghdr* message : {&messages_[i], &blank_[i]}) {
-      message->msg_hdr.msg_name = named ? names_[i].data() : nullptr;
-      message->msg_hdr.msg_control = &controls_[i];
-      reset(message->msg_hdr);
-    }
+    messages_[i].msg_hdr.msg_name = named ? names_[i].data() : nullptr;
+    messages_[i].msg_hdr.msg_control = &controls_[i];
+    reset(messages_[i].msg_hdr);
   }
   lay_out(capacity_, 1, MAX_SLOTS);
 }
@@ -53,44 +47,16 @@ void UdpSlots::reset(msghdr& header) const noexcept {
 // --- Layout
 
 void UdpSlots::lay_out(std::uint32_t segment, std::uint32_t row, std::uint32_t slots) noexcept {
+  compact();
   length_ = segment;
   row_ = row;
   slots_ = slots;
-  pieces_ = 0;
-  std::array<std::uint32_t, MAX_NUM_SEGS> lengths{};
-  cut(segment, lengths.data());
-  // Segments that such a datagram does not reach have no vector.
-  while (pieces_ < segments_ && (lengths[pieces_] > 0 || pieces_ == 0)) {
-    piece_lengths_[pieces_] = lengths[pieces_];
-    ++pieces_;
-  }
-  const std::uint32_t per_slot = row_ * pieces_ + 1;
+  cut(segment, piece_lengths_.data());
   for (std::uint32_t slot = 0; slot < slots_; ++slot) {
-    iovec* vectors = &vectors_[std::size_t{slot} * per_slot];
+    iovec* vectors = &vectors_[std::size_t{slot} * vectors_per_slot()];
     messages_[slot].msg_hdr.msg_iov = vectors;
-    messages_[slot].msg_hdr.msg_iovlen = per_slot;
-    for (std::uint32_t k = 0; k < row_; ++k)
-      vector_of_[slot * row_ + k] = slot * per_slot + k * pieces_;
-    vectors[per_slot - 1] = {overflow(slot), MAX_MESSAGE};
+    vectors[vectors_per_slot() - 1] = {overflow(slot), MAX_MESSAGE};
   }
-}
-
-void UdpSlots::choose_layout() noexcept {
-  const std::uint32_t count = std::exchange(row_count_, 0);
-  if (count > 1 && row_segment_ <= capacity_) {
-    const std::uint32_t longest = count > USUAL_ROW ? MAX_ROW : USUAL_ROW;
-    const std::uint32_t row =
-        std::clamp((MAX_MESSAGE - 1 + row_segment_ - 1) / row_segment_, 2U, longest);
-    if (row_segment_ != length_ || row > row_) change_layout(row_segment_, row, ROW_SLOTS);
-  } else if (row_ > 1 && singles_ >= SINGLES_TO_END_ROWS) {
-    change_layout(capacity_, 1, MAX_SLOTS);
-  }
-}
-
-void UdpSlots::change_layout(std::uint32_t segment, std::uint32_t row,
-                             std::uint32_t slots) noexcept {
-  compact();
-  lay_out(segment, row, slots);
   const std::uint32_t places = std::min(row_ * slots_, share_);
   if (ready_ > places) {
     for (std::uint32_t s = 0; s < segments_; ++s)
@@ -99,6 +65,18 @@ void UdpSlots::change_layout(std::uint32_t segment, std::uint32_t row,
   }
   bind(0, ready_);
   end_last_slot();
+}
+
+void UdpSlots::choose_layout() noexcept {
+  const std::uint32_t count = std::exchange(row_count_, 0);
+  if (count > 1 && row_segment_ <= capacity_) {
+    const std::uint32_t longest = count > USUAL_ROW ? MAX_ROW : USUAL_ROW;
+    const std::uint32_t row =
+        std::clamp((MAX_MESSAGE - 1 + row_segment_ - 1) / row_segment_, 2U, longest);
+    if (row_segment_ != length_ || row > row_) lay_out(row_segment_, row, ROW_SLOTS);
+  } else if (row_ > 1 && singles_ >= SINGLES_TO_END_ROWS) {
+    lay_out(capacity_, 1, MAX_SLOTS);
+  }
 }
 
 void UdpSlots::compact() noexcept {
@@ -117,70 +95,63 @@ void UdpSlots::compact() noexcept {
 }
 
 void UdpSlots::vacate(std::uint32_t first, std::uint32_t count) noexcept {
-  if (num_vacant_ > 0) {
-    Places& last = vacant_[num_vacant_ - 1];
-    if (last.first + last.count == first) {
-      last.count += count;
-      return;
-    }
+  Places* last = num_vacant_ > 0 ? &vacant_[num_vacant_ - 1] : nullptr;
+  if (last != nullptr && last->first + last->count == first) {
+    last->count += count;
+  } else {
+    vacant_[num_vacant_++] = {first, count};
   }
-  vacant_[num_vacant_++] = {first, count};
 }
 
 void UdpSlots::bind(std::uint32_t first, std::uint32_t count) noexcept {
-  for (std::uint32_t s = 0; s < pieces_; ++s) {
-    const memory::MemoryRegion& region = queue_.region(static_cast<int>(s));
-    const std::uint32_t length = piece_lengths_[s];
-    const Numbers& numbers = buffers_[s];
-    for (std::uint32_t place = first; place < first + count; ++place)
-      vectors_[vector_of_[place] + s] = {region.address(numbers[place]), length};
+  std::uint32_t slot = first / row_;
+  for (std::uint32_t place = first; place < first + count; ++place) {
+    if (place == (slot + 1) * row_) ++slot;
+    // Behind the vectors of a slot there is one for what overflows.
+    iovec* vectors = &vectors_[std::size_t{place} * segments_ + slot];
+    for (std::uint32_t s = 0; s < segments_; ++s)
+      vectors[s] = {queue_.region(static_cast<int>(s)).address(buffers_[s][place]),
+                    piece_lengths_[s]};
   }
-}
-
-std::uint32_t UdpSlots::places_of(std::uint32_t slot) const noexcept {
-  return std::min(row_, ready_ - slot * row_);
 }
 
 void UdpSlots::end_last_slot() noexcept {
   const std::uint32_t full = ready_ / row_;
-  const std::size_t per_slot = std::size_t{row_} * pieces_ + 1;
-  if (full < slots_) {
-    const std::uint32_t vectors = (ready_ - full * row_) * pieces_;
+  for (std::uint32_t slot = 0; slot < full; ++slot)
+    messages_[slot].msg_hdr.msg_iovlen = vectors_per_slot();
+  if (blank()) {
+    for (mmsghdr& message : messages_) message.msg_hdr.msg_iovlen = 0;
+  } else if (full < slots_) {
+    const std::uint32_t vectors = (ready_ - full * row_) * segments_;
     messages_[full].msg_hdr.msg_iov[vectors] = {overflow(full), MAX_MESSAGE};
     messages_[full].msg_hdr.msg_iovlen = vectors + 1;
   }
-  for (std::uint32_t slot = 0; slot < full; ++slot) messages_[slot].msg_hdr.msg_iovlen = per_slot;
 }
 
 std::uint32_t UdpSlots::fill() noexcept {
   choose_layout();
   const std::uint32_t places = std::min(row_ * slots_, share_);
-  if (num_vacant_ == 0 && ready_ == places) return (ready_ + row_ - 1) / row_;
-  if (ready_ < places) vacate(ready_, places - ready_);
-  ready_ = places;
-  std::uint32_t filled = 0;
-  for (; filled < num_vacant_; ++filled) {
-    Places& empty = vacant_[filled];
-    const std::uint32_t n = take(buffers_.data(), empty.first, empty.count);
-    bind(empty.first, n);
-    empty.first += n;
-    empty.count -= n;
-    if (empty.count > 0) break;
-  }
-  // Places left without move to the end: the highest vacant one is last, or the last one takes its
-  // place.
-  for (; num_vacant_ > filled; --num_vacant_) {
-    Places& empty = vacant_[num_vacant_ - 1];
-    while (empty.count > 0) {
-      const std::uint32_t hole = empty.first + --empty.count;
-      if (hole == --ready_) continue;
-      for (std::uint32_t s = 0; s < segments_; ++s) buffers_[s][hole] = buffers_[s][ready_];
-      bind(hole, 1);
+  if (num_vacant_ > 0 || ready_ < places) {
+    if (ready_ < places) vacate(ready_, places - ready_);
+    ready_ = places;
+    bool complete = true;
+    for (std::uint32_t v = 0; v < num_vacant_; ++v) {
+      Places& empty = vacant_[v];
+      const std::uint32_t n = take_buffers(queue_, buffers_.data(), empty.first, empty.count);
+      bind(empty.first, n);
+      empty.first += n;
+      empty.count -= n;
+      complete = complete && empty.count == 0;
     }
+    if (complete) {
+      num_vacant_ = 0;
+    } else {
+      compact();
+      bind(0, ready_);
+    }
+    end_last_slot();
   }
-  num_vacant_ = 0;
-  end_last_slot();
-  return (ready_ + row_ - 1) / row_;
+  return blank() ? MAX_SLOTS : (ready_ + row_ - 1) / row_;
 }
 
 void UdpSlots::close() noexcept {
@@ -211,22 +182,16 @@ UdpMessage UdpSlots::read(mmsghdr& message) noexcept {
     }
   }
   reset(header);
-  if (segment == 0 || segment >= result.bytes) {
-    result.count = 1;
-    result.segment = result.bytes;
-    result.last = result.bytes;
-    return result;
-  }
-  result.count = (result.bytes + segment - 1) / segment;
-  result.segment = segment;
-  result.last = result.bytes - (result.count - 1) * segment;
+  const bool single = segment == 0 || segment >= result.bytes;
+  result.count = single ? 1 : (result.bytes + segment - 1) / segment;
+  result.segment = single ? result.bytes : segment;
+  result.last = result.bytes - (result.count - 1) * result.segment;
   return result;
 }
 
-UdpMessage UdpSlots::open_blank(std::uint32_t slot) noexcept { return read(blank_[slot]); }
-
 UdpMessage UdpSlots::open(std::uint32_t slot) noexcept {
   const UdpMessage message = read(messages_[slot]);
+  if (blank()) return message;
   bool fits = false;
   if (message.count > 1) {
     row_segment_ = message.segment;
@@ -270,21 +235,8 @@ void UdpSlots::copy_out(const std::byte* data, std::uint32_t length, const Numbe
   }
 }
 
-std::uint32_t UdpSlots::take(Numbers* numbers, std::uint32_t at, std::uint32_t n) noexcept {
-  std::array<std::uint32_t, MAX_NUM_SEGS> counts{};
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    counts[s] = queue_.region(static_cast<int>(s)).take(&numbers[s][at], n);
-    n = counts[s];
-  }
-  // A packet needs a buffer of every region.
-  for (std::uint32_t s = 0; s < segments_; ++s) {
-    if (counts[s] > n) queue_.region(static_cast<int>(s)).give(&numbers[s][at + n], counts[s] - n);
-  }
-  return n;
-}
-
 std::uint32_t UdpSlots::take_spare(std::uint32_t n) noexcept {
-  std::uint32_t got = take(taken_.data(), 0, n);
+  std::uint32_t got = take_buffers(queue_, taken_.data(), 0, n);
   // Slots that this call did not reach have some, if the regions have none.
   for (; got < n && ready_ > received_ * row_; ++got) {
     --ready_;
@@ -295,6 +247,7 @@ std::uint32_t UdpSlots::take_spare(std::uint32_t n) noexcept {
 
 std::uint32_t UdpSlots::place(std::uint32_t slot, const UdpMessage& message, std::uint32_t first,
                               std::uint32_t end, RxBatch& batch) noexcept {
+  if (blank()) return 0;
   // The last one may be shorter.
   if (end == message.count && message.last != message.segment && first + 1 < end) --end;
   const std::uint32_t places = places_of(slot);

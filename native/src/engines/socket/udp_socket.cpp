@@ -1,21 +1,22 @@
 #include "engines/socket/udp_socket.h"
 
+#include <linux/bpf.h>
 #include <linux/sock_diag.h>
 #include <netinet/udp.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <limits>
-#include <new>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
-#include "daqiri/error.h"
-#include "engines/socket/socket_errors.h"
+#include "engines/socket/sockets.h"
 #include "net/interfaces.h"
 #include "system/log.h"
 
@@ -25,35 +26,72 @@ namespace {
 
 [[noreturn]] void fail(const std::string& interface, const char* what, const SocketAddress& address,
                        int error) {
-  throw Error(Status::CONNECT_FAILURE, "interface '" + interface + "': cannot " + what + " udp://" +
-                                           address.text() + ": " +
-                                           socket_error_text(error, address, Transport::UDP));
+  throw socket_error(interface, what, Transport::UDP, address, error);
 }
 
-File make_socket(const SocketAddress& address) noexcept {
-  File made = File::private_to_process([&] {
-    return socket(address.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP);
-  });
-  // An IPv6 socket then never sees IPv4 peers under mapped addresses.
-  if (address.ipv6()) set_int_option(made.fd(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
-  return made;
+/// The kernel rounds a map that is shared with user space up to pages.
+constexpr std::size_t MAP_BYTES = 4096;
+
+int bpf(bpf_cmd command, bpf_attr& attributes) noexcept {
+  return static_cast<int>(syscall(SYS_bpf, command, &attributes, sizeof attributes));
 }
 
-int int_option(int fd, int option) noexcept {
-  int value = 0;
-  socklen_t length = sizeof(value);
-  return getsockopt(fd, SOL_SOCKET, option, &value, &length) == 0 ? value : 0;
+int make_counter() noexcept {
+  bpf_attr attributes{};
+  attributes.map_type = BPF_MAP_TYPE_ARRAY;
+  attributes.key_size = sizeof(std::uint32_t);
+  attributes.value_size = sizeof(std::uint64_t);
+  attributes.max_entries = 1;
+  attributes.map_flags = BPF_F_MMAPABLE;
+  return bpf(BPF_MAP_CREATE, attributes);
+}
+
+/// Adds gso_segs of a packet, or 1 where it is 0, to the counter, and passes the packet whole.
+int load_filter(int counter) noexcept {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-cstyle-cast): offsetof of a C struct
+  constexpr int GSO_SEGS = offsetof(struct __sk_buff, gso_segs);
+  // Code, destination, source, offset, immediate.
+  const bpf_insn program[]{{BPF_LDX | BPF_MEM | BPF_W, BPF_REG_2, BPF_REG_1, GSO_SEGS, 0},
+                           {BPF_JMP | BPF_JNE | BPF_K, BPF_REG_2, 0, 1, 0},
+                           {BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_2, 0, 0, 1},
+                           {BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_VALUE, 0, counter},
+                           {},
+                           {BPF_STX | BPF_ATOMIC | BPF_DW, BPF_REG_1, BPF_REG_2, 0, BPF_ADD},
+                           {BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, -1},
+                           {BPF_JMP | BPF_EXIT, 0, 0, 0, 0}};
+  static constexpr char LICENSE[] = "Apache-2.0";
+  bpf_attr attributes{};
+  attributes.prog_type = BPF_PROG_TYPE_SOCKET_FILTER;
+  attributes.insns = reinterpret_cast<std::uintptr_t>(program);
+  attributes.insn_cnt = std::size(program);
+  attributes.license = reinterpret_cast<std::uintptr_t>(LICENSE);
+  return bpf(BPF_PROG_LOAD, attributes);
 }
 
 }  // namespace
+
+void UnmapArrivals::operator()(std::uint64_t* count) const noexcept { munmap(count, MAP_BYTES); }
+
+UdpArrivals count_arrivals(int fd) noexcept {
+  const File counter(make_counter());
+  if (!counter.is_open()) return nullptr;
+  const File filter(load_filter(counter.fd()));
+  if (!filter.is_open()) return nullptr;
+  void* shared = mmap(nullptr, MAP_BYTES, PROT_READ, MAP_SHARED, counter.fd(), 0);
+  if (shared == MAP_FAILED) return nullptr;
+  UdpArrivals count(static_cast<std::uint64_t*>(shared));
+  const int program = filter.fd();
+  if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_BPF, &program, sizeof program) != 0) return nullptr;
+  return count;
+}
 
 UdpSocket::UdpSocket(const InterfaceConfig& interface, bool shared) : interface_(interface.name_) {
   const auto [local, remote] = addresses_of(interface, Transport::UDP);
   local_ = local;
   const SocketAddress& shown = remote.given() ? remote : local;
-  socket_ = make_socket(shown);
+  socket_ = make_socket(shown, Transport::UDP);
   if (!socket_.is_open()) fail(interface_, "make a socket for", shown, errno);
-  if (!interface.rx_.queues_.empty()) arrivals_.attach(fd());
+  if (!interface.rx_.queues_.empty()) arrivals_ = count_arrivals(fd());
   bind(interface.address_, shared);
   if (remote.given()) connect(interface.address_, remote);
   local_ = SocketAddress::local_of(fd());
@@ -87,7 +125,7 @@ unsigned UdpSocket::choose_multicast_interface(const SocketAddress& group,
   try {
     index = multicast_interface(group, address);
   } catch (const Error& e) {
-    throw Error(e.status(), "interface '" + interface_ + "': " + e.what());
+    throw interface_error(interface_, e.status(), e.what());
   }
   if (const int error = send_to_groups_through(fd(), group.family(), index); error != 0)
     fail(interface_, "send from the chosen network interface to", group, error);
@@ -97,35 +135,27 @@ unsigned UdpSocket::choose_multicast_interface(const SocketAddress& group,
 void UdpSocket::prepare_receive(std::uint64_t bytes) {
   const auto asked =
       static_cast<int>(std::min<std::uint64_t>(bytes, std::numeric_limits<int>::max() / 2));
-  if (asked > int_option(fd(), SO_RCVBUF) / 2) {
-    // Past net.core.rmem_max with CAP_NET_ADMIN only.
-    if (!set_int_option(fd(), SOL_SOCKET, SO_RCVBUFFORCE, asked))
-      set_int_option(fd(), SOL_SOCKET, SO_RCVBUF, asked);
-    const std::uint64_t granted = receive_buffer();
-    if (granted < static_cast<std::uint64_t>(asked)) {
-      log(LogLevel::WARN,
-          "interface '" + interface_ + "': the kernel grants " + std::to_string(granted) +
-              " of the " + std::to_string(asked) + " bytes of receive buffer asked for udp://" +
-              local_.text() +
-              "; bursts may be lost. Raise the limit: sysctl -w net.core.rmem_max=" +
-              std::to_string(asked),
-          {.interface = interface_, .queue = {}});
-    }
+  const int granted = enlarge_buffer(fd(), SO_RCVBUF, asked);
+  if (granted < asked) {
+    log_about(interface_, LogLevel::WARN,
+              "the kernel grants " + std::to_string(granted) + " of the " + std::to_string(asked) +
+                  " bytes of receive buffer asked for " + uri(Transport::UDP, local_) +
+                  "; bursts may be lost. Raise the limit: sysctl -w net.core.rmem_max=" +
+                  std::to_string(asked));
   }
   // Before Linux 5.0 datagrams come one by one.
-  uncounted_ = set_int_option(fd(), SOL_UDP, UDP_GRO, 1) && !counts_arrivals();
-  if (!set_int_option(fd(), SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
-    const int error = errno;
-    log(LogLevel::WARN,
-        "interface '" + interface_ + "': no kernel receive timestamps (" +
-            std::generic_category().message(error) +
-            "); packets carry the time at which they were read",
-        {.interface = interface_, .queue = {}});
+  if (set_int_option(fd(), SOL_UDP, UDP_GRO, 1) && !counts_arrivals()) {
+    uncounted_ = "interface '" + interface_ + "': the kernel drops datagrams for " +
+                 uri(Transport::UDP, local_) +
+                 ", and more are lost than the counter `kernel` says: those that came together "
+                 "count as one, because this process may not count arrivals. Grant CAP_BPF "
+                 "(AmbientCapabilities=CAP_BPF of systemd, `setcap cap_bpf+ep` of the program)";
   }
-}
-
-std::uint64_t UdpSocket::receive_buffer() const noexcept {
-  return static_cast<std::uint64_t>(int_option(fd(), SO_RCVBUF)) / 2;
+  if (!set_int_option(fd(), SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
+    log_about(interface_, LogLevel::WARN,
+              "no kernel receive timestamps (" + std::generic_category().message(errno) +
+                  "); packets carry the time at which they were read");
+  }
 }
 
 std::uint32_t UdpSocket::kernel_drops() const noexcept {
@@ -138,17 +168,9 @@ std::uint32_t UdpSocket::kernel_drops() const noexcept {
 }
 
 void UdpSocket::warn_of_uncounted_drops() noexcept {
-  if (!std::exchange(uncounted_, false)) return;
-  try {
-    log(LogLevel::WARN,
-        "interface '" + interface_ + "': the kernel drops datagrams for udp://" + local_.text() +
-            ", and more are lost than the counter `kernel` says: those that came together count "
-            "as one, because this process may not count arrivals. Grant CAP_BPF "
-            "(AmbientCapabilities=CAP_BPF of systemd, `setcap cap_bpf+ep` of the program)",
-        {.interface = interface_, .queue = {}});
-  } catch (const std::bad_alloc&) {
-    return;
-  }
+  if (uncounted_.empty()) return;
+  log(LogLevel::WARN, uncounted_, {.interface = interface_, .queue = {}});
+  uncounted_.clear();
 }
 
 File claim_address(const std::string& interface, const SocketAddress& address) {
@@ -162,7 +184,7 @@ File claim_address(const std::string& interface, const SocketAddress& address) {
       File::private_to_process([] { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); });
   if (::bind(claim.fd(), reinterpret_cast<const sockaddr*>(&lock), length) != 0)
     fail(interface, "bind", address, errno);
-  const File question = make_socket(address);
+  const File question = make_socket(address, Transport::UDP);
   if (::bind(question.fd(), address.data(), address.length()) != 0)
     fail(interface, "bind", address, errno);
   return claim;

@@ -1,16 +1,31 @@
 /// A UDP socket, made as an interface's configuration asks.
 #pragma once
 
-#include <array>
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "daqiri/config.h"
-#include "engines/socket/udp_arrivals.h"
 #include "net/socket_address.h"
 #include "system/file.h"
 
 namespace daqiri::sockets {
+
+struct UnmapArrivals {
+  void operator()(std::uint64_t* count) const noexcept;
+};
+/// Datagrams that came since counting began, in any order with those being queued at this moment;
+/// in memory shared with the kernel: to be read with std::atomic_ref.
+using UdpArrivals = std::unique_ptr<std::uint64_t, UnmapArrivals>;
+
+/// Counts on arrival at `fd`, in the kernel. Null where the kernel does not allow it.
+///
+/// A socket's own counter of drops says one for a whole batch of datagrams that came
+/// together (UDP_GRO). This one, a socket filter in eBPF that lets everything pass, tells how many
+/// there were: gso_segs of each packet of the kernel's. It needs CAP_BPF (root has it), or a kernel
+/// with kernel.unprivileged_bpf_disabled=0.
+UdpArrivals count_arrivals(int fd) noexcept;
 
 /// Non-blocking and close-on-exec. A server is bound to `local_addr`, alone on its port; a client
 /// is connected to `remote_addr`, so that the kernel passes it that peer's datagrams only. A server
@@ -38,18 +53,18 @@ class UdpSocket {
   [[nodiscard]] const SocketAddress& remote() const noexcept { return remote_; }
   /// Index of the network interface that packets to a group leave by; 0: not set, or no group.
   [[nodiscard]] unsigned multicast_egress() const noexcept { return multicast_egress_; }
-  /// Bytes of receive buffer as setsockopt(2) counts them (the kernel accounts twice as many).
-  [[nodiscard]] std::uint64_t receive_buffer() const noexcept;
   /// What the kernel dropped at this socket since it was made, modulo 2^32: datagrams, but a
   /// batch that came as one (UDP_GRO) counts once.
   [[nodiscard]] std::uint32_t kernel_drops() const noexcept;
   /// Whether `arrived` is known here.
-  [[nodiscard]] bool counts_arrivals() const noexcept { return arrivals_.attached(); }
+  [[nodiscard]] bool counts_arrivals() const noexcept { return arrivals_ != nullptr; }
   /// Log, once, that more may have been lost than `kernel_drops` tells, where arrivals are not
   /// counted.
   void warn_of_uncounted_drops() noexcept;
   /// Datagrams that were to be read since the socket was made, dropped ones included.
-  [[nodiscard]] std::uint64_t arrived() const noexcept { return arrivals_.count() - foreign_; }
+  [[nodiscard]] std::uint64_t arrived() const noexcept {
+    return std::atomic_ref(*arrivals_).load(std::memory_order_acquire) - foreign_;
+  }
 
  private:
   void bind(const std::string& network_interface, bool shared);
@@ -58,8 +73,8 @@ class UdpSocket {
 
   std::string interface_;
   File socket_;
-  /// Drops are of batches (UDP_GRO), which arrivals would tell the sizes of; not yet logged.
-  bool uncounted_{false};
+  /// What is to be logged of drops that are of batches (UDP_GRO), whose sizes arrivals would tell.
+  std::string uncounted_;
   UdpArrivals arrivals_;
   /// From others than the peer, thrown away before the client was connected.
   std::uint64_t foreign_{0};

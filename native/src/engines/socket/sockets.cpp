@@ -1,0 +1,200 @@
+#include "engines/socket/sockets.h"
+
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "burst/burst.h"
+#include "system/log.h"
+
+namespace daqiri::sockets {
+
+namespace {
+
+std::string fix_for(int error, const SocketAddress& address, Transport transport) {
+  const std::string port = std::to_string(address.port());
+  switch (error) {
+    case ECONNREFUSED:
+      return "nothing listens there (`ss -ltn sport = :" + port + "` on that host shows it)";
+    case ETIMEDOUT:
+      return "no answer; a firewall may drop the packets, or the host is down";
+    case EADDRINUSE:
+      return std::string("another socket has this port (`ss -l") +
+             (transport == Transport::UDP ? "u" : "t") + "np sport = :" + port +
+             "` names its process); end that process or choose another port";
+    case EADDRNOTAVAIL:
+      return "this host has no such address (`ip -brief address` lists those it has), or no free "
+             "port";
+    case EACCES:
+    case EPERM:
+      return "for a port below 1024 grant CAP_NET_BIND_SERVICE or choose a higher port; a "
+             "broadcast address needs a server interface with SO_BROADCAST set on its connection; "
+             "a firewall may forbid it";
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+      return "there is no route to it (`ip route get` with the address says why)";
+    case EINVAL:
+      return "an IPv6 link-local address needs its interface: fe80::1%eth0";
+    case ENODEV:
+      return "no network interface leads to the group; name one with the interface's `address` "
+             "(eth0, or an IP address of it)";
+    case EMFILE:
+    case ENFILE:
+      return "the process has no file descriptor left (`ulimit -n` raises the limit)";
+    case EAFNOSUPPORT:
+      return "the kernel has no support for this address family";
+    default:
+      return "check the address in socket_config";
+  }
+}
+
+}  // namespace
+
+std::string uri(Transport transport, const SocketAddress& address) {
+  return (transport == Transport::UDP ? "udp://" : "tcp://") + address.text();
+}
+
+SocketAddresses addresses_of(const InterfaceConfig& interface, Transport transport) {
+  const SocketConfig& config = interface.socket_;
+  const auto parse = [&](const char* key, const SocketEndpoint& endpoint, const char* needed_by) {
+    const std::string name = std::string("socket_config.") + key;
+    if (!endpoint.given() && needed_by != nullptr) {
+      throw interface_error(interface.name_, Status::INVALID_PARAMETER,
+                            name + " is missing; a " + needed_by + " needs it (" +
+                                (transport == Transport::UDP ? "udp" : "tcp") + "://ADDRESS:PORT)");
+    }
+    if (!endpoint.given()) return SocketAddress();
+    try {
+      return SocketAddress::parse(endpoint.host_, endpoint.port_);
+    } catch (const Error& error) {
+      throw interface_error(interface.name_, error.status(), name + ": " + error.what());
+    }
+  };
+  const bool udp = transport == Transport::UDP;
+  if (config.mode_ != SocketMode::CLIENT)
+    return {parse("local_addr", config.local_addr_, udp ? "UDP server" : "TCP server"), {}};
+  const SocketAddresses result{
+      parse("local_addr", config.local_addr_, nullptr),
+      parse("remote_addr", config.remote_addr_, udp ? "UDP client" : "TCP client")};
+  if (result.local.given() && result.local.family() != result.remote.family()) {
+    throw interface_error(interface.name_, Status::INVALID_PARAMETER,
+                          "local_addr " + result.local.text() + " and remote_addr " +
+                              result.remote.text() +
+                              " are of different address families; use IPv4 or IPv6 for both");
+  }
+  return result;
+}
+
+std::uintptr_t next_connection_id() noexcept {
+  static std::atomic<std::uintptr_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+steering::PacketKey key_of(const SocketAddress& peer, const SocketAddress& local,
+                           std::uint16_t length) noexcept {
+  steering::PacketKey key{.ipv4_udp = !peer.ipv6(),
+                          .ipv6_udp = peer.ipv6(),
+                          .udp_src = peer.port(),
+                          .udp_dst = local.port()};
+  if (key.ipv6_udp) return key;
+  key.ipv4_len = length;
+  key.ipv4_src = peer.ipv4();
+  key.ipv4_dst = local.ipv4();
+  return key;
+}
+
+Error interface_error(const std::string& interface, Status status, const std::string& what) {
+  return {status, "interface '" + interface + "': " + what};
+}
+
+Error socket_error(const std::string& interface, const char* action, Transport transport,
+                   const SocketAddress& address, int error) {
+  return interface_error(interface, Status::CONNECT_FAILURE,
+                         std::string("cannot ") + action + " " + uri(transport, address) + ": " +
+                             socket_error_text(error, address, transport));
+}
+
+std::string socket_error_text(int error, const SocketAddress& address, Transport transport) {
+  return std::generic_category().message(error) + ": " + fix_for(error, address, transport);
+}
+
+void log_about(const std::string& interface, LogLevel level, const std::string& text) {
+  log(level, "interface '" + interface + "': " + text, {.interface = interface, .queue = {}});
+}
+
+File make_socket(const SocketAddress& address, Transport transport) noexcept {
+  const int type = transport == Transport::UDP ? SOCK_DGRAM : SOCK_STREAM;
+  File made = File::private_to_process(
+      [&] { return socket(address.family(), type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+  if (made.is_open() && address.ipv6()) set_int_option(made.fd(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  return made;
+}
+
+bool set_int_option(int fd, int level, int option, int value) noexcept {
+  return setsockopt(fd, level, option, &value, sizeof(value)) == 0;
+}
+
+int enlarge_buffer(int fd, int buffer, int bytes) noexcept {
+  // The kernel tells twice as many.
+  const auto granted = [&] {
+    int value = 0;
+    socklen_t length = sizeof(value);
+    return getsockopt(fd, SOL_SOCKET, buffer, &value, &length) == 0 ? value / 2 : 0;
+  };
+  // Past net.core.rmem_max or wmem_max with CAP_NET_ADMIN only.
+  const int forced = buffer == SO_RCVBUF ? SO_RCVBUFFORCE : SO_SNDBUFFORCE;
+  if (bytes > granted() && !set_int_option(fd, SOL_SOCKET, forced, bytes))
+    set_int_option(fd, SOL_SOCKET, buffer, bytes);
+  return granted();
+}
+
+TransmitResult too_long(const Burst& burst, std::uint32_t first, std::uint32_t count,
+                        std::uint32_t limit) noexcept {
+  TransmitResult result{.error = EMSGSIZE};
+  while (result.failed < count && burst.packet_length(first + result.failed) > limit)
+    ++result.failed;
+  return result;
+}
+
+// --- SocketEvents
+
+SocketEvents::SocketEvents(const std::string& owner)
+    : events_(epoll_create1(EPOLL_CLOEXEC)),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
+  if (!events_.is_open() || !timer_.is_open() || watch(timer_.fd(), EPOLLIN | EPOLLET) != 0) {
+    throw Error(Status::GENERIC_FAILURE, owner + ": no epoll descriptor: " + std::strerror(errno) +
+                                             "; raise the limit on open files (ulimit -n)");
+  }
+}
+
+int SocketEvents::watch(int socket, std::uint32_t events, void* subject) noexcept {
+  epoll_event event{events, {.ptr = subject}};
+  if (epoll_ctl(events_.fd(), EPOLL_CTL_MOD, socket, &event) == 0) return 0;
+  return epoll_ctl(events_.fd(), EPOLL_CTL_ADD, socket, &event) == 0 ? 0 : errno;
+}
+
+void SocketEvents::forget(int socket) noexcept {
+  epoll_ctl(events_.fd(), EPOLL_CTL_DEL, socket, nullptr);
+}
+
+void SocketEvents::wake(std::uint64_t after_ns) noexcept {
+  constexpr std::uint64_t SECOND = 1'000'000'000;
+  itimerspec when{};
+  when.it_value.tv_sec = static_cast<time_t>(after_ns / SECOND);
+  // 0 would stop the timer.
+  when.it_value.tv_nsec = static_cast<long>(std::max<std::uint64_t>(after_ns, 1) % SECOND);
+  timerfd_settime(timer_.fd(), 0, &when, nullptr);
+}
+
+std::size_t SocketEvents::take(std::span<epoll_event> events, int timeout_ms) noexcept {
+  const int n =
+      epoll_wait(events_.fd(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  return n > 0 ? static_cast<std::size_t>(n) : 0;
+}
+
+}  // namespace daqiri::sockets
