@@ -39,6 +39,12 @@ const char* relative(std::uint32_t magic) {
 
 }  // namespace
 
+FileHeader header_of(const Format& format) noexcept {
+  return {.magic = format.nanosecond ? MAGIC_NANOSECOND : MAGIC_MICROSECOND,
+          .snap_length = format.snap_length,
+          .link_type = format.link_type};
+}
+
 Format read_header(const std::uint8_t* data, std::uint64_t size, const std::string& name) {
   if (size < sizeof(FileHeader)) {
     refuse(name,

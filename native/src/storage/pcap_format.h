@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "net/link_layer.h"
+
 namespace daqiri::pcap {
 
 inline constexpr std::uint32_t MAGIC_MICROSECOND = 0xA1B2C3D4U;
@@ -32,18 +34,24 @@ struct RecordHeader {
   std::uint32_t captured{0};
   std::uint32_t original{0};
   bool operator==(const RecordHeader&) const = default;
+  [[nodiscard]] RecordHeader swapped() const noexcept {
+    return {__builtin_bswap32(seconds), __builtin_bswap32(fraction), __builtin_bswap32(captured),
+            __builtin_bswap32(original)};
+  }
 };
 static_assert(sizeof(RecordHeader) == 16);
 
 /// What a file header says.
 struct Format {
-  std::uint32_t link_type{0};
-  std::uint32_t snap_length{0};
+  std::uint32_t link_type{LINKTYPE_ETHERNET};
   bool nanosecond{false};
+  std::uint32_t snap_length{SNAP_LENGTH};
   /// The other byte order.
   bool swapped{false};
 };
 
+/// The header of a file of this machine's byte order.
+FileHeader header_of(const Format& format) noexcept;
 /// Read the header at `data`. Throws Error INVALID_PARAMETER naming `name` and what was found.
 Format read_header(const std::uint8_t* data, std::uint64_t size, const std::string& name);
 

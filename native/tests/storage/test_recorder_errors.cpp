@@ -10,7 +10,7 @@
 #include "session/loopback_config.h"
 #include "storage/bursts.h"
 #include "storage/file_write.h"
-#include "storage/pcap_index.h"
+#include "storage/index_pcap.h"
 #include "storage/recorder.h"
 
 using namespace daqiri;

@@ -5,7 +5,7 @@
 #include <csignal>
 #include <numeric>
 
-#include "storage/packed_writer.h"
+#include "storage/raw_index.h"
 #include "storage/recording.h"
 
 using namespace daqiri;
@@ -163,8 +163,8 @@ TEST_CASE("What a writer cannot write is cut off and counted", "[storage][record
   if (!raw) return require_frames(tcpdump(files[0].path), 0, 1000);
   // The last packets are part of a batch.
   const Bytes index = read_file(files[0].path + ".npy");
-  REQUIRE(index.size() == 192 + snapshot.packets * sizeof(PackedWriter::Row));
-  PackedWriter::Row row{};
+  REQUIRE(index.size() == 192 + snapshot.packets * sizeof(RawIndex::Row));
+  RawIndex::Row row{};
   for (std::uint64_t i = 0; i < snapshot.packets; ++i) {
     std::memcpy(&row, index.data() + 192 + i * sizeof row, sizeof row);
     REQUIRE(row.offset == i * 1000);
