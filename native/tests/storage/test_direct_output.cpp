@@ -107,3 +107,32 @@ TEST_CASE("An output goes on with a new file, whatever became of the one before"
     CHECK(tcpdump(path).size() == 1000 * (i + 1) + 7);
   }
 }
+
+TEST_CASE("A writer goes on in the same file after an error", "[storage][direct]") {
+  const TempDir dir("/var/tmp");
+  Bench bench(1, 1000);
+  const auto burst = dense_burst(bench, 1000, 1500);
+  const WriterKind kind = GENERATE(WriterKind::DIRECT, WriterKind::BUFFERED);
+  std::string why_not;
+  PacketWriter writer(pcap::Format{}, make_output(kind, dir.path(), why_not));
+  if (!why_not.empty()) WARN("buffered, not direct: " << why_not);
+  const std::string path = dir / "again.pcap";
+  writer.create(path);
+  // Ends in the middle of a page, which is read again.
+  REQUIRE(writer.write(*burst, ETHERNET, 0, 100) == 100);
+  writer.sync();
+  {
+    const FileSizeLimit limit(writer.size() + 1000);
+    writer.write(*burst, ETHERNET, 100, 900);
+    writer.sync();
+    REQUIRE(writer.failed());
+    REQUIRE(writer.tally().packets == 100);
+  }
+  REQUIRE(writer.retry());
+  REQUIRE(writer.write(*burst, ETHERNET, 100, 900) == 900);
+  writer.close();
+  CHECK(writer.error().empty());
+  const Bytes all = read_file(path);
+  CHECK(all.size() == 24 + 1000 * (16 + 1500));
+  CHECK(is_prefix(all, 1500));
+}

@@ -322,6 +322,20 @@ TEST_CASE("What is not a file of ours to write is refused", "[storage][pcap]") {
     CHECK(status == Status::INVALID_PARAMETER);
     CHECK_THAT(text, Contains("there.pcap") && Contains("not overwritten"));
   }
+  SECTION("a file that is there when the next one is prepared") {
+    write_file(dir / "there.pcap", {});
+    write_file(dir / "there.raw.npy", {});
+    PacketWriter writer;
+    writer.create(dir / "present.pcap");
+    CHECK(refusal([&] { writer.prepare(dir / "there.pcap"); }).first == Status::INVALID_PARAMETER);
+    CHECK_FALSE(writer.failed());
+    PacketWriter raw{RawFormat{}};
+    const auto [status, text] = refusal([&] { raw.prepare(dir / "there.raw"); });
+    CHECK(status == Status::INVALID_PARAMETER);
+    CHECK_THAT(text, Contains("there.raw.npy") && Contains("not overwritten"));
+    raw.discard_prepared();
+    CHECK(dir.names() == std::vector<std::string>{"present.pcap", "there.pcap", "there.raw.npy"});
+  }
 }
 
 TEST_CASE("A failed write leaves whole records and the first error", "[storage][pcap]") {

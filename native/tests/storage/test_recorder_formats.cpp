@@ -1,5 +1,4 @@
 // Formats and ways to the disk.
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -33,22 +32,6 @@ class DiskDir {
 
  private:
   std::string path_;
-};
-
-/// Limits the size of this process's files.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_{};
 };
 
 void require_frames(const std::vector<SeenPacket>& seen, std::uint32_t first, std::size_t length) {
