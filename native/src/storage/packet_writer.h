@@ -97,7 +97,8 @@ class PacketWriter {
 
   /// End the file; `durable`: once the disk has it. A problem is in `error`. Idempotent.
   void close(bool durable = false) noexcept;
-  /// Remove the open file, with all that belongs to it, unless another file has its name by now.
+  /// Remove the open file, and the index that belongs to it also when it is closed, unless other
+  /// files have their names by now.
   void remove() noexcept;
 
   [[nodiscard]] bool failed() const noexcept { return errno_ != 0; }

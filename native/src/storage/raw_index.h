@@ -1,6 +1,8 @@
 /// Index of a raw file: where each packet lies.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -39,11 +41,13 @@ class RawIndex {
   /// The first `packets` packets are in the file.
   int count(std::uint64_t packets) noexcept;
   int end(bool durable) noexcept;
-  /// Remove it from beside the file `path`, unless another file has its name by now.
-  void remove(const std::string& path) noexcept { remove_file(file_, path_of(path)); }
+  /// Remove it, ended or not, from beside the file `path`, unless another file has its name by now.
+  void remove(const std::string& path) noexcept;
 
  private:
   File file_;
+  /// Which file that is, or was.
+  struct stat own_{};
   std::vector<Row> rows_;
   std::uint64_t counted_{0};
   /// Of the last write of its header; 0: it says `counted_`.

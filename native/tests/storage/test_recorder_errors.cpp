@@ -279,3 +279,26 @@ TEST_CASE("What metadata that cannot be finished should have told is told by the
   CHECK(dir.names() == std::vector<std::string>{"capture_000000.pcap", "capture_000001.pcap",
                                                 "capture_000001.pcap.json"});
 }
+
+TEST_CASE("Of a raw capture that goes before its metadata are there, nothing stays",
+          "[storage][recorder]") {
+  const TempDir dir;
+  const auto session = Session::open(silent());
+  RecorderOptions options = into(dir.path());
+  options.format = CaptureFormat::RAW;
+  Recorder recorder(session, session->rx_queue(0, 0), options);
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
+  REQUIRE(within_limit([&] { return recorder.snapshot().packets == 10; }));
+  // With another name, so that it is found missing only after it was closed.
+  std::filesystem::create_hard_link(dir / "capture_000000.raw", dir / "kept");
+  REQUIRE(std::filesystem::remove(dir / "capture_000000.raw"));
+  REQUIRE(std::filesystem::remove(dir / ".capture_000000.raw.json.part"));
+  CHECK(refusal([&] { recorder.roll(); }).first == Status::GENERIC_FAILURE);
+  recorder.stop();
+  CHECK(recorder.snapshot().dropped == 10);
+  const auto files = recorder.files();
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].dropped == 10);
+  CHECK(dir.names() == std::vector<std::string>{"capture_000001.raw", "capture_000001.raw.json",
+                                                "capture_000001.raw.npy", "kept"});
+}
