@@ -43,16 +43,11 @@ std::string tai_offset() {
   return adjtimex(&state) >= 0 && state.tai != 0 ? std::to_string(state.tai) : "null";
 }
 
-std::string ports_text(const PortRange& ports) {
-  std::string text = std::to_string(ports.lo);
-  if (ports.hi != ports.lo) text += "-" + std::to_string(ports.hi);
-  return text;
-}
-
 std::string match_json(const FlowMatch& match) {
   JsonObject object;
-  if (!match.udp_src_.any()) object.text("udp_src", ports_text(match.udp_src_));
-  if (!match.udp_dst_.any()) object.text("udp_dst", ports_text(match.udp_dst_));
+  const auto write_ports = config::ports_form.write;
+  if (!match.udp_src_.any()) object.text("udp_src", write_ports(match.udp_src_));
+  if (!match.udp_dst_.any()) object.text("udp_dst", write_ports(match.udp_dst_));
   if (match.ipv4_len_ != 0) object.number("ipv4_len", match.ipv4_len_);
   if (match.ipv4_src_ != 0) object.text("ipv4_src", config::write_ipv4(match.ipv4_src_));
   if (match.ipv4_dst_ != 0) object.text("ipv4_dst", config::write_ipv4(match.ipv4_dst_));

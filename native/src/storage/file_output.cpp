@@ -71,8 +71,9 @@ class BufferedOutput final : public FileOutput {
   int put(RecordBatch& batch) noexcept override {
     preallocation_.reserve(batch.before().size + batch.bytes());
     std::uint64_t written = 0;
+    const auto pieces = batch.pieces();
     const int problem =
-        write_pieces(fd_, batch.pieces(), batch.num_pieces(), batch.before().size, written);
+        write_pieces(fd_, pieces.data(), pieces.size(), batch.before().size, written);
     whole_ = batch.tally_at(written);
     return problem;
   }
@@ -157,14 +158,13 @@ class DirectOutput final : public FileOutput {
 
   int put(RecordBatch& batch) noexcept override {
     std::uint64_t copied = 0;
-    for (std::size_t p = 0; p < batch.num_pieces(); ++p) {
-      const auto* from = static_cast<const std::byte*>(batch.pieces()[p].iov_base);
-      std::size_t left = batch.pieces()[p].iov_len;
-      while (left > 0) {
-        const std::size_t n = std::min(left, BLOCK - filled_);
+    for (const iovec& piece : batch.pieces()) {
+      const auto* from = static_cast<const std::byte*>(piece.iov_base);
+      const std::byte* const end = from + piece.iov_len;
+      while (from < end) {
+        const std::size_t n = std::min<std::size_t>(end - from, BLOCK - filled_);
         std::memcpy(block(full_) + filled_, from, n);
         from += n;
-        left -= n;
         filled_ += n;
         copied += n;
         if (filled_ == BLOCK) hand_over(batch.tally_at(copied));

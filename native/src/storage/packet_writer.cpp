@@ -315,7 +315,6 @@ void PacketWriter::add(const Burst& burst, PacketPrefixes& prefixes, std::uint32
 
 void PacketWriter::put_batch() noexcept {
   RecordBatch& batch = *batch_;
-  batch.finish();
   int problem = index_ ? index_->add(batch) : 0;
   if (problem == 0) problem = output_->put(batch);
   if (problem == 0) {

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "net/link_layer.h"
-
 namespace daqiri::pcap {
 
 inline constexpr std::uint32_t MAGIC_MICROSECOND = 0xA1B2C3D4U;
@@ -43,7 +41,8 @@ static_assert(sizeof(RecordHeader) == 16);
 
 /// What a file header says.
 struct Format {
-  std::uint32_t link_type{LINKTYPE_ETHERNET};
+  /// 1: Ethernet.
+  std::uint32_t link_type{1};
   bool nanosecond{false};
   std::uint32_t snap_length{SNAP_LENGTH};
   /// The other byte order.

@@ -25,54 +25,43 @@ class PageArray {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-  PageArray() = default;
-  PageArray(PageArray&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)),
-        size_(std::exchange(other.size_, 0)),
-        capacity_(std::exchange(other.capacity_, 0)) {}
-  PageArray& operator=(PageArray&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
-    return *this;
-  }
-  ~PageArray() {
-    if (data_ != nullptr) munmap(data_, capacity_ * sizeof(T));
-  }
-
   /// Room for `n` elements. Throws std::bad_alloc.
   void reserve(std::size_t n) {
-    if (n <= capacity_) return;
-    n = (std::max(n, 2 * capacity_) + GRANULE - 1) / GRANULE * GRANULE;
-    void* moved = data_ == nullptr
-                      ? mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                      : mremap(data_, capacity_ * sizeof(T), n * sizeof(T), MREMAP_MAYMOVE);
+    const std::size_t before = data_.get_deleter().size;
+    if (n * sizeof(T) <= before) return;
+    const std::size_t size =
+        (std::max(n * sizeof(T), 2 * before) + GRANULE - 1) / GRANULE * GRANULE;
+    void* const moved = before == 0 ? mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                                    : mremap(data_.get(), before, size, MREMAP_MAYMOVE);
     if (moved == MAP_FAILED) throw std::bad_alloc();
-    data_ = static_cast<T*>(moved);
-    capacity_ = n;
+    static_cast<void>(data_.release());
+    data_ = Pages(static_cast<T*>(moved), Unmap{size});
     // One fault per 2 MiB instead of per 4 KiB, where the system grants it.
-    if (n * sizeof(T) >= HUGE_PAGE) madvise(data_, n * sizeof(T), MADV_HUGEPAGE);
+    if (size >= HUGE_PAGE) madvise(moved, size, MADV_HUGEPAGE);
   }
   /// Elements up to `n` are set by the caller, in the room that is there.
   void set_size(std::size_t n) noexcept { size_ = n; }
 
-  [[nodiscard]] T* data() noexcept { return data_; }
-  [[nodiscard]] const T* data() const noexcept { return data_; }
+  [[nodiscard]] T* data() noexcept { return data_.get(); }
+  [[nodiscard]] const T* data() const noexcept { return data_.get(); }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] T operator[](std::size_t i) const noexcept { return data_[i]; }
-  [[nodiscard]] const T* begin() const noexcept { return data_; }
-  [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
+  [[nodiscard]] const T* begin() const noexcept { return data(); }
+  [[nodiscard]] const T* end() const noexcept { return data() + size_; }
 
  private:
-  /// Whole pages of any element size.
-  static constexpr std::size_t GRANULE = 4096;
+  /// In bytes; whole pages, of any element size.
+  static constexpr std::size_t GRANULE = std::size_t{32} * 1024;
   static constexpr std::size_t HUGE_PAGE = std::size_t{2} << 20U;
+  struct Unmap {
+    std::size_t size{0};
+    void operator()(T* data) const noexcept { munmap(data, size); }
+  };
+  using Pages = std::unique_ptr<T[], Unmap>;
 
-  T* data_{nullptr};
+  Pages data_;
   std::size_t size_{0};
-  std::size_t capacity_{0};
 };
 
 // --- Records

@@ -46,8 +46,7 @@ void RawIndex::begin(File file) noexcept {
 int RawIndex::add(const RecordBatch& batch) noexcept {
   rows_.clear();
   std::uint32_t begin = 0;
-  for (std::size_t r = 0; r < batch.num_records(); ++r) {
-    const RecordBatch::Mark& mark = batch.mark(r);
+  for (const RecordBatch::Mark& mark : batch.records()) {
     rows_.push_back({batch.before().size + begin, mark.end - begin, mark.flow, mark.time});
     begin = mark.end;
   }

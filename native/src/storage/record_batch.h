@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "burst/burst.h"
 #include "net/link_layer.h"
@@ -71,21 +72,21 @@ class RecordBatch {
   void end_record(std::uint32_t wire_length, std::uint64_t time, std::uint32_t flow) noexcept {
     marks_[num_records_++] = {bytes_, wire_length, time, flow};
   }
-  /// To be called before `pieces`.
-  void finish() noexcept { end_stretch(); }
-
-  [[nodiscard]] iovec* pieces() noexcept { return pieces_.data(); }
-  [[nodiscard]] const iovec* pieces() const noexcept { return pieces_.data(); }
-  [[nodiscard]] std::size_t num_pieces() const noexcept { return num_pieces_; }
-  [[nodiscard]] const Mark& mark(std::size_t record) const noexcept { return marks_[record]; }
-  [[nodiscard]] std::size_t num_records() const noexcept { return num_records_; }
+  /// All bytes, in their order; whoever writes them may change this.
+  [[nodiscard]] std::span<iovec> pieces() noexcept {
+    end_stretch();
+    return {pieces_.data(), num_pieces_};
+  }
+  [[nodiscard]] std::span<const Mark> records() const noexcept {
+    return {marks_.data(), num_records_};
+  }
   [[nodiscard]] std::uint32_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const FileTally& before() const noexcept { return before_; }
   /// What is whole when the first `bytes` of the batch are in the file.
   [[nodiscard]] FileTally tally_at(std::uint64_t bytes) const noexcept {
     FileTally tally = before_;
-    for (std::size_t r = 0; r < num_records_ && marks_[r].end <= bytes; ++r) {
-      const Mark& mark = marks_[r];
+    for (const Mark& mark : records()) {
+      if (mark.end > bytes) break;
       tally.size = before_.size + mark.end;
       tally.bytes += mark.wire_length;
       tally.t_last_ns = static_cast<std::int64_t>(mark.time);
