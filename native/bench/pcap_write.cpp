@@ -1,7 +1,7 @@
-// Cost of writing bursts of 1024 packets to a pcap file: PcapWriter (a recorder's file, kept open)
-// and write_pcap (opens, appends, closes for every burst), against plain write(2) calls of the same
-// bytes, one a burst, from one buffer. Alternating in one run; each file is removed after its
-// measurement.
+// Cost of writing bursts of 1024 packets to a pcap file: PacketWriter (a recorder's file, kept
+// open) and write_pcap (opens, appends, closes for every burst), against plain write(2) calls of
+// the same bytes, one a burst, from one buffer. Alternating in one run; each file is removed after
+// its measurement.
 //
 // usage: bench_pcap_write [directory, default /dev/shm] [MB per measurement, default 256] [rounds,
 // default 5]
@@ -19,7 +19,7 @@
 #include "arguments.h"
 #include "memory/region.h"
 #include "storage/file_write.h"
-#include "storage/pcap_writer.h"
+#include "storage/packet_writer.h"
 #include "timing/clock.h"
 
 using namespace daqiri;
@@ -83,9 +83,8 @@ std::uint64_t kept_open(const Packets& packets, const std::string& directory,
   const std::string path = directory + "/bench_writer.pcap";
   return timed(path, [&] {
     const LinkLayer ethernet;
-    std::string why_not;
-    PcapWriter writer({}, make_output(WriterKind::BUFFERED, directory, why_not));
-    writer.open(path, {LINKTYPE_ETHERNET, true}, PcapWriter::Existing::REFUSE);
+    PacketWriter writer(pcap::Format{LINKTYPE_ETHERNET, true}, buffered_output(true));
+    writer.create(path);
     for (std::uint64_t b = 0; b < bursts; ++b) writer.write(packets.burst(b), ethernet, 0, BATCH);
     writer.close();
     if (writer.failed()) throw std::runtime_error(writer.error());

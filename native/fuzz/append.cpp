@@ -11,8 +11,8 @@
 #include "packet_bursts.h"
 #include "require.h"
 #include "scratch_folder.h"
-#include "storage/pcap_index.h"
-#include "storage/pcap_writer.h"
+#include "storage/index_pcap.h"
+#include "storage/packet_writer.h"
 
 using namespace daqiri;
 using fuzz::require;
@@ -22,7 +22,7 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 /// What the file says that it is; the caller's usual format where it says nothing.
-PcapFormat format_of(const std::uint8_t* data, std::size_t size) {
+pcap::Format format_of(const std::uint8_t* data, std::size_t size) {
   try {
     const pcap::Format found = pcap::read_header(data, size, "file");
     return {found.link_type, found.nanosecond};
@@ -32,10 +32,10 @@ PcapFormat format_of(const std::uint8_t* data, std::size_t size) {
 }
 
 /// Why the file is refused; nothing: it is open.
-std::optional<std::string> refusal(PcapWriter& writer, const std::string& path,
-                                   const PcapFormat& format, std::uint32_t longest) {
+std::optional<std::string> refusal(PacketWriter& writer, const std::string& path,
+                                   std::uint32_t longest) {
   try {
-    writer.open(path, format, PcapWriter::Existing::APPEND, longest);
+    writer.append(path, longest);
   } catch (const Error& error) {
     require(error.status() == Status::INVALID_PARAMETER, "a bad file is the caller's");
     return error.what();
@@ -55,12 +55,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string path = folder / "a.pcap";
   fuzz::write_content(path, data, size);
   Bytes before(data, data + size);
-  PcapFormat format = format_of(data, size);
+  pcap::Format format = format_of(data, size);
   if ((chosen & 1U) != 0) format.nanosecond = !format.nanosecond;
 
   const auto burst = bursts.make(1U + chosen / 16, [&] { return chosen * 5U; });
-  PcapWriter writer;
-  if (refusal(writer, path, format, chosen * 5U)) {
+  PacketWriter writer(format);
+  if (refusal(writer, path, chosen * 5U)) {
     require(fuzz::content_of(path) == before, "a file that is refused stays as it was");
     return 0;
   }
@@ -80,8 +80,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Bytes after = fuzz::content_of(path);
   require(after.size() >= before.size() && std::equal(before.begin(), before.end(), after.begin()),
           "what was there stays");
-  const PcapIndex old = index_pcap(before.data(), before.size(), path);
-  const PcapIndex now = index_pcap(after.data(), after.size(), path);
+  const PcapIndex old = test::index_pcap(before.data(), before.size(), path);
+  const PcapIndex now = test::index_pcap(after.data(), after.size(), path);
   require(old.torn_bytes == 0 && now.torn_bytes == 0, "the file has whole records");
   require(now.offsets.size() == old.offsets.size() + n, "each packet is a record");
   for (std::uint32_t i = 0; i < n; ++i) {

@@ -7,8 +7,7 @@
 #include "daqiri/error.h"
 #include "memory_file.h"
 #include "require.h"
-#include "storage/pcap_format.h"
-#include "storage/pcap_index.h"
+#include "storage/index_pcap.h"
 
 using namespace daqiri;
 using fuzz::require;
@@ -19,15 +18,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   from.hold(data, size);
   to.hold(data, 0);
   try {
-    PcapngConversion conversion(from.fd(), to.fd(), "file");
-    while (conversion.advance()) {
+    const auto advance = pcapng_conversion(from.fd(), to.fd(), "file");
+    while (advance()) {
     }
   } catch (const Error& error) {
     require(error.status() == Status::INVALID_PARAMETER, "a bad file is the caller's");
     return 0;
   }
   const auto classic = to.content();
-  const PcapIndex index = index_pcap(classic.data(), classic.size(), "classic");
+  const PcapIndex index = test::index_pcap(classic.data(), classic.size(), "classic");
   require(index.nanosecond && index.damage.empty(), "what is converted is undamaged");
   // Empty packets of 1970 at the end cannot be told from the zeros that a crash leaves.
   const auto torn = classic.end() - static_cast<std::ptrdiff_t>(index.torn_bytes);

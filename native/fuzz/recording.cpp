@@ -16,9 +16,7 @@
 #include "packet_bursts.h"
 #include "require.h"
 #include "scratch_folder.h"
-#include "storage/packed_writer.h"
-#include "storage/pcap_format.h"
-#include "storage/pcap_writer.h"
+#include "storage/packet_writer.h"
 
 using namespace daqiri;
 using fuzz::require;
@@ -54,9 +52,9 @@ class Recording {
         path_(folder / (raw_ ? "a.raw" : "a.pcap")),
         bursts_(input.ConsumeIntegralInRange(1, 3)) {
     if (raw_) {
-      writer_ = std::make_unique<PackedWriter>(skip_, buffered_output());
+      writer_ = std::make_unique<PacketWriter>(RawFormat{skip_});
     } else {
-      writer_ = std::make_unique<PcapWriter>(PcapFormat{LINKTYPE_ETHERNET, nanosecond_});
+      writer_ = std::make_unique<PacketWriter>(format());
     }
   }
 
@@ -70,10 +68,7 @@ class Recording {
       return false;
     }
     if (raw_) return true;
-    pcap::FileHeader header;
-    header.magic = nanosecond_ ? pcap::MAGIC_NANOSECOND : pcap::MAGIC_MICROSECOND;
-    header.link_type = LINKTYPE_ETHERNET;
-    append(expected_, header);
+    append(expected_, pcap::header_of(format()));
     ends_[0] = expected_.size();
     return true;
   }
@@ -121,6 +116,7 @@ class Recording {
   }
 
  private:
+  [[nodiscard]] pcap::Format format() const { return {LINKTYPE_ETHERNET, nanosecond_}; }
   void check_whole_count() const {
     require(writer_->tally().packets == ends_.size() - 1, "what was taken is counted");
   }
@@ -153,7 +149,7 @@ class Recording {
     require(at != std::string::npos && header.back() == '\n', "an index has its shape");
     const std::uint64_t count = std::strtoull(header.c_str() + at + shape.size(), nullptr, 10);
     require(count <= rows_.size(), "no more is counted than was given");
-    const std::size_t size = INDEX_HEADER + count * sizeof(PackedWriter::Row);
+    const std::size_t size = INDEX_HEADER + count * sizeof(RawIndex::Row);
     require(complete ? index.size() == size : index.size() >= size, "all rows are there");
     require(!complete || count == writer_->tally().packets, "the index counts what is there");
     if (count == 0) return;
@@ -175,7 +171,7 @@ class Recording {
   /// All bytes that were given, and the file's length after each packet.
   Bytes expected_;
   std::vector<std::size_t> ends_{0};
-  std::vector<PackedWriter::Row> rows_;
+  std::vector<RawIndex::Row> rows_;
 };
 
 }  // namespace

@@ -50,8 +50,7 @@ py::array gather(const Bytes& data, const Offsets& offsets, const Lengths& lengt
 }
 
 void unpack_pcapng(int from, int to, const std::string& name) {
-  PcapngConversion conversion(from, to, name);
-  run_steps([&] { return conversion.advance(); });
+  run_steps(pcapng_conversion(from, to, name));
 }
 
 }  // namespace

@@ -7,15 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
-#include "storage/packed_writer.h"
-#include "storage/pcap_format.h"
-#include "storage/pcap_writer.h"
+#include "system/file.h"
 #include "timing/clock.h"
 
 namespace daqiri {
@@ -52,67 +51,8 @@ void remove_leftover(const std::string& part) noexcept {
   unlink(part.c_str());
 }
 
-bool intended(DropReason reason) noexcept {
-  return reason == DropReason::FILTERED || reason == DropReason::FLUSHED;
-}
-
-}  // namespace
-
-// --- Metadata beside a file
-
-Sidecar& Sidecar::operator=(Sidecar&& other) noexcept {
-  if (this == &other) return *this;
-  abandon();
-  path_ = std::move(other.path_);
-  part_path_ = std::move(other.part_path_);
-  part_ = std::move(other.part_);
-  return *this;
-}
-
-void Sidecar::begin(const std::string& path, std::size_t size) {
-  abandon();
-  path_ = path + ".json";
-  const std::size_t slash = path_.rfind('/') + 1;
-  part_path_ = path_.substr(0, slash) + "." + path_.substr(slash) + PART;
-  remove_leftover(part_path_);
-  part_ = File::private_to_process(
-      [&] { return open(part_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); });
-  if (!part_.is_open() && errno == EEXIST)
-    refuse_existing(part_path_, "belongs to a recorder that runs");
-  if (!part_.is_open()) throw file_error("cannot create", part_path_, errno);
-  // Somebody who tidies up may have been quicker.
-  struct stat found{};
-  if ((flock(part_.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
-      (fstat(part_.fd(), &found) == 0 && found.st_nlink == 0)) {
-    part_.close();
-    return begin(path, size);
-  }
-  const std::string space(size, ' ');
-  const int problem = write_fully(part_.fd(), space.data(), space.size(), 0);
-  if (problem != 0) {
-    abandon();
-    throw file_error("cannot write", part_path_, problem);
-  }
-}
-
-void Sidecar::finish(const std::string& text, bool durable) {
-  int problem = write_fully(part_.fd(), text.data(), text.size(), 0);
-  if (problem == 0 && ftruncate(part_.fd(), static_cast<off_t>(text.size())) != 0) problem = errno;
-  if (problem == 0 && durable && fdatasync(part_.fd()) != 0) problem = errno;
-  const int close_problem = part_.close();
-  if (problem == 0) problem = close_problem;
-  if (problem == 0 && rename(part_path_.c_str(), path_.c_str()) != 0) problem = errno;
-  if (problem == 0) return;
-  unlink(part_path_.c_str());
-  throw file_error("cannot write", path_, problem);
-}
-
-void Sidecar::abandon() noexcept {
-  if (!part_.is_open()) return;
-  unlink(part_path_.c_str());
-  part_.close();
-}
-
+/// Tidies up what recorders that were killed have left in `directory`: their hidden files, and the
+/// disk blocks behind the files that these belong to. What those hold stays as it is.
 void remove_leftovers(const std::string& directory) noexcept {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory.c_str()), closedir);
   if (folder == nullptr) return;
@@ -123,95 +63,146 @@ void remove_leftovers(const std::string& directory) noexcept {
   }
 }
 
+}  // namespace
+
+// --- Metadata beside a file
+
+/// The metadata file beside a recorded file. It is written in one piece when the recorded file is
+/// complete; disk space for it is taken when that is prepared, so that a full disk does not cost
+/// the metadata. Until then it is hidden and locked: `.NAME.json.part`. It goes away with its owner
+/// unless it is finished.
+class Sidecar {
+ public:
+  /// Take space for `size` bytes beside the file `path`. Throws Error: INVALID_PARAMETER when
+  /// another recorder has that file, GENERIC_FAILURE with path and errno.
+  Sidecar(const std::string& path, std::size_t size) : path_(path + ".json") {
+    const std::size_t slash = path_.rfind('/') + 1;
+    part_path_ = path_.substr(0, slash) + "." + path_.substr(slash) + PART;
+    while (!part_.is_open()) create();
+    const std::string space(size, ' ');
+    const int problem = write_fully(part_.fd(), space.data(), space.size(), 0);
+    if (problem == 0) return;
+    unlink(part_path_.c_str());
+    throw file_error("cannot write", part_path_, problem);
+  }
+  Sidecar(const Sidecar&) = delete;
+  Sidecar& operator=(const Sidecar&) = delete;
+  ~Sidecar() {
+    if (part_.is_open()) unlink(part_path_.c_str());
+  }
+
+  /// <path>.json is there, whole, or Error is thrown and it is not; `durable`: once the disk has
+  /// it.
+  void finish(const std::string& text, bool durable) {
+    int problem = write_fully(part_.fd(), text.data(), text.size(), 0);
+    if (problem == 0 && ftruncate(part_.fd(), static_cast<off_t>(text.size())) != 0)
+      problem = errno;
+    if (problem == 0 && durable && fdatasync(part_.fd()) != 0) problem = errno;
+    const int close_problem = part_.close();
+    if (problem == 0) problem = close_problem;
+    if (problem == 0 && rename(part_path_.c_str(), path_.c_str()) != 0) problem = errno;
+    if (problem == 0) return;
+    unlink(part_path_.c_str());
+    throw file_error("cannot write", path_, problem);
+  }
+
+ private:
+  void create() {
+    remove_leftover(part_path_);
+    part_ = File::private_to_process(
+        [&] { return open(part_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); });
+    if (!part_.is_open() && errno == EEXIST)
+      refuse_existing(part_path_, "belongs to a recorder that runs");
+    if (!part_.is_open()) throw file_error("cannot create", part_path_, errno);
+    // Somebody who tidies up may have been quicker.
+    struct stat found{};
+    if ((flock(part_.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
+        (fstat(part_.fd(), &found) == 0 && found.st_nlink == 0))
+      part_.close();
+  }
+
+  std::string path_;
+  std::string part_path_;
+  File part_;
+};
+
 // --- Files
 
 CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& session, RxQueue& queue)
-    : options_(options),
-      queue_(queue),
+    : queue_(queue),
       interface_(session.port(queue.port_id()).config.name_),
-      link_(session.memory()->link_layers.at(queue.port_id())),
-      number_(options_.first_number),
-      roll_ns_(static_cast<std::uint64_t>(options_.roll_seconds * 1e9)),
-      counters_before_(queue.counters()) {
-  origin_.queue = interface_ + "/" + queue.config().name_;
-  origin_.link_type = link_->link_type();
-  origin_.headers_reconstructed =
-      options_.format == CaptureFormat::PCAP && link_->reconstructs_headers();
-  origin_.format = options_.format == CaptureFormat::PCAP ? "pcap" : "raw";
-  origin_.nanosecond = options_.format == CaptureFormat::RAW || options_.nanosecond;
-  origin_.packet_data_offset = options_.packet_data_offset;
-  origin_.flows = flows_json(session, queue);
-  origin_.host = host_json();
-  writer_ = make_writer();
-  origin_.writer = writer_->output_name();
+      origin_(options, session, queue),
+      writer_(make_writer()),
+      number_(options.first_number),
+      roll_size_(options.roll_bytes == 0 ? PacketWriter::NO_LIMIT
+                                         : options.roll_bytes + writer_.header_size()),
+      roll_ns_(static_cast<std::uint64_t>(options.roll_seconds * 1e9)),
+      losses_before_{queue.counters(), {}} {
+  origin_.writer = writer_.output_name();
+  remove_leftovers(options_.directory);
+  begin_next();
 }
 
-std::unique_ptr<PacketWriter> CaptureFiles::make_writer() {
+CaptureFiles::~CaptureFiles() = default;
+
+void CaptureFiles::log_about(LogLevel level, const std::string& text) const {
+  log(level, "recording of queue " + origin_.queue + text, {interface_, queue_.config().name_});
+}
+
+PacketWriter CaptureFiles::make_writer() const {
   std::string why_not;
   auto output = make_output(options_.writer, options_.directory, why_not);
-  if (options_.writer == WriterKind::DIRECT && !why_not.empty()) {
-    log(LogLevel::WARN,
-        "recording of queue " + origin_.queue + " is buffered, not direct as asked for: " + why_not,
-        log_origin());
-  }
+  if (options_.writer == WriterKind::DIRECT && !why_not.empty())
+    log_about(LogLevel::WARN, " is buffered, not direct as asked for: " + why_not);
   if (options_.format == CaptureFormat::RAW)
-    return std::make_unique<PackedWriter>(options_.packet_data_offset, std::move(output));
-  return std::make_unique<PcapWriter>(PcapFormat{link_->link_type(), options_.nanosecond},
-                                      std::move(output));
+    return PacketWriter(RawFormat{options_.packet_data_offset}, std::move(output));
+  return PacketWriter(pcap::Format{origin_.link->link_type(), options_.nanosecond},
+                      std::move(output));
 }
 
 std::string CaptureFiles::next_path() const {
   std::array<char, 32> digits{};
   std::snprintf(digits.data(), digits.size(), "_%06llu", static_cast<unsigned long long>(number_));
-  return options_.directory + "/" + options_.prefix + digits.data() + writer_->suffix();
+  return options_.directory + "/" + options_.prefix + digits.data() + writer_.suffix();
 }
 
-void CaptureFiles::begin() {
-  remove_leftovers(options_.directory);
-  begin_next();
+template <typename Step>
+void CaptureFiles::with_free_number(Step&& step) {
+  for (;; ++number_) {
+    try {
+      return step();
+    } catch (const Error& error) {
+      writer_.discard_prepared();
+      next_sidecar_.reset();
+      // The first file may not be in the way of one that exists.
+      if (error.status() != Status::INVALID_PARAMETER || begun_ns_ == 0) throw;
+      log_about(LogLevel::WARN, std::string(" leaves a number out: ") + error.what());
+    }
+  }
+}
+
+void CaptureFiles::prepare_number() {
+  if (next_sidecar_ != nullptr) return;
+  writer_.prepare(next_path());
+  next_sidecar_ =
+      std::make_unique<Sidecar>(next_path(), metadata(losses()).json.size() + METADATA_GROWTH);
 }
 
 void CaptureFiles::prepare_next() {
-  while (!prepared_) {
-    try {
-      writer_->prepare(next_path());
-      next_sidecar_.begin(next_path(), metadata().json().size() + METADATA_GROWTH);
-      prepared_ = true;
-    } catch (const Error& error) {
-      writer_->discard_prepared();
-      if (!is_taken(error)) throw;
-    }
-  }
+  with_free_number([this] { prepare_number(); });
 }
 
 void CaptureFiles::begin_next() {
-  for (bool begun = false; !begun;) {
-    prepare_next();
-    prepared_ = false;
-    try {
-      writer_->create(next_path());
-      begun = true;
-    } catch (const Error& error) {
-      next_sidecar_.abandon();
-      if (!is_taken(error)) throw;
-    }
-  }
+  with_free_number([this] {
+    prepare_number();
+    writer_.create(next_path());
+  });
   sidecar_ = std::move(next_sidecar_);
   begun_ns_ = realtime_ns();
   ++number_;
   has_file_ = true;
   first_written_ns_ = 0;
   sync_at_ = monotonic_ns() + SYNC_NS;
-}
-
-/// Whether a file has the number that is next, which a recording that has begun leaves out.
-bool CaptureFiles::is_taken(const Error& error) {
-  if (error.status() != Status::INVALID_PARAMETER || begun_ns_ == 0) return false;
-  log(LogLevel::WARN,
-      "recording of queue " + origin_.queue + " leaves a number out: " + error.what(),
-      log_origin());
-  ++number_;
-  return true;
 }
 
 bool CaptureFiles::try_begin() {
@@ -230,106 +221,82 @@ bool CaptureFiles::ready() {
 }
 
 bool CaptureFiles::recover() {
-  const bool same = has_file_ && writer_->tally().packets == 0 && writer_->retry();
+  const bool same = has_file_ && writer_.tally().packets == 0 && writer_.retry();
   if (has_file_ && !same) complete_present(false);
   if (!same && (has_file_ || !try_begin())) return false;
   failing_ = false;
-  log(LogLevel::WARN, "recording of queue " + origin_.queue + " goes on in " + writer_->path(),
-      log_origin());
+  log_about(LogLevel::WARN, " goes on in " + writer_.path());
   return true;
-}
-
-std::uint64_t CaptureFiles::size_limit() const noexcept {
-  if (options_.roll_bytes == 0) return PacketWriter::NO_LIMIT;
-  const bool pcap = options_.format == CaptureFormat::PCAP;
-  return options_.roll_bytes + (pcap ? sizeof(pcap::FileHeader) : 0);
-}
-
-bool CaptureFiles::is_full() const noexcept {
-  return (options_.roll_packets > 0 && writer_->tally().packets >= options_.roll_packets) ||
-         writer_->size() >= size_limit();
 }
 
 void CaptureFiles::write(const Burst& burst, std::uint32_t count) {
   std::uint32_t done = 0;
   while (done < count && ready()) {
-    const std::uint64_t packets = writer_->tally().packets;
+    const std::uint64_t packets = writer_.tally().packets;
     std::uint64_t room = count - done;
     if (options_.roll_packets > 0) room = std::min(room, options_.roll_packets - packets);
-    done += writer_->write(burst, *link_, done, static_cast<std::uint32_t>(room), size_limit());
+    done += writer_.write(burst, *origin_.link, done, static_cast<std::uint32_t>(room), roll_size_);
     if (roll_ns_ > 0 && first_written_ns_ == 0) first_written_ns_ = monotonic_ns();
-    if (writer_->failed()) {
+    if (writer_.failed()) {
       note_failure(packets);
-    } else if (is_full()) {
-      complete_present(false);
-      rolled_ = true;
+    } else if (writer_.size() >= roll_size_ ||
+               (options_.roll_packets > 0 && writer_.tally().packets >= options_.roll_packets)) {
+      roll();
     }
   }
-  lose(count - done);
+  leave_out(CaptureLosses::WRITE_ERROR, count - done);
 }
 
 void CaptureFiles::note_failure(std::uint64_t packets) {
-  const std::uint64_t kept = writer_->tally().packets;
-  if (kept < packets) lose(packets - kept);
-  fail(writer_->error());
+  const std::uint64_t kept = writer_.tally().packets;
+  if (kept < packets) leave_out(CaptureLosses::WRITE_ERROR, packets - kept);
+  fail(writer_.error());
 }
 
-CaptureMetadata CaptureFiles::metadata() const {
-  CaptureMetadata metadata{origin_,          writer_->tally(), {}, {}, begun_ns_, realtime_ns(),
-                           counters_before_, queue_.counters()};
-  for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
-    const auto reason = static_cast<DropReason>(r);
-    (intended(reason) ? metadata.left_out : metadata.lost)
-        .emplace_back(drop_reason_name(reason),
-                      metadata.end.dropped[r] - metadata.begin.dropped[r]);
-  }
-  metadata.lost.emplace_back("write_error", not_written_[0]);
-  metadata.left_out.emplace_back("paused", not_written_[1]);
-  metadata.left_out.emplace_back("after_limit", not_written_[2]);
-  return metadata;
+void CaptureFiles::roll() {
+  complete_present(false);
+  rolled_ = true;
 }
 
 void CaptureFiles::complete() {
-  if (has_file_ || (!failing_ && try_begin())) complete_present(false);
+  const bool rolled = std::exchange(rolled_, false);
+  if (has_file_ || (!rolled && !failing_ && try_begin())) complete_present(false);
 }
 
 void CaptureFiles::complete_present(bool last) {
-  if (!writer_->still_there())
-    return forget_file(writer_->path() + " was removed while it was being written");
+  if (is_gone()) return;
   try {
     if (!last) prepare_next();
   } catch (const Error& e) {
     return fail(e.what());
   }
-  const std::uint64_t packets = writer_->tally().packets;
-  const bool failed = writer_->failed();
-  writer_->close(options_.durable);
-  if (writer_->failed() && !failed) {
+  const std::uint64_t packets = writer_.tally().packets;
+  const bool failed = writer_.failed();
+  writer_.close(options_.durable);
+  if (writer_.failed() && !failed) {
     note_failure(packets);
     // What comes until it goes on is lost, too, and is told by this file.
     if (!last) return;
   }
-  const CaptureMetadata metadata = this->metadata();
+  const CaptureLosses now = losses();
+  const CaptureMetadata metadata = this->metadata(now);
   bool told = false;
   try {
-    sidecar_.finish(metadata.json(), options_.durable);
+    sidecar_->finish(metadata.json, options_.durable);
     told = true;
     if (options_.durable) sync_directory();
   } catch (const Error& e) {
-    if (access(writer_->path().c_str(), F_OK) != 0) return forget_file(e.what());
+    if (access(writer_.path().c_str(), F_OK) != 0) return forget_file(e.what());
     fail(e.what());
   }
-  const FileTally& tally = metadata.tally;
-  completed_.push_back({writer_->path(), tally.packets, tally.wire_bytes, tally.first_ns,
-                        tally.last_ns, told ? total(metadata.lost) : 0,
-                        told ? total(metadata.left_out) : 0});
+  const FileTally& tally = writer_.tally();
+  completed_.push_back(
+      {tally, writer_.path(), told ? metadata.dropped : 0, told ? metadata.left_out : 0});
   before_.packets += tally.packets;
-  before_.wire_bytes += tally.wire_bytes;
+  before_.bytes += tally.bytes;
   has_file_ = false;
   // Losses that this file's metadata could not tell are told by the next one's.
-  if (!told) return;
-  not_written_ = {};
-  counters_before_ = metadata.end;
+  if (told) losses_before_ = now;
 }
 
 void CaptureFiles::sync_directory() {
@@ -341,46 +308,30 @@ void CaptureFiles::sync_directory() {
 void CaptureFiles::finish() {
   // Losses since the last file are told by an empty one.
   if (!has_file_) {
-    const CaptureMetadata rest = metadata();
-    if (total(rest.lost) + total(rest.left_out) > 0) try_begin();
+    const CaptureMetadata rest = metadata(losses());
+    if (rest.dropped + rest.left_out > 0) try_begin();
   }
   if (has_file_) complete_present(true);
-  writer_->discard_prepared();
-  next_sidecar_.abandon();
+  writer_.discard_prepared();
+  next_sidecar_.reset();
 }
 
 std::uint64_t CaptureFiles::poll(std::uint64_t now_ns) {
-  std::uint64_t next = now_ns + POLL_NS;
+  const std::uint64_t next = now_ns + POLL_NS;
   if (failing_ && retry_is_due()) recover();
   if (!has_file_ || failing_) return next;
-  if (roll_ns_ > 0 && first_written_ns_ != 0) {
-    const std::uint64_t due = first_written_ns_ + roll_ns_;
-    if (now_ns >= due) {
-      complete_present(false);
-      rolled_ = true;
-      return next;
-    }
-    next = std::min(next, due);
+  const bool rolls = roll_ns_ > 0 && first_written_ns_ != 0;
+  if (rolls && now_ns >= first_written_ns_ + roll_ns_) {
+    roll();
+    return next;
   }
-  if (!writer_->still_there()) {
-    forget_file(writer_->path() + " was removed while it was being written");
-  } else if (now_ns >= sync_at_) {
+  if (!is_gone() && now_ns >= sync_at_) {
     sync_at_ = now_ns + SYNC_NS;
-    const std::uint64_t packets = writer_->tally().packets;
-    writer_->sync();
-    if (writer_->failed()) note_failure(packets);
+    const std::uint64_t packets = writer_.tally().packets;
+    writer_.sync();
+    if (writer_.failed()) note_failure(packets);
   }
-  return next;
-}
-
-void CaptureFiles::leave_out(NotWritten reason, std::uint64_t packets) noexcept {
-  not_written_[static_cast<std::size_t>(reason)] += packets;
-  left_out_ += packets;
-}
-
-void CaptureFiles::lose(std::uint64_t packets) noexcept {
-  not_written_[static_cast<std::size_t>(NotWritten::WRITE_ERROR)] += packets;
-  lost_ += packets;
+  return rolls ? std::min(next, first_written_ns_ + roll_ns_) : next;
 }
 
 void CaptureFiles::fail(const std::string& text) {
@@ -388,18 +339,22 @@ void CaptureFiles::fail(const std::string& text) {
   if (error_.empty()) error_ = text;
   if (std::exchange(failing_, true)) return;
   const bool resumes = options_.on_error == OnError::RESUME;
-  log(LogLevel::ERROR,
-      "recording of queue " + origin_.queue + (resumes ? " is interrupted: " : " ends: ") + text,
-      log_origin());
+  log_about(LogLevel::ERROR, (resumes ? " is interrupted: " : " ends: ") + text);
+}
+
+bool CaptureFiles::is_gone() {
+  if (writer_.still_there()) return false;
+  forget_file(writer_.path() + " was removed while it was being written");
+  return true;
 }
 
 void CaptureFiles::forget_file(const std::string& text) {
   fail(text);
-  lose(writer_->tally().packets);
+  leave_out(CaptureLosses::WRITE_ERROR, writer_.tally().packets);
   has_file_ = false;
-  writer_->remove();
-  writer_->close();
-  sidecar_.abandon();
+  writer_.remove();
+  writer_.close();
+  sidecar_.reset();
 }
 
 }  // namespace daqiri

@@ -1,33 +1,39 @@
-#include "storage/capture_metadata.h"
+#include "storage/capture_files.h"
 
 #include <sys/timex.h>
 #include <sys/utsname.h>
 
 #include <fstream>
+#include <string_view>
 
 #include "config/formats.h"
 #include "daqiri/version.h"
+#include "io/session_memory.h"
 #include "metrics/json_object.h"
+#include "timing/clock.h"
 
 namespace daqiri {
 
 namespace {
 
-std::string counts_json(const CountsByReason& counts) {
+/// Packets by reason, and their sum. Reasons without packets are not told.
+struct Reasons {
   JsonObject object;
-  for (const auto& [reason, packets] : counts) {
+  std::uint64_t total{0};
+
+  void add(std::string_view reason, std::uint64_t packets) {
     if (packets > 0) object.number(reason, packets);
+    total += packets;
   }
-  return object.line();
-}
+};
 
 std::string counters_json(const RxSnapshot& counters) {
   JsonObject object;
   for (const Counter& counter : counters_of(counters)) object.number(counter.name, counter.value);
-  CountsByReason dropped;
+  Reasons dropped;
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
-    dropped.emplace_back(drop_reason_name(static_cast<DropReason>(r)), counters.dropped[r]);
-  object.json("dropped", counts_json(dropped));
+    dropped.add(drop_reason_name(static_cast<DropReason>(r)), counters.dropped[r]);
+  object.json("dropped", dropped.object.line());
   return object.line();
 }
 
@@ -37,16 +43,11 @@ std::string tai_offset() {
   return adjtimex(&state) >= 0 && state.tai != 0 ? std::to_string(state.tai) : "null";
 }
 
-std::string ports_text(const PortRange& ports) {
-  std::string text = std::to_string(ports.lo);
-  if (ports.hi != ports.lo) text += "-" + std::to_string(ports.hi);
-  return text;
-}
-
 std::string match_json(const FlowMatch& match) {
   JsonObject object;
-  if (!match.udp_src_.any()) object.text("udp_src", ports_text(match.udp_src_));
-  if (!match.udp_dst_.any()) object.text("udp_dst", ports_text(match.udp_dst_));
+  const auto write_ports = config::ports_form.write;
+  if (!match.udp_src_.any()) object.text("udp_src", write_ports(match.udp_src_));
+  if (!match.udp_dst_.any()) object.text("udp_dst", write_ports(match.udp_dst_));
   if (match.ipv4_len_ != 0) object.number("ipv4_len", match.ipv4_len_);
   if (match.ipv4_src_ != 0) object.text("ipv4_src", config::write_ipv4(match.ipv4_src_));
   if (match.ipv4_dst_ != 0) object.text("ipv4_dst", config::write_ipv4(match.ipv4_dst_));
@@ -62,43 +63,7 @@ std::string processor() {
   return {};
 }
 
-}  // namespace
-
-std::uint64_t total(const CountsByReason& counts) noexcept {
-  std::uint64_t sum = 0;
-  for (const auto& [reason, packets] : counts) sum += packets;
-  return sum;
-}
-
-std::string CaptureMetadata::json() const {
-  JsonObject object;
-  object.number("packets", tally.packets);
-  object.number("bytes", tally.wire_bytes);
-  object.number("t_first_ns", tally.first_ns);
-  object.number("t_last_ns", tally.last_ns);
-  object.number("dropped", total(lost));
-  object.json("dropped_by_reason", counts_json(lost));
-  object.number("left_out", total(left_out));
-  object.json("left_out_by_reason", counts_json(left_out));
-  object.text("format", origin.format);
-  object.number("link_type", origin.link_type);
-  object.flag("nanosecond", origin.nanosecond);
-  object.flag("headers_reconstructed", origin.headers_reconstructed);
-  if (origin.format == "raw") object.number("packet_data_offset", origin.packet_data_offset);
-  object.text("queue", origin.queue);
-  object.json("flows", origin.flows);
-  object.text("clock", "CLOCK_REALTIME");
-  object.json("tai_offset_s", tai_offset());
-  object.number("begin_ns", begin_ns);
-  object.number("end_ns", end_ns);
-  object.json("counters_begin", counters_json(begin));
-  object.json("counters_end", counters_json(end));
-  object.text("writer", origin.writer);
-  object.json("host", origin.host);
-  object.number("torn_bytes", 0);
-  return object.lines();
-}
-
+/// Those of the queue's port that lead to it.
 std::string flows_json(const Session& session, const RxQueue& queue) {
   std::string list;
   for (const FlowConfig& flow : session.port(queue.port_id()).config.rx_.flows_) {
@@ -123,6 +88,63 @@ std::string host_json() {
   object.text("cpu", processor());
   object.text("engine", std::string("daqiri-ophyd ") + VERSION_TEXT);
   return object.line();
+}
+
+}  // namespace
+
+CaptureOrigin::CaptureOrigin(const RecorderOptions& chosen, const Session& session,
+                             const RxQueue& from)
+    : options(chosen),
+      link(session.memory()->link_layers.at(from.port_id())),
+      queue(session.port(from.port_id()).config.name_ + "/" + from.config().name_),
+      flows(flows_json(session, from)),
+      host(host_json()) {}
+
+CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
+                         std::uint64_t begun_ns, const CaptureLosses& before,
+                         const CaptureLosses& now) {
+  Reasons lost;
+  Reasons left_out;
+  for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
+    const auto reason = static_cast<DropReason>(r);
+    const bool intended = reason == DropReason::FILTERED || reason == DropReason::FLUSHED;
+    (intended ? left_out : lost)
+        .add(drop_reason_name(reason), now.counters.dropped[r] - before.counters.dropped[r]);
+  }
+  const auto not_written = [&](CaptureLosses::Reason reason) {
+    return now.not_written[reason] - before.not_written[reason];
+  };
+  lost.add("write_error", not_written(CaptureLosses::WRITE_ERROR));
+  left_out.add("paused", not_written(CaptureLosses::PAUSED));
+  left_out.add("after_limit", not_written(CaptureLosses::AFTER_LIMIT));
+
+  const bool raw = origin.options.format == CaptureFormat::RAW;
+  JsonObject object;
+  object.number("packets", tally.packets);
+  object.number("bytes", tally.bytes);
+  object.number("t_first_ns", tally.t_first_ns);
+  object.number("t_last_ns", tally.t_last_ns);
+  object.number("dropped", lost.total);
+  object.json("dropped_by_reason", lost.object.line());
+  object.number("left_out", left_out.total);
+  object.json("left_out_by_reason", left_out.object.line());
+  object.text("format", raw ? "raw" : "pcap");
+  object.number("link_type", origin.link->link_type());
+  object.flag("nanosecond", raw || origin.options.nanosecond);
+  object.flag("headers_reconstructed", !raw && origin.link->reconstructs_headers());
+  if (raw) object.number("packet_data_offset", origin.options.packet_data_offset);
+  object.text("queue", origin.queue);
+  object.json("flows", origin.flows);
+  object.text("clock", "CLOCK_REALTIME");
+  object.json("tai_offset_s", tai_offset());
+  object.number("begin_ns", begun_ns);
+  object.number("end_ns", realtime_ns());
+  object.json("counters_begin", counters_json(before.counters));
+  object.json("counters_end", counters_json(now.counters));
+  object.text("writer", origin.writer);
+  object.json("host", origin.host);
+  object.number("torn_bytes", 0);
+  return {object.lines(), lost.total, left_out.total};
 }
 
 }  // namespace daqiri

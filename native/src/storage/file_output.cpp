@@ -2,24 +2,38 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
 
-#include "storage/direct_output.h"
+#include "daqiri/config.h"
 #include "system/file.h"
+#include "system/thread.h"
 
 namespace daqiri {
+
+namespace {
+
+bool in_memory(const struct statfs& system) noexcept {
+  return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
+}
+
+}  // namespace
 
 void Preallocation::begin(int fd, std::uint64_t size) noexcept {
   fd_ = fd;
   end_ = size;
   // In memory, pages are found no faster in advance.
   struct statfs system{};
-  possible_ =
-      fstatfs(fd, &system) == 0 && system.f_type != TMPFS_MAGIC && system.f_type != RAMFS_MAGIC;
+  possible_ = fstatfs(fd, &system) == 0 && !in_memory(system);
 }
 
 void Preallocation::reserve(std::uint64_t end) noexcept {
@@ -31,10 +45,13 @@ void Preallocation::reserve(std::uint64_t end) noexcept {
 }
 
 int Preallocation::trim(std::uint64_t size) noexcept {
+  if (end_ <= size) return 0;
   if (ftruncate(fd_, static_cast<off_t>(size)) != 0) return errno;
   end_ = size;
   return 0;
 }
+
+// --- Through the page cache
 
 namespace {
 
@@ -54,8 +71,9 @@ class BufferedOutput final : public FileOutput {
   int put(RecordBatch& batch) noexcept override {
     preallocation_.reserve(batch.before().size + batch.bytes());
     std::uint64_t written = 0;
+    const auto pieces = batch.pieces();
     const int problem =
-        write_pieces(fd_, batch.pieces(), batch.num_pieces(), batch.before().size, written);
+        write_pieces(fd_, pieces.data(), pieces.size(), batch.before().size, written);
     whole_ = batch.tally_at(written);
     return problem;
   }
@@ -67,18 +85,235 @@ class BufferedOutput final : public FileOutput {
   int fd_{-1};
 };
 
+// --- Past the page cache
+
+/// Of addresses, lengths and offsets; what any disk accepts.
+constexpr std::size_t ALIGNMENT = 4096;
+
+/// Why files in `directory` cannot be written directly; empty: they can.
+std::string refusal(const std::string& directory) {
+  struct statfs system{};
+  if (statfs(directory.c_str(), &system) != 0)
+    return file_problem("cannot examine", directory, errno);
+  if (in_memory(system))
+    return directory + " lies in memory, where there is no disk to write to directly";
+  // A file without a name: it goes with its descriptor.
+  const File probe(open(directory.c_str(), O_TMPFILE | O_WRONLY | O_DIRECT | O_CLOEXEC, 0600));
+  if (!probe.is_open()) return file_problem("O_DIRECT is refused in", directory, errno);
+#ifdef STATX_DIOALIGN
+  struct statx limits{};
+  if (statx(probe.fd(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &limits) == 0 &&
+      (limits.stx_mask & STATX_DIOALIGN) != 0 &&
+      (limits.stx_dio_offset_align == 0 || limits.stx_dio_offset_align > ALIGNMENT)) {
+    return "the disk of " + directory + " takes blocks of " +
+           std::to_string(limits.stx_dio_offset_align) + " bytes, and ours are multiples of " +
+           std::to_string(ALIGNMENT);
+  }
+#endif
+  return {};
+}
+
+/// Returns errno.
+int set_direct(int fd, bool direct) noexcept {
+  const int flags = fcntl(fd, F_GETFL);
+  const int wanted = direct ? flags | O_DIRECT : flags & ~O_DIRECT;
+  return flags < 0 || fcntl(fd, F_SETFL, wanted) < 0 ? errno : 0;
+}
+
+/// O_DIRECT writes of aligned blocks. What packets hold is copied to a ring of blocks; a thread
+/// writes the blocks that are full, all that lie together in one call, one call at a time: the file
+/// grows in the order of its bytes, and never has a hole.
+class DirectOutput final : public FileOutput {
+ public:
+  DirectOutput() : thread_([this] { run(); }) {}
+  ~DirectOutput() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  [[nodiscard]] const char* name() const noexcept override { return "direct"; }
+
+  int begin(int fd, const FileTally& whole) noexcept override {
+    drain();
+    const std::lock_guard lock(mutex_);
+    fd_ = fd;
+    whole_ = taken_ = in_file_ = whole;
+    full_ = written_ = 0;
+    problem_ = 0;
+    preallocation_.begin(fd, whole.size);
+    origin_ = whole.size / ALIGNMENT * ALIGNMENT;
+    filled_ = static_cast<std::size_t>(whole.size - origin_);
+    // The block that the file ends in is written again with what follows.
+    if (filled_ > 0) {
+      if (const int problem = set_direct(fd, false); problem != 0) return problem;
+      const ssize_t n = pread(fd, block(0), filled_, static_cast<off_t>(origin_));
+      if (n != static_cast<ssize_t>(filled_)) return n < 0 ? errno : EIO;
+    }
+    return set_direct(fd, true);
+  }
+
+  int put(RecordBatch& batch) noexcept override {
+    std::uint64_t copied = 0;
+    for (const iovec& piece : batch.pieces()) {
+      const auto* from = static_cast<const std::byte*>(piece.iov_base);
+      const std::byte* const end = from + piece.iov_len;
+      while (from < end) {
+        const std::size_t n = std::min<std::size_t>(end - from, BLOCK - filled_);
+        std::memcpy(block(full_) + filled_, from, n);
+        from += n;
+        filled_ += n;
+        copied += n;
+        if (filled_ == BLOCK) hand_over(batch.tally_at(copied));
+      }
+    }
+    taken_ = batch.tally_at(batch.bytes());
+    const std::lock_guard lock(mutex_);
+    whole_ = in_file_;
+    return problem_;
+  }
+
+  int sync() noexcept override {
+    int problem = drain();
+    if (problem != 0 || fd_ < 0 || whole_.size == taken_.size) return problem;
+    // The rest ends anywhere: whole pages directly, what is left through the page cache.
+    const std::size_t pages = filled_ / ALIGNMENT * ALIGNMENT;
+    const std::byte* const last = block(full_);
+    const std::uint64_t offset = offset_of(full_);
+    problem = write_fully(fd_, last, pages, offset);
+    if (problem == 0) problem = set_direct(fd_, false);
+    if (problem == 0) problem = write_fully(fd_, last + pages, filled_ - pages, offset + pages);
+    if (problem == 0) problem = set_direct(fd_, true);
+    const std::lock_guard lock(mutex_);
+    problem_ = problem;
+    if (problem == 0) whole_ = in_file_ = taken_;
+    return problem;
+  }
+
+ private:
+  static constexpr std::size_t BLOCK = std::size_t{1} << 20U;
+  static constexpr std::size_t NUM_BLOCKS = 8;
+  struct alignas(ALIGNMENT) Blocks {
+    std::array<std::array<std::byte, BLOCK>, NUM_BLOCKS> bytes;
+  };
+
+  [[nodiscard]] std::byte* block(std::uint64_t number) const noexcept {
+    return blocks_->bytes[number % NUM_BLOCKS].data();
+  }
+  [[nodiscard]] std::uint64_t offset_of(std::uint64_t number) const noexcept {
+    return origin_ + number * BLOCK;
+  }
+
+  /// The block that is being filled is full; all packets of `after` are in it and those before it.
+  void hand_over(const FileTally& after) noexcept {
+    std::unique_lock lock(mutex_);
+    after_[full_ % NUM_BLOCKS] = after;
+    ++full_;
+    filled_ = 0;
+    changed_.notify_all();
+    // After an error blocks are thrown away: `put` tells it.
+    changed_.wait(lock,
+                  [this] { return full_ - written_ < NUM_BLOCKS || (problem_ != 0 && !writing_); });
+  }
+
+  /// Wait for the thread to write all blocks that are full. Returns errno.
+  int drain() noexcept {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !writing_ && (written_ == full_ || problem_ != 0); });
+    whole_ = in_file_;
+    return problem_;
+  }
+
+  // The thread's.
+
+  void run() noexcept {
+    configure_thread(std::string(ANY_CORE), "daqiri-disk");
+    block_file_size_signal();
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return stopping_ || (written_ < full_ && problem_ == 0); });
+      if (written_ == full_ || problem_ != 0) return;
+      const std::uint64_t first = written_;
+      const std::uint64_t count = std::min(full_ - first, NUM_BLOCKS - first % NUM_BLOCKS);
+      writing_ = true;
+      lock.unlock();
+      int problem = 0;
+      const std::uint64_t done = write_blocks(first, count, problem);
+      lock.lock();
+      writing_ = false;
+      written_ += done;
+      if (done > 0) in_file_ = after_[(written_ - 1) % NUM_BLOCKS];
+      if (problem_ == 0) problem_ = problem;
+      changed_.notify_all();
+    }
+  }
+
+  /// Write `count` full blocks from number `first` on. Returns how many are in the file, and errno.
+  std::uint64_t write_blocks(std::uint64_t first, std::uint64_t count, int& problem) noexcept {
+    const std::uint64_t offset = offset_of(first);
+    preallocation_.reserve(offset + count * BLOCK);
+    problem = write_fully(fd_, block(first), count * BLOCK, offset);
+    if (problem == 0) return count;
+    // Once more through the page cache, which takes any length: it succeeds, or it names the
+    // reason.
+    problem = set_direct(fd_, false);
+    std::uint64_t done = 0;
+    while (problem == 0 && done < count) {
+      problem = write_fully(fd_, block(first + done), BLOCK, offset + done * BLOCK);
+      if (problem == 0) ++done;
+    }
+    set_direct(fd_, true);
+    return done;
+  }
+
+  /// Zeros at first, so that pages are there before packets are.
+  std::unique_ptr<Blocks> blocks_{std::make_unique<Blocks>()};
+  // Set while the thread has nothing to write.
+  int fd_{-1};
+  /// Of block 0 in the file, aligned.
+  std::uint64_t origin_{0};
+
+  // The caller's.
+  FileTally taken_;
+  /// Bytes in block `full_`.
+  std::size_t filled_{0};
+
+  std::mutex mutex_;  // over the next
+  std::condition_variable changed_;
+  std::array<FileTally, NUM_BLOCKS> after_;
+  /// Blocks [written_, full_) wait for the thread. Only the caller changes `full_`.
+  std::uint64_t full_{0};
+  std::uint64_t written_{0};
+  /// Up to the end of block `written_` - 1.
+  FileTally in_file_;
+  int problem_{0};
+  bool writing_{false};
+  bool stopping_{false};
+  std::thread thread_;
+};
+
 }  // namespace
 
-std::unique_ptr<FileOutput> buffered_output() { return std::make_unique<BufferedOutput>(false); }
+// --- Which one
+
+std::unique_ptr<FileOutput> buffered_output(bool preallocates) {
+  return std::make_unique<BufferedOutput>(preallocates);
+}
 
 std::unique_ptr<FileOutput> make_output(WriterKind wanted, const std::string& directory,
                                         std::string& why_not) {
   why_not.clear();
-  if (wanted != WriterKind::BUFFERED) {
-    auto direct = DirectOutput::make(directory, why_not);
-    if (direct != nullptr) return direct;
+  if (wanted == WriterKind::BUFFERED) return buffered_output(true);
+  why_not = refusal(directory);
+  try {
+    if (why_not.empty()) return std::make_unique<DirectOutput>();
+  } catch (const std::exception& e) {
+    why_not = std::string("there is no memory or no thread for it: ") + e.what();
   }
-  return std::make_unique<BufferedOutput>(true);
+  return buffered_output(true);
 }
 
 }  // namespace daqiri

@@ -22,9 +22,8 @@ class Preallocation {
   void begin(int fd, std::uint64_t size) noexcept;
   /// Data up to `end` are about to be written.
   void reserve(std::uint64_t end) noexcept;
-  /// Whether blocks behind `size` are allocated.
-  [[nodiscard]] bool reaches_beyond(std::uint64_t size) const noexcept { return end_ > size; }
-  /// Cut the file at `size` and free all blocks behind it. Returns errno, 0: done.
+  /// Free the blocks behind `size`, where the file is cut. Returns errno, 0: done, or there are
+  /// none.
   int trim(std::uint64_t size) noexcept;
 
  private:
@@ -56,9 +55,7 @@ class FileOutput {
   virtual int sync() noexcept = 0;
   /// Free what is allocated behind the end of the file; after a `sync` without error. Returns
   /// errno.
-  int trim() noexcept {
-    return preallocation_.reaches_beyond(whole_.size) ? preallocation_.trim(whole_.size) : 0;
-  }
+  int trim() noexcept { return preallocation_.trim(whole_.size); }
   /// What is in the file by now, whatever becomes of the process.
   [[nodiscard]] const FileTally& whole() const noexcept { return whole_; }
 
@@ -68,7 +65,7 @@ class FileOutput {
 };
 
 /// Through the page cache, straight from the packets.
-std::unique_ptr<FileOutput> buffered_output();
+std::unique_ptr<FileOutput> buffered_output(bool preallocates = false);
 
 /// For files that grow: with preallocation. As `wanted`, as far as the file system of `directory`
 /// allows; otherwise buffered, and `why_not` tells the reason.

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "io/session_memory.h"
-#include "storage/pcap_writer.h"
+#include "storage/packet_writer.h"
 #include "system/file.h"
 #include "system/thread.h"
 #include "timing/clock.h"
@@ -49,89 +49,96 @@ void require_packets(const Burst& burst) {
   }
 }
 
-struct PcapWork {
-  const Burst& burst;
-  std::string path;
-  bool nanosecond;
-
-  void operator()(FileWriteProgress& progress) const {
-    const std::uint32_t n = burst.num_packets();
-    progress.failed_packets = n;
-    const LinkLayer& link = link_layer_of(burst);
-    std::uint32_t longest = 0;
-    for (std::uint32_t i = 0; i < n; ++i) longest = std::max(longest, burst.packet_length(i));
-    PcapWriter writer;
-    writer.open(path, {link.link_type(), nanosecond}, PcapWriter::Existing::APPEND,
-                longest + link.prefix_size(longest));
-    for (std::uint32_t i = 0; i < n && !writer.failed(); i += STRIDE) {
-      const std::uint32_t written = writer.write(burst, link, i, std::min(STRIDE, n - i));
-      progress.completed_packets += written;
-      progress.failed_packets -= written;
-      progress.bytes_written = writer.bytes_written();
-    }
+void append_to_pcap(const Burst& burst, const std::string& path, bool nanosecond,
+                    FileWriteProgress& progress) {
+  const std::uint32_t n = burst.num_packets();
+  const LinkLayer& link = link_layer_of(burst);
+  std::uint32_t longest = 0;
+  for (std::uint32_t i = 0; i < n; ++i) longest = std::max(longest, burst.packet_length(i));
+  PacketWriter writer(pcap::Format{link.link_type(), nanosecond});
+  writer.append(path, longest + link.prefix_size(longest));
+  for (std::uint32_t i = 0; i < n && !writer.failed(); i += STRIDE) {
+    progress.add(writer.write(burst, link, i, std::min(STRIDE, n - i)));
     progress.bytes_written = writer.bytes_written();
-    writer.close();
-    if (writer.failed()) throw Error(Status::GENERIC_FAILURE, writer.error());
   }
+  progress.bytes_written = writer.bytes_written();
+  writer.close();
+  if (writer.failed()) throw Error(Status::GENERIC_FAILURE, writer.error());
+}
+
+/// To a file of its own; leaves no part of it when it throws. Returns its size.
+std::uint64_t write_packet(const Burst& burst, std::uint32_t index, const File& folder,
+                           const std::string& directory, const std::string& name,
+                           std::uint64_t offset) {
+  std::array<iovec, MAX_NUM_SEGS> pieces;
+  std::size_t num_pieces = 0;
+  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
+    const std::uint32_t length = burst.pkt_lens[s][index];
+    const std::uint64_t skipped = std::min<std::uint64_t>(offset, length);
+    offset -= skipped;
+    pieces[num_pieces++] = {static_cast<std::byte*>(burst.pkts[s][index]) + skipped,
+                            length - skipped};
+  }
+  File file(
+      openat(folder.fd(), name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644));
+  if (!file.is_open()) throw file_error("cannot create", directory + "/" + name, errno);
+  std::uint64_t written = 0;
+  int problem = write_pieces(file.fd(), pieces.data(), num_pieces, AT_POSITION, written);
+  if (problem == 0) problem = file.close();
+  if (problem == 0) return written;
+  unlinkat(folder.fd(), name.c_str(), 0);
+  throw file_error("cannot write", directory + "/" + name, problem);
+}
+
+/// What is to be written where, and how: `work` throws Error; NOT_READY: the file is locked, try
+/// again.
+struct FileWrite {
+  std::string target;
+  FileWriteHandle::Work work;
 };
 
-/// One file a packet.
-struct RawWork {
-  const Burst& burst;
-  std::string directory;
-  std::string prefix;
-  std::uint64_t offset;
-
-  void operator()(FileWriteProgress& progress) const {
-    const std::uint32_t n = burst.num_packets();
-    progress.failed_packets = n;
-    const File folder(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!folder.is_open()) throw file_error("cannot open", directory, errno);
-    for (std::uint32_t i = 0; i < n; ++i) {
-      progress.bytes_written += write_packet(folder, i);
-      ++progress.completed_packets;
-      --progress.failed_packets;
-    }
-  }
-
-  /// Leaves no part of it when it throws.
-  [[nodiscard]] std::uint64_t write_packet(const File& folder, std::uint32_t index) const {
-    std::array<iovec, MAX_NUM_SEGS> pieces;
-    std::size_t num_pieces = 0;
-    std::uint64_t skip = offset;
-    for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
-      const std::uint32_t length = burst.pkt_lens[s][index];
-      const std::uint64_t skipped = std::min<std::uint64_t>(skip, length);
-      skip -= skipped;
-      pieces[num_pieces++] = {static_cast<std::byte*>(burst.pkts[s][index]) + skipped,
-                              length - skipped};
-    }
-    const std::string name = prefix + "_" + std::to_string(index);
-    File file(openat(folder.fd(), name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY,
-                     0644));
-    if (!file.is_open()) throw file_error("cannot create", directory + "/" + name, errno);
-    std::uint64_t written = 0;
-    int problem = write_pieces(file.fd(), pieces.data(), num_pieces, AT_POSITION, written);
-    if (problem == 0) problem = file.close();
-    if (problem == 0) return written;
-    unlinkat(folder.fd(), name.c_str(), 0);
-    throw file_error("cannot write", directory + "/" + name, problem);
-  }
-};
-
-PcapWork pcap_work(Burst& burst, const std::string& directory, const std::string& prefix,
-                   bool nanosecond) {
+FileWrite pcap_write(Burst& burst, const std::string& directory, const std::string& prefix,
+                     bool nanosecond) {
   require_target(directory, prefix);
   require_packets(burst);
   link_layer_of(burst).place_in_stream(burst);
-  return {burst, directory + "/" + prefix + ".pcap", nanosecond};
+  const std::string path = directory + "/" + prefix + ".pcap";
+  return {path, [&burst, path, nanosecond](FileWriteProgress& progress) {
+            progress.failed_packets = burst.num_packets();
+            append_to_pcap(burst, path, nanosecond, progress);
+          }};
 }
 
-RawWork raw_work(const Burst& burst, const std::string& directory, const std::string& prefix,
-                 std::uint64_t offset) {
+FileWrite raw_write(const Burst& burst, const std::string& directory, const std::string& prefix,
+                    std::uint64_t offset) {
   require_target(directory, prefix);
   require_packets(burst);
-  return {burst, directory, prefix, offset};
+  return {directory + "/" + prefix + "_", [=, &burst](FileWriteProgress& progress) {
+            const std::uint32_t n = burst.num_packets();
+            progress.failed_packets = n;
+            const File folder(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+            if (!folder.is_open()) throw file_error("cannot open", directory, errno);
+            for (std::uint32_t i = 0; i < n; ++i) {
+              const std::string name = prefix + "_" + std::to_string(i);
+              progress.bytes_written += write_packet(burst, i, folder, directory, name, offset);
+              progress.add(1);
+            }
+          }};
+}
+
+/// At once.
+FileWriteStatus run(const FileWrite& write) {
+  const std::uint64_t give_up_at = monotonic_ns() + LOCK_PATIENCE_NS;
+  for (;;) {
+    FileWriteProgress progress;
+    try {
+      write.work(progress);
+      return progress.counts();
+    } catch (const Error& e) {
+      if (e.status() != Status::NOT_READY || monotonic_ns() >= give_up_at) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(LOCK_RETRY_NS));
+  }
 }
 
 }  // namespace
@@ -171,50 +178,44 @@ class FileThread {
   }
 
  private:
-  using Writes = std::list<std::shared_ptr<FileWriteHandle>>;
-
   void run() noexcept {
     configure_thread(std::string(ANY_CORE), "daqiri-files");
     block_file_size_signal();
     std::unique_lock lock(mutex_);
-    while (!stopping_ || !writes_.empty()) {
-      std::uint64_t now = monotonic_ns();
-      std::uint64_t due = now + 1'000'000'000;
-      const auto next = first_due(now, due);
-      if (next == writes_.end()) {
-        changed_.wait_for(lock, std::chrono::nanoseconds(due - now));
-        continue;
-      }
-      FileWriteHandle& write = **next;
-      --waiting_;
-      lock.unlock();
-      const bool done = write.attempt();
-      lock.lock();
-      if (done)
-        writes_.erase(next);
-      else
-        ++waiting_;
+    for (;;) {
+      changed_.wait(lock, [this] { return stopping_ || !writes_.empty(); });
+      if (writes_.empty()) return;
+      if (attempt_each(lock) && !writes_.empty())
+        changed_.wait_for(lock, std::chrono::nanoseconds(LOCK_RETRY_NS));
     }
   }
 
-  /// The first write that is due and has none to its file before it. `due`: when there is one at
-  /// the latest.
-  Writes::iterator first_due(std::uint64_t now, std::uint64_t& due) {
+  /// Those whose file is found locked stay, and so do those to the same file behind them. Returns
+  /// false when it is time to try these again before the rest.
+  bool attempt_each(std::unique_lock<std::mutex>& lock) {
     std::unordered_set<std::string_view> locked;
-    for (auto it = writes_.begin(); it != writes_.end(); ++it) {
-      const FileWriteHandle& write = **it;
-      if (locked.contains(write.target_)) continue;
-      if (write.retry_at_ <= now) return it;
-      due = std::min(due, write.retry_at_);
-      locked.insert(write.target_);
+    const std::uint64_t retry_at = monotonic_ns() + LOCK_RETRY_NS;
+    for (auto it = writes_.begin(); it != writes_.end();) {
+      if (!locked.empty() && monotonic_ns() >= retry_at) return false;
+      FileWriteHandle& write = **it;
+      bool done = false;
+      if (!locked.contains(write.target_)) {
+        --waiting_;
+        lock.unlock();
+        done = write.attempt();
+        lock.lock();
+        if (!done) ++waiting_;
+      }
+      if (!done) locked.insert(write.target_);
+      it = done ? writes_.erase(it) : std::next(it);
     }
-    return writes_.end();
+    return true;
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   /// In the order of their submission, until they are done.
-  Writes writes_;
+  std::list<std::shared_ptr<FileWriteHandle>> writes_;
   /// Those of them that are not being written.
   std::size_t waiting_{0};
   bool stopping_{false};
@@ -229,11 +230,11 @@ FileThread& file_thread() {
   return thread;
 }
 
-std::shared_ptr<FileWriteHandle> start(Burst& burst, std::string target,
-                                       FileWriteHandle::Work work) {
-  auto write = std::make_shared<FileWriteHandle>(burst, std::move(target), std::move(work));
-  file_thread().submit(write);
-  return write;
+std::shared_ptr<FileWriteHandle> start(Burst& burst, FileWrite write) {
+  auto handle =
+      std::make_shared<FileWriteHandle>(burst, std::move(write.target), std::move(write.work));
+  file_thread().submit(handle);
+  return handle;
 }
 
 }  // namespace
@@ -245,40 +246,33 @@ FileWriteHandle::FileWriteHandle(Burst& burst, std::string target, Work work)
 
 bool FileWriteHandle::attempt() noexcept {
   if (give_up_at_ == 0) give_up_at_ = monotonic_ns() + LOCK_PATIENCE_NS;
+  Status result = Status::SUCCESS;
   try {
     work_(progress_);
-    end(Status::SUCCESS);
   } catch (const Error& e) {
-    retry_at_ = monotonic_ns() + LOCK_RETRY_NS;
-    if (e.status() == Status::NOT_READY && retry_at_ < give_up_at_) return false;
-    error_ = e.what();
+    result = e.status();
+    if (result == Status::NOT_READY && monotonic_ns() < give_up_at_) return false;
     // NOT_READY means that the write goes on.
-    end(e.status() == Status::NOT_READY ? Status::GENERIC_FAILURE : e.status());
-  } catch (const std::exception& e) {
+    if (result == Status::NOT_READY) result = Status::GENERIC_FAILURE;
     error_ = e.what();
-    end(Status::INTERNAL_ERROR);
+  } catch (const std::exception& e) {
+    result = Status::INTERNAL_ERROR;
+    error_ = e.what();
   }
-  return true;
-}
-
-void FileWriteHandle::end(Status result) noexcept {
   hold_.reset();
   {
     const std::lock_guard lock(mutex_);
     status_.store(result, std::memory_order_release);
   }
   ended_.notify_all();
+  return true;
 }
 
 bool FileWriteHandle::wait(std::int64_t timeout_ns) noexcept {
   std::unique_lock lock(mutex_);
-  const auto ended = [this] { return done(); };
   constexpr std::int64_t FOREVER = std::int64_t{1} << 60;
-  if (timeout_ns < 0 || timeout_ns > FOREVER) {
-    ended_.wait(lock, ended);
-    return true;
-  }
-  return ended_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), ended);
+  const std::chrono::nanoseconds limit(timeout_ns < 0 ? FOREVER : std::min(timeout_ns, FOREVER));
+  return ended_.wait_for(lock, limit, [this] { return done(); });
 }
 
 // --- Functions
@@ -293,39 +287,23 @@ const LinkLayer& link_layer_of(const Burst& burst) noexcept {
 
 FileWriteStatus write_pcap(Burst& burst, const std::string& directory, const std::string& prefix,
                            bool nanosecond) {
-  const PcapWork work = pcap_work(burst, directory, prefix, nanosecond);
-  const std::uint64_t give_up_at = monotonic_ns() + LOCK_PATIENCE_NS;
-  for (;;) {
-    FileWriteProgress progress;
-    try {
-      work(progress);
-      return progress.counts();
-    } catch (const Error& e) {
-      if (e.status() != Status::NOT_READY || monotonic_ns() >= give_up_at) throw;
-    }
-    std::this_thread::sleep_for(std::chrono::nanoseconds(LOCK_RETRY_NS));
-  }
+  return run(pcap_write(burst, directory, prefix, nanosecond));
 }
 
 FileWriteStatus write_raw(const Burst& burst, const std::string& directory,
                           const std::string& prefix, std::uint64_t packet_data_offset) {
-  FileWriteProgress progress;
-  raw_work(burst, directory, prefix, packet_data_offset)(progress);
-  return progress.counts();
+  return run(raw_write(burst, directory, prefix, packet_data_offset));
 }
 
 std::shared_ptr<FileWriteHandle> start_write_pcap(Burst& burst, const std::string& directory,
                                                   const std::string& prefix, bool nanosecond) {
-  PcapWork work = pcap_work(burst, directory, prefix, nanosecond);
-  std::string target = work.path;
-  return start(burst, std::move(target), std::move(work));
+  return start(burst, pcap_write(burst, directory, prefix, nanosecond));
 }
 
 std::shared_ptr<FileWriteHandle> start_write_raw(Burst& burst, const std::string& directory,
                                                  const std::string& prefix,
                                                  std::uint64_t packet_data_offset) {
-  return start(burst, directory + "/" + prefix + "_",
-               raw_work(burst, directory, prefix, packet_data_offset));
+  return start(burst, raw_write(burst, directory, prefix, packet_data_offset));
 }
 
 }  // namespace daqiri

@@ -58,6 +58,11 @@ struct FileWriteProgress {
   std::atomic<std::uint64_t> completed_packets{0};
   std::atomic<std::uint64_t> failed_packets{0};
   std::atomic<std::uint64_t> bytes_written{0};
+  /// So many of the failed are complete.
+  void add(std::uint64_t packets) noexcept {
+    completed_packets += packets;
+    failed_packets -= packets;
+  }
   [[nodiscard]] FileWriteStatus counts() const noexcept {
     return {completed_packets.load(), failed_packets.load(), bytes_written.load()};
   }
@@ -87,9 +92,8 @@ class FileWriteHandle {
 
  private:
   friend class FileThread;
-  /// False: the file is locked, to be tried again at `retry_at_`.
+  /// False: the file is locked, to be tried again.
   bool attempt() noexcept;
-  void end(Status result) noexcept;
 
   std::string target_;
   Work work_;
@@ -97,7 +101,6 @@ class FileWriteHandle {
   /// Keeps the burst until it is written, whatever becomes of its session.
   std::optional<BurstHold> hold_;
   /// CLOCK_MONOTONIC ns; 0: not tried yet.
-  std::uint64_t retry_at_{0};
   std::uint64_t give_up_at_{0};
   /// Set before `status_`.
   std::string error_;

@@ -1,43 +1,22 @@
-/// Bursts to a file, whatever its format.
+/// Bursts to pcap and raw files.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "burst/burst.h"
 #include "net/link_layer.h"
 #include "storage/file_output.h"
+#include "storage/pcap_format.h"
+#include "storage/raw_index.h"
 #include "storage/record_batch.h"
 #include "system/file.h"
 
 namespace daqiri {
-
-/// The headers that go before the packets of one burst; written once for neighbours that have the
-/// same.
-class PacketPrefixes {
- public:
-  PacketPrefixes(const LinkLayer& link, const Burst& burst) noexcept
-      : link_(link),
-        burst_(burst),
-        none_(!link.reconstructs_headers()),
-        repeats_(link.prefix_repeats()) {}
-
-  /// As LinkLayer::prefix.
-  std::uint32_t write(std::uint32_t packet, std::byte* out) noexcept;
-
- private:
-  const LinkLayer& link_;
-  const Burst& burst_;
-  bool none_;
-  bool repeats_;
-  /// Prefix of the latest packet, and how long that packet was; size 0: none yet.
-  std::array<std::byte, MAX_LINK_PREFIX> latest_;
-  std::uint32_t size_{0};
-  std::uint32_t length_{0};
-};
 
 /// A new file, locked, that gets its name once its header is in it, where the file system has files
 /// without names. It goes away with its owner unless it is taken.
@@ -61,6 +40,12 @@ class NewFile {
   bool named_{false};
 };
 
+/// Bytes of packets and nothing else, with a RawIndex beside them; the first `packet_data_offset`
+/// bytes of each packet are left out.
+struct RawFormat {
+  std::uint64_t packet_data_offset{0};
+};
+
 /// Writes one file at a time; buffers are kept from file to file. One thread.
 ///
 /// A file is locked (flock) while it is open; forked children do not keep the lock. A failed write
@@ -70,19 +55,34 @@ class PacketWriter {
  public:
   static constexpr std::uint64_t NO_LIMIT = std::numeric_limits<std::uint64_t>::max();
 
+  /// Of classic pcap files; longer packets than SNAP_LENGTH are cut.
+  explicit PacketWriter(const pcap::Format& format = {},
+                        std::unique_ptr<FileOutput> output = buffered_output());
+  explicit PacketWriter(const RawFormat& format,
+                        std::unique_ptr<FileOutput> output = buffered_output());
   PacketWriter(const PacketWriter&) = delete;
   PacketWriter& operator=(const PacketWriter&) = delete;
-  virtual ~PacketWriter() = default;
+  ~PacketWriter() { close(); }
 
-  /// How names of files end: ".pcap".
-  [[nodiscard]] virtual const char* suffix() const noexcept = 0;
+  /// How names of files end: ".pcap", ".raw".
+  [[nodiscard]] const char* suffix() const noexcept { return index_ ? ".raw" : ".pcap"; }
+  /// Bytes of a file without packets.
+  [[nodiscard]] std::size_t header_size() const noexcept {
+    return index_ ? 0 : sizeof(pcap::FileHeader);
+  }
   /// Make the file `path` ready for `create`, while another one may be open: all that can be
   /// refused is done now, and nothing is seen of it yet. Throws Error: INVALID_PARAMETER when it
   /// exists, GENERIC_FAILURE with path and errno.
-  virtual void prepare(const std::string& path) = 0;
-  virtual void discard_prepared() noexcept { next_.reset(); }
+  void prepare(const std::string& path);
+  void discard_prepared() noexcept;
   /// Begin the file `path`, which must not exist, prepared or not. Throws as `prepare`.
   void create(const std::string& path);
+  /// Begin the pcap file `path`, with the file header where it is new or empty. `longest` is the
+  /// longest record that an existing file must take (at most pcap::SNAP_LENGTH). A torn record at
+  /// its end, which a killed writer has left, is cut off. Throws Error, leaving an existing file as
+  /// it was: INVALID_PARAMETER when it is of another kind or damaged, NOT_READY when somebody else
+  /// writes it, GENERIC_FAILURE with path and errno.
+  void append(const std::string& path, std::uint32_t longest = 0);
 
   /// Write packets [first, first + count) of `burst`, stopping behind the record with which the
   /// file reaches `size_limit` bytes. Returns how many packets were taken, none of them after an
@@ -97,12 +97,11 @@ class PacketWriter {
 
   /// End the file; `durable`: once the disk has it. A problem is in `error`. Idempotent.
   void close(bool durable = false) noexcept;
+  /// Remove the open file, and the index that belongs to it also when it is closed, unless other
+  /// files have their names by now.
+  void remove() noexcept;
 
-  /// Remove the open file, with all that belongs to it, unless another file has its name by now.
-  virtual void remove() noexcept;
-
-  [[nodiscard]] bool is_open() const noexcept { return file_.is_open(); }
-  [[nodiscard]] bool failed() const noexcept { return failed_; }
+  [[nodiscard]] bool failed() const noexcept { return errno_ != 0; }
   /// The first problem with the file, with path and errno text; empty: none.
   [[nodiscard]] std::string error() const;
   /// Bytes in the file, what was there before included.
@@ -115,51 +114,42 @@ class PacketWriter {
   /// False when the file was removed.
   [[nodiscard]] bool still_there() const noexcept;
 
- protected:
-  explicit PacketWriter(std::unique_ptr<FileOutput> output);
-
-  /// What is prepared, for its header.
-  NewFile& prepare_file(const std::string& path);
-  /// Give what is prepared its name. Throws Error.
-  virtual void appear() { next_->appear(); }
+ private:
   /// Write to `file`, `before` bytes of whose `size` were there when it was opened. Throws Error.
   void begin(File file, const std::string& path, std::uint64_t size, std::uint64_t before);
-  [[nodiscard]] int fd() const noexcept { return file_.fd(); }
-
+  /// Returns where to go on in an existing file of `size` bytes. Throws Error.
+  std::uint64_t require_compatible(int fd, const std::string& path, std::uint64_t size,
+                                   std::uint32_t longest);
   /// Put a packet into the batch, which has room for it.
-  virtual void add(RecordBatch& batch, const Burst& burst, PacketPrefixes& prefixes,
-                   std::uint32_t packet, std::uint64_t time) noexcept = 0;
-  /// The records of `batch` are about to be put into the file, all or the first of them. Returns
-  /// errno.
-  virtual int before_put(const RecordBatch& /*batch*/) noexcept { return 0; }
-  /// The first `whole.packets` packets are in the file. Returns errno.
-  virtual int after_put(const FileTally& /*whole*/) noexcept { return 0; }
-  /// The file ends as it is, without error so far. Returns errno.
-  virtual int end(bool /*durable*/) noexcept { return 0; }
-
- private:
+  void add(const Burst& burst, PacketPrefixes& prefixes, std::uint32_t packet,
+           std::uint64_t time) noexcept;
   void put_batch() noexcept;
-  void confirm() noexcept;
-  void fail(const char* action, int error_number) noexcept;
-  /// Only what is in the file and not behind `limit` stays.
-  void cut(const FileTally& limit) noexcept;
+  /// Tell the index what is in the file. Returns errno.
+  int count_rows() noexcept;
+  /// Keep the first problem; errno 0 is none.
+  void fail(int error_number, const char* action = "cannot write") noexcept;
+  /// Fail, and cut the file to the records that are in it.
+  void cut(int error_number) noexcept;
 
+  pcap::Format format_;
+  std::uint64_t skip_{0};
   std::unique_ptr<FileOutput> output_;
   std::unique_ptr<RecordBatch> batch_;
+  /// Of raw files.
+  std::optional<RawIndex> index_;
   std::unique_ptr<NewFile> next_;
+  std::unique_ptr<NewFile> next_index_;
   File file_;
   std::string path_;
+  /// More bytes of a packet do not go into the file.
+  std::uint32_t snap_length_{pcap::SNAP_LENGTH};
   std::uint64_t size_before_{0};
   FileTally tally_;
-  bool failed_{false};
   const char* failed_action_{""};
-  int failed_errno_{0};
+  int errno_{0};
   int cut_errno_{0};
 };
 
-/// Locks the open file, which is private to the process, for its only writer. Throws Error
-/// INVALID_PARAMETER for what is no regular file, NOT_READY while somebody else writes it.
-void lock_for_writing(const File& file, const std::string& path);
 /// Throws Error INVALID_PARAMETER: `path` exists and `what`.
 [[noreturn]] void refuse_existing(const std::string& path, const std::string& what);
 

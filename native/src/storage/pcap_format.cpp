@@ -11,64 +11,62 @@ namespace daqiri::pcap {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& name, const std::string& what) {
-  throw Error(Status::INVALID_PARAMETER, name + ": " + what);
-}
+constexpr std::uint32_t swap(std::uint32_t value) { return __builtin_bswap32(value); }
 
-std::string hex(std::uint32_t value) {
-  std::array<char, 16> text{};
-  std::snprintf(text.data(), text.size(), "0x%08x", value);
-  return text.data();
-}
-
-/// Relatives of the format whose records are laid out differently. Null: none that is known.
-const char* relative(std::uint32_t magic) {
+/// What a file is that begins with `magic`, and no classic pcap file of ours.
+std::string relative(std::uint32_t magic) {
   static constexpr std::pair<std::uint32_t, const char*> KNOWN[] = {
-      {0x0A0D0D0AU, "a pcapng file; convert it with: editcap -F pcap IN OUT"},
-      {0xA1B2CD34U,
-       "a modified pcap file (longer record headers); convert it with: editcap -F pcap IN OUT"},
-      {0x1C0001ABU, "an IXIA pcap file; convert it with: editcap -F pcap IN OUT"},
-      {0x1C0001ACU, "an IXIA pcap file; convert it with: editcap -F pcap IN OUT"},
-      {0xA12B3C4DU, "a Navtel pcap file; convert it with: editcap -F pcap IN OUT"},
+      {0x0A0D0D0AU, "a pcapng file"},
+      {0xA1B2CD34U, "a modified pcap file (longer record headers)"},
+      {0x1C0001ABU, "an IXIA pcap file"},
+      {0x1C0001ACU, "an IXIA pcap file"},
+      {0xA12B3C4DU, "a Navtel pcap file"},
   };
-  for (const auto& [known, text] : KNOWN) {
-    if (magic == known || magic == __builtin_bswap32(known)) return text;
+  for (const auto& [known, name] : KNOWN) {
+    if (magic == known || magic == swap(known))
+      return std::string("this is ") + name + "; convert it with: editcap -F pcap IN OUT";
   }
-  return nullptr;
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(),
+                "not a pcap file: it begins with 0x%08x, accepted are 0x%08x (microseconds) and "
+                "0x%08x (nanoseconds) in either byte order",
+                magic, MAGIC_MICROSECOND, MAGIC_NANOSECOND);
+  return text.data();
 }
 
 }  // namespace
 
+FileHeader header_of(const Format& format) noexcept {
+  return {.magic = format.nanosecond ? MAGIC_NANOSECOND : MAGIC_MICROSECOND,
+          .snap_length = format.snap_length,
+          .link_type = format.link_type};
+}
+
 Format read_header(const std::uint8_t* data, std::uint64_t size, const std::string& name) {
-  if (size < sizeof(FileHeader)) {
-    refuse(name,
-           "not a pcap file: " + std::to_string(size) + " bytes, and its header alone has 24");
-  }
+  const auto refuse = [&](const std::string& what) {
+    throw Error(Status::INVALID_PARAMETER, name + ": " + what);
+  };
   FileHeader header;
+  if (size < sizeof header)
+    refuse("not a pcap file: " + std::to_string(size) + " bytes, and its header alone has 24");
   std::memcpy(&header, data, sizeof header);
   Format format;
-  const std::uint32_t other_order = __builtin_bswap32(header.magic);
-  format.swapped = other_order == MAGIC_MICROSECOND || other_order == MAGIC_NANOSECOND;
-  const std::uint32_t magic = format.swapped ? other_order : header.magic;
-  if (magic != MAGIC_MICROSECOND && magic != MAGIC_NANOSECOND) {
-    const char* known = relative(header.magic);
-    if (known != nullptr) refuse(name, std::string("this is ") + known);
-    refuse(name, "not a pcap file: it begins with " + hex(header.magic) + ", accepted are " +
-                     hex(MAGIC_MICROSECOND) + " (microseconds) and " + hex(MAGIC_NANOSECOND) +
-                     " (nanoseconds) in either byte order");
-  }
+  format.swapped =
+      header.magic == swap(MAGIC_MICROSECOND) || header.magic == swap(MAGIC_NANOSECOND);
   if (format.swapped) {
+    header.magic = swap(header.magic);
     header.version_major = __builtin_bswap16(header.version_major);
     header.version_minor = __builtin_bswap16(header.version_minor);
-    header.snap_length = __builtin_bswap32(header.snap_length);
-    header.link_type = __builtin_bswap32(header.link_type);
+    header.snap_length = swap(header.snap_length);
+    header.link_type = swap(header.link_type);
   }
+  format.nanosecond = header.magic == MAGIC_NANOSECOND;
+  if (!format.nanosecond && header.magic != MAGIC_MICROSECOND) refuse(relative(header.magic));
   if (header.version_major != 2 || header.version_minor != 4) {
-    refuse(name, "pcap version " + std::to_string(header.version_major) + "." +
-                     std::to_string(header.version_minor) +
-                     ", only 2.4 is read; convert it with: editcap -F pcap IN OUT");
+    refuse("pcap version " + std::to_string(header.version_major) + "." +
+           std::to_string(header.version_minor) +
+           ", only 2.4 is read; convert it with: editcap -F pcap IN OUT");
   }
-  format.nanosecond = magic == MAGIC_NANOSECOND;
   format.snap_length = header.snap_length;
   // The upper bits say how long the frame check sequence is.
   format.link_type = header.link_type & 0x03FF'FFFFU;

@@ -32,18 +32,25 @@ struct RecordHeader {
   std::uint32_t captured{0};
   std::uint32_t original{0};
   bool operator==(const RecordHeader&) const = default;
+  [[nodiscard]] RecordHeader swapped() const noexcept {
+    return {__builtin_bswap32(seconds), __builtin_bswap32(fraction), __builtin_bswap32(captured),
+            __builtin_bswap32(original)};
+  }
 };
 static_assert(sizeof(RecordHeader) == 16);
 
 /// What a file header says.
 struct Format {
-  std::uint32_t link_type{0};
-  std::uint32_t snap_length{0};
+  /// 1: Ethernet.
+  std::uint32_t link_type{1};
   bool nanosecond{false};
+  std::uint32_t snap_length{SNAP_LENGTH};
   /// The other byte order.
   bool swapped{false};
 };
 
+/// The header of a file of this machine's byte order.
+FileHeader header_of(const Format& format) noexcept;
 /// Read the header at `data`. Throws Error INVALID_PARAMETER naming `name` and what was found.
 Format read_header(const std::uint8_t* data, std::uint64_t size, const std::string& name);
 

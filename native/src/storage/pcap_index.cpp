@@ -16,34 +16,21 @@ namespace {
 /// Records of one step; their mean size is taken for that of the whole file, too.
 constexpr std::size_t STEP = 16'384;
 
-template <bool SWAPPED>
-std::uint32_t order(std::uint32_t value) {
-  return SWAPPED ? __builtin_bswap32(value) : value;
-}
-
-const std::uint8_t* first_nonzero(const std::uint8_t* begin, const std::uint8_t* end) noexcept {
-  return std::find_if(begin, end, [](std::uint8_t byte) { return byte != 0; });
-}
-
 }  // namespace
 
-// --- Where record headers are read from
+// --- Records
 
 namespace pcap {
 
-std::uint64_t MemoryRecords::zeros_end(std::uint64_t at) const noexcept {
-  return static_cast<std::uint64_t>(first_nonzero(data_ + at, data_ + size_) - data_);
-}
-
-bool FileRecords::pays(int fd) noexcept {
+bool Records::pays(int fd) noexcept {
   struct statfs found{};
   return fstatfs(fd, &found) == 0 && found.f_type == TMPFS_MAGIC;
 }
 
-void FileRecords::fill(std::uint64_t at, std::size_t least, std::size_t most) {
+void Records::fill(std::uint64_t at, std::size_t least, std::size_t most) {
   begin_ = end_ = at;
   while (end_ - begin_ < least) {
-    const ssize_t n = pread(fd_, window_.get() + (end_ - begin_), most - (end_ - begin_),
+    const ssize_t n = pread(fd_, buffer_.get() + (end_ - begin_), most - (end_ - begin_),
                             static_cast<off_t>(end_));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw file_error("cannot read", name_, errno);
@@ -58,60 +45,37 @@ void FileRecords::fill(std::uint64_t at, std::size_t least, std::size_t most) {
   }
 }
 
-RecordHeader FileRecords::read(std::uint64_t at, std::uint64_t step) {
-  if (at < begin_ || at + sizeof(RecordHeader) > end_)
-    fill(at, sizeof(RecordHeader), step < LONG_RECORD ? WINDOW : sizeof(RecordHeader));
-  RecordHeader header;
-  std::memcpy(&header, window_.get() + (at - begin_), sizeof header);
-  return header;
-}
-
-std::uint64_t FileRecords::zeros_end(std::uint64_t at) {
-  while (at < size_) {
-    fill(at, 1, WINDOW);
-    const std::uint8_t* end = window_.get() + (end_ - begin_);
-    const std::uint8_t* found = first_nonzero(window_.get(), end);
-    if (found != end) return at + static_cast<std::uint64_t>(found - window_.get());
-    at = end_;
+std::uint64_t Records::zeros_end(std::uint64_t at) {
+  for (; at < size_; at = end_) {
+    if (at < begin_ || at >= end_) fill(at, 1, WINDOW);
+    const std::uint8_t* const end = window_ + (end_ - begin_);
+    const std::uint8_t* const found =
+        std::find_if(window_ + (at - begin_), end, [](std::uint8_t byte) { return byte != 0; });
+    if (found != end) return begin_ + static_cast<std::uint64_t>(found - window_);
   }
   return size_;
 }
 
 std::uint64_t whole_records_end(int fd, std::uint64_t size, const std::string& name) {
-  FileRecords records(fd, size, name);
-  std::uint64_t at = sizeof(FileHeader);
-  std::uint64_t step = 0;
-  while (size - at >= sizeof(RecordHeader)) {
-    const RecordHeader record = records.read(at, step);
-    step = sizeof record + record.captured;
-    // Zeros are what a crash leaves where data had not reached the disk.
-    if (record == RecordHeader{} || record.captured > MAX_RECORD || step > size - at) break;
-    at += step;
-  }
-  return at;
+  // Zeros are what a crash leaves where data had not reached the disk.
+  return Records(fd, size, name)
+      .walk<false>(sizeof(FileHeader), [](std::uint64_t /*at*/, const RecordHeader& record) {
+        return record != RecordHeader{};
+      });
 }
 
 }  // namespace pcap
 
 // --- The index
 
-PcapIndexer::PcapIndexer(const std::uint8_t* data, std::uint64_t size, std::string name)
-    : PcapIndexer(Source(pcap::MemoryRecords(data, size)), data, size, std::move(name)) {}
+PcapIndexer::PcapIndexer(const std::uint8_t* data, std::uint64_t size, const std::string& name)
+    : records_(data, size) {
+  static_cast<pcap::Format&>(index_) = pcap::read_header(data, size, name);
+}
 
 PcapIndexer::PcapIndexer(const MappedFile& file)
-    : PcapIndexer(pcap::FileRecords::pays(file.fd())
-                      ? Source(pcap::FileRecords(file.fd(), file.size(), file.name()))
-                      : Source(pcap::MemoryRecords(file.data(), file.size())),
-                  file.data(), file.size(), file.name()) {}
-
-PcapIndexer::PcapIndexer(Source source, const std::uint8_t* data, std::uint64_t size,
-                         std::string name)
-    : name_(std::move(name)), source_(std::move(source)) {
-  const pcap::Format format = pcap::read_header(data, size, name_);
-  index_.link_type = format.link_type;
-  index_.snap_length = format.snap_length;
-  index_.nanosecond = format.nanosecond;
-  index_.swapped = format.swapped;
+    : PcapIndexer(file.data(), file.size(), file.name()) {
+  if (pcap::Records::pays(file.fd())) records_ = pcap::Records(file.fd(), file.size(), file.name());
 }
 
 void PcapIndexer::reserve(std::size_t records) {
@@ -121,19 +85,25 @@ void PcapIndexer::reserve(std::size_t records) {
   index_.timestamps.reserve(records);
 }
 
-/// Records of zeros are told from a tail of zeros, which a crash leaves where data had not reached
-/// the disk.
-template <typename Records>
-bool PcapIndexer::zeros_begin(Records& source) {
-  // Looked at once, so that a file full of zeros costs no more than any other.
-  if (at_ < zeros_seen_) return false;
-  zeros_seen_ = source.zeros_end(at_);
-  return zeros_seen_ == source.size();
+void PcapIndexer::set_size(std::size_t records) noexcept {
+  index_.offsets.set_size(records);
+  index_.lengths.set_size(records);
+  index_.wire_lengths.set_size(records);
+  index_.timestamps.set_size(records);
 }
 
-template <bool SWAPPED, typename Records>
-bool PcapIndexer::advance(Records& source) {
-  const std::uint64_t size = source.size();
+/// Records of zeros are told from a tail of zeros, which a crash leaves where data had not reached
+/// the disk.
+bool PcapIndexer::zeros_begin(std::uint64_t at) {
+  // Looked at once, so that a file full of zeros costs no more than any other.
+  if (at < zeros_seen_) return false;
+  zeros_seen_ = records_.zeros_end(at);
+  return zeros_seen_ == records_.size();
+}
+
+template <bool SWAPPED>
+bool PcapIndexer::advance() {
+  const std::uint64_t size = records_.size();
   const std::int64_t ns_per_tick = index_.nanosecond ? 1 : 1000;
   const std::size_t before = index_.offsets.size();
   if (before == STEP) reserve(STEP + (size - at_) / (at_ / STEP));
@@ -143,69 +113,38 @@ bool PcapIndexer::advance(Records& source) {
   std::uint32_t* const wire_lengths = index_.wire_lengths.data();
   std::int64_t* const timestamps = index_.timestamps.data();
   std::size_t n = before;
-  std::uint64_t at = at_;
-  std::uint64_t step = 0;
-  bool more = false;
-  while (size - at >= sizeof(pcap::RecordHeader)) {
-    if (n == before + STEP) {
-      more = true;
-      break;
-    }
-    const pcap::RecordHeader record = source.read(at, step);
-    const std::uint32_t captured = order<SWAPPED>(record.captured);
-    step = sizeof record + captured;
+  at_ = records_.walk<SWAPPED>(at_, [&](std::uint64_t at, const pcap::RecordHeader& record) {
+    if (n == before + STEP || (record == pcap::RecordHeader{} && zeros_begin(at))) return false;
+    offsets[n] = at + sizeof record;
+    lengths[n] = record.captured;
+    wire_lengths[n] = record.original;
+    timestamps[n] =
+        std::int64_t{record.seconds} * 1'000'000'000 + std::int64_t{record.fraction} * ns_per_tick;
+    ++n;
+    return true;
+  });
+  const bool more = n == before + STEP;
+  if (!more && size - at_ >= sizeof(pcap::RecordHeader)) {
+    const pcap::RecordHeader record = records_.read(at_, 0);
+    const std::uint32_t captured = SWAPPED ? record.swapped().captured : record.captured;
     if (captured > pcap::MAX_RECORD) {
-      index_.damage = "the record at byte " + std::to_string(at) + " claims " +
+      index_.damage = "the record at byte " + std::to_string(at_) + " claims " +
                       std::to_string(captured) + " bytes, and more than " +
                       std::to_string(pcap::MAX_RECORD) + " is taken for garbage";
-      break;
     }
-    if (step > size - at) break;
-    at_ = at;
-    if (record == pcap::RecordHeader{} && zeros_begin(source)) break;
-    offsets[n] = at + sizeof record;
-    lengths[n] = captured;
-    wire_lengths[n] = order<SWAPPED>(record.original);
-    timestamps[n] = std::int64_t{order<SWAPPED>(record.seconds)} * 1'000'000'000 +
-                    std::int64_t{order<SWAPPED>(record.fraction)} * ns_per_tick;
-    ++n;
-    at += step;
   }
   // Zeros before a torn record are the crash's as well: once it is cut off, they end the file.
   while (!more && n > 0 && lengths[n - 1] == 0 && wire_lengths[n - 1] == 0 &&
          timestamps[n - 1] == 0) {
     --n;
-    at -= sizeof(pcap::RecordHeader);
+    at_ -= sizeof(pcap::RecordHeader);
   }
-  at_ = at;
-  index_.torn_bytes = size - at;
-  index_.offsets.set_size(n);
-  index_.lengths.set_size(n);
-  index_.wire_lengths.set_size(n);
-  index_.timestamps.set_size(n);
+  index_.torn_bytes = size - at_;
+  set_size(n);
   return more;
 }
 
-bool PcapIndexer::advance() {
-  return std::visit(
-      [this](auto& source) {
-        return index_.swapped ? advance<true>(source) : advance<false>(source);
-      },
-      source_);
-}
-
-PcapIndex index_pcap(const std::uint8_t* data, std::uint64_t size, const std::string& name) {
-  PcapIndexer indexer(data, size, name);
-  while (indexer.advance()) {
-  }
-  PcapIndex index = indexer.take();
-  if (!index.damage.empty()) {
-    throw Error(Status::INVALID_PARAMETER, name + ": " + index.damage + "; " +
-                                               std::to_string(index.offsets.size()) +
-                                               " packets before it are whole");
-  }
-  return index;
-}
+bool PcapIndexer::advance() { return index_.swapped ? advance<true>() : advance<false>(); }
 
 void gather_rows(const std::uint8_t* data, const std::int64_t* offsets,
                  const std::uint32_t* lengths, std::size_t n, std::uint8_t* out,

@@ -12,7 +12,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "storage/pcap_format.h"
 #include "system/mapped_file.h"
@@ -20,107 +19,99 @@
 namespace daqiri {
 
 /// An array that grows without copying what it holds: the kernel moves its pages. Memory counts as
-/// used from the first write on, so that a reserve
-/// that turns out too large costs nothing.
+/// used from the first write on, so that a reserve that turns out too large costs nothing.
 template <typename T>
 class PageArray {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-  PageArray() = default;
-  PageArray(PageArray&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)),
-        size_(std::exchange(other.size_, 0)),
-        capacity_(std::exchange(other.capacity_, 0)) {}
-  PageArray& operator=(PageArray&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
-    return *this;
-  }
-  ~PageArray() {
-    if (data_ != nullptr) munmap(data_, capacity_ * sizeof(T));
-  }
-
   /// Room for `n` elements. Throws std::bad_alloc.
   void reserve(std::size_t n) {
-    if (n <= capacity_) return;
-    n = (std::max(n, 2 * capacity_) + GRANULE - 1) / GRANULE * GRANULE;
-    void* moved = data_ == nullptr
-                      ? mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                      : mremap(data_, capacity_ * sizeof(T), n * sizeof(T), MREMAP_MAYMOVE);
+    const std::size_t before = data_.get_deleter().size;
+    if (n * sizeof(T) <= before) return;
+    const std::size_t size =
+        (std::max(n * sizeof(T), 2 * before) + GRANULE - 1) / GRANULE * GRANULE;
+    void* const moved = before == 0 ? mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                                    : mremap(data_.get(), before, size, MREMAP_MAYMOVE);
     if (moved == MAP_FAILED) throw std::bad_alloc();
-    data_ = static_cast<T*>(moved);
-    capacity_ = n;
+    static_cast<void>(data_.release());
+    data_ = Pages(static_cast<T*>(moved), Unmap{size});
     // One fault per 2 MiB instead of per 4 KiB, where the system grants it.
-    if (n * sizeof(T) >= HUGE_PAGE) madvise(data_, n * sizeof(T), MADV_HUGEPAGE);
+    if (size >= HUGE_PAGE) madvise(moved, size, MADV_HUGEPAGE);
   }
-  /// The room is there.
-  void push_back(T value) noexcept { data_[size_++] = value; }
   /// Elements up to `n` are set by the caller, in the room that is there.
   void set_size(std::size_t n) noexcept { size_ = n; }
 
-  [[nodiscard]] T* data() noexcept { return data_; }
-  [[nodiscard]] const T* data() const noexcept { return data_; }
+  [[nodiscard]] T* data() noexcept { return data_.get(); }
+  [[nodiscard]] const T* data() const noexcept { return data_.get(); }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] T operator[](std::size_t i) const noexcept { return data_[i]; }
-  [[nodiscard]] const T* begin() const noexcept { return data_; }
-  [[nodiscard]] const T* end() const noexcept { return data_ + size_; }
+  [[nodiscard]] const T* begin() const noexcept { return data(); }
+  [[nodiscard]] const T* end() const noexcept { return data() + size_; }
 
  private:
-  /// Whole pages of any element size.
-  static constexpr std::size_t GRANULE = 4096;
+  /// In bytes; whole pages, of any element size.
+  static constexpr std::size_t GRANULE = std::size_t{32} * 1024;
   static constexpr std::size_t HUGE_PAGE = std::size_t{2} << 20U;
+  struct Unmap {
+    std::size_t size{0};
+    void operator()(T* data) const noexcept { munmap(data, size); }
+  };
+  using Pages = std::unique_ptr<T[], Unmap>;
 
-  T* data_{nullptr};
+  Pages data_;
   std::size_t size_{0};
-  std::size_t capacity_{0};
 };
 
-// --- Where record headers are read from
+// --- Records
 
 namespace pcap {
 
-/// Bytes in memory, mapped or not. Touches record headers only.
-class MemoryRecords {
+/// Walks from record to record: over bytes in memory, mapped or not, of which it touches the record
+/// headers only, or through an open file, read in windows.
+class Records {
  public:
-  MemoryRecords(const std::uint8_t* data, std::uint64_t size) noexcept : data_(data), size_(size) {}
-
-  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  /// The record header at `at`, which lies inside; `step` is the length of the record before it.
-  [[nodiscard]] RecordHeader read(std::uint64_t at, std::uint64_t /*step*/) const noexcept {
-    RecordHeader header;
-    std::memcpy(&header, data_ + at, sizeof header);
-    return header;
-  }
-  /// Offset of the first byte from `at` on that is not zero; size(): there is none.
-  [[nodiscard]] std::uint64_t zeros_end(std::uint64_t at) const noexcept;
-
- private:
-  const std::uint8_t* data_;
-  std::uint64_t size_;
-};
-
-/// An open file, read in windows. On tmpfs, whose pages are mapped one by one, copying all bytes
-/// costs less than mapping the pages of the headers.
-class FileRecords {
- public:
+  Records(const std::uint8_t* data, std::uint64_t size) noexcept
+      : size_(size), window_(data), end_(size) {}
   /// `fd` stays open meanwhile, `name` is for errors.
-  FileRecords(int fd, std::uint64_t size, std::string name)
-      : fd_(fd),
-        size_(size),
+  Records(int fd, std::uint64_t size, std::string name)
+      : size_(size),
+        fd_(fd),
         name_(std::move(name)),
-        window_(std::make_unique_for_overwrite<std::uint8_t[]>(WINDOW)) {}
-
-  /// Whether this is the faster way to the headers of the file `fd`.
+        buffer_(std::make_unique_for_overwrite<std::uint8_t[]>(WINDOW)),
+        window_(buffer_.get()) {}
+  /// Whether the latter is the faster way to the headers of the file `fd`. On tmpfs, whose pages
+  /// are mapped one by one, copying all bytes costs less than mapping the pages of the headers.
   static bool pays(int fd) noexcept;
 
+  // All throw Error GENERIC_FAILURE, for an open file, with name and errno.
+
+  /// The record header at `at`, which lies inside; `step` is the length of the record before it.
+  RecordHeader read(std::uint64_t at, std::uint64_t step) {
+    if (at < begin_ || at + sizeof(RecordHeader) > end_)
+      fill(at, sizeof(RecordHeader), step < LONG_RECORD ? WINDOW : sizeof(RecordHeader));
+    RecordHeader header;
+    std::memcpy(&header, window_ + (at - begin_), sizeof header);
+    return header;
+  }
+  /// Call `take`(offset, header) for each whole record from `at` on, as long as it returns true.
+  /// Returns the offset behind the last one for which it did.
+  template <bool SWAPPED, typename Take>
+  std::uint64_t walk(std::uint64_t at, Take&& take) {
+    std::uint64_t step = 0;
+    while (size_ - at >= sizeof(RecordHeader)) {
+      RecordHeader record = read(at, step);
+      if constexpr (SWAPPED) record = record.swapped();
+      step = sizeof record + record.captured;
+      if (record.captured > MAX_RECORD || step > size_ - at || !take(at, record)) break;
+      at += step;
+    }
+    return at;
+  }
+  /// Offset of the first byte from `at` on that is not zero; size(): there is none.
+  std::uint64_t zeros_end(std::uint64_t at);
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  /// As MemoryRecords::read. Throws Error GENERIC_FAILURE with name and errno.
-  RecordHeader read(std::uint64_t at, std::uint64_t step);
-  [[nodiscard]] std::uint64_t zeros_end(std::uint64_t at);
 
  private:
   static constexpr std::size_t WINDOW = std::size_t{256} * 1024;
@@ -130,10 +121,12 @@ class FileRecords {
   /// At least `least` of up to `most` bytes.
   void fill(std::uint64_t at, std::size_t least, std::size_t most);
 
-  int fd_;
   std::uint64_t size_;
+  int fd_{-1};
   std::string name_;
-  std::unique_ptr<std::uint8_t[]> window_;
+  std::unique_ptr<std::uint8_t[]> buffer_;
+  /// Bytes [begin_, end_).
+  const std::uint8_t* window_;
   std::uint64_t begin_{0};
   std::uint64_t end_{0};
 };
@@ -146,12 +139,7 @@ std::uint64_t whole_records_end(int fd, std::uint64_t size, const std::string& n
 
 // --- The index
 
-struct PcapIndex {
-  std::uint32_t link_type{0};
-  std::uint32_t snap_length{0};
-  bool nanosecond{false};
-  /// File of the other byte order.
-  bool swapped{false};
+struct PcapIndex : pcap::Format {
   /// Byte offset of each packet's data in the file.
   PageArray<std::uint64_t> offsets;
   /// Bytes captured, and bytes on the wire.
@@ -169,7 +157,7 @@ struct PcapIndex {
 class PcapIndexer {
  public:
   /// `size` bytes at `data`. Throws Error INVALID_PARAMETER naming `name` and what was found.
-  PcapIndexer(const std::uint8_t* data, std::uint64_t size, std::string name);
+  PcapIndexer(const std::uint8_t* data, std::uint64_t size, const std::string& name);
   /// Reads the file instead of the mapping where that is faster. `file` outlives it.
   explicit PcapIndexer(const MappedFile& file);
 
@@ -179,26 +167,20 @@ class PcapIndexer {
   [[nodiscard]] PcapIndex take() noexcept { return std::move(index_); }
 
  private:
-  using Source = std::variant<pcap::MemoryRecords, pcap::FileRecords>;
-  PcapIndexer(Source source, const std::uint8_t* data, std::uint64_t size, std::string name);
-  template <bool SWAPPED, typename Records>
-  bool advance(Records& source);
-  template <typename Records>
-  bool zeros_begin(Records& source);
+  template <bool SWAPPED>
+  bool advance();
+  bool zeros_begin(std::uint64_t at);
+  /// Each array.
   void reserve(std::size_t records);
+  void set_size(std::size_t records) noexcept;
 
-  std::string name_;
-  Source source_;
+  pcap::Records records_;
   PcapIndex index_;
   /// Behind the last whole record.
   std::uint64_t at_{sizeof(pcap::FileHeader)};
   /// Offset of the first byte behind the last look at a row of zeros that is not zero.
   std::uint64_t zeros_seen_{0};
 };
-
-/// Index the classic pcap data of `size` bytes at once. Throws Error INVALID_PARAMETER naming
-/// `name` for what is no pcap data, and for damage.
-PcapIndex index_pcap(const std::uint8_t* data, std::uint64_t size, const std::string& name);
 
 /// Copy `n` packets, which begin at `offsets` in `data`, to rows of `width` bytes at `out`; what is
 /// left of a row becomes 0. No packet is longer than `width`.

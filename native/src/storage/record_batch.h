@@ -7,8 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
-#include "daqiri/burst.h"
+#include "burst/burst.h"
 #include "net/link_layer.h"
 
 namespace daqiri {
@@ -20,10 +21,10 @@ struct FileTally {
   std::uint64_t size{0};
   std::uint64_t packets{0};
   /// As on the wire, reconstructed headers included (the sum of the records' original lengths).
-  std::uint64_t wire_bytes{0};
+  std::uint64_t bytes{0};
   /// Times of the first and the last record, ns; -1: none.
-  std::int64_t first_ns{-1};
-  std::int64_t last_ns{-1};
+  std::int64_t t_first_ns{-1};
+  std::int64_t t_last_ns{-1};
 };
 
 /// A few thousand records, as pieces for one writev and the marks where each record ends.
@@ -38,6 +39,7 @@ class RecordBatch {
   };
   /// Longest header that is put before a packet.
   static constexpr std::size_t MAX_HEADER = 16;
+  static constexpr std::size_t MAX_RECORDS = 2048;
 
   /// Empty; the next record follows `before`.
   void begin(const FileTally& before) noexcept {
@@ -70,25 +72,25 @@ class RecordBatch {
   void end_record(std::uint32_t wire_length, std::uint64_t time, std::uint32_t flow) noexcept {
     marks_[num_records_++] = {bytes_, wire_length, time, flow};
   }
-  /// To be called before `pieces`.
-  void finish() noexcept { end_stretch(); }
-
-  [[nodiscard]] iovec* pieces() noexcept { return pieces_.data(); }
-  [[nodiscard]] const iovec* pieces() const noexcept { return pieces_.data(); }
-  [[nodiscard]] std::size_t num_pieces() const noexcept { return num_pieces_; }
-  [[nodiscard]] const Mark& mark(std::size_t record) const noexcept { return marks_[record]; }
-  [[nodiscard]] std::size_t num_records() const noexcept { return num_records_; }
+  /// All bytes, in their order; whoever writes them may change this.
+  [[nodiscard]] std::span<iovec> pieces() noexcept {
+    end_stretch();
+    return {pieces_.data(), num_pieces_};
+  }
+  [[nodiscard]] std::span<const Mark> records() const noexcept {
+    return {marks_.data(), num_records_};
+  }
   [[nodiscard]] std::uint32_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const FileTally& before() const noexcept { return before_; }
   /// What is whole when the first `bytes` of the batch are in the file.
   [[nodiscard]] FileTally tally_at(std::uint64_t bytes) const noexcept {
     FileTally tally = before_;
-    for (std::size_t r = 0; r < num_records_ && marks_[r].end <= bytes; ++r) {
-      const Mark& mark = marks_[r];
+    for (const Mark& mark : records()) {
+      if (mark.end > bytes) break;
       tally.size = before_.size + mark.end;
-      tally.wire_bytes += mark.wire_length;
-      tally.last_ns = static_cast<std::int64_t>(mark.time);
-      if (tally.first_ns < 0) tally.first_ns = tally.last_ns;
+      tally.bytes += mark.wire_length;
+      tally.t_last_ns = static_cast<std::int64_t>(mark.time);
+      if (tally.t_first_ns < 0) tally.t_first_ns = tally.t_last_ns;
       ++tally.packets;
     }
     return tally;
@@ -96,7 +98,6 @@ class RecordBatch {
 
  private:
   static constexpr std::size_t MAX_PIECES = 1024;  // IOV_MAX of Linux
-  static constexpr std::size_t MAX_RECORDS = 2048;
   /// Longer writes gain nothing, and have the page cache look for memory in larger pieces than the
   /// next file will find.
   static constexpr std::uint32_t FULL = std::uint32_t{1} << 20U;
@@ -125,6 +126,40 @@ class RecordBatch {
   /// Where the stretch of staging that has no piece yet begins.
   std::size_t stretch_{0};
   std::uint32_t bytes_{0};
+};
+
+/// The headers that go before the packets of one burst; written once for neighbours that have the
+/// same.
+class PacketPrefixes {
+ public:
+  PacketPrefixes(const LinkLayer& link, const Burst& burst) noexcept
+      : link_(link),
+        burst_(burst),
+        none_(!link.reconstructs_headers()),
+        repeats_(link.prefix_repeats()) {}
+
+  /// As LinkLayer::prefix.
+  std::uint32_t write(std::uint32_t packet, std::byte* out) noexcept {
+    if (none_) return 0;
+    if (!repeats_) return link_.prefix(burst_, packet, out);
+    const std::uint32_t length = burst_.packet_length(packet);
+    if (size_ == 0 || length != length_) {
+      size_ = link_.prefix(burst_, packet, latest_.data());
+      length_ = length;
+    }
+    std::memcpy(out, latest_.data(), size_);
+    return size_;
+  }
+
+ private:
+  const LinkLayer& link_;
+  const Burst& burst_;
+  bool none_;
+  bool repeats_;
+  /// Prefix of the latest packet, and how long that packet was; size 0: none yet.
+  std::array<std::byte, MAX_LINK_PREFIX> latest_;
+  std::uint32_t size_{0};
+  std::uint32_t length_{0};
 };
 
 }  // namespace daqiri

@@ -1,69 +1,22 @@
 /// Records a receive queue to rolling files on a thread of its own.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "metrics/counters.h"
 #include "session/session.h"
-#include "storage/file_output.h"
+#include "storage/capture_files.h"
 #include "system/doorbell.h"
 
 namespace daqiri {
-
-enum class CaptureFormat : std::uint8_t { PCAP, RAW };
-/// What a recorder does when its file cannot be written: it goes on without (what comes is lost)
-/// until it ends, or it tries to go on every now and then.
-enum class OnError : std::uint8_t { STOP, RESUME };
-
-struct RecorderOptions {
-  /// Existing directory, absolute.
-  std::string directory;
-  /// Files are <prefix>_<number, six digits>.pcap or .raw, each with its metadata beside it in
-  /// <name>.json. Existing files are not overwritten: the first one is refused, later ones leave
-  /// the number out.
-  std::string prefix{"capture"};
-  std::uint64_t first_number{0};
-  CaptureFormat format{CaptureFormat::PCAP};
-  /// pcap: resolution of the times.
-  bool nanosecond{true};
-  /// raw: bytes that are left out at the beginning of each packet.
-  std::uint64_t packet_data_offset{0};
-  /// How bytes get to the disk. DIRECT is BUFFERED, with a warning, where it is not possible; AUTO
-  /// is DIRECT where it is possible.
-  WriterKind writer{WriterKind::BUFFERED};
-  OnError on_error{OnError::STOP};
-  /// A file is complete once the disk has it (fdatasync), and not before.
-  bool durable{false};
-  /// A file is complete with the packet that makes it this many packets, this many bytes of records
-  /// (pcap: 16 bytes of record header and the packet, each), or once this many seconds have passed
-  /// since its first packet; 0: no limit.
-  std::uint64_t roll_packets{0};
-  std::uint64_t roll_bytes{0};
-  double roll_seconds{0.0};
-  /// Stop by itself after exactly this many packets; 0: no limit. What the queue has not handed
-  /// over by then stays in the queue; the rest of the burst that went beyond is counted as left out
-  /// (`after_limit`), since a burst cannot be put back.
-  std::uint64_t max_packets{0};
-};
-
-/// A file that is complete on disk.
-struct RecordedFile {
-  std::string path;
-  std::uint64_t packets{0};
-  /// Packet bytes as on the wire, reconstructed headers included (record headers not counted).
-  std::uint64_t bytes{0};
-  /// ns; -1 for an empty file.
-  std::int64_t t_first_ns{-1};
-  std::int64_t t_last_ns{-1};
-  /// Packets that the queue or the recorder lost since the file before was complete.
-  std::uint64_t dropped{0};
-  /// Packets that were left out on request in that time: filtered, flushed, paused, behind the
-  /// limit.
-  std::uint64_t left_out{0};
-};
 
 struct RecorderSnapshot {
   /// In files: packets, and their bytes as on the wire.
@@ -97,8 +50,7 @@ class Recorder {
   Recorder(std::shared_ptr<Session> session, RxQueue& queue, const RecorderOptions& options);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
-  /// Stops.
-  ~Recorder();
+  ~Recorder() { stop(); }
 
   /// Record what the queue has handed over by now, complete the current file, end the thread.
   /// Idempotent; any thread.
@@ -110,19 +62,56 @@ class Recorder {
   void roll();
   /// While paused, packets are taken from the queue and discarded, counted as left out (`paused` in
   /// the file's metadata); files stay valid.
-  void set_paused(bool paused) noexcept;
+  void set_paused(bool paused) noexcept { paused_.store(paused, std::memory_order_relaxed); }
 
   [[nodiscard]] RecorderSnapshot snapshot() const;
   /// Complete files from index `first` on.
   [[nodiscard]] std::vector<RecordedFile> files(std::size_t first = 0) const;
   /// "buffered" or "direct": what became of the option.
-  [[nodiscard]] std::string writer() const;
+  [[nodiscard]] const std::string& writer() const noexcept { return files_.writer_name(); }
   /// Rung when a file is completed, the recorder ends, or an error occurs.
-  Doorbell& doorbell() noexcept;
+  Doorbell& doorbell() noexcept { return doorbell_; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  // The recorder's thread.
+  void run() noexcept;
+  void record();
+  void take(Burst& burst);
+  void drain();
+  void answer_roll();
+  Burst* await();
+  void publish();
+  [[nodiscard]] bool limit_reached() const noexcept {
+    return max_packets_ > 0 && files_.packets() >= max_packets_;
+  }
+
+  std::shared_ptr<Session> session_;
+  RxQueue& queue_;
+  /// The queue, until it may have another recorder.
+  std::unique_ptr<RxQueue, void (*)(RxQueue*)> attached_;
+  std::uint64_t max_packets_;
+  // The recorder's thread's.
+  CaptureFiles files_;
+  std::uint64_t poll_at_{0};
+
+  // Requests.
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> paused_{false};
+  std::atomic<std::uint64_t> rolls_asked_{0};
+  std::mutex stop_mutex_;
+
+  // Results.
+  CounterGroup<4> counts_;
+  mutable std::mutex mutex_;
+  std::condition_variable answered_;
+  std::uint64_t rolls_done_{0};
+  std::vector<RecordedFile> completed_;
+  std::string error_;
+  bool failing_{false};
+  bool running_{true};
+  Doorbell doorbell_;
+
+  std::thread thread_;
 };
 
 }  // namespace daqiri

@@ -3,8 +3,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/resource.h>
+
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -141,6 +144,27 @@ inline std::vector<std::vector<std::string>> tshark(const std::string& path,
   }
   return rows;
 }
+
+/// Limits the size of this process's files; what goes beyond fails with EFBIG.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_{};
+};
 
 inline Bytes random_bytes(std::size_t n, std::uint32_t seed) {
   std::mt19937 random(seed);

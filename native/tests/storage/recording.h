@@ -7,7 +7,7 @@
 
 #include "session/loopback_config.h"
 #include "storage/bursts.h"
-#include "storage/pcap_index.h"
+#include "storage/index_pcap.h"
 #include "storage/recorder.h"
 
 namespace daqiri::test {

@@ -6,8 +6,7 @@
 #include <thread>
 
 #include "storage/bursts.h"
-#include "storage/pcap_index.h"
-#include "storage/pcap_writer.h"
+#include "storage/packet_writer.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -57,7 +56,7 @@ TEST_CASE("A file that is being written is a prefix of its records at any moment
   Bench bench(1, 1000);
   const auto burst = dense_burst(bench, 1000, LENGTH);
   std::string why_not;
-  PcapWriter writer({}, make_output(kind, dir.path(), why_not));
+  PacketWriter writer(pcap::Format{}, make_output(kind, dir.path(), why_not));
   if (!why_not.empty()) WARN("buffered, not direct: " << why_not);
   const std::string path = dir / "live.pcap";
   writer.create(path);
@@ -94,7 +93,7 @@ TEST_CASE("An output goes on with a new file, whatever became of the one before"
   Bench bench(1, 1000);
   const auto burst = dense_burst(bench, 1000, 1500);
   std::string why_not;
-  PcapWriter writer({}, make_output(WriterKind::DIRECT, dir.path(), why_not));
+  PacketWriter writer(pcap::Format{}, make_output(WriterKind::DIRECT, dir.path(), why_not));
   for (std::size_t i = 0; i < 3; ++i) {
     const std::string path = dir / (std::to_string(i) + ".pcap");
     writer.create(path);
@@ -107,4 +106,33 @@ TEST_CASE("An output goes on with a new file, whatever became of the one before"
     CHECK(writer.error().empty());
     CHECK(tcpdump(path).size() == 1000 * (i + 1) + 7);
   }
+}
+
+TEST_CASE("A writer goes on in the same file after an error", "[storage][direct]") {
+  const TempDir dir("/var/tmp");
+  Bench bench(1, 1000);
+  const auto burst = dense_burst(bench, 1000, 1500);
+  const WriterKind kind = GENERATE(WriterKind::DIRECT, WriterKind::BUFFERED);
+  std::string why_not;
+  PacketWriter writer(pcap::Format{}, make_output(kind, dir.path(), why_not));
+  if (!why_not.empty()) WARN("buffered, not direct: " << why_not);
+  const std::string path = dir / "again.pcap";
+  writer.create(path);
+  // Ends in the middle of a page, which is read again.
+  REQUIRE(writer.write(*burst, ETHERNET, 0, 100) == 100);
+  writer.sync();
+  {
+    const FileSizeLimit limit(writer.size() + 1000);
+    writer.write(*burst, ETHERNET, 100, 900);
+    writer.sync();
+    REQUIRE(writer.failed());
+    REQUIRE(writer.tally().packets == 100);
+  }
+  REQUIRE(writer.retry());
+  REQUIRE(writer.write(*burst, ETHERNET, 100, 900) == 900);
+  writer.close();
+  CHECK(writer.error().empty());
+  const Bytes all = read_file(path);
+  CHECK(all.size() == 24 + 1000 * (16 + 1500));
+  CHECK(is_prefix(all, 1500));
 }

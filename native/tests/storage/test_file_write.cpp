@@ -8,7 +8,7 @@
 #include "session/loopback_config.h"
 #include "storage/bursts.h"
 #include "storage/file_write.h"
-#include "storage/pcap_writer.h"
+#include "storage/packet_writer.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -141,8 +141,8 @@ TEST_CASE("A handle tells how a write in the background went", "[storage][file]"
     CHECK(std::filesystem::file_size(dir / "run.pcap") == 24 + 2000 * 216);
   }
   SECTION("to a file that stays locked") {
-    PcapWriter busy;
-    busy.open(dir / "run.pcap", {}, PcapWriter::Existing::APPEND);
+    PacketWriter busy;
+    busy.append(dir / "run.pcap");
     const auto handle = start_write_pcap(*burst, dir.path(), "run");
     REQUIRE(handle->wait(60'000'000'000));
     CHECK(handle->status() == Status::GENERIC_FAILURE);
@@ -151,8 +151,8 @@ TEST_CASE("A handle tells how a write in the background went", "[storage][file]"
   SECTION("beside writes to a locked file, which keep their turn") {
     std::vector<std::shared_ptr<FileWriteHandle>> locked;
     {
-      PcapWriter busy;
-      busy.open(dir / "run.pcap", {}, PcapWriter::Existing::APPEND);
+      PacketWriter busy;
+      busy.append(dir / "run.pcap");
       // Each is tried for a second before it gives up: together far longer than this takes.
       for (int i = 0; i < 60; ++i) locked.push_back(start_write_pcap(*burst, dir.path(), "run"));
       const auto other = start_write_pcap(*burst, dir.path(), "other");
@@ -185,8 +185,8 @@ TEST_CASE("No more than the allowed number of writes wait", "[storage][file]") {
   std::vector<std::shared_ptr<FileWriteHandle>> handles;
   {
     // Holds the file thread at the first job.
-    PcapWriter busy;
-    busy.open(dir / "run.pcap", {}, PcapWriter::Existing::APPEND);
+    PacketWriter busy;
+    busy.append(dir / "run.pcap");
     const auto [status, text] = refusal([&] {
       for (std::size_t i = 0; i < MAX_PENDING_FILE_WRITES + 2; ++i) {
         handles.push_back(start_write_pcap(*burst, dir.path(), "run"));

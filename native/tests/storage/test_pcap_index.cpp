@@ -5,9 +5,8 @@
 #include <random>
 
 #include "storage/bursts.h"
-#include "storage/pcap_format.h"
-#include "storage/pcap_index.h"
-#include "storage/pcap_writer.h"
+#include "storage/index_pcap.h"
+#include "storage/packet_writer.h"
 #include "system/file.h"
 
 using namespace daqiri;
@@ -103,7 +102,7 @@ TEST_CASE("A file on tmpfs is read, with the same index", "[storage][index]") {
   write_file(path, made.file);
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   unlink(path.c_str());
-  CHECK(pcap::FileRecords::pays(file.fd()));
+  CHECK(pcap::Records::pays(file.fd()));
   const MappedFile whole(file.fd(), path);
   PcapIndexer indexer(whole);
   while (indexer.advance()) {
@@ -144,8 +143,8 @@ TEST_CASE("A file of the pcap writer is indexed", "[storage][index]") {
   const TempDir dir;
   Bench bench;
   const auto burst = bench.burst(64, 333);
-  PcapWriter writer;
-  writer.open(dir / "own.pcap", {LINKTYPE_ETHERNET, true}, PcapWriter::Existing::APPEND);
+  PacketWriter writer(pcap::Format{LINKTYPE_ETHERNET, true});
+  writer.append(dir / "own.pcap");
   writer.write(*burst, LinkLayer{}, 0, 64);
   writer.close();
   const Bytes file = read_file(dir / "own.pcap");

@@ -5,8 +5,7 @@
 #include <csignal>
 
 #include "storage/bursts.h"
-#include "storage/pcap_format.h"
-#include "storage/pcap_writer.h"
+#include "storage/packet_writer.h"
 #include "timing/clock.h"
 
 using namespace daqiri;
@@ -16,7 +15,6 @@ using Catch::Matchers::Contains;
 namespace {
 
 constexpr std::uint64_t T0 = 1'700'000'000'123'456'789;
-constexpr auto APPEND = PcapWriter::Existing::APPEND;
 
 /// Five bytes of reconstructed headers whose last one is the packet's number.
 class Reconstructed final : public LinkLayer {
@@ -35,7 +33,7 @@ std::uint64_t records(std::size_t n, std::size_t length) { return n * (16 + leng
 
 /// Appends to `path` and tells what was thrown.
 std::pair<Status, std::string> append_refusal(const std::string& path, std::uint32_t longest = 0) {
-  return refusal([&] { PcapWriter().open(path, {}, APPEND, longest); });
+  return refusal([&] { PacketWriter().append(path, longest); });
 }
 
 }  // namespace
@@ -58,14 +56,14 @@ TEST_CASE("tcpdump and tshark read what the pcap writer wrote", "[storage][pcap]
   const bool nanosecond = GENERATE(false, true);
   const auto burst = bench.burst(packets, T0, 1'001);
   const std::string path = dir / "all.pcap";
-  PcapWriter writer;
-  writer.open(path, {LINKTYPE_ETHERNET, nanosecond}, APPEND);
+  PacketWriter writer(pcap::Format{LINKTYPE_ETHERNET, nanosecond});
+  writer.append(path);
   // In two parts, a sub-range at a time.
   CHECK(writer.write(*burst, ETHERNET, 0, 10) == 10);
   CHECK(writer.write(*burst, ETHERNET, 10, 54) == 54);
   CHECK(writer.tally().packets == 64);
-  CHECK(writer.tally().first_ns == static_cast<std::int64_t>(T0));
-  CHECK(writer.tally().last_ns == static_cast<std::int64_t>(T0 + 63 * 1'001));
+  CHECK(writer.tally().t_first_ns == static_cast<std::int64_t>(T0));
+  CHECK(writer.tally().t_last_ns == static_cast<std::int64_t>(T0 + 63 * 1'001));
   writer.close();
   CHECK_FALSE(writer.failed());
   CHECK(writer.size() == std::filesystem::file_size(path));
@@ -92,8 +90,8 @@ TEST_CASE("More packets than a system call takes", "[storage][pcap]") {
   const std::size_t length = GENERATE(std::size_t{64}, std::size_t{1000});
   Bench bench(1, 5000, 1024);
   const auto burst = bench.burst(5000, length);
-  PcapWriter writer;
-  writer.open(dir / "many.pcap", {}, APPEND);
+  PacketWriter writer;
+  writer.append(dir / "many.pcap");
   REQUIRE(writer.write(*burst, ETHERNET, 0, 5000) == 5000);
   writer.close();
   const Bytes file = read_file(dir / "many.pcap");
@@ -109,10 +107,10 @@ TEST_CASE("Reconstructed headers stand before every packet", "[storage][pcap]") 
   const TempDir dir;
   Bench bench;
   const auto burst = bench.burst(3, 700);
-  PcapWriter writer;
-  writer.open(dir / "raw.pcap", {LINKTYPE_RAW, true}, APPEND);
+  PacketWriter writer(pcap::Format{LINKTYPE_RAW, true});
+  writer.append(dir / "raw.pcap");
   REQUIRE(writer.write(*burst, Reconstructed{}, 0, 3) == 3);
-  CHECK(writer.tally().wire_bytes == 3 * 705);
+  CHECK(writer.tally().bytes == 3 * 705);
   writer.close();
   const Bytes file = read_file(dir / "raw.pcap");
   REQUIRE(file.size() == 24 + records(3, 705));
@@ -129,12 +127,12 @@ TEST_CASE("Packets without a timestamp carry the time of writing", "[storage][pc
   const TempDir dir;
   Bench bench;
   const auto burst = bench.burst({{Bytes(60)}, {Bytes(60)}});
-  PcapWriter writer;
+  PacketWriter writer(pcap::Format{LINKTYPE_ETHERNET, true});
   const auto before = static_cast<std::int64_t>(realtime_ns());
-  writer.open(dir / "now.pcap", {LINKTYPE_ETHERNET, true}, APPEND);
+  writer.append(dir / "now.pcap");
   REQUIRE(writer.write(*burst, ETHERNET, 0, 2) == 2);
-  CHECK(writer.tally().first_ns >= before);
-  CHECK(writer.tally().last_ns <= static_cast<std::int64_t>(realtime_ns()));
+  CHECK(writer.tally().t_first_ns >= before);
+  CHECK(writer.tally().t_last_ns <= static_cast<std::int64_t>(realtime_ns()));
 }
 
 TEST_CASE("A packet beyond the snap length is cut, and says how long it was", "[storage][pcap]") {
@@ -143,8 +141,8 @@ TEST_CASE("A packet beyond the snap length is cut, and says how long it was", "[
   Bench bench(2, 4, LONG);
   const auto burst =
       bench.burst({{random_bytes(100, 1), random_bytes(LONG, 2)}, {Bytes(60), Bytes()}}, T0, 1);
-  PcapWriter writer;
-  writer.open(dir / "long.pcap", {}, APPEND, LONG + 100);
+  PacketWriter writer;
+  writer.append(dir / "long.pcap", LONG + 100);
   REQUIRE(writer.write(*burst, ETHERNET, 0, 2) == 2);
   writer.close();
   const auto rows = tshark(dir / "long.pcap", {"frame.len", "frame.cap_len"});
@@ -159,8 +157,8 @@ TEST_CASE("The size limit ends a write behind the packet that reaches it", "[sto
   const TempDir dir;
   Bench bench;
   const auto burst = bench.burst(10, 84);
-  PcapWriter writer;
-  writer.open(dir / "limit.pcap", {}, APPEND);
+  PacketWriter writer;
+  writer.append(dir / "limit.pcap");
   CHECK(writer.write(*burst, ETHERNET, 0, 10, 24 + 300) == 3);
   CHECK(writer.write(*burst, ETHERNET, 3, 7, 24 + 301) == 1);
   CHECK(writer.write(*burst, ETHERNET, 4, 6, 24 + 301) == 0);
@@ -173,8 +171,8 @@ TEST_CASE("Bursts are appended to a compatible file", "[storage][pcap]") {
   const auto burst = bench.burst(5, 100);
   const std::string path = dir / "grown.pcap";
   for (int i = 0; i < 3; ++i) {
-    PcapWriter writer;
-    writer.open(path, {}, APPEND);
+    PacketWriter writer;
+    writer.append(path);
     CHECK(writer.write(*burst, ETHERNET, 0, 5) == 5);
     CHECK(writer.bytes_written() == records(5, 100) + (i == 0 ? 24 : 0));
     CHECK(writer.tally().packets == 5);
@@ -185,8 +183,8 @@ TEST_CASE("Bursts are appended to a compatible file", "[storage][pcap]") {
     Bytes file = read_file(path);
     file[16] = 200, file[17] = file[18] = file[19] = 0;
     write_file(path, file);
-    PcapWriter writer;
-    writer.open(path, {}, APPEND, 200);
+    PacketWriter writer;
+    writer.append(path, 200);
     CHECK(writer.write(*burst, ETHERNET, 0, 5) == 5);
     writer.close();
     CHECK(tcpdump(path).size() == 20);
@@ -196,8 +194,8 @@ TEST_CASE("Bursts are appended to a compatible file", "[storage][pcap]") {
   }
   SECTION("an empty file gets its header") {
     write_file(path, {});
-    PcapWriter writer;
-    writer.open(path, {}, APPEND);
+    PacketWriter writer;
+    writer.append(path);
     CHECK(std::filesystem::file_size(path) == 24);
   }
 }
@@ -208,8 +206,8 @@ TEST_CASE("An incompatible file is refused and stays as it was", "[storage][pcap
   const std::string path = dir / "other.pcap";
   {
     const auto burst = bench.burst(3, 100);
-    PcapWriter writer;
-    writer.open(path, {}, APPEND);
+    PacketWriter writer;
+    writer.append(path);
     REQUIRE(writer.write(*burst, ETHERNET, 0, 3) == 3);
   }
   const Bytes good = read_file(path);
@@ -271,16 +269,16 @@ TEST_CASE("A torn record at the end of a file is cut off before more is appended
   const std::string path = dir / "torn.pcap";
   const auto burst = bench.burst(2, 100);
   {
-    PcapWriter writer;
-    writer.open(path, {}, APPEND);
+    PacketWriter writer;
+    writer.append(path);
     writer.write(*burst, ETHERNET, 0, 2);
   }
   // Although this process left the file whole.
   const auto torn = GENERATE(30U, 100U, 105U, 115U);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - torn);
   {
-    PcapWriter writer;
-    writer.open(path, {}, APPEND);
+    PacketWriter writer;
+    writer.append(path);
     CHECK(writer.size() == 24 + records(1, 100));
     CHECK(writer.write(*burst, ETHERNET, 0, 2) == 2);
   }
@@ -312,18 +310,31 @@ TEST_CASE("What is not a file of ours to write is refused", "[storage][pcap]") {
     CHECK_THAT(text, Contains("missing/file.pcap") && Contains("No such file"));
   }
   SECTION("a file that is being written") {
-    PcapWriter first;
-    first.open(dir / "busy.pcap", {}, APPEND);
+    PacketWriter first;
+    first.append(dir / "busy.pcap");
     CHECK(append_refusal(dir / "busy.pcap").first == Status::NOT_READY);
     first.close();
     CHECK(append_refusal(dir / "busy.pcap").first == Status::SUCCESS);
   }
   SECTION("a file that is there") {
     write_file(dir / "there.pcap", {});
-    const auto [status, text] =
-        refusal([&] { PcapWriter().open(dir / "there.pcap", {}, PcapWriter::Existing::REFUSE); });
+    const auto [status, text] = refusal([&] { PacketWriter().create(dir / "there.pcap"); });
     CHECK(status == Status::INVALID_PARAMETER);
     CHECK_THAT(text, Contains("there.pcap") && Contains("not overwritten"));
+  }
+  SECTION("a file that is there when the next one is prepared") {
+    write_file(dir / "there.pcap", {});
+    write_file(dir / "there.raw.npy", {});
+    PacketWriter writer;
+    writer.create(dir / "present.pcap");
+    CHECK(refusal([&] { writer.prepare(dir / "there.pcap"); }).first == Status::INVALID_PARAMETER);
+    CHECK_FALSE(writer.failed());
+    PacketWriter raw{RawFormat{}};
+    const auto [status, text] = refusal([&] { raw.prepare(dir / "there.raw"); });
+    CHECK(status == Status::INVALID_PARAMETER);
+    CHECK_THAT(text, Contains("there.raw.npy") && Contains("not overwritten"));
+    raw.discard_prepared();
+    CHECK(dir.names() == std::vector<std::string>{"present.pcap", "there.pcap", "there.raw.npy"});
   }
 }
 
@@ -338,8 +349,8 @@ TEST_CASE("A failed write leaves whole records and the first error", "[storage][
   // In the middle of the 31st record.
   const std::uint64_t whole = 24 + records(30, length);
   rlimit limit{whole + 50, before.rlim_max};
-  PcapWriter writer;
-  writer.open(dir / "cut.pcap", {}, APPEND);
+  PacketWriter writer;
+  writer.append(dir / "cut.pcap");
   REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
   const std::uint32_t written = writer.write(*burst, ETHERNET, 0, 50);
   const std::uint32_t refused = writer.write(*burst, ETHERNET, 0, 50);
@@ -350,15 +361,15 @@ TEST_CASE("A failed write leaves whole records and the first error", "[storage][
   CHECK(writer.failed());
   CHECK_THAT(writer.error(), Contains("cut.pcap") && Contains("File too large"));
   CHECK(writer.tally().packets == 30);
-  CHECK(writer.tally().wire_bytes == 30 * length);
-  CHECK(writer.tally().last_ns == static_cast<std::int64_t>(burst->timestamps[29]));
+  CHECK(writer.tally().bytes == 30 * length);
+  CHECK(writer.tally().t_last_ns == static_cast<std::int64_t>(burst->timestamps[29]));
   CHECK(writer.write(*burst, ETHERNET, 0, 50) == 0);
   writer.close();
   CHECK_THAT(writer.error(), Contains("File too large"));
   CHECK(std::filesystem::file_size(dir / "cut.pcap") == whole);
   CHECK(tcpdump(dir / "cut.pcap").size() == 30);
   // The next file is a new start.
-  writer.open(dir / "next.pcap", {}, APPEND);
+  writer.append(dir / "next.pcap");
   CHECK(writer.write(*burst, ETHERNET, 0, 50) == 50);
   CHECK_FALSE(writer.failed());
 }

@@ -6,7 +6,7 @@
 
 #include "storage/bursts.h"
 #include "storage/file_output.h"
-#include "storage/pcap_writer.h"
+#include "storage/packet_writer.h"
 #include "system/file.h"
 
 using namespace daqiri;
@@ -48,13 +48,9 @@ TEST_CASE("Disk blocks are allocated ahead of the data and freed", "[storage][pr
   CHECK(taken(file.fd()) == 0);
   ahead.reserve(4 * MIB);
   CHECK(look(file.fd()).st_size == 0);
-  if (possible) {
-    CHECK(ahead.reaches_beyond(4 * MIB));
-    CHECK(taken(file.fd()) >= 8 * MIB);
-  }
+  if (possible) CHECK(taken(file.fd()) >= 8 * MIB);
   REQUIRE(write_fully(file.fd(), "data", 4, 0) == 0);
   CHECK(ahead.trim(4) == 0);
-  CHECK(!ahead.reaches_beyond(4));
   CHECK(look(file.fd()).st_size == 4);
   CHECK(taken(file.fd()) <= MIB);
 }
@@ -65,7 +61,6 @@ TEST_CASE("In memory, nothing is allocated ahead", "[storage][preallocation]") {
   Preallocation ahead;
   ahead.begin(file.fd(), 0);
   ahead.reserve(64 * MIB);
-  CHECK(!ahead.reaches_beyond(0));
   CHECK(taken(file.fd()) == 0);
 }
 
@@ -89,7 +84,7 @@ TEST_CASE("A file of a writer has nothing allocated behind its end", "[storage][
   const auto burst = bench.burst(60, 9000);
   for (const WriterKind kind : {WriterKind::BUFFERED, WriterKind::DIRECT}) {
     std::string why_not;
-    PcapWriter writer({}, make_output(kind, dir.path(), why_not));
+    PacketWriter writer(pcap::Format{}, make_output(kind, dir.path(), why_not));
     const std::string path = dir / (std::string(writer.output_name()) + ".pcap");
     writer.create(path);
     for (int i = 0; i < 10; ++i) REQUIRE(writer.write(*burst, LinkLayer(), 0, 60) == 60);

@@ -10,7 +10,7 @@
 #include "session/loopback_config.h"
 #include "storage/bursts.h"
 #include "storage/file_write.h"
-#include "storage/pcap_index.h"
+#include "storage/index_pcap.h"
 #include "storage/recorder.h"
 
 using namespace daqiri;
@@ -252,4 +252,53 @@ TEST_CASE("A file whose successor cannot be made stays the current one", "[stora
     CHECK(files[1].packets == 100);
     CHECK(files[1].dropped == 0);
   }
+}
+
+TEST_CASE("What metadata that cannot be finished should have told is told by the next file's",
+          "[storage][recorder]") {
+  const TempDir dir;
+  const auto session = Session::open(silent());
+  TxQueue& tx = session->tx_queue(0, 0);
+  Recorder recorder(session, session->rx_queue(0, 0), into(dir.path()));
+  REQUIRE(send_frames(tx, 5000, 0, 10));
+  REQUIRE(within_limit([&] { return recorder.snapshot().packets == 10; }));
+  recorder.set_paused(true);
+  REQUIRE(send_frames(tx, 5000, 10, 5));
+  REQUIRE(within_limit([&] { return recorder.snapshot().left_out == 5; }));
+  REQUIRE(std::filesystem::remove(dir / ".capture_000000.pcap.json.part"));
+  const auto [status, text] = refusal([&] { recorder.roll(); });
+  CHECK(status == Status::GENERIC_FAILURE);
+  CHECK_THAT(text, Contains(dir / "capture_000000.pcap.json") && Contains("No such file"));
+  recorder.stop();
+  const auto files = recorder.files();
+  REQUIRE(files.size() == 2);
+  CHECK(files[0].packets == 10);
+  CHECK(files[0].left_out == 0);
+  CHECK(files[1].packets == 0);
+  CHECK(files[1].left_out == 5);
+  CHECK(dir.names() == std::vector<std::string>{"capture_000000.pcap", "capture_000001.pcap",
+                                                "capture_000001.pcap.json"});
+}
+
+TEST_CASE("Of a raw capture that goes before its metadata are there, nothing stays",
+          "[storage][recorder]") {
+  const TempDir dir;
+  const auto session = Session::open(silent());
+  RecorderOptions options = into(dir.path());
+  options.format = CaptureFormat::RAW;
+  Recorder recorder(session, session->rx_queue(0, 0), options);
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
+  REQUIRE(within_limit([&] { return recorder.snapshot().packets == 10; }));
+  // With another name, so that it is found missing only after it was closed.
+  std::filesystem::create_hard_link(dir / "capture_000000.raw", dir / "kept");
+  REQUIRE(std::filesystem::remove(dir / "capture_000000.raw"));
+  REQUIRE(std::filesystem::remove(dir / ".capture_000000.raw.json.part"));
+  CHECK(refusal([&] { recorder.roll(); }).first == Status::GENERIC_FAILURE);
+  recorder.stop();
+  CHECK(recorder.snapshot().dropped == 10);
+  const auto files = recorder.files();
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].dropped == 10);
+  CHECK(dir.names() == std::vector<std::string>{"capture_000001.raw", "capture_000001.raw.json",
+                                                "capture_000001.raw.npy", "kept"});
 }

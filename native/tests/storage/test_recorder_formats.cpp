@@ -1,11 +1,10 @@
 // Formats and ways to the disk.
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <numeric>
 
-#include "storage/packed_writer.h"
+#include "storage/raw_index.h"
 #include "storage/recording.h"
 
 using namespace daqiri;
@@ -33,22 +32,6 @@ class DiskDir {
 
  private:
   std::string path_;
-};
-
-/// Limits the size of this process's files.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_{};
 };
 
 void require_frames(const std::vector<SeenPacket>& seen, std::uint32_t first, std::size_t length) {
@@ -163,8 +146,8 @@ TEST_CASE("What a writer cannot write is cut off and counted", "[storage][record
   if (!raw) return require_frames(tcpdump(files[0].path), 0, 1000);
   // The last packets are part of a batch.
   const Bytes index = read_file(files[0].path + ".npy");
-  REQUIRE(index.size() == 192 + snapshot.packets * sizeof(PackedWriter::Row));
-  PackedWriter::Row row{};
+  REQUIRE(index.size() == 192 + snapshot.packets * sizeof(RawIndex::Row));
+  RawIndex::Row row{};
   for (std::uint64_t i = 0; i < snapshot.packets; ++i) {
     std::memcpy(&row, index.data() + 192 + i * sizeof row, sizeof row);
     REQUIRE(row.offset == i * 1000);

@@ -1,0 +1,80 @@
+#include "storage/raw_index.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+namespace daqiri {
+
+namespace {
+
+/// A multiple of 64, as the format asks for, and within one page: it is written in one piece.
+constexpr std::size_t INDEX_HEADER = 192;
+static_assert(std::endian::native == std::endian::little, "rows are written as they are");
+
+}  // namespace
+
+RawIndex::RawIndex() { rows_.reserve(RecordBatch::MAX_RECORDS); }
+
+int RawIndex::write_header(int fd, std::uint64_t rows) noexcept {
+  std::array<char, INDEX_HEADER> header;
+  header.fill(' ');
+  constexpr std::uint16_t REST = INDEX_HEADER - 10;
+  std::memcpy(header.data(), "\x93NUMPY\x01\x00", 8);
+  std::memcpy(header.data() + 8, &REST, sizeof REST);
+  const int n = std::snprintf(header.data() + 10, REST,
+                              "{'descr': [('offset', '<u8'), ('length', '<u4'), ('flow', '<u4'), "
+                              "('timestamp', '<u8')], 'fortran_order': False, 'shape': (%llu,), }",
+                              static_cast<unsigned long long>(rows));
+  header[10 + static_cast<std::size_t>(n)] = ' ';
+  header.back() = '\n';
+  return write_fully(fd, header.data(), header.size(), 0);
+}
+
+void RawIndex::begin(File file) noexcept {
+  file_ = std::move(file);
+  if (fstat(file_.fd(), &own_) != 0) own_ = {};
+  counted_ = 0;
+  header_errno_ = 0;
+}
+
+int RawIndex::add(const RecordBatch& batch) noexcept {
+  rows_.clear();
+  std::uint32_t begin = 0;
+  for (const RecordBatch::Mark& mark : batch.records()) {
+    rows_.push_back({batch.before().size + begin, mark.end - begin, mark.flow, mark.time});
+    begin = mark.end;
+  }
+  return write_fully(file_.fd(), rows_.data(), rows_.size() * sizeof(Row),
+                     INDEX_HEADER + batch.before().packets * sizeof(Row));
+}
+
+int RawIndex::count(std::uint64_t packets) noexcept {
+  if (packets == counted_ && header_errno_ == 0) return 0;
+  counted_ = packets;
+  return header_errno_ = write_header(file_.fd(), counted_);
+}
+
+int RawIndex::end(bool durable) noexcept {
+  int problem = count(counted_);
+  const auto size = static_cast<off_t>(INDEX_HEADER + counted_ * sizeof(Row));
+  if (ftruncate(file_.fd(), size) != 0 && problem == 0) problem = errno;
+  if (problem == 0 && durable && fdatasync(file_.fd()) != 0) problem = errno;
+  const int close_problem = file_.close();
+  return problem != 0 ? problem : close_problem;
+}
+
+void RawIndex::remove(const std::string& path) noexcept {
+  const std::string index = path_of(path);
+  struct stat named{};
+  if (lstat(index.c_str(), &named) == 0 && named.st_dev == own_.st_dev &&
+      named.st_ino == own_.st_ino)
+    unlink(index.c_str());
+}
+
+}  // namespace daqiri
