@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace daqiri::config {
@@ -27,8 +28,9 @@ struct Node {
   std::vector<Node> items;
   std::vector<Entry> entries;
 
-  static Node make(Kind kind, std::string text = {}, bool quoted = false);
-  static Node scalar(std::string text, bool quoted);
+  Node() = default;
+  explicit Node(Kind what, std::string scalar = {}, bool in_quotes = false)
+      : kind(what), text(std::move(scalar)), quoted(in_quotes) {}
   /// Of a map: the first with this key; null when there is none.
   [[nodiscard]] const Entry* entry(std::string_view name) const;
 };

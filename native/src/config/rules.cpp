@@ -17,9 +17,9 @@ void check_interfaces(const Subject& subject) {
   if (interfaces.size() > MOST_PORTS)
     list.error("found ", interfaces.size(), " interfaces; accepts at most ", MOST_PORTS);
   check_unique(subject.root, "interfaces", "name", interfaces, &InterfaceConfig::name_);
-  for (std::size_t i = 0; i < interfaces.size(); ++i) {
-    interfaces[i].port_id_ = static_cast<std::uint16_t>(i);
-    const Place at = subject.interface(i);
+  std::uint16_t port = 0;
+  for (auto& [interface, at] : subject.interfaces()) {
+    interface.port_id_ = port++;
     if (!at.bad() && !at["rx"].given() && !at["tx"].given())
       at.warning("has neither rx nor tx: nothing is received or sent here");
   }
@@ -38,10 +38,10 @@ EngineType engine_of_addresses(const Subject& subject) {
   EngineType inferred = EngineType::DEFAULT;
   std::string inferred_from;
   bool all_good = true;
-  for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
-    const Place at = subject.interface(i)["address"];
-    const std::string found = "found " + quoted(subject.config.ifs_[i].address_);
-    const AddressKind kind = address_kind(subject.config.ifs_[i].address_);
+  for (const auto& [interface, place] : subject.interfaces()) {
+    const Place at = place["address"];
+    const std::string found = "found " + quoted(interface.address_);
+    const AddressKind kind = address_kind(interface.address_);
     const bool pci = kind == AddressKind::PCI;
     const bool wire = kind == AddressKind::LOOPBACK;
     const EngineType wanted = pci ? EngineType::DPDK : EngineType::PACKET;
@@ -95,31 +95,14 @@ std::string printed(const Node& node) {
   return "[" + text + "]";
 }
 
-/// Warns of the values of `unused`, the rest of whose path is `path`, that are not the standard.
-void check_unused(const Subject& subject, const UnusedKey& unused, std::string_view path,
-                  const Node& node, const Node& standard, const Place& at) {
-  const std::size_t end = path.find_first_of(".[");
-  const std::string_view key = path.substr(0, end);
-  const Node::Entry* value = node.entry(key);
-  const Node::Entry* usual = standard.entry(key);
-  if (value == nullptr || usual == nullptr) return;
-  const std::vector<Node>& items = value->value.items;
-  if (end == std::string_view::npos) {
-    const std::string found = printed(value->value);
-    // An empty list is what is left of words that are wrong.
-    if (found != printed(usual->value) && found != "[]" && !at[key].bad())
-      at[key].warning("found ", found, ", which has no effect on engine '", subject.traits.name,
-                      "'; ", unused.instead);
-  } else if (path[end] == '.') {
-    check_unused(subject, unused, path.substr(end + 1), value->value, usual->value, at[key]);
-  } else {
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const bool used =
-          key == "interfaces" && unused.when != nullptr && !unused.when(subject.config.ifs_[i]);
-      if (!used)
-        check_unused(subject, unused, path.substr(end + 3), items[i], usual->value.items.front(),
-                     at[key][i]);
-    }
+/// Calls `visit` with each value below `map`, its place, and its path as in UnusedKey.
+template <class Visit>
+void for_each_value(const Node& map, const Place& at, const std::string& path, const Visit& visit) {
+  for (const auto& [key, value] : map.entries) {
+    visit(value, at[key.text], path + key.text);
+    for_each_value(value, at[key.text], path + key.text + ".", visit);
+    for (const auto& [item, place] : placed(value.items, at[key.text]))
+      for_each_value(item, place, path + key.text + "[].", visit);
   }
 }
 
@@ -134,15 +117,17 @@ EngineTraits traits_of(const NetworkConfig& config) noexcept {
 }
 
 void apply_rules(NetworkConfig& config, Findings& findings) {
-  Subject subject(config, findings);
+  Subject subject{config, Place(findings)};
   check_interfaces(subject);
   resolve_transport(subject);
   resolve_engine(subject);
-  check_sockets(subject);
-  check_queues(subject);
+  for (auto& [interface, at] : subject.interfaces()) {
+    check_socket(subject, interface, at);
+    check_queues(subject, interface, at);
+    check_flows(subject, interface, at);
+    check_reorder(subject, interface, at);
+  }
   raise_num_bufs(subject);
-  check_flows(subject);
-  check_reorder(subject);
   check_unused(subject);
 }
 
@@ -161,10 +146,24 @@ void resolve_engine(Subject& subject) {
 
 void check_unused(const Subject& subject) {
   if (subject.traits.unused_keys.empty()) return;
-  const Node given = write_config(subject.config);
-  const Node standard = default_config();
-  for (const UnusedKey& unused : subject.traits.unused_keys)
-    check_unused(subject, unused, unused.path, given, standard, subject.root);
+  std::map<std::string, std::string> standard;
+  for_each_value(default_config(), subject.root, {},
+                 [&](const Node& value, const Place&, const std::string& path) {
+                   standard[path] = printed(value);
+                 });
+  const auto check = [&](const Node& value, const Place& at, const std::string& path) {
+    const auto unused = std::ranges::find(subject.traits.unused_keys, path, &UnusedKey::path);
+    if (unused == subject.traits.unused_keys.end() || at.bad()) return;
+    const std::string found = printed(value);
+    // An empty list is what is left of words that are wrong.
+    if (found == standard[path] || found == "[]") return;
+    constexpr std::size_t NUMBER = std::string_view("interfaces[").size();
+    if (unused->when == nullptr ||
+        unused->when(subject.config.ifs_[std::stoul(at.path().substr(NUMBER))]))
+      at.warning("found ", found, ", which has no effect on engine '", subject.traits.name, "'; ",
+                 unused->instead);
+  };
+  for_each_value(write_config(subject.config), subject.root, {}, check);
 }
 
 }  // namespace daqiri::config

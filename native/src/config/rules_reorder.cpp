@@ -1,7 +1,7 @@
 // Reorder plans: what they take, what they need.
 #include <set>
 
-#include "config/names.h"
+#include "config/formats.h"
 #include "config/rules.h"
 
 namespace daqiri::config {
@@ -61,9 +61,7 @@ struct Plan {
       list.error("found an empty list; accepts ids of flows of this interface");
     bool all_good = !plan.flow_ids_.empty();
     std::set<int> queues;
-    for (std::size_t i = 0; i < plan.flow_ids_.size(); ++i) {
-      const FlowId id = plan.flow_ids_[i];
-      const Place at = list[i];
+    for (const auto& [id, at] : placed(plan.flow_ids_, list)) {
       if (!at.bad()) {
         const auto [seen, is_new] = claimed.emplace(id, at.path());
         if (!is_new)
@@ -75,8 +73,7 @@ struct Plan {
     if (!all_good || queues.empty()) return nullptr;
     if (queues.size() > 1)
       list.error("found flows of ", queues.size(), " queues; accepts flows of one queue");
-    const auto queue = std::find_if(rx.queues_.begin(), rx.queues_.end(),
-                                    [&](const auto& each) { return each.id_ == *queues.begin(); });
+    const auto queue = std::ranges::find(rx.queues_, *queues.begin(), &RxQueueConfig::id_);
     return queues.size() > 1 || queue == rx.queues_.end() ? nullptr : &*queue;
   }
 
@@ -84,17 +81,15 @@ struct Plan {
   bool add_queue(FlowId id, const Place& at, std::set<int>& queues) const {
     bool known = false;
     bool ids_certain = !rx_place["flows"].bad();
-    for (std::size_t i = 0; i < rx.flows_.size(); ++i) {
-      const Place flow = rx_place["flows"][i];
-      if (flow["id"].bad()) ids_certain = false;
-      if (flow["id"].bad() || rx.flows_[i].id_ != id) continue;
+    for (const auto& [flow, flow_at] : placed(rx.flows_, rx_place["flows"])) {
+      if (flow_at["id"].bad()) ids_certain = false;
+      if (flow_at["id"].bad() || flow.id_ != id) continue;
       known = true;
-      if (flow["action"].bad() || flow["actions"].bad()) return false;
-      const FlowAction& action = rx.flows_[i].action_;
-      if (action.ids_.size() > 1)
+      if (flow_at["action"].bad() || flow_at["actions"].bad()) return false;
+      if (flow.action_.ids_.size() > 1)
         at.error("found ", id,
                  ", a flow that is spread over several queues; accepts a flow to one queue");
-      if (action.type_ == FlowActionType::QUEUE) queues.insert(action.id_);
+      if (flow.action_.type_ == FlowActionType::QUEUE) queues.insert(flow.action_.id_);
     }
     if (!known && ids_certain)
       at.error("found ", id, ", which is no flow of this interface; accepts an id under rx.flows");
@@ -174,16 +169,13 @@ struct Plan {
 
 }  // namespace
 
-void check_reorder(Subject& subject) {
-  for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
-    RxConfig& rx = subject.config.ifs_[i].rx_;
-    const Place at = subject.interface(i)["rx"];
-    check_unique(at, "reorder_configs", "name", rx.reorder_configs_, &ReorderConfig::name_);
-    std::map<FlowId, std::string> claimed;
-    for (std::size_t j = 0; j < rx.reorder_configs_.size(); ++j) {
-      const Place plan = at["reorder_configs"][j];
-      if (!plan.bad()) Plan{subject, rx, at, rx.reorder_configs_[j], plan}.check(claimed);
-    }
+void check_reorder(const Subject& subject, InterfaceConfig& interface, const Place& at) {
+  RxConfig& rx = interface.rx_;
+  const Place rx_place = at["rx"];
+  check_unique(rx_place, "reorder_configs", "name", rx.reorder_configs_, &ReorderConfig::name_);
+  std::map<FlowId, std::string> claimed;
+  for (auto& [plan, place] : placed(rx.reorder_configs_, rx_place["reorder_configs"])) {
+    if (!place.bad()) Plan{subject, rx, rx_place, plan, place}.check(claimed);
   }
 }
 

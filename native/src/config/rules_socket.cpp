@@ -1,10 +1,8 @@
 // Sockets: transport and endpoints.
-#include <algorithm>
 #include <array>
 #include <optional>
 
 #include "config/formats.h"
-#include "config/names.h"
 #include "config/rules.h"
 
 namespace daqiri::config {
@@ -36,17 +34,18 @@ struct Endpoint {
   }
 };
 
-std::array<Endpoint, 2> endpoints(const Place& interface, SocketConfig& socket) {
-  const Place at = interface["socket_config"];
-  return {Endpoint(socket.local_addr_, at, "local"), Endpoint(socket.remote_addr_, at, "remote")};
+std::array<Endpoint, 2> endpoints(InterfaceConfig& interface, const Place& at) {
+  const Place socket = at["socket_config"];
+  return {Endpoint(interface.socket_.local_addr_, socket, "local"),
+          Endpoint(interface.socket_.remote_addr_, socket, "remote")};
 }
 
-void check_interface(const Subject& subject, const Place& at, InterfaceConfig& interface) {
+void check_endpoints(const Subject& subject, InterfaceConfig& interface, const Place& at) {
   SocketConfig& socket = interface.socket_;
   const SocketProtocol protocol = subject.config.common_.protocol;
   const bool roce = protocol == SocketProtocol::ROCE;
   const bool server = socket.mode_ == SocketMode::SERVER;
-  const auto [local, remote] = endpoints(at, socket);
+  const auto [local, remote] = endpoints(interface, at);
 
   if (!at["socket_config"]["mode"].bad()) {
     if (server) {
@@ -89,9 +88,8 @@ void resolve_transport(Subject& subject) {
   std::optional<SocketProtocol> transport;
   std::string decided_by;
   std::vector<Endpoint> without_scheme;
-  for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
-    for (const Endpoint& endpoint :
-         endpoints(subject.interface(i), subject.config.ifs_[i].socket_)) {
+  for (auto& [interface, at] : subject.interfaces()) {
+    for (const Endpoint& endpoint : endpoints(interface, at)) {
       const SocketProtocol protocol = endpoint.value.protocol_;
       if (!endpoint.value.given() || endpoint.at.bad()) continue;
       if (!endpoint.has_scheme) {
@@ -114,32 +112,26 @@ void resolve_transport(Subject& subject) {
                         endpoint.at.path().ends_with("local_ip") ? "local" : "remote",
                         "_addr: udp://ip:port or tcp://ip:port");
   }
-  const auto& interfaces = subject.config.ifs_;
-  const bool roce = std::any_of(interfaces.begin(), interfaces.end(),
-                                [](const auto& each) { return each.has_roce_; });
+  const bool roce = std::ranges::any_of(subject.config.ifs_, &InterfaceConfig::has_roce_);
   subject.transport_known = transport.has_value();
   common.protocol = transport.value_or(roce ? SocketProtocol::ROCE : SocketProtocol::UDP);
   for (const Endpoint& endpoint : without_scheme) endpoint.value.protocol_ = common.protocol;
 }
 
-void check_sockets(Subject& subject) {
+void check_socket(const Subject& subject, InterfaceConfig& interface, const Place& at) {
   // An engine of the program's own knows what addresses it needs.
   if (subject.config.common_.engine_type == EngineType::OTHER) return;
-  for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
-    InterfaceConfig& interface = subject.config.ifs_[i];
-    const Place at = subject.interface(i);
-    const Place socket = at["socket_config"];
-    if (subject.sockets() && !interface.has_socket_) {
-      socket.error(
-          "required for stream_type: socket, but not given; accepts a map with mode, local_addr "
-          "and remote_addr");
-    } else if (subject.sockets() && !socket.bad()) {
-      check_interface(subject, at, interface);
-    }
-    for (const Place& key : {socket, at["roce_config"]}) {
-      if (subject.raw() && !subject.root["stream_type"].bad() && key.given())
-        key.error("found beside stream_type: raw; accepts it beside stream_type: socket");
-    }
+  const Place socket = at["socket_config"];
+  if (subject.sockets() && !interface.has_socket_) {
+    socket.error(
+        "required for stream_type: socket, but not given; accepts a map with mode, local_addr "
+        "and remote_addr");
+  } else if (subject.sockets() && !socket.bad()) {
+    check_endpoints(subject, interface, at);
+  }
+  for (const Place& key : {socket, at["roce_config"]}) {
+    if (subject.raw() && !subject.root["stream_type"].bad() && key.given())
+      key.error("found beside stream_type: raw; accepts it beside stream_type: socket");
   }
 }
 
