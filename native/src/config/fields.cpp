@@ -18,19 +18,13 @@ std::string accepts_integer(const Range& range) {
 }
 
 bool is_plain(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  });
+  return text.find_first_not_of(
+             "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") ==
+         std::string_view::npos;
 }
 
 std::string wrong_word(Names names, std::string_view word) {
   return find_name(names, word) == nullptr ? "unknown word" : "";
-}
-
-/// What templates leave for the user to fill in: <0000:00:00.0>.
-bool has_placeholder(const std::string& text) {
-  const std::size_t open = text.find('<');
-  return open != std::string::npos && text.find('>', open) != std::string::npos;
 }
 
 std::string describe(const Node& node) {
@@ -50,13 +44,15 @@ bool expect(const Node& node, Node::Kind kind, const Place& place, std::string_v
 template <class Read>
 void read_scalar(const Node& node, const Place& place, std::string_view accepts, const Read& read) {
   if (!expect(node, Node::Kind::SCALAR, place, accepts)) return;
+  // What templates leave for the user to fill in: <0000:00:00.0>.
+  const bool placeholder = node.text.find('>', node.text.find('<')) != std::string::npos;
   const std::string wrong =
-      has_placeholder(node.text) ? "a placeholder that was never filled in" : read(node.text);
+      placeholder ? "a placeholder that was never filled in" : read(node.text);
   if (!wrong.empty()) place.error("found ", quoted(node.text), ", ", wrong, "; accepts ", accepts);
 }
 
-/// Fewest single-character insertions, removals and substitutions that turn one
-/// text into the other.
+/// Fewest single-character insertions, removals and substitutions that turn one text into the
+/// other.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

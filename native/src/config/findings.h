@@ -16,18 +16,14 @@ namespace daqiri::config {
 /// Text of a source in single quotes: control characters escaped, cut when long.
 std::string quoted(std::string_view text);
 
+inline std::string as_text(std::integral auto number) { return std::to_string(number); }
+inline std::string_view as_text(std::string_view text) { return text; }
+
 /// The parts one after the other, numbers in digits.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::string text;
-  const auto add = [&](const auto& part) {
-    if constexpr (std::integral<std::decay_t<decltype(part)>>) {
-      text += std::to_string(part);
-    } else {
-      text += part;
-    }
-  };
-  (add(parts), ...);
+  (text.append(as_text(parts)), ...);
   return text;
 }
 

@@ -18,7 +18,7 @@ namespace daqiri::config {
 EngineTraits traits_of(const NetworkConfig& config) noexcept;
 
 inline std::string shown(const std::string& name) { return quoted(name); }
-inline std::string shown(std::integral auto number) { return std::to_string(number); }
+inline std::string shown(std::integral auto number) { return as_text(number); }
 
 /// The values of `list`, each with its place.
 template <class Values>
@@ -111,20 +111,12 @@ struct Subject {
 /// All rules, in an order in which the later ones can use what the earlier ones derive.
 void apply_rules(NetworkConfig& config, Findings& findings);
 
-/// Transport of a socket stream: CommonConfig::protocol, also filled into endpoints without a
-/// scheme.
-void resolve_transport(Subject& subject);
-/// CommonConfig::engine_type, and the engine's traits.
-void resolve_engine(Subject& subject);
-/// Give regions of raw queues the buffers that their rings need.
-void raise_num_bufs(Subject& subject);
-/// Warn of the values that the engine does not use.
-void check_unused(const Subject& subject);
-
 // Of an interface.
-void check_socket(const Subject& subject, InterfaceConfig& interface, const Place& at);
 void check_queues(const Subject& subject, const InterfaceConfig& interface, const Place& at);
 void check_flows(Subject& subject, const InterfaceConfig& interface, const Place& at);
 void check_reorder(const Subject& subject, InterfaceConfig& interface, const Place& at);
+
+/// Give regions of raw queues the buffers that their rings need.
+void raise_num_bufs(Subject& subject);
 
 }  // namespace daqiri::config

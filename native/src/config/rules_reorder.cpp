@@ -20,7 +20,9 @@ struct Plan {
   const RxConfig& rx;
   const Place& rx_place;
   ReorderConfig& plan;
-  Place place;
+  const Place& place;
+  const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
+  const Place method = place["method"][by_batch ? "seq_batch_number" : "seq_packets_per_batch"];
 
   void check(std::map<FlowId, std::string>& claimed) {
     const Place output_at = place["memory_region"];
@@ -29,14 +31,14 @@ struct Plan {
     if (output_at.bad()) output = nullptr;
     if (output != nullptr) check_kind(*output, output_at);
     const RxQueueConfig* queue = check_flow_ids(claimed);
-    const bool method = check_method();
+    const bool method_good = check_method();
     const MemoryRegionConfig* source = queue == nullptr ? nullptr : check_source(*queue);
     const Place offset = place["payload_byte_offset"];
     if (source == nullptr || offset.bad() || source->buf_size_ == 0) return;
     if (plan.payload_byte_offset_ >= source->buf_size_) {
       offset.error("found ", plan.payload_byte_offset_, "; accepts less than the ",
                    source->buf_size_, " bytes of a buffer of ", quoted(source->name_));
-    } else if (method && output != nullptr) {
+    } else if (method_good && output != nullptr) {
       check_size(*source, *output);
     }
   }
@@ -107,21 +109,15 @@ struct Plan {
     if (region == nullptr) return nullptr;
     check_kind(*region, list);
     check_bit_field("sequence_number", plan.sequence_number_, *region);
-    if (plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER)
-      check_bit_field("batch_number", plan.batch_number_, *region);
+    if (by_batch) check_bit_field("batch_number", plan.batch_number_, *region);
     return region;
-  }
-
-  [[nodiscard]] Place method() const {
-    const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
-    return place["method"][by_batch ? "seq_batch_number" : "seq_packets_per_batch"];
   }
 
   void check_bit_field(std::string_view name, const BitFieldConfig& field,
                        const MemoryRegionConfig& source) const {
     const std::uint64_t end = std::uint64_t{field.bit_offset_} + field.bit_width_;
     if (source.buf_size_ > 0 && end > source.buf_size_ * 8)
-      method()[name]["bit_offset"].error(
+      method[name]["bit_offset"].error(
           "found ", field.bit_offset_, ": the field ends at bit ", end, ", beyond a buffer of ",
           quoted(source.name_), "; accepts fields within its ", source.buf_size_ * 8, " bits");
   }
@@ -129,11 +125,9 @@ struct Plan {
   /// Packets per batch must divide the range of sequence numbers.
   bool check_method() {
     const std::uint32_t width = plan.sequence_number_.bit_width_;
-    if (method()["sequence_number"]["bit_width"].bad()) return false;
+    if (method["sequence_number"]["bit_width"].bad()) return false;
     const std::uint64_t numbers = std::uint64_t{1} << width;
-    const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
-    const Place at =
-        by_batch ? method()["batch_number"]["bit_width"] : method()["packets_per_batch"];
+    const Place at = by_batch ? method["batch_number"]["bit_width"] : method["packets_per_batch"];
     if (at.bad()) return false;
     if (by_batch && plan.batch_number_.bit_width_ > width) {
       at.error("found ", plan.batch_number_.bit_width_, "; accepts at most the ", width,
