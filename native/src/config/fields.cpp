@@ -8,23 +8,15 @@
 namespace daqiri::config {
 namespace {
 
+using Severity = ConfigProblem::Severity;
+
 constexpr Name BOOLEANS[] = {{"false", false}, {"no", false}, {"off", false}, {"n", false},
                              {"true", true},   {"yes", true}, {"on", true},   {"y", true}};
-
-std::string accepts_integer(const Range& range) {
-  if (range.first == range.last) return concat(range.first);
-  const std::string text = concat("an integer from ", range.first, " to ", range.last);
-  return range.unit.empty() ? text : concat(text, " (", range.unit, ")");
-}
 
 bool is_plain(std::string_view text) {
   return text.find_first_not_of(
              "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") ==
          std::string_view::npos;
-}
-
-std::string wrong_word(Names names, std::string_view word) {
-  return find_name(names, word) == nullptr ? "unknown word" : "";
 }
 
 std::string describe(const Node& node) {
@@ -79,36 +71,6 @@ Node Fields::run(const Body& body) {
   body(*this);
   if (reading()) check_keys();
   return std::move(written_);
-}
-
-void Fields::integer(Key key, std::int64_t& value, const Range& range) {
-  const auto read = [&](std::string_view text) { return read_integer(text, range, value); };
-  scalar(key, accepts_integer(range), read, Node(Node::Kind::SCALAR, std::to_string(value)));
-}
-
-void Fields::integers(Key key, std::vector<std::int64_t>& values, const Range& range) {
-  std::vector<std::string> texts;
-  for (const std::int64_t value : values) texts.push_back(std::to_string(value));
-  std::int64_t value = 0;
-  const auto read = [&](std::string_view text) { return read_integer(text, range, value); };
-  scalars(key, "a list of integers", accepts_integer(range), read, texts, false);
-  values.clear();
-  for (const std::string& text : texts) {
-    value = range.first;
-    static_cast<void>(read_integer(text, range, value));
-    values.push_back(value);
-  }
-}
-
-void Fields::one_of(Key key, int& value, Names names) {
-  const auto read = [&](std::string_view word) {
-    if (const Name* match = find_name(names, word)) value = match->value;
-    return wrong_word(names, word);
-  };
-  const std::string text = text_of(names, value);
-  // Readers of YAML 1.1 take off for false.
-  scalar(key, alternatives(names), read,
-         Node(Node::Kind::SCALAR, text, text.empty() || text == "off"));
 }
 
 void Fields::flag(Key key, bool& value) {
@@ -215,7 +177,7 @@ void Fields::list_of(Key key, std::size_t size,
 void Fields::refused(std::string_view name, const std::string& message) {
   refused_.push_back(name);
   if (const Node::Entry* entry = entry_of(name)) {
-    at(name).error_at(entry->key.mark, message);
+    at(name).about_key(Severity::ERROR, entry->key.mark, message);
     at(name).spoil();
   }
 }
@@ -262,15 +224,16 @@ void Fields::check_keys() {
   for (const auto& [key, value] : source_->entries) {
     if (key.kind != Node::Kind::SCALAR) {
       if (unknown_ == UnknownKeys::REFUSED)
-        place_->error_at(key.mark, "found ", describe(key), " as a key; accepts a text");
+        place_->about_key(Severity::ERROR, key.mark, "found ", describe(key),
+                          " as a key; accepts a text");
       continue;
     }
     const bool ours = among(known_, key.text);
     if (!ours && !among(refused_, key.text)) report_unknown(key);
     const auto [first, is_new] = lines.emplace(key.text, key.mark.line);
     if (ours && !is_new)
-      at(key.text).error_at(key.mark, "the key is given twice, first in line ", first->second,
-                            "; keep one");
+      at(key.text).about_key(Severity::ERROR, key.mark, "the key is given twice, first in line ",
+                             first->second, "; keep one");
   }
   for (const auto& [name, accepts] : missing_) {
     if (among(misspelled_, name)) at(name).spoil();
@@ -280,7 +243,7 @@ void Fields::check_keys() {
 
 void Fields::report_unknown(const Node& key) {
   constexpr std::size_t LONGEST_KEY = 64;
-  if (unknown_ == UnknownKeys::IGNORED || known_.empty()) return;
+  if (unknown_ == UnknownKeys::IGNORED) return;
   std::string_view nearest;
   std::string accepted;
   std::size_t best = LONGEST_KEY * 2;
@@ -296,10 +259,11 @@ void Fields::report_unknown(const Node& key) {
   const Place place = at(name.substr(1, name.size() - 2));
   if (unknown_ == UnknownKeys::REFUSED) {
     if (likely) misspelled_.push_back(nearest);
-    place.error_at(key.mark, "unknown key ", name, ", nearest is '", nearest, "'; accepts ",
-                   accepted);
+    place.about_key(Severity::ERROR, key.mark, "unknown key ", name, ", nearest is '", nearest,
+                    "'; accepts ", accepted);
   } else if (likely) {
-    place.warning_at(key.mark, "is left alone; if it is ours, it is '", nearest, "'");
+    place.about_key(Severity::WARNING, key.mark, "is left alone; if it is ours, it is '", nearest,
+                    "'");
   }
 }
 

@@ -34,8 +34,7 @@ class Findings {
   // What Place says of a path.
   void place(const std::string& path, Mark mark) { marks_.emplace(path, mark); }
   [[nodiscard]] bool given(const std::string& path) const { return marks_.contains(path); }
-  /// Reports something at `mark`, or where the value of `path`, or the nearest that holds it,
-  /// stands.
+  /// Without a mark it stands where the value of `path` does, or the nearest that holds it.
   void add(ConfigProblem::Severity severity, const std::string& path, const std::string& message,
            std::optional<Mark> mark = {});
   void spoil(const std::string& path) { bad_.insert(path); }
@@ -91,14 +90,10 @@ class Place {
   void warning(const Parts&... message) const {
     findings_->add(ConfigProblem::Severity::WARNING, path_, concat(message...));
   }
-  /// Of its key, or another place in it, which does not make the value wrong.
+  /// About its key, which does not make the value wrong.
   template <class... Parts>
-  void error_at(Mark mark, const Parts&... message) const {
-    findings_->add(ConfigProblem::Severity::ERROR, path_, concat(message...), mark);
-  }
-  template <class... Parts>
-  void warning_at(Mark mark, const Parts&... message) const {
-    findings_->add(ConfigProblem::Severity::WARNING, path_, concat(message...), mark);
+  void about_key(ConfigProblem::Severity severity, Mark key, const Parts&... message) const {
+    findings_->add(severity, path_, concat(message...), key);
   }
 
  private:

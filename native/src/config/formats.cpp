@@ -129,6 +129,16 @@ std::string alternatives(Names names) {
   return result;
 }
 
+std::string wrong_word(Names names, std::string_view word) {
+  return find_name(names, word) == nullptr ? "unknown word" : "";
+}
+
+std::string accepts_integer(const Range& range) {
+  if (range.first == range.last) return concat(range.first);
+  const std::string text = concat("an integer from ", range.first, " to ", range.last);
+  return range.unit.empty() ? text : concat(text, " (", range.unit, ")");
+}
+
 std::string read_integer(std::string_view text, const Range& range, std::int64_t& value) {
   std::string_view digits = text;
   const bool negative = digits.starts_with('-');
@@ -177,19 +187,6 @@ bool is_ipv6_address(std::string_view text) {
 
 bool is_ip_address(std::string_view text) {
   return is_address(AF_INET, text) || is_ipv6_address(text);
-}
-
-AddressKind address_kind(std::string_view text) {
-  static const std::regex pci("([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
-  if (text == "loopback") return AddressKind::LOOPBACK;
-  if (is_ip_address(text)) return AddressKind::IP;
-  if (text.size() <= 16 && std::regex_match(text.begin(), text.end(), pci)) return AddressKind::PCI;
-  const auto forbidden = [](char c) {
-    return c == '/' || c == ':' || c == '<' || c == '>' || c <= ' ';
-  };
-  const bool valid = !text.empty() && text.size() < IF_NAMESIZE && text != "." && text != ".." &&
-                     std::ranges::none_of(text, forbidden);
-  return valid ? AddressKind::INTERFACE : AddressKind::UNKNOWN;
 }
 
 constinit const Form<std::uint32_t> ipv4_form{"an IPv4 address such as 192.168.1.10", read_ipv4,

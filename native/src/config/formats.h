@@ -91,6 +91,8 @@ std::string text_of(Names names, Value value) {
 
 /// "'raw' or 'socket'".
 std::string alternatives(Names names);
+/// What is wrong with a text that should be one of them.
+std::string wrong_word(Names names, std::string_view text);
 
 /// Inclusive. `unit` says what is counted, for messages.
 struct Range {
@@ -105,6 +107,7 @@ inline constexpr Range WORD{0, 65535};
 
 /// Digits, `0x` and `0o` numbers with an optional sign.
 std::string read_integer(std::string_view text, const Range& range, std::int64_t& value);
+std::string accepts_integer(const Range& range);
 
 /// Empty for 0, which stands for any address.
 std::string write_ipv4(const std::uint32_t& address);
@@ -114,10 +117,6 @@ std::string write_endpoint(const SocketEndpoint& endpoint);
 /// Numeric IPv4 or IPv6, the latter with a scope (fe80::1%eth0) or without.
 bool is_ip_address(std::string_view text);
 bool is_ipv6_address(std::string_view text);
-
-/// What an interface's address looks like. `loopback` is the name of the in-memory wire.
-enum class AddressKind { PCI, INTERFACE, IP, LOOPBACK, UNKNOWN };
-AddressKind address_kind(std::string_view text);
 
 /// How a value is written; `write` gives nothing for one that is left out.
 template <class Value>

@@ -3,6 +3,9 @@
 
 #include <array>
 #include <optional>
+#include <regex>
+
+#include <net/if.h>
 
 #include "config/formats.h"
 #include "config/schema.h"
@@ -103,6 +106,19 @@ void resolve_transport(Subject& subject) {
   for (const Endpoint& endpoint : without_scheme) endpoint.value.protocol_ = common.protocol;
 }
 
+bool is_pci_address(std::string_view text) {
+  static const std::regex pci("([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
+  return text.size() <= 16 && std::regex_match(text.begin(), text.end(), pci);
+}
+
+bool is_interface_name(std::string_view text) {
+  const auto forbidden = [](char c) {
+    return c == '/' || c == ':' || c == '<' || c == '>' || c <= ' ';
+  };
+  return !text.empty() && text.size() < IF_NAMESIZE && text != "." && text != ".." &&
+         !is_ip_address(text) && std::ranges::none_of(text, forbidden);
+}
+
 /// Engine that the addresses of a raw stream ask for. DEFAULT when one of them is wrong.
 EngineType engine_of_addresses(const Subject& subject) {
   constexpr std::string_view PCI = "a PCI address such as 0000:05:00.0";
@@ -115,13 +131,12 @@ EngineType engine_of_addresses(const Subject& subject) {
   for (const auto& [interface, place] : subject.interfaces()) {
     const Place at = place["address"];
     const std::string found = "found " + quoted(interface.address_);
-    const AddressKind kind = address_kind(interface.address_);
-    const bool pci = kind == AddressKind::PCI;
-    const bool wire = kind == AddressKind::LOOPBACK;
+    const bool pci = is_pci_address(interface.address_);
+    const bool wire = interface.address_ == "loopback";
     const EngineType wanted = pci ? EngineType::DPDK : EngineType::PACKET;
     if (wire && subject.root["loopback"].bad()) {
       all_good = false;
-    } else if (!pci && kind != AddressKind::INTERFACE) {
+    } else if (wire || (!pci && !is_interface_name(interface.address_))) {
       at.error(found, wire ? ", the in-memory wire, without loopback: sw" : "", "; accepts ", PCI,
                " or ", LINUX);
     } else if (engine == (pci ? "packet" : "dpdk")) {

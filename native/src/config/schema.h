@@ -54,22 +54,36 @@ class Fields {
 
   template <std::integral T>
   void number(Key key, T& value, const Range& range) {
-    auto wide = static_cast<std::int64_t>(value);
-    integer(key, wide, range);
-    value = static_cast<T>(wide);
+    const auto read = [&](std::string_view text) {
+      auto number = static_cast<std::int64_t>(value);
+      std::string wrong = read_integer(text, range, number);
+      value = static_cast<T>(number);
+      return wrong;
+    };
+    scalar(key, accepts_integer(range), read, Node(Node::Kind::SCALAR, as_text(value)));
   }
+  /// What is no number of the range counts as its first, so that all keep their positions.
   template <std::integral T>
   void numbers(Key key, std::vector<T>& values, const Range& range) {
-    std::vector<std::int64_t> wide(values.begin(), values.end());
-    integers(key, wide, range);
-    values.assign(wide.begin(), wide.end());
+    std::vector<std::string> texts;
+    for (const T value : values) texts.push_back(as_text(value));
+    std::int64_t number = 0;
+    const auto read = [&](std::string_view text) { return read_integer(text, range, number); };
+    scalars(key, "a list of integers", accepts_integer(range), read, texts, false);
+    values.clear();
+    for (const std::string& text : texts)
+      values.push_back(static_cast<T>(read(text).empty() ? number : range.first));
   }
   template <class E>
-    requires std::is_enum_v<E>
   void choice(Key key, E& value, Names names) {
-    int number = static_cast<int>(value);
-    one_of(key, number, names);
-    value = static_cast<E>(number);
+    const auto read = [&](std::string_view text) {
+      if (const Name* match = find_name(names, text)) value = static_cast<E>(match->value);
+      return wrong_word(names, text);
+    };
+    const std::string text = text_of(names, value);
+    // Readers of YAML 1.1 take off for false.
+    scalar(key, alternatives(names), read,
+           Node(Node::Kind::SCALAR, text, text.empty() || text == "off"));
   }
   void flag(Key key, bool& value);
   /// Any text but an empty one.
@@ -117,9 +131,6 @@ class Fields {
  private:
   /// Takes a text; returns what is wrong with it, or an empty text.
   using Read = std::function<std::string(std::string_view)>;
-  void integer(Key key, std::int64_t& value, const Range& range);
-  void integers(Key key, std::vector<std::int64_t>& values, const Range& range);
-  void one_of(Key key, int& value, Names names);
   /// `text`: as it is written; empty: the key is left out.
   void formatted(Key key, std::string_view accepts, const Read& read, const std::string& text);
   void scalar(Key key, std::string_view accepts, const Read& read, Node written);
