@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace daqiri::config {
@@ -19,18 +18,16 @@ struct Node {
   enum class Kind { NONE, SCALAR, LIST, MAP };
   struct Entry;
 
-  Kind kind{Kind::NONE};
+  Kind kind;
   Mark mark;
   /// Of a scalar.
   std::string text;
   /// Write the scalar in quotes, whatever it looks like.
-  bool quoted{false};
+  bool quoted;
   std::vector<Node> items;
   std::vector<Entry> entries;
 
-  Node() = default;
-  explicit Node(Kind what, std::string scalar = {}, bool in_quotes = false)
-      : kind(what), text(std::move(scalar)), quoted(in_quotes) {}
+  explicit Node(Kind what = Kind::NONE, std::string scalar = {}, bool in_quotes = false);
   /// Of a map: the first with this key; null when there is none.
   [[nodiscard]] const Entry* entry(std::string_view name) const;
 };
