@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/names.h"
+#include "config/formats.h"
 
 namespace daqiri::python {
 

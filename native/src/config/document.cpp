@@ -35,11 +35,11 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark& mark) override { start = to_mark(mark); }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    add(leaf(Node::Kind::NONE, mark, {}), anchor);
+    add(node_at(mark, Node::Kind::NONE), anchor);
   }
   void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                 const std::string& value) override {
-    add(leaf(Node::Kind::SCALAR, mark, value), anchor);
+    add(node_at(mark, Node::Kind::SCALAR, value), anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto target = anchors_.find(anchor);
@@ -50,12 +50,12 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open_.push_back({leaf(Node::Kind::LIST, mark, {}), anchor});
+    open_.push_back({node_at(mark, Node::Kind::LIST), anchor});
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    open_.push_back({leaf(Node::Kind::MAP, mark, {}), anchor});
+    open_.push_back({node_at(mark, Node::Kind::MAP), anchor});
   }
   void OnMapEnd() override { close(); }
 
@@ -66,8 +66,8 @@ class TreeBuilder final : public YAML::EventHandler {
     YAML::anchor_t anchor;
   };
 
-  Node leaf(Node::Kind kind, const YAML::Mark& mark, const std::string& text) {
-    Node node = Node::make(kind, text);
+  Node node_at(const YAML::Mark& mark, Node::Kind kind, const std::string& text = {}) {
+    Node node(kind, text);
     node.mark = to_mark(mark);
     charge(node, node.mark);
     return node;
@@ -77,8 +77,8 @@ class TreeBuilder final : public YAML::EventHandler {
     size_ += sizeof(Node) + node.text.size();
     if (size_ > MAX_DOCUMENT_SIZE)
       throw Refused(mark,
-                    "the document is larger than 64 MiB in memory, "
-                    "aliases expanded; accepts smaller ones");
+                    "the document is larger than 64 MiB in memory, aliases expanded; accepts "
+                    "smaller ones");
     for (const Node& item : node.items) charge(item, mark);
     for (const auto& [key, value] : node.entries) {
       charge(key, mark);
@@ -120,19 +120,17 @@ std::optional<SyntaxProblem> find_invalid_character(std::string_view text) {
     return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
   };
   const auto first_control =
-      static_cast<std::size_t>(std::find_if(text.begin(), text.end(), control) - text.begin());
+      static_cast<std::size_t>(std::ranges::find_if(text, control) - text.begin());
   const std::size_t offset = std::min(first_control, find_invalid_utf8(text));
   if (offset >= text.size()) return std::nullopt;
   const std::string_view before = text.substr(0, offset);
   // npos + 1 is the begin of the text.
   const std::size_t line_begin = before.rfind('\n') + 1;
-  return SyntaxProblem{
-      {static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
-       static_cast<int>(offset - line_begin) + 1},
-      concat("found byte ", static_cast<int>(static_cast<unsigned char>(text[offset])),
-             ", which has no place in a YAML file; accepts UTF-8 text without "
-             "control "
-             "characters")};
+  return SyntaxProblem{{static_cast<int>(std::ranges::count(before, '\n')) + 1,
+                        static_cast<int>(offset - line_begin) + 1},
+                       concat("found byte ", static_cast<unsigned char>(text[offset]),
+                              ", which has no place in a YAML file; accepts UTF-8 text without "
+                              "control characters")};
 }
 
 void emit(YAML::Emitter& out, const Node& node) {
@@ -156,30 +154,20 @@ void emit(YAML::Emitter& out, const Node& node) {
 
 }  // namespace
 
-Node Node::make(Kind kind, std::string text, bool quoted) {
-  Node node;
-  node.kind = kind;
-  node.text = std::move(text);
-  node.quoted = quoted;
-  return node;
-}
-
-Node Node::scalar(std::string text, bool quoted) {
-  return make(Kind::SCALAR, std::move(text), quoted);
-}
+Node::Node(Kind what, std::string scalar, bool in_quotes)
+    : kind(what), text(std::move(scalar)), quoted(in_quotes) {}
 
 const Node::Entry* Node::entry(std::string_view name) const {
-  const auto match = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) {
+  const auto match = std::ranges::find_if(entries, [&](const Entry& each) {
     return each.key.kind == Kind::SCALAR && each.key.text == name;
   });
   return match == entries.end() ? nullptr : &*match;
 }
 
 std::optional<SyntaxProblem> parse_yaml(std::string_view text, Document& document) {
-  if (text.size() > MAX_TEXT_SIZE) {
+  if (text.size() > MAX_TEXT_SIZE)
     return SyntaxProblem{
         {}, concat("the text has ", text.size(), " bytes; accepts at most ", MAX_TEXT_SIZE)};
-  }
   if (auto problem = find_invalid_character(text)) return problem;
   try {
     std::istringstream stream{std::string(text)};

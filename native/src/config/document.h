@@ -18,17 +18,16 @@ struct Node {
   enum class Kind { NONE, SCALAR, LIST, MAP };
   struct Entry;
 
-  Kind kind{Kind::NONE};
+  Kind kind;
   Mark mark;
   /// Of a scalar.
   std::string text;
   /// Write the scalar in quotes, whatever it looks like.
-  bool quoted{false};
+  bool quoted;
   std::vector<Node> items;
   std::vector<Entry> entries;
 
-  static Node make(Kind kind, std::string text = {}, bool quoted = false);
-  static Node scalar(std::string text, bool quoted);
+  explicit Node(Kind what = Kind::NONE, std::string scalar = {}, bool in_quotes = false);
   /// Of a map: the first with this key; null when there is none.
   [[nodiscard]] const Entry* entry(std::string_view name) const;
 };

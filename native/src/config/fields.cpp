@@ -1,102 +1,270 @@
+// What a walk over the schema does with a key: take its value from a document, or add it to one.
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 #include "config/schema.h"
 
 namespace daqiri::config {
 namespace {
 
-constexpr std::string_view BOOLEANS[2][4] = {{"false", "no", "off", "n"},
-                                             {"true", "yes", "on", "y"}};
+using Severity = ConfigProblem::Severity;
 
-std::string accepts_integer(const Range& range) {
-  if (range.first == range.last) return concat(range.first);
-  const std::string text = concat("an integer from ", range.first, " to ", range.last);
-  return range.unit.empty() ? text : concat(text, " (", range.unit, ")");
-}
+constexpr Name BOOLEANS[] = {{"false", false}, {"no", false}, {"off", false}, {"n", false},
+                             {"true", true},   {"yes", true}, {"on", true},   {"y", true}};
 
 bool is_plain(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  });
+  return text.find_first_not_of(
+             "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") ==
+         std::string_view::npos;
+}
+
+std::string describe(const Node& node) {
+  if (node.kind == Node::Kind::SCALAR) return quoted(node.text);
+  if (node.kind == Node::Kind::NONE) return "nothing";
+  return node.kind == Node::Kind::LIST ? "a list" : "a map";
+}
+
+/// `or_none`: a key without a value is an empty map or list.
+bool expect(const Node& node, Node::Kind kind, const Place& place, std::string_view accepts,
+            bool or_none = false) {
+  const bool good = node.kind == kind || (or_none && node.kind == Node::Kind::NONE);
+  if (!good) place.error("found ", describe(node), "; accepts ", accepts);
+  return good;
+}
+
+template <class Read>
+void read_scalar(const Node& node, const Place& place, std::string_view accepts, const Read& read) {
+  if (!expect(node, Node::Kind::SCALAR, place, accepts)) return;
+  // What templates leave for the user to fill in: <0000:00:00.0>.
+  const bool placeholder = node.text.find('>', node.text.find('<')) != std::string::npos;
+  const std::string wrong =
+      placeholder ? "a placeholder that was never filled in" : read(node.text);
+  if (!wrong.empty()) place.error("found ", quoted(node.text), ", ", wrong, "; accepts ", accepts);
+}
+
+/// Fewest single-character insertions, removals and substitutions that turn one text into the
+/// other.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+bool among(const std::vector<std::string_view>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
 }
 
 }  // namespace
 
-void Fields::integer(Key key, std::int64_t& value, const Range& range) {
-  const auto read = [&](std::string_view text) { return read_integer(text, range, value); };
-  scalar(key, accepts_integer(range), read, Node::scalar(std::to_string(value), false));
-}
-
-void Fields::integers(Key key, std::vector<std::string>& texts, const Range& range) {
-  std::int64_t value = 0;
-  const auto read = [&](std::string_view text) { return read_integer(text, range, value); };
-  scalars(key, "a list of integers", accepts_integer(range), read, texts, false);
-  for (std::string& text : texts) {
-    value = range.first;
-    static_cast<void>(read_integer(text, range, value));
-    text = std::to_string(value);
-  }
-}
-
-Fields::Read Fields::one_of(Names names, int* number) {
-  return [=](std::string_view word) -> std::string {
-    const Name* match = find_name(names, word);
-    if (match == nullptr) return "unknown word";
-    if (number != nullptr) *number = match->value;
-    return {};
-  };
-}
-
-void Fields::one_of(Key key, int& value, Names names) {
-  const std::string text = text_of(names, value);
-  // Readers of YAML 1.1 take off for false.
-  scalar(key, alternatives(names), one_of(names, &value),
-         Node::scalar(text, text.empty() || text == "off"));
+Node Fields::run(const Body& body) {
+  if (reading()) place_->stands_at(source_->mark);
+  body(*this);
+  if (reading()) check_keys();
+  return std::move(written_);
 }
 
 void Fields::flag(Key key, bool& value) {
   const auto read = [&](std::string_view word) -> std::string {
     std::string lower(word);
     for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    for (const bool meaning : {false, true}) {
-      const auto& spellings = BOOLEANS[meaning ? 1 : 0];
-      if (std::find(std::begin(spellings), std::end(spellings), lower) == std::end(spellings))
-        continue;
-      value = meaning;
-      return {};
-    }
-    return "not a truth value";
+    const Name* match = find_name(BOOLEANS, lower);
+    if (match == nullptr) return "not a truth value";
+    value = match->value != 0;
+    return {};
   };
-  scalar(key, "true or false", read, Node::scalar(value ? "true" : "false", false));
+  scalar(key, "true or false", read, Node(Node::Kind::SCALAR, text_of(BOOLEANS, value)));
 }
 
 void Fields::text(Key key, std::string& value) {
   const auto read = [&](std::string_view word) -> std::string {
     if (word.empty()) return "an empty text";
-    if (std::any_of(word.begin(), word.end(),
-                    [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }))
+    if (std::ranges::any_of(
+            word, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }))
       return "a text with control characters";
     if (find_invalid_utf8(word) != std::string_view::npos) return "a text that is not UTF-8";
     value = word;
     return {};
   };
-  scalar(key, "a text", read, Node::scalar(value, true));
+  scalar(key, "a text", read, Node(Node::Kind::SCALAR, value, true));
 }
 
 void Fields::formatted(Key key, std::string_view accepts, const Read& read,
                        const std::string& text) {
-  std::optional<Node> node;
-  if (!text.empty()) node = Node::scalar(text, !is_plain(text));
-  scalar(key, accepts, read, node);
+  key.written = !text.empty();
+  scalar(key, accepts, read, Node(Node::Kind::SCALAR, text, !is_plain(text)));
 }
 
 void Fields::word(Key key, std::string& value, Names names) {
   const auto read = [&](std::string_view text) {
-    const std::string wrong = one_of(names)(text);
-    if (wrong.empty()) value = text;
-    return wrong;
+    if (find_name(names, text) != nullptr) value = text;
+    return wrong_word(names, text);
   };
   formatted(key, alternatives(names), read, value);
+}
+
+void Fields::texts(Key key, std::vector<std::string>& values, Names names) {
+  const auto read = [&](std::string_view text) {
+    return names.empty() ? std::string() : wrong_word(names, text);
+  };
+  scalars(key, "a list of texts", names.empty() ? "a text" : alternatives(names), read, values,
+          true);
+}
+
+void Fields::scalar(Key key, std::string_view accepts, const Read& read, Node written) {
+  if (!reading()) {
+    add(key, std::move(written));
+  } else if (const Node* node = find(key, accepts)) {
+    read_scalar(*node, at(key.name), accepts, read);
+  }
+}
+
+void Fields::scalars(Key key, std::string_view accepts, std::string_view each, const Read& read,
+                     std::vector<std::string>& texts, bool quoted) {
+  if (!reading()) {
+    Node list(Node::Kind::LIST);
+    for (const std::string& text : texts)
+      list.items.push_back(Node(Node::Kind::SCALAR, text, quoted));
+    add(key, std::move(list));
+  } else if (const std::vector<Node>* nodes = elements(key, accepts)) {
+    texts.clear();
+    for (const Node& node : *nodes) {
+      read_scalar(node, at(key.name)[texts.size()], each, read);
+      texts.push_back(node.text);
+    }
+  }
+}
+
+bool Fields::map(Key key, const Body& body) {
+  if (!reading()) {
+    add(key, Fields(listing_).run(body));
+    return key.written;
+  }
+  const Node* node = find(key, "a map");
+  if (node != nullptr && expect(*node, Node::Kind::MAP, at(key.name), "a map", true))
+    Fields(*node, at(key.name), UnknownKeys::REFUSED).run(body);
+  return node != nullptr;
+}
+
+void Fields::list_of(Key key, std::size_t size,
+                     const std::function<void(Fields&, std::size_t)>& body) {
+  if (!reading()) {
+    Node list(Node::Kind::LIST);
+    for (std::size_t i = 0; i < (listing() ? 1 : size); ++i)
+      list.items.push_back(Fields(listing_).run([&](Fields& fields) { body(fields, i); }));
+    add(key, std::move(list));
+  } else if (const std::vector<Node>* nodes = elements(key, "a list of maps")) {
+    for (std::size_t i = 0; i < nodes->size(); ++i) {
+      // An element of the wrong kind is kept, empty, so that the others keep their positions.
+      const Place place = at(key.name)[i];
+      expect((*nodes)[i], Node::Kind::MAP, place, "a map");
+      Fields((*nodes)[i], place, UnknownKeys::REFUSED).run([&](Fields& fields) {
+        body(fields, i);
+      });
+    }
+  }
+}
+
+void Fields::refused(std::string_view name, const std::string& message) {
+  refused_.push_back(name);
+  if (const Node::Entry* entry = entry_of(name)) {
+    at(name).about_key(Severity::ERROR, entry->key.mark, message);
+    at(name).spoil();
+  }
+}
+
+void Fields::problem(std::string_view name, const std::string& message) {
+  if (reading()) (name.empty() ? *place_ : at(name)).error(message);
+}
+
+void Fields::add(Key key, Node value) {
+  if (key.written || listing())
+    written_.entries.push_back({Node(Node::Kind::SCALAR, std::string(key.name)), std::move(value)});
+}
+
+const Node::Entry* Fields::entry_of(std::string_view name) const {
+  return reading() ? source_->entry(name) : nullptr;
+}
+
+/// The value of a key, noted as known; null, and noted as missing, when it is not there.
+const Node* Fields::find(Key key, std::string_view accepts) {
+  known_.push_back(key.name);
+  const Node::Entry* match = entry_of(key.name);
+  if (match == nullptr) {
+    if (key.required) missing_.emplace_back(key.name, accepts);
+    return nullptr;
+  }
+  // A key without a value has no place of its own.
+  const bool none = match->value.kind == Node::Kind::NONE;
+  at(key.name).stands_at(none ? match->key.mark : match->value.mark);
+  return &match->value;
+}
+
+/// The elements of a list, their places noted; null when there is none.
+const std::vector<Node>* Fields::elements(Key key, std::string_view accepts) {
+  const Node* node = find(key, accepts);
+  if (node == nullptr || !expect(*node, Node::Kind::LIST, at(key.name), accepts, true))
+    return nullptr;
+  for (std::size_t i = 0; i < node->items.size(); ++i)
+    at(key.name)[i].stands_at(node->items[i].mark);
+  return &node->items;
+}
+
+void Fields::check_keys() {
+  std::map<std::string_view, int> lines;
+  for (const auto& [key, value] : source_->entries) {
+    if (key.kind != Node::Kind::SCALAR) {
+      if (unknown_ == UnknownKeys::REFUSED)
+        place_->about_key(Severity::ERROR, key.mark, "found ", describe(key),
+                          " as a key; accepts a text");
+      continue;
+    }
+    const bool ours = among(known_, key.text);
+    if (!ours && !among(refused_, key.text)) report_unknown(key);
+    const auto [first, is_new] = lines.emplace(key.text, key.mark.line);
+    if (ours && !is_new)
+      at(key.text).about_key(Severity::ERROR, key.mark, "the key is given twice, first in line ",
+                             first->second, "; keep one");
+  }
+  for (const auto& [name, accepts] : missing_) {
+    if (among(misspelled_, name)) at(name).spoil();
+    at(name).error("required, but not given; accepts ", accepts);
+  }
+}
+
+void Fields::report_unknown(const Node& key) {
+  constexpr std::size_t LONGEST_KEY = 64;
+  if (unknown_ == UnknownKeys::IGNORED) return;
+  std::string_view nearest;
+  std::string accepted;
+  std::size_t best = LONGEST_KEY * 2;
+  for (const std::string_view candidate : known_) {
+    const std::size_t distance = edit_distance(key.text.substr(0, LONGEST_KEY), candidate);
+    if (distance < best) nearest = candidate;
+    best = std::min(best, distance);
+    accepted += concat(accepted.empty() ? "" : ", ", candidate);
+  }
+  // A slip in three letters makes it likely that this key was meant.
+  const bool likely = 3 * best <= nearest.size() + 3 && !given(nearest);
+  const std::string name = quoted(key.text);
+  const Place place = at(name.substr(1, name.size() - 2));
+  if (unknown_ == UnknownKeys::REFUSED) {
+    if (likely) misspelled_.push_back(nearest);
+    place.about_key(Severity::ERROR, key.mark, "unknown key ", name, ", nearest is '", nearest,
+                    "'; accepts ", accepted);
+  } else if (likely) {
+    place.about_key(Severity::WARNING, key.mark, "is left alone; if it is ours, it is '", nearest,
+                    "'");
+  }
 }
 
 }  // namespace daqiri::config

@@ -1,7 +1,7 @@
 #include "config/findings.h"
 
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 namespace daqiri::config {
 namespace {
@@ -36,13 +36,6 @@ std::string quoted(std::string_view text) {
   return result + (cut ? "...'" : "'");
 }
 
-Mark Findings::mark_of(std::string_view path) const {
-  for (;; path = parent(path)) {
-    if (const auto found = marks_.find(path); found != marks_.end()) return found->second;
-    if (path.empty()) return {};
-  }
-}
-
 bool Findings::bad(std::string_view path) const {
   for (;; path = parent(path)) {
     if (bad_.contains(path)) return true;
@@ -50,26 +43,25 @@ bool Findings::bad(std::string_view path) const {
   }
 }
 
-void Findings::error_at(const std::string& path, Mark mark, const std::string& message) {
-  if (bad(path)) return;
-  spoil(path);
-  add(ConfigProblem::Severity::ERROR, path, mark, message);
-}
-
-void Findings::add(ConfigProblem::Severity severity, const std::string& path, Mark mark,
-                   const std::string& message) {
-  if (report_.problems_.size() < MOST_PROBLEMS) {
-    report_.problems_.push_back({severity, file_, mark.line, mark.column, path, message});
-  } else {
+void Findings::add(ConfigProblem::Severity severity, const std::string& path,
+                   const std::string& message, std::optional<Mark> mark) {
+  if (report_.problems_.size() >= MOST_PROBLEMS) {
     ++left_out_;
     if (severity == ConfigProblem::Severity::ERROR) left_out_severity_ = severity;
+    return;
   }
+  for (std::string_view at = path; !mark; at = parent(at)) {
+    if (const auto found = marks_.find(at); found != marks_.end()) mark = found->second;
+    if (at.empty()) break;
+  }
+  const auto [line, column] = mark.value_or(Mark{});
+  report_.problems_.push_back({severity, file_, line, column, path, message});
 }
 
 ConfigReport Findings::report() && {
   auto& problems = report_.problems_;
-  std::stable_sort(problems.begin(), problems.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.line_, a.column_) < std::pair(b.line_, b.column_);
+  std::ranges::stable_sort(problems, {}, [](const ConfigProblem& problem) {
+    return std::pair(problem.line_, problem.column_);
   });
   if (left_out_ > 0)
     problems.push_back(
@@ -82,9 +74,8 @@ ConfigReport Findings::report() && {
 namespace daqiri {
 
 bool ConfigReport::ok() const noexcept {
-  return std::none_of(problems_.begin(), problems_.end(), [](const ConfigProblem& problem) {
-    return problem.severity_ == ConfigProblem::Severity::ERROR;
-  });
+  return std::ranges::find(problems_, ConfigProblem::Severity::ERROR, &ConfigProblem::severity_) ==
+         problems_.end();
 }
 
 std::string ConfigReport::text() const {

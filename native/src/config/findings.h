@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,18 +16,14 @@ namespace daqiri::config {
 /// Text of a source in single quotes: control characters escaped, cut when long.
 std::string quoted(std::string_view text);
 
+inline std::string as_text(std::integral auto number) { return std::to_string(number); }
+inline std::string_view as_text(std::string_view text) { return text; }
+
 /// The parts one after the other, numbers in digits.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::string text;
-  const auto add = [&](const auto& part) {
-    if constexpr (std::integral<std::decay_t<decltype(part)>>) {
-      text += std::to_string(part);
-    } else {
-      text += part;
-    }
-  };
-  (add(parts), ...);
+  (text.append(as_text(parts)), ...);
   return text;
 }
 
@@ -34,42 +31,19 @@ class Findings {
  public:
   explicit Findings(std::string file) : file_(std::move(file)) {}
 
-  /// Remember where the value of `path` stands.
+  // What Place says of a path.
   void place(const std::string& path, Mark mark) { marks_.emplace(path, mark); }
-  /// The source gives `path`.
   [[nodiscard]] bool given(const std::string& path) const { return marks_.contains(path); }
-
-  /// An error in the value of `path`. Nothing is added when the value, or one that holds it, has
-  /// been found wrong before: one mistake is one problem.
-  void error(const std::string& path, const std::string& message) {
-    error_at(path, mark_of(path), message);
-  }
-  void error_at(const std::string& path, Mark mark, const std::string& message);
-  /// Of a key rather than of its value.
-  void key_error(const std::string& path, Mark mark, const std::string& message) {
-    add(ConfigProblem::Severity::ERROR, path, mark, message);
-  }
-  void warning(const std::string& path, const std::string& message) {
-    warning_at(path, mark_of(path), message);
-  }
-  void warning_at(const std::string& path, Mark mark, const std::string& message) {
-    add(ConfigProblem::Severity::WARNING, path, mark, message);
-  }
-  /// From here on `path` counts as wrong; the problem itself is reported elsewhere.
+  /// Without a mark it stands where the value of `path` does, or the nearest that holds it.
+  void add(ConfigProblem::Severity severity, const std::string& path, const std::string& message,
+           std::optional<Mark> mark = {});
   void spoil(const std::string& path) { bad_.insert(path); }
-
-  /// `path`, or a value that holds it, is wrong.
   [[nodiscard]] bool bad(std::string_view path) const;
 
   /// In the order of the source.
   [[nodiscard]] ConfigReport report() &&;
 
  private:
-  void add(ConfigProblem::Severity severity, const std::string& path, Mark mark,
-           const std::string& message);
-  /// Of `path`, or of the nearest value that holds it.
-  [[nodiscard]] Mark mark_of(std::string_view path) const;
-
   /// A hostile text could ask for more problems than there is memory.
   static constexpr std::size_t MOST_PROBLEMS = 10000;
 
@@ -96,15 +70,30 @@ class Place {
   [[nodiscard]] Place operator[](std::size_t index) const {
     return Place(*findings_, concat(path_, "[", index, "]"));
   }
+  /// The source gives it.
   [[nodiscard]] bool given() const { return findings_->given(path_); }
+  /// It, or a value that holds it, is wrong.
   [[nodiscard]] bool bad() const { return findings_->bad(path_); }
+  /// Remember where it stands.
+  void stands_at(Mark mark) const { findings_->place(path_, mark); }
+  /// From here on it counts as wrong; the problem itself is reported elsewhere.
+  void spoil() const { findings_->spoil(path_); }
+  /// Nothing is added when the value, or one that holds it, has been found wrong before: one
+  /// mistake is one problem.
   template <class... Parts>
   void error(const Parts&... message) const {
-    findings_->error(path_, concat(message...));
+    if (bad()) return;
+    spoil();
+    findings_->add(ConfigProblem::Severity::ERROR, path_, concat(message...));
   }
   template <class... Parts>
   void warning(const Parts&... message) const {
-    findings_->warning(path_, concat(message...));
+    findings_->add(ConfigProblem::Severity::WARNING, path_, concat(message...));
+  }
+  /// About its key, which does not make the value wrong.
+  template <class... Parts>
+  void about_key(ConfigProblem::Severity severity, Mark key, const Parts&... message) const {
+    findings_->add(severity, path_, concat(message...), key);
   }
 
  private:

@@ -3,30 +3,23 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
 #include <regex>
 
 #include <arpa/inet.h>
 #include <net/if.h>
 
 #include "config/findings.h"
-#include "config/names.h"
 
 namespace daqiri::config {
 namespace {
 
-bool all_digits(std::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-/// Decimal digits only; false when there is anything else or the number is
-/// beyond `last`.
-bool read_digits(std::string_view text, std::uint32_t last, std::uint32_t& value) {
+/// Decimal digits only; none: there is anything else, or the number is beyond `last`.
+std::optional<std::uint32_t> read_digits(std::string_view text, std::int64_t last) {
   std::uint32_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool good = all_digits(text) && status == std::errc{} && number <= last;
-  if (good) value = number;
-  return good;
+  const bool good = status == std::errc{} && end == text.data() + text.size() && number <= last;
+  return good ? std::optional(number) : std::nullopt;
 }
 
 bool is_address(int family, std::string_view text) {
@@ -34,79 +27,6 @@ bool is_address(int family, std::string_view text) {
   return text.find('\0') == std::string_view::npos &&
          inet_pton(family, std::string(text).c_str(), buffer.data()) == 1;
 }
-
-}  // namespace
-
-std::string read_integer(std::string_view text, const Range& range, std::int64_t& value) {
-  std::string_view digits = text;
-  const bool negative = digits.starts_with('-');
-  if (negative || digits.starts_with('+')) digits.remove_prefix(1);
-  int base = 10;
-  if (digits.starts_with("0x") || digits.starts_with("0X")) base = 16;
-  if (digits.starts_with("0o")) base = 8;
-  if (base != 10) digits.remove_prefix(2);
-  if (base == 10 && digits.size() > 1 && digits.front() == '0' && all_digits(digits)) {
-    return "a leading zero is octal to some readers and decimal to others";
-  }
-  std::uint64_t magnitude = 0;
-  const auto [end, status] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
-  if (digits.empty() || status == std::errc::invalid_argument ||
-      end != digits.data() + digits.size()) {
-    return "not an integer";
-  }
-  const auto number = static_cast<std::int64_t>(negative ? 0 - magnitude : magnitude);
-  if (status == std::errc::result_out_of_range || magnitude > INT64_MAX || number < range.first ||
-      number > range.last)
-    return "out of range";
-  value = number;
-  return {};
-}
-
-std::string write_ipv4(const std::uint32_t& address) {
-  if (address == 0) return {};
-  return concat(address >> 24U, ".", (address >> 16U) & 0xFFU, ".", (address >> 8U) & 0xFFU, ".",
-                address & 0xFFU);
-}
-
-bool is_ipv6_address(std::string_view text) {
-  const std::size_t percent = text.find('%');
-  if (percent == std::string_view::npos) return is_address(AF_INET6, text);
-  const std::string_view scope = text.substr(percent + 1);
-  const auto in_a_name = [](char c) { return c > ' ' && c < '\x7f' && c != '/' && c != '%'; };
-  return !scope.empty() && scope.size() < IF_NAMESIZE &&
-         std::all_of(scope.begin(), scope.end(), in_a_name) &&
-         is_address(AF_INET6, text.substr(0, percent));
-}
-
-bool is_ip_address(std::string_view text) {
-  return is_address(AF_INET, text) || is_ipv6_address(text);
-}
-
-std::string write_endpoint(const SocketEndpoint& endpoint) {
-  if (!endpoint.given()) return {};
-  const bool bracket = endpoint.host_.find(':') != std::string::npos;
-  std::string text = text_of(SCHEMES, endpoint.protocol_) + "://";
-  text += bracket ? "[" + endpoint.host_ + "]" : endpoint.host_;
-  const bool no_port = endpoint.protocol_ == SocketProtocol::ROCE && endpoint.port_ == 0;
-  return no_port ? text : text + ":" + std::to_string(endpoint.port_);
-}
-
-AddressKind address_kind(std::string_view text) {
-  static const std::regex pci("([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
-  constexpr std::size_t LONGEST_INTERFACE = 15;
-  if (text == "loopback") return AddressKind::LOOPBACK;
-  if (is_ip_address(text)) return AddressKind::IP;
-  if (text.size() <= 16 && std::regex_match(text.begin(), text.end(), pci)) return AddressKind::PCI;
-  const auto forbidden = [](char c) {
-    return c == '/' || c == ':' || c == '<' || c == '>' || c <= ' ';
-  };
-  const bool valid = !text.empty() && text.size() <= LONGEST_INTERFACE && text != "." &&
-                     text != ".." && std::none_of(text.begin(), text.end(), forbidden);
-  return valid ? AddressKind::INTERFACE : AddressKind::UNKNOWN;
-}
-
-namespace {
 
 std::string read_ipv4(std::string_view text, std::uint32_t& address) {
   if (!is_address(AF_INET, text)) return "not an IPv4 address";
@@ -133,11 +53,10 @@ std::string read_mac(std::string_view text, std::string& mac) {
 std::string read_port_range(std::string_view text, PortRange& range) {
   const std::size_t dash = text.find('-');
   std::int64_t lo = 0;
-  bool good = read_integer(text.substr(0, dash), WORD, lo).empty();
-  std::int64_t hi = lo;
-  if (dash != std::string_view::npos)
-    good = good && read_integer(text.substr(dash + 1), WORD, hi).empty();
-  if (!good) return "not a port or range";
+  std::int64_t hi = 0;
+  if (!read_integer(text.substr(0, dash), WORD, lo).empty() ||
+      !read_integer(text.substr(dash == std::string_view::npos ? 0 : dash + 1), WORD, hi).empty())
+    return "not a port or range";
   if (lo > hi) return "the range ends before it begins";
   range = {static_cast<std::uint16_t>(lo), static_cast<std::uint16_t>(hi)};
   return {};
@@ -145,15 +64,13 @@ std::string read_port_range(std::string_view text, PortRange& range) {
 
 std::string write_port_range(const PortRange& range) {
   if (range.lo == range.hi) return range.any() ? "" : std::to_string(range.lo);
-  return std::to_string(range.lo) + "-" + std::to_string(range.hi);
+  return concat(range.lo, "-", range.hi);
 }
 
 std::string read_core(std::string_view text, std::string& core) {
-  std::uint32_t number = 0;
-  const bool any = text == ANY_CORE;
-  if (!any && !read_digits(text, static_cast<std::uint32_t>(CPU_CORE.last), number))
-    return "not a core number";
-  core = any ? std::string(text) : std::to_string(number);
+  const auto number = read_digits(text, CPU_CORE.last);
+  if (text != ANY_CORE && !number) return "not a core number";
+  core = number ? std::to_string(*number) : std::string(text);
   return {};
 }
 
@@ -167,41 +84,110 @@ std::string read_endpoint(std::string_view text, SocketEndpoint& endpoint) {
   std::string_view rest = text.substr(colon + 3);
   if (const std::size_t query = rest.find('?'); query != std::string_view::npos) {
     // DAQIRI lets a RoCE address name the one engine there is for it.
-    if (protocol != SocketProtocol::ROCE || rest.substr(query) != "?engine=ibverbs") {
+    if (protocol != SocketProtocol::ROCE || rest.substr(query) != "?engine=ibverbs")
       return "unknown parameter " + quoted(rest.substr(query));
-    }
     rest = rest.substr(0, query);
   }
 
-  std::string_view host = rest;
-  std::string_view port;
-  if (rest.starts_with('[')) {
-    const std::size_t end = rest.find(']');
-    if (end == std::string_view::npos) return "'[' without ']'";
-    host = rest.substr(1, end - 1);
-    port = rest.substr(end + 1);
-    if (!is_ipv6_address(host)) return quoted(host) + " is not a numeric IPv6 address";
-  } else {
-    const std::size_t end = rest.find(':');
-    host = rest.substr(0, end);
-    if (end != std::string_view::npos) port = rest.substr(end);
-    if (!is_address(AF_INET, host))
-      return quoted(host) + " is not a numeric IPv4 address (IPv6 stands in brackets)";
-  }
+  const bool bracket = rest.starts_with('[');
+  const std::size_t end = rest.find(bracket ? ']' : ':');
+  if (bracket && end == std::string_view::npos) return "'[' without ']'";
+  const std::string_view host = bracket ? rest.substr(1, end - 1) : rest.substr(0, end);
+  if (bracket && !is_ipv6_address(host)) return quoted(host) + " is not a numeric IPv6 address";
+  if (!bracket && !is_address(AF_INET, host))
+    return quoted(host) + " is not a numeric IPv4 address (IPv6 stands in brackets)";
 
-  std::uint32_t number = 0;
-  if (port.empty()) {
-    if (protocol != SocketProtocol::ROCE) return "no port";
-  } else if (!port.starts_with(':') || !read_digits(port.substr(1), 65535, number)) {
-    return "the port is not a number from 0 to 65535";
-  }
-  endpoint = {protocol, std::string(host), static_cast<std::uint16_t>(number)};
+  rest.remove_prefix(std::min(rest.size(), bracket ? end + 1 : end));
+  const bool no_port = rest.empty();
+  if (no_port && protocol != SocketProtocol::ROCE) return "no port";
+  const auto port = rest.starts_with(':') ? read_digits(rest.substr(1), WORD.last) : std::nullopt;
+  if (!no_port && !port) return "the port is not a number from 0 to 65535";
+  endpoint = {protocol, std::string(host), static_cast<std::uint16_t>(port.value_or(0))};
   return {};
 }
 
 std::string as_it_is(const std::string& text) { return text; }
 
 }  // namespace
+
+std::string engine_name(const CommonConfig& common) {
+  return common.engine_type == EngineType::OTHER ? common.engine
+                                                 : text_of(ENGINES, common.engine_type);
+}
+
+const Name* find_name(Names names, std::string_view text) noexcept {
+  const auto found = std::ranges::find(names, text, &Name::text);
+  return found == names.end() ? nullptr : &*found;
+}
+
+std::string alternatives(Names names) {
+  std::string result;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string_view between = i + 1 == names.size() ? " or " : ", ";
+    result += concat(i == 0 ? "" : between, "'", names[i].text, "'");
+  }
+  return result;
+}
+
+std::string wrong_word(Names names, std::string_view word) {
+  return find_name(names, word) == nullptr ? "unknown word" : "";
+}
+
+std::string accepts_integer(const Range& range) {
+  if (range.first == range.last) return concat(range.first);
+  const std::string text = concat("an integer from ", range.first, " to ", range.last);
+  return range.unit.empty() ? text : concat(text, " (", range.unit, ")");
+}
+
+std::string read_integer(std::string_view text, const Range& range, std::int64_t& value) {
+  std::string_view digits = text;
+  const bool negative = digits.starts_with('-');
+  if (negative || digits.starts_with('+')) digits.remove_prefix(1);
+  int base = 10;
+  if (digits.starts_with("0x") || digits.starts_with("0X")) base = 16;
+  if (digits.starts_with("0o")) base = 8;
+  if (base != 10) digits.remove_prefix(2);
+  std::uint64_t magnitude = 0;
+  const auto [end, status] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
+  if (status == std::errc::invalid_argument || end != digits.data() + digits.size())
+    return "not an integer";
+  if (base == 10 && digits.size() > 1 && digits.front() == '0')
+    return "a leading zero is octal to some readers and decimal to others";
+  const auto number = static_cast<std::int64_t>(negative ? 0 - magnitude : magnitude);
+  if (status != std::errc{} || magnitude > INT64_MAX || number < range.first || number > range.last)
+    return "out of range";
+  value = number;
+  return {};
+}
+
+std::string write_ipv4(const std::uint32_t& address) {
+  if (address == 0) return {};
+  return concat(address >> 24U, ".", (address >> 16U) & 0xFFU, ".", (address >> 8U) & 0xFFU, ".",
+                address & 0xFFU);
+}
+
+std::string write_endpoint(const SocketEndpoint& endpoint) {
+  if (!endpoint.given()) return {};
+  const bool bracket = endpoint.host_.find(':') != std::string::npos;
+  const std::string text = concat(text_of(SCHEMES, endpoint.protocol_), "://", bracket ? "[" : "",
+                                  endpoint.host_, bracket ? "]" : "");
+  const bool no_port = endpoint.protocol_ == SocketProtocol::ROCE && endpoint.port_ == 0;
+  return no_port ? text : concat(text, ":", endpoint.port_);
+}
+
+bool is_ipv6_address(std::string_view text) {
+  const std::size_t percent = text.find('%');
+  if (percent == std::string_view::npos) return is_address(AF_INET6, text);
+  const std::string_view scope = text.substr(percent + 1);
+  const auto in_a_name = [](char c) { return c > ' ' && c < '\x7f' && c != '/' && c != '%'; };
+  return !scope.empty() && scope.size() < IF_NAMESIZE && std::ranges::all_of(scope, in_a_name) &&
+         is_address(AF_INET6, text.substr(0, percent));
+}
+
+bool is_ip_address(std::string_view text) {
+  return is_address(AF_INET, text) || is_ipv6_address(text);
+}
 
 constinit const Form<std::uint32_t> ipv4_form{"an IPv4 address such as 192.168.1.10", read_ipv4,
                                               write_ipv4};

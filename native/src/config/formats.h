@@ -1,15 +1,98 @@
-/// Values that are written as text with a form of their own: addresses, endpoints, port ranges.
+/// Values that are written as text: words, and forms of their own such as addresses, endpoints and
+/// port ranges.
 ///
 /// What reads a text returns what is wrong with it; the target is then unchanged.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "daqiri/config.h"
 
 namespace daqiri::config {
+
+/// A word of the configuration file and what it stands for; one table per enumeration.
+struct Name {
+  constexpr Name(std::string_view word, auto meaning)
+      : text(word), value(static_cast<int>(meaning)) {}
+
+  std::string_view text;
+  int value;
+};
+using Names = std::span<const Name>;
+
+inline constexpr Name STREAM_TYPES[] = {{"raw", StreamType::RAW}, {"socket", StreamType::SOCKET}};
+inline constexpr Name ENGINES[] = {{"dpdk", EngineType::DPDK},
+                                   {"ibverbs", EngineType::IBVERBS},
+                                   {"socket", EngineType::SOCKET},
+                                   {"packet", EngineType::PACKET}};
+inline constexpr Name LOG_LEVELS[] = {{"trace", LogLevel::TRACE}, {"debug", LogLevel::DEBUG},
+                                      {"info", LogLevel::INFO},   {"warn", LogLevel::WARN},
+                                      {"error", LogLevel::ERROR}, {"critical", LogLevel::CRITICAL},
+                                      {"off", LogLevel::OFF}};
+inline constexpr Name LOOPBACK_TYPES[] = {{"", LoopbackType::NONE}, {"sw", LoopbackType::SW}};
+inline constexpr Name MEMORY_KINDS[] = {{"huge", MemoryKind::HUGE},
+                                        {"device", MemoryKind::DEVICE},
+                                        {"host_pinned", MemoryKind::HOST_PINNED},
+                                        {"host", MemoryKind::HOST}};
+/// Bits of MemoryRegionConfig::access_.
+inline constexpr Name MEMORY_ACCESS[] = {{"local", MEM_ACCESS_LOCAL},
+                                         {"rdma_read", MEM_ACCESS_RDMA_READ},
+                                         {"rdma_write", MEM_ACCESS_RDMA_WRITE}};
+inline constexpr Name POLL_MODES[] = {{"indirect", PollMode::INDIRECT},
+                                      {"direct", PollMode::DIRECT}};
+inline constexpr Name SOCKET_MODES[] = {{"client", SocketMode::CLIENT},
+                                        {"server", SocketMode::SERVER}};
+/// Schemes of endpoint addresses; the last is an alias.
+inline constexpr Name SCHEMES[] = {{"tcp", SocketProtocol::TCP},
+                                   {"udp", SocketProtocol::UDP},
+                                   {"roce", SocketProtocol::ROCE},
+                                   {"rdma", SocketProtocol::ROCE}};
+inline constexpr Name TRANSPORT_MODES[] = {{"RC", 0}, {"UC", 1}};
+inline constexpr Name OFFLOADS[] = {{"tx_eth_src", 0}};
+/// Three of receive flows, two of transmit flows.
+inline constexpr Name ACTIONS[] = {{"queue", FlowActionType::QUEUE},
+                                   {"vlan_pop", FlowActionType::VLAN_POP},
+                                   {"tunnel_decap", FlowActionType::TUNNEL_DECAP},
+                                   {"vlan_push", FlowActionType::VLAN_PUSH},
+                                   {"tunnel_encap", FlowActionType::TUNNEL_ENCAP}};
+inline constexpr Names RX_ACTIONS = Names(ACTIONS).first(3);
+inline constexpr Names TX_ACTIONS = Names(ACTIONS).last(2);
+inline constexpr Name TUNNEL_TYPES[] = {
+    {"vxlan", TunnelType::VXLAN}, {"gre", TunnelType::GRE}, {"nvgre", TunnelType::NVGRE}};
+inline constexpr Name REORDER_TYPES[] = {{"gpu", ReorderType::GPU}, {"cpu", ReorderType::CPU}};
+inline constexpr Name INPUT_TYPES[] = {{"int4", InputDataType::INT4},
+                                       {"int8", InputDataType::INT8},
+                                       {"int16", InputDataType::INT16},
+                                       {"int32", InputDataType::INT32}};
+inline constexpr Name OUTPUT_TYPES[] = {{"fp16", OutputDataType::FP16},
+                                        {"bf16", OutputDataType::BF16},
+                                        {"fp32", OutputDataType::FP32},
+                                        {"fp64", OutputDataType::FP64},
+                                        {"int32", OutputDataType::INT32}};
+inline constexpr Name ENDIANNESS[] = {{"host", Endianness::HOST}, {"network", Endianness::NETWORK}};
+
+/// The engine of a validated configuration.
+std::string engine_name(const CommonConfig& common);
+
+/// The entry with this text; null when there is none.
+const Name* find_name(Names names, std::string_view text) noexcept;
+
+/// The first text of a value; the number in digits when the table has none.
+template <class Value>
+std::string text_of(Names names, Value value) {
+  const auto number = static_cast<int>(value);
+  const auto found = std::ranges::find(names, number, &Name::value);
+  return found == names.end() ? std::to_string(number) : std::string(found->text);
+}
+
+/// "'raw' or 'socket'".
+std::string alternatives(Names names);
+/// What is wrong with a text that should be one of them.
+std::string wrong_word(Names names, std::string_view text);
 
 /// Inclusive. `unit` says what is counted, for messages.
 struct Range {
@@ -24,6 +107,7 @@ inline constexpr Range WORD{0, 65535};
 
 /// Digits, `0x` and `0o` numbers with an optional sign.
 std::string read_integer(std::string_view text, const Range& range, std::int64_t& value);
+std::string accepts_integer(const Range& range);
 
 /// Empty for 0, which stands for any address.
 std::string write_ipv4(const std::uint32_t& address);
@@ -33,10 +117,6 @@ std::string write_endpoint(const SocketEndpoint& endpoint);
 /// Numeric IPv4 or IPv6, the latter with a scope (fe80::1%eth0) or without.
 bool is_ip_address(std::string_view text);
 bool is_ipv6_address(std::string_view text);
-
-/// What an interface's address looks like. `loopback` is the name of the in-memory wire.
-enum class AddressKind { PCI, INTERFACE, IP, LOOPBACK, UNKNOWN };
-AddressKind address_kind(std::string_view text);
 
 /// How a value is written; `write` gives nothing for one that is left out.
 template <class Value>

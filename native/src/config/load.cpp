@@ -14,11 +14,11 @@ namespace {
 
 using config::Findings;
 using config::Node;
+using Severity = ConfigProblem::Severity;
 
-ConfigReport single_problem(const std::string& file, const std::string& message,
+ConfigReport single_problem(Findings findings, const std::string& path, const std::string& message,
                             config::Mark mark = {}) {
-  Findings findings(file);
-  findings.error_at("", mark, message);
+  findings.add(Severity::ERROR, path, message, mark);
   return std::move(findings).report();
 }
 
@@ -34,53 +34,49 @@ ConfigReport read_and_check(const Node& root, config::UnknownKeys unknown, Findi
 const Node* member(const Node& map, std::string_view name, Findings& findings) {
   const Node::Entry* first = map.entry(name);
   for (const Node::Entry& entry : map.entries) {
-    if (first != nullptr && &entry != first && entry.key.kind == Node::Kind::SCALAR &&
-        entry.key.text == name)
-      findings.key_error(std::string(name), entry.key.mark, "the key is given twice; keep one");
+    if (&entry != first && entry.key.kind == Node::Kind::SCALAR && entry.key.text == name)
+      findings.add(Severity::ERROR, std::string(name), "the key is given twice; keep one",
+                   entry.key.mark);
   }
   return first == nullptr ? nullptr : &first->value;
 }
 
 bool has_our_key(const Node& root) {
-  std::vector<std::string> ours = config::known_keys();
-  ours.insert(ours.end(), {"manager", "protocol"});
-  return std::any_of(ours.begin(), ours.end(),
-                     [&](const std::string& key) { return root.entry(key) != nullptr; });
+  const Node ours = config::default_config();
+  return root.entry("manager") != nullptr || root.entry("protocol") != nullptr ||
+         std::ranges::any_of(ours.entries, [&](const Node::Entry& entry) {
+           return root.entry(entry.key.text) != nullptr;
+         });
 }
 
 /// The configuration is under `daqiri: cfg:`, or is the document itself.
-ConfigReport read_document(const config::Document& document, const std::string& file,
+ConfigReport read_document(const config::Document& document, Findings findings,
                            NetworkConfig& config) {
-  Findings findings(file);
   if (document.next)
-    findings.warning_at("", *document.next, "a second document begins here and is not read");
+    findings.add(Severity::WARNING, "", "a second document begins here and is not read",
+                 document.next);
   const std::string nothing =
       "found no configuration; accepts a map daqiri: cfg: with version, master_core, "
       "stream_type and interfaces";
-  const Node* daqiri = member(document.root, "daqiri", findings);
-  if (daqiri == nullptr) {
-    if (has_our_key(document.root)) {
-      return read_and_check(document.root, config::UnknownKeys::FOREIGN, std::move(findings),
-                            config);
-    }
-    findings.error_at("", document.root.mark, nothing);
-    return std::move(findings).report();
-  }
+  const Node& root = document.root;
+  const Node* daqiri = member(root, "daqiri", findings);
+  if (daqiri == nullptr && has_our_key(root))
+    return read_and_check(root, config::UnknownKeys::FOREIGN, std::move(findings), config);
+  if (daqiri == nullptr) return single_problem(std::move(findings), "", nothing, root.mark);
   const Node* cfg = member(*daqiri, "cfg", findings);
   bool misspelled = false;
   for (const auto& [key, value] : daqiri->entries) {
     if (key.kind == Node::Kind::SCALAR && key.text == "cfg") continue;
-    findings.key_error(
-        "daqiri", key.mark,
-        "unknown key " + config::quoted(key.text) + ", nearest is 'cfg'; accepts cfg");
+    findings.add(Severity::ERROR, "daqiri",
+                 "unknown key " + config::quoted(key.text) + ", nearest is 'cfg'; accepts cfg",
+                 key.mark);
     misspelled = true;
   }
-  if (cfg != nullptr && cfg->kind == Node::Kind::MAP) {
+  if (cfg != nullptr && cfg->kind == Node::Kind::MAP)
     return read_and_check(*cfg, config::UnknownKeys::REFUSED, std::move(findings), config);
-  }
-  if (cfg != nullptr || !misspelled)
-    findings.error_at("daqiri.cfg", cfg != nullptr ? cfg->mark : daqiri->mark, nothing);
-  return std::move(findings).report();
+  if (cfg == nullptr && misspelled) return std::move(findings).report();
+  return single_problem(std::move(findings), "daqiri.cfg", nothing,
+                        (cfg != nullptr ? cfg : daqiri)->mark);
 }
 
 /// Content of a file, up to a byte more than is parsed, or the reason why there is none.
@@ -94,35 +90,27 @@ std::string read_file(const std::string& path, std::string& content) {
   return {};
 }
 
-/// What `load` returns, or throws, as the only problem.
-template <class Load>
-ConfigReport report_of(const std::string& file, NetworkConfig& config, Load load) {
-  config = NetworkConfig{};
-  try {
-    return load();
-  } catch (const std::exception& exception) {
-    return single_problem(file, std::string("could not be read: ") + exception.what());
-  }
-}
-
 }  // namespace
 
 ConfigReport load_config_text(std::string_view yaml, std::string_view file, NetworkConfig& config) {
-  const std::string name(file);
-  return report_of(name, config, [&] {
+  config = NetworkConfig{};
+  Findings findings{std::string(file)};
+  try {
     config::Document document;
     if (const auto problem = config::parse_yaml(yaml, document))
-      return single_problem(name, problem->message, problem->mark);
-    return read_document(document, name, config);
-  });
+      return single_problem(findings, "", problem->message, problem->mark);
+    return read_document(document, findings, config);
+  } catch (const std::exception& exception) {
+    return single_problem(findings, "", std::string("could not be read: ") + exception.what());
+  }
 }
 
 ConfigReport load_config_file(const std::string& path, NetworkConfig& config) {
-  return report_of(path, config, [&] {
-    std::string content;
-    const std::string reason = read_file(path, content);
-    return reason.empty() ? load_config_text(content, path, config) : single_problem(path, reason);
-  });
+  config = NetworkConfig{};
+  std::string content;
+  const std::string reason = read_file(path, content);
+  return reason.empty() ? load_config_text(content, path, config)
+                        : single_problem(Findings(path), "", reason);
 }
 
 ConfigReport validate_config(NetworkConfig& config) {
@@ -130,9 +118,8 @@ ConfigReport validate_config(NetworkConfig& config) {
   CommonConfig& common = given.common_;
   const bool named =
       common.engine_type != EngineType::DEFAULT && common.engine_type != EngineType::UNKNOWN;
-  if (common.engine.empty() && named && !common.engine_inferred_) {
+  if (common.engine.empty() && named && !common.engine_inferred_)
     common.engine = config::text_of(config::ENGINES, common.engine_type);
-  }
   NetworkConfig checked;
   ConfigReport report = read_and_check(config::write_config(given), config::UnknownKeys::REFUSED,
                                        Findings("<config>"), checked);
@@ -141,12 +128,11 @@ ConfigReport validate_config(NetworkConfig& config) {
 }
 
 std::string config_to_yaml(const NetworkConfig& config) {
-  const auto map_of = [](std::string key, Node value) {
-    Node map = Node::make(Node::Kind::MAP);
-    map.entries.push_back({Node::scalar(std::move(key), false), std::move(value)});
-    return map;
-  };
-  return config::write_yaml(map_of("daqiri", map_of("cfg", config::write_config(config))));
+  Node cfg(Node::Kind::MAP);
+  cfg.entries.push_back({Node(Node::Kind::SCALAR, "cfg"), config::write_config(config)});
+  Node root(Node::Kind::MAP);
+  root.entries.push_back({Node(Node::Kind::SCALAR, "daqiri"), std::move(cfg)});
+  return config::write_yaml(root);
 }
 
 }  // namespace daqiri

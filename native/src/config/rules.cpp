@@ -1,5 +1,11 @@
-// Interfaces, the engine, and keys that the engine does not use.
+// Interfaces, sockets, the engine, and keys that the engine does not use.
 #include "config/rules.h"
+
+#include <array>
+#include <optional>
+#include <regex>
+
+#include <net/if.h>
 
 #include "config/formats.h"
 #include "config/schema.h"
@@ -17,9 +23,9 @@ void check_interfaces(const Subject& subject) {
   if (interfaces.size() > MOST_PORTS)
     list.error("found ", interfaces.size(), " interfaces; accepts at most ", MOST_PORTS);
   check_unique(subject.root, "interfaces", "name", interfaces, &InterfaceConfig::name_);
-  for (std::size_t i = 0; i < interfaces.size(); ++i) {
-    interfaces[i].port_id_ = static_cast<std::uint16_t>(i);
-    const Place at = subject.interface(i);
+  std::uint16_t port = 0;
+  for (auto& [interface, at] : subject.interfaces()) {
+    interface.port_id_ = port++;
     if (!at.bad() && !at["rx"].given() && !at["tx"].given())
       at.warning("has neither rx nor tx: nothing is received or sent here");
   }
@@ -27,6 +33,90 @@ void check_interfaces(const Subject& subject) {
     subject.root["loopback"].error(
         "found 'sw' beside stream_type: socket; accepts it beside stream_type: raw (a socket loops "
         "back on 127.0.0.1)");
+}
+
+/// An endpoint of the file, in the spelling that the file uses.
+struct Endpoint {
+  SocketEndpoint& value;
+  Place at;
+  Place port;
+  bool has_scheme;
+
+  Endpoint(SocketEndpoint& endpoint, const Place& socket, const std::string& side)
+      : value(endpoint),
+        at(socket[side + "_addr"]),
+        port(socket[side + "_port"]),
+        has_scheme(at.given() || !socket[side + "_ip"].given()) {
+    if (!has_scheme) at = socket[side + "_ip"];
+  }
+
+  /// An address and a port must be given.
+  void require(std::string_view role, std::string_view accepts, bool needs_port = true) const {
+    if (!value.given() && !port.bad()) {
+      at.error("required for ", role, ", but not given; accepts ", accepts);
+    } else if (value.given() && value.port_ == 0 && needs_port) {
+      (has_scheme ? at : port)
+          .error("found no port, which ", role, " needs; accepts a port from 1 to 65535");
+    }
+  }
+};
+
+std::array<Endpoint, 2> endpoints(InterfaceConfig& interface, const Place& at) {
+  const Place socket = at["socket_config"];
+  return {Endpoint(interface.socket_.local_addr_, socket, "local"),
+          Endpoint(interface.socket_.remote_addr_, socket, "remote")};
+}
+
+/// Transport of a socket stream: CommonConfig::protocol, also filled into endpoints without a
+/// scheme.
+void resolve_transport(Subject& subject) {
+  CommonConfig& common = subject.config.common_;
+  if (!subject.sockets()) return;
+
+  std::optional<SocketProtocol> transport;
+  std::string decided_by;
+  std::vector<Endpoint> without_scheme;
+  for (auto& [interface, at] : subject.interfaces()) {
+    for (const Endpoint& endpoint : endpoints(interface, at)) {
+      const SocketProtocol protocol = endpoint.value.protocol_;
+      if (!endpoint.value.given() || endpoint.at.bad()) continue;
+      if (!endpoint.has_scheme) {
+        without_scheme.push_back(endpoint);
+      } else if (!transport) {
+        transport = protocol;
+        decided_by = endpoint.at.path();
+      } else if (protocol != *transport) {
+        endpoint.at.error("found scheme '", text_of(SCHEMES, protocol), "', while ", decided_by,
+                          " has '", text_of(SCHEMES, *transport),
+                          "'; accepts one transport in a configuration");
+      }
+    }
+  }
+  if (!transport && common.engine == "ibverbs") transport = SocketProtocol::ROCE;
+  // A file with a protocol key has been told about the schemes.
+  if (!transport && !subject.root["protocol"].bad()) {
+    for (const Endpoint& endpoint : without_scheme)
+      endpoint.at.error("found an address without a transport; accepts ",
+                        endpoint.at.path().ends_with("local_ip") ? "local" : "remote",
+                        "_addr: udp://ip:port or tcp://ip:port");
+  }
+  const bool roce = std::ranges::any_of(subject.config.ifs_, &InterfaceConfig::has_roce_);
+  subject.transport_known = transport.has_value();
+  common.protocol = transport.value_or(roce ? SocketProtocol::ROCE : SocketProtocol::UDP);
+  for (const Endpoint& endpoint : without_scheme) endpoint.value.protocol_ = common.protocol;
+}
+
+bool is_pci_address(std::string_view text) {
+  static const std::regex pci("([0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
+  return text.size() <= 16 && std::regex_match(text.begin(), text.end(), pci);
+}
+
+bool is_interface_name(std::string_view text) {
+  const auto forbidden = [](char c) {
+    return c == '/' || c == ':' || c == '<' || c == '>' || c <= ' ';
+  };
+  return !text.empty() && text.size() < IF_NAMESIZE && text != "." && text != ".." &&
+         !is_ip_address(text) && std::ranges::none_of(text, forbidden);
 }
 
 /// Engine that the addresses of a raw stream ask for. DEFAULT when one of them is wrong.
@@ -38,16 +128,15 @@ EngineType engine_of_addresses(const Subject& subject) {
   EngineType inferred = EngineType::DEFAULT;
   std::string inferred_from;
   bool all_good = true;
-  for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
-    const Place at = subject.interface(i)["address"];
-    const std::string found = "found " + quoted(subject.config.ifs_[i].address_);
-    const AddressKind kind = address_kind(subject.config.ifs_[i].address_);
-    const bool pci = kind == AddressKind::PCI;
-    const bool wire = kind == AddressKind::LOOPBACK;
+  for (const auto& [interface, place] : subject.interfaces()) {
+    const Place at = place["address"];
+    const std::string found = "found " + quoted(interface.address_);
+    const bool pci = is_pci_address(interface.address_);
+    const bool wire = interface.address_ == "loopback";
     const EngineType wanted = pci ? EngineType::DPDK : EngineType::PACKET;
     if (wire && subject.root["loopback"].bad()) {
       all_good = false;
-    } else if (!pci && kind != AddressKind::INTERFACE) {
+    } else if (wire || (!pci && !is_interface_name(interface.address_))) {
       at.error(found, wire ? ", the in-memory wire, without loopback: sw" : "", "; accepts ", PCI,
                " or ", LINUX);
     } else if (engine == (pci ? "packet" : "dpdk")) {
@@ -87,65 +176,7 @@ EngineType engine_of(const Subject& subject, const Place& at) {
   return named != nullptr ? static_cast<EngineType>(named->value) : inferred;
 }
 
-/// A value that is written in the same way: a scalar, or a list of scalars.
-std::string printed(const Node& node) {
-  if (node.kind != Node::Kind::LIST) return quoted(node.text);
-  std::string text;
-  for (const Node& item : node.items) text += concat(text.empty() ? "" : ", ", item.text);
-  return "[" + text + "]";
-}
-
-/// Warns of the values of `unused`, the rest of whose path is `path`, that are not the standard.
-void check_unused(const Subject& subject, const UnusedKey& unused, std::string_view path,
-                  const Node& node, const Node& standard, const Place& at) {
-  const std::size_t end = path.find_first_of(".[");
-  const std::string_view key = path.substr(0, end);
-  const Node::Entry* value = node.entry(key);
-  const Node::Entry* usual = standard.entry(key);
-  if (value == nullptr || usual == nullptr) return;
-  const std::vector<Node>& items = value->value.items;
-  if (end == std::string_view::npos) {
-    const std::string found = printed(value->value);
-    // An empty list is what is left of words that are wrong.
-    if (found != printed(usual->value) && found != "[]" && !at[key].bad())
-      at[key].warning("found ", found, ", which has no effect on engine '", subject.traits.name,
-                      "'; ", unused.instead);
-  } else if (path[end] == '.') {
-    check_unused(subject, unused, path.substr(end + 1), value->value, usual->value, at[key]);
-  } else {
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const bool used =
-          key == "interfaces" && unused.when != nullptr && !unused.when(subject.config.ifs_[i]);
-      if (!used)
-        check_unused(subject, unused, path.substr(end + 3), items[i], usual->value.items.front(),
-                     at[key][i]);
-    }
-  }
-}
-
-}  // namespace
-
-EngineTraits traits_of(const NetworkConfig& config) noexcept {
-  try {
-    return engine_for(config).traits;
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-void apply_rules(NetworkConfig& config, Findings& findings) {
-  Subject subject(config, findings);
-  check_interfaces(subject);
-  resolve_transport(subject);
-  resolve_engine(subject);
-  check_sockets(subject);
-  check_queues(subject);
-  raise_num_bufs(subject);
-  check_flows(subject);
-  check_reorder(subject);
-  check_unused(subject);
-}
-
+/// CommonConfig::engine_type, and the engine's traits.
 void resolve_engine(Subject& subject) {
   CommonConfig& common = subject.config.common_;
   const Place at = subject.root["engine"];
@@ -159,12 +190,127 @@ void resolve_engine(Subject& subject) {
              ", an engine that does not take this configuration; accepts ", alternatives(ENGINES));
 }
 
+void check_endpoints(const Subject& subject, InterfaceConfig& interface, const Place& at) {
+  SocketConfig& socket = interface.socket_;
+  const SocketProtocol protocol = subject.config.common_.protocol;
+  const bool roce = protocol == SocketProtocol::ROCE;
+  const bool server = socket.mode_ == SocketMode::SERVER;
+  const auto [local, remote] = endpoints(interface, at);
+
+  if (!at["socket_config"]["mode"].bad()) {
+    if (server) {
+      local.require("a server", "the address to listen at, such as udp://127.0.0.1:5000");
+    } else if (roce) {
+      local.require("a RoCE client", "the address to send from, such as roce://10.0.0.1", false);
+    } else {
+      remote.require("a client", "the address to send to, such as udp://127.0.0.1:5000");
+    }
+    if (remote.value.given() && server)
+      remote.at.warning("has no effect: a server learns its peers from their traffic");
+    if (remote.value.given() && !server && roce)
+      remote.at.error(
+          "found an address, but a RoCE client is told its peer when it connects; remove the key");
+  }
+  if (local.value.given() && remote.value.given() &&
+      is_ipv6_address(local.value.host_) != is_ipv6_address(remote.value.host_))
+    remote.at.error("found ", quoted(remote.value.host_), ", while ", local.at.path(), " is ",
+                    quoted(local.value.host_), "; accepts two IPv4 or two IPv6 addresses");
+  constexpr std::uint32_t LARGEST_DATAGRAM = 65507;
+  if (protocol == SocketProtocol::UDP && socket.max_payload_size_ > LARGEST_DATAGRAM)
+    at["socket_config"]["max_payload_size"].warning(
+        "found ", socket.max_payload_size_, "; a datagram carries at most ", LARGEST_DATAGRAM,
+        " bytes, longer ones cannot be sent");
+  if (!subject.transport_known) return;
+  if (roce && !is_ip_address(interface.address_))
+    at["address"].error("found ", quoted(interface.address_), "; accepts ", ip_form.accepts,
+                        " of the RoCE port");
+  if (interface.has_roce_ && !roce)
+    at["roce_config"].error("found beside ", text_of(SCHEMES, protocol),
+                            ":// endpoints; accepts it beside roce:// endpoints");
+}
+
+void check_socket(const Subject& subject, InterfaceConfig& interface, const Place& at) {
+  // An engine of the program's own knows what addresses it needs.
+  if (subject.config.common_.engine_type == EngineType::OTHER) return;
+  const Place socket = at["socket_config"];
+  if (subject.sockets() && !interface.has_socket_) {
+    socket.error(
+        "required for stream_type: socket, but not given; accepts a map with mode, local_addr "
+        "and remote_addr");
+  } else if (subject.sockets() && !socket.bad()) {
+    check_endpoints(subject, interface, at);
+  }
+  for (const Place& key : {socket, at["roce_config"]}) {
+    if (subject.raw() && !subject.root["stream_type"].bad() && key.given())
+      key.error("found beside stream_type: raw; accepts it beside stream_type: socket");
+  }
+}
+
+/// A value that is written in the same way: a scalar, or a list of scalars.
+std::string printed(const Node& node) {
+  if (node.kind != Node::Kind::LIST) return quoted(node.text);
+  std::string text;
+  for (const Node& item : node.items) text += concat(text.empty() ? "" : ", ", item.text);
+  return "[" + text + "]";
+}
+
+/// Calls `visit` with each value below `map`, its place, and its path as in UnusedKey.
+template <class Visit>
+void for_each_value(const Node& map, const Place& at, const std::string& path, const Visit& visit) {
+  for (const auto& [key, value] : map.entries) {
+    visit(value, at[key.text], path + key.text);
+    for_each_value(value, at[key.text], path + key.text + ".", visit);
+    for (const auto& [item, place] : placed(value.items, at[key.text]))
+      for_each_value(item, place, path + key.text + "[].", visit);
+  }
+}
+
+/// Warns of the values that the engine does not use.
 void check_unused(const Subject& subject) {
   if (subject.traits.unused_keys.empty()) return;
-  const Node given = write_config(subject.config);
-  const Node standard = default_config();
-  for (const UnusedKey& unused : subject.traits.unused_keys)
-    check_unused(subject, unused, unused.path, given, standard, subject.root);
+  std::map<std::string, std::string> standard;
+  for_each_value(default_config(), subject.root, {},
+                 [&](const Node& value, const Place&, const std::string& path) {
+                   standard[path] = printed(value);
+                 });
+  const auto check = [&](const Node& value, const Place& at, const std::string& path) {
+    const auto unused = std::ranges::find(subject.traits.unused_keys, path, &UnusedKey::path);
+    if (unused == subject.traits.unused_keys.end() || at.bad()) return;
+    const std::string found = printed(value);
+    // An empty list is what is left of words that are wrong.
+    if (found == standard[path] || found == "[]") return;
+    constexpr std::size_t NUMBER = std::string_view("interfaces[").size();
+    if (unused->when == nullptr ||
+        unused->when(subject.config.ifs_[std::stoul(at.path().substr(NUMBER))]))
+      at.warning("found ", found, ", which has no effect on engine '", subject.traits.name, "'; ",
+                 unused->instead);
+  };
+  for_each_value(write_config(subject.config), subject.root, {}, check);
+}
+
+}  // namespace
+
+EngineTraits traits_of(const NetworkConfig& config) noexcept {
+  try {
+    return engine_for(config).traits;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void apply_rules(NetworkConfig& config, Findings& findings) {
+  Subject subject{config, Place(findings)};
+  check_interfaces(subject);
+  resolve_transport(subject);
+  resolve_engine(subject);
+  for (auto& [interface, at] : subject.interfaces()) {
+    check_socket(subject, interface, at);
+    check_queues(subject, interface, at);
+    check_flows(subject, interface, at);
+    check_reorder(subject, interface, at);
+  }
+  raise_num_bufs(subject);
+  check_unused(subject);
 }
 
 }  // namespace daqiri::config

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/findings.h"
@@ -17,7 +18,15 @@ namespace daqiri::config {
 EngineTraits traits_of(const NetworkConfig& config) noexcept;
 
 inline std::string shown(const std::string& name) { return quoted(name); }
-inline std::string shown(std::integral auto number) { return std::to_string(number); }
+inline std::string shown(std::integral auto number) { return as_text(number); }
+
+/// The values of `list`, each with its place.
+template <class Values>
+auto placed(Values& values, const Place& list) {
+  std::vector<std::pair<decltype(*values.begin()), Place>> result;
+  for (auto& value : values) result.emplace_back(value, list[result.size()]);
+  return result;
+}
 
 /// The elements of a list by a key, `name` or `id`, that is unique in it.
 template <class Element, class Value>
@@ -29,23 +38,24 @@ class Index {
         const std::vector<Element>& elements, Value Base::* member)
       : elements_(elements),
         member_(member),
-        among_(concat(key == "id" ? "an id" : "a name", " under ", list)),
+        kind_(concat(key == "id" ? "an " : "a ", key)),
+        list_(list),
         known_(!owner[list].bad()) {
-    for (std::size_t i = 0; i < elements.size(); ++i) {
-      const Place at = owner[list][i][key];
+    for (const auto& [element, place] : placed(elements, owner[list])) {
+      const Place at = place[key];
       const bool bad = at.bad();
-      const auto [first, is_new] = first_.emplace(elements[i].*member, i);
+      const auto [first, is_new] = first_.emplace(element.*member, &element);
       known_ = known_ && is_new && !bad;
       if (!is_new && !bad)
         at.error("found ", shown(first->first), ", also the ", key, " of ",
-                 owner[list][first->second].path(), "; accepts ",
-                 among_.substr(0, among_.find(' ')), " ", key, " of its own");
+                 owner[list][static_cast<std::size_t>(first->second - elements.data())].path(),
+                 "; accepts ", kind_, " of its own");
     }
   }
 
   [[nodiscard]] const Element* find(const Value& value) const {
     const auto found = first_.find(value);
-    return found == first_.end() ? nullptr : &elements_[found->second];
+    return found == first_.end() ? nullptr : found->second;
   }
   /// Null, and reported at `at`, when there is no such element. While some element's own key is
   /// wrong or taken, a reference that leads nowhere is no second mistake.
@@ -57,67 +67,56 @@ class Index {
     for (std::size_t i = 0; i < std::min(elements_.size(), MOST_LISTED); ++i)
       accepted += concat(i > 0 ? ", " : "", shown(elements_[i].*member_));
     if (elements_.size() > MOST_LISTED) accepted += ", ...";
-    at.error("found ", shown(value), ", which is no ", what, "; accepts ",
-             accepted.empty() ? among_ + ", which is empty" : accepted);
+    if (elements_.empty()) accepted = concat(kind_, " under ", list_, ", which is empty");
+    at.error("found ", shown(value), ", which is no ", what, "; accepts ", accepted);
     return nullptr;
   }
 
  private:
   const std::vector<Element>& elements_;
   Value Element::* member_;
-  std::string among_;
+  std::string kind_;
+  std::string_view list_;
   bool known_;
-  std::map<Value, std::size_t> first_;
+  std::map<Value, const Element*> first_;
 };
-
-template <class Element, class Base, class Value>
-Index(const Place&, std::string_view, std::string_view, const std::vector<Element>&, Value Base::*)
-    -> Index<Element, Value>;
 
 /// Reports the values of `key` that stand in the list before.
 template <class Element, class Base, class Value>
 void check_unique(const Place& owner, std::string_view list, std::string_view key,
                   const std::vector<Element>& elements, Value Base::* member) {
-  static_cast<void>(Index(owner, list, key, elements, member));
+  static_cast<void>(Index<Element, Value>(owner, list, key, elements, member));
 }
 
 /// What the rules work on.
 struct Subject {
-  Subject(NetworkConfig& subject, Findings& findings)
-      : config(subject),
-        root(findings),
-        regions(root, "memory_regions", "name", config.mrs_, &MemoryRegionConfig::name_) {}
-
   NetworkConfig& config;
   Place root;
-  Index<MemoryRegionConfig, std::string> regions;
+  Index<MemoryRegionConfig, std::string> regions{root, "memory_regions", "name", config.mrs_,
+                                                 &MemoryRegionConfig::name_};
   /// False: the endpoints are wrong or missing, and CommonConfig::protocol is a guess.
   bool transport_known{true};
   /// Of the engine, once it is resolved.
   EngineTraits traits{};
+  /// The flow ids given so far, and by which flows.
+  std::map<FlowId, std::string> flow_ids{};
 
   [[nodiscard]] bool raw() const { return config.common_.stream_type == StreamType::RAW; }
   /// The stream is known to be one of sockets.
   [[nodiscard]] bool sockets() const { return !raw() && !root["stream_type"].bad(); }
   [[nodiscard]] bool in_memory() const { return config.common_.loopback_ == LoopbackType::SW; }
-  [[nodiscard]] Place interface(std::size_t i) const { return root["interfaces"][i]; }
+  [[nodiscard]] auto interfaces() const { return placed(config.ifs_, root["interfaces"]); }
 };
 
 /// All rules, in an order in which the later ones can use what the earlier ones derive.
 void apply_rules(NetworkConfig& config, Findings& findings);
 
-/// Transport of a socket stream: CommonConfig::protocol, also filled into endpoints without a
-/// scheme.
-void resolve_transport(Subject& subject);
-/// CommonConfig::engine_type, and the engine's traits.
-void resolve_engine(Subject& subject);
-void check_sockets(Subject& subject);
-void check_queues(Subject& subject);
+// Of an interface.
+void check_queues(const Subject& subject, const InterfaceConfig& interface, const Place& at);
+void check_flows(Subject& subject, const InterfaceConfig& interface, const Place& at);
+void check_reorder(const Subject& subject, InterfaceConfig& interface, const Place& at);
+
 /// Give regions of raw queues the buffers that their rings need.
 void raise_num_bufs(Subject& subject);
-void check_flows(Subject& subject);
-void check_reorder(Subject& subject);
-/// Warn of the values that the engine does not use.
-void check_unused(const Subject& subject);
 
 }  // namespace daqiri::config

@@ -1,6 +1,6 @@
-// Queues and the memory that they use.
-#include <algorithm>
+// Queues, the memory that they use, and the flows that fill them.
 #include <bit>
+#include <set>
 
 #include "config/rules.h"
 
@@ -29,8 +29,8 @@ void check_queue(const Subject& subject, const Place& at, const QueueConfig& que
     core.warning("found core ", master,
                  ", which is the master_core too; a poller needs a core of its own");
 
-  for (std::size_t i = 0; i < queue.mrs_.size(); ++i) {
-    const auto* region = subject.regions.find(queue.mrs_[i], list[i], "memory region");
+  for (const auto& [name, place] : placed(queue.mrs_, list)) {
+    const auto* region = subject.regions.find(name, place, "memory region");
     if (region == nullptr || subject.raw() || !uses_regions || queue.batch_size_ <= 0) continue;
     if (region->num_bufs_ > 0 && region->num_bufs_ < static_cast<unsigned>(queue.batch_size_))
       at["batch_size"].warning("found ", queue.batch_size_, ", but memory region ",
@@ -58,20 +58,137 @@ void check_side(const Subject& subject, const Place& at, const std::vector<Queue
   if (list.given() && queues.empty()) list.error("found an empty list; accepts at least one queue");
   check_unique(at, "queues", "name", queues, &QueueConfig::name_);
   check_unique(at, "queues", "id", queues, &QueueConfig::id_);
-  for (std::size_t i = 0; i < queues.size(); ++i) check_queue(subject, list[i], queues[i]);
+  for (const auto& [queue, place] : placed(queues, list)) check_queue(subject, place, queue);
+}
+
+/// `ids`: where each flow id was given first.
+void check_id(const Place& flow, FlowId id, std::map<FlowId, std::string>& ids) {
+  const Place at = flow["id"];
+  if (at.bad()) return;
+  if (id == 0)
+    return at.warning(
+        "found 0, which packets that match no flow have too; give the flow an id from 1 on to tell "
+        "them apart");
+  const auto [seen, is_new] = ids.emplace(id, flow.path());
+  if (!is_new)
+    at.error("found ", id, ", also the id of ", seen->second,
+             "; accepts an id that no other flow of any interface has");
+}
+
+/// Of one interface.
+struct Receive {
+  const Subject& subject;
+  const Place at;
+  const RxConfig& rx;
+  const Index<RxQueueConfig, int> queues{at, "queues", "id", rx.queues_, &QueueConfig::id_};
+  const Index<FlexItemConfig, int> flex_items{at, "flex_items", "id", rx.flex_items_,
+                                              &FlexItemConfig::id_};
+
+  void check(std::map<FlowId, std::string>& ids) const {
+    check_unique(at, "flows", "name", rx.flows_, &FlowConfig::name_);
+    check_unique(at, "flex_items", "name", rx.flex_items_, &FlexItemConfig::name_);
+    std::string class_from;
+    FlowMatchType match_class = FlowMatchType::IPV4_UDP;
+    for (const auto& [flow, place] : placed(rx.flows_, at["flows"])) {
+      check_id(place, flow.id_, ids);
+      check_actions(place, flow);
+      const Place match = place["match"];
+      if (match.bad()) continue;
+      if (flow.match_.type_ == FlowMatchType::FLEX_ITEM)
+        check_flex_match(match, flow.match_.flex_item_match_);
+      if (class_from.empty()) {
+        class_from = place.path();
+        match_class = flow.match_.type_;
+      } else if (flow.match_.type_ != match_class) {
+        match.error("found a ", describe(flow.match_.type_), " match, while ", class_from,
+                    " has a ", describe(match_class), " match; accepts one kind on an interface");
+      }
+    }
+  }
+
+ private:
+  static std::string_view describe(FlowMatchType type) {
+    if (type == FlowMatchType::IPV4_UDP) return "UDP/IPv4";
+    return type == FlowMatchType::FLEX_ITEM ? "flex item" : "eCPRI";
+  }
+
+  /// A list of transforms that ends in a queue.
+  void check_actions(const Place& place, const FlowConfig& flow) const {
+    const Place list = place["actions"];
+    if (list.bad() || place["action"].bad()) return;
+    const auto& actions = flow.actions_;
+    if (actions.empty())
+      return list.error("found an empty list; accepts actions of which the last is of type queue");
+    const FlowMatchType match = place["match"].bad() ? FlowMatchType::IPV4_UDP : flow.match_.type_;
+    for (const auto& [value, element] : placed(actions, list)) {
+      const Place action = list.given() ? element : place["action"];
+      const Place type = action["type"];
+      const bool last = &value == &actions.back();
+      if (type.bad()) continue;
+      if (value.type_ == FlowActionType::QUEUE) {
+        if (!last)
+          type.error("found 'queue' before the end of the list; accepts it as the last action");
+        if (match == FlowMatchType::ECPRI && value.ids_.size() > 1)
+          action["ids"].error(
+              "found several queues for an eCPRI flow, which has no addresses to spread by; "
+              "accepts id");
+        check_queue_ids(action, value);
+        continue;
+      }
+      if (last) type.error("found a transform as the last action; accepts 'queue' there");
+      if (match == FlowMatchType::FLEX_ITEM)
+        type.error("found a transform on a flow that matches by flex item; accepts 'queue' only");
+      if (subject.sockets())
+        type.error(
+            "found a transform on a socket stream; accepts 'queue' (transforms need stream_type: "
+            "raw)");
+    }
+  }
+
+  void check_queue_ids(const Place& action, const FlowAction& value) const {
+    const Place list = action["ids"];
+    const std::vector<std::uint16_t> ids = value.ids_.empty() ? std::vector{value.id_} : value.ids_;
+    std::set<int> used;
+    for (const auto& [id, element] : placed(ids, list)) {
+      const Place at_id = list.given() ? element : action["id"];
+      if (queues.find(id, at_id, "receive queue of this interface") != nullptr &&
+          !used.insert(id).second)
+        at_id.error("found ", id, " for the second time; accepts each queue once");
+    }
+  }
+
+  void check_flex_match(const Place& place, const FlexItemMatch& match) const {
+    flex_items.find(match.flex_item_id_, place["flex_item_id"], "flex item of this interface");
+    if ((match.val_ & ~match.mask_) != 0)
+      place["val"].warning("has bits outside of mask: no packet ever matches");
+  }
+};
+
+void check_tx(const Subject& subject, const TxConfig& tx, const Place& at) {
+  check_unique(at, "flows", "name", tx.flows_, &TxFlowConfig::name_);
+  for (const auto& [flow, place] : placed(tx.flows_, at["flows"])) {
+    if (subject.sockets()) {
+      place.error(
+          "found a transmit flow on a socket stream; accepts none (transforms need stream_type: "
+          "raw)");
+    } else if (flow.actions_.empty()) {
+      place["actions"].error("found no action; accepts at least one of vlan_push and tunnel_encap");
+    }
+  }
 }
 
 }  // namespace
 
-void check_queues(Subject& subject) {
-  for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
-    const InterfaceConfig& interface = subject.config.ifs_[i];
-    const Place rx = subject.interface(i)["rx"];
-    check_side(subject, rx, interface.rx_.queues_);
-    check_side(subject, subject.interface(i)["tx"], interface.tx_.queues_);
-    for (std::size_t j = 0; j < interface.rx_.queues_.size(); ++j)
-      check_split(subject, rx["queues"][j], interface.rx_.queues_[j]);
-  }
+void check_flows(Subject& subject, const InterfaceConfig& interface, const Place& at) {
+  Receive{subject, at["rx"], interface.rx_}.check(subject.flow_ids);
+  check_tx(subject, interface.tx_, at["tx"]);
+}
+
+void check_queues(const Subject& subject, const InterfaceConfig& interface, const Place& at) {
+  check_side(subject, at["rx"], interface.rx_.queues_);
+  check_side(subject, at["tx"], interface.tx_.queues_);
+  for (const auto& [queue, place] : placed(interface.rx_.queues_, at["rx"]["queues"]))
+    check_split(subject, place, queue);
 }
 
 void raise_num_bufs(Subject& subject) {
@@ -89,9 +206,8 @@ void raise_num_bufs(Subject& subject) {
     for (const QueueConfig& queue : interface.rx_.queues_) note(queue);
     for (const QueueConfig& queue : interface.tx_.queues_) note(queue);
   }
-  for (std::size_t i = 0; i < subject.config.mrs_.size(); ++i) {
-    MemoryRegionConfig& region = subject.config.mrs_[i];
-    const Place at = subject.root["memory_regions"][i]["num_bufs"];
+  for (auto& [region, place] : placed(subject.config.mrs_, subject.root["memory_regions"])) {
+    const Place at = place["num_bufs"];
     const auto& [ring, queue] = needs[region.name_];
     if (at.bad() || 2 * region.num_bufs_ >= 3 * ring) continue;
     at.warning("raised from ", region.num_bufs_, " to ", 3 * ring, ": queue ", quoted(queue),

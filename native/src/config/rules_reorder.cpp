@@ -1,7 +1,7 @@
 // Reorder plans: what they take, what they need.
 #include <set>
 
-#include "config/names.h"
+#include "config/formats.h"
 #include "config/rules.h"
 
 namespace daqiri::config {
@@ -20,7 +20,9 @@ struct Plan {
   const RxConfig& rx;
   const Place& rx_place;
   ReorderConfig& plan;
-  Place place;
+  const Place& place;
+  const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
+  const Place method = place["method"][by_batch ? "seq_batch_number" : "seq_packets_per_batch"];
 
   void check(std::map<FlowId, std::string>& claimed) {
     const Place output_at = place["memory_region"];
@@ -29,14 +31,14 @@ struct Plan {
     if (output_at.bad()) output = nullptr;
     if (output != nullptr) check_kind(*output, output_at);
     const RxQueueConfig* queue = check_flow_ids(claimed);
-    const bool method = check_method();
+    const bool method_good = check_method();
     const MemoryRegionConfig* source = queue == nullptr ? nullptr : check_source(*queue);
     const Place offset = place["payload_byte_offset"];
     if (source == nullptr || offset.bad() || source->buf_size_ == 0) return;
     if (plan.payload_byte_offset_ >= source->buf_size_) {
       offset.error("found ", plan.payload_byte_offset_, "; accepts less than the ",
                    source->buf_size_, " bytes of a buffer of ", quoted(source->name_));
-    } else if (method && output != nullptr) {
+    } else if (method_good && output != nullptr) {
       check_size(*source, *output);
     }
   }
@@ -61,9 +63,7 @@ struct Plan {
       list.error("found an empty list; accepts ids of flows of this interface");
     bool all_good = !plan.flow_ids_.empty();
     std::set<int> queues;
-    for (std::size_t i = 0; i < plan.flow_ids_.size(); ++i) {
-      const FlowId id = plan.flow_ids_[i];
-      const Place at = list[i];
+    for (const auto& [id, at] : placed(plan.flow_ids_, list)) {
       if (!at.bad()) {
         const auto [seen, is_new] = claimed.emplace(id, at.path());
         if (!is_new)
@@ -75,8 +75,7 @@ struct Plan {
     if (!all_good || queues.empty()) return nullptr;
     if (queues.size() > 1)
       list.error("found flows of ", queues.size(), " queues; accepts flows of one queue");
-    const auto queue = std::find_if(rx.queues_.begin(), rx.queues_.end(),
-                                    [&](const auto& each) { return each.id_ == *queues.begin(); });
+    const auto queue = std::ranges::find(rx.queues_, *queues.begin(), &RxQueueConfig::id_);
     return queues.size() > 1 || queue == rx.queues_.end() ? nullptr : &*queue;
   }
 
@@ -84,17 +83,15 @@ struct Plan {
   bool add_queue(FlowId id, const Place& at, std::set<int>& queues) const {
     bool known = false;
     bool ids_certain = !rx_place["flows"].bad();
-    for (std::size_t i = 0; i < rx.flows_.size(); ++i) {
-      const Place flow = rx_place["flows"][i];
-      if (flow["id"].bad()) ids_certain = false;
-      if (flow["id"].bad() || rx.flows_[i].id_ != id) continue;
+    for (const auto& [flow, flow_at] : placed(rx.flows_, rx_place["flows"])) {
+      if (flow_at["id"].bad()) ids_certain = false;
+      if (flow_at["id"].bad() || flow.id_ != id) continue;
       known = true;
-      if (flow["action"].bad() || flow["actions"].bad()) return false;
-      const FlowAction& action = rx.flows_[i].action_;
-      if (action.ids_.size() > 1)
+      if (flow_at["action"].bad() || flow_at["actions"].bad()) return false;
+      if (flow.action_.ids_.size() > 1)
         at.error("found ", id,
                  ", a flow that is spread over several queues; accepts a flow to one queue");
-      if (action.type_ == FlowActionType::QUEUE) queues.insert(action.id_);
+      if (flow.action_.type_ == FlowActionType::QUEUE) queues.insert(flow.action_.id_);
     }
     if (!known && ids_certain)
       at.error("found ", id, ", which is no flow of this interface; accepts an id under rx.flows");
@@ -112,21 +109,15 @@ struct Plan {
     if (region == nullptr) return nullptr;
     check_kind(*region, list);
     check_bit_field("sequence_number", plan.sequence_number_, *region);
-    if (plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER)
-      check_bit_field("batch_number", plan.batch_number_, *region);
+    if (by_batch) check_bit_field("batch_number", plan.batch_number_, *region);
     return region;
-  }
-
-  [[nodiscard]] Place method() const {
-    const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
-    return place["method"][by_batch ? "seq_batch_number" : "seq_packets_per_batch"];
   }
 
   void check_bit_field(std::string_view name, const BitFieldConfig& field,
                        const MemoryRegionConfig& source) const {
     const std::uint64_t end = std::uint64_t{field.bit_offset_} + field.bit_width_;
     if (source.buf_size_ > 0 && end > source.buf_size_ * 8)
-      method()[name]["bit_offset"].error(
+      method[name]["bit_offset"].error(
           "found ", field.bit_offset_, ": the field ends at bit ", end, ", beyond a buffer of ",
           quoted(source.name_), "; accepts fields within its ", source.buf_size_ * 8, " bits");
   }
@@ -134,11 +125,9 @@ struct Plan {
   /// Packets per batch must divide the range of sequence numbers.
   bool check_method() {
     const std::uint32_t width = plan.sequence_number_.bit_width_;
-    if (method()["sequence_number"]["bit_width"].bad()) return false;
+    if (method["sequence_number"]["bit_width"].bad()) return false;
     const std::uint64_t numbers = std::uint64_t{1} << width;
-    const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
-    const Place at =
-        by_batch ? method()["batch_number"]["bit_width"] : method()["packets_per_batch"];
+    const Place at = by_batch ? method["batch_number"]["bit_width"] : method["packets_per_batch"];
     if (at.bad()) return false;
     if (by_batch && plan.batch_number_.bit_width_ > width) {
       at.error("found ", plan.batch_number_.bit_width_, "; accepts at most the ", width,
@@ -174,16 +163,13 @@ struct Plan {
 
 }  // namespace
 
-void check_reorder(Subject& subject) {
-  for (std::size_t i = 0; i < subject.config.ifs_.size(); ++i) {
-    RxConfig& rx = subject.config.ifs_[i].rx_;
-    const Place at = subject.interface(i)["rx"];
-    check_unique(at, "reorder_configs", "name", rx.reorder_configs_, &ReorderConfig::name_);
-    std::map<FlowId, std::string> claimed;
-    for (std::size_t j = 0; j < rx.reorder_configs_.size(); ++j) {
-      const Place plan = at["reorder_configs"][j];
-      if (!plan.bad()) Plan{subject, rx, at, rx.reorder_configs_[j], plan}.check(claimed);
-    }
+void check_reorder(const Subject& subject, InterfaceConfig& interface, const Place& at) {
+  RxConfig& rx = interface.rx_;
+  const Place rx_place = at["rx"];
+  check_unique(rx_place, "reorder_configs", "name", rx.reorder_configs_, &ReorderConfig::name_);
+  std::map<FlowId, std::string> claimed;
+  for (auto& [plan, place] : placed(rx.reorder_configs_, rx_place["reorder_configs"])) {
+    if (!place.bad()) Plan{subject, rx, rx_place, plan, place}.check(claimed);
   }
 }
 

@@ -1,5 +1,4 @@
-/// The keys of a configuration, stated once (schema.cpp, schema_flows.cpp) and walked to read,
-/// write or list them.
+/// The keys of a configuration, stated once (schema.cpp) and walked to read, write or list them.
 #pragma once
 
 #include <concepts>
@@ -7,61 +6,84 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/findings.h"
 #include "config/formats.h"
-#include "config/names.h"
 
 namespace daqiri::config {
 
 struct Key {
   std::string_view name;
   bool required;
+  /// False: it is left out of what is written.
+  bool written{true};
 };
 constexpr Key required(std::string_view name) { return {name, true}; }
 constexpr Key optional(std::string_view name) { return {name, false}; }
 
-/// One walk over the schema. The schema calls a function per key of the map it is in; what happens
-/// to the value is the walker's business.
+/// Keys of a map that the schema does not have.
+enum class UnknownKeys {
+  /// Errors.
+  REFUSED,
+  /// Others' keys, never errors; one that looks like a misspelling of ours is a warning.
+  FOREIGN,
+  IGNORED,
+};
+
+/// A walk over the keys of a map, for each of which the schema calls a function. Reading takes the
+/// value from the document, and reports what has the wrong form; writing adds it to a document.
 class Fields {
  public:
-  enum class Walk { READ, WRITE, LIST };
-  /// Takes a text; returns what is wrong with it, or an empty text.
-  using Read = std::function<std::string(std::string_view)>;
+  using Body = std::function<void(Fields&)>;
 
-  explicit Fields(Walk walk) : walk_(walk) {}
-  Fields(const Fields&) = delete;
-  Fields& operator=(const Fields&) = delete;
-  virtual ~Fields() = default;
+  /// Reads `map`.
+  Fields(const Node& map, Place place, UnknownKeys unknown)
+      : source_(&map), place_(std::move(place)), unknown_(unknown) {}
+  /// Writes; `listing`: every key there is, lists with one element.
+  explicit Fields(bool listing) : listing_(listing) {}
 
-  [[nodiscard]] bool reading() const noexcept { return walk_ == Walk::READ; }
-  [[nodiscard]] bool writing() const noexcept { return walk_ == Walk::WRITE; }
+  /// Calls `body`; the result is what it wrote.
+  Node run(const Body& body);
+
+  [[nodiscard]] bool reading() const noexcept { return source_ != nullptr; }
+  [[nodiscard]] bool writing() const noexcept { return !reading() && !listing_; }
   /// Keys that depend on a value are all walked then.
-  [[nodiscard]] bool listing() const noexcept { return walk_ == Walk::LIST; }
+  [[nodiscard]] bool listing() const noexcept { return listing_; }
 
   template <std::integral T>
   void number(Key key, T& value, const Range& range) {
-    auto wide = static_cast<std::int64_t>(value);
-    integer(key, wide, range);
-    value = static_cast<T>(wide);
+    const auto read = [&](std::string_view text) {
+      auto number = static_cast<std::int64_t>(value);
+      std::string wrong = read_integer(text, range, number);
+      value = static_cast<T>(number);
+      return wrong;
+    };
+    scalar(key, accepts_integer(range), read, Node(Node::Kind::SCALAR, as_text(value)));
   }
+  /// What is no number of the range counts as its first, so that all keep their positions.
   template <std::integral T>
   void numbers(Key key, std::vector<T>& values, const Range& range) {
     std::vector<std::string> texts;
-    texts.reserve(values.size());
-    for (const T value : values) texts.push_back(std::to_string(value));
-    integers(key, texts, range);
+    for (const T value : values) texts.push_back(as_text(value));
+    std::int64_t number = 0;
+    const auto read = [&](std::string_view text) { return read_integer(text, range, number); };
+    scalars(key, "a list of integers", accepts_integer(range), read, texts, false);
     values.clear();
-    values.reserve(texts.size());
-    for (const std::string& text : texts) values.push_back(static_cast<T>(std::stoll(text)));
+    for (const std::string& text : texts)
+      values.push_back(static_cast<T>(read(text).empty() ? number : range.first));
   }
   template <class E>
-    requires std::is_enum_v<E>
   void choice(Key key, E& value, Names names) {
-    int number = static_cast<int>(value);
-    one_of(key, number, names);
-    value = static_cast<E>(number);
+    const auto read = [&](std::string_view text) {
+      if (const Name* match = find_name(names, text)) value = static_cast<E>(match->value);
+      return wrong_word(names, text);
+    };
+    const std::string text = text_of(names, value);
+    // Readers of YAML 1.1 take off for false.
+    scalar(key, alternatives(names), read,
+           Node(Node::Kind::SCALAR, text, text.empty() || text == "off"));
   }
   void flag(Key key, bool& value);
   /// Any text but an empty one.
@@ -73,80 +95,70 @@ class Fields {
   }
   /// A text that is one of `names`; the key is left out when it is empty.
   void word(Key key, std::string& value, Names names);
-  void words(Key key, std::vector<std::string>& values, Names names) {
-    scalars(key, "a list of texts", alternatives(names), one_of(names), values, true);
-  }
-  void texts(Key key, std::vector<std::string>& values) {
-    scalars(key, "a list of texts", "a text", [](auto) { return std::string(); }, values, true);
-  }
+  /// A list of texts; `names`: the accepted ones, when not all are.
+  void texts(Key key, std::vector<std::string>& values, Names names = {});
 
-  /// A map. `present`: read: the key is there; write: write it.
-  virtual void map(Key key, bool& present, const std::function<void()>& body) = 0;
-  void map(Key key, const std::function<void()>& body) {
-    bool present = true;
-    map(key, present, body);
+  /// A map whose keys `body` walks. Returns whether it is there.
+  bool map(Key key, const Body& body);
+  /// A map whose keys `walk` knows; left out when it is optional, not `given`, and the default.
+  template <class T, class Walk>
+  bool map(Key key, T& value, Walk walk, bool given = false) {
+    key.written = key.required || given || value != T{};
+    return map(key, [&](Fields& fields) { walk(fields, value); });
   }
-  /// A list of maps; `body` walks the keys of one element.
-  template <class T, class Body>
-  void list(Key key, std::vector<T>& values, Body body) {
-    list_of(key, values.size(), [&](std::size_t index) {
+  /// A list of maps; `walk` knows the keys of an element.
+  template <class T, class Walk>
+  void list(Key key, std::vector<T>& values, Walk walk) {
+    list_of(key, values.size(), [&](Fields& fields, std::size_t index) {
       if (index == values.size()) values.emplace_back();
-      body(values[index]);
+      walk(fields, values[index]);
     });
   }
 
   // What follows does something only while reading.
 
   /// The key is not one any more; its presence is an error with this message.
-  virtual void refused(std::string_view, std::string_view) {}
+  void refused(std::string_view name, const std::string& message);
   /// The map has the key.
-  [[nodiscard]] virtual bool given(std::string_view) const { return false; }
+  [[nodiscard]] bool given(std::string_view name) const { return entry_of(name) != nullptr; }
   /// The value of the key was found wrong.
-  [[nodiscard]] virtual bool bad(std::string_view) const { return false; }
+  [[nodiscard]] bool bad(std::string_view name) const { return reading() && at(name).bad(); }
   /// Report an error at the key, or at the map when the name is empty.
-  virtual void problem(std::string_view, const std::string&) {}
+  void problem(std::string_view name, const std::string& message);
   /// Which keys belong here is unknown: accept all.
-  virtual void ignore_rest() {}
-
- protected:
-  /// `written`: none: the key is left out.
-  virtual void scalar(Key key, std::string_view accepts, const Read& read,
-                      const std::optional<Node>& written) = 0;
-  /// A list of scalars as texts, of which `read` says what is wrong with each, empty for what is
-  /// none: all keep their positions.
-  virtual void scalars(Key key, std::string_view accepts, std::string_view each, const Read& read,
-                       std::vector<std::string>& texts, bool quoted) = 0;
-  /// Calls `body` for the elements from 0 up to the number there is, one past `size` to add one.
-  virtual void list_of(Key key, std::size_t size, const std::function<void(std::size_t)>& body) = 0;
+  void ignore_rest() { unknown_ = UnknownKeys::IGNORED; }
 
  private:
-  void integer(Key key, std::int64_t& value, const Range& range);
-  /// Leaves only digits in `texts`.
-  void integers(Key key, std::vector<std::string>& texts, const Range& range);
-  void one_of(Key key, int& value, Names names);
+  /// Takes a text; returns what is wrong with it, or an empty text.
+  using Read = std::function<std::string(std::string_view)>;
   /// `text`: as it is written; empty: the key is left out.
   void formatted(Key key, std::string_view accepts, const Read& read, const std::string& text);
+  void scalar(Key key, std::string_view accepts, const Read& read, Node written);
+  /// A list of scalars as texts, of which `read` says what is wrong with each, empty for what is
+  /// none: all keep their positions.
+  void scalars(Key key, std::string_view accepts, std::string_view each, const Read& read,
+               std::vector<std::string>& texts, bool quoted);
+  /// Calls `body` for the elements from 0 up to the number there is, one past `size` to add one.
+  void list_of(Key key, std::size_t size, const std::function<void(Fields&, std::size_t)>& body);
 
-  /// Reads a word into `number`, if that is given.
-  static Read one_of(Names names, int* number = nullptr);
+  void add(Key key, Node value);
+  [[nodiscard]] Place at(std::string_view name) const { return (*place_)[name]; }
+  [[nodiscard]] const Node::Entry* entry_of(std::string_view name) const;
+  const Node* find(Key key, std::string_view accepts);
+  const std::vector<Node>* elements(Key key, std::string_view accepts);
+  void check_keys();
+  void report_unknown(const Node& key);
 
-  Walk walk_;
+  /// The map that is read; null: the walk writes `written_`.
+  const Node* source_{nullptr};
+  std::optional<Place> place_;
+  UnknownKeys unknown_{UnknownKeys::REFUSED};
+  std::vector<std::string_view> known_, refused_, misspelled_;
+  /// Required keys that are not there, and what they accept.
+  std::vector<std::pair<std::string_view, std::string>> missing_;
+  bool listing_{false};
+  Node written_{Node::Kind::MAP};
 };
-
-/// Keys of a map that the schema does not have.
-enum class UnknownKeys {
-  /// Errors.
-  REFUSED,
-  /// Others' keys, never errors; one that looks like a misspelling of ours is a warning.
-  FOREIGN,
-  IGNORED,
-};
-
-/// The whole configuration.
-void walk_config(Fields& fields, NetworkConfig& config);
-
-void walk_rx_flow(Fields& fields, FlowConfig& flow);
-void walk_tx_flow(Fields& fields, TxFlowConfig& flow);
 
 /// Reads a document into structs; everything that has the wrong form is reported.
 void read_config(const Node& root, UnknownKeys unknown, Findings& findings, NetworkConfig& config);
@@ -156,8 +168,5 @@ Node write_config(const NetworkConfig& config);
 
 /// A document with every key there is, at its default; lists of maps have one element.
 Node default_config();
-
-/// Paths of all keys, lists as `interfaces[].rx.queues[].id`.
-std::vector<std::string> known_keys();
 
 }  // namespace daqiri::config
