@@ -6,8 +6,7 @@
 #include <memory>
 
 #include "daqiri/config.h"
-#include "memory/buffer_owner.h"
-#include "memory/free_list.h"
+#include "memory/buffers.h"
 
 namespace daqiri::memory {
 
@@ -73,14 +72,10 @@ class MemoryRegion : public BufferOwner {
 using AllocateRegion = std::unique_ptr<MemoryRegion> (*)(const MemoryRegionConfig& config,
                                                          const RegionNeeds& needs);
 
-/// Makes a kind of memory known; the latest for a kind holds. Any thread, before regions of it.
-void register_memory_kind(MemoryKind kind, AllocateRegion allocate) noexcept;
-
-/// As a static object beside the kind.
+/// Makes a kind of memory known, as a static object beside it; the latest for a kind holds. Any
+/// thread, before regions of it.
 struct RegisteredMemoryKind {
-  RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate) noexcept {
-    register_memory_kind(kind, allocate);
-  }
+  RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate) noexcept;
 };
 
 }  // namespace daqiri::memory

@@ -125,8 +125,8 @@ class Unreadable final : public MemoryRegion {
 }  // namespace
 
 TEST_CASE("A kind of memory can be registered, and says that the CPU cannot read it", "[memory]") {
-  memory::register_memory_kind(MemoryKind::DEVICE, Unreadable::allocate);
+  const memory::RegisteredMemoryKind known(MemoryKind::DEVICE, Unreadable::allocate);
   const auto region = MemoryRegion::allocate(region_config(MemoryKind::DEVICE, 4, 64));
   REQUIRE_FALSE(region->host_readable());
-  memory::register_memory_kind(MemoryKind::DEVICE, nullptr);
+  const memory::RegisteredMemoryKind forgotten(MemoryKind::DEVICE, nullptr);
 }
