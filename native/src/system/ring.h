@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace daqiri {
 
@@ -22,43 +23,21 @@ class MpmcRing {
   }
 
   bool push(T value) noexcept {
-    std::size_t pos = tail_.load(std::memory_order_relaxed);
-    for (;;) {
-      Cell& cell = cells_[pos & mask_];
-      const std::size_t seq = cell.sequence.load(std::memory_order_acquire);
-      const auto diff = static_cast<std::ptrdiff_t>(seq - pos);
-      if (diff == 0) {
-        if (tail_.compare_exchange_weak(pos, pos + 1, std::memory_order_relaxed)) {
-          cell.value = value;
-          cell.sequence.store(pos + 1, std::memory_order_release);
-          return true;
-        }
-      } else if (diff < 0) {
-        return false;
-      } else {
-        pos = tail_.load(std::memory_order_relaxed);
-      }
-    }
+    std::size_t pos = 0;
+    Cell* cell = claim(tail_, 0, pos);
+    if (cell == nullptr) return false;
+    cell->value = std::move(value);
+    cell->sequence.store(pos + 1, std::memory_order_release);
+    return true;
   }
 
   bool pop(T& value) noexcept {
-    std::size_t pos = head_.load(std::memory_order_relaxed);
-    for (;;) {
-      Cell& cell = cells_[pos & mask_];
-      const std::size_t seq = cell.sequence.load(std::memory_order_acquire);
-      const auto diff = static_cast<std::ptrdiff_t>(seq - (pos + 1));
-      if (diff == 0) {
-        if (head_.compare_exchange_weak(pos, pos + 1, std::memory_order_relaxed)) {
-          value = cell.value;
-          cell.sequence.store(pos + mask_ + 1, std::memory_order_release);
-          return true;
-        }
-      } else if (diff < 0) {
-        return false;
-      } else {
-        pos = head_.load(std::memory_order_relaxed);
-      }
-    }
+    std::size_t pos = 0;
+    Cell* cell = claim(head_, 1, pos);
+    if (cell == nullptr) return false;
+    value = std::move(cell->value);
+    cell->sequence.store(pos + mask_ + 1, std::memory_order_release);
+    return true;
   }
 
   /// Entries in the ring; exact when no other thread is at work.
@@ -74,6 +53,23 @@ class MpmcRing {
     std::atomic<std::size_t> sequence{0};
     T value{};
   };
+
+  /// The cell at `next`, which advances: to be written where its sequence is its position, to be
+  /// read where it is one ahead. Null: the ring is full, or empty.
+  Cell* claim(std::atomic<std::size_t>& next, std::size_t ahead, std::size_t& pos) noexcept {
+    pos = next.load(std::memory_order_relaxed);
+    for (;;) {
+      Cell& cell = cells_[pos & mask_];
+      const std::size_t seq = cell.sequence.load(std::memory_order_acquire);
+      const auto diff = static_cast<std::ptrdiff_t>(seq - (pos + ahead));
+      if (diff < 0) return nullptr;
+      if (diff > 0) {
+        pos = next.load(std::memory_order_relaxed);
+      } else if (next.compare_exchange_weak(pos, pos + 1, std::memory_order_relaxed)) {
+        return &cell;
+      }
+    }
+  }
 
   std::size_t mask_;
   std::unique_ptr<Cell[]> cells_;
