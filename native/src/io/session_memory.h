@@ -22,6 +22,12 @@ struct SessionMemory {
   /// Whose bursts these are.
   std::weak_ptr<Session> session;
   std::map<std::string, std::unique_ptr<memory::MemoryRegion>> regions;
+  [[nodiscard]] std::vector<memory::MemoryRegion*> regions_named(
+      const std::vector<std::string>& names) const {
+    std::vector<memory::MemoryRegion*> found;
+    for (const std::string& name : names) found.push_back(regions.at(name).get());
+    return found;
+  }
   /// Memory of engines, from which they deliver.
   std::vector<std::shared_ptr<memory::BufferOwner>> owners;
   std::vector<std::unique_ptr<BurstPool>> rx_pools;
