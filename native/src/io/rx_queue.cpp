@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -11,8 +12,6 @@
 namespace daqiri {
 
 namespace {
-
-constexpr std::size_t MOST_BURSTS_IN_RING = 2048;
 
 BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, SessionMemory& memory,
                      const std::vector<memory::MemoryRegion*>& regions, RxQueue::Sources sources) {
@@ -41,14 +40,10 @@ RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
       ring_(sources == Sources::MANY
                 ? pool_->most()
                 : std::clamp<std::size_t>(meta_buffers, 2, MOST_BURSTS_IN_RING)) {
-  for (const memory::MemoryRegion* region : regions_) {
-    std::uint32_t capacity = region->buf_size();
-    const bool split =
-        segment_capacity_.empty() && regions_.size() > 1 && config_.split_boundary_ > 0;
-    if (split) capacity = std::min(capacity, config_.split_boundary_);
-    segment_capacity_.push_back(capacity);
-    max_packet_size_ += capacity;
-  }
+  for (const auto* region : regions_) segment_capacity_.push_back(region->buf_size());
+  if (regions_.size() > 1 && config_.split_boundary_ > 0)
+    segment_capacity_[0] = std::min(segment_capacity_[0], config_.split_boundary_);
+  max_packet_size_ = std::accumulate(segment_capacity_.begin(), segment_capacity_.end(), 0U);
 }
 
 RxQueue::~RxQueue() {

@@ -16,6 +16,9 @@ namespace daqiri {
 
 class Session;
 
+/// Of one queue.
+inline constexpr std::size_t MOST_BURSTS_IN_RING = 2048;
+
 /// Regions and pools. A burst in the application's hands shares ownership, so that its packets stay
 /// readable after the session is closed.
 struct SessionMemory {

@@ -8,10 +8,6 @@
 
 namespace daqiri {
 
-namespace {
-constexpr std::size_t MAX_WAITING = 2048;
-}
-
 TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory)
     : config_(config),
@@ -19,7 +15,7 @@ TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
       interface_(interface.name_),
       memory_(std::move(memory)),
       regions_(memory_->regions_named(config_.mrs_)),
-      ring_(std::clamp<std::size_t>(meta_buffers, 2, MAX_WAITING)),
+      ring_(std::clamp<std::size_t>(meta_buffers, 2, MOST_BURSTS_IN_RING)),
       in_flight_(meta_buffers) {
   for (const auto* region : regions_) max_packet_size_ += region->buf_size();
 }

@@ -24,7 +24,7 @@ class HostRegion final : public MemoryRegion {
  public:
   HostRegion(const MemoryRegionConfig& config, const RegionExtent& extent)
       : MemoryRegion(config, extent, true) {}
-  ~HostRegion() override { munmap(base(), bytes()); }
+  ~HostRegion() override { munmap(extent().base, extent().bytes); }
 };
 
 /// Default hugepage size in bytes; 2 MiB where the kernel does not say.

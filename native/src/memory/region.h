@@ -42,10 +42,7 @@ class MemoryRegion : public BufferOwner {
                                                 const RegionNeeds& needs = {});
 
   [[nodiscard]] const MemoryRegionConfig& config() const noexcept { return config_; }
-  [[nodiscard]] std::byte* base() const noexcept { return extent_.base; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return extent_.bytes; }
-  [[nodiscard]] std::size_t stride() const noexcept { return extent_.stride; }
-  [[nodiscard]] std::size_t headroom() const noexcept { return extent_.headroom; }
+  [[nodiscard]] const RegionExtent& extent() const noexcept { return extent_; }
   /// Of the packet data in a buffer.
   [[nodiscard]] void* address(std::uint32_t buffer) const noexcept {
     return data_ + buffer * extent_.stride;

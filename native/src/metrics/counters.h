@@ -64,7 +64,7 @@ struct RxSnapshot {
   Counter received{"received"};
   Counter received_bytes{"received_bytes"};
   Counter delivered{"delivered"};
-  /// In a stage before the batcher, in an open burst, or in the ring.
+  /// In a stage before the bursts, in an open burst, or in the ring.
   Counter held{"held"};
   Counter bursts{"bursts"};
   /// Delivered, but cut to the buffer (UDP).

@@ -7,8 +7,6 @@ namespace daqiri {
 namespace {
 
 constexpr std::uint32_t MAX_IPV4_LENGTH = 65535;
-constexpr std::uint8_t VERSION_AND_WORDS = 0x45;
-constexpr std::uint8_t HOP_LIMIT = 64;
 constexpr std::uint32_t UDP_CHECKSUM_AT = UDP_AT + 6;
 
 /// `before` bytes of headers and `payload` behind them, in the buffers and in what IPv4 can
@@ -35,7 +33,7 @@ Checksum pseudo_header(const std::uint8_t* addresses, std::size_t size, std::uin
 // --- Headers as bytes
 
 void Ipv4Header::store(std::uint8_t* out) const noexcept {
-  out[0] = VERSION_AND_WORDS;
+  out[0] = 0x45;  // version 4, 5 words
   out[1] = 0;
   store_be16(out + 2, length);
   store_be16(out + 4, identification);
@@ -67,7 +65,7 @@ std::uint32_t store_ip(std::uint8_t* out, const SocketAddress& from, const Socke
     store_be32(out, 6U << 28U);
     store_be16(out + 4, announced(payload));
     out[6] = protocol;
-    out[7] = HOP_LIMIT;
+    out[7] = 64;  // hop limit
     std::memcpy(out + 8, &from.ipv6_bytes(), 16);
     std::memcpy(out + 24, &to.ipv6_bytes(), 16);
     checksum = pseudo_header(out + 8, 32, protocol, payload);

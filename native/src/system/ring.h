@@ -86,16 +86,16 @@ class SpscRing {
         cells_(std::make_unique<T[]>(mask_ + 1)) {}
 
   /// Producer: the next free cell, or null when the ring is full. `publish` hands it over.
-  T* claim(std::size_t ahead = 0) noexcept {
-    const std::size_t pos = tail_.load(std::memory_order_relaxed) + ahead;
+  T* claim() noexcept {
+    const std::size_t pos = tail_.load(std::memory_order_relaxed);
     if (pos - head_seen_ > mask_) {
       head_seen_ = head_.load(std::memory_order_acquire);
       if (pos - head_seen_ > mask_) return nullptr;
     }
     return &cells_[pos & mask_];
   }
-  void publish(std::size_t n = 1) noexcept {
-    tail_.store(tail_.load(std::memory_order_relaxed) + n, std::memory_order_release);
+  void publish() noexcept {
+    tail_.store(tail_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 
   /// Consumer: entries ready to be read with `at`.
