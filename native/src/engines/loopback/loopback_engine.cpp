@@ -214,13 +214,7 @@ class LoopbackPort final : public PortIo {
     Arrived* arrived = link.ring.claim();
     if (arrived == nullptr) return link.lose(DropReason::NIC, length);
     if (!link.take_buffers(*arrived)) return link.lose(DropReason::NO_PACKET_BUFFER, length);
-    const PacketBytes bytes(burst, packet);
-    std::uint32_t at = 0;
-    for (int s = 0; s < link.rx.num_segments(); ++s) {
-      arrived->lengths[s] = std::min(length - at, link.rx.segment_capacity(s));
-      bytes.read(at, link.rx.region(s).address(arrived->buffers[s]), arrived->lengths[s]);
-      at += arrived->lengths[s];
-    }
+    copy_in(link.rx, *arrived, burst, packet, length);
     if (sender.fills_source_mac && arrived->lengths[0] >= 12) {
       auto* frame = static_cast<std::uint8_t*>(link.rx.region(0).address(arrived->buffers[0]));
       std::memcpy(frame + 6, mac_.data(), mac_.size());
@@ -228,6 +222,28 @@ class LoopbackPort final : public PortIo {
     arrived->flow = verdict.flow;
     arrived->timestamp = realtime_ns();
     link.ring.publish();
+  }
+
+  static void copy_in(RxQueue& rx, Arrived& arrived, const Burst& burst, std::uint32_t packet,
+                      std::uint32_t length) noexcept {
+    int from = 0;
+    std::uint32_t from_at = 0;
+    for (int s = 0; s < rx.num_segments(); ++s) {
+      auto* to = static_cast<std::uint8_t*>(rx.region(s).address(arrived.buffers[s]));
+      const std::uint32_t want = std::min(length, rx.segment_capacity(s));
+      for (std::uint32_t got = 0; got < want;) {
+        const auto* data = static_cast<const std::uint8_t*>(burst.pkts[from][packet]);
+        const std::uint32_t n = std::min(want - got, burst.pkt_lens[from][packet] - from_at);
+        std::memcpy(to + got, data + from_at, n);
+        got += n;
+        from_at += n;
+        if (from_at < burst.pkt_lens[from][packet]) continue;
+        ++from;
+        from_at = 0;
+      }
+      arrived.lengths[s] = want;
+      length -= want;
+    }
   }
 
   MacAddress mac_{};
