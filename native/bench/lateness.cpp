@@ -75,6 +75,14 @@ NetworkConfig configuration(std::uint16_t port) {
   return config;
 }
 
+/// To the resolution of the buckets.
+void add(Histogram& sum, const Histogram& part) {
+  for (std::uint32_t i = 0; i < Histogram::NUM_BUCKETS; ++i) {
+    const std::uint64_t value = std::min(Histogram::upper_edge(i), part.maximum());
+    for (std::uint64_t n = part.bucket_count(i); n > 0; --n) sum.record(value);
+  }
+}
+
 void measure_ours(const Udp& sink, std::uint64_t gap, std::uint32_t count, Histogram& lateness) {
   const auto session = Session::open(configuration(SocketAddress::local_of(sink.fd()).port()));
   TxQueue& tx = session->tx_queue(0, 0);
@@ -93,7 +101,7 @@ void measure_ours(const Udp& sink, std::uint64_t gap, std::uint32_t count, Histo
   while (!tx.wait_idle(100'000'000)) {
   }
   session->close();
-  lateness.merge(tx.lateness());
+  add(lateness, tx.lateness());
 }
 
 void measure_bare(const Udp& sink, std::uint64_t gap, std::uint32_t count, Histogram& lateness) {
@@ -137,8 +145,8 @@ void compare(std::uint64_t gap, double seconds, int rounds) {
       ratios[i].push_back(static_cast<double>(this_ours.quantile(QUANTILES[i])) /
                           static_cast<double>(this_bare.quantile(QUANTILES[i])));
     }
-    ours.merge(this_ours);
-    bare.merge(this_bare);
+    add(ours, this_ours);
+    add(bare, this_bare);
   }
   std::printf("gap %lu us, %d rounds of %u packets of %u B; us\n",
               static_cast<unsigned long>(gap / 1000), rounds, count, BYTES);

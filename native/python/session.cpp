@@ -90,8 +90,8 @@ py::tuple log_lines() {
   py::list lines;
   for (const LogRecord& record : taken.records) {
     lines.append(py::make_tuple(std::string(log_level_name(record.level)), record.time,
-                                text_of(record.text.view()), text_of(record.interface.view()),
-                                text_of(record.queue.view())));
+                                text_of(record.text), text_of(record.interface),
+                                text_of(record.queue)));
   }
   return py::make_tuple(lines, taken.lost);
 }

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "daqiri/burst.h"
-#include "memory/buffer_owner.h"
-#include "memory/free_list.h"
+#include "memory/buffers.h"
 
 namespace daqiri {
 
@@ -33,28 +32,12 @@ struct BurstEnds {
   std::array<std::uint64_t, 3> local{};
 };
 
-/// A burst with the buffers it holds.
-///
-/// Headers live in slabs that are reused by later sessions and never returned to the system, so
-/// that a stale handle finds state FREE instead of unmapped memory.
-struct Burst : BurstParams {
-  std::atomic<BurstState> state{BurstState::FREE};
-  /// Its owner, and writes in the background that read it.
-  std::atomic<std::uint32_t> holders{1};
-  BurstPool* home{nullptr};
+/// What a burst forgets when it is taken from its pool again.
+struct BurstContents {
   /// Who gets the segments' buffers back; null: the segment has none.
   memory::BufferOwner* owners[MAX_NUM_SEGS]{};
-  /// Buffers by their owner's numbers; NO_BUFFER where a packet was freed.
-  std::uint32_t* buffers[MAX_NUM_SEGS]{};
-  /// Packets that the arrays can hold.
-  std::uint32_t capacity{0};
   /// Packets that have entries in `buffers`, whatever the header says.
   std::uint32_t owned{0};
-  bool transmit{false};
-  /// Of its pool's small ones.
-  bool small{false};
-  /// In its pool's list of free ones.
-  std::uint32_t place{0};
   /// Receive: packets from the wire that it stands for, more than num_pkts in an aggregate.
   std::uint32_t source_packets{0};
   /// Receive: bursts of its source that wait in the ring; counted down when it is taken from there.
@@ -68,6 +51,26 @@ struct Burst : BurstParams {
   StreamPosition stream;
   /// Receive, datagrams.
   BurstEnds ends;
+};
+
+/// A burst with the buffers it holds.
+///
+/// Headers live in slabs that are reused by later sessions and never returned to the system, so
+/// that a stale handle finds state FREE instead of unmapped memory.
+struct Burst : BurstParams, BurstContents {
+  std::atomic<BurstState> state{BurstState::FREE};
+  /// Its owner, and writes in the background that read it.
+  std::atomic<std::uint32_t> holders{1};
+  BurstPool* home{nullptr};
+  /// Buffers by their owner's numbers; NO_BUFFER where a packet was freed.
+  std::uint32_t* buffers[MAX_NUM_SEGS]{};
+  /// Packets that the arrays can hold.
+  std::uint32_t capacity{0};
+  bool transmit{false};
+  /// Of its pool's small ones.
+  bool small{false};
+  /// In its pool's list of free ones.
+  std::uint32_t place{0};
   /// Keeps regions and pools alive while the application holds the burst.
   std::shared_ptr<SessionMemory> keep;
 
@@ -130,8 +133,6 @@ class BurstPool {
   /// What the arrays of so many bursts take.
   static std::uint64_t bytes(std::uint32_t count, std::uint32_t capacity,
                              int num_segments) noexcept;
-  BurstPool(const BurstPool&) = delete;
-  BurstPool& operator=(const BurstPool&) = delete;
   ~BurstPool();
 
   /// A reset burst in state ENGINE, or null. Small ones are made by one thread.
@@ -154,7 +155,6 @@ class BurstPool {
   int num_segments_;
   bool transmit_;
   std::uint32_t small_limit_;
-  std::uint32_t small_made_{0};
   std::vector<std::unique_ptr<std::byte[]>> arrays_;
   std::vector<Burst*> bursts_;
   memory::FreeList free_;

@@ -77,9 +77,6 @@ struct ReceiveTraits {
 /// `completed` by the queue's worker, the rest by any thread.
 class PortIo {
  public:
-  PortIo() = default;
-  PortIo(const PortIo&) = delete;
-  PortIo& operator=(const PortIo&) = delete;
   virtual ~PortIo() = default;
 
   /// Move what has arrived to `queue` with RxQueue::deliver and drop. Returns packets seen (0:
@@ -142,9 +139,6 @@ class Connections {
 /// All ports of a session. Called by the thread that opens and closes the session.
 class IoEngine {
  public:
-  IoEngine() = default;
-  IoEngine(const IoEngine&) = delete;
-  IoEngine& operator=(const IoEngine&) = delete;
   virtual ~IoEngine() = default;
 
   /// What it needs of a memory region, before that is allocated.

@@ -1,6 +1,7 @@
 /// A port: one configured interface with its queues.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -23,8 +24,16 @@ struct Port {
   PortIo* io{nullptr};
 
   /// By queue id; null when there is none.
-  [[nodiscard]] RxQueue* rx_queue(int id) const noexcept;
-  [[nodiscard]] TxQueue* tx_queue(int id) const noexcept;
+  [[nodiscard]] RxQueue* rx_queue(int queue) const noexcept { return find(rx, queue); }
+  [[nodiscard]] TxQueue* tx_queue(int queue) const noexcept { return find(tx, queue); }
+
+ private:
+  template <typename Queue>
+  static Queue* find(const std::vector<std::unique_ptr<Queue>>& queues, int wanted) noexcept {
+    const auto it = std::find_if(queues.begin(), queues.end(),
+                                 [=](const auto& queue) { return queue->id() == wanted; });
+    return it == queues.end() ? nullptr : it->get();
+  }
 };
 
 }  // namespace daqiri

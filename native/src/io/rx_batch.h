@@ -1,4 +1,4 @@
-/// Received packets on their way from an engine to a queue.
+/// Received packets on their way from an engine to the bursts of a queue.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 #include "burst/burst.h"
 
 namespace daqiri {
+
+class RxQueue;
 
 /// One value for each packet of a batch, or the same for all.
 template <typename T>
@@ -71,12 +73,30 @@ struct RxSource {
   std::atomic<std::uint32_t> waiting{0};
 
  private:
-  friend class Batcher;
   friend class RxQueue;
   Burst* open_{nullptr};
-  /// Among the sources that have an open burst, by the age of the burst.
+  /// Among those that have an open burst, by the age of the burst.
   RxSource* older_{nullptr};
   RxSource* newer_{nullptr};
+};
+
+/// Takes what the engine delivers and passes on what it makes of it (reorder). Poller.
+///
+/// Packets that it keeps are counted as held by the queue; each ends as part of what is passed on
+/// (RxBatch::sources_each) or as dropped.
+class RxStage {
+ public:
+  virtual ~RxStage() = default;
+
+  /// The batch is the stage's: it calls `queue.pass_on`, `queue.drop_staged`, or keeps packets.
+  virtual void take(RxQueue& queue, RxSource& source, const RxBatch& batch) noexcept = 0;
+  /// Pass on what has waited long enough at `now_ns` (CLOCK_MONOTONIC). Returns when it is to be
+  /// called again; 0: not for what it keeps now.
+  virtual std::uint64_t expire(RxQueue& queue, std::uint64_t now_ns) noexcept = 0;
+  /// Pass on all that it keeps: the queue closes.
+  virtual void finish(RxQueue& queue) noexcept = 0;
+  /// Give back all that it keeps. Returns how many packets from the wire that were.
+  virtual std::uint64_t discard() noexcept = 0;
 };
 
 }  // namespace daqiri

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -12,28 +13,19 @@ namespace daqiri {
 
 namespace {
 
-constexpr std::size_t MOST_BURSTS_IN_RING = 2048;
-
-std::vector<memory::MemoryRegion*> regions_of(const RxQueueConfig& config,
-                                              const SessionMemory& memory) {
-  std::vector<memory::MemoryRegion*> regions;
-  regions.reserve(config.mrs_.size());
-  for (const std::string& name : config.mrs_) regions.push_back(memory.regions.at(name).get());
-  return regions;
-}
-
 BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, SessionMemory& memory,
-                     RxQueue::Sources sources) {
-  const auto regions = regions_of(config, memory);
-  std::uint64_t buffers = 0;
-  for (const auto* region : regions) buffers = std::max(buffers, region->config().num_bufs_);
-  constexpr std::uint64_t MOST = 1U << 24U;
-  const auto small =
-      static_cast<std::uint32_t>(sources == RxQueue::Sources::MANY ? std::min(buffers, MOST) : 0);
-  memory.rx_pools.push_back(
-      std::make_unique<BurstPool>(meta_buffers, static_cast<std::uint32_t>(config.batch_size_),
-                                  static_cast<int>(regions.size()), false, small));
-  return memory.rx_pools.back().get();
+                     const std::vector<memory::MemoryRegion*>& regions, RxQueue::Sources sources) {
+  constexpr std::uint64_t MOST_SMALL = 1U << 24U;
+  std::uint64_t small = 0;
+  if (sources == RxQueue::Sources::MANY) {
+    for (const auto* region : regions) small = std::max(small, region->config().num_bufs_);
+  }
+  return memory.rx_pools
+      .emplace_back(
+          std::make_unique<BurstPool>(meta_buffers, static_cast<std::uint32_t>(config.batch_size_),
+                                      static_cast<int>(regions.size()), false,
+                                      static_cast<std::uint32_t>(std::min(small, MOST_SMALL))))
+      .get();
 }
 
 }  // namespace
@@ -43,29 +35,21 @@ RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
     : config_(config),
       port_id_(interface.port_id_),
       memory_(std::move(memory)),
-      regions_(regions_of(config_, *memory_)),
-      pool_(make_pool(config_, meta_buffers, *memory_, sources)),
+      regions_(memory_->regions_named(config_.mrs_)),
+      pool_(make_pool(config_, meta_buffers, *memory_, regions_, sources)),
       ring_(sources == Sources::MANY
                 ? pool_->most()
                 : std::clamp<std::size_t>(meta_buffers, 2, MOST_BURSTS_IN_RING)) {
-  for (const memory::MemoryRegion* region : regions_) {
-    std::uint32_t capacity = region->buf_size();
-    const bool split =
-        segment_capacity_.empty() && regions_.size() > 1 && config_.split_boundary_ > 0;
-    if (split) capacity = std::min(capacity, config_.split_boundary_);
-    segment_capacity_.push_back(capacity);
-    max_packet_size_ += capacity;
-  }
-  batcher_ = std::make_unique<Batcher>(
-      Batcher::Shape{port_id_, id(), max_packet_size_, std::uint64_t{config_.timeout_us_} * 1000U,
-                     regions_},
-      *pool_);
+  for (const auto* region : regions_) segment_capacity_.push_back(region->buf_size());
+  if (regions_.size() > 1 && config_.split_boundary_ > 0)
+    segment_capacity_[0] = std::min(segment_capacity_[0], config_.split_boundary_);
+  max_packet_size_ = std::accumulate(segment_capacity_.begin(), segment_capacity_.end(), 0U);
 }
 
 RxQueue::~RxQueue() {
   if (stage_ != nullptr) stage_->discard();
-  // Its open bursts name sources.
-  batcher_.reset();
+  if (spare_ != nullptr) spare_->release();
+  while (oldest_ != nullptr) close_burst(*oldest_)->release();
   for (Burst* burst : aside_) burst->release();
   Burst* burst = nullptr;
   while (ring_.pop(burst)) burst->release();
@@ -81,16 +65,8 @@ Burst* RxQueue::hand_to_application(Burst* burst) noexcept {
 }
 
 Burst* RxQueue::receive() noexcept {
+  if (num_aside_.load(std::memory_order_acquire) > 0) return receive_from(0);
   Burst* burst = nullptr;
-  if (num_aside_.load(std::memory_order_acquire) > 0) {
-    const std::lock_guard lock(aside_mutex_);
-    if (!aside_.empty()) {
-      burst = aside_.front();
-      aside_.pop_front();
-      num_aside_.store(aside_.size(), std::memory_order_release);
-      return hand_to_application(burst);
-    }
-  }
   return ring_.pop(burst) ? hand_to_application(burst) : nullptr;
 }
 
@@ -103,7 +79,7 @@ Burst* RxQueue::receive_from(std::uintptr_t connection) {
     burst = *it;
     aside_.erase(it);
   } else {
-    while (ring_.pop(burst) && burst->connection_id != connection)
+    while (ring_.pop(burst) && connection != 0 && burst->connection_id != connection)
       aside_.push_back(std::exchange(burst, nullptr));
   }
   num_aside_.store(aside_.size(), std::memory_order_release);
@@ -131,40 +107,31 @@ Burst* RxQueue::receive_unrecorded(std::uintptr_t connection) {
 }
 
 bool RxQueue::wait(std::int64_t timeout_ns, std::uintptr_t connection) noexcept {
-  const WaitQueue::Ticket ticket = ready_.prepare();
-  const auto is_aside = [this, connection] {
+  const auto ready = [&] {
+    if (ring_.size() > 0 || closed()) return true;
     const std::lock_guard lock(aside_mutex_);
     return aside(connection) != aside_.end();
   };
-  if (ring_.size() > 0 || closed() || is_aside()) {
-    ready_.cancel();
-    return true;
-  }
-  return ready_.wait(ticket, timeout_ns);
+  return ready_.wait_unless(ready, timeout_ns);
 }
 
-void RxQueue::await_discard() {
+void RxQueue::request_flush() {
   if (closed())
     throw Error(Status::NOT_READY, "queue '" + config_.name_ + "': the session is closed");
   const std::uint64_t mine = discard_requests_.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (poller_doorbell != nullptr) poller_doorbell->ring();
-  constexpr int LIMIT = 50'000;
-  for (int i = 0; i < LIMIT && discards_answered_.load(std::memory_order_acquire) < mine; ++i) {
-    if (closed()) return;
+  for (int i = 0; i < 50'000; ++i) {
+    if (closed() || discards_done_.load(std::memory_order_acquire) >= mine) return;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  if (discards_answered_.load(std::memory_order_acquire) < mine) {
-    throw Error(Status::GENERIC_FAILURE,
-                "queue '" + config_.name_ + "': its poller did not answer for 5 s");
-  }
+  throw Error(Status::GENERIC_FAILURE,
+              "queue '" + config_.name_ + "': its poller did not answer for 5 s");
 }
-
-void RxQueue::request_flush() { await_discard(); }
 
 void RxQueue::set_drop_all(bool on) {
   const bool before = filter_wanted_.exchange(on, std::memory_order_acq_rel);
   // What the source of the packets still holds arrived while all was dropped.
-  if (on || (before && !closed())) await_discard();
+  if (on || (before && !closed())) request_flush();
 }
 
 void RxQueue::attach_recorder(const std::string& name) {

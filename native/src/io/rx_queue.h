@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/batcher.h"
-#include "io/rx_stage.h"
+#include "io/rx_batch.h"
 #include "io/session_memory.h"
 #include "metrics/counters.h"
 #include "system/doorbell.h"
@@ -27,8 +26,6 @@ class RxQueue {
 
   RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config, std::uint32_t meta_buffers,
           std::shared_ptr<SessionMemory> memory, Sources sources = Sources::FEW);
-  RxQueue(const RxQueue&) = delete;
-  RxQueue& operator=(const RxQueue&) = delete;
   ~RxQueue();
 
   [[nodiscard]] const RxQueueConfig& config() const noexcept { return config_; }
@@ -76,8 +73,9 @@ class RxQueue {
   void begin_pass() noexcept;
   void end_pass() noexcept;
   /// In this pass, what the engine still holds is to be discarded: all that it delivers is dropped.
-  [[nodiscard]] bool discarding() const noexcept { return discards_due_ != discards_done_; }
-
+  [[nodiscard]] bool discarding() const noexcept {
+    return discards_due_ != discards_done_.load(std::memory_order_relaxed);
+  }
   /// Number of the request that this pass discards for, and what it is counted as.
   [[nodiscard]] std::uint64_t discard_request() const noexcept { return discards_due_; }
   [[nodiscard]] DropReason discard_reason() const noexcept {
@@ -126,8 +124,8 @@ class RxQueue {
   bool wait(std::int64_t timeout_ns, std::uintptr_t connection = 0) noexcept;
   /// Rung when a burst is ready or the queue closes.
   WaitQueue& ready() noexcept { return ready_; }
-  /// Discard what the engine, the stage, open bursts and the ring hold; counted as flushed. Waits
-  /// until the poller has done it, for 5 s at most. Throws Error.
+  /// Discard what the engine, the stage, open bursts and the ring hold; counted as flushed, or as
+  /// filtered once that is set. Waits until the poller has done it, for 5 s at most. Throws Error.
   void request_flush();
   /// While set, what arrives is counted as filtered; what was queued before is dropped too. Once
   /// cleared, nothing that arrived before reaches the application.
@@ -147,11 +145,25 @@ class RxQueue {
   [[nodiscard]] QueueLevels levels() const noexcept;
 
  private:
+  /// Packets, of `bytes` bytes, into the source's burst: one is open for each source, until it is
+  /// full, its timeout has passed since its first packet, or somebody asks for it.
   void put_into_bursts(RxSource& source, const RxBatch& batch, std::uint64_t bytes) noexcept;
+  /// For packets [first, batch.count); null: there is none.
+  Burst* open_burst(RxSource& source, const RxBatch& batch, std::uint32_t first) noexcept;
+  /// The source's open burst, no longer open; null: it had none.
+  Burst* close_burst(RxSource& source) noexcept;
+  /// Packets [first, first + n) of a batch, for which the burst has room.
+  void add(Burst& burst, const RxBatch& batch, std::uint32_t first, std::uint32_t n) const noexcept;
+  [[nodiscard]] std::uint64_t bytes_of(const RxBatch& batch, std::uint32_t first,
+                                       std::uint32_t n) const noexcept;
+  /// Give the buffers of packets [first, batch.count) back.
+  void give_back(const RxBatch& batch, std::uint32_t first) const noexcept;
+  [[nodiscard]] memory::BufferOwner* owner_of(const RxBatch& batch, std::size_t s) const noexcept {
+    return batch.segments[s].owner != nullptr ? batch.segments[s].owner : regions_[s];
+  }
   void put_into_ring(Burst* burst) noexcept;
   void discard_queued(DropReason reason) noexcept;
   void publish() noexcept;
-  void await_discard();
   Burst* hand_to_application(Burst* burst) noexcept;
 
   RxQueueConfig config_;
@@ -164,9 +176,14 @@ class RxQueue {
   MpmcRing<Burst*> ring_;
 
   // --- Poller.
-  std::unique_ptr<Batcher> batcher_;
   std::unique_ptr<RxStage> stage_;
   RxSource main_source_;
+  /// Taken for a source that has no open burst yet.
+  Burst* spare_{nullptr};
+  /// Sources that have an open burst, by the age of the burst.
+  RxSource* oldest_{nullptr};
+  RxSource* newest_{nullptr};
+  std::uint32_t num_open_{0};
   /// `held` counts all packets that were accepted; delivered ones are subtracted where it is read.
   RxSnapshot tally_;
   bool dirty_{false};
@@ -174,7 +191,6 @@ class RxQueue {
   /// In force; what `filter_wanted_` says takes effect with the pass that discards for it.
   bool filtering_{false};
   std::uint64_t discards_due_{0};
-  std::uint64_t discards_done_{0};
   PublishedCounters<RxSnapshot> published_;
 
   // --- Both sides. Each on cache lines of its own: the poller reads what changes seldom, consumers
@@ -182,7 +198,7 @@ class RxQueue {
   alignas(64) std::atomic<std::uint64_t> delivered_{0};
   alignas(64) WaitQueue ready_;
   alignas(64) std::atomic<std::uint64_t> discard_requests_{0};
-  std::atomic<std::uint64_t> discards_answered_{0};
+  std::atomic<std::uint64_t> discards_done_{0};
   std::atomic<bool> filter_wanted_{false};
   std::atomic<bool> closed_{false};
 
@@ -194,7 +210,7 @@ class RxQueue {
 
   // --- Application.
   /// Bursts taken from the ring in search of another connection's, oldest first.
-  mutable std::mutex aside_mutex_;
+  std::mutex aside_mutex_;
   std::deque<Burst*> aside_;
   [[nodiscard]] std::deque<Burst*>::iterator aside(std::uintptr_t connection);
   std::atomic<std::size_t> num_aside_{0};

@@ -3,84 +3,154 @@
 #include <utility>
 
 #include "io/rx_queue.h"
+#include "timing/clock.h"
 
 namespace daqiri {
 
-namespace {
-
-std::uint64_t& count_of(DropCounts& counts, DropReason reason) {
-  return counts[static_cast<std::size_t>(reason)];
-}
-
-}  // namespace
-
 void RxQueue::deliver(RxSource& source, const RxBatch& batch) noexcept {
-  const std::uint64_t bytes = batcher_->bytes_of(batch, 0, batch.count);
+  const std::uint64_t bytes = bytes_of(batch, 0, batch.count);
   dirty_ = true;
   tally_.received += batch.count;
   tally_.received_bytes += bytes;
   if (discarding() || filtering_) [[unlikely]] {
-    batcher_->give_back(batch, 0);
-    count_of(tally_.dropped, discard_reason()) += batch.count;
-  } else if (stage_ != nullptr) {
-    tally_.held += batch.count;
-    stage_->take(*this, source, batch);
-  } else {
-    tally_.held += batch.count;
-    put_into_bursts(source, batch, bytes);
+    give_back(batch, 0);
+    tally_.dropped[discard_reason()] += batch.count;
+    return;
   }
+  tally_.held += batch.count;
+  if (stage_ != nullptr) return stage_->take(*this, source, batch);
+  put_into_bursts(source, batch, bytes);
 }
 
 void RxQueue::pass_on(RxSource& source, const RxBatch& batch) noexcept {
-  put_into_bursts(source, batch, batcher_->bytes_of(batch, 0, batch.count));
+  put_into_bursts(source, batch, bytes_of(batch, 0, batch.count));
 }
 
 void RxQueue::put_into_bursts(RxSource& source, const RxBatch& batch,
                               std::uint64_t bytes) noexcept {
+  // Buffers of a burst go back to the same owners.
+  for (std::size_t s = 0; source.open_ != nullptr && s < regions_.size(); ++s)
+    if (source.open_->owners[s] != owner_of(batch, s)) finish(source);
   for (std::uint32_t done = 0; done < batch.count;) {
-    if (batcher_->other_owners(source, batch)) finish(source);
-    const std::uint32_t n = batcher_->add(source, batch, done, bytes);
-    if (n == 0) {
-      batcher_->give_back(batch, done);
+    Burst* burst = source.open_ != nullptr ? source.open_ : open_burst(source, batch, done);
+    if (burst == nullptr) {
+      give_back(batch, done);
       return drop_staged(DropReason::NO_BURST_BUFFER,
                          std::uint64_t{batch.count - done} * batch.sources_each);
     }
+    const std::uint32_t n = std::min(batch.count - done, burst->capacity - burst->num_packets());
+    const std::uint64_t added = done + n == batch.count ? bytes : bytes_of(batch, done, n);
+    add(*burst, batch, done, n);
+    burst->hdr.hdr.nbytes += added;
+    bytes -= added;
     done += n;
-    if (batcher_->full(source)) finish(source);
+    if (burst->num_packets() == burst->capacity) finish(source);
   }
+}
+
+void RxQueue::add(Burst& burst, const RxBatch& batch, std::uint32_t first,
+                  std::uint32_t n) const noexcept {
+  const std::uint32_t at = burst.num_packets();
+  for (std::size_t s = 0; s < regions_.size(); ++s) {
+    const RxBatch::Segment& segment = batch.segments[s];
+    const std::uint32_t* numbers = segment.buffers + first;
+    std::uint32_t* kept = burst.buffers[s] + at;
+    void** data = burst.pkts[s] + at;
+    if (segment.data != nullptr) {
+      std::copy_n(numbers, n, kept);
+      std::copy_n(segment.data + first, n, data);
+    } else {
+      const memory::MemoryRegion& region = *regions_[s];
+      for (std::uint32_t i = 0; i < n; ++i) {
+        kept[i] = numbers[i];
+        data[i] = region.address(numbers[i]);
+      }
+    }
+    segment.lengths.copy(first, n, burst.pkt_lens[s] + at);
+  }
+  batch.flows.copy(first, n, burst.flow_ids + at);
+  batch.times.copy(first, n, burst.timestamps + at);
+  burst.hdr.hdr.num_pkts = at + n;
+  burst.owned = at + n;
+  burst.source_packets += n * batch.sources_each;
+}
+
+std::uint64_t RxQueue::bytes_of(const RxBatch& batch, std::uint32_t first,
+                                std::uint32_t n) const noexcept {
+  std::uint64_t bytes = 0;
+  for (std::size_t s = 0; s < regions_.size(); ++s)
+    bytes += batch.segments[s].lengths.sum(first, n);
+  return bytes;
+}
+
+void RxQueue::give_back(const RxBatch& batch, std::uint32_t first) const noexcept {
+  for (std::size_t s = 0; s < regions_.size(); ++s)
+    owner_of(batch, s)->give(batch.segments[s].buffers + first, batch.count - first);
+}
+
+Burst* RxQueue::open_burst(RxSource& source, const RxBatch& batch, std::uint32_t first) noexcept {
+  Burst* burst = spare_ != nullptr ? std::exchange(spare_, nullptr) : pool_->take();
+  if (burst == nullptr) return nullptr;
+  burst->hdr.hdr.port_id = port_id_;
+  burst->hdr.hdr.q_id = id();
+  burst->hdr.hdr.max_pkt = burst->capacity;
+  burst->hdr.hdr.max_pkt_size = max_packet_size_;
+  burst->connection_id = source.connection;
+  burst->ends = source.ends;
+  burst->stream = source.stream;
+  if (source.stream.number != 0) burst->stream.offset += bytes_of(batch, 0, first);
+  burst->waiting = &source.waiting;
+  for (std::size_t s = 0; s < regions_.size(); ++s) burst->owners[s] = owner_of(batch, s);
+  burst->begun_ns = monotonic_ns();
+  source.open_ = burst;
+  source.older_ = newest_;
+  source.newer_ = nullptr;
+  (newest_ != nullptr ? newest_->newer_ : oldest_) = &source;
+  newest_ = &source;
+  ++num_open_;
+  return burst;
+}
+
+Burst* RxQueue::close_burst(RxSource& source) noexcept {
+  Burst* burst = std::exchange(source.open_, nullptr);
+  if (burst == nullptr) return nullptr;
+  (source.older_ != nullptr ? source.older_->newer_ : oldest_) = source.newer_;
+  (source.newer_ != nullptr ? source.newer_->older_ : newest_) = source.older_;
+  --num_open_;
+  return burst;
 }
 
 void RxQueue::drop_staged(DropReason reason, std::uint64_t n) noexcept {
   dirty_ = true;
   tally_.held -= n;
-  count_of(tally_.dropped, reason) += n;
+  tally_.dropped[reason] += n;
 }
 
 void RxQueue::drop(DropReason reason, std::uint64_t n, std::uint64_t bytes) noexcept {
   dirty_ = true;
   tally_.received += n;
   tally_.received_bytes += bytes;
-  count_of(tally_.dropped, reason) += n;
+  tally_.dropped[reason] += n;
   // With a timeout, open bursts are delivered anyway.
   starves_ = starves_ || (reason == DropReason::NO_PACKET_BUFFER && config_.timeout_us_ == 0);
 }
 
 std::uint32_t RxQueue::room(RxSource& source) noexcept {
   if (discarding() || filtering_) return pool_->capacity();
-  const std::uint32_t in_burst = batcher_->room_in_open(source);
-  if (in_burst > 0) return in_burst;
+  if (source.open_ != nullptr) return source.open_->capacity - source.open_->num_packets();
   // Each open burst has its place in the ring, where nobody else pushes.
   const std::size_t in_ring = ring_.size();
-  if (in_ring + batcher_->num_open() >= ring_.capacity()) return 0;
+  if (in_ring + num_open_ >= ring_.capacity()) return 0;
   const std::size_t waiting = source.waiting.load(std::memory_order_relaxed);
   if (num_sources_.load(std::memory_order_relaxed) > 1 && waiting > 0 &&
       (waiting > pool_->available() || waiting * pool_->capacity() > regions_.front()->available()))
     return 0;
-  return batcher_->room_in_next();
+  if (spare_ == nullptr) spare_ = pool_->take();
+  return spare_ != nullptr ? spare_->capacity : 0;
 }
 
 void RxQueue::finish(RxSource& source) noexcept {
-  if (Burst* burst = batcher_->close(source)) put_into_ring(burst);
+  if (Burst* burst = close_burst(source)) put_into_ring(burst);
 }
 
 RxSource& RxQueue::add_source(std::uintptr_t connection, const BurstEnds& ends) {
@@ -114,16 +184,14 @@ void RxQueue::retire(RxSource& source) noexcept {
 
 void RxQueue::put_into_ring(Burst* burst) noexcept {
   const std::uint32_t n = burst->source_packets;
-  ++tally_.bursts.value;
+  tally_.bursts += 1;
   // Before the push: what is taken from the ring is counted there. Published before a consumer can
   // count the burst as delivered.
   burst->waiting->fetch_add(1, std::memory_order_relaxed);
   publish();
   if (ring_.push(burst)) {
-    const std::uint64_t size = ring_.size();
-    if (size > tally_.ring_high_water) tally_.ring_high_water = size;
-    ready_.ring();
-    return;
+    tally_.ring_high_water = std::max<std::uint64_t>(tally_.ring_high_water, ring_.size());
+    return ready_.ring();
   }
   burst->waiting->fetch_sub(1, std::memory_order_relaxed);
   tally_.bursts -= 1;
@@ -133,16 +201,21 @@ void RxQueue::put_into_ring(Burst* burst) noexcept {
 
 std::uint64_t RxQueue::deliver_expired(std::uint64_t now_ns) noexcept {
   const std::uint64_t stage_due = stage_ != nullptr ? stage_->expire(*this, now_ns) : 0;
-  // The oldest burst is due first: all have the same timeout.
-  std::uint64_t due = batcher_->due();
-  for (; due != 0 && due <= now_ns; due = batcher_->due()) finish(*batcher_->oldest());
+  // The oldest burst is due first: all have the same timeout, 0 is none.
+  std::uint64_t due = 0;
+  while (oldest_ != nullptr && config_.timeout_us_ > 0) {
+    due = oldest_->open_->begun_ns + std::uint64_t{config_.timeout_us_} * 1000U;
+    if (due > now_ns) break;
+    finish(*oldest_);
+    due = 0;
+  }
   if (due == 0 || stage_due == 0) return std::max(due, stage_due);
   return std::min(due, stage_due);
 }
 
 void RxQueue::deliver_open() noexcept {
   if (stage_ != nullptr) stage_->finish(*this);
-  while (RxSource* source = batcher_->oldest()) finish(*source);
+  while (oldest_ != nullptr) finish(*oldest_);
 }
 
 void RxQueue::discard_queued(DropReason reason) noexcept {
@@ -151,7 +224,7 @@ void RxQueue::discard_queued(DropReason reason) noexcept {
     drop_staged(reason, burst->source_packets);
     burst->release();
   };
-  while (RxSource* source = batcher_->oldest()) discard(batcher_->close(*source));
+  while (oldest_ != nullptr) discard(close_burst(*oldest_));
   const auto discard_waiting = [&](Burst* burst) {
     burst->waiting->fetch_sub(1, std::memory_order_relaxed);
     discard(burst);
@@ -177,9 +250,8 @@ void RxQueue::end_pass() noexcept {
   if (discarding()) {
     discard_queued(discard_reason());
     filtering_ = filter_wanted_.load(std::memory_order_acquire);
-    discards_done_ = discards_due_;
     publish();
-    discards_answered_.store(discards_done_, std::memory_order_release);
+    discards_done_.store(discards_due_, std::memory_order_release);
   }
   if (dirty_) publish();
 }

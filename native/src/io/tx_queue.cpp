@@ -5,13 +5,8 @@
 #include <utility>
 
 #include "io/io_engine.h"
-#include "timing/clock.h"
 
 namespace daqiri {
-
-namespace {
-constexpr std::size_t MAX_WAITING = 2048;
-}
 
 TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory)
@@ -19,12 +14,10 @@ TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
       port_id_(interface.port_id_),
       interface_(interface.name_),
       memory_(std::move(memory)),
-      ring_(std::clamp<std::size_t>(meta_buffers, 2, MAX_WAITING)),
+      regions_(memory_->regions_named(config_.mrs_)),
+      ring_(std::clamp<std::size_t>(meta_buffers, 2, MOST_BURSTS_IN_RING)),
       in_flight_(meta_buffers) {
-  for (const std::string& name : config_.mrs_) {
-    regions_.push_back(memory_->regions.at(name).get());
-    max_packet_size_ += regions_.back()->buf_size();
-  }
+  for (const auto* region : regions_) max_packet_size_ += region->buf_size();
 }
 
 TxQueue::~TxQueue() {
@@ -45,12 +38,12 @@ Status TxQueue::allocate(std::uint32_t num_packets, Burst** burst) noexcept {
   taken->keep = memory_;
   taken->state.store(BurstState::APPLICATION, std::memory_order_release);
   const Status status = fill(*taken, num_packets);
-  if (status != Status::SUCCESS) {
+  if (status == Status::SUCCESS) {
+    *burst = taken;
+  } else {
     taken->release();
-    return status;
   }
-  *burst = taken;
-  return Status::SUCCESS;
+  return status;
 }
 
 Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
@@ -109,18 +102,12 @@ Status TxQueue::send(Burst* burst) noexcept {
 }
 
 bool TxQueue::wait_idle(std::int64_t timeout_ns) noexcept {
-  const std::uint64_t end =
-      monotonic_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(timeout_ns, 0));
-  while (counters().held != 0) {
-    const std::uint64_t now = monotonic_ns();
-    if (timeout_ns >= 0 && now >= end) return false;
-    const WaitQueue::Ticket ticket = freed_.prepare();
-    if (counters().held == 0 || closed()) {
-      freed_.cancel();
-      return counters().held == 0;
-    }
-    if (!freed_.wait(ticket, timeout_ns < 0 ? -1 : static_cast<std::int64_t>(end - now)))
-      return false;
+  const auto idle = [this] { return counters().held == 0; };
+  const std::uint64_t begun = monotonic_ns();
+  for (std::int64_t left = timeout_ns; !idle();) {
+    if (timeout_ns >= 0) left = timeout_ns - static_cast<std::int64_t>(monotonic_ns() - begun);
+    if (closed() || (timeout_ns >= 0 && left <= 0)) return idle();
+    if (!freed_.wait_unless([&] { return idle() || closed(); }, left)) return false;
   }
   return true;
 }
@@ -132,13 +119,7 @@ bool TxQueue::wait_free(std::int64_t timeout_ns) noexcept {
       return r->available() >= std::min<std::uint64_t>(batch_size(), r->config().num_bufs_);
     });
   };
-  if (free()) return true;
-  const WaitQueue::Ticket ticket = freed_.prepare();
-  if (free() || closed()) {
-    freed_.cancel();
-    return true;
-  }
-  return freed_.wait(ticket, timeout_ns);
+  return free() || freed_.wait_unless([&] { return free() || closed(); }, timeout_ns);
 }
 
 TxSnapshot TxQueue::counters() const noexcept {
@@ -171,10 +152,8 @@ void TxQueue::mark_closed() noexcept {
 // --- Worker
 
 Burst* TxQueue::current() noexcept {
-  if (reset_lateness_.load(std::memory_order_relaxed) &&
-      reset_lateness_.exchange(false, std::memory_order_acq_rel)) {
+  if (reset_lateness_.load(std::memory_order_relaxed) && reset_lateness_.exchange(false))
     lateness_.reset();
-  }
   if (current_ == nullptr && ring_.pop(current_)) position_ = 0;
   return current_;
 }
@@ -188,7 +167,7 @@ void TxQueue::count_sent(std::uint32_t packets, std::uint64_t bytes) noexcept {
 
 void TxQueue::count_dropped(DropReason reason, std::uint32_t packets) noexcept {
   position_ += packets;
-  tally_.dropped[static_cast<std::size_t>(reason)] += packets;
+  tally_.dropped[reason] += packets;
   dirty_ = dirty_ || packets > 0;
 }
 
@@ -198,7 +177,7 @@ void TxQueue::count_completed(const TransmitCompletion& completion) noexcept {
   tally_.sent -= completion.recalled;
   tally_.sent_bytes += completion.bytes;
   tally_.sent_bytes -= completion.recalled_bytes;
-  tally_.dropped[static_cast<std::size_t>(DropReason::MISSED_LAUNCH)] += completion.missed;
+  tally_.dropped[DropReason::MISSED_LAUNCH] += completion.missed;
   completed_ = completed_ || completion.sent + completion.missed + completion.released > 0;
   // Bursts come back in the order in which they went; of the current one, packets may go on.
   for (std::uint32_t left = completion.released; left > 0;) {
@@ -236,14 +215,13 @@ void TxQueue::end_pass() noexcept {
 
 void TxQueue::discard() noexcept {
   // A sender that was not told that the queue is closed is about to push its burst.
-  constexpr int LIMIT = 100'000;
-  for (int i = 0; i < LIMIT && counters().held != 0; ++i) {
-    if (current() == nullptr) {
+  for (int i = 0; i < 100'000 && counters().held != 0; ++i) {
+    if (current() != nullptr) {
+      count_dropped(DropReason::FLUSHED, current_->num_packets() - position_);
+      end_pass();
+    } else {
       std::this_thread::yield();
-      continue;
     }
-    count_dropped(DropReason::FLUSHED, current_->num_packets() - position_);
-    end_pass();
   }
 }
 

@@ -22,8 +22,6 @@ class TxQueue {
  public:
   TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config, std::uint32_t meta_buffers,
           std::shared_ptr<SessionMemory> memory);
-  TxQueue(const TxQueue&) = delete;
-  TxQueue& operator=(const TxQueue&) = delete;
   ~TxQueue();
 
   [[nodiscard]] const TxQueueConfig& config() const noexcept { return config_; }
@@ -40,9 +38,6 @@ class TxQueue {
   [[nodiscard]] std::uint32_t max_packet_size() const noexcept { return max_packet_size_; }
   [[nodiscard]] std::uint32_t batch_size() const noexcept {
     return static_cast<std::uint32_t>(config_.batch_size_);
-  }
-  [[nodiscard]] std::uint32_t ring_capacity() const noexcept {
-    return static_cast<std::uint32_t>(ring_.capacity());
   }
 
   // --- Application. Any thread.

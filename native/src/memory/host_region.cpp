@@ -24,7 +24,7 @@ class HostRegion final : public MemoryRegion {
  public:
   HostRegion(const MemoryRegionConfig& config, const RegionExtent& extent)
       : MemoryRegion(config, extent, true) {}
-  ~HostRegion() override { munmap(base(), bytes()); }
+  ~HostRegion() override { munmap(extent().base, extent().bytes); }
 };
 
 /// Default hugepage size in bytes; 2 MiB where the kernel does not say.
@@ -43,13 +43,14 @@ constexpr int MAX_NODES = 1024;
 
 /// Pages of the mapping, none of which was touched, come from NUMA node `node`. Throws Error
 /// INVALID_PARAMETER. A kernel without NUMA has one node, 0.
-void place(std::byte* base, std::size_t bytes, int node, const std::string& what) {
-  std::array<unsigned long, MAX_NODES / (CHAR_BIT * sizeof(unsigned long))> mask{};
-  constexpr std::size_t BITS = CHAR_BIT * sizeof(unsigned long);
-  const auto bit = static_cast<std::size_t>(node);
+void place(const RegionExtent& extent, int node, const std::string& what) {
+  constexpr int BITS = CHAR_BIT * sizeof(unsigned long);
+  std::array<unsigned long, MAX_NODES / BITS> mask{};
   if (node >= 0 && node < MAX_NODES) {
-    mask[bit / BITS] = 1UL << (bit % BITS);
-    if (syscall(SYS_mbind, base, bytes, MPOL_BIND, mask.data(), MAX_NODES + 1, 0) == 0) return;
+    mask[static_cast<std::size_t>(node / BITS)] = 1UL << (node % BITS);
+    if (syscall(SYS_mbind, extent.base, extent.bytes, MPOL_BIND, mask.data(), MAX_NODES + 1, 0) ==
+        0)
+      return;
     if (errno == EPERM || errno == ENOSYS) {
       // Containers and kernels without NUMA. The only node needs no placing.
       if (node == 0 && !std::filesystem::exists("/sys/devices/system/node/node1")) return;
@@ -68,37 +69,36 @@ void place(std::byte* base, std::size_t bytes, int node, const std::string& what
                                              ": set affinity to one of these");
 }
 
-std::string shortage(const MemoryRegionConfig& config, std::size_t bytes, std::size_t page) {
+Error shortage(const MemoryRegionConfig& config, std::size_t bytes, std::size_t page) {
   const std::string reason = std::strerror(errno);
+  std::string text = "memory region '" + config.name_ + "': ";
   if (config.kind_ == MemoryKind::HUGE) {
     const std::string pages = std::to_string(bytes / page);
-    return "needs " + pages + " hugepages of " + std::to_string(page >> 10U) + " KiB (" + reason +
-           "); reserve them: echo " + pages + " | sudo tee /proc/sys/vm/nr_hugepages";
+    text += "needs " + pages + " hugepages of " + std::to_string(page >> 10U) + " KiB (" + reason +
+            "); reserve them: echo " + pages + " | sudo tee /proc/sys/vm/nr_hugepages";
+  } else {
+    text += "cannot allocate " + std::to_string(config.num_bufs_) + " buffers of " +
+            std::to_string(config.buf_size_) + " bytes (" + std::to_string(bytes) +
+            " bytes: " + reason + "); lower num_bufs or buf_size";
   }
-  return "cannot allocate " + std::to_string(config.num_bufs_) + " buffers of " +
-         std::to_string(config.buf_size_) + " bytes (" + std::to_string(bytes) +
-         " bytes: " + reason + "); lower num_bufs or buf_size";
+  return {Status::NO_FREE_PACKET_BUFFERS, text};
 }
 
 std::unique_ptr<MemoryRegion> allocate_host(const MemoryRegionConfig& config,
                                             const RegionNeeds& needs) {
-  const std::string what = "memory region '" + config.name_ + "'";
   const bool huge = config.kind_ == MemoryKind::HUGE;
   // Mappings begin at a page, which is more than any engine asks for.
   const std::size_t page = huge ? hugepage_size() : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   RegionExtent extent = RegionExtent::of(config, needs, page);
   void* base = mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | (huge ? MAP_HUGETLB : 0), -1, 0);
-  if (base == MAP_FAILED)
-    throw Error(Status::NO_FREE_PACKET_BUFFERS, what + ": " + shortage(config, extent.bytes, page));
+  if (base == MAP_FAILED) throw shortage(config, extent.bytes, page);
   extent.base = static_cast<std::byte*>(base);
   auto region = std::make_unique<HostRegion>(config, extent);
-  place(extent.base, extent.bytes, config.affinity_, what);
+  place(extent, config.affinity_, "memory region '" + config.name_ + "'");
   // Pages are touched now, so that no packet waits for the kernel to find one.
   if (madvise(base, extent.bytes, MADV_POPULATE_WRITE) != 0) {
-    if (errno != EINVAL)
-      throw Error(Status::NO_FREE_PACKET_BUFFERS,
-                  what + ": " + shortage(config, extent.bytes, page));
+    if (errno != EINVAL) throw shortage(config, extent.bytes, page);
     // Before Linux 5.14.
     for (std::size_t at = 0; at < extent.bytes; at += page) extent.base[at] = std::byte{0};
   }

@@ -12,18 +12,8 @@ namespace daqiri::memory {
 
 namespace {
 
-constexpr std::size_t NUM_KINDS = 4;
-
-std::array<std::atomic<AllocateRegion>, NUM_KINDS>& kinds() noexcept {
-  static std::array<std::atomic<AllocateRegion>, NUM_KINDS> all{};
-  return all;
-}
-
-const char* name_of(MemoryKind kind) noexcept {
-  static constexpr std::array<const char*, NUM_KINDS> NAMES{"host", "host_pinned", "huge",
-                                                            "device"};
-  return NAMES[static_cast<std::size_t>(kind)];
-}
+constexpr std::array<const char*, 4> NAMES{"host", "host_pinned", "huge", "device"};
+constinit std::array<std::atomic<AllocateRegion>, NAMES.size()> kinds;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
@@ -31,8 +21,8 @@ constexpr std::size_t round_up(std::size_t value, std::size_t to) {
 
 }  // namespace
 
-void register_memory_kind(MemoryKind kind, AllocateRegion allocate) noexcept {
-  kinds()[static_cast<std::size_t>(kind)].store(allocate, std::memory_order_release);
+RegisteredMemoryKind::RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate) noexcept {
+  kinds[static_cast<std::size_t>(kind)].store(allocate, std::memory_order_release);
 }
 
 RegionExtent RegionExtent::of(const MemoryRegionConfig& config, const RegionNeeds& needs,
@@ -47,11 +37,11 @@ RegionExtent RegionExtent::of(const MemoryRegionConfig& config, const RegionNeed
 
 std::unique_ptr<MemoryRegion> MemoryRegion::allocate(const MemoryRegionConfig& config,
                                                      const RegionNeeds& needs) {
-  const AllocateRegion allocate =
-      kinds()[static_cast<std::size_t>(config.kind_)].load(std::memory_order_acquire);
+  const auto kind = static_cast<std::size_t>(config.kind_);
+  const AllocateRegion allocate = kinds[kind].load(std::memory_order_acquire);
   if (allocate != nullptr) return allocate(config, needs);
   throw Error(Status::NOT_SUPPORTED,
-              "memory region '" + config.name_ + "': kind '" + name_of(config.kind_) +
+              "memory region '" + config.name_ + "': kind '" + NAMES[kind] +
                   "' needs CUDA, and this build has no CUDA; use kind 'host' or 'huge', or a "
                   "build with CUDA");
 }

@@ -6,8 +6,7 @@
 #include <memory>
 
 #include "daqiri/config.h"
-#include "memory/buffer_owner.h"
-#include "memory/free_list.h"
+#include "memory/buffers.h"
 
 namespace daqiri::memory {
 
@@ -43,10 +42,7 @@ class MemoryRegion : public BufferOwner {
                                                 const RegionNeeds& needs = {});
 
   [[nodiscard]] const MemoryRegionConfig& config() const noexcept { return config_; }
-  [[nodiscard]] std::byte* base() const noexcept { return extent_.base; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return extent_.bytes; }
-  [[nodiscard]] std::size_t stride() const noexcept { return extent_.stride; }
-  [[nodiscard]] std::size_t headroom() const noexcept { return extent_.headroom; }
+  [[nodiscard]] const RegionExtent& extent() const noexcept { return extent_; }
   /// Of the packet data in a buffer.
   [[nodiscard]] void* address(std::uint32_t buffer) const noexcept {
     return data_ + buffer * extent_.stride;
@@ -73,14 +69,10 @@ class MemoryRegion : public BufferOwner {
 using AllocateRegion = std::unique_ptr<MemoryRegion> (*)(const MemoryRegionConfig& config,
                                                          const RegionNeeds& needs);
 
-/// Makes a kind of memory known; the latest for a kind holds. Any thread, before regions of it.
-void register_memory_kind(MemoryKind kind, AllocateRegion allocate) noexcept;
-
-/// As a static object beside the kind.
+/// Makes a kind of memory known, as a static object beside it; the latest for a kind holds. Any
+/// thread, before regions of it.
 struct RegisteredMemoryKind {
-  RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate) noexcept {
-    register_memory_kind(kind, allocate);
-  }
+  RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate) noexcept;
 };
 
 }  // namespace daqiri::memory

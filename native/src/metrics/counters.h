@@ -27,9 +27,19 @@ enum class DropReason : std::uint8_t {
   MISSED_LAUNCH,
 };
 inline constexpr std::size_t NUM_DROP_REASONS = 10;
-std::string_view drop_reason_name(DropReason reason) noexcept;
+inline std::string_view drop_reason_name(DropReason reason) noexcept {
+  static constexpr std::array<std::string_view, NUM_DROP_REASONS> NAMES{
+      "no_packet_buffer", "no_burst_buffer", "ring_full", "kernel",     "nic",
+      "truncated",        "filtered",        "flushed",   "send_error", "missed_launch"};
+  return NAMES[static_cast<std::size_t>(reason)];
+}
 
-using DropCounts = std::array<std::uint64_t, NUM_DROP_REASONS>;
+struct DropCounts : std::array<std::uint64_t, NUM_DROP_REASONS> {
+  using array::operator[];
+  std::uint64_t& operator[](DropReason reason) noexcept {
+    return (*this)[static_cast<std::size_t>(reason)];
+  }
+};
 inline std::uint64_t total(const DropCounts& counts) noexcept {
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
 }
@@ -39,18 +49,9 @@ struct Counter {
   const char* name;
   std::uint64_t value{0};
 
-  Counter& operator=(std::uint64_t other) noexcept {
-    value = other;
-    return *this;
-  }
-  Counter& operator+=(std::uint64_t n) noexcept {
-    value += n;
-    return *this;
-  }
-  Counter& operator-=(std::uint64_t n) noexcept {
-    value -= n;
-    return *this;
-  }
+  void operator=(std::uint64_t n) noexcept { value = n; }
+  void operator+=(std::uint64_t n) noexcept { value += n; }
+  void operator-=(std::uint64_t n) noexcept { value -= n; }
   operator std::uint64_t() const noexcept { return value; }  // NOLINT(google-explicit-constructor)
 };
 
@@ -63,7 +64,7 @@ struct RxSnapshot {
   Counter received{"received"};
   Counter received_bytes{"received_bytes"};
   Counter delivered{"delivered"};
-  /// In a stage before the batcher, in an open burst, or in the ring.
+  /// In a stage before the bursts, in an open burst, or in the ring.
   Counter held{"held"};
   Counter bursts{"bursts"};
   /// Delivered, but cut to the buffer (UDP).

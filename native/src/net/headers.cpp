@@ -1,14 +1,12 @@
 #include "net/headers.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace daqiri {
 
 namespace {
 
 constexpr std::uint32_t MAX_IPV4_LENGTH = 65535;
-constexpr std::uint8_t VERSION_AND_WORDS = 0x45;
 constexpr std::uint32_t UDP_CHECKSUM_AT = UDP_AT + 6;
 
 /// `before` bytes of headers and `payload` behind them, in the buffers and in what IPv4 can
@@ -18,12 +16,24 @@ bool fits(const PacketBytes& packet, std::uint32_t before, std::uint32_t payload
          payload <= MAX_IPV4_LENGTH - (before - IPV4_AT);
 }
 
+/// Begun with the pseudo header of `payload` bytes; `addresses` are both, as in the IP header.
+Checksum pseudo_header(const std::uint8_t* addresses, std::size_t size, std::uint8_t protocol,
+                       std::uint32_t payload) noexcept {
+  std::uint8_t rest[8]{};
+  store_be32(rest, payload);
+  rest[7] = protocol;
+  Checksum checksum;
+  checksum.add(addresses, size);
+  checksum.add(rest, sizeof rest);
+  return checksum;
+}
+
 }  // namespace
 
 // --- Headers as bytes
 
 void Ipv4Header::store(std::uint8_t* out) const noexcept {
-  out[0] = VERSION_AND_WORDS;
+  out[0] = 0x45;  // version 4, 5 words
   out[1] = 0;
   store_be16(out + 2, length);
   store_be16(out + 4, identification);
@@ -36,36 +46,6 @@ void Ipv4Header::store(std::uint8_t* out) const noexcept {
   Checksum checksum;
   checksum.add(out, IPV4_SIZE);
   store_be16(out + 10, checksum.value());
-}
-
-Checksum Ipv4Header::pseudo_header(std::uint32_t payload) const noexcept {
-  Checksum checksum;
-  for (const std::uint32_t word : {source, destination, payload}) {
-    checksum.add_word(static_cast<std::uint16_t>(word >> 16U));
-    checksum.add_word(static_cast<std::uint16_t>(word));
-  }
-  checksum.add_word(protocol);
-  return checksum;
-}
-
-void Ipv6Header::store(std::uint8_t* out) const noexcept {
-  store_be32(out, 6U << 28U);
-  store_be16(out + 4, payload);
-  out[6] = next;
-  out[7] = hop_limit;
-  std::copy(source.begin(), source.end(), out + 8);
-  std::copy(destination.begin(), destination.end(), out + 24);
-}
-
-Checksum Ipv6Header::pseudo_header(std::uint32_t payload_bytes,
-                                   std::uint8_t protocol) const noexcept {
-  Checksum checksum;
-  checksum.add(source.data(), source.size());
-  checksum.add(destination.data(), destination.size());
-  checksum.add_word(static_cast<std::uint16_t>(payload_bytes >> 16U));
-  checksum.add_word(static_cast<std::uint16_t>(payload_bytes));
-  checksum.add_word(protocol);
-  return checksum;
 }
 
 void store_udp(std::uint8_t* out, std::uint16_t source, std::uint16_t destination,
@@ -82,19 +62,21 @@ std::uint32_t store_ip(std::uint8_t* out, const SocketAddress& from, const Socke
     return length > 0xFFFFU ? std::uint16_t{0} : static_cast<std::uint16_t>(length);
   };
   if (from.ipv6()) {
-    Ipv6Header ip{.payload = announced(payload), .next = protocol};
-    std::memcpy(ip.source.data(), &from.ipv6_bytes(), ip.source.size());
-    std::memcpy(ip.destination.data(), &to.ipv6_bytes(), ip.destination.size());
-    ip.store(out);
-    checksum = ip.pseudo_header(payload, protocol);
+    store_be32(out, 6U << 28U);
+    store_be16(out + 4, announced(payload));
+    out[6] = protocol;
+    out[7] = 64;  // hop limit
+    std::memcpy(out + 8, &from.ipv6_bytes(), 16);
+    std::memcpy(out + 24, &to.ipv6_bytes(), 16);
+    checksum = pseudo_header(out + 8, 32, protocol, payload);
     return IPV6_SIZE;
   }
-  const Ipv4Header ip{.length = announced(IPV4_SIZE + payload),
-                      .protocol = protocol,
-                      .source = from.ipv4(),
-                      .destination = to.ipv4()};
-  ip.store(out);
-  checksum = ip.pseudo_header(payload);
+  Ipv4Header{.length = announced(IPV4_SIZE + payload),
+             .protocol = protocol,
+             .source = from.ipv4(),
+             .destination = to.ipv4()}
+      .store(out);
+  checksum = pseudo_header(out + 12, 8, protocol, payload);
   return IPV4_SIZE;
 }
 
@@ -205,7 +187,7 @@ bool write_udp_payload(PacketBytes& packet, const void* data, std::uint32_t size
                          load_be16(udp + 4) == UDP_SIZE + size;
   if (!announced) return true;
   store_be16(udp + 6, 0);
-  Checksum checksum = ip.pseudo_header(UDP_SIZE + size);
+  Checksum checksum = pseudo_header(bytes + 12, 8, PROTOCOL_UDP, UDP_SIZE + size);
   checksum.add(udp, sizeof udp);
   packet.add_to(checksum, HEADERS_SIZE, size);
   store_be16(udp + 6, checksum.udp_value());

@@ -1,12 +1,14 @@
-/// Ethernet, IPv4, IPv6 and UDP headers.
+/// Ethernet, IPv4, IPv6 and UDP headers, and the Internet checksum.
 #pragma once
 
+#include <endian.h>
+
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "burst/burst.h"
-#include "net/byte_order.h"
-#include "net/checksum.h"
 #include "net/socket_address.h"
 
 namespace daqiri {
@@ -26,7 +28,68 @@ inline constexpr std::uint32_t UDP_AT = IPV4_AT + IPV4_SIZE;
 inline constexpr std::uint32_t HEADERS_SIZE = UDP_AT + UDP_SIZE;
 
 using MacAddress = std::array<std::uint8_t, 6>;
-using Ipv6Address = std::array<std::uint8_t, 16>;
+
+// --- Big-endian fields
+
+inline std::uint16_t load_be16(const std::uint8_t* at) noexcept {
+  return static_cast<std::uint16_t>(at[0] << 8U | at[1]);
+}
+inline std::uint32_t load_be32(const std::uint8_t* at) noexcept {
+  return static_cast<std::uint32_t>(load_be16(at)) << 16U | load_be16(at + 2);
+}
+inline void store_be16(std::uint8_t* at, std::uint16_t value) noexcept {
+  at[0] = static_cast<std::uint8_t>(value >> 8U);
+  at[1] = static_cast<std::uint8_t>(value);
+}
+inline void store_be32(std::uint8_t* at, std::uint32_t value) noexcept {
+  store_be16(at, static_cast<std::uint16_t>(value >> 16U));
+  store_be16(at + 2, static_cast<std::uint16_t>(value));
+}
+
+// --- The Internet checksum
+
+/// RFC 1071, over pieces of any length.
+class Checksum {
+ public:
+  void add(const void* data, std::size_t size) noexcept {
+    const auto* at = static_cast<const std::uint8_t*>(data);
+    // Halves of 8 bytes, each in a sum of its own: no carry to look after.
+    std::uint64_t low = 0;
+    std::uint64_t high = 0;
+    std::size_t left = size;
+    for (; left >= 8; left -= 8, at += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, at, sizeof word);
+      low += word & 0xFFFF'FFFFU;
+      high += word >> 32U;
+    }
+    std::uint64_t rest = 0;
+    if (left > 0) std::memcpy(&rest, at, left);
+    std::uint64_t sum = fold(fold(low) + fold(high) + fold(rest));
+    // A piece that begins at an odd byte counts with its bytes swapped (RFC 1071, 2(B)).
+    if (odd_) sum = (sum & 0xFFU) << 8U | sum >> 8U;
+    sum_ += sum;
+    odd_ = odd_ != (size % 2 == 1);
+  }
+  /// In host byte order, complemented.
+  [[nodiscard]] std::uint16_t value() const noexcept {
+    return static_cast<std::uint16_t>(~be16toh(static_cast<std::uint16_t>(fold(sum_))));
+  }
+  /// As UDP has it: 0 would mean "none" (RFC 768).
+  [[nodiscard]] std::uint16_t udp_value() const noexcept {
+    return value() == 0 ? std::uint16_t{0xFFFF} : value();
+  }
+
+ private:
+  static std::uint64_t fold(std::uint64_t sum) noexcept {
+    while (sum >> 16U != 0) sum = (sum & 0xFFFFU) + (sum >> 16U);
+    return sum;
+  }
+
+  /// Sum of 16-bit words in memory order, not folded.
+  std::uint64_t sum_{0};
+  bool odd_{false};
+};
 
 // --- Headers as bytes. Fields are in host byte order.
 
@@ -62,32 +125,15 @@ struct Ipv4Header {
   }
   /// IPV4_SIZE bytes, no options, with the checksum.
   void store(std::uint8_t* out) const noexcept;
-  /// Begun with the pseudo header of what is behind it, `payload` bytes.
-  [[nodiscard]] Checksum pseudo_header(std::uint32_t payload) const noexcept;
-};
-
-/// RFC 8200.
-struct Ipv6Header {
-  /// What is behind it, as announced.
-  std::uint16_t payload{0};
-  std::uint8_t next{0};
-  std::uint8_t hop_limit{64};
-  Ipv6Address source{};
-  Ipv6Address destination{};
-
-  /// IPV6_SIZE bytes.
-  void store(std::uint8_t* out) const noexcept;
-  /// As Ipv4Header has it; `protocol` is behind all extensions.
-  [[nodiscard]] Checksum pseudo_header(std::uint32_t payload_bytes,
-                                       std::uint8_t protocol) const noexcept;
 };
 
 /// RFC 768. UDP_SIZE bytes; `length` with the header; `checksum` 0: none.
 void store_udp(std::uint8_t* out, std::uint16_t source, std::uint16_t destination,
                std::uint16_t length, std::uint16_t checksum) noexcept;
 
-/// Writes the IP header of `payload` bytes from one address to another of its family; what does not
-/// fit the length field is announced as 0. Returns its size. `checksum` gets the pseudo header.
+/// Writes the IP header (RFC 791, RFC 8200) of `payload` bytes from one address to another of its
+/// family; what does not fit the length field is announced as 0. Returns its size. `checksum` gets
+/// the pseudo header.
 std::uint32_t store_ip(std::uint8_t* out, const SocketAddress& from, const SocketAddress& to,
                        std::uint8_t protocol, std::uint32_t payload, Checksum& checksum) noexcept;
 /// What it returns.

@@ -2,12 +2,18 @@
 #pragma once
 
 #include <linux/rtnetlink.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
+#include <system_error>
+#include <vector>
+
+#include "system/file.h"
 
 namespace daqiri {
 
@@ -15,10 +21,15 @@ namespace daqiri {
 class NetlinkAttributes {
  public:
   NetlinkAttributes(const void* first, std::size_t bytes) noexcept
-      : first_(static_cast<const std::byte*>(first)), bytes_(bytes) {}
+      : first_(static_cast<const rtattr*>(first)), bytes_(bytes) {}
 
   /// Null: there is none.
-  [[nodiscard]] const rtattr* find(int type) const noexcept;
+  [[nodiscard]] const rtattr* find(int type) const noexcept {
+    auto left = static_cast<int>(bytes_);
+    for (const rtattr* one = first_; RTA_OK(one, left); one = RTA_NEXT(one, left))
+      if ((one->rta_type & NLA_TYPE_MASK) == type) return one;
+    return nullptr;
+  }
   /// The value, or `otherwise` where it is missing or shorter than a T.
   template <typename T>
   [[nodiscard]] T value(int type, T otherwise) const noexcept {
@@ -29,7 +40,7 @@ class NetlinkAttributes {
   }
 
  private:
-  const std::byte* first_;
+  const rtattr* first_;
   std::size_t bytes_;
 };
 
@@ -43,21 +54,49 @@ class NetlinkRequest {
     header().nlmsg_len = NLMSG_LENGTH(sizeof(fixed));
     std::memcpy(NLMSG_DATA(&header()), &fixed, sizeof(fixed));
   }
-  void add(std::uint16_t attribute, const void* data, std::size_t bytes) noexcept;
+  void add(std::uint16_t attribute, const void* data, std::size_t bytes) noexcept {
+    const rtattr head{static_cast<std::uint16_t>(RTA_LENGTH(bytes)), attribute};
+    std::byte* at = message_.data() + NLMSG_ALIGN(header().nlmsg_len);
+    std::memcpy(at, &head, sizeof(head));
+    if (bytes > 0) std::memcpy(at + RTA_LENGTH(0), data, bytes);
+    header().nlmsg_len =
+        static_cast<std::uint32_t>(NLMSG_ALIGN(header().nlmsg_len) + RTA_SPACE(bytes));
+  }
   /// Sends it, and calls `answer` with the fixed part and the attributes of each answer. Throws
   /// std::system_error with the kernel's refusal.
-  template <typename Fixed>
-  void ask(const std::function<void(const Fixed&, const NetlinkAttributes&)>& answer) const {
-    exchange([&](const nlmsghdr& message) {
-      if (message.nlmsg_len < NLMSG_SPACE(sizeof(Fixed))) return;
-      const auto* fixed = static_cast<const std::byte*>(NLMSG_DATA(&message));
-      answer(*reinterpret_cast<const Fixed*>(fixed),
-             {fixed + NLMSG_ALIGN(sizeof(Fixed)), message.nlmsg_len - NLMSG_SPACE(sizeof(Fixed))});
-    });
+  template <typename Fixed, typename Answer>
+  void ask(Answer&& answer) const {
+    const auto fail = [](int error) {
+      throw std::system_error(error, std::generic_category(), "netlink");
+    };
+    const File netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+    if (!netlink.is_open()) fail(errno);
+    const timeval patience{2, 0};
+    setsockopt(netlink.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    const auto* request = reinterpret_cast<const nlmsghdr*>(message_.data());
+    if (send(netlink.fd(), request, request->nlmsg_len, 0) < 0) fail(errno);
+    std::vector<nlmsghdr> buffer(65536 / sizeof(nlmsghdr));
+    for (;;) {
+      const ssize_t n = recv(netlink.fd(), buffer.data(), buffer.size() * sizeof(nlmsghdr), 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail(errno);
+      auto left = static_cast<std::uint32_t>(n);
+      for (const nlmsghdr* one = buffer.data(); NLMSG_OK(one, left); one = NLMSG_NEXT(one, left)) {
+        if (one->nlmsg_type == NLMSG_DONE) return;
+        if (one->nlmsg_type == NLMSG_ERROR)
+          fail(-static_cast<const nlmsgerr*>(NLMSG_DATA(one))->error);
+        if (one->nlmsg_len >= NLMSG_SPACE(sizeof(Fixed))) {
+          const auto* fixed = static_cast<const std::byte*>(NLMSG_DATA(one));
+          answer(*reinterpret_cast<const Fixed*>(fixed),
+                 NetlinkAttributes(fixed + NLMSG_ALIGN(sizeof(Fixed)),
+                                   one->nlmsg_len - NLMSG_SPACE(sizeof(Fixed))));
+        }
+        if ((one->nlmsg_flags & NLM_F_MULTI) == 0) return;
+      }
+    }
   }
 
  private:
-  void exchange(const std::function<void(const nlmsghdr&)>& answer) const;
   [[nodiscard]] nlmsghdr& header() noexcept {
     return *reinterpret_cast<nlmsghdr*>(message_.data());
   }

@@ -1,8 +1,8 @@
 #include "net/packet_fields.h"
 
 #include <algorithm>
+#include <iterator>
 
-#include "net/byte_order.h"
 #include "net/headers.h"
 #include "net/link_layer.h"
 
@@ -10,10 +10,26 @@ namespace daqiri {
 
 namespace {
 
-constexpr std::uint32_t LINKTYPE_LINUX_SLL = 113;
-constexpr std::uint32_t LINKTYPE_IPV4 = 228;
-constexpr std::uint32_t LINKTYPE_IPV6 = 229;
-constexpr std::uint32_t LINKTYPE_LINUX_SLL2 = 276;
+/// Where the EtherType is in the header of a link type. No header: IP begins at once.
+struct Link {
+  std::uint32_t type;
+  std::uint32_t header{0};
+  std::uint32_t ether_type_at{0};
+};
+constexpr Link LINKS[] = {
+    {LINKTYPE_ETHERNET, 14, 12},
+    {LINKTYPE_RAW},
+    {113, 16, 14},  // LINUX_SLL
+    {228},          // IPV4
+    {229},          // IPV6
+    {276, 20, 0},   // LINUX_SLL2
+};
+
+const Link* find_link(std::uint32_t link_type) noexcept {
+  const auto* found = std::find_if(std::begin(LINKS), std::end(LINKS),
+                                   [=](const Link& link) { return link.type == link_type; });
+  return found == std::end(LINKS) ? nullptr : found;
+}
 
 constexpr int MOST_VLAN_TAGS = 4;
 constexpr int MOST_IPV6_EXTENSIONS = 8;
@@ -33,7 +49,9 @@ class Parser {
       : packet_(packet), end_(captured) {}
 
   PacketFields parse(std::uint32_t link_type) noexcept {
-    if (link(link_type)) network();
+    if (const Link* known = find_link(link_type)) link(*known);
+    if (fields_.eth_type == ETHERTYPE_IPV4) ipv4();
+    if (fields_.eth_type == ETHERTYPE_IPV6) ipv6();
     fields_.payload_at = at_;
     fields_.payload_length = end_ - at_;
     return fields_;
@@ -47,47 +65,27 @@ class Parser {
     if (length < end_ - at) end_ = at + length;
   }
 
-  /// Returns whether the EtherType is known.
-  bool link(std::uint32_t link_type) noexcept {
-    switch (link_type) {
-      case LINKTYPE_ETHERNET:
-        if (!has(14)) return false;
-        fields_.eth_dst = load_mac(here());
-        fields_.eth_src = load_mac(here() + 6);
-        return ether_type(12, 14);
-      case LINKTYPE_LINUX_SLL:
-        return has(16) && ether_type(14, 16);
-      case LINKTYPE_LINUX_SLL2:
-        return has(20) && ether_type(0, 20);
-      case LINKTYPE_RAW:
-      case LINKTYPE_IPV4:
-      case LINKTYPE_IPV6: {
-        if (!has(1)) return false;
-        const unsigned version = here()[0] >> 4U;
-        if (version == 4) fields_.eth_type = ETHERTYPE_IPV4;
-        if (version == 6) fields_.eth_type = ETHERTYPE_IPV6;
-        return version == 4 || version == 6;
-      }
-      default:
-        return false;
+  /// Leaves an EtherType of 0, or that of a VLAN tag, when what is behind is not known.
+  void link(const Link& link) noexcept {
+    if (!has(std::max(link.header, 1U))) return;
+    if (link.header == 0) {
+      const unsigned version = here()[0] >> 4U;
+      if (version == 4) fields_.eth_type = ETHERTYPE_IPV4;
+      if (version == 6) fields_.eth_type = ETHERTYPE_IPV6;
+      return;
     }
-  }
-
-  bool ether_type(std::uint32_t type_at, std::uint32_t header) noexcept {
-    fields_.eth_type = load_be16(here() + type_at);
-    at_ += header;
+    if (link.type == LINKTYPE_ETHERNET) {
+      fields_.eth_dst = load_mac(here());
+      fields_.eth_src = load_mac(here() + 6);
+    }
+    fields_.eth_type = load_be16(here() + link.ether_type_at);
+    at_ += link.header;
     for (int tag = 0; tag < MOST_VLAN_TAGS && is_vlan_tag(fields_.eth_type); ++tag) {
-      if (!has(4)) return false;
+      if (!has(4)) return;
       if (tag == 0) fields_.vlan = load_be16(here()) & 0x0FFFU;
       fields_.eth_type = load_be16(here() + 2);
       at_ += 4;
     }
-    return true;
-  }
-
-  void network() noexcept {
-    if (fields_.eth_type == ETHERTYPE_IPV4) ipv4();
-    if (fields_.eth_type == ETHERTYPE_IPV6) ipv6();
   }
 
   void ipv4() noexcept {
@@ -178,11 +176,7 @@ class Parser {
 
 }  // namespace
 
-bool has_fields(std::uint32_t link_type) noexcept {
-  constexpr std::uint32_t KNOWN[] = {LINKTYPE_ETHERNET,  LINKTYPE_RAW,  LINKTYPE_IPV4,
-                                     LINKTYPE_LINUX_SLL, LINKTYPE_IPV6, LINKTYPE_LINUX_SLL2};
-  return std::find(std::begin(KNOWN), std::end(KNOWN), link_type) != std::end(KNOWN);
-}
+bool has_fields(std::uint32_t link_type) noexcept { return find_link(link_type) != nullptr; }
 
 PacketFields parse_packet(const std::uint8_t* packet, std::uint32_t captured,
                           std::uint32_t link_type) noexcept {

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "daqiri/error.h"
 
@@ -23,32 +24,23 @@ unsigned scope_of(const std::string& text) noexcept {
 
 }  // namespace
 
+// A key is the first 8 bytes of the kernel's form, which is all that IPv4 has: family, port,
+// address. IPv6 has its flow label there, which does not name a peer, and in a key the scope; the
+// address follows.
+
 SocketAddress::SocketAddress(const AddressKey& key) noexcept : v6_{} {
-  const auto family = static_cast<sa_family_t>(key[0]);
-  const auto port = static_cast<in_port_t>(key[0] >> 16U);
-  if (family == AF_INET) {
-    v4_.sin_family = family;
-    v4_.sin_port = port;
-    v4_.sin_addr.s_addr = static_cast<in_addr_t>(key[0] >> 32U);
-  } else if (family == AF_INET6) {
-    v6_.sin6_family = family;
-    v6_.sin6_port = port;
-    v6_.sin6_scope_id = static_cast<std::uint32_t>(key[0] >> 32U);
-    std::memcpy(&v6_.sin6_addr, &key[1], sizeof(v6_.sin6_addr));
-  }
+  std::memcpy(&v4_, key.data(), sizeof(key[0]));
+  if (!ipv6()) return;
+  v6_.sin6_scope_id = std::exchange(v6_.sin6_flowinfo, 0U);
+  std::memcpy(&v6_.sin6_addr, &key[1], sizeof(v6_.sin6_addr));
 }
 
 AddressKey SocketAddress::key() const noexcept {
-  // The flow label of IPv6 is left out: it does not name a peer.
+  SocketAddress first = *this;
+  if (ipv6()) first.v6_.sin6_flowinfo = v6_.sin6_scope_id;
   AddressKey key{};
-  if (family() == AF_INET) {
-    key[0] = std::uint64_t{v4_.sin_family} | std::uint64_t{v4_.sin_port} << 16U |
-             std::uint64_t{v4_.sin_addr.s_addr} << 32U;
-  } else if (ipv6()) {
-    key[0] = std::uint64_t{v6_.sin6_family} | std::uint64_t{v6_.sin6_port} << 16U |
-             std::uint64_t{v6_.sin6_scope_id} << 32U;
-    std::memcpy(&key[1], &v6_.sin6_addr, sizeof(v6_.sin6_addr));
-  }
+  std::memcpy(key.data(), &first.v4_, sizeof(key[0]));
+  if (ipv6()) std::memcpy(&key[1], &v6_.sin6_addr, sizeof(v6_.sin6_addr));
   return key;
 }
 

@@ -9,12 +9,6 @@
 
 namespace daqiri::steering {
 
-namespace {
-
-constexpr std::size_t NUM_PORTS = 65536;
-
-}  // namespace
-
 PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept {
   PacketKey key;
   if (length < ETHERNET_SIZE || load_be16(frame + ETHERNET_SIZE - 2) != ETHERTYPE_IPV4) return key;
@@ -47,14 +41,14 @@ Program::Program(const InterfaceConfig& config) : isolated_(config.rx_.flow_isol
   for (const FlowConfig& flow : flows) {
     const std::uint16_t queue =
         flow.action_.ids_.empty() ? flow.action_.id_ : flow.action_.ids_.front();
-    rules_.push_back({flow.match_.udp_src_, flow.match_.udp_dst_, flow.match_.ipv4_len_,
-                      flow.match_.ipv4_src_, flow.match_.ipv4_dst_, queue, flow.id_});
+    rules_.push_back({flow.match_, queue, flow.id_});
   }
   if (rules_.empty()) return;
+  constexpr std::size_t NUM_PORTS = 65536;
   first_rule_.assign(NUM_PORTS, static_cast<std::uint16_t>(rules_.size()));
   // Backwards, so that the rule written first stays.
   for (std::size_t i = rules_.size(); i-- > 0;) {
-    const PortRange& range = rules_[i].udp_dst;
+    const PortRange& range = rules_[i].match.udp_dst_;
     const auto begin = first_rule_.begin() + (range.any() ? 0 : range.lo);
     const auto end = range.any() ? first_rule_.end() : first_rule_.begin() + range.hi + 1;
     if (begin < end) std::fill(begin, end, static_cast<std::uint16_t>(i));
@@ -65,12 +59,12 @@ Verdict Program::classify(const PacketView& packet) const noexcept {
   const PacketKey& key = packet.key;
   if ((!key.ipv4_udp && !key.ipv6_udp) || rules_.empty()) return unmatched_;
   for (std::size_t i = first_rule_[key.udp_dst]; i < rules_.size(); ++i) {
-    const Rule& rule = rules_[i];
-    if (rule.udp_dst.contains(key.udp_dst) && rule.udp_src.contains(key.udp_src) &&
-        (rule.ipv4_len == 0 || rule.ipv4_len == key.ipv4_len) &&
-        (rule.ipv4_src == 0 || rule.ipv4_src == key.ipv4_src) &&
-        (rule.ipv4_dst == 0 || rule.ipv4_dst == key.ipv4_dst)) {
-      return {true, rule.queue, rule.flow};
+    const FlowMatch& match = rules_[i].match;
+    if (match.udp_dst_.contains(key.udp_dst) && match.udp_src_.contains(key.udp_src) &&
+        (match.ipv4_len_ == 0 || match.ipv4_len_ == key.ipv4_len) &&
+        (match.ipv4_src_ == 0 || match.ipv4_src_ == key.ipv4_src) &&
+        (match.ipv4_dst_ == 0 || match.ipv4_dst_ == key.ipv4_dst)) {
+      return {true, rules_[i].queue, rules_[i].flow};
     }
   }
   return unmatched_;

@@ -69,11 +69,7 @@ class Program {
 
  private:
   struct Rule {
-    PortRange udp_src;
-    PortRange udp_dst;
-    std::uint16_t ipv4_len;
-    std::uint32_t ipv4_src;
-    std::uint32_t ipv4_dst;
+    FlowMatch match;
     std::uint16_t queue;
     FlowId flow;
   };

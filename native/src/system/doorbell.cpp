@@ -21,20 +21,22 @@ timespec time_of(std::int64_t ns) noexcept { return {ns / 1'000'000'000, ns % 1'
 
 }  // namespace
 
-Doorbell::Doorbell() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (fd_ < 0) {
-    throw Error(Status::GENERIC_FAILURE, std::string("cannot create an eventfd: ") +
-                                             std::strerror(errno) +
-                                             "; raise the limit on open files (ulimit -n)");
-  }
-  polled_.reserve(1);
+File make_eventfd() {
+  File event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (event.is_open()) return event;
+  throw Error(Status::GENERIC_FAILURE, std::string("cannot create an eventfd: ") +
+                                           std::strerror(errno) +
+                                           "; raise the limit on open files (ulimit -n)");
 }
 
-Doorbell::~Doorbell() { ::close(fd_); }
+void ring_eventfd(int fd) noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(fd, &one, sizeof one);
+}
 
 void Doorbell::wait(std::int64_t timeout_ns, std::span<const int> fds) noexcept {
   polled_.clear();
-  polled_.push_back({fd_, POLLIN, 0});
+  polled_.push_back({fd(), POLLIN, 0});
   for (const int fd : fds.first(std::min(fds.size(), polled_.capacity() - 1)))
     polled_.push_back({fd, POLLIN, 0});
   const timespec limit = time_of(timeout_ns);
@@ -42,14 +44,9 @@ void Doorbell::wait(std::int64_t timeout_ns, std::span<const int> fds) noexcept 
       ppoll(polled_.data(), polled_.size(), timeout_ns >= 0 ? &limit : nullptr, nullptr);
   if (ready > 0 && (polled_[0].revents & POLLIN) != 0) {
     std::uint64_t rings = 0;
-    [[maybe_unused]] const ssize_t n = ::read(fd_, &rings, sizeof rings);
+    [[maybe_unused]] const ssize_t n = ::read(fd(), &rings, sizeof rings);
   }
   cancel();
-}
-
-void Doorbell::wake() noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(fd_, &one, sizeof one);
 }
 
 bool WaitQueue::wait(Ticket ticket, std::int64_t timeout_ns) noexcept {

@@ -8,7 +8,13 @@
 #include <span>
 #include <vector>
 
+#include "system/file.h"
+
 namespace daqiri {
+
+/// Throws Error, which names the limit on open files.
+File make_eventfd();
+void ring_eventfd(int fd) noexcept;
 
 /// An eventfd that is written only while its one thread sleeps on it.
 ///
@@ -16,10 +22,7 @@ namespace daqiri {
 /// after making work visible then never misses it, and costs no system call when nobody sleeps.
 class Doorbell {
  public:
-  Doorbell();
-  Doorbell(const Doorbell&) = delete;
-  Doorbell& operator=(const Doorbell&) = delete;
-  ~Doorbell();
+  Doorbell() { reserve(0); }
 
   void prepare() noexcept { sleepers_.fetch_add(1, std::memory_order_seq_cst); }
   void cancel() noexcept { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
@@ -30,15 +33,13 @@ class Doorbell {
   void wait(std::int64_t timeout_ns, std::span<const int> fds = {}) noexcept;
 
   void ring() noexcept {
-    if (sleepers_.fetch_add(0, std::memory_order_seq_cst) > 0) wake();
+    if (sleepers_.fetch_add(0, std::memory_order_seq_cst) > 0) ring_eventfd(event_.fd());
   }
   /// For event loops: readable after a ring while `prepare`d.
-  [[nodiscard]] int fd() const noexcept { return fd_; }
+  [[nodiscard]] int fd() const noexcept { return event_.fd(); }
 
  private:
-  void wake() noexcept;
-
-  int fd_;
+  File event_{make_eventfd()};
   std::vector<pollfd> polled_;
   std::atomic<int> sleepers_{0};
 };
@@ -57,6 +58,14 @@ class WaitQueue {
   /// Sleep until there was a ring since `prepare`, or for `timeout_ns` (negative: no limit). Ends
   /// the preparation. Returns false when interrupted by a signal.
   bool wait(Ticket ticket, std::int64_t timeout_ns) noexcept;
+  /// Sleep likewise, unless `ready()`.
+  template <typename Ready>
+  bool wait_unless(Ready&& ready, std::int64_t timeout_ns) noexcept {
+    const Ticket ticket = prepare();
+    if (!ready()) return wait(ticket, timeout_ns);
+    cancel();
+    return true;
+  }
 
   void ring() noexcept {
     if (sleepers_.fetch_add(0, std::memory_order_seq_cst) > 0) wake();

@@ -25,12 +25,9 @@ class File {
   explicit File(int fd) noexcept : fd_(fd) {}
   File(File&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), private_(std::exchange(other.private_, false)) {}
-  File& operator=(File&& other) noexcept {
-    if (this != &other) {
-      close();
-      fd_ = std::exchange(other.fd_, -1);
-      private_ = std::exchange(other.private_, false);
-    }
+  File& operator=(File other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(private_, other.private_);
     return *this;
   }
   ~File() { close(); }

@@ -1,20 +1,18 @@
 #include "system/log.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <cerrno>
 #include <climits>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 
-#include "daqiri/error.h"
+#include "system/doorbell.h"
 #include "system/ring.h"
 #include "timing/clock.h"
 
@@ -32,7 +30,7 @@ std::atomic<LogLevel> threshold{LogLevel::WARN};
 /// ends.
 struct Mailbox {
   MpmcRing<LogRecord> ring{MAX_WAITING};
-  int fd{-1};
+  File event{make_eventfd()};
   std::atomic<std::uint64_t> lost{0};
 };
 std::atomic<Mailbox*> mailbox{nullptr};
@@ -90,16 +88,11 @@ void print(LogLevel level, std::string_view text) {
   if (!write_unless_blocked(line)) unprinted.fetch_add(lost + 1, std::memory_order_relaxed);
 }
 
-void post(Mailbox& box, LogLevel level, std::string_view text, const LogOrigin& origin) noexcept {
-  LogRecord record;
-  record.level = level;
-  record.time = realtime_ns();
-  record.text.assign(text);
-  record.interface.assign(origin.interface);
-  record.queue.assign(origin.queue);
-  if (!box.ring.push(record)) box.lost.fetch_add(1, std::memory_order_relaxed);
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(box.fd, &one, sizeof one);
+void post(Mailbox& box, LogLevel level, std::string_view text, const LogOrigin& origin) {
+  if (!box.ring.push({level, realtime_ns(), std::string(text), std::string(origin.interface),
+                      std::string(origin.queue)}))
+    box.lost.fetch_add(1, std::memory_order_relaxed);
+  ring_eventfd(box.event.fd());
 }
 
 }  // namespace
@@ -132,31 +125,20 @@ void log(LogLevel level, std::string_view text, const LogOrigin& origin) noexcep
 int attach_log() {
   if (mailbox.load(std::memory_order_acquire) == nullptr) {
     auto box = std::make_unique<Mailbox>();
-    box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (box->fd < 0) {
-      throw Error(Status::GENERIC_FAILURE,
-                  std::string("cannot create an eventfd for log lines: ") + std::strerror(errno));
-    }
     Mailbox* none = nullptr;
-    if (mailbox.compare_exchange_strong(none, box.get(), std::memory_order_acq_rel)) {
-      [[maybe_unused]] const Mailbox* kept = box.release();
-    } else {
-      ::close(box->fd);
-    }
+    if (mailbox.compare_exchange_strong(none, box.get(), std::memory_order_acq_rel))
+      static_cast<void>(box.release());
   }
   attached.store(true, std::memory_order_release);
-  return mailbox.load(std::memory_order_acquire)->fd;
+  return mailbox.load(std::memory_order_acquire)->event.fd();
 }
 
 void detach_log() noexcept {
   attached.store(false, std::memory_order_release);
-  Mailbox* box = mailbox.load(std::memory_order_acquire);
-  if (box == nullptr) return;
-  LogRecord record;
   try {
-    // Bounded: who has seen `attached` may still add a line or two.
-    for (std::size_t i = 0; i < 2 * MAX_WAITING && box->ring.pop(record); ++i)
-      print(record.level, record.text.view());
+    const LogLines lines = take_log_records();
+    unprinted.fetch_add(lines.lost, std::memory_order_relaxed);
+    for (const LogRecord& record : lines.records) print(record.level, record.text);
   } catch (const std::bad_alloc&) {
     return;
   }
@@ -171,9 +153,10 @@ LogLines take_log_records() {
   LogLines lines;
   Mailbox* box = mailbox.load(std::memory_order_acquire);
   if (box == nullptr) return lines;
+  // Bounded: others may add lines meanwhile.
   LogRecord record;
   for (std::size_t i = 0; i < 2 * MAX_WAITING && box->ring.pop(record); ++i)
-    lines.records.push_back(record);
+    lines.records.push_back(std::move(record));
   lines.lost = box->lost.exchange(0, std::memory_order_relaxed);
   return lines;
 }

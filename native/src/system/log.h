@@ -1,7 +1,6 @@
 /// Log lines, off the packet path.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,29 +28,15 @@ void log(LogLevel level, std::string_view text, const LogOrigin& origin = {}) no
 /// "trace" to "critical".
 std::string_view log_level_name(LogLevel level) noexcept;
 
-/// Text without memory of its own; longer text is cut.
-template <std::size_t N>
-class LogText {
- public:
-  void assign(std::string_view text) noexcept { size_ = text.copy(text_.data(), N); }
-  [[nodiscard]] std::string_view view() const noexcept { return {text_.data(), size_}; }
-
- private:
-  std::size_t size_{0};
-  std::array<char, N> text_{};
-};
-
 /// A line that waits for its reader.
 struct LogRecord {
-  static constexpr std::size_t MAX_TEXT = 1000;
-  static constexpr std::size_t MAX_NAME = 64;
   LogLevel level{LogLevel::OFF};
   /// CLOCK_REALTIME ns.
   std::uint64_t time{0};
-  LogText<MAX_TEXT> text;
+  std::string text;
   /// As LogOrigin.
-  LogText<MAX_NAME> interface;
-  LogText<MAX_NAME> queue;
+  std::string interface;
+  std::string queue;
 };
 
 /// From now on lines wait for `take_log_records`, up to a number of them; the rest is lost and

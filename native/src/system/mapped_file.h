@@ -18,8 +18,6 @@ class MappedFile {
  public:
   /// Keeps a descriptor of its own. Throws Error GENERIC_FAILURE with `name` and errno.
   MappedFile(int fd, std::string name);
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
   [[nodiscard]] const std::uint8_t* data() const noexcept { return data_; }

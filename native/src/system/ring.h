@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace daqiri {
 
@@ -22,43 +23,21 @@ class MpmcRing {
   }
 
   bool push(T value) noexcept {
-    std::size_t pos = tail_.load(std::memory_order_relaxed);
-    for (;;) {
-      Cell& cell = cells_[pos & mask_];
-      const std::size_t seq = cell.sequence.load(std::memory_order_acquire);
-      const auto diff = static_cast<std::ptrdiff_t>(seq - pos);
-      if (diff == 0) {
-        if (tail_.compare_exchange_weak(pos, pos + 1, std::memory_order_relaxed)) {
-          cell.value = value;
-          cell.sequence.store(pos + 1, std::memory_order_release);
-          return true;
-        }
-      } else if (diff < 0) {
-        return false;
-      } else {
-        pos = tail_.load(std::memory_order_relaxed);
-      }
-    }
+    std::size_t pos = 0;
+    Cell* cell = claim(tail_, 0, pos);
+    if (cell == nullptr) return false;
+    cell->value = std::move(value);
+    cell->sequence.store(pos + 1, std::memory_order_release);
+    return true;
   }
 
   bool pop(T& value) noexcept {
-    std::size_t pos = head_.load(std::memory_order_relaxed);
-    for (;;) {
-      Cell& cell = cells_[pos & mask_];
-      const std::size_t seq = cell.sequence.load(std::memory_order_acquire);
-      const auto diff = static_cast<std::ptrdiff_t>(seq - (pos + 1));
-      if (diff == 0) {
-        if (head_.compare_exchange_weak(pos, pos + 1, std::memory_order_relaxed)) {
-          value = cell.value;
-          cell.sequence.store(pos + mask_ + 1, std::memory_order_release);
-          return true;
-        }
-      } else if (diff < 0) {
-        return false;
-      } else {
-        pos = head_.load(std::memory_order_relaxed);
-      }
-    }
+    std::size_t pos = 0;
+    Cell* cell = claim(head_, 1, pos);
+    if (cell == nullptr) return false;
+    value = std::move(cell->value);
+    cell->sequence.store(pos + mask_ + 1, std::memory_order_release);
+    return true;
   }
 
   /// Entries in the ring; exact when no other thread is at work.
@@ -75,6 +54,23 @@ class MpmcRing {
     T value{};
   };
 
+  /// The cell at `next`, which advances: to be written where its sequence is its position, to be
+  /// read where it is one ahead. Null: the ring is full, or empty.
+  Cell* claim(std::atomic<std::size_t>& next, std::size_t ahead, std::size_t& pos) noexcept {
+    pos = next.load(std::memory_order_relaxed);
+    for (;;) {
+      Cell& cell = cells_[pos & mask_];
+      const std::size_t seq = cell.sequence.load(std::memory_order_acquire);
+      const auto diff = static_cast<std::ptrdiff_t>(seq - (pos + ahead));
+      if (diff < 0) return nullptr;
+      if (diff > 0) {
+        pos = next.load(std::memory_order_relaxed);
+      } else if (next.compare_exchange_weak(pos, pos + 1, std::memory_order_relaxed)) {
+        return &cell;
+      }
+    }
+  }
+
   std::size_t mask_;
   std::unique_ptr<Cell[]> cells_;
   alignas(64) std::atomic<std::size_t> head_{0};
@@ -90,16 +86,16 @@ class SpscRing {
         cells_(std::make_unique<T[]>(mask_ + 1)) {}
 
   /// Producer: the next free cell, or null when the ring is full. `publish` hands it over.
-  T* claim(std::size_t ahead = 0) noexcept {
-    const std::size_t pos = tail_.load(std::memory_order_relaxed) + ahead;
+  T* claim() noexcept {
+    const std::size_t pos = tail_.load(std::memory_order_relaxed);
     if (pos - head_seen_ > mask_) {
       head_seen_ = head_.load(std::memory_order_acquire);
       if (pos - head_seen_ > mask_) return nullptr;
     }
     return &cells_[pos & mask_];
   }
-  void publish(std::size_t n = 1) noexcept {
-    tail_.store(tail_.load(std::memory_order_relaxed) + n, std::memory_order_release);
+  void publish() noexcept {
+    tail_.store(tail_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 
   /// Consumer: entries ready to be read with `at`.

@@ -44,6 +44,16 @@ void make_realtime(const std::string& name, int priority) noexcept {
                           ": raise it (ulimit -r, LimitRTPRIO= of systemd), or grant CAP_SYS_NICE");
 }
 
+/// A signal is for the program's own threads, one of which may be waiting for it. Faults stay with
+/// the thread that causes them, and profilers sample all.
+void leave_signals_to_the_program() noexcept {
+  sigset_t set;
+  sigfillset(&set);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF})
+    sigdelset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
 }  // namespace
 
 bool core_available(const std::string& cpu_core) noexcept {
@@ -64,20 +74,6 @@ void require_core(const std::string& cpu_core, const std::string& what) {
                                              " is not available to this process; it may use " +
                                              cores + ", or 'any' for a thread that is not pinned");
 }
-
-namespace {
-
-/// A signal is for the program's own threads, one of which may be waiting for it. Faults stay with
-/// the thread that causes them, and profilers sample all.
-void leave_signals_to_the_program() noexcept {
-  sigset_t set;
-  sigfillset(&set);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF})
-    sigdelset(&set, signal);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-}
-
-}  // namespace
 
 void configure_thread(const std::string& cpu_core, const std::string& name,
                       int realtime_priority) noexcept {

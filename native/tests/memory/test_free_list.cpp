@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "memory/free_list.h"
+#include "memory/buffers.h"
 
 using daqiri::memory::FreeList;
 

@@ -67,10 +67,10 @@ TEST_CASE("A region is laid out as its engine needs it", "[memory]") {
   needs.headroom = 256;
   needs.power_of_two_stride = true;
   const auto region = MemoryRegion::allocate(region_config(MemoryKind::HOST, 16, 1700), needs);
-  REQUIRE(region->stride() == 2048);
-  REQUIRE(region->headroom() == 256);
-  REQUIRE(region->address(3) == region->base() + 3 * 2048 + 256);
-  REQUIRE(region->bytes() >= 16 * 2048);
+  REQUIRE(region->extent().stride == 2048);
+  REQUIRE(region->extent().headroom == 256);
+  REQUIRE(region->address(3) == region->extent().base + 3 * 2048 + 256);
+  REQUIRE(region->extent().bytes >= 16 * 2048);
   REQUIRE(region->host_readable());
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("A region lies on the NUMA node of its affinity", "[memory]") {
   if (!maps) return;  // a kernel without NUMA
   std::ostringstream wanted;
   wanted << std::hex << std::setw(8) << std::setfill('0')
-         << reinterpret_cast<std::uintptr_t>(region->base());
+         << reinterpret_cast<std::uintptr_t>(region->extent().base);
   std::string line;
   std::string found;
   while (std::getline(maps, line)) {
@@ -111,7 +111,7 @@ class Unreadable final : public MemoryRegion {
  public:
   Unreadable(const MemoryRegionConfig& config, const memory::RegionExtent& extent)
       : MemoryRegion(config, extent, false) {}
-  ~Unreadable() override { munmap(base(), bytes()); }
+  ~Unreadable() override { munmap(extent().base, extent().bytes); }
 
   static std::unique_ptr<MemoryRegion> allocate(const MemoryRegionConfig& config,
                                                 const memory::RegionNeeds& needs) {
@@ -125,8 +125,8 @@ class Unreadable final : public MemoryRegion {
 }  // namespace
 
 TEST_CASE("A kind of memory can be registered, and says that the CPU cannot read it", "[memory]") {
-  memory::register_memory_kind(MemoryKind::DEVICE, Unreadable::allocate);
+  const memory::RegisteredMemoryKind known(MemoryKind::DEVICE, Unreadable::allocate);
   const auto region = MemoryRegion::allocate(region_config(MemoryKind::DEVICE, 4, 64));
   REQUIRE_FALSE(region->host_readable());
-  memory::register_memory_kind(MemoryKind::DEVICE, nullptr);
+  const memory::RegisteredMemoryKind forgotten(MemoryKind::DEVICE, nullptr);
 }

@@ -138,8 +138,7 @@ class LogTaker {
     detach_log();
   }
   std::size_t lines_with(const std::string& text) {
-    for (const LogRecord& record : take_log_records().records)
-      lines_.emplace_back(record.text.view());
+    for (const LogRecord& record : take_log_records().records) lines_.push_back(record.text);
     return static_cast<std::size_t>(std::count_if(
         lines_.begin(), lines_.end(),
         [&](const std::string& line) { return line.find(text) != std::string::npos; }));

@@ -76,24 +76,6 @@ TEST_CASE("Quantiles are those of the sorted values, to 1 part in 32", "[timing]
   }
 }
 
-TEST_CASE("Merged histograms count as one", "[timing]") {
-  std::mt19937_64 random(13);
-  Histogram whole;
-  Histogram sum;
-  for (int part = 0; part < 4; ++part) {
-    Histogram histogram;
-    for (const std::uint64_t value : some_durations(random, 500)) {
-      histogram.record(value);
-      whole.record(value);
-    }
-    sum.merge(histogram);
-  }
-  REQUIRE(sum.count() == whole.count());
-  REQUIRE(sum.maximum() == whole.maximum());
-  for (std::uint32_t i = 0; i < Histogram::NUM_BUCKETS; ++i)
-    REQUIRE(sum.bucket_count(i) == whole.bucket_count(i));
-}
-
 TEST_CASE("The largest value has a bucket", "[timing]") {
   Histogram histogram;
   histogram.record(std::numeric_limits<std::uint64_t>::max());

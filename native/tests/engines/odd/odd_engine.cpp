@@ -8,7 +8,7 @@
 #include "engine/registry.h"
 #include "engines/engine_setup.h"
 #include "io/io_engine.h"
-#include "memory/free_list.h"
+#include "memory/buffers.h"
 #include "system/ring.h"
 
 namespace {
