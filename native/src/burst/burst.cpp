@@ -1,5 +1,7 @@
 #include "burst/burst.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <deque>
 #include <mutex>
@@ -77,6 +79,10 @@ struct HeaderSlab {
 
 HeaderSlab& slab() {
   static auto* instance = new HeaderSlab;  // NOLINT(cppcoreguidelines-owning-memory)
+  // A thread that is taking or giving headers is not in a child made by fork(2).
+  [[maybe_unused]] static const int registered =
+      pthread_atfork([] { instance->mutex.lock(); }, [] { instance->mutex.unlock(); },
+                     [] { instance->mutex.unlock(); });
   return *instance;
 }
 

@@ -1,5 +1,9 @@
-#include <catch2/catch.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <csignal>
 #include <set>
 #include <thread>
 #include <vector>
@@ -90,6 +94,36 @@ TEST_CASE("Free bursts that many threads take and give are never lost", "[burst]
   while (Burst* burst = pool.take()) all.insert(burst);
   CHECK(all.size() == COUNT);
   for (Burst* burst : all) pool.give(burst);
+}
+
+TEST_CASE("A child that is forked while another thread makes bursts makes its own", "[burst]") {
+  std::atomic<bool> done{false};
+  std::thread busy([&] {
+    while (!done) BurstPool(256, 1, 1, false);
+  });
+  int ended = 0;
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      BurstPool(16, 1, 1, false);
+      _exit(0);
+    }
+    pid_t waited = 0;
+    for (int ms = 0; ms < 5000 && waited == 0; ++ms) {
+      waited = waitpid(child, nullptr, WNOHANG);
+      if (waited == 0) usleep(1000);
+    }
+    if (waited == child) {
+      ++ended;
+      continue;
+    }
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    break;
+  }
+  done = true;
+  busy.join();
+  CHECK(ended == 50);
 }
 
 TEST_CASE("A doorbell wakes a sleeper and never misses one", "[burst]") {
