@@ -1,3 +1,5 @@
+#include <pthread.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,9 +17,22 @@ namespace {
 
 /// Handles that programs hold. A handle is a number in the shape of a pointer, which is never used
 /// twice, so that a destroyed one is told from every later one.
-std::mutex handles_mutex;
-std::uintptr_t last_handle{0};
-std::map<FileWriteHandle*, std::shared_ptr<FileWriteHandle>> handles;
+struct Handles {
+  std::mutex mutex;
+  std::uintptr_t last{0};
+  std::map<FileWriteHandle*, std::shared_ptr<FileWriteHandle>> handles;
+};
+
+/// A child made by fork(2) has none of its parent's, whose writes are not done there.
+Handles& known() {
+  static auto instance = std::make_unique<Handles>();
+  [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] {
+    const std::uintptr_t last = instance.release()->last;
+    instance = std::make_unique<Handles>();
+    instance->last = last;
+  });
+  return *instance;
+}
 
 /// Run `write` with the burst; what it throws becomes a status.
 template <typename Write>
@@ -35,10 +50,11 @@ Status with_handle(const char* call, BurstParams* params, FileWriteHandle** hand
   *handle = nullptr;
   return with_burst(call, params, [&](Burst& burst) {
     std::shared_ptr<FileWriteHandle> started = start(burst);
-    const std::lock_guard lock(handles_mutex);
+    Handles& all = known();
+    const std::lock_guard lock(all.mutex);
     // NOLINTNEXTLINE(performance-no-int-to-ptr): never followed
-    auto* key = reinterpret_cast<FileWriteHandle*>(++last_handle);
-    handles.emplace(key, std::move(started));
+    auto* key = reinterpret_cast<FileWriteHandle*>(++all.last);
+    all.handles.emplace(key, std::move(started));
     *handle = key;
   });
 }
@@ -48,12 +64,13 @@ template <typename Action>
 Status with_write(const char* call, FileWriteHandle* handle, bool is_destroyed,
                   Action&& action) noexcept {
   if (handle == nullptr) return fail(Status::NULL_PTR, call, "the handle is null");
-  std::unique_lock lock(handles_mutex);
-  const auto it = handles.find(handle);
-  if (it == handles.end())
+  Handles& all = known();
+  std::unique_lock lock(all.mutex);
+  const auto it = all.handles.find(handle);
+  if (it == all.handles.end())
     return fail(Status::INVALID_PARAMETER, call, "the handle was destroyed, or is none");
   const std::shared_ptr<FileWriteHandle> write = it->second;
-  if (is_destroyed) handles.erase(it);
+  if (is_destroyed) all.handles.erase(it);
   lock.unlock();
   return action(*write);
 }

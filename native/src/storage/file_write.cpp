@@ -1,6 +1,7 @@
 #include "storage/file_write.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -224,10 +225,15 @@ class FileThread {
 
 namespace {
 
-/// The process's.
+/// The process's. A child made by fork(2) gets one of its own: the thread is the parent's, and to
+/// wait for it there would not end.
 FileThread& file_thread() {
-  static FileThread thread;
-  return thread;
+  static auto thread = std::make_unique<FileThread>();
+  [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] {
+    static_cast<void>(thread.release());
+    thread = std::make_unique<FileThread>();
+  });
+  return *thread;
 }
 
 std::shared_ptr<FileWriteHandle> start(Burst& burst, FileWrite write) {

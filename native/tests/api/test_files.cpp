@@ -1,7 +1,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -253,5 +256,33 @@ TEST_CASE("a destroyed handle is no later write's", "[api][misuse]") {
     REQUIRE(daqiri_file_write_destroy(handle) == Status::SUCCESS);
     destroyed.push_back(handle);
   }
+  free_rx_burst(burst);
+}
+
+TEST_CASE("a forked child writes in the background, and ends", "[api]") {
+  const TemporaryDirectory directory;
+  const Engine engine(LOOPBACK);
+  BurstParams* burst = received_burst(40);
+  StuckWrite write(burst, directory.path);
+  const pid_t child = fork();
+  if (child == 0) {
+    FileWriteHandle* own = nullptr;
+    const bool parents = daqiri_file_write_poll(write.handle, nullptr) == Status::INVALID_PARAMETER;
+    const bool started =
+        daqiri_write_pcap_to_file_async(burst, directory.path, "child", &own) == Status::SUCCESS;
+    const bool written =
+        started && own != write.handle && daqiri_file_write_wait(own, nullptr) == Status::SUCCESS;
+    std::exit(parents && written ? 0 : 1);
+  }
+  int status = -1;
+  const bool ended = eventually([&] { return waitpid(child, &status, WNOHANG) == child; });
+  if (!ended) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+  }
+  CHECK(ended);
+  CHECK(status == 0);
+  CHECK(fs::file_size(fs::path(directory.path) / "child.pcap") == PCAP_HEADER + 8 * RECORD);
+  CHECK(write.finish() == payload_of(40));
   free_rx_burst(burst);
 }
