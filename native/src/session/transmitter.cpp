@@ -38,6 +38,8 @@ constexpr std::uint64_t COMPLETING_NS = 20'000;
 constexpr int TX_DRAIN_PASSES = 100'000;
 /// It gives up when the wire has taken nothing for this long.
 constexpr std::uint64_t TX_DRAIN_NS = 1'000'000'000;
+/// And after this long, however little the wire takes at a time.
+constexpr std::uint64_t TX_LONGEST_DRAIN_NS = 5'000'000'000;
 
 /// ns that `bytes` take at `mbps`; `rest` is what the division leaves, from call to call.
 constexpr std::uint64_t wire_ns(std::uint64_t bytes, std::uint32_t mbps, std::uint64_t& rest) {
@@ -221,13 +223,15 @@ void Transmitter::run(std::stop_token stop) noexcept {
   configure_thread(cpu_core_, "daqiri-tx-" + cpu_core_, realtime_priority_);
   last_left_ = monotonic_ns();
   now_ = clock_();
+  std::uint64_t drain_begun = 0;
   // The clock is read after every wait and every call of the engine, and not once more: a read
   // takes longer than what a packet would otherwise be late.
   for (;;) {
-    if (stop_.stop_requested() && drain_++ == 0) last_left_ = monotonic_ns();
+    if (stop_.stop_requested() && drain_++ == 0) drain_begun = last_left_ = monotonic_ns();
     bool progress = false;
     for (Served& served : queues_) progress = serve(served) || progress;
-    if (drain_ > TX_DRAIN_PASSES || (drain_ > 0 && monotonic_ns() - last_left_ > TX_DRAIN_NS))
+    if (drain_ > TX_DRAIN_PASSES || (drain_ > 0 && monotonic_ns() - last_left_ > TX_DRAIN_NS) ||
+        (drain_ > 0 && monotonic_ns() - drain_begun > TX_LONGEST_DRAIN_NS))
       break;
     if (progress) continue;
     std::uint64_t due = NEVER;

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <thread>
 
@@ -172,4 +173,37 @@ TEST_CASE("what was accepted before close is delivered, and the stream ends in o
   CHECK((got == Bytes(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(got.size()))));
   CHECK(got.size() == tx.counters().sent_bytes);
   CHECK(peer.at_end());
+}
+
+TEST_CASE("a peer that takes little at a time does not hold up close for long", "[tcp]") {
+  const Listener listener("127.0.0.1");
+  const int small = 65536;
+  setsockopt(listener.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  TcpOptions options;
+  options.num_bufs = 4096;
+  options.buf_size = 4096;
+  const auto session = Session::open(tcp_client("127.0.0.1", listener.port(), options));
+  const Stream peer = listener.accept();
+  TxQueue& tx = session->tx_queue(0, 0);
+  for (Burst* burst = nullptr; tx.allocate(16, &burst) == Status::SUCCESS;) {
+    std::fill_n(burst->pkt_lens[0], 16, 4000U);
+    REQUIRE(tx.send(burst) == Status::SUCCESS);
+  }
+  std::atomic<bool> closed{false};
+  // All of it would take a minute.
+  std::jthread reader([&] {
+    while (!closed) {
+      [[maybe_unused]] const Bytes some = peer.receive(32'000);
+      usleep(150'000);
+    }
+  });
+  const std::uint64_t begin = monotonic_ns();
+  session->close();
+  const std::uint64_t took = monotonic_ns() - begin;
+  closed = true;
+  CHECK(took < 9'000'000'000);
+  const TxSnapshot counters = tx.counters();
+  CHECK(counters.held == 0);
+  CHECK(dropped(counters, DropReason::FLUSHED) > 0);
+  CHECK(counters.submitted == counters.sent + counters.dropped_total());
 }
