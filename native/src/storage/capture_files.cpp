@@ -232,6 +232,7 @@ bool CaptureFiles::recover() {
 void CaptureFiles::write(const Burst& burst, std::uint32_t count) {
   std::uint32_t done = 0;
   while (done < count && ready()) {
+    if (is_gone()) continue;
     const std::uint64_t packets = writer_.tally().packets;
     std::uint64_t room = count - done;
     if (options_.roll_packets > 0) room = std::min(room, options_.roll_packets - packets);
@@ -344,7 +345,7 @@ void CaptureFiles::fail(const std::string& text) {
 
 bool CaptureFiles::is_gone() {
   if (writer_.still_there()) return false;
-  forget_file(writer_.path() + " was removed while it was being written");
+  forget_file(writer_.path() + " was removed or cut while it was being written");
   return true;
 }
 

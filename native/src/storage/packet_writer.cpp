@@ -370,7 +370,9 @@ std::string PacketWriter::error() const {
 bool PacketWriter::still_there() const noexcept {
   if (!file_.is_open()) return access(path_.c_str(), F_OK) == 0;
   struct stat found{};
-  return fstat(file_.fd(), &found) != 0 || found.st_nlink > 0;
+  const auto least = std::min(tally_.size, output_->whole().size);
+  return fstat(file_.fd(), &found) != 0 ||
+         (found.st_nlink > 0 && static_cast<std::uint64_t>(found.st_size) >= least);
 }
 
 // --- Ending it

@@ -111,7 +111,7 @@ class PacketWriter {
   [[nodiscard]] const FileTally& tally() const noexcept { return tally_; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] const char* output_name() const noexcept { return output_->name(); }
-  /// False when the file was removed.
+  /// False when the file was removed, or somebody cut it: a hole would follow.
   [[nodiscard]] bool still_there() const noexcept;
 
  private:

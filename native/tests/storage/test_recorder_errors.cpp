@@ -169,6 +169,37 @@ TEST_CASE("A directory that is removed ends the recording, not the reception",
   CHECK_FALSE(std::filesystem::exists(dir / "captures"));
 }
 
+TEST_CASE("A file that somebody cuts while it is written is lost, and told so",
+          "[storage][recorder][disk]") {
+  const TempDir dir;
+  const auto session = Session::open(silent());
+  TxQueue& tx = session->tx_queue(0, 0);
+  RecorderOptions options = into(dir.path());
+  options.on_error = OnError::RESUME;
+  options.format = GENERATE(CaptureFormat::PCAP, CaptureFormat::RAW);
+  const std::uintmax_t cut_to = GENERATE(0, 1000);
+  Recorder recorder(session, session->rx_queue(0, 0), options);
+  REQUIRE(send_frames(tx, 5000, 0, 200));
+  REQUIRE(within_limit([&] { return recorder.snapshot().packets == 200; }));
+  const std::string name =
+      options.format == CaptureFormat::PCAP ? "capture_000000.pcap" : "capture_000000.raw";
+  std::filesystem::resize_file(dir / name, cut_to);
+  REQUIRE(send_frames(tx, 5000, 200, 100));
+  REQUIRE(within_limit([&] { return recorder.snapshot().dropped >= 200; }));
+  CHECK_THAT(recorder.snapshot().error, Contains(dir / name) && Contains("cut"));
+  REQUIRE(within_limit([&] { return !recorder.snapshot().failing; }));
+  REQUIRE(send_frames(tx, 5000, 300, 50));
+  REQUIRE(within_limit([&] { return recorder.snapshot().packets >= 50; }));
+  recorder.stop();
+  const RecorderSnapshot snapshot = recorder.snapshot();
+  CHECK(snapshot.packets + snapshot.dropped == 350);
+  const auto files = recorder.files();
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].packets == snapshot.packets);
+  CHECK(files[0].dropped == snapshot.dropped);
+  CHECK_FALSE(std::filesystem::exists(dir / name));
+}
+
 TEST_CASE("What a disk that stays full costs is told by files", "[storage][recorder][disk]") {
   const SmallDisk disk;
   if (skipped(disk)) return;
