@@ -182,9 +182,11 @@ File claim_address(const std::string& interface, const SocketAddress& address) {
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   File claim =
       File::private_to_process([] { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); });
+  if (!claim.is_open()) fail(interface, "make a socket for", address, errno);
   if (::bind(claim.fd(), reinterpret_cast<const sockaddr*>(&lock), length) != 0)
     fail(interface, "bind", address, errno);
   const File question = make_socket(address, Transport::UDP);
+  if (!question.is_open()) fail(interface, "make a socket for", address, errno);
   if (::bind(question.fd(), address.data(), address.length()) != 0)
     fail(interface, "bind", address, errno);
   return claim;
