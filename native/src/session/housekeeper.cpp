@@ -56,7 +56,12 @@ Housekeeper::Housekeeper(const Session& session, int master_core)
     log(LogLevel::INFO,
         std::string("other processes cannot ask for this engine's counters: ") + error.what());
   }
-  thread_ = std::jthread(std::bind_front(&Housekeeper::run, this));
+  try {
+    thread_ = start_thread(std::bind_front(&Housekeeper::run, this));
+  } catch (...) {
+    if (socket_.is_open()) unlink(path_.c_str());
+    throw;
+  }
 }
 
 void Housekeeper::listen() {

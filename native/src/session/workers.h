@@ -11,6 +11,7 @@
 
 #include "io/io_engine.h"
 #include "system/doorbell.h"
+#include "system/thread.h"
 #include "timing/clock.h"
 
 namespace daqiri {
@@ -23,7 +24,7 @@ class Poller {
 
   /// Before `start`.
   void add(PortIo& io, RxQueue& queue);
-  void start() { thread_ = std::jthread(std::bind_front(&Poller::run, this)); }
+  void start() { thread_ = start_thread(std::bind_front(&Poller::run, this)); }
   /// Receive what has arrived, hand over open bursts, end the thread. Idempotent.
   void stop() noexcept { thread_ = {}; }
   /// As it was made.
@@ -74,7 +75,7 @@ class Transmitter {
 
   /// Before `start`.
   void add(PortIo& io, TxQueue& queue);
-  void start() { thread_ = std::jthread(std::bind_front(&Transmitter::run, this)); }
+  void start() { thread_ = start_thread(std::bind_front(&Transmitter::run, this)); }
   /// Send what is due now, drop the rest as flushed, end the thread. Idempotent.
   void stop() noexcept { thread_ = {}; }
   /// As it was made.

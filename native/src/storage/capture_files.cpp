@@ -349,13 +349,17 @@ bool CaptureFiles::is_gone() {
   return true;
 }
 
-void CaptureFiles::forget_file(const std::string& text) {
-  fail(text);
-  leave_out(CaptureLosses::WRITE_ERROR, writer_.tally().packets);
-  has_file_ = false;
+void CaptureFiles::discard() noexcept {
+  if (!std::exchange(has_file_, false)) return;
   writer_.remove();
   writer_.close();
   sidecar_.reset();
+}
+
+void CaptureFiles::forget_file(const std::string& text) {
+  fail(text);
+  leave_out(CaptureLosses::WRITE_ERROR, writer_.tally().packets);
+  discard();
 }
 
 }  // namespace daqiri

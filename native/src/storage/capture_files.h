@@ -153,6 +153,9 @@ class CaptureFiles {
   }
   [[nodiscard]] const std::string& writer_name() const noexcept { return origin_.writer; }
 
+  /// Leave nothing of what was begun.
+  void discard() noexcept;
+
  private:
   [[nodiscard]] PacketWriter make_writer() const;
   [[nodiscard]] std::string next_path() const;

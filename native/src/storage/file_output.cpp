@@ -125,7 +125,7 @@ int set_direct(int fd, bool direct) noexcept {
 /// grows in the order of its bytes, and never has a hole.
 class DirectOutput final : public FileOutput {
  public:
-  DirectOutput() : thread_([this] { run(); }) {}
+  DirectOutput() : thread_(start_thread([this] { run(); })) {}
   ~DirectOutput() override {
     {
       const std::lock_guard lock(mutex_);
@@ -292,7 +292,7 @@ class DirectOutput final : public FileOutput {
   int problem_{0};
   bool writing_{false};
   bool stopping_{false};
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace

@@ -171,9 +171,9 @@ class FileThread {
                         " file writes are waiting, and no more are taken; wait for some of "
                         "their handles first");
       }
+      if (!thread_.joinable()) thread_ = start_thread([this] { run(); });
       writes_.push_back(std::move(write));
       ++waiting_;
-      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
     }
     changed_.notify_one();
   }
@@ -220,7 +220,7 @@ class FileThread {
   /// Those of them that are not being written.
   std::size_t waiting_{0};
   bool stopping_{false};
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 namespace {

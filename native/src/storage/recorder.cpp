@@ -143,8 +143,14 @@ Recorder::Recorder(std::shared_ptr<Session> session, RxQueue& queue, const Recor
       queue_(queue),
       attached_(attached(queue, options), [](RxQueue* q) { q->detach_recorder(); }),
       max_packets_(options.max_packets),
-      files_(options, *session_, queue),
-      thread_([this] { run(); }) {}
+      files_(options, *session_, queue) {
+  try {
+    thread_ = start_thread([this] { run(); });
+  } catch (...) {
+    files_.discard();
+    throw;
+  }
+}
 
 void Recorder::stop() noexcept {
   stopping_.store(true);

@@ -111,7 +111,7 @@ class Recorder {
   bool running_{true};
   Doorbell doorbell_;
 
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace daqiri

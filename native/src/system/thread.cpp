@@ -56,6 +56,12 @@ void leave_signals_to_the_program() noexcept {
 
 }  // namespace
 
+void refuse_thread(const std::system_error& error) {
+  throw Error(Status::GENERIC_FAILURE,
+              "cannot start a thread: " + error.code().message() +
+                  "; raise the limit on threads (ulimit -u, TasksMax= of systemd)");
+}
+
 bool core_available(const std::string& cpu_core) noexcept {
   const cpu_set_t set = allowed_cores();
   const int core = core_number(cpu_core);

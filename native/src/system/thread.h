@@ -2,6 +2,9 @@
 #pragma once
 
 #include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "daqiri/config.h"
 
@@ -12,6 +15,16 @@ namespace daqiri {
 void require_core(const std::string& cpu_core, const std::string& what);
 /// Whether this process may run on `cpu_core`, a number.
 [[nodiscard]] bool core_available(const std::string& cpu_core) noexcept;
+[[noreturn]] void refuse_thread(const std::system_error& error);
+/// A thread that runs `work`. Throws Error GENERIC_FAILURE where there may be no more.
+template <typename Work>
+std::jthread start_thread(Work&& work) {
+  try {
+    return std::jthread(std::forward<Work>(work));
+  } catch (const std::system_error& error) {
+    refuse_thread(error);
+  }
+}
 /// Pin the calling thread (not for ANY_CORE), name it (15 characters), let it sleep precisely, and
 /// leave signals to the program.
 /// `realtime_priority` above 0: schedule it as SCHED_FIFO; where that is not permitted, a warning

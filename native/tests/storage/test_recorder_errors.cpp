@@ -1,10 +1,12 @@
 // Disks that are full and directories that go away.
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "session/loopback_config.h"
@@ -198,6 +200,36 @@ TEST_CASE("A file that somebody cuts while it is written is lost, and told so",
   CHECK(files[0].packets == snapshot.packets);
   CHECK(files[0].dropped == snapshot.dropped);
   CHECK_FALSE(std::filesystem::exists(dir / name));
+}
+
+TEST_CASE("Where there may be no more threads nothing is begun, and the reason is told",
+          "[storage][recorder]") {
+  const TempDir dir;
+  std::filesystem::permissions(dir.path(), std::filesystem::perms::all);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto refused = [](const auto& action) {
+      const auto [status, text] = refusal(action);
+      return status == Status::GENERIC_FAILURE && text.find("cannot start a thread") == 0;
+    };
+    setenv("XDG_RUNTIME_DIR", dir.path().c_str(), 1);
+    // Root may have as many as it wants.
+    if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) _exit(2);
+    auto session = Session::open(silent());
+    rlimit limit{};
+    getrlimit(RLIMIT_NPROC, &limit);
+    limit.rlim_cur = 0;
+    setrlimit(RLIMIT_NPROC, &limit);
+    bool good = refused([&] { Recorder(session, session->rx_queue(0, 0), into(dir.path())); });
+    good = good && refused([] { Session::open(silent()); });
+    session.reset();
+    _exit(good ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(within_limit([&] { return waitpid(child, &status, WNOHANG) == child; }));
+  CHECK(status == 0);
+  CHECK(dir.names() == std::vector<std::string>{"daqiri"});
+  CHECK(std::filesystem::is_empty(dir / "daqiri"));
 }
 
 TEST_CASE("What a disk that stays full costs is told by files", "[storage][recorder][disk]") {

@@ -62,7 +62,7 @@ TcpEndpoint::TcpEndpoint(const Port& port)
 
 void TcpEndpoint::start() {
   if (listener_.is_open()) events_.watch(listener_.fd(), EPOLLIN, &listener_);
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
   if (!client()) return;
   std::unique_lock lock(mutex_);
   await_attempt(lock, make(remote(), local(), connection_), OPEN_WAIT_NS);

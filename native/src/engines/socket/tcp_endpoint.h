@@ -151,7 +151,7 @@ class TcpEndpoint final : public Endpoint {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  std::jthread thread_;
 
   /// As the port's queues.
   std::vector<std::unique_ptr<TcpReader>> readers_;
