@@ -191,8 +191,10 @@ void Session::close() noexcept {
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
   if (housekeeper_ != nullptr) housekeeper_->stop();
   // In the direction of the data, so that what was sent can still arrive.
+  for (const auto& transmitter : transmitters_) transmitter->begin_stop();
   for (const auto& transmitter : transmitters_) transmitter->stop();
   if (engine_ != nullptr) engine_->finish_sending();
+  for (const auto& poller : pollers_) poller->begin_stop();
   for (const auto& poller : pollers_) poller->stop();
   if (engine_ != nullptr) engine_->close();
 }

@@ -26,6 +26,8 @@ class Poller {
   void add(PortIo& io, RxQueue& queue);
   void start() { thread_ = start_thread(std::bind_front(&Poller::run, this)); }
   /// Receive what has arrived, hand over open bursts, end the thread. Idempotent.
+  void begin_stop() noexcept { thread_.request_stop(); }
+  /// And wait until it has ended.
   void stop() noexcept { thread_ = {}; }
   /// As it was made.
   [[nodiscard]] bool has(const std::string& cpu_core, bool never_sleeps) const noexcept {
@@ -77,6 +79,8 @@ class Transmitter {
   void add(PortIo& io, TxQueue& queue);
   void start() { thread_ = start_thread(std::bind_front(&Transmitter::run, this)); }
   /// Send what is due now, drop the rest as flushed, end the thread. Idempotent.
+  void begin_stop() noexcept { thread_.request_stop(); }
+  /// And wait until it has ended.
   void stop() noexcept { thread_ = {}; }
   /// As it was made.
   [[nodiscard]] bool has(const std::string& cpu_core, const Clock& clock) const noexcept {

@@ -207,3 +207,34 @@ TEST_CASE("a peer that takes little at a time does not hold up close for long", 
   CHECK(dropped(counters, DropReason::FLUSHED) > 0);
   CHECK(counters.submitted == counters.sent + counters.dropped_total());
 }
+
+TEST_CASE("peers that do not read hold up close together, not one after the other", "[tcp]") {
+  const Listener listener("127.0.0.1");
+  TcpOptions options;
+  options.num_bufs = 16'384;
+  NetworkConfig config = tcp_client("127.0.0.1", listener.port(), options);
+  for (int i = 1; i < 4; ++i) {
+    config.ifs_.push_back(config.ifs_[0]);
+    config.ifs_.back().name_ = "tcp" + std::to_string(i);
+  }
+  const auto session = Session::open(config);
+  const Stream deaf[4] = {listener.accept(), listener.accept(), listener.accept(),
+                          listener.accept()};
+  // More than the kernel takes, in turn.
+  for (Status status = Status::SUCCESS; status == Status::SUCCESS;) {
+    for (int port = 0; port < 4 && status == Status::SUCCESS; ++port) {
+      Burst* burst = nullptr;
+      status = session->tx_queue(port, 0).allocate(16, &burst);
+      if (status != Status::SUCCESS) break;
+      std::fill_n(burst->pkt_lens[0], 16, 2000U);
+      REQUIRE(session->tx_queue(port, 0).send(burst) == Status::SUCCESS);
+    }
+  }
+  const std::uint64_t begin = monotonic_ns();
+  session->close();
+  CHECK(monotonic_ns() - begin < 5'000'000'000);
+  for (int port = 0; port < 4; ++port) {
+    const TxSnapshot counters = session->tx_queue(port, 0).counters();
+    CHECK(counters.submitted == counters.sent + counters.dropped_total());
+  }
+}

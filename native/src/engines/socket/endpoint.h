@@ -60,8 +60,8 @@ class Endpoint : public PortIo {
 
   /// All endpoints of the session are made: begin to accept and to connect.
   virtual void start() {}
-  /// As IoEngine::finish_sending.
-  virtual void finish_sending() noexcept {}
+  /// As IoEngine::finish_sending; `deadline`: CLOCK_MONOTONIC ns.
+  virtual void finish_sending(std::uint64_t /*deadline*/) noexcept {}
   virtual void close() noexcept = 0;
 
   [[nodiscard]] virtual bool has_connection(std::uintptr_t connection) const noexcept = 0;

@@ -9,6 +9,7 @@
 #include "engine/registry.h"
 #include "engines/socket/tcp_endpoint.h"
 #include "io/io_engine.h"
+#include "timing/clock.h"
 
 namespace daqiri {
 
@@ -16,6 +17,9 @@ namespace {
 
 using sockets::Endpoint;
 using sockets::Transport;
+
+/// For all connections of a session that is closed.
+constexpr std::uint64_t LINGER_NS = 2'000'000'000U;
 
 void refuse_missing(const InterfaceConfig& interface) {
   if (!interface.has_socket_) {
@@ -56,7 +60,8 @@ class SocketEngine final : public IoEngine, public Connections {
     for (const auto& endpoint : endpoints_) endpoint->start();
   }
   void finish_sending() noexcept override {
-    for (const auto& endpoint : endpoints_) endpoint->finish_sending();
+    const std::uint64_t deadline = monotonic_ns() + LINGER_NS;
+    for (const auto& endpoint : endpoints_) endpoint->finish_sending(deadline);
   }
   void close() noexcept override {
     for (const auto& endpoint : endpoints_) endpoint->close();

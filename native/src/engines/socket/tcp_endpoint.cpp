@@ -26,7 +26,6 @@ constexpr std::uint64_t OPEN_WAIT_NS = SECOND;
 constexpr std::uint64_t ATTEMPT_NS = 10 * SECOND;
 /// A server's peer that has finished sending, and to which nothing is sent.
 constexpr std::uint64_t FINISHED_IDLE_NS = 60 * SECOND;
-constexpr std::uint64_t LINGER_NS = 2 * SECOND;
 
 /// SO_ERROR, which is cleared.
 int pending_error(int fd) noexcept {
@@ -212,13 +211,12 @@ void TcpEndpoint::stop() noexcept {
   if (thread_.joinable()) thread_.join();
 }
 
-void TcpEndpoint::finish_sending() noexcept {
+void TcpEndpoint::finish_sending(std::uint64_t deadline) noexcept {
   stop();
   const std::lock_guard lock(mutex_);
   for (const TcpConnection& each : used()) {
     if (each.socket.is_open()) shutdown(each.socket.fd(), SHUT_WR);
   }
-  const std::uint64_t deadline = monotonic_ns() + LINGER_NS;
   for (const TcpConnection& each : used()) {
     if (!each.socket.is_open()) continue;
     while (!all_acknowledged(each.socket.fd()) && monotonic_ns() < deadline) usleep(500);

@@ -52,8 +52,8 @@ class TcpEndpoint final : public Endpoint {
             .overhead_bytes = packet_overhead(),
             .ready_fd = senders_[position(port_.tx, queue)]->fd()};
   }
-  /// Let the peers have what was sent, for 2 s at most. Ends the thread.
-  void finish_sending() noexcept override;
+  /// Let the peers have what was sent. Ends the thread.
+  void finish_sending(std::uint64_t deadline) noexcept override;
   void close() noexcept override;
 
   [[nodiscard]] bool has_connection(std::uintptr_t connection) const noexcept override {
