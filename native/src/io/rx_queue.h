@@ -65,9 +65,11 @@ class RxQueue {
   std::uint64_t deliver_expired(std::uint64_t now_ns) noexcept;
   /// Hand every open burst to the application.
   void deliver_open() noexcept;
-  /// Whether packets found no buffer in this pass, and open bursts, which wait for more packets,
-  /// may hold them for good.
-  [[nodiscard]] bool starves() const noexcept { return starves_; }
+  /// Whether packets, of this queue or of another one of its regions, found no buffer since the last
+  /// call, and open bursts may be what holds them: the application has taken all others.
+  [[nodiscard]] bool starves() noexcept;
+  /// Packets wait because no buffer is free.
+  void note_shortage() noexcept;
   /// Before and after the engine's part of a poll pass: take in requests to discard; carry them out
   /// and publish the counters.
   void begin_pass() noexcept;
@@ -187,7 +189,8 @@ class RxQueue {
   /// `held` counts all packets that were accepted; delivered ones are subtracted where it is read.
   RxSnapshot tally_;
   bool dirty_{false};
-  bool starves_{false};
+  /// Of all regions.
+  std::uint64_t shortages_seen_{0};
   /// In force; what `filter_wanted_` says takes effect with the pass that discards for it.
   bool filtering_{false};
   std::uint64_t discards_due_{0};

@@ -131,8 +131,19 @@ void RxQueue::drop(DropReason reason, std::uint64_t n, std::uint64_t bytes) noex
   tally_.received += n;
   tally_.received_bytes += bytes;
   tally_.dropped[reason] += n;
-  // With a timeout, open bursts are delivered anyway.
-  starves_ = starves_ || (reason == DropReason::NO_PACKET_BUFFER && config_.timeout_us_ == 0);
+  if (reason == DropReason::NO_PACKET_BUFFER) note_shortage();
+}
+
+void RxQueue::note_shortage() noexcept {
+  for (memory::MemoryRegion* region : regions_) {
+    if (region->available() == 0) region->note_shortage();
+  }
+}
+
+bool RxQueue::starves() noexcept {
+  std::uint64_t shortages = 0;
+  for (const memory::MemoryRegion* region : regions_) shortages += region->shortages();
+  return std::exchange(shortages_seen_, shortages) != shortages && ring_.size() == 0;
 }
 
 std::uint32_t RxQueue::room(RxSource& source) noexcept {
@@ -241,7 +252,6 @@ void RxQueue::discard_queued(DropReason reason) noexcept {
 }
 
 void RxQueue::begin_pass() noexcept {
-  starves_ = false;
   discards_due_ = discard_requests_.load(std::memory_order_acquire);
   if (discarding() && filter_wanted_.load(std::memory_order_acquire)) filtering_ = true;
 }

@@ -1,6 +1,7 @@
 /// A memory region: one allocation cut into equal packet buffers.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -55,6 +56,11 @@ class MemoryRegion : public BufferOwner {
     free_.give(buffers, n);
   }
   [[nodiscard]] std::uint32_t available() const noexcept { return free_.available(); }
+  /// A queue finds no buffer: others are to let go of those that only wait for more packets.
+  void note_shortage() noexcept { shortages_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t shortages() const noexcept {
+    return shortages_.load(std::memory_order_relaxed);
+  }
 
  protected:
   MemoryRegion(const MemoryRegionConfig& config, const RegionExtent& extent, bool host_readable);
@@ -64,6 +70,7 @@ class MemoryRegion : public BufferOwner {
   RegionExtent extent_;
   std::byte* data_;
   FreeList free_;
+  std::atomic<std::uint64_t> shortages_{0};
 };
 
 using AllocateRegion = std::unique_ptr<MemoryRegion> (*)(const MemoryRegionConfig& config,

@@ -56,12 +56,10 @@ std::uint32_t Poller::pass() noexcept {
        total += n) {
     n = receive();
   }
-  const auto starves = [](const Polled& polled) { return polled.queue->starves(); };
-  const bool starving = std::any_of(queues_.begin(), queues_.end(), starves);
   next_due_ = 0;
   for (const Polled& polled : queues_) {
     // Open bursts hold buffers that nobody can give back.
-    if (starving) polled.queue->deliver_open();
+    if (polled.queue->starves()) polled.queue->deliver_open();
     const std::uint64_t due = polled.queue->deliver_expired(now);
     if (due != 0 && (next_due_ == 0 || due < next_due_)) next_due_ = due;
     polled.queue->end_pass();

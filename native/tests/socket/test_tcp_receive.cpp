@@ -265,3 +265,36 @@ TEST_CASE("data in flight arrives when both ends close", "[tcp]") {
   server->close();
   CHECK((receive_bytes(server->rx_queue(0, 0), data.size()) == data));
 }
+
+TEST_CASE("open bursts of one queue do not keep the region's buffers from another", "[tcp]") {
+  const std::uint16_t port = free_tcp_port("127.0.0.1");
+  TcpOptions options;
+  options.num_bufs = 64;
+  options.timeout_us = 0;
+  options.rx_queues = 2;
+  NetworkConfig config = tcp_server("127.0.0.1", port, options);
+  config.ifs_[0].rx_.queues_[1].cpu_core_ = GENERATE("any", "0");
+  const auto session = Session::open(config);
+  RxQueue& full = session->rx_queue(0, 0);
+  RxQueue& waiting = session->rx_queue(0, 1);
+  // In turn, a peer for each queue.
+  std::vector<Stream> peers;
+  while (full.region(0).available() > 0) {
+    REQUIRE(peers.size() < 200);
+    peers.push_back(Stream::connect_to("127.0.0.1", port));
+    peers.push_back(Stream::connect_to("127.0.0.1", port));
+    const std::uint64_t received = full.counters().received;
+    REQUIRE(peers[peers.size() - 2].send(stream_of(10)));
+    REQUIRE(eventually([&] { return full.counters().received > received; }));
+  }
+  REQUIRE(peers.back().send(stream_of(10, 7)));
+  Burst* burst = nullptr;
+  for (int ms = 0; ms < 5000 && burst == nullptr; ++ms) {
+    if (Burst* other = full.receive()) other->release();
+    if ((burst = waiting.receive()) == nullptr)
+      burst = waiting.wait(1'000'000) ? waiting.receive() : nullptr;
+  }
+  REQUIRE(burst != nullptr);
+  CHECK((bytes_of(*burst, 0) == stream_of(10, 7)));
+  burst->release();
+}

@@ -194,6 +194,7 @@ void TcpReader::wait_for_room() noexcept {
   if (timer_set_) return;
   // What waits for more packets holds buffers that nobody can give back.
   queue_.deliver_open();
+  if (filled_ == 0) queue_.note_shortage();
   events_.wake(RETRY_NS);
   timer_set_ = true;
 }
