@@ -94,16 +94,21 @@ TEST_CASE("Queues on several cores do not share a port with anybody", "[udp][err
 }
 
 TEST_CASE("A forked child keeps no socket of an engine", "[udp][tcp]") {
-  const std::uint16_t udp_port = free_port("127.0.0.1");
-  const std::uint16_t tcp_port = free_tcp_port("127.0.0.1");
-  auto udp = Session::open(udp_server("127.0.0.1", udp_port));
-  auto tcp = Session::open(tcp_server("127.0.0.1", tcp_port));
-  const Stream peer = Stream::connect_to("127.0.0.1", tcp_port);
+  // Nobody else's, whose programs would take ports that are free for a moment.
+  const std::string host =
+      "127.9." + std::to_string(getpid() / 250 % 250) + "." + std::to_string(getpid() % 250 + 1);
+  const std::uint16_t udp_port = free_port(host);
+  const std::uint16_t tcp_port = free_tcp_port(host);
+  // From another address than the server's: no socket may connect to itself.
+  const auto connect = [&] { return Stream::connect_to(host, tcp_port, 0, "127.0.0.1"); };
+  auto udp = Session::open(udp_server(host, udp_port));
+  auto tcp = Session::open(tcp_server(host, tcp_port));
+  const Stream peer = connect();
   REQUIRE(eventually([&] { return count_in(*tcp, ConnectionState::CONNECTED) == 1; }));
   const Child child;
   // The parent's go on.
   const PlainSocket sender("127.0.0.1");
-  REQUIRE(sender.send("127.0.0.1", udp_port, numbered(1, 100)));
+  REQUIRE(sender.send(host, udp_port, numbered(1, 100)));
   CHECK(receive_packets(udp->rx_queue(0, 0), 1).size() == 1);
   REQUIRE(peer.send(stream_of(100)));
   CHECK((receive_bytes(tcp->rx_queue(0, 0), 100) == stream_of(100)));
@@ -111,10 +116,10 @@ TEST_CASE("A forked child keeps no socket of an engine", "[udp][tcp]") {
   udp->close();
   tcp->close();
   CHECK(peer.at_end());
-  CHECK_THROWS_WITH(Stream::connect_to("127.0.0.1", tcp_port), Catch::Contains("refused"));
-  udp = Session::open(udp_server("127.0.0.1", udp_port));
-  tcp = Session::open(tcp_server("127.0.0.1", tcp_port));
-  const Stream next = Stream::connect_to("127.0.0.1", tcp_port);
+  CHECK_THROWS_WITH(connect(), Catch::Contains("refused"));
+  udp = Session::open(udp_server(host, udp_port));
+  tcp = Session::open(tcp_server(host, tcp_port));
+  const Stream next = connect();
   REQUIRE(next.send(stream_of(50)));
   CHECK((receive_bytes(tcp->rx_queue(0, 0), 50) == stream_of(50)));
 }

@@ -208,9 +208,10 @@ def test_groups_in_a_namespace(group: str, address: str) -> None:
     assert done.stdout == f"carried {group}\n"
 
 
-def test_open_bursts_of_many_peers_do_not_hold_every_buffer(udp: Build) -> None:
-    """Without a timeout a burst waits until it is full, and none of these can be."""
-    config = udp(rx={"batch_size": 64, "timeout_us": 0})
+@pytest.mark.parametrize("timeout_us", [0, 600_000_000])
+def test_open_bursts_of_many_peers_do_not_hold_every_buffer(udp: Build, timeout_us: int) -> None:
+    """A burst waits until it is full, and none of these can be."""
+    config = udp(rx={"batch_size": 64, "timeout_us": timeout_us})
     config["memory_regions"][0]["num_bufs"] = 1024
     rows, peers = 60, 20
     with contextlib.ExitStack() as stack:
