@@ -65,8 +65,8 @@ class RxQueue {
   std::uint64_t deliver_expired(std::uint64_t now_ns) noexcept;
   /// Hand every open burst to the application.
   void deliver_open() noexcept;
-  /// Whether packets, of this queue or of another one of its regions, found no buffer since the last
-  /// call, and open bursts may be what holds them: the application has taken all others.
+  /// Whether packets, of this queue or of another one of its regions, found no buffer since the
+  /// last call, and open bursts may be what holds them: the application has taken all others.
   [[nodiscard]] bool starves() noexcept;
   /// Packets wait because no buffer is free.
   void note_shortage() noexcept;
