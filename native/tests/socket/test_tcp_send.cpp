@@ -201,7 +201,7 @@ TEST_CASE("a peer that takes little at a time does not hold up close for long", 
   session->close();
   const std::uint64_t took = monotonic_ns() - begin;
   closed = true;
-  CHECK(took < 9'000'000'000);
+  CHECK(took < 30'000'000'000);
   const TxSnapshot counters = tx.counters();
   CHECK(counters.held == 0);
   CHECK(dropped(counters, DropReason::FLUSHED) > 0);
@@ -232,7 +232,8 @@ TEST_CASE("peers that do not read hold up close together, not one after the othe
   }
   const std::uint64_t begin = monotonic_ns();
   session->close();
-  CHECK(monotonic_ns() - begin < 5'000'000'000);
+  // Each takes 2 s.
+  CHECK(monotonic_ns() - begin < 7'500'000'000);
   for (int port = 0; port < 4; ++port) {
     const TxSnapshot counters = session->tx_queue(port, 0).counters();
     CHECK(counters.submitted == counters.sent + counters.dropped_total());

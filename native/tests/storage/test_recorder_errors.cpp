@@ -232,6 +232,34 @@ TEST_CASE("Where there may be no more threads nothing is begun, and the reason i
   CHECK(std::filesystem::is_empty(dir / "daqiri"));
 }
 
+TEST_CASE("A recorder that lacks descriptors leaves nothing, however few there are",
+          "[storage][recorder]") {
+  const TempDir dir;
+  const auto session = Session::open(silent());
+  const auto format = GENERATE(RecordFormat::PCAP, RecordFormat::RAW);
+  RecorderOptions options = into(dir.path());
+  options.format = format;
+  const int first_free = ::dup(0);
+  ::close(first_free);
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  bool started = false;
+  for (rlim_t n = 0; n < 32 && !started; ++n) {
+    const rlimit few{static_cast<rlim_t>(first_free) + n, limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    const auto [status, text] = refusal([&] {
+      Recorder recorder(session, session->rx_queue(0, 0), options);
+      recorder.stop();
+    });
+    setrlimit(RLIMIT_NOFILE, &limit);
+    started = status == Status::SUCCESS;
+    if (started) break;
+    INFO(n << " descriptors: " << text);
+    REQUIRE(dir.names().empty());
+  }
+  CHECK(started);
+}
+
 TEST_CASE("What a disk that stays full costs is told by files", "[storage][recorder][disk]") {
   const SmallDisk disk;
   if (skipped(disk)) return;
