@@ -8,12 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "burst/burst.h"
-#include "net/link_layer.h"
 #include "storage/file_output.h"
-#include "storage/pcap_format.h"
+#include "storage/pcap_index.h"
 #include "storage/raw_index.h"
-#include "storage/record_batch.h"
 #include "system/file.h"
 
 namespace daqiri {

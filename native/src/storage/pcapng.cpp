@@ -1,5 +1,4 @@
-#include "storage/pcapng.h"
-
+// pcapng files, through libpcap.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pcap/pcap.h>
@@ -12,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "system/file.h"
+#include "storage/pcap_index.h"
 
 namespace daqiri {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "storage/record_batch.h"
+#include "storage/file_output.h"
 #include "system/file.h"
 
 namespace daqiri {
