@@ -108,7 +108,7 @@ class RxStage {
   virtual std::uint64_t discard() noexcept = 0;
 };
 
-class RxQueue {
+class RxQueue : public QueueBase<RxQueueConfig> {
  public:
   /// MANY: beside its `meta_buffers` bursts the queue may have a small one for every packet buffer,
   /// so that any number of sources, each with bursts of its own, is received while there are
@@ -119,20 +119,10 @@ class RxQueue {
           std::shared_ptr<SessionMemory> memory, Sources sources = Sources::FEW);
   ~RxQueue();
 
-  [[nodiscard]] const RxQueueConfig& config() const noexcept { return config_; }
-  [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
-  [[nodiscard]] std::uint16_t id() const noexcept {
-    return static_cast<std::uint16_t>(config_.id_);
-  }
-  [[nodiscard]] int num_segments() const noexcept { return static_cast<int>(regions_.size()); }
-  [[nodiscard]] memory::MemoryRegion& region(int segment) const noexcept {
-    return *regions_[static_cast<std::size_t>(segment)];
-  }
   /// Bytes that segment `s` takes of a packet (split boundary, buffer size).
   [[nodiscard]] std::uint32_t segment_capacity(int segment) const noexcept {
     return segment_capacity_[static_cast<std::size_t>(segment)];
   }
-  [[nodiscard]] std::uint32_t max_packet_size() const noexcept { return max_packet_size_; }
   [[nodiscard]] std::uint32_t ring_capacity() const noexcept {
     return static_cast<std::uint32_t>(ring_.capacity());
   }
@@ -259,12 +249,7 @@ class RxQueue {
   void publish() noexcept;
   Burst* hand_to_application(Burst* burst) noexcept;
 
-  RxQueueConfig config_;
-  std::uint16_t port_id_;
-  std::shared_ptr<SessionMemory> memory_;
-  std::vector<memory::MemoryRegion*> regions_;
   std::vector<std::uint32_t> segment_capacity_;
-  std::uint32_t max_packet_size_{0};
   BurstPool* pool_;
   MpmcRing<Burst*> ring_;
 

@@ -19,6 +19,8 @@ namespace daqiri {
 
 namespace {
 
+[[noreturn]] void refuse(const std::string& what) { throw Error(Status::INVALID_PARAMETER, what); }
+
 /// Index of the network interface, given by name or number; 0: none.
 unsigned scope_of(const std::string& text) noexcept {
   if (const unsigned index = if_nametoindex(text.c_str()); index != 0) return index;
@@ -60,23 +62,20 @@ SocketAddress SocketAddress::parse(const std::string& host, std::uint16_t port) 
   const int rc = getaddrinfo(numeric.c_str(), nullptr, &hints, &found);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, &freeaddrinfo);
   if (rc != 0 || found->ai_addrlen > CAPACITY) {
-    throw Error(Status::INVALID_PARAMETER, "'" + host +
-                                               "' is not a numeric IPv4 or IPv6 address (" +
-                                               gai_strerror(rc) + "); names are not resolved");
+    refuse("'" + host + "' is not a numeric IPv4 or IPv6 address (" + gai_strerror(rc) +
+           "); names are not resolved");
   }
   SocketAddress address;
   std::memcpy(address.data(), found->ai_addr, found->ai_addrlen);
   address.set_port(port);
   if (percent == std::string::npos) return address;
-  if (!address.ipv6()) {
-    throw Error(Status::INVALID_PARAMETER,
-                "'" + host + "': only IPv6 addresses have a scope (%eth0); leave it out");
-  }
-  address.v6_.sin6_scope_id = scope_of(host.substr(percent + 1));
+  if (!address.ipv6())
+    refuse("'" + host + "': only IPv6 addresses have a scope (%eth0); leave it out");
+  const std::string scope = host.substr(percent + 1);
+  address.v6_.sin6_scope_id = scope_of(scope);
   if (address.v6_.sin6_scope_id == 0) {
-    throw Error(Status::INVALID_PARAMETER, "'" + host + "': this host has no network interface '" +
-                                               host.substr(percent + 1) +
-                                               "'; `ip -brief link` lists those it has");
+    refuse("'" + host + "': this host has no network interface '" + scope +
+           "'; `ip -brief link` lists those it has");
   }
   return address;
 }
@@ -150,18 +149,16 @@ unsigned multicast_interface(const SocketAddress& group, const std::string& addr
   try {
     local = SocketAddress::parse(address, 0);
   } catch (const Error&) {
-    throw Error(Status::INVALID_PARAMETER,
-                "address '" + address + "', which chooses where the group " + group.text() +
-                    " is joined, names no network interface of this host and is no IP address; "
-                    "`ip -brief address` lists both");
+    refuse("address '" + address + "', which chooses where the group " + group.text() +
+           " is joined, names no network interface of this host and is no IP address; "
+           "`ip -brief address` lists both");
   }
   if (local.wildcard() || local.multicast()) return 0;
   const unsigned index = owner_of(local);
   if (index == 0) {
-    throw Error(Status::INVALID_PARAMETER,
-                "no network interface of this host has the address " + address +
-                    ", which chooses where the group " + group.text() +
-                    " is joined; `ip -brief address` lists those it has");
+    refuse("no network interface of this host has the address " + address +
+           ", which chooses where the group " + group.text() +
+           " is joined; `ip -brief address` lists those it has");
   }
   return index;
 }

@@ -139,18 +139,12 @@ PcapIndexer::PcapIndexer(const MappedFile& file)
   if (pcap::Records::pays(file.fd())) records_ = pcap::Records(file.fd(), file.size(), file.name());
 }
 
-void PcapIndexer::reserve(std::size_t records) {
-  index_.offsets.reserve(records);
-  index_.lengths.reserve(records);
-  index_.wire_lengths.reserve(records);
-  index_.timestamps.reserve(records);
-}
-
-void PcapIndexer::set_size(std::size_t records) noexcept {
-  index_.offsets.set_size(records);
-  index_.lengths.set_size(records);
-  index_.wire_lengths.set_size(records);
-  index_.timestamps.set_size(records);
+template <typename Step>
+void PcapIndexer::for_each_array(Step&& step) {
+  step(index_.offsets);
+  step(index_.lengths);
+  step(index_.wire_lengths);
+  step(index_.timestamps);
 }
 
 /// Records of zeros are told from a tail of zeros, which a crash leaves where data had not reached
@@ -167,8 +161,8 @@ bool PcapIndexer::advance() {
   const std::uint64_t size = records_.size();
   const std::int64_t ns_per_tick = index_.nanosecond ? 1 : 1000;
   const std::size_t before = index_.offsets.size();
-  if (before == STEP) reserve(STEP + (size - at_) / (at_ / STEP));
-  reserve(before + STEP);
+  const std::size_t expected = before == STEP ? STEP + (size - at_) / (at_ / STEP) : 0;
+  for_each_array([&](auto& array) { array.reserve(std::max(before + STEP, expected)); });
   std::uint64_t* const offsets = index_.offsets.data();
   std::uint32_t* const lengths = index_.lengths.data();
   std::uint32_t* const wire_lengths = index_.wire_lengths.data();
@@ -201,7 +195,7 @@ bool PcapIndexer::advance() {
     at_ -= sizeof(pcap::RecordHeader);
   }
   index_.torn_bytes = size - at_;
-  set_size(n);
+  for_each_array([n](auto& array) { array.set_size(n); });
   return more;
 }
 

@@ -221,9 +221,8 @@ class PcapIndexer {
   template <bool SWAPPED>
   bool advance();
   bool zeros_begin(std::uint64_t at);
-  /// Each array.
-  void reserve(std::size_t records);
-  void set_size(std::size_t records) noexcept;
+  template <typename Step>
+  void for_each_array(Step&& step);
 
   pcap::Records records_;
   PcapIndex index_;
