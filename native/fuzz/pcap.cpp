@@ -6,7 +6,6 @@
 #include "daqiri/error.h"
 #include "memory_file.h"
 #include "require.h"
-#include "storage/pcap_format.h"
 #include "storage/pcap_index.h"
 #include "system/mapped_file.h"
 

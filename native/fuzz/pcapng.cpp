@@ -1,5 +1,5 @@
 // Bytes of a pcapng file: refused, or converted to a classic file that is whole.
-#include "storage/pcapng.h"
+#include "storage/pcap_index.h"
 
 #include <algorithm>
 #include <cstdint>

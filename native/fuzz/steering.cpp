@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "net/packet_fields.h"
+#include "net/headers.h"
 #include "require.h"
 #include "steering/classifier.h"
 

@@ -12,7 +12,7 @@
 #include "bindings.h"
 #include "daqiri/error.h"
 #include "gil.h"
-#include "net/packet_fields.h"
+#include "net/headers.h"
 
 namespace daqiri::python {
 

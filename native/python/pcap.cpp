@@ -10,7 +10,6 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "gil.h"
-#include "storage/pcapng.h"
 #include "system/mapped_file.h"
 
 namespace daqiri::python {

@@ -1,6 +1,7 @@
 /// What an io engine implements; it touches nothing else.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -9,9 +10,11 @@
 #include <vector>
 
 #include "daqiri/config.h"
-#include "io/port.h"
+#include "io/rx_queue.h"
+#include "io/tx_queue.h"
 #include "memory/region.h"
 #include "net/link_layer.h"
+#include "steering/classifier.h"
 #include "timing/clock.h"
 
 namespace daqiri {
@@ -99,6 +102,30 @@ class PortIo {
   [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer() const = 0;
   /// Zeros when the port has none.
   [[nodiscard]] virtual std::array<std::uint8_t, 6> mac_address() const noexcept { return {}; }
+};
+
+/// A port: one configured interface with its queues.
+struct Port {
+  InterfaceConfig config;
+  std::uint16_t id{0};
+  std::vector<std::unique_ptr<RxQueue>> rx;
+  std::vector<std::unique_ptr<TxQueue>> tx;
+  /// The flows; can be replaced while the port runs.
+  steering::Steering steering;
+  /// Set by IoEngine::open, which keeps it.
+  PortIo* io{nullptr};
+
+  /// By queue id; null when there is none.
+  [[nodiscard]] RxQueue* rx_queue(int queue) const noexcept { return find(rx, queue); }
+  [[nodiscard]] TxQueue* tx_queue(int queue) const noexcept { return find(tx, queue); }
+
+ private:
+  template <typename Queue>
+  static Queue* find(const std::vector<std::unique_ptr<Queue>>& queues, int wanted) noexcept {
+    const auto it = std::find_if(queues.begin(), queues.end(),
+                                 [=](const auto& queue) { return queue->id() == wanted; });
+    return it == queues.end() ? nullptr : it->get();
+  }
 };
 
 enum class ConnectionState : std::uint8_t { LISTENING, CONNECTING, CONNECTED, CLOSED };

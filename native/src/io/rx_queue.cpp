@@ -32,10 +32,7 @@ BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, Se
 
 RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory, Sources sources)
-    : config_(config),
-      port_id_(interface.port_id_),
-      memory_(std::move(memory)),
-      regions_(memory_->regions_named(config_.mrs_)),
+    : QueueBase(interface, config, std::move(memory)),
       pool_(make_pool(config_, meta_buffers, *memory_, regions_, sources)),
       ring_(sources == Sources::MANY
                 ? pool_->most()

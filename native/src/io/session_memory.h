@@ -1,4 +1,4 @@
-/// What must outlive every burst of a session.
+/// What must outlive every burst of a session, and what all of its queues have of it.
 #pragma once
 
 #include <array>
@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "burst/burst.h"
@@ -25,12 +26,6 @@ struct SessionMemory {
   /// Whose bursts these are.
   std::weak_ptr<Session> session;
   std::map<std::string, std::unique_ptr<memory::MemoryRegion>> regions;
-  [[nodiscard]] std::vector<memory::MemoryRegion*> regions_named(
-      const std::vector<std::string>& names) const {
-    std::vector<memory::MemoryRegion*> found;
-    for (const std::string& name : names) found.push_back(regions.at(name).get());
-    return found;
-  }
   /// Memory of engines, from which they deliver.
   std::vector<std::shared_ptr<memory::BufferOwner>> owners;
   std::vector<std::unique_ptr<BurstPool>> rx_pools;
@@ -39,6 +34,41 @@ struct SessionMemory {
   std::vector<std::shared_ptr<const LinkLayer>> link_layers;
   /// By port; zeros where it has none.
   std::vector<std::array<std::uint8_t, 6>> mac_addresses;
+};
+
+/// What receive and transmit queues have in common.
+template <typename Config>
+class QueueBase {
+ public:
+  QueueBase(const InterfaceConfig& interface, const Config& config,
+            std::shared_ptr<SessionMemory> memory)
+      : config_(config),
+        port_id_(interface.port_id_),
+        interface_(interface.name_),
+        memory_(std::move(memory)) {
+    for (const std::string& name : config_.mrs_)
+      regions_.push_back(memory_->regions.at(name).get());
+  }
+  [[nodiscard]] const Config& config() const noexcept { return config_; }
+  [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
+  [[nodiscard]] const std::string& interface_name() const noexcept { return interface_; }
+  [[nodiscard]] std::uint16_t id() const noexcept {
+    return static_cast<std::uint16_t>(config_.id_);
+  }
+  [[nodiscard]] int num_segments() const noexcept { return static_cast<int>(regions_.size()); }
+  [[nodiscard]] memory::MemoryRegion& region(int segment) const noexcept {
+    return *regions_[static_cast<std::size_t>(segment)];
+  }
+  /// Longest packet, over all segments.
+  [[nodiscard]] std::uint32_t max_packet_size() const noexcept { return max_packet_size_; }
+
+ protected:
+  Config config_;
+  std::uint16_t port_id_;
+  std::string interface_;
+  std::shared_ptr<SessionMemory> memory_;
+  std::vector<memory::MemoryRegion*> regions_;
+  std::uint32_t max_packet_size_{0};
 };
 
 }  // namespace daqiri

@@ -10,11 +10,7 @@ namespace daqiri {
 
 TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory)
-    : config_(config),
-      port_id_(interface.port_id_),
-      interface_(interface.name_),
-      memory_(std::move(memory)),
-      regions_(memory_->regions_named(config_.mrs_)),
+    : QueueBase(interface, config, std::move(memory)),
       ring_(std::clamp<std::size_t>(meta_buffers, 2, MOST_BURSTS_IN_RING)),
       in_flight_(meta_buffers) {
   for (const auto* region : regions_) max_packet_size_ += region->buf_size();

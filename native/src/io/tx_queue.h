@@ -18,24 +18,12 @@ namespace daqiri {
 
 struct TransmitCompletion;
 
-class TxQueue {
+class TxQueue : public QueueBase<TxQueueConfig> {
  public:
   TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config, std::uint32_t meta_buffers,
           std::shared_ptr<SessionMemory> memory);
   ~TxQueue();
 
-  [[nodiscard]] const TxQueueConfig& config() const noexcept { return config_; }
-  [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
-  [[nodiscard]] const std::string& interface_name() const noexcept { return interface_; }
-  [[nodiscard]] std::uint16_t id() const noexcept {
-    return static_cast<std::uint16_t>(config_.id_);
-  }
-  [[nodiscard]] int num_segments() const noexcept { return static_cast<int>(regions_.size()); }
-  [[nodiscard]] memory::MemoryRegion& region(int segment) const noexcept {
-    return *regions_[static_cast<std::size_t>(segment)];
-  }
-  /// Longest packet, over all segments.
-  [[nodiscard]] std::uint32_t max_packet_size() const noexcept { return max_packet_size_; }
   [[nodiscard]] std::uint32_t batch_size() const noexcept {
     return static_cast<std::uint32_t>(config_.batch_size_);
   }
@@ -100,12 +88,6 @@ class TxQueue {
   Doorbell* worker_doorbell{nullptr};
 
  private:
-  TxQueueConfig config_;
-  std::uint16_t port_id_;
-  std::string interface_;
-  std::shared_ptr<SessionMemory> memory_;
-  std::vector<memory::MemoryRegion*> regions_;
-  std::uint32_t max_packet_size_{0};
   MpmcRing<Burst*> ring_;
 
   Clock clock_;

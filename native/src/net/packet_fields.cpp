@@ -1,5 +1,4 @@
-#include "net/packet_fields.h"
-
+// Header fields of captured packets.
 #include <algorithm>
 #include <iterator>
 

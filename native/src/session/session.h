@@ -11,7 +11,6 @@
 
 #include "daqiri/config.h"
 #include "io/io_engine.h"
-#include "io/port.h"
 #include "io/session_memory.h"
 
 namespace daqiri {

@@ -1,5 +1,4 @@
-#include "storage/capture_files.h"
-
+// The files of one recording, one after the other.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -14,8 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "system/file.h"
-#include "timing/clock.h"
+#include "storage/recorder.h"
 
 namespace daqiri {
 
@@ -130,7 +128,6 @@ class Sidecar {
 
 CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& session, RxQueue& queue)
     : queue_(queue),
-      interface_(session.port(queue.port_id()).config.name_),
       origin_(options, session, queue),
       writer_(make_writer()),
       number_(options.first_number),
@@ -146,7 +143,8 @@ CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& sessio
 CaptureFiles::~CaptureFiles() = default;
 
 void CaptureFiles::log_about(LogLevel level, const std::string& text) const {
-  log(level, "recording of queue " + origin_.queue + text, {interface_, queue_.config().name_});
+  log(level, "recording of queue " + origin_.queue + text,
+      {queue_.interface_name(), queue_.config().name_});
 }
 
 PacketWriter CaptureFiles::make_writer() const {
@@ -186,10 +184,6 @@ void CaptureFiles::prepare_number() {
   writer_.prepare(next_path());
   next_sidecar_ =
       std::make_unique<Sidecar>(next_path(), metadata(losses()).json.size() + METADATA_GROWTH);
-}
-
-void CaptureFiles::prepare_next() {
-  with_free_number([this] { prepare_number(); });
 }
 
 void CaptureFiles::begin_next() {
@@ -267,7 +261,7 @@ void CaptureFiles::complete() {
 void CaptureFiles::complete_present(bool last) {
   if (is_gone()) return;
   try {
-    if (!last) prepare_next();
+    if (!last) with_free_number([this] { prepare_number(); });
   } catch (const Error& e) {
     return fail(e.what());
   }
@@ -285,7 +279,11 @@ void CaptureFiles::complete_present(bool last) {
   try {
     sidecar_->finish(metadata.json, options_.durable);
     told = true;
-    if (options_.durable) sync_directory();
+    if (options_.durable) {
+      const File folder(open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      if (!folder.is_open() || fsync(folder.fd()) != 0)
+        throw file_error("cannot sync", options_.directory, errno);
+    }
   } catch (const Error& e) {
     if (access(writer_.path().c_str(), F_OK) != 0) return forget_file(e.what());
     fail(e.what());
@@ -298,12 +296,6 @@ void CaptureFiles::complete_present(bool last) {
   has_file_ = false;
   // Losses that this file's metadata could not tell are told by the next one's.
   if (told) losses_before_ = now;
-}
-
-void CaptureFiles::sync_directory() {
-  const File directory(open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory.is_open() || fsync(directory.fd()) != 0)
-    throw file_error("cannot sync", options_.directory, errno);
 }
 
 void CaptureFiles::finish() {

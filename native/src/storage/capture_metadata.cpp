@@ -1,5 +1,4 @@
-#include "storage/capture_files.h"
-
+// What is told beside a file.
 #include <sys/timex.h>
 #include <sys/utsname.h>
 
@@ -10,7 +9,7 @@
 #include "daqiri/version.h"
 #include "io/session_memory.h"
 #include "metrics/json_object.h"
-#include "timing/clock.h"
+#include "storage/recorder.h"
 
 namespace daqiri {
 
@@ -96,7 +95,7 @@ CaptureOrigin::CaptureOrigin(const RecorderOptions& chosen, const Session& sessi
                              const RxQueue& from)
     : options(chosen),
       link(session.memory()->link_layers.at(from.port_id())),
-      queue(session.port(from.port_id()).config.name_ + "/" + from.config().name_),
+      queue(from.interface_name() + "/" + from.config().name_),
       flows(flows_json(session, from)),
       host(host_json()) {}
 

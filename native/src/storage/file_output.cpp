@@ -26,34 +26,7 @@ bool in_memory(const struct statfs& system) noexcept {
   return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
 }
 
-}  // namespace
-
-void Preallocation::begin(int fd, std::uint64_t size) noexcept {
-  fd_ = fd;
-  end_ = size;
-  // In memory, pages are found no faster in advance.
-  struct statfs system{};
-  possible_ = fstatfs(fd, &system) == 0 && !in_memory(system);
-}
-
-void Preallocation::reserve(std::uint64_t end) noexcept {
-  if (!possible_ || end <= end_ || end < LEAST) return;
-  const std::uint64_t from = end_;
-  end_ = end + std::min(end, MOST);
-  possible_ = fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
-                        static_cast<off_t>(end_ - from)) == 0;
-}
-
-int Preallocation::trim(std::uint64_t size) noexcept {
-  if (end_ <= size) return 0;
-  if (ftruncate(fd_, static_cast<off_t>(size)) != 0) return errno;
-  end_ = size;
-  return 0;
-}
-
 // --- Through the page cache
-
-namespace {
 
 class BufferedOutput final : public FileOutput {
  public:
@@ -296,6 +269,31 @@ class DirectOutput final : public FileOutput {
 };
 
 }  // namespace
+
+// --- Disk blocks in advance
+
+void Preallocation::begin(int fd, std::uint64_t size) noexcept {
+  fd_ = fd;
+  end_ = size;
+  // In memory, pages are found no faster in advance.
+  struct statfs system{};
+  possible_ = fstatfs(fd, &system) == 0 && !in_memory(system);
+}
+
+void Preallocation::reserve(std::uint64_t end) noexcept {
+  if (!possible_ || end <= end_ || end < LEAST) return;
+  const std::uint64_t from = end_;
+  end_ = end + std::min(end, MOST);
+  possible_ = fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
+                        static_cast<off_t>(end_ - from)) == 0;
+}
+
+int Preallocation::trim(std::uint64_t size) noexcept {
+  if (end_ <= size) return 0;
+  if (ftruncate(fd_, static_cast<off_t>(size)) != 0) return errno;
+  end_ = size;
+  return 0;
+}
 
 // --- Which one
 

@@ -1,13 +1,168 @@
-/// How bytes get into a file.
+/// How packets get into a file: gathered, and not copied where they are long.
 #pragma once
 
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 
-#include "storage/record_batch.h"
+#include "burst/burst.h"
+#include "net/link_layer.h"
 
 namespace daqiri {
+
+/// What is in a file up to the end of one of its records, as far as one writer has put it there:
+/// records that were there before count in `size` only.
+struct FileTally {
+  /// Bytes of the file.
+  std::uint64_t size{0};
+  std::uint64_t packets{0};
+  /// As on the wire, reconstructed headers included (the sum of the records' original lengths).
+  std::uint64_t bytes{0};
+  /// Times of the first and the last record, ns; -1: none.
+  std::int64_t t_first_ns{-1};
+  std::int64_t t_last_ns{-1};
+};
+
+/// A few thousand records, as pieces for one writev and the marks where each record ends.
+class RecordBatch {
+ public:
+  struct Mark {
+    /// Bytes of the batch up to the record's end.
+    std::uint32_t end;
+    std::uint32_t wire_length;
+    std::uint64_t time;
+    std::uint32_t flow;
+  };
+  /// Longest header that is put before a packet.
+  static constexpr std::size_t MAX_HEADER = 16;
+  static constexpr std::size_t MAX_RECORDS = 2048;
+
+  /// Empty; the next record follows `before`.
+  void begin(const FileTally& before) noexcept {
+    before_ = before;
+    num_pieces_ = num_records_ = staged_ = stretch_ = 0;
+    bytes_ = 0;
+  }
+  /// Whether any record can be added.
+  [[nodiscard]] bool has_room() const noexcept {
+    return num_records_ < MAX_RECORDS && bytes_ < FULL &&
+           num_pieces_ + WORST_PIECES <= MAX_PIECES && staged_ + WORST_STAGING <= STAGING;
+  }
+  /// Where headers are written to, before `stage` takes them.
+  [[nodiscard]] std::byte* room() noexcept { return staging_.data() + staged_; }
+  void stage(std::uint32_t size) noexcept {
+    staged_ += size;
+    bytes_ += size;
+  }
+  /// Bytes of a packet, which stay where they are until the batch is written.
+  void put(void* data, std::uint32_t size) noexcept {
+    if (size == 0) return;
+    if (size < COPY_BELOW) {
+      std::memcpy(room(), data, size);
+      return stage(size);
+    }
+    end_stretch();
+    pieces_[num_pieces_++] = {data, size};
+    bytes_ += size;
+  }
+  void end_record(std::uint32_t wire_length, std::uint64_t time, std::uint32_t flow) noexcept {
+    marks_[num_records_++] = {bytes_, wire_length, time, flow};
+  }
+  /// All bytes, in their order; whoever writes them may change this.
+  [[nodiscard]] std::span<iovec> pieces() noexcept {
+    end_stretch();
+    return {pieces_.data(), num_pieces_};
+  }
+  [[nodiscard]] std::span<const Mark> records() const noexcept {
+    return {marks_.data(), num_records_};
+  }
+  [[nodiscard]] std::uint32_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] const FileTally& before() const noexcept { return before_; }
+  /// What is whole when the first `bytes` of the batch are in the file.
+  [[nodiscard]] FileTally tally_at(std::uint64_t bytes) const noexcept {
+    FileTally tally = before_;
+    for (const Mark& mark : records()) {
+      if (mark.end > bytes) break;
+      tally.size = before_.size + mark.end;
+      tally.bytes += mark.wire_length;
+      tally.t_last_ns = static_cast<std::int64_t>(mark.time);
+      if (tally.t_first_ns < 0) tally.t_first_ns = tally.t_last_ns;
+      ++tally.packets;
+    }
+    return tally;
+  }
+
+ private:
+  static constexpr std::size_t MAX_PIECES = 1024;  // IOV_MAX of Linux
+  /// Longer writes gain nothing, and have the page cache look for memory in larger pieces than the
+  /// next file will find.
+  static constexpr std::uint32_t FULL = std::uint32_t{1} << 20U;
+  static constexpr std::size_t STAGING = std::size_t{96} * 1024;
+  /// Shorter segments are copied behind their record header: a piece of its own costs the kernel
+  /// more.
+  static constexpr std::uint32_t COPY_BELOW = 512;
+  static constexpr std::size_t WORST_STAGING =
+      MAX_HEADER + MAX_LINK_PREFIX + std::size_t{MAX_NUM_SEGS} * COPY_BELOW;
+  /// A stretch of the staging area and a segment, for each segment.
+  static constexpr std::size_t WORST_PIECES = 2 * MAX_NUM_SEGS + 1;
+
+  void end_stretch() noexcept {
+    if (staged_ == stretch_) return;
+    pieces_[num_pieces_++] = {staging_.data() + stretch_, staged_ - stretch_};
+    stretch_ = staged_;
+  }
+
+  std::array<iovec, MAX_PIECES> pieces_;
+  std::array<Mark, MAX_RECORDS> marks_;
+  std::array<std::byte, STAGING> staging_;
+  FileTally before_;
+  std::size_t num_pieces_{0};
+  std::size_t num_records_{0};
+  std::size_t staged_{0};
+  /// Where the stretch of staging that has no piece yet begins.
+  std::size_t stretch_{0};
+  std::uint32_t bytes_{0};
+};
+
+/// The headers that go before the packets of one burst; written once for neighbours that have the
+/// same.
+class PacketPrefixes {
+ public:
+  PacketPrefixes(const LinkLayer& link, const Burst& burst) noexcept
+      : link_(link),
+        burst_(burst),
+        none_(!link.reconstructs_headers()),
+        repeats_(link.prefix_repeats()) {}
+
+  /// As LinkLayer::prefix.
+  std::uint32_t write(std::uint32_t packet, std::byte* out) noexcept {
+    if (none_) return 0;
+    if (!repeats_) return link_.prefix(burst_, packet, out);
+    const std::uint32_t length = burst_.packet_length(packet);
+    if (size_ == 0 || length != length_) {
+      size_ = link_.prefix(burst_, packet, latest_.data());
+      length_ = length;
+    }
+    std::memcpy(out, latest_.data(), size_);
+    return size_;
+  }
+
+ private:
+  const LinkLayer& link_;
+  const Burst& burst_;
+  bool none_;
+  bool repeats_;
+  /// Prefix of the latest packet, and how long that packet was; size 0: none yet.
+  std::array<std::byte, MAX_LINK_PREFIX> latest_;
+  std::uint32_t size_{0};
+  std::uint32_t length_{0};
+};
 
 enum class WriterKind : std::uint8_t { BUFFERED, DIRECT, AUTO };
 

@@ -245,11 +245,6 @@ std::shared_ptr<FileWriteHandle> start(Burst& burst, FileWrite write) {
 
 }  // namespace
 
-FileWriteHandle::FileWriteHandle(Burst& burst, std::string target, Work work)
-    : target_(std::move(target)), work_(std::move(work)) {
-  hold_.emplace(burst);
-}
-
 bool FileWriteHandle::attempt() noexcept {
   if (give_up_at_ == 0) give_up_at_ = monotonic_ns() + LOCK_PATIENCE_NS;
   Status result = Status::SUCCESS;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "burst/burst.h"
 #include "daqiri/file_write.h"
@@ -75,7 +76,8 @@ class FileWriteHandle {
   using Work = std::function<void(FileWriteProgress&)>;
 
   /// `target`: writes to the same one are done in their order. `burst` is held until it is written.
-  FileWriteHandle(Burst& burst, std::string target, Work work);
+  FileWriteHandle(Burst& burst, std::string target, Work work)
+      : target_(std::move(target)), work_(std::move(work)), hold_(std::in_place, burst) {}
   FileWriteHandle(const FileWriteHandle&) = delete;
   FileWriteHandle& operator=(const FileWriteHandle&) = delete;
 

@@ -11,7 +11,6 @@
 #include <mutex>
 #include <utility>
 
-#include "storage/pcap_index.h"
 #include "system/log.h"
 #include "timing/clock.h"
 

@@ -1,19 +1,18 @@
 /// Bursts to pcap and raw files.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "burst/burst.h"
-#include "net/link_layer.h"
 #include "storage/file_output.h"
-#include "storage/pcap_format.h"
-#include "storage/raw_index.h"
-#include "storage/record_batch.h"
+#include "storage/pcap_index.h"
 #include "system/file.h"
 
 namespace daqiri {
@@ -45,6 +44,52 @@ class NewFile {
 struct RawFormat {
   std::uint64_t packet_data_offset{0};
 };
+
+/// <path>.npy, a NumPy array (format 1.0) with a row for each packet of the file <path>: offset
+/// (u8), length (u4), flow (u4), timestamp in ns (u8), little-endian. numpy.load reads it,
+/// memory-mapped or not.
+///
+/// A row is written before its packet is and counted, in the header of the index, when the packet
+/// is in the file: at any moment all rows that are counted tell the truth.
+class RawIndex {
+ public:
+  struct Row {
+    std::uint64_t offset;
+    std::uint32_t length;
+    std::uint32_t flow;
+    std::uint64_t timestamp;
+  };
+
+  RawIndex() { rows_.reserve(RecordBatch::MAX_RECORDS); }
+  static std::string path_of(const std::string& path) { return path + ".npy"; }
+
+  // All return errno, 0: fine.
+
+  /// To `fd`.
+  static int write_header(int fd, std::uint64_t rows) noexcept;
+  /// Write to `file`, which has its header.
+  void begin(File file) noexcept;
+  /// The records of `batch` are about to be put into the file, all or the first of them.
+  int add(const RecordBatch& batch) noexcept;
+  /// The first `packets` packets are in the file.
+  int count(std::uint64_t packets) noexcept;
+  int end(bool durable) noexcept;
+  /// Remove it, ended or not, from beside the file `path`, unless another file has its name by now.
+  void remove(const std::string& path) noexcept;
+
+ private:
+  /// A multiple of 64, as the format asks for, and within one page: it is written in one piece.
+  static constexpr std::size_t HEADER_SIZE = 192;
+
+  File file_;
+  /// Which file that is, or was.
+  struct stat own_{};
+  std::vector<Row> rows_;
+  std::uint64_t counted_{0};
+  /// Of the last write of its header; 0: it says `counted_`.
+  int header_errno_{0};
+};
+static_assert(sizeof(RawIndex::Row) == 24);
 
 /// Writes one file at a time; buffers are kept from file to file. One thread.
 ///

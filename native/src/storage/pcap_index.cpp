@@ -5,22 +5,83 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdio>
 
 #include "daqiri/error.h"
 
 namespace daqiri {
 
+namespace pcap {
+
+// --- Headers
+
 namespace {
 
-/// Records of one step; their mean size is taken for that of the whole file, too.
-constexpr std::size_t STEP = 16'384;
+constexpr std::uint32_t swap(std::uint32_t value) { return __builtin_bswap32(value); }
+
+/// What a file is that begins with `magic`, and no classic pcap file of ours.
+std::string relative(std::uint32_t magic) {
+  static constexpr std::pair<std::uint32_t, const char*> KNOWN[] = {
+      {0x0A0D0D0AU, "a pcapng file"},
+      {0xA1B2CD34U, "a modified pcap file (longer record headers)"},
+      {0x1C0001ABU, "an IXIA pcap file"},
+      {0x1C0001ACU, "an IXIA pcap file"},
+      {0xA12B3C4DU, "a Navtel pcap file"},
+  };
+  for (const auto& [known, name] : KNOWN) {
+    if (magic == known || magic == swap(known))
+      return std::string("this is ") + name + "; convert it with: editcap -F pcap IN OUT";
+  }
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(),
+                "not a pcap file: it begins with 0x%08x, accepted are 0x%08x (microseconds) and "
+                "0x%08x (nanoseconds) in either byte order",
+                magic, MAGIC_MICROSECOND, MAGIC_NANOSECOND);
+  return text.data();
+}
 
 }  // namespace
 
-// --- Records
+FileHeader header_of(const Format& format) noexcept {
+  return {.magic = format.nanosecond ? MAGIC_NANOSECOND : MAGIC_MICROSECOND,
+          .snap_length = format.snap_length,
+          .link_type = format.link_type};
+}
 
-namespace pcap {
+Format read_header(const std::uint8_t* data, std::uint64_t size, const std::string& name) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(Status::INVALID_PARAMETER, name + ": " + what);
+  };
+  FileHeader header;
+  if (size < sizeof header)
+    refuse("not a pcap file: " + std::to_string(size) + " bytes, and its header alone has 24");
+  std::memcpy(&header, data, sizeof header);
+  Format format;
+  format.swapped =
+      header.magic == swap(MAGIC_MICROSECOND) || header.magic == swap(MAGIC_NANOSECOND);
+  if (format.swapped) {
+    header.magic = swap(header.magic);
+    header.version_major = __builtin_bswap16(header.version_major);
+    header.version_minor = __builtin_bswap16(header.version_minor);
+    header.snap_length = swap(header.snap_length);
+    header.link_type = swap(header.link_type);
+  }
+  format.nanosecond = header.magic == MAGIC_NANOSECOND;
+  if (!format.nanosecond && header.magic != MAGIC_MICROSECOND) refuse(relative(header.magic));
+  if (header.version_major != 2 || header.version_minor != 4) {
+    refuse("pcap version " + std::to_string(header.version_major) + "." +
+           std::to_string(header.version_minor) +
+           ", only 2.4 is read; convert it with: editcap -F pcap IN OUT");
+  }
+  format.snap_length = header.snap_length;
+  // The upper bits say how long the frame check sequence is.
+  format.link_type = header.link_type & 0x03FF'FFFFU;
+  return format;
+}
+
+// --- Records
 
 bool Records::pays(int fd) noexcept {
   struct statfs found{};
@@ -78,18 +139,12 @@ PcapIndexer::PcapIndexer(const MappedFile& file)
   if (pcap::Records::pays(file.fd())) records_ = pcap::Records(file.fd(), file.size(), file.name());
 }
 
-void PcapIndexer::reserve(std::size_t records) {
-  index_.offsets.reserve(records);
-  index_.lengths.reserve(records);
-  index_.wire_lengths.reserve(records);
-  index_.timestamps.reserve(records);
-}
-
-void PcapIndexer::set_size(std::size_t records) noexcept {
-  index_.offsets.set_size(records);
-  index_.lengths.set_size(records);
-  index_.wire_lengths.set_size(records);
-  index_.timestamps.set_size(records);
+template <typename Step>
+void PcapIndexer::for_each_array(Step&& step) {
+  step(index_.offsets);
+  step(index_.lengths);
+  step(index_.wire_lengths);
+  step(index_.timestamps);
 }
 
 /// Records of zeros are told from a tail of zeros, which a crash leaves where data had not reached
@@ -106,8 +161,8 @@ bool PcapIndexer::advance() {
   const std::uint64_t size = records_.size();
   const std::int64_t ns_per_tick = index_.nanosecond ? 1 : 1000;
   const std::size_t before = index_.offsets.size();
-  if (before == STEP) reserve(STEP + (size - at_) / (at_ / STEP));
-  reserve(before + STEP);
+  const std::size_t expected = before == STEP ? STEP + (size - at_) / (at_ / STEP) : 0;
+  for_each_array([&](auto& array) { array.reserve(std::max(before + STEP, expected)); });
   std::uint64_t* const offsets = index_.offsets.data();
   std::uint32_t* const lengths = index_.lengths.data();
   std::uint32_t* const wire_lengths = index_.wire_lengths.data();
@@ -140,7 +195,7 @@ bool PcapIndexer::advance() {
     at_ -= sizeof(pcap::RecordHeader);
   }
   index_.torn_bytes = size - at_;
-  set_size(n);
+  for_each_array([n](auto& array) { array.set_size(n); });
   return more;
 }
 

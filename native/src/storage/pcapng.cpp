@@ -1,5 +1,4 @@
-#include "storage/pcapng.h"
-
+// pcapng files, through libpcap.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pcap/pcap.h>
@@ -12,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "system/file.h"
+#include "storage/pcap_index.h"
 
 namespace daqiri {
 
@@ -86,13 +85,13 @@ class Conversion {
     from_.reset(pcap_.open(source, PCAP_TSTAMP_PRECISION_NANO, problem.data()));
     if (from_ == nullptr) {
       std::fclose(source);
-      throw Error(Status::INVALID_PARAMETER, name_ + ": libpcap says: " + problem.data());
+      refuse(problem.data());
     }
     std::FILE* target = stream_of(to, "wb", name_);
     to_.reset(pcap_.begin_dump(from_.get(), target));
     if (to_ == nullptr) {
       std::fclose(target);
-      throw Error(Status::INVALID_PARAMETER, name_ + ": libpcap says: " + pcap_.error(from_.get()));
+      refuse(pcap_.error(from_.get()));
     }
   }
 
@@ -113,12 +112,14 @@ class Conversion {
   bool end(int got) {
     if (pcap_.flush_dump(to_.get()) != 0) throw file_error("cannot unpack", name_, errno);
     if (got == PCAP_ERROR_BREAK) return false;
-    throw Error(Status::INVALID_PARAMETER,
-                name_ + ": libpcap says: " + pcap_.error(from_.get()) + " (near byte " +
-                    std::to_string(std::ftell(pcap_.file(from_.get()))) + ", after " +
-                    std::to_string(packets_) +
-                    " packets); what can be saved: editcap -F nsecpcap IN OUT, and of one "
-                    "interface: tshark -r IN -Y frame.interface_id==0 -F nsecpcap -w OUT");
+    refuse(std::string(pcap_.error(from_.get())) + " (near byte " +
+           std::to_string(std::ftell(pcap_.file(from_.get()))) + ", after " +
+           std::to_string(packets_) +
+           " packets); what can be saved: editcap -F nsecpcap IN OUT, and of one "
+           "interface: tshark -r IN -Y frame.interface_id==0 -F nsecpcap -w OUT");
+  }
+  [[noreturn]] void refuse(const std::string& words) const {
+    throw Error(Status::INVALID_PARAMETER, name_ + ": libpcap says: " + words);
   }
 
   const Library& pcap_{library()};

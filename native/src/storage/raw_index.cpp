@@ -1,5 +1,4 @@
-#include "storage/raw_index.h"
-
+// Index of a raw file.
 #include <unistd.h>
 
 #include <array>
@@ -9,22 +8,16 @@
 #include <cstring>
 #include <utility>
 
+#include "storage/packet_writer.h"
+
 namespace daqiri {
 
-namespace {
-
-/// A multiple of 64, as the format asks for, and within one page: it is written in one piece.
-constexpr std::size_t INDEX_HEADER = 192;
 static_assert(std::endian::native == std::endian::little, "rows are written as they are");
 
-}  // namespace
-
-RawIndex::RawIndex() { rows_.reserve(RecordBatch::MAX_RECORDS); }
-
 int RawIndex::write_header(int fd, std::uint64_t rows) noexcept {
-  std::array<char, INDEX_HEADER> header;
+  std::array<char, HEADER_SIZE> header;
   header.fill(' ');
-  constexpr std::uint16_t REST = INDEX_HEADER - 10;
+  constexpr std::uint16_t REST = HEADER_SIZE - 10;
   std::memcpy(header.data(), "\x93NUMPY\x01\x00", 8);
   std::memcpy(header.data() + 8, &REST, sizeof REST);
   const int n = std::snprintf(header.data() + 10, REST,
@@ -51,7 +44,7 @@ int RawIndex::add(const RecordBatch& batch) noexcept {
     begin = mark.end;
   }
   return write_fully(file_.fd(), rows_.data(), rows_.size() * sizeof(Row),
-                     INDEX_HEADER + batch.before().packets * sizeof(Row));
+                     HEADER_SIZE + batch.before().packets * sizeof(Row));
 }
 
 int RawIndex::count(std::uint64_t packets) noexcept {
@@ -62,7 +55,7 @@ int RawIndex::count(std::uint64_t packets) noexcept {
 
 int RawIndex::end(bool durable) noexcept {
   int problem = count(counted_);
-  const auto size = static_cast<off_t>(INDEX_HEADER + counted_ * sizeof(Row));
+  const auto size = static_cast<off_t>(HEADER_SIZE + counted_ * sizeof(Row));
   if (ftruncate(file_.fd(), size) != 0 && problem == 0) problem = errno;
   if (problem == 0 && durable && fdatasync(file_.fd()) != 0) problem = errno;
   const int close_problem = file_.close();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "system/log.h"
 #include "system/thread.h"
 
 namespace daqiri {
@@ -132,7 +131,7 @@ void Recorder::publish() {
     for (RecordedFile& file : files_.take_completed()) completed_.push_back(std::move(file));
     if (error_.empty()) error_ = files_.error();
   }
-  counts_.publish({files_.packets(), files_.wire_bytes(), files_.lost(), files_.left_out()});
+  counts_.publish(files_.counts());
   if (news) doorbell_.ring();
 }
 

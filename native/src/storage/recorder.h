@@ -1,6 +1,7 @@
 /// Records a receive queue to rolling files on a thread of its own.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -9,14 +10,217 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "metrics/counters.h"
 #include "session/session.h"
-#include "storage/capture_files.h"
+#include "storage/packet_writer.h"
 #include "system/doorbell.h"
+#include "system/log.h"
+#include "timing/clock.h"
 
 namespace daqiri {
+
+enum class CaptureFormat : std::uint8_t { PCAP, RAW };
+/// What a recorder does when its file cannot be written: it goes on without (what comes is lost)
+/// until it ends, or it tries to go on every now and then.
+enum class OnError : std::uint8_t { STOP, RESUME };
+
+struct RecorderOptions {
+  /// Existing directory, absolute.
+  std::string directory;
+  /// Files are <prefix>_<number, six digits>.pcap or .raw, each with its metadata beside it in
+  /// <name>.json. Existing files are not overwritten: the first one is refused, later ones leave
+  /// the number out.
+  std::string prefix{"capture"};
+  std::uint64_t first_number{0};
+  CaptureFormat format{CaptureFormat::PCAP};
+  /// pcap: resolution of the times.
+  bool nanosecond{true};
+  /// raw: bytes that are left out at the beginning of each packet.
+  std::uint64_t packet_data_offset{0};
+  /// How bytes get to the disk. DIRECT is BUFFERED, with a warning, where it is not possible; AUTO
+  /// is DIRECT where it is possible.
+  WriterKind writer{WriterKind::BUFFERED};
+  OnError on_error{OnError::STOP};
+  /// A file is complete once the disk has it (fdatasync), and not before.
+  bool durable{false};
+  /// A file is complete with the packet that makes it this many packets, this many bytes of records
+  /// (pcap: 16 bytes of record header and the packet, each), or once this many seconds have passed
+  /// since its first packet; 0: no limit.
+  std::uint64_t roll_packets{0};
+  std::uint64_t roll_bytes{0};
+  double roll_seconds{0.0};
+  /// Stop by itself after exactly this many packets; 0: no limit. What the queue has not handed
+  /// over by then stays in the queue; the rest of the burst that went beyond is counted as left out
+  /// (`after_limit`), since a burst cannot be put back.
+  std::uint64_t max_packets{0};
+};
+
+/// A file that is complete on disk.
+struct RecordedFile : FileTally {
+  std::string path;
+  /// Packets that the queue or the recorder lost since the file before was complete.
+  std::uint64_t dropped{0};
+  /// Packets that were left out on request in that time: filtered, flushed, paused, behind the
+  /// limit.
+  std::uint64_t left_out{0};
+};
+
+// --- Metadata
+
+/// What is the same for all files of a recording.
+struct CaptureOrigin {
+  CaptureOrigin(const RecorderOptions& chosen, const Session& session, const RxQueue& from);
+
+  RecorderOptions options;
+  std::shared_ptr<const LinkLayer> link;
+  /// "<interface>/<queue>"
+  std::string queue;
+  /// "buffered", "direct"
+  std::string writer;
+  /// JSON: the flows that lead to the queue; name, kernel and processor of this machine, version of
+  /// this engine.
+  std::string flows;
+  std::string host;
+};
+
+/// What did not get into files until some moment: counted by the queue, and by its recorder.
+struct CaptureLosses {
+  /// Why a recorder did not write a packet that it took from its queue. The first is a loss.
+  enum Reason : std::uint8_t { WRITE_ERROR, PAUSED, AFTER_LIMIT };
+
+  RxSnapshot counters;
+  std::array<std::uint64_t, 3> not_written{};
+};
+
+/// What <name>.json says, one JSON object; and the sums of its packets that were lost while the
+/// file was the current one, and that were left out because somebody asked for it.
+struct CaptureMetadata {
+  std::string json;
+  std::uint64_t dropped;
+  std::uint64_t left_out;
+};
+
+/// Of a file that was begun at `begun_ns` (CLOCK_REALTIME) and is complete now; what it tells is
+/// lost is what was lost from `before` to `now`.
+CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
+                         std::uint64_t begun_ns, const CaptureLosses& before,
+                         const CaptureLosses& now);
+
+// --- Files
+
+class Sidecar;
+
+/// Numbers, rolls and completes files, and keeps account of what did not get into them. One thread.
+class CaptureFiles {
+ public:
+  /// Tidies the directory up and creates the first file. Throws Error.
+  CaptureFiles(const RecorderOptions& options, const Session& session, RxQueue& queue);
+  ~CaptureFiles();
+
+  /// Put the first `count` packets into files, rolling as asked for; those that do not get there
+  /// are counted as lost, and `error` tells why.
+  void write(const Burst& burst, std::uint32_t count);
+  /// Complete the current file, or an empty one when there is none, unless limits have completed
+  /// one since the last call of this: an empty one behind it would tell nothing. A file stays the
+  /// current one while the next cannot be prepared: there is always one whose metadata tell what is
+  /// lost.
+  void complete();
+  /// Complete what is to be completed at the end of a recording.
+  void finish();
+  /// Roll by time; see that the file is still there and not far behind; try again after an error.
+  /// Returns CLOCK_MONOTONIC ns when it is to be called again at the latest.
+  std::uint64_t poll(std::uint64_t now_ns);
+  /// So many packets are not put into files.
+  void leave_out(CaptureLosses::Reason reason, std::uint64_t packets) noexcept {
+    not_written_[reason] += packets;
+  }
+
+  /// The first error; empty: none.
+  [[nodiscard]] const std::string& error() const noexcept { return error_; }
+  [[nodiscard]] bool failing() const noexcept { return failing_; }
+  /// Complete files that nobody has taken yet.
+  std::vector<RecordedFile> take_completed() { return std::exchange(completed_, {}); }
+  [[nodiscard]] bool any_completed() const noexcept { return !completed_.empty(); }
+  /// In files, the current one included.
+  [[nodiscard]] std::uint64_t packets() const noexcept {
+    return before_.packets + (has_file_ ? writer_.tally().packets : 0);
+  }
+  /// These packets, their bytes as on the wire, packets lost, packets left out.
+  [[nodiscard]] std::array<std::uint64_t, 4> counts() const noexcept {
+    return {packets(), before_.bytes + (has_file_ ? writer_.tally().bytes : 0),
+            not_written_[CaptureLosses::WRITE_ERROR],
+            not_written_[CaptureLosses::PAUSED] + not_written_[CaptureLosses::AFTER_LIMIT]};
+  }
+  [[nodiscard]] const std::string& writer_name() const noexcept { return origin_.writer; }
+
+  /// Leave nothing of what was begun.
+  void discard() noexcept;
+
+ private:
+  [[nodiscard]] PacketWriter make_writer() const;
+  [[nodiscard]] std::string next_path() const;
+  /// Whether there is a file to write to, after trying to have one.
+  bool ready();
+  bool retry_is_due() const noexcept {
+    return options_.on_error == OnError::RESUME && monotonic_ns() >= retry_at_;
+  }
+  /// Go on after an error: in the same file while that is empty, else in the next.
+  bool recover();
+  /// Throws Error.
+  void begin_next();
+  bool try_begin();
+  /// Do `step` with the number that is next; with the one behind that where a file has it.
+  template <typename Step>
+  void with_free_number(Step&& step);
+  void prepare_number();
+  /// What limits ask for.
+  void roll();
+  void complete_present(bool last);
+  /// Whether the current file was removed; it is no longer current then.
+  bool is_gone();
+  [[nodiscard]] CaptureLosses losses() const { return {queue_.counters(), not_written_}; }
+  [[nodiscard]] CaptureMetadata metadata(const CaptureLosses& now) const {
+    return describe(origin_, writer_.tally(), begun_ns_, losses_before_, now);
+  }
+  void log_about(LogLevel level, const std::string& text) const;
+  /// The writer failed; its file had `packets` before.
+  void note_failure(std::uint64_t packets);
+  void fail(const std::string& text);
+  void forget_file(const std::string& text);
+
+  RxQueue& queue_;
+  CaptureOrigin origin_;
+  const RecorderOptions& options_{origin_.options};
+  PacketWriter writer_;
+  /// Of the file that is open; of the next one, once that is prepared.
+  std::unique_ptr<Sidecar> sidecar_;
+  std::unique_ptr<Sidecar> next_sidecar_;
+  std::uint64_t number_;
+  /// Bytes of a file that is full, and its age in ns (0: no limit).
+  std::uint64_t roll_size_;
+  std::uint64_t roll_ns_;
+  /// Open or failed.
+  bool has_file_{false};
+  bool rolled_{false};
+  bool failing_{false};
+  std::string error_;
+  /// CLOCK_MONOTONIC ns of the current file's first packet; 0: none yet.
+  std::uint64_t first_written_ns_{0};
+  std::uint64_t sync_at_{0};
+  std::uint64_t retry_at_{0};
+  /// CLOCK_REALTIME; 0: the recording has not begun.
+  std::uint64_t begun_ns_{0};
+  FileTally before_;
+  decltype(CaptureLosses::not_written) not_written_{};
+  /// When the file before was complete.
+  CaptureLosses losses_before_;
+  std::vector<RecordedFile> completed_;
+};
+
+// --- The recorder
 
 struct RecorderSnapshot {
   /// In files: packets, and their bytes as on the wire.

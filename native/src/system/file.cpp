@@ -110,24 +110,20 @@ int write_pieces(int fd, iovec* pieces, std::size_t count, std::uint64_t offset,
 
 void require_target(const std::string& directory, const std::string& prefix) {
   using namespace std::string_literals;
-  if (directory.empty() || directory.front() != '/') {
-    throw Error(Status::INVALID_PARAMETER,
-                "directory '" + directory + "' is not absolute; give a path that begins with /");
-  }
+  const auto refuse = [](const std::string& what) { throw Error(Status::INVALID_PARAMETER, what); };
+  if (directory.empty() || directory.front() != '/')
+    refuse("directory '" + directory + "' is not absolute; give a path that begins with /");
   struct stat found{};
   if (stat(directory.c_str(), &found) != 0) {
-    throw Error(Status::INVALID_PARAMETER, file_problem("directory", directory, errno) +
-                                               "; create it first, or name one that exists");
+    refuse(file_problem("directory", directory, errno) +
+           "; create it first, or name one that exists");
   }
-  if (!S_ISDIR(found.st_mode)) {
-    throw Error(Status::INVALID_PARAMETER,
-                directory + " is not a directory; name the directory to write to");
-  }
+  if (!S_ISDIR(found.st_mode))
+    refuse(directory + " is not a directory; name the directory to write to");
   if (prefix.empty() || prefix.find_first_of("/\\\0"s) != std::string::npos) {
-    throw Error(Status::INVALID_PARAMETER,
-                "file prefix '" + prefix +
-                    "' is not accepted: it must not be empty nor contain / or \\ (the "
-                    "directory is given apart)");
+    refuse("file prefix '" + prefix +
+           "' is not accepted: it must not be empty nor contain / or \\ (the directory is given "
+           "apart)");
   }
 }
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <random>
 
-#include "net/packet_fields.h"
+#include "net/headers.h"
 #include "storage/bursts.h"
 
 using namespace daqiri;

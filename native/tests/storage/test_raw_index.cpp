@@ -4,7 +4,7 @@
 #include <string>
 
 #include "storage/bursts.h"
-#include "storage/raw_index.h"
+#include "storage/packet_writer.h"
 
 using namespace daqiri;
 using namespace daqiri::test;

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <numeric>
 
-#include "storage/raw_index.h"
+#include "storage/packet_writer.h"
 #include "storage/recording.h"
 
 using namespace daqiri;

@@ -12,9 +12,7 @@
 
 #include "engines/socket/sockets.h"
 #include "io/io_engine.h"
-#include "io/port.h"
 #include "net/headers.h"
-#include "net/interfaces.h"
 
 namespace daqiri::sockets {
 

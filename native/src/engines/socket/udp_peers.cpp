@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engines/socket/sockets.h"
-#include "net/interfaces.h"
 
 namespace daqiri::sockets {
 

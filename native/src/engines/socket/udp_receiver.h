@@ -15,7 +15,7 @@
 #include "engines/socket/sockets.h"
 #include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_socket.h"
-#include "io/port.h"
+#include "io/io_engine.h"
 
 namespace daqiri::sockets {
 

@@ -17,7 +17,6 @@
 #include <system_error>
 
 #include "engines/socket/sockets.h"
-#include "net/interfaces.h"
 #include "system/log.h"
 
 namespace daqiri::sockets {
