@@ -46,7 +46,7 @@ int Burst::unreadable_segment() const noexcept {
 
 void require_host_readable(const Burst& burst, std::string_view action) {
   const int segment = burst.unreadable_segment();
-  if (segment < 0) return;
+  if (segment < 0 || segment >= MAX_NUM_SEGS) return;
   std::string text = "segment " + std::to_string(segment) + " of the packets lies in '" +
                      burst.owners[segment]->name() + "', which the CPU cannot read, and cannot be ";
   text.append(action).append(

@@ -67,7 +67,7 @@ bool among(const std::vector<std::string_view>& names, std::string_view name) {
 }  // namespace
 
 Node Fields::run(const Body& body) {
-  if (reading()) place_->stands_at(source_->mark);
+  if (reading()) place_.stands_at(source_->mark);
   body(*this);
   if (reading()) check_keys();
   return std::move(written_);
@@ -146,7 +146,7 @@ void Fields::scalars(Key key, std::string_view accepts, std::string_view each, c
 
 bool Fields::map(Key key, const Body& body) {
   if (!reading()) {
-    add(key, Fields(listing_).run(body));
+    add(key, Fields(place_, listing_).run(body));
     return key.written;
   }
   const Node* node = find(key, "a map");
@@ -160,7 +160,7 @@ void Fields::list_of(Key key, std::size_t size,
   if (!reading()) {
     Node list(Node::Kind::LIST);
     for (std::size_t i = 0; i < (listing() ? 1 : size); ++i)
-      list.items.push_back(Fields(listing_).run([&](Fields& fields) { body(fields, i); }));
+      list.items.push_back(Fields(place_, listing_).run([&](Fields& fields) { body(fields, i); }));
     add(key, std::move(list));
   } else if (const std::vector<Node>* nodes = elements(key, "a list of maps")) {
     for (std::size_t i = 0; i < nodes->size(); ++i) {
@@ -183,7 +183,7 @@ void Fields::refused(std::string_view name, const std::string& message) {
 }
 
 void Fields::problem(std::string_view name, const std::string& message) {
-  if (reading()) (name.empty() ? *place_ : at(name)).error(message);
+  if (reading()) (name.empty() ? place_ : at(name)).error(message);
 }
 
 void Fields::add(Key key, Node value) {
@@ -224,8 +224,8 @@ void Fields::check_keys() {
   for (const auto& [key, value] : source_->entries) {
     if (key.kind != Node::Kind::SCALAR) {
       if (unknown_ == UnknownKeys::REFUSED)
-        place_->about_key(Severity::ERROR, key.mark, "found ", describe(key),
-                          " as a key; accepts a text");
+        place_.about_key(Severity::ERROR, key.mark, "found ", describe(key),
+                         " as a key; accepts a text");
       continue;
     }
     const bool ours = among(known_, key.text);

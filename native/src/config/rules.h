@@ -24,6 +24,7 @@ inline std::string shown(std::integral auto number) { return as_text(number); }
 template <class Values>
 auto placed(Values& values, const Place& list) {
   std::vector<std::pair<decltype(*values.begin()), Place>> result;
+  result.reserve(values.size());
   for (auto& value : values) result.emplace_back(value, list[result.size()]);
   return result;
 }

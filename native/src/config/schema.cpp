@@ -380,7 +380,8 @@ void walk_config(Fields& fields, NetworkConfig& config) {
 }
 
 Node written(NetworkConfig config, bool listing) {
-  return Fields(listing).run([&](Fields& fields) { walk_config(fields, config); });
+  Findings none;
+  return Fields(Place(none), listing).run([&](Fields& fields) { walk_config(fields, config); });
 }
 
 }  // namespace

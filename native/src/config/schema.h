@@ -1,6 +1,7 @@
 /// The keys of a configuration, stated once (schema.cpp) and walked to read, write or list them.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <functional>
 #include <optional>
@@ -41,8 +42,9 @@ class Fields {
   /// Reads `map`.
   Fields(const Node& map, Place place, UnknownKeys unknown)
       : source_(&map), place_(std::move(place)), unknown_(unknown) {}
-  /// Writes; `listing`: every key there is, lists with one element.
-  explicit Fields(bool listing) : listing_(listing) {}
+  /// Writes, and has nothing to say of a place; `listing`: every key there is, lists with one
+  /// element.
+  Fields(Place nowhere, bool listing) : place_(std::move(nowhere)), listing_(listing) {}
 
   /// Calls `body`; the result is what it wrote.
   Node run(const Body& body);
@@ -65,8 +67,8 @@ class Fields {
   /// What is no number of the range counts as its first, so that all keep their positions.
   template <std::integral T>
   void numbers(Key key, std::vector<T>& values, const Range& range) {
-    std::vector<std::string> texts;
-    for (const T value : values) texts.push_back(as_text(value));
+    std::vector<std::string> texts(values.size());
+    std::ranges::transform(values, texts.begin(), as_text<T>);
     std::int64_t number = 0;
     const auto read = [&](std::string_view text) { return read_integer(text, range, number); };
     scalars(key, "a list of integers", accepts_integer(range), read, texts, false);
@@ -142,7 +144,7 @@ class Fields {
   void list_of(Key key, std::size_t size, const std::function<void(Fields&, std::size_t)>& body);
 
   void add(Key key, Node value);
-  [[nodiscard]] Place at(std::string_view name) const { return (*place_)[name]; }
+  [[nodiscard]] Place at(std::string_view name) const { return place_[name]; }
   [[nodiscard]] const Node::Entry* entry_of(std::string_view name) const;
   const Node* find(Key key, std::string_view accepts);
   const std::vector<Node>* elements(Key key, std::string_view accepts);
@@ -151,7 +153,7 @@ class Fields {
 
   /// The map that is read; null: the walk writes `written_`.
   const Node* source_{nullptr};
-  std::optional<Place> place_;
+  Place place_;
   UnknownKeys unknown_{UnknownKeys::REFUSED};
   std::vector<std::string_view> known_, refused_, misspelled_;
   /// Required keys that are not there, and what they accept.

@@ -143,7 +143,9 @@ void RxQueue::note_shortage() noexcept {
 bool RxQueue::starves() noexcept {
   std::uint64_t shortages = 0;
   for (const memory::MemoryRegion* region : regions_) shortages += region->shortages();
-  return std::exchange(shortages_seen_, shortages) != shortages && ring_.size() == 0;
+  if (shortages == shortages_seen_ || ring_.size() > 0) return false;
+  shortages_seen_ = shortages;
+  return std::ranges::any_of(regions_, [](const auto* r) { return r->available() == 0; });
 }
 
 std::uint32_t RxQueue::room(RxSource& source) noexcept {

@@ -192,12 +192,13 @@ class FileThread {
   }
 
   /// Those whose file is found locked stay, and so do those to the same file behind them. Returns
-  /// false when it is time to try these again before the rest.
+  /// false when it is time to try these again before the rest, of which one at least was done.
   bool attempt_each(std::unique_lock<std::mutex>& lock) {
     std::unordered_set<std::string_view> locked;
     const std::uint64_t retry_at = monotonic_ns() + LOCK_RETRY_NS;
+    bool any_done = false;
     for (auto it = writes_.begin(); it != writes_.end();) {
-      if (!locked.empty() && monotonic_ns() >= retry_at) return false;
+      if (any_done && !locked.empty() && monotonic_ns() >= retry_at) return false;
       FileWriteHandle& write = **it;
       bool done = false;
       if (!locked.contains(write.target_)) {
@@ -208,6 +209,7 @@ class FileThread {
         if (!done) ++waiting_;
       }
       if (!done) locked.insert(write.target_);
+      any_done = any_done || done;
       it = done ? writes_.erase(it) : std::next(it);
     }
     return true;
@@ -230,7 +232,7 @@ namespace {
 FileThread& file_thread() {
   static auto thread = std::make_unique<FileThread>();
   [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] {
-    static_cast<void>(thread.release());
+    [[maybe_unused]] const auto* parents = thread.release();
     thread = std::make_unique<FileThread>();
   });
   return *thread;

@@ -368,10 +368,11 @@ std::string PacketWriter::error() const {
 
 bool PacketWriter::still_there() const noexcept {
   if (!file_.is_open()) return access(path_.c_str(), F_OK) == 0;
-  struct stat found{};
-  const auto least = std::min(tally_.size, output_->whole().size);
-  return fstat(file_.fd(), &found) != 0 ||
-         (found.st_nlink > 0 && static_cast<std::uint64_t>(found.st_size) >= least);
+  struct statx found{};
+  // What is known here: a network file system would write everything to its server first.
+  return statx(file_.fd(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE | STATX_NLINK,
+               &found) != 0 ||
+         (found.stx_nlink > 0 && found.stx_size >= std::min(tally_.size, output_->whole().size));
 }
 
 // --- Ending it

@@ -294,6 +294,8 @@ class Recorder {
   /// The queue, until it may have another recorder.
   std::unique_ptr<RxQueue, void (*)(RxQueue*)> attached_;
   std::uint64_t max_packets_;
+  /// Before the files: nothing is begun where there is no descriptor for it.
+  Doorbell doorbell_;
   // The recorder's thread's.
   CaptureFiles files_;
   std::uint64_t poll_at_{0};
@@ -313,7 +315,6 @@ class Recorder {
   std::string error_;
   bool failing_{false};
   bool running_{true};
-  Doorbell doorbell_;
 
   std::jthread thread_;
 };

@@ -127,7 +127,8 @@ int attach_log() {
     auto box = std::make_unique<Mailbox>();
     Mailbox* none = nullptr;
     if (mailbox.compare_exchange_strong(none, box.get(), std::memory_order_acq_rel))
-      static_cast<void>(box.release());
+        [[maybe_unused]]
+      const auto* kept = box.release();
   }
   attached.store(true, std::memory_order_release);
   return mailbox.load(std::memory_order_acquire)->event.fd();

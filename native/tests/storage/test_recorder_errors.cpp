@@ -236,7 +236,7 @@ TEST_CASE("A recorder that lacks descriptors leaves nothing, however few there a
           "[storage][recorder]") {
   const TempDir dir;
   const auto session = Session::open(silent());
-  const auto format = GENERATE(RecordFormat::PCAP, RecordFormat::RAW);
+  const auto format = GENERATE(CaptureFormat::PCAP, CaptureFormat::RAW);
   RecorderOptions options = into(dir.path());
   options.format = format;
   const int first_free = ::dup(0);
