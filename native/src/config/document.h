@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace daqiri::config {
@@ -27,7 +28,8 @@ struct Node {
   std::vector<Node> items;
   std::vector<Entry> entries;
 
-  explicit Node(Kind what = Kind::NONE, std::string scalar = {}, bool in_quotes = false);
+  explicit Node(Kind what = Kind::NONE, std::string scalar = {}, bool in_quotes = false)
+      : kind(what), text(std::move(scalar)), quoted(in_quotes) {}
   /// Of a map: the first with this key; null when there is none.
   [[nodiscard]] const Entry* entry(std::string_view name) const;
 };
