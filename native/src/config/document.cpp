@@ -154,6 +154,9 @@ void emit(YAML::Emitter& out, const Node& node) {
 
 }  // namespace
 
+Node::Node(Kind what, std::string scalar, bool in_quotes)
+    : kind(what), text(std::move(scalar)), quoted(in_quotes) {}
+
 const Node::Entry* Node::entry(std::string_view name) const {
   const auto match = std::ranges::find_if(entries, [&](const Entry& each) {
     return each.key.kind == Kind::SCALAR && each.key.text == name;

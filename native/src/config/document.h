@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace daqiri::config {
@@ -28,8 +27,7 @@ struct Node {
   std::vector<Node> items;
   std::vector<Entry> entries;
 
-  explicit Node(Kind what = Kind::NONE, std::string scalar = {}, bool in_quotes = false)
-      : kind(what), text(std::move(scalar)), quoted(in_quotes) {}
+  explicit Node(Kind what = Kind::NONE, std::string scalar = {}, bool in_quotes = false);
   /// Of a map: the first with this key; null when there is none.
   [[nodiscard]] const Entry* entry(std::string_view name) const;
 };
