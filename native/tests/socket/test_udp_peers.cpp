@@ -4,7 +4,7 @@
 #include <set>
 #include <thread>
 
-#include "engines/socket/udp_receiver.h"
+#include "engines/socket/udp_queues.h"
 #include "socket/udp_session.h"
 
 using namespace daqiri;
@@ -70,7 +70,8 @@ void send_each(const Senders& senders, const RxQueue& rx, std::uint32_t first, s
   for (std::uint32_t i = first; i < end; ++i) {
     senders.send(i, i);
     const std::uint64_t sent = i + 1 - first;
-    if (sent % AT_ONCE == 0 || i + 1 == end) REQUIRE(counters_after(rx, before + sent).received >= sent);
+    if (sent % AT_ONCE == 0 || i + 1 == end)
+      REQUIRE(counters_after(rx, before + sent).received >= sent);
   }
 }
 
