@@ -127,7 +127,8 @@ void bind_session(py::module_& m) {
              return take_vector<std::uint64_t>(open.session().latest()->row());
            })
       .def(
-          "now", [](const OpenSession& open, int port) { return open.session().now(port); },
+          "now",
+          [](const OpenSession& open, int port) { return open.session().port(port).io->clock()(); },
           py::arg("port"))
       .def("mac_address", &mac_address, py::arg("port"))
       .def(

@@ -33,7 +33,6 @@ void free_burst(const Held& burst) {
     burst->release();
 }
 
-constexpr api::Call GET_RX_BURST = api::often("get_rx_burst");
 /// A session that closes is noticed this soon.
 constexpr std::uint64_t SLICE_NS = 100'000'000;
 /// More than anybody waits, and few enough for a sum of ns.
@@ -54,12 +53,12 @@ Status receive(api::Call call, BurstParams** out, Next&& next) noexcept {
 
 }  // namespace
 
-BurstParams* create_burst_params() { return take_burst(api::often("create_burst_params")); }
-BurstParams* create_tx_burst_params() { return take_burst(api::often("create_tx_burst_params")); }
+BurstParams* create_burst_params() { return take_burst(api::often(__func__)); }
+BurstParams* create_tx_burst_params() { return take_burst(api::often(__func__)); }
 
 void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, std::int64_t num,
                 int segs) {
-  Held burst("set_header", params);
+  Held burst(__func__, params);
   burst.alone().require(!burst || burst->owned == 0, Status::INVALID_PARAMETER,
                         "the burst has packets already; set its header before get_tx_packet_burst");
   if (!burst) return;
@@ -72,7 +71,7 @@ void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, st
 }
 
 void set_num_packets(BurstParams* params, std::int64_t num) {
-  Held burst("set_num_packets", params);
+  Held burst(__func__, params);
   if (!burst.alone()) return;
   const std::int64_t limit = burst->owned > 0 ? burst->owned : burst->capacity;
   if (num < 0 || num > limit) {
@@ -83,32 +82,32 @@ void set_num_packets(BurstParams* params, std::int64_t num) {
 }
 
 std::int64_t get_num_packets(const BurstParams* params) {
-  const Held burst("get_num_packets", params);
+  const Held burst(__func__, params);
   return burst ? static_cast<std::int64_t>(burst->hdr.hdr.num_pkts) : 0;
 }
 
 std::int64_t get_q_id(const BurstParams* params) {
-  const Held burst("get_q_id", params);
+  const Held burst(__func__, params);
   return burst ? burst->hdr.hdr.q_id : -1;
 }
 
 std::uint64_t get_burst_tot_byte(const BurstParams* params) {
-  const Held burst("get_burst_tot_byte", params);
+  const Held burst(__func__, params);
   return burst ? burst->hdr.hdr.nbytes : 0;
 }
 
 void* get_packet_ptr(BurstParams* params, int idx) {
-  const Held burst = Held("get_packet_ptr", params).packet(idx);
+  const Held burst = Held(__func__, params).packet(idx);
   return burst ? burst->pkts[0][idx] : nullptr;
 }
 
 void* get_segment_packet_ptr(BurstParams* params, int seg, int idx) {
-  const Held burst = Held("get_segment_packet_ptr", params).segment(seg).packet(idx);
+  const Held burst = Held(__func__, params).segment(seg).packet(idx);
   return burst ? burst->pkts[seg][idx] : nullptr;
 }
 
 std::uint32_t get_packet_length(const BurstParams* params, int idx) {
-  const Held burst = Held("get_packet_length", params).packet(idx);
+  const Held burst = Held(__func__, params).packet(idx);
   if (!burst) return 0;
   std::uint32_t length = 0;
   for (int s = 0, n = burst.num_segments(); s < n; ++s) length += burst->pkt_lens[s][idx];
@@ -116,17 +115,17 @@ std::uint32_t get_packet_length(const BurstParams* params, int idx) {
 }
 
 std::uint32_t get_segment_packet_length(const BurstParams* params, int seg, int idx) {
-  const Held burst = Held("get_segment_packet_length", params).segment(seg).packet(idx);
+  const Held burst = Held(__func__, params).segment(seg).packet(idx);
   return burst ? burst->pkt_lens[seg][idx] : 0;
 }
 
 FlowId get_packet_flow_id(const BurstParams* params, int idx) {
-  const Held burst = Held("get_packet_flow_id", params).packet(idx);
+  const Held burst = Held(__func__, params).packet(idx);
   return burst ? burst->flow_ids[idx] : 0;
 }
 
 Status get_packet_rx_timestamp(const BurstParams* params, int idx, std::uint64_t* timestamp_ns) {
-  Held burst = Held("get_packet_rx_timestamp", params)
+  Held burst = Held(__func__, params)
                    .require(timestamp_ns != nullptr, Status::NULL_PTR, "timestamp_ns is null")
                    .packet(idx);
   if (!burst) return burst.status();
@@ -141,62 +140,58 @@ Status get_packet_rx_timestamp(const BurstParams* params, int idx, std::uint64_t
 }
 
 std::uintptr_t get_connection_id(const BurstParams* params) {
-  const Held burst("get_connection_id", params);
+  const Held burst(__func__, params);
   return burst ? burst->connection_id : 0;
 }
 
 void set_connection_id(BurstParams* params, std::uintptr_t conn_id) {
-  Held burst("set_connection_id", params);
+  Held burst(__func__, params);
   if (burst.alone()) burst->connection_id = conn_id;
 }
 
 void free_packet(BurstParams* params, int idx) {
-  Held burst("free_packet", params);
+  Held burst(__func__, params);
   if (burst.alone().packet(idx)) burst->free_packet(static_cast<std::uint32_t>(idx));
 }
 
 void free_packet_segment(BurstParams* params, int seg, int idx) {
-  Held burst("free_packet_segment", params);
+  Held burst(__func__, params);
   if (burst.alone().segment(seg).packet(idx))
     burst->free_packet_segment(seg, static_cast<std::uint32_t>(idx));
 }
 
 void free_all_segment_packets(BurstParams* params, int seg) {
-  Held burst("free_all_segment_packets", params);
+  Held burst(__func__, params);
   if (burst.alone().segment(seg)) burst->free_segment(seg);
 }
 
 void free_segment_packets_and_burst(BurstParams* params, int seg) {
-  free_burst(Held("free_segment_packets_and_burst", params).segment(seg));
+  free_burst(Held(__func__, params).segment(seg));
 }
-void free_all_packets_and_burst_rx(BurstParams* params) {
-  free_burst(Held("free_all_packets_and_burst_rx", params));
-}
-void free_all_packets_and_burst_tx(BurstParams* params) {
-  free_burst(Held("free_all_packets_and_burst_tx", params));
-}
-void free_rx_burst(BurstParams* params) { free_burst(Held("free_rx_burst", params)); }
-void free_tx_burst(BurstParams* params) { free_burst(Held("free_tx_burst", params)); }
-void free_rx_metadata(BurstParams* params) { free_burst(Held("free_rx_metadata", params)); }
-void free_tx_metadata(BurstParams* params) { free_burst(Held("free_tx_metadata", params)); }
+void free_all_packets_and_burst_rx(BurstParams* params) { free_burst(Held(__func__, params)); }
+void free_all_packets_and_burst_tx(BurstParams* params) { free_burst(Held(__func__, params)); }
+void free_rx_burst(BurstParams* params) { free_burst(Held(__func__, params)); }
+void free_tx_burst(BurstParams* params) { free_burst(Held(__func__, params)); }
+void free_rx_metadata(BurstParams* params) { free_burst(Held(__func__, params)); }
+void free_tx_metadata(BurstParams* params) { free_burst(Held(__func__, params)); }
 
 Status get_rx_burst(BurstParams** burst, int port, int queue) {
-  return receive(GET_RX_BURST, burst,
+  return receive(api::often(__func__), burst,
                  [=](const Session& session) { return session.rx_queue(port, queue).receive(); });
 }
 
 Status get_rx_burst(BurstParams** burst, int port) {
-  return receive(GET_RX_BURST, burst,
+  return receive(api::often(__func__), burst,
                  [=](Session& session) { return session.any_rx_queue(port).receive(); });
 }
 
 Status get_rx_burst(BurstParams** burst) {
-  return receive(GET_RX_BURST, burst,
+  return receive(api::often(__func__), burst,
                  [](Session& session) { return session.any_rx_queue().receive(); });
 }
 
 Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t timeout_us) {
-  return receive(api::often("wait_rx_burst"), burst, [=](const Session& session) -> Burst* {
+  return receive(api::often(__func__), burst, [=](const Session& session) -> Burst* {
     if (timeout_us < 0) {
       throw Error(Status::INVALID_PARAMETER,
                   "timeout_us is " + std::to_string(timeout_us) + "; accepted is 0 or more");
@@ -217,7 +212,7 @@ Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t time
 }
 
 Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server) {
-  return receive(GET_RX_BURST, burst, [=](Session& session) -> Burst* {
+  return receive(api::often(__func__), burst, [=](Session& session) -> Burst* {
     const Connections& connections = session.connections();
     const Port& port = session.port(connections.queue_of(conn_id).first);
     const bool is_server = port.config.socket_.mode_ == SocketMode::SERVER;

@@ -59,10 +59,12 @@ Status with_handle(const char* call, BurstParams* params, FileWriteHandle** hand
   });
 }
 
-/// Run `action` with the write of a handle, which ends being one if it `is_destroyed`.
-template <typename Action>
-Status with_write(const char* call, FileWriteHandle* handle, bool is_destroyed,
-                  Action&& action) noexcept {
+/// What a program asks of the write behind a handle.
+enum class Ask : std::uint8_t { POLL, WAIT, DESTROY };
+
+/// The outcome so far, or at the end; of a handle that ends being one, whether it was one.
+Status ask_write(const char* call, FileWriteHandle* handle, Ask ask,
+                 FileWriteStatus* status = nullptr) noexcept {
   if (handle == nullptr) return fail(Status::NULL_PTR, call, "the handle is null");
   Handles& all = known();
   std::unique_lock lock(all.mutex);
@@ -70,68 +72,54 @@ Status with_write(const char* call, FileWriteHandle* handle, bool is_destroyed,
   if (it == all.handles.end())
     return fail(Status::INVALID_PARAMETER, call, "the handle was destroyed, or is none");
   const std::shared_ptr<FileWriteHandle> write = it->second;
-  if (is_destroyed) all.handles.erase(it);
+  if (ask == Ask::DESTROY) all.handles.erase(it);
   lock.unlock();
-  return action(*write);
-}
-
-/// The outcome so far.
-Status report(const char* call, const FileWriteHandle& write, FileWriteStatus* status) noexcept {
-  if (status != nullptr) *status = write.counts();
-  const Status outcome = write.status();
-  if (outcome == Status::SUCCESS || !write.done()) return outcome;
-  return api::guarded(call, [&] { return fail(outcome, call, write.error()); });
+  if (ask != Ask::POLL) write->wait();
+  if (ask == Ask::DESTROY) return Status::SUCCESS;
+  if (status != nullptr) *status = write->counts();
+  const Status outcome = write->status();
+  if (outcome == Status::SUCCESS || !write->done()) return outcome;
+  return api::guarded(call, [&] { return fail(outcome, call, write->error()); });
 }
 
 }  // namespace
 
 Status daqiri_write_raw_to_file(BurstParams* params, const std::string& absolute_path,
                                 const std::string& file_prefix, std::uint64_t packet_data_offset) {
-  return with_burst("daqiri_write_raw_to_file", params, [&](const Burst& burst) {
+  return with_burst(__func__, params, [&](const Burst& burst) {
     write_raw(burst, absolute_path, file_prefix, packet_data_offset);
   });
 }
 
 Status daqiri_write_pcap_to_file(BurstParams* params, const std::string& absolute_path,
                                  const std::string& file_prefix) {
-  return with_burst("daqiri_write_pcap_to_file", params,
+  return with_burst(__func__, params,
                     [&](Burst& burst) { write_pcap(burst, absolute_path, file_prefix); });
 }
 
 Status daqiri_write_raw_to_file_async(BurstParams* params, const std::string& absolute_path,
                                       const std::string& file_prefix,
                                       std::uint64_t packet_data_offset, FileWriteHandle** handle) {
-  return with_handle("daqiri_write_raw_to_file_async", params, handle, [&](Burst& burst) {
+  return with_handle(__func__, params, handle, [&](Burst& burst) {
     return start_write_raw(burst, absolute_path, file_prefix, packet_data_offset);
   });
 }
 
 Status daqiri_write_pcap_to_file_async(BurstParams* params, const std::string& absolute_path,
                                        const std::string& file_prefix, FileWriteHandle** handle) {
-  return with_handle("daqiri_write_pcap_to_file_async", params, handle, [&](Burst& burst) {
+  return with_handle(__func__, params, handle, [&](Burst& burst) {
     return start_write_pcap(burst, absolute_path, file_prefix);
   });
 }
 
 Status daqiri_file_write_poll(FileWriteHandle* handle, FileWriteStatus* status) {
-  constexpr const char* CALL = "daqiri_file_write_poll";
-  return with_write(CALL, handle, false,
-                    [=](FileWriteHandle& write) { return report(CALL, write, status); });
+  return ask_write(__func__, handle, Ask::POLL, status);
 }
-
 Status daqiri_file_write_wait(FileWriteHandle* handle, FileWriteStatus* status) {
-  constexpr const char* CALL = "daqiri_file_write_wait";
-  return with_write(CALL, handle, false, [=](FileWriteHandle& write) {
-    write.wait();
-    return report(CALL, write, status);
-  });
+  return ask_write(__func__, handle, Ask::WAIT, status);
 }
-
 Status daqiri_file_write_destroy(FileWriteHandle* handle) {
-  return with_write("daqiri_file_write_destroy", handle, true, [](FileWriteHandle& write) {
-    write.wait();
-    return Status::SUCCESS;
-  });
+  return ask_write(__func__, handle, Ask::DESTROY);
 }
 
 }  // namespace daqiri

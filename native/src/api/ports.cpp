@@ -47,16 +47,15 @@ Status with_connections(const char* call, std::initializer_list<const void*> poi
 }  // namespace
 
 Status get_mac_addr(int port, char* mac) {
-  constexpr const char* CALL = "get_mac_addr";
-  if (mac == nullptr) return fail(Status::NULL_PTR, CALL, "mac is null");
-  return with_session(CALL, [&](const Session& session) {
+  if (mac == nullptr) return fail(Status::NULL_PTR, __func__, "mac is null");
+  return with_session(__func__, [&](const Session& session) {
     std::ranges::copy(session.port(port).io->mac_address(), reinterpret_cast<std::uint8_t*>(mac));
   });
 }
 
 int get_port_id(const std::string& name_or_address) {
   int id = -1;
-  with_session("get_port_id", [&](const Session& session) {
+  with_session(__func__, [&](const Session& session) {
     std::string known;
     for (const InterfaceConfig& interface : session.config().ifs_) {
       known += (known.empty() ? "" : ", ") + interface.name_;
@@ -72,32 +71,30 @@ int get_port_id(const std::string& name_or_address) {
 
 std::uint16_t get_num_rx_queues(int port) {
   std::uint16_t n = 0;
-  with_session("get_num_rx_queues", [&](const Session& session) {
+  with_session(__func__, [&](const Session& session) {
     n = static_cast<std::uint16_t>(session.port(port).rx.size());
   });
   return n;
 }
 
-Status drop_all_traffic(int port) { return set_drop_all("drop_all_traffic", port, true); }
+Status drop_all_traffic(int port) { return set_drop_all(__func__, port, true); }
 
-Status allow_all_traffic(int port) { return set_drop_all("allow_all_traffic", port, false); }
+Status allow_all_traffic(int port) { return set_drop_all(__func__, port, false); }
 
 Status flush_port_queue(int port, int queue) {
-  return with_session("flush_port_queue", [=](const Session& session) {
-    session.rx_queue(port, queue).request_flush();
-  });
+  return with_session(
+      __func__, [=](const Session& session) { session.rx_queue(port, queue).request_flush(); });
 }
 
 void format_eth_addr(char* dst, const std::string& addr) {
-  constexpr const char* CALL = "format_eth_addr";
   if (dst == nullptr) {
-    fail(Status::NULL_PTR, CALL, "dst is null");
+    fail(Status::NULL_PTR, __func__, "dst is null");
     return;
   }
   Mac mac;
   if (!parse_mac(addr, mac)) {
     mac = {};
-    fail(Status::INVALID_PARAMETER, CALL, "'", addr,
+    fail(Status::INVALID_PARAMETER, __func__, "'", addr,
          "' is no address of the form aa:bb:cc:dd:ee:ff");
   }
   std::ranges::copy(mac, reinterpret_cast<std::uint8_t*>(dst));
@@ -110,20 +107,20 @@ Status socket_connect_to_server(const std::string& server_addr, std::uint16_t se
 
 Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                                 const std::string& src_addr, std::uintptr_t* conn_id) {
-  return with_connections("socket_connect_to_server", {conn_id}, [&](Connections& connections) {
+  return with_connections(__func__, {conn_id}, [&](Connections& connections) {
     *conn_id = connections.connect(server_addr, server_port, src_addr);
   });
 }
 
 Status socket_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::uint16_t* queue) {
-  return with_connections("socket_get_port_queue", {port, queue}, [&](Connections& connections) {
+  return with_connections(__func__, {port, queue}, [&](Connections& connections) {
     std::tie(*port, *queue) = connections.queue_of(conn_id);
   });
 }
 
 Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
                                  std::uintptr_t* conn_id) {
-  return with_connections("socket_get_server_conn_id", {conn_id}, [&](Connections& connections) {
+  return with_connections(__func__, {conn_id}, [&](Connections& connections) {
     *conn_id = connections.server_at(server_addr, server_port);
   });
 }
@@ -132,7 +129,7 @@ Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const v
                          std::size_t optlen) {
   // Without a value, no place for one is needed.
   const void* needed = optlen == 0 ? "" : optval;
-  return with_connections("socket_setsockopt", {needed}, [&](Connections& connections) {
+  return with_connections(__func__, {needed}, [&](Connections& connections) {
     connections.set_socket_option(conn_id, level, optname, optval, optlen);
   });
 }

@@ -174,26 +174,26 @@ const char* not_running() noexcept {
 }  // namespace api
 
 Status daqiri_init(NetworkConfig& config) {
-  return guarded("daqiri_init", [&] { start_default(config); });
+  return guarded(__func__, [&] { start_default(config); });
 }
 Status daqiri_init(const std::string& yaml_or_path) {
-  return start("daqiri_init", load_either, yaml_or_path);
+  return start(__func__, load_either, yaml_or_path);
 }
 Status daqiri_init_from_yaml_string(const std::string& yaml) {
-  return start("daqiri_init_from_yaml_string", load_text, yaml);
+  return start(__func__, load_text, yaml);
 }
 Status daqiri_init_from_yaml_file(const std::string& path) {
-  return start("daqiri_init_from_yaml_file", load_config_file, path);
+  return start(__func__, load_config_file, path);
 }
 
 Status parse_network_config(const std::string& yaml_or_path, NetworkConfig& config) {
-  return read("parse_network_config", load_either, yaml_or_path, config);
+  return read(__func__, load_either, yaml_or_path, config);
 }
 Status parse_network_config_from_yaml_string(const std::string& yaml, NetworkConfig& config) {
-  return read("parse_network_config_from_yaml_string", load_text, yaml, config);
+  return read(__func__, load_text, yaml, config);
 }
 Status parse_network_config_from_yaml_file(const std::string& path, NetworkConfig& config) {
-  return read("parse_network_config_from_yaml_file", load_config_file, path, config);
+  return read(__func__, load_config_file, path, config);
 }
 
 EngineType get_engine_type() {
@@ -204,28 +204,26 @@ EngineType get_engine_type() {
 void shutdown() { stop(DEFAULT_SESSION); }
 
 Status session_open(NetworkConfig& config, SessionId* id) {
-  constexpr const char* CALL = "session_open";
-  if (id == nullptr) return fail(Status::NULL_PTR, CALL, "the pointer for the id is null");
+  if (id == nullptr) return fail(Status::NULL_PTR, __func__, "the pointer for the id is null");
   *id = DEFAULT_SESSION;
-  return guarded(CALL, [&] { *id = insert(++last_id, open(config)); });
+  return guarded(__func__, [&] { *id = insert(++last_id, open(config)); });
 }
 
 Status session_open(const std::string& yaml_or_path, SessionId* id) {
   if (id != nullptr) *id = DEFAULT_SESSION;
   NetworkConfig config;
-  const Status status = read("session_open", load_either, yaml_or_path, config);
+  const Status status = read(__func__, load_either, yaml_or_path, config);
   return status == Status::SUCCESS ? session_open(config, id) : status;
 }
 
 Status session_close(SessionId id) {
-  constexpr const char* CALL = "session_close";
   if (id == DEFAULT_SESSION)
-    return fail(Status::INVALID_PARAMETER, CALL, "session 0 is the default one; call shutdown");
-  return stop(id) ? Status::SUCCESS : not_open(CALL, id);
+    return fail(Status::INVALID_PARAMETER, __func__, "session 0 is the default one; call shutdown");
+  return stop(id) ? Status::SUCCESS : not_open(__func__, id);
 }
 
 Status session_select(SessionId id) {
-  if (id != DEFAULT_SESSION && !is_open(id)) return not_open("session_select", id);
+  if (id != DEFAULT_SESSION && !is_open(id)) return not_open(__func__, id);
   selected_id = id;
   return Status::SUCCESS;
 }
@@ -234,13 +232,12 @@ SessionId session_selected() noexcept { return selected_id; }
 
 SessionScope::SessionScope(SessionId id) noexcept
     : previous_(std::exchange(selected_id, id)),
-      status_(id == DEFAULT_SESSION || is_open(id) ? Status::SUCCESS
-                                                   : not_open("SessionScope", id)) {}
+      status_(id == DEFAULT_SESSION || is_open(id) ? Status::SUCCESS : not_open(__func__, id)) {}
 
 SessionScope::~SessionScope() { selected_id = previous_; }
 
 void print_stats() {
-  api::with_session("print_stats", [](const Session& session) {
+  api::with_session(__func__, [](const Session& session) {
     std::fputs(SessionSnapshot::of(session).table().c_str(), stdout);
     std::fflush(stdout);
   });

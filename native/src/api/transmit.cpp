@@ -160,11 +160,11 @@ bool is_tx_burst_available(const BurstParams* params) {
     }
     return Status::SUCCESS;
   };
-  return with_queue("is_tx_burst_available", params, look) == Status::SUCCESS;
+  return with_queue(__func__, params, look) == Status::SUCCESS;
 }
 
 Status get_tx_packet_burst(BurstParams* params) {
-  return with_queue("get_tx_packet_burst", params, [](TxQueue& queue, Held& burst) {
+  return with_queue(__func__, params, [](TxQueue& queue, Held& burst) {
     require_fillable(queue, *burst);
     const std::uint32_t n = burst->num_packets();
     const Status status = queue.fill(*burst, n);
@@ -176,7 +176,7 @@ Status get_tx_packet_burst(BurstParams* params) {
 }
 
 Status set_eth_header(BurstParams* params, int idx, const char* dst_mac) {
-  Held burst = frame("set_eth_header", params, idx);
+  Held burst = frame(__func__, params, idx);
   burst.require(dst_mac != nullptr, Status::NULL_PTR, "dst_mac is null");
   return write_packet(burst, idx, 0, [&](PacketBytes& packet, std::uint32_t) {
     const auto& addresses = burst->keep->mac_addresses;
@@ -193,7 +193,7 @@ Status set_ipv4_header(BurstParams* params, int idx, int ip_len, std::uint8_t pr
   // Differs from packet to packet, as a receiver that reassembles expects; nothing is ever
   // fragmented here.
   static thread_local std::uint16_t identification = 0;
-  Held burst = frame("set_ipv4_header", params, idx);
+  Held burst = frame(__func__, params, idx);
   return write_packet(burst, idx, ip_len, [=](PacketBytes& packet, std::uint32_t payload) {
     return write_ipv4(packet, {payload, proto, src_host, dst_host, identification++});
   });
@@ -201,14 +201,14 @@ Status set_ipv4_header(BurstParams* params, int idx, int ip_len, std::uint8_t pr
 
 Status set_udp_header(BurstParams* params, int idx, int udp_len, std::uint16_t src_port,
                       std::uint16_t dst_port) {
-  Held burst = frame("set_udp_header", params, idx);
+  Held burst = frame(__func__, params, idx);
   return write_packet(burst, idx, udp_len, [=](PacketBytes& packet, std::uint32_t payload) {
     return write_udp(packet, {payload, src_port, dst_port});
   });
 }
 
 Status set_udp_payload(BurstParams* params, int idx, const void* data, int len) {
-  Held burst = host_writable("set_udp_payload", params, idx);
+  Held burst = host_writable(__func__, params, idx);
   burst.require(data != nullptr || len == 0, Status::NULL_PTR, "data is null");
   return write_packet(burst, idx, len, [&](PacketBytes& packet, std::uint32_t size) {
     return has_headers(*burst) ? write_udp_payload(packet, data, size)
@@ -230,13 +230,13 @@ Status detail::set_all_lengths(BurstParams* params, const std::int64_t* lengths,
 }
 
 Status set_packet_tx_time(BurstParams* params, int idx, std::uint64_t time_ns) {
-  const Held burst = writable("set_packet_tx_time", params, idx);
+  const Held burst = writable(__func__, params, idx);
   if (burst) burst->timestamps[idx] = time_ns;
   return burst.status();
 }
 
 Status send_tx_burst(BurstParams* params) {
-  return with_queue("send_tx_burst", params, [](TxQueue& queue, Held& burst) {
+  return with_queue(__func__, params, [](TxQueue& queue, Held& burst) {
     require_sendable(queue, *burst);
     burst->hdr.hdr.num_segs = queue.num_segments();
     const Status status = queue.send(&*burst);

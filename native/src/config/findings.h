@@ -62,19 +62,15 @@ class Place {
       : findings_(&findings), path_(std::move(path)) {}
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// The value of a key of this map.
   [[nodiscard]] Place operator[](std::string_view key) const {
     return Place(*findings_, path_.empty() ? std::string(key) : concat(path_, ".", key));
   }
-  /// An element of this list.
   [[nodiscard]] Place operator[](std::size_t index) const {
     return Place(*findings_, concat(path_, "[", index, "]"));
   }
-  /// The source gives it.
   [[nodiscard]] bool given() const { return findings_->given(path_); }
   /// It, or a value that holds it, is wrong.
   [[nodiscard]] bool bad() const { return findings_->bad(path_); }
-  /// Remember where it stands.
   void stands_at(Mark mark) const { findings_->place(path_, mark); }
   /// From here on it counts as wrong; the problem itself is reported elsewhere.
   void spoil() const { findings_->spoil(path_); }

@@ -305,8 +305,7 @@ void apply_rules(NetworkConfig& config, Findings& findings) {
   resolve_engine(subject);
   for (auto& [interface, at] : subject.interfaces()) {
     check_socket(subject, interface, at);
-    check_queues(subject, interface, at);
-    check_flows(subject, interface, at);
+    check_queues_and_flows(subject, interface, at);
     check_reorder(subject, interface, at);
   }
   raise_num_bufs(subject);

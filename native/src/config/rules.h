@@ -113,8 +113,7 @@ struct Subject {
 void apply_rules(NetworkConfig& config, Findings& findings);
 
 // Of an interface.
-void check_queues(const Subject& subject, const InterfaceConfig& interface, const Place& at);
-void check_flows(Subject& subject, const InterfaceConfig& interface, const Place& at);
+void check_queues_and_flows(Subject& subject, const InterfaceConfig& interface, const Place& at);
 void check_reorder(const Subject& subject, InterfaceConfig& interface, const Place& at);
 
 /// Give regions of raw queues the buffers that their rings need.

@@ -57,7 +57,6 @@ void check_side(const Subject& subject, const Place& at, const std::vector<Queue
   const Place list = at["queues"];
   if (list.given() && queues.empty()) list.error("found an empty list; accepts at least one queue");
   check_unique(at, "queues", "name", queues, &QueueConfig::name_);
-  check_unique(at, "queues", "id", queues, &QueueConfig::id_);
   for (const auto& [queue, place] : placed(queues, list)) check_queue(subject, place, queue);
 }
 
@@ -85,6 +84,8 @@ struct Receive {
                                               &FlexItemConfig::id_};
 
   void check(std::map<FlowId, std::string>& ids) const {
+    for (const auto& [queue, place] : placed(rx.queues_, at["queues"]))
+      check_split(subject, place, queue);
     check_unique(at, "flows", "name", rx.flows_, &FlowConfig::name_);
     check_unique(at, "flex_items", "name", rx.flex_items_, &FlexItemConfig::name_);
     std::string class_from;
@@ -179,16 +180,12 @@ void check_tx(const Subject& subject, const TxConfig& tx, const Place& at) {
 
 }  // namespace
 
-void check_flows(Subject& subject, const InterfaceConfig& interface, const Place& at) {
-  Receive{subject, at["rx"], interface.rx_}.check(subject.flow_ids);
-  check_tx(subject, interface.tx_, at["tx"]);
-}
-
-void check_queues(const Subject& subject, const InterfaceConfig& interface, const Place& at) {
+void check_queues_and_flows(Subject& subject, const InterfaceConfig& interface, const Place& at) {
   check_side(subject, at["rx"], interface.rx_.queues_);
   check_side(subject, at["tx"], interface.tx_.queues_);
-  for (const auto& [queue, place] : placed(interface.rx_.queues_, at["rx"]["queues"]))
-    check_split(subject, place, queue);
+  check_unique(at["tx"], "queues", "id", interface.tx_.queues_, &QueueConfig::id_);
+  Receive{subject, at["rx"], interface.rx_}.check(subject.flow_ids);
+  check_tx(subject, interface.tx_, at["tx"]);
 }
 
 void raise_num_bufs(Subject& subject) {

@@ -21,18 +21,16 @@ EngineEntry absent(std::string_view name, bool polls_without_pause, std::string_
           needs};
 }
 
-struct Registry {
-  std::mutex mutex;
-  std::vector<EngineEntry> entries{
+std::mutex mutex;
+
+/// Under the mutex. Made at first use: static objects of other files register engines.
+std::vector<EngineEntry>& entries() {
+  static std::vector<EngineEntry> all{
       absent<EngineType::PACKET>("packet", false, "the AF_PACKET engine, which is not written yet"),
       absent<EngineType::IBVERBS>("ibverbs", true,
                                   "rdma-core (Debian: libibverbs-dev, librdmacm-dev)"),
       absent<EngineType::DPDK>("dpdk", true, "DPDK (Debian: libdpdk-dev)")};
-};
-
-Registry& registry() {
-  static Registry instance;
-  return instance;
+  return all;
 }
 
 }  // namespace
@@ -44,17 +42,16 @@ std::string EngineEntry::missing() const {
 }
 
 RegisteredEngine::RegisteredEngine(const EngineEntry& entry) noexcept {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  std::erase_if(all.entries,
+  const std::lock_guard lock(mutex);
+  std::vector<EngineEntry>& all = entries();
+  std::erase_if(all,
                 [&](const EngineEntry& each) { return each.traits.name == entry.traits.name; });
-  all.entries.insert(all.entries.begin(), entry);
+  all.insert(all.begin(), entry);
 }
 
 std::vector<EngineEntry> engines() {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  return all.entries;
+  const std::lock_guard lock(mutex);
+  return entries();
 }
 
 EngineEntry engine_for(const NetworkConfig& config) {

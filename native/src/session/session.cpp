@@ -225,8 +225,6 @@ Connections& Session::connections() const {
               "connections exist on socket streams only; this session's engine has none");
 }
 
-std::uint64_t Session::now(int port_wanted) const { return port(port_wanted).io->clock()(); }
-
 std::shared_ptr<const SessionSnapshot> Session::latest() const {
   if (closed()) return std::make_shared<const SessionSnapshot>(SessionSnapshot::of(*this));
   return housekeeper_->latest();

@@ -63,9 +63,6 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] Connections* find_connections() const noexcept { return engine_->connections(); }
   [[nodiscard]] const std::shared_ptr<SessionMemory>& memory() const noexcept { return memory_; }
 
-  /// The port's clock, ns; receive timestamps and launch times are on it.
-  [[nodiscard]] std::uint64_t now(int port) const;
-
   /// Counters and levels of everything, a tenth of a second old at most: what the housekeeping
   /// thread copies, so that looking often costs the packet threads nothing. Of a closed session:
   /// as of now. SessionSnapshot::of is exact at any time.

@@ -29,7 +29,6 @@ class Poller {
   void begin_stop() noexcept { thread_.request_stop(); }
   /// And wait until it has ended.
   void stop() noexcept { thread_ = {}; }
-  /// As it was made.
   [[nodiscard]] bool has(const std::string& cpu_core, bool never_sleeps) const noexcept {
     return cpu_core == cpu_core_ && never_sleeps == never_sleeps_;
   }
@@ -56,7 +55,6 @@ class Poller {
   /// CLOCK_MONOTONIC ns of the first open burst whose timeout passes; 0: none.
   std::uint64_t next_due_{0};
   Doorbell doorbell_;
-  /// Of the thread's own.
   std::stop_token stop_;
   /// Last: it ends before the rest goes.
   std::jthread thread_;
@@ -82,7 +80,6 @@ class Transmitter {
   void begin_stop() noexcept { thread_.request_stop(); }
   /// And wait until it has ended.
   void stop() noexcept { thread_ = {}; }
-  /// As it was made.
   [[nodiscard]] bool has(const std::string& cpu_core, const Clock& clock) const noexcept {
     return cpu_core == cpu_core_ && clock == clock_;
   }
@@ -141,7 +138,6 @@ class Transmitter {
   std::vector<Served> queues_;
   /// Of queues that were refused.
   std::vector<int> fds_;
-  /// Highest of the queues'.
   int realtime_priority_{0};
   /// The port's clock when it was last read.
   std::uint64_t now_{0};
@@ -150,7 +146,6 @@ class Transmitter {
   /// Passes since it was told to stop.
   int drain_{0};
   Doorbell doorbell_;
-  /// Of the thread's own.
   std::stop_token stop_;
   /// Last: it ends before the rest goes.
   std::jthread thread_;

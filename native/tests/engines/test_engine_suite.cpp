@@ -192,10 +192,10 @@ TEST_CASE("packets of mixed lengths arrive whole and in order", "[engines]") {
 TEST_CASE("receive times are on the port's clock", "[engines]") {
   with_each_engine([](const EngineSetup& setup) {
     Wire wire(setup);
-    const std::uint64_t before = wire.session->now(setup.rx_port);
+    const std::uint64_t before = wire.session->port(setup.rx_port).io->clock()();
     REQUIRE(wire.send(0, 50));
     const auto packets = wire.receive(packets_of(0, 50).size());
-    const std::uint64_t after = wire.session->now(setup.rx_port);
+    const std::uint64_t after = wire.session->port(setup.rx_port).io->clock()();
     REQUIRE(joined(packets) == packets_of(0, 50));
     for (const Wire::Packet& packet : packets) {
       REQUIRE(packet.time >= before);
@@ -209,7 +209,7 @@ TEST_CASE("no packet leaves before its launch time; past ones leave at once, lat
   with_each_engine([](const EngineSetup& setup) {
     Wire wire(setup);
     constexpr std::uint64_t GAP = 300'000;
-    const std::uint64_t start = wire.session->now(setup.tx_port) + 30'000'000;
+    const std::uint64_t start = wire.session->port(setup.tx_port).io->clock()() + 30'000'000;
     REQUIRE(wire.send(0, 40, start, GAP));
     const auto packets = wire.receive(packets_of(0, 40).size());
     REQUIRE(joined(packets) == packets_of(0, 40));

@@ -5,8 +5,7 @@
 
 #include "engines/socket/endpoint.h"
 #include "engines/socket/tcp_endpoint.h"
-#include "engines/socket/udp_peers.h"
-#include "engines/socket/udp_sender.h"
+#include "engines/socket/udp_queues.h"
 #include "socket/own_network.h"
 #include "socket/udp_session.h"
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "engines/socket/udp_launch.h"
-#include "engines/socket/udp_peers.h"
-#include "engines/socket/udp_sender.h"
+#include "engines/socket/udp_queues.h"
 #include "socket/own_network.h"
 #include "socket/udp_session.h"
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <thread>
 
-#include "engines/socket/udp_receiver.h"
+#include "engines/socket/udp_queues.h"
 #include "socket/udp_session.h"
 
 using namespace daqiri;

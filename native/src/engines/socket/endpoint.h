@@ -26,7 +26,7 @@ class Endpoint : public PortIo {
   Endpoint(const Port& port, Transport transport)
       : port_(port),
         transport_(transport),
-        addresses_(addresses_of(port.config, transport)),
+        addresses_(addresses_of(port.config)),
         connection_(next_connection_id()) {}
 
   [[nodiscard]] const std::string& name() const noexcept { return port_.config.name_; }

@@ -21,21 +21,6 @@ using sockets::Transport;
 /// For all connections of a session that is closed.
 constexpr std::uint64_t LINGER_NS = 2'000'000'000U;
 
-void refuse_missing(const InterfaceConfig& interface) {
-  if (!interface.has_socket_) {
-    throw sockets::interface_error(interface.name_, Status::INVALID_PARAMETER,
-                                   "a socket stream needs socket_config");
-  }
-  for (const SocketEndpoint* endpoint :
-       {&interface.socket_.local_addr_, &interface.socket_.remote_addr_}) {
-    if (!endpoint->given() || endpoint->protocol_ != SocketProtocol::ROCE) continue;
-    throw sockets::interface_error(
-        interface.name_, Status::NOT_SUPPORTED,
-        "roce:// endpoints are not part of this build: they need rdma-core (Debian: "
-        "libibverbs-dev, librdmacm-dev); use udp:// or tcp://");
-  }
-}
-
 bool is_tcp(const InterfaceConfig& interface) {
   const SocketConfig& socket = interface.socket_;
   const SocketEndpoint& endpoint =
@@ -156,11 +141,6 @@ class SocketEngine final : public IoEngine, public Connections {
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
 };
 
-std::unique_ptr<IoEngine> make_socket_engine(const NetworkConfig& config) {
-  for (const InterfaceConfig& interface : config.ifs_) refuse_missing(interface);
-  return std::make_unique<SocketEngine>();
-}
-
 /// Only a TCP client connects.
 bool never_connects(const InterfaceConfig& interface) {
   return interface.socket_.mode_ == SocketMode::SERVER || !is_tcp(interface);
@@ -185,7 +165,9 @@ const RegisteredEngine registered{
       .timed_send = true,
       .unused_keys = UNUSED_KEYS},
      [](const NetworkConfig& config) { return config.common_.engine_type == EngineType::SOCKET; },
-     make_socket_engine}};
+     [](const NetworkConfig&) -> std::unique_ptr<IoEngine> {
+       return std::make_unique<SocketEngine>();
+     }}};
 
 }  // namespace
 

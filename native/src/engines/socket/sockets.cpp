@@ -59,35 +59,20 @@ std::string uri(Transport transport, const SocketAddress& address) {
   return (transport == Transport::UDP ? "udp://" : "tcp://") + address.text();
 }
 
-SocketAddresses addresses_of(const InterfaceConfig& interface, Transport transport) {
-  const SocketConfig& config = interface.socket_;
-  const auto parse = [&](const char* key, const SocketEndpoint& endpoint, const char* needed_by) {
-    const std::string name = std::string("socket_config.") + key;
-    if (!endpoint.given() && needed_by != nullptr) {
-      throw interface_error(interface.name_, Status::INVALID_PARAMETER,
-                            name + " is missing; a " + needed_by + " needs it (" +
-                                (transport == Transport::UDP ? "udp" : "tcp") + "://ADDRESS:PORT)");
-    }
-    if (!endpoint.given()) return SocketAddress();
+SocketAddresses addresses_of(const InterfaceConfig& interface) {
+  const auto parse = [&](const char* key, const SocketEndpoint& endpoint) {
     try {
-      return SocketAddress::parse(endpoint.host_, endpoint.port_);
+      return endpoint.given() ? SocketAddress::parse(endpoint.host_, endpoint.port_)
+                              : SocketAddress();
     } catch (const Error& error) {
-      throw interface_error(interface.name_, error.status(), name + ": " + error.what());
+      throw interface_error(interface.name_, error.status(),
+                            std::string("socket_config.") + key + ": " + error.what());
     }
   };
-  const bool udp = transport == Transport::UDP;
-  if (config.mode_ != SocketMode::CLIENT)
-    return {parse("local_addr", config.local_addr_, udp ? "UDP server" : "TCP server"), {}};
-  const SocketAddresses result{
-      parse("local_addr", config.local_addr_, nullptr),
-      parse("remote_addr", config.remote_addr_, udp ? "UDP client" : "TCP client")};
-  if (result.local.given() && result.local.family() != result.remote.family()) {
-    throw interface_error(interface.name_, Status::INVALID_PARAMETER,
-                          "local_addr " + result.local.text() + " and remote_addr " +
-                              result.remote.text() +
-                              " are of different address families; use IPv4 or IPv6 for both");
-  }
-  return result;
+  const SocketConfig& config = interface.socket_;
+  const bool client = config.mode_ == SocketMode::CLIENT;
+  return {parse("local_addr", config.local_addr_),
+          client ? parse("remote_addr", config.remote_addr_) : SocketAddress()};
 }
 
 std::uintptr_t next_connection_id() noexcept {

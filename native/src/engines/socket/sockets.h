@@ -31,9 +31,10 @@ struct SocketAddresses {
   SocketAddress remote;
 };
 
-/// Those of `socket_config`. Throws Error INVALID_PARAMETER naming the interface, the key and what
-/// is accepted.
-SocketAddresses addresses_of(const InterfaceConfig& interface, Transport transport);
+/// Those of `socket_config`; validation has seen to it that those needed are there and of one
+/// family. Throws Error INVALID_PARAMETER naming the interface and the key for a scope that this
+/// host has not.
+SocketAddresses addresses_of(const InterfaceConfig& interface);
 
 /// A connection id that no other connection of this process has had.
 std::uintptr_t next_connection_id() noexcept;
@@ -58,7 +59,6 @@ void log_about(const std::string& interface, LogLevel level, const std::string& 
 /// open: errno says why.
 File make_socket(const SocketAddress& address, Transport transport) noexcept;
 
-/// setsockopt(2) of an int.
 bool set_int_option(int fd, int level, int option, int value) noexcept;
 /// Ask for `bytes` of SO_RCVBUF or SO_SNDBUF (`buffer`) as setsockopt(2) counts them, never less
 /// than there are. Returns what the kernel grants.

@@ -4,10 +4,7 @@
 
 #include "engines/socket/endpoint.h"
 #include "engines/socket/link_layers.h"
-#include "engines/socket/udp_launch.h"
-#include "engines/socket/udp_receiver.h"
-#include "engines/socket/udp_sender.h"
-#include "engines/socket/udp_socket.h"
+#include "engines/socket/udp_queues.h"
 
 namespace daqiri::sockets {
 
@@ -98,7 +95,7 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
   const std::size_t count = spreads(interface) ? interface.rx_.queues_.size() : 1;
   if (count == 1 && !interface.rx_.queues_.empty()) require_sharing(interface);
   if (count > 1) {
-    const SocketAddress local = addresses_of(interface, Transport::UDP).local;
+    const SocketAddress local = addresses_of(interface).local;
     if (local.multicast()) {
       throw interface_error(interface.name_, Status::INVALID_PARAMETER,
                             std::to_string(count) +

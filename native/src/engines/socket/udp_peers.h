@@ -1,16 +1,17 @@
 /// Connections of UDP sockets.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "engines/socket/sockets.h"
 #include "metrics/counters.h"
-#include "net/socket_address.h"
+#include "net/interfaces.h"
 
 namespace daqiri::sockets {
 
@@ -37,25 +38,73 @@ class UdpPeers {
   UdpPeers(const SocketAddress& local, std::size_t receivers) : local_(local), latest_(receivers) {}
 
   /// The peer with this address, entered if it is new. Throws std::bad_alloc.
-  Peer enter(const AddressKey& address);
+  Peer enter(const AddressKey& address) {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = by_address_.find(address); known != by_address_.end())
+      return peers_.at(known->second);
+    const Peer peer{next_connection_id(), address, local_towards(SocketAddress(address)), 0};
+    peers_.emplace(peer.connection, peer);
+    // Without memory for this, the peer gets another id when it comes again.
+    by_address_.emplace(address, peer.connection);
+    return peer;
+  }
   /// Its id is retired: should it come back, it gets another.
-  void forget(std::uintptr_t connection) noexcept;
-  void set_position(std::uintptr_t connection, std::size_t position) noexcept;
+  void forget(std::uintptr_t connection) noexcept {
+    const std::lock_guard lock(mutex_);
+    const auto found = peers_.find(connection);
+    if (found == peers_.end()) return;
+    by_address_.erase(found->second.address);
+    peers_.erase(found);
+  }
+  void set_position(std::uintptr_t connection, std::size_t position) noexcept {
+    const std::lock_guard lock(mutex_);
+    const auto found = peers_.find(connection);
+    if (found != peers_.end()) found->second.position = position;
+  }
 
-  [[nodiscard]] std::optional<Peer> find(std::uintptr_t connection) const;
+  [[nodiscard]] std::optional<Peer> find(std::uintptr_t connection) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = peers_.find(connection);
+    return found == peers_.end() ? std::nullopt : std::optional(found->second);
+  }
   /// The oldest first.
-  [[nodiscard]] std::vector<Peer> all() const;
+  [[nodiscard]] std::vector<Peer> all() const {
+    std::vector<Peer> all;
+    const std::lock_guard lock(mutex_);
+    all.reserve(peers_.size());
+    for (const auto& [connection, peer] : peers_) all.push_back(peer);
+    std::ranges::sort(all, {}, &Peer::connection);
+    return all;
+  }
 
   /// Receiving thread `receiver`: who sent the latest datagram, and when (CLOCK_MONOTONIC ns).
   void set_latest(std::size_t receiver, const AddressKey& address, std::uint64_t ns) noexcept {
     latest_[receiver].publish({address[0], address[1], address[2], ns});
   }
   /// No address before the first datagram.
-  [[nodiscard]] SocketAddress latest() const noexcept;
+  [[nodiscard]] SocketAddress latest() const noexcept {
+    std::array<std::uint64_t, 4> latest{};
+    for (const auto& receiver : latest_) {
+      const auto values = receiver.read();
+      if (values[3] > latest[3]) latest = values;
+    }
+    return SocketAddress(AddressKey{latest[0], latest[1], latest[2]});
+  }
 
  private:
   /// The address from which this host sends to a peer, under the lock.
-  AddressKey local_towards(const SocketAddress& peer);
+  AddressKey local_towards(const SocketAddress& peer) {
+    if (!local_.wildcard()) return local_.key();
+    constexpr std::size_t MOST_HOSTS = 4096;
+    SocketAddress host = peer;
+    host.set_port(0);
+    const auto known = local_by_host_.find(host.key());
+    if (known != local_by_host_.end()) return known->second;
+    SocketAddress local = source_towards(peer);
+    local.set_port(local_.port());
+    if (local_by_host_.size() >= MOST_HOSTS) local_by_host_.clear();
+    return local_by_host_[host.key()] = local.key();
+  }
 
   SocketAddress local_;
   mutable std::mutex mutex_;

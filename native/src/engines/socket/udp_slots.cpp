@@ -1,4 +1,4 @@
-#include "engines/socket/udp_receiver.h"
+#include "engines/socket/udp_queues.h"
 
 #include <netinet/udp.h>
 

@@ -85,7 +85,7 @@ UdpArrivals count_arrivals(int fd) noexcept {
 }
 
 UdpSocket::UdpSocket(const InterfaceConfig& interface, bool shared) : interface_(interface.name_) {
-  const auto [local, remote] = addresses_of(interface, Transport::UDP);
+  const auto [local, remote] = addresses_of(interface);
   local_ = local;
   const SocketAddress& shown = remote.given() ? remote : local;
   socket_ = make_socket(shown, Transport::UDP);
