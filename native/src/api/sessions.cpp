@@ -210,7 +210,8 @@ Status session_open(NetworkConfig& config, SessionId* id) {
 }
 
 Status session_open(const std::string& yaml_or_path, SessionId* id) {
-  if (id != nullptr) *id = DEFAULT_SESSION;
+  if (id == nullptr) return fail(Status::NULL_PTR, __func__, "the pointer for the id is null");
+  *id = DEFAULT_SESSION;
   NetworkConfig config;
   const Status status = read(__func__, load_either, yaml_or_path, config);
   return status == Status::SUCCESS ? session_open(config, id) : status;

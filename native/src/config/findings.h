@@ -29,7 +29,7 @@ std::string concat(const Parts&... parts) {
 
 class Findings {
  public:
-  explicit Findings(std::string file) : file_(std::move(file)) {}
+  explicit Findings(std::string file = {}) : file_(std::move(file)) {}
 
   // What Place says of a path.
   void place(const std::string& path, Mark mark) { marks_.emplace(path, mark); }

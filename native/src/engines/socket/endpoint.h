@@ -58,7 +58,9 @@ class Endpoint : public PortIo {
 
   /// All endpoints of the session are made: begin to accept and to connect.
   virtual void start() {}
-  /// As IoEngine::finish_sending; `deadline`: CLOCK_MONOTONIC ns.
+  /// Nothing more is sent: tell the peers.
+  virtual void end_sending() noexcept {}
+  /// As IoEngine::finish_sending, after that; `deadline`: CLOCK_MONOTONIC ns.
   virtual void finish_sending(std::uint64_t /*deadline*/) noexcept {}
   virtual void close() noexcept = 0;
 

@@ -45,6 +45,8 @@ class SocketEngine final : public IoEngine, public Connections {
     for (const auto& endpoint : endpoints_) endpoint->start();
   }
   void finish_sending() noexcept override {
+    // All first: a peer that is waited for does not keep the others from answering.
+    for (const auto& endpoint : endpoints_) endpoint->end_sending();
     const std::uint64_t deadline = monotonic_ns() + LINGER_NS;
     for (const auto& endpoint : endpoints_) endpoint->finish_sending(deadline);
   }

@@ -211,12 +211,16 @@ void TcpEndpoint::stop() noexcept {
   if (thread_.joinable()) thread_.join();
 }
 
-void TcpEndpoint::finish_sending(std::uint64_t deadline) noexcept {
+void TcpEndpoint::end_sending() noexcept {
   stop();
   const std::lock_guard lock(mutex_);
   for (const TcpConnection& each : used()) {
     if (each.socket.is_open()) shutdown(each.socket.fd(), SHUT_WR);
   }
+}
+
+void TcpEndpoint::finish_sending(std::uint64_t deadline) noexcept {
+  const std::lock_guard lock(mutex_);
   for (const TcpConnection& each : used()) {
     if (!each.socket.is_open()) continue;
     while (!all_acknowledged(each.socket.fd()) && monotonic_ns() < deadline) usleep(500);

@@ -52,7 +52,8 @@ class TcpEndpoint final : public Endpoint {
             .overhead_bytes = packet_overhead(),
             .ready_fd = senders_[position(port_.tx, queue)]->fd()};
   }
-  /// Let the peers have what was sent. Ends the thread.
+  /// Ends the thread.
+  void end_sending() noexcept override;
   void finish_sending(std::uint64_t deadline) noexcept override;
   void close() noexcept override;
 

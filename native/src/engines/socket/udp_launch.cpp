@@ -14,7 +14,6 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
-#include <ranges>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -273,16 +272,22 @@ void UdpLaunch::handed(std::uint64_t stamp, std::uint32_t packets, std::uint32_t
 }
 
 void UdpLaunch::drop(std::uint64_t stamp) noexcept {
-  const std::uint64_t oldest = handed_ > CAPACITY ? handed_ - CAPACITY : 0;
-  const std::ranges::iota_view numbers(oldest, handed_);
-  const auto found = std::ranges::partition_point(
-      numbers, [&](std::uint64_t number) { return at(number).stamp < stamp; });
-  if (found == numbers.end()) return;
-  Message& message = at(*found);
+  // The first one with that stamp: they do not decrease.
+  std::uint64_t found = handed_ > CAPACITY ? handed_ - CAPACITY : 0;
+  for (std::uint64_t end = handed_; found < end;) {
+    const std::uint64_t middle = found + (end - found) / 2;
+    if (at(middle).stamp < stamp) {
+      found = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  if (found == handed_) return;
+  Message& message = at(found);
   // Each fragment of a datagram is reported, and each has its stamp.
   if (message.stamp != stamp || message.packets == 0) return;
   fresh_.missed += message.packets;
-  if (*found < decided_) {
+  if (found < decided_) {
     fresh_.recalled += message.packets;
     fresh_.recalled_bytes += message.bytes;
   }

@@ -11,7 +11,6 @@
 
 #include "engines/socket/sockets.h"
 #include "metrics/counters.h"
-#include "net/interfaces.h"
 
 namespace daqiri::sockets {
 
