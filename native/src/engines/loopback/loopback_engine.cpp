@@ -290,12 +290,14 @@ constexpr UnusedKey UNUSED_KEYS[] = {
     {"memory_regions[].access", "it is for RDMA; remove the key"},
     {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"}};
 
+std::unique_ptr<IoEngine> make_loopback(const NetworkConfig&) {
+  return std::make_unique<LoopbackEngine>();
+}
+
 const RegisteredEngine registered{
     {{.name = "loopback", .unused_keys = UNUSED_KEYS},
      [](const NetworkConfig& config) { return config.common_.loopback_ == LoopbackType::SW; },
-     [](const NetworkConfig&) -> std::unique_ptr<IoEngine> {
-       return std::make_unique<LoopbackEngine>();
-     }}};
+     make_loopback}};
 
 }  // namespace
 

@@ -16,7 +16,6 @@ namespace daqiri {
 namespace {
 
 using sockets::Endpoint;
-using sockets::Transport;
 
 /// For all connections of a session that is closed.
 constexpr std::uint64_t LINGER_NS = 2'000'000'000U;
@@ -160,6 +159,10 @@ constexpr UnusedKey UNUSED_KEYS[] = {
     {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"},
     {"interfaces[].tx.queues[].offloads", "the kernel writes all headers; remove the key"}};
 
+std::unique_ptr<IoEngine> make_socket(const NetworkConfig&) {
+  return std::make_unique<SocketEngine>();
+}
+
 const RegisteredEngine registered{
     {{.name = "socket",
       .rx_ring = false,
@@ -167,9 +170,7 @@ const RegisteredEngine registered{
       .timed_send = true,
       .unused_keys = UNUSED_KEYS},
      [](const NetworkConfig& config) { return config.common_.engine_type == EngineType::SOCKET; },
-     [](const NetworkConfig&) -> std::unique_ptr<IoEngine> {
-       return std::make_unique<SocketEngine>();
-     }}};
+     make_socket}};
 
 }  // namespace
 
