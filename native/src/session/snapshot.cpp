@@ -276,7 +276,7 @@ void Housekeeper::stop() noexcept {
 void Housekeeper::run(const std::stop_token& stop) noexcept {
   const std::stop_callback ring(stop, [this] { doorbell_.ring(); });
   const std::string core = std::to_string(master_core_);
-  configure_thread(core_available(core) ? core : std::string(ANY_CORE), "daqiri-keeper");
+  configure_thread(core_available(core) ? core : std::string(ANY_CORE), "daqiri-counters");
   // -1, which is never readable, without a socket.
   const int fd = socket_.fd();
   bool answers = true;
