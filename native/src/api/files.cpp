@@ -21,15 +21,15 @@ struct Handles {
   std::mutex mutex;
   std::uintptr_t last{0};
   std::map<FileWriteHandle*, std::shared_ptr<FileWriteHandle>> handles;
+  /// Of the process that this one was forked from; nothing of it is used.
+  Handles* parents{nullptr};
 };
 
 /// A child made by fork(2) has none of its parent's, whose writes are not done there.
 Handles& known() {
-  static auto instance = std::make_unique<Handles>();
+  static auto* instance = new Handles;  // NOLINT(cppcoreguidelines-owning-memory)
   [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] {
-    const std::uintptr_t last = instance.release()->last;
-    instance = std::make_unique<Handles>();
-    instance->last = last;
+    instance = new Handles{.last = instance->last, .parents = instance};
   });
   return *instance;
 }

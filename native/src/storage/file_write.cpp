@@ -231,8 +231,9 @@ namespace {
 /// wait for it there would not end.
 FileThread& file_thread() {
   static auto thread = std::make_unique<FileThread>();
+  [[maybe_unused]] static const FileThread* parents = nullptr;
   [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] {
-    [[maybe_unused]] const auto* parents = thread.release();
+    parents = thread.release();
     thread = std::make_unique<FileThread>();
   });
   return *thread;

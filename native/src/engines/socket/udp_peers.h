@@ -100,6 +100,8 @@ class UdpPeers {
     const auto known = local_by_host_.find(host.key());
     if (known != local_by_host_.end()) return known->second;
     SocketAddress local = source_towards(peer);
+    // Asked again for the next peer: there may be no descriptor now.
+    if (!local.given()) return local.key();
     local.set_port(local_.port());
     if (local_by_host_.size() >= MOST_HOSTS) local_by_host_.clear();
     return local_by_host_[host.key()] = local.key();
