@@ -18,9 +18,9 @@ namespace {
 /// Handles that programs hold. A handle is a number in the shape of a pointer, which is never used
 /// twice, so that a destroyed one is told from every later one.
 struct Handles {
-  std::mutex mutex;
+  std::mutex mutex{};
   std::uintptr_t last{0};
-  std::map<FileWriteHandle*, std::shared_ptr<FileWriteHandle>> handles;
+  std::map<FileWriteHandle*, std::shared_ptr<FileWriteHandle>> handles{};
   /// Of the process that this one was forked from; nothing of it is used.
   Handles* parents{nullptr};
 };

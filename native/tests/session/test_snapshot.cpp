@@ -250,10 +250,12 @@ TEST_CASE("A reader that does not read does not stop the others", "[session][hou
   REQUIRE_FALSE(ask(path).empty());
 }
 
-// The sanitizer looks at memory by way of a pipe, and takes what it cannot see for broken.
-#ifndef __SANITIZE_ADDRESS__
 TEST_CASE("Without a free descriptor a reader waits its turn, and the engine sleeps",
           "[session][housekeeper]") {
+#ifdef __SANITIZE_ADDRESS__
+  WARN("skipped: the address sanitizer looks at memory by way of a pipe");
+  return;
+#endif
   const RuntimeDirectory runtime;
   const auto session = Session::open(loopback_config());
   const std::string path = runtime.sockets().at(0);
@@ -275,4 +277,3 @@ TEST_CASE("Without a free descriptor a reader waits its turn, and the engine sle
   setrlimit(RLIMIT_NOFILE, &before);
   CHECK(contains(answer.get(), R"("pid": )" + std::to_string(getpid())));
 }
-#endif
