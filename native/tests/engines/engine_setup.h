@@ -30,6 +30,8 @@ struct EngineSetup {
   bool whole_packets{false};
   /// Nothing is lost on the way, however slow the receiver is.
   bool waits{false};
+  /// What is lost on the way is counted to the last packet here.
+  bool counts_all{true};
 };
 
 inline std::vector<EngineSetup>& engine_setups() {

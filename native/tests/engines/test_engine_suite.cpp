@@ -334,8 +334,9 @@ TEST_CASE("what a slow consumer costs is counted, packet by packet", "[engines]"
       CHECK(got == packets_of(0, COUNT).size());
       CHECK(counters.dropped_total() == 0);
     } else {
-      CHECK(counters.received == COUNT);
-      CHECK(counters.delivered + counters.dropped_total() == COUNT);
+      CHECK(counters.received <= COUNT);
+      if (setup.counts_all) CHECK(counters.received == COUNT);
+      CHECK(counters.delivered + counters.dropped_total() == counters.received);
     }
     wire.finish();
   });
