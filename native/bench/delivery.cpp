@@ -28,8 +28,8 @@ struct Bench {
     region.buf_size_ = 64;
     memory->regions.emplace("rx", memory::MemoryRegion::allocate(region));
     RxQueueConfig config;
-    config.batch_size_ = 256;
-    config.mrs_ = {"rx"};
+    config.common_.batch_size_ = 256;
+    config.common_.mrs_ = {"rx"};
     queue = std::make_unique<RxQueue>(InterfaceConfig{}, config, 256, memory);
     for (std::uint32_t i = 0; i < AT_ONCE; ++i) {
       lengths[i] = 40 + i % 24;

@@ -78,28 +78,28 @@ NetworkConfig engine_at(SocketMode mode, std::uint16_t port, std::size_t message
   region.name_ = "data";
   region.buf_size_ = receives ? 65536 : message;
   region.num_bufs_ = std::max<std::uint64_t>(REGION_BYTES / region.buf_size_, 16);
-  config.mrs_ = {region};
+  config.mrs_ = {{region.name_, region}};
   InterfaceConfig interface;
   interface.name_ = "tcp0";
   interface.address_ = "127.0.0.1";
   interface.has_socket_ = true;
   interface.socket_.mode_ = mode;
-  (receives ? interface.socket_.local_addr_ : interface.socket_.remote_addr_) = {
-      SocketProtocol::TCP, "127.0.0.1", port};
+  (receives ? interface.socket_.local_addr_ : interface.socket_.remote_addr_) =
+      "tcp://127.0.0.1:" + std::to_string(port);
   if (receives) {
     RxQueueConfig rx;
-    rx.name_ = "rx0";
-    rx.cpu_core_ = "any";
-    rx.batch_size_ = 4;
-    rx.timeout_us_ = 200;
-    rx.mrs_ = {"data"};
+    rx.common_.name_ = "rx0";
+    rx.common_.cpu_core_ = "any";
+    rx.common_.batch_size_ = 4;
+    rx.common_.mrs_ = {"data"};
     interface.rx_.queues_ = {rx};
   } else {
     TxQueueConfig tx;
-    tx.name_ = "tx0";
-    tx.cpu_core_ = "any";
-    tx.batch_size_ = static_cast<int>(std::clamp<std::size_t>((256U << 10U) / message, 1, 256));
-    tx.mrs_ = {"data"};
+    tx.common_.name_ = "tx0";
+    tx.common_.cpu_core_ = "any";
+    tx.common_.batch_size_ =
+        static_cast<int>(std::clamp<std::size_t>((256U << 10U) / message, 1, 256));
+    tx.common_.mrs_ = {"data"};
     interface.tx_.queues_ = {tx};
   }
   config.ifs_ = {interface};

@@ -165,19 +165,20 @@ Rate engine(std::size_t size, double seconds, bool rows) {
   region.name_ = "rx";
   region.num_bufs_ = packets_in(BUFFERS, size);
   region.buf_size_ = size;
-  config.mrs_ = {region};
+  config.mrs_ = {{region.name_, region}};
   InterfaceConfig interface;
   interface.name_ = "udp0";
   interface.address_ = "127.0.0.1";
   interface.has_socket_ = true;
   const std::uint16_t port = Socket().bind_any();
-  interface.socket_.local_addr_ = {SocketProtocol::UDP, "127.0.0.1", port};
+  interface.socket_.mode_ = SocketMode::SERVER;
+  interface.socket_.local_addr_ = "udp://127.0.0.1:" + std::to_string(port);
   RxQueueConfig rx;
-  rx.name_ = "rx0";
-  rx.cpu_core_ = std::to_string(RECEIVER_CORE);
-  rx.batch_size_ = static_cast<int>(std::min<std::uint64_t>(1024, packets_in(WINDOW / 8, size)));
-  rx.timeout_us_ = 1000;
-  rx.mrs_ = {"rx"};
+  rx.common_.name_ = "rx0";
+  rx.common_.cpu_core_ = std::to_string(RECEIVER_CORE);
+  rx.common_.batch_size_ =
+      static_cast<int>(std::min<std::uint64_t>(1024, packets_in(WINDOW / 8, size)));
+  rx.common_.mrs_ = {"rx"};
   interface.rx_.queues_ = {rx};
   config.ifs_ = {interface};
   const auto session = Session::open(config);

@@ -1,6 +1,6 @@
 # Component 'cpp': headers, shared library, CMake package, pkg-config file.
 install(DIRECTORY include/daqiri ${generated}/daqiri DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        COMPONENT cpp FILES_MATCHING PATTERN "*.h")
+        COMPONENT cpp FILES_MATCHING REGEX "\\.(h|hpp)$")
 install(TARGETS daqiri EXPORT daqiri-targets COMPONENT cpp)
 install(EXPORT daqiri-targets NAMESPACE daqiri:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/daqiri
         COMPONENT cpp)
@@ -8,8 +8,9 @@ install(EXPORT daqiri-targets NAMESPACE daqiri:: DESTINATION ${CMAKE_INSTALL_LIB
 configure_package_config_file(
   cmake/daqiri-config.cmake.in ${generated}/daqiri-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/daqiri)
+# The year says nothing of compatibility: that is what DAQIRI_ABI_VERSION is for.
 write_basic_package_version_file(${generated}/daqiri-config-version.cmake
-                                 COMPATIBILITY SameMajorVersion)
+                                 COMPATIBILITY AnyNewerVersion)
 install(FILES ${generated}/daqiri-config.cmake ${generated}/daqiri-config-version.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/daqiri COMPONENT cpp)
 

@@ -27,15 +27,15 @@ InterfaceConfig rules() {
   interface.name_ = "port0";
   for (int id = 0; id < 3; ++id) {
     RxQueueConfig queue;
-    queue.id_ = id;
+    queue.common_.id_ = id;
     interface.rx_.queues_.push_back(queue);
   }
   FlowMatch all_fields;
   all_fields.udp_src_ = {4000, 4000};
   all_fields.udp_dst_ = {5000, 5009};
   all_fields.ipv4_len_ = 128;
-  all_fields.ipv4_src_ = 0xC0000201U;
-  all_fields.ipv4_dst_ = 0xC0000202U;
+  all_fields.ipv4_src_ = htonl(0xC0000201U);
+  all_fields.ipv4_dst_ = htonl(0xC0000202U);
   FlowMatch port;
   port.udp_dst_ = {5000, 5000};
   FlowMatch edges;
@@ -44,7 +44,7 @@ InterfaceConfig rules() {
   FlowMatch length;
   length.ipv4_len_ = 60;
   FlowMatch address;
-  address.ipv4_dst_ = 0x7F000001U;
+  address.ipv4_dst_ = htonl(INADDR_LOOPBACK);
   FlowMatch low;
   low.udp_dst_ = {0, 1023};
   FlowId id = 0;
@@ -57,8 +57,8 @@ bool matches(const FlowMatch& match, const steering::PacketKey& key) {
   return key.ipv4_udp && match.udp_src_.contains(key.udp_src) &&
          match.udp_dst_.contains(key.udp_dst) &&
          (match.ipv4_len_ == 0 || match.ipv4_len_ == key.ipv4_len) &&
-         (match.ipv4_src_ == 0 || match.ipv4_src_ == key.ipv4_src) &&
-         (match.ipv4_dst_ == 0 || match.ipv4_dst_ == key.ipv4_dst);
+         (match.ipv4_src_ == 0 || ntohl(match.ipv4_src_) == key.ipv4_src) &&
+         (match.ipv4_dst_ == 0 || ntohl(match.ipv4_dst_) == key.ipv4_dst);
 }
 
 /// Header fields lie within the packet, and agree with what steering saw.

@@ -15,4 +15,11 @@ void bind_recorder(pybind11::module_& m);
 void bind_pcap(pybind11::module_& m);
 void bind_packet_columns(pybind11::module_& m);
 
+// The documented functions, for daqiri_ophyd.compat.
+void bind_burst_params(pybind11::module_& m);
+void bind_engine_calls(pybind11::module_& m);
+void bind_packet_calls(pybind11::module_& m);
+void bind_transmit_calls(pybind11::module_& m);
+void bind_other_calls(pybind11::module_& m);
+
 }  // namespace daqiri::python

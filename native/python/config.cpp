@@ -58,31 +58,33 @@ std::vector<std::string> access_words(const MemoryRegionConfig& region) {
   return words;
 }
 
-/// None where the file gives no address.
-py::object endpoint(const SocketEndpoint& at) {
-  return optional_value(at.given(), config::write_endpoint(at));
+/// In the order of the file.
+std::vector<MemoryRegionConfig> regions(const NetworkConfig& config) {
+  std::vector<MemoryRegionConfig> all;
+  for (const MemoryRegionConfig* region : memory_regions(config)) all.push_back(*region);
+  return all;
 }
 
 template <typename Queue>
 Struct<Queue> queue_struct(py::module_& m, const char* name, const char* doc) {
   Struct<Queue> queue(m, name, doc);
-  queue.value("name", [](const Queue& q) { return q.name_; })
-      .value("id", [](const Queue& q) { return q.id_; })
+  queue.value("name", [](const Queue& q) { return q.common_.name_; })
+      .value("id", [](const Queue& q) { return q.common_.id_; })
       .value("poll_mode",
              [](const Queue& q) { return config::text_of(config::POLL_MODES, q.poll_mode_); })
-      .value("cpu_core", [](const Queue& q) { return q.cpu_core_; })
-      .value("batch_size", [](const Queue& q) { return q.batch_size_; })
-      .value("memory_regions", [](const Queue& q) { return q.mrs_; })
+      .value("cpu_core", [](const Queue& q) { return q.common_.cpu_core_; })
+      .value("batch_size", [](const Queue& q) { return q.common_.batch_size_; })
+      .value("memory_regions", [](const Queue& q) { return q.common_.mrs_; })
       .value("timeout_us", [](const Queue& q) { return q.timeout_us_; });
   return queue;
 }
 
 void bind_queue_structs(py::module_& m) {
   queue_struct<RxQueueConfig>(m, "RxQueueConfig", "A receive queue of the configuration.")
-      .member("split_boundary", &RxQueueConfig::split_boundary_)
+      .value("split_boundary", [](const RxQueueConfig& q) { return q.common_.split_boundary_; })
       .finish();
   queue_struct<TxQueueConfig>(m, "TxQueueConfig", "A transmit queue of the configuration.")
-      .value("offloads", [](const TxQueueConfig& q) { return q.offloads_; })
+      .value("offloads", [](const TxQueueConfig& q) { return q.common_.offloads_; })
       .member("pacing_mbps", &TxQueueConfig::pacing_mbps_)
       .member("realtime_priority", &TxQueueConfig::realtime_priority_)
       .finish();
@@ -100,15 +102,15 @@ void bind_interface_structs(py::module_& m) {
       .finish();
   Struct<SocketConfig>(m, "SocketConfig", "The socket of an interface.")
       .word("mode", &SocketConfig::mode_, config::SOCKET_MODES)
-      .value("local_addr", [](const SocketConfig& s) { return endpoint(s.local_addr_); })
-      .value("remote_addr", [](const SocketConfig& s) { return endpoint(s.remote_addr_); })
+      .value("local_addr", [](const SocketConfig& s) { return given_text(s.local_addr_); })
+      .value("remote_addr", [](const SocketConfig& s) { return given_text(s.remote_addr_); })
       .member("max_payload_size", &SocketConfig::max_payload_size_)
       .member("max_burst_interval_ms", &SocketConfig::max_burst_interval_ms_)
       .member("min_ipg_ns", &SocketConfig::min_ipg_ns_)
       .member("retry_connect_s", &SocketConfig::retry_connect_s_)
       .finish();
-  Struct<RoceConfig>(m, "RoceConfig", "RoCE settings of an interface.")
-      .member("transport_mode", &RoceConfig::transport_mode_)
+  Struct<RoCEConfig>(m, "RoCEConfig", "RoCE settings of an interface.")
+      .member("transport_mode", &RoCEConfig::transport_mode_)
       .finish();
   Struct<RxConfig>(m, "RxConfig", "The receiving side of an interface.")
       .member("flow_isolation", &RxConfig::flow_isolation_)
@@ -162,9 +164,10 @@ default. Made by `load_config`; compares by value; can be pickled.)doc");
              [](const NetworkConfig& c) {
                return config::text_of(config::LOOPBACK_TYPES, c.common_.loopback_);
              })
+      .value("loopback_drops", common(&CommonConfig::loopback_drops_))
       .member("tx_meta_buffers", &NetworkConfig::tx_meta_buffers_)
       .member("rx_meta_buffers", &NetworkConfig::rx_meta_buffers_)
-      .member("memory_regions", &NetworkConfig::mrs_)
+      .value("memory_regions", &regions)
       .member("interfaces", &NetworkConfig::ifs_);
   config.finish()
       .def("to_yaml", &config_to_yaml,

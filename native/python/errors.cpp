@@ -1,11 +1,14 @@
 // Errors of the engine as Python exceptions.
 #include <pybind11/native_enum.h>
 
+#include <array>
+#include <cstddef>
 #include <exception>
 #include <string>
 #include <utility>
 
 #include "bindings.h"
+#include "burst_params.h"
 #include "daqiri/error.h"
 #include "gil.h"
 
@@ -23,6 +26,9 @@ namespace {
 /// the life of the process: errors are raised until its very end.
 PyObject* classes = nullptr;
 
+/// Members of Status by their numbers; kept as long.
+std::array<PyObject*, static_cast<std::size_t>(Status::INTERNAL_ERROR) + 1> members{};
+
 /// Runs none of Python's code, which may be gone already.
 void raise(const Error& error) noexcept {
   const auto number = static_cast<Py_ssize_t>(error.status());
@@ -33,6 +39,10 @@ void raise(const Error& error) noexcept {
 
 }  // namespace
 
+py::object status_object(Status status) {
+  return py::reinterpret_borrow<py::object>(members.at(static_cast<std::size_t>(status)));
+}
+
 void bind_errors(py::module_& m) {
   py::native_enum<Status> status(m, "Status", "enum.IntEnum",
                                  "Result codes of the engine, in their documented order.");
@@ -41,6 +51,11 @@ void bind_errors(py::module_& m) {
     status.value(std::string(status_name(value)).c_str(), value);
   }
   status.finalize();
+  const py::object all = m.attr("Status");
+  // A status in a text is its name, as that of any other enumeration.
+  const py::object plain = py::module_::import("enum").attr("Enum");
+  for (const char* name : {"__str__", "__format__"}) py::setattr(all, name, plain.attr(name));
+  for (std::size_t i = 0; i < members.size(); ++i) Py_XSETREF(members[i], all(i).release().ptr());
 
   m.def(
       "set_error_classes",

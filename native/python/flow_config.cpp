@@ -18,11 +18,11 @@ py::object ports(const PortRange& range) {
   return optional_value(!range.any(), std::pair(range.lo, range.hi));
 }
 
-py::object ipv4(std::uint32_t address) {
+py::object ipv4(in_addr_t address) {
   return optional_value(address != 0, config::write_ipv4(address));
 }
 
-std::string action_word(FlowActionType type) {
+std::string action_word(FlowType type) {
   for (const config::Names names :
        {config::Names(config::RX_ACTIONS), config::Names(config::TX_ACTIONS)}) {
     for (const config::Name& name : names) {
@@ -47,8 +47,8 @@ const char* match_word(FlowMatchType type) {
 void bind_matches(py::module_& m) {
   Struct<EcpriMatch>(m, "EcpriMatch", "What a flow matches of eCPRI messages; None: anything.")
       .value("msg_type",
-             [](const EcpriMatch& e) { return optional_value(e.has_msg_type_, e.msg_type_); })
-      .value("id", [](const EcpriMatch& e) { return optional_value(e.has_id_, e.id_); })
+             [](const EcpriMatch& e) { return optional_value(e.match_msg_type_, e.msg_type_); })
+      .value("id", [](const EcpriMatch& e) { return optional_value(e.match_id_, e.id_); })
       .finish();
   const auto flex = [](auto FlexItemMatch::* at) {
     return [at](const FlowMatch& match) {
@@ -77,24 +77,18 @@ void bind_matches(py::module_& m) {
 }
 
 void bind_actions(py::module_& m) {
-  Struct<VlanConfig>(m, "VlanConfig", "The tag that vlan_push writes.")
-      .member("vlan_id", &VlanConfig::vlan_id_)
-      .member("pcp", &VlanConfig::pcp_)
-      .member("dei", &VlanConfig::dei_)
-      .member("ethertype", &VlanConfig::ethertype_)
+  Struct<VlanActionConfig>(m, "VlanActionConfig", "The tag that vlan_push writes.")
+      .member("vlan_id", &VlanActionConfig::vlan_id_)
+      .member("pcp", &VlanActionConfig::pcp_)
+      .member("dei", &VlanActionConfig::dei_)
+      .member("ethertype", &VlanActionConfig::ethertype_)
       .finish();
   Struct<TunnelConfig>(m, "TunnelConfig", "A tunnel's outer headers; an address that is None: any.")
       .word("type", &TunnelConfig::type_, config::TUNNEL_TYPES)
-      .value("outer_eth_src",
-             [](const TunnelConfig& t) {
-               return optional_value(!t.outer_eth_src_.empty(), t.outer_eth_src_);
-             })
-      .value("outer_eth_dst",
-             [](const TunnelConfig& t) {
-               return optional_value(!t.outer_eth_dst_.empty(), t.outer_eth_dst_);
-             })
-      .value("outer_ipv4_src", [](const TunnelConfig& t) { return ipv4(t.outer_ipv4_src_); })
-      .value("outer_ipv4_dst", [](const TunnelConfig& t) { return ipv4(t.outer_ipv4_dst_); })
+      .value("outer_eth_src", [](const TunnelConfig& t) { return given_text(t.outer_eth_src_); })
+      .value("outer_eth_dst", [](const TunnelConfig& t) { return given_text(t.outer_eth_dst_); })
+      .value("outer_ipv4_src", [](const TunnelConfig& t) { return given_text(t.outer_ipv4_src_); })
+      .value("outer_ipv4_dst", [](const TunnelConfig& t) { return given_text(t.outer_ipv4_dst_); })
       .member("outer_ipv4_ttl", &TunnelConfig::outer_ipv4_ttl_)
       .member("outer_ipv4_tos", &TunnelConfig::outer_ipv4_tos_)
       .member("vni", &TunnelConfig::vni_)
@@ -109,37 +103,32 @@ void bind_actions(py::module_& m) {
       .value("type", [](const FlowAction& a) { return action_word(a.type_); })
       .value("id",
              [](const FlowAction& a) {
-               return optional_value(a.type_ == FlowActionType::QUEUE && a.ids_.empty(), a.id_);
+               return optional_value(a.type_ == FlowType::QUEUE && a.ids_.empty(), a.id_);
              })
       .value("ids", [](const FlowAction& a) { return a.ids_; })
       .value("vlan",
              [](const FlowAction& a) {
-               return optional_value(a.type_ == FlowActionType::VLAN_PUSH, a.vlan_);
+               return optional_value(a.type_ == FlowType::VLAN_PUSH, a.vlan_);
              })
       .value("tunnel",
              [](const FlowAction& a) {
-               const bool tunnel = a.type_ == FlowActionType::TUNNEL_ENCAP ||
-                                   a.type_ == FlowActionType::TUNNEL_DECAP;
+               const bool tunnel =
+                   a.type_ == FlowType::TUNNEL_ENCAP || a.type_ == FlowType::TUNNEL_DECAP;
                return optional_value(tunnel, a.tunnel_);
              })
       .finish();
 }
 
 void bind_flows(py::module_& m) {
-  Struct<FlowConfig>(m, "FlowConfig",
-                     "A receive flow of the configuration; the last of its actions is a queue.")
-      .value("name", [](const FlowConfig& f) { return f.name_; })
-      .value("id", [](const FlowConfig& f) { return f.id_; })
-      .value("match", [](const FlowConfig& f) { return f.match_; })
-      .value("action", [](const FlowConfig& f) { return f.action_; })
-      .value("actions", [](const FlowConfig& f) { return f.actions_; })
-      .finish();
-  Struct<TxFlowConfig>(m, "TxFlowConfig",
-                       "A transmit flow of the configuration; match is None for all packets.")
-      .member("name", &TxFlowConfig::name_)
-      .member("id", &TxFlowConfig::id_)
-      .value("match", [](const TxFlowConfig& f) { return optional_value(f.has_match_, f.match_); })
-      .member("actions", &TxFlowConfig::actions_)
+  Struct<FlowConfig>(m, "FlowConfig", R"doc(A flow of the configuration.
+
+The last action of a receive flow is a queue; a transmit flow whose match is all defaults takes all
+packets.)doc")
+      .member("name", &FlowConfig::name_)
+      .member("id", &FlowConfig::id_)
+      .member("match", &FlowConfig::match_)
+      .member("action", &FlowConfig::action_)
+      .member("actions", &FlowConfig::actions_)
       .finish();
   Struct<FlexItemConfig>(m, "FlexItemConfig", "A flex item of the configuration.")
       .member("name", &FlexItemConfig::name_)
@@ -150,14 +139,15 @@ void bind_flows(py::module_& m) {
 }
 
 void bind_reorder(py::module_& m) {
-  Struct<BitFieldConfig>(m, "BitFieldConfig", "Bits of a packet, most significant first.")
-      .member("bit_offset", &BitFieldConfig::bit_offset_)
-      .member("bit_width", &BitFieldConfig::bit_width_)
+  Struct<ReorderBitFieldConfig>(m, "ReorderBitFieldConfig",
+                                "Bits of a packet, most significant first.")
+      .member("bit_offset", &ReorderBitFieldConfig::bit_offset_)
+      .member("bit_width", &ReorderBitFieldConfig::bit_width_)
       .finish();
-  Struct<DataTypesConfig>(m, "DataTypesConfig", "Conversion of samples.")
-      .word("input_type", &DataTypesConfig::input_type_, config::INPUT_TYPES)
-      .word("output_type", &DataTypesConfig::output_type_, config::OUTPUT_TYPES)
-      .word("endianness", &DataTypesConfig::endianness_, config::ENDIANNESS)
+  Struct<ReorderDataTypesConfig>(m, "ReorderDataTypesConfig", "Conversion of samples.")
+      .word("input_type", &ReorderDataTypesConfig::input_type_, config::INPUT_TYPES)
+      .word("output_type", &ReorderDataTypesConfig::output_type_, config::OUTPUT_TYPES)
+      .word("endianness", &ReorderDataTypesConfig::endianness_, config::ENDIANNESS)
       .finish();
   const auto by_batch = [](const ReorderConfig& r) {
     return r.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
@@ -165,23 +155,32 @@ void bind_reorder(py::module_& m) {
   Struct<ReorderConfig>(m, "ReorderConfig",
                         "A reorder plan of the configuration; batch_number is None when counted.")
       .member("name", &ReorderConfig::name_)
-      .word("reorder_type", &ReorderConfig::type_, config::REORDER_TYPES)
+      .member("reorder_type", &ReorderConfig::reorder_type_)
       .member("memory_region", &ReorderConfig::memory_region_)
       .member("payload_byte_offset", &ReorderConfig::payload_byte_offset_)
       .member("flow_ids", &ReorderConfig::flow_ids_)
-      .value(
-          "data_types",
-          [](const ReorderConfig& r) { return optional_value(r.has_data_types_, r.data_types_); })
+      .value("data_types",
+             [](const ReorderConfig& r) {
+               return optional_value(r.data_types_ != ReorderDataTypesConfig{}, r.data_types_);
+             })
       .value("method",
              [by_batch](const ReorderConfig& r) {
                return std::string(by_batch(r) ? "seq_batch_number" : "seq_packets_per_batch");
              })
-      .member("sequence_number", &ReorderConfig::sequence_number_)
+      .value("sequence_number",
+             [by_batch](const ReorderConfig& r) {
+               return by_batch(r) ? r.seq_batch_number_.sequence_number_
+                                  : r.seq_packets_per_batch_.sequence_number_;
+             })
       .value("batch_number",
              [by_batch](const ReorderConfig& r) {
-               return optional_value(by_batch(r), r.batch_number_);
+               return optional_value(by_batch(r), r.seq_batch_number_.batch_number_);
              })
-      .member("packets_per_batch", &ReorderConfig::packets_per_batch_)
+      .value("packets_per_batch",
+             [by_batch](const ReorderConfig& r) {
+               return by_batch(r) ? r.seq_batch_number_.packets_per_batch_
+                                  : r.seq_packets_per_batch_.packets_per_batch_;
+             })
       .finish();
 }
 

@@ -80,7 +80,7 @@ bool OpenSession::closed() const noexcept { return !of_this_process() || session
 
 std::shared_ptr<Recorder> OpenSession::record(RxQueue& queue, const RecorderOptions& options) {
   if (session().closed()) {
-    throw Error(Status::NOT_READY, "cannot record queue '" + queue.config().name_ +
+    throw Error(Status::NOT_READY, "cannot record queue '" + queue.config().common_.name_ +
                                        "': the engine is closed; open it again");
   }
   auto recorder = forgotten_after_fork(std::make_shared<Recorder>(session_, queue, options));

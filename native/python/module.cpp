@@ -1,4 +1,4 @@
-// The extension daqiri_ophyd._native. Its users import daqiri_ophyd.engine.
+// The extension daqiri_ophyd._native. Its users import daqiri_ophyd.engine, or .compat.
 #include <string>
 
 #include "bindings.h"
@@ -6,7 +6,7 @@
 
 // What objects share between threads is atomic or behind a mutex of their own.
 PYBIND11_MODULE(_native, m, pybind11::mod_gil_not_used()) {
-  m.doc() = "The packet engine. Private: import daqiri_ophyd.engine.";
+  m.doc() = "The packet engine. Private: import daqiri_ophyd.engine or daqiri_ophyd.compat.";
   using namespace daqiri::python;
   bind_errors(m);
   bind_config(m);
@@ -17,5 +17,10 @@ PYBIND11_MODULE(_native, m, pybind11::mod_gil_not_used()) {
   bind_session(m);
   bind_pcap(m);
   bind_packet_columns(m);
-  m.def("version", [] { return std::string(daqiri::VERSION_TEXT); });
+  bind_burst_params(m);
+  bind_engine_calls(m);
+  bind_packet_calls(m);
+  bind_transmit_calls(m);
+  bind_other_calls(m);
+  m.def("version", [] { return std::string(DAQIRI_VERSION); });
 }

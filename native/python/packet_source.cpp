@@ -119,7 +119,7 @@ Sender::Sender(TxQueue& queue, const PacketSource& packets, std::size_t longest,
     chunk_ = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(chunk_, queue.region(s).config().num_bufs_));
   }
-  packets.check(longest, queue.config().name_);
+  packets.check(longest, queue.config().common_.name_);
 }
 
 void Sender::fill(Burst& burst) const noexcept {
@@ -143,6 +143,14 @@ void Sender::fill(Burst& burst) const noexcept {
   burst.connection_id = connection_;
 }
 
+void Sender::refuse(Status status, const std::string& what, const char* why) const {
+  std::string text = "transmit queue '" + queue_.config().common_.name_ + "' " + what + " after " +
+                     std::to_string(submitted_) + " of " + std::to_string(packets_.size()) +
+                     " packets";
+  if (why != nullptr) text.append(": ").append(why);
+  throw Error(status, text);
+}
+
 Status Sender::step(Deadline& deadline) {
   // Room that other queues make is not announced here.
   constexpr std::int64_t NAP_NS = 5'000'000;
@@ -150,6 +158,8 @@ Status Sender::step(Deadline& deadline) {
   while (submitted_ < packets_.size()) {
     const auto n =
         static_cast<std::uint32_t>(std::min<std::size_t>(chunk_, packets_.size() - submitted_));
+    if (const char* why = queue_.unreachable(connection_); why != nullptr)
+      refuse(Status::CONNECT_FAILURE, "refused connection " + std::to_string(connection_), why);
     Burst* burst = nullptr;
     Status status = queue_.allocate(n, &burst);
     if (status == Status::SUCCESS) {
@@ -165,10 +175,7 @@ Status Sender::step(Deadline& deadline) {
       submitted_ += n;
       deadline.restart();
     } else if (!full) {
-      throw Error(status, "transmit queue '" + queue_.config().name_ + "' " +
-                              (status == Status::NOT_READY ? "is closed" : "refused the burst") +
-                              " after " + std::to_string(submitted_) + " of " +
-                              std::to_string(packets_.size()) + " packets");
+      refuse(status, status == Status::NOT_READY ? "is closed" : "refused the burst");
     } else {
       if (deadline.passed()) return status;
       queue_.wait_free(deadline.slice(NAP_NS));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "arrays.h"
@@ -67,6 +68,7 @@ class Sender {
 
  private:
   void fill(Burst& burst) const noexcept;
+  [[noreturn]] void refuse(Status status, const std::string& what, const char* why = nullptr) const;
 
   TxQueue& queue_;
   const PacketSource& packets_;

@@ -45,7 +45,7 @@ py::object ReceiveQueue::receive(std::uintptr_t connection, std::optional<double
       return py::cast(std::make_unique<ReceivedBurst>(burst));
     if (closed) {
       throw Error(Status::NOT_READY,
-                  "receive queue '" + queue.config().name_ +
+                  "receive queue '" + queue.config().common_.name_ +
                       "' is closed and all it held was received; open the engine again");
     }
     if (deadline.passed()) return py::none();

@@ -77,4 +77,9 @@ py::object optional_value(bool given, const V& value) {
   return given ? py::cast(value) : py::none();
 }
 
+/// None where the configuration gives none.
+inline py::object given_text(const std::string& text) {
+  return optional_value(!text.empty(), text);
+}
+
 }  // namespace daqiri::python

@@ -55,8 +55,8 @@ inline InterfaceConfig interface_with_queues(int queues, int first_id = 0) {
   interface.name_ = "port0";
   for (int i = 0; i < queues; ++i) {
     RxQueueConfig queue;
-    queue.name_ = "rx" + std::to_string(first_id + i);
-    queue.id_ = first_id + i;
+    queue.common_.name_ = "rx" + std::to_string(first_id + i);
+    queue.common_.id_ = first_id + i;
     interface.rx_.queues_.push_back(queue);
   }
   return interface;

@@ -1,23 +1,25 @@
 /// A burst as the application sees it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
-#include "daqiri/config.h"
-
-/// What CUDA calls cudaEvent_t points to this.
-struct CUevent_st;
+#include "daqiri/cuda_types.h"
+#include "daqiri/enums.h"
+#include "daqiri/flows.h"
+#include "daqiri/rdma.h"
 
 namespace daqiri {
-
-/// Segments that a packet can have.
-inline constexpr int MAX_NUM_SEGS = 4;
 
 /// The burst is one aggregate of reordered packets.
 inline constexpr std::uint32_t DAQIRI_BURST_FLAG_REORDERED = 1U << 28;
 /// The aggregate was closed by its timeout, not by its last packet.
 inline constexpr std::uint32_t DAQIRI_BURST_FLAG_REORDER_TIMEOUT = 1U << 29;
+
+/// Bytes of a BurstHeader.
+inline constexpr std::size_t ADV_NETWORK_HEADER_SIZE_BYTES = 256;
 
 /// What a program may read of a burst.
 struct BurstHeaderParams {
@@ -31,10 +33,16 @@ struct BurstHeaderParams {
   int num_segs{0};
   /// Bytes in all packets and segments.
   std::uint64_t nbytes{0};
+  /// For engines that poll from the GPU; 0 elsewhere.
+  std::uintptr_t first_pkt_addr{0};
   /// Most packets it can hold; of an aggregate, source packets in it.
-  std::size_t max_pkt{0};
+  std::uint32_t max_pkt{0};
   /// Longest packet that fits, over all segments.
   std::uint32_t max_pkt_size{0};
+  /// As first_pkt_addr.
+  std::uint32_t gpu_pkt0_idx{0};
+  /// As first_pkt_addr.
+  std::uintptr_t gpu_pkt0_addr{0};
   /// DAQIRI_BURST_FLAG_ bits.
   std::uint32_t burst_flags{0};
 };
@@ -43,18 +51,26 @@ struct BurstHeaderParams {
 struct BurstHeader {
   /// The header.
   BurstHeaderParams hdr;
+  /// The program's own; zeros in a new burst.
+  std::uint8_t custom_burst_data[ADV_NETWORK_HEADER_SIZE_BYTES - sizeof(BurstHeaderParams)]{};
 };
 
 /// Packets and what is known of them, one flat array per field. Use the functions of daqiri.h.
 struct BurstParams {
   /// The header, a level down.
   BurstHeader hdr;
-  /// A CUDA event (cudaEvent_t), or null.
-  CUevent_st* event{nullptr};
+  /// RDMA: the operation.
+  TransportHeader transport_hdr;
+  /// Null unless a GPU is still at work on the packets.
+  cudaEvent_t event{nullptr};
   /// Per segment, address of each packet.
-  void** pkts[MAX_NUM_SEGS]{};
+  std::array<void**, MAX_NUM_SEGS> pkts{};
   /// Per segment, bytes of each packet.
-  std::uint32_t* pkt_lens[MAX_NUM_SEGS]{};
+  std::array<std::uint32_t*, MAX_NUM_SEGS> pkt_lens{};
+  /// The program's own, such as one pointer per packet; null in a new burst.
+  void** pkt_extra_info{nullptr};
+  /// The program's own; let go of with the burst.
+  std::shared_ptr<void> custom_pkt_data;
   /// Flow of each packet; 0: none matched.
   FlowId* flow_ids{nullptr};
   /// Receive: arrival, ns, CLOCK_REALTIME on kernel engines. Transmit: launch time, 0: at once.

@@ -2,57 +2,22 @@
 /// describes; a default here is the default there.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <variant>
+#include <unordered_map>
 #include <vector>
 
 #include "daqiri/config_report.h"
+#include "daqiri/enums.h"
+#include "daqiri/flows.h"
+#include "daqiri/language.h"
+#include "daqiri/rdma.h"
+#include "daqiri/reorder.h"
 #include "daqiri/status.h"
 
 namespace daqiri {
-
-/// Number of a flow; 0: none.
-using FlowId = std::uint32_t;
-
-/// `stream_type`.
-enum class StreamType { RAW, SOCKET };
-/// `engine`. OTHER: one that the program registered, by its name in CommonConfig::engine.
-enum class EngineType : int { UNKNOWN = -1, DEFAULT, DPDK, SOCKET, RDMA, IBVERBS, PACKET, OTHER };
-/// `log_level`.
-enum class LogLevel { TRACE, DEBUG, INFO, WARN, ERROR, CRITICAL, OFF };
-/// `loopback`.
-enum class LoopbackType { NONE, SW };
-/// `kind` of a memory region.
-enum class MemoryKind { HOST, HOST_PINNED, HUGE, DEVICE };
-/// `poll_mode` of a queue.
-enum class PollMode { INDIRECT, DIRECT };
-/// `mode` of a socket.
-enum class SocketMode { CLIENT, SERVER };
-/// Scheme of an endpoint.
-enum class SocketProtocol { TCP, UDP, ROCE };
-/// `type` of a match.
-enum class FlowMatchType { IPV4_UDP, FLEX_ITEM, ECPRI };
-/// `type` of an action.
-enum class FlowActionType { QUEUE, VLAN_PUSH, VLAN_POP, TUNNEL_ENCAP, TUNNEL_DECAP };
-/// `type` of a tunnel.
-enum class TunnelType { VXLAN, GRE, NVGRE };
-/// Where packets are put in order.
-enum class ReorderType { GPU, CPU };
-/// How a packet tells its batch and place.
-enum class ReorderMethod { SEQ_BATCH_NUMBER, SEQ_PACKETS_PER_BATCH };
-/// Elements of a payload.
-enum class InputDataType { INT4, INT8, INT16, INT32 };
-/// Elements of an aggregate.
-enum class OutputDataType { FP16, BF16, FP32, FP64, INT32 };
-/// Byte order of input elements.
-enum class Endianness { HOST, NETWORK };
-
-/// Bits of MemoryRegionConfig::access_.
-inline constexpr std::uint32_t MEM_ACCESS_LOCAL = 1U << 0U;
-inline constexpr std::uint32_t MEM_ACCESS_RDMA_READ = 1U << 1U;
-inline constexpr std::uint32_t MEM_ACCESS_RDMA_WRITE = 1U << 2U;
 
 /// What holds for the whole engine.
 struct CommonConfig {
@@ -61,16 +26,30 @@ struct CommonConfig {
   StreamType stream_type{StreamType::RAW};
   /// Protocol of a socket stream, taken from the endpoints' URI schemes.
   SocketProtocol protocol{SocketProtocol::UDP};
-  /// As written in the file; empty: inferred.
-  std::string engine;
-  /// Resolved engine; never DEFAULT or UNKNOWN after validation. Set in code with `engine` empty,
+  /// As configured; DEFAULT: inferred from addresses and endpoints.
+  EngineType engine{EngineType::DEFAULT};
+  /// Name of the engine that the program registered, for EngineType::OTHER.
+  std::string engine_name_;
+  /// Resolved engine; never DEFAULT or UNKNOWN after validation. Set in code with `engine` DEFAULT,
   /// it counts as `engine`.
   EngineType engine_type{EngineType::DEFAULT};
   /// Set by validation: engine_type came from addresses and endpoints, and is inferred anew next
   /// time.
   bool engine_inferred_{false};
-  LoopbackType loopback_{LoopbackType::NONE};
-  bool operator==(const CommonConfig&) const = default;
+  /// Set by validation: which sides the interfaces have.
+  Direction dir{Direction::TX_RX};
+  LoopbackType loopback_{LoopbackType::DISABLED};
+  /// A loopback drops what finds no room on the receiving side; false: its sender waits.
+  bool loopback_drops_{false};
+  /// Once the engine is resolved, it is the same whether it was configured or inferred.
+  bool operator==(const CommonConfig& other) const {
+    const bool resolved = engine_type != EngineType::DEFAULT;
+    return version == other.version && master_core_ == other.master_core_ &&
+           stream_type == other.stream_type && protocol == other.protocol &&
+           (resolved || engine == other.engine) && engine_name_ == other.engine_name_ &&
+           engine_type == other.engine_type && dir == other.dir && loopback_ == other.loopback_ &&
+           loopback_drops_ == other.loopback_drops_;
+  }
 };
 
 /// An entry of `memory_regions`.
@@ -78,252 +57,109 @@ struct MemoryRegionConfig {
   std::string name_;
   MemoryKind kind_{MemoryKind::HOST};
   /// GPU id for device memory, NUMA node otherwise.
-  int affinity_{0};
+  std::uint16_t affinity_{0};
+  /// MEM_ACCESS_ bits.
   std::uint32_t access_{MEM_ACCESS_LOCAL};
-  std::uint64_t num_bufs_{0};
+  std::size_t num_bufs_{0};
   /// Bytes per buffer.
-  std::uint64_t buf_size_{0};
+  std::size_t buf_size_{0};
+  /// Set at start: bytes from one buffer to the next.
+  std::size_t adj_size_{0};
+  /// Set at start: bytes of all buffers.
+  std::size_t ttl_size_{0};
   bool owned_{true};
-  bool operator==(const MemoryRegionConfig&) const = default;
-};
-
-/// Largest flow id that a configuration may give; ids above it are for flows added at run time.
-inline constexpr FlowId MAX_STATIC_FLOW_ID = 0x7FFFFF;
-
-/// Inclusive range of ports; lo 0 and hi 0 match any.
-struct PortRange {
-  std::uint16_t lo{0};
-  std::uint16_t hi{0};
-  /// Whether it matches every port.
-  [[nodiscard]] bool any() const noexcept { return hi == 0; }
-  /// Whether it matches this port.
-  [[nodiscard]] bool contains(std::uint16_t port) const noexcept {
-    return any() || (port >= lo && port <= hi);
+  /// Set by validation: place under `memory_regions`, from 0.
+  std::uint32_t position_{0};
+  /// As configured, whatever was made of it at start.
+  bool operator==(const MemoryRegionConfig& other) const {
+    return name_ == other.name_ && kind_ == other.kind_ && affinity_ == other.affinity_ &&
+           access_ == other.access_ && num_bufs_ == other.num_bufs_ &&
+           buf_size_ == other.buf_size_ && owned_ == other.owned_ && position_ == other.position_;
   }
-  bool operator==(const PortRange&) const = default;
-};
-
-/// `match` on bits at a set place.
-struct FlexItemMatch {
-  int flex_item_id_{0};
-  std::uint32_t val_{0};
-  std::uint32_t mask_{0xFFFFFFFFU};
-  bool operator==(const FlexItemMatch&) const = default;
-};
-
-/// `match` on the header of eCPRI messages.
-struct EcpriMatch {
-  std::uint8_t msg_type_{0};
-  bool has_msg_type_{false};
-  /// pc_id or rtc_id, whichever the message type carries.
-  std::uint16_t id_{0};
-  bool has_id_{false};
-  bool operator==(const EcpriMatch&) const = default;
-};
-
-/// `match` of a flow.
-struct FlowMatch {
-  FlowMatchType type_{FlowMatchType::IPV4_UDP};
-  PortRange udp_src_;
-  PortRange udp_dst_;
-  /// IPv4 total length in bytes; 0 matches any.
-  std::uint16_t ipv4_len_{0};
-  /// Host byte order; 0 matches any.
-  std::uint32_t ipv4_src_{0};
-  std::uint32_t ipv4_dst_{0};
-  FlexItemMatch flex_item_match_;
-  EcpriMatch ecpri_match_;
-  bool operator==(const FlowMatch&) const = default;
-};
-
-/// The tag that vlan_push writes.
-struct VlanConfig {
-  std::uint16_t vlan_id_{0};
-  std::uint8_t pcp_{0};
-  std::uint8_t dei_{0};
-  std::uint16_t ethertype_{0x8100};
-  bool operator==(const VlanConfig&) const = default;
-};
-
-/// Outer headers of a tunnel.
-struct TunnelConfig {
-  TunnelType type_{TunnelType::VXLAN};
-  std::string outer_eth_src_;
-  std::string outer_eth_dst_;
-  std::uint32_t outer_ipv4_src_{0};
-  std::uint32_t outer_ipv4_dst_{0};
-  std::uint8_t outer_ipv4_ttl_{64};
-  std::uint8_t outer_ipv4_tos_{0};
-  std::uint32_t vni_{0};
-  std::uint16_t outer_udp_src_{0};
-  std::uint16_t outer_udp_dst_{4789};
-  std::uint16_t gre_protocol_{0x0800};
-  std::uint32_t tni_{0};
-  std::uint8_t flow_id_{0};
-  bool operator==(const TunnelConfig&) const = default;
-};
-
-/// `action` of a flow, or one of its `actions`.
-struct FlowAction {
-  FlowActionType type_{FlowActionType::QUEUE};
-  /// Queue id. With RSS the queues are in ids_ (two or more), else ids_ is empty.
-  std::uint16_t id_{0};
-  std::vector<std::uint16_t> ids_;
-  VlanConfig vlan_;
-  TunnelConfig tunnel_;
-  bool operator==(const FlowAction&) const = default;
-};
-
-/// A receive flow; also what dynamic flows are added with.
-struct FlowRuleConfig {
-  std::string name_;
-  /// The queue action (the last of actions_).
-  FlowAction action_;
-  std::vector<FlowAction> actions_;
-  FlowMatch match_;
-  bool operator==(const FlowRuleConfig&) const = default;
-};
-
-/// An entry of `rx.flows`.
-struct FlowConfig : FlowRuleConfig {
-  FlowId id_{0};
-  bool operator==(const FlowConfig&) const = default;
-};
-
-/// An entry of `rx.flex_items`.
-struct FlexItemConfig {
-  std::string name_;
-  int id_{0};
-  std::uint16_t offset_{0};
-  std::uint16_t udp_dst_port_{0};
-  bool operator==(const FlexItemConfig&) const = default;
-};
-
-/// Where a number lies in a packet, in bits from its first byte.
-struct BitFieldConfig {
-  std::uint32_t bit_offset_{0};
-  std::uint32_t bit_width_{0};
-  bool operator==(const BitFieldConfig&) const = default;
-};
-
-/// Conversion of elements.
-struct DataTypesConfig {
-  InputDataType input_type_{InputDataType::INT8};
-  OutputDataType output_type_{OutputDataType::FP32};
-  Endianness endianness_{Endianness::HOST};
-  bool operator==(const DataTypesConfig&) const = default;
-};
-
-/// An entry of `rx.reorder_configs`.
-struct ReorderConfig {
-  std::string name_;
-  ReorderType type_{ReorderType::CPU};
-  std::string memory_region_;
-  std::uint32_t payload_byte_offset_{0};
-  std::vector<FlowId> flow_ids_;
-  bool has_data_types_{false};
-  DataTypesConfig data_types_;
-  ReorderMethod method_{ReorderMethod::SEQ_PACKETS_PER_BATCH};
-  BitFieldConfig sequence_number_;
-  /// seq_batch_number only.
-  BitFieldConfig batch_number_;
-  /// Given, or derived from the bit widths.
-  std::uint32_t packets_per_batch_{0};
-  bool operator==(const ReorderConfig&) const = default;
 };
 
 /// `cpu_core` of a queue whose thread is not pinned.
 inline constexpr std::string_view ANY_CORE = "any";
 
 /// Keys that receive and transmit queues share.
-struct QueueConfig {
+struct CommonQueueConfig {
   std::string name_;
   int id_{0};
+  int batch_size_{0};
+  /// Receive: bytes of a packet that go to the first segment; 0: as many as its buffer holds.
+  int split_boundary_{0};
   /// A core number or ANY_CORE; empty in direct mode.
   std::string cpu_core_;
-  int batch_size_{0};
   std::vector<std::string> mrs_;
   std::vector<std::string> offloads_;
-  /// 0: only full bursts are delivered.
-  std::uint32_t timeout_us_{0};
-  PollMode poll_mode_{PollMode::INDIRECT};
-  bool operator==(const QueueConfig&) const = default;
+  DAQIRI_EQUALITY(CommonQueueConfig)
 };
 
 /// An entry of `rx.queues`.
-struct RxQueueConfig : QueueConfig {
-  /// Bytes of a packet that go to the first segment; 0: as many as its buffer holds.
-  std::uint32_t split_boundary_{0};
-  bool operator==(const RxQueueConfig&) const = default;
+struct RxQueueConfig {
+  CommonQueueConfig common_;
+  /// 0: on raw streams only full bursts are delivered, on sockets what has arrived.
+  std::uint64_t timeout_us_{0};
+  QueuePollMode poll_mode_{QueuePollMode::INDIRECT};
+  DAQIRI_EQUALITY(RxQueueConfig)
 };
 
 /// An entry of `tx.queues`.
-struct TxQueueConfig : QueueConfig {
+struct TxQueueConfig {
+  CommonQueueConfig common_;
+  QueuePollMode poll_mode_{QueuePollMode::INDIRECT};
   /// L2 megabits per second; 0: not paced.
-  std::uint32_t pacing_mbps_{0};
+  std::uint64_t pacing_mbps_{0};
+  std::uint64_t timeout_us_{0};
   /// SCHED_FIFO priority of the queue's worker; 0: ordinary scheduling.
   int realtime_priority_{0};
-  bool operator==(const TxQueueConfig&) const = default;
+  DAQIRI_EQUALITY(TxQueueConfig)
 };
 
 /// `rx` of an interface.
 struct RxConfig {
   bool flow_isolation_{false};
   bool hardware_timestamps_{false};
-  std::uint32_t dynamic_flow_capacity_{0};
+  std::uint32_t dynamic_flow_capacity_{DEFAULT_DYNAMIC_FLOW_CAPACITY};
   std::vector<RxQueueConfig> queues_;
   std::vector<FlowConfig> flows_;
   std::vector<FlexItemConfig> flex_items_;
   std::vector<ReorderConfig> reorder_configs_;
-  bool operator==(const RxConfig&) const = default;
-};
-
-/// An entry of `tx.flows`.
-struct TxFlowConfig {
-  std::string name_;
-  FlowId id_{0};
-  bool has_match_{false};
-  FlowMatch match_;
-  std::vector<FlowAction> actions_;
-  bool operator==(const TxFlowConfig&) const = default;
+  DAQIRI_EQUALITY(RxConfig)
 };
 
 /// `tx` of an interface.
 struct TxConfig {
   bool accurate_send_{false};
   std::vector<TxQueueConfig> queues_;
-  std::vector<TxFlowConfig> flows_;
-  bool operator==(const TxConfig&) const = default;
+  std::vector<FlowConfig> flows_;
+  DAQIRI_EQUALITY(TxConfig)
 };
 
-/// An address of a socket, `udp://host:port`.
-struct SocketEndpoint {
-  SocketProtocol protocol_{SocketProtocol::UDP};
-  /// Numeric IPv4 or IPv6 address; empty: not given.
-  std::string host_;
-  std::uint16_t port_{0};
-  /// Whether it was given.
-  [[nodiscard]] bool given() const noexcept { return !host_.empty(); }
-  bool operator==(const SocketEndpoint&) const = default;
-};
-
-/// `socket_config` of an interface.
+/// `socket_config` of an interface. An endpoint is `scheme://ip:port` in local_addr_ and
+/// remote_addr_, or an address and a port in local_ip_, local_port_ and so on; validation sets
+/// both.
 struct SocketConfig {
-  SocketMode mode_{SocketMode::SERVER};
-  SocketEndpoint local_addr_;
-  SocketEndpoint remote_addr_;
+  SocketMode mode_{SocketMode::INVALID};
+  std::string local_addr_;
+  std::string remote_addr_;
+  /// Numeric IPv4 or IPv6 address; empty: not given.
+  std::string local_ip_;
+  std::uint16_t local_port_{0};
+  std::string remote_ip_;
+  std::uint16_t remote_port_{0};
   /// Bytes; 0: the largest that the protocol and the buffers allow.
   std::uint32_t max_payload_size_{0};
   std::uint32_t max_burst_interval_ms_{0};
   std::uint32_t min_ipg_ns_{0};
   std::uint32_t retry_connect_s_{1};
-  bool operator==(const SocketConfig&) const = default;
+  DAQIRI_EQUALITY(SocketConfig)
 };
 
 /// `roce_config` of an interface.
-struct RoceConfig {
+struct RoCEConfig {
   std::string transport_mode_{"RC"};
-  bool operator==(const RoceConfig&) const = default;
+  DAQIRI_EQUALITY(RoCEConfig)
 };
 
 /// An entry of `interfaces`: a port.
@@ -332,25 +168,29 @@ struct InterfaceConfig {
   std::string address_;
   /// Position in NetworkConfig::ifs_.
   std::uint16_t port_id_{0};
+  /// Set by validation: there is a `socket_config`.
   bool has_socket_{false};
   SocketConfig socket_;
+  /// Set by validation: there is a `roce_config`.
   bool has_roce_{false};
-  RoceConfig roce_;
+  RoCEConfig roce_;
+  RDMAConfig rdma_;
   RxConfig rx_;
   TxConfig tx_;
-  bool operator==(const InterfaceConfig&) const = default;
+  DAQIRI_EQUALITY(InterfaceConfig)
 };
 
 /// A whole configuration.
 struct NetworkConfig {
   CommonConfig common_;
-  std::vector<MemoryRegionConfig> mrs_;
+  /// By name; `memory_regions` has them in the order of the file.
+  std::unordered_map<std::string, MemoryRegionConfig> mrs_;
   std::vector<InterfaceConfig> ifs_;
-  LogLevel log_level_{LogLevel::WARN};
+  LogLevel::Level log_level_{LogLevel::WARN};
   bool debug_{false};
-  std::uint32_t tx_meta_buffers_{256};
-  std::uint32_t rx_meta_buffers_{256};
-  bool operator==(const NetworkConfig&) const = default;
+  std::uint32_t tx_meta_buffers_{DEFAULT_TX_META_BUFFERS};
+  std::uint32_t rx_meta_buffers_{DEFAULT_RX_META_BUFFERS};
+  DAQIRI_EQUALITY(NetworkConfig)
 };
 
 /// \name Configurations
@@ -373,7 +213,22 @@ std::string config_to_yaml(const NetworkConfig& config);
 
 /// Receive ring of a queue in packets (raw streams); `num_bufs` must be at least 1.5 times this.
 /// 0: a socket stream, which has no such ring.
-std::uint32_t rx_ring_size(const NetworkConfig& config, const QueueConfig& queue) noexcept;
+std::uint32_t rx_ring_size(const NetworkConfig& config, const CommonQueueConfig& queue) noexcept;
+
+/// The memory regions in the order of the file; those built in code by name. Valid while
+/// `config.mrs_` is.
+std::vector<const MemoryRegionConfig*> memory_regions(const NetworkConfig& config);
+
+/// Engine that a configuration selects, also before validation; UNKNOWN: it does not validate.
+EngineType get_engine_type(const NetworkConfig& config);
+
+/// Sides that a configuration has.
+struct EnabledDirections {
+  bool rx{false};
+  bool tx{false};
+};
+/// Of all interfaces.
+EnabledDirections get_enabled_directions(const NetworkConfig& config);
 
 /// \}
 

@@ -6,30 +6,33 @@
 ///
 /// Nothing here throws. Before `daqiri_init`, after `shutdown`, with a null or freed burst, or with
 /// an index out of range, a call does nothing but return a status other than SUCCESS (0, null, -1
-/// or false where it returns a value), and `last_error` says why. Bursts come from this library
-/// only: a `BurstParams` made by hand is not a burst.
+/// or false where it returns a value), and `last_error` says why. So does the log: of calls that
+/// are made per burst or packet, the first failure on each queue, and then one a second at most,
+/// with how many were left out. What is only not there yet (no burst, no free buffer, no client) is
+/// not logged. Bursts come from this library only: a `BurstParams` made by hand is not a burst.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "daqiri/burst.h"
 #include "daqiri/config.h"
+#include "daqiri/cuda_types.h"
 #include "daqiri/file_write.h"
 #include "daqiri/flow_ops.h"
+#include "daqiri/logging.hpp"
 #include "daqiri/packet.h"
 #include "daqiri/rdma.h"
 #include "daqiri/reorder.h"
 #include "daqiri/s3.h"
 #include "daqiri/session.h"
 #include "daqiri/status.h"
-
-/// What CUDA calls cudaStream_t points to this.
-struct CUstream_st;
+#include "daqiri/version.h"
+#include "daqiri/yaml.h"
 
 namespace daqiri {
 
@@ -74,17 +77,6 @@ void shutdown();
 /// Counters of every queue, to standard output.
 void print_stats();
 
-/// "YYYY.MM.PATCH".
-const char* version_string() noexcept;
-/// YYYY.
-int version_year() noexcept;
-/// 1 to 12.
-int version_month() noexcept;
-/// From 0.
-int version_patch() noexcept;
-/// Programs built against one value run with any library of that value.
-int abi_version() noexcept;
-
 /// \}
 
 /// \name Bursts and packets
@@ -95,8 +87,8 @@ BurstParams* create_burst_params();
 /// An empty transmit burst; null when all are in use.
 BurstParams* create_tx_burst_params();
 
-/// Say which queue a transmit burst is for and what it shall hold. Checked by
-/// `get_tx_packet_burst`.
+/// Say which queue a transmit burst is for and what it shall hold: `num` packets (0: as many as the
+/// queue's batch_size) of `segs` segments each. Checked by `get_tx_packet_burst`.
 void set_header(BurstParams* burst, std::uint16_t port, std::uint16_t queue, std::int64_t num,
                 int segs);
 /// Before `get_tx_packet_burst`: packets wanted. After it: packets to send, at most those it has.
@@ -123,7 +115,8 @@ Status get_packet_rx_timestamp(const BurstParams* burst, int idx, std::uint64_t*
 
 /// Which peer a burst came from, or goes to; 0: none.
 std::uintptr_t get_connection_id(const BurstParams* burst);
-/// Which peer a transmit burst goes to; 0: the configured one.
+/// Which peer a transmit burst goes to; 0: a client's server, or the peer that a server received
+/// from last.
 void set_connection_id(BurstParams* burst, std::uintptr_t conn_id);
 
 // Give packet buffers back. The burst itself stays until one of the functions below frees it.
@@ -164,8 +157,8 @@ Status get_rx_burst(BurstParams** burst, int port, int queue);
 Status get_rx_burst(BurstParams** burst, int port);
 /// From any queue of any port; they take turns likewise.
 Status get_rx_burst(BurstParams** burst);
-/// From one peer, or with a server's own id from any of its peers. `server`: which side the program
-/// is.
+/// From one peer, or with a UDP server's own id from any of its peers. `server`: which side the
+/// program is.
 Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server);
 
 /// As the first, and waits for a burst, for `timeout_us` at most; a program that shares its core
@@ -176,7 +169,7 @@ Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t time
 
 /// Stream of a GPU reorder config; `reorder_name` as configured.
 Status set_reorder_cuda_stream(const std::string& interface_name, const std::string& reorder_name,
-                               CUstream_st* stream);
+                               cudaStream_t stream);
 /// Of a burst with DAQIRI_BURST_FLAG_REORDERED. NOT_SUPPORTED for any other.
 Status get_reorder_burst_info(const BurstParams* burst, ReorderBurstInfo* info);
 
@@ -203,12 +196,15 @@ Status poll_flow_op(FlowOpResult* result);
 /// True when `get_tx_packet_burst` would find buffers now.
 bool is_tx_burst_available(const BurstParams* burst);
 /// Take buffers for what `set_header` asked. NO_FREE_PACKET_BUFFERS: try again later.
+/// INVALID_PARAMETER: more packets than the queue's memory regions have buffers, other segments, or
+/// no such queue.
 Status get_tx_packet_burst(BurstParams* burst);
 
-// Headers of Ethernet/IPv4/UDP frames, every field. Write them in this order. In a burst of several
-// segments whose lengths are not set yet, the first segment is the headers (42 bytes) and the
-// payload begins in the second. INVALID_PARAMETER for a length beyond the buffers. Socket streams
-// have no headers (NOT_SUPPORTED; the kernel writes them); their packets are the payload.
+// Headers of Ethernet/IPv4/UDP frames, every field. Write them in this order. INVALID_PARAMETER for
+// a length beyond the buffers of all segments. In a burst of several segments whose lengths are not
+// set yet, `set_udp_payload` begins in the second segment, or, where the payload is too long for
+// that, right behind the headers (42 bytes) in the first. Socket streams have no headers
+// (NOT_SUPPORTED; the kernel writes them); their packets are the payload.
 
 /// `dst_mac`: 6 bytes. The source is the port's address.
 Status set_eth_header(BurstParams* burst, int idx, const char* dst_mac);
@@ -226,8 +222,11 @@ namespace detail {
 Status set_lengths(BurstParams* burst, int idx, const std::int64_t* lengths, std::size_t count);
 Status set_all_lengths(BurstParams* burst, const std::int64_t* lengths, std::size_t count);
 
+template <class Integer>
+using IfInteger = std::enable_if_t<std::is_integral_v<Integer>, int>;
+
 /// Lengths of any integer type; too many are told from too few.
-template <std::integral Integer>
+template <class Integer>
 struct SegmentLengths {
   explicit SegmentLengths(std::initializer_list<Integer> lengths) : count(lengths.size()) {
     std::size_t i = 0;
@@ -241,7 +240,7 @@ struct SegmentLengths {
 }  // namespace detail
 
 /// Bytes to send of a packet, per segment: {length}, or {headers, payload}, ...
-template <std::integral Integer>
+template <class Integer, detail::IfInteger<Integer> = 0>
 Status set_packet_lengths(BurstParams* burst, int idx, std::initializer_list<Integer> lengths) {
   const detail::SegmentLengths<Integer> all(lengths);
   return detail::set_lengths(burst, idx, all.values, all.count);
@@ -252,7 +251,7 @@ inline Status set_packet_lengths(BurstParams* burst, int idx,
   return set_packet_lengths<std::int64_t>(burst, idx, lengths);
 }
 /// The same for every packet.
-template <std::integral Integer>
+template <class Integer, detail::IfInteger<Integer> = 0>
 Status set_all_packet_lengths(BurstParams* burst, std::initializer_list<Integer> lengths) {
   const detail::SegmentLengths<Integer> all(lengths);
   return detail::set_all_lengths(burst, all.values, all.count);
@@ -266,8 +265,10 @@ inline Status set_all_packet_lengths(BurstParams* burst,
 /// ns on the port's clock; 0: at once. A time in the past is sent at once and counted as late.
 /// Packets of a queue never overtake each other.
 Status set_packet_tx_time(BurstParams* burst, int idx, std::uint64_t time_ns);
-/// Queue the burst. On SUCCESS and on NO_SPACE_AVAILABLE (already freed then) it is no longer the
-/// caller's; on any other status it still is.
+/// Queue the burst. On SUCCESS, and on NO_SPACE_AVAILABLE and CONNECT_FAILURE (already freed then),
+/// it is no longer the caller's; on any other status it still is. CONNECT_FAILURE: it could go
+/// nowhere, because a server has no peer yet, or the connection is gone or never was. What a TCP
+/// client sends before its server is there waits.
 Status send_tx_burst(BurstParams* burst);
 
 /// \}
@@ -327,7 +328,8 @@ Status daqiri_s3_write_destroy(S3WriteHandle* handle);
 /// \name Ports
 /// \{
 
-/// `mac`: room for 6 bytes.
+/// `mac`: room for 6 bytes. Of a socket stream: that of the network interface it uses;
+/// NOT_SUPPORTED, and zeros, where that has none (127.0.0.1).
 Status get_mac_addr(int port, char* mac);
 /// By the interface's name or address; -1: unknown.
 int get_port_id(const std::string& name_or_address);
@@ -355,10 +357,13 @@ Status socket_connect_to_server(const std::string& server_addr, std::uint16_t se
                                 const std::string& src_addr, std::uintptr_t* conn_id);
 /// Port and queue that a connection's packets come and go by.
 Status socket_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::uint16_t* queue);
-/// Connection id of the server that listens there.
+/// Connection of the server that listens there, to send and receive by. UDP: the server's own,
+/// which stands for whichever peer it received from last. TCP: that of the client that was accepted
+/// first of those that are connected (of those that have finished sending, if there is no other);
+/// NULL_PTR until there is one. INVALID_PARAMETER when no server listens there.
 Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
                                  std::uintptr_t* conn_id);
-/// setsockopt(2) on the connection's present socket.
+/// setsockopt(2) on the connection's present socket. GENERIC_FAILURE when the kernel refuses.
 Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const void* optval,
                          std::size_t optlen);
 

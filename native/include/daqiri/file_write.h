@@ -8,9 +8,9 @@ namespace daqiri {
 /// Progress of a write; final when it is done.
 struct FileWriteStatus {
   /// Packets that are whole in their file.
-  std::uint64_t completed_packets{0};
+  std::uint32_t completed_packets{0};
   /// Packets that will not be written, after an error.
-  std::uint64_t failed_packets{0};
+  std::uint32_t failed_packets{0};
   /// Bytes that went to files, file and record headers included.
   std::uint64_t bytes_written{0};
 };

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "daqiri/config.h"
+#include "daqiri/flows.h"
 #include "daqiri/status.h"
 
 namespace daqiri {
@@ -21,8 +21,8 @@ struct FlowOpResult {
   FlowOpId op_id_{0};
   /// What it did.
   FlowOpType type_{FlowOpType::ADD_RX};
-  /// How it ended.
-  Status status_{Status::SUCCESS};
+  /// How it ended; NOT_READY: nothing has.
+  Status status_{Status::NOT_READY};
   /// ADD_RX, DELETE.
   FlowId flow_id_{0};
   /// ADD_RX_BATCH: in input order; 0: not installed.

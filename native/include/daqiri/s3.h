@@ -20,14 +20,16 @@ struct S3WriterConfig {
   std::uint32_t max_inflight_uploads{8};
   /// Bytes that wait for their upload.
   std::uint64_t max_staged_bytes{std::uint64_t{1} << 30U};
+  /// The program calls Aws::InitAPI and Aws::ShutdownAPI itself.
+  bool aws_sdk_already_initialized{false};
 };
 
 /// Progress of a write; final when it is done.
 struct S3WriteStatus {
   /// Objects that are whole.
-  std::uint64_t completed_objects{0};
+  std::uint32_t completed_objects{0};
   /// Objects that will not be written, after an error.
-  std::uint64_t failed_objects{0};
+  std::uint32_t failed_objects{0};
   /// Bytes of the packets that went out.
   std::uint64_t bytes_uploaded{0};
 };

@@ -17,7 +17,7 @@ BurstParams* take_burst(api::Call call) {
   api::with_session(call, [&](Session& session) {
     burst = session.take_tx_burst();
     if (burst != nullptr) return Status::SUCCESS;
-    return api::fail(
+    return api::decline(
         Status::NO_FREE_BURST_BUFFERS, call,
         "all transmit bursts are in use (tx_meta_buffers: ", session.config().tx_meta_buffers_,
         "); wait for some to be sent, or free some");
@@ -32,6 +32,8 @@ void free_burst(const Held& burst) {
   if (burst->state.compare_exchange_strong(state, BurstState::ENGINE, std::memory_order_acq_rel))
     burst->release();
 }
+
+constexpr int ANY_QUEUE = -1;
 
 /// A session that closes is noticed this soon.
 constexpr std::uint64_t SLICE_NS = 100'000'000;
@@ -65,7 +67,7 @@ void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, st
   BurstHeaderParams& header = burst->hdr.hdr;
   header.port_id = port;
   header.q_id = queue;
-  header.num_pkts = num > 0 ? static_cast<std::size_t>(num) : 0;
+  header.num_pkts = static_cast<std::size_t>(num);
   header.num_segs = segs > 0 && segs <= MAX_NUM_SEGS ? segs : 0;
   header.nbytes = 0;
 }
@@ -73,9 +75,9 @@ void set_header(BurstParams* params, std::uint16_t port, std::uint16_t queue, st
 void set_num_packets(BurstParams* params, std::int64_t num) {
   Held burst(__func__, params);
   if (!burst.alone()) return;
-  const std::int64_t limit = burst->owned > 0 ? burst->owned : burst->capacity;
-  if (num < 0 || num > limit) {
-    burst.refuse(Status::INVALID_PARAMETER, num, " packets; the burst holds 0 to ", limit);
+  // What is wanted is checked when it is taken.
+  if (burst->owned > 0 && (num < 0 || num > burst->owned)) {
+    burst.refuse(Status::INVALID_PARAMETER, num, " packets; the burst holds 0 to ", burst->owned);
     return;
   }
   burst->hdr.hdr.num_pkts = static_cast<std::size_t>(num);
@@ -134,7 +136,8 @@ Status get_packet_rx_timestamp(const BurstParams* params, int idx, std::uint64_t
                         "a transmit burst has launch times, not arrivals");
   }
   if (burst->timestamps[idx] == 0)
-    return burst.refuse(Status::NOT_SUPPORTED, "packet ", idx, " came without a timestamp");
+    return api::decline(Status::NOT_SUPPORTED, __func__, "packet ", idx,
+                        " came without a timestamp");
   *timestamp_ns = burst->timestamps[idx];
   return Status::SUCCESS;
 }
@@ -176,12 +179,12 @@ void free_rx_metadata(BurstParams* params) { free_burst(Held(__func__, params));
 void free_tx_metadata(BurstParams* params) { free_burst(Held(__func__, params)); }
 
 Status get_rx_burst(BurstParams** burst, int port, int queue) {
-  return receive(api::often(__func__), burst,
+  return receive(api::often(__func__, port, queue), burst,
                  [=](const Session& session) { return session.rx_queue(port, queue).receive(); });
 }
 
 Status get_rx_burst(BurstParams** burst, int port) {
-  return receive(api::often(__func__), burst,
+  return receive(api::often(__func__, port, ANY_QUEUE), burst,
                  [=](Session& session) { return session.any_rx_queue(port).receive(); });
 }
 
@@ -191,7 +194,7 @@ Status get_rx_burst(BurstParams** burst) {
 }
 
 Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t timeout_us) {
-  return receive(api::often(__func__), burst, [=](const Session& session) -> Burst* {
+  return receive(api::often(__func__, port, queue), burst, [=](const Session& session) -> Burst* {
     if (timeout_us < 0) {
       throw Error(Status::INVALID_PARAMETER,
                   "timeout_us is " + std::to_string(timeout_us) + "; accepted is 0 or more");

@@ -29,26 +29,51 @@ class Reason {
     const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
     return add(std::string_view(digits, static_cast<std::size_t>(end - digits)));
   }
-  [[nodiscard]] std::string_view text() const noexcept;
+  [[nodiscard]] static std::string_view text() noexcept;
 };
 
 /// A call as its failures are told.
 struct Call {
-  constexpr Call(const char* call, LogLevel log_level = LogLevel::ERROR) noexcept
-      : name(call), level(log_level) {}
+  constexpr Call(const char* call) noexcept : name(call) {}
   const char* name;
-  LogLevel level;
+  /// It is made per burst or packet, and may fail thousands of times a second: the log has the
+  /// first failure on each queue, then one a second at most.
+  bool often{false};
+  /// Port and queue that it is about.
+  std::uint32_t queue{NO_QUEUE};
+
+  static constexpr std::uint32_t NO_QUEUE = 0xFFFFFFFFU;
 };
 
-/// One that is made per burst or packet, and may fail thousands of times a second.
-constexpr Call often(const char* call) noexcept { return {call, LogLevel::DEBUG}; }
+constexpr Call often(const char* call) noexcept {
+  Call made(call);
+  made.often = true;
+  return made;
+}
+constexpr Call often(const char* call, int port, int queue) noexcept {
+  Call made = often(call);
+  made.queue =
+      static_cast<std::uint32_t>(port) << 16U | (static_cast<std::uint32_t>(queue) & 0xFFFFU);
+  return made;
+}
+
+/// Write the calling thread's reason to the log.
+[[gnu::cold]] void log_reason(const Call& call) noexcept;
+
+/// Set the reason to "<call>: <parts>" and return `status`, an answer that programs expect: the log
+/// has no line of it.
+template <typename... Parts>
+Status decline(Status status, const Call& call, const Parts&... parts) noexcept {
+  Reason reason(call.name);
+  (reason.add(parts), ...);
+  return status;
+}
 
 /// Set the reason to "<call>: <parts>", log it, and return `status`.
 template <typename... Parts>
-[[gnu::cold]] Status fail(Status status, Call call, const Parts&... parts) noexcept {
-  Reason reason(call.name);
-  (reason.add(parts), ...);
-  log(call.level, reason.text());
+[[gnu::cold]] Status fail(Status status, const Call& call, const Parts&... parts) noexcept {
+  decline(status, call, parts...);
+  log_reason(call);
   return status;
 }
 
@@ -89,10 +114,12 @@ class Held {
  public:
   /// Refuses null, and a burst that was freed.
   Held(const char* call, const BurstParams* handle) noexcept
-      : call_(often(call)), burst_(static_cast<Burst*>(const_cast<BurstParams*>(handle))) {
+      : call_(call), burst_(static_cast<Burst*>(const_cast<BurstParams*>(handle))) {
     if (burst_ == nullptr) {
       refuse(Status::NULL_PTR, "the burst is null");
     } else if (burst_->state.load(std::memory_order_acquire) != BurstState::APPLICATION) {
+      // Nothing of it is the caller's to read.
+      burst_ = nullptr;
       refuse(Status::INVALID_PARAMETER, "the burst was freed, or sent");
     }
   }
@@ -100,13 +127,19 @@ class Held {
   /// False when it was refused; `status` is for the caller then.
   explicit operator bool() const noexcept { return burst_ != nullptr; }
   [[nodiscard]] Status status() const noexcept { return status_; }
+  /// The call, about the burst's queue.
+  [[nodiscard]] Call about() const noexcept {
+    if (burst_ == nullptr) return often(call_);
+    return often(call_, burst_->hdr.hdr.port_id, burst_->hdr.hdr.q_id);
+  }
   Burst* operator->() const noexcept { return burst_; }
   Burst& operator*() const noexcept { return *burst_; }
 
   template <typename... Parts>
   Status refuse(Status status, const Parts&... parts) noexcept {
+    const Call call = about();
     burst_ = nullptr;
-    return status_ = fail(status, call_, parts...);
+    return status_ = fail(status, call, parts...);
   }
   Held& require(bool ok, Status status, std::string_view otherwise) noexcept {
     if (burst_ != nullptr && !ok) [[unlikely]]
@@ -142,7 +175,7 @@ class Held {
   }
 
  private:
-  Call call_;
+  const char* call_;
   Burst* burst_;
   Status status_{Status::SUCCESS};
 };

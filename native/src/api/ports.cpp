@@ -41,7 +41,7 @@ Status with_connections(const char* call, std::initializer_list<const void*> poi
                         Action&& action) noexcept {
   if (std::ranges::count(pointers, nullptr) > 0)
     return fail(Status::NULL_PTR, call, "a pointer for the result is null");
-  return with_session(call, [&](const Session& session) { action(session.connections()); });
+  return with_session(call, [&](const Session& session) { return action(session.connections()); });
 }
 
 }  // namespace
@@ -49,7 +49,13 @@ Status with_connections(const char* call, std::initializer_list<const void*> poi
 Status get_mac_addr(int port, char* mac) {
   if (mac == nullptr) return fail(Status::NULL_PTR, __func__, "mac is null");
   return with_session(__func__, [&](const Session& session) {
-    std::ranges::copy(session.port(port).io->mac_address(), reinterpret_cast<std::uint8_t*>(mac));
+    const Port& found = session.port(port);
+    const Mac address = found.io->mac_address();
+    std::ranges::copy(address, reinterpret_cast<std::uint8_t*>(mac));
+    if (address == Mac{}) {
+      throw Error(Status::NOT_SUPPORTED,
+                  "interface '" + found.config.name_ + "' has no Ethernet address");
+    }
   });
 }
 
@@ -120,8 +126,11 @@ Status socket_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::u
 
 Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
                                  std::uintptr_t* conn_id) {
-  return with_connections(__func__, {conn_id}, [&](Connections& connections) {
-    *conn_id = connections.server_at(server_addr, server_port);
+  const char* call = __func__;
+  return with_connections(call, {conn_id}, [&](Connections& connections) {
+    *conn_id = connections.first_client(connections.server_at(server_addr, server_port));
+    if (*conn_id != 0) return Status::SUCCESS;
+    return api::decline(Status::NULL_PTR, call, "no client is connected to the server yet");
   });
 }
 

@@ -71,22 +71,22 @@ void watch_process() {
                      });
 }
 
-std::shared_ptr<Session> open(NetworkConfig& config) {
-  auto session = Session::open(config);
+std::shared_ptr<Session> open(NetworkConfig& config, ConfigReport read = {}) {
+  auto session = Session::open(config, std::move(read));
   watch_process();
   config = session->config();
   return session;
 }
 
 /// Open the default session. Throws Error, INTERNAL_ERROR when there is one.
-void start_default(NetworkConfig& config) {
+void start_default(NetworkConfig& config, ConfigReport read = {}) {
   if (default_claimed.exchange(true, std::memory_order_acq_rel)) {
     throw Error(Status::INTERNAL_ERROR,
                 "the default session is running already, and runs on; call shutdown first, or "
                 "session_open for another beside it");
   }
   try {
-    insert(DEFAULT_SESSION, open(config));
+    insert(DEFAULT_SESSION, open(config, std::move(read)));
   } catch (...) {
     default_claimed.store(false, std::memory_order_release);
     throw;
@@ -124,21 +124,26 @@ ConfigReport load_either(const std::string& yaml_or_path, NetworkConfig& config)
   return (is_path ? load_config_file : load_text)(yaml_or_path, config);
 }
 
-Status read(const char* call, Load& load, const std::string& source, NetworkConfig& config) {
+/// Returns the warnings. Throws Error with all problems when there are errors.
+ConfigReport read(Load& load, const std::string& source, NetworkConfig& config) {
+  ConfigReport report = load(source, config);
+  if (!report.ok()) throw Error(Status::INVALID_PARAMETER, report.text());
+  return report;
+}
+
+Status parse(const char* call, Load& load, const std::string& source, NetworkConfig& config) {
   return guarded(call, [&] {
-    const ConfigReport report = load(source, config);
-    if (!report.ok()) throw Error(Status::INVALID_PARAMETER, report.text());
-    // What is left are warnings.
-    if (!report.problems_.empty() && config.log_level_ <= LogLevel::WARN)
-      log(LogLevel::WARN, report.text());
+    const ConfigReport report = read(load, source, config);
+    if (config.log_level_ <= LogLevel::WARN) log_warnings(report, config);
   });
 }
 
 Status start(const char* call, Load& load, const std::string& source) {
-  NetworkConfig config;
-  const Status status = read(call, load, source, config);
-  if (status != Status::SUCCESS) return status;
-  return guarded(call, [&] { start_default(config); });
+  return guarded(call, [&] {
+    NetworkConfig config;
+    ConfigReport report = read(load, source, config);
+    start_default(config, std::move(report));
+  });
 }
 
 Status not_open(const char* call, SessionId id) noexcept {
@@ -187,13 +192,13 @@ Status daqiri_init_from_yaml_file(const std::string& path) {
 }
 
 Status parse_network_config(const std::string& yaml_or_path, NetworkConfig& config) {
-  return read(__func__, load_either, yaml_or_path, config);
+  return parse(__func__, load_either, yaml_or_path, config);
 }
 Status parse_network_config_from_yaml_string(const std::string& yaml, NetworkConfig& config) {
-  return read(__func__, load_text, yaml, config);
+  return parse(__func__, load_text, yaml, config);
 }
 Status parse_network_config_from_yaml_file(const std::string& path, NetworkConfig& config) {
-  return read(__func__, load_config_file, path, config);
+  return parse(__func__, load_config_file, path, config);
 }
 
 EngineType get_engine_type() {
@@ -212,9 +217,11 @@ Status session_open(NetworkConfig& config, SessionId* id) {
 Status session_open(const std::string& yaml_or_path, SessionId* id) {
   if (id == nullptr) return fail(Status::NULL_PTR, __func__, "the pointer for the id is null");
   *id = DEFAULT_SESSION;
-  NetworkConfig config;
-  const Status status = read(__func__, load_either, yaml_or_path, config);
-  return status == Status::SUCCESS ? session_open(config, id) : status;
+  return guarded(__func__, [&] {
+    NetworkConfig config;
+    ConfigReport report = read(load_either, yaml_or_path, config);
+    *id = insert(++last_id, open(config, std::move(report)));
+  });
 }
 
 Status session_close(SessionId id) {
@@ -243,12 +250,5 @@ void print_stats() {
     std::fflush(stdout);
   });
 }
-
-const char* version_string() noexcept { return VERSION_TEXT; }
-int version_year() noexcept { return VERSION_YEAR; }
-int version_month() noexcept { return VERSION_MONTH; }
-int version_patch() noexcept { return VERSION_PATCH; }
-// The shared library's soname has the same number.
-int abi_version() noexcept { return VERSION_YEAR; }
 
 }  // namespace daqiri

@@ -23,7 +23,7 @@ Status with_queue(const char* call, const BurstParams* params, Action&& action) 
   if (session == nullptr || session->closed()) {
     return burst.refuse(Status::NOT_READY, "the burst is of a session that was shut down; free it");
   }
-  return api::guarded(api::often(call), [&] {
+  return api::guarded(burst.about(), [&] {
     if (!burst->transmit)
       throw Error(Status::INVALID_PARAMETER, "a receive burst cannot be transmitted");
     return action(session->tx_queue(burst->hdr.hdr.port_id, burst->hdr.hdr.q_id), burst);
@@ -38,16 +38,18 @@ bool has_headers(const Burst& burst) noexcept {
 }
 
 [[noreturn]] void refuse(const TxQueue& queue, const std::string& what) {
-  throw Error(Status::INVALID_PARAMETER, "transmit queue '" + queue.config().name_ + "': " + what);
+  throw Error(Status::INVALID_PARAMETER,
+              "transmit queue '" + queue.config().common_.name_ + "': " + what);
 }
 
 /// What was asked of a burst that has no packets yet, against its queue. Throws Error.
 void require_fillable(const TxQueue& queue, const Burst& burst) {
   const BurstHeaderParams& header = burst.hdr.hdr;
   if (burst.owned > 0) refuse(queue, "the burst has packets already; send or free it");
-  if (header.num_pkts == 0 || header.num_pkts > queue.batch_size()) {
-    refuse(queue, std::to_string(header.num_pkts) + " packets; a burst has 1 to " +
-                      std::to_string(queue.batch_size()) + " (batch_size)");
+  if (header.num_pkts > queue.most_packets()) {
+    refuse(queue, std::to_string(static_cast<std::int64_t>(header.num_pkts)) +
+                      " packets; a burst has 1 to " + std::to_string(queue.most_packets()) +
+                      " (num_bufs of its memory regions), or 0 for batch_size");
   }
   if (header.num_segs != queue.num_segments()) {
     refuse(queue, std::to_string(header.num_segs) + " segments; the queue has " +
@@ -55,12 +57,17 @@ void require_fillable(const TxQueue& queue, const Burst& burst) {
   }
 }
 
+/// Packets that such a burst asks for.
+std::uint32_t wanted(const TxQueue& queue, const Burst& burst) noexcept {
+  return burst.hdr.hdr.num_pkts == 0 ? queue.batch_size() : burst.num_packets();
+}
+
 /// Every packet to send is there and has a length. Throws Error.
 void require_sendable(const TxQueue& queue, const Burst& burst) {
   const std::uint32_t n = burst.num_packets();
   if (n == 0 || n > burst.owned) {
-    refuse(queue, std::to_string(burst.hdr.hdr.num_pkts) + " packets to send of a burst that has " +
-                      std::to_string(burst.owned) +
+    refuse(queue, std::to_string(static_cast<std::int64_t>(burst.hdr.hdr.num_pkts)) +
+                      " packets to send of a burst that has " + std::to_string(burst.owned) +
                       (burst.owned == 0 ? "; call get_tx_packet_burst first" : ""));
   }
   for (int s = 0; s < queue.num_segments(); ++s) {
@@ -121,9 +128,11 @@ Status write_packet(Held& burst, int idx, int length, Write&& write) noexcept {
   PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
   if (length >= 0 && write(packet, static_cast<std::uint32_t>(length))) [[likely]]
     return Status::SUCCESS;
+  const bool cut = packet.reach() < packet.capacity();
   return burst.refuse(Status::INVALID_PARAMETER, "packet ", idx, ": ", length,
-                      " bytes behind the header do not fit; the packet's buffers hold ",
-                      packet.capacity(), " in all");
+                      " bytes behind the header do not fit; the packet's ",
+                      cut ? "segments, of the lengths that are set, hold " : "buffers hold ",
+                      packet.reach(), " in all");
 }
 
 /// Set the lengths of packets [first, end).
@@ -156,7 +165,8 @@ bool is_tx_burst_available(const BurstParams* params) {
   const auto look = [](const TxQueue& queue, const Held& burst) {
     require_fillable(queue, *burst);
     for (int s = 0; s < queue.num_segments(); ++s) {
-      if (queue.region(s).available() < burst->num_packets()) return Status::NO_FREE_PACKET_BUFFERS;
+      if (queue.region(s).available() < wanted(queue, *burst))
+        return Status::NO_FREE_PACKET_BUFFERS;
     }
     return Status::SUCCESS;
   };
@@ -166,12 +176,15 @@ bool is_tx_burst_available(const BurstParams* params) {
 Status get_tx_packet_burst(BurstParams* params) {
   return with_queue(__func__, params, [](TxQueue& queue, Held& burst) {
     require_fillable(queue, *burst);
-    const std::uint32_t n = burst->num_packets();
+    const std::uint32_t n = wanted(queue, *burst);
     const Status status = queue.fill(*burst, n);
     if (status == Status::SUCCESS) return status;
-    return burst.refuse(
-        status, "transmit queue '", queue.config().name_, "': fewer than ", n,
-        " packet buffers are free; wait for packets to be sent (or raise num_bufs)");
+    const bool memory = status == Status::NO_FREE_BURST_BUFFERS;
+    return api::decline(
+        status, burst.about(), "transmit queue '", queue.config().common_.name_,
+        memory ? "': there is no memory for a burst of " : "': fewer than ", n,
+        memory ? " packets"
+               : " packet buffers are free; wait for packets to be sent (or raise num_bufs)");
   });
 }
 
@@ -238,13 +251,22 @@ Status set_packet_tx_time(BurstParams* params, int idx, std::uint64_t time_ns) {
 Status send_tx_burst(BurstParams* params) {
   return with_queue(__func__, params, [](TxQueue& queue, Held& burst) {
     require_sendable(queue, *burst);
+    // The burst is another's to read from then on.
+    const api::Call call = burst.about();
+    const std::uintptr_t connection = burst->connection_id;
+    if (const char* why = queue.unreachable(connection); why != nullptr) {
+      burst->release();
+      return api::fail(Status::CONNECT_FAILURE, call, "transmit queue '",
+                       queue.config().common_.name_, "', connection ", connection, ": ", why,
+                       "; the burst was freed");
+    }
     burst->hdr.hdr.num_segs = queue.num_segments();
     const Status status = queue.send(&*burst);
     if (status == Status::SUCCESS) return status;
-    return burst.refuse(status, "transmit queue '", queue.config().name_,
-                        status == Status::NO_SPACE_AVAILABLE
-                            ? "': its ring is full; the burst was freed, send slower"
-                            : "': the engine is shutting down");
+    return api::fail(status, call, "transmit queue '", queue.config().common_.name_,
+                     status == Status::NO_SPACE_AVAILABLE
+                         ? "': its ring is full; the burst was freed, send slower"
+                         : "': the engine is shutting down");
   });
 }
 

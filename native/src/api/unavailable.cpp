@@ -38,7 +38,7 @@ Status add_rx_flows_async(int, const std::vector<FlowRuleConfig>&, FlowOpId*) {
 Status delete_flow_async(FlowId, FlowOpId*) { return no_flows(__func__); }
 Status poll_flow_op(FlowOpResult*) { return no_flows(__func__); }
 
-Status set_reorder_cuda_stream(const std::string&, const std::string&, CUstream_st*) {
+Status set_reorder_cuda_stream(const std::string&, const std::string&, cudaStream_t) {
   return unavailable(__func__,
                      "this build has no CUDA and no reorder stage; receive ordinary bursts");
 }

@@ -123,30 +123,52 @@ std::uint64_t BurstPool::bytes(std::uint32_t count, std::uint32_t capacity,
   return per_burst * count + 64;
 }
 
-void BurstPool::make(std::uint32_t count, std::uint32_t capacity, bool small) {
-  bursts_.reserve(bursts_.size() + count);
+std::byte* BurstPool::allocate(std::uint32_t count, std::uint32_t capacity) {
   // Not value-initialised: pages of bursts that are never used are never touched.
   arrays_.push_back(
       std::make_unique_for_overwrite<std::byte[]>(bytes(count, capacity, num_segments_)));
-  auto* next = reinterpret_cast<std::byte*>(
+  return reinterpret_cast<std::byte*>(
       align_up(reinterpret_cast<std::uintptr_t>(arrays_.back().get())));
+}
+
+std::byte* BurstPool::attach(Burst& burst, std::byte* arrays,
+                             std::uint32_t capacity) const noexcept {
   const auto carve = [&]<typename T>(T*& array) {
-    array = reinterpret_cast<T*>(next);
-    next += align_up(capacity * sizeof(T));
+    array = reinterpret_cast<T*>(arrays);
+    arrays += align_up(capacity * sizeof(T));
   };
+  for (int s = 0; s < num_segments_; ++s) {
+    carve(burst.pkts[s]);
+    carve(burst.pkt_lens[s]);
+    carve(burst.buffers[s]);
+  }
+  carve(burst.flow_ids);
+  carve(burst.timestamps);
+  burst.capacity = capacity;
+  return arrays;
+}
+
+bool BurstPool::enlarge(Burst& burst, std::uint32_t n) noexcept {
+  try {
+    const std::lock_guard lock(slab().mutex);
+    // Twice as much at least: what it had is kept until the pool goes.
+    const std::uint32_t capacity = std::max(n, 2 * burst.capacity);
+    attach(burst, allocate(1, capacity), capacity);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+void BurstPool::make(std::uint32_t count, std::uint32_t capacity, bool small) {
+  bursts_.reserve(bursts_.size() + count);
   const std::lock_guard lock(slab().mutex);
+  std::byte* arrays = allocate(count, capacity);
   while (slab().free.size() < count) slab().free.push_back(&slab().headers.emplace_back());
   for (std::uint32_t i = 0; i < count; ++i) {
     Burst* burst = slab().free.back();
     slab().free.pop_back();
-    for (int s = 0; s < num_segments_; ++s) {
-      carve(burst->pkts[s]);
-      carve(burst->pkt_lens[s]);
-      carve(burst->buffers[s]);
-    }
-    carve(burst->flow_ids);
-    carve(burst->timestamps);
-    burst->capacity = capacity;
+    arrays = attach(*burst, arrays, capacity);
     burst->transmit = transmit_;
     burst->small = small;
     burst->home = this;
@@ -188,8 +210,10 @@ Burst* BurstPool::take() noexcept {
       (!make_small() || free_small_.take(&number, 1) == 0))
     return nullptr;
   Burst* burst = bursts_[small ? count_ + number : number];
-  burst->hdr.hdr = {};
+  burst->hdr = {};
   burst->hdr.hdr.num_segs = num_segments_;
+  burst->transport_hdr = {};
+  burst->pkt_extra_info = nullptr;
   burst->event = nullptr;
   burst->connection_id = 0;
   static_cast<BurstContents&>(*burst) = {};
@@ -201,6 +225,7 @@ Burst* BurstPool::take() noexcept {
 void BurstPool::give(Burst* burst) noexcept {
   burst->state.store(BurstState::FREE, std::memory_order_release);
   burst->hdr.hdr.num_pkts = 0;
+  burst->custom_pkt_data.reset();
   (burst->small ? free_small_ : free_).give(&burst->place, 1);
 }
 

@@ -40,7 +40,8 @@ struct BurstContents {
   std::uint32_t owned{0};
   /// Receive: packets from the wire that it stands for, more than num_pkts in an aggregate.
   std::uint32_t source_packets{0};
-  /// Receive: bursts of its source that wait in the ring; counted down when it is taken from there.
+  /// Receive: packets of its source that wait in the ring; counted down when it is taken from
+  /// there.
   std::atomic<std::uint32_t>* waiting{nullptr};
   /// Transmit: packets that the engine was given and still keeps.
   std::uint32_t kept{0};
@@ -139,6 +140,9 @@ class BurstPool {
   Burst* take() noexcept;
   /// Back to the pool; its buffers must have been given back.
   void give(Burst* burst) noexcept;
+  /// Room for `n` packets from now on, in a burst that has none. Any thread; false: there is no
+  /// memory.
+  bool enlarge(Burst& burst, std::uint32_t n) noexcept;
 
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
   /// Bursts that can be in use at the same time.
@@ -147,6 +151,9 @@ class BurstPool {
   [[nodiscard]] std::size_t available() const noexcept { return free_.available(); }
 
  private:
+  /// Arrays for `count` bursts that `attach` then takes one by one.
+  std::byte* allocate(std::uint32_t count, std::uint32_t capacity);
+  std::byte* attach(Burst& burst, std::byte* arrays, std::uint32_t capacity) const noexcept;
   void make(std::uint32_t count, std::uint32_t capacity, bool small);
   bool make_small() noexcept;
 

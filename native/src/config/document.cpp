@@ -37,9 +37,12 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     add(node_at(mark, Node::Kind::NONE), anchor);
   }
-  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    add(node_at(mark, Node::Kind::SCALAR, value), anchor);
+    Node node = node_at(mark, Node::Kind::SCALAR, value);
+    // "?": neither quotes nor a tag.
+    node.quoted = !tag.empty() && tag != "?";
+    add(std::move(node), anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto target = anchors_.find(anchor);

@@ -22,7 +22,7 @@ struct Node {
   Mark mark;
   /// Of a scalar.
   std::string text;
-  /// Write the scalar in quotes, whatever it looks like.
+  /// The scalar is a text, whatever it looks like: it was read in quotes, or is written in them.
   bool quoted;
   std::vector<Node> items;
   std::vector<Entry> entries;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <regex>
 
 #include "config/schema.h"
 
@@ -31,6 +32,12 @@ bool expect(const Node& node, Node::Kind kind, const Place& place, std::string_v
   const bool good = node.kind == kind || (or_none && node.kind == Node::Kind::NONE);
   if (!good) place.error("found ", describe(node), "; accepts ", accepts);
   return good;
+}
+
+/// What other readers of YAML make of a text without quotes, and files written by them then have.
+bool is_number(std::string_view text) {
+  static const std::regex form("[-+]?[0-9][0-9_]*([.][0-9_]*)?([eE][-+]?[0-9]+)?");
+  return text.size() < 64 && std::regex_match(text.begin(), text.end(), form);
 }
 
 template <class Read>
@@ -75,9 +82,7 @@ Node Fields::run(const Body& body) {
 
 void Fields::flag(Key key, bool& value) {
   const auto read = [&](std::string_view word) -> std::string {
-    std::string lower(word);
-    for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    const Name* match = find_name(BOOLEANS, lower);
+    const Name* match = find_name(BOOLEANS, lower(word));
     if (match == nullptr) return "not a truth value";
     value = match->value != 0;
     return {};
@@ -85,9 +90,15 @@ void Fields::flag(Key key, bool& value) {
   scalar(key, "true or false", read, Node(Node::Kind::SCALAR, text_of(BOOLEANS, value)));
 }
 
-void Fields::text(Key key, std::string& value) {
+void Fields::text(Key key, std::string& value, bool of_digits) {
+  const Node::Entry* given = entry_of(key.name);
+  const bool number = !of_digits && given != nullptr && !given->value.quoted &&
+                      given->value.kind == Node::Kind::SCALAR && is_number(given->value.text);
   const auto read = [&](std::string_view word) -> std::string {
     if (word.empty()) return "an empty text";
+    if (number)
+      return "a number, which YAML readers make of some texts without quotes, such as "
+             "0000:03:00.0; write the text in quotes";
     if (std::ranges::any_of(
             word, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }))
       return "a text with control characters";
@@ -184,6 +195,18 @@ void Fields::refused(std::string_view name, const std::string& message) {
 
 void Fields::problem(std::string_view name, const std::string& message) {
   if (reading()) (name.empty() ? place_ : at(name)).error(message);
+}
+
+void Fields::warning(std::string_view name, const std::string& message) {
+  if (reading() && !bad(name)) at(name).warning(message);
+}
+
+Key Fields::or_alias(Key key, std::string_view alias) {
+  if (!given(alias)) return key;
+  if (!given(key.name)) return {alias, key.required, key.written};
+  known_.push_back(alias);
+  problem(alias, concat("stands beside ", key.name, ", which means the same; keep one"));
+  return key;
 }
 
 void Fields::add(Key key, Node value) {

@@ -45,6 +45,7 @@ bool Findings::bad(std::string_view path) const {
 
 void Findings::add(ConfigProblem::Severity severity, const std::string& path,
                    const std::string& message, std::optional<Mark> mark) {
+  good_ = good_ && severity != ConfigProblem::Severity::ERROR;
   if (report_.problems_.size() >= MOST_PROBLEMS) {
     ++left_out_;
     if (severity == ConfigProblem::Severity::ERROR) left_out_severity_ = severity;

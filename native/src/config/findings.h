@@ -39,6 +39,8 @@ class Findings {
            std::optional<Mark> mark = {});
   void spoil(const std::string& path) { bad_.insert(path); }
   [[nodiscard]] bool bad(std::string_view path) const;
+  /// Nothing was found wrong.
+  [[nodiscard]] bool good() const { return good_; }
 
   /// In the order of the source.
   [[nodiscard]] ConfigReport report() &&;
@@ -50,6 +52,7 @@ class Findings {
   std::string file_;
   std::map<std::string, Mark, std::less<>> marks_;
   std::set<std::string, std::less<>> bad_;
+  bool good_{true};
   ConfigReport report_;
   std::size_t left_out_{0};
   ConfigProblem::Severity left_out_severity_{ConfigProblem::Severity::WARNING};

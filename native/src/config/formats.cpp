@@ -28,11 +28,17 @@ bool is_address(int family, std::string_view text) {
          inet_pton(family, std::string(text).c_str(), buffer.data()) == 1;
 }
 
-std::string read_ipv4(std::string_view text, std::uint32_t& address) {
+std::string read_ipv4(std::string_view text, in_addr_t& address) {
   if (!is_address(AF_INET, text)) return "not an IPv4 address";
   in_addr parsed{};
   inet_pton(AF_INET, std::string(text).c_str(), &parsed);
-  address = ntohl(parsed.s_addr);
+  address = parsed.s_addr;
+  return {};
+}
+
+std::string read_ipv4_text(std::string_view text, std::string& address) {
+  if (!is_address(AF_INET, text)) return "not an IPv4 address";
+  address = text;
   return {};
 }
 
@@ -74,36 +80,12 @@ std::string read_core(std::string_view text, std::string& core) {
   return {};
 }
 
-std::string read_endpoint(std::string_view text, SocketEndpoint& endpoint) {
-  const std::size_t colon = text.find("://");
-  if (colon == std::string_view::npos) return "no scheme";
-  const Name* scheme = find_name(SCHEMES, text.substr(0, colon));
-  if (scheme == nullptr) return "unknown scheme " + quoted(text.substr(0, colon));
-  const auto protocol = static_cast<SocketProtocol>(scheme->value);
-
-  std::string_view rest = text.substr(colon + 3);
-  if (const std::size_t query = rest.find('?'); query != std::string_view::npos) {
-    // DAQIRI lets a RoCE address name the one engine there is for it.
-    if (protocol != SocketProtocol::ROCE || rest.substr(query) != "?engine=ibverbs")
-      return "unknown parameter " + quoted(rest.substr(query));
-    rest = rest.substr(0, query);
-  }
-
-  const bool bracket = rest.starts_with('[');
-  const std::size_t end = rest.find(bracket ? ']' : ':');
-  if (bracket && end == std::string_view::npos) return "'[' without ']'";
-  const std::string_view host = bracket ? rest.substr(1, end - 1) : rest.substr(0, end);
-  if (bracket && !is_ipv6_address(host)) return quoted(host) + " is not a numeric IPv6 address";
-  if (!bracket && !is_address(AF_INET, host))
-    return quoted(host) + " is not a numeric IPv4 address (IPv6 stands in brackets)";
-
-  rest.remove_prefix(std::min(rest.size(), bracket ? end + 1 : end));
-  const bool no_port = rest.empty();
-  if (no_port && protocol != SocketProtocol::ROCE) return "no port";
-  const auto port = rest.starts_with(':') ? read_digits(rest.substr(1), WORD.last) : std::nullopt;
-  if (!no_port && !port) return "the port is not a number from 0 to 65535";
-  endpoint = {protocol, std::string(host), static_cast<std::uint16_t>(port.value_or(0))};
-  return {};
+/// As write_endpoint writes it.
+std::string read_endpoint_text(std::string_view text, std::string& address) {
+  Endpoint endpoint;
+  std::string wrong = read_endpoint(text, endpoint);
+  if (wrong.empty()) address = write_endpoint(endpoint);
+  return wrong;
 }
 
 std::string as_it_is(const std::string& text) { return text; }
@@ -111,8 +93,23 @@ std::string as_it_is(const std::string& text) { return text; }
 }  // namespace
 
 std::string engine_name(const CommonConfig& common) {
-  return common.engine_type == EngineType::OTHER ? common.engine
-                                                 : text_of(ENGINES, common.engine_type);
+  if (common.engine_type == EngineType::OTHER) return common.engine_name_;
+  // The engine of this name has two: packets of a raw stream, and RDMA.
+  const bool rdma = common.engine_type == EngineType::RDMA;
+  return text_of(ENGINES, rdma ? EngineType::IBVERBS : common.engine_type);
+}
+
+std::string engine_word(const CommonConfig& common) {
+  if (common.engine == EngineType::DEFAULT || common.engine == EngineType::UNKNOWN) return {};
+  if (common.engine == EngineType::OTHER) return common.engine_name_;
+  if (common.engine != EngineType::RDMA) return text_of(ENGINES, common.engine);
+  return common.stream_type == StreamType::SOCKET ? "ibverbs" : "rdma";
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return result;
 }
 
 const Name* find_name(Names names, std::string_view text) noexcept {
@@ -161,19 +158,50 @@ std::string read_integer(std::string_view text, const Range& range, std::int64_t
   return {};
 }
 
-std::string write_ipv4(const std::uint32_t& address) {
-  if (address == 0) return {};
-  return concat(address >> 24U, ".", (address >> 16U) & 0xFFU, ".", (address >> 8U) & 0xFFU, ".",
-                address & 0xFFU);
+std::string write_ipv4(const in_addr_t& address) {
+  if (address == INADDR_ANY) return {};
+  std::array<char, INET_ADDRSTRLEN> text{};
+  return inet_ntop(AF_INET, &address, text.data(), text.size());
 }
 
-std::string write_endpoint(const SocketEndpoint& endpoint) {
-  if (!endpoint.given()) return {};
-  const bool bracket = endpoint.host_.find(':') != std::string::npos;
-  const std::string text = concat(text_of(SCHEMES, endpoint.protocol_), "://", bracket ? "[" : "",
-                                  endpoint.host_, bracket ? "]" : "");
-  const bool no_port = endpoint.protocol_ == SocketProtocol::ROCE && endpoint.port_ == 0;
-  return no_port ? text : concat(text, ":", endpoint.port_);
+std::string read_endpoint(std::string_view text, Endpoint& endpoint) {
+  const std::size_t colon = text.find("://");
+  if (colon == std::string_view::npos) return "no scheme";
+  const Name* scheme = find_name(SCHEMES, text.substr(0, colon));
+  if (scheme == nullptr) return "unknown scheme " + quoted(text.substr(0, colon));
+  const auto protocol = static_cast<SocketProtocol>(scheme->value);
+
+  std::string_view rest = text.substr(colon + 3);
+  if (const std::size_t query = rest.find('?'); query != std::string_view::npos) {
+    // DAQIRI lets a RoCE address name the one engine there is for it.
+    if (protocol != SocketProtocol::ROCE || rest.substr(query) != "?engine=ibverbs")
+      return "unknown parameter " + quoted(rest.substr(query));
+    rest = rest.substr(0, query);
+  }
+
+  const bool bracket = rest.starts_with('[');
+  const std::size_t end = rest.find(bracket ? ']' : ':');
+  if (bracket && end == std::string_view::npos) return "'[' without ']'";
+  const std::string_view host = bracket ? rest.substr(1, end - 1) : rest.substr(0, end);
+  if (bracket && !is_ipv6_address(host)) return quoted(host) + " is not a numeric IPv6 address";
+  if (!bracket && !is_address(AF_INET, host))
+    return quoted(host) + " is not a numeric IPv4 address (IPv6 stands in brackets)";
+
+  rest.remove_prefix(std::min(rest.size(), bracket ? end + 1 : end));
+  const bool no_port = rest.empty();
+  if (no_port && protocol != SocketProtocol::ROCE) return "no port";
+  const auto port = rest.starts_with(':') ? read_digits(rest.substr(1), WORD.last) : std::nullopt;
+  if (!no_port && !port) return "the port is not a number from 0 to 65535";
+  endpoint = {protocol, std::string(host), static_cast<std::uint16_t>(port.value_or(0))};
+  return {};
+}
+
+std::string write_endpoint(const Endpoint& endpoint) {
+  const bool bracket = endpoint.host.find(':') != std::string::npos;
+  const std::string text = concat(text_of(SCHEMES, endpoint.protocol), "://", bracket ? "[" : "",
+                                  endpoint.host, bracket ? "]" : "");
+  const bool no_port = endpoint.protocol == SocketProtocol::ROCE && endpoint.port == 0;
+  return no_port ? text : concat(text, ":", endpoint.port);
 }
 
 bool is_ipv6_address(std::string_view text) {
@@ -189,8 +217,9 @@ bool is_ip_address(std::string_view text) {
   return is_address(AF_INET, text) || is_ipv6_address(text);
 }
 
-constinit const Form<std::uint32_t> ipv4_form{"an IPv4 address such as 192.168.1.10", read_ipv4,
-                                              write_ipv4};
+constexpr std::string_view AN_IPV4_ADDRESS = "an IPv4 address such as 192.168.1.10";
+constinit const Form<in_addr_t> ipv4_form{AN_IPV4_ADDRESS, read_ipv4, write_ipv4};
+constinit const Form<std::string> ipv4_text_form{AN_IPV4_ADDRESS, read_ipv4_text, as_it_is};
 constinit const Form<std::string> ip_form{"a numeric IPv4 or IPv6 address", read_ip, as_it_is};
 constinit const Form<std::string> mac_form{"an Ethernet address such as 02:00:00:00:00:01",
                                            read_mac, as_it_is};
@@ -199,8 +228,8 @@ constinit const Form<PortRange> ports_form{
     write_port_range};
 constinit const Form<std::string> core_form{
     "a core number from 0 to 8191, or 'any' for a thread that is not pinned", read_core, as_it_is};
-constinit const Form<SocketEndpoint> endpoint_form{
-    "tcp://ip:port, udp://ip:port or roce://ip[:port] with a numeric address", read_endpoint,
-    write_endpoint};
+constinit const Form<std::string> endpoint_form{
+    "tcp://ip:port, udp://ip:port or roce://ip[:port] with a numeric address", read_endpoint_text,
+    as_it_is};
 
 }  // namespace daqiri::config

@@ -33,7 +33,8 @@ inline constexpr Name LOG_LEVELS[] = {{"trace", LogLevel::TRACE}, {"debug", LogL
                                       {"info", LogLevel::INFO},   {"warn", LogLevel::WARN},
                                       {"error", LogLevel::ERROR}, {"critical", LogLevel::CRITICAL},
                                       {"off", LogLevel::OFF}};
-inline constexpr Name LOOPBACK_TYPES[] = {{"", LoopbackType::NONE}, {"sw", LoopbackType::SW}};
+inline constexpr Name LOOPBACK_TYPES[] = {{"", LoopbackType::DISABLED},
+                                          {"sw", LoopbackType::LOOPBACK_TYPE_SW}};
 inline constexpr Name MEMORY_KINDS[] = {{"huge", MemoryKind::HUGE},
                                         {"device", MemoryKind::DEVICE},
                                         {"host_pinned", MemoryKind::HOST_PINNED},
@@ -42,8 +43,8 @@ inline constexpr Name MEMORY_KINDS[] = {{"huge", MemoryKind::HUGE},
 inline constexpr Name MEMORY_ACCESS[] = {{"local", MEM_ACCESS_LOCAL},
                                          {"rdma_read", MEM_ACCESS_RDMA_READ},
                                          {"rdma_write", MEM_ACCESS_RDMA_WRITE}};
-inline constexpr Name POLL_MODES[] = {{"indirect", PollMode::INDIRECT},
-                                      {"direct", PollMode::DIRECT}};
+inline constexpr Name POLL_MODES[] = {{"indirect", QueuePollMode::INDIRECT},
+                                      {"direct", QueuePollMode::DIRECT}};
 inline constexpr Name SOCKET_MODES[] = {{"client", SocketMode::CLIENT},
                                         {"server", SocketMode::SERVER}};
 /// Schemes of endpoint addresses; the last is an alias.
@@ -51,32 +52,39 @@ inline constexpr Name SCHEMES[] = {{"tcp", SocketProtocol::TCP},
                                    {"udp", SocketProtocol::UDP},
                                    {"roce", SocketProtocol::ROCE},
                                    {"rdma", SocketProtocol::ROCE}};
-inline constexpr Name TRANSPORT_MODES[] = {{"RC", 0}, {"UC", 1}};
+inline constexpr Name TRANSPORT_MODES[] = {
+    {"RC", RDMATransportMode::RC}, {"UC", RDMATransportMode::UC}, {"UD", RDMATransportMode::UD}};
 inline constexpr Name OFFLOADS[] = {{"tx_eth_src", 0}};
 /// Three of receive flows, two of transmit flows.
-inline constexpr Name ACTIONS[] = {{"queue", FlowActionType::QUEUE},
-                                   {"vlan_pop", FlowActionType::VLAN_POP},
-                                   {"tunnel_decap", FlowActionType::TUNNEL_DECAP},
-                                   {"vlan_push", FlowActionType::VLAN_PUSH},
-                                   {"tunnel_encap", FlowActionType::TUNNEL_ENCAP}};
+inline constexpr Name ACTIONS[] = {{"queue", FlowType::QUEUE},
+                                   {"vlan_pop", FlowType::VLAN_POP},
+                                   {"tunnel_decap", FlowType::TUNNEL_DECAP},
+                                   {"vlan_push", FlowType::VLAN_PUSH},
+                                   {"tunnel_encap", FlowType::TUNNEL_ENCAP}};
 inline constexpr Names RX_ACTIONS = Names(ACTIONS).first(3);
 inline constexpr Names TX_ACTIONS = Names(ACTIONS).last(2);
 inline constexpr Name TUNNEL_TYPES[] = {
     {"vxlan", TunnelType::VXLAN}, {"gre", TunnelType::GRE}, {"nvgre", TunnelType::NVGRE}};
-inline constexpr Name REORDER_TYPES[] = {{"gpu", ReorderType::GPU}, {"cpu", ReorderType::CPU}};
-inline constexpr Name INPUT_TYPES[] = {{"int4", InputDataType::INT4},
-                                       {"int8", InputDataType::INT8},
-                                       {"int16", InputDataType::INT16},
-                                       {"int32", InputDataType::INT32}};
-inline constexpr Name OUTPUT_TYPES[] = {{"fp16", OutputDataType::FP16},
-                                        {"bf16", OutputDataType::BF16},
-                                        {"fp32", OutputDataType::FP32},
-                                        {"fp64", OutputDataType::FP64},
-                                        {"int32", OutputDataType::INT32}};
-inline constexpr Name ENDIANNESS[] = {{"host", Endianness::HOST}, {"network", Endianness::NETWORK}};
+inline constexpr Name REORDER_TYPES[] = {{"gpu", 0}, {"cpu", 1}};
+inline constexpr Name INPUT_TYPES[] = {{"int4", ReorderDataType::INT4},
+                                       {"int8", ReorderDataType::INT8},
+                                       {"int16", ReorderDataType::INT16},
+                                       {"int32", ReorderDataType::INT32}};
+inline constexpr Name OUTPUT_TYPES[] = {{"fp16", ReorderDataType::FP16},
+                                        {"bf16", ReorderDataType::BF16},
+                                        {"fp32", ReorderDataType::FP32},
+                                        {"fp64", ReorderDataType::FP64},
+                                        {"int32", ReorderDataType::INT32}};
+inline constexpr Name ENDIANNESS[] = {{"host", ReorderEndianness::HOST},
+                                      {"network", ReorderEndianness::NETWORK}};
 
 /// The engine of a validated configuration.
 std::string engine_name(const CommonConfig& common);
+/// What stands for CommonConfig::engine in a file; empty: nothing, it is inferred.
+std::string engine_word(const CommonConfig& common);
+
+/// ASCII letters in lower case.
+std::string lower(std::string_view text);
 
 /// The entry with this text; null when there is none.
 const Name* find_name(Names names, std::string_view text) noexcept;
@@ -102,6 +110,7 @@ struct Range {
 };
 inline constexpr Range CPU_CORE{0, 8191};
 inline constexpr Range PORT{1, 65535};
+inline constexpr Range ETHERTYPE{1, 65535};
 inline constexpr Range BYTE{0, 255};
 inline constexpr Range WORD{0, 65535};
 
@@ -109,10 +118,20 @@ inline constexpr Range WORD{0, 65535};
 std::string read_integer(std::string_view text, const Range& range, std::int64_t& value);
 std::string accepts_integer(const Range& range);
 
-/// Empty for 0, which stands for any address.
-std::string write_ipv4(const std::uint32_t& address);
-/// Empty when the endpoint is not given.
-std::string write_endpoint(const SocketEndpoint& endpoint);
+/// Of an address in network byte order; empty for 0, which stands for any.
+std::string write_ipv4(const in_addr_t& address);
+
+/// `scheme://host:port`.
+struct Endpoint {
+  SocketProtocol protocol{SocketProtocol::INVALID};
+  /// Numeric IPv4 or IPv6 address.
+  std::string host;
+  /// 0: none, which RoCE allows.
+  std::uint16_t port{0};
+};
+/// Returns what is wrong with the text.
+std::string read_endpoint(std::string_view text, Endpoint& endpoint);
+std::string write_endpoint(const Endpoint& endpoint);
 
 /// Numeric IPv4 or IPv6, the latter with a scope (fe80::1%eth0) or without.
 bool is_ip_address(std::string_view text);
@@ -125,7 +144,9 @@ struct Form {
   std::string (*read)(std::string_view text, Value& value);
   std::string (*write)(const Value& value);
 };
-extern const Form<std::uint32_t> ipv4_form;
+extern const Form<in_addr_t> ipv4_form;
+/// The same, kept as text.
+extern const Form<std::string> ipv4_text_form;
 extern const Form<std::string> ip_form;
 extern const Form<std::string> mac_form;
 /// A port or "low-high".
@@ -133,6 +154,6 @@ extern const Form<PortRange> ports_form;
 /// A core number, kept as its digits, or ANY_CORE.
 extern const Form<std::string> core_form;
 /// `scheme://ip:port`; the port may be left out for RoCE.
-extern const Form<SocketEndpoint> endpoint_form;
+extern const Form<std::string> endpoint_form;
 
 }  // namespace daqiri::config

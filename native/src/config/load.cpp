@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <tuple>
 
 #include "config/rules.h"
 #include "config/schema.h"
@@ -118,8 +119,15 @@ ConfigReport validate_config(NetworkConfig& config) {
   CommonConfig& common = given.common_;
   const bool named =
       common.engine_type != EngineType::DEFAULT && common.engine_type != EngineType::UNKNOWN;
-  if (common.engine.empty() && named && !common.engine_inferred_)
-    common.engine = config::text_of(config::ENGINES, common.engine_type);
+  if (common.engine == EngineType::DEFAULT && named && !common.engine_inferred_)
+    common.engine = common.engine_type;
+  for (auto& [name, region] : given.mrs_) {
+    if (region.name_.empty()) region.name_ = name;
+    if (region.name_ != name)
+      return single_problem(Findings("<config>"), "memory_regions",
+                            "found a region with name_ " + config::quoted(region.name_) +
+                                " at mrs_[" + config::quoted(name) + "]; accepts the same name");
+  }
   NetworkConfig checked;
   ConfigReport report = read_and_check(config::write_config(given), config::UnknownKeys::REFUSED,
                                        Findings("<config>"), checked);
@@ -127,9 +135,36 @@ ConfigReport validate_config(NetworkConfig& config) {
   return report;
 }
 
+EngineType get_engine_type(const NetworkConfig& config) {
+  NetworkConfig checked = config;
+  return validate_config(checked).ok() ? checked.common_.engine_type : EngineType::UNKNOWN;
+}
+
+EnabledDirections get_enabled_directions(const NetworkConfig& config) {
+  EnabledDirections enabled;
+  for (const InterfaceConfig& interface : config.ifs_) {
+    enabled.rx = enabled.rx || !interface.rx_.queues_.empty();
+    enabled.tx = enabled.tx || !interface.tx_.queues_.empty();
+  }
+  return enabled;
+}
+
+std::vector<const MemoryRegionConfig*> memory_regions(const NetworkConfig& config) {
+  std::vector<const MemoryRegionConfig*> regions;
+  regions.reserve(config.mrs_.size());
+  for (const auto& [name, region] : config.mrs_) regions.push_back(&region);
+  std::ranges::sort(regions, {}, [](const MemoryRegionConfig* region) {
+    return std::tie(region->position_, region->name_);
+  });
+  return regions;
+}
+
 std::string config_to_yaml(const NetworkConfig& config) {
+  NetworkConfig resolved = config;
+  CommonConfig& common = resolved.common_;
+  if (common.engine == EngineType::DEFAULT) common.engine = common.engine_type;
   Node cfg(Node::Kind::MAP);
-  cfg.entries.push_back({Node(Node::Kind::SCALAR, "cfg"), config::write_config(config)});
+  cfg.entries.push_back({Node(Node::Kind::SCALAR, "cfg"), config::write_config(resolved)});
   Node root(Node::Kind::MAP);
   root.entries.push_back({Node(Node::Kind::SCALAR, "daqiri"), std::move(cfg)});
   return config::write_yaml(root);

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <regex>
+#include <set>
 
 #include <net/if.h>
 
@@ -22,13 +23,17 @@ void check_interfaces(const Subject& subject) {
   if (interfaces.empty()) list.error("found an empty list; accepts at least one interface");
   if (interfaces.size() > MOST_PORTS)
     list.error("found ", interfaces.size(), " interfaces; accepts at most ", MOST_PORTS);
-  check_unique(subject.root, "interfaces", "name", interfaces, &InterfaceConfig::name_);
+  check_unique<std::string>(subject.root, "interfaces", "name", interfaces,
+                            &InterfaceConfig::name_);
   std::uint16_t port = 0;
   for (auto& [interface, at] : subject.interfaces()) {
     interface.port_id_ = port++;
     if (!at.bad() && !at["rx"].given() && !at["tx"].given())
       at.warning("has neither rx nor tx: nothing is received or sent here");
   }
+  if (subject.config.common_.loopback_drops_ && !subject.in_memory())
+    subject.root["loopback_drops"].warning(
+        "found true, which has no effect without loopback: sw; remove the key");
   if (subject.in_memory() && subject.sockets())
     subject.root["loopback"].error(
         "found 'sw' beside stream_type: socket; accepts it beside stream_type: raw (a socket loops "
@@ -36,35 +41,46 @@ void check_interfaces(const Subject& subject) {
 }
 
 /// An endpoint of the file, in the spelling that the file uses.
-struct Endpoint {
-  SocketEndpoint& value;
+struct GivenEndpoint {
+  std::string& address;
+  std::string& ip;
+  std::uint16_t& port_number;
   Place at;
   Place port;
   bool has_scheme;
 
-  Endpoint(SocketEndpoint& endpoint, const Place& socket, const std::string& side)
-      : value(endpoint),
-        at(socket[side + "_addr"]),
-        port(socket[side + "_port"]),
-        has_scheme(at.given() || !socket[side + "_ip"].given()) {
-    if (!has_scheme) at = socket[side + "_ip"];
+  GivenEndpoint(SocketConfig& config, const Place& socket, bool local)
+      : address(local ? config.local_addr_ : config.remote_addr_),
+        ip(local ? config.local_ip_ : config.remote_ip_),
+        port_number(local ? config.local_port_ : config.remote_port_),
+        at(socket[local ? "local_addr" : "remote_addr"]),
+        port(socket[local ? "local_port" : "remote_port"]),
+        has_scheme(at.given() || !socket[local ? "local_ip" : "remote_ip"].given()) {
+    if (!has_scheme) at = socket[local ? "local_ip" : "remote_ip"];
   }
 
+  [[nodiscard]] bool given() const { return !ip.empty(); }
+  /// INVALID without a scheme.
+  [[nodiscard]] SocketProtocol protocol() const {
+    Endpoint parts;
+    read_endpoint(address, parts);
+    return parts.protocol;
+  }
   /// An address and a port must be given.
   void require(std::string_view role, std::string_view accepts, bool needs_port = true) const {
-    if (!value.given() && !port.bad()) {
+    if (!given() && !port.bad()) {
       at.error("required for ", role, ", but not given; accepts ", accepts);
-    } else if (value.given() && value.port_ == 0 && needs_port) {
+    } else if (given() && port_number == 0 && needs_port) {
       (has_scheme ? at : port)
           .error("found no port, which ", role, " needs; accepts a port from 1 to 65535");
     }
   }
 };
 
-std::array<Endpoint, 2> endpoints(InterfaceConfig& interface, const Place& at) {
+std::array<GivenEndpoint, 2> endpoints(InterfaceConfig& interface, const Place& at) {
   const Place socket = at["socket_config"];
-  return {Endpoint(interface.socket_.local_addr_, socket, "local"),
-          Endpoint(interface.socket_.remote_addr_, socket, "remote")};
+  return {GivenEndpoint(interface.socket_, socket, true),
+          GivenEndpoint(interface.socket_, socket, false)};
 }
 
 /// Transport of a socket stream: CommonConfig::protocol, also filled into endpoints without a
@@ -75,11 +91,11 @@ void resolve_transport(Subject& subject) {
 
   std::optional<SocketProtocol> transport;
   std::string decided_by;
-  std::vector<Endpoint> without_scheme;
+  std::vector<GivenEndpoint> without_scheme;
   for (auto& [interface, at] : subject.interfaces()) {
-    for (const Endpoint& endpoint : endpoints(interface, at)) {
-      const SocketProtocol protocol = endpoint.value.protocol_;
-      if (!endpoint.value.given() || endpoint.at.bad()) continue;
+    for (const GivenEndpoint& endpoint : endpoints(interface, at)) {
+      const SocketProtocol protocol = endpoint.protocol();
+      if (!endpoint.given() || endpoint.at.bad()) continue;
       if (!endpoint.has_scheme) {
         without_scheme.push_back(endpoint);
       } else if (!transport) {
@@ -92,10 +108,10 @@ void resolve_transport(Subject& subject) {
       }
     }
   }
-  if (!transport && common.engine == "ibverbs") transport = SocketProtocol::ROCE;
+  if (!transport && common.engine == EngineType::IBVERBS) transport = SocketProtocol::ROCE;
   // A file with a protocol key has been told about the schemes.
   if (!transport && !subject.root["protocol"].bad()) {
-    for (const Endpoint& endpoint : without_scheme)
+    for (const GivenEndpoint& endpoint : without_scheme)
       endpoint.at.error("found an address without a transport; accepts ",
                         endpoint.at.path().ends_with("local_ip") ? "local" : "remote",
                         "_addr: udp://ip:port or tcp://ip:port");
@@ -103,7 +119,8 @@ void resolve_transport(Subject& subject) {
   const bool roce = std::ranges::any_of(subject.config.ifs_, &InterfaceConfig::has_roce_);
   subject.transport_known = transport.has_value();
   common.protocol = transport.value_or(roce ? SocketProtocol::ROCE : SocketProtocol::UDP);
-  for (const Endpoint& endpoint : without_scheme) endpoint.value.protocol_ = common.protocol;
+  for (const GivenEndpoint& endpoint : without_scheme)
+    endpoint.address = write_endpoint({common.protocol, endpoint.ip, endpoint.port_number});
 }
 
 bool is_pci_address(std::string_view text) {
@@ -123,7 +140,7 @@ bool is_interface_name(std::string_view text) {
 EngineType engine_of_addresses(const Subject& subject) {
   constexpr std::string_view PCI = "a PCI address such as 0000:05:00.0";
   constexpr std::string_view LINUX = "a Linux interface name";
-  const std::string& engine = subject.config.common_.engine;
+  const EngineType engine = subject.config.common_.engine;
   if (subject.in_memory()) return EngineType::DPDK;
   EngineType inferred = EngineType::DEFAULT;
   std::string inferred_from;
@@ -139,13 +156,13 @@ EngineType engine_of_addresses(const Subject& subject) {
     } else if (wire || (!pci && !is_interface_name(interface.address_))) {
       at.error(found, wire ? ", the in-memory wire, without loopback: sw" : "", "; accepts ", PCI,
                " or ", LINUX);
-    } else if (engine == (pci ? "packet" : "dpdk")) {
-      at.error(found, " beside engine: ", engine, "; accepts ", pci ? LINUX : PCI,
+    } else if (engine == (pci ? EngineType::PACKET : EngineType::DPDK)) {
+      at.error(found, " beside engine: ", text_of(ENGINES, engine), "; accepts ", pci ? LINUX : PCI,
                " (engine: ", text_of(ENGINES, wanted), " takes ", pci ? PCI : LINUX, ")");
     } else if (inferred == EngineType::DEFAULT) {
       inferred = wanted;
       inferred_from = at.path();
-    } else if (wanted != inferred && engine.empty()) {
+    } else if (wanted != inferred && engine == EngineType::DEFAULT) {
       at.error(found, ", for engine ", text_of(ENGINES, wanted), ", while ", inferred_from,
                " is for engine ", text_of(ENGINES, inferred),
                "; accepts addresses of one kind, or engine: ibverbs");
@@ -157,23 +174,29 @@ EngineType engine_of_addresses(const Subject& subject) {
 
 EngineType engine_of(const Subject& subject, const Place& at) {
   const CommonConfig& common = subject.config.common_;
-  const Name* named = find_name(ENGINES, common.engine);
-  if (named == nullptr && !common.engine.empty()) return EngineType::OTHER;
+  const EngineType named = common.engine;
+  if (named == EngineType::OTHER) return named;
   EngineType inferred = EngineType::DEFAULT;
   if (!subject.raw()) {
     const bool roce = common.protocol == SocketProtocol::ROCE;
-    inferred = roce ? EngineType::IBVERBS : EngineType::SOCKET;
-    if (subject.transport_known && named != nullptr && named->text != text_of(ENGINES, inferred))
-      at.error("found ", quoted(common.engine), " beside stream_type: socket with ",
+    inferred = roce ? EngineType::RDMA : EngineType::SOCKET;
+    const EngineType accepted = roce ? EngineType::IBVERBS : EngineType::SOCKET;
+    // A socket engine leaves roce:// to the engine that has it.
+    if (subject.transport_known && named != EngineType::DEFAULT && named != accepted &&
+        named != EngineType::SOCKET)
+      at.error("found ", quoted(engine_word(common)), " beside stream_type: socket with ",
                text_of(SCHEMES, common.protocol), ":// endpoints; accepts '",
-               text_of(ENGINES, inferred), "'");
-  } else if (common.engine == "socket") {
+               text_of(ENGINES, accepted), "'");
+    if (at.bad()) return EngineType::DEFAULT;
+    return inferred;
+  }
+  if (named == EngineType::SOCKET) {
     at.error("found 'socket' beside stream_type: raw; accepts 'dpdk', 'ibverbs' or 'packet'");
   } else {
     inferred = engine_of_addresses(subject);
   }
   if (at.bad()) return EngineType::DEFAULT;
-  return named != nullptr ? static_cast<EngineType>(named->value) : inferred;
+  return named == EngineType::DEFAULT ? inferred : named;
 }
 
 /// CommonConfig::engine_type, and the engine's traits.
@@ -181,12 +204,12 @@ void resolve_engine(Subject& subject) {
   CommonConfig& common = subject.config.common_;
   const Place at = subject.root["engine"];
   common.engine_type = EngineType::DEFAULT;
-  common.engine_inferred_ = common.engine.empty();
+  common.engine_inferred_ = common.engine == EngineType::DEFAULT;
   if (subject.root["stream_type"].bad() || at.bad()) return;
   common.engine_type = engine_of(subject, at);
   subject.traits = traits_of(subject.config);
-  if (common.engine_type == EngineType::OTHER && subject.traits.name != common.engine)
-    at.error("found ", quoted(common.engine),
+  if (common.engine_type == EngineType::OTHER && subject.traits.name != common.engine_name_)
+    at.error("found ", quoted(common.engine_name_),
              ", an engine that does not take this configuration; accepts ", alternatives(ENGINES));
 }
 
@@ -205,22 +228,28 @@ void check_endpoints(const Subject& subject, InterfaceConfig& interface, const P
     } else {
       remote.require("a client", "the address to send to, such as udp://127.0.0.1:5000");
     }
-    if (remote.value.given() && server)
+    if (remote.given() && server)
       remote.at.warning("has no effect: a server learns its peers from their traffic");
-    if (remote.value.given() && !server && roce)
+    if (remote.given() && !server && roce)
       remote.at.error(
           "found an address, but a RoCE client is told its peer when it connects; remove the key");
   }
-  if (local.value.given() && remote.value.given() &&
-      is_ipv6_address(local.value.host_) != is_ipv6_address(remote.value.host_))
-    remote.at.error("found ", quoted(remote.value.host_), ", while ", local.at.path(), " is ",
-                    quoted(local.value.host_), "; accepts two IPv4 or two IPv6 addresses");
+  if (local.given() && remote.given() && is_ipv6_address(local.ip) != is_ipv6_address(remote.ip))
+    remote.at.error("found ", quoted(remote.ip), ", while ", local.at.path(), " is ",
+                    quoted(local.ip), "; accepts two IPv4 or two IPv6 addresses");
   constexpr std::uint32_t LARGEST_DATAGRAM = 65507;
   if (protocol == SocketProtocol::UDP && socket.max_payload_size_ > LARGEST_DATAGRAM)
     at["socket_config"]["max_payload_size"].warning(
         "found ", socket.max_payload_size_, "; a datagram carries at most ", LARGEST_DATAGRAM,
         " bytes, longer ones cannot be sent");
   if (!subject.transport_known) return;
+  if (roce) {
+    const Name* transport = find_name(TRANSPORT_MODES, interface.roce_.transport_mode_);
+    interface.rdma_ = {server ? RDMAMode::SERVER : RDMAMode::CLIENT,
+                       transport == nullptr ? RDMATransportMode::INVALID
+                                            : static_cast<RDMATransportMode>(transport->value),
+                       socket.local_port_};
+  }
   if (roce && !is_ip_address(interface.address_))
     at["address"].error("found ", quoted(interface.address_), "; accepts ", ip_form.accepts,
                         " of the RoCE port");
@@ -243,6 +272,48 @@ void check_socket(const Subject& subject, InterfaceConfig& interface, const Plac
   for (const Place& key : {socket, at["roce_config"]}) {
     if (subject.raw() && !subject.root["stream_type"].bad() && key.given())
       key.error("found beside stream_type: raw; accepts it beside stream_type: socket");
+  }
+}
+
+/// CommonConfig::dir.
+void resolve_direction(Subject& subject) {
+  const auto [rx, tx] = get_enabled_directions(subject.config);
+  subject.config.common_.dir = rx == tx ? Direction::TX_RX : rx ? Direction::RX : Direction::TX;
+}
+
+/// The kernel cannot copy packets into device memory.
+void check_memory_kinds(const Subject& subject) {
+  const CommonConfig& common = subject.config.common_;
+  if (common.engine_type != EngineType::SOCKET || !subject.transport_known) return;
+  for (const auto& [name, region] : subject.config.mrs_) {
+    if (region.kind_ == MemoryKind::DEVICE)
+      subject.root["memory_regions"][region.position_]["kind"].error(
+          "found 'device' beside ", text_of(SCHEMES, common.protocol),
+          ":// endpoints, whose packets the kernel copies; accepts 'host', 'host_pinned' or "
+          "'huge'");
+  }
+}
+
+/// Of a configuration that is good otherwise.
+void check_unused_regions(const Subject& subject) {
+  const EngineType engine = subject.config.common_.engine_type;
+  // The program names the regions itself.
+  if (engine == EngineType::RDMA || engine == EngineType::OTHER) return;
+  std::set<std::string_view> used;
+  for (const InterfaceConfig& interface : subject.config.ifs_) {
+    const auto use = [&](const auto& queues) {
+      for (const auto& queue : queues)
+        used.insert(queue.common_.mrs_.begin(), queue.common_.mrs_.end());
+    };
+    use(interface.rx_.queues_);
+    use(interface.tx_.queues_);
+    for (const ReorderConfig& plan : interface.rx_.reorder_configs_)
+      used.insert(plan.memory_region_);
+  }
+  for (const auto& [name, region] : subject.config.mrs_) {
+    if (!used.contains(name))
+      subject.root["memory_regions"][region.position_].warning(
+          "is used by no queue and no reorder config, and takes memory all the same; remove it");
   }
 }
 
@@ -303,13 +374,16 @@ void apply_rules(NetworkConfig& config, Findings& findings) {
   check_interfaces(subject);
   resolve_transport(subject);
   resolve_engine(subject);
+  resolve_direction(subject);
   for (auto& [interface, at] : subject.interfaces()) {
     check_socket(subject, interface, at);
     check_queues_and_flows(subject, interface, at);
     check_reorder(subject, interface, at);
   }
+  check_memory_kinds(subject);
   raise_num_bufs(subject);
   check_unused(subject);
+  if (findings.good()) check_unused_regions(subject);
 }
 
 }  // namespace daqiri::config

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -33,30 +34,33 @@ auto placed(Values& values, const Place& list) {
 template <class Element, class Value>
 class Index {
  public:
+  using Get = std::function<const Value&(const Element&)>;
+
   /// Reports the values that stand in `owner.list` before.
-  template <class Base>
   Index(const Place& owner, std::string_view list, std::string_view key,
-        const std::vector<Element>& elements, Value Base::* member)
-      : elements_(elements),
-        member_(member),
+        const std::vector<Element>& elements, const Get& get)
+      : Index(owner, list, key, pointers_to(elements), get) {}
+  Index(const Place& owner, std::string_view list, std::string_view key,
+        std::vector<const Element*> elements, const Get& get)
+      : elements_(std::move(elements)),
+        get_(get),
         kind_(concat(key == "id" ? "an " : "a ", key)),
         list_(list),
         known_(!owner[list].bad()) {
-    for (const auto& [element, place] : placed(elements, owner[list])) {
-      const Place at = place[key];
+    for (std::size_t i = 0; i < elements_.size(); ++i) {
+      const Place at = owner[list][i][key];
       const bool bad = at.bad();
-      const auto [first, is_new] = first_.emplace(element.*member, &element);
+      const auto [first, is_new] = first_.emplace(get_(*elements_[i]), i);
       known_ = known_ && is_new && !bad;
       if (!is_new && !bad)
         at.error("found ", shown(first->first), ", also the ", key, " of ",
-                 owner[list][static_cast<std::size_t>(first->second - elements.data())].path(),
-                 "; accepts ", kind_, " of its own");
+                 owner[list][first->second].path(), "; accepts ", kind_, " of its own");
     }
   }
 
   [[nodiscard]] const Element* find(const Value& value) const {
     const auto found = first_.find(value);
-    return found == first_.end() ? nullptr : found->second;
+    return found == first_.end() ? nullptr : elements_[found->second];
   }
   /// Null, and reported at `at`, when there is no such element. While some element's own key is
   /// wrong or taken, a reference that leads nowhere is no second mistake.
@@ -66,7 +70,7 @@ class Index {
     constexpr std::size_t MOST_LISTED = 16;
     std::string accepted;
     for (std::size_t i = 0; i < std::min(elements_.size(), MOST_LISTED); ++i)
-      accepted += concat(i > 0 ? ", " : "", shown(elements_[i].*member_));
+      accepted += concat(i > 0 ? ", " : "", shown(get_(*elements_[i])));
     if (elements_.size() > MOST_LISTED) accepted += ", ...";
     if (elements_.empty()) accepted = concat(kind_, " under ", list_, ", which is empty");
     at.error("found ", shown(value), ", which is no ", what, "; accepts ", accepted);
@@ -74,27 +78,41 @@ class Index {
   }
 
  private:
-  const std::vector<Element>& elements_;
-  Value Element::* member_;
+  static std::vector<const Element*> pointers_to(const std::vector<Element>& elements) {
+    std::vector<const Element*> result;
+    result.reserve(elements.size());
+    for (const Element& element : elements) result.push_back(&element);
+    return result;
+  }
+
+  std::vector<const Element*> elements_;
+  Get get_;
   std::string kind_;
   std::string_view list_;
   bool known_;
-  std::map<Value, const Element*> first_;
+  std::map<Value, std::size_t> first_;
 };
 
+// Keys of queues.
+constexpr auto QUEUE_NAME = [](const auto& queue) -> const std::string& {
+  return queue.common_.name_;
+};
+constexpr auto QUEUE_ID = [](const auto& queue) -> const int& { return queue.common_.id_; };
+
 /// Reports the values of `key` that stand in the list before.
-template <class Element, class Base, class Value>
+template <class Value, class Element>
 void check_unique(const Place& owner, std::string_view list, std::string_view key,
-                  const std::vector<Element>& elements, Value Base::* member) {
-  static_cast<void>(Index<Element, Value>(owner, list, key, elements, member));
+                  const std::vector<Element>& elements,
+                  const typename Index<Element, Value>::Get& get) {
+  static_cast<void>(Index<Element, Value>(owner, list, key, elements, get));
 }
 
 /// What the rules work on.
 struct Subject {
   NetworkConfig& config;
   Place root;
-  Index<MemoryRegionConfig, std::string> regions{root, "memory_regions", "name", config.mrs_,
-                                                 &MemoryRegionConfig::name_};
+  Index<MemoryRegionConfig, std::string> regions{
+      root, "memory_regions", "name", memory_regions(config), &MemoryRegionConfig::name_};
   /// False: the endpoints are wrong or missing, and CommonConfig::protocol is a guess.
   bool transport_known{true};
   /// Of the engine, once it is resolved.
@@ -105,7 +123,9 @@ struct Subject {
   [[nodiscard]] bool raw() const { return config.common_.stream_type == StreamType::RAW; }
   /// The stream is known to be one of sockets.
   [[nodiscard]] bool sockets() const { return !raw() && !root["stream_type"].bad(); }
-  [[nodiscard]] bool in_memory() const { return config.common_.loopback_ == LoopbackType::SW; }
+  [[nodiscard]] bool in_memory() const {
+    return config.common_.loopback_ == LoopbackType::LOOPBACK_TYPE_SW;
+  }
   [[nodiscard]] auto interfaces() const { return placed(config.ifs_, root["interfaces"]); }
 };
 

@@ -2,6 +2,7 @@
 #include <bit>
 #include <set>
 
+#include "config/formats.h"
 #include "config/rules.h"
 
 namespace daqiri::config {
@@ -10,7 +11,7 @@ namespace {
 /// Most segments of a packet.
 constexpr std::size_t MOST_REGIONS = 4;
 
-void check_queue(const Subject& subject, const Place& at, const QueueConfig& queue) {
+void check_queue(const Subject& subject, const Place& at, const CommonQueueConfig& queue) {
   const bool uses_regions =
       subject.raw() || subject.config.common_.protocol != SocketProtocol::ROCE;
   const Place list = at["memory_regions"];
@@ -39,7 +40,7 @@ void check_queue(const Subject& subject, const Place& at, const QueueConfig& que
   }
 }
 
-void check_split(const Subject& subject, const Place& at, const RxQueueConfig& queue) {
+void check_split(const Subject& subject, const Place& at, const CommonQueueConfig& queue) {
   const Place split = at["split_boundary"];
   if (queue.split_boundary_ == 0 || at["memory_regions"].bad()) return;
   if (queue.mrs_.size() < 2)
@@ -47,17 +48,38 @@ void check_split(const Subject& subject, const Place& at, const RxQueueConfig& q
         "found ", queue.split_boundary_,
         " on a queue of one memory region; accepts it on a queue of two (headers, data)");
   const MemoryRegionConfig* region = subject.regions.find(queue.mrs_.front());
-  if (region != nullptr && region->buf_size_ > 0 && queue.split_boundary_ > region->buf_size_)
+  if (region != nullptr && region->buf_size_ > 0 &&
+      static_cast<std::size_t>(queue.split_boundary_) > region->buf_size_)
     split.error("found ", queue.split_boundary_, ", more than the ", region->buf_size_,
                 " bytes of a buffer of ", quoted(region->name_), "; accepts at most that");
+}
+
+/// In direct mode the caller polls, which one of the engines lets it: there is no core, no batch,
+/// and no timeout of a receive queue.
+void check_poll_mode(const Subject& subject, const Place& at, QueuePollMode mode, bool rx) {
+  if (mode != QueuePollMode::DIRECT || at["poll_mode"].bad()) return;
+  const EngineType engine = subject.config.common_.engine_type;
+  const bool accepted =
+      engine == EngineType::DEFAULT || engine == EngineType::IBVERBS || engine == EngineType::OTHER;
+  for (const std::string_view key : {"cpu_core", "batch_size", "timeout_us"}) {
+    if (accepted && at[key].given() && (rx || key != "timeout_us"))
+      at[key].error("a queue with poll_mode: direct is polled by its caller; remove the key");
+  }
+  if (accepted) return;
+  at["poll_mode"].error("found 'direct' beside engine '", engine_name(subject.config.common_),
+                        "'; accepts it beside engine: ibverbs of stream_type: raw, and "
+                        "'indirect' elsewhere");
 }
 
 template <class Queue>
 void check_side(const Subject& subject, const Place& at, const std::vector<Queue>& queues) {
   const Place list = at["queues"];
   if (list.given() && queues.empty()) list.error("found an empty list; accepts at least one queue");
-  check_unique(at, "queues", "name", queues, &QueueConfig::name_);
-  for (const auto& [queue, place] : placed(queues, list)) check_queue(subject, place, queue);
+  check_unique<std::string>(at, "queues", "name", queues, QUEUE_NAME);
+  for (const auto& [queue, place] : placed(queues, list)) {
+    check_queue(subject, place, queue.common_);
+    check_poll_mode(subject, place, queue.poll_mode_, std::is_same_v<Queue, RxQueueConfig>);
+  }
 }
 
 /// `ids`: where each flow id was given first.
@@ -79,15 +101,15 @@ struct Receive {
   const Subject& subject;
   const Place at;
   const RxConfig& rx;
-  const Index<RxQueueConfig, int> queues{at, "queues", "id", rx.queues_, &QueueConfig::id_};
+  const Index<RxQueueConfig, int> queues{at, "queues", "id", rx.queues_, QUEUE_ID};
   const Index<FlexItemConfig, int> flex_items{at, "flex_items", "id", rx.flex_items_,
                                               &FlexItemConfig::id_};
 
   void check(std::map<FlowId, std::string>& ids) const {
     for (const auto& [queue, place] : placed(rx.queues_, at["queues"]))
-      check_split(subject, place, queue);
-    check_unique(at, "flows", "name", rx.flows_, &FlowConfig::name_);
-    check_unique(at, "flex_items", "name", rx.flex_items_, &FlexItemConfig::name_);
+      check_split(subject, place, queue.common_);
+    check_unique<std::string>(at, "flows", "name", rx.flows_, &FlowConfig::name_);
+    check_unique<std::string>(at, "flex_items", "name", rx.flex_items_, &FlexItemConfig::name_);
     std::string class_from;
     FlowMatchType match_class = FlowMatchType::IPV4_UDP;
     for (const auto& [flow, place] : placed(rx.flows_, at["flows"])) {
@@ -126,7 +148,7 @@ struct Receive {
       const Place type = action["type"];
       const bool last = &value == &actions.back();
       if (type.bad()) continue;
-      if (value.type_ == FlowActionType::QUEUE) {
+      if (value.type_ == FlowType::QUEUE) {
         if (!last)
           type.error("found 'queue' before the end of the list; accepts it as the last action");
         if (match == FlowMatchType::ECPRI && value.ids_.size() > 1)
@@ -166,7 +188,7 @@ struct Receive {
 };
 
 void check_tx(const Subject& subject, const TxConfig& tx, const Place& at) {
-  check_unique(at, "flows", "name", tx.flows_, &TxFlowConfig::name_);
+  check_unique<std::string>(at, "flows", "name", tx.flows_, &FlowConfig::name_);
   for (const auto& [flow, place] : placed(tx.flows_, at["flows"])) {
     if (subject.sockets()) {
       place.error(
@@ -183,7 +205,7 @@ void check_tx(const Subject& subject, const TxConfig& tx, const Place& at) {
 void check_queues_and_flows(Subject& subject, const InterfaceConfig& interface, const Place& at) {
   check_side(subject, at["rx"], interface.rx_.queues_);
   check_side(subject, at["tx"], interface.tx_.queues_);
-  check_unique(at["tx"], "queues", "id", interface.tx_.queues_, &QueueConfig::id_);
+  check_unique<int>(at["tx"], "queues", "id", interface.tx_.queues_, QUEUE_ID);
   Receive{subject, at["rx"], interface.rx_}.check(subject.flow_ids);
   check_tx(subject, interface.tx_, at["tx"]);
 }
@@ -192,7 +214,7 @@ void raise_num_bufs(Subject& subject) {
   if (!subject.raw() || subject.root["stream_type"].bad()) return;
   // The largest ring of each region, and its queue.
   std::map<std::string_view, std::pair<std::uint64_t, std::string_view>> needs;
-  const auto note = [&](const QueueConfig& queue) {
+  const auto note = [&](const CommonQueueConfig& queue) {
     const std::uint64_t ring = rx_ring_size(subject.config, queue);
     for (const std::string& name : queue.mrs_) {
       auto& need = needs[name];
@@ -200,11 +222,11 @@ void raise_num_bufs(Subject& subject) {
     }
   };
   for (const InterfaceConfig& interface : subject.config.ifs_) {
-    for (const QueueConfig& queue : interface.rx_.queues_) note(queue);
-    for (const QueueConfig& queue : interface.tx_.queues_) note(queue);
+    for (const RxQueueConfig& queue : interface.rx_.queues_) note(queue.common_);
+    for (const TxQueueConfig& queue : interface.tx_.queues_) note(queue.common_);
   }
-  for (auto& [region, place] : placed(subject.config.mrs_, subject.root["memory_regions"])) {
-    const Place at = place["num_bufs"];
+  for (auto& [name, region] : subject.config.mrs_) {
+    const Place at = subject.root["memory_regions"][region.position_]["num_bufs"];
     const auto& [ring, queue] = needs[region.name_];
     if (at.bad() || 2 * region.num_bufs_ >= 3 * ring) continue;
     at.warning("raised from ", region.num_bufs_, " to ", 3 * ring, ": queue ", quoted(queue),
@@ -217,7 +239,7 @@ void raise_num_bufs(Subject& subject) {
 
 namespace daqiri {
 
-std::uint32_t rx_ring_size(const NetworkConfig& config, const QueueConfig& queue) noexcept {
+std::uint32_t rx_ring_size(const NetworkConfig& config, const CommonQueueConfig& queue) noexcept {
   constexpr int SMALLEST_RING = 64;
   const EngineTraits traits = config::traits_of(config);
   if (!traits.rx_ring) return 0;

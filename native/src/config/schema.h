@@ -76,20 +76,24 @@ class Fields {
     for (const std::string& text : texts)
       values.push_back(static_cast<T>(read(text).empty() ? number : range.first));
   }
+  /// `any_case`: letters of either case are the same.
   template <class E>
-  void choice(Key key, E& value, Names names) {
-    const auto read = [&](std::string_view text) {
+  void choice(Key key, E& value, Names names, bool any_case = false) {
+    const auto read = [&](std::string_view given) {
+      const std::string text = any_case ? lower(given) : std::string(given);
       if (const Name* match = find_name(names, text)) value = static_cast<E>(match->value);
       return wrong_word(names, text);
     };
     const std::string text = text_of(names, value);
+    // What a program never set is missed.
+    key.written = !key.required || find_name(names, text) != nullptr;
     // Readers of YAML 1.1 take off for false.
     scalar(key, alternatives(names), read,
            Node(Node::Kind::SCALAR, text, text.empty() || text == "off"));
   }
   void flag(Key key, bool& value);
-  /// Any text but an empty one.
-  void text(Key key, std::string& value);
+  /// Any text but an empty one. `of_digits`: one that looks like a number needs no quotes.
+  void text(Key key, std::string& value, bool of_digits = true);
   template <class Value>
   void formed(Key key, Value& value, const Form<Value>& form) {
     const auto read = [&](std::string_view text) { return form.read(text, value); };
@@ -119,6 +123,8 @@ class Fields {
 
   // What follows does something only while reading.
 
+  /// The key by whichever of its two names it has.
+  Key or_alias(Key key, std::string_view alias);
   /// The key is not one any more; its presence is an error with this message.
   void refused(std::string_view name, const std::string& message);
   /// The map has the key.
@@ -127,6 +133,7 @@ class Fields {
   [[nodiscard]] bool bad(std::string_view name) const { return reading() && at(name).bad(); }
   /// Report an error at the key, or at the map when the name is empty.
   void problem(std::string_view name, const std::string& message);
+  void warning(std::string_view name, const std::string& message);
   /// Which keys belong here is unknown: accept all.
   void ignore_rest() { unknown_ = UnknownKeys::IGNORED; }
 
@@ -161,6 +168,13 @@ class Fields {
   bool listing_{false};
   Node written_{Node::Kind::MAP};
 };
+
+inline constexpr Range BYTES{0, UINT32_MAX, "bytes"};
+
+// Walks over the keys of an entry of `flows`, `flex_items` and `reorder_configs`.
+void walk_flow(Fields& fields, FlowConfig& flow, bool rx);
+void walk_flex_item(Fields& fields, FlexItemConfig& item);
+void walk_reorder(Fields& fields, ReorderConfig& reorder);
 
 /// Reads a document into structs; everything that has the wrong form is reported.
 void read_config(const Node& root, UnknownKeys unknown, Findings& findings, NetworkConfig& config);

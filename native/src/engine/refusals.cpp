@@ -6,13 +6,14 @@
 
 #include "burst/burst.h"
 #include "daqiri/error.h"
-#include "engine/traits.h"
+#include "engine/registry.h"
+#include "memory/region.h"
 
 namespace daqiri {
 
 namespace {
 
-/// In the order of FlowActionType.
+/// In the order of FlowType.
 constexpr const char* ACTIONS[] = {"queue", "vlan_push", "vlan_pop", "tunnel_encap",
                                    "tunnel_decap"};
 
@@ -30,7 +31,7 @@ template <typename Flows>
 std::string transform_of(const Flows& flows) {
   return flow_that(flows, [](const auto& flow) -> std::string {
     for (const FlowAction& action : flow.actions_) {
-      if (action.type_ != FlowActionType::QUEUE)
+      if (action.type_ != FlowType::QUEUE)
         return std::string("action ") + ACTIONS[static_cast<std::size_t>(action.type_)];
     }
     return {};
@@ -50,29 +51,34 @@ std::string spread_of(const FlowConfig& flow) {
 
 template <typename Queues>
 std::string direct_queue(const Queues& queues) {
-  const auto found = std::ranges::find(queues, PollMode::DIRECT, &QueueConfig::poll_mode_);
-  return found == queues.end() ? std::string() : "queue '" + found->name_ + "': poll_mode: direct";
+  for (const auto& queue : queues) {
+    if (queue.poll_mode_ == QueuePollMode::DIRECT)
+      return "queue '" + queue.common_.name_ + "': poll_mode: direct";
+  }
+  return {};
 }
 
-}  // namespace
-
-void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
+/// What the interfaces ask for. `of_build`: only of what is the same for all engines.
+std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTraits& traits,
+                                    bool of_build) {
+  std::vector<Error> found;
   for (const InterfaceConfig& interface : config.ifs_) {
     const RxConfig& rx = interface.rx_;
     const TxConfig& tx = interface.tx_;
-    const std::string engine = "engine '" + std::string(traits.name) + "'";
     // `item`: what is asked for, and its value; empty: nothing.
     const auto need = [&](const std::string& who, bool has, const std::string& item,
                           const std::string& remedy) {
       if (has || item.empty()) return;
       std::string text = "interface '" + interface.name_;
       text.append("': ").append(item).append(", which ").append(who).append(" does not have; ");
-      throw Error(Status::NOT_SUPPORTED, text + remedy);
+      found.emplace_back(Status::NOT_SUPPORTED, text + remedy);
     };
     need("this build", false,
          rx.reorder_configs_.empty() ? ""
                                      : "reorder config '" + rx.reorder_configs_.front().name_ + "'",
          "remove reorder_configs");
+    if (of_build) continue;
+    const std::string engine = "engine '" + std::string(traits.name) + "'";
     need(engine, traits.hardware_timestamps,
          rx.hardware_timestamps_ ? "hardware_timestamps: true" : "",
          "set it to false, for timestamps of the software");
@@ -91,6 +97,31 @@ void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits)
     need(engine, traits.direct_mode, direct_queue(rx.queues_), "use indirect");
     need(engine, traits.direct_mode, direct_queue(tx.queues_), "use indirect");
   }
+  return found;
+}
+
+/// Throws one Error of all, a line each.
+void refuse(const std::vector<Error>& found) {
+  if (found.empty()) return;
+  std::string text;
+  for (const Error& each : found) text += (text.empty() ? "" : "\n") + std::string(each.what());
+  throw Error(found.front().status(), text);
+}
+
+}  // namespace
+
+void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
+  refuse(find_unsupported(config, traits, false));
+}
+
+void refuse_absent(const NetworkConfig& config, const EngineEntry& entry) {
+  const std::string missing = entry.missing();
+  std::vector<Error> found;
+  if (!missing.empty()) found.emplace_back(Status::NOT_SUPPORTED, missing);
+  for (const Error& each : find_unsupported(config, entry.traits, !missing.empty()))
+    found.push_back(each);
+  for (const Error& each : memory::find_absent(memory_regions(config))) found.push_back(each);
+  refuse(found);
 }
 
 void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {
@@ -109,15 +140,16 @@ void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {
                             ", and this machine has " + std::to_string(memory) + "; lower " +
                             remedy);
   };
-  for (const MemoryRegionConfig& region : config.mrs_) {
+  for (const MemoryRegionConfig* each : memory_regions(config)) {
+    const MemoryRegionConfig& region = *each;
     if (region.kind_ == MemoryKind::DEVICE) continue;
     add(Status::NO_FREE_PACKET_BUFFERS, region.num_bufs_ * region.buf_size_,
         "memory region '" + region.name_ + "' of num_bufs " + std::to_string(region.num_bufs_) +
             " x buf_size " + std::to_string(region.buf_size_),
         "num_bufs or buf_size");
   }
-  const auto add_bursts = [&](const std::string& key, std::uint32_t count, const QueueConfig& queue,
-                              std::size_t segments) {
+  const auto add_bursts = [&](const std::string& key, std::uint32_t count,
+                              const CommonQueueConfig& queue, std::size_t segments) {
     const int batch = queue.batch_size_;
     add(Status::NO_FREE_BURST_BUFFERS,
         BurstPool::bytes(count, static_cast<std::uint32_t>(std::max(batch, 1)),
@@ -127,14 +159,16 @@ void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {
         "tx_meta_buffers, rx_meta_buffers or batch_size");
   };
   // One pool for all transmit queues, as large as the largest needs.
-  const QueueConfig* largest = nullptr;
+  const CommonQueueConfig* largest = nullptr;
   std::size_t segments = 1;
   for (const InterfaceConfig& interface : config.ifs_) {
     for (const RxQueueConfig& queue : interface.rx_.queues_)
-      add_bursts("rx_meta_buffers", config.rx_meta_buffers_, queue, queue.mrs_.size());
+      add_bursts("rx_meta_buffers", config.rx_meta_buffers_, queue.common_,
+                 queue.common_.mrs_.size());
     for (const TxQueueConfig& queue : interface.tx_.queues_) {
-      if (largest == nullptr || queue.batch_size_ > largest->batch_size_) largest = &queue;
-      segments = std::max(segments, queue.mrs_.size());
+      if (largest == nullptr || queue.common_.batch_size_ > largest->batch_size_)
+        largest = &queue.common_;
+      segments = std::max(segments, queue.common_.mrs_.size());
     }
   }
   if (largest != nullptr)

@@ -15,7 +15,9 @@ EngineEntry absent(std::string_view name, bool polls_without_pause, std::string_
   return {{.name = name, .polls_without_pause = polls_without_pause, .rx_descriptors = 8192},
           [](const NetworkConfig& config) {
             const CommonConfig& common = config.common_;
-            return common.loopback_ == LoopbackType::NONE && common.engine_type == TYPE;
+            const bool rdma = TYPE == EngineType::IBVERBS && common.engine_type == EngineType::RDMA;
+            return common.loopback_ == LoopbackType::DISABLED &&
+                   (common.engine_type == TYPE || rdma);
           },
           nullptr,
           needs};

@@ -35,6 +35,10 @@ struct RegisteredEngine {
 /// All of them, the last first. What an engine folder registers is there from the start.
 std::vector<EngineEntry> engines();
 
+/// Throws Error for everything that the configuration asks for and this build, the engine or this
+/// host does not have, a line each: the engine itself, its features, kinds of memory, hugepages.
+void refuse_absent(const NetworkConfig& config, const EngineEntry& entry);
+
 /// The engine for a configuration. Throws Error INTERNAL_ERROR for one that was not validated.
 EngineEntry engine_for(const NetworkConfig& config);
 

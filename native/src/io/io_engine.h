@@ -87,9 +87,17 @@ class PortIo {
   virtual std::uint32_t receive(RxQueue& queue) noexcept = 0;
   [[nodiscard]] virtual ReceiveTraits receive_traits(const RxQueue&) const noexcept { return {}; }
 
+  /// The queue is about to close: what `receive` has not delivered is discarded. Poller.
+  virtual void finish_receiving(RxQueue&) noexcept {}
+
   /// Put packets [first, first + count) of `burst` on the wire.
   virtual TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                                   std::uint32_t count) noexcept = 0;
+  /// Why packets for `connection` (0: the port's peer) can go nowhere; null: somebody is there, or
+  /// is being connected to. Any thread.
+  [[nodiscard]] virtual const char* unreachable(std::uintptr_t /*connection*/) const noexcept {
+    return nullptr;
+  }
   /// What became of packets that were kept. `last`: nobody asks again; decide on all of them and
   /// release all buffers.
   virtual TransmitCompletion completed(TxQueue&, bool /*last*/) noexcept { return {}; }
@@ -157,6 +165,9 @@ class Connections {
   /// Connection id of the server that listens at address:port.
   [[nodiscard]] virtual std::uintptr_t server_at(const std::string& address,
                                                  std::uint16_t port) const = 0;
+  /// Of that server: the client that was accepted first of those that are connected; 0: none is.
+  /// The server itself where it has one socket for all clients (UDP).
+  [[nodiscard]] virtual std::uintptr_t first_client(std::uintptr_t server) const = 0;
   /// setsockopt(2) on the connection's socket.
   virtual void set_socket_option(std::uintptr_t connection, int level, int option,
                                  const void* value, std::size_t length) = 0;

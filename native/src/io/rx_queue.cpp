@@ -21,10 +21,10 @@ BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, Se
     for (const auto* region : regions) small = std::max(small, region->config().num_bufs_);
   }
   return memory.rx_pools
-      .emplace_back(
-          std::make_unique<BurstPool>(meta_buffers, static_cast<std::uint32_t>(config.batch_size_),
-                                      static_cast<int>(regions.size()), false,
-                                      static_cast<std::uint32_t>(std::min(small, MOST_SMALL))))
+      .emplace_back(std::make_unique<BurstPool>(
+          meta_buffers, static_cast<std::uint32_t>(config.common_.batch_size_),
+          static_cast<int>(regions.size()), false,
+          static_cast<std::uint32_t>(std::min(small, MOST_SMALL))))
       .get();
 }
 
@@ -33,13 +33,15 @@ BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, Se
 RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory, Sources sources)
     : QueueBase(interface, config, std::move(memory)),
+      at_once_(sources == Sources::MANY && config.timeout_us_ == 0),
       pool_(make_pool(config_, meta_buffers, *memory_, regions_, sources)),
       ring_(sources == Sources::MANY
                 ? pool_->most()
                 : std::clamp<std::size_t>(meta_buffers, 2, MOST_BURSTS_IN_RING)) {
   for (const auto* region : regions_) segment_capacity_.push_back(region->buf_size());
-  if (regions_.size() > 1 && config_.split_boundary_ > 0)
-    segment_capacity_[0] = std::min(segment_capacity_[0], config_.split_boundary_);
+  const auto split = static_cast<std::uint32_t>(config_.common_.split_boundary_);
+  if (regions_.size() > 1 && split > 0)
+    segment_capacity_[0] = std::min(segment_capacity_[0], split);
   max_packet_size_ = std::accumulate(segment_capacity_.begin(), segment_capacity_.end(), 0U);
 }
 
@@ -53,7 +55,7 @@ RxQueue::~RxQueue() {
 }
 
 Burst* RxQueue::hand_to_application(Burst* burst) noexcept {
-  burst->waiting->fetch_sub(1, std::memory_order_relaxed);
+  burst->waiting->fetch_sub(burst->num_packets(), std::memory_order_relaxed);
   burst->waiting = nullptr;
   delivered_.fetch_add(burst->source_packets, std::memory_order_release);
   burst->keep = memory_;
@@ -97,7 +99,7 @@ Burst* RxQueue::receive_unrecorded(std::uintptr_t connection) {
   const std::lock_guard lock(recorder_mutex_);
   if (!recorder_.empty()) {
     throw Error(Status::NOT_READY,
-                "receive queue '" + config_.name_ + "' is being recorded to " + recorder_ +
+                "receive queue '" + config_.common_.name_ + "' is being recorded to " + recorder_ +
                     "_*, and a packet goes to one place; stop that recorder first");
   }
   return connection == 0 ? receive() : receive_from(connection);
@@ -114,7 +116,7 @@ bool RxQueue::wait(std::int64_t timeout_ns, std::uintptr_t connection) noexcept 
 
 void RxQueue::request_flush() {
   if (closed())
-    throw Error(Status::NOT_READY, "queue '" + config_.name_ + "': the session is closed");
+    throw Error(Status::NOT_READY, "queue '" + config_.common_.name_ + "': the session is closed");
   const std::uint64_t mine = discard_requests_.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (poller_doorbell != nullptr) poller_doorbell->ring();
   for (int i = 0; i < 50'000; ++i) {
@@ -122,7 +124,7 @@ void RxQueue::request_flush() {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   throw Error(Status::GENERIC_FAILURE,
-              "queue '" + config_.name_ + "': its poller did not answer for 5 s");
+              "queue '" + config_.common_.name_ + "': its poller did not answer for 5 s");
 }
 
 void RxQueue::set_drop_all(bool on) {
@@ -134,7 +136,7 @@ void RxQueue::set_drop_all(bool on) {
 void RxQueue::attach_recorder(const std::string& name) {
   const std::lock_guard lock(recorder_mutex_);
   if (!recorder_.empty()) {
-    throw Error(Status::NOT_READY, "queue '" + config_.name_ + "' is being recorded by '" +
+    throw Error(Status::NOT_READY, "queue '" + config_.common_.name_ + "' is being recorded by '" +
                                        recorder_ + "'; stop that recorder first");
   }
   recorder_ = name;

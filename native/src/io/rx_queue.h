@@ -78,7 +78,7 @@ struct RxSource {
   BurstEnds ends;
   /// Byte streams: place of the next packet.
   StreamPosition stream;
-  /// Bursts of it that wait in the ring.
+  /// Packets of it that wait in the ring.
   std::atomic<std::uint32_t> waiting{0};
 
  private:
@@ -112,7 +112,7 @@ class RxQueue : public QueueBase<RxQueueConfig> {
  public:
   /// MANY: beside its `meta_buffers` bursts the queue may have a small one for every packet buffer,
   /// so that any number of sources, each with bursts of its own, is received while there are
-  /// buffers.
+  /// buffers. Without a timeout, what a pass has read is then handed over at its end.
   enum class Sources : std::uint8_t { FEW, MANY };
 
   RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config, std::uint32_t meta_buffers,
@@ -141,19 +141,19 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   void drop(DropReason reason, std::uint64_t n, std::uint64_t bytes = 0) noexcept;
   /// Count `n` delivered packets that were cut to their buffers.
   void count_truncated(std::uint32_t n = 1) noexcept { tally_.truncated += n; }
-  /// Hand bursts whose timeout has passed to the application. Returns CLOCK_MONOTONIC ns of the
-  /// next one due, 0: none.
+  /// At the end of a pass: hand bursts that are not to wait any longer to the application. Returns
+  /// CLOCK_MONOTONIC ns of the next one due, 0: none.
   std::uint64_t deliver_expired(std::uint64_t now_ns) noexcept;
   /// Hand every open burst to the application.
   void deliver_open() noexcept;
-  /// Whether packets, of this queue or of another one of its regions, found no buffer since the
+  /// Whether packets, of this or another queue of one of its regions, found no buffer since the
   /// last call, and open bursts may be what holds them: the application has taken all others.
   [[nodiscard]] bool starves() noexcept;
-  /// Packets wait because no buffer is free.
+  /// Packets wait because no buffer is free. Any thread.
   void note_shortage() noexcept;
-  /// Before and after the engine's part of a poll pass: take in requests to discard; carry them out
-  /// and publish the counters.
-  void begin_pass() noexcept;
+  /// Before and after the engine's part of a poll pass, which began at `now_ns` (CLOCK_MONOTONIC):
+  /// take in requests to discard; carry them out and publish the counters.
+  void begin_pass(std::uint64_t now_ns) noexcept;
   void end_pass() noexcept;
   /// In this pass, what the engine still holds is to be discarded: all that it delivers is dropped.
   [[nodiscard]] bool discarding() const noexcept {
@@ -168,8 +168,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   // For engines whose sources can wait, so that they need not be dropped.
 
   /// Packets that `deliver` will take from `source` for sure. At most one burst; 0: no burst, or no
-  /// room in the ring. With several sources, one whose consumer is slow leaves half of what is free
-  /// to the others.
+  /// room in the ring; there is another pass soon then. With several sources, one whose consumer is
+  /// slow leaves half of what is free to the others.
   std::uint32_t room(RxSource& source) noexcept;
   /// Hand the source's open burst to the application, if there is one.
   void finish(RxSource& source) noexcept;
@@ -202,8 +202,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   /// As `receive` (connection 0) or `receive_from`, unless a recorder owns the queue. Throws Error
   /// NOT_READY then.
   Burst* receive_unrecorded(std::uintptr_t connection);
-  /// Wait until there may be a burst, of `connection` (0: any), or the queue is closed. False on
-  /// timeout or interruption.
+  /// Wait until there may be a burst, of `connection` (0: any), the queue is closed, or the time is
+  /// over. False when interrupted by a signal.
   bool wait(std::int64_t timeout_ns, std::uintptr_t connection = 0) noexcept;
   /// Rung when a burst is ready or the queue closes.
   WaitQueue& ready() noexcept { return ready_; }
@@ -250,6 +250,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   Burst* hand_to_application(Burst* burst) noexcept;
 
   std::vector<std::uint32_t> segment_capacity_;
+  /// No burst stays open from pass to pass.
+  bool at_once_;
   BurstPool* pool_;
   MpmcRing<Burst*> ring_;
 
@@ -262,9 +264,13 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   RxSource* oldest_{nullptr};
   RxSource* newest_{nullptr};
   std::uint32_t num_open_{0};
+  /// There was no room in this pass.
+  bool no_room_{false};
   /// `held` counts all packets that were accepted; delivered ones are subtracted where it is read.
   RxSnapshot tally_;
   bool dirty_{false};
+  /// Bursts that are begun in one pass are due together.
+  std::uint64_t pass_ns_{0};
   /// Of all regions.
   std::uint64_t shortages_seen_{0};
   /// In force; what `filter_wanted_` says takes effect with the pass that discards for it.

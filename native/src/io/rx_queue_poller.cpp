@@ -3,9 +3,15 @@
 #include <utility>
 
 #include "io/rx_queue.h"
-#include "timing/clock.h"
 
 namespace daqiri {
+
+namespace {
+
+/// Until packets that found no room are looked at again.
+constexpr std::uint64_t ROOM_AGAIN_NS = 500'000;
+
+}  // namespace
 
 void RxQueue::deliver(RxSource& source, const RxBatch& batch) noexcept {
   const std::uint64_t bytes = bytes_of(batch, 0, batch.count);
@@ -101,7 +107,7 @@ Burst* RxQueue::open_burst(RxSource& source, const RxBatch& batch, std::uint32_t
   if (source.stream.number != 0) burst->stream.offset += bytes_of(batch, 0, first);
   burst->waiting = &source.waiting;
   for (std::size_t s = 0; s < regions_.size(); ++s) burst->owners[s] = owner_of(batch, s);
-  burst->begun_ns = monotonic_ns();
+  burst->begun_ns = pass_ns_;
   source.open_ = burst;
   source.older_ = newest_;
   source.newer_ = nullptr;
@@ -145,21 +151,20 @@ bool RxQueue::starves() noexcept {
   for (const memory::MemoryRegion* region : regions_) shortages += region->shortages();
   if (shortages == shortages_seen_ || ring_.size() > 0) return false;
   shortages_seen_ = shortages;
-  return std::ranges::any_of(regions_, [](const auto* r) { return r->available() == 0; });
+  return true;
 }
 
 std::uint32_t RxQueue::room(RxSource& source) noexcept {
   if (discarding() || filtering_) return pool_->capacity();
   if (source.open_ != nullptr) return source.open_->capacity - source.open_->num_packets();
   // Each open burst has its place in the ring, where nobody else pushes.
-  const std::size_t in_ring = ring_.size();
-  if (in_ring + num_open_ >= ring_.capacity()) return 0;
   const std::size_t waiting = source.waiting.load(std::memory_order_relaxed);
-  if (num_sources_.load(std::memory_order_relaxed) > 1 && waiting > 0 &&
-      (waiting > pool_->available() || waiting * pool_->capacity() > regions_.front()->available()))
-    return 0;
-  if (spare_ == nullptr) spare_ = pool_->take();
-  return spare_ != nullptr ? spare_->capacity : 0;
+  const bool to_others =
+      num_sources_.load(std::memory_order_relaxed) > 1 && waiting > regions_.front()->available();
+  const bool ring_full = ring_.size() + num_open_ >= ring_.capacity();
+  if (spare_ == nullptr && !ring_full && !to_others) spare_ = pool_->take();
+  no_room_ = ring_full || to_others || spare_ == nullptr;
+  return no_room_ ? 0 : spare_->capacity;
 }
 
 void RxQueue::finish(RxSource& source) noexcept {
@@ -197,16 +202,17 @@ void RxQueue::retire(RxSource& source) noexcept {
 
 void RxQueue::put_into_ring(Burst* burst) noexcept {
   const std::uint32_t n = burst->source_packets;
+  const std::uint32_t packets = burst->num_packets();
   tally_.bursts += 1;
   // Before the push: what is taken from the ring is counted there. Published before a consumer can
   // count the burst as delivered.
-  burst->waiting->fetch_add(1, std::memory_order_relaxed);
+  burst->waiting->fetch_add(packets, std::memory_order_relaxed);
   publish();
   if (ring_.push(burst)) {
     tally_.ring_high_water = std::max<std::uint64_t>(tally_.ring_high_water, ring_.size());
     return ready_.ring();
   }
-  burst->waiting->fetch_sub(1, std::memory_order_relaxed);
+  burst->waiting->fetch_sub(packets, std::memory_order_relaxed);
   tally_.bursts -= 1;
   drop_staged(DropReason::RING_FULL, n);
   burst->release();
@@ -214,16 +220,21 @@ void RxQueue::put_into_ring(Burst* burst) noexcept {
 
 std::uint64_t RxQueue::deliver_expired(std::uint64_t now_ns) noexcept {
   const std::uint64_t stage_due = stage_ != nullptr ? stage_->expire(*this, now_ns) : 0;
+  while (at_once_ && oldest_ != nullptr) finish(*oldest_);
   // The oldest burst is due first: all have the same timeout, 0 is none.
   std::uint64_t due = 0;
   while (oldest_ != nullptr && config_.timeout_us_ > 0) {
-    due = oldest_->open_->begun_ns + std::uint64_t{config_.timeout_us_} * 1000U;
+    due = oldest_->open_->begun_ns + config_.timeout_us_ * 1000U;
     if (due > now_ns) break;
     finish(*oldest_);
     due = 0;
   }
-  if (due == 0 || stage_due == 0) return std::max(due, stage_due);
-  return std::min(due, stage_due);
+  const auto sooner = [](std::uint64_t a, std::uint64_t b) {
+    return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
+  };
+  // Nobody tells when there is room.
+  const std::uint64_t again = std::exchange(no_room_, false) ? now_ns + ROOM_AGAIN_NS : 0;
+  return sooner(sooner(due, stage_due), again);
 }
 
 void RxQueue::deliver_open() noexcept {
@@ -239,7 +250,7 @@ void RxQueue::discard_queued(DropReason reason) noexcept {
   };
   while (oldest_ != nullptr) discard(close_burst(*oldest_));
   const auto discard_waiting = [&](Burst* burst) {
-    burst->waiting->fetch_sub(1, std::memory_order_relaxed);
+    burst->waiting->fetch_sub(burst->num_packets(), std::memory_order_relaxed);
     discard(burst);
   };
   {
@@ -253,7 +264,8 @@ void RxQueue::discard_queued(DropReason reason) noexcept {
   while (ring_.pop(burst)) discard_waiting(burst);
 }
 
-void RxQueue::begin_pass() noexcept {
+void RxQueue::begin_pass(std::uint64_t now_ns) noexcept {
+  pass_ns_ = now_ns;
   discards_due_ = discard_requests_.load(std::memory_order_acquire);
   if (discarding() && filter_wanted_.load(std::memory_order_acquire)) filtering_ = true;
 }

@@ -46,14 +46,14 @@ class QueueBase {
         port_id_(interface.port_id_),
         interface_(interface.name_),
         memory_(std::move(memory)) {
-    for (const std::string& name : config_.mrs_)
+    for (const std::string& name : config_.common_.mrs_)
       regions_.push_back(memory_->regions.at(name).get());
   }
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
   [[nodiscard]] const std::string& interface_name() const noexcept { return interface_; }
   [[nodiscard]] std::uint16_t id() const noexcept {
-    return static_cast<std::uint16_t>(config_.id_);
+    return static_cast<std::uint16_t>(config_.common_.id_);
   }
   [[nodiscard]] int num_segments() const noexcept { return static_cast<int>(regions_.size()); }
   [[nodiscard]] memory::MemoryRegion& region(int segment) const noexcept {

@@ -1,6 +1,7 @@
 #include "io/tx_queue.h"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -13,7 +14,12 @@ TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
     : QueueBase(interface, config, std::move(memory)),
       ring_(std::clamp<std::size_t>(meta_buffers, 2, MOST_BURSTS_IN_RING)),
       in_flight_(meta_buffers) {
-  for (const auto* region : regions_) max_packet_size_ += region->buf_size();
+  std::uint64_t fewest = std::numeric_limits<std::uint32_t>::max();
+  for (const auto* region : regions_) {
+    max_packet_size_ += region->buf_size();
+    fewest = std::min(fewest, region->config().num_bufs_);
+  }
+  most_packets_ = static_cast<std::uint32_t>(fewest);
 }
 
 TxQueue::~TxQueue() {
@@ -27,7 +33,7 @@ TxQueue::~TxQueue() {
 
 Status TxQueue::allocate(std::uint32_t num_packets, Burst** burst) noexcept {
   *burst = nullptr;
-  if (num_packets == 0 || num_packets > batch_size()) return Status::INVALID_PARAMETER;
+  if (num_packets == 0 || num_packets > most_packets()) return Status::INVALID_PARAMETER;
   if (closed()) return Status::NOT_READY;
   Burst* taken = memory_->tx_pool->take();
   if (taken == nullptr) return Status::NO_FREE_BURST_BUFFERS;
@@ -43,16 +49,18 @@ Status TxQueue::allocate(std::uint32_t num_packets, Burst** burst) noexcept {
 }
 
 Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
-  if (num_packets == 0 || num_packets > batch_size() || num_packets > burst.capacity ||
-      burst.owned != 0) {
+  if (num_packets == 0 || num_packets > most_packets() || burst.owned != 0)
     return Status::INVALID_PARAMETER;
-  }
+  if (num_packets > burst.capacity && !burst.home->enlarge(burst, num_packets))
+    return Status::NO_FREE_BURST_BUFFERS;
   const int segments = num_segments();
   for (int s = 0; s < segments; ++s) {
     const std::uint32_t taken = region(s).take(burst.buffers[s], num_packets);
     if (taken == num_packets) continue;
     region(s).give(burst.buffers[s], taken);
     for (int t = 0; t < s; ++t) region(t).give(burst.buffers[t], num_packets);
+    // Open bursts of receive queues may have the others.
+    region(s).note_shortage();
     return Status::NO_FREE_PACKET_BUFFERS;
   }
   for (int s = 0; s < segments; ++s) {
@@ -95,6 +103,10 @@ Status TxQueue::send(Burst* burst) noexcept {
   }
   if (worker_doorbell != nullptr) worker_doorbell->ring();
   return Status::SUCCESS;
+}
+
+const char* TxQueue::unreachable(std::uintptr_t connection) const noexcept {
+  return io_->unreachable(connection);
 }
 
 bool TxQueue::wait_idle(std::int64_t timeout_ns) noexcept {

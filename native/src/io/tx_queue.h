@@ -16,6 +16,7 @@
 
 namespace daqiri {
 
+class PortIo;
 struct TransmitCompletion;
 
 class TxQueue : public QueueBase<TxQueueConfig> {
@@ -25,18 +26,23 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   ~TxQueue();
 
   [[nodiscard]] std::uint32_t batch_size() const noexcept {
-    return static_cast<std::uint32_t>(config_.batch_size_);
+    return static_cast<std::uint32_t>(config_.common_.batch_size_);
   }
+
+  /// Of one burst: it cannot have more than there are buffers.
+  [[nodiscard]] std::uint32_t most_packets() const noexcept { return most_packets_; }
 
   // --- Application. Any thread.
 
-  /// An empty burst with `num_packets` buffers per segment (at most batch_size), state APPLICATION.
+  /// An empty burst with `num_packets` buffers per segment (1 to most_packets), state APPLICATION.
   /// Throws nothing: NO_FREE_BURST_BUFFERS, NO_FREE_PACKET_BUFFERS or INVALID_PARAMETER.
   Status allocate(std::uint32_t num_packets, Burst** burst) noexcept;
   /// Give the buffers for `num_packets` to a burst that has none.
   Status fill(Burst& burst, std::uint32_t num_packets) noexcept;
   /// Queue the burst. On SUCCESS and NO_SPACE_AVAILABLE the burst is no longer the caller's.
   Status send(Burst* burst) noexcept;
+  /// As PortIo::unreachable.
+  [[nodiscard]] const char* unreachable(std::uintptr_t connection) const noexcept;
   /// Wait until everything submitted has left or was dropped; false on timeout or interruption.
   bool wait_idle(std::int64_t timeout_ns) noexcept;
   /// Wait until a burst may be allocated again; false on timeout or interruption.
@@ -53,7 +59,8 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   // --- Transmit worker. One thread.
 
   /// How packets are sent; before the worker starts. `keeps_buffers`: as TransmitTraits.
-  void open(const Clock& clock, bool keeps_buffers) noexcept {
+  void open(const PortIo& io, const Clock& clock, bool keeps_buffers) noexcept {
+    io_ = &io;
     clock_ = clock;
     keeps_buffers_ = keeps_buffers;
   }
@@ -88,8 +95,10 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   Doorbell* worker_doorbell{nullptr};
 
  private:
+  std::uint32_t most_packets_{0};
   MpmcRing<Burst*> ring_;
 
+  const PortIo* io_{nullptr};
   Clock clock_;
   bool keeps_buffers_{false};
   Burst* current_{nullptr};

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -27,17 +28,38 @@ class HostRegion final : public MemoryRegion {
   ~HostRegion() override { munmap(extent().base, extent().bytes); }
 };
 
-/// Default hugepage size in bytes; 2 MiB where the kernel does not say.
-std::size_t hugepage_size() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  std::size_t kib = 0;
-  while (meminfo >> key) {
-    if (key == "Hugepagesize:" && meminfo >> kib) return kib * 1024;
-    meminfo.ignore(256, '\n');
+/// What the kernel says of pages of the default size.
+struct Hugepages {
+  std::size_t size{std::size_t{2} << 20U};
+  std::uint64_t total{0};
+  /// That a mapping can have now.
+  std::uint64_t available{0};
+
+  Hugepages() {
+    std::ifstream meminfo("/proc/meminfo");
+    std::uint64_t free = 0;
+    std::uint64_t reserved = 0;
+    std::uint64_t surplus = 0;
+    std::string key;
+    for (std::uint64_t number = 0; meminfo >> key; meminfo.ignore(256, '\n')) {
+      if (!key.starts_with("Huge") || !(meminfo >> number)) continue;
+      if (key == "Hugepagesize:") size = number * 1024;
+      if (key == "HugePages_Total:") total = number;
+      if (key == "HugePages_Free:") free = number;
+      if (key == "HugePages_Rsvd:") reserved = number;
+      if (key == "HugePages_Surp:") surplus = number;
+    }
+    std::uint64_t overcommit = 0;
+    std::ifstream("/proc/sys/vm/nr_overcommit_hugepages") >> overcommit;
+    available = free - std::min(free, reserved) + overcommit - std::min(overcommit, surplus);
   }
-  return std::size_t{2} << 20U;
-}
+  /// How to have so many more than are in use now.
+  [[nodiscard]] std::string remedy(std::uint64_t needed) const {
+    const std::uint64_t in_use = total - std::min(total, available);
+    return "reserve them: echo " + std::to_string(in_use + needed) +
+           " | sudo tee /proc/sys/vm/nr_hugepages";
+  }
+};
 
 constexpr int MAX_NODES = 1024;
 
@@ -73,9 +95,9 @@ Error shortage(const MemoryRegionConfig& config, std::size_t bytes, std::size_t 
   const std::string reason = std::strerror(errno);
   std::string text = "memory region '" + config.name_ + "': ";
   if (config.kind_ == MemoryKind::HUGE) {
-    const std::string pages = std::to_string(bytes / page);
-    text += "needs " + pages + " hugepages of " + std::to_string(page >> 10U) + " KiB (" + reason +
-            "); reserve them: echo " + pages + " | sudo tee /proc/sys/vm/nr_hugepages";
+    text += "needs " + std::to_string(bytes / page) + " hugepages of " +
+            std::to_string(page >> 10U) + " KiB (" + reason + "); " +
+            Hugepages().remedy(bytes / page);
   } else {
     text += "cannot allocate " + std::to_string(config.num_bufs_) + " buffers of " +
             std::to_string(config.buf_size_) + " bytes (" + std::to_string(bytes) +
@@ -88,7 +110,8 @@ std::unique_ptr<MemoryRegion> allocate_host(const MemoryRegionConfig& config,
                                             const RegionNeeds& needs) {
   const bool huge = config.kind_ == MemoryKind::HUGE;
   // Mappings begin at a page, which is more than any engine asks for.
-  const std::size_t page = huge ? hugepage_size() : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t page =
+      huge ? Hugepages().size : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   RegionExtent extent = RegionExtent::of(config, needs, page);
   void* base = mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | (huge ? MAP_HUGETLB : 0), -1, 0);
@@ -109,5 +132,25 @@ const RegisteredMemoryKind host(MemoryKind::HOST, allocate_host);
 const RegisteredMemoryKind hugepages(MemoryKind::HUGE, allocate_host);
 
 }  // namespace
+
+void find_absent_hugepages(const std::vector<const MemoryRegionConfig*>& regions,
+                           std::vector<Error>& absent) {
+  const Hugepages pages;
+  std::uint64_t needed = 0;
+  std::size_t count = 0;
+  std::string names;
+  for (const MemoryRegionConfig* region : regions) {
+    if (region->kind_ != MemoryKind::HUGE) continue;
+    const std::uint64_t own = RegionExtent::of(*region, {}, pages.size).bytes / pages.size;
+    names += (count++ == 0 ? "'" : ", '") + region->name_ + "' (" + std::to_string(own) + ")";
+    needed += own;
+  }
+  if (needed <= pages.available) return;
+  absent.emplace_back(
+      Status::NO_FREE_PACKET_BUFFERS,
+      (count == 1 ? "memory region " + names + " needs " : "memory regions " + names + " need ") +
+          std::to_string(needed) + " hugepages of " + std::to_string(pages.size >> 10U) +
+          " KiB, and " + std::to_string(pages.available) + " are free; " + pages.remedy(needed));
+}
 
 }  // namespace daqiri::memory

@@ -15,6 +15,15 @@ namespace {
 constexpr std::array<const char*, 4> NAMES{"host", "host_pinned", "huge", "device"};
 constinit std::array<std::atomic<AllocateRegion>, NAMES.size()> kinds;
 
+/// "memory region 'a': kind 'device' needs CUDA, ...".
+Error no_cuda(const std::string& regions, MemoryKind kind) {
+  return {
+      Status::NOT_SUPPORTED,
+      regions + ": kind '" + NAMES[static_cast<std::size_t>(kind)] +
+          "' needs CUDA, and this build has no CUDA; use kind 'host' or 'huge', or a build with "
+          "CUDA"};
+}
+
 constexpr std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
 }
@@ -37,13 +46,28 @@ RegionExtent RegionExtent::of(const MemoryRegionConfig& config, const RegionNeed
 
 std::unique_ptr<MemoryRegion> MemoryRegion::allocate(const MemoryRegionConfig& config,
                                                      const RegionNeeds& needs) {
-  const auto kind = static_cast<std::size_t>(config.kind_);
-  const AllocateRegion allocate = kinds[kind].load(std::memory_order_acquire);
+  const AllocateRegion allocate =
+      kinds[static_cast<std::size_t>(config.kind_)].load(std::memory_order_acquire);
   if (allocate != nullptr) return allocate(config, needs);
-  throw Error(Status::NOT_SUPPORTED,
-              "memory region '" + config.name_ + "': kind '" + NAMES[kind] +
-                  "' needs CUDA, and this build has no CUDA; use kind 'host' or 'huge', or a "
-                  "build with CUDA");
+  throw no_cuda("memory region '" + config.name_ + "'", config.kind_);
+}
+
+std::vector<Error> find_absent(const std::vector<const MemoryRegionConfig*>& regions) {
+  std::vector<Error> absent;
+  for (const MemoryKind kind : {MemoryKind::HOST_PINNED, MemoryKind::DEVICE}) {
+    std::string names;
+    std::size_t count = 0;
+    for (const MemoryRegionConfig* region : regions) {
+      if (region->kind_ != kind) continue;
+      names += (count++ == 0 ? "'" : ", '") + region->name_ + "'";
+    }
+    const bool has =
+        kinds[static_cast<std::size_t>(kind)].load(std::memory_order_acquire) != nullptr;
+    if (count > 0 && !has)
+      absent.push_back(no_cuda((count == 1 ? "memory region " : "memory regions ") + names, kind));
+  }
+  find_absent_hugepages(regions, absent);
+  return absent;
 }
 
 MemoryRegion::MemoryRegion(const MemoryRegionConfig& config, const RegionExtent& extent,

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "daqiri/config.h"
+#include "daqiri/error.h"
 #include "memory/buffers.h"
 
 namespace daqiri::memory {
@@ -72,6 +74,13 @@ class MemoryRegion : public BufferOwner {
   FreeList free_;
   std::atomic<std::uint64_t> shortages_{0};
 };
+
+/// What regions need and this build or host lacks, before any is allocated: kinds of memory, and
+/// free hugepages for all of them.
+std::vector<Error> find_absent(const std::vector<const MemoryRegionConfig*>& regions);
+/// Its part for hugepages.
+void find_absent_hugepages(const std::vector<const MemoryRegionConfig*>& regions,
+                           std::vector<Error>& absent);
 
 using AllocateRegion = std::unique_ptr<MemoryRegion> (*)(const MemoryRegionConfig& config,
                                                          const RegionNeeds& needs);

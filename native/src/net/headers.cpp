@@ -1,6 +1,7 @@
 #include "net/headers.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace daqiri {
 
@@ -11,8 +12,8 @@ constexpr std::uint32_t UDP_CHECKSUM_AT = UDP_AT + 6;
 
 /// `before` bytes of headers and `payload` behind them, in the buffers and in what IPv4 can
 /// announce.
-bool fits(const PacketBytes& packet, std::uint32_t before, std::uint32_t payload) noexcept {
-  return before <= packet.capacity() && payload <= packet.capacity() - before &&
+bool fits(PacketBytes& packet, std::uint32_t before, std::uint32_t payload) noexcept {
+  return packet.reaches(before) && payload <= packet.capacity() - before &&
          payload <= MAX_IPV4_LENGTH - (before - IPV4_AT);
 }
 
@@ -88,16 +89,27 @@ PacketBytes::PacketBytes(const Burst& burst, std::uint32_t packet) noexcept {
   for (int s = 0; s < num_segments_; ++s) lengths_set += burst.pkt_lens[s][packet];
   const int last = num_segments_ - 1;
   for (int s = 0; s < num_segments_; ++s) {
-    std::uint32_t size = burst.owners[s]->buf_size();
+    const std::uint32_t buffer = burst.owners[s]->buf_size();
+    std::uint32_t size = buffer;
     if (s < last && lengths_set > 0) {
       size = std::min(size, burst.pkt_lens[s][packet]);
     } else if (s < last && s == 0) {
       size = std::min(size, HEADERS_SIZE);
+      spare_ = buffer - size;
     }
     data_[s] = static_cast<std::uint8_t*>(burst.pkts[s][packet]);
     sizes_[s] = size;
-    capacity_ += size;
+    reach_ += size;
+    capacity_ += buffer;
   }
+}
+
+bool PacketBytes::reaches(std::uint32_t size) noexcept {
+  if (size > reach_) {
+    sizes_[0] += spare_;
+    reach_ += std::exchange(spare_, 0);
+  }
+  return size <= reach_;
 }
 
 template <typename F>
@@ -139,7 +151,7 @@ void PacketBytes::add_to(Checksum& checksum, std::uint32_t offset,
 
 bool write_ethernet(PacketBytes& packet, const MacAddress& destination,
                     const MacAddress& source) noexcept {
-  if (packet.capacity() < ETHERNET_SIZE) return false;
+  if (!packet.reaches(ETHERNET_SIZE)) return false;
   std::uint8_t header[ETHERNET_SIZE];
   std::copy(destination.begin(), destination.end(), header);
   std::copy(source.begin(), source.end(), header + 6);
@@ -175,7 +187,7 @@ bool write_udp(PacketBytes& packet, const UdpFields& fields) noexcept {
 }
 
 bool write_udp_payload(PacketBytes& packet, const void* data, std::uint32_t size) noexcept {
-  if (!fits(packet, HEADERS_SIZE, size)) return false;
+  if (!fits(packet, HEADERS_SIZE, size) || !packet.reaches(HEADERS_SIZE + size)) return false;
   packet.write(HEADERS_SIZE, data, size);
 
   std::uint8_t bytes[IPV4_SIZE]{};
@@ -196,7 +208,9 @@ bool write_udp_payload(PacketBytes& packet, const void* data, std::uint32_t size
 }
 
 bool write_bare_payload(PacketBytes& packet, const void* data, std::uint32_t size) noexcept {
-  if (size > packet.capacity()) return false;
+  // There are no headers to leave the first segment to.
+  static_cast<void>(packet.reaches(packet.capacity()));
+  if (!packet.reaches(size)) return false;
   packet.write(0, data, size);
   return true;
 }

@@ -147,14 +147,21 @@ std::uint32_t store_ip(std::uint8_t* out, const SocketAddress& from, const Socke
 ///
 /// Where a segment ends is said by its length, once packet lengths are set; the last segment
 /// reaches to the end of its buffer in any case. Before that, with several segments, the first
-/// holds the headers (42 bytes) and each further one fills its buffer.
+/// holds the headers (42 bytes), or as much as its buffer does where a packet is too long for that;
+/// each further one fills its buffer.
 class PacketBytes {
  public:
   /// `packet` is below burst.owned, and none of its segments was freed.
   PacketBytes(const Burst& burst, std::uint32_t packet) noexcept;
 
+  /// Of its buffers.
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
-  // [offset, offset + size) lies within capacity.
+  /// Bytes that have a place; less than the capacity where lengths end a segment before its buffer.
+  [[nodiscard]] std::uint32_t reach() const noexcept { return reach_; }
+  /// Whether `size` bytes have a place; of segments whose lengths are not set, the first is made
+  /// longer for that.
+  bool reaches(std::uint32_t size) noexcept;
+  // [offset, offset + size) lies within reach.
   void write(std::uint32_t offset, const void* data, std::uint32_t size) noexcept;
   void read(std::uint32_t offset, void* data, std::uint32_t size) const noexcept;
   void add_to(Checksum& checksum, std::uint32_t offset, std::uint32_t size) const noexcept;
@@ -167,6 +174,9 @@ class PacketBytes {
   std::uint32_t sizes_[MAX_NUM_SEGS]{};
   int num_segments_{0};
   std::uint32_t capacity_{0};
+  std::uint32_t reach_{0};
+  /// Of the first segment, behind what it is taken to have.
+  std::uint32_t spare_{0};
 };
 
 struct Ipv4Fields {

@@ -23,7 +23,7 @@ void require_accurate_send(const Port& port) {
     if (port.io->transmit_traits(*queue).launch_lead > 0) continue;
     throw Error(Status::NOT_SUPPORTED,
                 "interface '" + port.config.name_ + "': tx.accurate_send is true, and queue '" +
-                    queue->config().name_ +
+                    queue->config().common_.name_ +
                     "' has its launch times kept in software; set it to false, or send from a UDP "
                     "client whose packets leave by a network interface with fq or etf (`tc qdisc "
                     "show`)");
@@ -36,6 +36,29 @@ void require_usable(const memory::MemoryRegion& region, const EngineTraits& trai
               "memory region '" + region.name() + "' is of kind 'device', which engine '" +
                   std::string(traits.name) +
                   "' cannot fill or send from; use kind 'host', 'huge' or 'host_pinned'");
+}
+
+/// Cores that queues name and this process may not use: for sockets, whose threads share cores with
+/// others anyway, a warning, else refused. Throws Error naming all of them.
+void check_cores(const NetworkConfig& config) {
+  std::string absent;
+  const auto check = [&](const InterfaceConfig& interface, const CommonQueueConfig& queue) {
+    if (queue.cpu_core_.empty() || queue.cpu_core_ == ANY_CORE || core_available(queue.cpu_core_))
+      return;
+    absent += (absent.empty() ? "" : ", ") + queue.cpu_core_ + " (queue '" + queue.name_ +
+              "' of interface '" + interface.name_ + "')";
+  };
+  for (const InterfaceConfig& interface : config.ifs_) {
+    for (const auto& queue : interface.rx_.queues_) check(interface, queue.common_);
+    for (const auto& queue : interface.tx_.queues_) check(interface, queue.common_);
+  }
+  if (absent.empty()) return;
+  const std::string text = "cpu_core that is not available to this process: " + absent +
+                           "; it may use " + available_cores() +
+                           ", or 'any' for a thread that is not pinned";
+  if (config.common_.stream_type != StreamType::SOCKET)
+    throw Error(Status::INVALID_PARAMETER, text);
+  log(LogLevel::WARN, text + ". These threads run, not pinned");
 }
 
 /// The worker that was made with `parts`, made where there is none.
@@ -57,7 +80,8 @@ LogOrigin origin_of(const std::string& path, const NetworkConfig& config) {
     origin.interface = interface.name_;
     const auto look = [&](const auto& queues, const std::string& key) {
       for (std::size_t q = 0; q < queues.size(); ++q) {
-        if (path.starts_with(start + key + std::to_string(q) + "]")) origin.queue = queues[q].name_;
+        if (path.starts_with(start + key + std::to_string(q) + "]"))
+          origin.queue = queues[q].common_.name_;
       }
     };
     look(interface.rx_.queues_, ".rx.queues[");
@@ -77,6 +101,15 @@ template <typename Queues>
 
 }  // namespace
 
+void log_warnings(const ConfigReport& report, const NetworkConfig& config) {
+  for (const ConfigProblem& problem : report.problems_) {
+    std::string text = problem.path_ + ": " + problem.message_;
+    if (problem.line_ > 0)
+      text.insert(0, problem.file_ + ":" + std::to_string(problem.line_) + ": ");
+    log(LogLevel::WARN, text, origin_of(problem.path_, config));
+  }
+}
+
 Burst* Rotation::receive() noexcept {
   const std::size_t n = queues.size();
   const std::size_t first = next.load(std::memory_order_relaxed);
@@ -94,15 +127,20 @@ Session::Session(NetworkConfig config) : config_(std::move(config)), opened_(rea
 
 Session::~Session() { close(); }
 
-std::shared_ptr<Session> Session::open(NetworkConfig config) {
+std::shared_ptr<Session> Session::open(NetworkConfig config, ConfigReport read) {
   std::shared_ptr<Session> session(new Session(std::move(config)));
-  session->report_ = validate_config(session->config_);
-  if (!session->report_.ok()) throw Error(Status::INVALID_PARAMETER, session->report_.text());
-  set_log_level(session->config_.log_level_);
-  for (const ConfigProblem& problem : session->report_.problems_) {
-    log(LogLevel::WARN, problem.path_ + ": " + problem.message_,
-        origin_of(problem.path_, session->config_));
+  const ConfigReport found = validate_config(session->config_);
+  if (!found.ok()) throw Error(Status::INVALID_PARAMETER, found.text());
+  std::vector<ConfigProblem>& all = read.problems_;
+  for (const ConfigProblem& problem : found.problems_) {
+    const auto same = [&](const ConfigProblem& each) {
+      return each.path_ == problem.path_ && each.message_ == problem.message_;
+    };
+    if (std::ranges::none_of(all, same)) all.push_back(problem);
   }
+  session->report_ = std::move(read);
+  set_log_level(session->config_.log_level_);
+  log_warnings(session->report_, session->config_);
   session->build();
   session->start();
   return session;
@@ -110,32 +148,28 @@ std::shared_ptr<Session> Session::open(NetworkConfig config) {
 
 void Session::build() {
   const EngineEntry entry = engine_for(config_);
-  if (const std::string missing = entry.missing(); !missing.empty())
-    throw Error(Status::NOT_SUPPORTED, missing);
-  refuse_unsupported(config_, entry.traits);
+  refuse_absent(config_, entry);
   refuse_oversized(config_);
+  check_cores(config_);
   // One pool for all transmit queues, as large as the largest needs.
   int tx_batch = 0;
   std::size_t tx_segments = 1;
   for (const InterfaceConfig& interface : config_.ifs_) {
-    const auto check = [&](const QueueConfig& queue) {
-      require_core(queue.cpu_core_,
-                   "queue '" + queue.name_ + "' of interface '" + interface.name_ + "'");
-    };
-    for (const auto& queue : interface.rx_.queues_) check(queue);
     for (const auto& queue : interface.tx_.queues_) {
-      check(queue);
-      tx_batch = std::max(tx_batch, queue.batch_size_);
-      tx_segments = std::max(tx_segments, queue.mrs_.size());
+      tx_batch = std::max(tx_batch, queue.common_.batch_size_);
+      tx_segments = std::max(tx_segments, queue.common_.mrs_.size());
     }
   }
   engine_ = entry.make(config_);
   memory_ = std::make_shared<SessionMemory>();
   memory_->session = weak_from_this();
-  for (const MemoryRegionConfig& region : config_.mrs_) {
+  for (const MemoryRegionConfig* each : memory_regions(config_)) {
+    MemoryRegionConfig& region = config_.mrs_.at(each->name_);
     auto allocated = memory::MemoryRegion::allocate(region, engine_->needs(region));
     require_usable(*allocated, entry.traits);
     engine_->attach(*allocated);
+    region.adj_size_ = allocated->extent().stride;
+    region.ttl_size_ = allocated->extent().bytes;
     memory_->regions.emplace(region.name_, std::move(allocated));
   }
   memory_->tx_pool = std::make_unique<BurstPool>(tx_batch > 0 ? config_.tx_meta_buffers_ : 0,
@@ -175,10 +209,11 @@ void Session::start() {
   const bool never_sleep = engine_for(config_).traits.polls_without_pause;
   for (const auto& port : ports_) {
     for (const auto& queue : port->rx) {
-      worker_of(pollers_, queue->config().cpu_core_, never_sleep).add(*port->io, *queue);
+      worker_of(pollers_, queue->config().common_.cpu_core_, never_sleep).add(*port->io, *queue);
     }
     for (const auto& queue : port->tx) {
-      worker_of(transmitters_, queue->config().cpu_core_, port->io->clock()).add(*port->io, *queue);
+      worker_of(transmitters_, queue->config().common_.cpu_core_, port->io->clock())
+          .add(*port->io, *queue);
     }
   }
   for (const auto& poller : pollers_) poller->start();

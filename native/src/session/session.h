@@ -29,10 +29,14 @@ struct Rotation {
   std::atomic<std::size_t> next{0};
 };
 
+/// A log line for each warning of a report without errors.
+void log_warnings(const ConfigReport& report, const NetworkConfig& config);
+
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  /// Validate, allocate, open and start. Throws Error; nothing is left behind then.
-  static std::shared_ptr<Session> open(NetworkConfig config);
+  /// Validate, allocate, open and start. Throws Error; nothing is left behind then. `read`: what
+  /// was found when the configuration was read, which is told with what is found now.
+  static std::shared_ptr<Session> open(NetworkConfig config, ConfigReport read = {});
 
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

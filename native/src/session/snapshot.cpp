@@ -145,11 +145,12 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
     const Port& port = session.port(static_cast<int>(id));
     const std::string& name = port.config.name_;
     for (const auto& queue : port.rx)
-      snapshot.rx.push_back({name, queue->config().name_, queue->counters(), queue->levels()});
+      snapshot.rx.push_back(
+          {name, queue->config().common_.name_, queue->counters(), queue->levels()});
     for (const auto& queue : port.tx) {
       const Histogram& lateness = queue->lateness();
       TxQueueState& state = snapshot.tx.emplace_back();
-      state = {name, queue->config().name_,        queue->counters(), queue->levels(),
+      state = {name, queue->config().common_.name_, queue->counters(), queue->levels(),
                {},   port.io->launch_times(*queue)};
       state.lateness.p50 = lateness.quantile(0.5);
       state.lateness.p99 = lateness.quantile(0.99);
@@ -157,10 +158,10 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
       state.lateness.maximum = lateness.maximum();
     }
   }
-  for (const MemoryRegionConfig& region : config.mrs_) {
-    snapshot.regions.push_back({region.name_,
-                                session.memory()->regions.at(region.name_)->available(),
-                                region.num_bufs_, region.buf_size_});
+  for (const MemoryRegionConfig* region : memory_regions(config)) {
+    snapshot.regions.push_back({region->name_,
+                                session.memory()->regions.at(region->name_)->available(),
+                                region->num_bufs_, region->buf_size_});
   }
   return snapshot;
 }
@@ -276,7 +277,7 @@ void Housekeeper::stop() noexcept {
 void Housekeeper::run(const std::stop_token& stop) noexcept {
   const std::stop_callback ring(stop, [this] { doorbell_.ring(); });
   const std::string core = std::to_string(master_core_);
-  configure_thread(core_available(core) ? core : std::string(ANY_CORE), "daqiri-counters");
+  configure_thread(core, "daqiri-counters");
   // -1, which is never readable, without a socket.
   const int fd = socket_.fd();
   bool answers = true;

@@ -48,6 +48,10 @@ constexpr std::uint32_t PREFETCH_BYTES = 1024;
 constexpr std::uint32_t CACHE_LINE = 64;
 /// Longest wait for a wire that takes nothing.
 constexpr std::uint64_t REFUSED_NS = 10'000'000;
+/// Where only trying tells: the first wait; each is twice as long as the one before, up to the
+/// longest.
+constexpr std::uint64_t FIRST_RETRY_NS = 50'000;
+constexpr std::uint64_t LONGEST_RETRY_NS = 1'000'000;
 /// How often the worker looks for packets that wait in the kernel.
 constexpr std::uint64_t LAUNCHING_NS = 1'000'000;
 /// How often it asks for buffers that the engine keeps.
@@ -96,7 +100,7 @@ std::uint32_t Poller::pass() noexcept {
   const std::uint64_t now = monotonic_ns();
   bool discarding = false;
   for (const Polled& polled : queues_) {
-    polled.queue->begin_pass();
+    polled.queue->begin_pass(now);
     discarding = discarding || polled.queue->discarding();
   }
   const std::uint32_t seen = receive();
@@ -132,13 +136,14 @@ std::uint64_t Poller::until_due(std::uint64_t most) const noexcept {
 }
 
 std::uint64_t Poller::pause_allowed() const noexcept {
-  if (cpu_core_ != ANY_CORE) return 0;
+  if (core_available(cpu_core_)) return 0;
   std::uint64_t allowed = PAUSE_NS;
   for (const Polled& polled : queues_) {
     const RxQueueConfig& config = polled.queue->config();
-    if (!polled.io->receive_traits(*polled.queue).gathers || config.batch_size_ == 1) return 0;
+    if (!polled.io->receive_traits(*polled.queue).gathers || config.common_.batch_size_ == 1)
+      return 0;
     if (config.timeout_us_ > 0)
-      allowed = std::min(allowed, std::uint64_t{config.timeout_us_} * 1000 / PAUSE_PART_OF_TIMEOUT);
+      allowed = std::min(allowed, config.timeout_us_ * 1000 / PAUSE_PART_OF_TIMEOUT);
   }
   return allowed < LEAST_PAUSE_NS ? 0 : allowed;
 }
@@ -166,6 +171,7 @@ void Poller::run(std::stop_token stop) noexcept {
   for (int i = 0; i < DRAIN_PASSES && pass() > 0 && monotonic_ns() < end; ++i) {
   }
   for (const Polled& polled : queues_) {
+    polled.io->finish_receiving(*polled.queue);
     polled.queue->deliver_open();
     polled.queue->end_pass();
     polled.queue->mark_closed();
@@ -179,8 +185,9 @@ void Transmitter::add(PortIo& io, TxQueue& queue) {
   Served served{.io = &io,
                 .queue = &queue,
                 .traits = io.transmit_traits(queue),
-                .packet_cost = FIRST_COST_NS};
-  queue.open(clock_, served.traits.keeps_buffers);
+                .packet_cost = FIRST_COST_NS,
+                .retry_ns = FIRST_RETRY_NS / 2};
+  queue.open(io, clock_, served.traits.keeps_buffers);
   queues_.push_back(served);
   fds_.reserve(queues_.size());
   doorbell_.reserve(queues_.size());
@@ -219,7 +226,7 @@ bool Transmitter::serve(Served& served) noexcept {
   }
   const Burst& burst = *served.burst;
   const std::uint32_t first = served.queue->position();
-  const std::uint32_t mbps = served.queue->config().pacing_mbps_;
+  const std::uint64_t mbps = served.queue->config().pacing_mbps_;
   // Not the port's clock: set back, it would stop a paced queue for as long.
   const std::uint64_t steady = mbps == 0 ? 0 : monotonic_ns();
   std::uint64_t paced = mbps == 0 ? 0 : std::max(served.paced_until, steady - PACING_CREDIT_NS);
@@ -247,16 +254,21 @@ void Transmitter::transmit(Served& served, std::uint32_t run) noexcept {
   TxQueue& queue = *served.queue;
   Burst& burst = *served.burst;
   const std::uint32_t first = queue.position();
-  const std::uint32_t mbps = queue.config().pacing_mbps_;
+  const std::uint64_t mbps = queue.config().pacing_mbps_;
   const std::uint64_t begun = now_;
   const std::uint64_t steady = mbps == 0 ? 0 : monotonic_ns();
   const TransmitResult result = served.io->transmit(queue, burst, first, run);
   now_ = clock_();
   const std::uint32_t done = result.sent + result.kept + result.failed;
-  served.refused = done == 0 && served.traits.ready_fd >= 0;
+  served.refused = done == 0;
   served.unconnected = result.unconnected;
-  if (served.refused) served.due = now_ + REFUSED_NS;
-  if (done == 0) return;
+  if (served.refused) {
+    const bool told = served.traits.ready_fd >= 0;
+    served.retry_ns = told ? REFUSED_NS : std::min(2 * served.retry_ns, LONGEST_RETRY_NS);
+    served.due = now_ + served.retry_ns;
+    return;
+  }
+  served.retry_ns = FIRST_RETRY_NS / 2;
   last_left_ = monotonic_ns();
   // A step of the clock meanwhile is no time that the engine took.
   const std::uint64_t took =
@@ -296,9 +308,10 @@ void Transmitter::note_error(Served& served, int error) noexcept {
   const TxQueue& queue = *served.queue;
   try {
     log(LogLevel::WARN,
-        "transmit queue '" + queue.config().name_ + "' of interface '" + queue.interface_name() +
+        "transmit queue '" + queue.config().common_.name_ + "' of interface '" +
+            queue.interface_name() +
             "': packets cannot be sent and are counted as send_error: " + std::strerror(error),
-        {.interface = queue.interface_name(), .queue = queue.config().name_});
+        {.interface = queue.interface_name(), .queue = queue.config().common_.name_});
   } catch (const std::bad_alloc&) {
     return;
   }
@@ -316,7 +329,7 @@ void Transmitter::wait_until(std::uint64_t due) noexcept {
 void Transmitter::sleep(std::uint64_t ns) noexcept {
   fds_.clear();
   for (const Served& served : queues_) {
-    if (served.refused) fds_.push_back(served.traits.ready_fd);
+    if (served.refused && served.traits.ready_fd >= 0) fds_.push_back(served.traits.ready_fd);
   }
   doorbell_.prepare();
   if ((drain_ == 0 && stop_.stop_requested()) || anything_new()) {
@@ -350,20 +363,22 @@ void Transmitter::run(std::stop_token stop) noexcept {
         (drain_ > 0 && monotonic_ns() - drain_begun > TX_LONGEST_DRAIN_NS))
       break;
     if (progress) continue;
+    // Launch times are kept; what was refused is tried again about then.
     std::uint64_t due = NEVER;
-    for (const Served& served : queues_) due = std::min({due, served.due, served.ask});
+    std::uint64_t retry = NEVER;
+    std::uint64_t pause = NEVER;
+    for (const Served& served : queues_) {
+      due = std::min(due, served.ask);
+      std::uint64_t& wanted = served.refused ? retry : due;
+      wanted = std::min(wanted, served.due);
+      if (served.ask != NEVER) pause = std::min(pause, LAUNCHING_NS);
+      if (served.refused && !served.unconnected) pause = std::min(pause, served.retry_ns);
+    }
     if (drain_ > 0) {
-      const auto launching = [](const Served& served) { return served.ask != NEVER; };
-      const auto refused = [](const Served& served) {
-        return served.burst != nullptr && served.refused && !served.unconnected;
-      };
-      if (std::ranges::any_of(queues_, launching)) {
-        sleep(LAUNCHING_NS);
-      } else if (std::ranges::any_of(queues_, refused)) {
-        sleep(REFUSED_NS);
-      } else {
-        break;
-      }
+      if (pause == NEVER) break;
+      sleep(pause);
+    } else if (retry < due && due > now_ + SLEEP_FROM_NS) {
+      if (retry > now_) sleep(std::min({retry, due - TX_SPIN_NS, now_ + TX_MAX_SLEEP_NS}) - now_);
     } else if (due == NEVER && monotonic_ns() - last_left_ < IDLE_SPIN_NS) {
       cpu_relax();
       now_ = clock_();

@@ -104,8 +104,10 @@ class Transmitter {
     /// When to ask what became of packets that the engine keeps, ns on the port's clock; NEVER: it
     /// keeps none.
     std::uint64_t ask{NEVER};
-    /// What was due was not taken; `traits.ready_fd` tells when it may be.
+    /// What was due was not taken; `traits.ready_fd` tells when it may be, or it is tried again
+    /// after so many ns.
     bool refused{false};
+    std::uint64_t retry_ns;
     /// Of the latest packets that could not be sent, errno.
     int error{0};
     /// Refused for want of a peer.

@@ -30,7 +30,7 @@ PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept 
 
 Program::Program(const InterfaceConfig& config) : isolated_(config.rx_.flow_isolation_) {
   if (!config.rx_.queues_.empty())
-    unmatched_.queue = static_cast<std::uint16_t>(config.rx_.queues_.front().id_);
+    unmatched_.queue = static_cast<std::uint16_t>(config.rx_.queues_.front().common_.id_);
   const std::vector<FlowConfig>& flows = config.rx_.flows_;
   if (flows.size() >= std::numeric_limits<std::uint16_t>::max()) {
     throw Error(Status::INVALID_PARAMETER, "interface '" + config.name_ + "' has " +
@@ -42,6 +42,9 @@ Program::Program(const InterfaceConfig& config) : isolated_(config.rx_.flow_isol
     const std::uint16_t queue =
         flow.action_.ids_.empty() ? flow.action_.id_ : flow.action_.ids_.front();
     rules_.push_back({flow.match_, queue, flow.id_});
+    FlowMatch& match = rules_.back().match;
+    match.ipv4_src_ = ntohl(match.ipv4_src_);
+    match.ipv4_dst_ = ntohl(match.ipv4_dst_);
   }
   if (rules_.empty()) return;
   constexpr std::size_t NUM_PORTS = 65536;

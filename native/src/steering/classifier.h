@@ -69,6 +69,7 @@ class Program {
 
  private:
   struct Rule {
+    /// Addresses in host byte order, as in PacketKey.
     FlowMatch match;
     std::uint16_t queue;
     FlowId flow;

@@ -144,7 +144,7 @@ CaptureFiles::~CaptureFiles() = default;
 
 void CaptureFiles::log_about(LogLevel level, const std::string& text) const {
   log(level, "recording of queue " + origin_.queue + text,
-      {queue_.interface_name(), queue_.config().name_});
+      {queue_.interface_name(), queue_.config().common_.name_});
 }
 
 PacketWriter CaptureFiles::make_writer() const {

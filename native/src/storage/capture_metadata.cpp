@@ -66,7 +66,7 @@ std::string processor() {
 std::string flows_json(const Session& session, const RxQueue& queue) {
   std::string list;
   for (const FlowConfig& flow : session.port(queue.port_id()).config.rx_.flows_) {
-    if (flow.action_.type_ != FlowActionType::QUEUE || flow.action_.id_ != queue.config().id_)
+    if (flow.action_.type_ != FlowType::QUEUE || flow.action_.id_ != queue.config().common_.id_)
       continue;
     JsonObject object;
     object.number("id", flow.id_);
@@ -85,7 +85,7 @@ std::string host_json() {
   object.text("kernel", std::string(system.sysname) + " " + system.release);
   object.text("machine", system.machine);
   object.text("cpu", processor());
-  object.text("engine", std::string("daqiri-ophyd ") + VERSION_TEXT);
+  object.text("engine", "daqiri-ophyd " DAQIRI_VERSION);
   return object.line();
 }
 
@@ -95,7 +95,7 @@ CaptureOrigin::CaptureOrigin(const RecorderOptions& chosen, const Session& sessi
                              const RxQueue& from)
     : options(chosen),
       link(session.memory()->link_layers.at(from.port_id())),
-      queue(from.interface_name() + "/" + from.config().name_),
+      queue(from.interface_name() + "/" + from.config().common_.name_),
       flows(flows_json(session, from)),
       host(host_json()) {}
 

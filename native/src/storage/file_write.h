@@ -56,11 +56,11 @@ const LinkLayer& link_layer_of(const Burst& burst) noexcept;
 
 /// Progress of one write, set by the thread that writes.
 struct FileWriteProgress {
-  std::atomic<std::uint64_t> completed_packets{0};
-  std::atomic<std::uint64_t> failed_packets{0};
+  std::atomic<std::uint32_t> completed_packets{0};
+  std::atomic<std::uint32_t> failed_packets{0};
   std::atomic<std::uint64_t> bytes_written{0};
   /// So many of the failed are complete.
-  void add(std::uint64_t packets) noexcept {
+  void add(std::uint32_t packets) noexcept {
     completed_packets += packets;
     failed_packets -= packets;
   }

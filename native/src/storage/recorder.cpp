@@ -27,7 +27,7 @@ RxQueue* attached(RxQueue& queue, const RecorderOptions& options) {
 // --- The recorder's thread
 
 void Recorder::run() noexcept {
-  configure_thread(std::string(ANY_CORE), "rec:" + queue_.config().name_);
+  configure_thread(std::string(ANY_CORE), "rec:" + queue_.config().common_.name_);
   block_file_size_signal();
   try {
     record();
@@ -71,10 +71,7 @@ Burst* Recorder::await() {
   const WaitQueue::Ticket ticket = queue_.ready().prepare();
   const bool asked = stopping_.load() || rolls_asked_.load() != rolls_done_ || queue_.closed();
   Burst* burst = asked ? nullptr : queue_.receive();
-  if (asked || burst != nullptr) {
-    queue_.ready().cancel();
-    return burst;
-  }
+  if (asked || burst != nullptr) return burst;
   const std::uint64_t now = monotonic_ns();
   queue_.ready().wait(ticket, static_cast<std::int64_t>(poll_at_ > now ? poll_at_ - now : 0));
   return nullptr;

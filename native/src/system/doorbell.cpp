@@ -54,9 +54,7 @@ bool WaitQueue::wait(Ticket ticket, std::int64_t timeout_ns) noexcept {
   static_assert(sizeof rings_ == sizeof(Ticket));
   const long result = syscall(SYS_futex, &rings_, FUTEX_WAIT_PRIVATE, ticket,
                               timeout_ns >= 0 ? &limit : nullptr, nullptr, 0);
-  const bool interrupted = result != 0 && errno == EINTR;
-  cancel();
-  return !interrupted;
+  return result == 0 || errno != EINTR;
 }
 
 void WaitQueue::wake() noexcept {

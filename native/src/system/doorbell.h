@@ -50,32 +50,35 @@ class WaitQueue {
   /// What `prepare` saw, for `wait`.
   using Ticket = std::uint32_t;
 
+  /// Before the last check for work; a sleeper that finds some need not wait.
   [[nodiscard]] Ticket prepare() noexcept {
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    return rings_.load(std::memory_order_seq_cst);
+    // In this order: a ring that takes the mark back makes the ticket old.
+    const Ticket ticket = rings_.load(std::memory_order_seq_cst);
+    // An exchange sees all work that came before a ring that it follows.
+    marked_.exchange(true, std::memory_order_seq_cst);
+    return ticket;
   }
-  void cancel() noexcept { sleepers_.fetch_sub(1, std::memory_order_seq_cst); }
-  /// Sleep until there was a ring since `prepare`, or for `timeout_ns` (negative: no limit). Ends
-  /// the preparation. Returns false when interrupted by a signal.
+  /// Sleep until there was a ring since `prepare`, or for `timeout_ns` (negative: no limit).
+  /// Returns false when interrupted by a signal.
   bool wait(Ticket ticket, std::int64_t timeout_ns) noexcept;
   /// Sleep likewise, unless `ready()`.
   template <typename Ready>
   bool wait_unless(Ready&& ready, std::int64_t timeout_ns) noexcept {
     const Ticket ticket = prepare();
-    if (!ready()) return wait(ticket, timeout_ns);
-    cancel();
-    return true;
+    return ready() || wait(ticket, timeout_ns);
   }
 
+  /// One system call for any number of rings, until somebody prepares to sleep again.
   void ring() noexcept {
-    if (sleepers_.fetch_add(0, std::memory_order_seq_cst) > 0) wake();
+    if (marked_.exchange(false, std::memory_order_seq_cst)) wake();
   }
 
  private:
   void wake() noexcept;
 
   std::atomic<std::uint32_t> rings_{0};
-  std::atomic<int> sleepers_{0};
+  /// Somebody sleeps, or may be about to.
+  std::atomic<bool> marked_{false};
 };
 
 }  // namespace daqiri

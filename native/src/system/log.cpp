@@ -24,7 +24,7 @@ constexpr std::size_t MAX_WAITING = 256;
 constexpr std::uint64_t REPEAT_NS = 1'000'000'000;
 constexpr std::size_t MAX_TEXTS = 64;
 
-std::atomic<LogLevel> threshold{LogLevel::WARN};
+std::atomic<LogLevel::Level> threshold{LogLevel::WARN};
 
 /// Where lines wait once somebody has attached. Never destroyed: threads may log until the process
 /// ends.
@@ -98,6 +98,8 @@ void post(Mailbox& box, LogLevel level, std::string_view text, const LogOrigin& 
 }  // namespace
 
 void set_log_level(LogLevel level) noexcept { threshold.store(level, std::memory_order_relaxed); }
+
+LogLevel::Level get_log_level() noexcept { return threshold.load(std::memory_order_relaxed); }
 
 std::string_view log_level_name(LogLevel level) noexcept {
   static constexpr std::array<std::string_view, 7> NAMES{"trace", "debug",    "info", "warning",

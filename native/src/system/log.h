@@ -6,12 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "daqiri/config.h"
+#include "daqiri/logging.hpp"
 
 namespace daqiri {
-
-/// Lines below this level are not written. Process-wide; a session sets it from `log_level`.
-void set_log_level(LogLevel level) noexcept;
 
 /// What a line is about. Empty: no one of them.
 struct LogOrigin {

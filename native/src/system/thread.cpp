@@ -68,17 +68,14 @@ bool core_available(const std::string& cpu_core) noexcept {
   return core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<std::size_t>(core), &set);
 }
 
-void require_core(const std::string& cpu_core, const std::string& what) {
-  if (cpu_core == ANY_CORE || core_available(cpu_core)) return;
+std::string available_cores() {
   const cpu_set_t set = allowed_cores();
   std::string cores;
   for (int i = 0; i < CPU_SETSIZE; ++i) {
     if (CPU_ISSET(static_cast<std::size_t>(i), &set))
       cores += (cores.empty() ? "" : ", ") + std::to_string(i);
   }
-  throw Error(Status::INVALID_PARAMETER, what + ": cpu_core " + cpu_core +
-                                             " is not available to this process; it may use " +
-                                             cores + ", or 'any' for a thread that is not pinned");
+  return cores;
 }
 
 void configure_thread(const std::string& cpu_core, const std::string& name,
@@ -87,7 +84,7 @@ void configure_thread(const std::string& cpu_core, const std::string& name,
   leave_signals_to_the_program();
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   if (realtime_priority > 0) make_realtime(name, realtime_priority);
-  if (cpu_core == ANY_CORE) return;
+  if (!core_available(cpu_core)) return;
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<std::size_t>(core_number(cpu_core)), &set);

@@ -10,11 +10,10 @@
 
 namespace daqiri {
 
-/// Throws Error INVALID_PARAMETER when this process may not run on `cpu_core`; `what` names the
-/// queue.
-void require_core(const std::string& cpu_core, const std::string& what);
 /// Whether this process may run on `cpu_core`, a number.
 [[nodiscard]] bool core_available(const std::string& cpu_core) noexcept;
+/// "0, 1".
+[[nodiscard]] std::string available_cores();
 [[noreturn]] void refuse_thread(const std::system_error& error);
 /// A thread that runs `work`. Throws Error GENERIC_FAILURE where there may be no more.
 template <typename Work>
@@ -25,8 +24,8 @@ std::jthread start_thread(Work&& work) {
     refuse_thread(error);
   }
 }
-/// Pin the calling thread (not for ANY_CORE), name it (15 characters), let it sleep precisely, and
-/// leave signals to the program.
+/// Pin the calling thread (where `cpu_core` is available), name it (15 characters), let it sleep
+/// precisely, and leave signals to the program.
 /// `realtime_priority` above 0: schedule it as SCHED_FIFO; where that is not permitted, a warning
 /// is logged and it runs on as it is.
 void configure_thread(const std::string& cpu_core, const std::string& name,

@@ -140,9 +140,8 @@ TEST_CASE("get_tx_packet_burst refuses what the queue does not have", "[api]") {
   };
   refused(9, 0, 1, 1, "no port 9");
   refused(0, 9, 1, 1, "no transmit queue 9");
-  refused(0, 0, 0, 1, "0 packets");
-  refused(0, 0, -3, 1, "0 packets");
-  refused(0, 0, 9, 1, "9 packets");
+  refused(0, 0, -3, 1, "-3 packets");
+  refused(0, 0, 129, 1, "129 packets; a burst has 1 to 128 (num_bufs");
   refused(0, 0, 1, 2, "2 segments");
   refused(0, 0, 1, 77, "segments");
   CHECK(send_tx_burst(burst) == Status::INVALID_PARAMETER);
@@ -152,6 +151,37 @@ TEST_CASE("get_tx_packet_burst refuses what the queue does not have", "[api]") {
   CHECK(get_tx_packet_burst(burst) == Status::INVALID_PARAMETER);
   set_header(burst, 1, 0, 1, 1);
   CHECK(burst->hdr.hdr.port_id == 0);
+  free_tx_burst(burst);
+}
+
+TEST_CASE("a burst has as many packets as are asked for, or batch_size", "[api]") {
+  const Engine engine(LOOPBACK);
+  BurstParams* burst = create_tx_burst_params();
+  REQUIRE(burst != nullptr);
+  set_header(burst, 0, 0, 0, 1);
+  CHECK(is_tx_burst_available(burst));
+  REQUIRE(get_tx_packet_burst(burst) == Status::SUCCESS);
+  CHECK(get_num_packets(burst) == 8);
+  free_tx_burst(burst);
+
+  // Of one burst after the other, all of which have room for more than batch_size then.
+  for (int round = 0; round < 20; ++round) {
+    burst = filled_burst(100);
+    REQUIRE(get_num_packets(burst) == 100);
+    for (int i = 0; i < 100; ++i)
+      write_frame(burst, i, 5000, static_cast<std::uint32_t>(100 * round + i));
+    REQUIRE(send_tx_burst(burst) == Status::SUCCESS);
+    const auto numbers =
+        receive_numbers(100, [](BurstParams** b) { return get_rx_burst(b, 0, 0); });
+    REQUIRE(numbers.size() == 100);
+    for (std::size_t i = 0; i < 100; ++i) REQUIRE(numbers[i] == 100U * round + i);
+  }
+  // What is wanted may still be changed.
+  burst = create_tx_burst_params();
+  set_header(burst, 0, 0, 1, 1);
+  set_num_packets(burst, 50);
+  REQUIRE(get_tx_packet_burst(burst) == Status::SUCCESS);
+  CHECK(get_num_packets(burst) == 50);
   free_tx_burst(burst);
 }
 

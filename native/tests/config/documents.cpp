@@ -11,6 +11,7 @@ const char* const RAW = R"(daqiri:
     log_level: info
     debug: true
     loopback: ""
+    loopback_drops: false
     tx_meta_buffers: 512
     rx_meta_buffers: 128
     memory_regions:
@@ -39,7 +40,7 @@ const char* const RAW = R"(daqiri:
         queues:
         - {name: split, id: 0, cpu_core: 4, batch_size: 1024, timeout_us: 100, memory_regions: [headers, payloads], split_boundary: 42}
         - {name: whole, id: 1, cpu_core: "5", batch_size: 256, poll_mode: indirect, memory_regions: [whole]}
-        - {name: direct, id: 2, poll_mode: direct, memory_regions: [whole]}
+        - {name: direct, id: 2, cpu_core: 5, batch_size: 64, memory_regions: [whole]}
         flows:
         - name: plain
           id: 1

@@ -72,7 +72,7 @@ bench_tx:
   INFO(hds.report.text());
   CHECK(hds.report.ok());
   CHECK(warnings(hds.report) == 1);
-  CHECK(hds.config.ifs_[1].rx_.queues_[0].mrs_.size() == 2);
+  CHECK(hds.config.ifs_[1].rx_.queues_[0].common_.mrs_.size() == 2);
   CHECK(hds.config.ifs_[1].rx_.flows_[0].match_.ipv4_len_ == 1050);
   CHECK(hds.config.ifs_[1].rx_.flows_[0].match_.udp_src_ == PortRange{4096, 4096});
 
@@ -114,5 +114,6 @@ bench_tx:
 )");
   INFO(memory.report.text());
   CHECK(memory.report.ok());
-  CHECK(memory.config.ifs_[0].rx_.reorder_configs_[0].sequence_number_ == BitFieldConfig{512, 32});
+  CHECK(memory.config.ifs_[0].rx_.reorder_configs_[0].seq_packets_per_batch_.sequence_number_ ==
+        ReorderBitFieldConfig{512, 32});
 }

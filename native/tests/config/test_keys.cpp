@@ -55,6 +55,7 @@ std::vector<Case> common_cases() {
       {RAW, "log_level", "trace", "loud"},
       {RAW, "debug", "no", "maybe"},
       {RAW, "loopback", "sw", "cable"},
+      {RAW, "loopback_drops", "true", "maybe"},
       {RAW, "tx_meta_buffers", "64", "0"},
       {RAW, "rx_meta_buffers", "64", "12.5"},
       {ROCE, "memory_regions[0].name", "other", "''"},
@@ -74,13 +75,13 @@ std::vector<Case> common_cases() {
       {SOCKET, "interfaces[0].socket_config.max_payload_size", "1000", "1 kB"},
       {ROCE, "interfaces[0].socket_config.max_burst_interval_ms", "1", "1ms"},
       {ROCE, "interfaces[0].socket_config.min_ipg_ns", "5", "-5"},
-      {ROCE, "interfaces[0].socket_config.retry_connect_s", "9", "0"},
+      {ROCE, "interfaces[0].socket_config.retry_connect_s", "9", "soon"},
       {LEGACY, at(SOCK, "local_ip"), "127.0.0.3", "localhost"},
       {LEGACY, at(SOCK, "local_port"), "7000", "70000"},
       {LEGACY, at(SOCK, "remote_ip"), "127.0.0.3", "300.0.0.1"},
       {LEGACY, at(SOCK, "remote_port"), "7000", "0"},
       {ROCE, "interfaces[0].roce_config", "{}", "RC"},
-      {ROCE, "interfaces[0].roce_config.transport_mode", "RC", "UD"},
+      {ROCE, "interfaces[0].roce_config.transport_mode", "UD", "XRC"},
   };
 }
 
@@ -190,7 +191,7 @@ std::vector<Case> tx_flow_cases() {
       {RAW, at(TXA, "vlan_id"), "4095", "4096"},
       {RAW, at(TXA, "pcp"), "7", "8"},
       {RAW, at(TXA, "dei"), "0", "2"},
-      {RAW, at(TXA, "ethertype"), "0x8100", "65536"},
+      {RAW, at(TXA, "ethertype"), "0x8100", "0"},
       {RAW, "interfaces[1].tx.flows[3].action.tunnel", "{type: gre, " + MACS + IPS + "}", "gre"},
       {RAW, at(TX1, "type"), "nvgre", "vlan", {}, true},
       {RAW, at(TX1, "tni"), "1", "0x1000000"},
@@ -224,7 +225,7 @@ std::vector<Case> tx_flow_cases() {
       {RAW, at(TXT, "outer_ipv4_tos"), "0", "-1"},
       {RAW, at(TXT, "outer_udp_src"), "1", "any"},
       {RAW, at(TXT, "outer_udp_dst"), "1", "65536"},
-      {RAW, "interfaces[1].tx.flows[2].actions[0].tunnel.gre_protocol", "0", "ip"},
+      {RAW, "interfaces[1].tx.flows[2].actions[0].tunnel.gre_protocol", "1", "0"},
   };
 }
 

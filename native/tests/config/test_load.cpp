@@ -99,8 +99,8 @@ TEST_CASE("ten mistakes are ten errors, each at its line", "[config][load]") {
   }
   // What could be read is there.
   CHECK(loaded.config.common_.master_core_ == 3);
-  CHECK(loaded.config.mrs_.at(1).name_ == "tx");
-  CHECK(loaded.config.ifs_.at(0).rx_.queues_.at(0).cpu_core_ == "4");
+  CHECK(memory_regions(loaded.config).at(1)->name_ == "tx");
+  CHECK(loaded.config.ifs_.at(0).rx_.queues_.at(0).common_.cpu_core_ == "4");
 }
 
 TEST_CASE("a report is a line per problem", "[config][load]") {
@@ -197,7 +197,7 @@ TEST_CASE("keys of older files are refused by name", "[config][load]") {
   require_error(replaced(SOCKET, "stream_type", "protocol: udp\nstream_type"), "protocol",
                 "udp://ip:port");
   require_error(replaced(ROCE, "roce_config", "rdma_config"), "interfaces[0].rdma_config",
-                "nearest is 'roce_config'");
+                "roce_config the transport_mode");
   CHECK(load("manager: dpdk\n").report.problems_.size() > 1);
 }
 
@@ -259,10 +259,11 @@ TEST_CASE("wrong types are told with what was found", "[config][load]") {
   }
   require_error(replaced(SOCKET, "name: in,", "name: \"a\\tb\","),
                 "interfaces[0].rx.queues[0].name", "control characters");
-  CHECK(require_clean(replaced(SOCKET, "name: in,", "name: 5,")).ifs_[0].rx_.queues_[0].name_ ==
-        "5");
-  require_error(std::string(SOCKET) + "log_level: DEBUG\n", "log_level",
-                "accepts 'trace', 'debug'");
+  CHECK(require_clean(replaced(SOCKET, "name: in,", "name: 5,"))
+            .ifs_[0]
+            .rx_.queues_[0]
+            .common_.name_ == "5");
+  require_error(std::string(SOCKET) + "log_level: LOUD\n", "log_level", "accepts 'trace', 'debug'");
   require_error(
       replaced(SOCKET, "- {name: buffers, kind: host", "- 5\n- {name: buffers, kind: host"),
       "memory_regions[0]", "accepts a map");

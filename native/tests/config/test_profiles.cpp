@@ -22,15 +22,15 @@ TEST_CASE("profiles load without a word", "[config][profiles]") {
 TEST_CASE("the loopback profile fits a small machine", "[config][profiles]") {
   NetworkConfig config;
   REQUIRE(load_config_file(DAQIRI_SOURCE_DIR "/profiles/loopback.yaml", config).ok());
-  CHECK(config.common_.loopback_ == LoopbackType::SW);
+  CHECK(config.common_.loopback_ == LoopbackType::LOOPBACK_TYPE_SW);
   std::uint64_t bytes = 0;
-  for (const MemoryRegionConfig& region : config.mrs_) {
+  for (const auto& [name, region] : config.mrs_) {
     CHECK(region.kind_ == MemoryKind::HOST);
     bytes += region.num_bufs_ * region.buf_size_;
   }
   CHECK(bytes < 64U << 20U);
   for (const auto& queue : config.ifs_.at(0).rx_.queues_)
-    CHECK((queue.cpu_core_ == "0" || queue.cpu_core_ == ANY_CORE));
+    CHECK((queue.common_.cpu_core_ == "0" || queue.common_.cpu_core_ == ANY_CORE));
   for (const auto& queue : config.ifs_.at(0).tx_.queues_)
-    CHECK((queue.cpu_core_ == "0" || queue.cpu_core_ == ANY_CORE));
+    CHECK((queue.common_.cpu_core_ == "0" || queue.common_.cpu_core_ == ANY_CORE));
 }

@@ -8,8 +8,8 @@ namespace {
 
 const std::string FLOWS = "interfaces[0].rx.flows";
 
-void breaks(const char* text, std::string_view what, std::string_view by, const std::string& path,
-            const std::string& part) {
+void breaks(const std::string& text, std::string_view what, std::string_view by,
+            const std::string& path, const std::string& part) {
   INFO(what << " -> " << by);
   require_error(replaced(text, what, by), path, part);
 }
@@ -63,11 +63,11 @@ TEST_CASE("engine is inferred from addresses and endpoints", "[config][rules]") 
         EngineType::DPDK);
   CHECK(require_clean(SOCKET).common_.engine_type == EngineType::SOCKET);
   CHECK(require_clean(SOCKET).common_.protocol == SocketProtocol::UDP);
-  CHECK(require_clean(ROCE).common_.engine_type == EngineType::IBVERBS);
+  CHECK(require_clean(ROCE).common_.engine_type == EngineType::RDMA);
   CHECK(require_clean(LEGACY).common_.protocol == SocketProtocol::TCP);
   CHECK(require_clean(replaced(replaced(ROCE, "roce://10.100.3.1", "rdma://10.100.3.1"),
                                "roce://10.100.1.1", "roce://10.100.1.1?engine=ibverbs"))
-            .common_.engine_type == EngineType::IBVERBS);
+            .common_.engine_type == EngineType::RDMA);
   CHECK(require_clean(replaced(RAW, "engine: dpdk", "engine: ibverbs")).common_.engine_type ==
         EngineType::IBVERBS);
   CHECK_FALSE(require_clean(RAW).common_.engine_inferred_);
@@ -97,7 +97,7 @@ TEST_CASE("engine, stream type and address fit together", "[config][rules]") {
          "accepts 'socket'");
   breaks(SOCKET, "stream_type: socket", "stream_type: socket\nengine: ibverbs", "engine",
          "udp:// endpoints");
-  breaks(ROCE, "stream_type: socket", "stream_type: socket\nengine: socket", "engine",
+  breaks(ROCE, "stream_type: socket", "stream_type: socket\nengine: packet", "engine",
          "accepts 'ibverbs'");
   breaks(SOCKET, "stream_type: socket", "stream_type: socket\nloopback: sw", "loopback",
          "stream_type: raw");
@@ -151,10 +151,11 @@ TEST_CASE("sockets have the endpoints that their role needs", "[config][rules]")
 
 TEST_CASE("endpoints of older files are folded in", "[config][rules]") {
   const NetworkConfig config = require_clean(LEGACY);
-  CHECK(config.ifs_[1].socket_.local_addr_ ==
-        SocketEndpoint{SocketProtocol::TCP, "127.0.0.1", 6002});
-  CHECK(config.ifs_[1].socket_.remote_addr_ ==
-        SocketEndpoint{SocketProtocol::TCP, "127.0.0.1", 6001});
+  const SocketConfig& socket = config.ifs_[1].socket_;
+  CHECK(socket.local_addr_ == "tcp://127.0.0.1:6002");
+  CHECK(socket.local_ip_ == "127.0.0.1");
+  CHECK(socket.local_port_ == 6002);
+  CHECK(socket.remote_addr_ == "tcp://127.0.0.1:6001");
   const std::string client = "interfaces[1].socket_config";
   breaks(LEGACY, "local_ip: 127.0.0.1, local_port: 6002",
          "local_addr: \"tcp://127.0.0.1:6002\", local_port: 6002", client + ".local_port",
@@ -202,12 +203,17 @@ TEST_CASE("queues name regions that exist and fit", "[config][rules]") {
 
 TEST_CASE("a directly polled queue has no core, batch or timeout", "[config][rules]") {
   const std::string queue = "interfaces[0].rx.queues[2]";
-  breaks(RAW, "poll_mode: direct,", "poll_mode: direct, cpu_core: 1,", queue + ".cpu_core",
-         "remove the key");
-  breaks(RAW, "poll_mode: direct,", "poll_mode: direct, batch_size: 1,", queue + ".batch_size",
-         "remove the key");
-  breaks(RAW, "poll_mode: direct,", "poll_mode: direct, timeout_us: 0,", queue + ".timeout_us",
-         "remove the key");
+  const std::string on_dpdk =
+      replaced(RAW, "id: 2, cpu_core: 5, batch_size: 64,", "id: 2, poll_mode: direct,");
+  require_error(on_dpdk, queue + ".poll_mode", "beside engine 'dpdk'; accepts it beside engine");
+  require_error(replaced(on_dpdk, "    engine: dpdk\n", ""), queue + ".poll_mode", "'dpdk'");
+  require_error(replaced(SOCKET, "name: in,", "name: in, poll_mode: direct,"),
+                "interfaces[0].rx.queues[0].poll_mode", "'socket'");
+  const std::string direct = replaced(on_dpdk, "engine: dpdk", "engine: ibverbs");
+  require_clean(direct);
+  for (const char* key : {"cpu_core", "batch_size", "timeout_us"})
+    breaks(direct, "poll_mode: direct,", "poll_mode: direct, " + std::string(key) + ": 1,",
+           queue + "." + key, "remove the key");
   breaks(RAW, "cpu_core: \"5\", ", "", "interfaces[0].rx.queues[1].cpu_core", "required");
   breaks(RAW, "batch_size: 256, ", "", "interfaces[0].rx.queues[1].batch_size", "required");
 }
@@ -216,28 +222,30 @@ TEST_CASE("small regions of raw queues are raised, and said so", "[config][rules
   const Loaded raised = require_warning(
       replaced(RAW, "kind: host\n      num_bufs: 20000", "kind: host\n      num_bufs: 12287"),
       "memory_regions[2].num_bufs", "from 12287 to 24576");
-  CHECK(raised.config.mrs_[2].num_bufs_ == 24576);
+  CHECK(memory_regions(raised.config)[2]->num_bufs_ == 24576);
   CHECK(require_clean(
             replaced(RAW, "kind: host\n      num_bufs: 20000", "kind: host\n      num_bufs: 12288"))
-            .mrs_[2]
+            .mrs_.at("whole")
             .num_bufs_ == 12288);
-  CHECK(require_clean(SOCKET).mrs_[0].num_bufs_ == 4096);
-  CHECK(require_clean(REORDER).mrs_[1].num_bufs_ == 16);
-  CHECK(rx_ring_size(raised.config, raised.config.ifs_[0].rx_.queues_[0]) == 8192);
+  CHECK(require_clean(SOCKET).mrs_.at("buffers").num_bufs_ == 4096);
+  CHECK(require_clean(REORDER).mrs_.at("batches").num_bufs_ == 16);
+  CHECK(rx_ring_size(raised.config, raised.config.ifs_[0].rx_.queues_[0].common_) == 8192);
 
   const std::string memory =
       replaced(replaced(FLEX, "stream_type: raw", "stream_type: raw\nloopback: sw"),
                "batch_size: 64", "batch_size: 1000");
   const Loaded loopback = require_warning(replaced(memory, "num_bufs: 16384", "num_bufs: 1535"),
                                           "memory_regions[0].num_bufs", "from 1535 to 3072");
-  CHECK(loopback.config.mrs_[0].num_bufs_ == 3072);
-  CHECK(rx_ring_size(loopback.config, loopback.config.ifs_[0].rx_.queues_[0]) == 1024);
-  CHECK(rx_ring_size(loopback.config, loopback.config.ifs_[0].rx_.queues_[1]) == 64);
+  CHECK(memory_regions(loopback.config)[0]->num_bufs_ == 3072);
+  CHECK(rx_ring_size(loopback.config, loopback.config.ifs_[0].rx_.queues_[0].common_) == 1024);
+  CHECK(rx_ring_size(loopback.config, loopback.config.ifs_[0].rx_.queues_[1].common_) == 64);
   const NetworkConfig socket = require_clean(SOCKET);
-  CHECK(rx_ring_size(socket, socket.ifs_[0].rx_.queues_[0]) == 0);
+  CHECK(rx_ring_size(socket, socket.ifs_[0].rx_.queues_[0].common_) == 0);
 }
 
 TEST_CASE("what has no effect or little sense is a warning", "[config][rules]") {
+  require_warning(replaced(RAW, "loopback_drops: false", "loopback_drops: true"), "loopback_drops",
+                  "without loopback: sw");
   require_warning(replaced(RAW, "master_core: 3", "master_core: 4"),
                   "interfaces[0].rx.queues[0].cpu_core", "master_core");
   require_clean(replaced(SOCKET, "master_core: 0", "master_core: 1"));
@@ -335,7 +343,9 @@ TEST_CASE("an interface has one kind of match", "[config][rules]") {
 TEST_CASE("reorder plans get packets they can use", "[config][rules]") {
   const std::string plan = "interfaces[0].rx.reorder_configs[0]";
   const std::string plan2 = "interfaces[0].rx.reorder_configs[1]";
-  CHECK(require_clean(REORDER).ifs_[0].rx_.reorder_configs_[1].packets_per_batch_ == 256);
+  CHECK(
+      require_clean(REORDER).ifs_[0].rx_.reorder_configs_[1].seq_batch_number_.packets_per_batch_ ==
+      256);
   breaks(REORDER, "flow_ids: [1]", "flow_ids: []", plan + ".flow_ids", "empty list");
   breaks(REORDER, "flow_ids: [1]", "flow_ids: [7]", plan + ".flow_ids[0]", "no flow");
   breaks(REORDER, "flow_ids: [2]", "flow_ids: [3, 1]", plan2 + ".flow_ids[1]",

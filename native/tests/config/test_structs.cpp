@@ -9,16 +9,17 @@ namespace {
 /// A loopback configuration as a program would build it.
 NetworkConfig built() {
   NetworkConfig config;
-  config.common_.loopback_ = LoopbackType::SW;
-  config.mrs_ = {{.name_ = "buffers", .num_bufs_ = 4096, .buf_size_ = 2048}};
+  config.common_.loopback_ = LoopbackType::LOOPBACK_TYPE_SW;
+  config.mrs_["buffers"].num_bufs_ = 4096;
+  config.mrs_["buffers"].buf_size_ = 2048;
   InterfaceConfig port;
   port.name_ = "port";
   port.address_ = "loopback";
   RxQueueConfig in;
-  in.name_ = "in";
-  in.cpu_core_ = "1";
-  in.batch_size_ = 256;
-  in.mrs_ = {"buffers"};
+  in.common_.name_ = "in";
+  in.common_.cpu_core_ = "1";
+  in.common_.batch_size_ = 256;
+  in.common_.mrs_ = {"buffers"};
   port.rx_.queues_ = {in};
   FlowConfig flow;
   flow.name_ = "flow";
@@ -72,51 +73,51 @@ TEST_CASE("a struct meets the rules of a file", "[config][structs]") {
   refuses(with([](auto& c) { c.common_.version = 2; }), "version");
   refuses(with([](auto& c) { c.common_.master_core_ = -1; }), "master_core");
   refuses(with([](auto& c) { c.common_.stream_type = static_cast<StreamType>(7); }), "stream_type");
-  refuses(with([](auto& c) { c.common_.engine = "rdma"; }), "engine");
+  refuses(with([](auto& c) { c.common_.engine = EngineType::RDMA; }), "engine");
   refuses(with([](auto& c) { c.common_.engine_type = EngineType::RDMA; }), "engine");
-  refuses(with([](auto& c) { c.log_level_ = static_cast<LogLevel>(-3); }), "log_level");
+  refuses(with([](auto& c) { c.log_level_ = static_cast<LogLevel::Level>(-3); }), "log_level");
   refuses(with([](auto& c) { c.rx_meta_buffers_ = 0; }), "rx_meta_buffers");
-  refuses(with([](auto& c) { c.mrs_[0].num_bufs_ = UINT64_MAX; }), "memory_regions[0].num_bufs");
-  refuses(with([](auto& c) { c.mrs_[0].access_ = 0; }), "memory_regions[0].access");
-  refuses(with([](auto& c) { c.mrs_[0].access_ = 8; }), "memory_regions[0].access[0]");
-  refuses(with([](auto& c) { c.mrs_[0].name_ = ""; }), "memory_regions[0].name");
+  refuses(with([](auto& c) { c.mrs_.at("buffers").num_bufs_ = UINT64_MAX; }),
+          "memory_regions[0].num_bufs");
+  refuses(with([](auto& c) { c.mrs_.at("buffers").access_ = 0; }), "memory_regions[0].access");
+  refuses(with([](auto& c) { c.mrs_.at("buffers").access_ = 8; }), "memory_regions[0].access[0]");
+  refuses(with([](auto& c) { c.mrs_.at("buffers").name_ = "other"; }), "memory_regions");
   refuses(with([](auto& c) { c.ifs_[1].name_ = "port"; }), "interfaces[1].name");
   refuses(with([](auto& c) { c.ifs_[0].address_ = "<address>"; }), "interfaces[0].address");
-  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].batch_size_ = -5; }),
+  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].common_.batch_size_ = -5; }),
           "interfaces[0].rx.queues[0].batch_size");
-  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].cpu_core_ = "zz"; }),
+  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].common_.cpu_core_ = "zz"; }),
           "interfaces[0].rx.queues[0].cpu_core");
-  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].cpu_core_ = ""; }),
+  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].common_.cpu_core_ = ""; }),
           "interfaces[0].rx.queues[0].cpu_core");
-  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].mrs_ = {"nowhere"}; }),
+  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].common_.mrs_ = {"nowhere"}; }),
           "interfaces[0].rx.queues[0].memory_regions[0]");
-  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].mrs_.clear(); }),
+  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].common_.mrs_.clear(); }),
           "interfaces[0].rx.queues[0].memory_regions");
-  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].offloads_ = {"tx_eth_src"}; }),
+  refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].common_.offloads_ = {"tx_eth_src"}; }),
           "interfaces[0].rx.queues[0].offloads");
   refuses(with([](auto& c) {
-            c.ifs_[0].rx_.queues_[0].poll_mode_ = PollMode::DIRECT;
-            c.ifs_[0].rx_.queues_[0].batch_size_ = 0;
+            c.ifs_[0].rx_.queues_[0].poll_mode_ = QueuePollMode::DIRECT;
+            c.ifs_[0].rx_.queues_[0].common_.batch_size_ = 0;
           }),
-          "interfaces[0].rx.queues[0].cpu_core");
+          "interfaces[0].rx.queues[0].poll_mode");
   refuses(with([](auto& c) { c.ifs_[0].rx_.flows_[0].action_.id_ = 4; }),
           "interfaces[0].rx.flows[0].action.id");
-  refuses(with([](auto& c) { c.ifs_[0].rx_.flows_[0].action_.type_ = FlowActionType::VLAN_POP; }),
+  refuses(with([](auto& c) { c.ifs_[0].rx_.flows_[0].action_.type_ = FlowType::VLAN_POP; }),
           "interfaces[0].rx.flows[0].actions[0].type");
   refuses(with([](auto& c) {
             c.ifs_[0].rx_.flows_[0].match_ = FlowMatch{};
             c.ifs_[0].rx_.flows_[0].match_.type_ = FlowMatchType::FLEX_ITEM;
           }),
           "interfaces[0].rx.flows[0].match.flex_item_id");
-  refuses(with([](auto& c) { c.ifs_[0].rx_.flows_[0].match_.ecpri_match_.has_msg_type_ = true; }),
+  refuses(with([](auto& c) { c.ifs_[0].rx_.flows_[0].match_.ecpri_match_.match_msg_type_ = true; }),
           "interfaces[0].rx.flows[0].match.udp_dst");
   refuses(with([](auto& c) {
-            TxFlowConfig flow;
+            FlowConfig flow;
             flow.name_ = "t";
             flow.actions_.emplace_back();
             c.ifs_[0].tx_.flows_.push_back(flow);
-            static_cast<QueueConfig&>(c.ifs_[0].tx_.queues_.emplace_back()) =
-                c.ifs_[0].rx_.queues_[0];
+            c.ifs_[0].tx_.queues_.emplace_back().common_ = c.ifs_[0].rx_.queues_[0].common_;
           }),
           "interfaces[0].tx.flows[0].action.type");
   refuses(with([](auto& c) { c.ifs_[0].name_ = "caf\xE9"; }), "interfaces[0].name");
@@ -130,39 +131,39 @@ TEST_CASE("a struct meets the rules of a file", "[config][structs]") {
             c.ifs_[0].rx_.flow_isolation_ = true;
           }),
           "interfaces[0].rx.queues");
-  refuses(with([](auto& c) { c.ifs_[0].socket_.local_addr_.host_ = "127.0.0.1"; }),
+  refuses(with([](auto& c) { c.ifs_[0].socket_.mode_ = SocketMode::SERVER; }),
           "interfaces[0].socket_config");
   refuses(with([](auto& c) { c.ifs_.clear(); }), "interfaces");
 }
 
 TEST_CASE("an engine set in code is kept, an inferred one is inferred anew", "[config][structs]") {
   NetworkConfig config = built();
-  config.common_.loopback_ = LoopbackType::NONE;
+  config.common_.loopback_ = LoopbackType::DISABLED;
   config.ifs_.pop_back();
   config.ifs_[0].address_ = "0000:01:00.0";
   config.common_.engine_type = EngineType::IBVERBS;
   CHECK(validate_config(config).ok());
   CHECK(config.common_.engine_type == EngineType::IBVERBS);
-  CHECK(config.common_.engine == "ibverbs");
+  CHECK(config.common_.engine == EngineType::IBVERBS);
 
-  config.common_.engine = "";
+  config.common_.engine = EngineType::DEFAULT;
   config.common_.engine_type = EngineType::DEFAULT;
   CHECK(validate_config(config).ok());
   CHECK(config.common_.engine_type == EngineType::DPDK);
   config.ifs_[0].address_ = "eth0";
   CHECK(validate_config(config).ok());
   CHECK(config.common_.engine_type == EngineType::PACKET);
-  CHECK(config.common_.engine.empty());
+  CHECK(config.common_.engine == EngineType::DEFAULT);
 }
 
 TEST_CASE("adjusted values are read back from the struct", "[config][structs]") {
   NetworkConfig config = built();
-  config.mrs_[0].num_bufs_ = 100;
+  config.mrs_.at("buffers").num_bufs_ = 100;
   const ConfigReport report = validate_config(config);
   CHECK(report.ok());
   REQUIRE(report.problems_.size() == 1);
   CHECK(report.problems_[0].path_ == "memory_regions[0].num_bufs");
-  CHECK(config.mrs_[0].num_bufs_ == 768);
+  CHECK(config.mrs_.at("buffers").num_bufs_ == 768);
 }
 
 TEST_CASE("queues of an action are told apart from RSS", "[config][structs]") {
@@ -192,8 +193,10 @@ TEST_CASE("names come back as they were, whatever they look like", "[config][str
                                  " padded ", "ключ", "a\\nb", "{}", "*a", "!t", "0x10"}) {
     NetworkConfig config = built();
     config.ifs_[0].name_ = name;
-    config.mrs_[0].name_ = name;
-    for (InterfaceConfig& port : config.ifs_) port.rx_.queues_[0].mrs_ = {name};
+    auto buffers = config.mrs_.extract("buffers");
+    buffers.key() = name;
+    config.mrs_.insert(std::move(buffers));
+    for (InterfaceConfig& port : config.ifs_) port.rx_.queues_[0].common_.mrs_ = {name};
     INFO(name);
     REQUIRE(validate_config(config).ok());
     CHECK(require_clean(config_to_yaml(config)) == config);

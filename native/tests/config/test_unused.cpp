@@ -81,7 +81,7 @@ TEST_CASE("a default that is written out is no warning", "[config][unused]") {
 
 TEST_CASE("structs built in code are warned of in the same words", "[config][unused]") {
   NetworkConfig config = require_clean(MEMORY);
-  config.mrs_[0].owned_ = false;
+  config.mrs_.begin()->second.owned_ = false;
   config.debug_ = true;
   const ConfigReport report = validate_config(config);
   CHECK(report.ok());

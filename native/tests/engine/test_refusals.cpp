@@ -1,4 +1,6 @@
 // What is refused before an engine is opened.
+#include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <string>
 
@@ -6,6 +8,7 @@
 
 #include "daqiri/error.h"
 #include "engine/registry.h"
+#include "engine/traits.h"
 
 using namespace daqiri;
 
@@ -13,23 +16,23 @@ namespace {
 
 RxQueueConfig rx_queue(int id) {
   RxQueueConfig queue;
-  queue.name_ = "q" + std::to_string(id);
-  queue.id_ = id;
-  queue.batch_size_ = 64;
-  queue.mrs_ = {"buffers"};
+  queue.common_.name_ = "q" + std::to_string(id);
+  queue.common_.id_ = id;
+  queue.common_.batch_size_ = 64;
+  queue.common_.mrs_ = {"buffers"};
   return queue;
 }
 
 NetworkConfig with_flow(const std::function<void(InterfaceConfig&, FlowConfig&)>& change) {
   NetworkConfig config;
-  config.mrs_ = {{.name_ = "buffers", .num_bufs_ = 1024, .buf_size_ = 2048}};
+  config.mrs_["buffers"] = {.name_ = "buffers", .num_bufs_ = 1024, .buf_size_ = 2048};
   InterfaceConfig& port = config.ifs_.emplace_back();
   port.name_ = "port0";
   port.rx_.queues_ = {rx_queue(0), rx_queue(1)};
   TxQueueConfig out;
-  out.name_ = "out";
-  out.batch_size_ = 32;
-  out.mrs_ = {"buffers"};
+  out.common_.name_ = "out";
+  out.common_.batch_size_ = 32;
+  out.common_.mrs_ = {"buffers"};
   port.tx_.queues_ = {out};
   FlowConfig& flow = port.rx_.flows_.emplace_back();
   flow.name_ = "flow5";
@@ -48,7 +51,7 @@ std::pair<Status, std::string> refusal(const std::function<void()>& call) {
   return {Status::SUCCESS, ""};
 }
 
-FlowAction action(FlowActionType type) {
+FlowAction action(FlowType type) {
   FlowAction action;
   action.type_ = type;
   return action;
@@ -83,27 +86,25 @@ TEST_CASE("what an engine cannot do is refused with item, value and what to do",
        "flow 'flow5': match by eCPRI"},
       {[](auto&, auto& flow) { flow.action_.ids_ = {0, 1}; }, &Traits::rss,
        "flow 'flow5': RSS, ids of 2 queues"},
-      {[](auto&, auto& flow) { flow.actions_ = {action(FlowActionType::VLAN_POP), flow.action_}; },
+      {[](auto&, auto& flow) { flow.actions_ = {action(FlowType::VLAN_POP), flow.action_}; },
        &Traits::transforms, "flow 'flow5': action vlan_pop"},
-      {[](auto&, auto& flow) {
-         flow.actions_ = {action(FlowActionType::TUNNEL_DECAP), flow.action_};
-       },
+      {[](auto&, auto& flow) { flow.actions_ = {action(FlowType::TUNNEL_DECAP), flow.action_}; },
        &Traits::transforms, "flow 'flow5': action tunnel_decap"},
       {[](auto& port, auto&) {
          auto& flow = port.tx_.flows_.emplace_back();
          flow.name_ = "tag";
-         flow.actions_ = {action(FlowActionType::VLAN_PUSH)};
+         flow.actions_ = {action(FlowType::VLAN_PUSH)};
        },
        &Traits::transforms, "flow 'tag': action vlan_push"},
       {[](auto& port, auto&) {
          auto& flow = port.tx_.flows_.emplace_back();
          flow.name_ = "wrap";
-         flow.actions_ = {action(FlowActionType::TUNNEL_ENCAP)};
+         flow.actions_ = {action(FlowType::TUNNEL_ENCAP)};
        },
        &Traits::transforms, "flow 'wrap': action tunnel_encap"},
-      {[](auto& port, auto&) { port.rx_.queues_[1].poll_mode_ = PollMode::DIRECT; },
+      {[](auto& port, auto&) { port.rx_.queues_[1].poll_mode_ = QueuePollMode::DIRECT; },
        &Traits::direct_mode, "queue 'q1': poll_mode: direct"},
-      {[](auto& port, auto&) { port.tx_.queues_[0].poll_mode_ = PollMode::DIRECT; },
+      {[](auto& port, auto&) { port.tx_.queues_[0].poll_mode_ = QueuePollMode::DIRECT; },
        &Traits::direct_mode, "queue 'out': poll_mode: direct"},
   };
   for (const Case& each : cases) {
@@ -125,23 +126,24 @@ TEST_CASE("what an engine cannot do is refused with item, value and what to do",
 TEST_CASE("memory regions beyond the machine's memory are refused by their keys", "[engine]") {
   NetworkConfig config = with_flow([](auto&, auto&) {});
   CHECK_NOTHROW(refuse_oversized(config));
-  config.mrs_.push_back({.name_ = "huge", .num_bufs_ = 2147483648, .buf_size_ = 4294967295});
+  MemoryRegionConfig& second = config.mrs_["second"];
+  second = {.name_ = "huge", .num_bufs_ = 2147483648, .buf_size_ = 4294967295, .position_ = 1};
   auto [status, text] = refusal([&] { refuse_oversized(config); });
   CHECK(status == Status::NO_FREE_PACKET_BUFFERS);
   CHECK_THAT(text, Catch::Contains("memory region 'huge' of num_bufs 2147483648 x buf_size "
                                    "4294967295 needs 9223372034707292160 bytes") &&
                        Catch::Contains("lower num_bufs or buf_size"));
-  config.mrs_.back() = {.name_ = "second", .num_bufs_ = 1024, .buf_size_ = 2048};
+  second = {.name_ = "second", .num_bufs_ = 1024, .buf_size_ = 2048, .position_ = 1};
   std::tie(status, text) = refusal([&] { refuse_oversized(config, std::uint64_t{3} << 20U); });
   CHECK(status == Status::NO_FREE_PACKET_BUFFERS);
   CHECK_THAT(text, Catch::Contains("'second'") &&
                        Catch::Contains("with what comes before it 4194304") &&
                        Catch::Contains("this machine has 3145728"));
   // Of another memory than the machine's.
-  config.mrs_.back() = {.name_ = "gpu",
-                        .kind_ = MemoryKind::DEVICE,
-                        .num_bufs_ = 2147483648,
-                        .buf_size_ = 4294967295};
+  second = {.name_ = "gpu",
+            .kind_ = MemoryKind::DEVICE,
+            .num_bufs_ = 2147483648,
+            .buf_size_ = 4294967295};
   CHECK_NOTHROW(refuse_oversized(config));
 }
 
@@ -157,13 +159,50 @@ TEST_CASE("bursts beyond the machine's memory are refused by their keys", "[engi
   refused(
       [](auto& config) {
         config.rx_meta_buffers_ = 1048576;
-        config.ifs_[0].rx_.queues_[1].batch_size_ = 1048576;
+        config.ifs_[0].rx_.queues_[1].common_.batch_size_ = 1048576;
       },
       "rx_meta_buffers 1048576 x batch_size 1048576 of queue 'q1'");
   refused(
       [](auto& config) {
         config.tx_meta_buffers_ = 1048576;
-        config.ifs_[0].tx_.queues_[0].batch_size_ = 1048576;
+        config.ifs_[0].tx_.queues_[0].common_.batch_size_ = 1048576;
       },
       "tx_meta_buffers 1048576 x batch_size 1048576 of queue 'out'");
+}
+
+TEST_CASE("everything that is absent is named at once", "[engine]") {
+  NetworkConfig config = with_flow([](InterfaceConfig& port, FlowConfig&) {
+    port.rx_.reorder_configs_.emplace_back().name_ = "plan";
+  });
+  config.common_.engine_type = EngineType::DPDK;
+  config.mrs_["pinned"] = {.name_ = "pinned", .kind_ = MemoryKind::HOST_PINNED, .position_ = 1};
+  for (const char* name : {"gpu0", "gpu1"})
+    config.mrs_[name] = {.name_ = name, .kind_ = MemoryKind::DEVICE, .position_ = 2};
+  for (const char* name : {"huge0", "huge1"}) {
+    config.mrs_[name] = {.name_ = name,
+                         .kind_ = MemoryKind::HUGE,
+                         .num_bufs_ = std::size_t{1} << 31U,
+                         .buf_size_ = std::size_t{1} << 31U,
+                         .position_ = 3};
+  }
+  const auto [status, text] = refusal([&] { refuse_absent(config, engine_for(config)); });
+  CHECK(status == Status::NOT_SUPPORTED);
+  for (const char* part :
+       {"engine 'dpdk' is not part of this build", "reorder config 'plan'",
+        "memory region 'pinned': kind 'host_pinned' needs CUDA",
+        "memory regions 'gpu0', 'gpu1': kind 'device' needs CUDA", "memory regions 'huge0' ("})
+    CHECK_THAT(text, Catch::Contains(part));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 4);
+
+  // Both regions are in the sum, and in the remedy.
+  std::uint64_t own = 0;
+  std::uint64_t all = 0;
+  std::uint64_t reserve = 0;
+  REQUIRE(std::sscanf(text.c_str() + text.find("'huge0' ("), "'huge0' (%lu), 'huge1' (", &own) ==
+          1);
+  REQUIRE(std::sscanf(text.c_str() + text.find(") need "), ") need %lu hugepages", &all) == 1);
+  REQUIRE(std::sscanf(text.c_str() + text.find("echo "), "echo %lu |", &reserve) == 1);
+  CHECK(own > 0);
+  CHECK(all == 2 * own);
+  CHECK(reserve >= all);
 }

@@ -19,7 +19,7 @@ EngineTraits traits() {
 }
 
 const RegisteredEngine registered{
-    {traits(), [](const NetworkConfig& config) { return config.common_.engine == "bench"; },
+    {traits(), [](const NetworkConfig& config) { return config.common_.engine_name_ == "bench"; },
      [](const NetworkConfig&) -> std::unique_ptr<IoEngine> { return nullptr; }}};
 
 std::string document(const std::string& engine, const std::string& address = "anything:/at all") {
@@ -38,11 +38,12 @@ TEST_CASE("an engine of the program's own is chosen by its name", "[engine]") {
   const ConfigReport report = load_config_text(document("bench"), "test.yaml", config);
   INFO(report.text());
   REQUIRE(report.problems_.empty());
-  CHECK(config.common_.engine == "bench");
+  CHECK(config.common_.engine == EngineType::OTHER);
+  CHECK(config.common_.engine_name_ == "bench");
   CHECK(config.common_.engine_type == EngineType::OTHER);
   CHECK_FALSE(config.common_.engine_inferred_);
   CHECK(engine_for(config).traits.name == "bench");
-  CHECK(rx_ring_size(config, config.ifs_[0].rx_.queues_[0]) == 512);
+  CHECK(rx_ring_size(config, config.ifs_[0].rx_.queues_[0].common_) == 512);
 
   NetworkConfig again;
   CHECK(load_config_text(config_to_yaml(config), "again.yaml", again).problems_.empty());

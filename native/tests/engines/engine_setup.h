@@ -54,26 +54,26 @@ inline NetworkConfig suite_config(const SuiteOptions& options, bool two_ports) {
     region.name_ = name;
     region.num_bufs_ = bufs;
     region.buf_size_ = 2048;
-    config.mrs_.push_back(region);
+    config.mrs_.emplace(region.name_, region);
   };
   add_region("rx_data", options.rx_bufs);
   add_region("tx_data", options.tx_bufs);
   RxQueueConfig rx;
-  rx.name_ = "rx0";
-  rx.cpu_core_ = "any";
-  rx.batch_size_ = options.batch;
+  rx.common_.name_ = "rx0";
+  rx.common_.cpu_core_ = "any";
+  rx.common_.batch_size_ = options.batch;
   rx.timeout_us_ = options.timeout_us;
-  rx.mrs_ = {"rx_data"};
+  rx.common_.mrs_ = {"rx_data"};
   if (options.split > 0) {
     add_region("rx_headers", options.rx_bufs);
-    rx.mrs_ = {"rx_headers", "rx_data"};
-    rx.split_boundary_ = options.split;
+    rx.common_.mrs_ = {"rx_headers", "rx_data"};
+    rx.common_.split_boundary_ = options.split;
   }
   TxQueueConfig tx;
-  tx.name_ = "tx0";
-  tx.cpu_core_ = "any";
-  tx.batch_size_ = options.batch;
-  tx.mrs_ = {"tx_data"};
+  tx.common_.name_ = "tx0";
+  tx.common_.cpu_core_ = "any";
+  tx.common_.batch_size_ = options.batch;
+  tx.common_.mrs_ = {"tx_data"};
   config.ifs_.resize(two_ports ? 2 : 1);
   config.ifs_.front().name_ = "sender";
   config.ifs_.back().name_ = "receiver";

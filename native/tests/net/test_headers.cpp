@@ -184,11 +184,48 @@ TEST_CASE("any split over segments gives the same bytes", "[headers]") {
 TEST_CASE("before lengths are set, the first of several segments holds the headers", "[headers]") {
   OnePacket one({128, 512});
   PacketBytes packet(*one.burst, 0);
-  CHECK(packet.capacity() == HEADERS_SIZE + 512);
+  CHECK(packet.capacity() == 128 + 512);
   const auto payload = counting(300);
   REQUIRE(write_all(packet, payload));
   CHECK(std::memcmp(one.burst->pkts[1][0], payload.data(), payload.size()) == 0);
   CHECK(static_cast<const std::uint8_t*>(one.burst->pkts[0][0])[HEADERS_SIZE] == 0xAA);
+}
+
+TEST_CASE("a packet may fill all of its buffers, whatever its headers leave of the first",
+          "[headers]") {
+  constexpr std::uint32_t FIRST = 64;
+  constexpr std::uint32_t SECOND = 1000;
+  constexpr std::uint32_t ROOM = FIRST + SECOND - HEADERS_SIZE;
+  OnePacket one({FIRST, SECOND});
+  PacketBytes packet(*one.burst, 0);
+  CHECK_FALSE(write_ipv4(packet, {UDP_SIZE + ROOM + 1, 17, 1, 2, 3}));
+  REQUIRE(write_ipv4(packet, {UDP_SIZE + ROOM, 17, 1, 2, 3}));
+  CHECK_FALSE(write_udp(packet, {ROOM + 1, 1, 2}));
+  REQUIRE(write_udp(packet, {ROOM, 1, 2}));
+  const auto payload = counting(ROOM);
+  CHECK_FALSE(write_udp_payload(packet, payload.data(), ROOM + 1));
+  REQUIRE(write_udp_payload(packet, payload.data(), ROOM));
+  CHECK(udp_checksum_holds(packet, ROOM));
+  constexpr std::uint32_t BEHIND = FIRST - HEADERS_SIZE;
+  const auto* first = static_cast<const std::uint8_t*>(one.burst->pkts[0][0]);
+  CHECK(std::memcmp(first + HEADERS_SIZE, payload.data(), BEHIND) == 0);
+  CHECK(std::memcmp(one.burst->pkts[1][0], payload.data() + BEHIND, SECOND) == 0);
+
+  // Lengths that are set end the first segment; what is announced may change them.
+  one.burst->pkt_lens[0][0] = HEADERS_SIZE;
+  one.burst->pkt_lens[1][0] = SECOND;
+  PacketBytes set(*one.burst, 0);
+  CHECK(write_udp(set, {ROOM, 1, 2}));
+  CHECK_FALSE(write_udp_payload(set, payload.data(), SECOND + 1));
+  CHECK(write_udp_payload(set, payload.data(), SECOND));
+  CHECK(std::memcmp(one.burst->pkts[1][0], payload.data(), SECOND) == 0);
+  // Too short for the headers.
+  one.burst->pkt_lens[0][0] = 10;
+  one.burst->pkt_lens[1][0] = 10;
+  OnePacket cramped({FIRST, 20});
+  cramped.burst->pkt_lens[0][0] = 10;
+  PacketBytes short_packet(*cramped.burst, 0);
+  CHECK_FALSE(write_udp(short_packet, {0, 1, 2}));
 }
 
 TEST_CASE("what does not fit is refused and writes nothing", "[headers]") {

@@ -17,26 +17,26 @@ namespace daqiri::test {
 inline NetworkConfig loopback_config(int batch = 64, std::uint32_t timeout_us = 500,
                                      std::uint64_t num_bufs = 2048) {
   NetworkConfig config;
-  config.common_.loopback_ = LoopbackType::SW;
+  config.common_.loopback_ = LoopbackType::LOOPBACK_TYPE_SW;
   config.log_level_ = LogLevel::ERROR;
   for (const char* name : {"rx_frames", "tx_frames"}) {
     MemoryRegionConfig region;
     region.name_ = name;
     region.num_bufs_ = num_bufs;
     region.buf_size_ = 2048;
-    config.mrs_.push_back(region);
+    config.mrs_.emplace(region.name_, region);
   }
   InterfaceConfig port;
   port.name_ = "port0";
   port.address_ = "loopback";
   for (int id = 0; id < 2; ++id) {
     RxQueueConfig rx;
-    rx.name_ = "rx" + std::to_string(id);
-    rx.id_ = id;
-    rx.cpu_core_ = "any";
-    rx.batch_size_ = batch;
+    rx.common_.name_ = "rx" + std::to_string(id);
+    rx.common_.id_ = id;
+    rx.common_.cpu_core_ = "any";
+    rx.common_.batch_size_ = batch;
     rx.timeout_us_ = timeout_us;
-    rx.mrs_ = {"rx_frames"};
+    rx.common_.mrs_ = {"rx_frames"};
     port.rx_.queues_.push_back(rx);
     FlowConfig flow;
     flow.name_ = "flow" + std::to_string(id);
@@ -48,10 +48,10 @@ inline NetworkConfig loopback_config(int batch = 64, std::uint32_t timeout_us = 
     port.rx_.flows_.push_back(flow);
   }
   TxQueueConfig tx;
-  tx.name_ = "tx0";
-  tx.cpu_core_ = "any";
-  tx.batch_size_ = batch;
-  tx.mrs_ = {"tx_frames"};
+  tx.common_.name_ = "tx0";
+  tx.common_.cpu_core_ = "any";
+  tx.common_.batch_size_ = batch;
+  tx.common_.mrs_ = {"tx_frames"};
   port.tx_.queues_.push_back(tx);
   config.ifs_.push_back(port);
   return config;

@@ -28,10 +28,10 @@ inline MemoryRegionConfig small_region(const std::string& name, std::uint32_t nu
 template <typename Queue>
 Queue unpinned_queue(const std::string& name, int id, std::uint32_t batch) {
   Queue queue;
-  queue.name_ = name;
-  queue.id_ = id;
-  queue.cpu_core_ = "any";
-  queue.batch_size_ = static_cast<int>(batch);
+  queue.common_.name_ = name;
+  queue.common_.id_ = id;
+  queue.common_.cpu_core_ = "any";
+  queue.common_.batch_size_ = static_cast<int>(batch);
   return queue;
 }
 
@@ -39,16 +39,17 @@ Queue unpinned_queue(const std::string& name, int id, std::uint32_t batch) {
 /// whole packets or headers apart, with and without timeout and isolation.
 inline NetworkConfig random_config(const Pick& pick, std::uint32_t most_senders) {
   NetworkConfig config;
-  config.common_.loopback_ = LoopbackType::SW;
+  config.common_.loopback_ = LoopbackType::LOOPBACK_TYPE_SW;
   config.log_level_ = LogLevel::OFF;
   config.rx_meta_buffers_ = pick(1, 12);
   config.tx_meta_buffers_ = pick(1, 12);
   const std::uint32_t buf_size = pick(64, 256);
   const bool split = pick(0, 1) == 1;
   const std::uint32_t header_size = pick(14, 64);
-  config.mrs_ = {small_region("rx", pick(96, 256), buf_size),
-                 small_region("tx", pick(96, 256), buf_size),
-                 small_region("headers", pick(96, 256), header_size)};
+  for (const auto& region :
+       {small_region("rx", pick(96, 256), buf_size), small_region("tx", pick(96, 256), buf_size),
+        small_region("headers", pick(96, 256), header_size)})
+    config.mrs_.emplace(region.name_, region);
 
   InterfaceConfig port;
   port.name_ = "port0";
@@ -59,10 +60,10 @@ inline NetworkConfig random_config(const Pick& pick, std::uint32_t most_senders)
     auto rx =
         unpinned_queue<RxQueueConfig>("rx" + std::to_string(id), static_cast<int>(id), pick(1, 64));
     rx.timeout_us_ = pick(0, 2) * 100;
-    rx.mrs_ = {"rx"};
+    rx.common_.mrs_ = {"rx"};
     if (split) {
-      rx.mrs_ = {"headers", "rx"};
-      rx.split_boundary_ = pick(0, header_size);
+      rx.common_.mrs_ = {"headers", "rx"};
+      rx.common_.split_boundary_ = pick(0, header_size);
     }
     port.rx_.queues_.push_back(rx);
   }
@@ -81,7 +82,7 @@ inline NetworkConfig random_config(const Pick& pick, std::uint32_t most_senders)
   for (std::uint32_t id = 0; id < senders; ++id) {
     auto tx =
         unpinned_queue<TxQueueConfig>("tx" + std::to_string(id), static_cast<int>(id), pick(1, 64));
-    tx.mrs_ = {"tx"};
+    tx.common_.mrs_ = {"tx"};
     port.tx_.queues_.push_back(tx);
   }
   config.ifs_.push_back(port);

@@ -43,6 +43,7 @@ class Auditor {
 
 TEST_CASE("Nothing is lost unseen under overload with a slow consumer", "[session][accounting]") {
   auto config = loopback_config(32, 200, 256);
+  config.common_.loopback_drops_ = true;
   config.rx_meta_buffers_ = 8;
   const auto session = Session::open(config);
   RxQueue& rx = session->rx_queue(0, 0);
@@ -82,8 +83,9 @@ TEST_CASE("Nothing is lost unseen under overload with a slow consumer", "[sessio
 
 TEST_CASE("An exhausted pool drops the newest packets and recovers", "[session][accounting]") {
   auto config = loopback_config(64, 200, 96);
+  config.common_.loopback_drops_ = true;
   const auto session = Session::open(config);
-  const std::uint64_t bufs = session->config().mrs_[0].num_bufs_;
+  const std::uint64_t bufs = session->config().mrs_.at("rx_frames").num_bufs_;
   RxQueue& rx = session->rx_queue(0, 0);
   TxQueue& tx = session->tx_queue(0, 0);
   REQUIRE(send_frames(tx, 5000, 0, static_cast<std::uint32_t>(3 * bufs)));
@@ -114,6 +116,7 @@ TEST_CASE("An exhausted pool drops the newest packets and recovers", "[session][
 TEST_CASE("Without bursts to carry them, packets are dropped as no_burst_buffer",
           "[session][accounting]") {
   auto config = loopback_config(64, 0, 2048);
+  config.common_.loopback_drops_ = true;
   config.rx_meta_buffers_ = 2;
   const auto session = Session::open(config);
   RxQueue& rx = session->rx_queue(0, 0);

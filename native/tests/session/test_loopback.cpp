@@ -82,7 +82,7 @@ TEST_CASE("A burst is handed over when full, after its timeout, or at close", "[
 
 TEST_CASE("A frame longer than the buffers is dropped as truncated", "[session]") {
   auto config = loopback_config();
-  config.mrs_[0].buf_size_ = 100;
+  config.mrs_.at("rx_frames").buf_size_ = 100;
   const auto session = Session::open(config);
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 10));
   session->close();
@@ -93,13 +93,13 @@ TEST_CASE("A frame longer than the buffers is dropped as truncated", "[session]"
 
 TEST_CASE("Two memory regions split headers from data", "[session]") {
   auto config = loopback_config(8);
-  MemoryRegionConfig headers = config.mrs_[0];
+  MemoryRegionConfig headers = config.mrs_.at("rx_frames");
   headers.name_ = "headers";
   headers.buf_size_ = 64;
-  config.mrs_.push_back(headers);
+  config.mrs_.emplace(headers.name_, headers);
   for (auto& queue : config.ifs_[0].rx_.queues_) {
-    queue.mrs_ = {"headers", "rx_frames"};
-    queue.split_boundary_ = 42;
+    queue.common_.mrs_ = {"headers", "rx_frames"};
+    queue.common_.split_boundary_ = 42;
   }
   const auto session = Session::open(config);
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 77, 1));
@@ -244,8 +244,12 @@ TEST_CASE("What the build cannot do is refused with a reason", "[session]") {
     }
   };
   auto config = loopback_config();
-  config.ifs_[0].rx_.queues_[0].cpu_core_ = "1023";
-  refused(config, Status::INVALID_PARAMETER, "1023");
+  config.ifs_[0].rx_.queues_[0].common_.cpu_core_ = "1023";
+  config.ifs_[0].tx_.queues_[0].common_.cpu_core_ = "8000";
+  refused(
+      config, Status::INVALID_PARAMETER,
+      "1023 (queue 'rx0' of interface 'port0'), 8000 (queue 'tx0' of interface 'port0'); it may "
+      "use ");
   config = loopback_config();
   config.ifs_[0].rx_.hardware_timestamps_ = true;
   refused(config, Status::NOT_SUPPORTED, "hardware_timestamps");
@@ -253,10 +257,10 @@ TEST_CASE("What the build cannot do is refused with a reason", "[session]") {
   config.ifs_[0].tx_.accurate_send_ = true;
   refused(config, Status::NOT_SUPPORTED, "accurate_send");
   config = loopback_config();
-  config.mrs_[0].kind_ = MemoryKind::DEVICE;
+  config.mrs_.at("rx_frames").kind_ = MemoryKind::DEVICE;
   refused(config, Status::NOT_SUPPORTED, "CUDA");
   config = loopback_config();
-  config.common_.loopback_ = LoopbackType::NONE;
+  config.common_.loopback_ = LoopbackType::DISABLED;
   config.ifs_[0].address_ = "0000:03:00.0";
   refused(config, Status::NOT_SUPPORTED, "DPDK");
 }

@@ -47,7 +47,9 @@ class Problem {
 class Scenario {
  public:
   explicit Scenario(unsigned seed) : chance_(seed) {
-    session_ = Session::open(random_config(pick(), 2));
+    NetworkConfig config = random_config(pick(), 2);
+    config.common_.loopback_drops_ = number(0, 1) == 1;
+    session_ = Session::open(config);
   }
 
   [[nodiscard]] std::uint64_t delivered() const {
@@ -61,7 +63,8 @@ class Scenario {
     for (const auto& tx : port().tx)
       senders.emplace_back([this, &tx, seed = chance_()] { send(*tx, seed); });
     for (const auto& rx : port().rx) {
-      const auto manner = static_cast<Manner>(number(0, 4));
+      // Where senders wait, they wait for ever for one who does not take, or give back.
+      const auto manner = static_cast<Manner>(number(0, waits() ? 1 : 4));
       others.emplace_back([this, &rx, manner] {
         consume(*rx, manner, [this](const RxQueue& q, const Burst& burst) { take(q, burst); });
       });
@@ -97,6 +100,7 @@ class Scenario {
     return [this](std::uint32_t first, std::uint32_t last) { return number(first, last); };
   }
   [[nodiscard]] const Port& port() const { return session_->port(0); }
+  [[nodiscard]] bool waits() const { return !session_->config().common_.loopback_drops_; }
 
   static std::vector<std::uint8_t> frame(std::uint32_t number, std::uint32_t longest) {
     // All of it follows from its number, so that the receiver can tell.
@@ -226,6 +230,11 @@ class Scenario {
       problem_.unless(counters.delivered == accounts_[rx->id()].delivered,
                       "delivered is not what the application got");
       received += counters.received;
+      for (const DropReason lost : {DropReason::NO_PACKET_BUFFER, DropReason::NO_BURST_BUFFER,
+                                    DropReason::RING_FULL, DropReason::NIC}) {
+        problem_.unless(!waits() || counters.dropped[static_cast<std::size_t>(lost)] == 0,
+                        "a packet is lost although its sender could wait");
+      }
     }
     std::uint64_t sent = 0;
     std::uint64_t dropped = 0;

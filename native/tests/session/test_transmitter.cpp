@@ -106,9 +106,9 @@ struct Bench {
     memory->tx_pool = std::make_unique<BurstPool>(64, 1024, 1, true);
     for (std::size_t i = 0; i < num_queues; ++i) {
       TxQueueConfig config;
-      config.id_ = static_cast<int>(i);
-      config.batch_size_ = 1024;
-      config.mrs_ = {"tx"};
+      config.common_.id_ = static_cast<int>(i);
+      config.common_.batch_size_ = 1024;
+      config.common_.mrs_ = {"tx"};
       config.pacing_mbps_ = pacing_mbps;
       queues.push_back(std::make_unique<TxQueue>(interface, config, 64, memory));
     }

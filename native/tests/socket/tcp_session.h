@@ -11,7 +11,7 @@ namespace daqiri::test {
 
 struct TcpOptions {
   int batch{16};
-  std::uint32_t timeout_us{500};
+  std::uint32_t timeout_us{0};
   std::uint64_t num_bufs{1024};
   std::uint64_t buf_size{2048};
   int rx_queues{1};
@@ -27,21 +27,21 @@ inline NetworkConfig tcp_config(SocketMode mode, const std::string& host, std::u
   interface.name_ = "tcp0";
   interface.address_ = host;
   interface.socket_.mode_ = mode;
-  (mode == SocketMode::SERVER ? interface.socket_.local_addr_ : interface.socket_.remote_addr_) = {
-      SocketProtocol::TCP, host, port};
+  (mode == SocketMode::SERVER ? interface.socket_.local_addr_ : interface.socket_.remote_addr_) =
+      at("tcp", host, port);
   const RxQueueConfig rx = interface.rx_.queues_[0];
   const TxQueueConfig tx = interface.tx_.queues_[0];
   interface.rx_.queues_.clear();
   interface.tx_.queues_.clear();
   for (int i = 0; i < options.rx_queues; ++i) {
     interface.rx_.queues_.push_back(rx);
-    interface.rx_.queues_.back().name_ = "rx" + std::to_string(i);
-    interface.rx_.queues_.back().id_ = i;
+    interface.rx_.queues_.back().common_.name_ = "rx" + std::to_string(i);
+    interface.rx_.queues_.back().common_.id_ = i;
   }
   for (int i = 0; i < options.tx_queues; ++i) {
     interface.tx_.queues_.push_back(tx);
-    interface.tx_.queues_.back().name_ = "tx" + std::to_string(i);
-    interface.tx_.queues_.back().id_ = i;
+    interface.tx_.queues_.back().common_.name_ = "tx" + std::to_string(i);
+    interface.tx_.queues_.back().common_.id_ = i;
   }
   return config;
 }

@@ -17,9 +17,9 @@ NetworkConfig two_cores(const std::string& host, std::uint16_t port) {
   NetworkConfig config = udp_server(host, port);
   auto& queues = config.ifs_[0].rx_.queues_;
   queues.push_back(queues[0]);
-  queues[0].cpu_core_ = "0";
-  queues[1].name_ = "rx1";
-  queues[1].id_ = 1;
+  queues[0].common_.cpu_core_ = "0";
+  queues[1].common_.name_ = "rx1";
+  queues[1].common_.id_ = 1;
   return config;
 }
 

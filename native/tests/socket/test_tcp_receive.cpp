@@ -35,12 +35,12 @@ TEST_CASE("a server receives a stream byte for byte", "[tcp]") {
 TEST_CASE("segments of a packet are filled in turn", "[tcp]") {
   const std::uint16_t port = free_tcp_port("127.0.0.1");
   NetworkConfig config = tcp_server("127.0.0.1", port);
-  MemoryRegionConfig headers = config.mrs_[0];
+  MemoryRegionConfig headers = config.mrs_.at("rx_data");
   headers.name_ = "rx_headers";
   headers.buf_size_ = 64;
-  config.mrs_.push_back(headers);
-  config.ifs_[0].rx_.queues_[0].mrs_ = {"rx_headers", "rx_data"};
-  config.ifs_[0].rx_.queues_[0].split_boundary_ = 50;
+  config.mrs_.emplace(headers.name_, headers);
+  config.ifs_[0].rx_.queues_[0].common_.mrs_ = {"rx_headers", "rx_data"};
+  config.ifs_[0].rx_.queues_[0].common_.split_boundary_ = 50;
   const auto session = Session::open(config);
   const Bytes data = stream_of(500'003);
   const Stream peer = Stream::connect_to("127.0.0.1", port);
@@ -77,7 +77,7 @@ TEST_CASE("each of many peers is a connection of its own", "[tcp]") {
   // One peer is read after the other: bursts for all that the others send.
   NetworkConfig config = tcp_server("127.0.0.1", port, options);
   config.rx_meta_buffers_ = 2048;
-  config.mrs_[0].num_bufs_ = 4096;
+  config.mrs_.at("rx_data").num_bufs_ = 4096;
   const auto session = Session::open(config);
   std::vector<Stream> peers;
   for (std::size_t i = 0; i < PEERS; ++i) peers.push_back(Stream::connect_to("127.0.0.1", port));
@@ -273,7 +273,7 @@ TEST_CASE("open bursts of one queue do not keep the region's buffers from anothe
   options.timeout_us = 0;
   options.rx_queues = 2;
   NetworkConfig config = tcp_server("127.0.0.1", port, options);
-  config.ifs_[0].rx_.queues_[1].cpu_core_ = GENERATE("any", "0");
+  config.ifs_[0].rx_.queues_[1].common_.cpu_core_ = GENERATE("any", "0");
   const auto session = Session::open(config);
   RxQueue& full = session->rx_queue(0, 0);
   RxQueue& waiting = session->rx_queue(0, 1);

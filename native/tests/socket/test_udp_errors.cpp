@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 
+#include "log_taker.h"
 #include "socket/udp_session.h"
 
 using namespace daqiri;
@@ -65,10 +66,10 @@ TEST_CASE("Queues that cannot share a socket are refused", "[udp][errors]") {
   auto config = udp_server("127.0.0.1", free_port("127.0.0.1"));
   auto& queues = config.ifs_[0].rx_.queues_;
   queues.push_back(queues[0]);
-  queues[1].name_ = "rx1";
-  queues[1].id_ = 1;
+  queues[1].common_.name_ = "rx1";
+  queues[1].common_.id_ = 1;
   SECTION("another core, with flows to choose among them") {
-    queues[1].cpu_core_ = "0";
+    queues[1].common_.cpu_core_ = "0";
     FlowConfig flow;
     flow.name_ = "all";
     flow.id_ = 1;
@@ -81,14 +82,14 @@ TEST_CASE("Queues that cannot share a socket are refused", "[udp][errors]") {
     CHECK_THAT(text, Contains("use one core for the queues, or remove the flows"));
   }
   SECTION("another core, for a client") {
-    queues[1].cpu_core_ = "0";
+    queues[1].common_.cpu_core_ = "0";
     config.ifs_[0].socket_ = udp_client("127.0.0.1", 5000).ifs_[0].socket_;
     const auto [status, text] = error_of([&] { Session::open(config); });
     REQUIRE(status == Status::INVALID_PARAMETER);
     CHECK_THAT(text, Contains("cpu_core") && Contains("A client has one peer"));
   }
   SECTION("another region") {
-    queues[1].mrs_ = {"tx_data"};
+    queues[1].common_.mrs_ = {"tx_data"};
     const auto [status, text] = error_of([&] { Session::open(config); });
     REQUIRE(status == Status::INVALID_PARAMETER);
     CHECK_THAT(text, Contains("rx0") && Contains("rx1") && Contains("memory_regions"));
@@ -129,7 +130,7 @@ TEST_CASE("Socket options reach the kernel, and its refusal comes back", "[udp][
   auto [status, text] = error_of([&] {
     connections.set_socket_option(connection, IPPROTO_IP, IP_TTL, &bad_ttl, sizeof bad_ttl);
   });
-  CHECK(status == Status::INVALID_PARAMETER);
+  CHECK(status == Status::GENERIC_FAILURE);
   CHECK_THAT(text, Contains("Invalid argument"));
   session->close();
   std::tie(status, text) = error_of(
@@ -159,4 +160,26 @@ TEST_CASE("A socket has the MAC address of its network interface, zeros on loopb
     ++checked;
   }
   REQUIRE(checked > 0);
+}
+
+TEST_CASE("Queues on cores that are not there run without, and one line names them all",
+          "[udp][errors]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  NetworkConfig config = udp_server("127.0.0.1", port);
+  config.log_level_ = LogLevel::WARN;
+  config.ifs_[0].rx_.queues_[0].common_.cpu_core_ = "1021";
+  config.ifs_[0].tx_.queues_[0].common_.cpu_core_ = "8000";
+  LogTaker log;
+  const auto session = Session::open(config);
+  const PlainSocket peer("127.0.0.1");
+  REQUIRE(peer.send("127.0.0.1", port, Bytes(10, 1)));
+  const auto packets = receive_packets(session->rx_queue(0, 0), 1);
+  REQUIRE(packets.size() == 1);
+  REQUIRE(send_packets(session->tx_queue(0, 0), {Bytes(10, 2)}, packets[0].connection));
+  REQUIRE(peer.receive().has_value());
+  CHECK(log.lines_with("1021 (queue 'rx0' of interface 'udp0'), 8000 (queue 'tx0' of interface "
+                       "'udp0'); it may use ") == 1);
+  // What else the kernel has to say is about its buffers.
+  CHECK(log.lines_with("core") == 1);
+  CHECK(session->config().ifs_[0].rx_.queues_[0].common_.cpu_core_ == "1021");
 }

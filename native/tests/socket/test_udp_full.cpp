@@ -7,7 +7,7 @@
 #include "engines/socket/tcp_endpoint.h"
 #include "engines/socket/udp_queues.h"
 #include "socket/own_network.h"
-#include "socket/udp_session.h"
+#include "socket/tcp_session.h"
 
 using namespace daqiri;
 using namespace daqiri::sockets;
@@ -80,7 +80,7 @@ TEST_CASE("Packets of a queue go on while another of its core has a full socket"
     config.ifs_.push_back(config.ifs_[0]);
     config.ifs_[1].name_ = "udp1";
     config.ifs_[1].address_ = "127.0.0.1";
-    config.ifs_[1].socket_.remote_addr_ = udp_at("127.0.0.1", peer.port());
+    config.ifs_[1].socket_ = udp_client("127.0.0.1", peer.port()).ifs_[0].socket_;
     const auto session = Session::open(config);
     TxQueue& slow = session->tx_queue(0, 0);
     TxQueue& other = session->tx_queue(1, 0);
@@ -146,20 +146,20 @@ TEST_CASE("A wake-up comes from any thread, at once or later", "[udp]") {
 }
 
 TEST_CASE("An endpoint tells the headers of a packet on the wire", "[udp][tcp]") {
-  const auto port_of = [](NetworkConfig config, SocketProtocol protocol) {
+  const auto port_of = [](NetworkConfig config) {
+    REQUIRE(validate_config(config).ok());
     auto port = std::make_unique<Port>();
     port->config = config.ifs_[0];
     port->config.rx_.queues_.clear();
     port->config.tx_.queues_.clear();
-    port->config.socket_.local_addr_.protocol_ = protocol;
     return port;
   };
-  const auto udp4 = port_of(udp_client("127.0.0.1", 9), SocketProtocol::UDP);
+  const auto udp4 = port_of(udp_client("127.0.0.1", 9));
   REQUIRE(make_udp_endpoint(*udp4)->packet_overhead() == 14 + 20 + 8);
-  const auto udp6 = port_of(udp_server("::1", free_port("::1")), SocketProtocol::UDP);
+  const auto udp6 = port_of(udp_server("::1", free_port("::1")));
   REQUIRE(make_udp_endpoint(*udp6)->packet_overhead() == 14 + 40 + 8);
-  const auto tcp4 = port_of(udp_server("127.0.0.1", free_port("127.0.0.1")), SocketProtocol::TCP);
+  const auto tcp4 = port_of(tcp_server("127.0.0.1", free_port("127.0.0.1")));
   REQUIRE(TcpEndpoint(*tcp4).packet_overhead() == 14 + 20 + 20);
-  const auto tcp6 = port_of(udp_server("::1", free_port("::1")), SocketProtocol::TCP);
+  const auto tcp6 = port_of(tcp_server("::1", free_port("::1")));
   REQUIRE(TcpEndpoint(*tcp6).packet_overhead() == 14 + 40 + 20);
 }

@@ -164,9 +164,9 @@ TEST_CASE("Peers come and go on queues of different cores", "[udp][peers]") {
       udp_server("0.0.0.0", port, {.batch = 2, .timeout_us = 0, .num_bufs = 16384});
   auto& queues = config.ifs_[0].rx_.queues_;
   queues.push_back(queues[0]);
-  queues[0].cpu_core_ = "0";
-  queues[1].name_ = "rx1";
-  queues[1].id_ = 1;
+  queues[0].common_.cpu_core_ = "0";
+  queues[1].common_.name_ = "rx1";
+  queues[1].common_.id_ = 1;
   const auto session = Session::open(config);
   const Senders senders(port);
   constexpr std::uint32_t PEERS = 1300;

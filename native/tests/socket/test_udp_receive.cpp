@@ -105,12 +105,12 @@ TEST_CASE("A datagram longer than the buffer is cut and counted", "[udp]") {
 TEST_CASE("With two regions a datagram is split at the boundary", "[udp]") {
   const std::uint16_t port = free_port("127.0.0.1");
   auto config = udp_server("127.0.0.1", port);
-  MemoryRegionConfig headers = config.mrs_[0];
+  MemoryRegionConfig headers = config.mrs_.at("rx_data");
   headers.name_ = "rx_headers";
   headers.buf_size_ = 128;
-  config.mrs_.push_back(headers);
-  config.ifs_[0].rx_.queues_[0].mrs_ = {"rx_headers", "rx_data"};
-  config.ifs_[0].rx_.queues_[0].split_boundary_ = 42;
+  config.mrs_.emplace(headers.name_, headers);
+  config.ifs_[0].rx_.queues_[0].common_.mrs_ = {"rx_headers", "rx_data"};
+  config.ifs_[0].rx_.queues_[0].common_.split_boundary_ = 42;
   const auto session = Session::open(config);
   RxQueue& rx = session->rx_queue(0, 0);
   const PlainSocket peer("127.0.0.1");
@@ -165,8 +165,8 @@ TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
   auto config = udp_server("127.0.0.1", port);
   auto& rx = config.ifs_[0].rx_;
   rx.queues_.push_back(rx.queues_[0]);
-  rx.queues_[1].name_ = "rx7";
-  rx.queues_[1].id_ = 7;
+  rx.queues_[1].common_.name_ = "rx7";
+  rx.queues_[1].common_.id_ = 7;
   const auto add_flow = [&](FlowId id, std::uint16_t queue) -> FlowMatch& {
     FlowConfig flow;
     flow.name_ = "flow" + std::to_string(id);
@@ -182,7 +182,7 @@ TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
   FlowMatch& by_source = add_flow(22, 0);
   by_source.udp_src_ = {peers[1].port(), peers[1].port()};
   by_source.udp_dst_ = {port, port};
-  by_source.ipv4_dst_ = 0x7F000001;
+  by_source.ipv4_dst_ = htonl(INADDR_LOOPBACK);
 
   SECTION("unmatched datagrams go to the first queue with flow 0") {
     const auto session = Session::open(config);

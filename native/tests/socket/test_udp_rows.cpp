@@ -6,8 +6,8 @@
 #include <random>
 
 #include "engines/socket/udp_socket.h"
+#include "log_taker.h"
 #include "socket/udp_session.h"
-#include "system/log.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -124,30 +124,6 @@ class WithoutBpf {
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> before_{};
 };
 
-/// Takes the log's lines while it lives; the level is a session's.
-class LogTaker {
- public:
-  LogTaker() {
-    attach_log();
-    take_log_records();
-  }
-  LogTaker(const LogTaker&) = delete;
-  LogTaker& operator=(const LogTaker&) = delete;
-  ~LogTaker() {
-    take_log_records();
-    detach_log();
-  }
-  std::size_t lines_with(const std::string& text) {
-    for (const LogRecord& record : take_log_records().records) lines_.push_back(record.text);
-    return static_cast<std::size_t>(std::count_if(
-        lines_.begin(), lines_.end(),
-        [&](const std::string& line) { return line.find(text) != std::string::npos; }));
-  }
-
- private:
-  std::vector<std::string> lines_;
-};
-
 }  // namespace
 
 TEST_CASE("Rows of datagrams of any sizes become the packets they were", "[udp][rx][rows]") {
@@ -181,12 +157,12 @@ TEST_CASE("Rows are divided between header and data buffers", "[udp][rx][rows]")
   const auto seed = GENERATE(range(10U, 14U));
   const std::uint16_t port = free_port("127.0.0.1");
   auto config = udp_server("127.0.0.1", port, {.timeout_us = 200, .buf_size = 60'000});
-  MemoryRegionConfig headers = config.mrs_[0];
+  MemoryRegionConfig headers = config.mrs_.at("rx_data");
   headers.name_ = "rx_headers";
   headers.buf_size_ = 64;
-  config.mrs_[0].num_bufs_ = 512;
-  config.mrs_.push_back(headers);
-  config.ifs_[0].rx_.queues_[0].mrs_ = {"rx_headers", "rx_data"};
+  config.mrs_.at("rx_data").num_bufs_ = 512;
+  config.mrs_.emplace(headers.name_, headers);
+  config.ifs_[0].rx_.queues_[0].common_.mrs_ = {"rx_headers", "rx_data"};
   const auto session = Session::open(config);
   const PlainSocket peer("127.0.0.1");
   connect_to(peer, "127.0.0.1", port);

@@ -44,11 +44,11 @@ TEST_CASE("A client sends packets byte for byte, in order", "[udp][tx]") {
 TEST_CASE("Segments of a packet leave as one datagram", "[udp][tx]") {
   const PlainSocket peer("127.0.0.1");
   auto config = udp_client("127.0.0.1", peer.port());
-  MemoryRegionConfig headers = config.mrs_[1];
+  MemoryRegionConfig headers = config.mrs_.at("tx_data");
   headers.name_ = "tx_headers";
   headers.buf_size_ = 64;
-  config.mrs_.push_back(headers);
-  config.ifs_[0].tx_.queues_[0].mrs_ = {"tx_headers", "tx_data"};
+  config.mrs_.emplace(headers.name_, headers);
+  config.ifs_[0].tx_.queues_[0].common_.mrs_ = {"tx_headers", "tx_data"};
   const auto session = Session::open(config);
   const std::vector<Bytes> packets{numbered(1, 10), numbered(2, 64), numbered(3, 1500)};
   REQUIRE(send_packets(session->tx_queue(0, 0), packets));
@@ -258,9 +258,9 @@ TEST_CASE("A client and a server of one session talk to each other", "[udp][tx]"
   auto config = udp_server(host, port);
   InterfaceConfig client = udp_client(host, port).ifs_[0];
   client.name_ = "udp1";
-  for (auto& queue : client.rx_.queues_) queue.name_ = "rx1";
-  for (auto& queue : client.tx_.queues_) queue.name_ = "tx1";
-  client.rx_.queues_[0].mrs_ = config.ifs_[0].rx_.queues_[0].mrs_;
+  for (auto& queue : client.rx_.queues_) queue.common_.name_ = "rx1";
+  for (auto& queue : client.tx_.queues_) queue.common_.name_ = "tx1";
+  client.rx_.queues_[0].common_.mrs_ = config.ifs_[0].rx_.queues_[0].common_.mrs_;
   config.ifs_.push_back(client);
   const auto session = Session::open(config);
   REQUIRE(send_packets(session->tx_queue(1, 0), numbered_packets(0, 100, 500)));

@@ -14,10 +14,10 @@ NetworkConfig two_cores(const std::string& host, std::uint16_t port) {
   NetworkConfig config = udp_server(host, port, {.timeout_us = 200});
   auto& queues = config.ifs_[0].rx_.queues_;
   queues.push_back(queues[0]);
-  queues[0].cpu_core_ = "0";
-  queues[1].cpu_core_ = "any";
-  queues[1].name_ = "rx1";
-  queues[1].id_ = 1;
+  queues[0].common_.cpu_core_ = "0";
+  queues[1].common_.cpu_core_ = "any";
+  queues[1].common_.name_ = "rx1";
+  queues[1].common_.id_ = 1;
   return config;
 }
 

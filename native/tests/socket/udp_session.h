@@ -122,7 +122,7 @@ inline std::uint16_t free_port(const std::string& host) { return PlainSocket(hos
 
 struct UdpOptions {
   int batch{64};
-  std::uint32_t timeout_us{500};
+  std::uint32_t timeout_us{0};
   std::uint64_t num_bufs{4096};
   std::uint64_t buf_size{2048};
 };
@@ -137,30 +137,34 @@ inline NetworkConfig udp_config(const UdpOptions& options = {}) {
     region.name_ = name;
     region.num_bufs_ = options.num_bufs;
     region.buf_size_ = options.buf_size;
-    config.mrs_.push_back(region);
+    config.mrs_.emplace(region.name_, region);
   }
   InterfaceConfig interface;
   interface.name_ = "udp0";
   interface.has_socket_ = true;
   RxQueueConfig rx;
-  rx.name_ = "rx0";
-  rx.cpu_core_ = "any";
-  rx.batch_size_ = options.batch;
+  rx.common_.name_ = "rx0";
+  rx.common_.cpu_core_ = "any";
+  rx.common_.batch_size_ = options.batch;
   rx.timeout_us_ = options.timeout_us;
-  rx.mrs_ = {"rx_data"};
+  rx.common_.mrs_ = {"rx_data"};
   interface.rx_.queues_.push_back(rx);
   TxQueueConfig tx;
-  tx.name_ = "tx0";
-  tx.cpu_core_ = "any";
-  tx.batch_size_ = options.batch;
-  tx.mrs_ = {"tx_data"};
+  tx.common_.name_ = "tx0";
+  tx.common_.cpu_core_ = "any";
+  tx.common_.batch_size_ = options.batch;
+  tx.common_.mrs_ = {"tx_data"};
   interface.tx_.queues_.push_back(tx);
   config.ifs_.push_back(interface);
   return config;
 }
 
-inline SocketEndpoint udp_at(const std::string& host, std::uint16_t port) {
-  return {SocketProtocol::UDP, host, port};
+inline std::string at(const std::string& scheme, const std::string& host, std::uint16_t port) {
+  const bool bracket = host.find(':') != std::string::npos;
+  return scheme + "://" + (bracket ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+inline std::string udp_at(const std::string& host, std::uint16_t port) {
+  return at("udp", host, port);
 }
 
 inline NetworkConfig udp_server(const std::string& host, std::uint16_t port,
@@ -169,6 +173,9 @@ inline NetworkConfig udp_server(const std::string& host, std::uint16_t port,
   config.ifs_[0].address_ = host;
   config.ifs_[0].socket_.mode_ = SocketMode::SERVER;
   config.ifs_[0].socket_.local_addr_ = udp_at(host, port);
+  // As validation leaves it, for ports that are made by hand.
+  config.ifs_[0].socket_.local_ip_ = host;
+  config.ifs_[0].socket_.local_port_ = port;
   return config;
 }
 
@@ -178,6 +185,8 @@ inline NetworkConfig udp_client(const std::string& host, std::uint16_t port,
   config.ifs_[0].address_ = host;
   config.ifs_[0].socket_.mode_ = SocketMode::CLIENT;
   config.ifs_[0].socket_.remote_addr_ = udp_at(host, port);
+  config.ifs_[0].socket_.remote_ip_ = host;
+  config.ifs_[0].socket_.remote_port_ = port;
   return config;
 }
 

@@ -29,12 +29,12 @@ Verdict match_naively(const InterfaceConfig& interface, const PacketKey& key) {
   for (const FlowConfig& flow : interface.rx_.flows_) {
     const FlowMatch& m = flow.match_;
     if (key.ipv4_udp && inside(m.udp_src_, key.udp_src) && inside(m.udp_dst_, key.udp_dst) &&
-        equal_or_any(m.ipv4_len_, key.ipv4_len) && equal_or_any(m.ipv4_src_, key.ipv4_src) &&
-        equal_or_any(m.ipv4_dst_, key.ipv4_dst)) {
+        equal_or_any(m.ipv4_len_, key.ipv4_len) && equal_or_any(ntohl(m.ipv4_src_), key.ipv4_src) &&
+        equal_or_any(ntohl(m.ipv4_dst_), key.ipv4_dst)) {
       return {true, flow.action_.id_, flow.id_};
     }
   }
-  return {false, static_cast<std::uint16_t>(interface.rx_.queues_.front().id_), 0};
+  return {false, static_cast<std::uint16_t>(interface.rx_.queues_.front().common_.id_), 0};
 }
 
 bool same(const Verdict& a, const Verdict& b) {
@@ -69,11 +69,11 @@ TEST_CASE("each field of a rule decides on its own", "[steering]") {
     miss.ipv4_len = 301;
   }
   SECTION("ipv4_src") {
-    match.ipv4_src_ = 400;
+    match.ipv4_src_ = htonl(400);
     miss.ipv4_src = 401;
   }
   SECTION("ipv4_dst") {
-    match.ipv4_dst_ = 500;
+    match.ipv4_dst_ = htonl(500);
     miss.ipv4_dst = 501;
   }
   const Program program(interface);
@@ -137,8 +137,8 @@ TEST_CASE("random rules and packets: the program agrees with trying every rule",
       match.udp_src_ = range();
       match.udp_dst_ = range();
       if (upto(3) == 0) match.ipv4_len_ = static_cast<std::uint16_t>(40 + upto(3));
-      if (upto(4) == 0) match.ipv4_src_ = 1U + upto(3);
-      if (upto(4) == 0) match.ipv4_dst_ = 1U + upto(3);
+      if (upto(4) == 0) match.ipv4_src_ = htonl(1U + upto(3));
+      if (upto(4) == 0) match.ipv4_dst_ = htonl(1U + upto(3));
     }
     const Program program(interface);
     for (int packet = 0; packet < 300; ++packet) {

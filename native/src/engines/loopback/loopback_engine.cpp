@@ -10,126 +10,19 @@
 
 #include "daqiri/error.h"
 #include "engine/registry.h"
+#include "engines/loopback/link.h"
 #include "io/io_engine.h"
 #include "net/headers.h"
-#include "system/ring.h"
 #include "timing/clock.h"
 
 namespace daqiri {
 
 namespace {
 
-/// A packet that has arrived, in buffers of the receive queue's regions.
-struct Arrived {
-  std::uint32_t buffers[MAX_NUM_SEGS]{};
-  std::uint32_t lengths[MAX_NUM_SEGS]{};
-  FlowId flow{0};
-  std::uint64_t timestamp{0};
-};
-
-/// The wire from one transmit worker to one receive queue. The worker plays the NIC of the
-/// receiving port: it steers, takes a buffer of the receive queue's region and copies the frame,
-/// once.
-struct Link {
-  /// As many cells as buffers: a stalled poller costs packets only once the region is exhausted.
-  explicit Link(RxQueue& queue) : rx(queue), ring(queue.region(0).config().num_bufs_) {
-    constexpr std::uint64_t MOST_AHEAD = 32;
-    std::uint64_t smallest = 16 * MOST_AHEAD;
-    for (int s = 0; s < rx.num_segments(); ++s)
-      smallest = std::min(smallest, rx.region(s).config().num_bufs_);
-    ahead = static_cast<std::uint32_t>(std::max<std::uint64_t>(smallest / 16, 1));
-    for (auto& numbers : cache) numbers.reserve(ahead + 1);
-  }
-  ~Link() {
-    for (int s = 0; s < rx.num_segments(); ++s)
-      rx.region(s).give(cache[s].data(), static_cast<std::uint32_t>(cache[s].size()));
-  }
-
-  RxQueue& rx;
-  SpscRing<Arrived> ring;
-  /// Buffers taken ahead, per segment, and how many at a time; transmit worker only.
-  std::vector<std::uint32_t> cache[MAX_NUM_SEGS];
-  std::uint32_t ahead;
-  bool rung{true};
-
-  /// What was lost on the wire, until the poller's next pass.
-  struct Lost {
-    std::atomic<std::uint64_t> packets{0};
-    std::atomic<std::uint64_t> bytes{0};
-  };
-  std::array<Lost, NUM_DROP_REASONS> lost;
-
-  void lose(DropReason reason, std::uint64_t bytes) noexcept {
-    Lost& entry = lost[static_cast<std::size_t>(reason)];
-    entry.bytes.fetch_add(bytes, std::memory_order_relaxed);
-    entry.packets.fetch_add(1, std::memory_order_release);
-  }
-
-  std::uint32_t take_buffer(int segment) noexcept {
-    auto& numbers = cache[segment];
-    if (numbers.empty()) {
-      numbers.resize(ahead);
-      numbers.resize(rx.region(segment).take(numbers.data(), ahead));
-      if (numbers.empty()) return NO_BUFFER;
-    }
-    const std::uint32_t number = numbers.back();
-    numbers.pop_back();
-    return number;
-  }
-
-  /// One buffer per segment, or none.
-  bool take_buffers(Arrived& packet) noexcept {
-    for (int s = 0; s < rx.num_segments(); ++s) {
-      packet.buffers[s] = take_buffer(s);
-      if (packet.buffers[s] != NO_BUFFER) continue;
-      for (int t = 0; t < s; ++t) cache[t].push_back(packet.buffers[t]);
-      return false;
-    }
-    return true;
-  }
-
-  // --- Poller.
-
-  void count_lost() noexcept {
-    for (std::size_t r = 0; r < lost.size(); ++r) {
-      if (lost[r].packets.load(std::memory_order_relaxed) == 0) continue;
-      const std::uint64_t packets = lost[r].packets.exchange(0, std::memory_order_acquire);
-      rx.drop(static_cast<DropReason>(r), packets, lost[r].bytes.exchange(0));
-    }
-  }
-
-  std::uint32_t deliver() noexcept {
-    constexpr std::size_t MAX_PER_PASS = 256;
-    constexpr std::uint32_t AT_ONCE = 64;
-    const std::size_t ready = std::min(ring.ready(), MAX_PER_PASS);
-    const int segments = rx.num_segments();
-    std::uint32_t buffers[MAX_NUM_SEGS][AT_ONCE];
-    std::uint32_t lengths[MAX_NUM_SEGS][AT_ONCE];
-    FlowId flows[AT_ONCE];
-    std::uint64_t times[AT_ONCE];
-    RxBatch batch;
-    for (int s = 0; s < segments; ++s)
-      batch.segments[s] = {.buffers = buffers[s], .lengths = {lengths[s]}};
-    batch.flows.values = flows;
-    batch.times.values = times;
-    for (std::size_t done = 0; done < ready; done += batch.count) {
-      batch.count = static_cast<std::uint32_t>(std::min<std::size_t>(ready - done, AT_ONCE));
-      for (std::uint32_t i = 0; i < batch.count; ++i) {
-        const Arrived& packet = ring.at(i);
-        for (int s = 0; s < segments; ++s) {
-          buffers[s][i] = packet.buffers[s];
-          lengths[s][i] = packet.lengths[s];
-        }
-        flows[i] = packet.flow;
-        times[i] = packet.timestamp;
-      }
-      ring.consume(batch.count);
-      rx.deliver(batch);
-    }
-    count_lost();
-    return static_cast<std::uint32_t>(ready);
-  }
-};
+using loopback::Arrived;
+using loopback::Full;
+using loopback::Link;
+using loopback::RxQueues;
 
 /// What a transmit worker needs to reach the receiving port.
 struct Cable {
@@ -137,12 +30,21 @@ struct Cable {
   steering::Steering::Reader steering;
   /// By queue id.
   std::map<std::uint16_t, Link> links;
+  /// A frame on its way from segments to others in the same buffers.
+  std::vector<std::uint8_t> frame;
 };
 struct Sender {
   Cable* cable;
   /// Offload tx_eth_src: frames leave with this port's address as their source.
   bool fills_source_mac;
 };
+
+/// Whether queues take buffers from a region that both have.
+template <typename Queue>
+bool share_region(const RxQueue& rx, const Queue& other) {
+  const auto& regions = rx.config().common_.mrs_;
+  return std::ranges::find_first_of(regions, other.config().common_.mrs_) != regions.end();
+}
 
 class LoopbackPort final : public PortIo {
  public:
@@ -152,41 +54,67 @@ class LoopbackPort final : public PortIo {
     for (const auto& rx : port.rx) inbound_[rx.get()];
   }
 
-  /// What this port sends, port `to` receives, whose engine side is `receiver`.
-  void connect(const Port& from, const Port& to, LoopbackPort& receiver) {
+  /// What this port sends, port `to` receives, whose engine side is `receiver`. `all`: ports of the
+  /// session.
+  void connect(const Port& from, const Port& to, LoopbackPort& receiver, Full full,
+               const std::vector<std::unique_ptr<Port>>& all) {
     for (const auto& tx : from.tx) {
-      const auto [entry, is_new] = cables_.try_emplace(tx->config().cpu_core_, to);
+      const auto [entry, is_new] = cables_.try_emplace(tx->config().common_.cpu_core_, to);
       Cable& cable = entry->second;
-      const auto& offloads = tx->config().offloads_;
+      const auto& offloads = tx->config().common_.offloads_;
       senders_[tx.get()] = {
           &cable, std::find(offloads.begin(), offloads.end(), "tx_eth_src") != offloads.end()};
       if (!is_new) continue;
-      for (const auto& rx : to.rx)
-        receiver.inbound_[rx.get()].push_back(
-            &cable.links.try_emplace(rx->id(), *rx).first->second);
+      for (const auto& rx : to.rx) {
+        // Senders that have all buffers would wait for ever for one.
+        bool senders_share = false;
+        RxQueues starved;
+        for (const auto& port : all) {
+          for (const auto& other : port->tx)
+            senders_share = senders_share || share_region(*rx, *other);
+          for (const auto& other : port->rx)
+            if (share_region(*rx, *other)) starved.push_back(other.get());
+        }
+        Link& link = cable.links
+                         .try_emplace(rx->id(), *rx, full, senders_share ? Full::DROP : full,
+                                      std::move(starved))
+                         .first->second;
+        receiver.inbound_[rx.get()].push_back(&link);
+        cable.frame.resize(std::max<std::size_t>(cable.frame.size(), rx->max_packet_size()));
+      }
     }
   }
   void close() noexcept { cables_.clear(); }
 
   std::uint32_t receive(RxQueue& queue) noexcept override {
+    std::vector<Link*>& links = inbound_.find(&queue)->second;
     std::uint32_t seen = 0;
-    for (Link* link : inbound_.find(&queue)->second) seen += link->deliver();
+    for (Link* link : links) seen += link->deliver();
+    // Another is the first to find room next time.
+    if (links.size() > 1) std::rotate(links.begin(), links.begin() + 1, links.end());
     return seen;
+  }
+  void finish_receiving(RxQueue& queue) noexcept override {
+    for (Link* link : inbound_.find(&queue)->second) link->finish();
   }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {
     const Sender& sender = senders_.find(&queue)->second;
     sender.cable->steering.refresh();
     TransmitResult result;
-    for (std::uint32_t i = first; i < first + count; ++i) {
-      const std::uint32_t length = burst.packet_length(i);
-      carry(sender, burst, i, length);
+    const Link* full = nullptr;
+    for (; result.sent < count; ++result.sent) {
+      const std::uint32_t length = burst.packet_length(first + result.sent);
+      full = carry(sender, queue, burst, first + result.sent, length);
+      if (full != nullptr) break;
       result.bytes += length;
     }
-    result.sent = count;
     for (auto& [id, link] : sender.cable->links) {
-      if (!std::exchange(link.rung, true)) link.rx.poller_doorbell->ring();
+      if (std::exchange(link.rung, true)) continue;
+      link.give_cache_back();
+      link.rx.poller_doorbell->ring();
     }
+    if (full != nullptr) full->ask_for_buffers();
     return result;
   }
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
@@ -198,8 +126,9 @@ class LoopbackPort final : public PortIo {
   [[nodiscard]] MacAddress mac_address() const noexcept override { return mac_; }
 
  private:
-  void carry(const Sender& sender, const Burst& burst, std::uint32_t packet,
-             std::uint32_t length) noexcept {
+  /// Returns the link that is full, where the packet is to wait for it; else null.
+  const Link* carry(const Sender& sender, const TxQueue& queue, Burst& burst, std::uint32_t packet,
+                    std::uint32_t length) noexcept {
     Cable& cable = *sender.cable;
     // Steering reads the first segment only: headers that are split over segments match no flow.
     const auto* headers = static_cast<const std::uint8_t*>(burst.pkts[0][packet]);
@@ -209,12 +138,21 @@ class LoopbackPort final : public PortIo {
     const auto it = cable.links.find(verdict.queue);
     Link& link = it == cable.links.end() ? cable.links.begin()->second : it->second;
     link.rung = false;
-    if (!verdict.matched && program.isolated()) return link.lose(DropReason::FILTERED, length);
-    if (length > link.rx.max_packet_size()) return link.lose(DropReason::TRUNCATED, length);
+    const auto lose = [&](DropReason reason) {
+      link.lose(reason, length);
+      return nullptr;
+    };
+    if (!verdict.matched && program.isolated()) return lose(DropReason::FILTERED);
+    if (length > link.rx.max_packet_size()) return lose(DropReason::TRUNCATED);
     Arrived* arrived = link.ring.claim();
-    if (arrived == nullptr) return link.lose(DropReason::NIC, length);
-    if (!link.take_buffers(*arrived)) return link.lose(DropReason::NO_PACKET_BUFFER, length);
-    copy_in(link.rx, *arrived, burst, packet, length);
+    if (arrived == nullptr) return link.waits_for_room ? &link : lose(DropReason::NIC);
+    if (link.waits_for_room && !link.waits_for_buffers && same_regions(queue, link.rx)) {
+      hand_over(link.rx, *arrived, burst, packet, cable.frame.data());
+    } else if (link.take_buffers(*arrived)) {
+      copy_in(link.rx, *arrived, burst, packet, length);
+    } else {
+      return link.waits_for_buffers ? &link : lose(DropReason::NO_PACKET_BUFFER);
+    }
     if (sender.fills_source_mac && arrived->lengths[0] >= 12) {
       auto* frame = static_cast<std::uint8_t*>(link.rx.region(0).address(arrived->buffers[0]));
       std::memcpy(frame + 6, mac_.data(), mac_.size());
@@ -222,6 +160,31 @@ class LoopbackPort final : public PortIo {
     arrived->flow = verdict.flow;
     arrived->timestamp = realtime_ns();
     link.ring.publish();
+    return nullptr;
+  }
+
+  static bool same_regions(const TxQueue& tx, const RxQueue& rx) noexcept {
+    bool same = tx.num_segments() == rx.num_segments();
+    for (int s = 0; same && s < rx.num_segments(); ++s) same = &tx.region(s) == &rx.region(s);
+    return same;
+  }
+
+  /// The packet's own buffers become those of the receive queue. `frame` has room for all of it.
+  static void hand_over(RxQueue& rx, Arrived& arrived, Burst& burst, std::uint32_t packet,
+                        std::uint8_t* frame) noexcept {
+    std::uint32_t left = burst.packet_length(packet);
+    bool cut_alike = true;
+    for (int s = 0; s < rx.num_segments(); ++s) {
+      arrived.buffers[s] = std::exchange(burst.buffers[s][packet], NO_BUFFER);
+      arrived.lengths[s] = std::min(left, rx.segment_capacity(s));
+      left -= arrived.lengths[s];
+      cut_alike = cut_alike && arrived.lengths[s] == burst.pkt_lens[s][packet];
+    }
+    std::uint8_t* at = frame;
+    for (int s = 0; !cut_alike && s < rx.num_segments(); at += burst.pkt_lens[s++][packet])
+      std::memcpy(at, burst.pkts[s][packet], burst.pkt_lens[s][packet]);
+    for (int s = 0; !cut_alike && s < rx.num_segments(); frame += arrived.lengths[s++])
+      std::memcpy(burst.pkts[s][packet], frame, arrived.lengths[s]);
   }
 
   static void copy_in(RxQueue& rx, Arrived& arrived, const Burst& burst, std::uint32_t packet,
@@ -255,6 +218,9 @@ class LoopbackPort final : public PortIo {
 
 class LoopbackEngine final : public IoEngine {
  public:
+  explicit LoopbackEngine(const NetworkConfig& config)
+      : full_(config.common_.loopback_drops_ ? Full::DROP : Full::WAIT) {}
+
   void open(std::vector<std::unique_ptr<Port>>& ports) override {
     for (const auto& port : ports) {
       ports_.push_back(std::make_unique<LoopbackPort>(*port));
@@ -273,7 +239,7 @@ class LoopbackEngine final : public IoEngine {
                         "queues, or add an interface that has rx queues only");
       }
       const Port& to = port->rx.empty() ? **receives_only : *port;
-      ports_[port->id]->connect(*port, to, *ports_[to.id]);
+      ports_[port->id]->connect(*port, to, *ports_[to.id], full_, ports);
     }
   }
   void close() noexcept override {
@@ -281,6 +247,7 @@ class LoopbackEngine final : public IoEngine {
   }
 
  private:
+  Full full_;
   std::vector<std::unique_ptr<LoopbackPort>> ports_;
 };
 
@@ -290,14 +257,16 @@ constexpr UnusedKey UNUSED_KEYS[] = {
     {"memory_regions[].access", "it is for RDMA; remove the key"},
     {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"}};
 
-std::unique_ptr<IoEngine> make_loopback(const NetworkConfig&) {
-  return std::make_unique<LoopbackEngine>();
+std::unique_ptr<IoEngine> make_loopback(const NetworkConfig& config) {
+  return std::make_unique<LoopbackEngine>(config);
 }
 
-const RegisteredEngine registered{
-    {{.name = "loopback", .unused_keys = UNUSED_KEYS},
-     [](const NetworkConfig& config) { return config.common_.loopback_ == LoopbackType::SW; },
-     make_loopback}};
+const RegisteredEngine registered{{{.name = "loopback", .unused_keys = UNUSED_KEYS},
+                                   [](const NetworkConfig& config) {
+                                     return config.common_.loopback_ ==
+                                            LoopbackType::LOOPBACK_TYPE_SW;
+                                   },
+                                   make_loopback}};
 
 }  // namespace
 

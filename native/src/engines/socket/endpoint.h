@@ -65,6 +65,8 @@ class Endpoint : public PortIo {
   virtual void close() noexcept = 0;
 
   [[nodiscard]] virtual bool has_connection(std::uintptr_t connection) const noexcept = 0;
+  /// As Connections::first_client.
+  [[nodiscard]] virtual std::uintptr_t first_client() const { return connection_; }
   /// The queue of a connection; the first one until it has one.
   [[nodiscard]] virtual std::uint16_t queue_of(std::uintptr_t connection) const = 0;
   /// Whether `connect` to a peer other than the configured one is possible.

@@ -22,9 +22,9 @@ constexpr std::uint64_t LINGER_NS = 2'000'000'000U;
 
 bool is_tcp(const InterfaceConfig& interface) {
   const SocketConfig& socket = interface.socket_;
-  const SocketEndpoint& endpoint =
-      socket.local_addr_.given() ? socket.local_addr_ : socket.remote_addr_;
-  return endpoint.protocol_ == SocketProtocol::TCP;
+  const std::string& address =
+      socket.local_addr_.empty() ? socket.remote_addr_ : socket.local_addr_;
+  return address.starts_with("tcp://");
 }
 
 std::unique_ptr<Endpoint> make_endpoint(const Port& port) {
@@ -97,6 +97,9 @@ class SocketEngine final : public IoEngine, public Connections {
     if (found != nullptr) return found->connection();
     throw Error(Status::INVALID_PARAMETER, none("server at", wanted, ""));
   }
+  [[nodiscard]] std::uintptr_t first_client(std::uintptr_t server) const override {
+    return endpoint_of(server).first_client();
+  }
   void set_socket_option(std::uintptr_t connection, int level, int option, const void* value,
                          std::size_t length) override {
     Endpoint& endpoint = endpoint_of(connection);
@@ -108,7 +111,7 @@ class SocketEngine final : public IoEngine, public Connections {
     endpoint.for_sockets(connection, [&](int fd) {
       if (fd < 0) refuse(Status::NOT_READY, ": the connection has no open socket now");
       if (setsockopt(fd, level, option, value, static_cast<socklen_t>(length)) == 0) return;
-      refuse(Status::INVALID_PARAMETER,
+      refuse(Status::GENERIC_FAILURE,
              " (" + std::to_string(length) +
                  " bytes) was refused: " + std::generic_category().message(errno) +
                  "; see socket(7), ip(7), tcp(7) and udp(7) for what the kernel accepts");

@@ -60,10 +60,9 @@ std::string uri(Transport transport, const SocketAddress& address) {
 }
 
 SocketAddresses addresses_of(const InterfaceConfig& interface) {
-  const auto parse = [&](const char* key, const SocketEndpoint& endpoint) {
+  const auto parse = [&](const char* key, const std::string& ip, std::uint16_t port) {
     try {
-      return endpoint.given() ? SocketAddress::parse(endpoint.host_, endpoint.port_)
-                              : SocketAddress();
+      return ip.empty() ? SocketAddress() : SocketAddress::parse(ip, port);
     } catch (const Error& error) {
       throw interface_error(interface.name_, error.status(),
                             std::string("socket_config.") + key + ": " + error.what());
@@ -71,8 +70,8 @@ SocketAddresses addresses_of(const InterfaceConfig& interface) {
   };
   const SocketConfig& config = interface.socket_;
   const bool client = config.mode_ == SocketMode::CLIENT;
-  return {parse("local_addr", config.local_addr_),
-          client ? parse("remote_addr", config.remote_addr_) : SocketAddress()};
+  return {parse("local_addr", config.local_ip_, config.local_port_),
+          client ? parse("remote_addr", config.remote_ip_, config.remote_port_) : SocketAddress()};
 }
 
 std::uintptr_t next_connection_id() noexcept {

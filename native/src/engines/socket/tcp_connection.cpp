@@ -30,7 +30,7 @@ TcpReader::TcpReader(RxQueue& queue, TcpEndpoint& endpoint)
     : queue_(queue),
       endpoint_(endpoint),
       segments_(static_cast<std::uint32_t>(queue.num_segments())),
-      events_("queue '" + queue.config().name_ + "'") {
+      events_("queue '" + queue.config().common_.name_ + "'") {
   std::uint64_t limit = std::max<std::uint64_t>(MAX_READ / queue.max_packet_size(), 1);
   // What waits here is not to be missed by another queue of the region.
   for (std::uint32_t s = 0; s < segments_; ++s) {

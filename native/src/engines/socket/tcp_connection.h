@@ -26,9 +26,9 @@ struct TcpConnection {
   /// 0: never used.
   std::atomic<std::uintptr_t> id{0};
 
-  // --- TcpEndpoint, under its mutex.
+  // --- TcpEndpoint, under its mutex; any thread may look at the phase.
   enum class Phase : std::uint8_t { CLOSED, CONNECTING, CONNECTED, PEER_FINISHED };
-  Phase phase{Phase::CLOSED};
+  std::atomic<Phase> phase{Phase::CLOSED};
   SocketAddress peer;
   SocketAddress local;
   /// To connect from; no address: any.
@@ -148,10 +148,9 @@ class TcpSender {
   TcpSender(const TcpSender&) = delete;
   TcpSender& operator=(const TcpSender&) = delete;
 
-  /// As PortIo::transmit. Connection 0 and the endpoint's own mean a client's connection, or the
-  /// peer that a server received from last. Packets to a server's peer that is gone, beyond the
-  /// limit, or cut by the loss of their connection fail; those of a client without connection wait
-  /// for the next one.
+  /// As PortIo::transmit. Connection 0 and the endpoint's own mean a client's connection, or a
+  /// server's latest peer. Packets to a server's peer that is gone, beyond the limit, or cut by the
+  /// loss of their connection fail; those of a client without connection wait for the next one.
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   /// Readable when a socket that was full may take more, or a connection has come.
   [[nodiscard]] int fd() const noexcept { return events_.fd(); }

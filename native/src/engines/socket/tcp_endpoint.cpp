@@ -108,7 +108,7 @@ void TcpEndpoint::take_events(int timeout_ms) noexcept {
 
 void TcpEndpoint::on_event(TcpConnection& connection, std::uint32_t events) noexcept {
   const bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
-  switch (connection.phase) {
+  switch (connection.phase.load()) {
     case Phase::CONNECTING: {
       if (!connection.pending.is_open()) return;
       const int error = pending_error(connection.pending.fd());
@@ -131,7 +131,7 @@ void TcpEndpoint::on_event(TcpConnection& connection, std::uint32_t events) noex
 }
 
 std::uint64_t TcpEndpoint::advance(TcpConnection& connection, std::uint64_t now) noexcept {
-  switch (connection.phase) {
+  switch (connection.phase.load()) {
     case Phase::CLOSED:
       return NEVER;
     case Phase::CONNECTING: {
@@ -197,6 +197,8 @@ std::uint64_t TcpEndpoint::end(TcpConnection& connection, int error, std::uint64
   connection.error = error;
   connection.closed_ns = now;
   connection.phase = client() ? Phase::CONNECTING : Phase::CLOSED;
+  if (latest_peer.load(std::memory_order_relaxed) == &connection)
+    latest_peer.store(first_peer(), std::memory_order_relaxed);
   std::string text = named(connection) + " has ended";
   if (error != 0) text += std::string(": ") + std::strerror(error);
   if (client()) text += "; connecting again every " + std::to_string(retry_ns_ / SECOND) + " s";
@@ -248,6 +250,32 @@ void TcpEndpoint::close() noexcept {
 }
 
 // --- For the application
+
+TcpConnection* TcpEndpoint::first_peer() const noexcept {
+  TcpConnection* first = nullptr;
+  const auto rank = [](const TcpConnection& peer) {
+    return std::pair(peer.phase == Phase::PEER_FINISHED, peer.id.load(std::memory_order_relaxed));
+  };
+  for (TcpConnection& each : used()) {
+    const Phase phase = each.phase;
+    const bool there = phase == Phase::CONNECTED || phase == Phase::PEER_FINISHED;
+    if (there && (first == nullptr || rank(each) < rank(*first))) first = &each;
+  }
+  return first;
+}
+
+const char* TcpEndpoint::unreachable(std::uintptr_t connection) const noexcept {
+  const bool own = connection == 0 || connection == connection_;
+  if (client() && own) return nullptr;
+  const TcpConnection* peer = own ? latest_peer.load(std::memory_order_acquire) : find(connection);
+  if (peer == nullptr)
+    return own ? "no client is connected to the server" : "the interface has no such connection";
+  const Phase phase = peer->phase;
+  const bool open = phase == Phase::CONNECTED || phase == Phase::PEER_FINISHED;
+  const bool gone = client() ? phase == Phase::CLOSED
+                             : !open || peer->send_failed.load(std::memory_order_relaxed);
+  return gone ? "the peer has closed the connection" : nullptr;
+}
 
 std::vector<ConnectionInfo> TcpEndpoint::connections() const {
   const std::lock_guard lock(mutex_);

@@ -47,6 +47,7 @@ class TcpEndpoint final : public Endpoint {
                           std::uint32_t count) noexcept override {
     return senders_[position(port_.tx, queue)]->send(burst, first, count);
   }
+  [[nodiscard]] const char* unreachable(std::uintptr_t connection) const noexcept override;
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override {
     return {.most_packets = TcpSender::RUN,
             .overhead_bytes = packet_overhead(),
@@ -65,6 +66,11 @@ class TcpEndpoint final : public Endpoint {
     const TcpConnection* found = find(connection);
     if (found == nullptr || found->reader == nullptr) return first_queue();
     return found->reader->queue().id();
+  }
+  [[nodiscard]] std::uintptr_t first_client() const override {
+    const std::lock_guard lock(mutex_);
+    const TcpConnection* first = first_peer();
+    return first == nullptr ? 0 : first->id.load(std::memory_order_relaxed);
   }
   [[nodiscard]] bool can_connect(const SocketAddress& peer,
                                  const SocketAddress& source) const noexcept override {
@@ -93,8 +99,8 @@ class TcpEndpoint final : public Endpoint {
     }
     return nullptr;
   }
-  /// To which packets without a connection go: the peer that was received from last, or else the
-  /// one that came last.
+  /// To which packets without a connection go: the peer that was received from last; when that is
+  /// gone, the first one.
   std::atomic<TcpConnection*> latest_peer{nullptr};
 
  private:
@@ -102,6 +108,10 @@ class TcpEndpoint final : public Endpoint {
   [[nodiscard]] std::span<TcpConnection> used() const noexcept {
     return {connections_.data(), size_.load(std::memory_order_acquire)};
   }
+
+  /// Under the mutex: the peer that was accepted first of those that are connected, before those
+  /// that have finished sending; null: there is none.
+  [[nodiscard]] TcpConnection* first_peer() const noexcept;
 
   void run() noexcept;
   void stop() noexcept;

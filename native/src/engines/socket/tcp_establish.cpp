@@ -119,7 +119,7 @@ void TcpEndpoint::established(TcpConnection& connection, File socket) noexcept {
     return;
   }
   const TcpConnection* latest = latest_peer.load(std::memory_order_relaxed);
-  if (latest == nullptr || latest->phase == Phase::CLOSED)
+  if (latest == nullptr || latest->phase != Phase::CONNECTED)
     latest_peer.store(&connection, std::memory_order_relaxed);
   log_about(name(), LogLevel::INFO, named(connection) + " is up");
   wake_senders();

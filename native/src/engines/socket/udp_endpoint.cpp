@@ -62,7 +62,7 @@ std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceC
 bool spreads(const InterfaceConfig& interface) noexcept {
   const auto& queues = interface.rx_.queues_;
   const bool one_core = std::all_of(queues.begin(), queues.end(), [&](const RxQueueConfig& queue) {
-    return queue.cpu_core_ == queues.front().cpu_core_;
+    return queue.common_.cpu_core_ == queues.front().common_.cpu_core_;
   });
   return !one_core && interface.rx_.flows_.empty() && interface.socket_.mode_ == SocketMode::SERVER;
 }
@@ -74,18 +74,18 @@ void require_sharing(const InterfaceConfig& interface) {
   for (const RxQueueConfig& queue : queues) {
     const auto refuse = [&](const std::string& what) {
       throw interface_error(interface.name_, Status::INVALID_PARAMETER,
-                            "rx queues '" + first.name_ + "' and '" + queue.name_ +
+                            "rx queues '" + first.common_.name_ + "' and '" + queue.common_.name_ +
                                 "' read one socket and must have the same " + what);
     };
-    if (queue.cpu_core_ != first.cpu_core_) {
-      refuse("cpu_core; found '" + first.cpu_core_ + "' and '" + queue.cpu_core_ +
+    if (queue.common_.cpu_core_ != first.common_.cpu_core_) {
+      refuse("cpu_core; found '" + first.common_.cpu_core_ + "' and '" + queue.common_.cpu_core_ +
              (interface.socket_.mode_ == SocketMode::CLIENT
                   ? "'. A client has one peer, which one core serves; use that core for both"
                   : "'. Flows choose a queue after the datagram is read: use one core for the "
                     "queues, or remove the flows, and the kernel spreads the peers over them"));
     }
-    if (queue.mrs_ != first.mrs_) refuse("memory_regions, in the same order");
-    if (queue.split_boundary_ != first.split_boundary_) refuse("split_boundary");
+    if (queue.common_.mrs_ != first.common_.mrs_) refuse("memory_regions, in the same order");
+    if (queue.common_.split_boundary_ != first.common_.split_boundary_) refuse("split_boundary");
   }
 }
 
@@ -161,6 +161,12 @@ class UdpEndpoint final : public Endpoint {
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {
     return senders_[position(port_.tx, queue)]->send(burst, first, count);
+  }
+  [[nodiscard]] const char* unreachable(std::uintptr_t connection) const noexcept override {
+    const bool own = connection == 0 || connection == connection_;
+    if (own && (client() || peers_->latest().given())) return nullptr;
+    if (own) return "no client has sent to the server yet";
+    return !client() && peers_->find(connection) ? nullptr : "the interface has no such connection";
   }
   TransmitCompletion completed(TxQueue&, bool last) noexcept override {
     return launch_->completed(last);

@@ -214,7 +214,7 @@ UdpLaunch::UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const Interface
         " transmit queues on one socket, whose packets the kernel sorts together; use one queue");
   }
   if (queues.front().pacing_mbps_ != 0) {
-    refuse("queue '" + queues.front().name_ + "' has pacing_mbps " +
+    refuse("queue '" + queues.front().common_.name_ + "' has pacing_mbps " +
            std::to_string(queues.front().pacing_mbps_) +
            ", which the worker keeps and the kernel would undo; set it to 0");
   }

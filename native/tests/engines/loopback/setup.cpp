@@ -4,13 +4,16 @@ namespace {
 
 using namespace daqiri;
 
+template <bool DROPS>
 NetworkConfig loopback(const test::SuiteOptions& options) {
   NetworkConfig config = test::suite_config(options, false);
-  config.common_.loopback_ = LoopbackType::SW;
+  config.common_.loopback_ = LoopbackType::LOOPBACK_TYPE_SW;
+  config.common_.loopback_drops_ = DROPS;
   config.ifs_[0].address_ = "loopback";
   return config;
 }
 
-const test::RegisteredSetup setup{{.name = "loopback", .config = loopback}};
+const test::RegisteredSetup waiting{{.name = "loopback", .config = loopback<false>, .waits = true}};
+const test::RegisteredSetup dropping{{.name = "loopback that drops", .config = loopback<true>}};
 
 }  // namespace

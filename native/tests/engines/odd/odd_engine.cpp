@@ -131,15 +131,17 @@ class OddEngine final : public IoEngine {
   std::vector<std::unique_ptr<OddPort>> ports_;
 };
 
-const RegisteredEngine engine{{{.name = "odd"},
-                               [](const NetworkConfig& c) { return c.common_.engine == "odd"; },
-                               [](const NetworkConfig&) -> std::unique_ptr<IoEngine> {
-                                 return std::make_unique<OddEngine>();
-                               }}};
+const RegisteredEngine engine{
+    {{.name = "odd"},
+     [](const NetworkConfig& c) { return c.common_.engine_name_ == "odd"; },
+     [](const NetworkConfig&) -> std::unique_ptr<IoEngine> {
+       return std::make_unique<OddEngine>();
+     }}};
 
 NetworkConfig odd_config(const test::SuiteOptions& options) {
   NetworkConfig config = test::suite_config(options, false);
-  config.common_.engine = "odd";
+  config.common_.engine = EngineType::OTHER;
+  config.common_.engine_name_ = "odd";
   config.ifs_[0].address_ = "odd0";
   return config;
 }

@@ -31,10 +31,13 @@ NetworkConfig sockets(const test::SuiteOptions& options) {
     interface.address_ = "127.0.0.1";
     interface.has_socket_ = true;
   }
+  const std::string address =
+      (PROTOCOL == SocketProtocol::UDP ? "udp://127.0.0.1:" : "tcp://127.0.0.1:") +
+      std::to_string(port);
   config.ifs_[0].socket_.mode_ = SocketMode::CLIENT;
-  config.ifs_[0].socket_.remote_addr_ = {PROTOCOL, "127.0.0.1", port};
+  config.ifs_[0].socket_.remote_addr_ = address;
   config.ifs_[1].socket_.mode_ = SocketMode::SERVER;
-  config.ifs_[1].socket_.local_addr_ = {PROTOCOL, "127.0.0.1", port};
+  config.ifs_[1].socket_.local_addr_ = address;
   return config;
 }
 

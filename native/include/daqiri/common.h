@@ -1,0 +1,4 @@
+/// Another name of daqiri.h.
+#pragma once
+
+#include "daqiri/daqiri.h"

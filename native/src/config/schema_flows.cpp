@@ -1,0 +1,237 @@
+// Keys of flows, flex items and reorder configs.
+#include "config/schema.h"
+
+namespace daqiri::config {
+namespace {
+
+void walk_queue_action(Fields& fields, FlowAction& action) {
+  const bool several = fields.given("ids");
+  const bool spread = !action.ids_.empty();
+  fields.number({"id", !several, !spread}, action.id_, WORD);
+  fields.numbers({"ids", false, spread}, action.ids_, WORD);
+  if (!fields.reading()) return;
+  if (several && fields.given("id"))
+    fields.problem("ids", "stands beside id; accepts one of the two");
+  if (several && action.ids_.empty())
+    fields.problem("ids", "found an empty list; accepts a list of queue ids");
+  if (!action.ids_.empty()) action.id_ = action.ids_.front();
+  if (action.ids_.size() == 1) action.ids_.clear();
+}
+
+void walk_vlan(Fields& fields, VlanActionConfig& vlan) {
+  fields.number(required("vlan_id"), vlan.vlan_id_, {0, 4095});
+  fields.number(optional("pcp"), vlan.pcp_, {0, 7});
+  fields.number(optional("dei"), vlan.dei_, {0, 1});
+  fields.number(optional("ethertype"), vlan.ethertype_, ETHERTYPE);
+}
+
+/// The keys of the tag stand beside `type`, or in a map `vlan`.
+void walk_vlan_push(Fields& fields, VlanActionConfig& vlan) {
+  if (!fields.given("vlan")) return walk_vlan(fields, vlan);
+  fields.map(required("vlan"), vlan, walk_vlan);
+  for (const std::string_view key : {"vlan_id", "pcp", "dei", "ethertype"}) {
+    if (fields.given(key)) fields.refused(key, "stands beside vlan, which holds it; keep one");
+  }
+}
+
+/// To encapsulate, the outer addresses must be known; to decapsulate, those left out match any.
+/// `outer`: tunnel_type, which may stand beside the map; NONE: it is wrong.
+void walk_tunnel(Fields& fields, TunnelConfig& tunnel, bool encapsulate,
+                 std::optional<TunnelType> outer) {
+  tunnel.type_ = outer.value_or(tunnel.type_);
+  fields.choice({"type", !outer}, tunnel.type_, TUNNEL_TYPES);
+  if (outer && *outer != TunnelType::NONE && tunnel.type_ != *outer)
+    fields.problem(
+        "type", concat("found ", quoted(text_of(TUNNEL_TYPES, tunnel.type_)),
+                       ", while tunnel_type is '", text_of(TUNNEL_TYPES, *outer), "'; keep one"));
+  if (fields.reading() && (fields.bad("type") || tunnel.type_ == TunnelType::NONE))
+    return fields.ignore_rest();
+  fields.formed({"outer_eth_src", encapsulate}, tunnel.outer_eth_src_, mac_form);
+  fields.formed({"outer_eth_dst", encapsulate}, tunnel.outer_eth_dst_, mac_form);
+  fields.formed({"outer_ipv4_src", encapsulate}, tunnel.outer_ipv4_src_, ipv4_text_form);
+  fields.formed({"outer_ipv4_dst", encapsulate}, tunnel.outer_ipv4_dst_, ipv4_text_form);
+  fields.number(optional("outer_ipv4_ttl"), tunnel.outer_ipv4_ttl_, {1, 255});
+  fields.number(optional("outer_ipv4_tos"), tunnel.outer_ipv4_tos_, BYTE);
+  if (fields.listing() || tunnel.type_ == TunnelType::VXLAN) {
+    fields.number(required("vni"), tunnel.vni_, {0, 0xFFFFFF});
+    fields.number(optional("outer_udp_src"), tunnel.outer_udp_src_, WORD);
+    fields.number(optional("outer_udp_dst"), tunnel.outer_udp_dst_, PORT);
+  }
+  if (fields.listing() || tunnel.type_ == TunnelType::GRE)
+    fields.number(optional("gre_protocol"), tunnel.gre_protocol_, ETHERTYPE);
+  if (fields.listing() || tunnel.type_ == TunnelType::NVGRE) {
+    fields.number(required("tni"), tunnel.tni_, {0, 0xFFFFFF});
+    fields.number(optional("flow_id"), tunnel.flow_id_, BYTE);
+  }
+}
+
+/// `accepted`: the types that may stand here.
+void walk_action(Fields& fields, FlowAction& action, bool rx, Names accepted) {
+  fields.choice(required("type"), action.type_, fields.writing() ? Names(ACTIONS) : accepted);
+  if (fields.reading() && (fields.bad("type") || !fields.given("type")))
+    return fields.ignore_rest();
+  const FlowType tunnel = rx ? FlowType::TUNNEL_DECAP : FlowType::TUNNEL_ENCAP;
+  if (rx && (fields.listing() || action.type_ == FlowType::QUEUE))
+    walk_queue_action(fields, action);
+  if (!rx && (fields.listing() || action.type_ == FlowType::VLAN_PUSH))
+    walk_vlan_push(fields, action.vlan_);
+  if ((fields.listing() && accepted.size() > 1) || action.type_ == tunnel) {
+    std::optional<TunnelType> outer;
+    if (fields.given("tunnel_type"))
+      fields.choice(required("tunnel_type"), outer.emplace(TunnelType::NONE), TUNNEL_TYPES);
+    fields.map(required("tunnel"),
+               [&](Fields& inner) { walk_tunnel(inner, action.tunnel_, !rx, outer); });
+  }
+}
+
+/// `action` holds one, `actions` a list. A single action of a receive flow is its queue.
+void walk_actions(Fields& fields, std::vector<FlowAction>& actions, bool rx) {
+  const Names all = rx ? RX_ACTIONS : TX_ACTIONS;
+  const Names alone = rx ? all.first(1) : all;
+  const bool several = fields.given("actions");
+  if (several && fields.given("action"))
+    fields.problem("action", "stands beside actions; accepts one of the two");
+  const bool write_short = actions.size() == 1 && actions.front().type_ == FlowType::QUEUE;
+  FlowAction single = write_short ? actions.front() : FlowAction{};
+  const bool has_single = fields.map({"action", !several, write_short},
+                                     [&](Fields& inner) { walk_action(inner, single, rx, alone); });
+  fields.list({"actions", false, !write_short}, actions,
+              [&](Fields& inner, FlowAction& action) { walk_action(inner, action, rx, all); });
+  if (fields.reading() && has_single && !several) actions = {single};
+}
+
+void walk_ecpri(Fields& fields, EcpriMatch& match) {
+  fields.number({"msg_type", false, match.match_msg_type_}, match.msg_type_, BYTE);
+  // The two names are one field; the message type says which it is.
+  constexpr std::uint8_t REAL_TIME_CONTROL = 2;
+  const bool control = match.msg_type_ == REAL_TIME_CONTROL;
+  fields.number({"pc_id", false, match.match_id_ && !control}, match.id_, WORD);
+  fields.number({"rtc_id", false, match.match_id_ && control}, match.id_, WORD);
+  if (!fields.reading()) return;
+  match.match_msg_type_ = fields.given("msg_type");
+  match.match_id_ = fields.given("pc_id") || fields.given("rtc_id");
+  if (fields.given("pc_id") && fields.given("rtc_id"))
+    fields.problem(
+        "rtc_id", "stands beside pc_id; accepts one of the two, they are one field of the message");
+  if (match.match_id_ && !match.match_msg_type_)
+    fields.problem(fields.given("pc_id") ? "pc_id" : "rtc_id",
+                   "has no msg_type beside it, which says where the id stands in the message; "
+                   "accepts msg_type as well");
+}
+
+/// A flow matches by UDP/IPv4, by a flex item or by eCPRI; keys of another class beside it are
+/// errors.
+void check_match_class(Fields& fields, FlowMatch& match, bool flex) {
+  const bool ecpri = fields.given("ecpri");
+  if (!ecpri && !flex) return;
+  match.type_ = ecpri ? FlowMatchType::ECPRI : FlowMatchType::FLEX_ITEM;
+  const auto refuse = [&](std::initializer_list<std::string_view> keys, const std::string& beside) {
+    for (const std::string_view key : keys) {
+      if (fields.given(key))
+        fields.problem(key, "stands beside " + beside + "; accepts one kind of match in a flow");
+    }
+  };
+  refuse({"udp_src", "udp_dst", "ipv4_len", "ipv4_src", "ipv4_dst"},
+         ecpri ? "ecpri" : "flex_item_id");
+  if (flex && ecpri) refuse({"flex_item_id", "val", "mask"}, "ecpri");
+}
+
+/// Flex items belong to the receive side: elsewhere their keys are unknown.
+void walk_match(Fields& fields, FlowMatch& match, bool rx) {
+  fields.formed(optional("udp_src"), match.udp_src_, ports_form);
+  fields.formed(optional("udp_dst"), match.udp_dst_, ports_form);
+  fields.number({"ipv4_len", false, match.ipv4_len_ != 0}, match.ipv4_len_, WORD);
+  fields.formed(optional("ipv4_src"), match.ipv4_src_, ipv4_form);
+  fields.formed(optional("ipv4_dst"), match.ipv4_dst_, ipv4_form);
+  FlexItemMatch& flex = match.flex_item_match_;
+  const bool flex_given =
+      rx && (fields.given("flex_item_id") || fields.given("val") || fields.given("mask"));
+  const bool by_flex =
+      match.type_ == FlowMatchType::FLEX_ITEM || (flex_given && !fields.given("ecpri"));
+  const bool write_flex = by_flex || flex != FlexItemMatch{};
+  if (!fields.writing() && (flex_given || fields.listing())) flex.mask_ = UINT32_MAX;
+  if (fields.writing() ? write_flex : rx) {
+    fields.number({"flex_item_id", by_flex}, flex.flex_item_id_, {0, INT32_MAX});
+    fields.number({"val", by_flex}, flex.val_, {0, UINT32_MAX});
+    fields.number(optional("mask"), flex.mask_, {0, UINT32_MAX});
+  }
+  fields.map(optional("ecpri"), match.ecpri_match_, walk_ecpri,
+             match.type_ == FlowMatchType::ECPRI);
+  if (fields.reading()) check_match_class(fields, match, flex_given);
+}
+
+void walk_bit_field(Fields& fields, ReorderBitFieldConfig& field) {
+  fields.number(required("bit_offset"), field.bit_offset_, {0, UINT32_MAX, "bits"});
+  fields.number(required("bit_width"), field.bit_width_, {1, 32, "bits"});
+}
+
+void walk_method(Fields& fields, ReorderConfig& reorder) {
+  bool by_batch = reorder.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
+  bool by_count = reorder.method_ == ReorderMethod::SEQ_PACKETS_PER_BATCH;
+  by_batch = fields.map({"seq_batch_number", false, by_batch}, [&](Fields& inner) {
+    ReorderSeqBatchNumberConfig& method = reorder.seq_batch_number_;
+    inner.map(required("sequence_number"), method.sequence_number_, walk_bit_field);
+    inner.map(required("batch_number"), method.batch_number_, walk_bit_field);
+  });
+  by_count = fields.map({"seq_packets_per_batch", false, by_count}, [&](Fields& inner) {
+    ReorderSeqPacketsPerBatchConfig& method = reorder.seq_packets_per_batch_;
+    inner.map(required("sequence_number"), method.sequence_number_, walk_bit_field);
+    inner.number(required("packets_per_batch"), method.packets_per_batch_,
+                 {1, UINT32_MAX, "packets"});
+  });
+  if (!fields.reading()) return;
+  reorder.method_ =
+      by_batch ? ReorderMethod::SEQ_BATCH_NUMBER : ReorderMethod::SEQ_PACKETS_PER_BATCH;
+  if (by_batch == by_count)
+    fields.problem("", concat(by_batch ? "found two methods" : "found no method",
+                              "; accepts one of seq_batch_number and seq_packets_per_batch"));
+}
+
+}  // namespace
+
+void walk_flow(Fields& fields, FlowConfig& flow, bool rx) {
+  std::vector<FlowAction> actions = flow.actions_;
+  // A transmit flow whose only action is the default has none.
+  if (actions.empty() && fields.writing() && (rx || flow.action_.type_ != FlowType::QUEUE))
+    actions = {flow.action_};
+  fields.text(required("name"), flow.name_);
+  fields.number(required("id"), flow.id_, {0, MAX_STATIC_FLOW_ID});
+  walk_actions(fields, actions, rx);
+  fields.map(optional("match"), flow.match_,
+             [&](Fields& inner, FlowMatch& match) { walk_match(inner, match, rx); });
+  if (!fields.reading()) return;
+  flow.actions_ = actions;
+  if (!actions.empty()) flow.action_ = actions.back();
+}
+
+void walk_flex_item(Fields& fields, FlexItemConfig& item) {
+  fields.text(required("name"), item.name_);
+  fields.number(required("id"), item.id_, {0, INT32_MAX});
+  fields.number(required("offset"), item.offset_, {0, 28, "bytes, a multiple of 4"});
+  if (item.offset_ % 4 != 0)
+    fields.problem(
+        "offset", concat("found ", item.offset_, "; accepts a multiple of 4 from 0 to 28 (bytes)"));
+  fields.number(required("udp_dst_port"), item.udp_dst_port_, PORT);
+}
+
+void walk_reorder(Fields& fields, ReorderConfig& reorder) {
+  fields.text(required("name"), reorder.name_);
+  fields.word(required("reorder_type"), reorder.reorder_type_, REORDER_TYPES);
+  fields.text(required("memory_region"), reorder.memory_region_);
+  fields.number(optional("payload_byte_offset"), reorder.payload_byte_offset_, BYTES);
+  fields.numbers(required("flow_ids"), reorder.flow_ids_, {0, MAX_STATIC_FLOW_ID});
+  fields.map(optional("data_types"), reorder.data_types_,
+             [](Fields& inner, ReorderDataTypesConfig& types) {
+               const auto key = [&](Key name, std::string_view alias) {
+                 return inner.or_alias(name, alias);
+               };
+               inner.choice(key(required("input_type"), "input"), types.input_type_, INPUT_TYPES);
+               inner.choice(key(required("output_type"), "output"), types.output_type_,
+                            OUTPUT_TYPES);
+               inner.choice(key(optional("endianness"), "input_endianness"), types.endianness_,
+                            ENDIANNESS);
+             });
+  fields.map(required("method"), reorder, walk_method);
+}
+
+}  // namespace daqiri::config
