@@ -20,6 +20,7 @@ TOPICS = (
     "pcap_read",
     "lateness",
     "python_bursts",
+    "python_compat",
     "handover",
 )
 

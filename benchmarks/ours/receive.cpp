@@ -33,19 +33,20 @@ daqiri::NetworkConfig configuration(daqiri::SocketProtocol protocol, std::uint16
   region.name_ = "packets";
   region.num_bufs_ = std::max<std::uint64_t>(region_bytes / size, 16);
   region.buf_size_ = size;
-  config.mrs_ = {region};
+  config.mrs_ = {{region.name_, region}};
   InterfaceConfig interface;
   interface.name_ = "receiver";
   interface.address_ = "127.0.0.1";
   interface.has_socket_ = true;
   interface.socket_.mode_ = SocketMode::SERVER;
-  interface.socket_.local_addr_ = {protocol, "127.0.0.1", port};
+  interface.socket_.local_addr_ =
+      (protocol == SocketProtocol::TCP ? "tcp://127.0.0.1:" : "udp://127.0.0.1:") +
+      std::to_string(port);
   RxQueueConfig queue;
-  queue.name_ = "rx0";
-  queue.cpu_core_ = "any";
-  queue.batch_size_ = static_cast<int>(std::min(region.num_bufs_ / 8, MAX_BATCH));
-  queue.timeout_us_ = 1000;
-  queue.mrs_ = {region.name_};
+  queue.common_.name_ = "rx0";
+  queue.common_.cpu_core_ = "any";
+  queue.common_.batch_size_ = static_cast<int>(std::min(region.num_bufs_ / 8, MAX_BATCH));
+  queue.common_.mrs_ = {region.name_};
   interface.rx_.queues_ = {queue};
   config.ifs_ = {interface};
   return config;

@@ -27,18 +27,18 @@ daqiri::NetworkConfig configuration(std::uint16_t port, std::uint64_t size,
   region.name_ = "packets";
   region.num_bufs_ = std::max<std::uint64_t>(region_bytes / size, 16);
   region.buf_size_ = size;
-  config.mrs_ = {region};
+  config.mrs_ = {{region.name_, region}};
   InterfaceConfig interface;
   interface.name_ = "sender";
   interface.address_ = "127.0.0.1";
   interface.has_socket_ = true;
   interface.socket_.mode_ = SocketMode::CLIENT;
-  interface.socket_.remote_addr_ = {SocketProtocol::TCP, "127.0.0.1", port};
+  interface.socket_.remote_addr_ = "tcp://127.0.0.1:" + std::to_string(port);
   TxQueueConfig queue;
-  queue.name_ = "tx0";
-  queue.cpu_core_ = "any";
-  queue.batch_size_ = static_cast<int>(std::min(region.num_bufs_ / 8, MAX_BATCH));
-  queue.mrs_ = {region.name_};
+  queue.common_.name_ = "tx0";
+  queue.common_.cpu_core_ = "any";
+  queue.common_.batch_size_ = static_cast<int>(std::min(region.num_bufs_ / 8, MAX_BATCH));
+  queue.common_.mrs_ = {region.name_};
   interface.tx_.queues_ = {queue};
   config.ifs_ = {interface};
   return config;
@@ -55,7 +55,9 @@ bool send_burst(int packets, std::int64_t size) {
   }
   daqiri::set_all_packet_lengths(burst, {size});
   const daqiri::Status status = daqiri::send_tx_burst(burst);
-  if (status != daqiri::Status::SUCCESS && status != daqiri::Status::NO_SPACE_AVAILABLE)
+  // With these, the burst is the engine's, or freed.
+  if (status != daqiri::Status::SUCCESS && status != daqiri::Status::NO_SPACE_AVAILABLE &&
+      status != daqiri::Status::CONNECT_FAILURE)
     daqiri::free_tx_burst(burst);
   return status == daqiri::Status::SUCCESS;
 }
@@ -75,7 +77,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", daqiri::last_error());
     return 1;
   }
-  const int batch = config.ifs_[0].tx_.queues_[0].batch_size_;
+  const int batch = config.ifs_[0].tx_.queues_[0].common_.batch_size_;
   bench::print_line("{}");
   double seconds = 0;
   while (std::cin >> seconds) {

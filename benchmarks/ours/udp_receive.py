@@ -41,7 +41,6 @@ def configuration(port: int, size: int, region_bytes: int) -> dict:
                             "id": 0,
                             "cpu_core": "any",
                             "batch_size": BATCH,
-                            "timeout_us": 1000,
                             "memory_regions": ["packets"],
                         }
                     ]

@@ -16,7 +16,7 @@ EXIT_USAGE = 2
 _INTERRUPTED = 130
 
 # Each command has a module of its name, with a function of that name or an app of sub-commands.
-_COMMANDS = ("demo", "info", "config", "pcap", "host", "capture", "send", "replay", "stats")
+_COMMANDS = ("demo", "info", "config", "pcap", "host", "capture", "send", "replay", "stats", "run")
 
 
 def _app(argv: list[str]) -> typer.Typer:
@@ -40,7 +40,8 @@ def _app(argv: list[str]) -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name)(getattr(module, name))
+            settings = getattr(module, "CONTEXT_SETTINGS", None)
+            app.command(name, context_settings=settings)(getattr(module, name))
     return app
 
 

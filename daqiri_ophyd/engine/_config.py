@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
-
-import yaml
 
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import NetworkConfig
@@ -95,9 +95,9 @@ def read_config(
     if isinstance(source, Mapping):
         name = file or "<config>"
         try:
-            text = yaml.safe_dump(_plain(source), sort_keys=False)
-        except yaml.representer.RepresenterError as error:
-            found = error.args[-1]
+            text = _as_text(source)
+        except _NotPlainError as error:
+            (found,) = error.args
             message = f"found {found!r} of {type(found)}; accepted are plain Python values"
             problem = ConfigProblem("error", name, 0, 0, "", message)
             return None, ConfigReport([problem])
@@ -182,10 +182,23 @@ def _is_path(source: object) -> bool:
     return source.lower().endswith((".yaml", ".yml"))
 
 
-def _plain(value: object) -> object:
-    """Return mappings as dicts and tuples as lists, recursively."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
+class _NotPlainError(Exception):
+    """A value that no configuration file could hold."""
+
+
+def _as_text(source: Mapping[str, Any]) -> str:
+    """Return JSON, which is YAML whose texts are all in quotes and on one line."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, Mapping):
+            return {str(key): plain(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(item) for item in value]
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, date):
+            return str(value)
+        raise _NotPlainError(value)
+
+    text = json.dumps(plain(source), ensure_ascii=False)
+    return text.encode(errors="backslashreplace").decode()

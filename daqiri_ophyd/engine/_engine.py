@@ -312,7 +312,9 @@ class Engine:
         Raises
         ------
         InvalidParameterError
-            If there is no such connection, or the kernel rejects the option.
+            If there is no such connection.
+        GenericFailureError
+            If the kernel rejects the option.
         NotReadyError
             If the connection is closed, or is being made.
         """

@@ -81,6 +81,9 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         InvalidParameterError
             If a shape or type is not one of these, a packet is outside of the data or does not fit
             into a buffer, or a time is negative.
+        ConnectFailureError
+            If packets can go nowhere: a server has no peer yet, or the connection is gone or
+            unknown. The packets of a TCP client whose server is not there wait instead.
         NoSpaceAvailableError
             If no buffer was free in time; its ``submitted`` is the number of packets submitted.
         NotReadyError

@@ -83,7 +83,9 @@ def queue_cores(context: Context) -> Iterator[Finding]:
         elif poller.core not in cpus:
             note = f"Use cores that are online: {cpu_ranges(frozenset(cpus))}."
             found = f"core {poller.core} is not online"
-            yield Finding(Status.FAIL, found, poller.queue, Remedy(note=note))
+            # Threads of sockets run all the same, not pinned.
+            status = Status.WARN if needs.engine == "socket" else Status.FAIL
+            yield Finding(status, found, poller.queue, Remedy(note=note))
         else:
             placed[cpus[poller.core].siblings].append(poller)
     nodes = _nodes(context)

@@ -1,0 +1,33 @@
+"""``daqiri-ophyd run``."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import compat
+
+# What follows the script is the script's, whatever it looks like.
+CONTEXT_SETTINGS = {"allow_interspersed_args": False}
+_IMPORTABLE = str(Path(compat.__file__).with_name("importable"))
+
+
+def run(
+    script: Annotated[str, typer.Argument(help="Python script; -: standard input.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")
+    ] = None,
+) -> None:
+    """
+    Run a script written for DAQIRI's Python bindings, as python SCRIPT does.
+
+    The script, and processes that it starts, can import the module daqiri. Everything after SCRIPT
+    belongs to the script; the exit code is that of the script.
+
+    Example: [bold]daqiri-ophyd run bench.py loopback.yaml --seconds 5[/bold]
+    """
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{_IMPORTABLE}{os.pathsep}{path}" if path else _IMPORTABLE
+    os.execv(sys.executable, [sys.executable, "--", script, *(arguments or [])])

@@ -1,0 +1,188 @@
+"""The functions that take or return configurations and flows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from daqiri_ophyd import _native
+from daqiri_ophyd._native import BurstParams
+from daqiri_ophyd.engine import DaqiriError, Status, load_config
+
+from ._config import FlowOpResult, FlowRuleConfig, NetworkConfig
+from ._enums import EngineType, FlowOpType, RDMAOpCode
+from ._keys import from_keys, to_keys
+
+__all__ = [
+    "add_rx_flow_async",
+    "add_rx_flows_async",
+    "daqiri_init",
+    "get_engine_type",
+    "parse_network_config",
+    "parse_network_config_from_yaml_file",
+    "parse_network_config_from_yaml_string",
+    "poll_flow_op",
+    "rdma_get_opcode",
+    "version_month",
+    "version_patch",
+    "version_string",
+    "version_year",
+]
+
+
+def daqiri_init(config: Any) -> Status:
+    """Start the engine.
+
+    Parameters
+    ----------
+    config : str, PathLike, mapping, NetworkConfig or object
+        The path of a file, YAML text, keys and values, or a configuration built in code, which
+        gets every default and adjustment. Also an object whose ``value`` is one of these, or whose
+        ``as_dict()`` returns keys and values.
+
+    Returns
+    -------
+    Status
+        SUCCESS; INTERNAL_ERROR if one is running already; INVALID_PARAMETER if there are errors,
+        all of which `last_error` lists; else what is missing here.
+    """
+    if isinstance(config, bytes):
+        config = config.decode(errors="replace")
+    if isinstance(config, str):
+        return _native.daqiri_init_from_path_or_text(config)
+    if isinstance(config, os.PathLike):
+        return _native.daqiri_init_from_yaml_file(os.fsdecode(config))
+    if isinstance(config, Mapping):
+        return _start(config, None)
+    if isinstance(config, NetworkConfig):
+        try:
+            keys = to_keys(config)
+        except TypeError as error:
+            return _native.fail(Status.INVALID_PARAMETER, "daqiri_init", str(error))
+        return _start(keys, config)
+    if hasattr(config, "value"):
+        return daqiri_init(config.value)
+    if hasattr(config, "as_dict"):
+        return daqiri_init(config.as_dict())
+    return _native.fail(
+        Status.INVALID_PARAMETER,
+        "daqiri_init",
+        f"found {config!r} of {type(config)}; accepted are a path, YAML text, a dict and a "
+        "NetworkConfig",
+    )
+
+
+def _start(keys: Mapping[str, Any], built: NetworkConfig | None) -> Status:
+    """Start from keys and values; ``built`` gets what was adjusted."""
+    try:
+        read = load_config(keys)
+    except DaqiriError as error:
+        return _native.fail(error.status, "daqiri_init", str(error))
+    status, completed, engine = _native.daqiri_init(read)
+    if built is not None and status == Status.SUCCESS:
+        known = from_keys(completed.to_dict(), EngineType(engine))
+        for each in fields(NetworkConfig):
+            setattr(built, each.name, getattr(known, each.name))
+    return status
+
+
+def parse_network_config(yaml_string_or_path: str) -> tuple[Status, NetworkConfig]:
+    """Read and check a file that the text names, or the text; nothing is started.
+
+    Parameters
+    ----------
+    yaml_string_or_path : str
+        A path, or YAML text.
+
+    Returns
+    -------
+    Status
+        SUCCESS, or INVALID_PARAMETER with all errors in `last_error`.
+    NetworkConfig
+        With all defaults and adjustments; an empty one if there are errors.
+    """
+    return _parsed(*_native.parse_network_config(yaml_string_or_path))
+
+
+def parse_network_config_from_yaml_string(yaml_string: str) -> tuple[Status, NetworkConfig]:
+    """As `parse_network_config`, from text."""
+    return _parsed(*_native.parse_network_config_from_yaml_string(yaml_string))
+
+
+def parse_network_config_from_yaml_file(yaml_path: str) -> tuple[Status, NetworkConfig]:
+    """As `parse_network_config`, from a file."""
+    return _parsed(*_native.parse_network_config_from_yaml_file(yaml_path))
+
+
+def _parsed(
+    status: Status, read: _native.NetworkConfig, engine: int
+) -> tuple[Status, NetworkConfig]:
+    if status != Status.SUCCESS:
+        return status, NetworkConfig()
+    return status, from_keys(read.to_dict(), EngineType(engine))
+
+
+def get_engine_type() -> EngineType:
+    """Return the engine that runs; UNKNOWN: none."""
+    return EngineType(_native.get_engine_type())
+
+
+def add_rx_flow_async(port: int, flow: FlowRuleConfig) -> tuple[Status, int]:
+    """Begin to add a flow; return the status and the operation's number in `poll_flow_op`.
+
+    Raises
+    ------
+    TypeError
+        If the flow is not a FlowRuleConfig.
+    """
+    _require_flows([flow])
+    return _native.add_rx_flow_async(port)
+
+
+def add_rx_flows_async(port: int, flows: Sequence[FlowRuleConfig]) -> tuple[Status, int]:
+    """Begin to add several flows in one operation, as `add_rx_flow_async`."""
+    _require_flows(flows)
+    return _native.add_rx_flows_async(port)
+
+
+def _require_flows(flows: Sequence[FlowRuleConfig]) -> None:
+    for flow in flows:
+        if not isinstance(flow, FlowRuleConfig):
+            raise TypeError(f"a flow is {flow!r}; accepted is FlowRuleConfig")
+
+
+def poll_flow_op() -> tuple[Status, FlowOpResult]:
+    """Return the status and the next operation that has completed; NOT_READY: none has."""
+    status, op_id, kind, result, flow_id, flow_ids = _native.poll_flow_op()
+    return status, FlowOpResult(op_id, FlowOpType(kind), result, flow_id, flow_ids)
+
+
+def rdma_get_opcode(burst: BurstParams | None) -> RDMAOpCode:
+    """Return what an RDMA burst does; INVALID: nothing."""
+    return RDMAOpCode(_native.rdma_get_opcode(burst))
+
+
+def version_string() -> str:
+    """Return the version, ``YYYY.MM.PATCH``."""
+    return _native.version()
+
+
+def version_year() -> int:
+    """Return the year of the version."""
+    return _version()[0]
+
+
+def version_month() -> int:
+    """Return the month of the version, 1 to 12."""
+    return _version()[1]
+
+
+def version_patch() -> int:
+    """Return the number of the version within its month, from 0."""
+    return _version()[2]
+
+
+def _version() -> list[int]:
+    return [int(part) for part in _native.version().split(".")]
