@@ -27,6 +27,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
+    parser.addoption(
+        "--write", action="store_true", help="write generated pages before they are compared"
+    )
+    parser.addoption(
+        "--guides",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="compile and run the C++ of these guides as well: Markdown or saved text, or folders",
+    )
 
 
 def missing(marker: str, config: pytest.Config) -> str | None:

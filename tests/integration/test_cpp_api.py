@@ -154,27 +154,3 @@ def test_a_mistake_is_told_in_words(program: Path, tmp_path: Path) -> None:
     assert f"{config}:" in done.stderr
     assert "batch_sise" in done.stderr
     assert "batch_size" in done.stderr
-
-
-def test_a_program_written_to_the_guide_runs(
-    prefix: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    built_by_cmake(prefix, build := tmp_path_factory.mktemp("guide"))
-    split = LOOPBACK
-    for found, wanted in (
-        ("{name: tx,", "{name: data, kind: host, num_bufs: 1024, buf_size: 512}\n    - {name: tx,"),
-        ("memory_regions: [rx]", "memory_regions: [rx, data]\n          split_boundary: 42"),
-        ("memory_regions: [tx]", "memory_regions: [tx, data]"),
-        ("batch_size: 50", "batch_size: 8"),
-        ("timeout_us: 1000", "timeout_us: 0"),
-    ):
-        assert found in split
-        split = split.replace(found, wanted, 1)
-    config = tmp_path / "split.yaml"
-    config.write_text(split)
-    printed = run(build / "guide", config, tmp_path, cwd=tmp_path)
-    assert re.search(r"guide of \d+\.\d+\.\d+, abi \d+: done", printed)
-    assert re.search(r"^camera/rx +32 ", printed, re.MULTILINE)
-    assert tcpdump(tmp_path / "guide.pcap").count("10.0.0.1.4000 > 10.0.0.2.5000") == 8
-    for i in range(8):
-        assert (tmp_path / f"packet_group_0_{i}").read_bytes() == bytes([ord("a") + i]) * 64

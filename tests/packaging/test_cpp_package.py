@@ -25,9 +25,11 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-def guide_block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert found, f"{GUIDE} has no {language} block"
+def guide_block(language: str, section: str = "") -> str:
+    """The first in the section."""
+    text = GUIDE.read_text()
+    found = re.search(rf"```{language}\n(.*?)```", text[text.index(section) :], re.DOTALL)
+    assert found, f"{GUIDE} has no {language} block in '{section}'"
     return found[1]
 
 
@@ -65,14 +67,105 @@ def test_pkg_config(library: Path, program: Path) -> None:
     assert run("pkg-config", "--modversion", "daqiri", cwd=program, **search).strip() == version()
 
 
-def test_every_header_compiles_alone(prefix: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_a_configuration_in_code(standard: str, library: Path, program: Path) -> None:
+    (program / "code.cpp").write_text(f"""
+        #include <arpa/inet.h>
+        #include <cstdio>
+        #include <daqiri/daqiri.h>
+        void check(daqiri::Status status) {{
+          if (status != daqiri::Status::SUCCESS) std::puts(daqiri::last_error());
+        }}
+        int main() {{
+          {guide_block("cpp", "## Configure in code")}
+          const auto& flow_used = config.ifs_[0].rx_.flows_[0];
+          std::printf("%d %d", daqiri::get_port_id("port"), flow_used.match_.udp_dst_.lo);
+          daqiri::shutdown();
+        }}
+    """)
+    search = {"PKG_CONFIG_PATH": str(library / "pkgconfig")}
+    flags = run("pkg-config", "--cflags", "--libs", "daqiri", cwd=program, **search).split()
+    run(
+        "g++", f"-std={standard}", "-Wall", "-Werror", "code.cpp", "-o", "code", *flags, cwd=program
+    )
+    assert run("./code", cwd=program, LD_LIBRARY_PATH=str(library)) == "0 5000"
+
+
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wshadow"]
+DOCUMENTED = {"daqiri.h", "common.h", "types.h", "logging.hpp", "version.h"}
+
+
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+@pytest.mark.parametrize("compiler", ["g++", "clang++", "nvcc"])
+def test_every_header_compiles_alone(
+    compiler: str, standard: str, prefix: Path, tmp_path: Path
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"needs {compiler}")
     folder = prefix / "include"
-    headers = sorted(header.relative_to(folder) for header in (folder / "daqiri").rglob("*.h"))
-    assert headers
+    headers = sorted((folder / "daqiri").iterdir())
+    assert {header.name for header in headers} > DOCUMENTED
     for header in headers:
-        (tmp_path / "alone.cpp").write_text(f"#include <{header}>\n")
-        flags = ["-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
-        run("g++", *flags, f"-I{folder}", "alone.cpp", cwd=tmp_path)
+        (tmp_path / f"{header.stem}.cpp").write_text(f"#include <daqiri/{header.name}>\n")
+    sources = sorted(path.name for path in tmp_path.glob("*.cpp"))
+    if compiler == "nvcc":
+        # What it generates itself has warnings of its own.
+        flags = ["-x", "cu", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Wshadow"]
+        run("nvcc", f"-std={standard}", *flags, f"-I{folder}", "-c", "daqiri.cpp", cwd=tmp_path)
+    else:
+        flags = [f"-std={standard}", *WARNINGS, "-Werror", "-fsyntax-only", f"-I{folder}"]
+        run(compiler, *flags, *sources, cwd=tmp_path)
+
+
+def test_an_older_language_is_told_of(prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "old.cpp").write_text("#include <daqiri/daqiri.h>\n")
+    flags = ["-std=c++14", "-fsyntax-only", f"-I{prefix / 'include'}"]
+    done = subprocess.run(["g++", *flags, "old.cpp"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "daqiri needs C++17" in done.stderr
+
+
+def test_the_library_has_an_interface_number_of_its_own(library: Path, program: Path) -> None:
+    search = {"PKG_CONFIG_PATH": str(library / "pkgconfig")}
+    flags = run("pkg-config", "--cflags", "--libs", "daqiri", cwd=program, **search).split()
+    year, month, patch = version().split(".")
+    (program / "numbers.cpp").write_text(f"""
+        #include <cstdio>
+        #include <daqiri/daqiri.h>
+        static_assert(DAQIRI_VERSION_YEAR == {year} && daqiri::version_year() == {year});
+        static_assert(DAQIRI_VERSION_MONTH == {month} && daqiri::version_month() == {month});
+        static_assert(DAQIRI_VERSION_PATCH == {patch} && daqiri::version_patch() == {patch});
+        static_assert(DAQIRI_ABI_VERSION == daqiri::abi_version());
+        int main() {{
+            daqiri::shutdown();
+            std::printf("%s %d", DAQIRI_VERSION, daqiri::abi_version());
+        }}
+    """)
+    run("g++", "-std=c++17", "numbers.cpp", "-o", "numbers", *flags, cwd=program)
+    text, number = run("./numbers", cwd=program, LD_LIBRARY_PATH=str(library)).split()
+    assert text == version()
+    assert (library / f"libdaqiri.so.{number}").exists()
+    assert f"libdaqiri.so.{number}" in run("ldd", "numbers", cwd=program)
+
+
+@pytest.mark.parametrize(("wanted", "found"), [("2024.1", True), ("", True), ("9999.1", False)])
+def test_the_year_does_not_make_it_another_library(
+    wanted: str, found: bool, prefix: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(f"""
+        cmake_minimum_required(VERSION 3.25)
+        project(wants LANGUAGES CXX)
+        find_package(daqiri {wanted})
+        message(STATUS "found: ${{daqiri_FOUND}}")
+        if(daqiri_FOUND)
+          get_target_property(features daqiri::daqiri INTERFACE_COMPILE_FEATURES)
+          message(STATUS "language: ${{features}}")
+        endif()
+    """)
+    configure = ["cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
+    told = run(*configure, cwd=tmp_path)
+    assert f"found: {int(found)}" in told
+    assert not found or "language: cxx_std_17" in told
 
 
 def test_a_tree_can_move(

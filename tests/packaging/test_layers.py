@@ -21,7 +21,7 @@ FLOORS = [
     ["devices"],
     ["replay"],
     ["catalog"],
-    ["documents"],
+    ["documents", "compat"],
     ["engine"],
     ["profiles"],
 ]

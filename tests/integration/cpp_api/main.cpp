@@ -166,14 +166,14 @@ daqiri::NetworkConfig udp_config(std::uint16_t port) {
     region.kind_ = daqiri::MemoryKind::HOST;
     region.num_bufs_ = 512;
     region.buf_size_ = 2048;
-    config.mrs_.push_back(region);
+    config.mrs_.emplace(region.name_, region);
   }
   for (const char* name : {"server", "client"}) {
     daqiri::InterfaceConfig interface;
     interface.name_ = name;
     interface.address_ = "127.0.0.1";
     interface.has_socket_ = true;
-    const daqiri::SocketEndpoint endpoint{daqiri::SocketProtocol::UDP, "127.0.0.1", port};
+    const std::string endpoint = "udp://127.0.0.1:" + std::to_string(port);
     if (config.ifs_.empty()) {
       interface.socket_.mode_ = daqiri::SocketMode::SERVER;
       interface.socket_.local_addr_ = endpoint;
@@ -182,17 +182,16 @@ daqiri::NetworkConfig udp_config(std::uint16_t port) {
       interface.socket_.remote_addr_ = endpoint;
     }
     daqiri::RxQueueConfig rx;
-    rx.name_ = "rx";
-    rx.cpu_core_ = "any";
-    rx.batch_size_ = 16;
-    rx.timeout_us_ = 500;
-    rx.mrs_ = {"rx"};
+    rx.common_.name_ = "rx";
+    rx.common_.cpu_core_ = "any";
+    rx.common_.batch_size_ = 16;
+    rx.common_.mrs_ = {"rx"};
     interface.rx_.queues_ = {rx};
     daqiri::TxQueueConfig tx;
-    tx.name_ = "tx";
-    tx.cpu_core_ = "any";
-    tx.batch_size_ = 16;
-    tx.mrs_ = {"tx"};
+    tx.common_.name_ = "tx";
+    tx.common_.cpu_core_ = "any";
+    tx.common_.batch_size_ = 16;
+    tx.common_.mrs_ = {"tx"};
     interface.tx_.queues_ = {tx};
     config.ifs_.push_back(interface);
   }

@@ -20,6 +20,7 @@ Build = Callable[..., dict[str, Any]]
 Watch = Callable[[Engine], AbstractContextManager[None]]
 
 PORTS = range(5000, 5006)
+ON_REQUEST = {"filtered", "flushed"}
 COUNT = 2000
 
 few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -48,6 +49,8 @@ class Consumer:
             if self.manner == "keeps":
                 kept.append(burst)
                 del kept[:-3]
+            else:
+                burst.release()
             if self.manner == "stops" and len(self.numbers) > 200:
                 return
 
@@ -188,6 +191,7 @@ def loopbacks(draw: st.DrawFn) -> dict[str, Any]:
         "master_core": 0,
         "stream_type": "raw",
         "loopback": "sw",
+        "loopback_drops": draw(st.booleans()),
         "log_level": "off",
         "rx_meta_buffers": draw(numbers(1, 32)),
         "tx_meta_buffers": draw(numbers(1, 32)),
@@ -237,9 +241,17 @@ def loopback_example(config: dict[str, Any], traffic: dict[str, Any], watch: Wat
         src_port=4000,
         dst_port=np.resize(np.arange(PORTS[0] - 1, PORTS[-1] + 1), COUNT),
     )
+    waits = not config["loopback_drops"]
+    if waits:
+        # A sender would wait for ever for consumers that do not take, or do not give back.
+        manners = ["slow" if manner == "slow" else "fast" for manner in traffic["manners"]]
+        traffic = traffic | {"manners": manners}
     with Engine.open(config) as engine, watch(engine):
         consumers, tx = run(engine, sent, 42, traffic)
     check(consumers, tx, in_flight=False)
+    for consumer in consumers if waits else ():
+        dropped = consumer.queue.counters().dropped
+        assert {reason for reason, count in dropped.items() if count} <= ON_REQUEST
 
 
 @few

@@ -19,6 +19,7 @@ from daqiri_ophyd.engine import (
     LINKTYPE_RAW,
     ConnectFailureError,
     Engine,
+    GenericFailureError,
     InvalidParameterError,
     NotReadyError,
     NotSupportedError,
@@ -291,7 +292,7 @@ def test_run_time_connections_and_options(tcp: Build) -> None:
             engine.ports[0].tx[0].send([b"here"], connection_id=made)
             assert read_exactly(peer, 4) == b"here"
             peer.close()
-            with pytest.raises(InvalidParameterError, match="12345"):
+            with pytest.raises(GenericFailureError, match="12345"):
                 engine.set_socket_option(made, socket.IPPROTO_IP, 12345, 1)
             with pytest.raises(InvalidParameterError, match="does not fit"):
                 engine.set_socket_option(made, socket.IPPROTO_IP, socket.IP_TOS, 1 << 40)

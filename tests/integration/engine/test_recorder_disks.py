@@ -291,7 +291,7 @@ def test_starting_and_stopping_under_traffic_leaks_nothing(
         return threads, len(os.listdir("/proc/self/fd")), children
 
     frames = made_frames(1000, 1000)
-    with Engine.open(loopback(log_level="off")) as engine:
+    with Engine.open(loopback(log_level="off", loopback_drops=True)) as engine:
         rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
         running = threading.Event()
 

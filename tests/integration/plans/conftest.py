@@ -74,7 +74,12 @@ def captures(tmp_path: Path) -> Path:
 
 
 def loopback(
-    *, rx_buffers: int = 8192, tx_buffers: int = 4096, timeout_us: int = 500, batch: int = 64
+    *,
+    rx_buffers: int = 8192,
+    tx_buffers: int = 4096,
+    timeout_us: int = 500,
+    batch: int = 64,
+    drops: bool = False,
 ) -> dict[str, Any]:
     """A loopback engine whose two receive queues have regions of their own."""
     return {
@@ -82,6 +87,7 @@ def loopback(
         "master_core": 0,
         "stream_type": "raw",
         "loopback": "sw",
+        "loopback_drops": drops,
         "memory_regions": [
             {"name": "rx", "kind": "host", "num_bufs": rx_buffers, "buf_size": 1024},
             {"name": "spare", "kind": "host", "num_bufs": 1024, "buf_size": 1024},

@@ -274,7 +274,7 @@ FLOOD = {"count": 60_000, "size": 900}
 
 def overload(make, run_engine, on_drop: str, num_packets: int = 0):
     """Send faster than 128 buffers can be recorded."""
-    daq = make(rx_buffers=128, tx_buffers=8192)
+    daq = make(rx_buffers=128, tx_buffers=8192, drops=True)
     capture, tx = daq.port0.capture, daq.port0.tx.out
     run_engine(
         plans.capture(capture, num_packets, tx=tx, packets=FLOOD, on_drop=on_drop, timeout=5.0)
@@ -296,7 +296,7 @@ def test_lost_packets_fail_a_run_by_name(make, run_engine, documents):
 
 
 def test_lost_packets_fail_a_reading_by_name(make, run_engine, documents):
-    daq = make(rx_buffers=128, tx_buffers=8192)
+    daq = make(rx_buffers=128, tx_buffers=8192, drops=True)
     capture, tx = daq.port0.capture, daq.port0.tx.out
     capture.acquire_time.put(1.0)
 

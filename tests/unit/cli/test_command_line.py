@@ -40,7 +40,7 @@ def run(*arguments: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "info", "capture", "send", "replay", "config", "stats"]
+    "command", ["demo", "info", "capture", "send", "replay", "config", "stats", "run"]
 )
 def test_every_command_has_help_with_an_example(
     command: str, capsys: pytest.CaptureFixture[str]

@@ -192,7 +192,7 @@ def test_attributes_of_what_other_streams_have() -> None:
     assert plan.flow_ids == (1,)
     tx = load_config({**base, "interfaces": [flex]}).interfaces[0].tx
     assert tx.queues[0].offloads == ("tx_eth_src",)
-    assert tx.flows[0].match is None
+    assert tx.flows[0].match.udp_dst is None
     vlan = tx.flows[0].actions[0].vlan
     assert vlan is not None
     assert (vlan.vlan_id, vlan.pcp, vlan.dei, vlan.ethertype) == (12, 3, 0, 0x8100)
@@ -362,6 +362,30 @@ def test_values_that_yaml_has_no_word_for() -> None:
     config = load_config(TEXT).to_dict()
     inner = config.get("daqiri", {"cfg": config})["cfg"]
     assert load_config({**inner, "memory_regions": tuple(inner["memory_regions"])})
+
+
+def test_an_address_that_a_reader_took_for_a_number() -> None:
+    text = TEXT.replace("address: loopback", "address: 0000:03:00.0")
+    assert text != TEXT
+    assert load_config(text).interfaces[0].address == "0000:03:00.0"
+    (problem,) = check_config(yaml.safe_load(text)).errors
+    assert problem.path == "interfaces[0].address"
+    assert "found '180.0', a number" in problem.message
+    assert "quotes" in problem.message
+    quoted = text.replace("0000:03:00.0", "'0000:03:00.0'")
+    assert load_config(yaml.safe_load(quoted)) == load_config(text)
+
+
+def test_texts_of_a_dict_keep_all_their_characters() -> None:
+    for name in ("\xa0", "\u2028", "ключ", "\U0001f600"):
+        document = yaml.safe_load(TEXT)
+        document["daqiri"]["cfg"]["interfaces"][0]["name"] = name
+        assert load_config(document).interfaces[0].name == name
+
+
+def test_the_engine_is_shown_also_when_it_was_inferred() -> None:
+    config = load_config(TEXT)
+    assert config.to_dict()["daqiri"]["cfg"]["engine"] == config.engine == "dpdk"
 
 
 @pytest.mark.parametrize("source", [None, 5, b"version: 1", ["version"]])

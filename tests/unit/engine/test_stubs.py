@@ -2,6 +2,7 @@ import ast
 import inspect
 import re
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ TREE = ast.parse(STUB.read_text())
 CLASSES = {node.name: node for node in TREE.body if isinstance(node, ast.ClassDef)}
 FUNCTIONS = {node.name: node for node in TREE.body if isinstance(node, ast.FunctionDef)}
 PUBLIC_CLASSES = sorted(name for name in CLASSES if not name.startswith("_"))
+ENUMS = [name for name in PUBLIC_CLASSES if issubclass(getattr(_native, name), IntEnum)]
 # What every class of an extension has.
 GIVEN = {"__module__", "__weakref__", "__dict__", "__getstate__", "__setstate__"}
 
@@ -78,6 +80,8 @@ def members(node: ast.ClassDef) -> dict[str, ast.stmt]:
             found[item.name] = item
         elif isinstance(item, ast.Assign):
             found |= {target.id: item for target in item.targets if isinstance(target, ast.Name)}
+        elif isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            found[item.target.id] = item
     return found
 
 
@@ -99,7 +103,7 @@ def test_functions_take_what_the_stub_says(name: str) -> None:
     assert declared(FUNCTIONS[name]) == real(getattr(_native, name))
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC_CLASSES if name != "Status"])
+@pytest.mark.parametrize("name", [name for name in PUBLIC_CLASSES if name not in ENUMS])
 def test_classes_have_what_the_stub_says(name: str) -> None:
     native = getattr(_native, name)
     stub = members(CLASSES[name])
@@ -110,11 +114,15 @@ def test_classes_have_what_the_stub_says(name: str) -> None:
         for member in vars(base)
         if not member.startswith("_") or (member.endswith("__") and not hasattr(object, member))
     }
-    assert set(stub) == own - GIVEN
+    assert set(stub) - {"__init__"} == own - GIVEN
     for member, item in stub.items():
+        found = inspect.getattr_static(native, member)
+        if isinstance(item, ast.AnnAssign):
+            assert isinstance(found, property), member
+            assert found.fset is not None, f"{name}.{member} cannot be set"
+            continue
         if not isinstance(item, ast.FunctionDef):
             continue
-        found = inspect.getattr_static(native, member)
         if kind_of(item) == "property":
             assert isinstance(found, property), member
             assert found.fset is None, f"{name}.{member} can be set, and the stub does not say so"
@@ -136,15 +144,16 @@ def test_results_are_declared() -> None:
                 assert argument.arg == "self" or argument.annotation is not None, node.name
 
 
-def test_the_statuses_are_numbered_as_in_the_engine() -> None:
+@pytest.mark.parametrize("name", ENUMS)
+def test_enumerators_are_numbered_as_in_the_engine(name: str) -> None:
     values = {
         target.id: ast.literal_eval(item.value)
-        for item in CLASSES["Status"].body
+        for item in CLASSES[name].body
         if isinstance(item, ast.Assign)
         for target in item.targets
         if isinstance(target, ast.Name)
     }
-    assert values == {status.name: status.value for status in _native.Status}
+    assert values == {member.name: member.value for member in getattr(_native, name)}
 
 
 def test_everything_public_is_documented() -> None:

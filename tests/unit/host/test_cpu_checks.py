@@ -11,7 +11,7 @@ from daqiri_ophyd.host.facts import cpu_list, cpu_ranges
 ISOLATED = "isolcpus={0} nohz_full={0} rcu_nocbs={0} rcu_nocb_poll irqaffinity={1}"
 
 
-def config(*cores, master=0):
+def config(*cores, master=0, socket=None):
     """Return a checked configuration with a receive queue on each of these cores."""
     queues = [
         {
@@ -31,11 +31,12 @@ def config(*cores, master=0):
     return load_config(
         {
             "version": 1,
-            "stream_type": "raw",
+            "stream_type": "socket" if socket else "raw",
             "master_core": master,
             "memory_regions": [{"name": "m", "kind": "host", "num_bufs": 32768, "buf_size": 2048}],
             "interfaces": [
                 {"name": "p", "address": "eth0", "rx": {"queues": queues, "flows": flows}}
+                | ({"socket_config": socket} if socket else {})
             ],
         }
     ).to_dict()
@@ -112,6 +113,13 @@ def test_a_core_that_is_offline_fails(result_of):
     result = result_of("queue-cores", {"cpus": 4}, config(1, 7))
     assert (result.status, result.found) == (Status.FAIL, "p/q1: core 7 is not online")
     assert result.remedies[0].note == "Use cores that are online: 0-3."
+
+
+def test_a_core_that_is_offline_is_a_warning_for_sockets(result_of):
+    socket = {"mode": "server", "local_addr": "udp://127.0.0.1:5000"}
+    result = result_of("queue-cores", {"cpus": 4}, config(1, 7, socket=socket))
+    assert result.status is Status.WARN
+    assert "p/q1: core 7 is not online" in result.found
 
 
 def test_siblings_are_one_core(result_of):

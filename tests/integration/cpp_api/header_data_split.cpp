@@ -1,26 +1,15 @@
-// The documented interface in the words of its guide: the same calls, in the same order, with the
-// types that programs use. Usage: guide CONFIG DIRECTORY; the configuration splits headers and
-// data.
-#include <daqiri/daqiri.h>
-
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
+// Header-data split: headers in the first segment, data in the second; in several sessions.
+// Usage: header_data_split CONFIG DIRECTORY
 #include <cstring>
 #include <string>
-#include <thread>
+
+#include "program.h"
 
 namespace {
 
 constexpr int PACKETS = 8;
 constexpr uint32_t PAYLOAD = 64;
 constexpr uint32_t HEADERS = sizeof(daqiri::UDPIPV4Pkt);
-
-void expect(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "guide: %s (%s)\n", what, daqiri::last_error());
-  std::exit(1);
-}
 
 void send(int port_id, int queue_id) {
   const int batch_size = PACKETS;
@@ -97,7 +86,7 @@ void write(daqiri::BurstParams* burst, const std::string& directory) {
   auto st = daqiri::daqiri_write_raw_to_file(burst, directory, "packet_group_0", HEADERS);
   expect(st == daqiri::Status::SUCCESS, "daqiri_write_raw_to_file");
   daqiri::FileWriteHandle* handle = nullptr;
-  st = daqiri::daqiri_write_pcap_to_file_async(burst, directory, "guide", &handle);
+  st = daqiri::daqiri_write_pcap_to_file_async(burst, directory, "split", &handle);
   daqiri::FileWriteStatus status{};
   expect(st == daqiri::Status::SUCCESS, "daqiri_write_pcap_to_file_async");
   st = daqiri::daqiri_file_write_wait(handle, &status);
@@ -123,23 +112,6 @@ void free_in_one_way(daqiri::BurstParams* burst, int way) {
     default:
       daqiri::free_segment_packets_and_burst(burst, 0);
   }
-}
-
-/// What this build does not do is refused, with what to do instead.
-void ask_for_what_is_missing() {
-  const auto refused = [](daqiri::Status status, const char* what) {
-    expect(status == daqiri::Status::NOT_SUPPORTED, what);
-    expect(std::strlen(daqiri::last_error()) > 0, "a reason");
-  };
-  daqiri::FlowOpId op = 0;
-  daqiri::FlowOpResult result;
-  daqiri::FlowRuleConfig flow;
-  uintptr_t connection = 0;
-  refused(daqiri::set_reorder_cuda_stream("rx_port", "rx_reorder_0", nullptr), "CUDA");
-  refused(daqiri::add_rx_flow_async(0, flow, &op), "dynamic flows");
-  refused(daqiri::poll_flow_op(&result), "dynamic flows");
-  refused(daqiri::socket_connect_to_server("127.0.0.1", 5000, &connection), "sockets");
-  refused(daqiri::rdma_connect_to_server("127.0.0.1", 5000, &connection), "RDMA");
 }
 
 }  // namespace
@@ -168,7 +140,6 @@ int main(int argc, char** argv) {
   daqiri::drop_all_traffic(port);
   daqiri::allow_all_traffic(port);
   daqiri::flush_port_queue(port, 0);
-  ask_for_what_is_missing();
 
   // The same beside it.
   daqiri::SessionId other = 0;
@@ -185,6 +156,6 @@ int main(int argc, char** argv) {
   daqiri::print_stats();
   daqiri::shutdown();
   expect(daqiri::get_engine_type() == daqiri::EngineType::UNKNOWN, "shutdown");
-  std::printf("guide of %s, abi %d: done\n", daqiri::version_string(), daqiri::abi_version());
+  std::printf("daqiri %s, abi %d: done\n", daqiri::version_string(), daqiri::abi_version());
   return 0;
 }

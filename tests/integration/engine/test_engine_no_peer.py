@@ -1,0 +1,70 @@
+"""Servers without a peer, and connections that are gone: what can go nowhere is refused."""
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from daqiri_ophyd.engine import ConnectFailureError, Engine
+
+Build = Callable[..., dict[str, Any]]
+
+
+def test_a_udp_server_sends_once_it_has_a_peer(udp: Build) -> None:
+    with Engine.open(udp()) as engine:
+        server, client = engine.ports
+        with pytest.raises(ConnectFailureError, match="0 of 1 packets: no client has sent") as e:
+            server.tx[0].send([b"too early"])
+        assert "transmit queue 'tx0' refused connection 0" in str(e.value)
+        with pytest.raises(ConnectFailureError, match="refused connection 999999 .* no such"):
+            server.tx[0].send([b"nowhere"], connection_id=999999)
+        client.tx[0].send([b"hello"])
+        burst = server.rx[0].receive(20)
+        assert burst is not None
+        for connection in (0, burst.connection_id):
+            server.tx[0].send([b"welcome"], connection_id=connection)
+            answer = client.rx[0].receive(20)
+            assert answer is not None
+            assert bytes(answer[0]) == b"welcome"
+        counters = server.tx[0].counters()
+        assert (counters.submitted, counters.dropped_total) == (2, 0)
+
+
+def test_a_tcp_server_sends_while_it_has_a_peer(tcp: Build) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with Engine.open(tcp("server", "127.0.0.1", port)) as engine:
+        (queue,) = engine.ports[0].tx
+        with pytest.raises(ConnectFailureError, match="no client is connected to the server"):
+            queue.send([b"too early"])
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            peer.sendall(b"hello")
+            burst = engine.ports[0].rx[0].receive(20)
+            assert burst is not None
+            queue.send([b"welcome"], connection_id=burst.connection_id)
+            assert peer.recv(7, socket.MSG_WAITALL) == b"welcome"
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        end = time.monotonic() + 20
+        while engine.ports[0].connections()[1].state != "closed":
+            assert time.monotonic() < end
+            time.sleep(0.001)
+        with pytest.raises(ConnectFailureError, match="the peer has closed the connection"):
+            queue.send([b"too late"], connection_id=burst.connection_id)
+        with pytest.raises(ConnectFailureError, match="no client is connected"):
+            queue.send([b"too late"])
+        assert queue.counters().dropped_total == 0
+
+
+def test_what_a_tcp_client_sends_waits_for_its_server(tcp: Build) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with Engine.open(tcp("client", "127.0.0.1", port)) as client:
+        client.ports[0].tx[0].send([b"early"])
+        assert client.ports[0].tx[0].counters().held == 1
+        with Engine.open(tcp("server", "127.0.0.1", port)) as server:
+            burst = server.ports[0].rx[0].receive(20)
+            assert burst is not None
+            assert bytes(burst[0]) == b"early"
