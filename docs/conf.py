@@ -33,7 +33,7 @@ html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
 
 ROOT = Path(__file__).parents[1]
 # Configuration structs are documented; their fields are the keys of the configuration reference.
-KEYS = re.compile(r"/config\.h:\d+: warning: Member .* \(variable\) ")
+KEYS = re.compile(r"/(config|flows|reorder)\.h:\d+: warning: Member .* \(variable\) ")
 
 
 def extract_headers() -> None:
