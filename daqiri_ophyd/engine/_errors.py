@@ -36,9 +36,12 @@ class DaqiriError(Exception):
     ----------
     status : Status
         The engine's result code.
+    submitted : int
+        Of an error of `TxQueue.send`: packets that were accepted before it.
     """
 
     status: Status = Status.GENERIC_FAILURE
+    submitted: int = 0
 
 
 class NullPointerError(DaqiriError):
@@ -72,19 +75,9 @@ class InvalidParameterError(DaqiriError):
 
 
 class NoSpaceAvailableError(DaqiriError):
-    """No buffer, queue slot or table entry was free in time.
-
-    Attributes
-    ----------
-    submitted : int
-        Packets that were accepted before the error.
-    """
+    """No buffer, queue slot or table entry was free in time."""
 
     status = Status.NO_SPACE_AVAILABLE
-
-    def __init__(self, message: str, submitted: int = 0) -> None:
-        super().__init__(message)
-        self.submitted = submitted
 
 
 class NotSupportedError(DaqiriError):

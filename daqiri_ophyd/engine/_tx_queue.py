@@ -11,7 +11,7 @@ from daqiri_ophyd import _native
 from daqiri_ophyd._native import TxQueueConfig
 
 from ._counters import Lateness, TxCounters
-from ._errors import InvalidParameterError, NoSpaceAvailableError, Status
+from ._errors import BY_STATUS, InvalidParameterError, NoSpaceAvailableError, Status
 from ._queue import Queue
 
 __all__ = ["TxQueue"]
@@ -85,15 +85,17 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
             If packets can go nowhere: a server has no peer yet, or the connection is gone or
             unknown. The packets of a TCP client whose server is not there wait instead.
         NoSpaceAvailableError
-            If no buffer was free in time; its ``submitted`` is the number of packets submitted.
+            If no buffer was free in time.
         NotReadyError
             If the engine is closed.
+
+        Of the last three, ``submitted`` is the number of packets that were accepted before.
         """
         times = _integers("launch_times", launch_times)
         if isinstance(packets, np.ndarray):
             sizes, starts = _integers("lengths", lengths), _integers("offsets", offsets)
             count = _count_packets(packets, sizes, starts)
-            submitted, status = self._native.send_array(
+            submitted, status, reason = self._native.send_array(
                 _rows_of_bytes(packets),
                 offsets=starts,
                 lengths=sizes,
@@ -111,14 +113,18 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
                     "lengths and offsets require an array; packets of a list have their own lengths"
                 )
             count = len(packets)
-            submitted, status = self._native.send_list(
+            submitted, status, reason = self._native.send_list(
                 packets, launch_times=times, connection_id=connection_id, timeout=timeout
             )
-        if status != Status.SUCCESS:
-            raise NoSpaceAvailableError(
-                self._timeout_message(submitted, count, status, timeout), submitted
-            )
-        return submitted
+        if status == Status.SUCCESS:
+            return submitted
+        error = (
+            BY_STATUS[status](reason)
+            if reason
+            else NoSpaceAvailableError(self._timeout_message(submitted, count, status, timeout))
+        )
+        error.submitted = submitted
+        raise error
 
     def _timeout_message(
         self, submitted: int, count: int, status: int, timeout: float | None
@@ -133,7 +139,7 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         return (
             f"transmit queue {self.name!r} took {submitted} of {count} packets, then had no free "
             f"{missing} for {timeout:g} s ({self.counters().held} packets are waiting to leave); "
-            f"raise timeout, send earlier launch times first, or {fix}"
+            f"raise timeout, send earlier launch times first, or {fix}{self._native.held_up_by}"
         )
 
     def wait_sent(self, timeout: float | None = None) -> bool:

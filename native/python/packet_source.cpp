@@ -143,15 +143,14 @@ void Sender::fill(Burst& burst) const noexcept {
   burst.connection_id = connection_;
 }
 
-void Sender::refuse(Status status, const std::string& what, const char* why) const {
-  std::string text = "transmit queue '" + queue_.config().common_.name_ + "' " + what + " after " +
-                     std::to_string(submitted_) + " of " + std::to_string(packets_.size()) +
-                     " packets";
-  if (why != nullptr) text.append(": ").append(why);
-  throw Error(status, text);
+Status Sender::refuse(Status status, const std::string& what, const char* why) {
+  reason_ = "transmit queue '" + queue_.config().common_.name_ + "' " + what + " after " +
+            std::to_string(submitted_) + " of " + std::to_string(packets_.size()) + " packets";
+  if (why != nullptr) reason_.append(": ").append(why);
+  return status;
 }
 
-Status Sender::step(Deadline& deadline) {
+std::optional<Status> Sender::step(Deadline& deadline) {
   // Room that other queues make is not announced here.
   constexpr std::int64_t NAP_NS = 5'000'000;
   const std::uint64_t until = monotonic_ns() + Deadline::SLICE_NS;
@@ -159,7 +158,8 @@ Status Sender::step(Deadline& deadline) {
     const auto n =
         static_cast<std::uint32_t>(std::min<std::size_t>(chunk_, packets_.size() - submitted_));
     if (const char* why = queue_.unreachable(connection_); why != nullptr)
-      refuse(Status::CONNECT_FAILURE, "refused connection " + std::to_string(connection_), why);
+      return refuse(Status::CONNECT_FAILURE, "refused connection " + std::to_string(connection_),
+                    why);
     Burst* burst = nullptr;
     Status status = queue_.allocate(n, &burst);
     if (status == Status::SUCCESS) {
@@ -175,12 +175,12 @@ Status Sender::step(Deadline& deadline) {
       submitted_ += n;
       deadline.restart();
     } else if (!full) {
-      refuse(status, status == Status::NOT_READY ? "is closed" : "refused the burst");
+      return refuse(status, status == Status::NOT_READY ? "is closed" : "refused the burst");
     } else {
       if (deadline.passed()) return status;
       queue_.wait_free(deadline.slice(NAP_NS));
     }
-    if (monotonic_ns() >= until && submitted_ < packets_.size()) return Status::NOT_READY;
+    if (monotonic_ns() >= until && submitted_ < packets_.size()) return std::nullopt;
   }
   return Status::SUCCESS;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,21 +61,24 @@ class Sender {
          std::uintptr_t connection);
   [[nodiscard]] std::size_t submitted() const noexcept { return submitted_; }
 
-  /// Go on until all is submitted (SUCCESS), for a while (NOT_READY: call again), or until nothing
-  /// was free up to the deadline, which begins anew with each burst (NO_FREE_BURST_BUFFERS,
-  /// NO_FREE_PACKET_BUFFERS, NO_SPACE_AVAILABLE). Throws Error when the queue refuses. Without the
+  /// Go on until all is submitted (SUCCESS), for a while (nothing: call again), until nothing was
+  /// free up to the deadline, which begins anew with each burst (NO_FREE_BURST_BUFFERS,
+  /// NO_FREE_PACKET_BUFFERS, NO_SPACE_AVAILABLE), or until the queue refuses. Without the
   /// interpreter lock.
-  Status step(Deadline& deadline);
+  std::optional<Status> step(Deadline& deadline);
+  /// Why the queue refused; empty while it did not.
+  [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
 
  private:
   void fill(Burst& burst) const noexcept;
-  [[noreturn]] void refuse(Status status, const std::string& what, const char* why = nullptr) const;
+  Status refuse(Status status, const std::string& what, const char* why = nullptr);
 
   TxQueue& queue_;
   const PacketSource& packets_;
   std::uintptr_t connection_;
   std::uint32_t chunk_;
   std::size_t submitted_{0};
+  std::string reason_;
 };
 
 }  // namespace daqiri::python

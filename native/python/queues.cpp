@@ -84,13 +84,13 @@ py::tuple send(TxQueue& queue, const PacketSource& packets, std::size_t longest,
   Deadline deadline(timeout);
   Sender sender(queue, packets, longest, connection);
   for (;;) {
-    Status status{};
+    std::optional<Status> status;
     {
       const GilRelease unlocked;
       status = sender.step(deadline);
     }
-    if (status != Status::NOT_READY)
-      return py::make_tuple(sender.submitted(), static_cast<int>(status));
+    if (status)
+      return py::make_tuple(sender.submitted(), static_cast<int>(*status), sender.reason());
     check_signals();
   }
 }
@@ -200,6 +200,8 @@ void bind_queues(py::module_& m) {
       .def("lateness", &TransmitQueue::lateness)
       .def("reset_lateness", [](TransmitQueue& q) { q.get().reset_lateness(); })
       .def_property_readonly("max_packet_size", &TransmitQueue::max_packet_size)
+      .def_property_readonly("held_up_by",
+                             [](const TransmitQueue& q) { return q.get().held_up_by(); })
       .def_property_readonly("closed", [](const TransmitQueue& q) { return q.get().closed(); });
 }
 

@@ -44,7 +44,8 @@ class TransmitQueue {
       : open_(std::move(open)), queue_(&queue) {}
 
   /// Packets are the rows of a 2-D uint8 array, cut to `lengths`, or parts of a 1-D array at
-  /// `offsets`. Returns how many were submitted, and SUCCESS or what stopped the rest.
+  /// `offsets`. Returns how many were submitted, SUCCESS or what stopped the rest, and why the
+  /// queue refused, if it did.
   [[nodiscard]] py::tuple send_array(const py::array& data, const py::object& offsets,
                                      const py::object& lengths, const py::object& launch_times,
                                      std::uintptr_t connection, std::optional<double> timeout);

@@ -24,7 +24,8 @@ struct CommonConfig {
   int version{1};
   int master_core_{0};
   StreamType stream_type{StreamType::RAW};
-  /// Protocol of a socket stream, taken from the endpoints' URI schemes.
+  /// Protocol of a socket stream: the scheme of its endpoints; of endpoints that are given in parts
+  /// only, it is their protocol.
   SocketProtocol protocol{SocketProtocol::UDP};
   /// As configured; DEFAULT: inferred from addresses and endpoints.
   EngineType engine{EngineType::DEFAULT};

@@ -184,7 +184,8 @@ Status get_tx_packet_burst(BurstParams* params) {
         status, burst.about(), "transmit queue '", queue.config().common_.name_,
         memory ? "': there is no memory for a burst of " : "': fewer than ", n,
         memory ? " packets"
-               : " packet buffers are free; wait for packets to be sent (or raise num_bufs)");
+               : " packet buffers are free; wait for packets to be sent (or raise num_bufs)",
+        memory ? "" : queue.held_up_by());
   });
 }
 
@@ -263,10 +264,11 @@ Status send_tx_burst(BurstParams* params) {
     burst->hdr.hdr.num_segs = queue.num_segments();
     const Status status = queue.send(&*burst);
     if (status == Status::SUCCESS) return status;
+    const bool full = status == Status::NO_SPACE_AVAILABLE;
     return api::fail(status, call, "transmit queue '", queue.config().common_.name_,
-                     status == Status::NO_SPACE_AVAILABLE
-                         ? "': its ring is full; the burst was freed, send slower"
-                         : "': the engine is shutting down");
+                     full ? "': its ring is full; the burst was freed, send slower"
+                          : "': the engine is shutting down",
+                     full ? queue.held_up_by() : "");
   });
 }
 

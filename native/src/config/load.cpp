@@ -114,27 +114,6 @@ ConfigReport load_config_file(const std::string& path, NetworkConfig& config) {
                         : single_problem(Findings(path), "", reason);
 }
 
-ConfigReport validate_config(NetworkConfig& config) {
-  NetworkConfig given = config;
-  CommonConfig& common = given.common_;
-  const bool named =
-      common.engine_type != EngineType::DEFAULT && common.engine_type != EngineType::UNKNOWN;
-  if (common.engine == EngineType::DEFAULT && named && !common.engine_inferred_)
-    common.engine = common.engine_type;
-  for (auto& [name, region] : given.mrs_) {
-    if (region.name_.empty()) region.name_ = name;
-    if (region.name_ != name)
-      return single_problem(Findings("<config>"), "memory_regions",
-                            "found a region with name_ " + config::quoted(region.name_) +
-                                " at mrs_[" + config::quoted(name) + "]; accepts the same name");
-  }
-  NetworkConfig checked;
-  ConfigReport report = read_and_check(config::write_config(given), config::UnknownKeys::REFUSED,
-                                       Findings("<config>"), checked);
-  if (report.ok()) config = std::move(checked);
-  return report;
-}
-
 EngineType get_engine_type(const NetworkConfig& config) {
   NetworkConfig checked = config;
   return validate_config(checked).ok() ? checked.common_.engine_type : EngineType::UNKNOWN;

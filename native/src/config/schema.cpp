@@ -35,21 +35,24 @@ void walk_endpoint(Fields& fields, const LegacyKeys& keys, std::string& address,
   Endpoint parts{.protocol = {}, .host = ip, .port = port};
   if (fields.writing() && !address.empty()) {
     Endpoint written;
+    const bool good = read_endpoint(address, written).empty();
     // Parts that the address holds already are not written beside it.
-    if (!read_endpoint(address, written).empty() || (written.host == ip && written.port == port) ||
-        (ip.empty() && port == 0))
-      parts = {};
+    if (!good || written.host == ip) parts.host.clear();
+    if (!good || written.port == port) parts.port = 0;
   }
   fields.formed(optional(keys.address), address, endpoint_form);
   fields.formed(optional(keys.ip), parts.host, ip_form);
   fields.number({keys.port, false, parts.port != 0}, parts.port, PORT);
   if (!fields.reading()) return;
   if (fields.given(keys.address)) {
-    for (const std::string_view key : {keys.ip, keys.port}) {
+    const auto refuse = [&](std::string_view key, const std::string& value) {
       if (fields.given(key))
-        fields.problem(key, concat("stands beside ", keys.address,
-                                   ", which holds address and port; remove it"));
-    }
+        fields.problem(
+            key, concat("found ", value, " beside ", keys.address, address.empty() ? "" : ": ",
+                        address, ", which holds address and port; remove it"));
+    };
+    refuse(keys.ip, quoted(parts.host));
+    refuse(keys.port, concat(parts.port));
     parts = {};
     read_endpoint(address, parts);
   } else if (fields.given(keys.port) && !fields.given(keys.ip)) {

@@ -24,6 +24,14 @@ struct Key {
 constexpr Key required(std::string_view name) { return {name, true}; }
 constexpr Key optional(std::string_view name) { return {name, false}; }
 
+/// A program left the default, where that is no choice.
+template <class E>
+constexpr bool never_set(E value) {
+  if constexpr (requires { E::INVALID; }) return value == E::INVALID;
+  if constexpr (requires { E::NONE; }) return value == E::NONE;
+  return false;
+}
+
 /// Keys of a map that the schema does not have.
 enum class UnknownKeys {
   /// Errors.
@@ -85,8 +93,7 @@ class Fields {
       return wrong_word(names, text);
     };
     const std::string text = text_of(names, value);
-    // What a program never set is missed.
-    key.written = !key.required || find_name(names, text) != nullptr;
+    key.written = !key.required || !never_set(value);
     // Readers of YAML 1.1 take off for false.
     scalar(key, alternatives(names), read,
            Node(Node::Kind::SCALAR, text, text.empty() || text == "off"));

@@ -98,6 +98,9 @@ class PortIo {
   [[nodiscard]] virtual const char* unreachable(std::uintptr_t /*connection*/) const noexcept {
     return nullptr;
   }
+  /// Who, besides the wire, may keep packets of the queue from leaving, and what to do about it; a
+  /// part of a message, or empty.
+  [[nodiscard]] virtual const char* held_up_by(const TxQueue&) const noexcept { return ""; }
   /// What became of packets that were kept. `last`: nobody asks again; decide on all of them and
   /// release all buffers.
   virtual TransmitCompletion completed(TxQueue&, bool /*last*/) noexcept { return {}; }

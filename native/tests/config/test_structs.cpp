@@ -78,10 +78,24 @@ TEST_CASE("a struct meets the rules of a file", "[config][structs]") {
   refuses(with([](auto& c) { c.log_level_ = static_cast<LogLevel::Level>(-3); }), "log_level");
   refuses(with([](auto& c) { c.rx_meta_buffers_ = 0; }), "rx_meta_buffers");
   refuses(with([](auto& c) { c.mrs_.at("buffers").num_bufs_ = UINT64_MAX; }),
-          "memory_regions[0].num_bufs");
-  refuses(with([](auto& c) { c.mrs_.at("buffers").access_ = 0; }), "memory_regions[0].access");
-  refuses(with([](auto& c) { c.mrs_.at("buffers").access_ = 8; }), "memory_regions[0].access[0]");
+          "memory_regions['buffers'].num_bufs");
+  refuses(with([](auto& c) { c.mrs_.at("buffers").access_ = 0; }),
+          "memory_regions['buffers'].access");
+  refuses(with([](auto& c) { c.mrs_.at("buffers").access_ = 8; }),
+          "memory_regions['buffers'].access[0]");
   refuses(with([](auto& c) { c.mrs_.at("buffers").name_ = "other"; }), "memory_regions");
+  refuses(with([](auto& c) { c.mrs_.at("buffers").kind_ = static_cast<MemoryKind>(9); }),
+          "memory_regions['buffers'].kind");
+  refuses(with([](auto& c) { c.mrs_.at("buffers").kind_ = MemoryKind::INVALID; }),
+          "memory_regions['buffers'].kind");
+  refuses(with([](auto& c) {
+            c.common_.engine = EngineType::DPDK;
+            c.common_.engine_type = EngineType::SOCKET;
+          }),
+          "engine");
+  refuses(
+      with([](auto& c) { c.ifs_[0].rx_.flows_[0].match_.type_ = static_cast<FlowMatchType>(99); }),
+      "interfaces[0].rx.flows[0].match.type");
   refuses(with([](auto& c) { c.ifs_[1].name_ = "port"; }), "interfaces[1].name");
   refuses(with([](auto& c) { c.ifs_[0].address_ = "<address>"; }), "interfaces[0].address");
   refuses(with([](auto& c) { c.ifs_[0].rx_.queues_[0].common_.batch_size_ = -5; }),
@@ -162,7 +176,7 @@ TEST_CASE("adjusted values are read back from the struct", "[config][structs]") 
   const ConfigReport report = validate_config(config);
   CHECK(report.ok());
   REQUIRE(report.problems_.size() == 1);
-  CHECK(report.problems_[0].path_ == "memory_regions[0].num_bufs");
+  CHECK(report.problems_[0].path_ == "memory_regions['buffers'].num_bufs");
   CHECK(config.mrs_.at("buffers").num_bufs_ == 768);
 }
 
@@ -222,4 +236,68 @@ TEST_CASE("every default is written out", "[config][structs]") {
   }
   const Loaded raised = load(replaced(REORDER, "num_bufs: 16384", "num_bufs: 10"));
   CHECK_THAT(config_to_yaml(raised.config), Catch::Contains("num_bufs: 24576"));
+}
+
+namespace {
+
+NetworkConfig sockets() {
+  NetworkConfig config = built();
+  config.common_.stream_type = StreamType::SOCKET;
+  config.common_.loopback_ = LoopbackType::DISABLED;
+  config.ifs_.pop_back();
+  config.ifs_[0].address_ = "127.0.0.1";
+  config.ifs_[0].rx_.flows_.clear();
+  config.ifs_[0].socket_.mode_ = SocketMode::SERVER;
+  config.ifs_[0].socket_.local_ip_ = "127.0.0.1";
+  config.ifs_[0].socket_.local_port_ = 5000;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("endpoints in parts have the protocol of the struct", "[config][structs]") {
+  for (const auto& [protocol, address] : {std::pair(SocketProtocol::UDP, "udp://127.0.0.1:5000"),
+                                          std::pair(SocketProtocol::TCP, "tcp://127.0.0.1:5000")}) {
+    NetworkConfig config = sockets();
+    config.common_.protocol = protocol;
+    const ConfigReport report = validate_config(config);
+    INFO(report.text());
+    REQUIRE(report.problems_.empty());
+    CHECK(config.common_.protocol == protocol);
+    CHECK(config.ifs_[0].socket_.local_addr_ == address);
+    CHECK(config.ifs_[0].socket_.local_port_ == 5000);
+    CHECK(validate_config(config).problems_.empty());
+  }
+}
+
+TEST_CASE("a struct that contradicts itself is refused with both values", "[config][structs]") {
+  const auto refusal = [](auto&& change) {
+    NetworkConfig config = sockets();
+    config.ifs_[0].socket_.local_addr_ = "udp://127.0.0.1:5000";
+    change(config);
+    return validate_config(config).text();
+  };
+  CHECK(refusal([](auto&) {}).empty());
+  CHECK(refusal([](auto& c) { c.common_.protocol = SocketProtocol::TCP; }) ==
+        "<config>: error: protocol: found 'tcp', while interfaces[0].socket_config.local_addr has "
+        "scheme 'udp'; accepts one transport in a configuration\n");
+  CHECK(refusal([](auto& c) { c.ifs_[0].socket_.local_port_ = 5001; }) ==
+        "<config>: error: interfaces[0].socket_config.local_port: found 5001 beside local_addr: "
+        "udp://127.0.0.1:5000, which holds address and port; remove it\n");
+  CHECK(refusal([](auto& c) { c.common_.engine_type = EngineType::DPDK; }) ==
+        "<config>: error: engine: found 'dpdk' beside stream_type: socket with udp:// endpoints; "
+        "accepts 'socket'\n");
+  CHECK(
+      refusal([](auto& c) {
+        c.common_.engine = EngineType::SOCKET;
+        c.common_.engine_type = EngineType::DPDK;
+      }) ==
+      "<config>: error: engine: found 'socket' beside engine_type 'dpdk'; accepts the same engine "
+      "in both, or EngineType::DEFAULT in one\n");
+  CHECK(refusal([](auto& c) { c.ifs_[0].socket_.mode_ = static_cast<SocketMode>(7); }) ==
+        "<config>: error: interfaces[0].socket_config.mode: found '7', unknown word; accepts "
+        "'client' or 'server'\n");
+  CHECK(refusal([](auto& c) { c.ifs_[0].socket_.mode_ = SocketMode::INVALID; }) ==
+        "<config>: error: interfaces[0].socket_config.mode: required, but not given; accepts "
+        "'client' or 'server'\n");
 }

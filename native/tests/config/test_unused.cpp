@@ -88,5 +88,5 @@ TEST_CASE("structs built in code are warned of in the same words", "[config][unu
   REQUIRE(report.problems_.size() == 2);
   CHECK_THAT(report.text(),
              Catch::Contains("debug: found 'true', which has no effect on engine 'loopback'") &&
-                 Catch::Contains("memory_regions[0].owned: found 'false'"));
+                 Catch::Contains("memory_regions['buffers'].owned: found 'false'"));
 }

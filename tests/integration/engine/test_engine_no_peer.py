@@ -2,10 +2,12 @@
 
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from daqiri_ophyd.engine import ConnectFailureError, Engine
@@ -56,6 +58,31 @@ def test_a_tcp_server_sends_while_it_has_a_peer(tcp: Build) -> None:
         with pytest.raises(ConnectFailureError, match="no client is connected"):
             queue.send([b"too late"])
         assert queue.counters().dropped_total == 0
+
+
+def test_a_send_that_loses_its_peer_tells_how_much_went(tcp: Build) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with Engine.open(tcp("server", "127.0.0.1", port)) as engine:
+        (queue,) = engine.ports[0].tx
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            peer.sendall(b"hello")
+            burst = engine.ports[0].rx[0].receive(20)
+            assert burst is not None
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+            def leave() -> None:
+                peer.recv(1_000_000, socket.MSG_WAITALL)
+                peer.close()
+
+            thread = threading.Thread(target=leave)
+            thread.start()
+            # More than the buffers of the kernel and the engine hold.
+            with pytest.raises(ConnectFailureError, match=r"of 100000 packets: ") as e:
+                queue.send(np.zeros((100_000, 1000), np.uint8), timeout=20)
+            thread.join()
+        counters = queue.counters()
+        assert 0 < e.value.submitted == counters.submitted < 100_000
 
 
 def test_what_a_tcp_client_sends_waits_for_its_server(tcp: Build) -> None:

@@ -46,8 +46,9 @@ def test_errors_survive_pickling(kind: type[DaqiriError]) -> None:
 
 
 def test_the_number_of_packets_survives_pickling() -> None:
-    copy = pickle.loads(pickle.dumps(NoSpaceAvailableError("no room", 17)))
-    assert copy.submitted == 17
+    error = NoSpaceAvailableError("no room")
+    error.submitted = 17
+    assert pickle.loads(pickle.dumps(error)).submitted == 17
 
 
 def test_a_configuration_error_carries_its_report() -> None:

@@ -48,7 +48,7 @@ bool share_region(const RxQueue& rx, const Queue& other) {
 
 class LoopbackPort final : public PortIo {
  public:
-  explicit LoopbackPort(const Port& port) {
+  LoopbackPort(const Port& port, Full full) : full_(full) {
     mac_[0] = 0x02;  // locally administered
     store_be16(&mac_[4], port.id);
     for (const auto& rx : port.rx) inbound_[rx.get()];
@@ -56,7 +56,7 @@ class LoopbackPort final : public PortIo {
 
   /// What this port sends, port `to` receives, whose engine side is `receiver`. `all`: ports of the
   /// session.
-  void connect(const Port& from, const Port& to, LoopbackPort& receiver, Full full,
+  void connect(const Port& from, const Port& to, LoopbackPort& receiver,
                const std::vector<std::unique_ptr<Port>>& all) {
     for (const auto& tx : from.tx) {
       const auto [entry, is_new] = cables_.try_emplace(tx->config().common_.cpu_core_, to);
@@ -76,7 +76,7 @@ class LoopbackPort final : public PortIo {
             if (share_region(*rx, *other)) starved.push_back(other.get());
         }
         Link& link = cable.links
-                         .try_emplace(rx->id(), *rx, full, senders_share ? Full::DROP : full,
+                         .try_emplace(rx->id(), *rx, full_, senders_share ? Full::DROP : full_,
                                       std::move(starved))
                          .first->second;
         receiver.inbound_[rx.get()].push_back(&link);
@@ -119,6 +119,12 @@ class LoopbackPort final : public PortIo {
   }
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
     return {.most_packets = 256};
+  }
+  [[nodiscard]] const char* held_up_by(const TxQueue&) const noexcept override {
+    return full_ == Full::WAIT
+               ? "; a loopback waits while nobody takes what was received (loopback_drops: true "
+                 "drops it instead)"
+               : "";
   }
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override {
     return std::make_shared<LinkLayer>();
@@ -209,6 +215,7 @@ class LoopbackPort final : public PortIo {
     }
   }
 
+  Full full_;
   MacAddress mac_{};
   /// By core of the transmit queues: those of one core have one worker.
   std::map<std::string, Cable> cables_;
@@ -223,7 +230,7 @@ class LoopbackEngine final : public IoEngine {
 
   void open(std::vector<std::unique_ptr<Port>>& ports) override {
     for (const auto& port : ports) {
-      ports_.push_back(std::make_unique<LoopbackPort>(*port));
+      ports_.push_back(std::make_unique<LoopbackPort>(*port, full_));
       port->io = ports_.back().get();
     }
     // A port with receive queues hears itself; a transmit-only port is cabled to the first
@@ -239,7 +246,7 @@ class LoopbackEngine final : public IoEngine {
                         "queues, or add an interface that has rx queues only");
       }
       const Port& to = port->rx.empty() ? **receives_only : *port;
-      ports_[port->id]->connect(*port, to, *ports_[to.id], full_, ports);
+      ports_[port->id]->connect(*port, to, *ports_[to.id], ports);
     }
   }
   void close() noexcept override {
