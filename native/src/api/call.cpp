@@ -52,9 +52,9 @@ void log_reason(const Call& call) noexcept {
   if (!call.often) return log(LogLevel::ERROR, Reason::text());
   Told& before = told_of(call);
   const std::uint64_t now = monotonic_ns();
-  std::uint64_t last = before.at.load(std::memory_order_relaxed);
-  if ((last != 0 && now - last < TELL_AGAIN_NS) ||
-      !before.at.compare_exchange_strong(last, now, std::memory_order_relaxed)) {
+  std::uint64_t told_at = before.at.load(std::memory_order_relaxed);
+  if ((told_at != 0 && now - told_at < TELL_AGAIN_NS) ||
+      !before.at.compare_exchange_strong(told_at, now, std::memory_order_relaxed)) {
     before.since.fetch_add(1, std::memory_order_relaxed);
     return;
   }
