@@ -42,24 +42,26 @@ bool has_headers(const Burst& burst) noexcept {
               "transmit queue '" + queue.config().common_.name_ + "': " + what);
 }
 
+/// Packets that a burst without any asks for.
+std::uint32_t wanted(const TxQueue& queue, const Burst& burst) noexcept {
+  return burst.hdr.hdr.num_pkts == 0 ? queue.batch_size() : burst.num_packets();
+}
+
 /// What was asked of a burst that has no packets yet, against its queue. Throws Error.
 void require_fillable(const TxQueue& queue, const Burst& burst) {
   const BurstHeaderParams& header = burst.hdr.hdr;
   if (burst.owned > 0) refuse(queue, "the burst has packets already; send or free it");
-  if (header.num_pkts > queue.most_packets()) {
-    refuse(queue, std::to_string(static_cast<std::int64_t>(header.num_pkts)) +
+  if (header.num_pkts > queue.most_packets() || wanted(queue, burst) > queue.most_packets()) {
+    const bool whole = header.num_pkts == 0;
+    refuse(queue, (whole ? "batch_size, " + std::to_string(queue.batch_size())
+                         : std::to_string(static_cast<std::int64_t>(header.num_pkts))) +
                       " packets; a burst has 1 to " + std::to_string(queue.most_packets()) +
-                      " (num_bufs of its memory regions), or 0 for batch_size");
+                      " (num_bufs of its memory regions)" + (whole ? "" : ", or 0 for batch_size"));
   }
   if (header.num_segs != queue.num_segments()) {
     refuse(queue, std::to_string(header.num_segs) + " segments; the queue has " +
                       std::to_string(queue.num_segments()) + " (memory_regions)");
   }
-}
-
-/// Packets that such a burst asks for.
-std::uint32_t wanted(const TxQueue& queue, const Burst& burst) noexcept {
-  return burst.hdr.hdr.num_pkts == 0 ? queue.batch_size() : burst.num_packets();
 }
 
 /// Every packet to send is there and has a length. Throws Error.
@@ -128,7 +130,7 @@ Status write_packet(Held& burst, int idx, int length, Write&& write) noexcept {
   PacketBytes packet(*burst, static_cast<std::uint32_t>(idx));
   if (length >= 0 && write(packet, static_cast<std::uint32_t>(length))) [[likely]]
     return Status::SUCCESS;
-  const bool cut = packet.reach() < packet.capacity();
+  const bool cut = !packet.reaches(packet.capacity());
   return burst.refuse(Status::INVALID_PARAMETER, "packet ", idx, ": ", length,
                       " bytes behind the header do not fit; the packet's ",
                       cut ? "segments, of the lengths that are set, hold " : "buffers hold ",
@@ -162,13 +164,10 @@ Status store_lengths(Held& burst, std::uint32_t first, std::uint32_t end,
 }  // namespace
 
 bool is_tx_burst_available(const BurstParams* params) {
-  const auto look = [](const TxQueue& queue, const Held& burst) {
+  const auto look = [](TxQueue& queue, const Held& burst) {
     require_fillable(queue, *burst);
-    for (int s = 0; s < queue.num_segments(); ++s) {
-      if (queue.region(s).available() < wanted(queue, *burst))
-        return Status::NO_FREE_PACKET_BUFFERS;
-    }
-    return Status::SUCCESS;
+    return queue.has_buffers(wanted(queue, *burst)) ? Status::SUCCESS
+                                                    : Status::NO_FREE_PACKET_BUFFERS;
   };
   return with_queue(__func__, params, look) == Status::SUCCESS;
 }

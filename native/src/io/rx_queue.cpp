@@ -114,6 +114,11 @@ bool RxQueue::wait(std::int64_t timeout_ns, std::uintptr_t connection) noexcept 
   return ready_.wait_unless(ready, timeout_ns);
 }
 
+void RxQueue::set_poller(Doorbell& poller) {
+  poller_doorbell = &poller;
+  for (memory::MemoryRegion* region : regions_) region->add_poller(poller);
+}
+
 void RxQueue::request_flush() {
   if (closed())
     throw Error(Status::NOT_READY, "queue '" + config_.common_.name_ + "': the session is closed");

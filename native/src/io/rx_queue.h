@@ -151,6 +151,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   [[nodiscard]] bool starves() noexcept;
   /// Packets wait because no buffer is free. Any thread.
   void note_shortage() noexcept;
+  /// As above, and pollers that sleep are to know now.
+  void ask_for_buffers() noexcept;
   /// Before and after the engine's part of a poll pass, which began at `now_ns` (CLOCK_MONOTONIC):
   /// take in requests to discard; carry them out and publish the counters.
   void begin_pass(std::uint64_t now_ns) noexcept;
@@ -190,6 +192,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   /// back.
   void drop_staged(DropReason reason, std::uint64_t n) noexcept;
 
+  /// The poller that serves this queue. Before it starts.
+  void set_poller(Doorbell& poller);
   /// Wakes the poller that serves this queue.
   Doorbell* poller_doorbell{nullptr};
 

@@ -146,6 +146,12 @@ void RxQueue::note_shortage() noexcept {
   }
 }
 
+void RxQueue::ask_for_buffers() noexcept {
+  for (memory::MemoryRegion* region : regions_) {
+    if (region->available() == 0) region->ask_for_buffers();
+  }
+}
+
 bool RxQueue::starves() noexcept {
   std::uint64_t shortages = 0;
   for (const memory::MemoryRegion* region : regions_) shortages += region->shortages();
@@ -163,8 +169,9 @@ std::uint32_t RxQueue::room(RxSource& source) noexcept {
       num_sources_.load(std::memory_order_relaxed) > 1 && waiting > regions_.front()->available();
   const bool ring_full = ring_.size() + num_open_ >= ring_.capacity();
   if (spare_ == nullptr && !ring_full && !to_others) spare_ = pool_->take();
-  no_room_ = ring_full || to_others || spare_ == nullptr;
-  return no_room_ ? 0 : spare_->capacity;
+  const bool none = ring_full || to_others || spare_ == nullptr;
+  no_room_ = no_room_ || none;
+  return none ? 0 : spare_->capacity;
 }
 
 void RxQueue::finish(RxSource& source) noexcept {

@@ -48,6 +48,17 @@ Status TxQueue::allocate(std::uint32_t num_packets, Burst** burst) noexcept {
   return status;
 }
 
+bool TxQueue::has_buffers(std::uint32_t num_packets) noexcept {
+  bool enough = true;
+  for (int s = 0; s < num_segments(); ++s) {
+    if (region(s).available() >= num_packets) continue;
+    // Open bursts of receive queues may have the others.
+    region(s).ask_for_buffers();
+    enough = false;
+  }
+  return enough;
+}
+
 Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
   if (num_packets == 0 || num_packets > most_packets() || burst.owned != 0)
     return Status::INVALID_PARAMETER;
@@ -59,8 +70,7 @@ Status TxQueue::fill(Burst& burst, std::uint32_t num_packets) noexcept {
     if (taken == num_packets) continue;
     region(s).give(burst.buffers[s], taken);
     for (int t = 0; t < s; ++t) region(t).give(burst.buffers[t], num_packets);
-    // Open bursts of receive queues may have the others.
-    region(s).note_shortage();
+    static_cast<void>(has_buffers(num_packets));
     return Status::NO_FREE_PACKET_BUFFERS;
   }
   for (int s = 0; s < segments; ++s) {

@@ -37,6 +37,9 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   /// An empty burst with `num_packets` buffers per segment (1 to most_packets), state APPLICATION.
   /// Throws nothing: NO_FREE_BURST_BUFFERS, NO_FREE_PACKET_BUFFERS or INVALID_PARAMETER.
   Status allocate(std::uint32_t num_packets, Burst** burst) noexcept;
+  /// Whether so many packets could be filled now. If not, receive queues that hold buffers for more
+  /// packets to come deliver what they have.
+  bool has_buffers(std::uint32_t num_packets) noexcept;
   /// Give the buffers for `num_packets` to a burst that has none.
   Status fill(Burst& burst, std::uint32_t num_packets) noexcept;
   /// Queue the burst. On SUCCESS and NO_SPACE_AVAILABLE the burst is no longer the caller's.

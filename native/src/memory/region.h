@@ -1,6 +1,7 @@
 /// A memory region: one allocation cut into equal packet buffers.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include "daqiri/config.h"
 #include "daqiri/error.h"
 #include "memory/buffers.h"
+#include "system/doorbell.h"
 
 namespace daqiri::memory {
 
@@ -60,6 +62,16 @@ class MemoryRegion : public BufferOwner {
   [[nodiscard]] std::uint32_t available() const noexcept { return free_.available(); }
   /// A queue finds no buffer: others are to let go of those that only wait for more packets.
   void note_shortage() noexcept { shortages_.fetch_add(1, std::memory_order_relaxed); }
+  /// As above, and the pollers that sleep are to know now.
+  void ask_for_buffers() noexcept {
+    note_shortage();
+    for (Doorbell* poller : pollers_) poller->ring();
+  }
+  /// One more poller whose queues take buffers from here. Before any asks for buffers; it stays as
+  /// long as any asks.
+  void add_poller(Doorbell& poller) {
+    if (std::ranges::find(pollers_, &poller) == pollers_.end()) pollers_.push_back(&poller);
+  }
   [[nodiscard]] std::uint64_t shortages() const noexcept {
     return shortages_.load(std::memory_order_relaxed);
   }
@@ -73,6 +85,7 @@ class MemoryRegion : public BufferOwner {
   std::byte* data_;
   FreeList free_;
   std::atomic<std::uint64_t> shortages_{0};
+  std::vector<Doorbell*> pollers_;
 };
 
 /// What regions need and this build or host lacks, before any is allocated: kinds of memory, and

@@ -132,9 +132,13 @@ std::shared_ptr<Session> Session::open(NetworkConfig config, ConfigReport read) 
   const ConfigReport found = validate_config(session->config_);
   if (!found.ok()) throw Error(Status::INVALID_PARAMETER, found.text());
   std::vector<ConfigProblem>& all = read.problems_;
+  // Memory regions have numbers in a file and names in a struct.
+  const auto place = [](std::string_view path) {
+    return path.starts_with("memory_regions[") ? path.substr(path.find(']')) : path;
+  };
   for (const ConfigProblem& problem : found.problems_) {
     const auto same = [&](const ConfigProblem& each) {
-      return each.path_ == problem.path_ && each.message_ == problem.message_;
+      return place(each.path_) == place(problem.path_) && each.message_ == problem.message_;
     };
     if (std::ranges::none_of(all, same)) all.push_back(problem);
   }

@@ -83,7 +83,7 @@ void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
 // --- Poller
 
 void Poller::add(PortIo& io, RxQueue& queue) {
-  queue.poller_doorbell = &doorbell_;
+  queue.set_poller(doorbell_);
   queues_.push_back({&io, &queue});
   const int fd = io.receive_traits(queue).ready_fd;
   if (fd >= 0 && std::ranges::find(fds_, fd) == fds_.end()) fds_.push_back(fd);

@@ -95,6 +95,19 @@ void post(Mailbox& box, LogLevel level, std::string_view text, const LogOrigin& 
   ring_eventfd(box.event.fd());
 }
 
+bool logged(LogLevel level) noexcept {
+  return level >= threshold.load(std::memory_order_relaxed) && level != LogLevel::OFF;
+}
+
+/// Throws std::bad_alloc.
+void take(LogLevel level, std::string_view line, const LogOrigin& origin) {
+  if (attached.load(std::memory_order_acquire)) {
+    post(*mailbox.load(std::memory_order_acquire), level, line, origin);
+  } else {
+    print(level, line);
+  }
+}
+
 }  // namespace
 
 void set_log_level(LogLevel level) noexcept { threshold.store(level, std::memory_order_relaxed); }
@@ -108,17 +121,21 @@ std::string_view log_level_name(LogLevel level) noexcept {
 }
 
 void log(LogLevel level, std::string_view text, const LogOrigin& origin) noexcept {
-  if (level < threshold.load(std::memory_order_relaxed) || level == LogLevel::OFF) return;
   std::uint32_t repeats = 0;
-  if (!admit(text, repeats)) return;
+  if (!logged(level) || !admit(text, repeats)) return;
   try {
     std::string line(text);
     if (repeats > 0) line += " (" + std::to_string(repeats) + " times more)";
-    if (attached.load(std::memory_order_acquire)) {
-      post(*mailbox.load(std::memory_order_acquire), level, line, origin);
-    } else {
-      print(level, line);
-    }
+    take(level, line, origin);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
+void log_as_it_is(LogLevel level, std::string_view text) noexcept {
+  if (!logged(level)) return;
+  try {
+    take(level, text, {});
   } catch (const std::bad_alloc&) {
     return;
   }

@@ -22,6 +22,9 @@ struct LogOrigin {
 /// text, which names what it is about; `origin` has the same for programs.
 void log(LogLevel level, std::string_view text, const LogOrigin& origin = {}) noexcept;
 
+/// As above for lines of programs: each of them, also one that equals the line before it.
+void log_as_it_is(LogLevel level, std::string_view text) noexcept;
+
 /// "trace" to "critical".
 std::string_view log_level_name(LogLevel level) noexcept;
 

@@ -83,7 +83,7 @@ void write_log(LogLevel level, const char* pattern,
         line += *at;
       }
     }
-    log(level, line);
+    log_as_it_is(level, line);
   } catch (const std::bad_alloc&) {
     return;
   }

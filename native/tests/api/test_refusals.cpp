@@ -114,20 +114,23 @@ TEST_CASE("what is only not there yet is not in the log", "[api]") {
 
 TEST_CASE("each warning of a configuration is told once", "[api]") {
   std::string yaml = logging(LOOPBACK);
-  // One that is adjusted, and two that stay as they are.
+  // One that is adjusted, and three that stay as they are.
   yaml.replace(yaml.find("num_bufs: 512"), 13, "num_bufs: 90 ");
   yaml.replace(yaml.find("id: 12,"), 7, "id: 0, ");
+  yaml.replace(yaml.find("interfaces:"), 0,
+               "- {name: spare, kind: host, num_bufs: 8, buf_size: 2048}\n");
   yaml += "debug: true\n";
   LogTaker log;
   const auto require_told = [&](const char* what) {
     INFO(what);
-    CHECK(log.lines().size() == 3);
+    CHECK(log.lines().size() == 4);
     CHECK(log.lines_with("memory_regions[0].num_bufs: ") == 1);
+    CHECK(log.lines_with("memory_regions[2]: is used by no queue") == 1);
     CHECK(log.lines_with("interfaces[0].rx.flows[1].id: ") == 1);
     CHECK(log.lines_with("debug: ") == 1);
     CHECK(log.lines_with("warning") == 0);
     CHECK(log.lines_with("\n") == 0);
-    CHECK(log.lines_with("<text>:") == 3);
+    CHECK(log.lines_with("<text>:") == 4);
     log.forget();
   };
   NetworkConfig config;
@@ -136,4 +139,41 @@ TEST_CASE("each warning of a configuration is told once", "[api]") {
   // Other lines: the same text is written once a second.
   const Engine engine("\n" + yaml);
   require_told("daqiri_init");
+}
+
+TEST_CASE("a burst of batch_size packets that no region holds is refused, not waited for",
+          "[api]") {
+  const Engine engine(R"(
+version: 1
+master_core: 0
+stream_type: socket
+log_level: "off"
+memory_regions: [{name: tx, kind: host, num_bufs: 4, buf_size: 2048}]
+interfaces:
+- name: client
+  address: 127.0.0.1
+  socket_config: {mode: client, remote_addr: "udp://127.0.0.1:9"}
+  tx: {queues: [{name: t, id: 0, cpu_core: any, batch_size: 8, memory_regions: [tx]}]}
+)");
+  BurstParams* burst = create_tx_burst_params();
+  set_header(burst, 0, 0, 0, 1);
+  CHECK_FALSE(is_tx_burst_available(burst));
+  CHECK(get_tx_packet_burst(burst) == Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(), Catch::Contains("batch_size, 8 packets; a burst has 1 to 4"));
+  free_tx_burst(burst);
+}
+
+TEST_CASE("what does not fit is told with the bytes that the buffers have", "[api]") {
+  const Engine engine(SPLIT);
+  BurstParams* burst = filled_burst(1, 0, 0, 2);
+  const char* const BUFFERS = "the packet's buffers hold 2112 in all";
+  CHECK(set_ipv4_header(burst, 0, 9999, 17, 1, 2) == Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(), Catch::Contains(BUFFERS));
+  CHECK(set_udp_header(burst, 0, 9999, 1, 2) == Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(), Catch::Contains(BUFFERS));
+  REQUIRE(set_packet_lengths(burst, 0, {42, 100}) == Status::SUCCESS);
+  CHECK(set_udp_header(burst, 0, 9999, 1, 2) == Status::INVALID_PARAMETER);
+  CHECK_THAT(last_error(),
+             Catch::Contains("segments, of the lengths that are set, hold 2090 in all"));
+  free_all_packets_and_burst_tx(burst);
 }

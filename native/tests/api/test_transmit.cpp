@@ -307,3 +307,57 @@ TEST_CASE("packets leave at their launch times", "[api]") {
     return expected == 8;
   }));
 }
+
+TEST_CASE("waiting for buffers ends when open bursts have them", "[api]") {
+  // One region for both ways; what is received waits for a full burst, which never comes.
+  std::string yaml = LOOPBACK;
+  for (const char* name : {"t, id: 0, cpu_core: any, batch_size: 8, memory_regions: [tx]",
+                           "u, id: 0, cpu_core: any, batch_size: 8, memory_regions: [tx]"})
+    yaml.replace(yaml.find(name) + std::strlen(name) - 3, 2, "rx");
+  yaml.replace(yaml.find("num_bufs: 512"), 13, "num_bufs: 96 ");
+  for (int i = 0; i < 2; ++i)
+    yaml.replace(yaml.find("batch_size: 8, timeout_us: 300"), 30, "batch_size: 60, timeout_us: 0");
+  const Engine engine(yaml);
+  int received = 0;
+  constexpr int BURSTS = 40;
+  for (int i = 0; i < BURSTS; ++i) {
+    BurstParams* burst = create_tx_burst_params();
+    set_header(burst, 0, 0, 12, 1);
+    REQUIRE(eventually([&] {
+      BurstParams* taken = nullptr;
+      while (get_rx_burst(&taken, 0) == Status::SUCCESS) {
+        received += static_cast<int>(get_num_packets(taken));
+        free_all_packets_and_burst_rx(taken);
+      }
+      return is_tx_burst_available(burst);
+    }));
+    REQUIRE(get_tx_packet_burst(burst) == Status::SUCCESS);
+    for (int p = 0; p < 12; ++p) write_frame(burst, p, static_cast<std::uint16_t>(5000 + i % 2), 0);
+    REQUIRE(send_tx_burst(burst) == Status::SUCCESS);
+  }
+  CHECK(received >= BURSTS * 12 - 96);
+}
+
+TEST_CASE("a burst that is used again has nothing of its last user", "[api]") {
+  const Engine engine(LOOPBACK);
+  int freed = 0;
+  // More than there are: each is used again.
+  for (int i = 0; i < 40; ++i) {
+    BurstParams* burst = filled_burst(1);
+    CHECK(std::ranges::count(burst->hdr.custom_burst_data, 0) ==
+          static_cast<std::ptrdiff_t>(std::size(burst->hdr.custom_burst_data)));
+    CHECK(burst->pkt_extra_info == nullptr);
+    CHECK(burst->custom_pkt_data == nullptr);
+    CHECK(burst->transport_hdr.wr_id == TransportHeader{}.wr_id);
+    CHECK(burst->transport_hdr.status == TransportHeader{}.status);
+    void* extra = nullptr;
+    std::ranges::fill(burst->hdr.custom_burst_data, std::uint8_t{7});
+    burst->pkt_extra_info = &extra;
+    burst->transport_hdr.wr_id = 17;
+    burst->transport_hdr.status = Status::CONNECT_FAILURE;
+    burst->custom_pkt_data =
+        std::shared_ptr<void>(&freed, [](void* count) { ++*static_cast<int*>(count); });
+    free_all_packets_and_burst_tx(burst);
+    CHECK(freed == i + 1);
+  }
+}

@@ -33,6 +33,15 @@ class Taker {
 
 }  // namespace
 
+TEST_CASE("a program's lines are all there, however alike", "[log]") {
+  Taker taker;
+  set_log_level(LogLevel::INFO);
+  for (int i = 0; i < 10; ++i) DAQIRI_LOG_INFO("received a burst");
+  const LogLines lines = take_log_records();
+  REQUIRE(lines.records.size() == 10);
+  for (const LogRecord& each : lines.records) CHECK(each.text == "received a burst");
+}
+
 TEST_CASE("values stand in the line where the pattern has braces", "[log]") {
   Taker taker;
   set_log_level(LogLevel::INFO);

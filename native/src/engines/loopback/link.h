@@ -22,8 +22,6 @@ struct Arrived {
   std::uint64_t timestamp{0};
 };
 
-using RxQueues = std::vector<RxQueue*>;
-
 /// What becomes of packets for which the receiving side has no room.
 enum class Full : std::uint8_t {
   /// Their sender waits.
@@ -38,12 +36,11 @@ enum class Full : std::uint8_t {
 struct Link {
   /// As many cells as buffers: a stalled poller costs packets only once the region is exhausted.
   /// `full` is for the poller, `no_buffer` for the worker.
-  Link(RxQueue& queue, Full full, Full no_buffer, RxQueues queues)
+  Link(RxQueue& queue, Full full, Full no_buffer)
       : rx(queue),
         ring(queue.region(0).config().num_bufs_),
         waits_for_room(full == Full::WAIT),
-        waits_for_buffers(no_buffer == Full::WAIT),
-        starved(std::move(queues)) {
+        waits_for_buffers(no_buffer == Full::WAIT) {
     constexpr std::uint64_t MOST_AHEAD = 32;
     std::uint64_t smallest = 16 * MOST_AHEAD;
     for (int s = 0; s < rx.num_segments(); ++s)
@@ -56,8 +53,6 @@ struct Link {
   SpscRing<Arrived> ring;
   bool waits_for_room;
   bool waits_for_buffers;
-  /// Queues of the same regions, whose open bursts may have all buffers.
-  RxQueues starved;
   /// Buffers taken ahead, per segment, and how many at a time; transmit worker only, within a call.
   std::vector<std::uint32_t> cache[MAX_NUM_SEGS];
   std::uint32_t ahead;
@@ -105,11 +100,6 @@ struct Link {
       rx.region(s).give(cache[s].data(), static_cast<std::uint32_t>(cache[s].size()));
       cache[s].clear();
     }
-  }
-
-  void ask_for_buffers() const noexcept {
-    rx.note_shortage();
-    for (const RxQueue* queue : starved) queue->poller_doorbell->ring();
   }
 
   // --- Poller.

@@ -22,7 +22,6 @@ namespace {
 using loopback::Arrived;
 using loopback::Full;
 using loopback::Link;
-using loopback::RxQueues;
 
 /// What a transmit worker needs to reach the receiving port.
 struct Cable {
@@ -40,10 +39,9 @@ struct Sender {
 };
 
 /// Whether queues take buffers from a region that both have.
-template <typename Queue>
-bool share_region(const RxQueue& rx, const Queue& other) {
+bool share_region(const RxQueue& rx, const TxQueue& tx) {
   const auto& regions = rx.config().common_.mrs_;
-  return std::ranges::find_first_of(regions, other.config().common_.mrs_) != regions.end();
+  return std::ranges::find_first_of(regions, tx.config().common_.mrs_) != regions.end();
 }
 
 class LoopbackPort final : public PortIo {
@@ -68,17 +66,13 @@ class LoopbackPort final : public PortIo {
       for (const auto& rx : to.rx) {
         // Senders that have all buffers would wait for ever for one.
         bool senders_share = false;
-        RxQueues starved;
         for (const auto& port : all) {
           for (const auto& other : port->tx)
             senders_share = senders_share || share_region(*rx, *other);
-          for (const auto& other : port->rx)
-            if (share_region(*rx, *other)) starved.push_back(other.get());
         }
-        Link& link = cable.links
-                         .try_emplace(rx->id(), *rx, full_, senders_share ? Full::DROP : full_,
-                                      std::move(starved))
-                         .first->second;
+        Link& link =
+            cable.links.try_emplace(rx->id(), *rx, full_, senders_share ? Full::DROP : full_)
+                .first->second;
         receiver.inbound_[rx.get()].push_back(&link);
         cable.frame.resize(std::max<std::size_t>(cable.frame.size(), rx->max_packet_size()));
       }
@@ -114,7 +108,7 @@ class LoopbackPort final : public PortIo {
       link.give_cache_back();
       link.rx.poller_doorbell->ring();
     }
-    if (full != nullptr) full->ask_for_buffers();
+    if (full != nullptr) full->rx.ask_for_buffers();
     return result;
   }
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {

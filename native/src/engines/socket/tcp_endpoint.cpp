@@ -196,9 +196,10 @@ std::uint64_t TcpEndpoint::end(TcpConnection& connection, int error, std::uint64
   close_socket(connection);
   connection.error = error;
   connection.closed_ns = now;
-  connection.phase = client() ? Phase::CONNECTING : Phase::CLOSED;
+  // First, so that nobody finds the latest peer gone while there is another.
   if (latest_peer.load(std::memory_order_relaxed) == &connection)
-    latest_peer.store(first_peer(), std::memory_order_relaxed);
+    latest_peer.store(first_peer(&connection), std::memory_order_release);
+  connection.phase = client() ? Phase::CONNECTING : Phase::CLOSED;
   std::string text = named(connection) + " has ended";
   if (error != 0) text += std::string(": ") + std::strerror(error);
   if (client()) text += "; connecting again every " + std::to_string(retry_ns_ / SECOND) + " s";
@@ -251,7 +252,7 @@ void TcpEndpoint::close() noexcept {
 
 // --- For the application
 
-TcpConnection* TcpEndpoint::first_peer() const noexcept {
+TcpConnection* TcpEndpoint::first_peer(const TcpConnection* leaving) const noexcept {
   TcpConnection* first = nullptr;
   const auto rank = [](const TcpConnection& peer) {
     return std::pair(peer.phase == Phase::PEER_FINISHED, peer.id.load(std::memory_order_relaxed));
@@ -259,7 +260,8 @@ TcpConnection* TcpEndpoint::first_peer() const noexcept {
   for (TcpConnection& each : used()) {
     const Phase phase = each.phase;
     const bool there = phase == Phase::CONNECTED || phase == Phase::PEER_FINISHED;
-    if (there && (first == nullptr || rank(each) < rank(*first))) first = &each;
+    if (!there || &each == leaving) continue;
+    if (first == nullptr || rank(each) < rank(*first)) first = &each;
   }
   return first;
 }

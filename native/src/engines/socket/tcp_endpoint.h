@@ -94,8 +94,14 @@ class TcpEndpoint final : public Endpoint {
   void wake() noexcept { events_.wake(); }
   /// By id; null: none. Entries are never moved. Any thread.
   [[nodiscard]] TcpConnection* find(std::uintptr_t id) const noexcept {
+    if (id == 0) return nullptr;
+    // Sending goes on to the same one, mostly.
+    TcpConnection* last = last_found_.load(std::memory_order_relaxed);
+    if (last != nullptr && last->id.load(std::memory_order_acquire) == id) return last;
     for (TcpConnection& each : used()) {
-      if (id != 0 && each.id.load(std::memory_order_acquire) == id) return &each;
+      if (each.id.load(std::memory_order_acquire) != id) continue;
+      last_found_.store(&each, std::memory_order_relaxed);
+      return &each;
     }
     return nullptr;
   }
@@ -110,8 +116,8 @@ class TcpEndpoint final : public Endpoint {
   }
 
   /// Under the mutex: the peer that was accepted first of those that are connected, before those
-  /// that have finished sending; null: there is none.
-  [[nodiscard]] TcpConnection* first_peer() const noexcept;
+  /// that have finished sending, and not `leaving`; null: there is none.
+  [[nodiscard]] TcpConnection* first_peer(const TcpConnection* leaving = nullptr) const noexcept;
 
   void run() noexcept;
   void stop() noexcept;
@@ -152,6 +158,7 @@ class TcpEndpoint final : public Endpoint {
   /// The first `size_` are or were in use.
   mutable std::vector<TcpConnection> connections_{CAPACITY};
   std::atomic<std::uint32_t> size_{0};
+  mutable std::atomic<TcpConnection*> last_found_{nullptr};
 
   SocketEvents events_;
   File listener_;
