@@ -660,8 +660,16 @@ def set_packet_lengths(burst: _Burst, idx: int, lens: Sequence[int]) -> Status: 
 def set_all_packet_lengths(burst: _Burst, lens: Sequence[int]) -> Status: ...
 def set_packet_tx_time(burst: _Burst, idx: int, time: int) -> Status: ...
 def send_tx_burst(burst: _Burst) -> Status: ...
-def daqiri_init(config: NetworkConfig) -> tuple[Status, NetworkConfig, int]:
-    """Return the status, the configuration with what was adjusted, and the engine's number."""
+def log_warning(text: str) -> None:
+    """Write a line to the engine's log."""
+
+def daqiri_init(
+    config: NetworkConfig,
+) -> tuple[Status, NetworkConfig, int, dict[str, tuple[int, int]]]:
+    """Return the status, what was adjusted, the engine's number, and sizes of memory regions.
+
+    The sizes are bytes from one buffer to the next, and of all buffers.
+    """
 
 def parse_network_config(yaml_string_or_path: str) -> tuple[Status, NetworkConfig, int]: ...
 def parse_network_config_from_yaml_string(

@@ -9,11 +9,13 @@ from typing import Any
 
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import BurstParams
-from daqiri_ophyd.engine import DaqiriError, Status, load_config
+from daqiri_ophyd.engine import Status, check_config
+from daqiri_ophyd.engine._config import read_config
 
 from ._config import FlowOpResult, FlowRuleConfig, NetworkConfig
 from ._enums import EngineType, FlowOpType, RDMAOpCode
-from ._keys import from_keys, to_keys
+from ._from_keys import from_keys
+from ._to_keys import to_keys
 
 __all__ = [
     "add_rx_flow_async",
@@ -59,7 +61,7 @@ def daqiri_init(config: Any) -> Status:
     if isinstance(config, NetworkConfig):
         try:
             keys = to_keys(config)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             return _native.fail(Status.INVALID_PARAMETER, "daqiri_init", str(error))
         return _start(keys, config)
     if hasattr(config, "value"):
@@ -76,13 +78,20 @@ def daqiri_init(config: Any) -> Status:
 
 def _start(keys: Mapping[str, Any], built: NetworkConfig | None) -> Status:
     """Start from keys and values; ``built`` gets what was adjusted."""
-    try:
-        read = load_config(keys)
-    except DaqiriError as error:
-        return _native.fail(error.status, "daqiri_init", str(error))
-    status, completed, engine = _native.daqiri_init(read)
+    read, report = read_config(keys, None)
+    if read is None or not report.ok:
+        return _native.fail(Status.INVALID_PARAMETER, "daqiri_init", report.text())
+    # The engine tells the others.
+    told = {(each.path, each.message) for each in check_config(read.to_dict()).warnings}
+    for warning in report.warnings:
+        if (warning.path, warning.message) not in told:
+            _native.log_warning(str(warning).replace(" warning: ", " ", 1))
+    status, completed, engine, sizes = _native.daqiri_init(read)
     if built is not None and status == Status.SUCCESS:
         known = from_keys(completed.to_dict(), EngineType(engine))
+        for name, (stride, total) in sizes.items():
+            known.memory_regions[name].adj_size = stride
+            known.memory_regions[name].ttl_size = total
         for each in fields(NetworkConfig):
             setattr(built, each.name, getattr(known, each.name))
     return status

@@ -15,6 +15,7 @@
 #include "buffer_bytes.h"
 #include "burst_params.h"
 #include "session/snapshot.h"
+#include "system/log.h"
 
 namespace daqiri::python {
 
@@ -191,9 +192,14 @@ void bind_engine_calls(py::module_& m) {
           const GilRelease released;
           status = daqiri_init(completed);
         }
-        return with_engine(status, std::move(completed));
+        py::dict sizes;
+        for (const auto& [name, region] : completed.mrs_)
+          sizes[py::str(name)] = py::make_tuple(region.adj_size_, region.ttl_size_);
+        return with_engine(status, std::move(completed)) + py::make_tuple(sizes);
       },
-      py::arg("config"), "Start; return the status, what was adjusted, and the engine's number.");
+      py::arg("config"),
+      "Start; return the status, what was adjusted, the engine's number, and bytes from one buffer "
+      "to the next and of all buffers, by memory region.");
   m.def("parse_network_config", reading(&parse_network_config), py::arg("yaml_string_or_path"),
         "Return the status, the configuration, and the engine's number.");
   m.def("parse_network_config_from_yaml_string", reading(&parse_network_config_from_yaml_string),
@@ -220,6 +226,9 @@ void bind_engine_calls(py::module_& m) {
       },
       py::arg("status"), py::arg("call"), py::arg("reason"),
       "Set last_error, log it, and return the status.");
+  m.def(
+      "log_warning", [](const std::string& text) { log(LogLevel::WARN, text); }, py::arg("text"),
+      "A line in the engine's log.");
   m.def("abi_version", &abi_version,
         "Programs built against one value run with any library of it.");
 

@@ -204,9 +204,9 @@ void bind_reading(py::module_& m) {
   m.def("get_segment_packet_ptr", on_burst(&get_segment_packet_ptr), py::arg("burst"),
         py::arg("seg"), py::arg("idx"), "Address of a segment of a packet; 0: none.");
   m.def("get_packet_length", on_burst(&get_packet_length), py::arg("burst"), py::arg("idx"),
-        "BufferBytes of a packet, over all segments.");
+        "Bytes of a packet, over all segments.");
   m.def("get_segment_packet_length", on_burst(&get_segment_packet_length), py::arg("burst"),
-        py::arg("seg"), py::arg("idx"), "BufferBytes of a packet in one segment.");
+        py::arg("seg"), py::arg("idx"), "Bytes of a packet in one segment.");
   m.def("get_packet_flow_id", on_burst(&get_packet_flow_id), py::arg("burst"), py::arg("idx"),
         "Flow that a packet matched; 0: none.");
   m.def("get_packet_rx_timestamp", &rx_timestamp, py::arg("burst"), py::arg("idx"),
@@ -269,7 +269,7 @@ void bind_packet_calls(py::module_& m) {
         "Packets of a burst; 0: no burst.");
   m.def("get_q_id", on_burst(&get_q_id), py::arg("burst"), "Queue of a burst; -1: no burst.");
   m.def("get_burst_tot_byte", on_burst(&get_burst_tot_byte), py::arg("burst"),
-        "BufferBytes of all packets of a burst.");
+        "Bytes of all packets of a burst.");
   m.def("get_connection_id", on_burst(&get_connection_id), py::arg("burst"),
         "Connection that a burst came by, or goes to; 0: none.");
   m.def("set_connection_id", on_burst(&set_connection_id), py::arg("burst"), py::arg("conn_id"),

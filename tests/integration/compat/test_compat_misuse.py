@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -701,3 +702,43 @@ def test_a_server_that_knows_nobody(loopback: Callable[..., dict[str, Any]]) -> 
             assert compat.socket_connect_to_server(wrong, 5000)[0] != Status.SUCCESS
     finally:
         compat.shutdown()
+
+
+def test_a_configuration_built_in_code_gets_what_was_made_of_it(
+    loopback: Callable[..., dict[str, Any]], run: Callable[..., Any], tmp_path: Path
+) -> None:
+    keys = loopback(debug=True)
+    keys["memory_regions"][0]["num_bufs"] = 8
+    keys["memory_regions"].append({"name": "spare", "kind": "host", "num_bufs": 8, "buf_size": 64})
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"""
+import json, sys
+import daqiri
+
+keys = {keys!r}
+if sys.argv[1] == "parsed":
+    status, config = daqiri.parse_network_config_from_yaml_string(json.dumps(keys))
+    print("---", file=sys.stderr)
+else:
+    config = keys
+assert daqiri.daqiri_init(config) == daqiri.Status.SUCCESS, daqiri.last_error()
+if sys.argv[1] == "parsed":
+    regions = config.memory_regions
+    assert regions["rx"].num_bufs > 8
+    for region in regions.values():
+        assert region.adj_size >= region.buf_size
+        assert region.ttl_size >= region.adj_size * region.num_bufs
+daqiri.shutdown()
+"""
+    )
+    for kind in ("dict", "parsed"):
+        status, _, errors = run(script, kind)
+        assert status == 0, errors
+        # All of them where it is read; what was adjusted then is not adjusted again.
+        for part, adjusted in zip(errors.split("---\n"), (1, 0), strict=False):
+            lines = [line for line in part.splitlines() if line.startswith("daqiri: warning: ")]
+            assert sum("num_bufs: raised" in line for line in lines) == adjusted, errors
+            assert sum("debug: found" in line for line in lines) == 1, errors
+            assert sum("is used by no queue" in line for line in lines) == 1, errors
+            assert len(lines) == 2 + adjusted, errors

@@ -13,8 +13,8 @@ import pytest
 
 from daqiri_ophyd import compat, profiles
 from daqiri_ophyd.compat import Status
-from daqiri_ophyd.compat._keys import to_keys
-from daqiri_ophyd.engine import load_config
+from daqiri_ophyd.compat._to_keys import to_keys
+from daqiri_ophyd.engine import check_config, load_config
 
 NATIVE = Path(__file__).parents[3] / "native"
 CORPUS = sorted((NATIVE / "fuzz" / "corpus" / "config").iterdir())
@@ -215,14 +215,13 @@ def test_every_key_of_a_file_has_a_member() -> None:
 
 
 def test_the_same_of_every_file_of_the_corpus() -> None:
-    read = 0
+    assert CORPUS
     for path in CORPUS:
         text = path.read_bytes().decode(errors="replace")
         status, config = compat.parse_network_config_from_yaml_string(text)
+        assert (status == Status.SUCCESS) == check_config(text + "\n").ok, path
         if status == Status.SUCCESS:
             assert load_config(to_keys(config)) == load_config(text + "\n")
-            read += 1
-    assert read > 0
 
 
 def test_members_have_the_values_of_the_file() -> None:
@@ -270,8 +269,8 @@ def test_endpoints_are_there_in_both_forms() -> None:
     # Either is enough for a program that builds one.
     sink.socket.local_addr = ""
     keys = to_keys(config)["interfaces"][0]["socket_config"]
-    assert (keys["local_ip"], keys["local_port"]) == ("192.0.2.1", 4791)
-    assert "local_addr" not in keys
+    assert keys["local_addr"] == "roce://192.0.2.1:4791"
+    assert not {"local_ip", "local_port"} & keys.keys()
 
 
 MISTAKES: list[tuple[str, Any, str]] = [
@@ -360,3 +359,88 @@ def test_words() -> None:
     for name in ("stream_type", "engine_type", "log_level", "socket_protocol"):
         with pytest.raises(ValueError, match="99"):
             getattr(compat, f"{name}_to_string")(99)
+
+
+def server(**changes: Any) -> compat.NetworkConfig:
+    """Return a UDP server whose socket has these members."""
+    status, config = compat.parse_network_config_from_yaml_string("""
+version: 1
+master_core: 0
+stream_type: socket
+memory_regions:
+- {name: buffers, kind: host, num_bufs: 64, buf_size: 2048}
+interfaces:
+- name: server
+  address: 127.0.0.1
+  socket_config: {mode: server, local_addr: "udp://127.0.0.1:5000"}
+  rx: {queues: [{name: in, id: 0, cpu_core: any, batch_size: 8, memory_regions: [buffers]}]}
+""")
+    assert status == Status.SUCCESS
+    for name, value in changes.items():
+        setattr(config.interfaces[0].socket, name, value)
+    return config
+
+
+@pytest.mark.parametrize("protocol", ["UDP", "TCP"])
+def test_endpoints_in_parts_have_the_protocol_of_the_configuration(protocol: str) -> None:
+    config = server(local_addr="")
+    config.common.protocol = compat.SocketProtocol[protocol]
+    keys = load_config(to_keys(config)).to_dict()["daqiri"]["cfg"]
+    address = keys["interfaces"][0]["socket_config"]["local_addr"]
+    assert address == f"{protocol.lower()}://127.0.0.1:5000"
+
+
+def test_an_rdma_scheme_is_roce() -> None:
+    config = server(local_addr="rdma://127.0.0.1:5000")
+    config.common.protocol = compat.SocketProtocol.ROCE
+    config.common.engine = config.common.engine_type = compat.EngineType.RDMA
+    assert to_keys(config)["interfaces"][0]["socket_config"]["local_addr"].startswith("rdma://")
+
+
+def refusal(config: compat.NetworkConfig) -> str:
+    assert compat.daqiri_init(config) == Status.INVALID_PARAMETER
+    return compat.last_error()
+
+
+def test_what_contradicts_itself_is_refused_with_both_values() -> None:
+    text = refusal(server(local_port=45999))
+    assert "found 45999 beside local_addr: udp://127.0.0.1:5000" in text
+    text = refusal(server(local_ip="127.0.0.2"))
+    assert "found '127.0.0.2' beside local_addr: udp://127.0.0.1:5000" in text
+
+    config = server()
+    config.common.protocol = compat.SocketProtocol.TCP
+    text = refusal(config)
+    assert "TCP" in text and "interfaces[0].socket.local_addr has scheme 'udp'" in text
+
+    config = server()
+    config.common.engine_type = compat.EngineType.DPDK
+    text = refusal(config)
+    assert "SOCKET" in text and "DPDK" in text and "the same engine in both" in text
+
+    config = server()
+    config.memory_regions["buffers"].name = "other"
+    assert "memory_regions['buffers'].name is 'other'" in refusal(config)
+
+
+def test_members_of_another_class_are_a_status() -> None:
+    config = server()
+    mode: Any = "RX"
+    config.interfaces[0].roce.transport_mode = mode
+    assert "transport_mode: found 'RX'" in refusal(config)
+
+    for change, path in (
+        ({"seq_batch_number": None}, "seq_batch_number is None"),
+        ({"seq_batch_number.batch_number": 3}, "seq_batch_number.batch_number is 3"),
+        ({"seq_batch_number.sequence_number": "x"}, "seq_batch_number.sequence_number is 'x'"),
+    ):
+        config = server()
+        plan = compat.ReorderConfig(method=compat.ReorderMethod.SEQ_BATCH_NUMBER)
+        for names, value in change.items():
+            *owners, name = names.split(".")
+            owner: Any = plan
+            for each in owners:
+                owner = getattr(owner, each)
+            setattr(owner, name, value)
+        config.interfaces[0].rx.reorder_configs = [plan]
+        assert f"rx.reorder_configs[0].{path}" in refusal(config)

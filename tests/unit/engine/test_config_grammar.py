@@ -132,6 +132,7 @@ def common(stream: str, engines: list[str], resolved: str) -> Keys:
         "log_level": optional(level, "warn"),
         "debug": optional(flag(), False),
         "loopback": optional(fixed("", "cable", 7), ""),
+        "loopback_drops": optional(fixed(False, "maybe", 2, None), False),
         "tx_meta_buffers": optional(integer(1, 1048576), 256),
         "rx_meta_buffers": optional(integer(1, 1048576), 256),
     }

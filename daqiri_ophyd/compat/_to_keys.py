@@ -1,10 +1,10 @@
-"""Configuration classes as keys and values of the configuration file, and back."""
+"""Configuration classes as keys and values of the configuration file."""
 
 from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -22,7 +22,6 @@ from ._config import (
     MemoryRegionConfig,
     NetworkConfig,
     Ports,
-    RDMAConfig,
     ReorderBitFieldConfig,
     ReorderConfig,
     ReorderDataTypesConfig,
@@ -39,45 +38,47 @@ from ._config import (
 )
 from ._constants import MEM_ACCESS_LOCAL, MEM_ACCESS_RDMA_READ, MEM_ACCESS_RDMA_WRITE
 from ._enums import (
-    Direction,
     EngineType,
     FlowMatchType,
     FlowType,
-    LogLevel,
     LoopbackType,
-    MemoryKind,
-    QueuePollMode,
-    RDMAMode,
     RDMATransportMode,
-    ReorderDataType,
-    ReorderEndianness,
     ReorderMethod,
-    SocketMode,
     SocketProtocol,
-    StreamType,
     TunnelType,
 )
 
-__all__ = ["from_keys", "to_keys"]
+__all__ = ["ACCESS", "LOOPBACKS", "Keys", "endpoint_parts", "to_keys"]
 
 Keys = dict[str, Any]
 _Class = TypeVar("_Class")
 _Enum = TypeVar("_Enum", bound=Enum)
 
-_ACCESS = {
+ACCESS = {
     "local": MEM_ACCESS_LOCAL,
     "rdma_read": MEM_ACCESS_RDMA_READ,
     "rdma_write": MEM_ACCESS_RDMA_WRITE,
 }
-_LOOPBACK = {LoopbackType.DISABLED: "", LoopbackType.LOOPBACK_TYPE_SW: "sw"}
+LOOPBACKS = {LoopbackType.DISABLED: "", LoopbackType.LOOPBACK_TYPE_SW: "sw"}
 _ENGINES = {EngineType.RDMA: "ibverbs"}
+_NO_ENGINE = (EngineType.DEFAULT, EngineType.UNKNOWN)
 _ETHERNET = ("outer_eth_src", "outer_eth_dst")
-_TUNNEL_DEFAULTS = TunnelConfig()
 _TUNNEL_NUMBERS = {
     TunnelType.VXLAN: ("vni", "outer_udp_src", "outer_udp_dst"),
     TunnelType.GRE: ("gre_protocol",),
     TunnelType.NVGRE: ("tni", "flow_id"),
 }
+
+
+def endpoint_parts(uri: object) -> dict[str, str | int]:
+    """Return ``ip`` and ``port`` of ``scheme://ip:port``, those that it has."""
+    try:
+        parts = urlsplit(uri if isinstance(uri, str) else "")
+        found = {"ip": parts.hostname, "port": parts.port}
+    except ValueError:
+        # The schema says what is wrong with it.
+        return {}
+    return {key: value for key, value in found.items() if value}
 
 
 def to_keys(config: NetworkConfig) -> Keys:
@@ -87,14 +88,18 @@ def to_keys(config: NetworkConfig) -> Keys:
     ------
     TypeError
         If a member is of another class; the text says which.
+    ValueError
+        If two members contradict each other; the text has both.
     """
     common = _as(CommonConfig, config.common, "common")
     regions = _as(dict, config.memory_regions, "memory_regions")
+    interfaces = [_interface(*each) for each in _each(config.interfaces, "interfaces")]
+    _set_transport(interfaces, common.protocol)
     keys: Keys = {
         "version": common.version,
         "master_core": common.master_core,
         "stream_type": _word(common.stream_type),
-        "loopback": _LOOPBACK.get(common.loopback, common.loopback),
+        "loopback": LOOPBACKS.get(common.loopback, common.loopback),
         "log_level": _word(config.log_level),
         "debug": bool(config.debug),
         "tx_meta_buffers": config.tx_meta_buffers,
@@ -102,12 +107,54 @@ def to_keys(config: NetworkConfig) -> Keys:
         "memory_regions": [
             _region(name, region, f"memory_regions[{name!r}]") for name, region in regions.items()
         ],
-        "interfaces": [_interface(*each) for each in _each(config.interfaces, "interfaces")],
+        "interfaces": interfaces,
     }
     keys |= _given(loopback_drops=common.loopback_drops)
-    if common.engine != EngineType.DEFAULT:
-        keys["engine"] = _ENGINES.get(common.engine, _word(common.engine))
+    engine = _engine(common)
+    if engine not in _NO_ENGINE:
+        keys["engine"] = _ENGINES.get(engine, _word(engine))
     return keys
+
+
+def _engine(common: CommonConfig) -> EngineType:
+    """Return the engine that was asked for, by whichever of its two members."""
+    engine, found = common.engine, common.engine_type
+    if engine in _NO_ENGINE or found in _NO_ENGINE or engine == found:
+        return found if engine in _NO_ENGINE else engine
+    if found == EngineType.RDMA and engine in (EngineType.SOCKET, EngineType.IBVERBS):
+        return engine
+    raise ValueError(
+        f"common.engine is {engine}, while common.engine_type is {found}; accepted is the same "
+        "engine in both, or EngineType.DEFAULT in one"
+    )
+
+
+def _set_transport(interfaces: list[Keys], protocol: object) -> None:
+    """Complete endpoints that have no scheme with the protocol, where none has one."""
+    schemes = [
+        (f"interfaces[{index}].socket.{key}", keys[key].partition("://")[0].replace("rdma", "roce"))
+        for index, interface in enumerate(interfaces)
+        for keys in [interface.get("socket_config", {})]
+        for key in ("local_addr", "remote_addr")
+        if isinstance(keys.get(key), str) and "://" in keys[key]
+    ]
+    # The default cannot be told from one that was set.
+    chosen = protocol not in (SocketProtocol.UDP, SocketProtocol.INVALID)
+    if schemes and chosen and _word(protocol) != schemes[0][1]:
+        where, scheme = schemes[0]
+        raise ValueError(
+            f"common.protocol is {protocol}, while {where} has scheme {scheme!r}; accepted is one "
+            "transport in a configuration"
+        )
+    if schemes or protocol == SocketProtocol.INVALID:
+        return
+    for interface in interfaces:
+        keys = interface.get("socket_config", {})
+        for side in ("local", "remote"):
+            if keys.get(f"{side}_ip") and keys.get(f"{side}_port"):
+                host, port = keys.pop(f"{side}_ip"), keys.pop(f"{side}_port")
+                host = f"[{host}]" if ":" in str(host) else host
+                keys[f"{side}_addr"] = f"{_word(protocol)}://{host}:{port}"
 
 
 def _as(kind: type[_Class], value: object, path: str) -> _Class:
@@ -139,11 +186,13 @@ def _given(**keys: Any) -> Keys:
 def _region(name: str, value: object, path: str) -> Keys:
     region = _as(MemoryRegionConfig, value, path)
     access = _as(int, region.access, f"{path}.access")
+    if region.name not in ("", name):
+        raise ValueError(f"{path}.name is {region.name!r}; accepted is the name that it is under")
     return {
-        "name": region.name or name,
+        "name": name,
         "kind": _word(region.kind),
         "affinity": region.affinity,
-        "access": [word for word, bit in _ACCESS.items() if access & bit],
+        "access": [word for word, bit in ACCESS.items() if access & bit],
         "num_bufs": region.num_bufs,
         "buf_size": region.buf_size,
         "owned": region.owned,
@@ -157,8 +206,11 @@ def _interface(value: object, path: str) -> Keys:
     keys: Keys = {"name": interface.name, "address": interface.address}
     if socket_config != SocketConfig():
         keys["socket_config"] = _socket(socket_config)
-    if roce.transport_mode != RDMATransportMode.INVALID:
-        keys["roce_config"] = {"transport_mode": roce.transport_mode.name}
+    mode = roce.transport_mode
+    if mode != RDMATransportMode.INVALID:
+        keys["roce_config"] = {
+            "transport_mode": mode.name if isinstance(mode, RDMATransportMode) else mode
+        }
     rx = _as(RxConfig, interface.rx, f"{path}.rx")
     if rx != RxConfig():
         keys["rx"] = _rx(rx, f"{path}.rx")
@@ -172,11 +224,12 @@ def _socket(config: SocketConfig) -> Keys:
     keys: Keys = {"mode": _word(config.mode)}
     for side in ("local", "remote"):
         uri = getattr(config, f"{side}_addr")
-        if uri:
-            keys[f"{side}_addr"] = uri
-            continue
+        keys |= _given(**{f"{side}_addr": uri})
+        in_uri = endpoint_parts(uri)
         for part in ("ip", "port"):
-            if value := getattr(config, f"{side}_{part}"):
+            value = getattr(config, f"{side}_{part}")
+            # What the address holds already is not said again; a file may have one of the two.
+            if value and value != in_uri.get(part):
                 keys[f"{side}_{part}"] = value
     keys |= {
         "max_payload_size": config.max_payload_size,
@@ -327,18 +380,20 @@ def _reorder(value: object, path: str) -> Keys:
         "flow_ids": _list(plan.flow_ids, f"{path}.flow_ids"),
     }
     if plan.method == ReorderMethod.SEQ_BATCH_NUMBER:
-        by_batch = plan.seq_batch_number
+        name = f"{path}.seq_batch_number"
+        by_batch = _as(ReorderSeqBatchNumberConfig, plan.seq_batch_number, name)
         keys["method"] = {
             "seq_batch_number": {
-                "sequence_number": _bits(by_batch.sequence_number),
-                "batch_number": _bits(by_batch.batch_number),
+                "sequence_number": _bits(by_batch.sequence_number, f"{name}.sequence_number"),
+                "batch_number": _bits(by_batch.batch_number, f"{name}.batch_number"),
             }
         }
     elif plan.method == ReorderMethod.SEQ_PACKETS_PER_BATCH:
-        counted = plan.seq_packets_per_batch
+        name = f"{path}.seq_packets_per_batch"
+        counted = _as(ReorderSeqPacketsPerBatchConfig, plan.seq_packets_per_batch, name)
         keys["method"] = {
             "seq_packets_per_batch": {
-                "sequence_number": _bits(counted.sequence_number),
+                "sequence_number": _bits(counted.sequence_number, f"{name}.sequence_number"),
                 "packets_per_batch": counted.packets_per_batch,
             }
         }
@@ -352,208 +407,6 @@ def _reorder(value: object, path: str) -> Keys:
     return keys
 
 
-def _bits(field: ReorderBitFieldConfig) -> Keys:
+def _bits(value: object, path: str) -> Keys:
+    field = _as(ReorderBitFieldConfig, value, path)
     return {"bit_offset": field.bit_offset, "bit_width": field.bit_width}
-
-
-def from_keys(document: Mapping[str, Any], engine_type: EngineType) -> NetworkConfig:
-    """Return the configuration that a checked file describes.
-
-    Parameters
-    ----------
-    document : mapping
-        With every default written out, as ``daqiri_ophyd.engine.NetworkConfig.to_dict`` has it.
-    engine_type : EngineType
-        The engine that was found.
-    """
-    keys = document["daqiri"]["cfg"]
-    loopbacks = {word: kind for kind, word in _LOOPBACK.items()}
-    config = NetworkConfig(
-        common=CommonConfig(
-            version=keys["version"],
-            master_core=keys["master_core"],
-            stream_type=_of(StreamType, keys["stream_type"]),
-            engine_type=engine_type,
-            loopback=loopbacks[keys["loopback"]],
-            loopback_drops=keys.get("loopback_drops", False),
-        ),
-        memory_regions={region["name"]: _region_of(region) for region in keys["memory_regions"]},
-        interfaces=[_interface_of(*each) for each in enumerate(keys["interfaces"])],
-        debug=keys["debug"],
-        tx_meta_buffers=keys["tx_meta_buffers"],
-        rx_meta_buffers=keys["rx_meta_buffers"],
-        log_level=_of(LogLevel, keys["log_level"]),
-    )
-    if "engine" in keys:
-        config.common.engine = engine_type
-    receives, sends = (any(side in each for each in keys["interfaces"]) for side in ("rx", "tx"))
-    if receives != sends:
-        config.common.direction = Direction.RX if receives else Direction.TX
-    protocols = {_scheme(each.socket) for each in config.interfaces} - {""}
-    if protocols:
-        config.common.protocol = _of(SocketProtocol, protocols.pop())
-    return config
-
-
-def _of(kind: type[_Enum], word: str) -> _Enum:
-    return kind[word.upper()]
-
-
-def _scheme(config: SocketConfig) -> str:
-    return (config.local_addr or config.remote_addr).partition("://")[0]
-
-
-def _members(kind: type[_Class], keys: Mapping[str, Any], *names: str) -> _Class:
-    """Return an object whose members of these names are as the file says, if it does."""
-    return kind(**{name: keys[name] for name in names if name in keys})
-
-
-def _region_of(keys: Keys) -> MemoryRegionConfig:
-    region = _members(MemoryRegionConfig, keys, "name", "affinity", "buf_size", "num_bufs", "owned")
-    region.kind = _of(MemoryKind, keys["kind"])
-    region.access = sum(_ACCESS[word] for word in keys["access"])
-    return region
-
-
-def _interface_of(port_id: int, keys: Keys) -> InterfaceConfig:
-    interface = InterfaceConfig(keys["name"], keys["address"], port_id)
-    if "socket_config" in keys:
-        interface.socket = _socket_of(keys["socket_config"])
-    if "roce_config" in keys:
-        mode = RDMATransportMode[keys["roce_config"]["transport_mode"]]
-        interface.roce = RoCEConfig(mode)
-    if _scheme(interface.socket) == "roce":
-        side = "remote" if interface.socket.remote_port else "local"
-        interface.rdma = RDMAConfig(
-            RDMAMode[interface.socket.mode.name],
-            interface.roce.transport_mode,
-            getattr(interface.socket, f"{side}_port"),
-        )
-    if "rx" in keys:
-        interface.rx = _rx_of(keys["rx"])
-    if "tx" in keys:
-        interface.tx = _tx_of(keys["tx"])
-    return interface
-
-
-def _socket_of(keys: Keys) -> SocketConfig:
-    numbers = ("max_payload_size", "max_burst_interval_ms", "min_ipg_ns", "retry_connect_s")
-    config = _members(SocketConfig, keys, "local_addr", "remote_addr", *numbers)
-    config.mode = _of(SocketMode, keys["mode"])
-    for side in ("local", "remote"):
-        endpoint = urlsplit(getattr(config, f"{side}_addr"))
-        if endpoint.hostname:
-            setattr(config, f"{side}_ip", endpoint.hostname)
-            setattr(config, f"{side}_port", endpoint.port or 0)
-    return config
-
-
-def _rx_of(keys: Keys) -> RxConfig:
-    flags = ("flow_isolation", "hardware_timestamps", "dynamic_flow_capacity")
-    rx = _members(RxConfig, keys, *flags)
-    for each in keys["queues"]:
-        queue = _members(RxQueueConfig, each, "timeout_us")
-        queue.common, queue.poll_mode = _queue_of(each), _poll_mode_of(each)
-        rx.queues.append(queue)
-    rx.flows = [_flow_of(flow) for flow in keys["flows"]]
-    rx.flex_items = [FlexItemConfig(**item) for item in keys["flex_items"]]
-    rx.reorder_configs = [_reorder_of(plan) for plan in keys["reorder_configs"]]
-    return rx
-
-
-def _tx_of(keys: Keys) -> TxConfig:
-    numbers = ("pacing_mbps", "timeout_us", "realtime_priority")
-    queues = []
-    for each in keys["queues"]:
-        queue = _members(TxQueueConfig, each, *numbers)
-        queue.common, queue.poll_mode = _queue_of(each), _poll_mode_of(each)
-        queues.append(queue)
-    return TxConfig(keys["accurate_send"], queues, [_flow_of(flow) for flow in keys["flows"]])
-
-
-def _queue_of(keys: Keys) -> CommonQueueConfig:
-    names = ("name", "id", "batch_size", "split_boundary", "memory_regions", "offloads")
-    common = _members(CommonQueueConfig, keys, *names)
-    common.cpu_core = str(keys.get("cpu_core", ""))
-    return common
-
-
-def _poll_mode_of(keys: Keys) -> QueuePollMode:
-    return _of(QueuePollMode, keys["poll_mode"])
-
-
-def _flow_of(keys: Keys) -> FlowConfig:
-    actions = [_action_of(action) for action in keys.get("actions", ())]
-    queues = [action for action in actions if action.type == FlowType.QUEUE]
-    action = _action_of(keys["action"]) if "action" in keys else FlowAction()
-    return FlowConfig(
-        keys["name"],
-        keys["id"],
-        queues[-1] if queues else action,
-        actions,
-        _match_of(keys.get("match", {})),
-    )
-
-
-def _match_of(keys: Keys) -> FlowMatch:
-    if "flex_item_id" in keys:
-        flex = _members(FlexItemMatch, keys, "flex_item_id", "val", "mask")
-        return FlowMatch(FlowMatchType.FLEX_ITEM, flex_item_match=flex)
-    if "ecpri" in keys:
-        ecpri = keys["ecpri"]
-        body = ecpri.get("pc_id", ecpri.get("rtc_id"))
-        match = EcpriMatch(
-            "msg_type" in ecpri, ecpri.get("msg_type", 0), body is not None, body or 0
-        )
-        return FlowMatch(FlowMatchType.ECPRI, ecpri_match=match)
-    return FlowMatch(
-        udp_src=_ports_of(keys.get("udp_src", 0)),
-        udp_dst=_ports_of(keys.get("udp_dst", 0)),
-        ipv4_len=keys.get("ipv4_len", 0),
-        ipv4_src=_address_of(keys.get("ipv4_src", "0.0.0.0")),
-        ipv4_dst=_address_of(keys.get("ipv4_dst", "0.0.0.0")),
-    )
-
-
-def _ports_of(ports: int | str) -> Ports:
-    if isinstance(ports, int):
-        return ports
-    low, high = ports.split("-")
-    return int(low), int(high)
-
-
-def _address_of(text: str) -> int:
-    return int.from_bytes(socket.inet_aton(text), sys.byteorder)
-
-
-def _action_of(keys: Keys) -> FlowAction:
-    action = FlowAction(_of(FlowType, keys["type"]), keys.get("id", 0), keys.get("ids", []))
-    if action.type == FlowType.VLAN_PUSH:
-        action.vlan = _members(VlanActionConfig, keys, *VlanActionConfig.__slots__)
-    if "tunnel" in keys:
-        action.tunnel = _members(TunnelConfig, keys["tunnel"], *TunnelConfig.__slots__)
-        action.tunnel.type = _of(TunnelType, keys["tunnel"]["type"])
-    return action
-
-
-def _reorder_of(keys: Keys) -> ReorderConfig:
-    names = ("name", "reorder_type", "memory_region", "payload_byte_offset", "flow_ids")
-    plan = _members(ReorderConfig, keys, *names)
-    ((method, values),) = keys["method"].items()
-    plan.method = _of(ReorderMethod, method)
-    sequence = ReorderBitFieldConfig(**values["sequence_number"])
-    if plan.method == ReorderMethod.SEQ_BATCH_NUMBER:
-        batch = ReorderBitFieldConfig(**values["batch_number"])
-        packets = 1 << (sequence.bit_width - batch.bit_width)
-        plan.seq_batch_number = ReorderSeqBatchNumberConfig(sequence, batch, packets)
-    else:
-        packets = values["packets_per_batch"]
-        plan.seq_packets_per_batch = ReorderSeqPacketsPerBatchConfig(sequence, packets)
-    if types := keys.get("data_types"):
-        plan.data_types = ReorderDataTypesConfig(
-            True,
-            _of(ReorderDataType, types["input_type"]),
-            _of(ReorderDataType, types["output_type"]),
-            _of(ReorderEndianness, types["endianness"]),
-        )
-    return plan
