@@ -9,8 +9,7 @@ from typing import Any
 
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import BurstParams
-from daqiri_ophyd.engine import Status, check_config
-from daqiri_ophyd.engine._config import read_config
+from daqiri_ophyd.engine import Status, check_config, read_config
 
 from ._config import FlowOpResult, FlowRuleConfig, NetworkConfig
 from ._enums import EngineType, FlowOpType, RDMAOpCode

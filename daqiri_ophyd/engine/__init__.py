@@ -28,7 +28,14 @@ from daqiri_ophyd._native import (
 
 from . import events, frames
 from ._burst import Burst
-from ._config import ConfigProblem, ConfigReport, ConfigSource, check_config, load_config
+from ._config import (
+    ConfigProblem,
+    ConfigReport,
+    ConfigSource,
+    check_config,
+    load_config,
+    read_config,
+)
 from ._connections import Connection
 from ._counters import LATENESS_EDGES, Lateness, RxCounters, TxCounters
 from ._engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Engine, Port, capabilities, version
@@ -127,6 +134,7 @@ __all__ = [
     "events",
     "frames",
     "load_config",
+    "read_config",
     "running_engines",
     "version",
 ]

@@ -15,7 +15,14 @@ from daqiri_ophyd._native import NetworkConfig
 
 from ._errors import ConfigError, InvalidParameterError
 
-__all__ = ["ConfigProblem", "ConfigReport", "ConfigSource", "check_config", "load_config"]
+__all__ = [
+    "ConfigProblem",
+    "ConfigReport",
+    "ConfigSource",
+    "check_config",
+    "load_config",
+    "read_config",
+]
 
 ConfigSource = NetworkConfig | Mapping[str, Any] | str | Path
 """Keys and values, YAML text, or a YAML file's path (as str: one line ending .yaml or .yml)."""
@@ -87,9 +94,27 @@ class ConfigReport:
 
 
 def read_config(
-    source: ConfigSource, file: str | None
+    source: ConfigSource, file: str | None = None
 ) -> tuple[NetworkConfig | None, ConfigReport]:
-    """Return the configuration as far as it could be read, and the findings about it."""
+    """Read and check a configuration, and log nothing.
+
+    Parameters
+    ----------
+    source, file
+        As those of `load_config`.
+
+    Returns
+    -------
+    NetworkConfig or None
+        The configuration as far as it could be read. None: the source has values of other types.
+    ConfigReport
+        All findings; errors in the configuration do not raise.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the source is none of these.
+    """
     if isinstance(source, NetworkConfig):
         return source, ConfigReport([])
     if isinstance(source, Mapping):

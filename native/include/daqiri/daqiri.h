@@ -9,7 +9,8 @@
 /// or false where it returns a value), and `last_error` says why. So does the log: of calls that
 /// are made per burst or packet, the first failure on each queue, and then one a second at most,
 /// with how many were left out. What is only not there yet (no burst, no free buffer, no client to
-/// look up) is not logged. Bursts come from this library only: a `BurstParams` made by hand is not a burst.
+/// look up) is not logged. Bursts come from this library only: a `BurstParams` made by hand is not
+/// a burst.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 /// Flows: which packets go where, and what is done to them on the way.
 #pragma once
 
-#include <netinet/in.h>
+#include <arpa/inet.h>
 
 #include <cstdint>
 #include <string>
