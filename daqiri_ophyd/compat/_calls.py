@@ -52,6 +52,8 @@ def daqiri_init(config: Any) -> Status:
     if isinstance(config, bytes):
         config = config.decode(errors="replace")
     if isinstance(config, str):
+        # Lone surrogates, which no file has.
+        config = config.encode(errors="backslashreplace").decode()
         return _native.daqiri_init_from_path_or_text(config)
     if isinstance(config, os.PathLike):
         return _native.daqiri_init_from_yaml_file(os.fsdecode(config))

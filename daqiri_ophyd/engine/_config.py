@@ -10,6 +10,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import NetworkConfig
 
@@ -122,10 +124,8 @@ def read_config(
         try:
             text = _as_text(source)
         except _NotPlainError as error:
-            (found,) = error.args
-            message = f"found {found!r} of {type(found)}; accepted are plain Python values"
-            problem = ConfigProblem("error", name, 0, 0, "", message)
-            return None, ConfigReport([problem])
+            path, message = error.args
+            return None, ConfigReport([ConfigProblem("error", name, 0, 0, path, message)])
         config, problems = _native.parse_config(text, name, positions=False)
     elif _is_path(source):
         config, problems = _native.read_config(str(source))
@@ -208,22 +208,29 @@ def _is_path(source: object) -> bool:
 
 
 class _NotPlainError(Exception):
-    """A value that no configuration file could hold."""
+    """A value that no configuration file could hold: its path, and what is wrong."""
 
 
 def _as_text(source: Mapping[str, Any]) -> str:
     """Return JSON, which is YAML whose texts are all in quotes and on one line."""
 
-    def plain(value: object) -> object:
+    def plain(value: object, path: str) -> object:
+        if path.count(".") + path.count("[") > 100:
+            raise _NotPlainError(path[:60] + "...", "is nested without end")
         if isinstance(value, Mapping):
-            return {str(key): plain(item) for key, item in value.items()}
+            start = f"{path}." if path else ""
+            return {str(key): plain(item, f"{start}{key}") for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [plain(item) for item in value]
+            return [plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        if isinstance(value, (np.generic, np.ndarray)):
+            value = value.tolist()
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, date):
             return str(value)
-        raise _NotPlainError(value)
+        raise _NotPlainError(
+            path, f"found {value!r} of {type(value)}; accepted are plain Python values"
+        )
 
-    text = json.dumps(plain(source), ensure_ascii=False)
+    text = json.dumps(plain(source, ""), ensure_ascii=False)
     return text.encode(errors="backslashreplace").decode()

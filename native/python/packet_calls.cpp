@@ -251,6 +251,16 @@ void bind_copying(py::module_& m) {
       "Copy bytes to the first segment of a packet to send.");
 }
 
+/// A port or queue that there cannot be, such as the -1 of get_port_id, is one that there is not.
+void set_header_of(BurstParams* burst, std::int64_t port, std::int64_t queue, std::int64_t packets,
+                   int segments) {
+  const auto number = [](std::int64_t value) {
+    constexpr std::uint16_t NONE = 0xFFFF;
+    return value >= 0 && value < NONE ? static_cast<std::uint16_t>(value) : NONE;
+  };
+  set_header(burst, number(port), number(queue), packets, segments);
+}
+
 }  // namespace
 
 void bind_packet_calls(py::module_& m) {
@@ -260,7 +270,7 @@ void bind_packet_calls(py::module_& m) {
   m.def(
       "create_tx_burst_params", [] { return created(&create_tx_burst_params); },
       "An empty burst to send; None: all are in use.");
-  m.def("set_header", on_burst(&set_header), py::arg("burst"), py::arg("port"), py::arg("q"),
+  m.def("set_header", on_burst(&set_header_of), py::arg("burst"), py::arg("port"), py::arg("q"),
         py::arg("num"), py::arg("segs"),
         "Say which queue a burst is for, how many packets and segments it shall have.");
   m.def("set_num_packets", on_burst(&set_num_packets), py::arg("burst"), py::arg("num"),

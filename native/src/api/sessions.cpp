@@ -120,7 +120,7 @@ ConfigReport load_text(const std::string& yaml, NetworkConfig& config) {
 ConfigReport load_either(const std::string& yaml_or_path, NetworkConfig& config) {
   std::error_code error;
   const bool is_path = yaml_or_path.ends_with(".yaml") || yaml_or_path.ends_with(".yml") ||
-                       std::filesystem::is_regular_file(yaml_or_path, error);
+                       std::filesystem::exists(yaml_or_path, error);
   return (is_path ? load_config_file : load_text)(yaml_or_path, config);
 }
 

@@ -184,7 +184,7 @@ Status get_tx_packet_burst(BurstParams* params) {
         memory ? "': there is no memory for a burst of " : "': fewer than ", n,
         memory ? " packets"
                : " packet buffers are free; wait for packets to be sent (or raise num_bufs)",
-        memory ? "" : queue.held_up_by());
+        memory ? std::string() : queue.held_up_by());
   });
 }
 
@@ -267,7 +267,7 @@ Status send_tx_burst(BurstParams* params) {
     return api::fail(status, call, "transmit queue '", queue.config().common_.name_,
                      full ? "': its ring is full; the burst was freed, send slower"
                           : "': the engine is shutting down",
-                     full ? queue.held_up_by() : "");
+                     full ? queue.held_up_by() : std::string());
   });
 }
 

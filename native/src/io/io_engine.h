@@ -100,7 +100,7 @@ class PortIo {
   }
   /// Who, besides the wire, may keep packets of the queue from leaving, and what to do about it; a
   /// part of a message, or empty.
-  [[nodiscard]] virtual const char* held_up_by(const TxQueue&) const noexcept { return ""; }
+  [[nodiscard]] virtual std::string held_up_by(const TxQueue&) const { return {}; }
   /// What became of packets that were kept. `last`: nobody asks again; decide on all of them and
   /// release all buffers.
   virtual TransmitCompletion completed(TxQueue&, bool /*last*/) noexcept { return {}; }

@@ -119,7 +119,7 @@ const char* TxQueue::unreachable(std::uintptr_t connection) const noexcept {
   return io_->unreachable(connection);
 }
 
-const char* TxQueue::held_up_by() const noexcept { return io_->held_up_by(*this); }
+std::string TxQueue::held_up_by() const { return io_->held_up_by(*this); }
 
 bool TxQueue::wait_idle(std::int64_t timeout_ns) noexcept {
   const auto idle = [this] { return counters().held == 0; };

@@ -47,7 +47,7 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   /// As PortIo::unreachable.
   [[nodiscard]] const char* unreachable(std::uintptr_t connection) const noexcept;
   /// As PortIo::held_up_by.
-  [[nodiscard]] const char* held_up_by() const noexcept;
+  [[nodiscard]] std::string held_up_by() const;
   /// Wait until everything submitted has left or was dropped; false on timeout or interruption.
   bool wait_idle(std::int64_t timeout_ns) noexcept;
   /// Wait until a burst may be allocated again; false on timeout or interruption.

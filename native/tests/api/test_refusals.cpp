@@ -106,8 +106,7 @@ TEST_CASE("what is only not there yet is not in the log", "[api]") {
   set_header(bursts[1], 0, 0, 1, 1);
   CHECK_FALSE(is_tx_burst_available(bursts[1]));
   CHECK(get_tx_packet_burst(bursts[1]) == Status::NO_FREE_PACKET_BUFFERS);
-  CHECK_THAT(last_error(), Catch::Contains("fewer than 1 packet buffers are free") &&
-                               Catch::Contains("loopback waits while nobody takes"));
+  CHECK_THAT(last_error(), Catch::Contains("fewer than 1 packet buffers are free"));
   for (BurstParams* burst : bursts) free_tx_burst(burst);
   CHECK(log.lines().empty());
 }

@@ -221,9 +221,7 @@ def test_numbers_that_no_integer_of_c_holds(idx: int, burst: compat.BurstParams)
     with pytest.raises(TypeError):
         compat.get_packet_bytes(burst, idx)
     with pytest.raises(TypeError):
-        compat.set_header(burst, 1 << 16, 0, 1, 1)
-    with pytest.raises(TypeError):
-        compat.set_header(burst, -1, 0, 1, 1)
+        compat.set_header(burst, 0, 0, 1 << 64, 1)
 
 
 def test_bytes_end_with_the_packet(burst: compat.BurstParams) -> None:
@@ -742,3 +740,24 @@ daqiri.shutdown()
             assert sum("debug: found" in line for line in lines) == 1, errors
             assert sum("is used by no queue" in line for line in lines) == 1, errors
             assert len(lines) == 2 + adjusted, errors
+
+
+def test_a_port_that_is_not_there_is_a_status(engine: Start) -> None:
+    engine()
+    missing = compat.get_port_id("typo")
+    assert missing == -1
+    for port, queue in ((missing, 0), (0, -1), (0, 70_000), (1 << 40, 0)):
+        burst = compat.create_tx_burst_params()
+        compat.set_header(burst, port, queue, 1, 1)
+        assert compat.get_tx_packet_burst(burst) == Status.INVALID_PARAMETER
+        compat.free_tx_burst(burst)
+
+
+def test_texts_that_are_no_configuration_are_a_status(tmp_path: Path) -> None:
+    assert compat.daqiri_init(str(tmp_path)) == Status.INVALID_PARAMETER
+    assert "cannot be read: Is a directory" in compat.last_error()
+    assert compat.daqiri_init("version: \udc80") == Status.INVALID_PARAMETER
+    endless: dict[str, Any] = {}
+    endless["version"] = [endless]
+    assert compat.daqiri_init(endless) == Status.INVALID_PARAMETER
+    assert "nested without end" in compat.last_error()

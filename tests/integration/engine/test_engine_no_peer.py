@@ -35,6 +35,28 @@ def test_a_udp_server_sends_once_it_has_a_peer(udp: Build) -> None:
         assert (counters.submitted, counters.dropped_total) == (2, 0)
 
 
+def test_a_small_region_serves_both_directions(udp: Build) -> None:
+    config = udp()
+    (first, _) = config["memory_regions"]
+    config["memory_regions"] = [first | {"num_bufs": 64}]
+    for interface in config["interfaces"]:
+        for side in ("rx", "tx"):
+            interface[side]["queues"][0]["memory_regions"] = [first["name"]]
+    with Engine.open(config) as engine:
+        server, client = engine.ports
+        for number in range(200):
+            client.tx[0].send([b"%d" % number], timeout=20)
+            burst = server.rx[0].receive(20)
+            assert burst is not None
+            assert bytes(burst[0]) == b"%d" % number
+            server.tx[0].send([bytes(burst[0])], connection_id=burst.connection_id, timeout=20)
+            burst.release()
+            answer = client.rx[0].receive(20)
+            assert answer is not None
+            with answer:
+                assert bytes(answer[0]) == b"%d" % number
+
+
 def test_a_tcp_server_sends_while_it_has_a_peer(tcp: Build) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]

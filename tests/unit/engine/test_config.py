@@ -352,9 +352,9 @@ def test_adjustments_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_values_that_yaml_has_no_word_for() -> None:
-    report = check_config({"version": np.int64(1)})
+    report = check_config({"version": Path("1")})
     assert not report.ok
-    assert "numpy.int64" in report.text()
+    assert "PosixPath" in report.text()
     assert "plain Python" in report.text()
     with pytest.raises(ConfigError, match="plain Python"):
         load_config({"version": object()})
@@ -362,6 +362,29 @@ def test_values_that_yaml_has_no_word_for() -> None:
     config = load_config(TEXT).to_dict()
     inner = config.get("daqiri", {"cfg": config})["cfg"]
     assert load_config({**inner, "memory_regions": tuple(inner["memory_regions"])})
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    document = yaml.safe_load(TEXT)
+    plain = load_config(document)
+    keys = document["daqiri"]["cfg"]
+    keys["tx_meta_buffers"] = np.uint16(plain.tx_meta_buffers)
+    keys["debug"] = np.bool_(plain.debug)
+    region = keys["memory_regions"][0]
+    region["num_bufs"] = np.int64(region["num_bufs"])
+    assert load_config(document) == plain
+
+
+def test_values_of_no_file_are_named_with_their_key() -> None:
+    document = yaml.safe_load(TEXT)
+    region = document["daqiri"]["cfg"]["memory_regions"][0]
+    region["num_bufs"] = object()
+    (problem,) = check_config(document).problems
+    assert problem.path == "daqiri.cfg.memory_regions[0].num_bufs"
+    assert "accepted are plain Python values" in problem.message
+    region["num_bufs"] = document
+    (problem,) = check_config(document).problems
+    assert problem.message == "is nested without end"
 
 
 def test_an_address_that_a_reader_took_for_a_number() -> None:

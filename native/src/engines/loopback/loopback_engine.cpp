@@ -33,9 +33,13 @@ struct Cable {
   std::vector<std::uint8_t> frame;
 };
 struct Sender {
+  Sender(Cable* cable_of_core, bool fills) : cable(cable_of_core), fills_source_mac(fills) {}
+
   Cable* cable;
   /// Offload tx_eth_src: frames leave with this port's address as their source.
   bool fills_source_mac;
+  /// The queue that has no room for its next packet. For messages.
+  std::atomic<const RxQueue*> waits_for{nullptr};
 };
 
 /// Whether queues take buffers from a region that both have.
@@ -60,8 +64,9 @@ class LoopbackPort final : public PortIo {
       const auto [entry, is_new] = cables_.try_emplace(tx->config().common_.cpu_core_, to);
       Cable& cable = entry->second;
       const auto& offloads = tx->config().common_.offloads_;
-      senders_[tx.get()] = {
-          &cable, std::find(offloads.begin(), offloads.end(), "tx_eth_src") != offloads.end()};
+      senders_.try_emplace(
+          tx.get(), &cable,
+          std::find(offloads.begin(), offloads.end(), "tx_eth_src") != offloads.end());
       if (!is_new) continue;
       for (const auto& rx : to.rx) {
         // Senders that have all buffers would wait for ever for one.
@@ -93,7 +98,7 @@ class LoopbackPort final : public PortIo {
   }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {
-    const Sender& sender = senders_.find(&queue)->second;
+    Sender& sender = senders_.find(&queue)->second;
     sender.cable->steering.refresh();
     TransmitResult result;
     const Link* full = nullptr;
@@ -108,17 +113,18 @@ class LoopbackPort final : public PortIo {
       link.give_cache_back();
       link.rx.poller_doorbell->ring();
     }
+    sender.waits_for.store(full == nullptr ? nullptr : &full->rx, std::memory_order_relaxed);
     if (full != nullptr) full->rx.ask_for_buffers();
     return result;
   }
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
     return {.most_packets = 256};
   }
-  [[nodiscard]] const char* held_up_by(const TxQueue&) const noexcept override {
-    return full_ == Full::WAIT
-               ? "; a loopback waits while nobody takes what was received (loopback_drops: true "
-                 "drops it instead)"
-               : "";
+  [[nodiscard]] std::string held_up_by(const TxQueue& queue) const override {
+    const RxQueue* full = senders_.find(&queue)->second.waits_for.load(std::memory_order_relaxed);
+    if (full == nullptr) return {};
+    return "; a loopback waits while nobody takes the bursts of receive queue '" +
+           full->config().common_.name_ + "' (loopback_drops: true drops packets instead)";
   }
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override {
     return std::make_shared<LinkLayer>();

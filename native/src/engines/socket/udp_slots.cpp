@@ -29,8 +29,8 @@ UdpSlots::UdpSlots(const RxQueue& queue, bool named)
     capacity_ += queue.segment_capacity(s);
     buffers = std::min(buffers, queue.region(s).config().num_bufs_);
   }
-  // Others may take from the same region.
-  share_ = std::max(MAX_SLOTS, static_cast<std::uint32_t>(buffers / 4));
+  // Others may take from the same region, and what waits here for datagrams comes back to nobody.
+  share_ = std::max(1U, static_cast<std::uint32_t>(buffers / 4));
   for (std::uint32_t i = 0; i < MAX_SLOTS; ++i) {
     messages_[i].msg_hdr.msg_name = named ? names_[i].data() : nullptr;
     messages_[i].msg_hdr.msg_control = &controls_[i];
