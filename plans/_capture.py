@@ -9,7 +9,7 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
-from ._fly import OnDrop, fly, prepare_to_send, setup_capture
+from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
 from ._packets import Packets, packet_source
 
 __all__ = ["capture", "capture_scan"]
@@ -72,26 +72,26 @@ def capture(
     _require_both(tx, packets)
     if tx is None and not num_packets and not acquire_time:
         raise ValueError("The capture has no limit. Give num_packets or acquire_time.")
-    yield from setup_capture(
+    settings = capture_settings(
         detector,
-        {
-            "num_packets": num_packets,
-            "acquire_time": acquire_time,
-            "roll_packets": roll_packets,
-            "roll_bytes": roll_bytes,
-            "roll_seconds": roll_seconds,
-            "on_drop": on_drop,
-            "timeout": timeout,
-        },
+        num_packets=num_packets,
+        acquire_time=acquire_time,
+        roll_packets=roll_packets,
+        roll_bytes=roll_bytes,
+        roll_seconds=roll_seconds,
+        on_drop=on_drop,
+        timeout=timeout,
     )
-    if tx is not None and packets is not None:
-        source = packet_source(packets, tx.link_type)
-        yield from prepare_to_send(tx, source, start_delay)
-    return (
-        yield from fly(
-            detector, tx, flush_period=flush_period, md={"plan_name": "capture", **(md or {})}
-        )
-    )
+
+    def capture_and_send() -> MsgGenerator[str]:
+        if tx is not None and packets is not None:
+            yield from prepare_to_send(tx, packet_source(packets, tx.link_type))
+        metadata = {"plan_name": "capture", **(md or {})}
+        return (yield from fly(detector, tx, flush_period=flush_period, md=metadata))
+
+    if tx is not None:
+        settings = {**settings, tx.start_delay: start_delay}
+    return (yield from with_settings(settings, capture_and_send()))
 
 
 def capture_scan(
@@ -138,23 +138,29 @@ def capture_scan(
     """
     _require_both(tx, packets)
     devices: list[Any] = [detector]
+    source = None
     if tx is not None and packets is not None:
         source = packet_source(packets, tx.link_type)
         if not num_packets and not acquire_time:
             num_packets = source.packets
-        yield from prepare_to_send(tx, source, start_delay)
         devices.append(tx)
-    yield from setup_capture(
+    settings = capture_settings(
         detector,
-        {
-            "num_packets": num_packets,
-            "acquire_time": acquire_time,
-            "on_drop": on_drop,
-            "timeout": timeout,
-        },
+        num_packets=num_packets,
+        acquire_time=acquire_time,
+        on_drop=on_drop,
+        timeout=timeout,
     )
-    metadata = {"plan_name": "capture_scan", **(md or {})}
-    return (yield from bp.scan(devices, motor, start, stop, num=num, md=metadata))
+
+    def scan() -> MsgGenerator[str]:
+        if tx is not None and source is not None:
+            yield from prepare_to_send(tx, source)
+        metadata = {"plan_name": "capture_scan", **(md or {})}
+        return (yield from bp.scan(devices, motor, start, stop, num=num, md=metadata))
+
+    if tx is not None:
+        settings = {**settings, tx.start_delay: start_delay}
+    return (yield from with_settings(settings, scan()))
 
 
 def _require_both(tx: TxQueue | None, packets: Packets | None) -> None:

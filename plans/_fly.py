@@ -10,22 +10,40 @@ from bluesky.utils import MsgGenerator, RunEngineControlException, short_uid
 from daqiri_ophyd.devices import Capture, TxQueue
 from daqiri_ophyd.replay import PacketSource
 
-__all__ = ["OnDrop", "fly", "prepare_to_send", "setup_capture"]
+__all__ = ["OnDrop", "capture_settings", "fly", "prepare_to_send", "with_settings"]
 
 
 OnDrop = Literal["fail", "flag", "ignore"]
 """What to do about lost packets."""
 
 
-def setup_capture(detector: Capture, settings: Mapping[str, Any]) -> MsgGenerator[None]:
-    """Set attributes of a capture, by name."""
-    for attribute, value in settings.items():
-        yield from bps.abs_set(getattr(detector, attribute), value, wait=True)
+Settings = Mapping[Any, Any]
+"""Values by signal."""
 
 
-def prepare_to_send(tx: TxQueue, source: PacketSource, start_delay: float) -> MsgGenerator[None]:
+def capture_settings(detector: Capture, **settings: Any) -> Settings:
+    """Return settings of a capture by their signals."""
+    return {getattr(detector, attribute): value for attribute, value in settings.items()}
+
+
+def with_settings(settings: Settings, plan: MsgGenerator[str]) -> MsgGenerator[str]:
+    """Run a plan with these settings; afterwards, however it ends, they are as before."""
+    before = {signal: signal.get() for signal in settings}
+
+    def run() -> MsgGenerator[str]:
+        for signal, value in settings.items():
+            yield from bps.abs_set(signal, value, wait=True)
+        return (yield from plan)
+
+    def restore() -> MsgGenerator[None]:
+        for signal, value in before.items():
+            yield from bps.abs_set(signal, value, wait=True)
+
+    return (yield from bpp.finalize_wrapper(run(), restore))
+
+
+def prepare_to_send(tx: TxQueue, source: PacketSource) -> MsgGenerator[None]:
     """Prepare a transmit queue with packets; they are sent when it is triggered or kicked off."""
-    yield from bps.abs_set(tx.start_delay, start_delay, wait=True)
     # Bluesky's protocols declare types that ophyd's status does not have.
     device: Any = tx
     yield from bps.prepare(device, source, wait=True)
@@ -79,6 +97,8 @@ def fly(
             statuses.append((yield from bps.complete(device, group=group)))
         done = False
         while not done:
+            # Where a deferred pause takes effect.
+            yield from bps.checkpoint()
             waited = yield from bps.wait(group=group, timeout=flush_period, error_on_timeout=False)
             done = all(status is None or status.done for status in statuses)
             if waited and not done:

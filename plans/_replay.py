@@ -9,7 +9,7 @@ from daqiri_ophyd.catalog import Catalog, capture_files
 from daqiri_ophyd.devices import Capture, TxQueue
 from daqiri_ophyd.replay import Replay
 
-from ._fly import OnDrop, fly, prepare_to_send, setup_capture
+from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
 
 __all__ = ["replay"]
 
@@ -83,20 +83,18 @@ def replay(
         speed=speed,
         max_gap_ns=None if max_gap is None else round(max_gap * 1e9),
     )
+    settings: dict[Any, Any] = {tx.start_delay: start_delay}
     if detector is not None:
-        yield from setup_capture(
+        settings |= capture_settings(
             detector,
-            {
-                "num_packets": source.packets,
-                "acquire_time": 0.0,
-                "roll_packets": 0,
-                "roll_bytes": 0,
-                "roll_seconds": 0.0,
-                "on_drop": on_drop,
-                "timeout": timeout,
-            },
+            num_packets=source.packets,
+            acquire_time=0.0,
+            roll_packets=0,
+            roll_bytes=0,
+            roll_seconds=0.0,
+            on_drop=on_drop,
+            timeout=timeout,
         )
-    yield from prepare_to_send(tx, source, start_delay)
     metadata = {
         "plan_name": "replay",
         "replay_of": run.metadata["start"]["uid"],
@@ -104,4 +102,9 @@ def replay(
         "max_gap": max_gap,
         **(md or {}),
     }
-    return (yield from fly(detector, tx, flush_period=flush_period, md=metadata))
+
+    def send_again() -> MsgGenerator[str]:
+        yield from prepare_to_send(tx, source)
+        return (yield from fly(detector, tx, flush_period=flush_period, md=metadata))
+
+    return (yield from with_settings(settings, send_again()))

@@ -7,7 +7,7 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import TxQueue
 
-from ._fly import fly, prepare_to_send
+from ._fly import fly, prepare_to_send, with_settings
 from ._packets import Packets, packet_source
 
 __all__ = ["timed_tx"]
@@ -44,9 +44,11 @@ def timed_tx(
     str
         uid of the run, whose row has the number of packets sent and their lateness.
     """
-    yield from prepare_to_send(tx, packet_source(packets, tx.link_type), start_delay)
-    return (
-        yield from fly(
-            None, tx, flush_period=flush_period, md={"plan_name": "timed_tx", **(md or {})}
-        )
-    )
+    source = packet_source(packets, tx.link_type)
+
+    def send() -> MsgGenerator[str]:
+        yield from prepare_to_send(tx, source)
+        metadata = {"plan_name": "timed_tx", **(md or {})}
+        return (yield from fly(None, tx, flush_period=flush_period, md=metadata))
+
+    return (yield from with_settings({tx.start_delay: start_delay}, send()))

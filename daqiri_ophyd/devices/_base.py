@@ -149,23 +149,9 @@ class CounterDevice(EngineDevice):
                 self._anchor = (now, counts)
             return dict(self._rates)
 
-    def refresh(self) -> dict[str, Any]:
-        """Take a snapshot, update all signals from it, and return the values by attribute name."""
-        timestamp = time.time()
-        values = self.take_values()
-        for attribute, value in values.items():
-            getattr(self, attribute).update(value, timestamp)
-        return values
-
     def read(self) -> Readings:
-        """Return one consistent snapshot of the readings."""
-        return self._reading_of(self.refresh(), time.time())
-
-    def read_quietly(self) -> Readings:
-        """Return the same as `read`, without calling subscribers."""
-        return self._reading_of(self.take_values(), time.time())
-
-    def _reading_of(self, values: dict[str, Any], timestamp: float) -> Readings:
+        """Return one consistent snapshot of the readings; subscribers are not called."""
+        values, timestamp = self.take_values(), time.time()
         reading: OrderedDict[str, dict[str, Any]] = OrderedDict()
         for attribute, component in self._get_components_of_kind(Kind.normal):
             if attribute in values:

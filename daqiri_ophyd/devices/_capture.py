@@ -148,10 +148,12 @@ class Capture(EngineDevice):
     def stage(self) -> list[object]:
         """Open the engine if it is closed, and start a new set of files."""
         self.daq.open()
-        self._stream = self._new_stream()
         self._folder = None
         self._failure = None
-        return super().stage()
+        staged: list[object] = super().stage()
+        # After `stage_sigs` have been set: the stream has what is described then.
+        self._stream = self._new_stream()
+        return staged
 
     def unstage(self) -> list[object]:
         """Stop recording; the engine stays open."""
@@ -342,7 +344,13 @@ class Capture(EngineDevice):
         return status
 
     def _on_file(self, file: RecordedFile) -> None:
-        """Append the row of a complete file."""
+        """Append the row of a complete file; a file without a row is a failure."""
+        try:
+            self._append(file)
+        except Exception as error:
+            self._fail(CaptureError(f"{file.path} is in no document of the run: {error}"))
+
+    def _append(self, file: RecordedFile) -> None:
         expected = self._stream.path(self._stream.finished)
         if file.path != expected:
             # The number of a file is its row: a reader would take the other file for it.
@@ -365,9 +373,9 @@ class Capture(EngineDevice):
         now = time.time()
         for attribute, value in row.items():
             getattr(self, attribute).update(value, now)
-        self._stream.append(
-            {getattr(self, attribute).name: value for attribute, value in row.items()}, now
-        )
+        declared = self._stream.counters
+        values = {getattr(self, attribute).name: value for attribute, value in row.items()}
+        self._stream.append({name: values[name] for name in values if name in declared}, now)
 
     def _on_progress(self, snapshot: RecorderSnapshot) -> None:
         """Report progress; fail as soon as packets are lost or none arrive for too long."""

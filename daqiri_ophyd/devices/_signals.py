@@ -1,5 +1,6 @@
 """Signals for readings, settings and configuration of the engine."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -120,14 +121,8 @@ class Reading(_TypedSignal):
         self._metadata["write_access"] = False
 
     def update(self, value: Any, timestamp: float) -> None:
-        """Store a value, unless the stored one is newer."""
-        if timestamp >= self.timestamp:
-            self.put(value, timestamp=timestamp, force=True)
-
-    def update_if_changed(self, value: Any, timestamp: float) -> None:
-        """Store a value if it has changed, so that subscribers are called on changes only."""
-        if value != self._readback:
-            self.update(value, timestamp)
+        """Store a value and call the subscribers."""
+        self.put(value, timestamp=timestamp, force=True)
 
 
 class EngineSignalRO(Reading):
@@ -147,6 +142,13 @@ class EngineSignalRO(Reading):
     def __init__(self, *, length: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._length = length
+        self._told: Any = None
+
+    def update_if_changed(self, value: Any, timestamp: float) -> None:
+        """Call the subscribers if the value is not the one that they were told last."""
+        if value != self._told:
+            self._told = value
+            self.update(value, timestamp)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """Return the data key, which does not depend on the value."""
@@ -156,9 +158,10 @@ class EngineSignalRO(Reading):
         return described
 
     def get(self, **_: Any) -> Any:
-        """Read the engine and return the value."""
-        self.device.refresh()
-        return super().get()
+        """Read the engine and return the value; subscribers are not called."""
+        self._readback = self.device.take_values()[self.attr_name]
+        self._metadata["timestamp"] = time.time()
+        return self._readback
 
     @property
     def monitored(self) -> bool:
@@ -169,6 +172,9 @@ class EngineSignalRO(Reading):
         self, callback: Callable[..., Any], event_type: str | None = None, run: bool = True
     ) -> int:
         """Call ``callback`` on changes; see `ophyd.ophydobj.OphydObject.subscribe`."""
+        if not self.monitored and self.device.daq.is_open:
+            # The first call has the value of now, not that of an earlier subscription.
+            self.update_if_changed(self.get(), time.time())
         cid = super().subscribe(callback, event_type=event_type, run=run)
         self.device.monitor()
         return cid
@@ -238,6 +244,8 @@ class EngineSignal(_TypedSignal):
             same = False
         if not same:
             raise TypeError(f"{self.name} is {value!r}; accepted is {_TYPE_NAMES[self._type]}.")
+        if isinstance(converted, float) and not math.isfinite(converted):
+            raise ValueError(f"{self.name} is {value!r}; accepted is a finite number.")
         if self._minimum is not None and not converted >= self._minimum:
             raise ValueError(f"{self.name} is {value!r}; accepted is {self._minimum} or more.")
         if self._choices is not None and converted not in self._choices:

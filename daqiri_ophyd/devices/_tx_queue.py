@@ -303,7 +303,7 @@ class TxQueue(CounterDevice):
         timeout = self.timeout.get()
         queue = self.daq.tx_queue(self.port_name, self.member_name)
         queue.reset_lateness()
-        self.refresh()  # so that the rate in the row is that of this transmission
+        self.take_values()  # so that the rate in the row is that of this transmission
         status = EngineStatus(
             self,
             action="sending",
@@ -346,7 +346,7 @@ class TxQueue(CounterDevice):
             default_pump().remove(transmission.fileno())
             transmission.close()
             # Without calling subscribers: one may wait for the thread that holds this lock.
-            self._rows.append(self.read_quietly())
+            self._rows.append(self.read())
         progress = transmission.progress()
         status.report(progress.submitted, progress.packets, "packets")
         if progress.error is not None:

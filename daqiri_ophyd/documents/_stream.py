@@ -88,6 +88,11 @@ class CaptureStream:
         return sequence
 
     @property
+    def counters(self) -> frozenset[str]:
+        """Names of the counters of each file."""
+        return frozenset(self._counters)
+
+    @property
     def finished(self) -> int:
         """Files finished in this run."""
         with self._lock:

@@ -208,21 +208,3 @@ def test_a_plan_drops_all_traffic_of_a_port(daq, run_engine):
         assert not port.drop_all_traffic.get()
         send(daq, 5)
         assert received.dropped_filtered.get() == 0
-
-
-def test_counters_can_be_monitored_in_a_run(daq, run_engine, documents):
-    received = daq.port0.rx.frames.received
-
-    def plan():
-        yield from bps.stage(daq)
-        yield from bps.open_run()
-        yield from bps.monitor(received, name="traffic")
-        for _ in range(20):
-            send(daq, 1)
-            yield from bps.sleep(0.05)
-        yield from bps.unmonitor(received)
-        yield from bps.close_run()
-        yield from bps.unstage(daq)
-
-    run_engine(plan())
-    assert len(documents.rows("traffic")) > 1

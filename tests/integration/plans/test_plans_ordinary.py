@@ -1,0 +1,212 @@
+"""What users may do with any device: settings, kinds, stage signatures, monitors."""
+
+import math
+import threading
+import time
+
+import pytest
+from bluesky import plan_stubs as bps
+from bluesky import plans as bp
+from bluesky.utils import FailedStatus, RunEngineInterrupted
+
+from daqiri_ophyd import plans
+from daqiri_ophyd.engine import PcapFile, frames
+
+BURST = {"count": 50, "size": 100}
+SLOW = {"count": 600, "size": 100, "rate": 500}
+
+
+def send(daq, count: int) -> None:
+    packets = frames.udp_frames(
+        (count, 60),
+        src_mac="02:00:00:00:00:01",
+        dst_mac="02:00:00:00:00:02",
+        src_ip="192.0.2.1",
+        dst_ip="192.0.2.2",
+        src_port=4000,
+        dst_port=5000,
+    )
+    queue = daq.tx_queue("port0", "out")
+    assert queue.send(packets) == count
+    assert queue.wait_sent(5.0)
+
+
+def until(condition) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        yield from bps.sleep(0.01)
+
+
+# --- Monitors
+
+
+def test_a_monitored_counter_has_an_event_for_each_value(daq, run_engine, documents, caplog):
+    received = daq.port0.rx.frames.received
+
+    def plan():
+        yield from bps.stage(daq)
+        yield from bps.open_run()
+        yield from bps.monitor(received, name="traffic")
+        for number in range(1, 6):
+            send(daq, 10)
+            yield from until(lambda n=number: received.get() == 10 * n)
+            yield from until(lambda n=number: received._told == 10 * n)
+        yield from bps.unmonitor(received)
+        yield from bps.close_run()
+        yield from bps.unstage(daq)
+
+    run_engine(plan())
+    values = [row[received.name] for row in documents.rows("traffic")]
+    assert values == [0, 10, 20, 30, 40, 50]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_subscribers_may_read_the_device(daq, run_engine):
+    queue = daq.port0.rx.frames
+    seen = []
+    with daq:
+        for signal in (queue.received, queue.delivered, queue.held):
+            signal.subscribe(lambda **_: seen.append(queue.read()[queue.received.name]["value"]))
+        send(daq, 10)
+        end = time.monotonic() + 20
+        while 10 not in seen:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+# --- Kinds and stage signatures
+
+
+def run_both(daq, run_engine):
+    """Take one reading in a step scan, and one file on the fly."""
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+
+    def step():
+        yield from bps.mv(capture.num_packets, 50)
+        yield from bps.prepare(tx, plans.packet_source(BURST, tx.link_type), wait=True)
+        yield from bp.count([capture, tx])
+
+    yield "step", step()
+    yield "fly", plans.capture(capture, 50, tx=tx, packets=BURST)
+
+
+@pytest.mark.parametrize("attributes", [["packets"], ["dropped", "t_last_ns"]])
+def test_a_capture_may_read_fewer_attributes(daq, run_engine, documents, attributes):
+    capture = daq.port0.capture
+    capture.read_attrs = attributes
+    for _, plan in run_both(daq, run_engine):
+        documents.clear()
+        run_engine(plan)
+        (file,) = documents.files()
+        assert file.exists()
+        (row,) = documents.rows()
+        names = {name for name in row if name.startswith(capture.name)}
+        assert names == {f"{capture.name}_{each}" for each in attributes}
+
+
+def test_a_capture_without_any_attribute_is_refused(daq, run_engine):
+    daq.port0.capture.read_attrs = []
+    for _, plan in run_both(daq, run_engine):
+        with pytest.raises(ValueError, match="needs at least one counter"):
+            run_engine(plan)
+
+
+def test_stage_signatures_take_effect(daq, run_engine, documents):
+    capture = daq.port0.capture
+    capture.stage_sigs["on_drop"] = "flag"
+    for kind, plan in run_both(daq, run_engine):
+        documents.clear()
+        run_engine(plan)
+        (row,) = documents.rows()
+        # A plan's own argument comes first.
+        assert row.get(f"{capture.name}_lossy") is False, kind
+        assert len(documents.files()) == 1
+    assert capture.on_drop.get() == "fail"
+
+
+def test_the_source_of_files_is_the_queue_that_is_staged(daq, run_engine, documents):
+    capture = daq.port0.capture
+    capture.stage_sigs["queue"] = "rest"
+    packets = {**BURST, "udp_dst": 5001}
+    run_engine(plans.capture(capture, 50, tx=daq.port0.tx.out, packets=packets))
+    key = documents.descriptor()["data_keys"][f"{capture.name}_files"]
+    assert key["source"] == "daqiri://port0/rx/rest"
+    with PcapFile(documents.files()[0]) as pcap:
+        assert len(pcap) == 50
+
+
+# --- Settings
+
+
+def settings_of(daq):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    return {
+        name: getattr(device, name).get()
+        for device in (capture, tx)
+        for name in device.configuration_attrs
+    }
+
+
+@pytest.mark.parametrize("outcome", ["success", "refused", "failed", "aborted"])
+def test_plans_leave_settings_as_they_were(daq, run_engine, outcome):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.acquire_time.put(0.2)
+    capture.roll_seconds.put(1.0)
+    capture.on_drop.put("flag")
+    tx.start_delay.put(0.05)
+    before = settings_of(daq)
+    if outcome == "success":
+        run_engine(plans.capture(capture, 50, tx=tx, packets=BURST))
+    elif outcome == "refused":
+        with pytest.raises((FailedStatus, ValueError)):
+            run_engine(plans.capture(capture, 50, tx=tx, packets=BURST, timeout=-1))
+    elif outcome == "failed":
+        with pytest.raises(FailedStatus):
+            run_engine(plans.capture(capture, 51, tx=tx, packets=BURST, timeout=0.5))
+    else:
+        timer = threading.Timer(0.3, run_engine.request_pause)
+        timer.start()
+        with pytest.raises(RunEngineInterrupted):
+            run_engine(plans.capture(capture, 600, tx=tx, packets=SLOW))
+        run_engine.abort("enough")
+    assert settings_of(daq) == before
+    run_engine(plans.timed_tx(tx, BURST, start_delay=0.2))
+    assert settings_of(daq) == before
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_times_are_finite(daq, value):
+    with pytest.raises((TypeError, ValueError), match="accepted is a (finite )?number"):
+        daq.port0.capture.acquire_time.put(value)
+
+
+def test_readings_follow_when_the_clock_is_set_back(daq, run_engine, documents, monkeypatch):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    clock = time.time
+    sizes = (100, 50, 20)
+
+    def plan():
+        for number, count in enumerate(sizes):
+            monkeypatch.setattr(time, "time", lambda back=60 * number: clock() - back)
+            yield from plans.capture(capture, count, tx=tx, packets={"count": count, "size": 64})
+
+    run_engine(plan())
+    pages = [page["data"] for page in documents.of("event_page")]
+    name = f"{capture.name}_packets"
+    assert [value for page in pages for value in page.get(name, [])] == list(sizes)
+
+
+def test_a_deferred_pause_takes_effect(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    timer = threading.Timer(0.3, lambda: run_engine.request_pause(defer=True))
+    timer.start()
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(
+            plans.capture(capture, 600, tx=tx, packets=SLOW, flush_period=0.05, roll_packets=100)
+        )
+    assert run_engine.state == "paused"
+    run_engine.resume()
+    rows = documents.rows()
+    assert sum(row[f"{capture.name}_packets"] for row in rows) == 600
+    assert documents.stop["exit_status"] == "success"
