@@ -11,7 +11,13 @@ from daqiri_ophyd import _native
 from daqiri_ophyd._native import TxQueueConfig
 
 from ._counters import Lateness, TxCounters
-from ._errors import BY_STATUS, InvalidParameterError, NoSpaceAvailableError, Status
+from ._errors import (
+    BY_STATUS,
+    DaqiriError,
+    InvalidParameterError,
+    NoSpaceAvailableError,
+    Status,
+)
 from ._queue import Queue
 
 __all__ = ["TxQueue"]
@@ -118,13 +124,19 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
             )
         if status == Status.SUCCESS:
             return submitted
+        # Made elsewhere: an error that its own frame refers to keeps the engine until a collection.
+        raise self._error(submitted, reason, status, count, timeout)
+
+    def _error(
+        self, submitted: int, reason: str, status: int, count: int, timeout: float | None
+    ) -> DaqiriError:
         error = (
             BY_STATUS[status](reason)
             if reason
             else NoSpaceAvailableError(self._timeout_message(submitted, count, status, timeout))
         )
         error.submitted = submitted
-        raise error
+        return error
 
     def _timeout_message(
         self, submitted: int, count: int, status: int, timeout: float | None
