@@ -1,8 +1,6 @@
 // Configurations built in code: what structs can say and files cannot.
-#include <algorithm>
 #include <charconv>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "config/rules.h"

@@ -10,6 +10,7 @@ import pytest
 from bluesky import RunEngine
 
 from daqiri_ophyd.devices import Daq, make_daq
+from daqiri_ophyd.engine import frames
 
 
 class Documents(list):
@@ -164,3 +165,24 @@ def make(captures: Path) -> Iterator[Callable[..., Daq]]:
 @pytest.fixture
 def daq(make: Callable[..., Daq]) -> Daq:
     return make()
+
+
+@pytest.fixture
+def send() -> Callable[[Daq, int], None]:
+    """Send frames to the first receive queue, and wait until they have left."""
+
+    def send_frames(daq: Daq, count: int) -> None:
+        packets = frames.udp_frames(
+            (count, 60),
+            src_mac="02:00:00:00:00:01",
+            dst_mac="02:00:00:00:00:02",
+            src_ip="192.0.2.1",
+            dst_ip="192.0.2.2",
+            src_port=4000,
+            dst_port=5000,
+        )
+        queue = daq.tx_queue("port0", "out")
+        assert queue.send(packets) == count
+        assert queue.wait_sent(5.0)
+
+    return send_frames

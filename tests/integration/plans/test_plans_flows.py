@@ -8,7 +8,7 @@ from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 
 from daqiri_ophyd import plans
-from daqiri_ophyd.engine import ConfigError, NotReadyError, frames
+from daqiri_ophyd.engine import ConfigError, NotReadyError
 
 BURST = {"count": 50, "size": 100, "udp_dst": 6000}
 
@@ -16,21 +16,6 @@ BURST = {"count": 50, "size": 100, "udp_dst": 6000}
 def capture_of(daq, queue: str):
     daq.port0.capture.queue.put(queue)
     return plans.capture(daq.port0.capture, 50, tx=daq.port0.tx.out, packets=BURST, timeout=2.0)
-
-
-def send(daq, count: int) -> None:
-    packets = frames.udp_frames(
-        (count, 60),
-        src_mac="02:00:00:00:00:01",
-        dst_mac="02:00:00:00:00:02",
-        src_ip="192.0.2.1",
-        dst_ip="192.0.2.2",
-        src_port=4000,
-        dst_port=5000,
-    )
-    queue = daq.tx_queue("port0", "out")
-    assert queue.send(packets) == count
-    assert queue.wait_sent(5.0)
 
 
 def test_configured_flows_steer(daq, run_engine, documents):
@@ -168,7 +153,7 @@ def test_subscribed_counters_follow_the_engine(daq, run_engine):
     assert len(idle) < len(seen)
 
 
-def test_what_is_followed_is_what_is_read(daq):
+def test_what_is_followed_is_what_is_read(daq, send):
     sender, receiver = daq.port0.tx.out, daq.port0.rx.frames
     with daq:
         now = time.time_ns()
@@ -185,7 +170,7 @@ def test_what_is_followed_is_what_is_read(daq):
             assert copied == fresh
 
 
-def test_a_plan_drops_all_traffic_of_a_port(daq, run_engine):
+def test_a_plan_drops_all_traffic_of_a_port(daq, run_engine, send):
     port, received = daq.port0, daq.port0.rx.frames
     with pytest.raises(NotReadyError, match="not open"):
         port.drop_all_traffic.put(True)

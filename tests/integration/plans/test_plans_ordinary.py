@@ -10,25 +10,10 @@ from bluesky import plans as bp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 
 from daqiri_ophyd import plans
-from daqiri_ophyd.engine import PcapFile, frames
+from daqiri_ophyd.engine import PcapFile
 
 BURST = {"count": 50, "size": 100}
 SLOW = {"count": 600, "size": 100, "rate": 500}
-
-
-def send(daq, count: int) -> None:
-    packets = frames.udp_frames(
-        (count, 60),
-        src_mac="02:00:00:00:00:01",
-        dst_mac="02:00:00:00:00:02",
-        src_ip="192.0.2.1",
-        dst_ip="192.0.2.2",
-        src_port=4000,
-        dst_port=5000,
-    )
-    queue = daq.tx_queue("port0", "out")
-    assert queue.send(packets) == count
-    assert queue.wait_sent(5.0)
 
 
 def until(condition) -> None:
@@ -41,7 +26,7 @@ def until(condition) -> None:
 # --- Monitors
 
 
-def test_a_monitored_counter_has_an_event_for_each_value(daq, run_engine, documents, caplog):
+def test_a_monitored_counter_has_an_event_for_each_value(daq, run_engine, documents, caplog, send):
     received = daq.port0.rx.frames.received
 
     def plan():
@@ -62,7 +47,7 @@ def test_a_monitored_counter_has_an_event_for_each_value(daq, run_engine, docume
     assert not [record for record in caplog.records if record.exc_info]
 
 
-def test_subscribers_may_read_the_device(daq, run_engine):
+def test_subscribers_may_read_the_device(daq, run_engine, send):
     queue = daq.port0.rx.frames
     seen = []
     with daq:
