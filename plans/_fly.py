@@ -5,10 +5,12 @@ from typing import Any, Literal
 
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
-from bluesky.utils import MsgGenerator, RunEngineControlException, short_uid
+from bluesky.utils import MsgGenerator, RunEngineControlException
 
 from daqiri_ophyd.devices import Capture, TxQueue
 from daqiri_ophyd.replay import PacketSource
+
+from ._during import Flight, streams_of
 
 __all__ = ["OnDrop", "capture_settings", "fly", "prepare_to_send", "with_settings"]
 
@@ -78,61 +80,26 @@ def fly(
     str
         uid of the run.
     """
-    streams: dict[Any, str] = {}
-    if detector is not None:
-        streams[detector] = "primary"
-    if tx is not None:
-        streams[tx] = "transmit" if streams else "primary"
-    names = [device.name for device in streams]
+    flight = Flight(streams_of(detector, tx, "primary"), flush_period)
+    devices = [device for device in (detector, tx) if device is not None]
+    names = [device.name for device in devices]
     metadata = {"detectors": names, "hints": {"dimensions": [(("time",), "primary")]}, **md}
 
-    def collect() -> MsgGenerator[None]:
-        for device, stream in streams.items():
-            yield from bps.collect(device, name=stream)
-
-    def complete(*devices: Any) -> MsgGenerator[None]:
-        group = short_uid("complete")
-        statuses = []
-        for device in devices:
-            statuses.append((yield from bps.complete(device, group=group)))
-        done = False
-        while not done:
-            # Where a deferred pause takes effect.
-            yield from bps.checkpoint()
-            waited = yield from bps.wait(group=group, timeout=flush_period, error_on_timeout=False)
-            done = all(status is None or status.done for status in statuses)
-            if waited and not done:
-                # After a pause the RunEngine has forgotten the group, and `wait` returns at once.
-                yield from bps.sleep(flush_period)
-            yield from collect()
-
     def fly_devices() -> MsgGenerator[None]:
-        for device in streams:
-            yield from bps.kickoff(device, wait=True)
-        if detector is not None and tx is not None and not detector.limited:
-            yield from complete(tx)
-            yield from complete(detector)
-        else:
-            yield from complete(*streams)
+        yield from flight.start()
+        yield from flight.end()
 
     def recover(error: Exception) -> MsgGenerator[None]:
-        # Unstaging stops the devices and completes the files, which are part of the run.
-        for device in streams:
-            yield from bps.unstage(device)
-        yield from collect()
+        yield from flight.recover()
         # Only the RunEngine knows why a run is aborted, so it has to close the run itself.
         if not isinstance(error, RunEngineControlException):
             yield from bps.close_run(exit_status="fail", reason=str(error))
 
     def run() -> MsgGenerator[str]:
         uid = yield from bps.open_run(metadata)
-        for device, stream in streams.items():
-            yield from bps.declare_stream(device, name=stream, collect=True)
         yield from bpp.contingency_wrapper(
             fly_devices(), except_plan=recover, else_plan=bps.close_run
         )
         return uid
 
-    # Not rewindable: after a resume the fly scan continues. Repeated from a checkpoint, it would
-    # number rows twice.
-    return (yield from bpp.rewindable_wrapper(bpp.stage_wrapper(run(), list(streams)), False))
+    return (yield from bpp.stage_wrapper(run(), devices))

@@ -1,5 +1,6 @@
 """Capture of a port: records the packets of a receive queue to files."""
 
+import logging
 import re
 import threading
 import time
@@ -23,6 +24,8 @@ from ._status import EngineStatus
 from ._stop_rule import StopRule
 
 __all__ = ["Capture"]
+
+_log = logging.getLogger(__name__)
 
 # Settings that are parameters of `RxQueue.record`. A step scan writes one file per reading, so it
 # does not use the settings for rolling.
@@ -96,7 +99,7 @@ class Capture(EngineDevice):
         self._rule = StopRule()
         self._outcome: Outcome | None = None
         self._completing = False
-        self._short = self._held = False
+        self._short = self._held = self._rolling = False
         self._ending = ""
         self._failure: Exception | None = None
         self._folder: Path | None = None
@@ -156,9 +159,34 @@ class Capture(EngineDevice):
         return staged
 
     def unstage(self) -> list[object]:
-        """Stop recording; the engine stays open."""
+        """Stop recording; the engine stays open.
+
+        Raises
+        ------
+        CaptureError
+            If files were completed that no document names. Not raised if the capture failed or is
+            paused, because then the plan is ending for another reason.
+        """
+        with self._state:
+            recording, status = self._recording, self._status
+            failed = status is not None and status.done and not status.success
+            excused = failed or self._held
+            if recording is not None and not self._rolling:
+                excused = True  # an interrupted reading
         self.stop(success=True)
-        return super().unstage()
+        unstaged: list[object] = super().unstage()
+        missing = self._stream.uncollected
+        if missing:
+            self._stream.discard()
+            text = (
+                f"{self.name}: {len(missing)} files are in no document, the first is {missing[0]}. "
+                "A plan has to read a reading, and to collect a fly scan until its status is done; "
+                "see daqiri_ophyd.plans.capture_during."
+            )
+            if not excused:
+                raise CaptureError(text)
+            _log.warning(text)
+        return unstaged
 
     def trigger(self) -> EngineStatus:
         """Record one file.
@@ -328,6 +356,7 @@ class Capture(EngineDevice):
         timeout = rule.seconds + self.timeout.get()
         with self._state:
             self._rule, self._outcome = rule, outcome
+            self._rolling = rolling
             self._completing = not rolling
             self._short = self._held = False
             self._ending = ""
