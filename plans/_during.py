@@ -237,7 +237,7 @@ def capture_during_wrapper(
 
 
 capture_during_decorator = make_decorator(capture_during_wrapper)
-"""Decorator of a plan: ``capture_during_decorator(detector, ...)``; see `capture_during_wrapper`."""
+"""`capture_during_wrapper` as a decorator: ``capture_during_decorator(detector, ...)``."""
 
 
 def _before(msg: Msg, first: Callable[[], MsgGenerator[None]]) -> MsgGenerator[Any]:

@@ -7,12 +7,19 @@ from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky.utils import MsgGenerator, RunEngineControlException
 
-from daqiri_ophyd.devices import Capture, TxQueue
+from daqiri_ophyd.devices import Capture, Port, TxQueue
 from daqiri_ophyd.replay import PacketSource
 
 from ._during import Flight, streams_of
 
-__all__ = ["OnDrop", "capture_settings", "fly", "prepare_to_send", "with_settings"]
+__all__ = [
+    "OnDrop",
+    "capture_settings",
+    "fly",
+    "link_type_of",
+    "prepare_to_send",
+    "with_settings",
+]
 
 
 OnDrop = Literal["fail", "flag", "ignore"]
@@ -24,7 +31,12 @@ Settings = Mapping[Any, Any]
 
 
 def capture_settings(detector: Capture, **settings: Any) -> Settings:
-    """Return settings of a capture by their signals."""
+    """Return settings of a capture by their signals; `TypeError` if it is no capture."""
+    if not isinstance(detector, Capture):
+        part = "daq.<port>"
+        if isinstance(detector, Port):
+            part = f"{detector.root.name}.{detector.dotted_name}"
+        raise TypeError(f"detector is {_described(detector)}; give a capture: {part}.capture.")
     return {getattr(detector, attribute): value for attribute, value in settings.items()}
 
 
@@ -42,6 +54,21 @@ def with_settings(settings: Settings, plan: MsgGenerator[str]) -> MsgGenerator[s
             yield from bps.abs_set(signal, value, wait=True)
 
     return (yield from bpp.finalize_wrapper(run(), restore))
+
+
+def link_type_of(tx: TxQueue) -> int:
+    """Return the link type that a transmit queue sends; `TypeError` if it is none."""
+    if not isinstance(tx, TxQueue):
+        raise TypeError(
+            f"tx is {_described(tx)}; give a transmit queue of a port: daq.<port>.tx.<queue>."
+        )
+    return tx.link_type
+
+
+def _described(given: Any) -> str:
+    kind = type(given).__name__
+    name = getattr(given, "name", None)
+    return f"{name}, a {kind}" if name else f"a {kind}"
 
 
 def prepare_to_send(tx: TxQueue, source: PacketSource) -> MsgGenerator[None]:

@@ -17,6 +17,7 @@ __all__ = [
     "CaptureSequence",
     "StreamAsset",
     "capture_data_key",
+    "directory_uri",
 ]
 
 CaptureFormat: TypeAlias = Literal["pcap", "raw"]
@@ -55,6 +56,26 @@ def capture_data_key(source: str) -> DataKey:
         "dtype_numpy": fields,
         "external": "STREAM:",
     }
+
+
+def directory_uri(directory: Path) -> str:
+    """Return the URI of a directory on this host.
+
+    Raises
+    ------
+    ValueError
+        If its path has characters that a URI of captures cannot have.
+    """
+    return _checked(f"file://localhost{directory.as_posix()}")
+
+
+def _checked(uri: str) -> str:
+    if bad := _NOT_IN_URI.search(uri):
+        raise ValueError(
+            f"Captures at {uri!r} cannot be catalogued: {bad[0]!r} is not allowed in the URI. "
+            "Choose a directory without it."
+        )
+    return uri
 
 
 class CaptureSequence:
@@ -108,19 +129,13 @@ class CaptureSequence:
                 f"Capture prefix {prefix!r} has characters other than "
                 "letters, digits, '_', '.' and '-'."
             )
-        if uri is None:
-            uri = f"file://localhost{self._directory.as_posix()}"
-        if bad := _NOT_IN_URI.search(uri):
-            raise ValueError(
-                f"Captures at {uri!r} cannot be catalogued: {bad[0]!r} is not allowed in the URI. "
-                "Choose a directory without it."
-            )
+        uri = directory_uri(self._directory) if uri is None else _checked(uri)
         if not uri.startswith("file://localhost/"):
             raise ValueError(
                 f"URI {uri!r} of a capture directory must begin with file://localhost/."
             )
         self._prefix = prefix
-        self._format = format
+        self._format: CaptureFormat = format
         self._uri = uri.rstrip("/") + "/"
         self._data_key = data_key
         self._emitted = 0

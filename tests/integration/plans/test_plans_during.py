@@ -252,9 +252,7 @@ def test_a_pause_after_the_motion(daq, run_engine, documents):
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_what_was_captured_before_a_failure_is_part_of_the_run(
-    daq, run_engine, documents, wrapped
-):
+def test_what_was_captured_before_a_failure_is_part_of_the_run(daq, run_engine, documents, wrapped):
     capture, tx = daq.port0.capture, daq.port0.tx.out
 
     def motion():

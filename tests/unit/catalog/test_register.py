@@ -78,9 +78,9 @@ def test_gap_is_noted_for_the_export_and_understood_again():
 
 def test_files_of_several_resources_and_directories():
     consolidator = consolidated(resource(), (4, 6))
-    for documents, name, indices in (
-        (resource(), "run", (6, 7)),
-        (resource() | {"uri": "file://localhost/data/next/"}, "next", (0, 2)),
+    for documents, indices in (
+        (resource(), (6, 7)),
+        (resource() | {"uri": "file://localhost/data/next/"}, (0, 2)),
     ):
         consolidator.update_from_stream_resource(documents)
         start, stop = indices
