@@ -412,6 +412,7 @@ class RxQueue:
         roll_bytes: int,
         roll_seconds: float,
         max_packets: int,
+        group: RecorderGroup | None,
     ) -> Recorder: ...
     @property
     def closed(self) -> bool: ...
@@ -451,6 +452,13 @@ class TxQueue:
     def held_up_by(self) -> str: ...
     @property
     def closed(self) -> bool: ...
+
+class RecorderGroup:
+    """Recorders with common limits; see daqiri_ophyd.engine.RecorderGroup."""
+
+    def __init__(
+        self, *, max_packets: int, roll_packets: int, roll_bytes: int, roll_seconds: float
+    ) -> None: ...
 
 class Recorder:
     """A recording; wrapped by daqiri_ophyd.engine.Recorder."""
