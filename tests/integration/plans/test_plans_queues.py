@@ -126,7 +126,7 @@ def test_the_limit_is_exact_for_both_together(make, run_engine, documents):
     both.queues.put("all")
     run_engine(
         plans.capture(
-            both, 500, roll_seconds=0.1, tx=daq.port0.tx.out, packets=mixed(5000), timeout=5.0
+            both, 500, roll_seconds=0.1, on_drop="ignore", tx=daq.port0.tx.out, packets=mixed(5000)
         )
     )
     check_rows(documents)
