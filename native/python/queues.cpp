@@ -134,6 +134,12 @@ bool TransmitQueue::wait_sent(std::optional<double> timeout) {
   }
 }
 
+std::uint64_t TransmitQueue::flush() {
+  TxQueue& queue = get();
+  const GilRelease unlocked;
+  return queue.flush();
+}
+
 py::dict TransmitQueue::counters() const { return by_name(get().counters()); }
 
 py::tuple TransmitQueue::lateness() const {
@@ -196,6 +202,7 @@ void bind_queues(py::module_& m) {
       .def("send_list", &TransmitQueue::send_list, py::arg("packets"), py::kw_only(),
            py::arg("launch_times"), py::arg("connection_id"), py::arg("timeout"))
       .def("wait_sent", &TransmitQueue::wait_sent, py::arg("timeout"))
+      .def("flush", &TransmitQueue::flush)
       .def("counters", &TransmitQueue::counters)
       .def("lateness", &TransmitQueue::lateness)
       .def("reset_lateness", [](TransmitQueue& q) { q.get().reset_lateness(); })

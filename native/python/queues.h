@@ -53,6 +53,8 @@ class TransmitQueue {
   [[nodiscard]] py::tuple send_list(const py::sequence& packets, const py::object& launch_times,
                                     std::uintptr_t connection, std::optional<double> timeout);
   [[nodiscard]] bool wait_sent(std::optional<double> timeout);
+  /// Packets dropped.
+  std::uint64_t flush();
   [[nodiscard]] py::dict counters() const;
   [[nodiscard]] py::tuple lateness() const;
   /// What fits the buffers and, of a socket, a datagram as configured.

@@ -52,6 +52,9 @@ constexpr std::uint64_t REFUSED_NS = 10'000'000;
 /// longest.
 constexpr std::uint64_t FIRST_RETRY_NS = 50'000;
 constexpr std::uint64_t LONGEST_RETRY_NS = 1'000'000;
+/// How long a flush lets a peer take what was given to it, and how often it looks.
+constexpr std::uint64_t FLUSH_NS = 50'000'000;
+constexpr std::uint64_t FLUSHING_NS = 1'000'000;
 /// How often the worker looks for packets that wait in the kernel.
 constexpr std::uint64_t LAUNCHING_NS = 1'000'000;
 /// How often it asks for buffers that the engine keeps.
@@ -213,7 +216,39 @@ void Transmitter::count_completed(Served& served, bool last) noexcept {
   served.queue->count_completed(completion);
 }
 
+bool Transmitter::flush(Served& served) noexcept {
+  TxQueue& queue = *served.queue;
+  if (served.flush_until == 0) {
+    queue.begin_flush();
+    served.flush_until = monotonic_ns() + FLUSH_NS;
+  }
+  const bool last = monotonic_ns() >= served.flush_until;
+  if (!last && served.io->cut(queue)) {
+    served.burst = queue.current();
+    transmit(served, 1);
+    queue.end_pass();
+  }
+  const bool settled = served.io->settle(queue, last);
+  const bool cut = served.io->cut(queue);
+  if (served.ask != NEVER) count_completed(served, false);
+  const bool dropped = !cut && queue.drop_flushed();
+  // Bursts of which packets were kept.
+  queue.end_pass();
+  if (!dropped || (!last && !(settled && served.ask == NEVER))) {
+    served.refused = true;
+    served.unconnected = false;
+    served.due = now_ + FLUSHING_NS;
+    return false;
+  }
+  served.flush_until = 0;
+  served.refused = false;
+  served.burst = nullptr;
+  queue.end_flush();
+  return true;
+}
+
 bool Transmitter::serve(Served& served) noexcept {
+  if (served.flush_until != 0 || served.queue->flush_wanted()) return flush(served);
   // Also when the clock was set back.
   if (served.ask != NEVER &&
       (served.ask <= now_ || served.ask - now_ > served.traits.launch_lead + LAUNCHING_NS))
@@ -342,7 +377,9 @@ void Transmitter::sleep(std::uint64_t ns) noexcept {
 
 bool Transmitter::anything_new() const noexcept {
   return std::any_of(queues_.begin(), queues_.end(), [](const Served& served) {
-    return served.burst == nullptr && served.queue->anything_queued();
+    if (served.flush_until != 0) return false;
+    return served.queue->flush_wanted() ||
+           (served.burst == nullptr && served.queue->anything_queued());
   });
 }
 
