@@ -178,7 +178,7 @@ class Capture(EngineDevice):
             raise CaptureError(
                 f"{self.name}: a reading needs a limit. Set num_packets or acquire_time."
             )
-        self.daq.stop_interrupted(self.linger.get())
+        self.daq.stop_interrupted()
         if self._folder is not None:
             self._stream.discard()
         return self._start(rule, rolling=False)
@@ -213,9 +213,9 @@ class Capture(EngineDevice):
                 recording.end_in(self.linger.get())
         return status
 
-    def pause(self) -> None:
+    async def pause(self) -> None:
         """Pause the engine; see `Daq.pause`."""
-        self.daq.pause()
+        await self.daq.pause()
 
     def resume(self) -> None:
         """Resume the engine; see `Daq.resume`."""

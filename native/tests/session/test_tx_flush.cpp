@@ -44,7 +44,7 @@ TEST_CASE("A flush drops what a full receiver holds back, and both queues go on"
   REQUIRE(send_frames(tx, 5000, 0, 512));
   while (tx.counters().sent < 256) std::this_thread::yield();
   REQUIRE(tx.counters().held == 256);
-  CHECK_FALSE(tx.held_up_by().empty());
+  while (tx.held_up_by().empty()) std::this_thread::yield();
 
   CHECK(tx.flush() == 256);
   const TxSnapshot counters = tx.counters();
