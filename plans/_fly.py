@@ -1,5 +1,6 @@
 """The run that all fly plans share."""
 
+import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -12,6 +13,9 @@ from daqiri_ophyd.replay import PacketSource
 
 __all__ = ["OnDrop", "capture_settings", "fly", "prepare_to_send", "with_settings"]
 
+
+# How soon a capture that fails ends the run, while only the transmission is waited for.
+_LOOK_S = 0.1
 
 OnDrop = Literal["fail", "flag", "ignore"]
 """What to do about lost packets."""
@@ -96,15 +100,20 @@ def fly(
         for device in devices:
             statuses.append((yield from bps.complete(device, group=group)))
         done = False
+        pause = min(flush_period, _LOOK_S)
+        due = time.monotonic() + flush_period
         while not done:
             # Where a deferred pause takes effect.
             yield from bps.checkpoint()
-            waited = yield from bps.wait(group=group, timeout=flush_period, error_on_timeout=False)
+            waited = yield from bps.wait(group=group, timeout=pause, error_on_timeout=False)
             done = all(status is None or status.done for status in statuses)
             if waited and not done:
                 # After a pause the RunEngine has forgotten the group, and `wait` returns at once.
-                yield from bps.sleep(flush_period)
-            yield from collect()
+                yield from bps.sleep(pause)
+            # Collecting raises the reason of a capture that has failed.
+            if done or time.monotonic() >= due or (detector is not None and detector.failed):
+                yield from collect()
+                due = time.monotonic() + flush_period
 
     def fly_devices() -> MsgGenerator[None]:
         for device in streams:

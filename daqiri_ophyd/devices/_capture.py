@@ -265,6 +265,11 @@ class Capture(EngineDevice):
         return self._stop_rule().finite
 
     @property
+    def failed(self) -> bool:
+        """Whether a capture has failed that nobody waits for yet; `collect` says why."""
+        return self._failure is not None and not self._completing
+
+    @property
     def progress(self) -> RecorderSnapshot | None:
         """Progress of the current recording; None if nothing is being recorded."""
         with self._state:
