@@ -188,7 +188,7 @@ class Capture(CaptureSettings):
             raise CaptureError(
                 f"{self.name}: a reading needs a limit. Set num_packets or acquire_time."
             )
-        self.daq.stop_interrupted(self.linger.get())
+        self.daq.stop_interrupted()
         if self._place is not None:
             self._stream.discard()
         return self._start(rule, rolling=False)
@@ -223,9 +223,9 @@ class Capture(CaptureSettings):
                 recording.end_in(self.linger.get())
         return status
 
-    def pause(self) -> None:
+    async def pause(self) -> None:
         """Pause the engine; see `Daq.pause`."""
-        self.daq.pause()
+        await self.daq.pause()
 
     def resume(self) -> None:
         """Resume the engine; see `Daq.resume`."""
@@ -268,6 +268,11 @@ class Capture(CaptureSettings):
         fixed = ("queues", "format", "on_drop", "directory", "path", "file_prefix", "uri")
         if self._staged == Staged.yes and signal.attr_name in fixed:
             raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
+
+    @property
+    def failed(self) -> bool:
+        """Whether a capture has failed that nobody waits for yet; `collect` says why."""
+        return self._failure is not None and not self._completing
 
     @property
     def progress(self) -> RecorderSnapshot | None:

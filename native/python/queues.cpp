@@ -80,14 +80,16 @@ std::shared_ptr<Recorder> ReceiveQueue::record(const RecorderOptions& options) {
 namespace {
 
 py::tuple send(TxQueue& queue, const PacketSource& packets, std::size_t longest,
-               std::uintptr_t connection, std::optional<double> timeout) {
+               std::uintptr_t connection, std::optional<double> timeout,
+               std::optional<double> within) {
   Deadline deadline(timeout);
+  const Deadline end(within);
   Sender sender(queue, packets, longest, connection);
   for (;;) {
     std::optional<Status> status;
     {
       const GilRelease unlocked;
-      status = sender.step(deadline);
+      status = sender.step(deadline, end);
     }
     if (status)
       return py::make_tuple(sender.submitted(), static_cast<int>(*status), sender.reason());
@@ -99,14 +101,17 @@ py::tuple send(TxQueue& queue, const PacketSource& packets, std::size_t longest,
 
 py::tuple TransmitQueue::send_array(const py::array& data, const py::object& offsets,
                                     const py::object& lengths, const py::object& launch_times,
-                                    std::uintptr_t connection, std::optional<double> timeout) {
+                                    std::uintptr_t connection, std::optional<double> timeout,
+                                    std::optional<double> within) {
   return send(get(), PacketSource(data, offsets, lengths, launch_times), max_packet_size(),
-              connection, timeout);
+              connection, timeout, within);
 }
 
 py::tuple TransmitQueue::send_list(const py::sequence& packets, const py::object& launch_times,
-                                   std::uintptr_t connection, std::optional<double> timeout) {
-  return send(get(), PacketSource(packets, launch_times), max_packet_size(), connection, timeout);
+                                   std::uintptr_t connection, std::optional<double> timeout,
+                                   std::optional<double> within) {
+  return send(get(), PacketSource(packets, launch_times), max_packet_size(), connection, timeout,
+              within);
 }
 
 std::uint32_t TransmitQueue::max_packet_size() const {
@@ -132,6 +137,12 @@ bool TransmitQueue::wait_sent(std::optional<double> timeout) {
     if (idle) return true;
     if (closed || deadline.passed()) return false;
   }
+}
+
+std::uint64_t TransmitQueue::flush() {
+  TxQueue& queue = get();
+  const GilRelease unlocked;
+  return queue.flush();
 }
 
 py::dict TransmitQueue::counters() const { return by_name(get().counters()); }
@@ -193,10 +204,11 @@ void bind_queues(py::module_& m) {
                             "A transmit queue; wrapped by daqiri_ophyd.engine.TxQueue.")
       .def("send_array", &TransmitQueue::send_array, py::arg("data"), py::kw_only(),
            py::arg("offsets"), py::arg("lengths"), py::arg("launch_times"),
-           py::arg("connection_id"), py::arg("timeout"))
+           py::arg("connection_id"), py::arg("timeout"), py::arg("within"))
       .def("send_list", &TransmitQueue::send_list, py::arg("packets"), py::kw_only(),
-           py::arg("launch_times"), py::arg("connection_id"), py::arg("timeout"))
+           py::arg("launch_times"), py::arg("connection_id"), py::arg("timeout"), py::arg("within"))
       .def("wait_sent", &TransmitQueue::wait_sent, py::arg("timeout"))
+      .def("flush", &TransmitQueue::flush)
       .def("counters", &TransmitQueue::counters)
       .def("lateness", &TransmitQueue::lateness)
       .def("reset_lateness", [](TransmitQueue& q) { q.get().reset_lateness(); })
