@@ -85,7 +85,7 @@ def capture(
 
     def capture_and_send() -> MsgGenerator[str]:
         if tx is not None and packets is not None:
-            yield from prepare_to_send(tx, packet_source(packets, tx.link_type))
+            yield from prepare_to_send(tx, packet_source(packets, tx.link_type, tx.segment_size))
         metadata = {"plan_name": "capture", **(md or {})}
         return (yield from fly(detector, tx, flush_period=flush_period, md=metadata))
 
@@ -140,7 +140,7 @@ def capture_scan(
     devices: list[Any] = [detector]
     source = None
     if tx is not None and packets is not None:
-        source = packet_source(packets, tx.link_type)
+        source = packet_source(packets, tx.link_type, tx.segment_size)
         if not num_packets and not acquire_time:
             num_packets = source.packets
         devices.append(tx)

@@ -44,7 +44,7 @@ def timed_tx(
     str
         uid of the run, whose row has the number of packets sent and their lateness.
     """
-    source = packet_source(packets, tx.link_type)
+    source = packet_source(packets, tx.link_type, tx.segment_size)
 
     def send() -> MsgGenerator[str]:
         yield from prepare_to_send(tx, source)

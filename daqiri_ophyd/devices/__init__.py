@@ -17,6 +17,7 @@ from ._signals import EngineSignal, EngineSignalRO, Fact, Reading
 from ._status import EngineStatus
 from ._tree import make_daq
 from ._tx_queue import TransmitStoppedError, TxQueue
+from ._verification import Verification
 
 __all__ = [
     "Capture",
@@ -38,5 +39,6 @@ __all__ = [
     "RxQueue",
     "TransmitStoppedError",
     "TxQueue",
+    "Verification",
     "make_daq",
 ]

@@ -265,6 +265,13 @@ class Capture(EngineDevice):
         return self._stop_rule().finite
 
     @property
+    def files(self) -> list[Path]:
+        """Complete files since `stage`, in the order of their rows."""
+        if self._folder is None:
+            return []
+        return [self._stream.path(index) for index in range(self._stream.finished)]
+
+    @property
     def progress(self) -> RecorderSnapshot | None:
         """Progress of the current recording; None if nothing is being recorded."""
         with self._state:

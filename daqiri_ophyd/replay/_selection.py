@@ -10,7 +10,7 @@ from ._source import ReplayError
 __all__ = ["Selection"]
 
 _END = 2**63 - 1
-# Time stamps are not always in order, so that the first and last one of a file are no strict limits.
+# Time stamps are not always in order: the first and last one of a file are no strict limits.
 _MARGIN_NS = 1_000_000_000
 
 

@@ -104,8 +104,8 @@ class TcpStream:
             at = int(np.argmax(strange))
             address = "ipv6_src" if columns["ipv6_src"][at].any() else "ipv4_src"
             raise ReplayError(
-                f"{describe(at)} belongs to another TCP connection, {_ends_text(columns, at)}, than "
-                f"those before it, {self._text}. One connection is replayed at a time; select it: "
+                f"{describe(at)} belongs to the TCP connection {_ends_text(columns, at)}, those "
+                f"before it to {self._text}. One connection is replayed at a time; select it: "
                 f"select={{'tcp_src': {columns['src_port'][at]}}}, and '{address}' if ports repeat."
             )
         sequence = columns["tcp_seq"].astype(np.int64)
