@@ -374,7 +374,9 @@ def _verified(plan: MsgGenerator[str], verification: Verification) -> MsgGenerat
         raise VerificationError(reason)
 
     def insert(message: Msg) -> tuple[Any, None]:
-        return (close(message), None) if message.command == "close_run" else (None, None)
+        # With a result, it is the message that `close` has sent itself.
+        closing = message.command == "close_run" and verification.result is None
+        return (close(message), None) if closing else (None, None)
 
     return (yield from bpp.plan_mutator(plan, insert))
 

@@ -89,7 +89,7 @@ class Selection:
         if not count or first >= end or first + count <= begin:
             return True
         begin, end = self._times
-        if first_ns > last_ns:  # the clock was set
+        if self._times == (0, _END) or first_ns > last_ns:  # the clock was set
             return False
         return first_ns - _MARGIN_NS >= start_ns + end or last_ns + _MARGIN_NS < start_ns + begin
 
