@@ -229,7 +229,7 @@ def with_catalog(
 
     # What servers look at, to check parameters and to draw forms.
     del bound.__wrapped__  # pyright: ignore[reportAttributeAccessIssue]
-    bound.__signature__ = offered  # pyright: ignore[reportFunctionMemberAccess]
+    bound.__signature__ = offered  # pyright: ignore[reportAttributeAccessIssue]
     bound.__annotations__ = {
         **{name: p.annotation for name, p in offered.parameters.items()},
         "return": offered.return_annotation,
@@ -239,7 +239,9 @@ def with_catalog(
 
 def _plain(value: Any) -> Any:
     """Return a pair as list, as JSON has it, and a mapping as dict."""
-    return dict(value) if isinstance(value, Mapping) else list(value) if value else value
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _open(
@@ -255,10 +257,15 @@ def _open(
         raise ValueError(f"run is {run!r}; give the catalog to look it up in, or the run itself.")
 
     def open_run() -> tuple[Replay, str]:
-        found = run
-        if catalog is not None and isinstance(run, str | int):
-            opened = catalog if isinstance(catalog, Catalog) else catalog()
+        opened = catalog() if callable(catalog) else catalog
+        found: Any = run
+        if opened and isinstance(run, str | int):
             found = find_run(opened.client, run)
+        if not hasattr(found, "metadata"):
+            raise TypeError(
+                f"run is a {type(run).__name__}; accepted are a scan id, -1, a uid, and a run from "
+                "catalog.client."
+            )
         files = capture_files(found, stream=stream, key=key)
         source = replay_source(files, tx.link_type, tx.segment_size, **options)
         return source, found.metadata["start"]["uid"]
@@ -319,7 +326,7 @@ def _fly(
 
 def _until_arrived(
     plan: MsgGenerator[str], tx: TxQueue, detector: Capture, size: int, timeout: float
-) -> MsgGenerator[str]:
+) -> MsgGenerator[Any]:
     """Complete a capture of a TCP port, which has no limit, when all bytes have arrived."""
     before = 0
 
@@ -352,7 +359,7 @@ def _until_arrived(
     return (yield from bpp.plan_mutator(plan, insert))
 
 
-def _verified(plan: MsgGenerator[str], verification: Verification) -> MsgGenerator[str]:
+def _verified(plan: MsgGenerator[str], verification: Verification) -> MsgGenerator[Any]:
     """Compare before the run is closed, and fail it if there is a difference."""
 
     def close(message: Msg) -> MsgGenerator[Any]:

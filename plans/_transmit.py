@@ -27,11 +27,11 @@ def timed_tx(
     ----------
     tx : TxQueue
         Transmit queue.
-    packets : dict, str, sequence of str or PacketSource
+    packets : dict, path, sequence of paths, ndarray, engine.Packets or PacketSource
         Packets to send. A dict such as ``{"count": 1000, "size": 256, "interval": 1e-4}`` describes
         numbered packets (``rate`` in packets/s may replace ``interval`` in s). Strings are pcap
         files, sent with their original gaps; ``{"files": [...], "speed": 2.0, "max_gap": 1.0}``
-        changes the gaps.
+        changes the gaps. See `packet_source` for all of them.
     start_delay : float
         Time until the first packet, s.
     flush_period : float

@@ -86,8 +86,8 @@ def _compare_streams(sent: PacketSource, captured: Replay) -> Comparison:
             difference = f"byte {identical} of the stream is {b[at]:#04x} instead of {a[at]:#04x}"
             break
         identical += len(a)
-    totals = [sum(int(c.lengths.sum()) for c in source.chunks()) for source in (sent, captured)]
-    return _result("bytes", *totals, identical, difference, GapStatistics())
+    size, found = (sum(int(c.lengths.sum()) for c in s.chunks()) for s in (sent, captured))
+    return _result("bytes", size, found, identical, difference, GapStatistics())
 
 
 def _result(

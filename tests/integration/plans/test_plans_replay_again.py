@@ -252,3 +252,9 @@ def test_a_run_that_is_not_there_is_named(profile, run_engine, catalog, run):
         run_engine(plans.replay(tx, run, catalog))
     assert repr(run) in str(e.value)
     assert "-1 for the latest run" in str(e.value)
+
+
+def test_what_is_no_run_is_named(profile, run_engine, catalog):
+    _, _, tx = profile("loopback")
+    with pytest.raises(TypeError, match="run is a object; accepted are a scan id, -1, a uid, and"):
+        run_engine(plans.replay(tx, object(), catalog))
