@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._captures import CaptureNotFoundError, capture_files
 from ._catalog import Catalog
+from ._find import RunNotFoundError, find_run
 from ._handler import LEGACY_SPEC, PcapHandler
 from ._register import CaptureConsolidator, register
 from ._server import CatalogError
@@ -27,8 +28,10 @@ __all__ = [
     "CaptureConsolidator",
     "PcapHandler",
     "CaptureSequenceAdapter",
+    "RunNotFoundError",
     "RunWriter",
     "capture_files",
+    "find_run",
     "ingest_backup",
     "register",
     "summarize",

@@ -275,6 +275,13 @@ class Capture(CaptureSettings):
         return self._failure is not None and not self._completing
 
     @property
+    def files(self) -> list[Path]:
+        """Complete files since `stage`, in the order of their rows and queues."""
+        if self._place is None:
+            return []
+        return [path for row in range(self._stream.finished) for path in self._stream.paths(row)]
+
+    @property
     def progress(self) -> RecorderSnapshot | None:
         """Progress of the current recording; None if nothing is being recorded."""
         with self._state:

@@ -16,7 +16,7 @@ from daqiri_ophyd.engine import (
     TxCounters,
     default_pump,
 )
-from daqiri_ophyd.replay import PacketSource, Transmission, TransmissionProgress
+from daqiri_ophyd.replay import PacketSource, Transmission, TransmissionProgress, segment_size
 
 from ._base import CounterDevice, Readings
 from ._signals import EngineSignal, counter, counter_array, fact, setting
@@ -304,6 +304,11 @@ class TxQueue(CounterDevice):
         """Link type of the port: 1 Ethernet frames, 101 payloads of sockets."""
         socket = self.daq.config.stream_type == "socket"
         return LINKTYPE_RAW if socket else LINKTYPE_ETHERNET
+
+    @property
+    def segment_size(self) -> int | None:
+        """Bytes of the longest packet of a TCP port; None on other ports."""
+        return segment_size(self.daq.config, self.port_name, self.member_name)
 
     @property
     def transmission(self) -> TransmissionProgress | None:
