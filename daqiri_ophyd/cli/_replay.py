@@ -57,9 +57,7 @@ def replay(
     with open_to_send(loaded, interface) as engine:
         sender = engine.port(interface)
         tx = sender.tx[0] if queue is None else sender.tx_queue(queue)
-        source = Replay(
-            files, link_type=sender.link_type, speed=speed, max_gap_ns=gap_ns(max_gap)
-        )
+        source = Replay(files, link_type=sender.link_type, speed=speed, max_gap_ns=gap_ns(max_gap))
         if not as_json:
             print_message(
                 f"replaying {source.packets:,} packets of run {uid} "

@@ -132,9 +132,7 @@ def send(
     with open_to_send(loaded, interface) as engine:
         sender = engine.port(interface)
         tx = sender.tx[0] if queue is None else sender.tx_queue(queue)
-        source = Replay(
-            [file], link_type=sender.link_type, speed=speed, max_gap_ns=gap_ns(max_gap)
-        )
+        source = Replay([file], link_type=sender.link_type, speed=speed, max_gap_ns=gap_ns(max_gap))
         result = transmit(sender, tx, source, start_delay)
     if as_json:
         print_json(result)

@@ -61,11 +61,7 @@ class Outcome:
 
     def failure(self, snapshot: RecorderSnapshot) -> Exception | None:
         """Return why a capture that has ended failed; None if it succeeded."""
-        if (
-            snapshot.failing
-            or snapshot.unreported
-            or (snapshot.error and self._on_error == "stop")
-        ):
+        if snapshot.failing or snapshot.unreported or (snapshot.error and self._on_error == "stop"):
             text = snapshot.error
             if snapshot.dropped:
                 text += f"; {snapshot.dropped} packets were not written"

@@ -71,7 +71,7 @@ def test_demo_sends_captures_stores_reads_back_and_replays(profile: str, tmp_pat
 
 def test_a_capture_of_the_command_is_replayed_by_the_command(tmp_path: Path) -> None:
     assert run("demo", "--packets", "1000", cwd=tmp_path).returncode == 0
-    replayed = run("replay", "--data", "daqiri-demo", "--json", "--", "-1", cwd=tmp_path)
+    replayed = run("replay", "-1", "--data", "daqiri-demo", "--json", cwd=tmp_path)
     assert replayed.returncode == 0, replayed.stderr
     assert json.loads(replayed.stdout)["sent"] == 1000
     captured = run(
@@ -188,6 +188,9 @@ def test_failures_say_why_in_one_message(tmp_path: Path) -> None:
     assert failed.returncode == 1
     assert "blocked" in failed.stderr
     assert "Traceback" not in failed.stderr
-    unknown = run("replay", "--data", "empty", "nosuchrun", cwd=tmp_path)
-    assert unknown.returncode == 1
-    assert "Traceback" not in unknown.stderr
+    for name in ("nosuchrun", "3", "-1"):
+        unknown = run("replay", name, "--data", "empty", cwd=tmp_path)
+        assert (unknown.returncode, unknown.stderr) == (1, f"empty holds no run {name}\n")
+    odd = run("replay", "²", "--data", "empty", cwd=tmp_path)
+    assert (odd.returncode, "'²' is too short" in odd.stderr) == (1, True)
+    assert "no such option: -x" in run("replay", "-x", cwd=tmp_path).stderr
