@@ -103,7 +103,8 @@ def check(files: Files, as_json: Json = False) -> None:
     repairable = [f for f in found if f.code == 1]
     if not as_json and any(not f.needs_copy for f in repairable):
         print_message(
-            "to cut the files to their complete packets: daqiri-ophyd pcap repair FILE..."
+            "to cut files to their complete packets and correct their metadata: "
+            "daqiri-ophyd pcap repair FILE..."
         )
     for f in repairable:
         if not as_json and f.needs_copy:
