@@ -110,8 +110,8 @@ def _entries(directory: Path) -> list[Path]:
     else:
         return list(directory.iterdir())
     raise PermissionError(
-        f"{directory} {problem}, so engines do not use it and none is asked. Have it removed, or set "
-        "XDG_RUNTIME_DIR to a directory of your own, for the engines too."
+        f"{directory} {problem}, so engines do not use it and none is asked. Have it removed, "
+        "or set XDG_RUNTIME_DIR to a directory of your own, for the engines too."
     )
 
 
