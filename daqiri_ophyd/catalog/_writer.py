@@ -88,7 +88,18 @@ class RunWriter:
         if self._failing and not self._is_reachable():
             writer = JSONLinesWriter(str(self._backup_directory))
         backup = self._backup_directory / f"{start['uid'].split('-')[0]}.jsonl"
-        return [writer, self._check_readable, partial(self._end, backup)], []
+        write = partial(self._write, writer, backup, _CaptureFiles())
+        return [write, self._check_readable], []
+
+    def _write(
+        self, writer: Any, backup: Path, captures: "_CaptureFiles", name: str, doc: dict[str, Any]
+    ) -> None:
+        captures.note(name, doc)
+        try:
+            writer(name, doc)
+        finally:
+            if name == "stop":
+                self._end(backup, captures, doc)
 
     def _check_readable(self, name: str, doc: dict[str, Any]) -> None:
         if name != "stream_resource" or self._readable is None:
@@ -104,11 +115,24 @@ class RunWriter:
                 str(path),
             )
 
-    def _end(self, backup: Path, name: str, doc: dict[str, Any]) -> None:
-        if name != "stop":
-            return
+    def _end(self, backup: Path, captures: "_CaptureFiles", doc: dict[str, Any]) -> None:
         self._failing = backup.exists()
-        if self._failing:
+        if not self._failing:
+            return
+        try:
+            _read_backup(backup)
+        except (BackupError, OSError) as error:
+            if backup.stat().st_size == 0:
+                backup.unlink()
+            _log.error(
+                "The documents of run %s are lost: it is not in the catalog at %s, and its backup "
+                "is incomplete, as on a full disk (%s). Its captures on this host: %s.",
+                doc["run_start"],
+                self._client.uri,
+                str(error).rstrip("."),
+                captures.text(),
+            )
+        else:
             self.backups.append(backup)
             _log.error(
                 "Run %s is not in the catalog at %s. Its documents are in %s; "
@@ -125,6 +149,34 @@ class RunWriter:
         except httpx.HTTPError:
             return False
         return True
+
+
+class _CaptureFiles:
+    """The capture files that documents of a run name."""
+
+    def __init__(self) -> None:
+        self._resources: dict[str, dict[str, Any]] = {}
+        self._counts: dict[str, int] = {}
+
+    def note(self, name: str, doc: dict[str, Any]) -> None:
+        """Take one document."""
+        if name == "stream_resource":
+            self._resources[doc["uid"]] = doc
+        elif name == "stream_datum":
+            self._counts[doc["stream_resource"]] = doc["indices"]["stop"]
+
+    def text(self) -> str:
+        """Return first and last of the files that exist, and how many, for each directory."""
+        series = []
+        for uid, resource in self._resources.items():
+            folder = path_from_uri(resource["uri"])
+            template = resource["parameters"].get("template", "")
+            named = [folder / template.format(i) for i in range(self._counts.get(uid, 0))]
+            files = [file for file in named if file.is_file()]
+            if len(files) > 1:
+                series.append(f"{files[0]} to {files[-1].name} ({len(files)} files)")
+            series += map(str, files[:1] if len(files) == 1 else ())
+        return ", ".join(series) or "none"
 
 
 def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:

@@ -11,6 +11,7 @@ import daqiri_ophyd.plans as plans
 from ..catalog import capture_files
 from ..documents import read_sidecar
 from ..engine import PcapFile, load_config
+from . import _limits
 from ._output import print_facts, print_json, print_table
 from ._picture import draw_capture
 from ._source import config_path, interface_with
@@ -52,16 +53,25 @@ def capture(
     queue: Annotated[
         str | None, typer.Option(help="Receive queue. Default: the port's first.")
     ] = None,
-    packets: Annotated[int, typer.Option(help="Stop after this many packets.", min=0)] = 0,
-    seconds: Annotated[float, typer.Option(help="Stop after this time.", min=0.0)] = 0.0,
-    roll_packets: Annotated[
-        int, typer.Option(help="Begin a new file after this many packets.", min=0)
+    packets: Annotated[
+        int, typer.Option(help="Stop after this many packets.", min=0, max=_limits.MOST)
     ] = 0,
-    roll_bytes: Annotated[int, typer.Option(help="... after this many bytes.", min=0)] = 0,
-    roll_seconds: Annotated[float, typer.Option(help="... after this time.", min=0.0)] = 0.0,
+    seconds: Annotated[
+        float, typer.Option(help="Stop after this time.", callback=_limits.seconds)
+    ] = 0.0,
+    roll_packets: Annotated[
+        int, typer.Option(help="Begin a new file after this many packets.", min=0, max=_limits.MOST)
+    ] = 0,
+    roll_bytes: Annotated[
+        int, typer.Option(help="... after this many bytes.", min=0, max=_limits.MOST)
+    ] = 0,
+    roll_seconds: Annotated[
+        float, typer.Option(help="... after this time.", callback=_limits.seconds)
+    ] = 0.0,
     on_drop: Annotated[OnDrop, typer.Option(help="Lost packets: fail, flag or ignore.")] = "flag",
     timeout: Annotated[
-        float, typer.Option(help="Longest time without packets, in seconds.")
+        float,
+        typer.Option(help="Longest time without packets, in seconds.", callback=_limits.seconds),
     ] = 60.0,
     send: Annotated[
         Path | None,
@@ -78,7 +88,7 @@ def capture(
     """
     Capture packets to pcap files, and store the run in a catalog.
 
-    Ctrl-C ends the capture with all files complete.
+    Ctrl-C, SIGTERM and SIGHUP end the capture with all files complete.
 
     Example: [bold]daqiri-ophyd capture udp --seconds 10 --picture capture.png[/bold]
     """

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..engine import check_config, load_config
-from ._output import out, print_error, print_json, print_message
+from ._output import out, print_error, print_json, print_line, print_message
 from ._source import config_path
 
 app = typer.Typer(help="Check and show configuration files.", no_args_is_help=True)
@@ -42,7 +42,7 @@ def check(
             if report.problems:
                 (print_message if report.ok else print_error)(report.text())
             if report.ok:
-                out.print(f"{file}: ok", markup=False)
+                print_line(f"{file}: ok")
     if not all(report.ok for report in reports.values()):
         raise typer.Exit(2)
 

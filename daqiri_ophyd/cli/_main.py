@@ -9,6 +9,7 @@ from typer.exceptions import TyperException
 
 from ..engine import ConfigError, DaqiriError
 from ._output import print_error
+from ._signals import end_on_signals, ended_by
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -49,6 +50,8 @@ def main(argv: list[str] | None = None) -> None:
     """
     Run the command line and exit: 0 done, 1 failed, 2 bad usage or configuration.
 
+    SIGTERM and SIGHUP end it as Ctrl-C does, with exit code 128 + number of the signal.
+
     Parameters
     ----------
     argv
@@ -56,7 +59,10 @@ def main(argv: list[str] | None = None) -> None:
     """
     # Failures are reported as one message; the library's log of them would repeat it.
     logging.getLogger("bluesky").setLevel(logging.CRITICAL)
-    sys.exit(_run(argv))
+    end_on_signals()
+    code = _run(argv)
+    received = ended_by()
+    sys.exit(code if received is None else 128 + received)
 
 
 def _run(argv: list[str] | None) -> int:
@@ -80,7 +86,9 @@ def _run(argv: list[str] | None) -> int:
         print_error(reason(error))
         return EXIT_FAILED
     if code == _INTERRUPTED:
-        print_error("interrupted; what was captured is complete")
+        received = ended_by()
+        what = "interrupted" if received is None else f"ended by {received.name}"
+        print_error(f"{what}; what was captured is complete")
         return EXIT_FAILED
     return code if isinstance(code, int) else 0
 

@@ -26,14 +26,26 @@ def print_json_line(value: Any) -> None:
     sys.stdout.flush()
 
 
+def printable(text: str) -> str:
+    r"""Return text for a terminal: control characters, other than line ends, as ``\x1b``."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def print_line(text: str) -> None:
+    """Print text to stdout as it is, without breaking lines."""
+    out.print(printable(text), markup=False, soft_wrap=True)
+
+
 def print_error(text: str) -> None:
     """Print an error to stderr."""
-    messages.print(text, style="red", markup=False, soft_wrap=True)
+    messages.print(printable(text), style="red", markup=False, soft_wrap=True)
 
 
 def print_message(text: str) -> None:
     """Print a message to stderr, so that stdout can be piped."""
-    messages.print(text, markup=False, soft_wrap=True)
+    messages.print(printable(text), markup=False, soft_wrap=True)
 
 
 def print_table(
@@ -46,13 +58,17 @@ def print_table(
         numeric = bool(body) and all(isinstance(row[i], int | float) for row in body)
         table.add_column(name, justify="right" if numeric else "left")
     for row in body:
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+        table.add_row(*(_cell(value) for value in row))
     out.print(table, soft_wrap=True)
+
+
+def _cell(value: Any) -> Text:
+    return Text(f"{value:,}" if isinstance(value, int) else printable(str(value)))
 
 
 def print_facts(rows: Iterable[tuple[str, Any]]) -> None:
     """Print names and values in two columns, without line breaks, so that paths can be copied."""
-    facts = [(name, str(value)) for name, value in rows]
+    facts = [(name, printable(str(value))) for name, value in rows]
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         out.print(

@@ -11,7 +11,14 @@ import typer
 
 from ..documents import SidecarError, read_sidecar
 from ..engine import DaqiriError, Packets, PcapFile
-from ._output import out, print_error, print_facts, print_json, print_message, print_table
+from ._output import (
+    print_error,
+    print_facts,
+    print_json,
+    print_line,
+    print_message,
+    print_table,
+)
 from ._pcap_file import examine, facts
 from ._pcap_file import repair as repair_file
 
@@ -91,12 +98,20 @@ def check(files: Files, as_json: Json = False) -> None:
                 print_error(f"{f.path}: {problem}" if str(f.path) not in problem else problem)
             if f.pcap is not None and not f.problems:
                 suffix = "; a recorder is writing it" if f.written else ""
-                out.print(f"{f.path}: sound, {len(f.pcap):,} packets{suffix}", markup=False)
+                print_line(f"{f.path}: sound, {len(f.pcap):,} packets{suffix}")
     code = max(f.code for f in found)
-    if code == 1 and not as_json:
+    repairable = [f for f in found if f.code == 1]
+    if not as_json and any(not f.needs_copy for f in repairable):
         print_message(
-            "to cut the files to their complete packets: daqiri-ophyd pcap repair FILE..."
+            "to cut files to their complete packets and correct their metadata: "
+            "daqiri-ophyd pcap repair FILE..."
         )
+    for f in repairable:
+        if not as_json and f.needs_copy:
+            print_message(
+                "to write a copy of the complete packets: "
+                f"daqiri-ophyd pcap repair --output COPY.pcap {f.path}"
+            )
     if code:
         raise typer.Exit(code)
 
@@ -132,7 +147,7 @@ def repair(
     else:
         for name, steps in done.items():
             for step in steps or ["sound, not changed"]:
-                out.print(f"{name}: {step}", markup=False, soft_wrap=True)
+                print_line(f"{name}: {step}")
         for error in failed.values():
             print_error(error)
     if failed:

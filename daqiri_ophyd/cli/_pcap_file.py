@@ -69,6 +69,12 @@ class Examination:
         return [text for text in (self.unreadable, self.torn, *self.metadata, killed) if text]
 
     @property
+    def needs_copy(self) -> bool:
+        """Whether it is not repaired in place, but with ``--output``."""
+        wrapped = self.pcap is not None and bool(self.pcap.wrapping)
+        return bool(self.torn) and (wrapped or not self.cut_is_safe)
+
+    @property
     def code(self) -> int:
         """Exit code: 0 sound, 1 can be repaired, 2 cannot be read."""
         return 2 if self.unreadable else 1 if self.problems else 0
@@ -204,13 +210,14 @@ def repair(path: Path, output: Path | None) -> list[str]:
 
 def _repair_in_place(found: Examination) -> list[str]:
     path, pcap = found.path, _require_pcap(found)
-    if found.torn and (pcap.wrapping or not found.cut_is_safe):
+    if found.needs_copy:
         reason = (
             f"is {' in '.join(reversed(pcap.wrapping))}"
             if pcap.wrapping
             else f"has {pcap.torn_bytes:,} bytes behind the damage, which may hold packets"
         )
         raise ValueError(f"{path} {reason}; give --output to repair a copy ({found.torn})")
+    _require_no_links(path)
     done = []
     if found.torn:
         with path.open("r+b") as file, _locked(file, fcntl.LOCK_EX):
@@ -232,6 +239,7 @@ def _repair_in_place(found: Examination) -> list[str]:
 
 def _repair_copy(found: Examination, output: Path) -> list[str]:
     pcap = _require_pcap(found)
+    _require_no_links(output)
     with output.open("xb") as file:
         try:
             for begin in range(0, found.whole_bytes, _COPY_BYTES):
@@ -254,6 +262,21 @@ def _require_pcap(found: Examination) -> PcapFile:
     return found.pcap
 
 
+def _log_path(path: Path) -> Path:
+    return path.with_name(path.name + ".repair.jsonl")
+
+
+def _require_no_links(path: Path) -> None:
+    """Raise ValueError if a file that a repair writes beside ``path`` is a link already."""
+    for beside in (_part_path(path), _log_path(path)):
+        if beside.is_symlink():
+            raise ValueError(f"{beside} is a link, which is not written through; remove it first")
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
 def _log_repair(path: Path, found: Examination) -> None:
     """Append a record of the cut to ``<name>.repair.jsonl``; one JSON object per line."""
     entry = {
@@ -264,7 +287,8 @@ def _log_repair(path: Path, found: Examination) -> None:
         "cut_bytes": _require_pcap(found).torn_bytes,
         "reason": found.torn,
     }
-    with path.with_name(path.name + ".repair.jsonl").open("a") as file:
+    # Whoever may write in the folder could have put a link there since it was looked for.
+    with open(_log_path(path), "a", opener=_no_link) as file:
         file.write(json.dumps(entry) + "\n")
 
 
@@ -276,9 +300,11 @@ def _correct_metadata(found: Examination, target: Path) -> list[str]:
         if not found.metadata:
             return []
         aside = to.with_name(to.name + ".unusable")
-        aside.write_bytes(source.read_bytes())
         if to == source:
-            source.unlink()
+            source.replace(aside)
+        else:
+            with open(aside, "xb", opener=_no_link) as file:
+                file.write(source.read_bytes())
         return [f"the invalid metadata file is now {aside.name}; losses are not known"]
     content = json.loads(source.read_bytes())
     corrected = content | facts(pcap)
@@ -286,8 +312,9 @@ def _correct_metadata(found: Examination, target: Path) -> list[str]:
     corrected["torn_bytes"] = (torn if type(torn) is int else 0) + pcap.torn_bytes
     if to == source and not found.metadata and not found.torn:
         return []
-    part = to.with_name(f".{to.name}.part")
-    part.write_text(json.dumps(corrected, indent=2) + "\n")
+    part = _part_path(target)
+    with open(part, "x", opener=_no_link) as file:
+        file.write(json.dumps(corrected, indent=2) + "\n")
     part.replace(to)
     return [
         f"{to.name} corrected: {'; '.join(found.metadata)}"

@@ -1,5 +1,6 @@
 """``daqiri-ophyd replay``."""
 
+import re
 from typing import Annotated
 
 import typer
@@ -9,9 +10,14 @@ from ..engine import load_config
 from ._capture import DATA, Data
 from ._output import print_facts, print_json, print_message
 from ._part import Between, LoopGap, Loops, PacketRange, Rewrite, Select, open_source
-from ._send import open_to_send, transmit
+from ._send import MaxGap, StartDelay, open_to_send, transmit
 from ._source import config_path, interface_with
 from ._workspace import open_catalog
+
+# -1 is a run, not an option.
+CONTEXT_SETTINGS = {"ignore_unknown_options": True}
+# A scan id, or an index from the end; longer numbers are beginnings of uids.
+_NUMBER = re.compile(r"[0-9]{1,6}|-[0-9]{1,5}")
 
 
 def replay(
@@ -32,20 +38,18 @@ def replay(
     loop_gap: LoopGap = None,
     rewrite: Rewrite = None,
     speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
-    max_gap: Annotated[
-        float | None, typer.Option(help="Longest gap, in seconds; longer gaps are shortened to it.")
-    ] = None,
-    start_delay: Annotated[
-        float, typer.Option(help="Seconds from now to the first packet.", min=0.0)
-    ] = 0.2,
+    max_gap: MaxGap = None,
+    start_delay: StartDelay = 0.2,
     data: Data = DATA,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
     Send the packets of a stored run again, with their original gaps.
 
-    Example: [bold]daqiri-ophyd replay --data daqiri-demo -- -1[/bold]
+    Example: [bold]daqiri-ophyd replay -1 --data daqiri-demo[/bold]
     """
+    if run.startswith("-") and not _NUMBER.fullmatch(run):
+        raise typer.BadParameter(f"no such option: {run}")
     with open_catalog(data) as catalog:
         stored = find_run(catalog.client, run)
         files = capture_files(stored)

@@ -1,15 +1,31 @@
 """``daqiri-ophyd send``."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from ..engine import Engine, NetworkConfig, Port, TxQueue, load_config
-from ..replay import Replay, Transmission
-from ._output import print_facts, print_json, progress_bar
+from ..replay import Chunk, Replay, Transmission
+from ._limits import seconds
+from ._output import print_facts, print_json, print_message, progress_bar
 from ._part import Between, LoopGap, Loops, PacketRange, Rewrite, Select, open_source
 from ._source import config_path, interface_with
+
+_LONG_GAP_NS = 10_000_000_000
+
+MaxGap = Annotated[
+    float | None,
+    typer.Option(
+        help="Longest gap, in seconds; longer gaps are shortened to it.", callback=seconds
+    ),
+]
+StartDelay = Annotated[
+    float, typer.Option(help="Seconds from now to the first packet.", callback=seconds)
+]
 
 
 def open_to_send(config: NetworkConfig, interface: str) -> Engine:
@@ -25,11 +41,47 @@ def open_to_send(config: NetworkConfig, interface: str) -> Engine:
     return Engine.open(document)
 
 
+class _AnnouncedGaps:
+    """A replay that says which gaps it will wait for, before it does."""
+
+    def __init__(self, source: Replay) -> None:
+        self._source = source
+        self.packets = source.packets
+        self.duration_ns = source.duration_ns
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the packets in order."""
+        first, before = 0, 0
+        for chunk in self._source.chunks():
+            if chunk.times is not None and len(chunk):
+                gaps = np.diff(chunk.times, prepend=before)
+                self._announce(gaps, first)
+                before = int(chunk.times[-1])
+            first += len(chunk)
+            yield chunk
+
+    def _announce(self, gaps: NDArray[np.int64], first: int) -> None:
+        long = np.flatnonzero(gaps > _LONG_GAP_NS)
+        if not long.size:
+            return
+        longest = int(gaps.argmax())
+        others = f", the longest of {long.size} such gaps in its part of the file"
+        print_message(
+            f"packet {first + longest:,} is sent {gaps[longest] / 1e9:,.0f} s after the one "
+            f"before it{others if long.size > 1 else ''}; --max-gap shortens such gaps"
+        )
+
+
 def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> dict[str, Any]:
-    """Send a replay to its end, with progress; return its counters."""
+    """
+    Send a replay to its end, with progress; return its counters.
+
+    Gaps longer than 10 s are said before they are waited for.
+    """
     queue.reset_lateness()
     before = queue.counters()
-    transmission = Transmission(port, queue, source, start_delay=start_delay)
+    announced = _AnnouncedGaps(source)
+    transmission = Transmission(port, queue, announced, start_delay=start_delay)
     try:
         with progress_bar("sending", source.packets) as show:
             while not transmission.wait(0.1):
@@ -65,13 +117,12 @@ def send(
     loop_gap: LoopGap = None,
     rewrite: Rewrite = None,
     speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
-    start_delay: Annotated[
-        float, typer.Option(help="Seconds from now to the first packet.", min=0.0)
-    ] = 0.2,
+    max_gap: MaxGap = None,
+    start_delay: StartDelay = 0.2,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Send the packets of a pcap file with their original gaps.
+    Send the packets of a pcap file with their original gaps; those over 10 s are announced.
 
     Ethernet frames are sent unchanged on Ethernet ports, but for --rewrite. Captures of socket
     ports are sent on socket ports: the payloads of UDP, the stream of one TCP connection.
@@ -95,6 +146,7 @@ def send(
             loop_gap=loop_gap,
             rewrite=rewrite,
             speed=speed,
+            max_gap=max_gap,
         )
         result = transmit(sender, tx, source, start_delay)
     if as_json:

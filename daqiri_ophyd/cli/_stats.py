@@ -12,12 +12,13 @@ import typer
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
-from ..engine import Engine, EngineSnapshot, RxQueue, running_engines
-from ._output import out, print_json_line, print_message
+from ..engine import Engine, EngineSnapshot, RxQueue, UnreadableEngine, ask_engines
+from ._output import out, print_json_line, print_message, printable
 from ._source import config_path
 
-_TakeSnapshots = Callable[[], list[EngineSnapshot]]
+_TakeSnapshots = Callable[[], list[EngineSnapshot | UnreadableEngine]]
 
 
 def stats(
@@ -37,7 +38,8 @@ def stats(
     """
     Show rates, drops, pool levels and lateness of running engines, updated in place.
 
-    Without a configuration: of all running engines of this user.
+    Without a configuration: of all running engines of this user. Engines that do not answer are
+    listed with the reason.
 
     Example: [bold]daqiri-ophyd stats --interval 0.5[/bold]
     """
@@ -47,11 +49,12 @@ def stats(
         _show(_states(take, interval, count), as_json)
 
 
-def _show(updates: Iterator[list["_State"]], as_json: bool) -> None:
+def _show(updates: Iterator[list["_State | UnreadableEngine"]], as_json: bool) -> None:
     if as_json:
         for states in updates:
             for state in states:
-                print_json_line(state.report())
+                unreadable = isinstance(state, UnreadableEngine)
+                print_json_line(dataclasses.asdict(state) if unreadable else state.report())
     elif out.is_terminal:
         with Live(console=out, auto_refresh=False) as live:
             for states in updates:
@@ -73,7 +76,10 @@ class _State:
         if self._before is None or self._before.steady_ns == self.now.steady_ns:
             return 0.0
         seconds = (self.now.steady_ns - self._before.steady_ns) / 1e9
-        new, old = (getattr(s, side)[index].counters for s in (self.now, self._before))
+        queues, queues_before = getattr(self.now, side), getattr(self._before, side)
+        if len(queues) != len(queues_before):
+            return 0.0
+        new, old = queues[index].counters, queues_before[index].counters
         return (getattr(new, counter) - getattr(old, counter)) / seconds
 
     def report(self) -> dict[str, Any]:
@@ -92,7 +98,7 @@ class _State:
 @contextmanager
 def _snapshots_of(config: str | None, pid: int | None) -> Iterator[_TakeSnapshots]:
     if config is None:
-        yield lambda: [s for s in running_engines() if pid is None or s.pid == pid]
+        yield lambda: [s for s in ask_engines() if pid is None or s.pid == pid]
         return
     with Engine.open(config_path(config)) as engine:
         for port in engine.ports:
@@ -107,30 +113,39 @@ def _discard(queue: RxQueue) -> None:
         burst.release()
 
 
-def _states(take: _TakeSnapshots, interval: float, count: int) -> Iterator[list[_State]]:
+def _states(
+    take: _TakeSnapshots, interval: float, count: int
+) -> Iterator[list[_State | UnreadableEngine]]:
     """Yield the states of all engines every ``interval`` seconds, until none is running."""
     before: dict[tuple[int, int], EngineSnapshot] = {}
     due = time.monotonic()
     for done in itertools.count(1):
-        snapshots = {(s.pid, s.opened_ns): s for s in take()}
-        if not snapshots:
+        answers = take()
+        if not answers:
             if done == 1:
                 raise LookupError("no engine is running; start one, or give a configuration")
             print_message("no engine is running any more")
             return
-        yield [_State(now, before.get(key)) for key, now in snapshots.items()]
+        yield [
+            a if isinstance(a, UnreadableEngine) else _State(a, before.get((a.pid, a.opened_ns)))
+            for a in answers
+        ]
         if done == count:
             return
-        before = snapshots
+        before = {(s.pid, s.opened_ns): s for s in answers if isinstance(s, EngineSnapshot)}
         due += interval
         time.sleep(max(0.0, due - time.monotonic()))
 
 
-def _tables(states: list[_State]) -> Group:
-    parts = []
+def _tables(states: list[_State | UnreadableEngine]) -> Group:
+    parts: list[Text | Table] = []
     for state in states:
+        if isinstance(state, UnreadableEngine):
+            text = f"engine {state.number} of process {state.pid} {state.problem}"
+            parts.append(Text(printable(text), style="red"))
+            continue
         now = state.now
-        parts.append(f"[bold]{now.engine}[/bold], process {now.pid}")
+        parts.append(Text(printable(now.engine), style="bold").append(f", process {now.pid}"))
         if now.rx:
             parts.append(_receive_table(state))
         if now.tx:
@@ -138,7 +153,7 @@ def _tables(states: list[_State]) -> Group:
         memory = _table("memory region", "free", "buffers", "bytes each")
         for region in now.regions:
             memory.add_row(
-                region.name, *map(_number, (region.free, region.buffers, region.buf_size))
+                _name(region.name), *map(_number, (region.free, region.buffers, region.buf_size))
             )
         parts.append(memory)
     return Group(*parts)
@@ -151,7 +166,7 @@ def _receive_table(state: _State) -> Table:
     for index, queue in enumerate(state.now.rx):
         counters, levels = queue.counters, queue.levels
         table.add_row(
-            f"{queue.port}/{queue.queue}",
+            _name(f"{queue.port}/{queue.queue}"),
             _number(state.rate("rx", index, "received")),
             f"{state.rate('rx', index, 'received_bytes') * 8e-9:.3f}",
             _number(counters.received),
@@ -180,7 +195,7 @@ def _transmit_table(state: _State) -> Table:
         counters, levels = queue.counters, queue.levels
         late = (queue.lateness_p50, queue.lateness_p99, queue.lateness_max)
         table.add_row(
-            f"{queue.port}/{queue.queue}",
+            _name(f"{queue.port}/{queue.queue}"),
             _number(state.rate("tx", index, "sent")),
             f"{state.rate('tx', index, 'sent_bytes') * 8e-9:.3f}",
             *map(_number, (counters.sent, counters.held, counters.late)),
@@ -205,5 +220,9 @@ def _number(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _drops(dropped: Any) -> str:
-    return ", ".join(f"{n:,} {reason}" for reason, n in dropped.items() if n) or "none"
+def _name(text: str) -> Text:
+    return Text(printable(text))
+
+
+def _drops(dropped: Any) -> Text:
+    return _name(", ".join(f"{n:,} {reason}" for reason, n in dropped.items() if n) or "none")

@@ -14,7 +14,12 @@ from bluesky.utils import TransitionError as NotRunningError  # pyright: ignore[
 
 from ..catalog import Catalog
 from ..devices import Daq, make_daq
+from ..documents import CaptureSequence
 from ..engine import NetworkConfig
+from ._signals import ended_by
+
+# Between attempts to pause a RunEngine, s.
+_RETRY_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -26,12 +31,20 @@ class Workspace:
     catalog: Catalog
 
     def run(self, plan: MsgGenerator[Any]) -> str:
-        """Run a plan with one run; return its uid. Ctrl-C aborts it, files and run complete."""
+        """Run a plan with one run; return its uid.
+
+        Ctrl-C, SIGTERM and SIGHUP abort it, with files and run complete.
+        """
         try:
             uids: Any = self.engine(plan)
         except RunEngineInterrupted:
             if self.engine.state != "idle":
-                self.engine.abort(reason="interrupted from the keyboard")
+                received = ended_by()
+                self.engine.abort(
+                    reason="interrupted from the keyboard"
+                    if received is None
+                    else f"ended by {received.name}"
+                )
             raise KeyboardInterrupt from None
         return uids[-1]
 
@@ -42,11 +55,14 @@ class _PauseOnInterrupt:
     def __init__(self, engine: RunEngine) -> None:
         self._engine = engine
         self._before: Any = None
+        self._left = threading.Event()
 
     def __enter__(self) -> None:
+        self._left.clear()
         self._before = signal.signal(signal.SIGINT, self._pause)
 
     def __exit__(self, *_: object) -> None:
+        self._left.set()
         signal.signal(signal.SIGINT, self._before)
 
     def _pause(self, *_: object) -> None:
@@ -54,13 +70,24 @@ class _PauseOnInterrupt:
         threading.Thread(target=self._request, name="ctrl-c", daemon=True).start()
 
     def _request(self) -> None:
-        with suppress(NotRunningError):  # it has paused or ended in the meantime
-            self._engine.request_pause(defer=False)
+        # It may not be running yet, or have paused or ended in the meantime.
+        while not self._left.wait(_RETRY_S):
+            with suppress(NotRunningError):
+                return self._engine.request_pause(defer=False)
 
 
 def captures_of(data: Path) -> Path:
-    """Return the directory of captures in a data directory."""
-    return data.resolve() / "captures"
+    """
+    Return the directory of captures in a data directory.
+
+    Raises
+    ------
+    ValueError
+        If no document can name it.
+    """
+    captures = data.resolve() / "captures"
+    CaptureSequence("captures", captures)
+    return captures
 
 
 def open_catalog(data: Path) -> Catalog:

@@ -82,8 +82,13 @@ class Outcome:
 
     def failure(self, snapshot: RecorderSnapshot) -> Exception | None:
         """Return why a capture that has ended failed; None if it succeeded."""
-        if snapshot.failing or (snapshot.error and self._on_error == "stop"):
-            return CaptureError(snapshot.error)
+        if snapshot.failing or snapshot.unreported or (snapshot.error and self._on_error == "stop"):
+            text = snapshot.error
+            if snapshot.dropped:
+                text += f"; {snapshot.dropped} packets were not written"
+            if snapshot.unreported:
+                text += f"; {snapshot.unreported} lost packets are in no row and no metadata"
+            return CaptureError(text)
         if snapshot.dropped and self._on_drop == "fail":
             return PacketLossError(f"{snapshot.dropped} packets were not written: {snapshot.error}")
         return self.loss()

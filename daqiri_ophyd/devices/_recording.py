@@ -181,4 +181,5 @@ def _together(snapshots: Sequence[RecorderSnapshot]) -> RecorderSnapshot:
         running=any(snapshot.running for snapshot in snapshots),
         failing=any(snapshot.failing for snapshot in snapshots),
         error="; ".join(snapshot.error for snapshot in snapshots if snapshot.error),
+        unreported=sum(snapshot.unreported for snapshot in snapshots),
     )

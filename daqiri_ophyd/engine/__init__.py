@@ -57,6 +57,7 @@ from ._errors import (
 from ._packets import Packets
 from ._pcap import PcapFile
 from ._recorder import RecordedFile, Recorder, RecorderGroup, RecorderSnapshot
+from ._registry import UnreadableEngine, ask_engines, running_engines
 from ._rx_queue import RxQueue
 from ._snapshot import (
     EngineSnapshot,
@@ -64,7 +65,6 @@ from ._snapshot import (
     RegionState,
     RxQueueState,
     TxQueueState,
-    running_engines,
 )
 from ._tx_queue import TxQueue
 from .events import EventPump, default_pump
@@ -128,7 +128,9 @@ __all__ = [
     "TxQueue",
     "TxQueueConfig",
     "TxQueueState",
+    "UnreadableEngine",
     "VlanActionConfig",
+    "ask_engines",
     "capabilities",
     "check_config",
     "default_pump",

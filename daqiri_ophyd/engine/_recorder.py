@@ -63,6 +63,9 @@ class RecorderSnapshot:
         Whether packets cannot be written at the moment.
     error : str
         First error, with path and reason; empty: none.
+    unreported : int
+        Packets that the queue or the recorder lost and that are in the metadata of no file, because
+        none could be written; known once the recorder has ended.
     """
 
     packets: int
@@ -73,6 +76,7 @@ class RecorderSnapshot:
     running: bool
     failing: bool
     error: str
+    unreported: int
 
 
 class RecorderGroup(_native.RecorderGroup):

@@ -1,14 +1,10 @@
-"""Snapshots of engines: of this process and of others."""
+"""Snapshots of engines."""
 
 from __future__ import annotations
 
 import json
-import logging
-import os
-import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import reprlib
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ._counters import RxCounters, TxCounters
@@ -19,11 +15,9 @@ __all__ = [
     "RegionState",
     "RxQueueState",
     "TxQueueState",
-    "running_engines",
 ]
 
-_log = logging.getLogger(__name__)
-_TIMEOUT_S = 2.0
+_WORDS = {int: "an integer", str: "a text", dict: "an object", list: "a list"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,68 +151,50 @@ class EngineSnapshot:
         try:
             values = json.loads(text)
             return cls(
-                engine=values["engine"],
-                pid=values["pid"],
-                opened_ns=values["opened_ns"],
-                time_ns=values["time_ns"],
-                steady_ns=values["steady_ns"],
-                rx=tuple(_take(RxQueueState, RxCounters, state) for state in values["rx"]),
-                tx=tuple(_take(TxQueueState, TxCounters, state) for state in values["tx"]),
-                regions=tuple(RegionState(**region) for region in values["regions"]),
+                **_numbers_and_names(cls, values),
+                rx=tuple(_queue(RxQueueState, RxCounters, v) for v in _list(values, "rx")),
+                tx=tuple(_queue(TxQueueState, TxCounters, v) for v in _list(values, "tx")),
+                regions=tuple(
+                    RegionState(**_numbers_and_names(RegionState, v))
+                    for v in _list(values, "regions")
+                ),
             )
-        except (TypeError, KeyError) as error:
-            raise ValueError(f"not a snapshot of an engine: {error!r} is missing.") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"not a snapshot of an engine of this version: {error}") from error
 
 
-def _take(kind: Any, counters: Any, values: Mapping[str, Any]) -> Any:
-    def part(cls: Any) -> dict[str, Any]:
-        return {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+_KINDS = {"int": int, "str": str}
 
+
+def _numbers_and_names(kind: Any, values: Any) -> dict[str, Any]:
+    """Return the numbers and texts that a dataclass needs; unknown keys are ignored."""
+    wanted = {f.name: _KINDS[str(f.type)] for f in fields(kind) if str(f.type) in _KINDS}
+    for name, of in wanted.items():
+        _require(values, name, of)
+    return {name: values[name] for name in wanted}
+
+
+def _queue(kind: Any, counters: Any, values: Any) -> Any:
+    dropped = _require(values, "dropped", dict)
+    for reason in dropped:
+        _require(dropped, reason, int)
     return kind(
-        **part(kind), counters=counters(**part(counters)), levels=QueueLevels(**part(QueueLevels))
+        **_numbers_and_names(kind, values),
+        counters=counters(**_numbers_and_names(counters, values), dropped=dropped),
+        levels=QueueLevels(**_numbers_and_names(QueueLevels, values)),
     )
 
 
-def running_engines() -> list[EngineSnapshot]:
-    """Ask all engines of this user, in any process, for a snapshot.
-
-    Each engine listens on a Unix socket in ``$XDG_RUNTIME_DIR/daqiri`` (without that variable:
-    ``/tmp/daqiri-<uid>``). Sockets of processes that were killed are removed.
-
-    Returns
-    -------
-    list of EngineSnapshot
-        Sorted by process, then by the order in which they were opened.
-    """
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    directory = (
-        Path(runtime) / "daqiri" if runtime.startswith("/") else Path(f"/tmp/daqiri-{os.geteuid()}")
-    )
-    if not directory.is_dir() or directory.stat().st_uid != os.geteuid():
-        return []
-    numbered = []
-    for path in directory.iterdir():
-        pid, _, number = path.name.partition(".")
-        if pid.isdecimal() and number.isdecimal():
-            numbered.append((int(pid), int(number), path))
-    answers = (_ask(path) for _, _, path in sorted(numbered))
-    return [answer for answer in answers if answer is not None]
+def _list(values: Any, name: str) -> list[Any]:
+    return _require(values, name, list)
 
 
-def _ask(path: Path) -> EngineSnapshot | None:
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(_TIMEOUT_S)
-        text = b""
-        try:
-            client.connect(str(path))
-            while part := client.recv(1 << 16):
-                text += part
-        except ConnectionRefusedError:
-            _log.info("The process of engine %s was killed; its socket is removed.", path.name)
-            path.unlink(missing_ok=True)
-            return None
-        except OSError as error:
-            # The engine was closed in the meantime, or is too busy to answer.
-            _log.info("Engine %s does not answer: %s.", path.name, error)
-            return None
-    return EngineSnapshot.from_json(text) if text.endswith(b"\n") else None
+def _require(values: Any, name: str, of: type) -> Any:
+    if not isinstance(values, dict):
+        raise ValueError(f"there is a {type(values).__name__} where an object is expected")
+    if name not in values:
+        raise ValueError(f"{name} is missing")
+    # bool is an int to Python, not to JSON.
+    if type(values[name]) is not of:
+        raise ValueError(f"{name} is {reprlib.repr(values[name])}, expected {_WORDS[of]}")
+    return values[name]

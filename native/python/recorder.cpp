@@ -126,7 +126,7 @@ void bind_recorder(py::module_& m) {
            [](const RecorderHandle& recorder) {
              const RecorderSnapshot s = recorder.get().snapshot();
              return py::make_tuple(s.packets, s.bytes, s.files, s.dropped, s.left_out, s.running,
-                                   s.failing, s.error);
+                                   s.failing, s.error, s.unreported);
            })
       .def(
           "files",

@@ -1,4 +1,6 @@
 // The public functions: text, file and structs take the same way through schema and rules.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -82,6 +84,10 @@ ConfigReport read_document(const config::Document& document, Findings findings,
 
 /// Content of a file, up to a byte more than is parsed, or the reason why there is none.
 std::string read_file(const std::string& path, std::string& content) {
+  struct stat found{};
+  // Opening it would wait for a writer.
+  if (stat(path.c_str(), &found) == 0 && S_ISFIFO(found.st_mode))
+    return "is a named pipe, which is not read; give a file";
   std::ifstream stream(path, std::ios::binary);
   if (!stream) return "cannot be opened: " + std::string(std::strerror(errno));
   content.resize(config::MAX_TEXT_SIZE + 1);

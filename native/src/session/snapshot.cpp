@@ -125,8 +125,21 @@ void make_private(const std::string& directory) {
   if (lstat(directory.c_str(), &found) != 0) throw file_error("cannot read", directory, errno);
   if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 022U) != 0) {
     throw Error(Status::GENERIC_FAILURE,
-                directory + " is not a directory that only this user can write in");
+                directory +
+                    " is not a directory that only this user can write in; have it removed, or "
+                    "set XDG_RUNTIME_DIR to a directory of your own");
   }
+}
+
+/// False when the name is taken. Throws Error.
+bool bind_to(int socket, const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) throw file_error("cannot bind", path, ENAMETOOLONG);
+  std::memcpy(address.sun_path, path.data(), path.size());
+  if (bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return true;
+  if (errno == EADDRINUSE) return false;
+  throw file_error("cannot bind", path, errno);
 }
 
 }  // namespace
@@ -236,8 +249,8 @@ Housekeeper::Housekeeper(const Session& session, int master_core)
   } catch (const Error& error) {
     socket_.close();
     path_.clear();
-    log(LogLevel::INFO,
-        std::string("other processes cannot ask for this engine's counters: ") + error.what());
+    log(LogLevel::WARN,
+        std::string("'daqiri-ophyd stats' cannot show this engine: ") + error.what());
   }
   try {
     thread_ = start_thread(std::bind_front(&Housekeeper::run, this));
@@ -250,21 +263,16 @@ Housekeeper::Housekeeper(const Session& session, int master_core)
 void Housekeeper::listen() {
   static std::atomic<unsigned> next_number{0};
   make_private(directory());
-  path_ = directory() + "/" + std::to_string(getpid()) + "." + std::to_string(next_number++);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path_.size() >= sizeof address.sun_path) throw file_error("cannot bind", path_, ENAMETOOLONG);
-  std::memcpy(address.sun_path, path_.data(), path_.size());
-  // What a killed process of the same number left.
-  unlink(path_.c_str());
   // A child that outlives a killed engine would keep it open, and whoever asks would wait.
   socket_ = File::private_to_process(
       [] { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
-  if (!socket_.is_open() ||
-      bind(socket_.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(socket_.fd(), BACKLOG) != 0) {
+  do {
+    path_ = directory() + "/" + std::to_string(getpid()) + "." + std::to_string(next_number++);
+    // A name that is taken was left by a killed process of the same number, or belongs to one in
+    // another container.
+  } while (socket_.is_open() && !bind_to(socket_.fd(), path_));
+  if (!socket_.is_open() || ::listen(socket_.fd(), BACKLOG) != 0)
     throw file_error("cannot bind", path_, errno);
-  }
 }
 
 void Housekeeper::stop() noexcept {

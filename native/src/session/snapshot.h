@@ -82,7 +82,7 @@ struct SessionSnapshot {
 ///
 /// The socket is <directory>/<pid>.<number> in the directory `directory()` of this user, and goes
 /// with the session. That of a process that was killed refuses connections. A session without one
-/// (no such directory can be had) works all the same; the log says so.
+/// (no such directory can be had) works all the same; the log warns of it.
 class Housekeeper {
  public:
   static constexpr std::uint64_t PERIOD_NS = 100'000'000;

@@ -110,7 +110,7 @@ class Sidecar {
     part_ = File::private_to_process(
         [&] { return open(part_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); });
     if (!part_.is_open() && errno == EEXIST)
-      refuse_existing(part_path_, "belongs to a recorder that runs");
+      refuse_existing(part_path_, "belongs to a recorder that runs, or is no regular file");
     if (!part_.is_open()) throw file_error("cannot create", part_path_, errno);
     // Somebody who tidies up may have been quicker.
     struct stat found{};
@@ -258,12 +258,13 @@ void CaptureFiles::complete() {
   if (has_file_ || (!rolled && !failing_ && try_begin())) complete_present(false);
 }
 
-void CaptureFiles::complete_present(bool last) {
-  if (is_gone()) return;
+bool CaptureFiles::complete_present(bool last) {
+  if (is_gone()) return false;
   try {
     if (!last) with_free_number([this] { prepare_number(); });
   } catch (const Error& e) {
-    return fail(e.what());
+    fail(e.what());
+    return false;
   }
   const std::uint64_t packets = writer_.tally().packets;
   const bool failed = writer_.failed();
@@ -271,7 +272,7 @@ void CaptureFiles::complete_present(bool last) {
   if (writer_.failed() && !failed) {
     note_failure(packets);
     // What comes until it goes on is lost, too, and is told by this file.
-    if (!last) return;
+    if (!last) return false;
   }
   const CaptureLosses now = losses();
   const CaptureMetadata metadata = this->metadata(now);
@@ -285,7 +286,10 @@ void CaptureFiles::complete_present(bool last) {
         throw file_error("cannot sync", options_.directory, errno);
     }
   } catch (const Error& e) {
-    if (access(writer_.path().c_str(), F_OK) != 0) return forget_file(e.what());
+    if (access(writer_.path().c_str(), F_OK) != 0) {
+      forget_file(e.what());
+      return false;
+    }
     fail(e.what());
   }
   const FileTally& tally = writer_.tally();
@@ -296,16 +300,18 @@ void CaptureFiles::complete_present(bool last) {
   has_file_ = false;
   // Losses that this file's metadata could not tell are told by the next one's.
   if (told) losses_before_ = now;
+  return told;
 }
 
 void CaptureFiles::finish() {
   if (options_.group && !has_file_ && !failing_) try_begin();
-  // Losses since the last file are told by an empty one.
-  if (!has_file_) {
+  bool told = has_file_ && complete_present(true);
+  // What no file has told is told by an empty one.
+  if (!told) {
     const CaptureMetadata rest = metadata(losses());
-    if (rest.dropped + rest.left_out > 0) try_begin();
+    told = rest.dropped + rest.left_out > 0 && try_begin() && complete_present(true);
+    if (!told) unreported_ = rest.dropped;
   }
-  if (has_file_) complete_present(true);
   writer_.discard_prepared();
   next_sidecar_.reset();
 }

@@ -98,6 +98,7 @@ void Recorder::run() noexcept {
   attached_.reset();
   {
     const std::lock_guard lock(mutex_);
+    unreported_ = files_.unreported();
     running_ = false;
   }
   answered_.notify_all();
@@ -237,7 +238,8 @@ void Recorder::roll() {
 RecorderSnapshot Recorder::snapshot() const {
   const std::lock_guard lock(mutex_);
   const auto [packets, bytes, lost, left_out] = counts_.read();
-  return {packets, bytes, completed_.size(), lost, left_out, running_, failing_, error_};
+  return {packets,  bytes,  completed_.size(), lost, left_out, running_,
+          failing_, error_, unreported_};
 }
 
 std::vector<RecordedFile> Recorder::files(std::size_t first) const {

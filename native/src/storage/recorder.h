@@ -207,6 +207,9 @@ class CaptureFiles {
             not_written_[CaptureLosses::PAUSED] + not_written_[CaptureLosses::AFTER_LIMIT]};
   }
   [[nodiscard]] const std::string& writer_name() const noexcept { return origin_.writer; }
+  /// After `finish`: packets that were lost and are in no file's metadata, which could not be
+  /// written.
+  [[nodiscard]] std::uint64_t unreported() const noexcept { return unreported_; }
 
   /// Leave nothing of what was begun.
   void discard() noexcept;
@@ -230,7 +233,8 @@ class CaptureFiles {
   void prepare_number();
   /// What limits ask for.
   void roll();
-  void complete_present(bool last);
+  /// Returns whether the metadata of a file tell what was lost until now.
+  bool complete_present(bool last);
   /// Whether the current file was removed; it is no longer current then.
   bool is_gone();
   [[nodiscard]] CaptureLosses losses() const { return {queue_.counters(), not_written_}; }
@@ -269,6 +273,7 @@ class CaptureFiles {
   decltype(CaptureLosses::not_written) not_written_{};
   /// When the file before was complete.
   CaptureLosses losses_before_;
+  std::uint64_t unreported_{0};
   std::vector<RecordedFile> completed_;
 };
 
@@ -289,6 +294,8 @@ struct RecorderSnapshot {
   bool failing{false};
   /// First error, with path and errno text; empty: none.
   std::string error;
+  /// Lost by the queue or the recorder, and in no file's metadata; known once it has ended.
+  std::uint64_t unreported{0};
 };
 
 /// Reception never waits for the recorder's files: after an error (disk full, directory removed)
@@ -367,6 +374,7 @@ class Recorder {
   std::vector<RecordedFile> completed_;
   std::string error_;
   bool failing_{false};
+  std::uint64_t unreported_{0};
   bool running_{true};
 
   std::jthread thread_;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "documents.h"
@@ -298,6 +299,10 @@ TEST_CASE("files", "[config][load]") {
   CHECK(config == NetworkConfig{});
   CHECK_THAT(load_config_file(std::filesystem::temp_directory_path(), config).text(),
              Catch::Contains("cannot be read: Is a directory"));
+  const std::string pipe = good.path() + ".pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THAT(load_config_file(pipe, config).text(), Catch::Contains("is a named pipe"));
+  std::filesystem::remove(pipe);
   CHECK_THAT(load_config_file("/dev/zero", config).text(),
              Catch::Contains("accepts at most 4194304"));
 

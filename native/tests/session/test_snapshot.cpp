@@ -12,12 +12,14 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "log_taker.h"
 #include "session/loopback_config.h"
 #include "session/snapshot.h"
 
@@ -215,11 +217,24 @@ TEST_CASE("A session answers on its socket until it is closed", "[session][house
 
 TEST_CASE("A session that can have no socket does without", "[session][housekeeper]") {
   const RuntimeDirectory runtime;
+  LogTaker log;
+  NetworkConfig config = loopback_config();
+  config.log_level_ = LogLevel::WARN;
   SECTION("a directory that others can write in") {
     std::filesystem::create_directory(runtime.path() + "/daqiri");
     std::filesystem::permissions(runtime.path() + "/daqiri", std::filesystem::perms::all);
-    const auto session = Session::open(loopback_config());
+    const auto session = Session::open(config);
     REQUIRE(runtime.sockets().empty());
+    REQUIRE(log.lines_with("'daqiri-ophyd stats' cannot show this engine") == 1);
+    REQUIRE(log.lines_with("only this user can write in") == 1);
+  }
+  SECTION("a link to a directory of this user") {
+    std::filesystem::create_directory(runtime.path() + "/other");
+    std::filesystem::create_directory_symlink(runtime.path() + "/other",
+                                              runtime.path() + "/daqiri");
+    const auto session = Session::open(config);
+    REQUIRE(runtime.sockets().empty());
+    REQUIRE(log.lines_with("only this user can write in") == 1);
   }
   SECTION("no directory") {
     std::filesystem::remove(runtime.path());
@@ -234,6 +249,23 @@ TEST_CASE("A session that can have no socket does without", "[session][housekeep
     const auto session = Session::open(loopback_config());
     REQUIRE(ask(Housekeeper::directory()).empty());
   }
+}
+
+TEST_CASE("A session takes no other file for its socket", "[session][housekeeper]") {
+  const RuntimeDirectory runtime;
+  std::filesystem::create_directory(runtime.path() + "/daqiri");
+  std::filesystem::permissions(runtime.path() + "/daqiri", std::filesystem::perms::owner_all);
+  const auto first = Session::open(loopback_config());
+  const std::string path = runtime.sockets().at(0);
+  const std::size_t dot = path.rfind('.') + 1;
+  const std::string next = path.substr(0, dot) + std::to_string(std::stoi(path.substr(dot)) + 1);
+  std::ofstream(next) << "notes";
+  const auto second = Session::open(loopback_config());
+  REQUIRE(std::filesystem::is_regular_file(next));
+  REQUIRE(runtime.sockets().size() == 3);
+  second->close();
+  REQUIRE(std::filesystem::file_size(next) == 5);
+  REQUIRE(runtime.sockets().size() == 2);
 }
 
 TEST_CASE("A reader that does not read does not stop the others", "[session][housekeeper]") {

@@ -56,6 +56,29 @@ TEST_CASE("What a killed recorder left is removed by the next one in the directo
   if (allocates) CHECK(found.st_blocks * 512 < 1 << 20);
 }
 
+TEST_CASE("A recorder does not write through a link that somebody has put in its way",
+          "[storage][recorder]") {
+  const TempDir dir;
+  write_file(dir / "precious", {1, 2, 3});
+  std::filesystem::create_symlink(dir / "precious", dir / ".capture_000001.pcap.json.part");
+  Recording r(to_folder(dir.path()), without_log());
+  r.send(0, 250);
+  REQUIRE(r.recorded(250));
+  r.recorder->stop();
+  CHECK(read_file(dir / "precious") == Bytes{1, 2, 3});
+  CHECK(std::filesystem::is_symlink(dir / ".capture_000001.pcap.json.part"));
+  CHECK(r.recorder->files().size() == 3);
+  CHECK_FALSE(std::filesystem::exists(dir / "capture_000001.pcap"));
+
+  std::filesystem::create_symlink(dir / "precious", dir / ".first_000000.pcap.json.part");
+  RecorderOptions options = to_folder(dir.path());
+  options.prefix = "first";
+  const auto [status, text] = refusal([&] { Recorder(r.session, r.rx, options); });
+  CHECK(status == Status::INVALID_PARAMETER);
+  CHECK_THAT(text, Contains("is no regular file"));
+  CHECK(read_file(dir / "precious") == Bytes{1, 2, 3});
+}
+
 TEST_CASE("A recording leaves out the number of a file that is in its way", "[storage][recorder]") {
   const TempDir dir;
   const OnError on_error = GENERATE(OnError::STOP, OnError::RESUME);

@@ -166,9 +166,12 @@ TEST_CASE("A directory that is removed ends the recording, not the reception",
   }));
   CHECK(recorder.snapshot().packets == (between_files ? 100 : 0));
   CHECK(rx.counters().dropped_total() == 0);
+  CHECK(recorder.snapshot().unreported == 0);
   recorder.stop();
   CHECK(recorder.files().size() == (between_files ? 1 : 0));
   CHECK_FALSE(std::filesystem::exists(dir / "captures"));
+  // No metadata can say it.
+  CHECK(recorder.snapshot().unreported == recorder.snapshot().dropped);
 }
 
 TEST_CASE("A file that somebody cuts while it is written is lost, and told so",
@@ -301,6 +304,7 @@ TEST_CASE("What a disk that stays full costs is told by files", "[storage][recor
   CHECK(packets == snapshot.packets);
   CHECK(dropped == snapshot.dropped);
   CHECK(told == snapshot.dropped);
+  CHECK(snapshot.unreported == 0);
   // Not a file for every attempt.
   CHECK(recorder.files().size() < 12);
 }
@@ -347,32 +351,6 @@ TEST_CASE("A file whose successor cannot be made stays the current one", "[stora
     CHECK(files[1].packets == 100);
     CHECK(files[1].dropped == 0);
   }
-}
-
-TEST_CASE("What metadata that cannot be finished should have told is told by the next file's",
-          "[storage][recorder]") {
-  const TempDir dir;
-  const auto session = Session::open(silent());
-  TxQueue& tx = session->tx_queue(0, 0);
-  Recorder recorder(session, session->rx_queue(0, 0), into(dir.path()));
-  REQUIRE(send_frames(tx, 5000, 0, 10));
-  REQUIRE(within_limit([&] { return recorder.snapshot().packets == 10; }));
-  recorder.set_paused(true);
-  REQUIRE(send_frames(tx, 5000, 10, 5));
-  REQUIRE(within_limit([&] { return recorder.snapshot().left_out == 5; }));
-  REQUIRE(std::filesystem::remove(dir / ".capture_000000.pcap.json.part"));
-  const auto [status, text] = refusal([&] { recorder.roll(); });
-  CHECK(status == Status::GENERIC_FAILURE);
-  CHECK_THAT(text, Contains(dir / "capture_000000.pcap.json") && Contains("No such file"));
-  recorder.stop();
-  const auto files = recorder.files();
-  REQUIRE(files.size() == 2);
-  CHECK(files[0].packets == 10);
-  CHECK(files[0].left_out == 0);
-  CHECK(files[1].packets == 0);
-  CHECK(files[1].left_out == 5);
-  CHECK(dir.names() == std::vector<std::string>{"capture_000000.pcap", "capture_000001.pcap",
-                                                "capture_000001.pcap.json"});
 }
 
 TEST_CASE("Of a raw capture that goes before its metadata are there, nothing stays",

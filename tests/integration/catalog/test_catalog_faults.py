@@ -162,7 +162,8 @@ from daqiri_ophyd.catalog import Catalog
 
 root, fault = Path(sys.argv[1]), sys.argv[2]
 disk = root / "disk"
-catalog = Catalog.open(disk / "catalog", [root / "captures"], backup_directory=root / "backup")
+backup = disk / "backup" if fault == "full, with the backup" else root / "backup"
+catalog = Catalog.open(disk / "catalog", [root / "captures"], backup_directory=backup)
 device = SoftCapture("soft", root / "captures")
 RE = RunEngine({{}}, context_managers=[])
 writer = catalog.writer(batch_size=1)
@@ -170,7 +171,7 @@ RE.subscribe(writer)
 
 def break_disk():
     if len(device.written) == 2:
-        if fault == "full":
+        if fault.startswith("full"):
             with open(disk / "filler", "wb", buffering=0) as filler:
                 try:
                     while True:
@@ -183,19 +184,17 @@ def break_disk():
 device.before_read = break_disk
 (uid,) = RE(bp.count([device], 3))
 assert len(device.written) == 3
-(backup,) = writer.backups
-print(uid, backup)
+print(uid, *writer.backups, *backup.glob("*.jsonl"))
 catalog.close()
 """
 
 
-@pytest.mark.parametrize("fault", ["full", "read-only"])
-def test_disk_of_the_catalog_fails_in_mid_run(tmp_path, captures, catalog, empty_catalog, fault):
+def run_script(tmp_path: Path, empty_catalog: Path, fault: str):
     (tmp_path / "disk").mkdir()
     (tmp_path / "script.py").write_text(SCRIPT.format(conftest=str(Path(__file__).parent)))
     arguments = [sys.executable, str(tmp_path / "script.py"), str(tmp_path), fault]
     copy = 'cp -r "$0" "$1/disk/catalog"; shift; exec "$@"'
-    if fault == "full":
+    if fault.startswith("full"):
         namespace = ["unshare", "--mount", "--map-root-user"]
         copy = 'mount -t tmpfs -o size=8m tmpfs "$1/disk"; ' + copy
     else:
@@ -208,11 +207,27 @@ def test_disk_of_the_catalog_fails_in_mid_run(tmp_path, captures, catalog, empty
     )
     assert done.returncode == 0, done.stderr
     assert "Logging error" not in done.stderr
-    uid, backup = done.stdout.split()
+    return done
+
+
+@pytest.mark.parametrize("fault", ["full", "read-only"])
+def test_disk_of_the_catalog_fails_in_mid_run(tmp_path, captures, catalog, empty_catalog, fault):
+    done = run_script(tmp_path, empty_catalog, fault)
+    uid, backup, found = done.stdout.split()
+    assert backup == found
     assert catalog.ingest_backup(backup) == uid
     run = catalog.client[uid]
     np.testing.assert_array_equal(run["primary"].base["soft_files"].read()["packets"], [2, 3, 4])
     assert run.validate(raise_on_error=True) is True
+
+
+def test_disk_of_catalog_and_backup_fails_in_mid_run(tmp_path, captures, empty_catalog):
+    done = run_script(tmp_path, empty_catalog, "full, with the backup")
+    (uid,) = done.stdout.split()
+    files = sorted(captures.rglob("*.pcap"))
+    assert f"The documents of run {uid} are lost" in done.stderr
+    assert f"Its captures on this host: {files[0]} to {files[2].name} (3 files)." in done.stderr
+    assert "store them with" not in done.stderr
 
 
 def test_container_of_something_else_is_refused(catalog):

@@ -21,6 +21,8 @@ from daqiri_ophyd.engine import (
     NotReadyError,
     RxCounters,
     TxCounters,
+    UnreadableEngine,
+    ask_engines,
     frames,
     running_engines,
 )
@@ -158,6 +160,31 @@ def test_a_killed_process_is_forgotten(runtime: Path) -> None:
         process.wait()
     assert running_engines() == []
     assert list((runtime / "daqiri").iterdir()) == []
+
+
+def test_a_stopped_process_is_shown_as_not_answering(loopback: Any) -> None:
+    program = (
+        "import os, signal\n"
+        "from daqiri_ophyd.engine import Engine\n"
+        "from daqiri_ophyd import profiles\n"
+        "engine = Engine.open(profiles.path('loopback'))\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        try:
+            os.waitpid(process.pid, os.WUNTRACED)
+            said = f"engine 0 of process {process.pid} does not answer within 2 s\n"
+            for _ in range(10):  # more than its socket keeps in line
+                assert any(isinstance(found, UnreadableEngine) for found in ask_engines())
+            alone = stats("--count", "1")
+            assert (alone.returncode, alone.stdout) == (0, said)
+            with Engine.open(loopback()) as engine:
+                both = stats("--count", "1")
+                assert both.returncode == 0
+                assert said in both.stdout
+                assert f"{engine.ports[0].name}/{engine.ports[0].rx[0].name}" in both.stdout
+        finally:
+            process.kill()
 
 
 def test_a_forked_child_has_no_snapshot(loopback: Any) -> None:

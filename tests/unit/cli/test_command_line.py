@@ -1,6 +1,7 @@
 """The command: usage, configuration, exit codes."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -139,3 +140,51 @@ def test_pictures_of_captures_with_and_without_packets(tmp_path: Path) -> None:
     draw_capture(tmp_path / "c.png", times[:1], lengths[:1])
     for name in "abc":
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--seconds", "inf"), "inf is no time in seconds; accepted are 0 to 3e+09"),
+        (("--seconds", "nan"), "nan is no time in seconds"),
+        (("--seconds", "1e308"), "1e+308 is no time in seconds"),
+        (("--seconds", "-1"), "-1 is no time in seconds"),
+        (("--packets", "1", "--roll-seconds", "1e10"), "1e+10 is no time in seconds"),
+        (("--packets", "1e20"), "a valid integer"),
+        (("--packets", "1" + "0" * 20), "less than or equal to 9223372036854775807"),
+        (("--packets", "1", "--roll-bytes", "9" * 30), "--roll-bytes"),
+        (("--packets", "1", "--data", "what?"), "'?' is not allowed in the URI"),
+    ],
+)
+def test_limits_that_are_none_are_refused_at_once(
+    arguments: tuple[str, ...],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("capture", "loopback", *arguments) in (1, 2)
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_named_pipes_are_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
+    assert run("config", "check", str(pipe)) == 2
+    assert "is a named pipe, which is not read" in capsys.readouterr().err
+    for command in (["pcap", "info"], ["pcap", "check"], ["pcap", "repair"], ["send", "loopback"]):
+        assert run(*command, str(pipe)) != 0
+        assert str(pipe) in capsys.readouterr().err
+
+
+def test_long_gaps_are_shortened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "stimulus.pcap"
+    times = np.array([0, 1, 4_000_000_000, 4_000_000_001], np.int64) * 1_000_000_000
+    write_pcap(file, udp_stimulus(4, 100, [5000]), times, link_type=1)
+    assert run("send", "loopback", str(file), "--max-gap", "0.01", "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["sent"] == 4
+    assert said.err == ""
+    assert run("send", "loopback", str(file), "--max-gap", "nan") == 2

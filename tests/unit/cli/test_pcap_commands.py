@@ -356,3 +356,83 @@ def test_a_damaged_length_in_a_file_of_any_snap_length_is_no_torn_record(
     assert code != 0
     assert "--output" in text
     assert path.read_bytes() == bytes(data)
+
+
+@pytest.mark.parametrize("beside", [".a.pcap.json.part", "a.pcap.repair.jsonl"])
+def test_a_repair_writes_through_no_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], beside: str
+) -> None:
+    path = write(tmp_path / "a.pcap", sidecar=True)
+    path.write_bytes(path.read_bytes() + b"torn")
+    content, metadata = path.read_bytes(), sidecar_path(path).read_bytes()
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (tmp_path / beside).symlink_to(precious)
+    code, _, error = run(capsys, "repair", path)
+    assert code == 1
+    assert f"{tmp_path / beside} is a link, which is not written through" in error
+    assert precious.read_text() == "precious"
+    assert (path.read_bytes(), sidecar_path(path).read_bytes()) == (content, metadata)
+    (tmp_path / beside).unlink()
+    (tmp_path / f".b{beside[2:]}" if beside[0] == "." else tmp_path / f"b{beside[1:]}").symlink_to(
+        precious
+    )
+    assert run(capsys, "repair", path, "--output", tmp_path / "b.pcap")[0] == 1
+    assert precious.read_text() == "precious"
+    assert not (tmp_path / "b.pcap").exists()
+
+
+def test_unusable_metadata_is_not_written_through_a_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.pcap")
+    sidecar_path(path).write_text("{")
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (tmp_path / "a.pcap.json.unusable").symlink_to(precious)
+    assert run(capsys, "repair", path)[0] == 0
+    assert precious.read_text() == "precious"
+    assert (tmp_path / "a.pcap.json.unusable").read_text() == "{"
+    assert not (tmp_path / "a.pcap.json.unusable").is_symlink()
+
+
+def test_control_characters_of_metadata_are_quoted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.pcap", sidecar=True)
+    said = json.loads(sidecar_path(path).read_text()) | {
+        "queue": "\x1b]0;OWNED\x07[/red]",
+        "clock": "\x9b31m\nq",
+        "dropped_by_reason": {"\x1b[5m": 3},
+    }
+    sidecar_path(path).write_text(json.dumps(said))
+    code, out, _ = run(capsys, "info", path)
+    assert code == 0
+    assert r"\x1b]0;OWNED\x07[/red]" in out
+    assert r"\x9b31m" in out
+    assert r"3 (\x1b[5m 3)" in out
+    assert not {"\x1b", "\x07", "\x9b"} & set(out)
+    odd = write(tmp_path / "a\x1b[31m.pcap")
+    _, out, _ = run(capsys, "check", odd)
+    assert r"a\x1b[31m.pcap: sound" in out
+    code, _, error = run(capsys, "check", tmp_path / "b\x1b.pcap")
+    assert code == 2
+    assert "\x1b" not in error
+
+
+def test_the_hint_for_repair_is_one_that_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn = write(tmp_path / "torn.pcap")
+    torn.write_bytes(torn.read_bytes() + b"x")
+    packed = tmp_path / "packed.pcap.gz"
+    packed.write_bytes(gzip.compress(torn.read_bytes()))
+    _, _, error = run(capsys, "check", torn)
+    assert "pcap repair FILE..." in error
+    assert "--output" not in error
+    _, _, error = run(capsys, "check", packed)
+    assert f"daqiri-ophyd pcap repair --output COPY.pcap {packed}" in error
+    assert "FILE..." not in error
+    _, _, error = run(capsys, "check", torn, packed, tmp_path / "missing.pcap")
+    assert "FILE..." in error
+    assert "--output" in error

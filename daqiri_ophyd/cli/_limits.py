@@ -1,0 +1,22 @@
+"""Ranges of options."""
+
+import typer
+
+__all__ = ["MOST", "seconds"]
+
+# More is no limit, and does not fit the documents of a run.
+MOST = 2**63 - 1
+_CENTURY_S = 3_000_000_000.0
+
+
+def seconds(value: float | None) -> float | None:
+    """Return a time of an option.
+
+    Raises
+    ------
+    typer.BadParameter
+        If it is negative, longer than a century, or not a number.
+    """
+    if value is None or 0.0 <= value <= _CENTURY_S:
+        return value
+    raise typer.BadParameter(f"{value:g} is no time in seconds; accepted are 0 to {_CENTURY_S:g}")

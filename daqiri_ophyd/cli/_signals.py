@@ -1,0 +1,45 @@
+"""SIGTERM and SIGHUP end a command as Ctrl-C does."""
+
+import os
+import signal
+from types import FrameType
+
+__all__ = ["end_on_signals", "ended_by"]
+
+_received: signal.Signals | None = None
+_terminals: list[int] = []
+
+
+def end_on_signals() -> None:
+    """Handle SIGTERM and SIGHUP like SIGINT; a SIGHUP that is ignored (nohup) stays so."""
+    _terminals[:] = [fd for fd in (0, 1, 2) if os.isatty(fd)]
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _end)
+
+
+def ended_by() -> signal.Signals | None:
+    """Return the signal that ended the command; None: none of these."""
+    return _received
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    global _received
+    if _received is not None:
+        return  # A second one would interrupt what completes the files.
+    _received = signal.Signals(number)
+    if number == signal.SIGHUP:
+        _leave_terminal()
+    # A plan has its own handler of Ctrl-C; a shell's background job may ignore it.
+    interrupt = signal.getsignal(signal.SIGINT)
+    if not callable(interrupt):
+        raise KeyboardInterrupt
+    interrupt(signal.SIGINT, frame)
+
+
+def _leave_terminal() -> None:
+    """Discard further output: a write to a terminal that was closed is an error."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for fd in _terminals:
+        os.dup2(nowhere, fd)
+    os.close(nowhere)

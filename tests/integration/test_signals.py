@@ -1,0 +1,157 @@
+"""Commands that end by SIGTERM, by SIGHUP, or with their terminal."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.cli._stimulus import udp_stimulus, write_pcap
+from daqiri_ophyd.documents import read_sidecar
+from daqiri_ophyd.engine import PcapFile
+
+COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
+NOT_BEFORE = 100  # packets
+
+
+@pytest.fixture
+def stimulus(tmp_path: Path) -> Path:
+    """Packets for a minute, and one more an hour later."""
+    times = np.append(np.arange(60_000) * 1_000_000, 3_660_000_000_000)
+    path = tmp_path / "stimulus.pcap"
+    write_pcap(path, udp_stimulus(len(times), 100, [5000]), times, link_type=1)
+    return path
+
+
+def start(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen([*COMMAND, *arguments], cwd=cwd, text=True, **options)
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    for _ in range(1000):
+        if what():
+            return
+        time.sleep(0.1)
+    raise AssertionError("not within 100 s")
+
+
+def captured(data: Path) -> list[Path]:
+    """Capture files with some packets in them."""
+    least = 24 + NOT_BEFORE * 158
+    return [f for f in data.glob("captures/**/*.pcap") if f.stat().st_size > least]
+
+
+def require_complete_run(data: Path, reason: str) -> None:
+    """The aborted run is in the catalog, with a whole file and its metadata."""
+    with Catalog.open(data / "catalog") as catalog:
+        run = catalog.client[-1]
+        assert run.metadata["stop"]["exit_status"] == "abort"
+        assert run.metadata["stop"]["reason"] == reason
+        (file,) = capture_files(run)
+    sidecar = read_sidecar(file)
+    assert sidecar is not None
+    with PcapFile(file) as pcap:
+        assert (len(pcap), pcap.torn_bytes) == (sidecar.packets, 0)
+    assert sidecar.packets > NOT_BEFORE
+    assert not list(file.parent.glob(".*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_capture_with_file_and_run_complete(
+    tmp_path: Path, stimulus: Path, number: signal.Signals
+) -> None:
+    process = start("capture", "loopback", "--send", stimulus, cwd=tmp_path, stderr=subprocess.PIPE)
+    data = tmp_path / "daqiri-data"
+    try:
+        wait_for(lambda: captured(data))
+        process.send_signal(number)
+        process.send_signal(number)  # as systemd and shells may
+        _, messages = process.communicate(timeout=100)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 128 + number
+    assert f"ended by {number.name}; what was captured is complete" in messages
+    assert "Traceback" not in messages
+    require_complete_run(data, f"ended by {number.name}")
+    again = subprocess.run(
+        [*COMMAND, "replay", "-1", "--speed", "1000", "--json"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True,
+    )  # fmt: skip
+    assert json.loads(again.stdout)["sent"] > NOT_BEFORE
+
+
+def test_a_terminal_that_is_closed_ends_a_capture_with_file_and_run_complete(
+    tmp_path: Path, stimulus: Path
+) -> None:
+    terminal, end = pty.openpty()
+    # The leader of a session of its own, whose terminal this is.
+    process = subprocess.Popen(
+        ["setsid", "--ctty", *COMMAND, "capture", "loopback", "--send", stimulus],
+        cwd=tmp_path, stdin=end, stdout=end, stderr=end,
+    )  # fmt: skip
+    os.close(end)
+    data = tmp_path / "daqiri-data"
+    try:
+        wait_for(lambda: captured(data))
+        os.close(terminal)
+        process.wait(100)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 128 + signal.SIGHUP
+    require_complete_run(data, "ended by SIGHUP")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_transmission_in_a_gap_that_was_announced(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    path = tmp_path / "slow.pcap"
+    write_pcap(path, udp_stimulus(2, 100, [5000]), np.array([0, 3_600_000_000_000]), link_type=1)
+    process = start("send", "loopback", path, cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline() == (
+            "packet 1 is sent 3,600 s after the one before it; --max-gap shortens such gaps\n"
+        )
+        process.send_signal(number)
+        _, messages = process.communicate(timeout=100)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 128 + number
+    assert f"ended by {number.name}" in messages
+
+
+def test_a_command_in_the_background_of_a_script_ends_by_sigterm(tmp_path: Path) -> None:
+    """A shell ignores SIGINT for those; SIGHUP that is ignored, as by nohup, stays ignored."""
+    script = 'trap \'\' INT HUP; exec "$0" "$@"'
+    process = subprocess.Popen(
+        ["sh", "-c", script, *COMMAND, "stats", "loopback", "--json", "--interval", "0.1"],
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        for _ in range(3):
+            assert process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=100)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
+    assert process.returncode == 128 + signal.SIGTERM

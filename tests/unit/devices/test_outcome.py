@@ -1,0 +1,50 @@
+"""What becomes of a capture whose packets were lost."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from daqiri_ophyd.devices._losses import PacketLossError
+from daqiri_ophyd.devices._outcome import CaptureError, Outcome
+from daqiri_ophyd.engine import RecorderSnapshot
+
+GOOD = {
+    "packets": 100,
+    "bytes": 10_000,
+    "files": 1,
+    "dropped": 0,
+    "left_out": 0,
+    "running": False,
+    "failing": False,
+    "error": "",
+    "unreported": 0,
+}
+
+
+def failure(on_drop: str, on_error: str = "resume", **changes: Any) -> Exception | None:
+    queue: Any = SimpleNamespace(counters=lambda: SimpleNamespace(dropped={"ring_full": 0}))
+    outcome = Outcome(queue, "port0/q", 0, on_error=on_error, on_drop=on_drop)
+    return outcome.failure(RecorderSnapshot(**(GOOD | changes)))
+
+
+@pytest.mark.parametrize("on_drop", ["fail", "flag", "ignore"])
+@pytest.mark.parametrize("on_error", ["stop", "resume"])
+def test_losses_that_no_row_tells_fail_a_capture(on_drop: str, on_error: str) -> None:
+    error = failure(on_drop, on_error, error="no room", dropped=5, unreported=7)
+    assert isinstance(error, CaptureError)
+    assert str(error) == (
+        "no room; 5 packets were not written; 7 lost packets are in no row and no metadata"
+    )
+
+
+def test_losses_that_rows_tell_are_up_to_the_setting() -> None:
+    lost: dict[str, Any] = {"error": "no room", "dropped": 5}
+    assert failure("flag", **lost) is None
+    assert failure("ignore", **lost) is None
+    error = failure("fail", **lost)
+    assert isinstance(error, PacketLossError)
+    assert str(error) == "5 packets were not written: no room"
+    error = failure("ignore", failing=True, **lost)
+    assert str(error) == "no room; 5 packets were not written"
+    assert failure("fail") is None
