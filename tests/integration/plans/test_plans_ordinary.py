@@ -114,7 +114,7 @@ def test_stage_signatures_take_effect(daq, run_engine, documents):
 
 def test_the_source_of_files_is_the_queue_that_is_staged(daq, run_engine, documents):
     capture = daq.port0.capture
-    capture.stage_sigs["queue"] = "rest"
+    capture.stage_sigs["queues"] = "rest"
     packets = {**BURST, "udp_dst": 5001}
     run_engine(plans.capture(capture, 50, tx=daq.port0.tx.out, packets=packets))
     key = documents.descriptor()["data_keys"][f"{capture.name}_files"]

@@ -247,7 +247,7 @@ def test_what_the_run_used_is_in_its_descriptors(daq, run_engine, documents):
         assert used["daq_engine_version"].startswith("20")
         assert "stream_type: raw" in used["daq_configuration"]
     capture = documents.descriptor()["configuration"]["daq_port0_capture"]["data"]
-    assert capture["daq_port0_capture_queue"] == "frames"
+    assert capture["daq_port0_capture_queues"] == "frames"
     assert capture["daq_port0_capture_num_packets"] == 300
 
 

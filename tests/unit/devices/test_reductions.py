@@ -1,7 +1,6 @@
 """Reductions of packets against plain Python over the same packets."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,26 +10,26 @@ from hypothesis import strategies as st
 from daqiri_ophyd.devices import reductions
 from daqiri_ophyd.engine import LINKTYPE_ETHERNET, Packets, frames
 
+ADDRESSES = {
+    "src_mac": "02:00:00:00:00:01",
+    "dst_mac": "02:00:00:00:00:02",
+    "src_ip": "192.0.2.1",
+    "dst_ip": "192.0.2.2",
+    "src_port": 4000,
+    "dst_port": 5000,
+}
+
 
 def packets(payloads: list[bytes], times: list[int] | None = None) -> Packets:
-    data, offsets, lengths = b"", [], []
-    for payload in payloads:
-        (frame,) = frames.udp_frames(
-            np.frombuffer(payload, np.uint8)[np.newaxis],
-            src_mac="02:00:00:00:00:01",
-            dst_mac="02:00:00:00:00:02",
-            src_ip="192.0.2.1",
-            dst_ip="192.0.2.2",
-            src_port=4000,
-            dst_port=5000,
-        )
-        offsets.append(len(data))
-        lengths.append(len(frame))
-        data += frame.tobytes()
-    sizes = np.array(lengths, np.uint32)
+    found = [
+        frames.udp_frames(np.frombuffer(payload, np.uint8)[np.newaxis], **ADDRESSES)[0]
+        for payload in payloads
+    ]
+    lengths = np.array([len(frame) for frame in found], np.uint32)
     stamps = np.array(range(len(payloads)) if times is None else times, np.int64)
-    array = np.frombuffer(data, np.uint8)
-    return Packets(array, LINKTYPE_ETHERNET, np.array(offsets, np.int64), sizes, sizes, stamps)
+    data = np.concatenate([*found, np.zeros(0, np.uint8)])
+    offsets = np.cumsum(lengths, dtype=np.int64) - lengths
+    return Packets(data, LINKTYPE_ETHERNET, offsets, lengths, lengths, stamps)
 
 
 def value(reduction: reductions.Reduction, given: Packets) -> float:
@@ -105,7 +104,11 @@ def test_refused(make):
         make()
 
 
-def test_files_are_read_in_parts(tmp_path: Path):
-    many = packets([number.to_bytes(4, "big") for number in range(70_000)])
+def test_files_are_read_in_parts():
+    numbers = np.arange(70_000, dtype=">u4").view(np.uint8).reshape(-1, 4)
+    rows = frames.udp_frames(numbers, **ADDRESSES)
+    lengths = np.full(len(rows), rows.shape[1], np.uint32)
+    offsets = np.arange(len(rows), dtype=np.int64) * rows.shape[1]
+    many = Packets(rows.reshape(-1), LINKTYPE_ETHERNET, offsets, lengths, lengths, offsets)
     assert value(reductions.lost_numbers(0, 4), many) == 0
     assert value(reductions.payload_sum(">u4"), many) == 70_000 * 69_999 / 2
