@@ -21,6 +21,7 @@ from ._run_folder import make_run_folder
 from ._signals import EngineSignal, reading, setting
 from ._status import EngineStatus
 from ._stop_rule import StopRule
+from ._tiled import register_with_tiled
 
 __all__ = ["Capture"]
 
@@ -147,6 +148,7 @@ class Capture(EngineDevice):
 
     def stage(self) -> list[object]:
         """Open the engine if it is closed, and start a new set of files."""
+        register_with_tiled()
         self.daq.open()
         self._folder = None
         self._failure = None
