@@ -309,23 +309,6 @@ def test_interpreter_ends_with_a_catalog_left_open(empty_catalog):
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
-def test_another_process_reads_the_open_catalog(catalog, device, run_engine):
-    run_engine.subscribe(catalog.writer())
-    (uid,) = run_engine(bp.count([device], 2))
-    script = (
-        "import sys; from daqiri_ophyd.catalog import Catalog, capture_files\n"
-        "with Catalog.connect(sys.argv[1], sys.argv[2]) as catalog:\n"
-        "    run = catalog.client[-1]; print(run.start['uid'], len(capture_files(run)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, catalog.uri, catalog.api_key],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{uid} 2\n", "")
-
-
 def test_rows_of_a_flight_are_numbered_without_gaps(device, run_engine, fly_plan):
     device.files_in_flight = 8
     documents = []
