@@ -7,7 +7,7 @@ import typer
 from ..catalog import capture_files
 from ..engine import load_config
 from ..replay import Replay
-from ._capture import DATA, Data
+from ._capture import DATA, CatalogName, Data
 from ._output import print_facts, print_json, print_message
 from ._send import open_to_send, transmit
 from ._source import config_path, interface_with
@@ -33,6 +33,7 @@ def replay(
         float, typer.Option(help="Seconds from now to the first packet.", min=0.0)
     ] = 0.2,
     data: Data = DATA,
+    catalog: CatalogName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
@@ -40,9 +41,9 @@ def replay(
 
     Example: [bold]daqiri-ophyd replay --data daqiri-demo -- -1[/bold]
     """
-    with open_catalog(data) as catalog:
+    with open_catalog(data, catalog) as runs:
         key: str | int = int(run) if run.lstrip("-").isdigit() and len(run) < 7 else run
-        stored = catalog.client[key]
+        stored = runs.client[key]
         files = capture_files(stored)
         uid = stored.metadata["start"]["uid"]
     loaded = load_config(config_path(config))

@@ -46,7 +46,7 @@ def replay(
         yield from plans.replay(
             tx,
             run,
-            catalog(),
+            catalog,
             speed=speed,
             max_gap=max_gap,
             detector=detector,
