@@ -23,7 +23,7 @@ CatalogName = Annotated[
     str | None,
     typer.Option(
         "--catalog",
-        help="Catalog: a directory, or the address of a Tiled server whose key is in TILED_API_KEY. "
+        help="Directory of the catalog, or address of a Tiled server; its key is in TILED_API_KEY. "
         "Default: catalog in the data directory.",
     ),
 ]
