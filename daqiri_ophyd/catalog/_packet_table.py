@@ -1,28 +1,30 @@
 """Packets of capture files as a table, for Tiled."""
 
+import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from fastapi import HTTPException
 from numpy.typing import NDArray
 from tiled.adapters.core import Adapter
 from tiled.structures.core import StructureFamily
 from tiled.structures.table import TableStructure
 
 from daqiri_ophyd.documents import read_sidecar
-from daqiri_ophyd.engine import PcapFile
-
-from ._summarize import summarize
+from daqiri_ophyd.engine import DaqiriError, PcapFile
 
 __all__ = ["ROWS", "PacketTableAdapter"]
 
 ROWS = 100_000
 """Most packets in a partition."""
+
+_MOST_AT_ONCE = 10  # partitions, some 130 MB
 
 _Columns = dict[str, NDArray[Any] | pd.Series]
 
@@ -58,7 +60,12 @@ _PCAP_COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("eth_src", "eth_dst"), "string[pyarrow]"),
     **_NUMBERS,
 }
-_RAW_COLUMNS: dict[str, Any] = {**_PLACE, "length": np.uint32, "flow": np.uint32}
+_RAW_COLUMNS: dict[str, Any] = {
+    **_PLACE,
+    "length": np.uint32,
+    "flow": np.uint32,
+    "offset": np.uint64,
+}
 
 
 class PacketTableAdapter(Adapter[TableStructure]):
@@ -79,18 +86,25 @@ class PacketTableAdapter(Adapter[TableStructure]):
     eth_type, vlan, ...        as in `daqiri_ophyd.engine.Packets.to_columns`
     ========================== ===================================================================
 
-    Raw captures have no headers: they have ``file``, ``packet``, ``time``, ``length``, ``flow``.
+    Raw captures have no headers: they have ``file``, ``packet``, ``time`` and the columns of their
+    index, ``length``, ``flow`` and ``offset``.
 
     Parameters
     ----------
     files : sequence of Path
         Files of one capture, in order.
+
+    Raises
+    ------
+    HTTPException
+        If a file cannot be read.
     """
 
     structure_family = StructureFamily.table
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._parts = [(i, path, part) for i, path in enumerate(files) for part in _parts(path)]
+        with _answered():
+            self._parts = [(i, path, part) for i, path in enumerate(files) for part in _parts(path)]
         self._raw = any(path.suffix == ".raw" for path in files)
         self._dtypes = _RAW_COLUMNS if self._raw else _PCAP_COLUMNS
         # A table without a partition could not be read at all.
@@ -105,9 +119,22 @@ class PacketTableAdapter(Adapter[TableStructure]):
         ----------
         fields : sequence of str, optional
             Columns. Default: all.
+
+        Raises
+        ------
+        HTTPException
+            If they are too many for one answer.
         """
-        parts = range(self.structure().npartitions)
-        return pd.concat([self.read_partition(part, fields) for part in parts], ignore_index=True)
+        parts = self.structure().npartitions
+        if parts > _MOST_AT_ONCE:
+            raise HTTPException(
+                400,
+                f"The packets are in {parts} partitions of up to {ROWS} packets; at most "
+                f"{_MOST_AT_ONCE} are sent at once. Request them by /table/partition, as the "
+                "Python client does.",
+            )
+        frames = [self.read_partition(part, fields) for part in range(parts)]
+        return pd.concat(frames, ignore_index=True)
 
     def read_partition(self, partition: int, fields: Sequence[str] | None = None) -> pd.DataFrame:
         """Return the packets of one partition.
@@ -125,6 +152,8 @@ class PacketTableAdapter(Adapter[TableStructure]):
             If there is no such partition.
         KeyError
             If there is no such column.
+        HTTPException
+            If the file cannot be read.
         """
         wanted = list(self._dtypes if fields is None else fields)
         for name in wanted:
@@ -133,7 +162,8 @@ class PacketTableAdapter(Adapter[TableStructure]):
         if not self._parts and partition == 0:
             return self._frame({}, wanted)
         number, path, part = self._parts[partition]
-        made = _raw_columns(path, part) if self._raw else _pcap_columns(path, part, wanted)
+        with _answered():
+            made = _raw_columns(path, part) if self._raw else _pcap_columns(path, part, wanted)
         rows = len(made["time"])
         made["file"] = np.full(rows, number)
         made["packet"] = np.arange(part.start, part.start + rows)
@@ -147,17 +177,34 @@ class PacketTableAdapter(Adapter[TableStructure]):
         return pd.DataFrame(columns)
 
 
+@contextlib.contextmanager
+def _answered() -> Iterator[None]:
+    """Tell the client why a file cannot be read; otherwise it sees an internal error."""
+    try:
+        yield
+    except (DaqiriError, OSError, ValueError) as error:
+        raise HTTPException(422, str(error)) from error
+
+
 def _parts(path: Path) -> list[slice]:
     sidecar = read_sidecar(path)
-    packets = summarize(path).packets if sidecar is None else sidecar.packets
+    packets = _count(path) if sidecar is None else sidecar.packets
     starts = range(0, packets, ROWS)
     # The last one goes to the end of the file, whatever its metadata say.
-    return [slice(a, b) for a, b in itertools.pairwise([*starts, None])] if packets else []
+    return [slice(a, b) for a, b in itertools.pairwise([*starts, None])]
 
 
-def _file(path: Path) -> PcapFile:
+def _count(path: Path) -> int:
+    return len(_raw_index(path)) if path.suffix == ".raw" else _indexed_count(*_identity(path))
+
+
+def _raw_index(path: Path) -> NDArray[Any]:
+    return np.load(path.with_name(path.name + ".npy"), mmap_mode="r")
+
+
+def _identity(path: Path) -> tuple[Path, int, int, int]:
     status = path.stat()
-    return _indexed(path, status.st_ino, status.st_size, status.st_mtime_ns)
+    return path, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @functools.lru_cache(maxsize=4)  # partitions of one file come one after the other
@@ -165,13 +212,19 @@ def _indexed(path: Path, *_identity: int) -> PcapFile:
     return PcapFile(path)
 
 
+@functools.lru_cache(maxsize=4096)
+def _indexed_count(path: Path, *identity: int) -> int:
+    return len(_indexed(path, *identity))
+
+
 def _raw_columns(path: Path, part: slice) -> _Columns:
-    index = np.load(path.with_name(path.name + ".npy"), mmap_mode="r")[part]
-    return {"time": _times(index["timestamp"]), "length": index["length"], "flow": index["flow"]}
+    index = _raw_index(path)[part]
+    made: _Columns = {name: index[name] for name in ("length", "flow", "offset")}
+    return {"time": _times(index["timestamp"]), **made}
 
 
 def _pcap_columns(path: Path, part: slice, wanted: Sequence[str]) -> _Columns:
-    packets = _file(path)[part]
+    packets = _indexed(*_identity(path))[part]
     needed = [name for name in wanted if name in _NUMBERS]
     needed += [part for name in wanted for part in _ADDRESSES.get(name, ())]
     # Without names, all columns would be returned.

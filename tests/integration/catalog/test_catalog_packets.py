@@ -46,7 +46,7 @@ def small_partitions(monkeypatch):
 
 
 def test_packets_are_read_with_tiled_alone(
-    catalog, captures, tmp_path, small_partitions, stored_capture, pcap
+    catalog, captures, tmp_path, small_partitions, stored_capture, pcap, monkeypatch
 ):
     for number, ports in enumerate([[1, 2, 3], [], [4]]):
         packets = [frame(number + 1, port) for port in ports]
@@ -81,6 +81,12 @@ def test_packets_are_read_with_tiled_alone(
         answer = client.get(f"{api}table/partition/{path}?{wrong}")
         assert (answer.status_code, why in answer.text) == (400, True)
     assert client.get(f"{api}metadata/runs/{uid}/primary/files/nonsense").status_code == 404
+    monkeypatch.setattr(_packet_table, "_MOST_AT_ONCE", 2)
+    answer = client.get(f"{api}table/full/{path}?format=text/csv")
+    assert answer.status_code == 400 and "in 3 partitions" in answer.text
+    (captures / "c_2.pcap").write_bytes(b"no capture at all")
+    answer = client.get(f"{api}table/partition/{path}?partition=0&format=text/csv")
+    assert answer.status_code == 422 and "not a pcap file" in answer.text
 
 
 def test_a_run_without_packets_has_an_empty_table(
@@ -107,7 +113,7 @@ def test_a_raw_capture_has_the_columns_of_its_index(catalog, captures, tmp_path,
         mimetype=CAPTURE_MIMETYPES["raw"],
     )
     rows = catalog.client[uid].base["primary"].base["files", "packets"].read()
-    assert list(rows.columns) == ["file", "packet", "time", "length", "flow"]
+    assert list(rows.columns) == ["file", "packet", "time", "length", "flow", "offset"]
     assert rows["flow"].tolist() == [7, 8, 7]
     assert rows["time"].tolist() == [pd.Timestamp(n, tz="UTC") for n in (5, 6, 7)]
 
