@@ -2,11 +2,13 @@
 
 `configure_flows` changes flows, `timed_tx` sends, `capture` and `capture_scan` capture, `replay`
 sends a stored run again, and `host_ready_wrapper` runs a plan only on a host that is ready.
-Captures also work in any other plan: ``bp.count([daq.port0.capture])``.
+`capture_during` captures while any plan runs. Captures also work in any other plan:
+``bp.count([daq.port0.capture])``.
 """
 
 from ._capture import capture, capture_scan
 from ._configure import configure_flows
+from ._during import capture_during, capture_during_decorator, capture_during_wrapper
 from ._host import HostNotReadyError, host_ready_wrapper
 from ._packets import Packets, packet_source
 from ._replay import replay
@@ -16,6 +18,9 @@ __all__ = [
     "HostNotReadyError",
     "Packets",
     "capture",
+    "capture_during",
+    "capture_during_decorator",
+    "capture_during_wrapper",
     "capture_scan",
     "configure_flows",
     "host_ready_wrapper",

@@ -9,7 +9,7 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
-from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
+from ._fly import OnDrop, capture_settings, fly, link_type_of, prepare_to_send, with_settings
 from ._packets import Packets, packet_source
 
 __all__ = ["capture", "capture_scan"]
@@ -70,8 +70,6 @@ def capture(
         If there is neither a limit nor anything to send, or ``packets`` is not valid.
     """
     _require_both(tx, packets)
-    if tx is None and not num_packets and not acquire_time:
-        raise ValueError("The capture has no limit. Give num_packets or acquire_time.")
     settings = capture_settings(
         detector,
         num_packets=num_packets,
@@ -82,10 +80,16 @@ def capture(
         on_drop=on_drop,
         timeout=timeout,
     )
+    if tx is None and not num_packets and not acquire_time:
+        raise ValueError("The capture has no limit. Give num_packets or acquire_time.")
+
+    source = None
+    if tx is not None and packets is not None:
+        source = packet_source(packets, link_type_of(tx))
 
     def capture_and_send() -> MsgGenerator[str]:
-        if tx is not None and packets is not None:
-            yield from prepare_to_send(tx, packet_source(packets, tx.link_type))
+        if tx is not None and source is not None:
+            yield from prepare_to_send(tx, source)
         metadata = {"plan_name": "capture", **(md or {})}
         return (yield from fly(detector, tx, flush_period=flush_period, md=metadata))
 
@@ -140,7 +144,7 @@ def capture_scan(
     devices: list[Any] = [detector]
     source = None
     if tx is not None and packets is not None:
-        source = packet_source(packets, tx.link_type)
+        source = packet_source(packets, link_type_of(tx))
         if not num_packets and not acquire_time:
             num_packets = source.packets
         devices.append(tx)

@@ -5,12 +5,21 @@ from typing import Any, Literal
 
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
-from bluesky.utils import MsgGenerator, RunEngineControlException, short_uid
+from bluesky.utils import MsgGenerator, RunEngineControlException
 
-from daqiri_ophyd.devices import Capture, TxQueue
+from daqiri_ophyd.devices import Capture, Port, TxQueue
 from daqiri_ophyd.replay import PacketSource
 
-__all__ = ["OnDrop", "capture_settings", "fly", "prepare_to_send", "with_settings"]
+from ._during import Flight, streams_of
+
+__all__ = [
+    "OnDrop",
+    "capture_settings",
+    "fly",
+    "link_type_of",
+    "prepare_to_send",
+    "with_settings",
+]
 
 
 OnDrop = Literal["fail", "flag", "ignore"]
@@ -22,7 +31,12 @@ Settings = Mapping[Any, Any]
 
 
 def capture_settings(detector: Capture, **settings: Any) -> Settings:
-    """Return settings of a capture by their signals."""
+    """Return settings of a capture by their signals; `TypeError` if it is no capture."""
+    if not isinstance(detector, Capture):
+        part = "daq.<port>"
+        if isinstance(detector, Port):
+            part = f"{detector.root.name}.{detector.dotted_name}"
+        raise TypeError(f"detector is {_described(detector)}; give a capture: {part}.capture.")
     return {getattr(detector, attribute): value for attribute, value in settings.items()}
 
 
@@ -40,6 +54,21 @@ def with_settings(settings: Settings, plan: MsgGenerator[str]) -> MsgGenerator[s
             yield from bps.abs_set(signal, value, wait=True)
 
     return (yield from bpp.finalize_wrapper(run(), restore))
+
+
+def link_type_of(tx: TxQueue) -> int:
+    """Return the link type that a transmit queue sends; `TypeError` if it is none."""
+    if not isinstance(tx, TxQueue):
+        raise TypeError(
+            f"tx is {_described(tx)}; give a transmit queue of a port: daq.<port>.tx.<queue>."
+        )
+    return tx.link_type
+
+
+def _described(given: Any) -> str:
+    kind = type(given).__name__
+    name = getattr(given, "name", None)
+    return f"{name}, a {kind}" if name else f"a {kind}"
 
 
 def prepare_to_send(tx: TxQueue, source: PacketSource) -> MsgGenerator[None]:
@@ -78,61 +107,26 @@ def fly(
     str
         uid of the run.
     """
-    streams: dict[Any, str] = {}
-    if detector is not None:
-        streams[detector] = "primary"
-    if tx is not None:
-        streams[tx] = "transmit" if streams else "primary"
-    names = [device.name for device in streams]
+    flight = Flight(streams_of(detector, tx, "primary"), flush_period)
+    devices = [device for device in (detector, tx) if device is not None]
+    names = [device.name for device in devices]
     metadata = {"detectors": names, "hints": {"dimensions": [(("time",), "primary")]}, **md}
 
-    def collect() -> MsgGenerator[None]:
-        for device, stream in streams.items():
-            yield from bps.collect(device, name=stream)
-
-    def complete(*devices: Any) -> MsgGenerator[None]:
-        group = short_uid("complete")
-        statuses = []
-        for device in devices:
-            statuses.append((yield from bps.complete(device, group=group)))
-        done = False
-        while not done:
-            # Where a deferred pause takes effect.
-            yield from bps.checkpoint()
-            waited = yield from bps.wait(group=group, timeout=flush_period, error_on_timeout=False)
-            done = all(status is None or status.done for status in statuses)
-            if waited and not done:
-                # After a pause the RunEngine has forgotten the group, and `wait` returns at once.
-                yield from bps.sleep(flush_period)
-            yield from collect()
-
     def fly_devices() -> MsgGenerator[None]:
-        for device in streams:
-            yield from bps.kickoff(device, wait=True)
-        if detector is not None and tx is not None and not detector.limited:
-            yield from complete(tx)
-            yield from complete(detector)
-        else:
-            yield from complete(*streams)
+        yield from flight.start()
+        yield from flight.end()
 
     def recover(error: Exception) -> MsgGenerator[None]:
-        # Unstaging stops the devices and completes the files, which are part of the run.
-        for device in streams:
-            yield from bps.unstage(device)
-        yield from collect()
+        yield from flight.recover()
         # Only the RunEngine knows why a run is aborted, so it has to close the run itself.
         if not isinstance(error, RunEngineControlException):
             yield from bps.close_run(exit_status="fail", reason=str(error))
 
     def run() -> MsgGenerator[str]:
         uid = yield from bps.open_run(metadata)
-        for device, stream in streams.items():
-            yield from bps.declare_stream(device, name=stream, collect=True)
         yield from bpp.contingency_wrapper(
             fly_devices(), except_plan=recover, else_plan=bps.close_run
         )
         return uid
 
-    # Not rewindable: after a resume the fly scan continues. Repeated from a checkpoint, it would
-    # number rows twice.
-    return (yield from bpp.rewindable_wrapper(bpp.stage_wrapper(run(), list(streams)), False))
+    return (yield from bpp.stage_wrapper(run(), devices))

@@ -7,7 +7,7 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import TxQueue
 
-from ._fly import fly, prepare_to_send, with_settings
+from ._fly import fly, link_type_of, prepare_to_send, with_settings
 from ._packets import Packets, packet_source
 
 __all__ = ["timed_tx"]
@@ -44,7 +44,7 @@ def timed_tx(
     str
         uid of the run, whose row has the number of packets sent and their lateness.
     """
-    source = packet_source(packets, tx.link_type)
+    source = packet_source(packets, link_type_of(tx))
 
     def send() -> MsgGenerator[str]:
         yield from prepare_to_send(tx, source)

@@ -1,5 +1,6 @@
 """Support for sequences of capture files in Tiled's writer and server."""
 
+from posixpath import normpath, relpath
 from typing import Any
 
 from bluesky_tiled_plugins.writing.consolidators import (
@@ -19,42 +20,76 @@ __all__ = ["CaptureConsolidator", "register"]
 class CaptureConsolidator(MultipartRelatedConsolidator):
     """Collects the files that StreamDatum documents name into one data source.
 
-    Unlike its base, it also accepts documents exported from a catalog. In those, a single file has
-    no template, and a sequence with gaps (files of repeated readings left out) has no numbers.
+    A stream may have many StreamResource documents, also of several directories; the index in a
+    StreamDatum is the number of a file in its directory. The catalog stores the numbers as
+    ``parts``, a list of directory (relative to that of the first file), template, first number and
+    last number + 1, because documents exported from a catalog do not have them otherwise.
     """
 
     supported_mimetypes = set(CAPTURE_MIMETYPES.values())
 
     def __init__(self, stream_resource: Any, descriptor: Any) -> None:
-        parameters = stream_resource["parameters"]
-        if "template" not in parameters:
-            folder, _, name = stream_resource["uri"].rpartition("/")
-            parameters = {**parameters, "template": name}
-            stream_resource = {**stream_resource, "uri": folder + "/", "parameters": parameters}
-        elif "numbers" in parameters:
-            folder, _, _ = stream_resource["uri"].rpartition("/")
-            stream_resource = {**stream_resource, "uri": folder + "/"}
-        super().__init__(stream_resource, descriptor)
-        self._exported_numbers: list[int] | None = parameters.get("numbers")
-        self._numbers: list[int] = []
+        super().__init__(_normalized(stream_resource), descriptor)
+        self._first_folder = ""
+        self._parts: list[list[Any]] = []
+        self._take(stream_resource)
+
+    def update_from_stream_resource(self, stream_resource: Any) -> None:
+        """Continue with the files of another StreamResource of the same stream."""
+        super().update_from_stream_resource(_normalized(stream_resource))
+        self._take(stream_resource)
+
+    def _take(self, stream_resource: Any) -> None:
+        self.uri = _normalized(stream_resource)["uri"]
+        self._first_folder = self._first_folder or self.uri
+        parts = stream_resource["parameters"].get("parts")
+        self._exported: list[tuple[str, str, int]] | None = None
+        if parts is not None:
+            self._exported = [
+                (_joined(self.uri, folder), template, number)
+                for folder, template, start, stop in parts
+                for number in range(start, stop)
+            ]
 
     def get_datum_uri(self, indx: int) -> str:
         """Return the URI of the file with this index."""
-        number = self._exported_numbers[indx] if self._exported_numbers else indx
-        return super().get_datum_uri(number)
+        folder, template, number = self._file(indx)
+        return folder + template.format(number)
+
+    def _file(self, index: int) -> tuple[str, str, int]:
+        if self._exported is not None:
+            return self._exported[index]
+        return self.uri, self.template, index
 
     def consume_stream_datum(self, doc: StreamDatum) -> Patch:
         """Add the files of a document."""
-        indices = range(doc["indices"]["start"], doc["indices"]["stop"])
-        numbers = self._exported_numbers
-        self._numbers += [numbers[i] for i in indices] if numbers else indices
+        for index in range(doc["indices"]["start"], doc["indices"]["stop"]):
+            folder, template, number = self._file(index)
+            part = [relpath(folder, self._first_folder), template, number]
+            if self._parts and [*self._parts[-1][:2], self._parts[-1][3]] == part:
+                self._parts[-1][3] += 1
+            else:
+                self._parts.append([*part, number + 1])
         return super().consume_stream_datum(doc)
 
     def adapter_parameters(self) -> dict[str, Any]:
         """Return what the catalog must store besides the URIs, so that exports can be read."""
-        if self._numbers == list(range(len(self._numbers))):
-            return {}
-        return {"template": self.template, "numbers": self._numbers}
+        # With a template, the exporter of runs leaves the parameters as they are.
+        return {"template": self.template, "parts": self._parts}
+
+
+def _normalized(stream_resource: Any) -> Any:
+    """Return the document with a directory as its URI, and with a template."""
+    parameters, uri = stream_resource["parameters"], stream_resource["uri"]
+    if "template" in parameters and "parts" not in parameters:
+        return stream_resource
+    folder, _, name = uri.rpartition("/")
+    return {**stream_resource, "uri": folder + "/", "parameters": {"template": name, **parameters}}
+
+
+def _joined(uri: str, folder: str) -> str:
+    scheme, _, path = uri.partition("://")
+    return f"{scheme}://{normpath(path + folder)}/"
 
 
 def _adapter() -> type:

@@ -5,11 +5,13 @@
 
 from ._base import CounterDevice, EngineDevice
 from ._capture import Capture
+from ._capture_settings import CaptureSettings
 from ._daq import Daq
 from ._flow import Flow
 from ._host_readiness import HostReadiness
 from ._losses import PacketLossError
 from ._outcome import CaptureError, CaptureStoppedError
+from ._paths import PathInfo, PathProvider, PathTemplate
 from ._port import Port
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
@@ -20,6 +22,7 @@ from ._tx_queue import TransmitStoppedError, TxQueue
 
 __all__ = [
     "Capture",
+    "CaptureSettings",
     "CaptureError",
     "CaptureStoppedError",
     "CounterDevice",
@@ -32,6 +35,9 @@ __all__ = [
     "Flow",
     "HostReadiness",
     "PacketLossError",
+    "PathInfo",
+    "PathProvider",
+    "PathTemplate",
     "Port",
     "Reading",
     "ReorderPlan",

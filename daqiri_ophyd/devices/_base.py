@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from ._ticker import default_ticker
 
 if TYPE_CHECKING:
     from ._daq import Daq
+
+_RATE_S = 1.0
+_LEAST_S = 0.01
 
 __all__ = ["CounterDevice", "EngineDevice", "Group", "Readings"]
 
@@ -104,7 +107,7 @@ class CounterDevice(EngineDevice):
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._seen = 0
-        self._anchor: tuple[float, dict[str, int]] | None = None
+        self._looks: deque[tuple[float, dict[str, int]]] = deque()
         self._rates: dict[str, float] = {}
         self._rate_lock = threading.Lock()
         super().__init__(prefix, **kwargs)
@@ -124,7 +127,10 @@ class CounterDevice(EngineDevice):
         raise NotImplementedError
 
     def rate_of(self, counts: dict[str, int], now: float) -> dict[str, float]:
-        """Return increments per second since the previous reading, at least 10 ms earlier.
+        """Return increments per second over the last second, or since the reading before that.
+
+        However often a device is looked at, and by whomever, its rates cover a second or more
+        (less only in the first second).
 
         Parameters
         ----------
@@ -139,15 +145,27 @@ class CounterDevice(EngineDevice):
             0 until there are two readings.
         """
         with self._rate_lock:
-            if self._anchor is not None and now < self._anchor[0]:
+            looks = self._looks
+            if looks and now - looks[-1][0] < _LEAST_S:
                 return dict(self._rates)
-            if self._anchor is None or any(counts[k] < n for k, n in self._anchor[1].items()):
-                self._anchor, self._rates = (now, counts), dict.fromkeys(counts, 0.0)
-            elif (elapsed := now - self._anchor[0]) >= 0.01:
-                before = self._anchor[1]
-                self._rates = {k: (n - before[k]) / elapsed for k, n in counts.items()}
-                self._anchor = (now, counts)
+            if looks and any(counts[name] < count for name, count in looks[-1][1].items()):
+                looks.clear()  # the engine was opened anew
+            looks.append((now, counts))
+            while len(looks) > 2 and looks[1][0] <= now - _RATE_S:
+                looks.popleft()
+            began, before = looks[0]
+            elapsed = now - began
+            self._rates = {
+                name: (count - before[name]) / elapsed if elapsed else 0.0
+                for name, count in counts.items()
+            }
             return dict(self._rates)
+
+    def restart_rates(self) -> None:
+        """Forget earlier readings: rates cover what comes from now on."""
+        with self._rate_lock:
+            self._looks.clear()
+        self.take_values()
 
     def read(self) -> Readings:
         """Return one consistent snapshot of the readings; subscribers are not called."""

@@ -1,9 +1,9 @@
 """Capture of a port: records the packets of a receive queue to files."""
 
-import re
+import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,19 @@ from ophyd.ophydobj import Kind
 from daqiri_ophyd.documents import CaptureStream, StreamAsset
 from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
 
-from ._base import EngineDevice, Readings
+from ._base import Readings
+from ._capture_settings import CaptureSettings
 from ._outcome import CaptureError, CaptureStoppedError, Outcome
+from ._paths import PathInfo, PathTemplate, make_directory
 from ._recording import Recording
-from ._run_folder import make_run_folder
-from ._signals import EngineSignal, reading, setting
+from ._signals import EngineSignal, reading
 from ._status import EngineStatus
 from ._stop_rule import StopRule
 from ._tiled import register_with_tiled
 
 __all__ = ["Capture"]
+
+_log = logging.getLogger(__name__)
 
 # Settings that are parameters of `RxQueue.record`. A step scan writes one file per reading, so it
 # does not use the settings for rolling.
@@ -31,7 +34,7 @@ _RECORD_SETTINGS = ("format", "nanosecond", "packet_data_offset", "writer", "on_
 _ROLL_SETTINGS = ("roll_packets", "roll_bytes", "roll_seconds")
 
 
-class Capture(EngineDevice):
+class Capture(CaptureSettings):
     """Records the packets of one receive queue to files, in step scans and on the fly.
 
     ======================= ======================================================================
@@ -59,10 +62,7 @@ class Capture(EngineDevice):
     the row is marked in the column ``lossy`` (``flag``), or nothing more happens (``ignore``).
     `dropped` counts them in all three cases.
 
-    Parameters
-    ----------
-    queues : sequence of str
-        Receive queues of the port; the first is recorded unless `queue` is set.
+    Parameters are those of `CaptureSettings`.
     """
 
     packets = reading("packets", kind=Kind.hinted)
@@ -72,39 +72,20 @@ class Capture(EngineDevice):
     t_last_ns = reading("ns", value=-1, kind=Kind.normal)
     lossy = reading(dtype="boolean", kind=Kind.omitted)
 
-    queue = setting("")
-    num_packets = setting(0, "packets", minimum=0)
-    acquire_time = setting(0.0, "s", minimum=0.0)
-    roll_packets = setting(0, "packets", minimum=0)
-    roll_bytes = setting(0, "byte", minimum=0)
-    roll_seconds = setting(0.0, "s", minimum=0.0)
-    format = setting("pcap", choices=("pcap", "raw"))
-    nanosecond = setting(True)
-    packet_data_offset = setting(0, "byte", minimum=0)
-    writer = setting("buffered", choices=("buffered", "direct", "auto"))
-    durable = setting(False)
-    on_error = setting("stop", choices=("stop", "resume"))
-    on_drop = setting("fail", choices=("fail", "flag", "ignore"))
-    timeout = setting(10.0, "s", minimum=0.001)
-    linger = setting(0.1, "s", minimum=0.0)
-    directory = setting("")
-    file_prefix = setting("")
-
-    def __init__(self, prefix: str = "", *, queues: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._state = threading.RLock()  # guards the attributes below
         self._recording: Recording | None = None
         self._status: EngineStatus | None = None
         self._rule = StopRule()
         self._outcome: Outcome | None = None
         self._completing = False
-        self._short = self._held = False
+        self._short = self._held = self._rolling = False
         self._ending = ""
         self._failure: Exception | None = None
-        self._folder: Path | None = None
+        self._template: PathTemplate | None = None
+        self._place: PathInfo | None = None
+        kwargs.setdefault("labels", {"daqiri", "detectors"})
         super().__init__(prefix, **kwargs)
-        self.queue.restrict(queues)
-        self.directory.put(str(self.daq.directory or ""))
-        self.file_prefix.put(re.sub(r"[^A-Za-z0-9_.-]", "_", self.port_name))
         self._stream = self._new_stream()
 
     # --- Readings
@@ -136,12 +117,12 @@ class Capture(EngineDevice):
         failure, self._failure = self._failure, None
         if failure is not None and not self._completing:
             raise FailedStatus(self._status) from failure
-        if self._folder is not None:
+        if self._place is not None:
             yield from self._stream.collect_asset_docs()
 
     def collect_pages(self) -> Iterator[dict[str, Any]]:
         """Yield the counters of the same files, as event pages."""
-        if self._folder is not None:
+        if self._place is not None:
             yield from self._stream.collect_pages()
 
     # --- Step and fly scans
@@ -150,17 +131,43 @@ class Capture(EngineDevice):
         """Open the engine if it is closed, and start a new set of files."""
         register_with_tiled()
         self.daq.open()
-        self._folder = None
+        self._place = None
         self._failure = None
         staged: list[object] = super().stage()
+        self._template = self.path_template()
         # After `stage_sigs` have been set: the stream has what is described then.
         self._stream = self._new_stream()
         return staged
 
     def unstage(self) -> list[object]:
-        """Stop recording; the engine stays open."""
+        """Stop recording; the engine stays open.
+
+        Raises
+        ------
+        CaptureError
+            If files were completed that no document names. Not raised if the capture failed or is
+            paused, because then the plan is ending for another reason.
+        """
+        with self._state:
+            recording, status = self._recording, self._status
+            failed = status is not None and status.done and not status.success
+            excused = failed or self._held
+            if recording is not None and not self._rolling:
+                excused = True  # an interrupted reading
         self.stop(success=True)
-        return super().unstage()
+        unstaged: list[object] = super().unstage()
+        missing = self._stream.uncollected
+        if missing:
+            self._stream.discard()
+            text = (
+                f"{self.name}: {len(missing)} files are in no document, the first is {missing[0]}. "
+                "A plan has to read a reading, and to collect a fly scan until its status is done; "
+                "see daqiri_ophyd.plans.capture_during."
+            )
+            if not excused:
+                raise CaptureError(text)
+            _log.warning(text)
+        return unstaged
 
     def trigger(self) -> EngineStatus:
         """Record one file.
@@ -175,13 +182,13 @@ class Capture(EngineDevice):
         # interrupted attempt is not part of the run.
         self.stop(success=True)
         self._require_staged()
-        rule = self._stop_rule()
+        rule = self.stop_rule()
         if not rule.finite:
             raise CaptureError(
                 f"{self.name}: a reading needs a limit. Set num_packets or acquire_time."
             )
         self.daq.stop_interrupted(self.linger.get())
-        if self._folder is not None:
+        if self._place is not None:
             self._stream.discard()
         return self._start(rule, rolling=False)
 
@@ -197,7 +204,7 @@ class Capture(EngineDevice):
         if self._recording is not None:
             raise CaptureError(f"{self.name}: a capture is running; complete it first.")
         # No timeout before `complete`: nobody waits for packets yet.
-        self._start(self._stop_rule(), rolling=True).pause_timeout()
+        self._start(self.stop_rule(), rolling=True).pause_timeout()
         started = EngineStatus(self, action="starting to capture", timeout=self.timeout.get())
         started.finish()
         return started
@@ -257,14 +264,9 @@ class Capture(EngineDevice):
         """Raise if a setting is changed that the run already depends on."""
         if self._recording is not None:
             raise CaptureError(f"{signal.name} cannot be changed during a capture.")
-        fixed = ("queue", "format", "on_drop", "directory", "file_prefix")
+        fixed = ("queue", "format", "on_drop", "directory", "path", "file_prefix", "uri")
         if self._staged == Staged.yes and signal.attr_name in fixed:
             raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
-
-    @property
-    def limited(self) -> bool:
-        """Whether a capture ends by itself: a number of packets or a time is set."""
-        return self._stop_rule().finite
 
     @property
     def progress(self) -> RecorderSnapshot | None:
@@ -291,38 +293,43 @@ class Capture(EngineDevice):
                 f"{self.daq.name}, first."
             )
 
-    def _stop_rule(self) -> StopRule:
-        return StopRule(self.num_packets.get(), self.acquire_time.get())
-
-    def _begin_folder(self) -> Path:
-        if self._folder is None:
-            root = self.directory.get()
-            if not root:
-                raise CaptureError(
-                    f"{self.name} has no directory for its files: make_daq(..., directory=...), or "
-                    f"set {self.directory.name}."
-                )
-            folder = make_run_folder(root, self.name)
-            self._stream.begin(folder, self.file_prefix.get(), format=self.format.get())
-            self._folder = folder
-        return self._folder
+    def _begin_files(self) -> PathInfo:
+        """Return where to write; begin anew if that is another place than before."""
+        if self._template is None or not (self.directory.get() or self.daq.path_provider):
+            raise CaptureError(
+                f"{self.name} has no directory for its files: make_daq(..., directory=...), or set "
+                f"{self.directory.name}."
+            )
+        place = self.path_info(self._template)
+        if place != self._place:
+            if missing := self._stream.uncollected:
+                raise CaptureError(f"{self.name}: {missing[0]} was not collected before the next.")
+            directory = Path(place.directory_path)
+            make_directory(directory, place.filename, self.name)
+            self._stream.begin(
+                directory, place.filename, format=self.format.get(), uri=place.directory_uri
+            )
+            self._place = place
+        return place
 
     def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
-        folder = self._begin_folder()
+        place = self._begin_files()
         name = self.queue.get()
         queue = self.daq.rx_queue(self.port_name, name)
+        flushed = queue.counters().dropped["flushed"]
         queue.flush()
         outcome = Outcome(
             queue,
             f"{self.port_name}/{name}",
             rule.packets,
+            flushed=flushed,
             on_error=self.on_error.get(),
             on_drop=self.on_drop.get(),
         )
         settings = _RECORD_SETTINGS + (_ROLL_SETTINGS if rolling else ())
         recorder = queue.record(
-            folder,
-            self.file_prefix.get(),
+            Path(place.directory_path),
+            place.filename,
             first_number=self._stream.finished,
             max_packets=rule.packets,
             **{name: getattr(self, name).get() for name in settings},
@@ -330,6 +337,7 @@ class Capture(EngineDevice):
         timeout = rule.seconds + self.timeout.get()
         with self._state:
             self._rule, self._outcome = rule, outcome
+            self._rolling = rolling
             self._completing = not rolling
             self._short = self._held = False
             self._ending = ""

@@ -27,12 +27,13 @@ from . import _tx_queue
 from ._base import CounterDevice, EngineDevice, Readings
 from ._capture import Capture
 from ._flow import flow_table, inner_configuration
+from ._paths import PathProvider
 from ._port import Port as PortDevice
 from ._signals import fact
 
 __all__ = ["Daq"]
 
-_LABELS = {"daqiri", "detectors"}
+_LABELS = {"daqiri"}
 _Part = TypeVar("_Part", bound=EngineDevice)
 
 
@@ -43,9 +44,10 @@ class Daq(Device):
     ``daq.<port>.tx.<queue>``, ``daq.<port>.flows.<flow>``, ``daq.<port>.reorder.<plan>`` and
     ``daq.<port>.capture``.
 
-    The engine is opened by `open`, or when the device or any part of it is first staged. Unstaging
-    leaves it open and idle. It is closed by `close`, at the end of a ``with`` block, and at the end
-    of the process. A closed device can be opened again.
+    The engine is opened by `open` or `wait_for_connection`, or when the device or any part of it
+    is first staged or its counters are read. Unstaging leaves it open and idle. It is closed by
+    `close`, at the end of a ``with`` block, and at the end of the process. A closed device can be
+    opened again.
 
     Reading it reads all counters of all queues. A capture is a detector of its own:
     ``bp.count([daq.port0.capture])``.
@@ -54,8 +56,8 @@ class Daq(Device):
     ----------
     configuration : NetworkConfig
         Configuration to open the engine with.
-    directory : str or Path, optional
-        Default directory of captures.
+    directory : str, Path or PathProvider, optional
+        Default directory of captures, or what decides where they are written.
     """
 
     engine_version = fact(lambda _: version(), "string")
@@ -70,15 +72,20 @@ class Daq(Device):
         prefix: str = "",
         *,
         configuration: NetworkConfig,
-        directory: str | Path | None = None,
+        directory: str | Path | PathProvider | None = None,
         **kwargs: Any,
     ) -> None:
         self._configuration = configuration
         self._configuration_dict = configuration.to_dict()
         self._engine: Engine | None = None
         self._closing = False
-        self.directory = None if directory is None else Path(directory)
+        given = directory if isinstance(directory, str | Path) else None
+        self.directory = None if given is None else Path(given).expanduser()
         """Default directory of captures."""
+        self.path_provider = None if isinstance(directory, str | Path) else directory
+        """Decides where captures are written; None: their settings do."""
+        self.start: Mapping[str, Any] | None = None
+        """Start document of the latest run, if the RunEngine tells; see `run_started`."""
         kwargs.setdefault("labels", _LABELS)
         super().__init__(prefix, **kwargs)
         # Closes an engine that the user did not close: at garbage collection or interpreter exit.
@@ -110,6 +117,21 @@ class Daq(Device):
     def is_open(self) -> bool:
         """Whether the engine is open."""
         return self._engine is not None and not self._engine.closed
+
+    @property
+    def connected(self) -> bool:
+        """Whether the engine is open."""
+        return self.is_open
+
+    def wait_for_connection(self, all_signals: bool = False, timeout: object = None) -> None:
+        """Open the engine if it is closed; there is nothing to wait for.
+
+        Raises
+        ------
+        DaqiriError
+            If it cannot be opened on this host.
+        """
+        self.open()
 
     @property
     def is_closing(self) -> bool:
@@ -191,6 +213,14 @@ class Daq(Device):
         return self.port(port).tx_queue(queue)
 
     # --- Bluesky
+
+    def run_started(self, name: str, doc: Mapping[str, Any]) -> None:
+        """Take note of a run, for paths with its scan id; a subscriber of the RunEngine.
+
+        ``RE.subscribe(daq.run_started, "start")``
+        """
+        if name == "start":
+            self.start = doc
 
     def stage(self) -> list[object]:
         """Open the engine if it is closed, and stage all parts."""

@@ -26,14 +26,24 @@ class Outcome:
         Name of the queue, for messages.
     packets : int
         Packets to capture; 0: no limit.
+    flushed : int
+        Packets that the queue had discarded on request before the capture.
     on_error, on_drop : str
         As the settings of `Capture`.
     """
 
     def __init__(
-        self, queue: RxQueue, name: str, packets: int, *, on_error: str, on_drop: str
+        self,
+        queue: RxQueue,
+        name: str,
+        packets: int,
+        *,
+        flushed: int,
+        on_error: str,
+        on_drop: str,
     ) -> None:
         self._queue = queue
+        self._flushed = flushed
         self._wanted = packets
         self._on_error = on_error
         self._on_drop = on_drop
@@ -43,9 +53,15 @@ class Outcome:
         """Return the progress as text."""
         wanted = f" of {self._wanted}" if self._wanted else ""
         text = f"{snapshot.packets}{wanted} packets"
-        held = self._queue.counters().held
-        if held:
-            text += f", {held} held in a burst that is not full (set timeout_us)"
+        counters = self._queue.counters()
+        if counters.held:
+            text += f", {counters.held} held in a burst that is not full (set timeout_us)"
+        flushed = counters.dropped["flushed"] - self._flushed
+        if flushed and not snapshot.packets:
+            text += (
+                f"; {flushed} that arrived before it began were discarded (in a plan, list the "
+                "capture before the transmit queue)"
+            )
         return text
 
     def is_short(self, snapshot: RecorderSnapshot) -> bool:

@@ -69,8 +69,8 @@ class RxQueue(CounterDevice):
         return next(q for q in self.interface.rx.queues if q.name == self.member_name)
 
     def take_values(self) -> dict[str, Any]:
-        """Read all counters of the queue at once."""
-        queue = self.daq.rx_queue(self.port_name, self.member_name)
+        """Read all counters of the queue at once; opens the engine if it is closed."""
+        queue = self.daq.open().rx_queue(self.port_name, self.member_name)
         return self._values(queue.counters(), time.monotonic())
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:

@@ -172,7 +172,7 @@ class EngineSignalRO(Reading):
         self, callback: Callable[..., Any], event_type: str | None = None, run: bool = True
     ) -> int:
         """Call ``callback`` on changes; see `ophyd.ophydobj.OphydObject.subscribe`."""
-        if not self.monitored and self.device.daq.is_open:
+        if not self.monitored:
             # The first call has the value of now, not that of an earlier subscription.
             self.update_if_changed(self.get(), time.time())
         cid = super().subscribe(callback, event_type=event_type, run=run)
@@ -193,6 +193,8 @@ class EngineSignal(_TypedSignal):
         Lowest value accepted.
     choices : sequence, optional
         The values accepted.
+    accept : callable, optional
+        ``accept(value) -> value`` to store; raises `ValueError` if it is not accepted.
     """
 
     def __init__(
@@ -202,6 +204,7 @@ class EngineSignal(_TypedSignal):
         units: str = "",
         minimum: float | None = None,
         choices: Sequence[Any] | None = None,
+        accept: Callable[[Any], Any] | None = None,
         **kwargs: Any,
     ) -> None:
         types = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -209,6 +212,7 @@ class EngineSignal(_TypedSignal):
         self._type = type(value)
         self._minimum = minimum
         self._choices = choices
+        self._accept = accept
 
     def restrict(self, choices: Sequence[Any]) -> None:
         """Accept only these values from now on, and take the first of them."""
@@ -251,6 +255,11 @@ class EngineSignal(_TypedSignal):
         if self._choices is not None and converted not in self._choices:
             choices = ", ".join(map(repr, self._choices))
             raise ValueError(f"{self.name} is {value!r}; accepted are {choices}.")
+        if self._accept is not None:
+            try:
+                return self._accept(converted)
+            except ValueError as error:
+                raise ValueError(f"{self.name}: {error}") from None
         return converted
 
 

@@ -15,6 +15,7 @@ from ._capture import Capture
 from ._daq import Daq
 from ._flow import Flow
 from ._naming import attribute_names
+from ._paths import PathProvider
 from ._port import Port
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
@@ -27,7 +28,7 @@ def make_daq(
     config: NetworkConfig | Mapping[str, Any] | str | Path,
     name: str = "daq",
     *,
-    directory: str | Path | None = None,
+    directory: str | Path | PathProvider | None = None,
     **kwargs: Any,
 ) -> Daq:
     """Create the device tree of a configuration. The engine is not opened yet.
@@ -38,8 +39,9 @@ def make_daq(
         A configuration, or anything that `daqiri_ophyd.engine.load_config` accepts.
     name : str
         Name of the device.
-    directory : str or Path, optional
-        Directory of captures; each run gets a subdirectory of its own.
+    directory : str, Path or PathProvider, optional
+        Directory of captures, in which each stage gets a subdirectory of its own, or what decides
+        where they are written, such as a path provider of ophyd-async.
     **kwargs
         Passed to `Daq`, such as ``labels``.
 

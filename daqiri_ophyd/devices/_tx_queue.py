@@ -97,8 +97,8 @@ class TxQueue(CounterDevice):
         return next(q for q in self.interface.tx.queues if q.name == self.member_name)
 
     def take_values(self) -> dict[str, Any]:
-        """Read all counters of the queue at once."""
-        queue = self.daq.tx_queue(self.port_name, self.member_name)
+        """Read all counters of the queue at once; opens the engine if it is closed."""
+        queue = self.daq.open().tx_queue(self.port_name, self.member_name)
         values = self._values(queue.counters(), time.monotonic())
         lateness = queue.lateness()
         return values | {
@@ -303,7 +303,7 @@ class TxQueue(CounterDevice):
         timeout = self.timeout.get()
         queue = self.daq.tx_queue(self.port_name, self.member_name)
         queue.reset_lateness()
-        self.take_values()  # so that the rate in the row is that of this transmission
+        self.restart_rates()  # the rate in the row is that of this transmission
         status = EngineStatus(
             self,
             action="sending",

@@ -11,6 +11,7 @@ from ._sequence import (
     CaptureSequence,
     StreamAsset,
     capture_data_key,
+    directory_uri,
 )
 from ._sidecar import Sidecar, SidecarError, read_sidecar, sidecar_path
 from ._stream import CaptureStream
@@ -28,6 +29,7 @@ __all__ = [
     "SidecarError",
     "StreamAsset",
     "capture_data_key",
+    "directory_uri",
     "read_sidecar",
     "sidecar_path",
 ]

@@ -17,6 +17,7 @@ __all__ = [
     "CaptureSequence",
     "StreamAsset",
     "capture_data_key",
+    "directory_uri",
 ]
 
 CaptureFormat: TypeAlias = Literal["pcap", "raw"]
@@ -57,12 +58,32 @@ def capture_data_key(source: str) -> DataKey:
     }
 
 
+def directory_uri(directory: Path) -> str:
+    """Return the URI of a directory on this host.
+
+    Raises
+    ------
+    ValueError
+        If its path has characters that a URI of captures cannot have.
+    """
+    return _checked(f"file://localhost{directory.as_posix()}")
+
+
+def _checked(uri: str) -> str:
+    if bad := _NOT_IN_URI.search(uri):
+        raise ValueError(
+            f"Captures at {uri!r} cannot be catalogued: {bad[0]!r} is not allowed in the URI. "
+            "Choose a directory without it."
+        )
+    return uri
+
+
 class CaptureSequence:
-    """The files of one run and one data key, as StreamResource and StreamDatum.
+    """The files of one directory and one data key, as StreamResource and StreamDatum.
 
     Files are ``<prefix>_000000.pcap``, ``<prefix>_000001.pcap`` and so on, or ``.raw``; the number
-    of a file is its index in the documents. Create a new sequence for each run, because a
-    StreamResource belongs to one run.
+    of a file is its index in the documents. Each call of `emit` has a StreamResource of its own,
+    because one belongs to one stream of one run, and files of a device may go to several.
 
     Parameters
     ----------
@@ -108,25 +129,15 @@ class CaptureSequence:
                 f"Capture prefix {prefix!r} has characters other than "
                 "letters, digits, '_', '.' and '-'."
             )
-        if uri is None:
-            uri = f"file://localhost{self._directory.as_posix()}"
-        if bad := _NOT_IN_URI.search(uri):
-            raise ValueError(
-                f"Captures at {uri!r} cannot be catalogued: {bad[0]!r} is not allowed in the URI. "
-                "Choose a directory without it."
-            )
+        uri = directory_uri(self._directory) if uri is None else _checked(uri)
         if not uri.startswith("file://localhost/"):
             raise ValueError(
                 f"URI {uri!r} of a capture directory must begin with file://localhost/."
             )
         self._prefix = prefix
-        self._format = format
-        self._bundle = compose_stream_resource(
-            mimetype=CAPTURE_MIMETYPES[format],
-            uri=uri.rstrip("/") + "/",
-            data_key=data_key,
-            parameters={"template": f"{prefix}_{{:06d}}.{format}", "chunk_shape": (1,)},
-        )
+        self._format: CaptureFormat = format
+        self._uri = uri.rstrip("/") + "/"
+        self._data_key = data_key
         self._emitted = 0
 
     @property
@@ -159,8 +170,8 @@ class CaptureSequence:
         Yields
         ------
         tuple of str and dict
-            ``("stream_resource", doc)`` once per run, then ``("stream_datum", doc)``; nothing if no
-            file was finished.
+            ``("stream_resource", doc)``, then ``("stream_datum", doc)``; nothing if no file was
+            finished.
 
         Raises
         ------
@@ -171,12 +182,15 @@ class CaptureSequence:
         if stop == self._emitted:
             return
         start, self._emitted = self._emitted, stop
-        resource = self._bundle.stream_resource_doc
-        # The RunEngine sets `run_start` when it emits the document. It does not emit what a paused
-        # reading collected, so the reading that replaces it has to yield the document again.
-        if not resource.get("run_start"):
-            yield "stream_resource", resource
-        yield "stream_datum", self._compose_datum(start, stop)
+        bundle = compose_stream_resource(
+            mimetype=CAPTURE_MIMETYPES[self._format],
+            uri=self._uri,
+            data_key=self._data_key,
+            parameters={"template": f"{self._prefix}_{{:06d}}.{self._format}", "chunk_shape": (1,)},
+        )
+        indices: Any = {"start": start, "stop": stop}
+        yield "stream_resource", bundle.stream_resource_doc
+        yield "stream_datum", bundle.compose_stream_datum(indices=indices)
 
     def skip(self, stop: int) -> None:
         """Leave files up to ``stop`` out of the documents: a later reading replaces them.
@@ -193,9 +207,5 @@ class CaptureSequence:
         if stop < self._emitted:
             raise ValueError(
                 f"{stop} files finished in {self._directory}, but documents were emitted for "
-                f"{self._emitted}; a sequence only grows. Create a new one for a new run."
+                f"{self._emitted}; a sequence only grows. Create a new one for a new directory."
             )
-
-    def _compose_datum(self, start: int, stop: int) -> StreamDatum:
-        indices: Any = {"start": start, "stop": stop}
-        return self._bundle.compose_stream_datum(indices=indices)

@@ -98,6 +98,13 @@ class CaptureStream:
         with self._lock:
             return self._first_row + len(self._rows)
 
+    @property
+    def uncollected(self) -> list[Path]:
+        """Finished files that are in no document and were not discarded."""
+        if self._sequence is None:
+            return []
+        return [self.path(index) for index in range(self._sequence.emitted, self.finished)]
+
     def path(self, index: int) -> Path:
         """Return the path of the file with this index."""
         return self._begun().path(index)

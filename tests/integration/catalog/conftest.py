@@ -24,6 +24,7 @@ from daqiri_ophyd.documents import PCAP_MIMETYPE, CaptureStream, sidecar_path
 class SoftCapture(Device):
     """Writes a pcap file for each trigger, or several in flight, with its metadata beside it."""
 
+    file_prefix = "soft"
     packets = Component(Signal, value=0, kind="hinted")
     dropped = Component(Signal, value=0, kind="hinted")
 
@@ -44,7 +45,7 @@ class SoftCapture(Device):
         self.runs += 1
         directory = self.folder / f"{self.name}-{self.runs}"
         directory.mkdir(parents=True)
-        self.sequence = self.stream.begin(directory, "soft")
+        self.sequence = self.stream.begin(directory, self.file_prefix)
         self.next_file = 0
         return super().stage()
 

@@ -44,12 +44,19 @@ class Documents(list):
         assert [event["seq_num"] for event in events] == list(range(1, len(events) + 1))
         return [event["data"] for event in events]
 
-    def files(self) -> list[Path]:
-        """The files that stream documents speak of, in order."""
+    def files(self, stream: str | None = None) -> list[Path]:
+        """The files that stream documents name, in order, of one stream or of all."""
         resources = {doc["uid"]: doc for doc in self.of("stream_resource")}
+        streams = {doc["uid"]: doc["name"] for doc in self.of("descriptor")}
+        users: dict[str, set[str]] = {}
         found = []
         for datum in self.of("stream_datum"):
             resource = resources[datum["stream_resource"]]
+            # A writer takes all files of a resource for those of one stream.
+            users.setdefault(resource["uid"], set()).add(datum["descriptor"])
+            assert len(users[resource["uid"]]) == 1
+            if stream not in (None, streams[datum["descriptor"]]):
+                continue
             folder = Path(resource["uri"].removeprefix("file://localhost"))
             indices = datum["indices"]
             for index in range(indices["start"], indices["stop"]):

@@ -7,7 +7,9 @@ import time
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
+from bluesky.preprocessors import SupplementalData
 from bluesky.utils import FailedStatus, RunEngineInterrupted
+from ophyd.sim import det
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.engine import PcapFile
@@ -195,3 +197,76 @@ def test_a_deferred_pause_takes_effect(daq, run_engine, documents):
     rows = documents.rows()
     assert sum(row[f"{capture.name}_packets"] for row in rows) == 600
     assert documents.stop["exit_status"] == "success"
+
+
+# --- An engine that is closed; looking at it
+
+
+def test_baseline_and_monitors_open_the_engine(daq, run_engine, documents):
+    assert not daq.connected
+    received = daq.port0.rx.frames.received
+    run_engine.preprocessors.append(SupplementalData(baseline=[daq], monitors=[received]))
+    run_engine(bp.count([det]))
+    assert daq.connected
+    assert [doc["name"] for doc in documents.of("descriptor")].count("baseline") == 1
+    assert [row[received.name] for row in documents.rows("baseline")] == [0, 0]
+
+
+def test_waiting_for_a_connection_opens_the_engine(daq):
+    assert not daq.connected
+    daq.wait_for_connection(timeout=1)
+    assert daq.connected
+    daq.close()
+    assert not daq.connected
+
+
+def test_captures_are_the_detectors(daq):
+    assert daq.port0.capture._ophyd_labels_ == {"daqiri", "detectors"}
+    assert "detectors" not in daq._ophyd_labels_
+
+
+def test_a_reading_says_what_was_discarded_before_it_began(daq, run_engine):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.num_packets.put(50)
+    capture.timeout.put(0.5)
+    tx.start_delay.put(0.0)
+
+    def sent_first():
+        yield from bps.prepare(tx, plans.packet_source(BURST, tx.link_type), wait=True)
+        daq.open()
+        yield from bps.trigger(tx, wait=True)
+        yield from bp.count([capture])
+
+    with pytest.raises(FailedStatus, match="list the capture before the transmit queue"):
+        run_engine(sent_first())
+
+
+def test_rates_do_not_depend_on_who_looks(daq, send):
+    queue = daq.port0.rx.frames
+    began = time.monotonic()
+    with daq:
+        queue.read()
+        send(daq, 1000)
+        end = began + 20
+        while queue.read()[queue.received.name]["value"] < 1000:
+            assert time.monotonic() < end
+        for _ in range(5):  # others
+            time.sleep(0.011)
+            rate = queue.rate.get()
+        elapsed = time.monotonic() - began
+    if elapsed < 1.0:  # all of it is within the second that a rate covers
+        assert rate >= 1000 / elapsed
+
+
+@pytest.mark.parametrize(
+    ("make_plan", "message"),
+    [
+        (lambda port: plans.capture(port, 10), r"a Port; give a capture: daq.port0.capture"),
+        (lambda port: plans.capture(port.rx.frames, 10), "give a capture: daq.<port>.capture"),
+        (lambda port: plans.timed_tx(port.capture, BURST), "give a transmit queue of a port"),
+        (lambda port: plans.capture(port.capture, tx=port, packets=BURST), "give a transmit queue"),
+    ],
+)
+def test_a_device_of_another_kind_is_refused_in_words(daq, run_engine, make_plan, message):
+    with pytest.raises(TypeError, match=message):
+        run_engine(make_plan(daq.port0))

@@ -56,7 +56,10 @@ def test_files_in_a_row():
     consolidator = consolidated(resource(), (0, 1), (1, 4))
     assert uris(consolidator) == [file(i) for i in range(4)]
     assert consolidator.shape == (4,) and consolidator.chunks == ((1, 1, 1, 1),)
-    assert consolidator.get_data_source().parameters == {}
+    assert consolidator.get_data_source().parameters == {
+        "template": "scan_{:06d}.pcap",
+        "parts": [[".", "scan_{:06d}.pcap", 0, 4]],
+    }
     structure = consolidator.get_data_source().structure
     assert structure == CaptureSequenceAdapter.from_uris(*uris(consolidator)).structure()
     assert structure.data_type.to_numpy_dtype() == SUMMARY_DTYPE
@@ -66,11 +69,36 @@ def test_gap_is_noted_for_the_export_and_understood_again():
     consolidator = consolidated(resource(), (1, 2), (3, 5))
     assert uris(consolidator) == [file(1), file(3), file(4)]
     noted = consolidator.get_data_source().parameters
-    assert noted == {"template": "scan_{:06d}.pcap", "numbers": [1, 3, 4]}
+    assert noted["parts"] == [[".", "scan_{:06d}.pcap", 1, 2], [".", "scan_{:06d}.pcap", 3, 5]]
     exported = resource() | {"uri": file(1), "parameters": noted | {"join_method": "stack"}}
     again = consolidated(exported, (0, 3))
     assert uris(again) == uris(consolidator)
     assert again.get_data_source().parameters == noted
+
+
+def test_files_of_several_resources_and_directories():
+    consolidator = consolidated(resource(), (4, 6))
+    for documents, indices in (
+        (resource(), (6, 7)),
+        (resource() | {"uri": "file://localhost/data/next/"}, (0, 2)),
+    ):
+        consolidator.update_from_stream_resource(documents)
+        start, stop = indices
+        consolidator.consume_stream_datum(
+            {
+                "indices": {"start": start, "stop": stop},
+                "seq_nums": {"start": 9, "stop": 9 + stop - start},
+            }
+        )
+    following = [f"file://localhost/data/next/scan_{number:06d}.pcap" for number in (0, 1)]
+    assert uris(consolidator) == [file(4), file(5), file(6), *following]
+    noted = consolidator.get_data_source().parameters
+    assert noted["parts"] == [
+        [".", "scan_{:06d}.pcap", 4, 7],
+        ["../next", "scan_{:06d}.pcap", 0, 2],
+    ]
+    exported = resource() | {"uri": file(4), "parameters": noted | {"join_method": "stack"}}
+    assert uris(consolidated(exported, (0, 5))) == uris(consolidator)
 
 
 def test_single_file_is_exported_without_a_template():

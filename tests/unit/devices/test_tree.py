@@ -92,7 +92,7 @@ def test_every_profile_has_a_tree(name):
 
 def test_nothing_is_opened(daq):
     assert not daq.is_open
-    assert daq.connected
+    assert not daq.connected
     daq.describe()
     daq.describe_configuration()
     assert set(daq.read_configuration()) == set(daq.describe_configuration())

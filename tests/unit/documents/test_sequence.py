@@ -46,23 +46,18 @@ def test_data_key_is_valid_and_describes_the_record():
     assert np.dtype([tuple(field) for field in key["dtype_numpy"]]) == SUMMARY_DTYPE
 
 
-def test_one_resource_and_a_datum_for_each_step():
+def test_a_resource_and_a_datum_for_each_step():
     sequence = CaptureSequence("files", "/data/run", "scan")
-    documents = [deliver(sequence.emit(stop)) for stop in (1, 2, 3)]
-    assert [[name for name, _ in step] for step in documents] == [
-        ["stream_resource", "stream_datum"],
-        ["stream_datum"],
-        ["stream_datum"],
-    ]
-    resource = documents[0][0][1]
-    assert resource["mimetype"] == PCAP_MIMETYPE and resource["data_key"] == "files"
-    assert resource["uri"] == "file://localhost/data/run/"
-    datums = [step[-1][1] for step in documents]
-    assert [datum["indices"] for datum in datums] == [{"start": i, "stop": i + 1} for i in range(3)]
-    for datum in datums:
+    documents = [deliver(sequence.emit(stop)) for stop in (1, 2, 5)]
+    for step, indices in zip(documents, [(0, 1), (1, 2), (2, 5)], strict=True):
+        assert [name for name, _ in step] == ["stream_resource", "stream_datum"]
+        resource, datum = (doc for _, doc in step)
+        assert resource["mimetype"] == PCAP_MIMETYPE and resource["data_key"] == "files"
+        assert resource["uri"] == "file://localhost/data/run/"
+        assert datum["indices"] == {"start": indices[0], "stop": indices[1]}
         assert datum["stream_resource"] == resource["uid"]
         assert datum["descriptor"] == "" and datum["seq_nums"] == {"start": 0, "stop": 0}
-    assert len({datum["uid"] for datum in datums}) == 3
+    assert len({doc["uid"] for step in documents for _, doc in step}) == 6
 
 
 def test_uri_and_template_name_the_files():
@@ -84,21 +79,11 @@ def test_many_files_in_one_step_and_none_in_the_next():
     assert sequence.emitted == 5
 
 
-def test_resource_is_repeated_until_it_was_passed_on():
-    sequence = CaptureSequence("files", "/data")
-    lost = list(sequence.emit(1))
-    again = deliver(sequence.emit(2))
-    assert [name for name, _ in again] == ["stream_resource", "stream_datum"]
-    assert again[0][1] is lost[0][1]
-    assert again[1][1]["indices"] == {"start": 1, "stop": 2}
-    assert [name for name, _ in sequence.emit(3)] == ["stream_datum"]
-
-
 def test_skipped_files_have_no_datum():
     sequence = CaptureSequence("files", "/data")
     deliver(sequence.emit(1))
     sequence.skip(3)
-    ((_, datum),) = sequence.emit(4)
+    (_, (_, datum)) = sequence.emit(4)
     assert datum["indices"] == {"start": 3, "stop": 4}
 
 
@@ -108,11 +93,6 @@ def test_a_sequence_only_grows(step):
     list(sequence.emit(2))
     with pytest.raises(ValueError, match=r"1 files finished in /data, .* emitted for 2"):
         list(getattr(sequence, step)(1) or ())
-
-
-def test_each_run_has_its_own_resource():
-    first, second = (CaptureSequence("files", "/data") for _ in range(2))
-    assert next(iter(first.emit(1)))[1]["uid"] != next(iter(second.emit(1)))[1]["uid"]
 
 
 def test_directory_as_readers_see_it():

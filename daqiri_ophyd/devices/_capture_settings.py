@@ -1,0 +1,119 @@
+"""Settings of a capture."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from daqiri_ophyd.documents import directory_uri
+
+from ._base import EngineDevice
+from ._paths import PathInfo, PathTemplate, expand_user
+from ._signals import setting
+from ._stop_rule import StopRule
+
+__all__ = ["CaptureSettings"]
+
+
+def _checked_directory(path: str) -> str:
+    path = expand_user(path)
+    if path:
+        directory_uri(Path(path).absolute())
+    return path
+
+
+def _checked_prefix(template: str) -> str:
+    for literal in re.split(r"\{[^}]*\}", PathTemplate.check(template)):
+        if not re.fullmatch(r"[A-Za-z0-9_.-]*", literal):
+            raise ValueError(
+                f"{template!r} cannot begin a file name; accepted are letters, digits, '_', '.', "
+                "'-' and fields such as {scan_id}."
+            )
+    if not template:
+        raise ValueError("The file names need a prefix, such as {port}.")
+    return template
+
+
+def _checked_uri(uri: str) -> str:
+    if uri and not uri.startswith("file://localhost/"):
+        raise ValueError(f"{uri!r} is no address of a directory; accepted is file://localhost/...")
+    return uri
+
+
+class CaptureSettings(EngineDevice):
+    """Settings of a capture: what it records, when it ends, and where it writes.
+
+    Files go to ``<directory>/<path>/<file_prefix>_000000.pcap``. `path` and `file_prefix` are
+    templates, see `PathTemplate`. Readers that mount `directory` elsewhere find it at `uri`, which
+    is what documents have. A path provider of the engine's device (`Daq.path_provider`) takes the
+    place of all four.
+
+    Parameters
+    ----------
+    queues : sequence of str
+        Receive queues of the port; the first is recorded unless `queue` is set.
+    """
+
+    queue = setting("")
+    num_packets = setting(0, "packets", minimum=0)
+    acquire_time = setting(0.0, "s", minimum=0.0)
+    roll_packets = setting(0, "packets", minimum=0)
+    roll_bytes = setting(0, "byte", minimum=0)
+    roll_seconds = setting(0.0, "s", minimum=0.0)
+    format = setting("pcap", choices=("pcap", "raw"))
+    nanosecond = setting(True)
+    packet_data_offset = setting(0, "byte", minimum=0)
+    writer = setting("buffered", choices=("buffered", "direct", "auto"))
+    durable = setting(False)
+    on_error = setting("stop", choices=("stop", "resume"))
+    on_drop = setting("fail", choices=("fail", "flag", "ignore"))
+    timeout = setting(10.0, "s", minimum=0.001)
+    linger = setting(0.1, "s", minimum=0.0)
+    directory = setting("", accept=_checked_directory)
+    path = setting("{date:%Y/%m/%d}/{unique}", accept=PathTemplate.check)
+    file_prefix = setting("{port}", accept=_checked_prefix)
+    uri = setting("", accept=_checked_uri)
+
+    def __init__(self, prefix: str = "", *, queues: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(prefix, **kwargs)
+        self.queue.restrict(queues)
+        self.directory.put(str(self.daq.directory or ""))
+
+    @property
+    def limited(self) -> bool:
+        """Whether a capture ends by itself: a number of packets or a time is set."""
+        return self.stop_rule().finite
+
+    def stop_rule(self) -> StopRule:
+        """Return a stop rule with the limits that are set."""
+        return StopRule(self.num_packets.get(), self.acquire_time.get())
+
+    def path_template(self) -> PathTemplate:
+        """Return the values for the templates of a stage that begins now."""
+        return PathTemplate(device=self.name, port=self.port_name, queue=self.queue.get())
+
+    def path_info(self, template: PathTemplate) -> PathInfo:
+        """Return where to write now.
+
+        Parameters
+        ----------
+        template : PathTemplate
+            The values of this stage.
+
+        Raises
+        ------
+        CaptureError
+            If a template needs something that is not known.
+        """
+        provider = self.daq.path_provider
+        if provider is not None:
+            return provider(self.name)
+        root = Path(self.directory.get()).resolve()
+        below = template.expand(self.path.get(), self.daq.start)
+        name = template.expand(self.file_prefix.get(), self.daq.start)
+        uri = self.uri.get()
+        return PathInfo(
+            root / below,
+            re.sub(r"[^A-Za-z0-9_.-]", "_", name),
+            f"{uri.rstrip('/')}/{below}" if uri else None,
+        )

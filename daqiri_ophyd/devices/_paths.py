@@ -1,0 +1,173 @@
+"""Where the files of a capture go: directory, file names, and the address for readers."""
+
+import re
+import string
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePath
+from typing import Any, Protocol
+
+from ._outcome import CaptureError
+
+__all__ = ["PathInfo", "PathProvider", "PathTemplate", "expand_user", "make_directory"]
+
+_FIELDS = ("date", "device", "port", "queue", "scan_id", "start", "uid", "unique")
+_OF_RUN = {"scan_id", "start", "uid"}
+# What no directory below another is named, and what readers cannot have in a URI.
+_UNSAFE = re.compile(r"[/?#;\x00-\x1f\x7f]|^\.{1,2}$")
+
+
+@dataclass(frozen=True, slots=True)
+class PathInfo:
+    """Where a device writes; the attributes are those of ``ophyd_async.core.PathInfo``.
+
+    Parameters
+    ----------
+    directory_path : PurePath
+        Directory of the files, absolute; created if it does not exist.
+    filename : str
+        First part of the file names.
+    directory_uri : str, optional
+        The directory as readers see it, ``file://localhost/...``; None: as it is here.
+    """
+
+    directory_path: PurePath
+    filename: str
+    directory_uri: str | None = None
+
+
+class PathProvider(Protocol):
+    """Decides where a device writes; path providers of ophyd-async can be used too."""
+
+    def __call__(self, device_name: str, /) -> Any:
+        """Return the `PathInfo` for a device, at the first file of a stage and of each run."""
+        ...
+
+
+class PathTemplate:
+    """Path of a capture from templates, for one stage.
+
+    Templates are format strings. Their fields are ``{date}`` (when the device was staged, with a
+    format such as ``{date:%Y/%m/%d}``), ``{device}``, ``{port}``, ``{queue}``, ``{unique}`` (8
+    characters, other for each stage), and of the run ``{scan_id}``, ``{uid}`` and any key of the
+    start document: ``{start[sample]}``. In values, characters that a path or a URI cannot have
+    become ``_``.
+
+    Parameters
+    ----------
+    **names : str
+        Values of ``device``, ``port`` and ``queue``.
+    """
+
+    def __init__(self, **names: str) -> None:
+        self._values: dict[str, Any] = {
+            "date": datetime.now(),
+            "unique": uuid.uuid4().hex[:8],
+            **names,
+        }
+
+    @staticmethod
+    def check(template: str) -> str:
+        """Return a template that can be expanded.
+
+        Raises
+        ------
+        ValueError
+            If it is no format string, or has a field that there is not.
+        """
+        try:
+            parsed = list(string.Formatter().parse(template))
+        except ValueError as error:
+            raise ValueError(f"{template!r} is no template: {error}.") from None
+        for _, field, _, _ in parsed:
+            if field is not None and _name(field) not in _FIELDS:
+                raise ValueError(
+                    f"{template!r} has the field {field!r}; known are {', '.join(_FIELDS)}."
+                )
+        literal = "".join(text for text, _, _, _ in parsed)
+        if template.startswith("/") or ".." in template.split("/"):
+            raise ValueError(f"{template!r} leads out of the directory of captures.")
+        if bad := re.search(r"[?#;\x00-\x1f\x7f]", literal):
+            raise ValueError(
+                f"{template!r} has {bad[0]!r}, which the address of a file cannot have."
+            )
+        return template
+
+    def expand(self, template: str, start: Mapping[str, Any] | None) -> str:
+        """Return a template with its values.
+
+        Parameters
+        ----------
+        template : str
+            The template.
+        start : mapping or None
+            Start document of the current run, if it is known.
+
+        Raises
+        ------
+        CaptureError
+            If the template has a field of the run and none is known, or a key that the start
+            document has not.
+        """
+        used = {_name(field) for _, field, _, _ in string.Formatter().parse(template) if field}
+        values = dict(self._values)
+        if used & _OF_RUN:
+            if start is None:
+                raise CaptureError(
+                    f"{values['device']}: the path {template!r} needs the run, and none is known. "
+                    'Let the RunEngine tell: RE.subscribe(daq.run_started, "start").'
+                )
+            values |= {"uid": start["uid"], "scan_id": start.get("scan_id", ""), "start": start}
+        try:
+            return _Formatter().format(template, **values)
+        except (LookupError, ValueError, AttributeError) as error:
+            raise CaptureError(
+                f"{values['device']}: the path {template!r} cannot be made: {error!r}"
+            ) from error
+
+
+def _name(field: str) -> str:
+    return re.split(r"[.\[]", field)[0]
+
+
+class _Formatter(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        text = super().format_field(value, format_spec)
+        return text if isinstance(value, datetime) else _UNSAFE.sub("_", text)
+
+
+def expand_user(path: str) -> str:
+    """Return a path with its ``~`` expanded; an empty one unchanged."""
+    return str(Path(path).expanduser()) if path else path
+
+
+def make_directory(path: Path, prefix: str, device: str) -> None:
+    """Create the directory of a capture.
+
+    Parameters
+    ----------
+    path : Path
+        The directory.
+    prefix : str
+        First part of the file names.
+    device : str
+        Name of the device, for messages.
+
+    Raises
+    ------
+    CaptureError
+        If it cannot be created, or has files of another capture with these names.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        there = sorted(path.glob(f"{prefix}_[0-9]*"))
+    except OSError as error:
+        text = f"{device}: cannot create {error.filename}: {error.strerror}"
+        raise CaptureError(text) from error
+    if there:
+        raise CaptureError(
+            f"{device}: {path} has files of another capture, such as {there[0].name}. Use a path "
+            "that is another for each, with {unique} or {uid}."
+        )

@@ -1,0 +1,255 @@
+"""Capture while another plan runs."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from bluesky import plan_stubs as bps
+from bluesky import preprocessors as bpp
+from bluesky.utils import FailedStatus, Msg, MsgGenerator, make_decorator, short_uid
+
+from daqiri_ophyd.devices import Capture, TxQueue
+
+__all__ = [
+    "Flight",
+    "capture_during",
+    "capture_during_decorator",
+    "capture_during_wrapper",
+    "streams_of",
+]
+
+
+class Flight:
+    """A capture, a transmission, or both, on the fly in an open run.
+
+    Each method is a plan stub. `start` can be followed by any messages, `end` waits for the
+    devices, and `recover` stops them; all of them collect rows. Checkpoints are where an
+    interrupted plan continues: a flight that has started is not started again.
+
+    Parameters
+    ----------
+    streams : mapping
+        Name of the stream of each device, in the order in which they are kicked off.
+    flush_period : float
+        Time between collections of rows, s.
+    """
+
+    def __init__(self, streams: Mapping[Any, str], flush_period: float) -> None:
+        self._streams = streams
+        self._flush_period = flush_period
+        self._collected = 0.0
+        self.running = False
+
+    def start(self) -> MsgGenerator[None]:
+        """Declare the streams and kick off the devices."""
+
+        def kick_off() -> MsgGenerator[None]:
+            for device, stream in self._streams.items():
+                yield from bps.declare_stream(device, name=stream, collect=True)
+            self.running = True
+            for device in self._streams:
+                yield from bps.kickoff(device, wait=True)
+
+        yield from bpp.rewindable_wrapper(kick_off(), False)
+        self._collected = time.monotonic()
+        yield from bps.checkpoint()
+
+    def collect(self) -> MsgGenerator[None]:
+        """Collect the rows of complete files."""
+
+        def collect() -> MsgGenerator[None]:
+            for device, stream in self._streams.items():
+                yield from bps.collect(device, name=stream)
+
+        self._collected = time.monotonic()
+        # Not rewindable: repeated after a pause, it would number rows twice.
+        yield from bpp.rewindable_wrapper(collect(), False)
+
+    def end(self) -> MsgGenerator[None]:
+        """Wait until all devices have finished; a capture without a limit ends last."""
+        last = [d for d in self._streams if isinstance(d, Capture) and not d.limited]
+        first = [device for device in self._streams if device not in last]
+
+        def complete() -> MsgGenerator[None]:
+            for devices in (first, last):
+                if devices:
+                    yield from self._complete(devices)
+
+        yield from bpp.rewindable_wrapper(complete(), False)
+        self.running = False
+        yield from bps.checkpoint()
+
+    def _complete(self, devices: list[Any]) -> MsgGenerator[None]:
+        group = short_uid("complete")
+        statuses = []
+        for device in devices:
+            statuses.append((yield from bps.complete(device, group=group)))
+        done = False
+        while not done:
+            # Where a deferred pause takes effect.
+            yield from bps.checkpoint()
+            waited = yield from bps.wait(
+                group=group, timeout=self._flush_period, error_on_timeout=False
+            )
+            done = all(status is None or status.done for status in statuses)
+            if waited and not done:
+                # After a pause the RunEngine has forgotten the group, and `wait` returns at once.
+                yield from bps.sleep(self._flush_period)
+            yield from self.collect()
+
+    def recover(self, _: Exception | None = None) -> MsgGenerator[None]:
+        """Stop the devices and complete the files, which are part of the run."""
+        if not self.running:
+            return
+        self.running = False
+        yield from bps.wait_for(
+            [partial(asyncio.to_thread, device.stop, success=True) for device in self._streams]
+        )
+        try:
+            yield from self.collect()
+        except FailedStatus:
+            # Raised by a capture that failed unnoticed; what it recorded can be collected now.
+            yield from self.collect()
+
+    def around(self, plan: MsgGenerator[Any]) -> MsgGenerator[Any]:
+        """Run a plan, and collect rows at its checkpoints."""
+
+        def collect_at(msg: Msg) -> tuple[None, MsgGenerator[None] | None]:
+            due = time.monotonic() - self._collected > self._flush_period
+            if msg.command == "checkpoint" and due and self.running:
+                return None, self.collect()
+            return None, None
+
+        return (yield from bpp.plan_mutator(plan, collect_at))
+
+
+def capture_during(
+    detector: Capture,
+    plan: MsgGenerator[Any],
+    *,
+    tx: TxQueue | None = None,
+    stream: str = "primary",
+    flush_period: float = 0.5,
+) -> MsgGenerator[Any]:
+    """Capture while a plan runs, in the run that is open.
+
+    The capture begins before the first message of the plan. It ends after the last one, or later,
+    if it has a limit (`num_packets`, `acquire_time`) that is not reached yet. If the plan or the
+    capture fails, the files up to then are part of the run.
+
+    A pause pauses the capture. After it, the RunEngine repeats the plan from its last checkpoint;
+    the capture continues.
+
+    Parameters
+    ----------
+    detector : Capture
+        Capture of a port; has to be staged.
+    plan : generator
+        What happens during the capture, such as ``bps.mv(motor, 10)``. It may not open a run; see
+        `capture_during_wrapper`.
+    tx : TxQueue, optional
+        A prepared and staged transmit queue that sends during the capture. Its row is in stream
+        ``transmit``.
+    stream : str
+        Stream of the files and their counters.
+    flush_period : float
+        Time between collections of rows, s. While the plan runs, they are collected at its
+        checkpoints.
+
+    Returns
+    -------
+    Any
+        What the plan returns.
+
+    Raises
+    ------
+    FailedStatus
+        If the capture or the transmission fails.
+    """
+    flight = Flight(streams_of(detector, tx, stream), flush_period)
+
+    def run() -> MsgGenerator[Any]:
+        yield from flight.start()
+        result = yield from flight.around(plan)
+        yield from flight.end()
+        return result
+
+    return (yield from bpp.contingency_wrapper(run(), except_plan=flight.recover))
+
+
+def capture_during_wrapper(
+    plan: MsgGenerator[Any],
+    detector: Capture,
+    *,
+    tx: TxQueue | None = None,
+    stream: str = "packets",
+    flush_period: float = 0.5,
+) -> MsgGenerator[Any]:
+    """Capture during each run of a plan, such as ``bp.scan([diode], motor, 0, 1, 11)``.
+
+    The devices are staged first. The capture begins when a run is opened, and ends before it is
+    closed; see `capture_during`.
+
+    Parameters
+    ----------
+    plan : generator
+        A plan that opens and closes runs.
+    detector, tx, flush_period
+        As for `capture_during`.
+    stream : str
+        Stream of the files and their counters; not one of the plan's own.
+
+    Returns
+    -------
+    Any
+        What the plan returns.
+
+    Raises
+    ------
+    FailedStatus
+        If the capture or the transmission fails.
+    """
+    streams = streams_of(detector, tx, stream)
+    flights = [Flight(streams, flush_period)]
+
+    def insert(msg: Msg) -> tuple[MsgGenerator[Any] | None, MsgGenerator[Any] | None]:
+        flight = flights[-1]
+        if msg.command == "open_run":
+            flights.append(Flight(streams, flush_period))
+            return None, flights[-1].start()
+        if msg.command == "close_run" and flight.running:
+            ended = msg.kwargs.get("exit_status") in (None, "success")
+            return _before(msg, flight.end if ended else flight.recover), None
+        return None, None
+
+    def run() -> MsgGenerator[Any]:
+        return (yield from bpp.plan_mutator(plan, insert))
+
+    def recover(error: Exception) -> MsgGenerator[None]:
+        yield from flights[-1].recover(error)
+
+    def staged() -> MsgGenerator[Any]:
+        return (yield from bpp.contingency_wrapper(run(), except_plan=recover))
+
+    return (yield from bpp.stage_wrapper(staged(), list(streams)))
+
+
+capture_during_decorator = make_decorator(capture_during_wrapper)
+"""`capture_during_wrapper` as a decorator: ``capture_during_decorator(detector, ...)``."""
+
+
+def _before(msg: Msg, first: Callable[[], MsgGenerator[None]]) -> MsgGenerator[Any]:
+    yield from first()
+    return (yield msg)
+
+
+def streams_of(detector: Capture | None, tx: TxQueue | None, stream: str) -> dict[Any, str]:
+    """Return the stream of each device: ``stream`` of the first, ``transmit`` of a second."""
+    streams: dict[Any, str] = {}
+    if detector is not None:
+        streams[detector] = stream
+    if tx is not None:
+        streams[tx] = "transmit" if streams else stream
+    return streams

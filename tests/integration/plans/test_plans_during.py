@@ -1,0 +1,321 @@
+"""Captures while other plans run, in several streams, in several runs of a stage."""
+
+import threading
+import time
+
+import pytest
+from bluesky import plan_stubs as bps
+from bluesky import plans as bp
+from bluesky import preprocessors as bpp
+from bluesky.utils import FailedStatus, RunEngineInterrupted
+from ophyd.sim import SynAxis, det, motor
+
+from daqiri_ophyd import plans
+from daqiri_ophyd.devices import CaptureError
+from daqiri_ophyd.engine import PcapFile
+
+SLOW = {"count": 400, "size": 100, "rate": 500}
+
+
+def packets(files) -> int:
+    total = 0
+    for file in files:
+        with PcapFile(file) as pcap:
+            total += len(pcap)
+    return total
+
+
+def until(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        yield from bps.sleep(0.01)
+
+
+def pause_when(run_engine, condition) -> threading.Thread:
+    def watch() -> None:
+        end = time.monotonic() + 20
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.01)
+        run_engine.request_pause()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    return watcher
+
+
+def prepare(tx, description=SLOW):
+    yield from bps.prepare(tx, plans.packet_source(description, tx.link_type), wait=True)
+
+
+def recorded(capture) -> int:
+    progress = capture.progress
+    return 0 if progress is None else progress.packets
+
+
+# --- Streams and runs
+
+
+def test_a_dark_stream_and_a_primary_one(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+    capture.num_packets.put(10)
+
+    def reading(name):
+        yield from bps.trigger(capture, group="capture")
+        send(daq, 10)
+        yield from bps.wait("capture")
+        yield from bps.create(name)
+        yield from bps.read(capture)
+        yield from bps.save()
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        for name in ("dark", "primary", "primary", "dark"):
+            yield from reading(name)
+
+    run_engine(plan())
+    files = {name: documents.files(name) for name in ("dark", "primary")}
+    assert [file.name[-11:] for file in files["dark"]] == ["000000.pcap", "000003.pcap"]
+    assert [file.name[-11:] for file in files["primary"]] == ["000001.pcap", "000002.pcap"]
+    assert packets(documents.files()) == 40
+
+
+def test_several_runs_in_a_stage(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.num_packets.put(100)
+
+    @bpp.stage_decorator([capture, tx])
+    def plan():
+        for _ in range(3):
+            yield from prepare(tx, {"count": 100, "size": 60})
+
+            @bpp.run_decorator()
+            def run():
+                yield from plans.capture_during(capture, bps.null(), tx=tx)
+
+            yield from run()
+
+    run_engine(plan())
+    runs = [doc["uid"] for doc in documents.of("start")]
+    assert [doc["run_start"] for doc in documents.of("stream_resource")] == runs
+    assert [doc["exit_status"] for doc in documents.of("stop")] == ["success"] * 3
+    files = documents.files()
+    assert [packets([file]) for file in files] == [100, 100, 100] and len(set(files)) == 3
+
+
+# --- A file in no document
+
+
+def test_a_reading_that_is_not_read_is_an_error(daq, run_engine, send):
+    capture = daq.port0.capture
+    capture.num_packets.put(10)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        yield from bps.trigger(capture, group="capture")
+        send(daq, 10)
+        yield from bps.wait("capture")
+
+    with pytest.raises(CaptureError, match=r"1 files are in no document, .*_000000.pcap"):
+        run_engine(plan())
+    run_engine(bp.count([det]))  # the device is unstaged all the same
+    assert capture.progress is None
+
+
+def test_a_fly_plan_that_forgets_to_collect_is_an_error(daq, run_engine, send):
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 10)
+        yield from bps.complete(capture, group="capture")
+
+    with pytest.raises(CaptureError, match="1 files are in no document"):
+        run_engine(plan())
+
+
+def test_another_failure_is_not_hidden_by_an_interrupted_reading(daq, run_engine, documents):
+    capture = daq.port0.capture
+    capture.num_packets.put(10)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        yield from bps.trigger(capture, group="capture")
+        raise RuntimeError("the shutter is closed")
+
+    with pytest.raises(RuntimeError, match="the shutter is closed"):
+        run_engine(plan())
+    assert documents.stop["reason"] == "the shutter is closed"
+
+
+# --- capture_during
+
+
+def test_a_capture_while_a_motor_moves(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    slow = SynAxis(name="slow", delay=0.5)
+
+    @bpp.stage_decorator([capture, tx])
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare(tx)
+        moved = yield from plans.capture_during(capture, bps.mv(slow, 3), tx=tx)
+        assert moved
+
+    run_engine(plan())
+    assert slow.position == 3
+    assert packets(documents.files("primary")) == 400
+    (row,) = documents.rows()
+    assert row["daq_port0_capture_packets"] == 400
+    (sent,) = documents.rows("transmit")
+    assert sent["daq_port0_tx_out_sent"] == 400
+
+
+def test_rows_come_at_the_checkpoints_of_the_plan(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.roll_packets.put(50)
+
+    def motion():
+        yield from until(lambda: recorded(capture) > 120)
+        yield from bps.checkpoint()
+        seen.extend(documents.rows())
+        yield from bps.mv(motor, 1)
+        return "there"
+
+    @bpp.stage_decorator([capture, tx])
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare(tx)
+        during = plans.capture_during(capture, motion(), tx=tx, flush_period=0.0)
+        assert (yield from during) == "there"
+
+    seen: list = []
+    run_engine(plan())
+    assert [row["daq_port0_capture_packets"] for row in seen[:2]] == [50, 50]
+    assert len(seen) < 8
+    assert [row["daq_port0_capture_packets"] for row in documents.rows()] == [50] * 8
+
+
+def test_a_pause_repeats_the_motion_but_not_the_capture(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.roll_packets.put(100)
+    moves = []
+
+    def motion():
+        moves.append("begin")
+        for position in range(4):
+            yield from bps.checkpoint()
+            yield from bps.mv(motor, position)
+            moves.append(position)
+            yield from until(lambda n=position: recorded(capture) > 50 * (n + 1))
+
+    @bpp.stage_decorator([capture, tx])
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare(tx)
+        yield from plans.capture_during(capture, motion(), tx=tx, flush_period=0.05)
+
+    watcher = pause_when(run_engine, lambda: recorded(capture) > 120)
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(plan())
+    watcher.join()
+    assert recorded(capture) < 400
+    run_engine.resume()
+    assert documents.stop["exit_status"] == "success"
+    assert moves[0] == "begin" and moves.count("begin") == 1
+    assert [row["daq_port0_capture_packets"] for row in documents.rows()] == [100] * 4
+    assert packets(documents.files()) == 400
+
+
+def test_a_pause_after_the_motion(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+
+    @bpp.stage_decorator([capture, tx])
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare(tx)
+        yield from plans.capture_during(capture, bps.mv(motor, 1), tx=tx, flush_period=0.05)
+
+    watcher = pause_when(run_engine, lambda: recorded(capture) > 120)
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(plan())
+    watcher.join()
+    run_engine.resume()
+    assert documents.stop["exit_status"] == "success"
+    assert packets(documents.files()) == 400 == documents.rows()[0]["daq_port0_capture_packets"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_was_captured_before_a_failure_is_part_of_the_run(daq, run_engine, documents, wrapped):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+
+    def motion():
+        yield from until(lambda: recorded(capture) > 120)
+        raise RuntimeError("the motor is stuck")
+
+    @bpp.stage_decorator([capture, tx])
+    @bpp.run_decorator()
+    def stub():
+        yield from plans.capture_during(capture, motion(), tx=tx, stream="packets")
+
+    wrapper = plans.capture_during_wrapper(bpp.run_wrapper(motion()), capture, tx=tx)
+
+    def plan():
+        yield from prepare(tx)
+        yield from wrapper if wrapped else stub()
+
+    with pytest.raises(RuntimeError, match="the motor is stuck"):
+        run_engine(plan())
+    assert documents.stop["exit_status"] == "fail"
+    assert documents.stop["reason"] == "the motor is stuck"
+    (row,) = documents.rows("packets")
+    assert row["daq_port0_capture_packets"] == packets(documents.files("packets")) > 120
+    assert capture.progress is None and tx.transmission is None
+
+
+def test_a_capture_during_each_run_of_a_plan(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+
+    @plans.capture_during_decorator(capture, tx=tx)
+    def two_scans():
+        yield from prepare(tx, {"count": 30, "size": 60})
+        yield from bp.scan([det], motor, 0, 1, 3)
+        yield from prepare(tx, {"count": 50, "size": 60})
+        return (yield from bp.scan([det], motor, 0, 1, 2))
+
+    run_engine(two_scans())
+    assert [doc["exit_status"] for doc in documents.of("stop")] == ["success"] * 2
+    assert [doc["num_events"]["packets"] for doc in documents.of("stop")] == [1, 1]
+    assert [doc["num_events"]["primary"] for doc in documents.of("stop")] == [3, 2]
+    assert [packets([file]) for file in documents.files()] == [30, 50]
+
+
+def test_losses_during_a_scan_fail_it(make, run_engine, documents):
+    daq = make(rx_buffers=128, tx_buffers=8192, drops=True)
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+
+    def scan():
+        yield from prepare(tx, {"count": 60_000, "size": 900})
+        yield from bp.scan([det], motor, 0, 1, 2)
+
+    with pytest.raises(FailedStatus, match=r"queue port0/frames dropped \d+ packets"):
+        run_engine(plans.capture_during_wrapper(scan(), capture, tx=tx))
+    assert documents.stop["exit_status"] == "fail"
+    assert "dropped" in documents.stop["reason"]
+    rows = documents.rows("packets")
+    assert sum(row["daq_port0_capture_packets"] for row in rows) == packets(documents.files())
+
+
+def test_a_capture_that_is_not_staged_is_refused(daq, run_engine):
+    def motion():
+        yield from bps.null()
+
+    plan = bpp.run_wrapper(plans.capture_during(daq.port0.capture, motion()))
+    with pytest.raises(CaptureError, match="is not staged"):
+        run_engine(plan)
