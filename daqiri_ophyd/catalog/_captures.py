@@ -97,4 +97,7 @@ def _captures(run: Any) -> Iterator[tuple[tuple[str, str], list[str]]]:
             for source in stream.base[name].include_data_sources().data_sources():
                 if source.mimetype in CAPTURE_MIMETYPES.values():
                     assets = sorted(source.assets, key=lambda asset: asset.num or 0)
-                    yield (stream_name, name), [asset.data_uri for asset in assets]
+                    yield (
+                        (stream_name, name),
+                        [asset.data_uri for asset in assets if asset.parameter == "data_uris"],
+                    )

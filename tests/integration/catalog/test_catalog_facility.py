@@ -17,6 +17,7 @@ import tiled.client.utils
 from bluesky import plans as bp
 
 from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.documents import sidecar_path
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "facility-catalog.md"
 KEY = "0123456789abcdef"
@@ -111,7 +112,7 @@ def test_run_on_the_server(facility, device, run_engine, fly_plan, kind):
     files = {}
     run[stream].base["soft_files"].raw_export(files)
     assert sorted(f.getvalue() for f in files.values()) == sorted(
-        path.read_bytes() for path in device.written
+        path.read_bytes() for made in device.written for path in (made, sidecar_path(made))
     )
 
 
