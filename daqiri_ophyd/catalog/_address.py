@@ -126,18 +126,18 @@ def find_server(directory: Path) -> ServerAddress | None:
     return None
 
 
-def require_server(directory: Path, process: int) -> None:
-    """Raise if no process has a catalog directory open any more.
+def require_server(directory: Path, address: ServerAddress) -> None:
+    """Raise if the server of a catalog directory is no longer the one at this address.
 
     Raises
     ------
     CatalogError
-        If none has.
+        If it is another, or there is none.
     """
-    if not _is_locked(directory):
+    if not _is_locked(directory) or ServerAddress.read(directory) != address:
         raise CatalogError(
-            f"The catalog in {directory} was open in process {process}, which has closed it or "
-            "ended, and its server with it. Open it again: Catalog.open(directory)."
+            f"The catalog in {directory} was open in process {address.process}, which has closed "
+            "it or ended, and its server with it. Open it again: Catalog.open(directory)."
         )
 
 

@@ -105,7 +105,7 @@ class Catalog:
             raise
         if server is None:
             hooks = client.context.http_client.event_hooks
-            hooks["request"].insert(0, lambda _: require_server(directory, address.process))
+            hooks["request"].insert(0, lambda _: require_server(directory, address))
             client.context.http_client.event_hooks = hooks
         served = [Path(path) for path in address.readable]
         set_readable(client.context, dict.fromkeys([*served, *both]))

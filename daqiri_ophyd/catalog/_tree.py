@@ -7,7 +7,7 @@ from urllib.parse import urlparse
 from bluesky_tiled_plugins.routers.validator import router
 from fastapi import HTTPException
 from tiled.catalog import from_uri
-from tiled.catalog.adapter import STRUCTURES, CatalogNodeAdapter
+from tiled.catalog.adapter import STRUCTURES, CatalogContainerAdapter, CatalogNodeAdapter
 from tiled.storage import FileStorage
 from tiled.utils import path_from_uri
 
@@ -29,9 +29,7 @@ class _Confined(CatalogNodeAdapter):
 
     async def lookup_adapter(self, segments: list[str]) -> Any:
         """Return a node below this one; it is confined, too."""
-        found = await super().lookup_adapter(segments)
-        confined = _CONFINED.get(type(found))
-        return confined(found.context, found.node) if confined else found
+        return _confine(await super().lookup_adapter(segments))
 
     async def asset_by_id(self, asset_id: int) -> Any:
         """Return a file of this node, to be served as it is."""
@@ -60,10 +58,29 @@ class _Confined(CatalogNodeAdapter):
             raise HTTPException(403, f"This server does not serve it: {error}") from error
 
 
+class _ConfinedContainer(_Confined, CatalogContainerAdapter):
+    """A node with others below it, which are confined, too."""
+
+    async def items_page(self, *args: Any, **kwargs: Any) -> Any:
+        """Return some nodes with their keys, and where to go on."""
+        items, cursor = await super().items_page(*args, **kwargs)
+        return [(key, _confine(node)) for key, node in items], cursor
+
+    async def items_range(self, *args: Any, **kwargs: Any) -> Any:
+        """Return some nodes with their keys."""
+        items = await super().items_range(*args, **kwargs)
+        return [(key, _confine(node)) for key, node in items]
+
+
 _CONFINED = {
     stock: type(f"Confined{stock.__name__}", (_Confined, stock), {})
-    for stock in dict.fromkeys(STRUCTURES.values())
-}
+    for stock in STRUCTURES.values()
+} | {CatalogContainerAdapter: _ConfinedContainer}
+
+
+def _confine(found: Any) -> Any:
+    confined = _CONFINED.get(type(found))
+    return confined(found.context, found.node) if confined else found
 
 
 def confined_tree(uri: str, **options: Any) -> CatalogNodeAdapter:

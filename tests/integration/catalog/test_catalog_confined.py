@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 import tiled.client.utils
 from bluesky import plans as bp
+from tiled.structures.array import ArrayStructure, StructDtype
+from tiled.structures.core import StructureFamily
+from tiled.structures.data_source import Asset, DataSource, Management
 
 from daqiri_ophyd.catalog import Catalog, UnreadableFileError, capture_files
+from daqiri_ophyd.documents import PCAP_MIMETYPE, SUMMARY_DTYPE
 
 
 @pytest.fixture(autouse=True)
@@ -56,31 +60,44 @@ def test_captures_of_a_server_are_read_where_the_user_says(catalog, device, capt
         assert capture_files(connected.client[uid]) == device.written
 
 
-def test_a_directory_is_not_downloaded(catalog, captures):
-    """Tiled would serve what relative_path says, also outside of the directory."""
-    from tiled.structures.array import ArrayStructure
-    from tiled.structures.core import StructureFamily
-    from tiled.structures.data_source import Asset, DataSource, Management
-
-    (captures / "folder").mkdir()
-    (captures / "secret").write_text("secret")
-    structure = ArrayStructure.from_array(np.zeros(3))
-    asset = Asset(
-        data_uri=f"file://localhost{captures}/folder", is_directory=True, parameter="data_uri"
+def register_array(container, uri: str, mimetype: str, *, is_directory: bool = False) -> None:
+    """Register a file as the array "files", as any client may."""
+    structure = ArrayStructure(
+        data_type=StructDtype.from_numpy_dtype(SUMMARY_DTYPE), shape=(1,), chunks=((1,),)
     )
+    asset = Asset(data_uri=uri, is_directory=is_directory, parameter="data_uris", num=0)
     source = DataSource(
         structure_family=StructureFamily.array,
         structure=structure,
-        mimetype="application/x-zarr",
+        mimetype=mimetype,
         management=Management.external,
         assets=[asset],
         parameters={},
     )
-    catalog.client.new(
-        key="folder", structure_family=StructureFamily.array, data_sources=[source], metadata={}
+    container.new(
+        key="files", structure_family=StructureFamily.array, data_sources=[source], metadata={}
     )
+
+
+def test_a_directory_is_not_downloaded(catalog, captures):
+    """Tiled would serve what relative_path says, also outside of the directory."""
+    (captures / "folder").mkdir()
+    (captures / "secret").write_text("secret")
+    uri = f"file://localhost{captures}/folder"
+    register_array(catalog.client, uri, "application/x-zarr", is_directory=True)
     api, client = catalog.client.context.api_uri, catalog.client.context.http_client
-    found = client.get(f"{api}metadata/runs/folder?include_data_sources=true").json()
+    found = client.get(f"{api}metadata/runs/files?include_data_sources=true").json()
     number = found["data"]["attributes"]["data_sources"][0]["assets"][0]["id"]
-    answer = client.get(f"{api}asset/bytes/runs/folder?id={number}&relative_path=../secret")
+    answer = client.get(f"{api}asset/bytes/runs/files?id={number}&relative_path=../secret")
     assert answer.status_code == 403, answer.text
+
+
+@pytest.mark.parametrize(("folder", "code"), [("captures", 200), ("captures/../outside", 403)])
+def test_the_export_of_a_container_is_confined_too(catalog, tmp_path, pcap, folder, code):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / folder / "a.pcap").write_bytes(pcap([b"packet" * 10]))
+    container = catalog.client.create_container("plain", metadata={})
+    register_array(container, f"file://localhost{tmp_path}/{folder}/a.pcap", PCAP_MIMETYPE)
+    api, client = catalog.client.context.api_uri, catalog.client.context.http_client
+    answer = client.get(f"{api}container/full/runs/plain?format=application/x-hdf5")
+    assert answer.status_code == code, answer.text
