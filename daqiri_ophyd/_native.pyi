@@ -412,6 +412,7 @@ class RxQueue:
         roll_bytes: int,
         roll_seconds: float,
         max_packets: int,
+        group: RecorderGroup | None,
     ) -> Recorder: ...
     @property
     def closed(self) -> bool: ...
@@ -432,6 +433,7 @@ class TxQueue:
         launch_times: NDArray[np.int64] | None,
         connection_id: int,
         timeout: float | None,
+        within: float | None,
     ) -> tuple[int, int, str]: ...
     def send_list(
         self,
@@ -440,8 +442,10 @@ class TxQueue:
         launch_times: NDArray[np.int64] | None,
         connection_id: int,
         timeout: float | None,
+        within: float | None,
     ) -> tuple[int, int, str]: ...
     def wait_sent(self, timeout: float | None) -> bool: ...
+    def flush(self) -> int: ...
     def counters(self) -> dict[str, Any]: ...
     def lateness(self) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]: ...
     def reset_lateness(self) -> None: ...
@@ -451,6 +455,13 @@ class TxQueue:
     def held_up_by(self) -> str: ...
     @property
     def closed(self) -> bool: ...
+
+class RecorderGroup:
+    """Recorders with common limits; see daqiri_ophyd.engine.RecorderGroup."""
+
+    def __init__(
+        self, *, max_packets: int, roll_packets: int, roll_bytes: int, roll_seconds: float
+    ) -> None: ...
 
 class Recorder:
     """A recording; wrapped by daqiri_ophyd.engine.Recorder."""

@@ -1,8 +1,9 @@
 """Bluesky plans for packets, installed as ``daqiri_ophyd.plans``.
 
 `configure_flows` changes flows, `timed_tx` sends, `capture` and `capture_scan` capture, `replay`
-sends a stored run again, and `host_ready_wrapper` runs a plan only on a host that is ready.
-`capture_during` captures while any plan runs. Captures also work in any other plan:
+sends a stored run again, `verify_replay` also compares what arrives, and `host_ready_wrapper` runs
+a plan only on a host that is ready. `capture_during` captures while any plan runs, and
+`with_catalog` makes plans for servers. Captures also work in any other plan:
 ``bp.count([daq.port0.capture])``.
 """
 
@@ -11,12 +12,13 @@ from ._configure import configure_flows
 from ._during import capture_during, capture_during_decorator, capture_during_wrapper
 from ._host import HostNotReadyError, host_ready_wrapper
 from ._packets import Packets, packet_source
-from ._replay import replay
+from ._replay import VerificationError, replay, verify_replay, with_catalog
 from ._transmit import timed_tx
 
 __all__ = [
     "HostNotReadyError",
     "Packets",
+    "VerificationError",
     "capture",
     "capture_during",
     "capture_during_decorator",
@@ -27,4 +29,6 @@ __all__ = [
     "packet_source",
     "replay",
     "timed_tx",
+    "verify_replay",
+    "with_catalog",
 ]

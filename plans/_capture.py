@@ -9,8 +9,8 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
-from ._fly import OnDrop, capture_settings, fly, link_type_of, prepare_to_send, with_settings
-from ._packets import Packets, packet_source
+from ._fly import OnDrop, capture_settings, fly, prepare_to_send, source_for, with_settings
+from ._packets import Packets
 
 __all__ = ["capture", "capture_scan"]
 
@@ -85,7 +85,7 @@ def capture(
 
     source = None
     if tx is not None and packets is not None:
-        source = packet_source(packets, link_type_of(tx))
+        source = source_for(tx, packets)
 
     def capture_and_send() -> MsgGenerator[str]:
         if tx is not None and source is not None:
@@ -144,7 +144,7 @@ def capture_scan(
     devices: list[Any] = [detector]
     source = None
     if tx is not None and packets is not None:
-        source = packet_source(packets, link_type_of(tx))
+        source = source_for(tx, packets)
         if not num_packets and not acquire_time:
             num_packets = source.packets
         devices.append(tx)

@@ -12,6 +12,9 @@ from bluesky.utils import FailedStatus, Msg, MsgGenerator, make_decorator, short
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
+# How soon a capture that fails ends the run, while only the transmission is waited for.
+_LOOK_S = 0.1
+
 __all__ = [
     "Flight",
     "capture_during",
@@ -87,17 +90,21 @@ class Flight:
         for device in devices:
             statuses.append((yield from bps.complete(device, group=group)))
         done = False
+        pause = min(self._flush_period, _LOOK_S)
         while not done:
             # Where a deferred pause takes effect.
             yield from bps.checkpoint()
-            waited = yield from bps.wait(
-                group=group, timeout=self._flush_period, error_on_timeout=False
-            )
+            waited = yield from bps.wait(group=group, timeout=pause, error_on_timeout=False)
             done = all(status is None or status.done for status in statuses)
             if waited and not done:
                 # After a pause the RunEngine has forgotten the group, and `wait` returns at once.
-                yield from bps.sleep(self._flush_period)
-            yield from self.collect()
+                yield from bps.sleep(pause)
+            # Collecting raises the reason of a capture that has failed.
+            if done or self._is_due() or any(getattr(d, "failed", False) for d in self._streams):
+                yield from self.collect()
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._collected >= self._flush_period
 
     def recover(self, _: Exception | None = None) -> MsgGenerator[None]:
         """Stop the devices and complete the files, which are part of the run."""
@@ -117,8 +124,7 @@ class Flight:
         """Run a plan, and collect rows at its checkpoints."""
 
         def collect_at(msg: Msg) -> tuple[None, MsgGenerator[None] | None]:
-            due = time.monotonic() - self._collected > self._flush_period
-            if msg.command == "checkpoint" and due and self.running:
+            if msg.command == "checkpoint" and self.running and self._is_due():
                 return None, self.collect()
             return None, None
 

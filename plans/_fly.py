@@ -11,13 +11,14 @@ from daqiri_ophyd.devices import Capture, Port, TxQueue
 from daqiri_ophyd.replay import PacketSource
 
 from ._during import Flight, streams_of
+from ._packets import Packets, packet_source
 
 __all__ = [
     "OnDrop",
     "capture_settings",
     "fly",
-    "link_type_of",
     "prepare_to_send",
+    "source_for",
     "with_settings",
 ]
 
@@ -56,13 +57,13 @@ def with_settings(settings: Settings, plan: MsgGenerator[str]) -> MsgGenerator[s
     return (yield from bpp.finalize_wrapper(run(), restore))
 
 
-def link_type_of(tx: TxQueue) -> int:
-    """Return the link type that a transmit queue sends; `TypeError` if it is none."""
+def source_for(tx: TxQueue, packets: Packets) -> PacketSource:
+    """Return the packets of a description for a transmit queue; `TypeError` if it is none."""
     if not isinstance(tx, TxQueue):
         raise TypeError(
             f"tx is {_described(tx)}; give a transmit queue of a port: daq.<port>.tx.<queue>."
         )
-    return tx.link_type
+    return packet_source(packets, tx.link_type, tx.segment_size)
 
 
 def _described(given: Any) -> str:

@@ -1,23 +1,37 @@
 """Send the packets of a stored run again."""
 
-from collections.abc import Mapping
-from typing import Any
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from bluesky.utils import MsgGenerator
+from bluesky import plan_stubs as bps
+from bluesky import preprocessors as bpp
+from bluesky.utils import Msg, MsgGenerator
+from bluesky_tiled_plugins import BlueskyRun
 
-from daqiri_ophyd.catalog import Catalog, capture_files
-from daqiri_ophyd.devices import Capture, TxQueue
-from daqiri_ophyd.replay import Replay
+from daqiri_ophyd.catalog import Catalog, capture_files, find_run
+from daqiri_ophyd.devices import Capture, TxQueue, Verification
+from daqiri_ophyd.replay import Comparison, Replay
 
 from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
+from ._packets import replay_source
 
-__all__ = ["replay"]
+__all__ = ["VerificationError", "replay", "verify_replay"]
+
+_POLL_S = 0.05
+_T = TypeVar("_T")
+
+
+class VerificationError(RuntimeError):
+    """The packets that were captured are not those that were sent."""
 
 
 def replay(
     tx: TxQueue,
-    run: Any,
-    catalog: Catalog | None = None,
+    run: str | int | BlueskyRun,
+    catalog: Catalog | Callable[[], Catalog] | None = None,
     speed: float = 1.0,
     max_gap: float | None = None,
     stream: str | None = None,
@@ -28,6 +42,12 @@ def replay(
     start_delay: float = 0.1,
     flush_period: float = 0.5,
     *,
+    between: Sequence[float | None] | None = None,
+    packet_range: Sequence[int | None] | None = None,
+    select: Mapping[str, Any] | None = None,
+    loops: int = 1,
+    loop_gap: float | None = None,
+    rewrite: Mapping[str, Any] | None = None,
     md: Mapping[str, Any] | None = None,
 ) -> MsgGenerator[str]:
     """Send the captured packets of a stored run with their original gaps, and capture them again.
@@ -37,9 +57,9 @@ def replay(
     tx : TxQueue
         Transmit queue of a port of the same kind as the one that was captured on.
     run : str, int or BlueskyRun
-        A run, or its uid or scan id in ``catalog``.
-    catalog : Catalog, optional
-        Catalog to look up the run in.
+        A run; or, to look up in ``catalog``: scan id, -1 for the latest run, uid or its beginning.
+    catalog : Catalog or callable, optional
+        Catalog to look up the run in, or a function that returns it.
     speed : float
         Factor on time: 2.0 halves the gaps.
     max_gap : float, optional
@@ -54,8 +74,26 @@ def replay(
         Time until the first packet, s.
     flush_period : float
         Time between collections of rows, s.
+    between : pair of float, optional
+        Send packets from the first to before the second time only, s after the first packet of the
+        capture. The second may be None: to the end.
+    packet_range : pair of int, optional
+        Send packets from the first to before the second number only; the capture's first packet is
+        0. The second may be None: to the end.
+    select : dict, optional
+        Send packets with these header fields only, as those of `PcapFile.select`:
+        ``{"udp_dst": 5000, "ipv4_src": "10.0.0.1"}``.
+    loops : int
+        How many times to send the packets.
+    loop_gap : float, optional
+        Gap from the last packet to the first of the next loop, s of the original time. Default:
+        the mean gap.
+    rewrite : dict, optional
+        Addresses and ports to put into Ethernet frames: ``mac_src``, ``mac_dst``, ``ip_src``,
+        ``ip_dst``, ``udp_src``, ``udp_dst``.
     md : dict, optional
-        Metadata of the new run; ``replay_of`` in it is the uid of the old one.
+        Metadata of the new run. It also has ``replay_of``, the uid of the old run, and in
+        ``replay`` what was sent of it, and how.
 
     Returns
     -------
@@ -65,29 +103,202 @@ def replay(
     Raises
     ------
     ValueError
-        If ``run`` is a uid or scan id and there is no catalog.
+        If ``run`` is to be looked up and there is no catalog.
+    daqiri_ophyd.catalog.RunNotFoundError
+        If there is no such run in the catalog.
     daqiri_ophyd.catalog.CaptureNotFoundError
         If the run has no capture, or several.
     daqiri_ophyd.replay.ReplayError
-        If its packets cannot be sent on this port.
+        If its packets cannot be sent on this port, or none is selected.
     """
-    if isinstance(run, str | int):
-        if catalog is None:
-            raise ValueError(
-                f"run is {run!r}; give the catalog to look it up in, or the run itself."
+    options: dict[str, Any] = {
+        "speed": speed,
+        "max_gap": max_gap,
+        "between": _plain(between),
+        "packet_range": _plain(packet_range),
+        "select": _plain(select),
+        "loops": loops,
+        "loop_gap": loop_gap,
+        "rewrite": _plain(rewrite),
+    }
+    source, metadata = yield from _open(tx, run, catalog, stream, key, options)
+    metadata = {"plan_name": "replay", **metadata, **(md or {})}
+    settings = _settings(tx, source, detector, on_drop, timeout, start_delay)
+    flight = _fly(tx, source, detector, timeout, flush_period, metadata)
+    return (yield from with_settings(settings, flight))
+
+
+def verify_replay(
+    tx: TxQueue,
+    run: str | int | BlueskyRun,
+    detector: Capture,
+    catalog: Catalog | Callable[[], Catalog] | None = None,
+    speed: float = 1.0,
+    max_gap: float | None = None,
+    stream: str | None = None,
+    key: str | None = None,
+    timeout: float = 10.0,
+    start_delay: float = 0.1,
+    flush_period: float = 0.5,
+    *,
+    between: Sequence[float | None] | None = None,
+    packet_range: Sequence[int | None] | None = None,
+    select: Mapping[str, Any] | None = None,
+    loops: int = 1,
+    loop_gap: float | None = None,
+    rewrite: Mapping[str, Any] | None = None,
+    md: Mapping[str, Any] | None = None,
+) -> MsgGenerator[Comparison]:
+    """Replay a stored run, capture what arrives, and compare it packet by packet.
+
+    The result is also the only event of the run's stream ``verification``, with the device
+    `Verification`.
+
+    Parameters
+    ----------
+    tx, run
+        As for `replay`.
+    detector : Capture
+        Capture for the replayed packets.
+    catalog, speed, max_gap, stream, key, timeout, start_delay, flush_period, between
+        As for `replay`.
+    packet_range, select, loops, loop_gap, rewrite, md
+        As for `replay`.
+
+    Returns
+    -------
+    Comparison
+        Number of packets, and the deviation of their gaps from those intended. On a TCP port, the
+        number of bytes.
+
+    Raises
+    ------
+    VerificationError
+        If not all packets that were sent were captured unchanged and in order; it names the first
+        difference. The run has failed then.
+    ValueError, LookupError
+        As for `replay`.
+    """
+    options: dict[str, Any] = {
+        "speed": speed,
+        "max_gap": max_gap,
+        "between": _plain(between),
+        "packet_range": _plain(packet_range),
+        "select": _plain(select),
+        "loops": loops,
+        "loop_gap": loop_gap,
+        "rewrite": _plain(rewrite),
+    }
+    source, metadata = yield from _open(tx, run, catalog, stream, key, options)
+    metadata = {"plan_name": "verify_replay", **metadata, **(md or {})}
+    settings = _settings(tx, source, detector, "fail", timeout, start_delay)
+    verification = Verification(name="verification", tx=tx, source=source, capture=detector)
+    flight = _fly(tx, source, detector, timeout, flush_period, metadata)
+    yield from with_settings(settings, _verified(flight, verification))
+    return verification.result  # pyright: ignore[reportReturnType] - else it has raised
+
+
+def with_catalog(
+    plan: Callable[..., MsgGenerator[_T]], catalog: Catalog | Callable[[], Catalog]
+) -> Callable[..., MsgGenerator[_T]]:
+    """Return a plan that looks runs up in this catalog: for a queue server, or blueapi.
+
+    Its clients send a scan id, -1, or a uid, and no catalog.
+
+    Parameters
+    ----------
+    plan : callable
+        `replay` or `verify_replay`.
+    catalog : Catalog or callable
+        The catalog, or a function that returns it when it is needed.
+
+    Returns
+    -------
+    callable
+        The plan without parameter ``catalog``.
+    """
+    signature = inspect.signature(plan)
+    run = signature.parameters["run"].replace(annotation=str | int)
+    parameters = {name: p for name, p in signature.parameters.items() if name != "catalog"}
+    offered = signature.replace(parameters=list((parameters | {"run": run}).values()))
+
+    @functools.wraps(plan)
+    def bound(*args: Any, **kwargs: Any) -> MsgGenerator[_T]:
+        given = offered.bind(*args, **kwargs).arguments
+        return (yield from plan(**given, catalog=catalog))
+
+    # What servers look at, to check parameters and to draw forms.
+    del bound.__wrapped__  # pyright: ignore[reportAttributeAccessIssue]
+    bound.__signature__ = offered  # pyright: ignore[reportAttributeAccessIssue]
+    bound.__annotations__ = {
+        **{name: p.annotation for name, p in offered.parameters.items()},
+        "return": offered.return_annotation,
+    }
+    return bound
+
+
+def _plain(value: Any) -> Any:
+    """Return a pair as list, as JSON has it, and a mapping as dict."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _open(
+    tx: TxQueue,
+    run: Any,
+    catalog: Catalog | Callable[[], Catalog] | None,
+    stream: str | None,
+    key: str | None,
+    options: Mapping[str, Any],
+) -> MsgGenerator[tuple[Replay, dict[str, Any]]]:
+    """Return the packets of a run, and metadata for the run that sends them."""
+    if isinstance(run, str | int) and catalog is None:
+        raise ValueError(f"run is {run!r}; give the catalog to look it up in, or the run itself.")
+
+    def open_run() -> tuple[Replay, str]:
+        opened = catalog() if callable(catalog) else catalog
+        found: Any = run
+        if opened and isinstance(run, str | int):
+            found = find_run(opened.client, run)
+        if not hasattr(found, "metadata"):
+            raise TypeError(
+                f"run is a {type(run).__name__}; accepted are a scan id, -1, a uid, and a run from "
+                "catalog.client."
             )
-        run = catalog.client[run]
-    source = Replay(
-        capture_files(run, stream=stream, key=key),
-        link_type=tx.link_type,
-        speed=speed,
-        max_gap_ns=None if max_gap is None else round(max_gap * 1e9),
-    )
+        files = capture_files(found, stream=stream, key=key)
+        source = replay_source(files, tx.link_type, tx.segment_size, **options)
+        return source, found.metadata["start"]["uid"]
+
+    source, uid = yield from _off_loop(open_run)
+    part = {"stream": stream, "key": key, **options, "packets": source.packets}
+    return source, {"replay_of": uid, "replay": part}
+
+
+def _off_loop(function: Callable[[], _T]) -> MsgGenerator[_T]:
+    """Call a function that takes time on a thread; the RunEngine goes on meanwhile."""
+
+    async def call() -> _T:
+        return await asyncio.to_thread(function)
+
+    (done,) = yield from bps.wait_for([call])
+    return done.result()
+
+
+def _settings(
+    tx: TxQueue,
+    source: Replay,
+    detector: Capture | None,
+    on_drop: OnDrop,
+    timeout: float,
+    start_delay: float,
+) -> dict[Any, Any]:
     settings: dict[Any, Any] = {tx.start_delay: start_delay}
     if detector is not None:
         settings |= capture_settings(
             detector,
-            num_packets=source.packets,
+            # A TCP stream arrives in other packets.
+            num_packets=source.packets if source.stream_bytes is None else 0,
             acquire_time=0.0,
             roll_packets=0,
             roll_bytes=0,
@@ -95,16 +306,91 @@ def replay(
             on_drop=on_drop,
             timeout=timeout,
         )
-    metadata = {
-        "plan_name": "replay",
-        "replay_of": run.metadata["start"]["uid"],
-        "speed": speed,
-        "max_gap": max_gap,
-        **(md or {}),
-    }
+    return settings
 
-    def send_again() -> MsgGenerator[str]:
-        yield from prepare_to_send(tx, source)
-        return (yield from fly(detector, tx, flush_period=flush_period, md=metadata))
 
-    return (yield from with_settings(settings, send_again()))
+def _fly(
+    tx: TxQueue,
+    source: Replay,
+    detector: Capture | None,
+    timeout: float,
+    flush_period: float,
+    metadata: Mapping[str, Any],
+) -> MsgGenerator[str]:
+    yield from prepare_to_send(tx, source)
+    flight = fly(detector, tx, flush_period=flush_period, md=metadata)
+    if detector is not None and source.stream_bytes is not None:
+        flight = _until_arrived(flight, tx, detector, source.stream_bytes, timeout)
+    return (yield from flight)
+
+
+def _until_arrived(
+    plan: MsgGenerator[str], tx: TxQueue, detector: Capture, size: int, timeout: float
+) -> MsgGenerator[Any]:
+    """Complete a capture of a TCP port, which has no limit, when all bytes have arrived."""
+    before = 0
+
+    def received() -> int:
+        port = detector.daq.port(detector.port_name)
+        queues = [port.rx_queue(name) for name in detector.selected_queues]
+        return sum(queue.counters().received_bytes for queue in queues)
+
+    def complete(message: Msg) -> MsgGenerator[Any]:
+        quiet, arrived = 0.0, received() - before
+        while arrived < size:
+            if quiet > timeout:
+                raise TimeoutError(
+                    f"{detector.name}: no progress for {timeout:g} s: {arrived} of {size} bytes"
+                )
+            yield from bps.checkpoint()
+            yield from bps.sleep(_POLL_S)
+            now = received() - before
+            quiet = quiet + _POLL_S if now == arrived else 0.0
+            arrived = now
+        return (yield message)
+
+    def insert(message: Msg) -> tuple[Any, None]:
+        nonlocal before
+        if message.command == "kickoff" and message.obj is tx:
+            before = received()
+        if message.command == "complete" and message.obj is detector:
+            return complete(message), None
+        return None, None
+
+    return (yield from bpp.plan_mutator(plan, insert))
+
+
+def _verified(plan: MsgGenerator[str], verification: Verification) -> MsgGenerator[Any]:
+    """Compare before the run is closed, and fail it if there is a difference."""
+
+    def close(message: Msg) -> MsgGenerator[Any]:
+        status: Any = yield from bps.trigger(verification)
+        while not status.done:
+            yield from bps.checkpoint()
+            yield from bps.sleep(_POLL_S)
+        if (error := status.exception()) is not None:
+            raise error
+        yield from bps.create(name="verification")
+        yield from bps.read(verification)
+        yield from bps.save()
+        result = verification.result
+        if result is None or not result.difference:
+            return (yield message)
+        # What made the run fail, such as packets that did not come, is not all to be said.
+        reason = "; ".join(filter(None, [message.kwargs.get("reason"), _sentence(result)]))
+        yield from bps.close_run(exit_status="fail", reason=reason)
+        raise VerificationError(reason)
+
+    def insert(message: Msg) -> tuple[Any, None]:
+        # With a result, it is the message that `close` has sent itself.
+        closing = message.command == "close_run" and verification.result is None
+        return (close(message), None) if closing else (None, None)
+
+    return (yield from bpp.plan_mutator(plan, insert))
+
+
+def _sentence(result: Comparison) -> str:
+    return (
+        f"the replay differs: {result.difference}; {result.identical} of {result.sent} "
+        f"{result.unit} are identical from the first one on, and {result.captured} were captured"
+    )

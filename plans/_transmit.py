@@ -7,8 +7,8 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import TxQueue
 
-from ._fly import fly, link_type_of, prepare_to_send, with_settings
-from ._packets import Packets, packet_source
+from ._fly import fly, prepare_to_send, source_for, with_settings
+from ._packets import Packets
 
 __all__ = ["timed_tx"]
 
@@ -27,11 +27,11 @@ def timed_tx(
     ----------
     tx : TxQueue
         Transmit queue.
-    packets : dict, str, sequence of str or PacketSource
+    packets : dict, path, sequence of paths, ndarray, engine.Packets or PacketSource
         Packets to send. A dict such as ``{"count": 1000, "size": 256, "interval": 1e-4}`` describes
         numbered packets (``rate`` in packets/s may replace ``interval`` in s). Strings are pcap
         files, sent with their original gaps; ``{"files": [...], "speed": 2.0, "max_gap": 1.0}``
-        changes the gaps.
+        changes the gaps. See `packet_source` for all of them.
     start_delay : float
         Time until the first packet, s.
     flush_period : float
@@ -44,7 +44,7 @@ def timed_tx(
     str
         uid of the run, whose row has the number of packets sent and their lateness.
     """
-    source = packet_source(packets, link_type_of(tx))
+    source = source_for(tx, packets)
 
     def send() -> MsgGenerator[str]:
         yield from prepare_to_send(tx, source)

@@ -10,6 +10,7 @@ from ._address import CatalogError
 from ._captures import CaptureNotFoundError, capture_files
 from ._catalog import Catalog
 from ._confine import UnreadableFileError
+from ._find import RunNotFoundError, find_run
 from ._handler import LEGACY_SPEC, PcapHandler
 from ._register import CaptureConsolidator, register
 from ._summarize import NotPcapError, summarize
@@ -29,10 +30,12 @@ __all__ = [
     "CaptureConsolidator",
     "PcapHandler",
     "CaptureSequenceAdapter",
+    "RunNotFoundError",
     "RunWriter",
     "UnreadableFileError",
     "capture_files",
     "confined_tree",
+    "find_run",
     "ingest_backup",
     "register",
     "summarize",

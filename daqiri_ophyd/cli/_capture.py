@@ -99,7 +99,7 @@ def capture(
         receiver = port_device(workspace.daq, interface)
         detector = receiver.capture
         if queue is not None:
-            detector.queue.put(queue)
+            detector.queues.put(queue)
         sender = next(iter(_transmit_queues(receiver)), None) if send is not None else None
         if send is not None and sender is None:
             raise typer.BadParameter(

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from ..catalog import capture_files
+from ..catalog import capture_files, find_run
 from ..engine import load_config
-from ..replay import Replay
 from ._capture import DATA, CatalogName, Data
 from ._output import print_facts, print_json, print_message
+from ._part import Between, LoopGap, Loops, PacketRange, Rewrite, Select, open_source
 from ._send import open_to_send, transmit
 from ._source import config_path, interface_with
 from ._workspace import open_catalog
@@ -25,6 +25,12 @@ def replay(
     queue: Annotated[
         str | None, typer.Option(help="Transmit queue. Default: the port's first.")
     ] = None,
+    between: Between = None,
+    packets: PacketRange = None,
+    select: Select = None,
+    loops: Loops = 1,
+    loop_gap: LoopGap = None,
+    rewrite: Rewrite = None,
     speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
     max_gap: Annotated[
         float | None, typer.Option(help="Longest gap, in seconds; longer gaps are shortened to it.")
@@ -42,8 +48,7 @@ def replay(
     Example: [bold]daqiri-ophyd replay --data daqiri-demo -- -1[/bold]
     """
     with open_catalog(data, catalog) as runs:
-        key: str | int = int(run) if run.lstrip("-").isdigit() and len(run) < 7 else run
-        stored = runs.client[key]
+        stored = find_run(runs.client, run)
         files = capture_files(stored)
         uid = stored.metadata["start"]["uid"]
     loaded = load_config(config_path(config))
@@ -51,8 +56,20 @@ def replay(
     with open_to_send(loaded, interface) as engine:
         sender = engine.port(interface)
         tx = sender.tx[0] if queue is None else sender.tx_queue(queue)
-        gap = None if max_gap is None else round(max_gap * 1e9)
-        source = Replay(files, link_type=sender.link_type, speed=speed, max_gap_ns=gap)
+        source = open_source(
+            files,
+            loaded,
+            sender,
+            tx,
+            between=between,
+            packets=packets,
+            select=select,
+            loops=loops,
+            loop_gap=loop_gap,
+            rewrite=rewrite,
+            speed=speed,
+            max_gap=max_gap,
+        )
         if not as_json:
             print_message(
                 f"replaying {source.packets:,} packets of run {uid} "

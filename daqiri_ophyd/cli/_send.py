@@ -8,6 +8,7 @@ import typer
 from ..engine import Engine, NetworkConfig, Port, TxQueue, load_config
 from ..replay import Replay, Transmission
 from ._output import print_facts, print_json, progress_bar
+from ._part import Between, LoopGap, Loops, PacketRange, Rewrite, Select, open_source
 from ._source import config_path, interface_with
 
 
@@ -57,6 +58,12 @@ def send(
     queue: Annotated[
         str | None, typer.Option(help="Transmit queue. Default: the port's first.")
     ] = None,
+    between: Between = None,
+    packets: PacketRange = None,
+    select: Select = None,
+    loops: Loops = 1,
+    loop_gap: LoopGap = None,
+    rewrite: Rewrite = None,
     speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
     start_delay: Annotated[
         float, typer.Option(help="Seconds from now to the first packet.", min=0.0)
@@ -66,8 +73,8 @@ def send(
     """
     Send the packets of a pcap file with their original gaps.
 
-    Ethernet frames are sent unchanged on Ethernet ports. Captures of socket ports are sent on
-    socket ports, as the UDP payloads that were received.
+    Ethernet frames are sent unchanged on Ethernet ports, but for --rewrite. Captures of socket
+    ports are sent on socket ports: the payloads of UDP, the stream of one TCP connection.
 
     Example: [bold]daqiri-ophyd send udp capture_000000.pcap --speed 2[/bold]
     """
@@ -76,7 +83,19 @@ def send(
     with open_to_send(loaded, interface) as engine:
         sender = engine.port(interface)
         tx = sender.tx[0] if queue is None else sender.tx_queue(queue)
-        source = Replay([file], link_type=sender.link_type, speed=speed)
+        source = open_source(
+            [file],
+            loaded,
+            sender,
+            tx,
+            between=between,
+            packets=packets,
+            select=select,
+            loops=loops,
+            loop_gap=loop_gap,
+            rewrite=rewrite,
+            speed=speed,
+        )
         result = transmit(sender, tx, source, start_delay)
     if as_json:
         print_json(result)

@@ -19,6 +19,7 @@ from ._signals import EngineSignal, EngineSignalRO, Fact, Reading
 from ._status import EngineStatus
 from ._tree import make_daq
 from ._tx_queue import TransmitStoppedError, TxQueue
+from ._verification import Verification
 
 __all__ = [
     "Capture",
@@ -44,5 +45,6 @@ __all__ = [
     "RxQueue",
     "TransmitStoppedError",
     "TxQueue",
+    "Verification",
     "make_daq",
 ]

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from daqiri_ophyd.documents import CaptureStream, StreamAsset
 from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
 
 from ._base import Readings
+from ._capture_columns import CaptureColumns, sums
 from ._capture_settings import CaptureSettings
 from ._outcome import CaptureError, CaptureStoppedError, Outcome
 from ._paths import PathInfo, PathTemplate, make_directory
-from ._recording import Recording
+from ._recording import Recording, start_recorders
 from ._signals import EngineSignal, reading
 from ._status import EngineStatus
 from ._stop_rule import StopRule
@@ -35,7 +36,7 @@ _ROLL_SETTINGS = ("roll_packets", "roll_bytes", "roll_seconds")
 
 
 class Capture(CaptureSettings):
-    """Records the packets of one receive queue to files, in step scans and on the fly.
+    """Records the packets of receive queues to files, in step scans and on the fly.
 
     ======================= ======================================================================
     hook                    what happens
@@ -62,6 +63,9 @@ class Capture(CaptureSettings):
     the row is marked in the column ``lossy`` (``flag``), or nothing more happens (``ignore``).
     `dropped` counts them in all three cases.
 
+    Of several queues (`queues`) each has its files, and a row has a file of each: its counters, and
+    their sums. `num_packets` and the limits of files are those of all queues together.
+
     Parameters are those of `CaptureSettings`.
     """
 
@@ -84,7 +88,7 @@ class Capture(CaptureSettings):
         self._failure: Exception | None = None
         self._template: PathTemplate | None = None
         self._place: PathInfo | None = None
-        kwargs.setdefault("labels", {"daqiri", "detectors"})
+        self._latest: Sequence[RecordedFile] = ()
         super().__init__(prefix, **kwargs)
         self._stream = self._new_stream()
 
@@ -99,6 +103,8 @@ class Capture(CaptureSettings):
         reading = super().read()
         if self.on_drop.get() == "flag":
             reading.update(self.lossy.read())
+        for name, value in self._columns.of_queues(self._latest, reading).items():
+            reading[name] = {"value": value, "timestamp": self.packets.timestamp}
         return reading
 
     def describe_collect(self) -> dict[str, Any]:
@@ -145,27 +151,24 @@ class Capture(CaptureSettings):
         Raises
         ------
         CaptureError
-            If files were completed that no document names. Not raised if the capture failed or is
-            paused, because then the plan is ending for another reason.
+            If files of a fly scan are in no document. Not raised if it failed or is paused: then
+            the plan is ending for another reason. Files of readings that nobody read are logged.
         """
         with self._state:
-            recording, status = self._recording, self._status
+            status = self._status
             failed = status is not None and status.done and not status.success
-            excused = failed or self._held
-            if recording is not None and not self._rolling:
-                excused = True  # an interrupted reading
+            lost = self._rolling and not failed and not self._held
         self.stop(success=True)
         unstaged: list[object] = super().unstage()
         missing = self._stream.uncollected
         if missing:
             self._stream.discard()
-            text = (
-                f"{self.name}: {len(missing)} files are in no document, the first is {missing[0]}. "
-                "A plan has to read a reading, and to collect a fly scan until its status is done; "
-                "see daqiri_ophyd.plans.capture_during."
-            )
-            if not excused:
-                raise CaptureError(text)
+            text = f"{self.name}: {len(missing)} files are in no document, such as {missing[0]}"
+            if lost:
+                raise CaptureError(
+                    f"{text}. Collect until the status of complete() is done, or use the plan "
+                    "daqiri_ophyd.plans.capture_during."
+                )
             _log.warning(text)
         return unstaged
 
@@ -187,7 +190,7 @@ class Capture(CaptureSettings):
             raise CaptureError(
                 f"{self.name}: a reading needs a limit. Set num_packets or acquire_time."
             )
-        self.daq.stop_interrupted(self.linger.get())
+        self.daq.stop_interrupted()
         if self._place is not None:
             self._stream.discard()
         return self._start(rule, rolling=False)
@@ -222,9 +225,9 @@ class Capture(CaptureSettings):
                 recording.end_in(self.linger.get())
         return status
 
-    def pause(self) -> None:
+    async def pause(self) -> None:
         """Pause the engine; see `Daq.pause`."""
-        self.daq.pause()
+        await self.daq.pause()
 
     def resume(self) -> None:
         """Resume the engine; see `Daq.resume`."""
@@ -264,9 +267,21 @@ class Capture(CaptureSettings):
         """Raise if a setting is changed that the run already depends on."""
         if self._recording is not None:
             raise CaptureError(f"{signal.name} cannot be changed during a capture.")
-        fixed = ("queue", "format", "on_drop", "directory", "path", "file_prefix", "uri")
+        fixed = ("queues", "format", "on_drop", "directory", "path", "file_prefix", "uri")
         if self._staged == Staged.yes and signal.attr_name in fixed:
             raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
+
+    @property
+    def failed(self) -> bool:
+        """Whether a capture has failed that nobody waits for yet; `collect` says why."""
+        return self._failure is not None and not self._completing
+
+    @property
+    def files(self) -> list[Path]:
+        """Complete files since `stage`, in the order of their rows and queues."""
+        if self._place is None:
+            return []
+        return [path for row in range(self._stream.finished) for path in self._stream.paths(row)]
 
     @property
     def progress(self) -> RecorderSnapshot | None:
@@ -280,11 +295,14 @@ class Capture(CaptureSettings):
         keys: Readings = super().describe()
         if self.on_drop.get() == "flag":
             keys.update(self.lossy.describe())
-        return keys
+        return self._columns.counter_keys(keys)
+
+    @property
+    def _columns(self) -> CaptureColumns:
+        return CaptureColumns(self.name, self.port_name, self.selected_queues)
 
     def _new_stream(self) -> CaptureStream:
-        source = f"daqiri://{self.port_name}/rx/{self.queue.get()}"
-        return CaptureStream(f"{self.name}_files", source, self._counter_keys())
+        return CaptureStream(self._columns.files, self._counter_keys())
 
     def _require_staged(self) -> None:
         if self._staged == Staged.no:
@@ -305,34 +323,39 @@ class Capture(CaptureSettings):
             if missing := self._stream.uncollected:
                 raise CaptureError(f"{self.name}: {missing[0]} was not collected before the next.")
             directory = Path(place.directory_path)
-            make_directory(directory, place.filename, self.name)
+            prefixes = self._columns.prefixes(place.filename)
+            make_directory(directory, prefixes, self.name)
             self._stream.begin(
-                directory, place.filename, format=self.format.get(), uri=place.directory_uri
+                directory, *prefixes, format=self.format.get(), uri=place.directory_uri
             )
             self._place = place
         return place
 
     def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
         place = self._begin_files()
-        name = self.queue.get()
-        queue = self.daq.rx_queue(self.port_name, name)
-        flushed = queue.counters().dropped["flushed"]
-        queue.flush()
+        names = self.selected_queues
+        queues = {
+            f"{self.port_name}/{name}": self.daq.rx_queue(self.port_name, name) for name in names
+        }
+        flushed = sum(queue.counters().dropped["flushed"] for queue in queues.values())
+        for queue in queues.values():
+            queue.flush()
         outcome = Outcome(
-            queue,
-            f"{self.port_name}/{name}",
+            queues,
             rule.packets,
             flushed=flushed,
             on_error=self.on_error.get(),
             on_drop=self.on_drop.get(),
         )
-        settings = _RECORD_SETTINGS + (_ROLL_SETTINGS if rolling else ())
-        recorder = queue.record(
+        options = {name: getattr(self, name).get() for name in _RECORD_SETTINGS}
+        limits = {name: getattr(self, name).get() for name in _ROLL_SETTINGS} if rolling else {}
+        recorders = start_recorders(
+            queues.values(),
             Path(place.directory_path),
-            place.filename,
+            self._columns.prefixes(place.filename),
             first_number=self._stream.finished,
-            max_packets=rule.packets,
-            **{name: getattr(self, name).get() for name in settings},
+            limits={"max_packets": rule.packets, **limits},
+            **options,
         )
         timeout = rule.seconds + self.timeout.get()
         with self._state:
@@ -344,47 +367,43 @@ class Capture(CaptureSettings):
             self._failure = None
             status = self._status = EngineStatus(self, action="capturing", timeout=timeout)
             self._recording = Recording(
-                recorder,
+                recorders,
                 rule,
                 resumes=self.on_error.get() == "resume",
-                on_file=self._on_file,
+                on_files=self._on_files,
                 on_progress=self._on_progress,
                 on_end=self._on_end,
             )
         return status
 
-    def _on_file(self, file: RecordedFile) -> None:
-        """Append the row of a complete file; a file without a row is a failure."""
+    def _on_files(self, files: Sequence[RecordedFile]) -> None:
+        """Append the row of complete files; a file without a row is a failure."""
         try:
-            self._append(file)
+            self._append(files)
         except Exception as error:
-            self._fail(CaptureError(f"{file.path} is in no document of the run: {error}"))
+            self._fail(CaptureError(f"{files[0].path} is in no document of the run: {error}"))
 
-    def _append(self, file: RecordedFile) -> None:
-        expected = self._stream.path(self._stream.finished)
-        if file.path != expected:
-            # The number of a file is its row: a reader would take the other file for it.
-            self._fail(
-                CaptureError(
-                    f"{expected} is in the way of this capture, which goes on in {file.path.name}; "
-                    "move it out of the directory of the run"
+    def _append(self, files: Sequence[RecordedFile]) -> None:
+        for file, expected in zip(files, self._stream.paths(self._stream.finished), strict=True):
+            if file.path != expected:
+                # The number of a file is its row: a reader would take the other file for it.
+                self._fail(
+                    CaptureError(
+                        f"{expected} is in the way of this capture, which goes on in "
+                        f"{file.path.name}; move it out of the directory of the run"
+                    )
                 )
-            )
-            return
-        row = {
-            "packets": file.packets,
-            "dropped": file.dropped,
-            "bytes": file.bytes,
-            "t_first_ns": file.t_first_ns,
-            "t_last_ns": file.t_last_ns,
-        }
+                return
+        row = sums(files)
         if self.on_drop.get() == "flag":
             row["lossy"] = row["dropped"] > 0
         now = time.time()
+        self._latest = files
         for attribute, value in row.items():
             getattr(self, attribute).update(value, now)
-        declared = self._stream.counters
         values = {getattr(self, attribute).name: value for attribute, value in row.items()}
+        values |= self._columns.of_queues(files, values)
+        declared = self._stream.counters
         self._stream.append({name: values[name] for name in values if name in declared}, now)
 
     def _on_progress(self, snapshot: RecorderSnapshot) -> None:

@@ -44,17 +44,19 @@ class CaptureSettings(EngineDevice):
     """Settings of a capture: what it records, when it ends, and where it writes.
 
     Files go to ``<directory>/<path>/<file_prefix>_000000.pcap``. `path` and `file_prefix` are
-    templates, see `PathTemplate`. Readers that mount `directory` elsewhere find it at `uri`, which
+    templates, see `PathTemplate`; of several queues, each has its name in those of its files.
+    Readers that mount `directory` elsewhere find it at `uri`, which
     is what documents have. A path provider of the engine's device (`Daq.path_provider`) takes the
     place of all four.
 
     Parameters
     ----------
     queues : sequence of str
-        Receive queues of the port; the first is recorded unless `queue` is set.
+        Receive queues that can be recorded; the first is unless `queues` is set: to the name of
+        one, of several (``"rx_q0,rx_q1"``), or to ``all``.
     """
 
-    queue = setting("")
+    queues = setting("")
     num_packets = setting(0, "packets", minimum=0)
     acquire_time = setting(0.0, "s", minimum=0.0)
     roll_packets = setting(0, "packets", minimum=0)
@@ -75,9 +77,34 @@ class CaptureSettings(EngineDevice):
     uri = setting("", accept=_checked_uri)
 
     def __init__(self, prefix: str = "", *, queues: Sequence[str], **kwargs: Any) -> None:
+        self._known_queues = tuple(queues)
         super().__init__(prefix, **kwargs)
-        self.queue.restrict(queues)
+        self.queues.restrict(self._checked_queues, queues[0])
         self.directory.put(str(self.daq.directory or ""))
+
+    @property
+    def selected_queues(self) -> list[str]:
+        """Names of the queues that are recorded."""
+        text = self.queues.get()
+        if text in self._known_queues:
+            return [text]
+        if text == "all":
+            return list(self._known_queues)
+        return [name.strip() for name in text.split(",")]
+
+    def _checked_queues(self, text: str) -> str:
+        names = [text] if text in self._known_queues else [n.strip() for n in text.split(",")]
+        if text != "all":
+            for name in names:
+                if name not in self._known_queues:
+                    known = ", ".join(map(repr, self._known_queues))
+                    raise ValueError(
+                        f"{name!r} is no receive queue; accepted are {known}, several with commas, "
+                        "and 'all'."
+                    )
+            if len(set(names)) < len(names):
+                raise ValueError(f"{text!r} names a queue twice.")
+        return text
 
     @property
     def limited(self) -> bool:
@@ -90,7 +117,10 @@ class CaptureSettings(EngineDevice):
 
     def path_template(self) -> PathTemplate:
         """Return the values for the templates of a stage that begins now."""
-        return PathTemplate(device=self.name, port=self.port_name, queue=self.queue.get())
+        queues = self.selected_queues
+        return PathTemplate(
+            device=self.name, port=self.port_name, queue=queues[0] if len(queues) == 1 else "all"
+        )
 
     def path_info(self, template: PathTemplate) -> PathInfo:
         """Return where to write now.

@@ -1,5 +1,6 @@
 """The device that owns an engine: root of the device tree."""
 
+import asyncio
 import json
 import time
 import weakref
@@ -34,6 +35,8 @@ from ._signals import fact
 __all__ = ["Daq"]
 
 _LABELS = {"daqiri"}
+# For packets that have just left.
+_ON_THE_WIRE_S = 0.01
 _Part = TypeVar("_Part", bound=EngineDevice)
 
 
@@ -227,16 +230,20 @@ class Daq(Device):
         self.open()
         return super().stage()
 
-    def pause(self) -> None:
+    async def pause(self) -> None:
         """Pause transmissions first, then captures after their linger time.
 
         In this order, a plan that captures what it sends loses no packet. Pausing any part of the
-        engine pauses all of it.
+        engine pauses all of it. Packets that cannot leave, because nobody takes them, stay in their
+        queue.
         """
-        sending = [queue.pause_sending() for queue in self._parts(_tx_queue.TxQueue)]
+        # A coroutine, which the RunEngine awaits: its loop goes on meanwhile.
+        sending = [queue for queue in self._parts(_tx_queue.TxQueue) if queue.pause_sending()]
         recording = [capture for capture in self._parts(Capture) if capture.progress is not None]
-        if any(sending) and recording:
-            time.sleep(max(capture.linger.get() for capture in recording))
+        for queue in sending:
+            await queue.wait_sent()
+        if sending and recording:
+            await asyncio.sleep(max(capture.linger.get() for capture in recording))
         for capture in recording:
             capture.pause_recording()
 
@@ -247,17 +254,12 @@ class Daq(Device):
         for queue in self._parts(_tx_queue.TxQueue):
             queue.resume_sending()
 
-    def stop_interrupted(self, linger: float) -> None:
-        """Stop transmissions that a pause interrupted, and wait for their packets to arrive.
-
-        Parameters
-        ----------
-        linger : float
-            Time to wait for packets that are on the wire, s.
-        """
-        stopped = [queue.stop_interrupted() for queue in self._parts(_tx_queue.TxQueue)]
-        if any(stopped):
-            time.sleep(linger)
+    def stop_interrupted(self) -> None:
+        """Stop transmissions that a pause interrupted, and let their packets arrive."""
+        # After a pause nothing is on its way, but for what was held and leaves at this moment.
+        held = [queue.stop_interrupted() for queue in self._parts(_tx_queue.TxQueue)]
+        if any(held):
+            time.sleep(_ON_THE_WIRE_S)
 
     def _parts(self, cls: type[_Part]) -> list[_Part]:
         return [part for _, part in self.walk_subdevices() if isinstance(part, cls)]

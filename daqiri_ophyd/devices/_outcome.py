@@ -1,5 +1,7 @@
 """Outcome of a capture: progress, losses, reason of failure."""
 
+from collections.abc import Mapping
+
 from daqiri_ophyd.engine import RecorderSnapshot, RxQueue
 
 from ._losses import LossWatch, PacketLossError
@@ -20,43 +22,44 @@ class Outcome:
 
     Parameters
     ----------
-    queue : RxQueue
-        Queue that is recorded.
-    name : str
-        Name of the queue, for messages.
+    queues : mapping of str to RxQueue
+        Queues that are recorded, by their names in messages.
     packets : int
         Packets to capture; 0: no limit.
     flushed : int
-        Packets that the queue had discarded on request before the capture.
+        Packets that the queues had discarded on request before the capture.
     on_error, on_drop : str
         As the settings of `Capture`.
     """
 
     def __init__(
         self,
-        queue: RxQueue,
-        name: str,
+        queues: Mapping[str, RxQueue],
         packets: int,
         *,
         flushed: int,
         on_error: str,
         on_drop: str,
     ) -> None:
-        self._queue = queue
+        self._queues = queues
         self._flushed = flushed
         self._wanted = packets
         self._on_error = on_error
         self._on_drop = on_drop
-        self._losses = LossWatch(name, lambda: queue.counters().dropped)
+        self._losses = [
+            LossWatch(name, lambda queue=queue: queue.counters().dropped)
+            for name, queue in queues.items()
+        ]
 
     def progress_text(self, snapshot: RecorderSnapshot) -> str:
         """Return the progress as text."""
         wanted = f" of {self._wanted}" if self._wanted else ""
         text = f"{snapshot.packets}{wanted} packets"
-        counters = self._queue.counters()
-        if counters.held:
-            text += f", {counters.held} held in a burst that is not full (set timeout_us)"
-        flushed = counters.dropped["flushed"] - self._flushed
+        counters = [queue.counters() for queue in self._queues.values()]
+        held = sum(counter.held for counter in counters)
+        if held:
+            text += f", {held} held in a burst that is not full (set timeout_us)"
+        flushed = sum(counter.dropped["flushed"] for counter in counters) - self._flushed
         if flushed and not snapshot.packets:
             text += (
                 f"; {flushed} that arrived before it began were discarded (in a plan, list the "
@@ -68,12 +71,14 @@ class Outcome:
         """Return whether the limit cannot be reached because packets were lost."""
         if not self._wanted:
             return False
-        lost = sum(self._losses.lost().values()) + snapshot.dropped
+        lost = sum(sum(watch.lost().values()) for watch in self._losses) + snapshot.dropped
         return lost > 0 and snapshot.packets + lost >= self._wanted
 
     def loss(self) -> PacketLossError | None:
-        """Return an error if the queue lost packets and `on_drop` is ``fail``."""
-        return self._losses.error() if self._on_drop == "fail" else None
+        """Return an error if a queue lost packets and `on_drop` is ``fail``."""
+        if self._on_drop != "fail":
+            return None
+        return next((error for watch in self._losses if (error := watch.error())), None)
 
     def failure(self, snapshot: RecorderSnapshot) -> Exception | None:
         """Return why a capture that has ended failed; None if it succeeded."""

@@ -3,7 +3,7 @@
 import re
 import string
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePath
@@ -143,15 +143,15 @@ def expand_user(path: str) -> str:
     return str(Path(path).expanduser()) if path else path
 
 
-def make_directory(path: Path, prefix: str, device: str) -> None:
+def make_directory(path: Path, prefixes: Sequence[str], device: str) -> None:
     """Create the directory of a capture.
 
     Parameters
     ----------
     path : Path
         The directory.
-    prefix : str
-        First part of the file names.
+    prefixes : sequence of str
+        First parts of the file names.
     device : str
         Name of the device, for messages.
 
@@ -162,7 +162,9 @@ def make_directory(path: Path, prefix: str, device: str) -> None:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        there = sorted(path.glob(f"{prefix}_[0-9]*"))
+        there = sorted(
+            file for prefix in prefixes for file in path.glob(f"{prefix}_{'[0-9]' * 6}*")
+        )
     except OSError as error:
         text = f"{device}: cannot create {error.filename}: {error.strerror}"
         raise CaptureError(text) from error

@@ -1,73 +1,123 @@
-"""A running recorder, its events and its end."""
+"""Running recorders, their events and their end."""
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from daqiri_ophyd.engine import RecordedFile, Recorder, RecorderSnapshot, default_pump
+from daqiri_ophyd.documents import sidecar_path
+from daqiri_ophyd.engine import (
+    RecordedFile,
+    Recorder,
+    RecorderGroup,
+    RecorderSnapshot,
+    RxQueue,
+    default_pump,
+)
 
 from ._stop_rule import StopRule
 from ._ticker import default_ticker
 
-__all__ = ["Recording"]
+__all__ = ["Recording", "start_recorders"]
+
+
+def start_recorders(
+    queues: Collection[RxQueue],
+    directory: Path,
+    prefixes: Sequence[str],
+    *,
+    limits: Mapping[str, Any],
+    **options: Any,
+) -> list[Recorder]:
+    """Start a recorder for each queue; if one cannot start, none does.
+
+    Parameters
+    ----------
+    queues : collection of RxQueue
+        The queues. Several are recorded by a `RecorderGroup`.
+    directory : Path
+        Directory of the files.
+    prefixes : sequence of str
+        First part of the file names of each queue.
+    limits, **options
+        As for `RxQueue.record`.
+    """
+    if len(queues) > 1:
+        limits = {"group": RecorderGroup(**limits)}
+    recorders: list[Recorder] = []
+    try:
+        for queue, prefix in zip(queues, prefixes, strict=True):
+            recorders.append(queue.record(directory, prefix, **limits, **options))
+    except BaseException:
+        for recorder in recorders:
+            recorder.stop()
+            for file in recorder.files():
+                file.path.unlink()
+                sidecar_path(file.path).unlink()
+        raise
+    return recorders
 
 
 class Recording:
-    """Reports the files of a recorder, and stops it at its limit or when it fails.
+    """Reports the files of recorders, and stops all of them at their limit or when one fails.
 
     The three functions are called on the thread of the event pump, or on the one that calls
     `stop`; never two at once.
 
     Parameters
     ----------
-    recorder : Recorder
-        A running recorder.
+    recorders : sequence of Recorder
+        Running recorders; several are those of a `RecorderGroup`.
     rule : StopRule
         When to stop.
     resumes : bool
-        Whether the recorder continues by itself after an error.
-    on_file : callable
-        Called with each complete file.
+        Whether a recorder continues by itself after an error.
+    on_files : callable
+        Called with each complete file; of several recorders, with a file of each.
     on_progress : callable
-        Called several times a second with a snapshot.
+        Called several times a second with a snapshot of all together.
     on_end : callable
         Called once, after all files, with the last snapshot.
     """
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorders: Sequence[Recorder],
         rule: StopRule,
         *,
         resumes: bool,
-        on_file: Callable[[RecordedFile], None],
+        on_files: Callable[[Sequence[RecordedFile]], None],
         on_progress: Callable[[RecorderSnapshot], None],
         on_end: Callable[[RecorderSnapshot], None],
     ) -> None:
-        self._recorder = recorder
+        self._recorders = recorders
         self._rule = rule
         self._resumes = resumes
-        self._on_file = on_file
+        self._on_files = on_files
         self._on_progress = on_progress
         self._on_end = on_end
         self._seen = 0
         self._ended = False
         self._lock = threading.RLock()
-        self._event_fd = recorder.fileno()
-        default_pump().add(self._event_fd, self._on_event)
+        self._event_fds = [recorder.fileno() for recorder in recorders]
+        for fd in self._event_fds:
+            default_pump().add(fd, self._on_event)
         default_ticker().add(self._tick)
-        rule.arm(recorder.stop)
-        # Files completed before the descriptor was watched do not signal it again.
-        os.eventfd_write(self._event_fd, 1)
+        rule.arm(self._stop_recorders)
+        # Files completed before the descriptors were watched do not signal them again.
+        os.eventfd_write(self._event_fds[0], 1)
 
     def pause(self) -> None:
         """Discard packets that arrive; the stop rule's clock stops."""
         self._rule.pause()
-        self._recorder.pause()
+        for recorder in self._recorders:
+            recorder.pause()
 
     def resume(self) -> None:
         """Record again."""
-        self._recorder.resume()
+        for recorder in self._recorders:
+            recorder.resume()
         self._rule.resume()
 
     def end_in(self, seconds: float) -> None:
@@ -75,39 +125,60 @@ class Recording:
         self._rule.end_in(seconds)
 
     def stop(self) -> None:
-        """Record the bursts that the queue has delivered, complete the file, stop. Idempotent."""
+        """Record the bursts that the queues have delivered, complete the files. Idempotent."""
         self._rule.cancel()
-        self._recorder.stop()
+        self._stop_recorders()
         self._on_event()
 
     def snapshot(self) -> RecorderSnapshot:
-        """Return the recorder's progress."""
-        return self._recorder.snapshot()
+        """Return the progress of all recorders together."""
+        return _together([recorder.snapshot() for recorder in self._recorders])
+
+    def _stop_recorders(self) -> None:
+        for recorder in self._recorders:
+            recorder.stop()
 
     def _tick(self) -> None:
         with self._lock:
             if not self._ended:
-                self._on_progress(self._recorder.snapshot())
+                self._on_progress(self.snapshot())
 
     def _on_event(self) -> None:
         with self._lock:
             if self._ended:
                 return
-            snapshot = self._recorder.snapshot()
-            if snapshot.failing and snapshot.running and not self._resumes:
-                # A failed recorder counts every packet as lost until it is stopped.
-                self._recorder.stop()
-                snapshot = self._recorder.snapshot()
-            # The snapshot before the files: once it says that the recorder has ended, the list of
-            # files is complete.
-            files = self._recorder.files(self._seen)
-            self._seen += len(files)
-            for file in files:
-                self._on_file(file)
-            if snapshot.running:
+            snapshots = [recorder.snapshot() for recorder in self._recorders]
+            # A failed recorder counts every packet as lost until it is stopped. The limit of a
+            # group ends the one that reaches it.
+            failed = any(snapshot.failing for snapshot in snapshots) and not self._resumes
+            if failed or not all(snapshot.running for snapshot in snapshots):
+                self._stop_recorders()
+                snapshots = [recorder.snapshot() for recorder in self._recorders]
+            # The snapshots before the files: once they say that the recorders have ended, the
+            # lists of files are complete.
+            new = [recorder.files(self._seen) for recorder in self._recorders]
+            rows = list(zip(*new, strict=False))
+            self._seen += len(rows)
+            for row in rows:
+                self._on_files(row)
+            if any(snapshot.running for snapshot in snapshots):
                 return
             self._ended = True
             self._rule.cancel()
-            default_pump().remove(self._event_fd)
+            for fd in self._event_fds:
+                default_pump().remove(fd)
             default_ticker().remove(self._tick)
-            self._on_end(snapshot)
+            self._on_end(_together(snapshots))
+
+
+def _together(snapshots: Sequence[RecorderSnapshot]) -> RecorderSnapshot:
+    return RecorderSnapshot(
+        packets=sum(snapshot.packets for snapshot in snapshots),
+        bytes=sum(snapshot.bytes for snapshot in snapshots),
+        files=min(snapshot.files for snapshot in snapshots),
+        dropped=sum(snapshot.dropped for snapshot in snapshots),
+        left_out=sum(snapshot.left_out for snapshot in snapshots),
+        running=any(snapshot.running for snapshot in snapshots),
+        failing=any(snapshot.failing for snapshot in snapshots),
+        error="; ".join(snapshot.error for snapshot in snapshots if snapshot.error),
+    )

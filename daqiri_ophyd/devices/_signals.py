@@ -214,10 +214,10 @@ class EngineSignal(_TypedSignal):
         self._choices = choices
         self._accept = accept
 
-    def restrict(self, choices: Sequence[Any]) -> None:
-        """Accept only these values from now on, and take the first of them."""
-        self._choices = tuple(choices)
-        self._readback = choices[0]
+    def restrict(self, accept: Callable[[Any], Any], value: Any) -> None:
+        """Accept what ``accept`` returns from now on, and take a first value."""
+        self._accept = accept
+        self._readback = value
 
     def check_value(self, value: Any, **_: Any) -> None:
         """Raise if the value is not accepted.

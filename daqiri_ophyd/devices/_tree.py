@@ -1,6 +1,6 @@
 """The device tree of a configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -66,7 +66,7 @@ def _port_class(interface: Any) -> type[EngineDevice]:
     port = interface.name
     queues = [queue.name for queue in interface.rx.queues]
     groups: dict[str, Any] = {
-        "rx": _group("ReceiveQueues", RxQueue, port, queues, "queue"),
+        "rx": _group("ReceiveQueues", _recorded_queue, port, queues, "queue"),
         "tx": _group(
             "TransmitQueues",
             TxQueue,
@@ -85,15 +85,33 @@ def _port_class(interface: Any) -> type[EngineDevice]:
     }
     if queues:
         # A detector of its own; its settings belong to the configuration of the port.
-        groups["capture"] = Cpt(Capture, port=port, queues=queues, kind=Kind.config)
+        labels = {"daqiri", "detectors"}
+        groups["capture"] = Cpt(Capture, port=port, queues=queues, kind=Kind.config, labels=labels)
     return create_device_from_components(
         "Port", docstring=f"Port {port}.", base_class=Port, **groups
     )
 
 
-def _group(name: str, cls: type[EngineDevice], port: str, members: list[str], kind: str) -> Any:
+def _recorded_queue(port: str, queue: str) -> type[RxQueue]:
+    """Return the class of a receive queue that has a capture, beside that of the port."""
+    capture = Cpt(Capture, port=port, queues=[queue], kind=Kind.omitted, labels={"daqiri"})
+    return create_device_from_components(
+        "RxQueue", docstring=RxQueue.__doc__, base_class=RxQueue, capture=capture
+    )
+
+
+def _group(
+    name: str,
+    cls: type[EngineDevice] | Callable[[str, str], type[EngineDevice]],
+    port: str,
+    members: list[str],
+    kind: str,
+) -> Any:
+    def class_of(member: str) -> type[EngineDevice]:
+        return cls if isinstance(cls, type) else cls(port, member)
+
     components = {
-        attribute: Cpt(cls, port=port, member=member)
+        attribute: Cpt(class_of(member), port=port, member=member)
         for member, attribute in attribute_names(members, kind, Group).items()
     }
     group = create_device_from_components(

@@ -1,5 +1,6 @@
 """A transmit queue as a device that sends on a schedule."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from daqiri_ophyd.engine import (
     TxCounters,
     default_pump,
 )
-from daqiri_ophyd.replay import PacketSource, Transmission, TransmissionProgress
+from daqiri_ophyd.replay import PacketSource, Transmission, TransmissionProgress, segment_size
 
 from ._base import CounterDevice, Readings
 from ._signals import EngineSignal, counter, counter_array, fact, setting
@@ -24,7 +25,10 @@ from ._ticker import default_ticker
 
 __all__ = ["TransmitStoppedError", "TxQueue"]
 
+# How long a pause waits for packets to leave, in all and since the last that did: longer than they
+# are submitted before their launch times.
 _PAUSE_S = 1.0
+_STUCK_S = 0.3
 
 
 class TransmitStoppedError(RuntimeError):
@@ -49,7 +53,8 @@ class TxQueue(CounterDevice):
     ``collect``    one row of the readings for each transmission that has ended
     ``pause``      pauses the whole engine (`Daq.pause`): no further packets are submitted;
                    ``resume`` continues with the remaining gaps
-    ``stop``       no further packets are submitted; ``unstage`` also forgets the packets
+    ``stop``       no further packets are submitted, and those that have not left are dropped
+                   (reason ``flushed``); ``unstage`` also forgets the packets
     ============== ===============================================================================
 
     In every reading ``submitted = sent + held + dropped``. Lateness is the time from a packet's
@@ -224,16 +229,16 @@ class TxQueue(CounterDevice):
                 "timestamps": {name: [row[name]["timestamp"] for row in rows] for name in rows[0]},
             }
 
-    def pause(self) -> None:
+    async def pause(self) -> None:
         """Pause the engine; see `Daq.pause`."""
-        self.daq.pause()
+        await self.daq.pause()
 
     def resume(self) -> None:
         """Resume the engine; see `Daq.resume`."""
         self.daq.resume()
 
     def pause_sending(self) -> bool:
-        """Submit no further packets, and wait for those that were submitted (up to 1 s).
+        """Submit no further packets; `wait_sent` waits for those that were.
 
         Returns
         -------
@@ -247,8 +252,19 @@ class TxQueue(CounterDevice):
             self._held = self._interrupted = True
         transmission.pause()
         status.pause_timeout()
-        self.daq.tx_queue(self.port_name, self.member_name).wait_sent(_PAUSE_S)
         return True
+
+    async def wait_sent(self) -> None:
+        """Wait until what was submitted has left, for 1 s at most, or until nothing leaves."""
+        queue = self.daq.tx_queue(self.port_name, self.member_name)
+        sent, since = -1, 0.0
+        end = time.monotonic() + _PAUSE_S
+        while (counters := queue.counters()).held and (now := time.monotonic()) < end:
+            if counters.sent != sent:
+                sent, since = counters.sent, now
+            if now - since > _STUCK_S:
+                return
+            await asyncio.sleep(0.005)
 
     def resume_sending(self) -> None:
         """Continue after `pause_sending`, with the remaining gaps."""
@@ -266,15 +282,16 @@ class TxQueue(CounterDevice):
         Returns
         -------
         bool
-            Whether there was one.
+            Whether there was one, some of whose packets were still held.
         """
         if self.transmission is None or not self._interrupted:
             return False
+        held = self.daq.tx_queue(self.port_name, self.member_name).counters().held > 0
         self.stop(success=True)
-        return True
+        return held
 
     def stop(self, *, success: bool = False) -> None:
-        """Submit no further packets; those that the engine has are still sent."""
+        """Submit no further packets, and drop those that have not left."""
         with self._flight:
             transmission = self._transmission
         if transmission is None:
@@ -287,6 +304,11 @@ class TxQueue(CounterDevice):
         """Link type of the port: 1 Ethernet frames, 101 payloads of sockets."""
         socket = self.daq.config.stream_type == "socket"
         return LINKTYPE_RAW if socket else LINKTYPE_ETHERNET
+
+    @property
+    def segment_size(self) -> int | None:
+        """Bytes of the longest packet of a TCP port; None on other ports."""
+        return segment_size(self.daq.config, self.port_name, self.member_name)
 
     @property
     def transmission(self) -> TransmissionProgress | None:
@@ -335,7 +357,8 @@ class TxQueue(CounterDevice):
 
     def _sent_so_far(self, transmission: Transmission) -> int:
         held = self.daq.tx_queue(self.port_name, self.member_name).counters().held
-        return max(0, transmission.progress().submitted - held)
+        progress = transmission.progress()
+        return max(0, progress.submitted - progress.dropped - held)
 
     def _finish(self, transmission: Transmission, *, stopped: bool = False) -> None:
         """Finish or fail the status of a transmission whose thread has ended."""
@@ -348,14 +371,11 @@ class TxQueue(CounterDevice):
             # Without calling subscribers: one may wait for the thread that holds this lock.
             self._rows.append(self.read())
         progress = transmission.progress()
-        status.report(progress.submitted, progress.packets, "packets")
+        sent = max(0, progress.submitted - progress.dropped)
+        status.report(sent, progress.packets, "packets")
         if progress.error is not None:
             status.fail(progress.error)
-        elif stopped and progress.submitted < progress.packets:
-            status.fail(
-                TransmitStoppedError(
-                    f"stopped after {progress.submitted} of {progress.packets} packets"
-                )
-            )
+        elif stopped and sent < progress.packets:
+            status.fail(TransmitStoppedError(f"stopped after {sent} of {progress.packets} packets"))
         else:
             status.finish()

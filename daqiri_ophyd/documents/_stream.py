@@ -16,6 +16,8 @@ __all__ = ["CaptureStream"]
 class CaptureStream:
     """Documents of a device that captures to files: one row per file, with its counters.
 
+    With several data keys, such as those of several queues, a row has a file for each.
+
     A device owns one and delegates Bluesky's hooks to it:
 
     ========================== ===================================================================
@@ -38,10 +40,9 @@ class CaptureStream:
 
     Parameters
     ----------
-    data_key : str
-        Name of the files' key in descriptors, such as ``port0_capture_files``.
-    source : str
-        Source of the packets, such as ``daqiri://port0/rx/0``.
+    sources : mapping of str to str
+        Source of the packets, such as ``daqiri://port0/rx/0``, by the name of the files' key in
+        descriptors, such as ``port0_capture_files``.
     counters : mapping of str to DataKey
         Scalars that a fly scan stores for each file, by their full name in descriptors; at least
         one, because the RunEngine numbers the rows of a fly scan by them.
@@ -52,15 +53,14 @@ class CaptureStream:
         If there are no counters.
     """
 
-    def __init__(self, data_key: str, source: str, counters: Mapping[str, DataKey]) -> None:
+    def __init__(self, sources: Mapping[str, str], counters: Mapping[str, DataKey]) -> None:
+        self._sources = dict(sources)
         if not counters:
             raise ValueError(
-                f"The stream of {data_key!r} needs at least one counter for each file."
+                f"The stream of {self._name!r} needs at least one counter for each file."
             )
-        self._data_key = data_key
-        self._source = source
         self._counters = dict(counters)
-        self._sequence: CaptureSequence | None = None
+        self._sequences: list[CaptureSequence] = []
         self._lock = threading.Lock()  # guards the rows
         self._rows: list[tuple[float, dict[str, Any]]] = []
         self._first_row = 0
@@ -69,23 +69,25 @@ class CaptureStream:
     def begin(
         self,
         directory: str | Path,
-        prefix: str = "capture",
-        *,
+        *prefixes: str,
         format: CaptureFormat = "pcap",
         uri: str | None = None,
-    ) -> CaptureSequence:
+    ) -> list[CaptureSequence]:
         """Start over with the files of a new run.
 
-        Parameters are those of `CaptureSequence`, which is returned; its ``path(index)`` is the
-        path of a file.
+        Parameters are those of `CaptureSequence`, with a prefix for each data key. Returned are the
+        sequences, whose ``path(index)`` is the path of a file.
         """
-        sequence = CaptureSequence(self._data_key, directory, prefix, format=format, uri=uri)
+        sequences = [
+            CaptureSequence(key, directory, prefix, format=format, uri=uri)
+            for key, prefix in zip(self._sources, prefixes, strict=True)
+        ]
         with self._lock:
-            self._sequence = sequence
+            self._sequences = sequences
             self._rows.clear()
             self._first_row = 0
             self._collected = range(0)
-        return sequence
+        return sequences
 
     @property
     def counters(self) -> frozenset[str]:
@@ -101,13 +103,14 @@ class CaptureStream:
     @property
     def uncollected(self) -> list[Path]:
         """Finished files that are in no document and were not discarded."""
-        if self._sequence is None:
+        if not self._sequences:
             return []
-        return [self.path(index) for index in range(self._sequence.emitted, self.finished)]
+        indices = range(self._sequences[0].emitted, self.finished)
+        return [path for index in indices for path in self.paths(index)]
 
-    def path(self, index: int) -> Path:
-        """Return the path of the file with this index."""
-        return self._begun().path(index)
+    def paths(self, index: int) -> list[Path]:
+        """Return the paths of the files with this index, one for each data key."""
+        return [sequence.path(index) for sequence in self._begun()]
 
     def append(self, counters: Mapping[str, Any], time: float | None = None) -> int:
         """Add the row of a file that is complete on disk.
@@ -135,7 +138,7 @@ class CaptureStream:
         values = dict(counters)
         if values.keys() != self._counters.keys():
             raise ValueError(
-                f"Counters {sorted(values)} for a file of {self._data_key!r}, "
+                f"Counters {sorted(values)} for a file of {self._name!r}, "
                 f"declared are {sorted(self._counters)}."
             )
         row = (_time.time() if time is None else time, values)
@@ -150,13 +153,14 @@ class CaptureStream:
         stay on disk but are not part of the stream.
         """
         finished = self.finished
-        self._begun().skip(finished)
+        for sequence in self._begun():
+            sequence.skip(finished)
         self._forget(finished)
         self._collected = range(0)
 
     def describe(self) -> dict[str, DataKey]:
-        """Return the data key of the files, for a step scan."""
-        return {self._data_key: capture_data_key(self._source)}
+        """Return the data keys of the files, for a step scan."""
+        return {key: capture_data_key(source) for key, source in self._sources.items()}
 
     def describe_collect(self) -> dict[str, DataKey]:
         """Return the data keys of files and counters, for a fly scan."""
@@ -164,11 +168,12 @@ class CaptureStream:
 
     def collect_asset_docs(self) -> Iterator[StreamAsset]:
         """Yield the documents of the files finished since the last call."""
-        sequence = self._begun()
-        start, stop = sequence.emitted, self.finished
+        sequences = self._begun()
+        start, stop = sequences[0].emitted, self.finished
         self._forget(start)
         self._collected = range(start, stop)
-        yield from sequence.emit(stop)
+        for sequence in sequences:
+            yield from sequence.emit(stop)
 
     def collect_pages(self) -> Iterator[dict[str, Any]]:
         """Yield one event page: the counters of the files in the last `collect_asset_docs`."""
@@ -185,10 +190,14 @@ class CaptureStream:
             "timestamps": dict.fromkeys(self._counters, times),
         }
 
-    def _begun(self) -> CaptureSequence:
-        if self._sequence is None:
-            raise RuntimeError(f"The stream of {self._data_key!r} has no run; stage its device.")
-        return self._sequence
+    @property
+    def _name(self) -> str:
+        return ", ".join(self._sources)
+
+    def _begun(self) -> list[CaptureSequence]:
+        if not self._sequences:
+            raise RuntimeError(f"The stream of {self._name!r} has no run; stage its device.")
+        return self._sequences
 
     def _forget(self, stop: int) -> None:
         """Drop rows before index ``stop``; only rows not collected yet are kept."""

@@ -56,7 +56,7 @@ from ._errors import (
 )
 from ._packets import Packets
 from ._pcap import PcapFile
-from ._recorder import RecordedFile, Recorder, RecorderSnapshot
+from ._recorder import RecordedFile, Recorder, RecorderGroup, RecorderSnapshot
 from ._rx_queue import RxQueue
 from ._snapshot import (
     EngineSnapshot,
@@ -108,6 +108,7 @@ __all__ = [
     "QueueLevels",
     "RecordedFile",
     "Recorder",
+    "RecorderGroup",
     "RecorderSnapshot",
     "RegionState",
     "ReorderBitFieldConfig",

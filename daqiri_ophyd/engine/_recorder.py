@@ -9,7 +9,9 @@ from types import TracebackType
 
 from daqiri_ophyd import _native
 
-__all__ = ["RecordedFile", "Recorder", "RecorderSnapshot"]
+from ._errors import InvalidParameterError
+
+__all__ = ["RecordedFile", "Recorder", "RecorderGroup", "RecorderSnapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,47 @@ class RecorderSnapshot:
     running: bool
     failing: bool
     error: str
+
+
+class RecorderGroup(_native.RecorderGroup):
+    """Limits for recorders of several queues whose files belong together.
+
+    When a file is full, all recorders complete theirs, even an empty one, and each ends with a
+    file: all have equally many. When one of them ends at `max_packets`, stop the others.
+
+    Parameters
+    ----------
+    max_packets : int
+        Packets in the files of all recorders together, exactly; 0: no limit.
+    roll_packets, roll_bytes : int
+        Begin new files after this many packets, or bytes on the wire, in all of them together;
+        what a recorder takes from its queue until it sees that is still in its file. 0: no limit.
+    roll_seconds : float
+        Begin new files this time after their first packet, s; 0: no limit.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number is negative, or the time too long.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_packets: int = 0,
+        roll_packets: int = 0,
+        roll_bytes: int = 0,
+        roll_seconds: float = 0.0,
+    ) -> None:
+        numbers = {
+            "max_packets": max_packets,
+            "roll_packets": roll_packets,
+            "roll_bytes": roll_bytes,
+        }
+        for name, value in numbers.items():
+            if value < 0:
+                raise InvalidParameterError(f"{name} is {value}; accepted is 0 or more")
+        super().__init__(roll_seconds=roll_seconds, **numbers)
 
 
 class Recorder:

@@ -13,7 +13,7 @@ from ._burst import Burst
 from ._counters import RxCounters
 from ._errors import InvalidParameterError, NotReadyError
 from ._queue import Queue
-from ._recorder import Recorder
+from ._recorder import Recorder, RecorderGroup
 
 __all__ = ["RxQueue"]
 
@@ -177,6 +177,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
         max_packets: int = 0,
+        group: RecorderGroup | None = None,
     ) -> Recorder:
         """Record the queue to files, on a native thread.
 
@@ -219,6 +220,9 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             Begin a new file after this time, s; 0: no limit.
         max_packets : int
             Stop after exactly this many packets; 0: no limit.
+        group : RecorderGroup, optional
+            Recorders of other queues whose files belong to those of this one. Limits are the
+            group's then.
 
         Returns
         -------
@@ -228,8 +232,8 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         Raises
         ------
         InvalidParameterError
-            If the directory does not exist, the first file exists, a number is negative, or a
-            choice is not one of those above.
+            If the directory does not exist, the first file exists, a number is negative, a choice
+            is not one of those above, or there is a limit besides those of a group.
         NotReadyError
             If the queue is being recorded already, or the engine is closed.
         GenericFailureError
@@ -254,6 +258,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             on_error=on_error,
             durable=durable,
             roll_seconds=roll_seconds,
+            group=group,
             **numbers,
         )
         return Recorder(native)

@@ -51,6 +51,7 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         launch_times: ArrayLike | None = None,
         connection_id: int = 0,
         timeout: float | None = 5.0,
+        within: float | None = None,
     ) -> int:
         """Submit packets for transmission.
 
@@ -76,11 +77,14 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         timeout : float or None
             Longest time without a free buffer, s, including waits for launch times. None: no
             limit.
+        within : float or None
+            Return after this time, s, with what there was space for until then: for a thread that
+            has to see other things meanwhile. None: no limit.
 
         Returns
         -------
         int
-            Packets submitted: all of them.
+            Packets submitted: all of them, unless the time ``within`` was over before.
 
         Raises
         ------
@@ -108,6 +112,7 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
                 launch_times=times,
                 connection_id=connection_id,
                 timeout=timeout,
+                within=within,
             )
         else:
             if isinstance(packets, (bytes, bytearray, memoryview, str)):
@@ -120,7 +125,11 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
                 )
             count = len(packets)
             submitted, status, reason = self._native.send_list(
-                packets, launch_times=times, connection_id=connection_id, timeout=timeout
+                packets,
+                launch_times=times,
+                connection_id=connection_id,
+                timeout=timeout,
+                within=within,
             )
         if status == Status.SUCCESS:
             return submitted
@@ -148,9 +157,10 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
                 f"raise num_bufs of {' and '.join(self.config.memory_regions)}",
             ),
         }.get(Status(status), ("place in the queue", "raise tx_meta_buffers"))
+        waited = f" for {timeout:g} s" if timeout else ""
         return (
             f"transmit queue {self.name!r} took {submitted} of {count} packets, then had no free "
-            f"{missing} for {timeout:g} s ({self.counters().held} packets are waiting to leave); "
+            f"{missing}{waited} ({self.counters().held} packets are waiting to leave); "
             f"raise timeout, send earlier launch times first, or {fix}{self._native.held_up_by}"
         )
 
@@ -173,6 +183,30 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
             If the timeout is negative.
         """
         return self._native.wait_sent(timeout)
+
+    def flush(self) -> int:
+        """Drop all packets that were submitted and have not left, counted as ``flushed``.
+
+        Any thread may call it, also while others send. It waits until nothing that was submitted
+        before is held, for 25 ms at most where a peer is slow. Packets that the kernel keeps until
+        their launch time (``accurate_send``) are still sent.
+
+        A TCP stream has whole packets only: a packet of which a part has left is finished. If the
+        peer does not take it, and what the kernel has of earlier packets, within 25 ms, the
+        connection is reset, and what was on its way in either direction is lost. A client connects
+        again; the peer of a server has to.
+
+        Returns
+        -------
+        int
+            Packets dropped.
+
+        Raises
+        ------
+        NotReadyError
+            If the engine is closed.
+        """
+        return self._native.flush()
 
     def counters(self) -> TxCounters:
         """Return the counters, consistent with each other."""

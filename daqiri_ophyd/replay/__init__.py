@@ -4,22 +4,31 @@ A `PacketSource` has packets and their times; `Transmission` sends them through 
 """
 
 from ._arrays import NumberedPackets, PacketArray
+from ._compare import Comparison, compare
 from ._gaps import GapErrors, gap_errors
-from ._replay import Replay, ReplayError
-from ._source import Chunk, PacketSource, schedule
+from ._replay import Replay
+from ._rewrite import Rewrite
+from ._selection import Selection
+from ._source import Chunk, PacketSource, ReplayError, schedule
+from ._tcp import segment_size
 from ._transmission import Transmission, TransmissionError, TransmissionProgress
 
 __all__ = [
     "Chunk",
+    "Comparison",
     "GapErrors",
     "NumberedPackets",
     "PacketArray",
     "PacketSource",
     "Replay",
     "ReplayError",
+    "Rewrite",
+    "Selection",
     "Transmission",
     "TransmissionError",
     "TransmissionProgress",
+    "compare",
     "gap_errors",
     "schedule",
+    "segment_size",
 ]

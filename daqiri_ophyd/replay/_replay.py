@@ -1,102 +1,157 @@
-"""Packet source: capture files with their original gaps."""
+"""Packet source: captured packets with their original gaps."""
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daqiri_ophyd.documents import read_sidecar
-from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames
+from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Packets, PcapFile, frames
 
-from ._source import Chunk
+from ._rewrite import Rewrite
+from ._selection import Selection
+from ._source import Chunk, ReplayError
+from ._tcp import TcpStream, split
 
-__all__ = ["Replay", "ReplayError"]
+__all__ = ["Replay"]
 
 _LINK_NAMES = {LINKTYPE_ETHERNET: "Ethernet frames", LINKTYPE_RAW: "raw IP packets"}
+_CHUNK_BYTES = 8 << 20
 
 
-class ReplayError(ValueError):
-    """Captures that cannot be replayed as requested."""
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What a file has, as far as its metadata file or its record headers tell."""
+
+    link_type: int
+    packets: int
+    first_ns: int
+    last_ns: int
+    recorded: bool  # by a recorder, which left a metadata file
 
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    link_type: int
+    """What of a file is sent in one loop."""
+
+    file: Path | Packets
+    first: int  # number of the file's first packet
+    checked: bool  # nothing of it is refused any more
     packets: int
+    bytes: int
     first_ns: int
     last_ns: int
 
 
 class Replay:
-    """Packets of pcap files, with their original gaps.
+    """Captured packets, or a part of them, with their original gaps.
 
-    Ethernet frames are sent unchanged on Ethernet ports. Raw IP captures, made on socket ports, are
-    sent on socket ports as the UDP payload that was received. Files are read while they are sent,
-    one chunk at a time.
+    Ethernet frames are sent on Ethernet ports, unchanged unless `rewrite` is given. Raw IP
+    captures, made on socket ports, are sent on socket ports: the payload of each datagram on UDP,
+    the byte stream of one connection on TCP. Files are read while they are sent, one chunk at a
+    time; a selection, and a TCP capture, is looked through once before.
 
     Parameters
     ----------
-    files : iterable of path
-        Classic pcap files, in order; gaps between files are kept too.
+    files : iterable of path or Packets
+        Pcap files, or packets of one that are selected, in order; gaps between files are kept too.
     link_type : int
         Link type of the port to send on: 1 Ethernet, 101 sockets.
     speed : float
         Factor on time: 2.0 halves the gaps.
     max_gap_ns : int, optional
         Longest gap, ns of the original time; longer gaps are shortened to it.
+    between_ns, packet_range, select
+        Part to send; see `Selection`.
+    loops : int
+        How many times to send it.
+    loop_gap_ns : int, optional
+        Gap from the last packet to the first of the next loop, ns of the original time. Default:
+        the mean gap of the packets; 0 for a single packet.
+    rewrite : dict, optional
+        Addresses and ports to put into Ethernet frames; see `Rewrite`.
+    segment_size : int, optional
+        The port is TCP, and this is the longest packet, bytes, that its queue sends
+        (`segment_size`). Longer records are sent in pieces.
     chunk_packets : int
         Packets per chunk.
 
     Raises
     ------
     ReplayError
-        If there is no file, a file's link type does not match the port, the speed is not positive,
-        or the gap is negative.
+        If there is no file, a file's link type does not match the port, no packet is selected, a
+        packet cannot be sent on the port, or an option is not valid.
     FileNotFoundError
         If a file is missing.
     """
 
     def __init__(
         self,
-        files: Iterable[str | Path],
+        files: Iterable[str | os.PathLike[str] | Packets],
         *,
         link_type: int,
         speed: float = 1.0,
         max_gap_ns: int | None = None,
+        between_ns: Sequence[int | None] | None = None,
+        packet_range: Sequence[int | None] | None = None,
+        select: Mapping[str, Any] | None = None,
+        loops: int = 1,
+        loop_gap_ns: int | None = None,
+        rewrite: Mapping[str, Any] | None = None,
+        segment_size: int | None = None,
         chunk_packets: int = 16_384,
     ) -> None:
-        self._files = [Path(file) for file in files]
-        if not self._files:
+        inputs = [file if isinstance(file, Packets) else Path(file) for file in files]
+        if not inputs:
             raise ReplayError("There is no file to replay.")
         if not 0.0 < speed < float("inf"):
             raise ReplayError(f"speed is {speed}; accepted is a positive factor.")
-        if max_gap_ns is not None and max_gap_ns < 0:
-            raise ReplayError(f"max_gap_ns is {max_gap_ns}; accepted is 0 or more.")
+        for name, gap in (("max_gap_ns", max_gap_ns), ("loop_gap_ns", loop_gap_ns)):
+            if gap is not None and gap < 0:
+                raise ReplayError(f"{name} is {gap}; accepted is 0 or more.")
+        if type(loops) is not int or loops < 1:
+            raise ReplayError(f"loops is {loops!r}; accepted is a whole number, 1 or more.")
+        if rewrite and link_type != LINKTYPE_ETHERNET:
+            raise ReplayError(
+                "rewrite changes Ethernet frames; on a socket port, packets have the addresses of "
+                "its configuration."
+            )
         self._link_type = link_type
         self._speed = speed
         self._max_gap_ns = max_gap_ns
+        self._selection = Selection(between_ns, packet_range, select)
+        self._loops = loops
+        self._loop_gap_ns = loop_gap_ns
+        self._rewrite = Rewrite(rewrite) if rewrite else None
+        self._segment_size = segment_size
         self._chunk_packets = chunk_packets
-        surveys = [self._survey(file) for file in self._files]
-        self._packets = sum(survey.packets for survey in surveys)
-        filled = [survey for survey in surveys if survey.packets]
-        self._original_ns = filled[-1].last_ns - filled[0].first_ns if filled else 0
-
-    @property
-    def files(self) -> list[Path]:
-        """The files, in order."""
-        return list(self._files)
+        self._start_ns = 0
+        self._files = self._survey_all(inputs)
+        self._packets = sum(file.packets for file in self._files) * loops
+        self._bytes = sum(file.bytes for file in self._files) * loops
+        filled = [file for file in self._files if file.packets]
+        self._original_ns = max(0, filled[-1].last_ns - filled[0].first_ns) if filled else 0
 
     @property
     def packets(self) -> int:
-        """Number of packets."""
+        """Number of packets to send, all loops together."""
         return self._packets
+
+    @property
+    def stream_bytes(self) -> int | None:
+        """Bytes of the stream to send on a TCP port; None on other ports."""
+        return None if self._segment_size is None else self._bytes
 
     @property
     def duration_ns(self) -> int:
         """Time between the first and the last packet, ns; an upper limit if gaps are shortened."""
-        return max(0, round(self._original_ns / self._speed))
+        gaps = (self._loops - 1) * self._loop_gap(self._original_ns)
+        return round((self._loops * self._original_ns + gaps) / self._speed)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the packets of all files in order.
@@ -104,46 +159,157 @@ class Replay:
         Raises
         ------
         ReplayError
-            If packets were truncated at capture, or have no UDP payload for a socket port.
+            If packets were truncated at capture, or the port cannot send them.
         """
-        before: int | None = None  # timestamp of the previous packet
-        elapsed = 0
-        for file in self._files:
-            with PcapFile(file) as pcap:
-                self._require_whole(pcap, file)
-                offsets, lengths = self._packets_of(pcap, file)
-                for first in range(0, len(pcap), self._chunk_packets):
-                    part = slice(first, first + self._chunk_packets)
-                    stamps = pcap.timestamps[part]
-                    gaps = np.diff(stamps, prepend=stamps[0] if before is None else before)
-                    # With several queues, or a clock that was set, stamps may be out of order.
-                    np.clip(gaps, 0, self._max_gap_ns, out=gaps)
-                    times = elapsed + np.cumsum(gaps)
-                    before, elapsed = int(stamps[-1]), int(times[-1])
-                    yield Chunk(
-                        pcap.data, offsets[part], lengths[part], self._scaled(times), pcap.verify
-                    )
+        elapsed = length = 0
+        for loop in range(self._loops):
+            if loop == 1:
+                length = elapsed
+            if loop:
+                elapsed += self._loop_gap(length)
+            before: int | None = None  # timestamp of the previous packet
+            for part, describe in self._parts():
+                stamps = part.timestamps
+                gaps = np.diff(stamps, prepend=stamps[0] if before is None else before)
+                # With several queues, or a clock that was set, stamps may be out of order.
+                np.clip(gaps, 0, self._max_gap_ns, out=gaps)
+                times = elapsed + np.cumsum(gaps)
+                before, elapsed = int(stamps[-1]), int(times[-1])
+                yield from self._chunks_of(part, self._scaled(times), describe)
+
+    def _loop_gap(self, length_ns: int) -> int:
+        if self._loop_gap_ns is not None:
+            return self._loop_gap_ns
+        once = self._packets // self._loops
+        return length_ns // (once - 1) if once > 1 else 0
 
     def _scaled(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._speed == 1.0:
             return times
         return np.rint(times / self._speed).astype(np.int64)
 
-    def _packets_of(
-        self, pcap: PcapFile, file: Path
+    def _chunks_of(
+        self, part: Packets, times: NDArray[np.int64], describe: Callable[[int], str]
+    ) -> Iterator[Chunk]:
+        if self._rewrite is not None:
+            step = max(1, _CHUNK_BYTES // max(1, int(part.lengths.max())))
+            for first in range(0, len(part), step):
+                some = part[first : first + step]
+                rows = self._rewrite.rows(some)
+                offsets = np.arange(len(rows), dtype=np.int64) * rows.shape[1]
+                lengths = some.lengths.astype(np.int64)
+                yield Chunk(rows.reshape(-1), offsets, lengths, times[first : first + step])
+            return
+        offsets, lengths = self._contents(part, describe)
+        if self._segment_size is not None:
+            offsets, lengths, times = split(offsets, lengths, times, self._segment_size)
+        if len(offsets):
+            yield Chunk(part.data, offsets, lengths, times, part.verify)
+
+    def _contents(
+        self, part: Packets, describe: Callable[[int], str]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where in the packets that is what the port sends."""
         if self._link_type == LINKTYPE_ETHERNET:
-            return pcap.offsets, pcap.lengths.astype(np.int64)
-        offsets, lengths = frames.udp_payload(pcap)
+            return np.ascontiguousarray(part.offsets), part.lengths.astype(np.int64)
+        if self._segment_size is not None:
+            columns = part.to_columns(["payload_offset", "payload_length"])
+            return columns["payload_offset"], columns["payload_length"].astype(np.int64)
+        offsets, lengths = frames.udp_payload(part)
         if np.any(lengths < 0):
+            at = int(np.argmax(lengths < 0))
             raise ReplayError(
-                f"Packet {int(np.argmax(lengths < 0))} of {file} is no UDP datagram; a socket port "
-                "sends only UDP payloads."
+                f"{describe(at)} is no UDP datagram; a UDP port sends only what was captured on a "
+                "UDP port."
             )
         return offsets, lengths
 
-    def _survey(self, file: Path) -> _Survey:
-        # With a metadata file, the pcap file is not read before the first packet is sent.
+    # --- Reading the files
+
+    def _parts(self) -> Iterator[tuple[Packets, Callable[[int], str]]]:
+        """Yield the packets to send, and how to name one of each part."""
+        for survey in self._files:
+            if not survey.packets:
+                continue
+            with _open(survey.file) as packets:
+                if not survey.checked:
+                    _require_whole(packets, survey.file)
+                yield from self._selected(survey.file, packets, survey.first)
+
+    def _selected(
+        self, file: Path | Packets, packets: Packets, first: int
+    ) -> Iterator[tuple[Packets, Callable[[int], str]]]:
+        for at in range(0, len(packets), self._chunk_packets):
+            part = packets[at : at + self._chunk_packets]
+            if self._selection:
+                part = self._selection.of(part, first + at, self._start_ns)
+            if len(part):
+                yield part, _describe(file, packets, part)
+
+    def _survey_all(self, files: list[Path | Packets]) -> list[_Survey]:
+        surveys: list[_Survey] = []
+        stream = TcpStream()
+        first = 0
+        for file in files:
+            head = _head(file)
+            self._require_link_type(head.link_type, file)
+            if first == 0:
+                self._start_ns = head.first_ns
+            surveys.append(self._survey(file, head, first, stream))
+            first += head.packets
+        if self._selection and not any(survey.packets for survey in surveys):
+            names = str(_name(files[0])) + (f" and {len(files) - 1} more" if files[1:] else "")
+            raise ReplayError(f"{self._selection}: none of the {first} packets of {names} match.")
+        return surveys
+
+    def _survey(self, file: Path | Packets, head: _Head, first: int, stream: TcpStream) -> _Survey:
+        ends = head.first_ns, head.last_ns
+        if self._selection.leaves_out(first, head.packets, *ends, self._start_ns):
+            return _Survey(file, first, True, 0, 0, 0, 0)
+        rules = (self._selection, self._rewrite, self._segment_size)
+        if head.recorded and not any(rules):
+            # The file is not read before its packets are sent.
+            return _Survey(file, first, False, head.packets, 0, *ends)
+        count = size = 0
+        stamps: list[int] = []
+        with _open(file) as packets:
+            for part, describe in self._selected(file, packets, first):
+                _require_whole(part, file)
+                if self._segment_size is not None:
+                    stream.check(part, describe)
+                if self._rewrite is not None:
+                    self._rewrite.check(part, describe)
+                _, lengths = self._contents(part, describe)
+                count += self._pieces(lengths)
+                size += int(lengths.sum())
+                stamps = [*stamps[:1], int(part.timestamps[0]), int(part.timestamps[-1])]
+        return _Survey(file, first, True, count, size, *(stamps[:1] + stamps[-1:] or [0, 0]))
+
+    def _pieces(self, lengths: NDArray[np.int64]) -> int:
+        return (
+            int((-(-lengths // self._segment_size)).sum()) if self._segment_size else len(lengths)
+        )
+
+    def _require_link_type(self, found: int, file: Path | Packets) -> None:
+        if found != self._link_type:
+            kind = _LINK_NAMES.get(found, f"packets of link type {found}")
+            wanted = _LINK_NAMES.get(self._link_type, f"link type {self._link_type}")
+            raise ReplayError(
+                f"{_name(file)} holds {kind}, and this port sends {wanted}. Replay it on a port of "
+                "the same kind as it was captured on."
+            )
+
+
+def _open(file: Path | Packets) -> AbstractContextManager[Packets]:
+    return PcapFile(file) if isinstance(file, Path) else nullcontext(file)
+
+
+def _name(file: Path | Packets) -> Path | str:
+    return file if isinstance(file, Path) else getattr(file, "path", "a selection of packets")
+
+
+def _head(file: Path | Packets) -> _Head:
+    if isinstance(file, Path):
         if not file.is_file():
             raise FileNotFoundError(f"{file} cannot be replayed: there is no such file.")
         if file.suffix == ".raw":
@@ -153,28 +319,26 @@ class Replay:
             )
         sidecar = read_sidecar(file)
         if sidecar is not None:
-            survey = _Survey(
-                sidecar.link_type, sidecar.packets, sidecar.t_first_ns, sidecar.t_last_ns
-            )
-        else:
-            with PcapFile(file) as pcap:
-                stamps = pcap.timestamps
-                ends = (int(stamps[0]), int(stamps[-1])) if len(pcap) else (0, 0)
-                survey = _Survey(pcap.link_type, len(pcap), *ends)
-        if survey.link_type != self._link_type:
-            kind = _LINK_NAMES.get(survey.link_type, f"packets of link type {survey.link_type}")
-            wanted = _LINK_NAMES.get(self._link_type, f"link type {self._link_type}")
-            raise ReplayError(
-                f"{file} holds {kind}, and this port sends {wanted}. Replay it on a port of the "
-                "same kind as it was captured on."
-            )
-        return survey
+            ends = sidecar.t_first_ns, sidecar.t_last_ns
+            return _Head(sidecar.link_type, sidecar.packets, *ends, True)
+    with _open(file) as packets:
+        stamps = packets.timestamps
+        ends = (int(stamps[0]), int(stamps[-1])) if len(packets) else (0, 0)
+        return _Head(packets.link_type, len(packets), *ends, False)
 
-    @staticmethod
-    def _require_whole(pcap: PcapFile, file: Path) -> None:
-        cut = int(np.count_nonzero(pcap.lengths < pcap.wire_lengths))
-        if cut:
-            raise ReplayError(
-                f"{cut} of {len(pcap)} packets in {file} were cut when they were captured, so "
-                "they cannot be replayed. Capture them with a larger snap length."
-            )
+
+def _describe(file: Path | Packets, packets: Packets, part: Packets) -> Callable[[int], str]:
+    def describe(index: int) -> str:
+        number = np.searchsorted(packets.offsets, part.offsets[index])
+        return f"Packet {number} of {_name(file)}"
+
+    return describe
+
+
+def _require_whole(packets: Packets, file: Path | Packets) -> None:
+    cut = int(np.count_nonzero(packets.lengths < packets.wire_lengths))
+    if cut:
+        raise ReplayError(
+            f"{cut} of {len(packets)} packets in {_name(file)} were cut when they were captured, "
+            "so they cannot be replayed. Capture them with a larger snap length."
+        )

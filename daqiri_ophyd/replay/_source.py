@@ -7,7 +7,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Chunk", "PacketSource", "schedule"]
+__all__ = ["Chunk", "PacketSource", "ReplayError", "schedule"]
+
+
+class ReplayError(ValueError):
+    """Captures that cannot be replayed as requested."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Sends a packet source through a transmit queue."""
 
+import contextlib
 import os
 import threading
 import time
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daqiri_ophyd.engine import NoSpaceAvailableError, Port, TxQueue
+from daqiri_ophyd.engine import NoSpaceAvailableError, NotReadyError, Port, TxQueue
 
 from ._source import Chunk, PacketSource
 
@@ -18,6 +19,8 @@ __all__ = ["Transmission", "TransmissionError", "TransmissionProgress"]
 _HORIZON_NS = 250_000_000
 _SLICE_PACKETS = 4096
 _POLL_S = 0.05
+# How long the thread waits for space, or for packets to leave, before it sees that it is to stop.
+_WAIT_S = 0.01
 
 
 class TransmissionError(RuntimeError):
@@ -32,6 +35,8 @@ class TransmissionProgress:
     ----------
     submitted : int
         Packets submitted to the transmit queue.
+    dropped : int
+        Packets that the queue held when the transmission was stopped or failed, and dropped.
     packets : int
         Packets in total.
     running : bool
@@ -43,6 +48,7 @@ class TransmissionProgress:
     """
 
     submitted: int
+    dropped: int
     packets: int
     running: bool
     first_launch_ns: int
@@ -53,7 +59,8 @@ class Transmission:
     """Sends a packet source through a queue, each packet at its time, on a thread of its own.
 
     The thread only submits chunks; the engine does pacing and launch. While it is paused no further
-    packets are submitted; afterwards the remaining gaps are kept.
+    packets are submitted; afterwards the remaining gaps are kept. A transmission that was stopped,
+    or failed, leaves nothing in the queue: what has not left is dropped (`TxQueue.flush`).
 
     Parameters
     ----------
@@ -66,7 +73,7 @@ class Transmission:
     start_delay : float
         Time from now to the first packet, s.
     timeout : float
-        Longest wait for space in the queue, s.
+        Longest time without space in the queue, s.
     """
 
     def __init__(
@@ -86,7 +93,9 @@ class Transmission:
         self._stopping = threading.Event()
         self._going = threading.Event()
         self._going.set()
+        self._handing_over = threading.Lock()
         self._submitted = 0
+        self._dropped = 0
         self._first_launch_ns = 0
         self._shift_ns = 0
         self._error: Exception | None = None
@@ -104,6 +113,7 @@ class Transmission:
         """Return the progress."""
         return TransmissionProgress(
             self._submitted,
+            self._dropped,
             self._source.packets,
             not self._ended,
             self._first_launch_ns,
@@ -111,15 +121,20 @@ class Transmission:
         )
 
     def pause(self) -> None:
-        """Submit no further packets; those submitted already are still sent."""
+        """Submit no further packets; those submitted already are still sent.
+
+        Once this returns, within about 10 ms, none is submitted.
+        """
         self._going.clear()
+        with self._handing_over:
+            pass
 
     def resume(self) -> None:
         """Continue with the remaining gaps."""
         self._going.set()
 
     def stop(self) -> None:
-        """Submit no further packets, wait until those submitted are sent, end. Idempotent."""
+        """Submit no further packets, drop those that have not left, end. Idempotent."""
         self._stopping.set()
         self._going.set()
         self._thread_done.wait()
@@ -146,22 +161,33 @@ class Transmission:
         except Exception as error:
             self._error = error
         finally:
+            if self._stopping.is_set() or self._error is not None:
+                self._flush()
             self._ended = True
             os.eventfd_write(self._event_fd, 1)
             self._thread_done.set()
 
     def _send(self, chunk: Chunk) -> None:
         position = 0
+        progressed = time.monotonic()
         while position < len(chunk):
-            self._wait_while_paused()
+            if self._wait_while_paused():
+                progressed = time.monotonic()
             if self._stopping.is_set():
                 return
             stop = self._due(chunk, position)
             if stop == position:
                 self._stopping.wait(_POLL_S)
+                progressed = time.monotonic()
                 continue
-            self._submit(chunk, slice(position, stop))
-            position = stop
+            stuck = time.monotonic() - progressed > self._timeout
+            with self._handing_over:
+                if not self._going.is_set():
+                    continue
+                submitted = self._submit(chunk, slice(position, stop), last=stuck)
+            if submitted:
+                progressed = time.monotonic()
+            position += submitted
 
     def _due(self, chunk: Chunk, position: int) -> int:
         """Return the index after the last packet to submit now."""
@@ -173,37 +199,53 @@ class Transmission:
         due = int(np.searchsorted(chunk.times[position:limit], horizon, side="right"))
         return position + due
 
-    def _submit(self, chunk: Chunk, part: slice) -> None:
+    def _submit(self, chunk: Chunk, part: slice, *, last: bool) -> int:
+        """Submit what there is space for within a moment; fail if there is none on the last try."""
         launch_times = None
         if chunk.times is not None:
             launch_times = chunk.times[part] + (self._first_launch_ns + self._shift_ns)
         try:
-            self._submitted += self._queue.send(
+            submitted = self._queue.send(
                 chunk.data,
                 offsets=chunk.offsets[part],
                 lengths=chunk.lengths[part],
                 launch_times=launch_times,
-                timeout=self._timeout,
+                timeout=0.0 if last else None,
+                within=_WAIT_S,
             )
         except NoSpaceAvailableError as error:
-            self._submitted += error.submitted
-            raise TransmissionError(
-                f"{self._submitted} of {self._source.packets} packets were submitted: {error}"
-            ) from error
+            submitted = error.submitted
+            if not submitted:
+                raise TransmissionError(
+                    f"{self._submitted} of {self._source.packets} packets were submitted, then "
+                    f"none for {self._timeout:g} s: {error}"
+                ) from error
+        self._submitted += submitted
         if chunk.verify is not None:
             chunk.verify()
+        return submitted
 
-    def _wait_while_paused(self) -> None:
+    def _wait_while_paused(self) -> bool:
         if self._going.is_set():
-            return
+            return False
         began = time.monotonic_ns()
         self._going.wait()
         self._shift_ns += time.monotonic_ns() - began
+        return True
+
+    def _flush(self) -> None:
+        with contextlib.suppress(NotReadyError):  # a closed engine has dropped them
+            self._dropped = self._queue.flush()
 
     def _drain(self) -> None:
         """Wait until the submitted packets have been sent."""
         limit = self._timeout + (_HORIZON_NS + self._start_delay_ns) / 1e9
-        if not self._queue.wait_sent(limit):
+        end = time.monotonic() + limit
+        while not self._stopping.is_set() and not self._queue.wait_sent(_WAIT_S):
+            if self._wait_while_paused():
+                end = time.monotonic() + limit
+            if self._stopping.is_set() or time.monotonic() < end:
+                continue
             held = self._queue.counters().held
             raise TransmissionError(
                 f"transmit queue {self._queue.name!r} still holds {held} packets {limit:g} s after "

@@ -150,7 +150,7 @@ Status Sender::refuse(Status status, const std::string& what, const char* why) {
   return status;
 }
 
-std::optional<Status> Sender::step(Deadline& deadline) {
+std::optional<Status> Sender::step(Deadline& deadline, const Deadline& end) {
   // Room that other queues make is not announced here.
   constexpr std::int64_t NAP_NS = 5'000'000;
   const std::uint64_t until = monotonic_ns() + Deadline::SLICE_NS;
@@ -178,8 +178,9 @@ std::optional<Status> Sender::step(Deadline& deadline) {
       return refuse(status, status == Status::NOT_READY ? "is closed" : "refused the burst");
     } else {
       if (deadline.passed()) return status;
-      queue_.wait_free(deadline.slice(NAP_NS));
+      queue_.wait_free(end.slice(deadline.slice(NAP_NS)));
     }
+    if (end.passed()) return Status::SUCCESS;
     if (monotonic_ns() >= until && submitted_ < packets_.size()) return std::nullopt;
   }
   return Status::SUCCESS;

@@ -61,11 +61,11 @@ class Sender {
          std::uintptr_t connection);
   [[nodiscard]] std::size_t submitted() const noexcept { return submitted_; }
 
-  /// Go on until all is submitted (SUCCESS), for a while (nothing: call again), until nothing was
-  /// free up to the deadline, which begins anew with each burst (NO_FREE_BURST_BUFFERS,
-  /// NO_FREE_PACKET_BUFFERS, NO_SPACE_AVAILABLE), or until the queue refuses. Without the
-  /// interpreter lock.
-  std::optional<Status> step(Deadline& deadline);
+  /// Go on until all is submitted or the time `end` has come (SUCCESS), for a while (nothing: call
+  /// again), until nothing was free up to the deadline, which begins anew with each burst
+  /// (NO_FREE_BURST_BUFFERS, NO_FREE_PACKET_BUFFERS, NO_SPACE_AVAILABLE), or until the queue
+  /// refuses. Without the interpreter lock.
+  std::optional<Status> step(Deadline& deadline, const Deadline& end);
   /// Why the queue refused; empty while it did not.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
 

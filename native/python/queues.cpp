@@ -80,14 +80,16 @@ std::shared_ptr<Recorder> ReceiveQueue::record(const RecorderOptions& options) {
 namespace {
 
 py::tuple send(TxQueue& queue, const PacketSource& packets, std::size_t longest,
-               std::uintptr_t connection, std::optional<double> timeout) {
+               std::uintptr_t connection, std::optional<double> timeout,
+               std::optional<double> within) {
   Deadline deadline(timeout);
+  const Deadline end(within);
   Sender sender(queue, packets, longest, connection);
   for (;;) {
     std::optional<Status> status;
     {
       const GilRelease unlocked;
-      status = sender.step(deadline);
+      status = sender.step(deadline, end);
     }
     if (status)
       return py::make_tuple(sender.submitted(), static_cast<int>(*status), sender.reason());
@@ -99,14 +101,17 @@ py::tuple send(TxQueue& queue, const PacketSource& packets, std::size_t longest,
 
 py::tuple TransmitQueue::send_array(const py::array& data, const py::object& offsets,
                                     const py::object& lengths, const py::object& launch_times,
-                                    std::uintptr_t connection, std::optional<double> timeout) {
+                                    std::uintptr_t connection, std::optional<double> timeout,
+                                    std::optional<double> within) {
   return send(get(), PacketSource(data, offsets, lengths, launch_times), max_packet_size(),
-              connection, timeout);
+              connection, timeout, within);
 }
 
 py::tuple TransmitQueue::send_list(const py::sequence& packets, const py::object& launch_times,
-                                   std::uintptr_t connection, std::optional<double> timeout) {
-  return send(get(), PacketSource(packets, launch_times), max_packet_size(), connection, timeout);
+                                   std::uintptr_t connection, std::optional<double> timeout,
+                                   std::optional<double> within) {
+  return send(get(), PacketSource(packets, launch_times), max_packet_size(), connection, timeout,
+              within);
 }
 
 std::uint32_t TransmitQueue::max_packet_size() const {
@@ -132,6 +137,12 @@ bool TransmitQueue::wait_sent(std::optional<double> timeout) {
     if (idle) return true;
     if (closed || deadline.passed()) return false;
   }
+}
+
+std::uint64_t TransmitQueue::flush() {
+  TxQueue& queue = get();
+  const GilRelease unlocked;
+  return queue.flush();
 }
 
 py::dict TransmitQueue::counters() const { return by_name(get().counters()); }
@@ -172,16 +183,17 @@ void bind_queues(py::module_& m) {
              std::uint64_t first_number, const std::string& format, bool nanosecond,
              std::uint64_t packet_data_offset, const std::string& writer,
              const std::string& on_error_word, bool durable, std::uint64_t roll_packets,
-             std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_packets) {
+             std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_packets,
+             std::shared_ptr<RecorderGroup> group) {
             return RecorderHandle(queue.record(
                 {std::move(directory), std::move(prefix), first_number, capture_format(format),
                  nanosecond, packet_data_offset, writer_kind(writer), on_error(on_error_word),
-                 durable, roll_packets, roll_bytes, roll_seconds, max_packets}));
+                 durable, roll_packets, roll_bytes, roll_seconds, max_packets, std::move(group)}));
           },
           py::arg("directory"), py::arg("prefix"), py::kw_only(), py::arg("first_number"),
           py::arg("format"), py::arg("nanosecond"), py::arg("packet_data_offset"),
           py::arg("writer"), py::arg("on_error"), py::arg("durable"), py::arg("roll_packets"),
-          py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_packets"))
+          py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_packets"), py::arg("group"))
       .def_property_readonly("closed", &ReceiveQueue::closed)
       .def_property_readonly("ring_capacity",
                              [](const ReceiveQueue& q) { return q.get().ring_capacity(); })
@@ -192,10 +204,11 @@ void bind_queues(py::module_& m) {
                             "A transmit queue; wrapped by daqiri_ophyd.engine.TxQueue.")
       .def("send_array", &TransmitQueue::send_array, py::arg("data"), py::kw_only(),
            py::arg("offsets"), py::arg("lengths"), py::arg("launch_times"),
-           py::arg("connection_id"), py::arg("timeout"))
+           py::arg("connection_id"), py::arg("timeout"), py::arg("within"))
       .def("send_list", &TransmitQueue::send_list, py::arg("packets"), py::kw_only(),
-           py::arg("launch_times"), py::arg("connection_id"), py::arg("timeout"))
+           py::arg("launch_times"), py::arg("connection_id"), py::arg("timeout"), py::arg("within"))
       .def("wait_sent", &TransmitQueue::wait_sent, py::arg("timeout"))
+      .def("flush", &TransmitQueue::flush)
       .def("counters", &TransmitQueue::counters)
       .def("lateness", &TransmitQueue::lateness)
       .def("reset_lateness", [](TransmitQueue& q) { q.get().reset_lateness(); })

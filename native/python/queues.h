@@ -44,15 +44,20 @@ class TransmitQueue {
       : open_(std::move(open)), queue_(&queue) {}
 
   /// Packets are the rows of a 2-D uint8 array, cut to `lengths`, or parts of a 1-D array at
-  /// `offsets`. Returns how many were submitted, SUCCESS or what stopped the rest, and why the
+  /// `offsets`. Returns how many were submitted, SUCCESS (all, or what there was room
+  /// for `within` so many seconds) or what stopped the rest, and why the
   /// queue refused, if it did.
   [[nodiscard]] py::tuple send_array(const py::array& data, const py::object& offsets,
                                      const py::object& lengths, const py::object& launch_times,
-                                     std::uintptr_t connection, std::optional<double> timeout);
+                                     std::uintptr_t connection, std::optional<double> timeout,
+                                     std::optional<double> within);
   /// Packets are the bytes-like objects of a sequence.
   [[nodiscard]] py::tuple send_list(const py::sequence& packets, const py::object& launch_times,
-                                    std::uintptr_t connection, std::optional<double> timeout);
+                                    std::uintptr_t connection, std::optional<double> timeout,
+                                    std::optional<double> within);
   [[nodiscard]] bool wait_sent(std::optional<double> timeout);
+  /// Packets dropped.
+  std::uint64_t flush();
   [[nodiscard]] py::dict counters() const;
   [[nodiscard]] py::tuple lateness() const;
   /// What fits the buffers and, of a socket, a datagram as configured.

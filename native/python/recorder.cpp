@@ -98,6 +98,15 @@ bool RecorderHandle::wait(std::optional<double> timeout) {
 }
 
 void bind_recorder(py::module_& m) {
+  py::class_<RecorderGroup, std::shared_ptr<RecorderGroup>>(
+      m, "RecorderGroup", "Recorders with common limits; see daqiri_ophyd.engine.RecorderGroup.")
+      .def(py::init([](std::uint64_t max_packets, std::uint64_t roll_packets,
+                       std::uint64_t roll_bytes, double roll_seconds) {
+             return std::make_shared<RecorderGroup>(
+                 RecorderGroup::Limits{max_packets, roll_packets, roll_bytes, roll_seconds});
+           }),
+           py::kw_only(), py::arg("max_packets"), py::arg("roll_packets"), py::arg("roll_bytes"),
+           py::arg("roll_seconds"));
   py::class_<RecorderHandle>(m, "Recorder", "A recording; wrapped by daqiri_ophyd.engine.Recorder.")
       .def("stop",
            [](RecorderHandle& recorder) {

@@ -11,50 +11,9 @@ configure_flows = plans.configure_flows
 timed_tx = plans.timed_tx
 capture = plans.capture
 capture_scan = plans.capture_scan
-
-
-def replay(
-    tx,
-    run: str,
-    speed: float = 1.0,
-    max_gap: float | None = None,
-    detector=None,
-    start_delay: float = 0.1,
-    *,
-    md: dict | None = None,
-):
-    """Send the captured packets of a stored run with their original gaps.
-
-    Parameters
-    ----------
-    tx
-        Transmit queue.
-    run
-        uid of the run.
-    speed
-        Factor on time: 2.0 halves the gaps.
-    max_gap
-        Longest gap, s; longer gaps are shortened to it.
-    detector
-        Capture for the replayed packets.
-    start_delay
-        Time until the first packet, s.
-    md
-        Metadata of the new run.
-    """
-    return (
-        yield from plans.replay(
-            tx,
-            run,
-            catalog,
-            speed=speed,
-            max_gap=max_gap,
-            detector=detector,
-            start_delay=start_delay,
-            md=md,
-        )
-    )
-
+# Runs by scan id, -1 or uid, from the catalog of this collection.
+replay = plans.with_catalog(plans.replay, catalog)
+verify_replay = plans.with_catalog(plans.verify_replay, catalog)
 
 try:
     from bluesky_queueserver import parameter_annotation_decorator  # pyright: ignore[reportMissingImports]
@@ -76,3 +35,4 @@ else:
     capture = _offer(detector=captures, tx=optional["tx"])(capture)
     capture_scan = _offer(detector=captures, tx=optional["tx"])(capture_scan)
     replay = _offer(tx=queues, detector=optional["detector"])(replay)
+    verify_replay = _offer(tx=queues, detector=captures)(verify_replay)

@@ -342,6 +342,10 @@ Status drop_all_traffic(int port);
 Status allow_all_traffic(int port);
 /// Drop what is queued.
 Status flush_port_queue(int port, int queue);
+/// Drop what was handed to a transmit queue and has not left, counted as flushed; `dropped` (may be
+/// null) gets the number of packets. Any thread. A TCP peer gets 25 ms to take what was given to
+/// the kernel before, then its connection is reset, and a client connects again.
+Status flush_tx_queue(int port, int queue, std::uint64_t* dropped);
 /// "aa:bb:cc:dd:ee:ff" to 6 bytes; zeros for anything else.
 void format_eth_addr(char* dst, const std::string& addr);
 

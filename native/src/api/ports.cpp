@@ -92,6 +92,14 @@ Status flush_port_queue(int port, int queue) {
       __func__, [=](const Session& session) { session.rx_queue(port, queue).request_flush(); });
 }
 
+Status flush_tx_queue(int port, int queue, std::uint64_t* dropped) {
+  if (dropped != nullptr) *dropped = 0;
+  return with_session(__func__, [=](const Session& session) {
+    const std::uint64_t packets = session.tx_queue(port, queue).flush();
+    if (dropped != nullptr) *dropped = packets;
+  });
+}
+
 void format_eth_addr(char* dst, const std::string& addr) {
   if (dst == nullptr) {
     fail(Status::NULL_PTR, __func__, "dst is null");

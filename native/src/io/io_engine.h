@@ -76,8 +76,8 @@ struct ReceiveTraits {
   bool gathers{false};
 };
 
-/// One open port of an engine. Threads: `receive` is called by the queue's poller, `transmit` and
-/// `completed` by the queue's worker, the rest by any thread.
+/// One open port of an engine. Threads: `receive` is called by the queue's poller, `transmit`,
+/// `cut`, `settle` and `completed` by the queue's worker, the rest by any thread.
 class PortIo {
  public:
   virtual ~PortIo() = default;
@@ -101,6 +101,12 @@ class PortIo {
   /// Who, besides the wire, may keep packets of the queue from leaving, and what to do about it; a
   /// part of a message, or empty.
   [[nodiscard]] virtual std::string held_up_by(const TxQueue&) const { return {}; }
+  /// A part of the queue's next packet has left: it is to be finished before the queue is flushed.
+  [[nodiscard]] virtual bool cut(const TxQueue&) const noexcept { return false; }
+  /// The queue is being flushed. True when nothing of what `transmit` has taken waits in this host
+  /// for its receiver. `last`: there is no more time; end what waits, so that the queue's next
+  /// packet begins a new stream.
+  virtual bool settle(TxQueue&, bool /*last*/) noexcept { return true; }
   /// What became of packets that were kept. `last`: nobody asks again; decide on all of them and
   /// release all buffers.
   virtual TransmitCompletion completed(TxQueue&, bool /*last*/) noexcept { return {}; }

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "daqiri/error.h"
 #include "io/io_engine.h"
 
 namespace daqiri {
@@ -142,6 +143,28 @@ bool TxQueue::wait_free(std::int64_t timeout_ns) noexcept {
   return free() || freed_.wait_unless([&] { return free() || closed(); }, timeout_ns);
 }
 
+std::uint64_t TxQueue::flush() {
+  constexpr std::uint64_t LONGEST_NS = 5'000'000'000;
+  const std::lock_guard lock(flush_mutex_);
+  if (closed())
+    throw Error(Status::NOT_READY, "queue '" + config_.common_.name_ + "': the session is closed");
+  const std::uint64_t before = published_.read().dropped[DropReason::FLUSHED];
+  const std::uint32_t mine = flushes_wanted_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  if (worker_doorbell != nullptr) worker_doorbell->ring();
+  const auto done = [&] {
+    return flushes_done_.load(std::memory_order_acquire) == mine || closed();
+  };
+  const std::uint64_t begun = monotonic_ns();
+  for (std::uint64_t waited = 0; !done(); waited = monotonic_ns() - begun) {
+    if (waited >= LONGEST_NS) {
+      throw Error(Status::GENERIC_FAILURE,
+                  "queue '" + config_.common_.name_ + "': its worker did not answer for 5 s");
+    }
+    freed_.wait_unless(done, static_cast<std::int64_t>(LONGEST_NS - waited));
+  }
+  return published_.read().dropped[DropReason::FLUSHED] - before;
+}
+
 TxSnapshot TxQueue::counters() const noexcept {
   TxSnapshot snapshot = published_.read();
   // After the worker's group: whatever was sent is then among the submitted.
@@ -231,6 +254,30 @@ void TxQueue::end_pass() noexcept {
     }
   }
   if (done || std::exchange(completed_, false)) freed_.ring();
+}
+
+void TxQueue::begin_flush() noexcept {
+  // Acquire: whoever asked sees dropped what it has submitted.
+  flushes_begun_ = flushes_wanted_.load(std::memory_order_acquire);
+  flush_left_ = ring_.size();
+}
+
+bool TxQueue::drop_flushed() noexcept {
+  for (;;) {
+    if (current_ == nullptr) {
+      if (flush_left_ == 0) return true;
+      if (!ring_.pop(current_)) return false;
+      --flush_left_;
+      position_ = 0;
+    }
+    count_dropped(DropReason::FLUSHED, current_->num_packets() - position_);
+    end_pass();
+  }
+}
+
+void TxQueue::end_flush() noexcept {
+  flushes_done_.store(flushes_begun_, std::memory_order_release);
+  freed_.ring();
 }
 
 void TxQueue::discard() noexcept {

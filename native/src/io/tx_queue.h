@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "burst/burst.h"
@@ -52,6 +53,9 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   bool wait_idle(std::int64_t timeout_ns) noexcept;
   /// Wait until a burst may be allocated again; false on timeout or interruption.
   bool wait_free(std::int64_t timeout_ns) noexcept;
+  /// Drop what was submitted before and has not left, counted as flushed; returns how many packets.
+  /// The worker does so, and what PortIo::settle asks for. Throws Error NOT_READY, GENERIC_FAILURE.
+  std::uint64_t flush();
 
   [[nodiscard]] TxSnapshot counters() const noexcept;
   /// The pool of bursts is one for all transmit queues of the session.
@@ -88,6 +92,15 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   void count_dropped(DropReason reason, std::uint32_t packets) noexcept;
   void count_late() noexcept { tally_.late += 1; }
   void record_lateness(std::uint64_t ns) noexcept { lateness_.record(ns); }
+  /// A flush was asked for and has not begun.
+  [[nodiscard]] bool flush_wanted() const noexcept {
+    return flushes_wanted_.load(std::memory_order_relaxed) != flushes_begun_;
+  }
+  /// What is queued now is to be dropped.
+  void begin_flush() noexcept;
+  /// Drop it. False: a sender has not finished queueing; call again.
+  bool drop_flushed() noexcept;
+  void end_flush() noexcept;
   /// Give the burst back when all of it has left; publish the counters.
   void end_pass() noexcept;
   /// Drop what is queued and what senders are about to queue; the queue is closed, and the engine
@@ -118,10 +131,17 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   PublishedCounters<TxSnapshot> published_;
   Histogram lateness_;
   std::atomic<bool> reset_lateness_{false};
+  std::atomic<std::uint32_t> flushes_wanted_{0};
+  std::atomic<std::uint32_t> flushes_done_{0};
+  /// Of the worker: flushes begun, and bursts in the ring that are still to be dropped.
+  std::uint32_t flushes_begun_{0};
+  std::size_t flush_left_{0};
   alignas(64) std::atomic<std::uint64_t> submitted_{0};
   std::atomic<bool> closed_{false};
   /// Rung when bursts or buffers were given back, and when packets were completed.
   WaitQueue freed_;
+  /// One flush at a time, so that each tells what it dropped.
+  std::mutex flush_mutex_;
 };
 
 }  // namespace daqiri

@@ -112,6 +112,8 @@ class Transmitter {
     int error{0};
     /// Refused for want of a peer.
     bool unconnected{false};
+    /// The queue is being flushed, until CLOCK_MONOTONIC ns at the latest; 0: it is not.
+    std::uint64_t flush_until{0};
   };
 
   /// When a packet is due at the engine.
@@ -123,6 +125,8 @@ class Transmitter {
   /// Send what is due and fits the queue's turn. False: nothing was.
   bool serve(Served& served) noexcept;
   void transmit(Served& served, std::uint32_t run) noexcept;
+  /// Go on with a flush. True: it is done.
+  bool flush(Served& served) noexcept;
   /// Count what became of packets that the engine kept.
   void count_completed(Served& served, bool last) noexcept;
   /// Packets that the queue may send before it is another's turn.
@@ -132,7 +136,7 @@ class Transmitter {
   void wait_until(std::uint64_t due) noexcept;
   /// Sleep until the doorbell rings or a queue that was refused may be served, for `ns` at most.
   void sleep(std::uint64_t ns) noexcept;
-  /// A queue that had nothing to send has something.
+  /// A queue that had nothing to send has something, or is to be flushed.
   [[nodiscard]] bool anything_new() const noexcept;
 
   std::string cpu_core_;

@@ -299,6 +299,7 @@ void CaptureFiles::complete_present(bool last) {
 }
 
 void CaptureFiles::finish() {
+  if (options_.group && !has_file_ && !failing_) try_begin();
   // Losses since the last file are told by an empty one.
   if (!has_file_) {
     const CaptureMetadata rest = metadata(losses());

@@ -1,6 +1,7 @@
 #include "storage/recorder.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "system/thread.h"
@@ -9,20 +10,75 @@ namespace daqiri {
 
 namespace {
 
+void require_time(double roll_seconds) {
+  // Longer than a century is no limit; it would not fit its nanoseconds either.
+  if (!(roll_seconds >= 0.0 && roll_seconds < 3e9)) {
+    throw Error(Status::INVALID_PARAMETER, "roll_seconds is " + std::to_string(roll_seconds) +
+                                               "; accepted are 0 (no limit) and up to 3e9");
+  }
+}
+
 /// Checks the options and takes the queue. Throws Error.
 RxQueue* attached(RxQueue& queue, const RecorderOptions& options) {
   require_target(options.directory, options.prefix);
-  // Longer than a century is no limit; it would not fit its nanoseconds either.
-  if (!(options.roll_seconds >= 0.0 && options.roll_seconds < 3e9)) {
-    throw Error(Status::INVALID_PARAMETER, "roll_seconds is " +
-                                               std::to_string(options.roll_seconds) +
-                                               "; accepted are 0 (no limit) and up to 3e9");
+  require_time(options.roll_seconds);
+  if (options.group && (options.max_packets > 0 || options.roll_packets > 0 ||
+                        options.roll_bytes > 0 || options.roll_seconds > 0)) {
+    throw Error(Status::INVALID_PARAMETER,
+                "a recorder of a group has a limit of its own; give limits to the group");
   }
   queue.attach_recorder(options.directory + "/" + options.prefix);
   return &queue;
 }
 
 }  // namespace
+
+// --- Groups
+
+RecorderGroup::RecorderGroup(const Limits& limits)
+    : limits_(limits),
+      roll_ns_(static_cast<std::uint64_t>((require_time(limits.roll_seconds), limits.roll_seconds) *
+                                          1e9)),
+      left_(limits.max_packets) {}
+
+std::uint32_t RecorderGroup::take(std::uint32_t wanted) noexcept {
+  if (limits_.max_packets == 0) return wanted;
+  std::uint64_t left = left_.load(std::memory_order_relaxed);
+  std::uint32_t taken = 0;
+  do {
+    taken = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, left));
+  } while (!left_.compare_exchange_weak(left, left - taken, std::memory_order_relaxed));
+  return taken;
+}
+
+void RecorderGroup::wrote(std::uint64_t packets, std::uint64_t bytes) {
+  if (packets == 0) return;
+  const std::lock_guard lock(mutex_);
+  packets_ += packets;
+  bytes_ += bytes;
+  if (first_ns_ == 0) first_ns_ = monotonic_ns();
+  if ((limits_.roll_packets > 0 && packets_ >= limits_.roll_packets) ||
+      (limits_.roll_bytes > 0 && bytes_ >= limits_.roll_bytes))
+    roll();
+}
+
+void RecorderGroup::poll(std::uint64_t now_ns) {
+  if (roll_ns_ == 0) return;
+  const std::lock_guard lock(mutex_);
+  if (first_ns_ != 0 && now_ns >= first_ns_ + roll_ns_) roll();
+}
+
+void RecorderGroup::roll() {
+  if (ended_) return;
+  packets_ = bytes_ = first_ns_ = 0;
+  rolls_.fetch_add(1, std::memory_order_release);
+}
+
+std::uint64_t RecorderGroup::end() {
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  return rolls();
+}
 
 // --- The recorder's thread
 
@@ -31,6 +87,7 @@ void Recorder::run() noexcept {
   block_file_size_signal();
   try {
     record();
+    if (!alone_) roll_with_group(group_->end());
     files_.finish();
     publish();
   } catch (const std::exception& e) {
@@ -48,9 +105,10 @@ void Recorder::run() noexcept {
 }
 
 void Recorder::record() {
-  while (!limit_reached()) {
+  while (!group_->limit_reached()) {
     if (stopping_.load()) return drain();
     answer_roll();
+    if (!alone_) roll_with_group(group_->rolls());
     // In this order: what was pushed before the queue closed is seen.
     const bool closed = queue_.closed();
     Burst* burst = queue_.receive();
@@ -62,6 +120,7 @@ void Recorder::record() {
     const std::uint64_t now = monotonic_ns();
     if (now >= poll_at_) {
       poll_at_ = files_.poll(now);
+      if (!alone_) group_->poll(now);
       publish();
     }
   }
@@ -84,13 +143,14 @@ void Recorder::take(Burst& burst) {
   if (paused_.load(std::memory_order_relaxed)) {
     files_.leave_out(CaptureLosses::PAUSED, n);
   } else {
-    std::uint32_t wanted = n;
-    if (max_packets_ > 0)
-      wanted =
-          static_cast<std::uint32_t>(std::min<std::uint64_t>(n, max_packets_ - files_.packets()));
+    const std::uint32_t wanted = group_->take(n);
+    const auto [before, bytes_before, lost, left_out] = files_.counts();
     // First: writing may complete the last file.
     files_.leave_out(CaptureLosses::AFTER_LIMIT, n - wanted);
     files_.write(burst, wanted);
+    const std::uint64_t written = files_.packets() - before;
+    group_->give_back(wanted - written);
+    if (!alone_) group_->wrote(written, files_.counts()[1] - bytes_before);
   }
   publish();
 }
@@ -98,7 +158,7 @@ void Recorder::take(Burst& burst) {
 void Recorder::drain() {
   // What the queue holds now bounds what is taken, however fast more arrives.
   const std::uint64_t held = queue_.counters().held;
-  for (std::uint64_t taken = 0; taken < held && !limit_reached();) {
+  for (std::uint64_t taken = 0; taken < held && !group_->limit_reached();) {
     Burst* burst = queue_.receive();
     if (burst == nullptr) return;
     taken += burst->num_packets();
@@ -117,6 +177,12 @@ void Recorder::answer_roll() {
     rolls_done_ = asked;
   }
   answered_.notify_all();
+}
+
+void Recorder::roll_with_group(std::uint64_t rolls) {
+  if (group_rolls_ == rolls) return;
+  for (; group_rolls_ < rolls; ++group_rolls_) files_.complete();
+  publish();
 }
 
 void Recorder::publish() {
@@ -138,7 +204,10 @@ Recorder::Recorder(std::shared_ptr<Session> session, RxQueue& queue, const Recor
     : session_(std::move(session)),
       queue_(queue),
       attached_(attached(queue, options), [](RxQueue* q) { q->detach_recorder(); }),
-      max_packets_(options.max_packets),
+      group_(options.group ? options.group
+                           : std::make_shared<RecorderGroup>(
+                                 RecorderGroup::Limits{.max_packets = options.max_packets})),
+      alone_(!options.group),
       files_(options, *session_, queue) {
   try {
     thread_ = start_thread([this] { run(); });

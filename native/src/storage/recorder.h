@@ -27,6 +27,56 @@ enum class CaptureFormat : std::uint8_t { PCAP, RAW };
 /// until it ends, or it tries to go on every now and then.
 enum class OnError : std::uint8_t { STOP, RESUME };
 
+/// Recorders of several queues whose files belong together. The limits hold for what they write
+/// together; when a file is full all of them complete theirs, even an empty one, and each ends with
+/// a file: all have equally many.
+class RecorderGroup {
+ public:
+  /// 0: no limit. Bytes are those of packets on the wire.
+  struct Limits {
+    std::uint64_t max_packets{0};
+    std::uint64_t roll_packets{0};
+    std::uint64_t roll_bytes{0};
+    double roll_seconds{0.0};
+  };
+  /// Throws Error.
+  explicit RecorderGroup(const Limits& limits);
+
+  /// Take so many packets of `max_packets`; returns how many there were.
+  std::uint32_t take(std::uint32_t wanted) noexcept;
+  void give_back(std::uint64_t packets) noexcept {
+    if (limits_.max_packets > 0) left_.fetch_add(packets, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool limit_reached() const noexcept {
+    return limits_.max_packets > 0 && left_.load(std::memory_order_relaxed) == 0;
+  }
+
+  /// So much was written since the last call, by one of them.
+  void wrote(std::uint64_t packets, std::uint64_t bytes);
+  /// How often all have to complete a file.
+  [[nodiscard]] std::uint64_t rolls() const noexcept {
+    return rolls_.load(std::memory_order_acquire);
+  }
+  /// Roll by time. CLOCK_MONOTONIC.
+  void poll(std::uint64_t now_ns);
+  /// One of them ends: there are no more rolls. Returns how many there were.
+  std::uint64_t end();
+
+ private:
+  void roll();
+
+  const Limits limits_;
+  std::uint64_t roll_ns_;
+  std::atomic<std::uint64_t> left_;
+  std::atomic<std::uint64_t> rolls_{0};
+  std::mutex mutex_;
+  // Since the last roll; the time is that of the first packet, 0: none yet.
+  std::uint64_t packets_{0};
+  std::uint64_t bytes_{0};
+  std::uint64_t first_ns_{0};
+  bool ended_{false};
+};
+
 struct RecorderOptions {
   /// Existing directory, absolute.
   std::string directory;
@@ -56,6 +106,8 @@ struct RecorderOptions {
   /// over by then stays in the queue; the rest of the burst that went beyond is counted as left out
   /// (`after_limit`), since a burst cannot be put back.
   std::uint64_t max_packets{0};
+  /// Null: it is on its own. Limits are the group's, not those above.
+  std::shared_ptr<RecorderGroup> group{};
 };
 
 /// A file that is complete on disk.
@@ -283,22 +335,23 @@ class Recorder {
   void take(Burst& burst);
   void drain();
   void answer_roll();
+  void roll_with_group(std::uint64_t rolls);
   Burst* await();
   void publish();
-  [[nodiscard]] bool limit_reached() const noexcept {
-    return max_packets_ > 0 && files_.packets() >= max_packets_;
-  }
 
   std::shared_ptr<Session> session_;
   RxQueue& queue_;
   /// The queue, until it may have another recorder.
   std::unique_ptr<RxQueue, void (*)(RxQueue*)> attached_;
-  std::uint64_t max_packets_;
+  /// Its own, if it has the limit alone.
+  std::shared_ptr<RecorderGroup> group_;
+  bool alone_;
   /// Before the files: nothing is begun where there is no descriptor for it.
   Doorbell doorbell_;
   // The recorder's thread's.
   CaptureFiles files_;
   std::uint64_t poll_at_{0};
+  std::uint64_t group_rolls_{0};
 
   // Requests.
   std::atomic<bool> stopping_{false};

@@ -54,6 +54,15 @@ TEST_CASE("a flush drops what is queued and nothing later", "[api]") {
   CHECK(receive_numbers(8, [](BurstParams** b) { return get_rx_burst(b, 0, 1); }).size() == 8);
 }
 
+TEST_CASE("a flush of a transmit queue tells how many packets it drops", "[api]") {
+  const Engine engine(LOOPBACK);
+  std::uint64_t dropped = 99;
+  CHECK(flush_tx_queue(0, 0, &dropped) == Status::SUCCESS);
+  CHECK(dropped == 0);
+  CHECK(flush_tx_queue(0, 0, nullptr) == Status::SUCCESS);
+  CHECK(flush_tx_queue(0, 77, &dropped) == Status::INVALID_PARAMETER);
+}
+
 TEST_CASE("addresses are six pairs of digits, anything else is zero", "[api]") {
   const auto parsed = [](const std::string& text) {
     char mac[6];

@@ -39,13 +39,13 @@ class SoftCapture(Device):
         self.before_write: Callable[[], None] = lambda: None
         self.counters = (self.packets, self.dropped)
         keys = {key: value for signal in self.counters for key, value in signal.describe().items()}
-        self.stream = CaptureStream(f"{name}_files", "soft://capture", keys)
+        self.stream = CaptureStream({f"{name}_files": "soft://capture"}, keys)
 
     def stage(self) -> list:
         self.runs += 1
         directory = self.folder / f"{self.name}-{self.runs}"
         directory.mkdir(parents=True)
-        self.sequence = self.stream.begin(directory, self.file_prefix)
+        (self.sequence,) = self.stream.begin(directory, self.file_prefix)
         self.next_file = 0
         return super().stage()
 

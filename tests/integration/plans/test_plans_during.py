@@ -107,7 +107,7 @@ def test_several_runs_in_a_stage(daq, run_engine, documents):
 # --- A file in no document
 
 
-def test_a_reading_that_is_not_read_is_an_error(daq, run_engine, send):
+def test_a_reading_that_is_not_read_is_logged(daq, run_engine, send, caplog):
     capture = daq.port0.capture
     capture.num_packets.put(10)
 
@@ -118,10 +118,8 @@ def test_a_reading_that_is_not_read_is_an_error(daq, run_engine, send):
         send(daq, 10)
         yield from bps.wait("capture")
 
-    with pytest.raises(CaptureError, match=r"1 files are in no document, .*_000000.pcap"):
-        run_engine(plan())
-    run_engine(bp.count([det]))  # the device is unstaged all the same
-    assert capture.progress is None
+    run_engine(plan())
+    assert "1 files are in no document, such as" in caplog.text
 
 
 def test_a_fly_plan_that_forgets_to_collect_is_an_error(daq, run_engine, send):
@@ -135,11 +133,13 @@ def test_a_fly_plan_that_forgets_to_collect_is_an_error(daq, run_engine, send):
         send(daq, 10)
         yield from bps.complete(capture, group="capture")
 
-    with pytest.raises(CaptureError, match="1 files are in no document"):
+    with pytest.raises(CaptureError, match="1 files are in no document, such as .*_000000.pcap"):
         run_engine(plan())
+    run_engine(bp.count([det]))  # the device is unstaged all the same
+    assert capture.progress is None
 
 
-def test_another_failure_is_not_hidden_by_an_interrupted_reading(daq, run_engine, documents):
+def test_another_failure_is_not_hidden_by_a_file_in_no_document(daq, run_engine, documents, send):
     capture = daq.port0.capture
     capture.num_packets.put(10)
 
@@ -147,6 +147,8 @@ def test_another_failure_is_not_hidden_by_an_interrupted_reading(daq, run_engine
     @bpp.run_decorator()
     def plan():
         yield from bps.trigger(capture, group="capture")
+        send(daq, 10)
+        yield from bps.wait("capture")
         raise RuntimeError("the shutter is closed")
 
     with pytest.raises(RuntimeError, match="the shutter is closed"):

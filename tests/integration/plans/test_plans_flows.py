@@ -14,7 +14,7 @@ BURST = {"count": 50, "size": 100, "udp_dst": 6000}
 
 
 def capture_of(daq, queue: str):
-    daq.port0.capture.queue.put(queue)
+    daq.port0.capture.queues.put(queue)
     return plans.capture(daq.port0.capture, 50, tx=daq.port0.tx.out, packets=BURST, timeout=2.0)
 
 
@@ -92,7 +92,7 @@ def test_wrong_flows_change_nothing(daq, run_engine, flows, error, text):
 
 def test_a_closed_engine_says_what_to_do(daq):
     with pytest.raises(NotReadyError, match=r"daq.open\(\)"):
-        daq.port0.rx.frames.received.get()
+        daq.rx_queue("port0", "frames")
     assert daq.port0.rx.frames.batch_size.get() == 64  # what is configured is known
 
 
@@ -105,7 +105,7 @@ def test_settings_are_checked(daq):
     with pytest.raises(TypeError, match="accepted is an integer"):
         capture.num_packets.put(1.5)
     with pytest.raises(ValueError, match="accepted are 'frames', 'rest'"):
-        capture.queue.put("nowhere")
+        capture.queues.put("nowhere")
 
 
 def test_settings_that_a_run_has_noted_stay(daq, run_engine):

@@ -115,7 +115,7 @@ def test_speed_and_longest_gap(daq, run_engine, catalog, documents):
 
     times, again = stamps(original), stamps(replayed)
     assert (again[-1] - again[0]) < (times[-1] - times[0]) / 2
-    assert documents.of("start")[-1]["speed"] == 4.0
+    assert documents.of("start")[-1]["replay"]["speed"] == 4.0
 
 
 def test_replay_over_udp_sockets(udp, run_engine, catalog, documents):

@@ -85,6 +85,7 @@ def test_what_a_queue_server_lists(tmp_path):
     listed = yaml.safe_load((tmp_path / "existing_plans_and_devices.yaml").read_text())
     plans, devices = listed["existing_plans"], listed["existing_devices"]
     assert {"capture", "capture_scan", "configure_flows", "replay", "timed_tx"} <= set(plans)
+    assert "catalog" not in {p["name"] for p in plans["verify_replay"]["parameters"]}
     capture = {parameter["name"]: parameter for parameter in plans["capture"]["parameters"]}
     assert capture["detector"]["annotation"]["devices"] == {"Captures": ["daq.port0.capture"]}
     assert capture["tx"]["annotation"]["devices"] == {"Queues": ["daq.port0.tx.tx_q0"]}

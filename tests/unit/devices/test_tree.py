@@ -61,7 +61,7 @@ def test_names_are_mapped_and_stay_readable(daq):
     assert port.flows.a_b.flow_name.get() == "a-b"
     assert port.flows.a_b.queues.get() == ["stage"]
     assert port.tx.tx.source == "daqiri://10 GbE/port-0/tx/tx"
-    assert port.capture.queue.get() == "0"
+    assert port.capture.queues.get() == "0"
 
 
 def test_names_that_collide_are_refused():

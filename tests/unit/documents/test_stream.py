@@ -9,8 +9,8 @@ DROPPED = {"source": "daqiri://port0", "dtype": "integer", "shape": []}
 
 @pytest.fixture
 def stream() -> CaptureStream:
-    stream = CaptureStream("files", "daqiri://port0", {"dropped": DROPPED})
-    stream.begin("/data/run")
+    stream = CaptureStream({"files": "daqiri://port0"}, {"dropped": DROPPED})
+    stream.begin("/data/run", "capture")
     return stream
 
 
@@ -73,7 +73,7 @@ def test_discarded_files_have_no_row(stream):
 def test_a_new_run_begins_at_nought(stream):
     stream.append({"dropped": 0})
     datums(stream)
-    sequence = stream.begin("/data/next", "other")
+    (sequence,) = stream.begin("/data/next", "other")
     assert stream.finished == 0
     assert str(sequence.path(0)) == "/data/next/other_000000.pcap"
     assert stream.append({"dropped": 0}) == 0
@@ -82,7 +82,7 @@ def test_a_new_run_begins_at_nought(stream):
 
 def test_stream_without_counters_is_refused():
     with pytest.raises(ValueError, match="'files' needs at least one counter"):
-        CaptureStream("files", "daqiri://port0", {})
+        CaptureStream({"files": "daqiri://port0"}, {})
 
 
 def test_counters_have_to_be_those_declared(stream):
@@ -101,7 +101,7 @@ def test_counters_have_to_be_those_declared(stream):
 )
 def test_before_the_first_run(use):
     with pytest.raises(RuntimeError, match="'files' has no run; stage its device"):
-        use(CaptureStream("files", "daqiri://port0", {"dropped": DROPPED}))
+        use(CaptureStream({"files": "daqiri://port0"}, {"dropped": DROPPED}))
 
 
 def test_rows_from_another_thread(stream):

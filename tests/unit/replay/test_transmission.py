@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import yaml
 
 from daqiri_ophyd import profiles
 from daqiri_ophyd.engine import Burst, Engine
@@ -14,6 +15,14 @@ from daqiri_ophyd.replay import NumberedPackets, PacketArray, Transmission, Tran
 @pytest.fixture
 def port():
     with Engine.open(profiles.path("loopback")) as engine:
+        yield engine.port("port0")
+
+
+@pytest.fixture
+def patient_port():
+    """A port whose sender waits for its receiver."""
+    text = profiles.path("loopback").read_text().replace("drops: true", "drops: false")
+    with Engine.open(yaml.safe_load(text)) as engine:
         yield engine.port("port0")
 
 
@@ -55,6 +64,88 @@ def test_stopping_is_prompt(port):
     assert progress.submitted < 5000
     assert port.tx[0].counters().held == 0
     sending.close()
+
+
+def wait_until_stuck(queue) -> int:
+    """Wait until the receiver has no room; packets held."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        sent = queue.counters().sent
+        time.sleep(0.05)
+        if queue.counters().held and queue.counters().sent == sent:
+            return queue.counters().held
+    raise AssertionError("all was sent")
+
+
+def test_stopping_drops_what_nobody_takes(patient_port):
+    """The receive queue is full and so is the transmit queue; then others use both."""
+    port = patient_port
+    queue = port.tx[0]
+    sending = Transmission(port, queue, NumberedPackets(1_000_000, 60), start_delay=0.0)
+    wait_until_stuck(queue)
+    sending.stop()
+
+    progress, counters = sending.progress(), queue.counters()
+    assert progress.error is None
+    assert not progress.running
+    assert counters.held == 0
+    assert progress.submitted == counters.submitted
+    assert progress.dropped == counters.dropped["flushed"] > 0
+    sending.close()
+
+    port.rx_queue("rx_q0").flush()
+    source = NumberedPackets(500, 60)
+    after = Transmission(port, queue, source, start_delay=0.0)
+    expected = np.concatenate([c.data.reshape(len(c), -1) for c in source.chunks()])
+    assert np.array_equal(received(port, 500), expected)
+    after.close()
+    assert after.progress().dropped == 0
+
+
+def test_stopping_drops_what_is_to_leave_later(port):
+    """Also once all has been submitted."""
+    times = np.full(10, 200_000_000, np.int64)
+    source = PacketArray(np.zeros((10, 60), np.uint8), times)
+    sending = Transmission(port, port.tx[0], source, start_delay=0.0)
+    while sending.progress().submitted < 10:
+        time.sleep(0.001)
+    sending.stop()
+    counters = port.tx[0].counters()
+    assert sending.progress().dropped == counters.dropped["flushed"] == 10 - counters.sent
+    sending.close()
+
+
+def test_what_nobody_takes_waits_through_a_pause(patient_port):
+    port = patient_port
+    queue = port.tx[0]
+    sending = Transmission(port, queue, NumberedPackets(100_000, 60), start_delay=0.0, timeout=0.5)
+    held = wait_until_stuck(queue)
+    sending.pause()
+    at = sending.progress().submitted
+    time.sleep(1.0)  # longer than it waits for space
+    assert queue.counters().held == held
+    assert sending.progress().submitted == at
+    sending.resume()
+    assert sum(len(burst) for burst in bursts(port, 100_000)) == 100_000
+    assert sending.wait(20)
+    assert sending.progress().error is None
+    sending.close()
+
+
+def test_a_transmission_that_fails_leaves_nothing_in_the_queue(patient_port):
+    port = patient_port
+    queue = port.tx[0]
+    source = NumberedPackets(1_000_000, 60)
+    sending = Transmission(port, queue, source, start_delay=0.0, timeout=0.2)
+    assert sending.wait(20)
+    progress = sending.progress()
+    sending.close()
+    assert isinstance(progress.error, TransmissionError)
+    text = str(progress.error)
+    assert f"{progress.submitted} of 1000000 packets were submitted, then none for 0.2 s" in text
+    assert "'rx_q0'" in text
+    assert queue.counters().held == 0
+    assert progress.dropped == queue.counters().dropped["flushed"] > 0
 
 
 def test_packets_wait_for_the_start_without_a_schedule(port):

@@ -1,5 +1,6 @@
 #include "engines/socket/tcp_endpoint.h"
 
+#include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -23,6 +24,18 @@ constexpr std::uint32_t MIN_WANTED = 4;
 constexpr std::uint32_t PASSES_PER_POLL = 16;
 /// Until a connection without room is looked at again.
 constexpr std::uint64_t RETRY_NS = 500'000;
+
+/// Bytes that were written and that the peer's window has not let go yet.
+std::uint64_t bytes_waiting(int fd) noexcept {
+  int bytes = 0;
+  return ioctl(fd, SIOCOUTQNSD, &bytes) == 0 ? static_cast<std::uint64_t>(bytes) : 0;
+}
+
+/// Discard what the socket holds, and tell the peer, at once; the descriptor stays valid.
+void reset_socket(int fd) noexcept {
+  const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+  static_cast<void>(::connect(fd, &nobody, sizeof nobody));
+}
 
 }  // namespace
 
@@ -133,6 +146,10 @@ TcpReader::Outcome TcpReader::read(TcpConnection& connection, std::uint32_t& see
   if (!stale) {
     if (filled_ < want_) filled_ += take_buffers(queue_, buffers_.data(), filled_, want_ - filled_);
     n = std::min({queue_.room(*connection.rx_source), filled_, want_});
+    if (n == 0 && connection.reset.load(std::memory_order_acquire)) {
+      end(connection, ECONNABORTED);
+      return Outcome::EMPTY_OR_ENDED;
+    }
     if (n == 0) return Outcome::BLOCKED;
   }
   iovec* vector = vectors_.data();
@@ -224,7 +241,8 @@ std::uint32_t TcpReader::receive() noexcept {
 TcpSender::TcpSender(TcpEndpoint& endpoint, std::uint32_t max_payload)
     : endpoint_(endpoint),
       max_length_(max_payload != 0 ? max_payload : std::numeric_limits<std::uint32_t>::max()),
-      events_("a TCP transmit queue") {}
+      events_("a TCP transmit queue"),
+      written_(TcpEndpoint::CAPACITY) {}
 
 TcpConnection* TcpSender::connection_of(const Burst& burst) noexcept {
   std::uintptr_t id = burst.connection_id;
@@ -274,6 +292,35 @@ TransmitResult TcpSender::count_sent(const Burst& burst, std::uint32_t first, st
 
 void TcpSender::wait_for(const TcpConnection& connection) noexcept {
   waiting_ = events_.watch(connection.socket.fd(), EPOLLOUT | EPOLLONESHOT) == 0;
+}
+
+bool TcpSender::settle(bool last) noexcept {
+  bool settled = true;
+  for (TcpConnection& each : endpoint_.used()) {
+    Written& written = written_[endpoint_.place_of(each)];
+    if (written.until == 0) continue;
+    const std::lock_guard lock(each.sending);
+    const bool cut = cut_ == &each;
+    const bool open = written.generation == each.generation && each.socket.is_open() &&
+                      !each.send_failed.load(std::memory_order_relaxed);
+    const bool waits = open && (cut || each.bytes_sent.load(std::memory_order_relaxed) -
+                                               bytes_waiting(each.socket.fd()) <
+                                           written.until);
+    if (waits && !last) {
+      settled = false;
+      continue;
+    }
+    if (waits) {
+      reset_socket(each.socket.fd());
+      each.reset.store(true, std::memory_order_release);
+      each.send_failed.store(true, std::memory_order_release);
+      endpoint_.wake();
+    }
+    if (cut) cut_ = nullptr;
+    if (each.unfinished == this) each.unfinished = nullptr;
+    written.until = 0;
+  }
+  return settled;
 }
 
 TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
@@ -333,6 +380,8 @@ TransmitResult TcpSender::send(const Burst& burst, std::uint32_t first,
   connection->bytes_sent.store(
       connection->bytes_sent.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(n),
       std::memory_order_relaxed);
+  written_[endpoint_.place_of(*connection)] = {
+      connection->generation, connection->bytes_sent.load(std::memory_order_relaxed)};
   const TransmitResult result = count_sent(burst, first, ready, static_cast<std::uint64_t>(n));
   cut_ = cut_at_ > 0 ? connection : nullptr;
   cut_generation_ = connection->generation;

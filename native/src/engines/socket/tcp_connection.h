@@ -54,6 +54,8 @@ struct TcpConnection {
   const TcpSender* unfinished{nullptr};
   /// A send has failed for good.
   std::atomic<bool> send_failed{false};
+  /// A flush has reset it: nothing more can be read either.
+  std::atomic<bool> reset{false};
   std::atomic<std::uint64_t> bytes_sent{0};
 
   // --- Poller, from TcpReader::add until it sets `ended`.
@@ -154,6 +156,10 @@ class TcpSender {
   TransmitResult send(const Burst& burst, std::uint32_t first, std::uint32_t count) noexcept;
   /// Readable when a socket that was full may take more, or a connection has come.
   [[nodiscard]] int fd() const noexcept { return events_.fd(); }
+  /// As PortIo::cut.
+  [[nodiscard]] bool cut() const noexcept { return cut_ != nullptr; }
+  /// As PortIo::settle: a peer that has not taken what was written to its connection loses it.
+  bool settle(bool last) noexcept;
   /// Any thread: look again.
   void wake() noexcept { events_.wake(); }
 
@@ -178,6 +184,13 @@ class TcpSender {
   TcpConnection* cut_{nullptr};
   std::uint32_t cut_at_{0};
   std::uint32_t cut_generation_{0};
+
+  /// How far this queue has written, by connection: `bytes_sent` after its last packet.
+  struct Written {
+    std::uint32_t generation{0};
+    std::uint64_t until{0};
+  };
+  std::vector<Written> written_;
 
   std::array<iovec, 1024> vectors_{};
 };

@@ -193,6 +193,8 @@ void TcpEndpoint::close_socket(TcpConnection& connection) noexcept {
 
 std::uint64_t TcpEndpoint::end(TcpConnection& connection, int error, std::uint64_t now) noexcept {
   if (error == 0) error = pending_error(connection.socket.fd());
+  const bool reset = connection.reset.load(std::memory_order_acquire);
+  if (reset) error = ECONNABORTED;
   close_socket(connection);
   connection.error = error;
   connection.closed_ns = now;
@@ -201,7 +203,11 @@ std::uint64_t TcpEndpoint::end(TcpConnection& connection, int error, std::uint64
     latest_peer.store(first_peer(&connection), std::memory_order_release);
   connection.phase = client() ? Phase::CONNECTING : Phase::CLOSED;
   std::string text = named(connection) + " has ended";
-  if (error != 0) text += std::string(": ") + std::strerror(error);
+  if (reset) {
+    text += ": a flush has reset it, since the peer did not take what was sent";
+  } else if (error != 0) {
+    text += std::string(": ") + std::strerror(error);
+  }
   if (client()) text += "; connecting again every " + std::to_string(retry_ns_ / SECOND) + " s";
   log_about(name(), error != 0 || client() ? LogLevel::WARN : LogLevel::INFO, text);
   wake_senders();

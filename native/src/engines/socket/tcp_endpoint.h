@@ -47,6 +47,12 @@ class TcpEndpoint final : public Endpoint {
                           std::uint32_t count) noexcept override {
     return senders_[position(port_.tx, queue)]->send(burst, first, count);
   }
+  [[nodiscard]] bool cut(const TxQueue& queue) const noexcept override {
+    return senders_[position(port_.tx, queue)]->cut();
+  }
+  bool settle(TxQueue& queue, bool last) noexcept override {
+    return senders_[position(port_.tx, queue)]->settle(last);
+  }
   [[nodiscard]] const char* unreachable(std::uintptr_t connection) const noexcept override;
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue& queue) const noexcept override {
     return {.most_packets = TcpSender::RUN,
@@ -109,12 +115,15 @@ class TcpEndpoint final : public Endpoint {
   /// gone, the first one.
   std::atomic<TcpConnection*> latest_peer{nullptr};
 
- private:
   /// Places that are or were in use.
   [[nodiscard]] std::span<TcpConnection> used() const noexcept {
     return {connections_.data(), size_.load(std::memory_order_acquire)};
   }
+  [[nodiscard]] std::size_t place_of(const TcpConnection& connection) const noexcept {
+    return static_cast<std::size_t>(&connection - connections_.data());
+  }
 
+ private:
   /// Under the mutex: the peer that was accepted first of those that are connected, before those
   /// that have finished sending, and not `leaving`; null: there is none.
   [[nodiscard]] TcpConnection* first_peer(const TcpConnection* leaving = nullptr) const noexcept;

@@ -90,6 +90,7 @@ void TcpEndpoint::established(TcpConnection& connection, File socket) noexcept {
     ++connection.generation;
     connection.unfinished = nullptr;
     connection.send_failed.store(false, std::memory_order_relaxed);
+    connection.reset.store(false, std::memory_order_relaxed);
   }
   connection.phase = Phase::CONNECTED;
   connection.error = 0;

@@ -12,23 +12,6 @@ namespace daqiri {
 
 namespace {
 
-/// Idle time after which the poller sleeps instead of spinning.
-constexpr std::uint64_t SPIN_NS = 50'000;
-/// A poller that shares its core with others lets packets gather in sockets for this long, and for
-/// no more than this part of a burst's timeout; less than the least is not worth a system call.
-constexpr std::uint64_t PAUSE_NS = 50'000;
-constexpr std::uint64_t PAUSE_PART_OF_TIMEOUT = 8;
-constexpr std::uint64_t LEAST_PAUSE_NS = 10'000;
-/// Packets of a pass from which on the next one is made at once.
-constexpr std::uint32_t BUSY_PASS = 32;
-constexpr std::uint64_t MAX_SLEEP_NS = 100'000'000;
-/// How long, and for how many packets, sources are emptied when a queue discards.
-constexpr std::uint64_t DISCARD_NS = 100'000'000;
-constexpr std::uint64_t MOST_DISCARDED = 1U << 20U;
-/// Passes that a stopping poller makes for what still arrives, and their time.
-constexpr int DRAIN_PASSES = 10'000;
-constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
-
 /// Further than this from a launch time the worker sleeps, until TX_SPIN_NS before it.
 constexpr std::uint64_t SLEEP_FROM_NS = 200'000;
 constexpr std::uint64_t TX_SPIN_NS = 80'000;
@@ -52,6 +35,9 @@ constexpr std::uint64_t REFUSED_NS = 10'000'000;
 /// longest.
 constexpr std::uint64_t FIRST_RETRY_NS = 50'000;
 constexpr std::uint64_t LONGEST_RETRY_NS = 1'000'000;
+/// How long a flush lets a peer take what was given to it, and how often it looks.
+constexpr std::uint64_t FLUSH_NS = 25'000'000;
+constexpr std::uint64_t FLUSHING_NS = 1'000'000;
 /// How often the worker looks for packets that wait in the kernel.
 constexpr std::uint64_t LAUNCHING_NS = 1'000'000;
 /// How often it asks for buffers that the engine keeps.
@@ -79,106 +65,6 @@ void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
 }
 
 }  // namespace
-
-// --- Poller
-
-void Poller::add(PortIo& io, RxQueue& queue) {
-  queue.set_poller(doorbell_);
-  queues_.push_back({&io, &queue});
-  const int fd = io.receive_traits(queue).ready_fd;
-  if (fd >= 0 && std::ranges::find(fds_, fd) == fds_.end()) fds_.push_back(fd);
-  doorbell_.reserve(fds_.size());
-}
-
-std::uint32_t Poller::receive() noexcept {
-  std::uint32_t seen = 0;
-  for (const Polled& polled : queues_) seen += polled.io->receive(*polled.queue);
-  return seen;
-}
-
-std::uint32_t Poller::pass() noexcept {
-  const std::uint64_t now = monotonic_ns();
-  bool discarding = false;
-  for (const Polled& polled : queues_) {
-    polled.queue->begin_pass(now);
-    discarding = discarding || polled.queue->discarding();
-  }
-  const std::uint32_t seen = receive();
-  // What the sources held is to be discarded. Queues may share one: it is emptied for all of them.
-  // One that is filled faster than it is emptied has been emptied once by the end.
-  std::uint64_t total = seen;
-  for (std::uint32_t n = seen;
-       discarding && n > 0 && total < MOST_DISCARDED && monotonic_ns() - now < DISCARD_NS;
-       total += n) {
-    n = receive();
-  }
-  next_due_ = 0;
-  for (const Polled& polled : queues_) {
-    // Open bursts hold buffers that nobody can give back.
-    if (polled.queue->starves()) polled.queue->deliver_open();
-    const std::uint64_t due = polled.queue->deliver_expired(now);
-    if (due != 0 && (next_due_ == 0 || due < next_due_)) next_due_ = due;
-    polled.queue->end_pass();
-  }
-  return seen;
-}
-
-void Poller::sleep() noexcept {
-  doorbell_.prepare();
-  if (stop_.stop_requested() || pass() > 0) return doorbell_.cancel();
-  doorbell_.wait(static_cast<std::int64_t>(until_due(MAX_SLEEP_NS)), fds_);
-}
-
-std::uint64_t Poller::until_due(std::uint64_t most) const noexcept {
-  if (next_due_ == 0) return most;
-  const std::uint64_t now = monotonic_ns();
-  return next_due_ > now ? std::min(most, next_due_ - now) : 0;
-}
-
-std::uint64_t Poller::pause_allowed() const noexcept {
-  if (core_available(cpu_core_)) return 0;
-  std::uint64_t allowed = PAUSE_NS;
-  for (const Polled& polled : queues_) {
-    const RxQueueConfig& config = polled.queue->config();
-    if (!polled.io->receive_traits(*polled.queue).gathers || config.common_.batch_size_ == 1)
-      return 0;
-    if (config.timeout_us_ > 0)
-      allowed = std::min(allowed, config.timeout_us_ * 1000 / PAUSE_PART_OF_TIMEOUT);
-  }
-  return allowed < LEAST_PAUSE_NS ? 0 : allowed;
-}
-
-void Poller::run(std::stop_token stop) noexcept {
-  stop_ = std::move(stop);
-  const std::stop_callback ring(stop_, [this] { doorbell_.ring(); });
-  configure_thread(cpu_core_, "daqiri-rx-" + cpu_core_);
-  const std::uint64_t pause_ns = pause_allowed();
-  std::uint64_t last_seen = monotonic_ns();
-  while (!stop_.stop_requested()) {
-    const std::uint32_t seen = pass();
-    if (seen > 0) {
-      last_seen = monotonic_ns();
-      if (pause_ns == 0 || seen >= BUSY_PASS) continue;
-      const timespec pause{0, static_cast<long>(until_due(pause_ns))};
-      if (pause.tv_nsec > 0) nanosleep(&pause, nullptr);
-    } else if (never_sleeps_ || (pause_ns == 0 && monotonic_ns() - last_seen < SPIN_NS)) {
-      cpu_relax();
-    } else {
-      sleep();
-    }
-  }
-  const std::uint64_t end = monotonic_ns() + DRAIN_NS;
-  for (int i = 0; i < DRAIN_PASSES && pass() > 0 && monotonic_ns() < end; ++i) {
-  }
-  for (const Polled& polled : queues_) {
-    polled.io->finish_receiving(*polled.queue);
-    polled.queue->deliver_open();
-    polled.queue->end_pass();
-    polled.queue->mark_closed();
-  }
-}
-
-// --- Transmitter
 
 void Transmitter::add(PortIo& io, TxQueue& queue) {
   queue.worker_doorbell = &doorbell_;
@@ -213,7 +99,39 @@ void Transmitter::count_completed(Served& served, bool last) noexcept {
   served.queue->count_completed(completion);
 }
 
+bool Transmitter::flush(Served& served) noexcept {
+  TxQueue& queue = *served.queue;
+  if (served.flush_until == 0) {
+    queue.begin_flush();
+    served.flush_until = monotonic_ns() + FLUSH_NS;
+  }
+  const bool last = monotonic_ns() >= served.flush_until;
+  if (!last && served.io->cut(queue)) {
+    served.burst = queue.current();
+    transmit(served, 1);
+    queue.end_pass();
+  }
+  const bool settled = served.io->settle(queue, last);
+  const bool cut = served.io->cut(queue);
+  if (served.ask != NEVER) count_completed(served, false);
+  const bool dropped = !cut && queue.drop_flushed();
+  // Bursts of which packets were kept.
+  queue.end_pass();
+  if (!dropped || (!last && !(settled && served.ask == NEVER))) {
+    served.refused = true;
+    served.unconnected = false;
+    served.due = now_ + FLUSHING_NS;
+    return false;
+  }
+  served.flush_until = 0;
+  served.refused = false;
+  served.burst = nullptr;
+  queue.end_flush();
+  return true;
+}
+
 bool Transmitter::serve(Served& served) noexcept {
+  if (served.flush_until != 0 || served.queue->flush_wanted()) return flush(served);
   // Also when the clock was set back.
   if (served.ask != NEVER &&
       (served.ask <= now_ || served.ask - now_ > served.traits.launch_lead + LAUNCHING_NS))
@@ -342,7 +260,9 @@ void Transmitter::sleep(std::uint64_t ns) noexcept {
 
 bool Transmitter::anything_new() const noexcept {
   return std::any_of(queues_.begin(), queues_.end(), [](const Served& served) {
-    return served.burst == nullptr && served.queue->anything_queued();
+    if (served.flush_until != 0) return false;
+    return served.queue->flush_wanted() ||
+           (served.burst == nullptr && served.queue->anything_queued());
   });
 }
 

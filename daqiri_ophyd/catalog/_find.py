@@ -1,0 +1,40 @@
+"""A stored run by the names that users have for it."""
+
+from bluesky_tiled_plugins import BlueskyRun, CatalogOfBlueskyRuns
+
+__all__ = ["RunNotFoundError", "find_run"]
+
+
+class RunNotFoundError(LookupError):
+    """There is no such run in the catalog, or several."""
+
+
+def find_run(runs: CatalogOfBlueskyRuns, run: str | int) -> BlueskyRun:
+    """Return a run of a catalog.
+
+    Parameters
+    ----------
+    runs : CatalogOfBlueskyRuns
+        The runs: `Catalog.client`.
+    run : str or int
+        Scan id (the latest run that has it); -1 for the latest run, -2 for the one before; uid, or
+        its first 5 or more characters. Scan ids may be text, as from a form or a command line.
+
+    Raises
+    ------
+    RunNotFoundError
+        If there is no such run, or several uids begin so.
+    """
+    text = str(run)
+    # A uid may begin with digits.
+    number = text.removeprefix("-")
+    is_number = number.isascii() and number.isdecimal() and len(number) < 7
+    try:
+        return runs[int(text) if is_number else text]
+    except (LookupError, ValueError) as error:
+        several = f" ({error.args[0]})" if isinstance(error, ValueError) else ""
+        raise RunNotFoundError(
+            f"Run {run!r} is not in the catalog at {runs.uri}, which has {len(runs)} "
+            f"runs{several}. Give a scan id, a uid or its first 5 or more characters, or -1 for "
+            "the latest run."
+        ) from error

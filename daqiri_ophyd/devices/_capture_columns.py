@@ -1,0 +1,106 @@
+"""Columns of a capture: files and their counters, of one receive queue or of several."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from daqiri_ophyd.engine import RecordedFile
+
+from ._base import Readings
+from ._naming import attribute_name
+
+__all__ = ["CaptureColumns", "sums"]
+
+_COUNTERS = ("packets", "dropped", "bytes", "t_first_ns", "t_last_ns")
+
+
+def sums(files: Sequence[RecordedFile]) -> dict[str, Any]:
+    """Return the counters of files together, by attribute of a capture."""
+    begins = [file.t_first_ns for file in files if file.t_first_ns >= 0]
+    return {
+        "packets": sum(file.packets for file in files),
+        "dropped": sum(file.dropped for file in files),
+        "bytes": sum(file.bytes for file in files),
+        "t_first_ns": min(begins, default=-1),
+        "t_last_ns": max(file.t_last_ns for file in files),
+    }
+
+
+class CaptureColumns:
+    """Names of the columns of a capture, ``<device>_files`` and ``<device>_packets`` and so on.
+
+    Of several queues each has columns of its own besides the sums, ``<device>_<queue>_files`` and
+    ``<device>_<queue>_packets``.
+
+    Parameters
+    ----------
+    device : str
+        Name of the device.
+    port : str
+        Name of the port.
+    queues : sequence of str
+        Names of the receive queues.
+    """
+
+    def __init__(self, device: str, port: str, queues: Sequence[str]) -> None:
+        self._device = device
+        self._sources = [f"daqiri://{port}/rx/{queue}" for queue in queues]
+        self._queues = queues
+        self._stems = [device]
+        if len(queues) > 1:
+            self._stems = [
+                f"{device}_{attribute_name(queue, 'queue', frozenset())}" for queue in queues
+            ]
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Source of the packets by the name of each column of files."""
+        names = (f"{stem}_files" for stem in self._stems)
+        return dict(zip(names, self._sources, strict=True))
+
+    def prefixes(self, prefix: str) -> list[str]:
+        """Return the first part of the file names of each queue."""
+        if len(self._queues) == 1:
+            return [prefix]
+        return [f"{prefix}_{re.sub('[^A-Za-z0-9_.-]', '_', queue)}" for queue in self._queues]
+
+    def counter_keys(self, keys: Readings) -> Readings:
+        """Return the data keys of counters, with those of each queue.
+
+        Parameters
+        ----------
+        keys : dict
+            Data keys of the device's counters, some of which may be missing.
+        """
+        every = dict(keys)
+        for index, counter in self._of_queues(keys):
+            every[f"{self._stems[index]}_{counter}"] = {
+                **keys[f"{self._device}_{counter}"],
+                "source": f"{self._sources[index]}/{counter}",
+            }
+        return every
+
+    def of_queues(self, files: Sequence[RecordedFile], known: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the counters that several queues have of their own.
+
+        Parameters
+        ----------
+        files : sequence of RecordedFile
+            The latest file of each queue; empty: there are none yet.
+        known : mapping
+            Names of the device's counters, some of which may be missing.
+        """
+        return {
+            f"{self._stems[index]}_{counter}": getattr(files[index], counter) if files else 0
+            for index, counter in self._of_queues(known)
+        }
+
+    def _of_queues(self, known: Mapping[str, Any]) -> list[tuple[int, str]]:
+        if len(self._queues) == 1:
+            return []
+        return [
+            (index, counter)
+            for index in range(len(self._queues))
+            for counter in _COUNTERS
+            if f"{self._device}_{counter}" in known
+        ]

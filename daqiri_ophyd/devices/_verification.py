@@ -1,0 +1,107 @@
+"""Comparison of sent packets with captured ones, as a device."""
+
+import threading
+import time
+from typing import Any
+
+from ophyd import Device
+from ophyd.ophydobj import Kind
+from ophyd.status import DeviceStatus
+
+from daqiri_ophyd.replay import Comparison, PacketSource, Replay, compare
+
+from ._capture import Capture
+from ._signals import reading
+from ._tx_queue import TxQueue
+
+__all__ = ["Verification"]
+
+
+class Verification(Device):
+    """Whether a capture has what was sent, as a reading.
+
+    `trigger` compares in a thread. ``passed`` says whether everything is identical, and
+    ``difference`` what is not, in words. ``sent``, ``captured`` and ``identical`` (from the first
+    one on) are packets; on TCP ports, bytes of the stream. ``gap_...`` are deviations of the gaps
+    between identical packets from those intended, `daqiri_ophyd.replay.GapErrors`.
+
+    Parameters
+    ----------
+    prefix : str
+        Not used.
+    name : str
+        Name of the device.
+    tx : TxQueue
+        Transmit queue of the packets.
+    source : PacketSource
+        The packets.
+    capture : Capture
+        Capture whose files since it was staged have them.
+    """
+
+    passed = reading(dtype="boolean", kind=Kind.hinted)
+    difference = reading(dtype="string", value="", kind=Kind.normal)
+    sent = reading(kind=Kind.normal)
+    captured = reading(kind=Kind.normal)
+    identical = reading(kind=Kind.normal)
+    gap_p50 = reading("ns", kind=Kind.normal)
+    gap_p99 = reading("ns", kind=Kind.normal)
+    gap_max = reading("ns", kind=Kind.normal)
+    gap_mean = reading("ns", dtype="number", kind=Kind.normal)
+
+    def __init__(
+        self,
+        prefix: str = "",
+        *,
+        name: str,
+        tx: TxQueue,
+        source: PacketSource,
+        capture: Capture,
+        **kwargs: Any,
+    ) -> None:
+        self._tx, self._source, self._capture = tx, source, capture
+        self._result: Comparison | None = None
+        super().__init__(prefix, name=name, **kwargs)
+
+    @property
+    def result(self) -> Comparison | None:
+        """Result of the last `trigger`; None before its end."""
+        return self._result
+
+    def trigger(self) -> DeviceStatus:
+        """Compare; the status is done when all packets were compared, whatever the result."""
+        self._result = None
+        status = DeviceStatus(self)
+        threading.Thread(target=self._run, args=(status,), name=self.name, daemon=True).start()
+        return status
+
+    def _run(self, status: DeviceStatus) -> None:
+        try:
+            captured = Replay(
+                self._capture.files,
+                link_type=self._tx.link_type,
+                segment_size=self._tx.segment_size,
+            )
+            self._update(compare(self._source, captured))
+        except Exception as error:  # reported by the status
+            status.set_exception(error)
+        else:
+            status.set_finished()
+
+    def _update(self, result: Comparison) -> None:
+        gaps = result.gaps
+        values = {
+            "passed": not result.difference,
+            "difference": result.difference,
+            "sent": result.sent,
+            "captured": result.captured,
+            "identical": result.identical,
+            "gap_p50": gaps.p50,
+            "gap_p99": gaps.p99,
+            "gap_max": gaps.maximum,
+            "gap_mean": gaps.mean,
+        }
+        now = time.time()
+        for attribute, value in values.items():
+            getattr(self, attribute).update(value, now)
+        self._result = result
