@@ -18,7 +18,7 @@ from bluesky import preprocessors as bpp
 from ophyd import Component, Device, DeviceStatus, Signal
 
 from daqiri_ophyd.catalog import Catalog
-from daqiri_ophyd.documents import PCAP_MIMETYPE, CaptureStream, sidecar_path
+from daqiri_ophyd.documents import PCAP_MIMETYPE, CaptureStream, capture_data_key, sidecar_path
 
 
 class SoftCapture(Device):
@@ -191,7 +191,7 @@ def store_capture(
 ) -> str:
     """Store a run whose documents name these files, as any writer may; return its uid."""
     uid, descriptor, resource = (str(uuid.uuid4()) for _ in range(3))
-    key = CaptureStream("files", "soft://capture", {"n": {}}).describe()["files"]
+    key = capture_data_key("soft://capture")
     stamps = {"run_start": uid, "time": 1.0}
     rows = {"start": 0, "stop": files}
     parameters = {"template": template, "chunk_shape": [1]}
