@@ -4,10 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daqiri_ophyd.engine import RecordedFile
+from daqiri_ophyd.engine import PcapFile, RecordedFile
 
 from ._base import Readings
 from ._naming import attribute_name
+from ._outcome import CaptureError
+from .reductions import Reduction
 
 __all__ = ["CaptureColumns", "sums"]
 
@@ -40,9 +42,18 @@ class CaptureColumns:
         Name of the port.
     queues : sequence of str
         Names of the receive queues.
+    reductions : mapping of str to Reduction
+        Reductions of each file, by their names in columns.
     """
 
-    def __init__(self, device: str, port: str, queues: Sequence[str]) -> None:
+    def __init__(
+        self,
+        device: str,
+        port: str,
+        queues: Sequence[str],
+        reductions: Mapping[str, Reduction],
+    ) -> None:
+        self._reductions = reductions
         self._device = device
         self._sources = [f"daqiri://{port}/rx/{queue}" for queue in queues]
         self._queues = queues
@@ -78,7 +89,43 @@ class CaptureColumns:
                 **keys[f"{self._device}_{counter}"],
                 "source": f"{self._sources[index]}/{counter}",
             }
+        for stem, source in zip(self._stems, self._sources, strict=True):
+            for name, reduction in self._reductions.items():
+                every[f"{stem}_{name}"] = {
+                    "source": f"{source}/{name}",
+                    "dtype": "number",
+                    "shape": [],
+                    "dtype_numpy": "<f8",
+                    "units": reduction.units,
+                }
         return every
+
+    @property
+    def reduced(self) -> list[str]:
+        """Names of the columns of reductions."""
+        return [f"{stem}_{name}" for stem in self._stems for name in self._reductions]
+
+    def reduce(self, files: Sequence[RecordedFile]) -> dict[str, float]:
+        """Return the reductions of files.
+
+        Raises
+        ------
+        CaptureError
+            If one raises; its text names reduction and file.
+        """
+        values: dict[str, float] = {}
+        for stem, file in zip(self._stems, files, strict=True):
+            if not self._reductions:
+                continue
+            with PcapFile(file.path) as pcap:
+                for name, reduction in self._reductions.items():
+                    try:
+                        values[f"{stem}_{name}"] = float(reduction.function(pcap))
+                    except Exception as error:
+                        raise CaptureError(
+                            f"reduction {name!r} of {file.path} failed: {error!r}"
+                        ) from error
+        return values
 
     def of_queues(self, files: Sequence[RecordedFile], known: Mapping[str, Any]) -> dict[str, Any]:
         """Return the counters that several queues have of their own.

@@ -1,0 +1,335 @@
+"""Recording of a capture: from settings to files, rows and a status."""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ophyd.device import Staged
+from ophyd.ophydobj import Kind
+
+from daqiri_ophyd.documents import CaptureStream
+from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
+
+from ._base import Readings
+from ._capture_columns import CaptureColumns, sums
+from ._capture_settings import CaptureSettings
+from ._outcome import CaptureError, CaptureStoppedError, Outcome
+from ._paths import PathInfo, PathTemplate, make_directory
+from ._recording import Recording, start_recorders
+from ._signals import EngineSignal, reading
+from ._status import EngineStatus
+from ._stop_rule import StopRule
+from .reductions import Reduction
+
+__all__ = ["RecordingCapture"]
+
+# Settings that are parameters of `RxQueue.record`. A step scan writes one file per reading, so it
+# does not use the settings for rolling.
+_RECORD_SETTINGS = ("format", "nanosecond", "packet_data_offset", "writer", "on_error", "durable")
+_ROLL_SETTINGS = ("roll_packets", "roll_bytes", "roll_seconds")
+
+
+class RecordingCapture(CaptureSettings):
+    """Records receive queues to files, with a row for each; Bluesky's hooks are in `Capture`.
+
+    Parameters are those of `CaptureSettings`.
+    """
+
+    packets = reading("packets", kind=Kind.hinted)
+    dropped = reading("packets", kind=Kind.hinted)
+    bytes = reading("byte", kind=Kind.normal)
+    t_first_ns = reading("ns", value=-1, kind=Kind.normal)
+    t_last_ns = reading("ns", value=-1, kind=Kind.normal)
+    lossy = reading(dtype="boolean", kind=Kind.omitted)
+
+    def __init__(self, prefix: str = "", **kwargs: Any) -> None:
+        self._state = threading.RLock()  # guards the attributes below
+        self._recording: Recording | None = None
+        self._status: EngineStatus | None = None
+        self._rule = StopRule()
+        self._outcome: Outcome | None = None
+        self._completing = False
+        self._short = self._held = self._rolling = False
+        self._ending = ""
+        self._failure: Exception | None = None
+        self._template: PathTemplate | None = None
+        self._place: PathInfo | None = None
+        self._latest: Sequence[RecordedFile] = ()
+        self._reductions: dict[str, Reduction] = {}
+        self._reduced: dict[str, float] = {}
+        self._worker: ThreadPoolExecutor | None = None
+        super().__init__(prefix, **kwargs)
+        self._stream = self._new_stream()
+
+    def pause_recording(self) -> None:
+        """Discard packets that arrive from now on; the file stays valid."""
+        with self._state:
+            recording, status = self._recording, self._status
+            if recording is None or status is None or self._held:
+                return
+            self._held = True
+        recording.pause()
+        status.pause_timeout()
+
+    def resume_recording(self) -> None:
+        """Record again after `pause_recording`."""
+        with self._state:
+            recording, status = self._recording, self._status
+            if recording is None or status is None or not self._held:
+                return
+            self._held = False
+        recording.resume()
+        if self._completing:
+            status.resume_timeout()
+
+    @property
+    def reductions(self) -> dict[str, Reduction]:
+        """Reductions of each file by name; see `daqiri_ophyd.devices.reductions`.
+
+        Assigned are `Reduction`, or functions of the packets that return a number.
+
+        Raises
+        ------
+        CaptureError
+            If the device is staged.
+        ValueError, TypeError
+            If a name is no identifier or is in use, or a value is not a function.
+        """
+        return dict(self._reductions)
+
+    @reductions.setter
+    def reductions(self, reductions: Mapping[str, Reduction | Callable[..., float]]) -> None:
+        if self._staged != Staged.no:
+            raise CaptureError(f"reductions cannot be changed while {self.name} is staged.")
+        taken = {*self.component_names, "files"}
+        found = {}
+        for name, given in reductions.items():
+            if not name.isidentifier() or name in taken:
+                raise ValueError(
+                    f"{self.name}: a reduction cannot be named {name!r}; accepted is an identifier "
+                    "that no other column or setting has."
+                )
+            reduction = given if isinstance(given, Reduction) else Reduction(given)
+            if not callable(reduction.function):
+                raise TypeError(
+                    f"{self.name}: reduction {name!r} is {given!r}; accepted is a function of the "
+                    "packets, or one of daqiri_ophyd.devices.reductions."
+                )
+            found[name] = reduction
+        self._reductions = found
+        self._stream = self._new_stream()
+
+    def stop(self, *, success: bool = False) -> None:
+        """Record the bursts that the queue has delivered, complete the file, and stop."""
+        with self._state:
+            recording = self._recording
+            if recording is not None and not self._ending:
+                self._ending = "finish" if success else "fail"
+        if recording is not None:
+            recording.stop()
+        if self._worker is not None:
+            self._worker.submit(lambda: None).result()  # rows of all files are there
+
+    def refuse_change(self, signal: EngineSignal) -> None:
+        """Raise if a setting is changed that the run already depends on."""
+        if self._recording is not None:
+            raise CaptureError(f"{signal.name} cannot be changed during a capture.")
+        fixed = ("queues", "format", "on_drop", "directory", "path", "file_prefix", "uri")
+        if self._staged == Staged.yes and signal.attr_name in fixed:
+            raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
+
+    @property
+    def failed(self) -> bool:
+        """Whether a capture has failed that nobody waits for yet; `collect` says why."""
+        return self._failure is not None and not self._completing
+
+    @property
+    def files(self) -> list[Path]:
+        """Complete files since `stage`, in the order of their rows and queues."""
+        if self._place is None:
+            return []
+        return [path for row in range(self._stream.finished) for path in self._stream.paths(row)]
+
+    @property
+    def progress(self) -> RecorderSnapshot | None:
+        """Progress of the current recording; None if nothing is being recorded."""
+        with self._state:
+            return None if self._recording is None else self._recording.snapshot()
+
+    # --- Implementation
+
+    def _counter_keys(self) -> Readings:
+        keys: Readings = super().describe()
+        if self.on_drop.get() == "flag":
+            keys.update(self.lossy.describe())
+        return self._columns.counter_keys(keys)
+
+    @property
+    def _columns(self) -> CaptureColumns:
+        return CaptureColumns(self.name, self.port_name, self.selected_queues, self._reductions)
+
+    def _new_stream(self) -> CaptureStream:
+        return CaptureStream(self._columns.files, self._counter_keys())
+
+    def _require_staged(self) -> None:
+        if self._staged == Staged.no:
+            raise CaptureError(
+                f"{self.name} is not staged, so its files would belong to no run. Stage it, or "
+                f"{self.daq.name}, first."
+            )
+
+    def _begin_files(self) -> PathInfo:
+        """Return where to write; begin anew if that is another place than before."""
+        if self._template is None or not (self.directory.get() or self.daq.path_provider):
+            raise CaptureError(
+                f"{self.name} has no directory for its files: make_daq(..., directory=...), or set "
+                f"{self.directory.name}."
+            )
+        place = self.path_info(self._template)
+        if place != self._place:
+            if missing := self._stream.uncollected:
+                raise CaptureError(f"{self.name}: {missing[0]} was not collected before the next.")
+            directory = Path(place.directory_path)
+            prefixes = self._columns.prefixes(place.filename)
+            make_directory(directory, prefixes, self.name)
+            self._stream.begin(
+                directory, *prefixes, format=self.format.get(), uri=place.directory_uri
+            )
+            self._place = place
+        return place
+
+    def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
+        place = self._begin_files()
+        names = self.selected_queues
+        queues = {
+            f"{self.port_name}/{name}": self.daq.rx_queue(self.port_name, name) for name in names
+        }
+        flushed = sum(queue.counters().dropped["flushed"] for queue in queues.values())
+        for queue in queues.values():
+            queue.flush()
+        outcome = Outcome(
+            queues,
+            rule.packets,
+            flushed=flushed,
+            on_error=self.on_error.get(),
+            on_drop=self.on_drop.get(),
+        )
+        options = {name: getattr(self, name).get() for name in _RECORD_SETTINGS}
+        limits = {name: getattr(self, name).get() for name in _ROLL_SETTINGS} if rolling else {}
+        recorders = start_recorders(
+            queues.values(),
+            Path(place.directory_path),
+            self._columns.prefixes(place.filename),
+            first_number=self._stream.finished,
+            limits={"max_packets": rule.packets, **limits},
+            **options,
+        )
+        timeout = rule.seconds + self.timeout.get()
+        with self._state:
+            self._rule, self._outcome = rule, outcome
+            self._rolling = rolling
+            self._completing = not rolling
+            self._short = self._held = False
+            self._ending = ""
+            self._failure = None
+            status = self._status = EngineStatus(self, action="capturing", timeout=timeout)
+            self._recording = Recording(
+                recorders,
+                rule,
+                resumes=self.on_error.get() == "resume",
+                on_files=partial(self._in_order, self._on_files),
+                on_progress=self._on_progress,
+                on_end=partial(self._in_order, self._on_end),
+            )
+        return status
+
+    def _in_order(self, call: Callable[[Any], None], value: Any) -> None:
+        """Call here, or on the thread that computes reductions."""
+        if self._worker is None:
+            call(value)
+        else:
+            self._worker.submit(call, value)
+
+    def _on_files(self, files: Sequence[RecordedFile]) -> None:
+        """Append the row of complete files; a file without a row is a failure."""
+        try:
+            self._append(files)
+        except Exception as error:
+            self._fail(CaptureError(f"{files[0].path} is in no document of the run: {error}"))
+
+    def _append(self, files: Sequence[RecordedFile]) -> None:
+        for file, expected in zip(files, self._stream.paths(self._stream.finished), strict=True):
+            if file.path != expected:
+                # The number of a file is its row: a reader would take the other file for it.
+                self._fail(
+                    CaptureError(
+                        f"{expected} is in the way of this capture, which goes on in "
+                        f"{file.path.name}; move it out of the directory of the run"
+                    )
+                )
+                return
+        row = sums(files)
+        if self.on_drop.get() == "flag":
+            row["lossy"] = row["dropped"] > 0
+        columns = self._columns
+        try:
+            self._reduced = columns.reduce(files)
+        except CaptureError as error:
+            self._fail(error)
+            self._reduced = dict.fromkeys(columns.reduced, math.nan)
+        now = time.time()
+        self._latest = files
+        for attribute, value in row.items():
+            getattr(self, attribute).update(value, now)
+        values = {getattr(self, attribute).name: value for attribute, value in row.items()}
+        values |= columns.of_queues(files, values) | self._reduced
+        declared = self._stream.counters
+        self._stream.append({name: values[name] for name in values if name in declared}, now)
+
+    def _on_progress(self, snapshot: RecorderSnapshot) -> None:
+        """Report progress; fail as soon as packets are lost or none arrive for too long."""
+        recording, status, outcome = self._recording, self._status, self._outcome
+        if recording is None or status is None or outcome is None:
+            return
+        self._report(status, outcome.progress_text(snapshot), snapshot)
+        loss = outcome.loss()
+        if loss is not None:
+            self._fail(loss)
+            return
+        # With losses allowed, lost packets count towards the limit: they will never arrive.
+        if not self._short and outcome.is_short(snapshot):
+            self._short = True
+            recording.end_in(self.linger.get())
+        status.check()
+
+    def _report(self, status: EngineStatus, progress: str, snapshot: RecorderSnapshot) -> None:
+        status.report(snapshot.packets, self._rule.packets or None, "packets", progress)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        if self._status is not None:
+            self._status.fail(error)
+
+    def _on_end(self, snapshot: RecorderSnapshot) -> None:
+        """Finish or fail the status of a recording that has ended."""
+        with self._state:
+            self._recording = None
+            status, ending = self._status, self._ending
+            outcome, self._outcome = self._outcome, None
+        if status is None or outcome is None:
+            return
+        progress, failure = outcome.progress_text(snapshot), outcome.failure(snapshot)
+        self._report(status, progress, snapshot)
+        if failure is not None:
+            self._fail(failure)
+        elif ending == "fail":
+            self._fail(CaptureStoppedError(f"stopped after {progress}"))
+        elif not ending and self.daq.is_closing:
+            self._fail(CaptureStoppedError(f"the engine was closed after {progress}"))
+        else:
+            status.finish()

@@ -1,0 +1,190 @@
+"""Numbers to plot: reductions of each complete file of a capture.
+
+Give them to `Capture.reductions`. Each is a column of the row of a file, hinted, so that live
+plots and adaptive scans have something to follow:
+
+>>> from daqiri_ophyd.devices import reductions
+>>> capture.reductions = {"mean": reductions.payload_mean(">u2"), "rate": reductions.rate()}
+
+A reduction is computed on a thread of its own when the file is complete, before its row appears.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from daqiri_ophyd.engine import Packets
+
+__all__ = [
+    "Reduction",
+    "longest_gap",
+    "lost_numbers",
+    "mean_gap",
+    "payload_mean",
+    "payload_sum",
+    "rate",
+]
+
+_CHUNK_PACKETS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A number computed from the packets of a file.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(packets) -> float``; ``packets`` is a `daqiri_ophyd.engine.PcapFile`, with
+        ``timestamps``, ``select``, ``to_columns`` and so on. NaN: there is no such number.
+    units : str
+        Unit, for the data key.
+    """
+
+    function: Callable[[Packets], float]
+    units: str = ""
+
+
+def rate() -> Reduction:
+    """Return the mean rate, packets/s: the reciprocal of `mean_gap`."""
+
+    def reduce(packets: Packets) -> float:
+        gap = _mean_gap(packets)
+        return 1e9 / gap if gap > 0 else np.nan
+
+    return Reduction(reduce, "packets/s")
+
+
+def mean_gap() -> Reduction:
+    """Return the mean time from packet to packet, ns; NaN for fewer than two."""
+    return Reduction(_mean_gap, "ns")
+
+
+def longest_gap() -> Reduction:
+    """Return the longest time from packet to packet, ns; NaN for fewer than two."""
+
+    def reduce(packets: Packets) -> float:
+        return float(np.diff(packets.timestamps).max()) if len(packets) > 1 else np.nan
+
+    return Reduction(reduce, "ns")
+
+
+def lost_numbers(offset: int, size: int, *, order: str = "big") -> Reduction:
+    """Return how many sequence numbers are missing between the lowest and the highest.
+
+    Numbers may come out of order and repeatedly, and may wrap around once they have all been used.
+    Packets whose payload is too short for the field are left out.
+
+    Parameters
+    ----------
+    offset : int
+        Where the number begins in the payload, byte.
+    size : int
+        Its length: 1 to 8 bytes.
+    order : {"big", "little"}
+        Its byte order.
+
+    Raises
+    ------
+    ValueError
+        If the offset is negative, or the length or order none of these.
+    """
+    if offset < 0 or not 1 <= size <= 8 or order not in ("big", "little"):
+        raise ValueError(
+            f"offset {offset}, size {size}, order {order!r}; accepted are an offset of 0 or more, "
+            "a size of 1 to 8, and 'big' or 'little'."
+        )
+    places = np.arange(size) if order == "big" else np.arange(size)[::-1]
+    bits = 8 * size
+
+    def reduce(packets: Packets) -> float:
+        found = []
+        for part in packets.chunks(_CHUNK_PACKETS):
+            begins, lengths = _payloads(part)
+            begins = begins[lengths >= offset + size]
+            numbers = np.zeros(len(begins), np.uint64)
+            for place in places:
+                numbers = numbers << np.uint64(8) | part.data[begins + offset + place]
+            found.append(numbers)
+        numbers = np.concatenate(found) if found else np.zeros(0, np.uint64)
+        if not len(numbers):
+            return np.nan
+        # Steps as signed numbers of that many bits, which are right across a wrap-around.
+        steps = np.diff(numbers) << np.uint64(64 - bits)
+        unwrapped = np.cumsum(steps.view(np.int64) >> np.int64(64 - bits))
+        unwrapped = np.unique(np.concatenate([[0], unwrapped]))
+        return float(unwrapped[-1] - unwrapped[0] + 1 - len(unwrapped))
+
+    return Reduction(reduce, "packets")
+
+
+def payload_sum(dtype: DTypeLike, offset: int = 0) -> Reduction:
+    """Return the sum of the payloads as numbers.
+
+    Parameters
+    ----------
+    dtype : data-type
+        Type of the numbers, with byte order, such as ``">u2"``.
+    offset : int
+        Bytes of each payload to leave out at its beginning.
+
+    Raises
+    ------
+    ValueError
+        If the offset is negative, or the type is not one of numbers.
+    """
+    total = _payload_total(dtype, offset)
+    return Reduction(lambda packets: total(packets)[0])
+
+
+def payload_mean(dtype: DTypeLike, offset: int = 0) -> Reduction:
+    """Return the mean of the payloads as numbers; NaN if there is none.
+
+    Parameters are those of `payload_sum`.
+    """
+    total = _payload_total(dtype, offset)
+
+    def reduce(packets: Packets) -> float:
+        value, count = total(packets)
+        return value / count if count else np.nan
+
+    return Reduction(reduce)
+
+
+def _mean_gap(packets: Packets) -> float:
+    if len(packets) < 2:
+        return np.nan
+    return float(packets.timestamps[-1] - packets.timestamps[0]) / (len(packets) - 1)
+
+
+def _payloads(packets: Packets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where the payload of each packet is, and its length; 0: it has none."""
+    columns = packets.to_columns(["payload_offset", "payload_length"])
+    return columns["payload_offset"], columns["payload_length"].astype(np.int64)
+
+
+def _payload_total(dtype: DTypeLike, offset: int) -> Callable[[Packets], tuple[float, int]]:
+    """Return a function that sums the numbers in payloads, and counts them."""
+    kind = np.dtype(dtype)
+    if offset < 0 or kind.kind not in "iuf":
+        raise ValueError(
+            f"dtype {kind.str!r}, offset {offset}; accepted are integers and floats such as '>u2', "
+            "and an offset of 0 or more."
+        )
+
+    def total(packets: Packets) -> tuple[float, int]:
+        value, count = 0.0, 0
+        for part in packets.chunks(_CHUNK_PACKETS):
+            begins, lengths = _payloads(part)
+            words = np.maximum(lengths - offset, 0) // kind.itemsize
+            for length in np.unique(words[words > 0]):
+                rows = begins[words == length] + offset
+                size = int(length) * kind.itemsize
+                windows = np.lib.stride_tricks.sliding_window_view(part.data, size)
+                value += float(windows[rows].view(kind).sum(dtype=np.float64))
+                count += len(rows) * int(length)
+        return value, count
+
+    return total
