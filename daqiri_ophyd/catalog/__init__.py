@@ -1,22 +1,24 @@
 """Stored runs: writing them, reading them, and finding their capture files.
 
-`Catalog` embeds a Tiled server or connects to one. `register` adds support for pcap captures to
-Tiled in this process; a separate server is configured as shown in the how-to on facility catalogs.
+`Catalog` embeds a Tiled server or connects to one. `register` adds support for captures to Tiled in
+this process; a separate server uses `confined_tree`, as the how-to on facility catalogs shows.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from ._address import CatalogError
 from ._captures import CaptureNotFoundError, capture_files
 from ._catalog import Catalog
+from ._confine import UnreadableFileError
 from ._find import RunNotFoundError, find_run
 from ._handler import LEGACY_SPEC, PcapHandler
 from ._register import CaptureConsolidator, register
-from ._server import CatalogError
 from ._summarize import NotPcapError, summarize
 from ._writer import BackupError, RunWriter, ingest_backup
 
 if TYPE_CHECKING:
     from ._adapter import CaptureSequenceAdapter
+    from ._tree import confined_tree
 
 __all__ = [
     "LEGACY_SPEC",
@@ -30,7 +32,9 @@ __all__ = [
     "CaptureSequenceAdapter",
     "RunNotFoundError",
     "RunWriter",
+    "UnreadableFileError",
     "capture_files",
+    "confined_tree",
     "find_run",
     "ingest_backup",
     "register",
@@ -39,9 +43,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The adapter needs the Tiled server, which clients do not have to install.
+    # These need the Tiled server, which clients do not have to install.
     if name == "CaptureSequenceAdapter":
         from ._adapter import CaptureSequenceAdapter
 
         return CaptureSequenceAdapter
+    if name == "confined_tree":
+        from ._tree import confined_tree
+
+        return confined_tree
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

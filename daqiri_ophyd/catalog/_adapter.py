@@ -2,6 +2,7 @@
 
 import builtins
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,8 @@ from tiled.structures.array import ArrayStructure, StructDtype
 
 from daqiri_ophyd.documents import SUMMARY_DTYPE
 
+from ._packet_table import PacketTableAdapter
+from ._register import COMPANIONS
 from ._summarize import summarize
 
 __all__ = ["CaptureSequenceAdapter"]
@@ -19,7 +22,8 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
     """A sequence of pcap or raw files as an array of one summary record per file.
 
     Shape ``(files,)``, dtype `daqiri_ophyd.documents.SUMMARY_DTYPE`, one chunk per file. The files
-    themselves can be downloaded with ``raw_export``.
+    themselves can be downloaded with ``raw_export``; their packets are a table below the array,
+    with the key ``packets``.
 
     Parameters
     ----------
@@ -33,7 +37,8 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
 
     @classmethod
     def from_uris(cls, *data_uris: str, **_: Any) -> Self:
-        """Return an adapter for these files; their numbers in the catalog are ignored."""
+        """Return an adapter for these files; what lies beside them is left out."""
+        data_uris = tuple(uri for uri in data_uris if not uri.endswith(tuple(COMPANIONS)))
         files = len(data_uris)
         # The base class would derive the structure from the first file; it has no records.
         structure = ArrayStructure(
@@ -46,8 +51,18 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
     @classmethod
     def from_catalog(cls, data_source: Any, node: Any, /, **kwargs: Any) -> Self:
         """Return an adapter for a data source of the catalog."""
-        uris = {k: v for k, v in kwargs.items() if k == "data_uris"}
-        return super().from_catalog(data_source, node, **uris)  # type: ignore[return-value]
+        uris = kwargs.get("data_uris") or [
+            asset.data_uri for asset in data_source.assets if asset.parameter == "data_uris"
+        ]
+        return super().from_catalog(data_source, node, data_uris=uris)  # type: ignore[return-value]
+
+    def get(self, key: str) -> PacketTableAdapter | None:
+        """Return what is below the array in the tree of the server."""
+        return (
+            PacketTableAdapter([Path(path) for path in self.filepaths])
+            if key == "packets"
+            else None
+        )
 
     def _load_from_files(
         self, slice: builtins.slice | int | Iterable[int] = slice(None)

@@ -1,12 +1,12 @@
 """The capture files of a stored run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tiled.utils import path_from_uri
-
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES
+
+from ._confine import UnreadableFileError, confined_path, readable_of
 
 __all__ = ["CaptureNotFoundError", "capture_files"]
 
@@ -15,7 +15,13 @@ class CaptureNotFoundError(LookupError):
     """The run does not have the requested capture, or has several."""
 
 
-def capture_files(run: Any, *, stream: str | None = None, key: str | None = None) -> list[Path]:
+def capture_files(
+    run: Any,
+    *,
+    stream: str | None = None,
+    key: str | None = None,
+    readable: Iterable[str | Path] | None = None,
+) -> list[Path]:
     """Return the pcap or raw files of a run, in the order of the rows of their stream.
 
     Parameters
@@ -24,6 +30,9 @@ def capture_files(run: Any, *, stream: str | None = None, key: str | None = None
         The run, from ``catalog.client[...]`` or ``catalog.databroker().v2[...]``.
     stream, key : str, optional
         Stream and data key of the capture; needed only if the run has several.
+    readable : iterable of str or Path, optional
+        Directories of captures on this host; files elsewhere are refused. Default: those given to
+        `Catalog.open` or `Catalog.connect`.
 
     Returns
     -------
@@ -34,6 +43,8 @@ def capture_files(run: Any, *, stream: str | None = None, key: str | None = None
     ------
     CaptureNotFoundError
         If there is no such capture, or several.
+    UnreadableFileError
+        If a file is on another host or not below a readable directory.
     FileNotFoundError
         If a file is not at the path in the catalog.
     """
@@ -54,7 +65,17 @@ def capture_files(run: Any, *, stream: str | None = None, key: str | None = None
         raise CaptureNotFoundError(
             f"Run {uid}{asked}: {problem}. Captures found: {found}. Streams found: {streams}."
         )
-    (files,) = wanted.values()
+    (uris,) = wanted.values()
+    directories = readable_of(run.context) if readable is None else list(map(Path, readable))
+    if not directories:
+        raise UnreadableFileError(
+            f"Run {uid}: say where its captures may be, since the catalog could name any file: "
+            "Catalog.connect(..., readable=[directory]), or capture_files(run, readable=...)."
+        )
+    try:
+        files = [confined_path(uri, directories) for uri in uris]
+    except UnreadableFileError as error:
+        raise UnreadableFileError(f"Run {uid}: {error}") from None
     missing = [path for path in files if not path.is_file()]
     if missing:
         raise FileNotFoundError(
@@ -65,8 +86,8 @@ def capture_files(run: Any, *, stream: str | None = None, key: str | None = None
     return files
 
 
-def _captures(run: Any) -> Iterator[tuple[tuple[str, str], list[Path]]]:
-    """Yield ``(stream, key), files`` for each capture in a run."""
+def _captures(run: Any) -> Iterator[tuple[tuple[str, str], list[str]]]:
+    """Yield ``(stream, key), addresses of the files`` for each capture in a run."""
     # Through the plain container: runs from databroker have another interface to streams.
     for stream_name, stream in run.base.items():
         parts = set(stream.base)
@@ -76,4 +97,7 @@ def _captures(run: Any) -> Iterator[tuple[tuple[str, str], list[Path]]]:
             for source in stream.base[name].include_data_sources().data_sources():
                 if source.mimetype in CAPTURE_MIMETYPES.values():
                     assets = sorted(source.assets, key=lambda asset: asset.num or 0)
-                    yield (stream_name, name), [Path(path_from_uri(a.data_uri)) for a in assets]
+                    yield (
+                        (stream_name, name),
+                        [asset.data_uri for asset in assets if asset.parameter == "data_uris"],
+                    )

@@ -12,8 +12,10 @@ from tiled.client.context import Context
 from tiled.structures.core import Spec
 from tiled.utils import OneShotCachedMap
 
+from ._address import CatalogError, find_server, lock_directory, require_server
+from ._confine import set_readable
 from ._register import register
-from ._server import CatalogError, EmbeddedServer
+from ._server import EmbeddedServer
 from ._writer import RunWriter, ingest_backup
 
 __all__ = ["Catalog"]
@@ -41,12 +43,12 @@ class Catalog:
         *,
         backup_directory: Path | None = None,
         server: EmbeddedServer | None = None,
-        readable: Iterable[Path] | None = None,
+        served: Iterable[Path] | None = None,
     ) -> None:
         self._client = client
         self._backup_directory = backup_directory
         self._server = server
-        self._readable = readable
+        self._served = served
 
     @classmethod
     def open(
@@ -56,17 +58,18 @@ class Catalog:
         *,
         backup_directory: str | Path | None = None,
     ) -> Self:
-        """Open the catalog in a directory, with a server embedded in this process.
+        """Open the catalog in a directory.
 
-        Open the same directory again to read its runs later. Only one process at a time can have
-        it open; others `connect` to its ``uri``.
+        The first process that opens it runs its server; the others, on this host and of the same
+        user, use that server until the first closes the catalog or ends. Open the directory again
+        later to read its runs.
 
         Parameters
         ----------
         directory : str or Path
             For the databases: SQLite for runs, DuckDB for event tables. Created if missing.
         readable : iterable of str or Path
-            Directories that contain captures.
+            Directories that contain captures. The server reads those that the first process gave.
         backup_directory : str or Path, optional
             For runs that cannot be stored, preferably on another disk. Default: ``backup`` in
             ``directory``.
@@ -74,23 +77,39 @@ class Catalog:
         Raises
         ------
         CatalogError
-            If the Tiled server is not installed, the directory cannot be written, another process
-            has it open, or the server does not start.
+            If the Tiled server is not installed, the directory cannot be written, or the server
+            does not start. If the server's process has closed it or ended, every later use of the
+            catalog in another process raises it, too.
         """
         register()
         directory = Path(directory).resolve()
         given = [Path(path).absolute() for path in readable]
-        # Tiled compares paths as text, and captures may be named by either form.
+        # Captures may be named by either form.
         both = list(dict.fromkeys([*given, *(path.resolve() for path in given)]))
-        server = EmbeddedServer(directory, both)
-        try:
-            # Do not use a proxy from the environment: the server is in this process.
-            client = _runs(server.uri, server.api_key, trust_env=False)
-        except BaseException:
-            server.close()
-            raise
         backup = directory / "backup" if backup_directory is None else backup_directory
-        return cls(client, backup_directory=Path(backup).resolve(), server=server, readable=both)
+        backup = Path(backup).resolve()
+        server = None
+        while True:
+            if lock := lock_directory(directory):
+                server = EmbeddedServer(directory, lock, both)
+                address = server.address
+                break
+            if address := find_server(directory):
+                break
+        try:
+            # Do not use a proxy from the environment: the server is on this host.
+            client = _runs(address.uri, address.api_key, trust_env=False)
+        except BaseException:
+            if server is not None:
+                server.close()
+            raise
+        if server is None:
+            hooks = client.context.http_client.event_hooks
+            hooks["request"].insert(0, lambda _: require_server(directory, address))
+            client.context.http_client.event_hooks = hooks
+        served = [Path(path) for path in address.readable]
+        set_readable(client.context, dict.fromkeys([*served, *both]))
+        return cls(client, backup_directory=backup, server=server, served=served)
 
     @classmethod
     def connect(
@@ -98,6 +117,7 @@ class Catalog:
         uri: str,
         api_key: str | None = None,
         *,
+        readable: Iterable[str | Path] = (),
         backup_directory: str | Path | None = None,
     ) -> Self:
         """Connect to a catalog on a Tiled server.
@@ -108,6 +128,9 @@ class Catalog:
             The server, or a catalog of runs on it. On a server without one, ``runs`` is created.
         api_key : str, optional
             Default: environment variable ``TILED_API_KEY``.
+        readable : iterable of str or Path
+            Directories of captures on this host, for `capture_files` and replays: what the server
+            says to be a capture is not read elsewhere.
         backup_directory : str or Path, optional
             For runs that cannot be stored; needed by `writer`.
 
@@ -118,7 +141,9 @@ class Catalog:
         """
         register()
         backup = Path(backup_directory).resolve() if backup_directory is not None else None
-        return cls(_runs(uri, api_key), backup_directory=backup)
+        client = _runs(uri, api_key)
+        set_readable(client.context, [Path(path).absolute() for path in readable])
+        return cls(client, backup_directory=backup)
 
     @property
     def client(self) -> CatalogOfBlueskyRuns:
@@ -169,9 +194,7 @@ class Catalog:
                 f"The backup directory {directory} cannot be written ({error.strerror})."
             ) from error
         try:
-            return RunWriter(
-                self._client, directory, batch_size=batch_size, readable=self._readable
-            )
+            return RunWriter(self._client, directory, batch_size=batch_size, readable=self._served)
         except httpx.HTTPError as error:
             raise CatalogError(f"The catalog at {self.uri} does not answer: {error}") from error
 

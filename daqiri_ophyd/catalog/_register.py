@@ -1,5 +1,6 @@
 """Support for sequences of capture files in Tiled's writer and server."""
 
+from dataclasses import replace
 from posixpath import normpath, relpath
 from typing import Any
 
@@ -11,10 +12,15 @@ from bluesky_tiled_plugins.writing.consolidators import (
 from event_model.documents import StreamDatum
 from tiled.media_type_registration import default_serialization_registry
 from tiled.mimetypes import DEFAULT_ADAPTERS_BY_MIMETYPE
+from tiled.structures.data_source import Asset, DataSource
+from tiled.utils import path_from_uri
 
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES
 
-__all__ = ["CaptureConsolidator", "register"]
+__all__ = ["COMPANIONS", "CaptureConsolidator", "register"]
+
+COMPANIONS = {".json": "sidecars", ".npy": "indices"}
+"""Files beside a capture file, by suffix to its name: their role in a data source."""
 
 
 class CaptureConsolidator(MultipartRelatedConsolidator):
@@ -24,6 +30,9 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
     StreamDatum is the number of a file in its directory. The catalog stores the numbers as
     ``parts``, a list of directory (relative to that of the first file), template, first number and
     last number + 1, because documents exported from a catalog do not have them otherwise.
+
+    The metadata file and the index of a file, if they can be seen here, are assets as well, so that
+    clients download them with it.
     """
 
     supported_mimetypes = set(CAPTURE_MIMETYPES.values())
@@ -32,6 +41,8 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
         super().__init__(_normalized(stream_resource), descriptor)
         self._first_folder = ""
         self._parts: list[list[Any]] = []
+        self._companions: list[Asset] = []
+        self._seen = 0
         self._take(stream_resource)
 
     def update_from_stream_resource(self, stream_resource: Any) -> None:
@@ -71,6 +82,16 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
             else:
                 self._parts.append([*part, number + 1])
         return super().consume_stream_datum(doc)
+
+    def get_data_source(self) -> DataSource:
+        """Return the files and what lies beside them, as the catalog stores them."""
+        for asset in self.assets[self._seen :]:
+            for suffix, role in COMPANIONS.items():
+                uri = asset.data_uri + suffix
+                if uri.startswith("file:") and path_from_uri(uri).is_file():
+                    self._companions.append(replace(asset, data_uri=uri, parameter=role))
+        self._seen = len(self.assets)
+        return replace(super().get_data_source(), assets=[*self.assets, *self._companions])
 
     def adapter_parameters(self) -> dict[str, Any]:
         """Return what the catalog must store besides the URIs, so that exports can be read."""

@@ -1,28 +1,28 @@
-"""A Tiled server inside this process, for a catalog that needs no separate server."""
+"""A Tiled server inside this process, for a catalog that needs no separate server.
 
-import fcntl
+Tiled's own `SimpleTiledServer` makes its tree itself, so that files could not be confined nor runs
+be validated; it replaces the logging of the process, and keeps a process from ending.
+"""
+
 import logging
 import os
-import secrets
 import socket
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["CatalogError", "EmbeddedServer"]
+from ._address import CatalogError, ServerAddress
 
+__all__ = ["EmbeddedServer"]
+
+_log = logging.getLogger(__name__)
 _STARTUP_S = 30.0
 _SHUTDOWN_S = 10
-# One key for all servers of this process: they share Tiled's settings, so the last key wins.
-_API_KEY = secrets.token_hex(32)
 # Loggers of the server; they log to a file instead of the terminal.
 _LOGGERS = ("uvicorn", "tiled.server", "tiled.catalog")
-
-
-class CatalogError(RuntimeError):
-    """A catalog cannot be opened or used."""
 
 
 class _ServerLog(logging.FileHandler):
@@ -35,33 +35,36 @@ class _ServerLog(logging.FileHandler):
 class EmbeddedServer:
     """Tiled on SQLite (runs) and DuckDB (event tables) in one directory, on 127.0.0.1.
 
-    It is stopped by `close`, or when the main thread ends, so that the interpreter can exit.
+    It is stopped by `close`, or when the main thread ends, so that the interpreter can exit. Its
+    address and key are kept in the directory, and used again by the next one if the port is free.
 
     Parameters
     ----------
     directory : Path
-        For the databases, the data and ``server.log``. Created if missing.
+        For the databases, the data and ``server.log``.
+    lock : file
+        Lock of the directory; it is released by `close`, or at once if the server does not start.
     readable : iterable of Path
         Directories of captures that the server may read.
 
     Raises
     ------
     CatalogError
-        If the server's packages are not installed, the directory cannot be written, another
-        process has it open, or the server does not start.
+        If the server's packages are not installed, the directory cannot be written, or the server
+        does not start.
     """
 
-    def __init__(self, directory: Path, readable: Iterable[Path]) -> None:
-        self._lock = _lock(directory)
+    def __init__(self, directory: Path, lock: IO[str], readable: Iterable[Path]) -> None:
+        self._directory = directory
+        self._lock = lock
         try:
-            self.api_key = _API_KEY
             self._log = _ServerLog(directory / "server.log", delay=True)
             self._log.setLevel(logging.WARNING)
             self._log.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
             for name in _LOGGERS:
                 logging.getLogger(name).addHandler(self._log)
             try:
-                self._start(directory, readable)
+                self._start([str(path) for path in readable])
             except BaseException:
                 self._stop_logging()
                 raise
@@ -69,11 +72,14 @@ class EmbeddedServer:
             self._lock.close()
             raise
 
-    def _start(self, directory: Path, readable: Iterable[Path]) -> None:
-        app = _build_app(directory, readable, self.api_key)
+    def _start(self, readable: list[str]) -> None:
+        directory = self._directory
+        # Others must not send the key to a port that nobody, or somebody else, listens on.
+        address = replace(ServerAddress.read(directory), process=0, readable=tuple(readable))
+        address.write(directory)
+        app = _build_app(directory, readable, address.api_key)
         self._server = _make_server(app)
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.uri = f"http://127.0.0.1:{listener.getsockname()[1]}/api/v1"
+        listener = _listen(address.port)
         self._thread = threading.Thread(
             target=self._server.run, args=([listener],), name=f"catalog-{directory.name}"
         )
@@ -88,6 +94,8 @@ class EmbeddedServer:
                     f"The catalog in {directory} did not start; see {directory / 'server.log'}."
                 )
             time.sleep(0.01)
+        self.address = replace(address, port=listener.getsockname()[1], process=os.getpid())
+        self.address.write(directory)
 
     def close(self) -> None:
         """Finish current requests (10 s at most), stop the threads, unlock the directory."""
@@ -104,45 +112,20 @@ class EmbeddedServer:
         self._log.close()
 
 
-def _lock(directory: Path) -> IO[str]:
-    """Lock a directory. DuckDB allows one process, and its own error comes later and is unclear."""
+def _listen(port: int) -> socket.socket:
     try:
-        (directory / "data").mkdir(parents=True, exist_ok=True)
-        lock = (directory / "lock").open("a+")
-        try:
-            _acquire(lock, directory)
-        except BaseException:
-            lock.close()
-            raise
-    except OSError as error:
-        raise CatalogError(
-            f"The catalog directory {directory} cannot be written ({error.strerror}). "
-            "Choose another, or connect to a server: Catalog.connect(uri)."
-        ) from error
-    return lock
+        return socket.create_server(("127.0.0.1", port))
+    except OSError:  # in use
+        return socket.create_server(("127.0.0.1", 0))
 
 
-def _acquire(lock: IO[str], directory: Path) -> None:
+def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        holder = lock.read().strip() or "unknown"
-        raise CatalogError(
-            f"The catalog in {directory} is open already, in process {holder}. Close it there, or "
-            "connect to it: Catalog.connect(uri, api_key) with its catalog.uri and catalog.api_key."
-        ) from None
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-
-
-def _build_app(directory: Path, readable: Iterable[Path], api_key: str) -> Any:
-    try:
-        from bluesky_tiled_plugins.routers.validator import router
-        from tiled.catalog import from_uri
         from tiled.config import Authentication, StreamingCacheConfig
         from tiled.server.app import build_app
+        from tiled.server.settings import get_settings
+
+        from ._tree import confined_tree
     except ImportError as error:
         raise CatalogError(
             f"An embedded catalog needs the Tiled server ({error}). "
@@ -151,22 +134,24 @@ def _build_app(directory: Path, readable: Iterable[Path], api_key: str) -> Any:
     # Below this level it prints its version to the terminal.
     logging.getLogger("tiled.server.app").setLevel(logging.WARNING)
     database = directory / "catalog.db"
+    if not database.exists():
+        _log.warning("Creating a catalog in %s; this takes 10 to 20 s, once.", directory)
     try:
-        tree = from_uri(
+        tree = confined_tree(
             str(database),
             writable_storage=[str(directory / "data"), f"duckdb:///{directory / 'storage.duckdb'}"],
-            readable_storage=[str(path) for path in readable],
+            readable_storage=readable,
             # Creating the tables takes a subprocess and several seconds.
             init_if_not_exists=not database.exists(),
             cache_config=StreamingCacheConfig(uri="memory").model_dump(),
         )
     except Exception as error:
         raise CatalogError(f"The catalog database {database} cannot be created: {error}") from error
-    return build_app(
-        tree,
-        authentication=Authentication(single_user_api_key=api_key),
-        include_routers=[router],
-    )
+    app = build_app(tree, authentication=Authentication(single_user_api_key=api_key))
+    # All servers of a process share one object of settings: the last key would hold for all.
+    settings = app.dependency_overrides[get_settings]().model_copy(deep=True)
+    app.dependency_overrides[get_settings] = lambda: settings
+    return app
 
 
 def _make_server(app: Any) -> Any:

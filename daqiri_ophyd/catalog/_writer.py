@@ -15,6 +15,7 @@ from tiled.utils import path_from_uri
 
 from daqiri_ophyd.documents import PCAP_MIMETYPE
 
+from ._address import CatalogError
 from ._handler import LEGACY_SPEC
 
 __all__ = ["BackupError", "RunWriter", "ingest_backup"]
@@ -146,7 +147,7 @@ class RunWriter:
         try:
             # The plain httpx client: Tiled's repeats failing requests.
             self._client.context.http_client.get(self._client.uri, timeout=_PROBE_S)
-        except httpx.HTTPError:
+        except (httpx.HTTPError, CatalogError):
             return False
         return True
 

@@ -20,6 +20,14 @@ from ._workspace import open_workspace, port_device
 Data = Annotated[
     Path, typer.Option(help="Directory of the catalog and the captures.", file_okay=False)
 ]
+CatalogName = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        help="Directory of the catalog, or address of a Tiled server; its key is in TILED_API_KEY. "
+        "Default: catalog in the data directory.",
+    ),
+]
 OnDrop = Literal["fail", "flag", "ignore"]
 DATA = Path("daqiri-data")
 
@@ -83,6 +91,7 @@ def capture(
         Path | None, typer.Option(help="Write a PNG of the capture.", dir_okay=False)
     ] = None,
     data: Data = DATA,
+    catalog: CatalogName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
@@ -96,7 +105,7 @@ def capture(
         raise typer.BadParameter("the capture has no limit; give --packets or --seconds")
     loaded = load_config(config_path(config))
     interface = interface_with(loaded, "rx", port)
-    with open_workspace(loaded, data) as workspace:
+    with open_workspace(loaded, data, catalog) as workspace:
         receiver = port_device(workspace.daq, interface)
         detector = receiver.capture
         if queue is not None:

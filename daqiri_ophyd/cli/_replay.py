@@ -7,7 +7,7 @@ import typer
 
 from ..catalog import capture_files, find_run
 from ..engine import load_config
-from ._capture import DATA, Data
+from ._capture import DATA, CatalogName, Data
 from ._output import print_facts, print_json, print_message
 from ._part import Between, LoopGap, Loops, PacketRange, Rewrite, Select, open_source
 from ._send import MaxGap, StartDelay, open_to_send, transmit
@@ -41,6 +41,7 @@ def replay(
     max_gap: MaxGap = None,
     start_delay: StartDelay = 0.2,
     data: Data = DATA,
+    catalog: CatalogName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
@@ -50,8 +51,8 @@ def replay(
     """
     if run.startswith("-") and not _NUMBER.fullmatch(run):
         raise typer.BadParameter(f"no such option: {run}")
-    with open_catalog(data) as catalog:
-        stored = find_run(catalog.client, run)
+    with open_catalog(data, catalog) as runs:
+        stored = find_run(runs.client, run)
         files = capture_files(stored)
         uid = stored.metadata["start"]["uid"]
     loaded = load_config(config_path(config))

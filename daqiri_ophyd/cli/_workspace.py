@@ -90,20 +90,28 @@ def captures_of(data: Path) -> Path:
     return captures
 
 
-def open_catalog(data: Path) -> Catalog:
-    """Open the catalog of a data directory, which is created if missing."""
+def open_catalog(data: Path, name: str | None = None) -> Catalog:
+    """Open the catalog at an address or in a directory; None: the one of the data directory."""
+    data = data.resolve()
     captures = captures_of(data)
     captures.mkdir(parents=True, exist_ok=True)
-    return Catalog.open(data.resolve() / "catalog", readable=[captures])
+    if name is not None and "://" in name:
+        return Catalog.connect(name, readable=[captures], backup_directory=data / "backup")
+    return Catalog.open(data / "catalog" if name is None else name, readable=[captures])
 
 
 @contextmanager
-def open_workspace(config: NetworkConfig | dict[str, Any], data: Path) -> Iterator[Workspace]:
+def open_workspace(
+    config: NetworkConfig | dict[str, Any], data: Path, catalog: str | None = None
+) -> Iterator[Workspace]:
     """Open catalog, device and RunEngine; they are closed in reverse order."""
-    with open_catalog(data) as catalog, make_daq(config, directory=captures_of(data)) as daq:
+    with (
+        open_catalog(data, catalog) as opened,
+        make_daq(config, directory=captures_of(data)) as daq,
+    ):
         engine = RunEngine(context_managers=[_PauseOnInterrupt])
-        engine.subscribe(catalog.writer())
-        yield Workspace(engine, daq, catalog)
+        engine.subscribe(opened.writer())
+        yield Workspace(engine, daq, opened)
 
 
 def port_device(daq: Daq, port: str) -> Any:

@@ -14,6 +14,7 @@ from ._base import Readings
 from ._capture_recording import RecordingCapture
 from ._outcome import CaptureError
 from ._status import EngineStatus
+from ._tiled import register_with_tiled
 
 __all__ = ["Capture"]
 
@@ -106,6 +107,7 @@ class Capture(RecordingCapture):
 
     def stage(self) -> list[object]:
         """Open the engine if it is closed, and start a new set of files."""
+        register_with_tiled()
         self.daq.open()
         self._place = None
         self._failure = None

@@ -12,8 +12,11 @@ where FOLDER is this folder, as Python finds it:
 Environment:
 
     DAQIRI_CONFIG    configuration of the engine; default: the loopback profile
-    DAQIRI_DATA      folder for captures and for the catalog; default: ~/daqiri
-    DAQIRI_CATALOG   address of a Tiled server; default: a catalog embedded in this process
+    DAQIRI_DATA      folder for captures, catalog and metadata; default: ~/daqiri
+    DAQIRI_CATALOG   address of a Tiled server; default: the catalog in the data folder
+
+Metadata in ``RE.md`` are kept in the data folder, and scan ids go on where the last session ended.
+One session at a time can rely on that; give others a data folder of their own.
 """
 
 import os
@@ -21,11 +24,11 @@ from pathlib import Path
 
 from bluesky import RunEngine
 from bluesky.callbacks.best_effort import BestEffortCallback
-from bluesky.utils import ProgressBarManager
+from bluesky.utils import PersistentDict, ProgressBarManager
 
 data = Path(os.environ.get("DAQIRI_DATA", "~/daqiri")).expanduser()
 
-RE = RunEngine({})
+RE = RunEngine(PersistentDict(str(data / "metadata")))  # pyright: ignore[reportArgumentType]
 RE.waiting_hook = ProgressBarManager()  # pyright: ignore[reportAttributeAccessIssue]
 bec = BestEffortCallback()
 bec.disable_plots()

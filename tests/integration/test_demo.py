@@ -12,10 +12,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from daqiri_ophyd.catalog import Catalog
+from daqiri_ophyd.cli._stimulus import udp_stimulus, write_pcap
 from daqiri_ophyd.documents import read_sidecar
-from daqiri_ophyd.engine import LINKTYPE_RAW, frames
+from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, frames
 
 COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
 PACKETS = 4_000
@@ -82,6 +85,28 @@ def test_a_capture_of_the_command_is_replayed_by_the_command(tmp_path: Path) -> 
     result = json.loads(captured.stdout)
     assert result["received"] > 0
     assert (tmp_path / "again.png").exists()
+
+
+def test_commands_use_the_catalog_that_a_session_has_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames_sent = udp_stimulus(20, 60, [5500])
+    write_pcap(tmp_path / "in.pcap", frames_sent, np.arange(20) * 1000, LINKTYPE_ETHERNET)
+    captures = tmp_path / "daqiri-data" / "captures"
+    with Catalog.open(tmp_path / "shared", readable=[captures]) as session:
+        captured = run(
+            "capture", "loopback", "--send", "in.pcap", "--catalog", "shared", "--json",
+            cwd=tmp_path,
+        )  # fmt: skip
+        assert captured.returncode == 0, captured.stderr
+        uid = json.loads(captured.stdout)["run"]
+        assert list(session.client) == [uid]
+        monkeypatch.setenv("TILED_API_KEY", session.api_key or "")
+        replayed = run("replay", uid[:8], "--catalog", session.uri, "--json", cwd=tmp_path)
+        assert replayed.returncode == 0, replayed.stderr
+        assert json.loads(replayed.stdout)["sent"] == 20
+        refused = run("replay", uid[:8], "--catalog", session.uri, "--data", "no", cwd=tmp_path)
+        assert refused.returncode == 1 and "not below a readable directory" in refused.stderr
 
 
 def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """A small instrument that writes pcap files, and catalogs for it."""
 
 import json
+import os
 import shutil
 import struct
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from bluesky import preprocessors as bpp
 from ophyd import Component, Device, DeviceStatus, Signal
 
 from daqiri_ophyd.catalog import Catalog
-from daqiri_ophyd.documents import CaptureStream, sidecar_path
+from daqiri_ophyd.documents import PCAP_MIMETYPE, CaptureStream, capture_data_key, sidecar_path
 
 
 class SoftCapture(Device):
@@ -167,3 +169,112 @@ def catalog(tmp_path: Path, captures: Path, empty_catalog: Path) -> Iterator[Cat
     shutil.copytree(empty_catalog, tmp_path / "catalog")
     with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
         yield catalog
+
+
+def pcap_of(packets: list[bytes]) -> bytes:
+    """A pcap file, one packet a ns."""
+    records = [
+        struct.pack("<IIII", 1_700_000_000, i, len(packet), len(packet)) + packet
+        for i, packet in enumerate(packets)
+    ]
+    return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + b"".join(records)
+
+
+def store_capture(
+    catalog: Catalog,
+    backup_directory: Path,
+    uri: str,
+    template: str,
+    *,
+    files: int = 1,
+    mimetype: str = PCAP_MIMETYPE,
+) -> str:
+    """Store a run whose documents name these files, as any writer may; return its uid."""
+    uid, descriptor, resource = (str(uuid.uuid4()) for _ in range(3))
+    key = capture_data_key("soft://capture")
+    stamps = {"run_start": uid, "time": 1.0}
+    rows = {"start": 0, "stop": files}
+    parameters = {"template": template, "chunk_shape": [1]}
+    writer = catalog.writer()
+    for name, doc in (
+        ("start", {"uid": uid, "time": 1.0, "scan_id": 1}),
+        (
+            "descriptor",
+            {"uid": descriptor, "name": "primary", "data_keys": {"files": key}, **stamps}
+            | {"object_keys": {}, "hints": {}, "configuration": {}},
+        ),
+        (
+            "stream_resource",
+            {"uid": resource, "run_start": uid, "mimetype": mimetype, "uri": uri}
+            | {"data_key": "files", "parameters": parameters},
+        ),
+        (
+            "stream_datum",
+            {"uid": f"{resource}/0", "stream_resource": resource, "descriptor": descriptor}
+            | {"indices": rows, "seq_nums": {"start": 1, "stop": files + 1}},
+        ),
+        ("stop", {"uid": str(uuid.uuid4()), "exit_status": "success", **stamps}),
+    ):
+        writer(name, doc)
+    assert writer.backups == []
+    return uid
+
+
+@pytest.fixture
+def stored_capture():
+    return store_capture
+
+
+@pytest.fixture
+def pcap():
+    return pcap_of
+
+
+@pytest.fixture
+def files_elsewhere(tmp_path: Path) -> Callable[[Path], dict[str, tuple[str, str]]]:
+    """Addresses and templates that lead out of a directory of captures, by what they do."""
+
+    def make(captures: Path) -> dict[str, tuple[str, str]]:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "secret.pcap").write_bytes(pcap_of([b"secret" * 10]))
+        (captures / "folder").symlink_to(outside)
+        (captures / "file.pcap").symlink_to(outside / "secret.pcap")
+        base = f"file://localhost{captures}"
+        up = os.path.relpath(outside, captures)
+        return {
+            "outside": (f"file://localhost{outside}/", "secret.pcap"),
+            "dots in the address": (f"{base}/{up}/", "secret.pcap"),
+            "dots in the template": (f"{base}/", f"{up}/secret.pcap"),
+            "link to a folder": (f"{base}/folder/", "secret.pcap"),
+            "link to a file": (f"{base}/", "file.pcap"),
+            "another host": (f"file://elsewhere.example{captures}/", "file.pcap"),
+            "letters of the scheme": (f"FILE://localhost{outside}/", "secret.pcap"),
+            "scheme of a database": (f"sqlite:///{outside}/", "secret.pcap"),
+        }
+
+    return make
+
+
+def refusals(catalog: Catalog, uid: str) -> list[int]:
+    """Status codes of all ways to the contents of the files of a run."""
+    client = catalog.client.context.http_client
+    api = str(catalog.client.context.api_uri)
+    path = f"{catalog.uri.partition('/metadata/')[2]}/{uid}/primary/files"
+    described = client.get(f"{api}metadata/{path}?include_data_sources=true").json()
+    (source,) = described["data"]["attributes"]["data_sources"]
+    number = source["assets"][0]["id"]
+    return [
+        client.get(f"{api}{route}").status_code
+        for route in (
+            f"asset/bytes/{path}?id={number}",
+            f"array/full/{path}?format=application/json",
+            f"array/block/{path}?block=0&format=application/json",
+            f"table/partition/{path}/packets?partition=0&format=text/csv",
+        )
+    ]
+
+
+@pytest.fixture
+def status_codes():
+    return refusals

@@ -17,6 +17,7 @@ import tiled.client.utils
 from bluesky import plans as bp
 
 from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.documents import sidecar_path
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "facility-catalog.md"
 KEY = "0123456789abcdef"
@@ -77,15 +78,21 @@ def server(tmp_path_factory) -> Iterator[Server]:
     server.stop()
 
 
+def captures_of(server: Server) -> Path:
+    return server.directory.parent / "captures"
+
+
 @pytest.fixture
 def facility(server, tmp_path) -> Iterator[Catalog]:
-    with Catalog.connect(server.uri, KEY, backup_directory=tmp_path / "backup") as catalog:
+    with Catalog.connect(
+        server.uri, KEY, readable=[captures_of(server)], backup_directory=tmp_path / "backup"
+    ) as catalog:
         yield catalog
 
 
 @pytest.fixture
 def device(device, server):
-    device.folder = server.directory.parent / "captures" / os.urandom(4).hex()
+    device.folder = captures_of(server) / os.urandom(4).hex()
     return device
 
 
@@ -105,8 +112,32 @@ def test_run_on_the_server(facility, device, run_engine, fly_plan, kind):
     files = {}
     run[stream].base["soft_files"].raw_export(files)
     assert sorted(f.getvalue() for f in files.values()) == sorted(
-        path.read_bytes() for path in device.written
+        path.read_bytes() for made in device.written for path in (made, sidecar_path(made))
     )
+
+
+def test_files_elsewhere_are_not_served(
+    server, facility, tmp_path, files_elsewhere, stored_capture, status_codes, pcap
+):
+    captures = captures_of(server) / "confined"
+    captures.mkdir(parents=True)
+    (captures / "own.pcap").write_bytes(pcap([b"own" * 20]))
+    uid = stored_capture(facility, tmp_path, f"file://localhost{captures}/", "own.pcap")
+    assert status_codes(facility, uid) == [200, 200, 200, 200]
+    for what, (uri, template) in files_elsewhere(captures).items():
+        uid = stored_capture(facility, tmp_path, uri, template)
+        codes = status_codes(facility, uid)
+        assert set(codes) <= {400, 403} and codes[1:] == [403, 403, 403], (what, codes)
+
+
+def test_packets_and_a_page_of_summaries(facility, device, run_engine):
+    run_engine.subscribe(facility.writer())
+    (uid,) = run_engine(bp.count([device], 2))
+    packets = facility.client[uid]["primary"].base["soft_files", "packets"]
+    assert packets.read(["length"])["length"].tolist() == [60, 61, 60, 61, 62]
+    client, api = facility.client.context.http_client, facility.client.context.api_uri
+    page = client.get(f"{api}array/full/runs/{uid}/primary/soft_files?format=text/html")
+    assert page.status_code == 200 and "<td>121</td>" in page.text
 
 
 def test_databroker_by_profile(server, facility, device, run_engine, tmp_path):

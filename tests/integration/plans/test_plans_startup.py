@@ -19,15 +19,27 @@ from pathlib import Path
 for script in sorted(Path(sys.argv[1]).glob("[0-9][0-9]-*.py")):
     exec(compile(script.read_text(), script, "exec"))
 packets = {"count": 100, "size": 64, "rate": 1000}
+assert (data / "catalog" / "server.json").exists()  # before the first plan
+RE.md["proposal"] = "42"
 RE(capture(daq.port0.capture, 100, tx=daq.port0.tx.tx_q0, packets=packets))
-uid = catalog().client[-1].metadata["start"]["uid"]
+uid = catalog.client[-1].metadata["start"]["uid"]
 RE(replay(daq.port0.tx.tx_q0, uid, detector=daq.port0.capture))
 RE(capture_scan(daq.port0.capture, motor1, 0, 1, 2, tx=daq.port0.tx.tx_q0, packets=packets))
-runs = catalog().client
+runs = catalog.client
 print([runs[i].metadata["start"]["plan_name"] for i in (-3, -2, -1)])
 RE(count([readiness]))
 print(runs[-1]["primary"]["readiness_state"].read()[0] in ("ok", "warn", "fail"))
 print(runs[-3].metadata["start"]["replay_of"] == uid)
+"""
+
+NEXT = """
+import sys
+from pathlib import Path
+
+for script in sorted(Path(sys.argv[1]).glob("[0-9][0-9]-*.py")):
+    exec(compile(script.read_text(), script, "exec"))
+RE(count([readiness]))
+print(RE.md["proposal"], catalog.client[-1].metadata["start"]["scan_id"])
 """
 
 
@@ -46,6 +58,15 @@ def test_a_session(tmp_path):
     assert done.stdout.splitlines()[-2:] == ["True", "True"]
     assert "['capture', 'replay', 'capture_scan']" in done.stdout
     assert len(list((tmp_path / "data" / "captures").rglob("*.pcap"))) == 4
+    script.write_text(NEXT)
+    done = subprocess.run(
+        [sys.executable, str(script), str(COLLECTION)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.stdout.splitlines()[-1] == "42 5", done.stderr
 
 
 def test_what_a_queue_server_lists(tmp_path):
@@ -73,4 +94,4 @@ def test_what_a_queue_server_lists(tmp_path):
     assert port["capture"]["is_flyable"]
     assert port["tx"]["components"]["tx_q0"]["is_flyable"]
     assert devices["readiness"]["is_readable"]
-    assert not (tmp_path / "data").exists()  # listing opens nothing
+    assert not (tmp_path / "data" / "captures").exists()  # listing opens no engine

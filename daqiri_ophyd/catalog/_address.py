@@ -1,0 +1,150 @@
+"""Where the server of a catalog directory is: kept in the directory, for other processes."""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+__all__ = ["CatalogError", "ServerAddress", "find_server", "lock_directory", "require_server"]
+
+_LOCK = "lock"
+_NAME = "server.json"
+# A first opening creates the databases, which takes some 20 s on a slow host.
+_PATIENCE_S = 90.0
+
+
+class CatalogError(RuntimeError):
+    """A catalog cannot be opened or used."""
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    """How to reach the server of a catalog directory.
+
+    Parameters
+    ----------
+    api_key : str
+        Key for it; made once for each directory.
+    port : int
+        Port on 127.0.0.1; 0: not chosen yet.
+    process : int
+        Process whose server answers at the port; 0: none does.
+    readable : tuple of str
+        Directories of captures that it reads.
+    """
+
+    api_key: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+    port: int = 0
+    process: int = 0
+    readable: tuple[str, ...] = ()
+
+    @property
+    def uri(self) -> str:
+        """Address of the server."""
+        return f"http://127.0.0.1:{self.port}/api/v1"
+
+    def write(self, directory: Path) -> None:
+        """Keep it in a catalog directory, in a file that only its owner can read.
+
+        Raises
+        ------
+        CatalogError
+            If the directory cannot be written.
+        """
+        temporary = directory / f".{_NAME}.part"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            temporary.unlink(missing_ok=True)
+            with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                json.dump(asdict(self), file)
+            temporary.replace(directory / _NAME)
+        except OSError as error:
+            raise CatalogError(f"{temporary} cannot be written ({error.strerror}).") from error
+
+    @classmethod
+    def read(cls, directory: Path) -> "ServerAddress":
+        """Return what is kept in a catalog directory; a new one with a new key if nothing is."""
+        try:
+            kept = json.loads((directory / _NAME).read_text("utf-8"))
+            return cls(**{**kept, "readable": tuple(kept["readable"])})
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise CatalogError(
+                f"{directory / _NAME} cannot be used ({error!r}). Remove it; it is made again."
+            ) from error
+
+
+def lock_directory(directory: Path) -> IO[str] | None:
+    """Lock a catalog directory for this process; None: another process has it open.
+
+    Raises
+    ------
+    CatalogError
+        If the directory cannot be written.
+    """
+    try:
+        (directory / "data").mkdir(parents=True, exist_ok=True)
+        lock = (directory / _LOCK).open("a")
+    except OSError as error:
+        raise CatalogError(
+            f"The catalog directory {directory} cannot be written ({error.strerror}). "
+            "Choose another, or connect to a server: Catalog.connect(uri)."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
+
+
+def find_server(directory: Path) -> ServerAddress | None:
+    """Return the server of a directory that another process has open; None: it closed it.
+
+    Raises
+    ------
+    CatalogError
+        If its server does not start in 90 s.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while _is_locked(directory):
+        address = ServerAddress.read(directory)
+        if address.process:
+            return address
+        if time.monotonic() > deadline:
+            raise CatalogError(
+                f"Another process has opened the catalog in {directory}, but its server has not "
+                f"started within {_PATIENCE_S:.0f} s. See {directory / 'server.log'}."
+            )
+        time.sleep(0.05)
+    return None
+
+
+def require_server(directory: Path, address: ServerAddress) -> None:
+    """Raise if the server of a catalog directory is no longer the one at this address.
+
+    Raises
+    ------
+    CatalogError
+        If it is another, or there is none.
+    """
+    if not _is_locked(directory) or ServerAddress.read(directory) != address:
+        raise CatalogError(
+            f"The catalog in {directory} was open in process {address.process}, which has closed "
+            "it or ended, and its server with it. Open it again: Catalog.open(directory)."
+        )
+
+
+def _is_locked(directory: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError), (directory / _LOCK).open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -1,0 +1,260 @@
+"""Packets of capture files as a table, for Tiled."""
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from fastapi import HTTPException
+from numpy.typing import NDArray
+from tiled.adapters.core import Adapter
+from tiled.structures.core import StructureFamily
+from tiled.structures.table import TableStructure
+
+from daqiri_ophyd.documents import read_sidecar
+from daqiri_ophyd.engine import DaqiriError, PcapFile
+
+__all__ = ["ROWS", "PacketTableAdapter"]
+
+ROWS = 100_000
+"""Most packets in a partition."""
+
+_MOST_AT_ONCE = 10  # partitions, some 130 MB
+
+_Columns = dict[str, NDArray[Any] | pd.Series]
+
+# Columns as they are in `Packets.to_columns`.
+_NUMBERS = {
+    "length": np.uint32,
+    "wire_length": np.uint32,
+    "eth_type": np.uint16,
+    "vlan": np.uint16,
+    "ip_version": np.uint8,
+    "ip_protocol": np.uint8,
+    "ip_ttl": np.uint8,
+    "src_port": np.uint16,
+    "dst_port": np.uint16,
+    "tcp_seq": np.uint32,
+    "tcp_flags": np.uint16,
+    "payload_length": np.uint32,
+}
+_ADDRESSES = {
+    "eth_src": ("eth_src",),
+    "eth_dst": ("eth_dst",),
+    "src": ("ip_version", "ipv4_src", "ipv6_src"),
+    "dst": ("ip_version", "ipv4_dst", "ipv6_dst"),
+}
+_PLACE = {"file": np.uint32, "packet": np.uint32, "time": "datetime64[ns, UTC]"}
+_PCAP_COLUMNS: dict[str, Any] = {
+    **_PLACE,
+    "length": np.uint32,
+    "wire_length": np.uint32,
+    **dict.fromkeys(("src", "dst"), "string[pyarrow]"),
+    "src_port": np.uint16,
+    "dst_port": np.uint16,
+    **dict.fromkeys(("eth_src", "eth_dst"), "string[pyarrow]"),
+    **_NUMBERS,
+}
+_RAW_COLUMNS: dict[str, Any] = {
+    **_PLACE,
+    "length": np.uint32,
+    "flow": np.uint32,
+    "offset": np.uint64,
+}
+
+
+class PacketTableAdapter(Adapter[TableStructure]):
+    """The packets of capture files as a table: a row for each, partitions of at most `ROWS`.
+
+    No partition has packets of two files. A partition is made from the headers of its packets
+    only, once their file has been indexed.
+
+    ========================== ===================================================================
+    file, packet               number of the file in its stream, of the packet in the file
+    time                       UTC, ns
+    length                     bytes in the file
+    flow                       id of the flow; raw captures only
+    wire_length                bytes on the wire
+    src, dst                   IP addresses as text; empty: no IP packet
+    src_port, dst_port         UDP or TCP ports
+    eth_src, eth_dst           Ethernet addresses as text
+    eth_type, vlan, ...        as in `daqiri_ophyd.engine.Packets.to_columns`
+    ========================== ===================================================================
+
+    Raw captures have no headers: they have ``file``, ``packet``, ``time`` and the columns of their
+    index, ``length``, ``flow`` and ``offset``.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        Files of one capture, in order.
+
+    Raises
+    ------
+    HTTPException
+        If a file cannot be read.
+    """
+
+    structure_family = StructureFamily.table
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        with _answered():
+            self._parts = [(i, path, part) for i, path in enumerate(files) for part in _parts(path)]
+        self._raw = any(path.suffix == ".raw" for path in files)
+        self._dtypes = _RAW_COLUMNS if self._raw else _PCAP_COLUMNS
+        # A table without a partition could not be read at all.
+        structure = TableStructure.from_pandas(self._frame({}))
+        structure.npartitions = max(1, len(self._parts))
+        super().__init__(structure)
+
+    def read(self, fields: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return all packets.
+
+        Parameters
+        ----------
+        fields : sequence of str, optional
+            Columns. Default: all.
+
+        Raises
+        ------
+        HTTPException
+            If they are too many for one answer.
+        """
+        parts = self.structure().npartitions
+        if parts > _MOST_AT_ONCE:
+            raise HTTPException(
+                400,
+                f"The packets are in {parts} partitions of up to {ROWS} packets; at most "
+                f"{_MOST_AT_ONCE} are sent at once. Request them by /table/partition, as the "
+                "Python client does.",
+            )
+        frames = [self.read_partition(part, fields) for part in range(parts)]
+        return pd.concat(frames, ignore_index=True)
+
+    def read_partition(self, partition: int, fields: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return the packets of one partition.
+
+        Parameters
+        ----------
+        partition : int
+            Its number.
+        fields : sequence of str, optional
+            Columns. Default: all.
+
+        Raises
+        ------
+        IndexError
+            If there is no such partition.
+        KeyError
+            If there is no such column.
+        HTTPException
+            If the file cannot be read.
+        """
+        wanted = list(self._dtypes if fields is None else fields)
+        for name in wanted:
+            if name not in self._dtypes:
+                raise KeyError(name)
+        if not self._parts and partition == 0:
+            return self._frame({}, wanted)
+        number, path, part = self._parts[partition]
+        with _answered():
+            made = _raw_columns(path, part) if self._raw else _pcap_columns(path, part, wanted)
+        rows = len(made["time"])
+        made["file"] = np.full(rows, number)
+        made["packet"] = np.arange(part.start, part.start + rows)
+        return self._frame(made, wanted)
+
+    def _frame(self, made: _Columns, wanted: Sequence[str] | None = None) -> pd.DataFrame:
+        columns = {
+            name: pd.Series(made.get(name, []), dtype=self._dtypes[name])
+            for name in (self._dtypes if wanted is None else wanted)
+        }
+        return pd.DataFrame(columns)
+
+
+@contextlib.contextmanager
+def _answered() -> Iterator[None]:
+    """Tell the client why a file cannot be read; otherwise it sees an internal error."""
+    try:
+        yield
+    except (DaqiriError, OSError, ValueError) as error:
+        raise HTTPException(422, str(error)) from error
+
+
+def _parts(path: Path) -> list[slice]:
+    sidecar = read_sidecar(path)
+    packets = _count(path) if sidecar is None else sidecar.packets
+    starts = range(0, packets, ROWS)
+    # The last one goes to the end of the file, whatever its metadata say.
+    return [slice(a, b) for a, b in itertools.pairwise([*starts, None])]
+
+
+def _count(path: Path) -> int:
+    return len(_raw_index(path)) if path.suffix == ".raw" else _indexed_count(*_identity(path))
+
+
+def _raw_index(path: Path) -> NDArray[Any]:
+    return np.load(path.with_name(path.name + ".npy"), mmap_mode="r")
+
+
+def _identity(path: Path) -> tuple[Path, int, int, int]:
+    status = path.stat()
+    return path, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=4)  # partitions of one file come one after the other
+def _indexed(path: Path, *_identity: int) -> PcapFile:
+    return PcapFile(path)
+
+
+@functools.lru_cache(maxsize=4096)
+def _indexed_count(path: Path, *identity: int) -> int:
+    return len(_indexed(path, *identity))
+
+
+def _raw_columns(path: Path, part: slice) -> _Columns:
+    index = _raw_index(path)[part]
+    made: _Columns = {name: index[name] for name in ("length", "flow", "offset")}
+    return {"time": _times(index["timestamp"]), **made}
+
+
+def _pcap_columns(path: Path, part: slice, wanted: Sequence[str]) -> _Columns:
+    packets = _indexed(*_identity(path))[part]
+    needed = [name for name in wanted if name in _NUMBERS]
+    needed += [part for name in wanted for part in _ADDRESSES.get(name, ())]
+    # Without names, all columns would be returned.
+    fields = packets.to_columns(["timestamp", *dict.fromkeys(needed)])
+    made: _Columns = {name: fields[name] for name in wanted if name in _NUMBERS}
+    made["time"] = _times(fields["timestamp"])
+    for name in set(wanted) & {"src", "dst"}:
+        made[name] = _ip_texts(fields["ip_version"], fields[f"ipv4_{name}"], fields[f"ipv6_{name}"])
+    for name in set(wanted) & {"eth_src", "eth_dst"}:
+        made[name] = _texts(fields[name], lambda number: int(number).to_bytes(6).hex(":"))
+    return made
+
+
+def _times(ns: NDArray[Any]) -> pd.Series:
+    return pd.Series(ns.astype("datetime64[ns]")).dt.tz_localize("UTC")
+
+
+def _texts(values: NDArray[Any], text: Callable[[Any], str]) -> NDArray[Any]:
+    """Return the text of each value; each distinct value is converted once."""
+    distinct, which = np.unique(values, return_inverse=True)
+    return np.array([text(value) for value in distinct], object)[which]
+
+
+def _ip_texts(
+    version: NDArray[np.uint8], ipv4: NDArray[np.uint32], ipv6: NDArray[np.uint8]
+) -> NDArray[Any]:
+    made = np.full(len(version), "", object)
+    four, six = version == 4, version == 6
+    made[four] = _texts(ipv4[four], lambda number: str(IPv4Address(int(number))))
+    if six.any():
+        whole = np.ascontiguousarray(ipv6[six]).view("V16").ravel()
+        made[six] = _texts(whole, lambda address: str(IPv6Address(address.tobytes())))
+    return made

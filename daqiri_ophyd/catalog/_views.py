@@ -1,0 +1,43 @@
+"""HTML and PNG of the summary records, which Tiled cannot make of arrays with fields."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tiled.media_type_registration import default_serialization_registry
+from tiled.utils import SerializationError
+
+__all__ = ["register_views"]
+
+_Serializer = Callable[[str, Any, Any], Any]
+
+
+def register_views() -> None:
+    """Make pages and pictures of arrays possible, or refused in words; others are as before."""
+    for media_type, view in (("text/html", _html), ("image/png", _png)):
+        stock = default_serialization_registry.dispatch("array", media_type)
+        if getattr(stock, "func", None) is not view:
+            default_serialization_registry.register("array", media_type, _View(view, stock))
+
+
+class _View:
+    """A serializer for arrays with fields; others go to Tiled's."""
+
+    def __init__(self, func: _Serializer, stock: _Serializer) -> None:
+        self.func = func
+        self._stock = stock
+
+    def __call__(self, media_type: str, array: np.ndarray, metadata: Any) -> Any:
+        serializer = self._stock if array.dtype.names is None else self.func
+        return serializer(media_type, array, metadata)
+
+
+def _html(_media_type: str, array: np.ndarray, _metadata: Any) -> bytes:
+    table = pd.DataFrame.from_records(np.atleast_1d(array).ravel())
+    return f"<html><body>{table.to_html()}</body></html>".encode()
+
+
+def _png(_media_type: str, array: np.ndarray, _metadata: Any) -> bytes:
+    fields = ", ".join(array.dtype.names or ())
+    raise SerializationError(f"records with the fields {fields} are no picture; see text/html.")

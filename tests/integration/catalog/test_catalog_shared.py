@@ -1,0 +1,125 @@
+"""One catalog directory for several processes: the first one serves, the others use its server."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tiled.client.utils
+from bluesky import plans as bp
+
+from daqiri_ophyd.catalog import Catalog, CatalogError, capture_files
+
+HOLDER = """
+import sys
+from daqiri_ophyd.catalog import Catalog
+
+with Catalog.open(sys.argv[1], readable=[sys.argv[2]]) as catalog:
+    print(catalog.uri, flush=True)
+    sys.stdin.read()
+"""
+
+
+class Holder:
+    """Another process that has the catalog open until its input ends."""
+
+    def __init__(self, directory: Path, captures: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(directory), str(captures)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.uri = self.process.stdout.readline().strip()
+
+    def end(self, number: int | None = None) -> None:
+        if number is not None:
+            self.process.send_signal(number)
+        self.process.communicate(timeout=60)
+
+
+@pytest.fixture
+def directory(tmp_path, empty_catalog) -> Path:
+    return shutil.copytree(empty_catalog, tmp_path / "shared")
+
+
+@pytest.fixture
+def holder(directory, captures) -> Iterator[Holder]:
+    holder = Holder(directory, captures)
+    yield holder
+    holder.end()
+
+
+@pytest.fixture(autouse=True)
+def few_retries(monkeypatch):
+    monkeypatch.setattr(tiled.client.utils, "TILED_RETRY_ATTEMPTS", 1)
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGKILL])
+def test_a_second_process_stores_and_reads_until_the_first_ends(
+    holder, directory, captures, device, run_engine, number, caplog
+):
+    with Catalog.open(directory) as second:
+        assert second.uri == holder.uri
+        writer = second.writer()
+        run_engine.subscribe(writer)
+        (uid,) = run_engine(bp.count([device], 2))
+        assert capture_files(second.client[uid]) == device.written
+        assert writer.backups == [] and "cannot read its captures" not in caplog.text
+        holder.end(number)
+        with pytest.raises(CatalogError, match=r"was open in process \d+, which has closed it"):
+            second.client[uid]
+        (lost,) = run_engine(bp.count([device], 1))
+        assert len(writer.backups) == 1
+        # Opening it again makes this process the server; what was not stored is stored now.
+        with Catalog.open(directory, readable=[captures]) as again:
+            assert again.uri == holder.uri  # the port is kept as well
+            again.ingest_backup(writer.backups[0])
+            assert {uid, lost} <= set(again.client)
+
+
+def test_the_key_is_kept_where_only_the_owner_reads_it(tmp_path, catalog, captures):
+    kept = tmp_path / "catalog" / "server.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    key, uri = catalog.api_key, catalog.uri
+    assert json.loads(kept.read_text())["api_key"] == key
+    catalog.close()
+    with Catalog.open(tmp_path / "catalog") as again:
+        assert (again.api_key, again.uri) == (key, uri)
+    port = int(re.search(r":(\d+)/", uri)[1])
+    with socket.create_server(("127.0.0.1", port)), Catalog.open(tmp_path / "catalog") as moved:
+        assert moved.api_key == key and moved.uri != uri
+        assert list(moved.client) == []
+
+
+def test_two_catalogs_of_a_process_keep_their_own_keys(catalog, directory):
+    (directory / "server.json").unlink()
+    with Catalog.open(directory) as other:
+        assert other.api_key != catalog.api_key
+        assert list(other.client) == list(catalog.client) == []
+        with pytest.raises(CatalogError, match="401"):
+            Catalog.connect(other.uri, catalog.api_key)
+
+
+def test_an_address_that_is_damaged_is_named(tmp_path, catalog):
+    catalog.close()
+    (tmp_path / "catalog" / "server.json").write_text("[]")
+    with pytest.raises(CatalogError, match=r"server\.json cannot be used.*Remove it"):
+        Catalog.open(tmp_path / "catalog")
+
+
+def test_the_address_of_an_ended_process_is_not_used(tmp_path, catalog):
+    """Whoever listens there now must not get the key."""
+    catalog.close()
+    kept = tmp_path / "catalog" / "server.json"
+    assert json.loads(kept.read_text())["process"] == os.getpid()
+    with Catalog.open(tmp_path / "catalog") as again:
+        assert again._server is not None
