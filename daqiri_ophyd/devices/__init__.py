@@ -10,6 +10,7 @@ from ._daq import Daq
 from ._flow import Flow
 from ._host_readiness import HostReadiness
 from ._losses import PacketLossError
+from ._memory_region import MemoryRegion
 from ._outcome import CaptureError, CaptureStoppedError
 from ._paths import PathInfo, PathProvider, PathTemplate
 from ._port import Port
@@ -35,6 +36,7 @@ __all__ = [
     "Fact",
     "Flow",
     "HostReadiness",
+    "MemoryRegion",
     "PacketLossError",
     "PathInfo",
     "PathProvider",

@@ -25,9 +25,9 @@ from daqiri_ophyd.engine import (
 )
 
 from . import _tx_queue
-from ._base import CounterDevice, EngineDevice, Readings
+from ._base import CounterDevice, EngineDevice, Group, Readings
 from ._capture import Capture
-from ._flow import flow_table, inner_configuration
+from ._flow import flow_table, inner_configuration, region_table
 from ._paths import PathProvider
 from ._port import Port as PortDevice
 from ._signals import fact
@@ -44,8 +44,8 @@ class Daq(Device):
     """An acquisition engine with its ports, queues, flows and captures.
 
     Made by `make_daq`, which derives the tree from the configuration: ``daq.<port>.rx.<queue>``,
-    ``daq.<port>.tx.<queue>``, ``daq.<port>.flows.<flow>``, ``daq.<port>.reorder.<plan>`` and
-    ``daq.<port>.capture``.
+    ``daq.<port>.tx.<queue>``, ``daq.<port>.flows.<flow>``, ``daq.<port>.reorder.<plan>``,
+    ``daq.<port>.capture`` and ``daq.regions.<memory region>``.
 
     The engine is opened by `open` or `wait_for_connection`, or when the device or any part of it
     is first staged or its counters are read. Unstaging leaves it open and idle. It is closed by
@@ -63,9 +63,12 @@ class Daq(Device):
         Default directory of captures, or what decides where they are written.
     """
 
+    regions: Group
+    """Memory regions."""
+
     engine_version = fact(lambda _: version(), "string")
     flow_table = fact(lambda daq: json.dumps(daq.flows), "string")
-    memory_regions = fact(lambda daq: json.dumps(daq.regions), "string")
+    memory_regions = fact(lambda daq: json.dumps(region_table(daq.configuration_dict)), "string")
     configuration = fact(lambda daq: daq.config.to_yaml(), "string")
 
     _FACTS = ("engine_version", "flow_table", "memory_regions", "configuration")
@@ -110,11 +113,6 @@ class Daq(Device):
     def flows(self) -> dict[str, list[dict[str, Any]]]:
         """Receive flows of each port."""
         return flow_table(self._configuration_dict)
-
-    @property
-    def regions(self) -> list[dict[str, Any]]:
-        """Memory regions."""
-        return inner_configuration(self._configuration_dict)["memory_regions"]
 
     @property
     def is_open(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 from ._base import EngineDevice
 from ._signals import fact
 
-__all__ = ["Flow", "flow_table"]
+__all__ = ["Flow", "flow_table", "inner_configuration", "region_table"]
 
 
 def flow_table(configuration: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -22,6 +22,17 @@ def flow_table(configuration: dict[str, Any]) -> dict[str, list[dict[str, Any]]]
         interface["name"]: interface.get("rx", {}).get("flows", [])
         for interface in inner["interfaces"]
     }
+
+
+def region_table(configuration: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the memory regions, as configured.
+
+    Parameters
+    ----------
+    configuration : dict
+        From ``NetworkConfig.to_dict()``, or its inner map.
+    """
+    return inner_configuration(configuration)["memory_regions"]
 
 
 def inner_configuration(configuration: dict[str, Any]) -> dict[str, Any]:

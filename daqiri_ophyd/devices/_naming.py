@@ -3,6 +3,7 @@
 import keyword
 import re
 from collections.abc import Iterable
+from inspect import get_annotations
 
 __all__ = ["attribute_name", "attribute_names"]
 
@@ -53,7 +54,7 @@ def attribute_names(names: Iterable[str], kind: str, device: type) -> dict[str, 
     ValueError
         If two names have the same attribute.
     """
-    taken = frozenset(dir(device))
+    taken = frozenset(dir(device)) | frozenset(get_annotations(device))
     found: dict[str, str] = {}
     for name in names:
         attribute = attribute_name(name, kind, taken)

@@ -13,7 +13,8 @@ from daqiri_ophyd.engine import NetworkConfig, load_config
 from ._base import EngineDevice, Group
 from ._capture import Capture
 from ._daq import Daq
-from ._flow import Flow
+from ._flow import Flow, region_table
+from ._memory_region import MemoryRegion
 from ._naming import attribute_names
 from ._paths import PathProvider
 from ._port import Port
@@ -54,10 +55,10 @@ def make_daq(
     """
     read = config if isinstance(config, NetworkConfig) else load_config(config)
     ports = {interface.name: interface for interface in read.interfaces}
-    components = {
-        attribute: Cpt(_port_class(ports[port]), port=port)
-        for port, attribute in attribute_names(ports, "port", Daq).items()
-    }
+    regions = [region["name"] for region in region_table(read.to_dict())]
+    components = {"regions": _group("MemoryRegions", MemoryRegion, "", regions, "region")}
+    for port, attribute in attribute_names(ports, "port", Daq).items():
+        components[attribute] = Cpt(_port_class(ports[port]), port=port)
     cls = create_device_from_components("Daq", base_class=Daq, **components)
     return cast(Daq, cls(name=name, configuration=read, directory=directory, **kwargs))
 
@@ -114,7 +115,8 @@ def _group(
         attribute: Cpt(class_of(member), port=port, member=member)
         for member, attribute in attribute_names(members, kind, Group).items()
     }
+    of_port = f" of port {port}" if port else ""
     group = create_device_from_components(
-        name, docstring=f"{name} of port {port}.", base_class=Group, **components
+        name, docstring=f"{name}{of_port}.", base_class=Group, **components
     )
     return Cpt(group, port=port)

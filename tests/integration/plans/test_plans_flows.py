@@ -8,7 +8,10 @@ from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 
 from daqiri_ophyd import plans
+from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.engine import ConfigError, NotReadyError
+
+from .conftest import loopback
 
 BURST = {"count": 50, "size": 100, "udp_dst": 6000}
 
@@ -193,3 +196,27 @@ def test_a_plan_drops_all_traffic_of_a_port(daq, run_engine, send):
         assert not port.drop_all_traffic.get()
         send(daq, 5)
         assert received.dropped_filtered.get() == 0
+
+
+def test_regions_tell_their_free_buffers(daq, send):
+    rx, tx = daq.regions.rx, daq.regions.tx
+    assert (rx.buffers.get(), rx.buf_size.get(), rx.region_kind.get()) == (8192, 1024, "host")
+    before = rx.free.get()
+    assert rx.read()["daq_regions_rx_free"]["value"] == before
+    seen: list[int] = []
+    rx.free.subscribe(lambda value, **_: seen.append(value))
+    send(daq, 640)  # ten bursts, which nobody takes
+    end = time.monotonic() + 20
+    while not seen or seen[-1] != before - 640:
+        assert time.monotonic() < end, (before, seen)
+        time.sleep(0.01)
+    assert 0 < tx.free.get() <= 4096
+    assert rx.describe()["daq_regions_rx_free"]["source"] == "daqiri://daq/regions/rx/free"
+
+
+def test_a_port_may_be_named_regions(captures):
+    configuration = loopback()
+    configuration["interfaces"][0]["name"] = "regions"
+    daq = make_daq(configuration, directory=captures)
+    assert daq.regions_.capture.name == "daq_regions__capture"
+    assert daq.regions.rx.buffers.get() == 8192

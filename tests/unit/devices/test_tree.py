@@ -87,7 +87,7 @@ def test_every_profile_has_a_tree(name):
         assert "<" in str(error)  # a template that waits for addresses
         return
     daq = make_daq(configured)
-    assert len(daq.component_names) == len(configured.interfaces) + 4
+    assert len(daq.component_names) == len(configured.interfaces) + 5
 
 
 def test_nothing_is_opened(daq):
@@ -113,7 +113,7 @@ def test_kinds(daq):
 def test_descriptions_are_precise(daq):
     keys = daq.describe()
     for key in keys.values():
-        assert key["source"].startswith("daqiri://10 GbE/port-0/")
+        assert key["source"].startswith(("daqiri://10 GbE/port-0/", "daqiri://daq/regions/"))
         assert key["dtype_numpy"] in ("<i8", "<f8")
         assert key["units"]
     facts = daq.port_10_GbE_port_0.rx.queue_0.describe_configuration()
