@@ -1,9 +1,11 @@
 /// A loopback session whose first receive queue is recorded.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "session/loopback_config.h"
 #include "storage/bursts.h"
@@ -31,6 +33,49 @@ inline std::string sidecar_of(const std::string& path) {
 /// With more buffers than any test sends packets: nothing is lost however slow the recorder is.
 inline NetworkConfig roomy_config(int batch = 64, std::uint32_t timeout_us = 500) {
   return loopback_config(batch, timeout_us, 8192);
+}
+
+/// Errors are expected, and not logged.
+inline NetworkConfig silent() {
+  NetworkConfig config = roomy_config();
+  config.log_level_ = LogLevel::OFF;
+  return config;
+}
+
+inline RecorderOptions into(const std::string& directory) {
+  RecorderOptions options;
+  options.directory = directory;
+  return options;
+}
+
+/// Numbers of the frames in a file.
+inline std::vector<std::uint32_t> numbers_in(const std::string& path) {
+  const Bytes file = read_file(path);
+  const PcapIndex index = index_pcap(file.data(), file.size(), path);
+  REQUIRE(index.torn_bytes == 0);
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t i = 0; i < index.offsets.size(); ++i) {
+    std::uint32_t number = 0;
+    std::memcpy(&number, file.data() + index.offsets[i] + 42, sizeof number);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+inline std::vector<std::uint32_t> counted(std::uint32_t first, std::uint32_t n) {
+  std::vector<std::uint32_t> numbers(n);
+  for (std::uint32_t i = 0; i < n; ++i) numbers[i] = first + i;
+  return numbers;
+}
+
+inline std::vector<std::uint32_t> numbers_in(const std::vector<RecordedFile>& files) {
+  std::vector<std::uint32_t> all;
+  for (const RecordedFile& file : files) {
+    const auto numbers = numbers_in(file.path);
+    CHECK(numbers.size() == file.packets);
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  }
+  return all;
 }
 
 struct Recording {

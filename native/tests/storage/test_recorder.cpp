@@ -8,40 +8,6 @@ using namespace daqiri;
 using namespace daqiri::test;
 using Catch::Matchers::Contains;
 
-namespace {
-
-/// Numbers of the frames in a file.
-std::vector<std::uint32_t> numbers_in(const std::string& path) {
-  const Bytes file = read_file(path);
-  const PcapIndex index = index_pcap(file.data(), file.size(), path);
-  REQUIRE(index.torn_bytes == 0);
-  std::vector<std::uint32_t> numbers;
-  for (std::size_t i = 0; i < index.offsets.size(); ++i) {
-    std::uint32_t number = 0;
-    std::memcpy(&number, file.data() + index.offsets[i] + 42, sizeof number);
-    numbers.push_back(number);
-  }
-  return numbers;
-}
-
-std::vector<std::uint32_t> counted(std::uint32_t first, std::uint32_t n) {
-  std::vector<std::uint32_t> numbers(n);
-  for (std::uint32_t i = 0; i < n; ++i) numbers[i] = first + i;
-  return numbers;
-}
-
-std::vector<std::uint32_t> numbers_in(const std::vector<RecordedFile>& files) {
-  std::vector<std::uint32_t> all;
-  for (const RecordedFile& file : files) {
-    const auto numbers = numbers_in(file.path);
-    CHECK(numbers.size() == file.packets);
-    all.insert(all.end(), numbers.begin(), numbers.end());
-  }
-  return all;
-}
-
-}  // namespace
-
 TEST_CASE("Everything that a queue receives is in the file, in order", "[storage][recorder]") {
   Recording r;
   r.send(0, 5000);

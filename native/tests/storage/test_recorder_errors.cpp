@@ -9,11 +9,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "session/loopback_config.h"
-#include "storage/bursts.h"
 #include "storage/file_write.h"
-#include "storage/index_pcap.h"
-#include "storage/recorder.h"
+#include "storage/recording.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -41,19 +38,6 @@ bool skipped(const SmallDisk& disk) {
   if (!disk.mounted)
     WARN("skipped: mounting a small tmpfs needs root (" << std::strerror(errno) << ")");
   return !disk.mounted;
-}
-
-/// Errors are expected here; there are more buffers than packets are sent.
-NetworkConfig silent() {
-  NetworkConfig config = loopback_config(64, 500, 8192);
-  config.log_level_ = LogLevel::OFF;
-  return config;
-}
-
-RecorderOptions into(const std::string& directory) {
-  RecorderOptions options;
-  options.directory = directory;
-  return options;
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 /// Both receive queues, recorded by a group.
 struct Pair {
-  explicit Pair(const RecorderGroup::Limits& limits, NetworkConfig config = roomy_config(64, 0))
+  explicit Pair(const RecorderGroup::Limits& limits, NetworkConfig config = roomy_config())
       : session(Session::open(std::move(config))), tx(session->tx_queue(0, 0)) {
     const auto group = std::make_shared<RecorderGroup>(limits);
     for (std::size_t i = 0; i < 2; ++i) {
@@ -47,7 +47,7 @@ struct Pair {
 
 TEST_CASE("The limit of a group holds for all of its recorders together, exactly",
           "[storage][recorder][group]") {
-  Pair p({.max_packets = 300});
+  Pair p({.max_packets = 300}, roomy_config(64, 0));
   for (std::uint32_t i = 0; i < 8; ++i) p.send(i % 2, i / 2 * 64, 64);
   REQUIRE(within_limit(
       [&] { return !p.recorders[0]->snapshot().running && !p.recorders[1]->snapshot().running; }));

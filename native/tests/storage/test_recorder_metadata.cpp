@@ -5,22 +5,6 @@ using namespace daqiri;
 using namespace daqiri::test;
 using Catch::Matchers::Contains;
 
-namespace {
-
-NetworkConfig silent() {
-  NetworkConfig config = roomy_config();
-  config.log_level_ = LogLevel::OFF;
-  return config;
-}
-
-RecorderOptions into(const std::string& directory) {
-  RecorderOptions options;
-  options.directory = directory;
-  return options;
-}
-
-}  // namespace
-
 TEST_CASE("What metadata that cannot be finished should have told is told by the next file's",
           "[storage][recorder]") {
   const TempDir dir;
