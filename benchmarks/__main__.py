@@ -22,6 +22,7 @@ TOPICS = (
     "python_bursts",
     "python_compat",
     "handover",
+    "dead_time",
 )
 
 
