@@ -102,16 +102,28 @@ class Flight:
             # Collecting raises the reason of a capture that has failed.
             if done or self._is_due() or any(getattr(d, "failed", False) for d in self._streams):
                 yield from self.collect()
+        yield from self._raise_failure(statuses)
+
+    @staticmethod
+    def _raise_failure(statuses: list[Any]) -> MsgGenerator[None]:
+        failed = next((s for s in statuses if s is not None and not s.success), None)
+        if failed is None:
+            return
+        for _ in range(20):
+            # The RunEngine is about to raise it here, so that the run is not closed as a success.
+            yield from bps.sleep(0.05)
+        raise FailedStatus(failed) from failed.exception(timeout=0)
 
     def _is_due(self) -> bool:
         return time.monotonic() - self._collected >= self._flush_period
 
-    def recover(self, _: Exception | None = None) -> MsgGenerator[None]:
+    def recover(self, error: Exception | None = None) -> MsgGenerator[None]:
         """Stop the devices and complete the files, which are part of the run."""
         if not self.running:
             return
         self.running = False
-        yield from bps.wait_for(
+        # On threads: completing a file can take a while.
+        tasks = yield from bps.wait_for(
             [partial(asyncio.to_thread, device.stop, success=True) for device in self._streams]
         )
         try:
@@ -119,16 +131,15 @@ class Flight:
         except FailedStatus:
             # Raised by a capture that failed unnoticed; what it recorded can be collected now.
             yield from self.collect()
+        for task in tasks or ():
+            if (failure := task.exception()) is not None:
+                raise failure from error
 
-    def around(self, plan: MsgGenerator[Any]) -> MsgGenerator[Any]:
-        """Run a plan, and collect rows at its checkpoints."""
-
-        def collect_at(msg: Msg) -> tuple[None, MsgGenerator[None] | None]:
-            if msg.command == "checkpoint" and self.running and self._is_due():
-                return None, self.collect()
-            return None, None
-
-        return (yield from bpp.plan_mutator(plan, collect_at))
+    def collect_at(self, msg: Msg) -> MsgGenerator[None] | None:
+        """Return what collects rows after a message, if it is a checkpoint and they are due."""
+        if msg.command == "checkpoint" and self.running and self._is_due():
+            return self.collect()
+        return None
 
 
 def capture_during(
@@ -178,7 +189,7 @@ def capture_during(
 
     def run() -> MsgGenerator[Any]:
         yield from flight.start()
-        result = yield from flight.around(plan)
+        result = yield from bpp.plan_mutator(plan, lambda msg: (None, flight.collect_at(msg)))
         yield from flight.end()
         return result
 
@@ -223,12 +234,18 @@ def capture_during_wrapper(
     def insert(msg: Msg) -> tuple[MsgGenerator[Any] | None, MsgGenerator[Any] | None]:
         flight = flights[-1]
         if msg.command == "open_run":
+            if msg.run is not None or flight.running:
+                raise ValueError(
+                    f"a capture cannot be in run {msg.run!r}: capture_during_wrapper is for plans "
+                    "that open one run after the other, without keys."
+                )
             flights.append(Flight(streams, flush_period))
             return None, flights[-1].start()
         if msg.command == "close_run" and flight.running:
-            ended = msg.kwargs.get("exit_status") in (None, "success")
-            return _before(msg, flight.end if ended else flight.recover), None
-        return None, None
+            # A run that ends early, also one that RE.stop() ends, has an exit status.
+            early = msg.kwargs.get("exit_status") is not None
+            return _before(msg, flight.recover if early else flight.end), None
+        return None, flight.collect_at(msg)
 
     def run() -> MsgGenerator[Any]:
         return (yield from bpp.plan_mutator(plan, insert))

@@ -156,23 +156,24 @@ class _CaptureFiles:
     """The capture files that documents of a run name."""
 
     def __init__(self) -> None:
-        self._resources: dict[str, dict[str, Any]] = {}
-        self._counts: dict[str, int] = {}
+        self._resources: dict[str, tuple[str, str]] = {}
+        self._numbers: dict[tuple[str, str], list[int]] = {}
 
     def note(self, name: str, doc: dict[str, Any]) -> None:
         """Take one document."""
         if name == "stream_resource":
-            self._resources[doc["uid"]] = doc
+            template = doc["parameters"].get("template", "")
+            self._resources[doc["uid"]] = (doc["uri"], template)
         elif name == "stream_datum":
-            self._counts[doc["stream_resource"]] = doc["indices"]["stop"]
+            numbers = range(doc["indices"]["start"], doc["indices"]["stop"])
+            self._numbers.setdefault(self._resources[doc["stream_resource"]], []).extend(numbers)
 
     def text(self) -> str:
         """Return first and last of the files that exist, and how many, for each directory."""
         series = []
-        for uid, resource in self._resources.items():
-            folder = path_from_uri(resource["uri"])
-            template = resource["parameters"].get("template", "")
-            named = [folder / template.format(i) for i in range(self._counts.get(uid, 0))]
+        for (uri, template), numbers in self._numbers.items():
+            folder = path_from_uri(uri)
+            named = [folder / template.format(number) for number in numbers]
             files = [file for file in named if file.is_file()]
             if len(files) > 1:
                 series.append(f"{files[0]} to {files[-1].name} ({len(files)} files)")

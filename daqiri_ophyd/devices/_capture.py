@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bluesky.utils import FailedStatus
@@ -13,6 +12,7 @@ from daqiri_ophyd.documents import StreamAsset
 from ._base import Readings
 from ._capture_recording import RecordingCapture
 from ._outcome import CaptureError
+from ._row_worker import RowWorker
 from ._status import EngineStatus
 from ._tiled import register_with_tiled
 
@@ -109,15 +109,15 @@ class Capture(RecordingCapture):
         """Open the engine if it is closed, and start a new set of files."""
         register_with_tiled()
         self.daq.open()
+        staged: list[object] = super().stage()
         self._place = None
         self._failure = None
-        staged: list[object] = super().stage()
         self._template = self.path_template()
         if self._reductions:
             if self.format.get() != "pcap":
                 super().unstage()
                 raise CaptureError(f"{self.name}: reductions need format 'pcap'.")
-            self._worker = ThreadPoolExecutor(1, f"{self.name}-reductions")
+            self._worker = RowWorker(f"{self.name}-reductions")
         # After `stage_sigs` have been set: the stream has what is described then.
         self._stream = self._new_stream()
         return staged
@@ -128,18 +128,20 @@ class Capture(RecordingCapture):
         Raises
         ------
         CaptureError
-            If files of a fly scan are in no document. Not raised if it failed or is paused: then
-            the plan is ending for another reason. Files of readings that nobody read are logged.
+            If files of a fly scan that was completed are in no document. Files of one that failed
+            or was interrupted, and of readings that nobody read, are logged.
         """
         with self._state:
             status = self._status
-            failed = status is not None and status.done and not status.success
-            lost = self._rolling and not failed and not self._held
-        self.stop(success=True)
-        if self._worker is not None:
-            self._worker.shutdown()
-            self._worker = None
-        unstaged: list[object] = super().unstage()
+            lost = self._rolling and self._completing and not self._held
+            lost = lost and (status is None or not status.done or status.success)
+        try:
+            self.stop(success=True)
+        finally:
+            if self._worker is not None:
+                self._worker.close()
+                self._worker = None
+            unstaged: list[object] = super().unstage()
         missing = self._stream.uncollected
         if missing:
             self._stream.discard()
@@ -172,6 +174,9 @@ class Capture(RecordingCapture):
             )
         self.daq.stop_interrupted()
         if self._place is not None:
+            if self._status is not None and self._status.success and not self._held:
+                for path in self._stream.uncollected:
+                    _log.warning("%s: nobody read %s; it is in no document", self.name, path)
             self._stream.discard()
         return self._start(rule, rolling=False)
 

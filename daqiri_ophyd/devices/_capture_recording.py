@@ -4,7 +4,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,11 @@ from ._capture_settings import CaptureSettings
 from ._outcome import CaptureError, CaptureStoppedError, Outcome
 from ._paths import PathInfo, PathTemplate, make_directory
 from ._recording import Recording, start_recorders
+from ._row_worker import RowWorker
 from ._signals import EngineSignal, reading
 from ._status import EngineStatus
 from ._stop_rule import StopRule
+from ._ticker import default_ticker
 from .reductions import Reduction
 
 __all__ = ["RecordingCapture"]
@@ -59,10 +60,12 @@ class RecordingCapture(CaptureSettings):
         self._failure: Exception | None = None
         self._template: PathTemplate | None = None
         self._place: PathInfo | None = None
+        self._run: str | None = None
         self._latest: Sequence[RecordedFile] = ()
         self._reductions: dict[str, Reduction] = {}
         self._reduced: dict[str, float] = {}
-        self._worker: ThreadPoolExecutor | None = None
+        self._worker: RowWorker | None = None
+        self._abandoned = 0  # captures that ended while a reduction went on
         super().__init__(prefix, **kwargs)
         self._stream = self._new_stream()
 
@@ -132,8 +135,11 @@ class RecordingCapture(CaptureSettings):
                 self._ending = "finish" if success else "fail"
         if recording is not None:
             recording.stop()
-        if self._worker is not None:
-            self._worker.submit(lambda: None).result()  # rows of all files are there
+        # Rows of all files are there once the worker has made them.
+        if self._worker is not None and not self._worker.wait(self.timeout.get()):
+            with self._state:
+                self._recording = self._outcome = None
+                self._abandoned += 1
 
     def refuse_change(self, signal: EngineSignal) -> None:
         """Raise if a setting is changed that the run already depends on."""
@@ -184,13 +190,17 @@ class RecordingCapture(CaptureSettings):
             )
 
     def _begin_files(self) -> PathInfo:
-        """Return where to write; begin anew if that is another place than before."""
+        """Return where to write, which is asked for once in each stage and each run."""
         if self._template is None or not (self.directory.get() or self.daq.path_provider):
             raise CaptureError(
                 f"{self.name} has no directory for its files: make_daq(..., directory=...), or set "
                 f"{self.directory.name}."
             )
+        run = None if self.daq.start is None else self.daq.start["uid"]
+        if self._place is not None and run == self._run:
+            return self._place
         place = self.path_info(self._template)
+        self._run = run
         if place != self._place:
             if missing := self._stream.uncollected:
                 raise CaptureError(f"{self.name}: {missing[0]} was not collected before the next.")
@@ -204,8 +214,13 @@ class RecordingCapture(CaptureSettings):
         return place
 
     def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
-        place = self._begin_files()
         names = self.selected_queues
+        if len(names) > 1 and self.on_error.get() == "resume":
+            raise CaptureError(
+                f"{self.name}: with several queues on_error cannot be 'resume', because after an "
+                "error their files would not belong together. Use 'stop', or a capture for each."
+            )
+        place = self._begin_files()
         queues = {
             f"{self.port_name}/{name}": self.daq.rx_queue(self.port_name, name) for name in names
         }
@@ -252,8 +267,17 @@ class RecordingCapture(CaptureSettings):
         """Call here, or on the thread that computes reductions."""
         if self._worker is None:
             call(value)
-        else:
-            self._worker.submit(call, value)
+            return
+        self._worker.submit(partial(call, value))
+        default_ticker().add(self._check_worker)
+
+    def _check_worker(self) -> None:
+        """Fail a capture whose reductions take too long."""
+        worker, limit = self._worker, self.timeout.get()
+        if worker is not None and worker.busy() > limit:
+            self._fail(CaptureError(f"a reduction takes longer than {limit:g} s (timeout)"))
+        if worker is None or not worker.busy():
+            default_ticker().remove(self._check_worker)
 
     def _on_files(self, files: Sequence[RecordedFile]) -> None:
         """Append the row of complete files; a file without a row is a failure."""
@@ -276,12 +300,15 @@ class RecordingCapture(CaptureSettings):
         row = sums(files)
         if self.on_drop.get() == "flag":
             row["lossy"] = row["dropped"] > 0
-        columns = self._columns
+        columns, abandoned = self._columns, self._abandoned
+        failure = None
         try:
-            self._reduced = columns.reduce(files)
+            reduced = columns.reduce(files)
         except CaptureError as error:
-            self._fail(error)
-            self._reduced = dict.fromkeys(columns.reduced, math.nan)
+            failure, reduced = error, dict.fromkeys(columns.reduced, math.nan)
+        if abandoned != self._abandoned:
+            return  # the capture has ended without this row
+        self._reduced = reduced
         now = time.time()
         self._latest = files
         for attribute, value in row.items():
@@ -290,6 +317,8 @@ class RecordingCapture(CaptureSettings):
         values |= columns.of_queues(files, values) | self._reduced
         declared = self._stream.counters
         self._stream.append({name: values[name] for name in values if name in declared}, now)
+        if failure is not None:
+            self._fail(failure)  # now that the row is there to be collected
 
     def _on_progress(self, snapshot: RecorderSnapshot) -> None:
         """Report progress; fail as soon as packets are lost or none arrive for too long."""

@@ -8,6 +8,7 @@ from typing import Any
 from daqiri_ophyd.documents import directory_uri
 
 from ._base import EngineDevice
+from ._outcome import CaptureError
 from ._paths import PathInfo, PathTemplate, expand_user
 from ._signals import setting
 from ._stop_rule import StopRule
@@ -36,7 +37,9 @@ def _checked_prefix(template: str) -> str:
 
 def _checked_uri(uri: str) -> str:
     if uri and not uri.startswith("file://localhost/"):
-        raise ValueError(f"{uri!r} is no address of a directory; accepted is file://localhost/...")
+        raise ValueError(
+            f"{uri!r} is not the address of a directory; accepted is file://localhost/..."
+        )
     return uri
 
 
@@ -99,8 +102,8 @@ class CaptureSettings(EngineDevice):
                 if name not in self._known_queues:
                     known = ", ".join(map(repr, self._known_queues))
                     raise ValueError(
-                        f"{name!r} is no receive queue; accepted are {known}, several with commas, "
-                        "and 'all'."
+                        f"{name!r} is not a receive queue; accepted are {known}, several with "
+                        "commas, and 'all'."
                     )
             if len(set(names)) < len(names):
                 raise ValueError(f"{text!r} names a queue twice.")
@@ -140,6 +143,8 @@ class CaptureSettings(EngineDevice):
             return provider(self.name)
         root = Path(self.directory.get()).resolve()
         below = template.expand(self.path.get(), self.daq.start)
+        if not (root / below).resolve().is_relative_to(root):
+            raise CaptureError(f"{self.name}: the path {below!r} leads out of {root}.")
         name = template.expand(self.file_prefix.get(), self.daq.start)
         uri = self.uri.get()
         return PathInfo(

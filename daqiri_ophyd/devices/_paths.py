@@ -51,8 +51,8 @@ class PathTemplate:
 
     Templates are format strings. Their fields are ``{date}`` (when the device was staged, with a
     format such as ``{date:%Y/%m/%d}``), ``{device}``, ``{port}``, ``{queue}``, ``{unique}`` (8
-    characters, other for each stage), and of the run ``{scan_id}``, ``{uid}`` and any key of the
-    start document: ``{start[sample]}``. In values, characters that a path or a URI cannot have
+    characters, different for each stage), and of the run ``{scan_id}``, ``{uid}`` and any key of
+    the start document: ``{start[sample]}``. In values, characters that a path or a URI cannot have
     become ``_``.
 
     Parameters
@@ -75,12 +75,12 @@ class PathTemplate:
         Raises
         ------
         ValueError
-            If it is no format string, or has a field that there is not.
+            If it is not a format string, or has an unknown field.
         """
         try:
             parsed = list(string.Formatter().parse(template))
         except ValueError as error:
-            raise ValueError(f"{template!r} is no template: {error}.") from None
+            raise ValueError(f"{template!r} is not a template: {error}.") from None
         for _, field, _, _ in parsed:
             if field is not None and _name(field) not in _FIELDS:
                 raise ValueError(
@@ -108,8 +108,8 @@ class PathTemplate:
         Raises
         ------
         CaptureError
-            If the template has a field of the run and none is known, or a key that the start
-            document has not.
+            If the template has a field of the run and none is known, or a key that is not in the
+            start document.
         """
         used = {_name(field) for _, field, _, _ in string.Formatter().parse(template) if field}
         values = dict(self._values)
@@ -122,7 +122,7 @@ class PathTemplate:
             values |= {"uid": start["uid"], "scan_id": start.get("scan_id", ""), "start": start}
         try:
             return _Formatter().format(template, **values)
-        except (LookupError, ValueError, AttributeError) as error:
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise CaptureError(
                 f"{values['device']}: the path {template!r} cannot be made: {error!r}"
             ) from error

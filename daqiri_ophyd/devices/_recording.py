@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,9 @@ def start_recorders(
     except BaseException:
         for recorder in recorders:
             recorder.stop()
-            for file in recorder.files():
-                file.path.unlink()
-                sidecar_path(file.path).unlink()
+        for path in [file.path for recorder in recorders for file in recorder.files()]:
+            for name in (path, sidecar_path(path), path.with_name(path.name + ".npy")):
+                name.unlink(missing_ok=True)
         raise
     return recorders
 
@@ -159,6 +160,7 @@ class Recording:
             new = [recorder.files(self._seen) for recorder in self._recorders]
             rows = list(zip(*new, strict=False))
             self._seen += len(rows)
+            surplus = [str(file.path) for files in new for file in files[len(rows) :]]
             for row in rows:
                 self._on_files(row)
             if any(snapshot.running for snapshot in snapshots):
@@ -168,7 +170,13 @@ class Recording:
             for fd in self._event_fds:
                 default_pump().remove(fd)
             default_ticker().remove(self._tick)
-            self._on_end(_together(snapshots))
+            last = _together(snapshots)
+            if surplus:
+                # After an error the queues have not equally many files.
+                text = f"{len(surplus)} files are in no row, such as {surplus[0]}"
+                error = "; ".join(filter(None, [last.error, text]))
+                last = replace(last, failing=True, error=error)
+            self._on_end(last)
 
 
 def _together(snapshots: Sequence[RecorderSnapshot]) -> RecorderSnapshot:

@@ -161,11 +161,15 @@ class Transmission:
         except Exception as error:
             self._error = error
         finally:
-            if self._stopping.is_set() or self._error is not None:
-                self._flush()
-            self._ended = True
-            os.eventfd_write(self._event_fd, 1)
-            self._thread_done.set()
+            try:
+                if self._stopping.is_set() or self._error is not None:
+                    self._flush()
+            except Exception as error:
+                self._error = self._error or error
+            finally:
+                self._ended = True
+                os.eventfd_write(self._event_fd, 1)
+                self._thread_done.set()
 
     def _send(self, chunk: Chunk) -> None:
         position = 0

@@ -149,9 +149,11 @@ void Recorder::take(Burst& burst) {
     // First: writing may complete the last file.
     files_.leave_out(CaptureLosses::AFTER_LIMIT, n - wanted);
     files_.write(burst, wanted);
-    const std::uint64_t written = files_.packets() - before;
-    group_->give_back(wanted - written);
-    if (!alone_) group_->wrote(written, files_.counts()[1] - bytes_before);
+    const auto [after, bytes_after, lost_after, left_out_after] = files_.counts();
+    // Fewer than before when the writer has lost packets of earlier bursts.
+    const std::uint64_t written = after > before ? after - before : 0;
+    group_->give_back(wanted + before - after);
+    if (!alone_) group_->wrote(written, bytes_after > bytes_before ? bytes_after - bytes_before : 0);
   }
   publish();
 }

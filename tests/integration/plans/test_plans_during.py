@@ -9,6 +9,7 @@ from bluesky import plans as bp
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from ophyd.sim import SynAxis, det, motor
+from ophyd.utils.errors import RedundantStaging
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import CaptureError
@@ -321,3 +322,132 @@ def test_a_capture_that_is_not_staged_is_refused(daq, run_engine):
     plan = bpp.run_wrapper(plans.capture_during(daq.port0.capture, motion()))
     with pytest.raises(CaptureError, match="is not staged"):
         run_engine(plan)
+
+
+def test_rows_come_at_the_checkpoints_of_a_wrapped_scan(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.roll_packets.put(50)
+    seen: list[int] = []
+
+    @bpp.run_decorator()
+    def motion():
+        yield from until(lambda: recorded(capture) > 120)
+        yield from bps.checkpoint()
+        seen.append(len(documents.of("stream_datum")))
+
+    def plan():
+        yield from prepare(tx)
+        yield from plans.capture_during_wrapper(motion(), capture, tx=tx, flush_period=0.0)
+
+    run_engine(plan())
+    assert seen == [1]
+    assert packets(documents.files()) == 400
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize(("end", "status"), [("stop", "success"), ("abort", "abort")])
+def test_a_wrapped_plan_ends_at_once(daq, run_engine, documents, limited, end, status):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.acquire_time.put(600.0 if limited else 0.0)
+
+    @bpp.run_decorator()
+    def motion():
+        yield from bps.checkpoint()
+        yield from until(lambda: False)
+
+    def plan():
+        yield from prepare(tx, {**SLOW, "count": 100_000})
+        yield from plans.capture_during_wrapper(motion(), capture, tx=tx)
+
+    watcher = pause_when(run_engine, lambda: recorded(capture) > 100)
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(plan())
+    watcher.join()
+    getattr(run_engine, end)()
+    assert documents.stop["exit_status"] == status
+    (row,) = documents.rows("packets")
+    assert row["daq_port0_capture_packets"] == packets(documents.files()) > 100
+    assert capture.progress is None and tx.transmission is None
+
+
+def test_runs_with_keys_are_refused(daq, run_engine):
+    plan = bpp.set_run_key_wrapper(bp.count([det]), "inner")
+    with pytest.raises(ValueError, match="a capture cannot be in run 'inner'"):
+        run_engine(plans.capture_during_wrapper(plan, daq.port0.capture))
+
+
+def test_another_failure_is_not_hidden_by_files_of_a_fly_scan(daq, run_engine, send, caplog):
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        raise RuntimeError("the shutter is closed")
+
+    with pytest.raises(RuntimeError, match="the shutter is closed"):
+        run_engine(plan())
+    assert "1 files are in no document, such as" in caplog.text
+
+
+def test_a_stop_that_fails_is_told(daq, run_engine, monkeypatch):
+    capture = daq.port0.capture
+
+    def refuse(**_):
+        raise OSError("cannot stop")
+
+    def motion():
+        yield from bps.null()
+        monkeypatch.setattr(capture, "stop", refuse)
+        raise RuntimeError("the motor is stuck")
+
+    @bpp.run_decorator()
+    def plan():
+        yield from bps.stage(capture)
+        yield from plans.capture_during(capture, motion())
+
+    with pytest.raises(OSError, match="cannot stop") as caught:
+        run_engine(plan())
+    monkeypatch.undo()
+    capture.unstage()
+    assert "the motor is stuck" in str(caught.value.__cause__)
+
+
+def test_a_second_reading_before_the_first_is_read_is_logged(daq, run_engine, send, caplog):
+    capture = daq.port0.capture
+    capture.num_packets.put(10)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        for _ in range(2):
+            yield from bps.trigger(capture, group="capture")
+            send(daq, 10)
+            yield from bps.wait("capture")
+        yield from bps.create("primary")
+        yield from bps.read(capture)
+        yield from bps.save()
+
+    run_engine(plan())
+    assert "_000000.pcap; it is in no document" in caplog.text
+
+
+def test_a_second_stage_loses_nothing(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+    capture.num_packets.put(10)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        yield from bps.trigger(capture, group="capture")
+        send(daq, 10)
+        yield from bps.wait("capture")
+        with pytest.raises(RedundantStaging):
+            capture.stage()
+        yield from bps.create("primary")
+        yield from bps.read(capture)
+        yield from bps.save()
+
+    run_engine(plan())
+    assert packets(documents.files()) == 10

@@ -1,5 +1,6 @@
 """Where captures are written, and where documents say that they are."""
 
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -96,7 +97,7 @@ def test_files_of_an_earlier_capture_are_not_mixed_with_new_ones(daq, run_engine
     ("setting", "value", "message"),
     [
         ("path", "{sample}", "has the field 'sample'; known are date, device"),
-        ("path", "{", "is no template"),
+        ("path", "{", "is not a template"),
         ("path", "/tmp", "leads out of the directory"),
         ("path", "a/../../b", "leads out of the directory"),
         ("path", "a#b", "has '#'"),
@@ -149,12 +150,21 @@ def test_a_path_provider_decides(tmp_path, run_engine, documents, uri):
         assert len(pcap) == 10
 
 
-def test_a_step_scan_asks_for_one_place(tmp_path, run_engine, documents):
+def test_a_provider_is_asked_once_in_a_stage(tmp_path, run_engine, documents):
+    asked = itertools.count()
+
     def provider(_):
-        return PathInfo(tmp_path / "scan", "cam")
+        return PathInfo(tmp_path / f"scan {next(asked)}", "cam")
 
     with make_daq(loopback(), directory=provider) as daq:
         daq.port0.capture.acquire_time.put(0.01)
         run_engine(bp.count([daq.port0.capture], 3))
     assert [file.name for file in documents.files()] == [f"cam_00000{i}.pcap" for i in range(3)]
     assert all(Path(file).is_file() for file in documents.files())
+    assert next(asked) == 1
+
+
+def test_a_date_does_not_lead_out_of_the_directory(daq, run_engine):
+    daq.port0.capture.path.put("{date:/etc}")
+    with pytest.raises(CaptureError, match="leads out of"):
+        run_engine(shot(daq))

@@ -9,6 +9,7 @@ from bluesky import plans as bp
 from bluesky.utils import FailedStatus
 
 from daqiri_ophyd import plans
+from daqiri_ophyd.devices import CaptureError
 from daqiri_ophyd.engine import PcapFile, frames
 from daqiri_ophyd.replay import PacketArray
 
@@ -200,11 +201,21 @@ def test_a_queue_that_is_recorded_already_is_named(daq, both, run_engine, captur
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("nowhere", "'nowhere' is no receive queue; accepted are 'frames', 'rest', several with"),
+        (
+            "nowhere",
+            "'nowhere' is not a receive queue; accepted are 'frames', 'rest', several with",
+        ),
         ("frames,frames", "names a queue twice"),
-        ("", "'' is no receive queue"),
+        ("", "'' is not a receive queue"),
     ],
 )
 def test_refused(daq, value, message):
     with pytest.raises(ValueError, match=message):
         daq.port0.capture.queues.put(value)
+
+
+def test_several_queues_do_not_go_on_after_errors(daq, both, run_engine):
+    both.on_error.put("resume")
+    both.acquire_time.put(0.1)
+    with pytest.raises(CaptureError, match="on_error cannot be 'resume'"):
+        run_engine(bp.count([both]))

@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 
 import pytest
 from bluesky import plan_stubs as bps
@@ -60,7 +61,10 @@ def test_reductions_are_columns_of_a_fly_scan(daq, capture, run_engine, document
     assert [row[f"{NAME}_count"] for row in rows] == [100.0] * 3
     assert [row[f"{NAME}_packets"] for row in rows] == [100] * 3
     assert all(name.startswith(f"{NAME}-reductions") for name in threads)
-    assert not [t for t in threading.enumerate() if "reductions" in t.name]
+    end = time.monotonic() + 20
+    while any("reductions" in thread.name for thread in threading.enumerate()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_each_queue_has_its_reductions(daq, capture, run_engine, documents):
@@ -109,6 +113,27 @@ def test_a_reduction_that_fails_is_named_and_its_file_is_in_the_run(
         (row,) = documents.rows()
         assert row[f"{NAME}_packets"] == 50 and math.isnan(row[f"{NAME}_ratio"])
         assert len(documents.files()) == 1
+
+
+def test_a_reduction_that_does_not_return_fails_the_run(daq, capture, run_engine, documents):
+    going_on = threading.Event()
+    capture.timeout.put(0.3)
+
+    def forever(packets):
+        going_on.wait(60)
+        return 0.0
+
+    capture.reductions = {"forever": forever}
+    tx = daq.port0.tx.out
+    try:
+        with pytest.raises(FailedStatus, match="a reduction takes longer than 0.3 s"):
+            run_engine(plans.capture(capture, 50, tx=tx, packets=BURST, timeout=0.3))
+    finally:
+        going_on.set()
+    assert documents.stop["exit_status"] == "fail"
+    capture.reductions = {}
+    run_engine(plans.capture(capture, 50, tx=tx, packets=BURST))
+    assert documents.stop["exit_status"] == "success"
 
 
 def test_refused(daq, capture, run_engine):

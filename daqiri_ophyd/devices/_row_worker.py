@@ -1,0 +1,57 @@
+"""A thread that makes rows, in order, where that takes time."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["RowWorker"]
+
+_log = logging.getLogger(__name__)
+
+
+class RowWorker:
+    """Calls functions one after the other on a thread of its own.
+
+    The thread is a daemon: a function that never returns keeps no program from ending.
+
+    Parameters
+    ----------
+    name : str
+        Name of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self._begun: float | None = None
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def submit(self, call: Callable[[], Any]) -> None:
+        """Call a function after those that were submitted before."""
+        self._calls.put(call)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all calls submitted so far have returned; return False after a time."""
+        done = threading.Event()
+        self._calls.put(done.set)
+        return done.wait(seconds)
+
+    def busy(self) -> float:
+        """Return for how long the current call has been running, s; 0: there is none."""
+        begun = self._begun
+        return 0.0 if begun is None else time.monotonic() - begun
+
+    def close(self) -> None:
+        """End the thread after the calls submitted so far."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            self._begun = time.monotonic()
+            try:
+                call()
+            except Exception:
+                _log.exception("A row was not made.")
+            self._begun = None
