@@ -20,7 +20,7 @@ from daqiri_ophyd.engine import PcapFile
 
 ENGINES = ["loopback", "udp", "tcp"]
 STEP = {"count": 100, "size": 100, "rate": 500}
-FLY = {"count": 300, "size": 100, "rate": 500}
+FLY = {"count": 600, "size": 100, "rate": 500}
 STATUS = {"abort": "abort", "stop": "success", "halt": "abort"}
 
 
@@ -32,6 +32,7 @@ class Scan(NamedTuple):
     tx: TxQueue
     plan: MsgGenerator[Any]
     sent: int  # packets that a complete run captures
+    steps: bool
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -48,16 +49,16 @@ def recorded(capture: Capture) -> int:
 
 def step(daq: Daq, capture: Capture, tx: TxQueue) -> Scan:
     if tx.segment_size:  # how many packets a stream becomes is not known
-        capture.acquire_time.put(1.0)
+        capture.acquire_time.put(0.8)
     else:
         capture.num_packets.put(STEP["count"])
 
     def plan():
         source = plans.packet_source(STEP, tx.link_type, tx.segment_size)
         yield from bps.prepare(tx, source, wait=True)
-        yield from bp.scan([capture, tx], SynAxis(name="x"), 0, 1, 3)
+        yield from bp.scan([capture, tx], SynAxis(name="x"), 0, 1, 4)
 
-    return Scan(daq, capture, tx, plan(), 3 * STEP["count"])
+    return Scan(daq, capture, tx, plan(), 4 * STEP["count"], True)
 
 
 def fly(daq: Daq, capture: Capture, tx: TxQueue) -> Scan:
@@ -65,9 +66,9 @@ def fly(daq: Daq, capture: Capture, tx: TxQueue) -> Scan:
     # Without a limit it ends after what is sent, and after this time.
     capture.linger.put(0.3)
     plan = plans.capture(
-        capture, **limit, roll_packets=50, tx=tx, packets=FLY, flush_period=0.05, timeout=20.0
+        capture, **limit, roll_packets=100, tx=tx, packets=FLY, flush_period=0.05, timeout=20.0
     )
-    return Scan(daq, capture, tx, plan, FLY["count"])
+    return Scan(daq, capture, tx, plan, FLY["count"], False)
 
 
 @pytest.fixture(params=ENGINES)
@@ -87,15 +88,11 @@ def ready(scan, documents) -> Callable[[], bool]:
     """Whether it is time to interrupt: within the second reading, or file."""
 
     def is_ready() -> bool:
-        if is_step(scan):
+        if scan.steps:
             return bool(documents.of("event")) and 20 < recorded(scan.capture)
-        return recorded(scan.capture) > 70
+        return recorded(scan.capture) > 150
 
     return is_ready
-
-
-def is_step(scan: Scan) -> bool:
-    return scan.sent == 3 * STEP["count"] and not scan.capture.roll_packets.get()
 
 
 def payload_bytes(scan: Scan, files) -> int:
@@ -146,7 +143,7 @@ def test_a_suspended_scan_goes_on(scan, ready, run_engine, documents, captures):
     run_engine(scan.plan)
     watcher.join()
     run_engine.clear_suspenders()
-    check_complete(scan, documents, captures, before, repeated=1 if is_step(scan) else 0)
+    check_complete(scan, documents, captures, before, repeated=1 if scan.steps else 0)
 
 
 @pytest.mark.parametrize("defer", [True, False], ids=["deferred", "at once"])
@@ -155,7 +152,7 @@ def test_a_paused_scan_goes_on(scan, ready, run_engine, documents, captures, def
     interrupt(run_engine, scan, ready, defer=defer)
     run_engine.resume()
     # A deferred pause takes effect between two readings.
-    repeated = 1 if is_step(scan) and not defer else 0
+    repeated = 1 if scan.steps and not defer else 0
     check_complete(scan, documents, captures, before, repeated=repeated)
 
 
@@ -167,7 +164,7 @@ def test_an_ended_scan_has_its_files_and_another_follows(
     interrupt(run_engine, scan, ready)
     getattr(run_engine, ending)()
     on_disk = sorted(captures.rglob("*.pcap"))
-    if is_step(scan):
+    if scan.steps:
         beside = 1  # the reading that was interrupted
     else:
         # A halt gives the plan no chance to collect the rows since the latest.
