@@ -29,13 +29,21 @@ def settings_of(daq: Daq) -> dict[str, Any]:
     }
 
 
-def events_of(documents, descriptor: str) -> list[dict[str, Any]]:
-    """Return the events of a descriptor, pages unpacked; no number is missing or there twice."""
+def events_of(documents, run: str, stream: str) -> list[dict[str, Any]]:
+    """Return the events of a stream, pages unpacked; no number is missing or there twice.
+
+    A stream that is declared again has several descriptors, and one row of numbers.
+    """
+    descriptors = {
+        doc["uid"]
+        for doc in documents.of("descriptor")
+        if (doc["run_start"], doc["name"]) == (run, stream)
+    }
     events = []
     for name, doc in documents:
-        if name == "event_page" and doc["descriptor"] == descriptor:
+        if name == "event_page" and doc["descriptor"] in descriptors:
             events += event_model.unpack_event_page(doc)
-        elif name == "event" and doc["descriptor"] == descriptor:
+        elif name == "event" and doc["descriptor"] in descriptors:
             events.append(doc)
     assert [event["seq_num"] for event in events] == list(range(1, len(events) + 1))
     return events
@@ -85,18 +93,25 @@ def check_files(documents) -> list[Path]:
     """Check that events, files and metadata files have equal numbers; return the files."""
     descriptors = {doc["uid"]: doc for doc in documents.of("descriptor")}
     resources = {doc["uid"]: doc for doc in documents.of("stream_resource")}
-    events = {uid: events_of(documents, uid) for uid in descriptors}
+    external = {
+        (doc["run_start"], doc["name"]): {
+            key for key, value in doc["data_keys"].items() if "external" in value
+        }
+        for doc in descriptors.values()
+    }
+    events = {stream: events_of(documents, *stream) for stream in external}
     for stop in documents.of("stop"):
-        own = [doc for doc in descriptors.values() if doc["run_start"] == stop["run_start"]]
-        for descriptor in own:
-            count = len(events[descriptor["uid"]])
-            assert stop["num_events"].get(descriptor["name"], 0) == count
-    users: dict[str, str] = {}
-    named: dict[tuple[str, str], list[int]] = {}
+        counts = {
+            name: len(rows) for (run, name), rows in events.items() if run == stop["run_start"]
+        }
+        assert stop["num_events"] == counts
+    users: dict[str, tuple[str, str]] = {}
+    named: dict[tuple[tuple[str, str], str], list[int]] = {}
     found = []
     for datum in documents.of("stream_datum"):
         resource, descriptor = resources[datum["stream_resource"]], descriptors[datum["descriptor"]]
-        assert users.setdefault(resource["uid"], descriptor["uid"]) == descriptor["uid"]
+        stream = descriptor["run_start"], descriptor["name"]
+        assert users.setdefault(resource["uid"], stream) == stream
         assert resource["run_start"] == descriptor["run_start"]
         folder = Path(resource["uri"].removeprefix("file://localhost"))
         template, key = resource["parameters"]["template"], resource["data_key"]
@@ -104,16 +119,13 @@ def check_files(documents) -> list[Path]:
         indices = range(datum["indices"]["start"], datum["indices"]["stop"])
         numbers = range(datum["seq_nums"]["start"], datum["seq_nums"]["stop"])
         for index, number in zip(indices, numbers, strict=True):
-            named.setdefault((descriptor["uid"], key), []).append(number)
-            row = events[descriptor["uid"]][number - 1]["data"]
+            named.setdefault((stream, key), []).append(number)
             found.append(folder / template.format(index))
-            check_file(found[-1], row, key.removesuffix("_files"))
+            check_file(found[-1], events[stream][number - 1]["data"], key.removesuffix("_files"))
     assert set(users) == set(resources)
-    for (descriptor, _), numbers in named.items():  # every row has its file
-        assert numbers == list(range(1, len(events[descriptor]) + 1))
-    for uid, descriptor in descriptors.items():
-        external = {key for key, value in descriptor["data_keys"].items() if "external" in value}
-        assert {key for user, key in named if user == uid} == (external if events[uid] else set())
+    for stream, rows in events.items():  # every row has its files
+        for key in external[stream]:
+            assert named.get((stream, key), []) == list(range(1, len(rows) + 1))
     return found
 
 

@@ -48,6 +48,7 @@ def recorded(capture: Capture) -> int:
 
 
 def step(daq: Daq, capture: Capture, tx: TxQueue) -> Scan:
+    tx.start_delay.put(0.0)
     if tx.segment_size:  # how many packets a stream becomes is not known
         capture.acquire_time.put(0.8)
     else:
@@ -168,7 +169,8 @@ def test_an_ended_scan_has_its_files_and_another_follows(
         beside = 1  # the reading that was interrupted
     else:
         # A halt gives the plan no chance to collect the rows since the latest.
-        named = sum(len(events_of(documents, d["uid"])) for d in documents.of("descriptor"))
+        run = documents.of("start")[0]["uid"]
+        named = len(events_of(documents, run, "primary"))
         beside = len(on_disk) - named if ending == "halt" else 0
     kept = None if ending == "halt" else before
     check(documents, scan.daq, captures, kept, status=STATUS[ending], beside=beside)
