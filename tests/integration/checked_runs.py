@@ -7,7 +7,7 @@ from typing import Any
 import event_model
 from ophyd.device import Staged
 
-from daqiri_ophyd.devices import Capture, Daq, TxQueue
+from daqiri_ophyd.devices import Capture, Daq, RxQueue, TxQueue
 from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import PcapFile
 
@@ -149,6 +149,9 @@ def check_idle(daq: Daq) -> None:
     """Check that nothing is recorded, sent, held or lost, and nothing is staged."""
     for capture in parts(daq, Capture):
         assert capture.progress is None
+    for rx in parts(daq, RxQueue):
+        dropped = daq.rx_queue(rx.port_name, rx.member_name).counters().dropped
+        assert {why for why, count in dropped.items() if count} <= {"flushed"}
     for tx in parts(daq, TxQueue):
         assert tx.transmission is None
         counters = daq.tx_queue(tx.port_name, tx.member_name).counters()
