@@ -1,16 +1,19 @@
 """Engines small enough to overload, a RunEngine, and every document checked."""
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import event_model
 import pytest
+import yaml
 from bluesky import RunEngine
 
-from daqiri_ophyd.devices import Daq, make_daq
-from daqiri_ophyd.engine import frames
+from daqiri_ophyd import profiles
+from daqiri_ophyd.devices import Capture, Daq, TxQueue, make_daq
+from daqiri_ophyd.engine import frames, load_config
 
 
 class Documents(list):
@@ -193,3 +196,24 @@ def send() -> Callable[[Daq, int], None]:
         assert queue.wait_sent(5.0)
 
     return send_frames
+
+
+@pytest.fixture
+def profile(captures) -> Iterator[Callable[[str], tuple[Daq, Capture, TxQueue]]]:
+    """Return the device of a profile, on ports of this host that are free, and its two ends."""
+    made = []
+
+    def make(name: str) -> tuple[Daq, Capture, TxQueue]:
+        text = profiles.path(name).read_text()
+        for used in ("47100", "47200"):
+            with socket.create_server(("127.0.0.1", 0)) as probe:
+                text = text.replace(used, str(probe.getsockname()[1]))
+        daq: Any = make_daq(load_config(yaml.safe_load(text)), "daq", directory=captures)
+        made.append(daq)
+        if name == "loopback":
+            return daq, daq.port0.capture, daq.port0.tx.tx_q0
+        return daq, daq.receiver.capture, daq.sender.tx.tx_q0
+
+    yield make
+    for daq in made:
+        daq.close()

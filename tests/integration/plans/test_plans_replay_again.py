@@ -3,21 +3,18 @@
 import inspect
 import json
 import shutil
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from bluesky import RunEngine
 from bluesky.utils import FailedStatus
 
-from daqiri_ophyd import plans, profiles
+from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import Catalog, RunNotFoundError, capture_files
-from daqiri_ophyd.devices import Capture, Daq, TxQueue, make_daq
-from daqiri_ophyd.engine import PcapFile, load_config
+from daqiri_ophyd.devices import Capture, TxQueue
+from daqiri_ophyd.engine import PcapFile
 from daqiri_ophyd.replay import Comparison, NumberedPackets, Replay, ReplayError
 
 BURST = {"count": 300, "size": 200, "rate": 20_000}
@@ -44,27 +41,6 @@ def run_engine(documents) -> RunEngine:
     engine = RunEngine({}, context_managers=[], call_returns_result=True)
     engine.subscribe(documents.take)
     return engine
-
-
-@pytest.fixture
-def profile(captures) -> Iterator[Callable[[str], tuple[Daq, Capture, TxQueue]]]:
-    """Return the device of a profile, on ports of this host that are free, and its two ends."""
-    made = []
-
-    def make(name: str) -> tuple[Daq, Capture, TxQueue]:
-        text = profiles.path(name).read_text()
-        for used in ("47100", "47200"):
-            with socket.create_server(("127.0.0.1", 0)) as probe:
-                text = text.replace(used, str(probe.getsockname()[1]))
-        daq: Any = make_daq(load_config(yaml.safe_load(text)), "daq", directory=captures)
-        made.append(daq)
-        if name == "loopback":
-            return daq, daq.port0.capture, daq.port0.tx.tx_q0
-        return daq, daq.receiver.capture, daq.sender.tx.tx_q0
-
-    yield make
-    for daq in made:
-        daq.close()
 
 
 def contents(files: list[Path], segment_size: int | None) -> list[bytes] | bytes:
