@@ -12,6 +12,8 @@ from bluesky.utils import FailedStatus, Msg, MsgGenerator, make_decorator, short
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
+from ._metadata import engine_metadata_wrapper
+
 # How soon a capture that fails ends the run, while only the transmission is waited for.
 _LOOK_S = 0.1
 
@@ -239,7 +241,7 @@ def capture_during_wrapper(
     def staged() -> MsgGenerator[Any]:
         return (yield from bpp.contingency_wrapper(run(), except_plan=recover))
 
-    return (yield from bpp.stage_wrapper(staged(), list(streams)))
+    return (yield from engine_metadata_wrapper(bpp.stage_wrapper(staged(), list(streams))))
 
 
 capture_during_decorator = make_decorator(capture_during_wrapper)

@@ -1,6 +1,7 @@
 """The device that owns an engine: root of the device tree."""
 
 import asyncio
+import hashlib
 import json
 import time
 import weakref
@@ -115,6 +116,33 @@ class Daq(Device):
     def regions(self) -> list[dict[str, Any]]:
         """Memory regions."""
         return inner_configuration(self._configuration_dict)["memory_regions"]
+
+    @property
+    def config_sha256(self) -> str:
+        """SHA-256 of the configuration with every default written out, as hexadecimal digits.
+
+        Equal for files that differ in comments, order of keys and defaults only. Changed flows
+        change it; whether the engine is open does not.
+        """
+        written = json.dumps(self._configuration.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(written.encode()).hexdigest()
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what identifies the engine, for a run's start document; it need not be open.
+
+        Returns
+        -------
+        dict
+            ``config_sha256``, ``engine`` (as ``daqiri-ophyd info`` names it), ``version`` of the
+            package, and ``flows``: names of the receive flows by port.
+        """
+        inner = inner_configuration(self._configuration_dict)
+        return {
+            "config_sha256": self.config_sha256,
+            "engine": "loopback" if inner["loopback"] else inner["engine"],
+            "version": version(),
+            "flows": {port: [flow["name"] for flow in flows] for port, flows in self.flows.items()},
+        }
 
     @property
     def is_open(self) -> bool:
