@@ -58,7 +58,8 @@ class Flight:
                 yield from bps.kickoff(device, wait=True)
 
         yield from bpp.rewindable_wrapper(kick_off(), False)
-        self._collected = time.monotonic()
+        # Now documents say where the files are, should this process be killed.
+        yield from self.collect()
         yield from bps.checkpoint()
 
     def collect(self) -> MsgGenerator[None]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from event_model import compose_stream_resource
+from event_model import ComposeStreamResourceBundle, compose_stream_resource
 from event_model.documents import DataKey, StreamDatum, StreamResource
 
 from ._summary import SUMMARY_DTYPE
@@ -182,15 +182,27 @@ class CaptureSequence:
         if stop == self._emitted:
             return
         start, self._emitted = self._emitted, stop
-        bundle = compose_stream_resource(
-            mimetype=CAPTURE_MIMETYPES[self._format],
-            uri=self._uri,
-            data_key=self._data_key,
-            parameters={"template": f"{self._prefix}_{{:06d}}.{self._format}", "chunk_shape": (1,)},
-        )
+        bundle = self._compose()
         indices: Any = {"start": start, "stop": stop}
         yield "stream_resource", bundle.stream_resource_doc
         yield "stream_datum", bundle.compose_stream_datum(indices=indices)
+
+    def announce(self) -> StreamAsset:
+        """Return a StreamResource for the files to come, the first with number ``first_number``.
+
+        No StreamDatum refers to it. It is what finds the files of a process that is killed before
+        one is complete.
+        """
+        return "stream_resource", self._compose(first_number=self._emitted).stream_resource_doc
+
+    def _compose(self, **parameters: Any) -> ComposeStreamResourceBundle:
+        template = f"{self._prefix}_{{:06d}}.{self._format}"
+        return compose_stream_resource(
+            mimetype=CAPTURE_MIMETYPES[self._format],
+            uri=self._uri,
+            data_key=self._data_key,
+            parameters={"template": template, "chunk_shape": (1,), **parameters},
+        )
 
     def skip(self, stop: int) -> None:
         """Leave files up to ``stop`` out of the documents: a later reading replaces them.
