@@ -87,7 +87,7 @@ def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
                 yield from _recover(catalog, path, readable, mend)
     # Another process that has the catalog open may be writing them.
     if catalog.is_served_here:
-        # Not by a query: with SQLite, KeyPresent(exists=False) of Tiled 0.2.20 finds other runs.
+        # Not by a query: with SQLite, KeyPresent(exists=False) of Tiled 0.2.20 finds all runs.
         unfinished = [run for run in catalog.client.values() if not run.metadata.get("stop")]
         for run in unfinished:
             if run.metadata["start"]["uid"].partition("-")[0] not in seen:

@@ -24,12 +24,18 @@ def main(data: Path, roll_packets: int, batch_size: int) -> None:
     capture = daq.port0.capture
     capture.num_packets.put(10)
 
+    # With files that are complete: once the writer has one.
+    stored = threading.Event()
+    engine.subscribe(lambda *_: stored.set(), "event_page")
+    if not roll_packets:
+        stored.set()
+
     def tell() -> None:
         while capture.progress is None or capture.progress.packets < 250:
             time.sleep(0.01)
-        while roll_packets and capture.packets.get() < roll_packets:
-            time.sleep(0.01)
-        print("recording", flush=True)
+        stored.wait()
+        sys.stdout.write("recording\n")
+        sys.stdout.flush()
 
     engine(bp.count([daq.port0.rx.rx_q0]))
     threading.Thread(target=tell, daemon=True).start()
