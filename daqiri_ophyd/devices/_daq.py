@@ -134,14 +134,17 @@ class Daq(Device):
         -------
         dict
             ``config_sha256``, ``engine`` (as ``daqiri-ophyd info`` names it), ``version`` of the
-            package, and ``flows``: names of the receive flows by port.
+            package, and ``flows``: names of the receive flows by attribute of the port's device.
         """
         inner = inner_configuration(self._configuration_dict)
+        flows = self.flows
+        # Keys of documents have no dots and slashes, as names of ports may have.
+        ports = {part.attr_name: part.port_name for part in self._parts(PortDevice)}
         return {
             "config_sha256": self.config_sha256,
             "engine": "loopback" if inner["loopback"] else inner["engine"],
             "version": version(),
-            "flows": {port: [flow["name"] for flow in flows] for port, flows in self.flows.items()},
+            "flows": {key: [flow["name"] for flow in flows[port]] for key, port in ports.items()},
         }
 
     @property

@@ -11,7 +11,10 @@ from tiled.queries import Contains, Eq, FullText, Key, Like
 
 import daqiri_ophyd.plans as plans
 from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.plans import engine_metadata_wrapper
+
+from .conftest import loopback
 
 BURST = {"count": 20, "size": 64, "rate": 1e4}
 
@@ -60,6 +63,15 @@ def test_a_preprocessor_describes_the_engine_in_any_plan(daq, run_engine, docume
     found = [doc.get("daqiri") for doc in documents.of("start")]
     described = engine_of(daq)
     assert found == [{"daq": described}, None, {"note": "mine", "daq": described}, None]
+
+
+def test_ports_with_names_that_no_key_may_have(run_engine, documents, captures):
+    configuration = loopback()
+    configuration["interfaces"][0]["name"] = "10.0/port"
+    with make_daq(configuration, "daq", directory=captures) as daq:
+        run_engine(engine_metadata_wrapper(bp.count([daq])))
+    (start,) = documents.of("start")
+    assert start["daqiri"]["daq"]["flows"] == {"port_10_0_port": ["images", "other"]}
 
 
 def test_metadata_that_use_the_key_for_something_else_are_refused(daq, run_engine, documents):
