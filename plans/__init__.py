@@ -2,8 +2,9 @@
 
 `configure_flows` changes flows, `timed_tx` sends, `capture` and `capture_scan` capture, `replay`
 sends a stored run again, `verify_replay` also compares what arrives, and `host_ready_wrapper` runs
-a plan only on a host that is ready. `capture_during` captures while any plan runs, and
-`with_catalog` makes plans for servers. Captures also work in any other plan:
+a plan only on a host that is ready. `capture_during` captures while any plan runs,
+`engine_metadata_wrapper` puts the engine into the start documents of any plan, and `with_catalog`
+makes plans for servers. Captures also work in any other plan:
 ``bp.count([daq.port0.capture])``.
 """
 
@@ -11,6 +12,7 @@ from ._capture import capture, capture_scan
 from ._configure import configure_flows
 from ._during import capture_during, capture_during_decorator, capture_during_wrapper
 from ._host import HostNotReadyError, host_ready_wrapper
+from ._metadata import engine_metadata_wrapper
 from ._packets import Packets, packet_source
 from ._replay import VerificationError, replay, verify_replay, with_catalog
 from ._transmit import timed_tx
@@ -25,6 +27,7 @@ __all__ = [
     "capture_during_wrapper",
     "capture_scan",
     "configure_flows",
+    "engine_metadata_wrapper",
     "host_ready_wrapper",
     "packet_source",
     "replay",

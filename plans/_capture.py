@@ -10,6 +10,7 @@ from bluesky.utils import MsgGenerator
 from daqiri_ophyd.devices import Capture, TxQueue
 
 from ._fly import OnDrop, capture_settings, fly, prepare_to_send, source_for, with_settings
+from ._metadata import engine_metadata_wrapper
 from ._packets import Packets
 
 __all__ = ["capture", "capture_scan"]
@@ -160,7 +161,8 @@ def capture_scan(
         if tx is not None and source is not None:
             yield from prepare_to_send(tx, source)
         metadata = {"plan_name": "capture_scan", **(md or {})}
-        return (yield from bp.scan(devices, motor, start, stop, num=num, md=metadata))
+        points = bp.scan(devices, motor, start, stop, num=num, md=metadata)
+        return (yield from engine_metadata_wrapper(points))
 
     if tx is not None:
         settings = {**settings, tx.start_delay: start_delay}

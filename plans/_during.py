@@ -12,6 +12,8 @@ from bluesky.utils import FailedStatus, Msg, MsgGenerator, make_decorator, short
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
+from ._metadata import engine_metadata_wrapper
+
 # How soon a capture that fails ends the run, while only the transmission is waited for.
 _LOOK_S = 0.1
 
@@ -56,7 +58,8 @@ class Flight:
                 yield from bps.kickoff(device, wait=True)
 
         yield from bpp.rewindable_wrapper(kick_off(), False)
-        self._collected = time.monotonic()
+        # Now documents say where the files are, should this process be killed.
+        yield from self.collect()
         yield from bps.checkpoint()
 
     def collect(self) -> MsgGenerator[None]:
@@ -256,7 +259,7 @@ def capture_during_wrapper(
     def staged() -> MsgGenerator[Any]:
         return (yield from bpp.contingency_wrapper(run(), except_plan=recover))
 
-    return (yield from bpp.stage_wrapper(staged(), list(streams)))
+    return (yield from engine_metadata_wrapper(bpp.stage_wrapper(staged(), list(streams))))
 
 
 capture_during_decorator = make_decorator(capture_during_wrapper)

@@ -11,6 +11,7 @@ from daqiri_ophyd.devices import Capture, Port, TxQueue
 from daqiri_ophyd.replay import PacketSource
 
 from ._during import Flight, streams_of
+from ._metadata import engine_metadata_wrapper
 from ._packets import Packets, packet_source
 
 __all__ = [
@@ -130,4 +131,4 @@ def fly(
         )
         return uid
 
-    return (yield from bpp.stage_wrapper(run(), devices))
+    return (yield from engine_metadata_wrapper(bpp.stage_wrapper(run(), devices)))

@@ -7,14 +7,16 @@ this process; a separate server uses `confined_tree`, as the how-to on facility 
 from typing import TYPE_CHECKING, Any
 
 from ._address import CatalogError
+from ._backup import BackupError
 from ._captures import CaptureNotFoundError, capture_files
 from ._catalog import Catalog
 from ._confine import UnreadableFileError
 from ._find import RunNotFoundError, find_run
 from ._handler import LEGACY_SPEC, PcapHandler
+from ._recover import Recovery, recover_runs
 from ._register import CaptureConsolidator, register
 from ._summarize import NotPcapError, summarize
-from ._writer import BackupError, RunWriter, ingest_backup
+from ._writer import RunWriter, ingest_backup
 
 if TYPE_CHECKING:
     from ._adapter import CaptureSequenceAdapter
@@ -30,6 +32,7 @@ __all__ = [
     "CaptureConsolidator",
     "PcapHandler",
     "CaptureSequenceAdapter",
+    "Recovery",
     "RunNotFoundError",
     "RunWriter",
     "UnreadableFileError",
@@ -37,6 +40,7 @@ __all__ = [
     "confined_tree",
     "find_run",
     "ingest_backup",
+    "recover_runs",
     "register",
     "summarize",
 ]

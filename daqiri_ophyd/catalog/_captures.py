@@ -8,7 +8,7 @@ from daqiri_ophyd.documents import CAPTURE_MIMETYPES
 
 from ._confine import UnreadableFileError, confined_path, readable_of
 
-__all__ = ["CaptureNotFoundError", "capture_files"]
+__all__ = ["CaptureNotFoundError", "capture_files", "captures_of"]
 
 
 class CaptureNotFoundError(LookupError):
@@ -49,7 +49,7 @@ def capture_files(
         If a file is not at the path in the catalog.
     """
     uid = run.metadata["start"]["uid"]
-    captures = dict(_captures(run))
+    captures = dict(captures_of(run))
     wanted = {
         name: files
         for name, files in captures.items()
@@ -86,7 +86,7 @@ def capture_files(
     return files
 
 
-def _captures(run: Any) -> Iterator[tuple[tuple[str, str], list[str]]]:
+def captures_of(run: Any) -> Iterator[tuple[tuple[str, str], list[str]]]:
     """Yield ``(stream, key), addresses of the files`` for each capture in a run."""
     # Through the plain container: runs from databroker have another interface to streams.
     for stream_name, stream in run.base.items():

@@ -165,6 +165,11 @@ class Catalog:
         """Directory for the documents of runs that could not be stored."""
         return self._backup_directory
 
+    @property
+    def is_served_here(self) -> bool:
+        """Whether this process runs the server of the catalog."""
+        return self._server is not None
+
     def writer(self, *, batch_size: int = 10_000) -> RunWriter:
         """Return a subscriber for a RunEngine: ``RE.subscribe(catalog.writer())``.
 

@@ -1,6 +1,5 @@
 """Stores runs in a catalog, or in a backup file if the catalog fails."""
 
-import json
 import logging
 from collections.abc import Iterable
 from functools import partial
@@ -16,16 +15,13 @@ from tiled.utils import path_from_uri
 from daqiri_ophyd.documents import PCAP_MIMETYPE
 
 from ._address import CatalogError
+from ._backup import BackupError, Journal, read_backup
 from ._handler import LEGACY_SPEC
 
-__all__ = ["BackupError", "RunWriter", "ingest_backup"]
+__all__ = ["RunWriter", "ingest_backup"]
 
 _log = logging.getLogger(__name__)
 _PROBE_S = 2.0
-
-
-class BackupError(ValueError):
-    """A backup file does not contain the documents of one complete run."""
 
 
 class RunWriter:
@@ -35,6 +31,9 @@ class RunWriter:
     45). If it still fails, all documents of the run go to ``<first part of its uid>.jsonl`` in the
     backup directory, an error is logged, and the scan continues; `ingest_backup` stores the run
     later. While a catalog cannot be reached, later runs do not wait again.
+
+    While a run is in progress, its documents are also in ``<uid>.unfinished.jsonl`` there: if the
+    process is killed, `recover_runs` takes them up.
 
     Parameters
     ----------
@@ -89,18 +88,30 @@ class RunWriter:
         if self._failing and not self._is_reachable():
             writer = JSONLinesWriter(str(self._backup_directory))
         backup = self._backup_directory / f"{start['uid'].split('-')[0]}.jsonl"
-        write = partial(self._write, writer, backup, _CaptureFiles())
+        journal = Journal(self._backup_directory, start)
+        write = partial(self._write, writer, backup, journal, _CaptureFiles())
         return [write, self._check_readable], []
 
     def _write(
-        self, writer: Any, backup: Path, captures: "_CaptureFiles", name: str, doc: dict[str, Any]
+        self,
+        writer: Any,
+        backup: Path,
+        journal: Journal,
+        captures: "_CaptureFiles",
+        name: str,
+        doc: dict[str, Any],
     ) -> None:
         captures.note(name, doc)
+        if name != "start":
+            journal.note(name, doc)
+        written = False
         try:
             writer(name, doc)
+            written = True
         finally:
             if name == "stop":
-                self._end(backup, captures, doc)
+                lost = self._end(backup, captures, doc)
+                journal.end(keep=lost or not written)
 
     def _check_readable(self, name: str, doc: dict[str, Any]) -> None:
         if name != "stream_resource" or self._readable is None:
@@ -116,12 +127,13 @@ class RunWriter:
                 str(path),
             )
 
-    def _end(self, backup: Path, captures: "_CaptureFiles", doc: dict[str, Any]) -> None:
+    def _end(self, backup: Path, captures: "_CaptureFiles", doc: dict[str, Any]) -> bool:
+        """Tell where the documents of a run are; return whether they are lost."""
         self._failing = backup.exists()
         if not self._failing:
-            return
+            return False
         try:
-            _read_backup(backup)
+            read_backup(backup)
         except (BackupError, OSError) as error:
             if backup.stat().st_size == 0:
                 backup.unlink()
@@ -133,15 +145,16 @@ class RunWriter:
                 str(error).rstrip("."),
                 captures.text(),
             )
-        else:
-            self.backups.append(backup)
-            _log.error(
-                "Run %s is not in the catalog at %s. Its documents are in %s; "
-                "store them with Catalog.ingest_backup when the catalog works again.",
-                doc["run_start"],
-                self._client.uri,
-                backup,
-            )
+            return True
+        self.backups.append(backup)
+        _log.error(
+            "Run %s is not in the catalog at %s. Its documents are in %s; "
+            "store them with Catalog.ingest_backup when the catalog works again.",
+            doc["run_start"],
+            self._client.uri,
+            backup,
+        )
+        return False
 
     def _is_reachable(self) -> bool:
         try:
@@ -204,7 +217,7 @@ def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
     BackupError
         If the file is incomplete, or contains anything but the documents of one run.
     """
-    documents = _read_backup(Path(path))
+    documents = read_backup(Path(path))
     uid = documents[0][1]["uid"]
     try:
         stored: Any = client[uid]
@@ -230,25 +243,3 @@ def _plain(doc: dict[str, Any]) -> dict[str, Any]:
         return sanitize_doc(doc)
     except TypeError:
         return doc
-
-
-def _read_backup(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    documents = []
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                item = json.loads(line)
-                documents.append((item["name"], item["doc"]))
-            except (ValueError, KeyError, TypeError) as error:
-                raise BackupError(
-                    f"{path}, line {number} is not a document ({error!r}). If it is the last, the "
-                    "run had not ended, or the disk was full."
-                ) from error
-    names = [name for name, _ in documents]
-    if names[:1] != ["start"] or names[-1:] != ["stop"] or names.count("start") > 1:
-        found = ", ".join(dict.fromkeys(names)) or "nothing"
-        raise BackupError(
-            f"{path} does not hold one whole run: expected documents from start to stop, "
-            f"found {len(names)} ({found})."
-        )
-    return documents

@@ -17,7 +17,10 @@ EXIT_USAGE = 2
 _INTERRUPTED = 130
 
 # Each command has a module of its name, with a function of that name or an app of sub-commands.
-_COMMANDS = ("demo", "info", "config", "pcap", "host", "capture", "send", "replay", "stats", "run")
+_COMMANDS = (
+    *("demo", "info", "config", "pcap", "host", "capture", "send", "replay", "catalog", "stats"),
+    "run",
+)
 
 
 def _app(argv: list[str]) -> typer.Typer:

@@ -234,6 +234,8 @@ class RecordingCapture(CaptureSettings):
             on_error=self.on_error.get(),
             on_drop=self.on_drop.get(),
         )
+        if rolling:
+            self._stream.announce()
         options = {name: getattr(self, name).get() for name in _RECORD_SETTINGS}
         limits = {name: getattr(self, name).get() for name in _ROLL_SETTINGS} if rolling else {}
         recorders = start_recorders(

@@ -1,6 +1,7 @@
 """The device that owns an engine: root of the device tree."""
 
 import asyncio
+import hashlib
 import json
 import time
 import weakref
@@ -113,6 +114,36 @@ class Daq(Device):
     def flows(self) -> dict[str, list[dict[str, Any]]]:
         """Receive flows of each port."""
         return flow_table(self._configuration_dict)
+
+    @property
+    def config_sha256(self) -> str:
+        """SHA-256 of the configuration with every default written out, as hexadecimal digits.
+
+        Equal for files that differ in comments, order of keys and defaults only. Changed flows
+        change it; whether the engine is open does not.
+        """
+        written = json.dumps(self._configuration.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(written.encode()).hexdigest()
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what identifies the engine, for a run's start document; it need not be open.
+
+        Returns
+        -------
+        dict
+            ``config_sha256``, ``engine`` (as ``daqiri-ophyd info`` names it), ``version`` of the
+            package, and ``flows``: names of the receive flows by attribute of the port's device.
+        """
+        inner = inner_configuration(self._configuration_dict)
+        flows = self.flows
+        # Keys of documents have no dots and slashes, as names of ports may have.
+        ports = {part.attr_name: part.port_name for part in self._parts(PortDevice)}
+        return {
+            "config_sha256": self.config_sha256,
+            "engine": "loopback" if inner["loopback"] else inner["engine"],
+            "version": version(),
+            "flows": {key: [flow["name"] for flow in flows[port]] for key, port in ports.items()},
+        }
 
     @property
     def is_open(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from event_model import compose_stream_resource
+from event_model import ComposeStreamResourceBundle, compose_stream_resource
 from event_model.documents import DataKey, StreamDatum, StreamResource
 
 from ._summary import SUMMARY_DTYPE
@@ -82,8 +82,9 @@ class CaptureSequence:
     """The files of one directory and one data key, as StreamResource and StreamDatum.
 
     Files are ``<prefix>_000000.pcap``, ``<prefix>_000001.pcap`` and so on, or ``.raw``; the number
-    of a file is its index in the documents. Each call of `emit` has a StreamResource of its own,
-    because one belongs to one stream of one run, and files of a device may go to several.
+    of a file is its index in the documents. Each call of `emit` has a StreamResource of its own (or
+    the one of `announce`), because one belongs to one stream of one run, and files of a device may
+    go to several.
 
     Parameters
     ----------
@@ -139,6 +140,7 @@ class CaptureSequence:
         self._uri = uri.rstrip("/") + "/"
         self._data_key = data_key
         self._emitted = 0
+        self._announced: ComposeStreamResourceBundle | None = None
 
     @property
     def directory(self) -> Path:
@@ -182,15 +184,30 @@ class CaptureSequence:
         if stop == self._emitted:
             return
         start, self._emitted = self._emitted, stop
-        bundle = compose_stream_resource(
+        bundle, self._announced = self._announced, None
+        if bundle is None:
+            bundle = self._compose()
+            yield "stream_resource", bundle.stream_resource_doc
+        indices: Any = {"start": start, "stop": stop}
+        yield "stream_datum", bundle.compose_stream_datum(indices=indices)
+
+    def announce(self) -> StreamAsset:
+        """Return a StreamResource for the files to come, the first with number ``first_number``.
+
+        The next StreamDatum refers to it. If the process is killed before, the files are found by
+        it.
+        """
+        self._announced = self._compose(first_number=self._emitted)
+        return "stream_resource", self._announced.stream_resource_doc
+
+    def _compose(self, **parameters: Any) -> ComposeStreamResourceBundle:
+        template = f"{self._prefix}_{{:06d}}.{self._format}"
+        return compose_stream_resource(
             mimetype=CAPTURE_MIMETYPES[self._format],
             uri=self._uri,
             data_key=self._data_key,
-            parameters={"template": f"{self._prefix}_{{:06d}}.{self._format}", "chunk_shape": (1,)},
+            parameters={"template": template, "chunk_shape": (1,), **parameters},
         )
-        indices: Any = {"start": start, "stop": stop}
-        yield "stream_resource", bundle.stream_resource_doc
-        yield "stream_datum", bundle.compose_stream_datum(indices=indices)
 
     def skip(self, stop: int) -> None:
         """Leave files up to ``stop`` out of the documents: a later reading replaces them.
@@ -202,6 +219,7 @@ class CaptureSequence:
         """
         self._check(stop)
         self._emitted = stop
+        self._announced = None
 
     def _check(self, stop: int) -> None:
         if stop < self._emitted:

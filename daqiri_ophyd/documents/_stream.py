@@ -65,6 +65,7 @@ class CaptureStream:
         self._rows: list[tuple[float, dict[str, Any]]] = []
         self._first_row = 0
         self._collected = range(0)
+        self._announced = True
 
     def begin(
         self,
@@ -146,6 +147,13 @@ class CaptureStream:
             self._rows.append(row)
             return self._first_row + len(self._rows) - 1
 
+    def announce(self) -> None:
+        """Name the directory in the next `collect_asset_docs`, whether a file is complete or not.
+
+        For fly scans: the files of a process that is killed can be found then.
+        """
+        self._announced = False
+
     def discard(self) -> None:
         """Leave out the files that are in no document yet.
 
@@ -169,6 +177,9 @@ class CaptureStream:
     def collect_asset_docs(self) -> Iterator[StreamAsset]:
         """Yield the documents of the files finished since the last call."""
         sequences = self._begun()
+        if not self._announced:
+            self._announced = True
+            yield from [sequence.announce() for sequence in sequences]
         start, stop = sequences[0].emitted, self.finished
         self._forget(start)
         self._collected = range(start, stop)

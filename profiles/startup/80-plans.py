@@ -7,6 +7,9 @@ from bluesky.plans import count, rel_scan, scan  # noqa: F401
 
 from daqiri_ophyd import plans
 
+# Runs of any plan can be found by configuration, engine and flows.
+RE.preprocessors.append(plans.engine_metadata_wrapper)
+
 configure_flows = plans.configure_flows
 timed_tx = plans.timed_tx
 capture = plans.capture

@@ -70,6 +70,20 @@ def test_discarded_files_have_no_row(stream):
     assert list(stream.collect_pages())[0]["data"] == {"dropped": [2]}
 
 
+def test_a_fly_scan_names_its_directory_before_a_file_is_complete(stream):
+    stream.append({"dropped": 0})
+    datums(stream)
+    stream.announce()
+    ((name, resource),) = stream.collect_asset_docs()
+    assert (name, resource["parameters"]["first_number"]) == ("stream_resource", 1)
+    assert list(stream.collect_asset_docs()) == []
+    stream.append({"dropped": 1})
+    ((name, datum),) = stream.collect_asset_docs()
+    assert (name, datum["stream_resource"]) == ("stream_datum", resource["uid"])
+    stream.append({"dropped": 2})
+    assert [name for name, _ in stream.collect_asset_docs()] == ["stream_resource", "stream_datum"]
+
+
 def test_a_new_run_begins_at_nought(stream):
     stream.append({"dropped": 0})
     datums(stream)

@@ -1,0 +1,148 @@
+"""Documents of runs in files: of runs in progress, and of those that could not be stored."""
+
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BackupError", "Documents", "Journal", "read_backup", "read_documents", "write_backup"]
+
+_log = logging.getLogger(__name__)
+
+Documents = Sequence[tuple[str, dict[str, Any]]]
+"""Names and documents, in order."""
+
+
+class BackupError(ValueError):
+    """A backup file does not contain the documents of one complete run."""
+
+
+class Journal:
+    """The documents of a run in progress, in a file that `end` removes.
+
+    What a catalog collects in memory, and the directory of captures, are lost when the process is
+    killed; the journal is then what a run can be recovered from. It is locked while the run is in
+    progress. If it cannot be written, that is logged and the run goes on without.
+
+    Parameters
+    ----------
+    directory : Path
+        Where to keep it.
+    start : dict
+        Start document.
+    """
+
+    SUFFIX = ".unfinished.jsonl"
+
+    def __init__(self, directory: Path, start: dict[str, Any]) -> None:
+        self._path = directory / f"{start['uid']}{self.SUFFIX}"
+        self._descriptor = -1
+        self._broken = False
+        part = self._path.with_name(f".{self._path.name}.part")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(part, flags, 0o644)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.note("start", start)
+            # With its name it is locked and has a start document.
+            part.replace(self._path)
+        except OSError as error:
+            self._give_up(error)
+
+    def note(self, name: str, doc: dict[str, Any]) -> None:
+        """Append a document; a killed process leaves all of them."""
+        if self._broken:
+            return
+        whole = os.fstat(self._descriptor).st_size
+        try:
+            line = f"{_line(name, doc)}\n".encode()
+            if os.write(self._descriptor, line) < len(line):
+                raise OSError("the disk is full")
+        except (OSError, TypeError, ValueError) as error:
+            os.ftruncate(self._descriptor, whole)
+            self._give_up(error)
+
+    def end(self, *, keep: bool) -> None:
+        """End it with the run; keep the file only if its documents are nowhere else."""
+        if self._descriptor >= 0:
+            if not keep:
+                self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _give_up(self, error: Exception) -> None:
+        _log.warning(
+            "The documents of a run in progress are no longer kept in %s (%s): if this process is "
+            "killed, the run cannot be recovered.",
+            self._path,
+            error,
+        )
+        # It stays locked: the run is still in progress.
+        self._broken = True
+
+
+def _line(name: str, doc: dict[str, Any]) -> str:
+    return json.dumps({"name": name, "doc": doc})
+
+
+def write_backup(path: Path, documents: Documents) -> None:
+    """Write a backup file, in one piece."""
+    part = path.with_name(f".{path.name}.part")
+    with part.open("w", encoding="utf-8") as file:
+        file.writelines(f"{_line(name, doc)}\n" for name, doc in documents)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def read_documents(path: Path, *, unfinished: bool = False) -> list[tuple[str, dict[str, Any]]]:
+    """Return the documents of a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    unfinished : bool
+        Leave out a last line that a killed process has left torn.
+
+    Raises
+    ------
+    BackupError
+        If a line is no document.
+    """
+    documents = []
+    lines = path.read_bytes().splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            item = json.loads(line)
+            documents.append((item["name"], item["doc"]))
+        except (ValueError, KeyError, TypeError) as error:
+            if unfinished and number == len(lines) > 1:
+                break
+            raise BackupError(
+                f"{path}, line {number} is not a document ({error!r}). If it is the last, the "
+                "run had not ended, or the disk was full."
+            ) from error
+    return documents
+
+
+def read_backup(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Return the documents of one whole run.
+
+    Raises
+    ------
+    BackupError
+        If there is anything else in the file.
+    """
+    documents = read_documents(path)
+    names = [name for name, _ in documents]
+    if names[:1] != ["start"] or names[-1:] != ["stop"] or names.count("start") > 1:
+        found = ", ".join(dict.fromkeys(names)) or "nothing"
+        raise BackupError(
+            f"{path} does not hold one whole run: expected documents from start to stop, "
+            f"found {len(names)} ({found})."
+        )
+    return documents

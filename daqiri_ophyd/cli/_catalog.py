@@ -1,0 +1,53 @@
+"""``daqiri-ophyd catalog recover``."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ..catalog import recover_runs
+from ._capture import DATA, CatalogName, Data
+from ._output import print_error, print_json, print_line
+from ._pcap_file import repair
+from ._workspace import open_catalog
+
+app = typer.Typer(help="Keep a catalog in order.", no_args_is_help=True)
+# Typer makes a single command the whole program.
+app.callback()(lambda: None)
+
+
+@app.command()
+def recover(
+    data: Data = DATA,
+    catalog: CatalogName = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """
+    Close the runs of processes that were killed, with all captures that are on disk.
+
+    Runs in progress are left alone. Runs that are recovered are not changed again.
+
+    Example: [bold]daqiri-ophyd catalog recover --data daqiri-demo[/bold]
+    """
+    failed = False
+    found = []
+    with open_catalog(data, catalog) as opened:
+        for run in recover_runs(opened, lambda path: repair(path, None)):
+            found.append(run)
+            failed = failed or bool(run.problem)
+            if as_json:
+                continue
+            for step in run.mended:
+                print_line(step)
+            for path in run.unlisted:
+                print_line(f"{path}: in no document of run {run.uid}")
+            if run.problem:
+                print_error(f"run {run.uid}: {run.problem}")
+            else:
+                print_line(f"run {run.uid}: {run.reason}")
+    if as_json:
+        print_json({run.uid: {k: v for k, v in asdict(run).items() if k != "uid"} for run in found})
+    elif not found:
+        print_line("no unfinished run")
+    if failed:
+        raise typer.Exit(1)

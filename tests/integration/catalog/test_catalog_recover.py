@@ -1,0 +1,130 @@
+"""Runs of processes that were killed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bluesky import plans as bp
+from event_model import sanitize_doc
+
+from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.cli import _main
+from daqiri_ophyd.engine import PcapFile
+
+PROCESS = Path(__file__).with_name("killed_process.py")
+
+
+def kill_in_a_fly_scan(data, empty_catalog, roll_packets, batch_size=10_000):
+    shutil.copytree(empty_catalog, data / "catalog")
+    command = [sys.executable, str(PROCESS), str(data), str(roll_packets), str(batch_size)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        while "recording" not in (line := process.stdout.readline()):
+            assert line, "it ended"
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(60)
+        process.stdout.close()
+
+
+def recover(data, capsys, code=0):
+    capsys.readouterr()
+    assert _main._run(["catalog", "recover", "--data", str(data), "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("roll_packets", "batch_size"), [(0, 10_000), (100, 10_000), (100, 1)])
+def test_a_killed_fly_scan_is_read_and_replayed_when_recovered(
+    tmp_path, empty_catalog, capsys, roll_packets, batch_size
+):
+    kill_in_a_fly_scan(tmp_path, empty_catalog, roll_packets, batch_size)
+    on_disk = sorted((tmp_path / "captures").rglob("*.pcap"))
+    ((uid, found),) = recover(tmp_path, capsys).items()
+    assert found["problem"] == ""
+    assert found["unlisted"] == []
+    assert found["rows"] > 0
+    with Catalog.open(tmp_path / "catalog", readable=[tmp_path / "captures"]) as catalog:
+        run = catalog.client[uid]
+        assert run.metadata["stop"]["exit_status"] == "abort"
+        assert "ended without closing it" in run.metadata["stop"]["reason"]
+        files = capture_files(run)
+        assert files == on_disk
+        table = run["primary"].read()
+        counts = []
+        for file in files:
+            with PcapFile(file) as pcap:
+                assert pcap.torn_bytes == 0
+                counts.append(len(pcap))
+        assert list(table["daq_port0_capture_packets"]) == counts
+        assert list(table["daq_port0_capture_files"].values["packets"]) == counts
+        assert run.metadata["stop"]["num_events"]["primary"] == len(files)
+        assert run.validate(raise_on_error=True) is True
+        assert sum(counts) >= 250
+        assert len(catalog.client) == 2
+        before = json.dumps(run.metadata["stop"])
+    times = {file: file.stat().st_mtime_ns for file in on_disk}
+    assert recover(tmp_path, capsys) == {}
+    assert _main._run(["replay", uid, "--data", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sent"] == sum(counts)
+    with Catalog.open(tmp_path / "catalog", readable=[tmp_path / "captures"]) as catalog:
+        assert json.dumps(catalog.client[uid].metadata["stop"]) == before
+        assert len(catalog.client) == 2
+    assert {file: file.stat().st_mtime_ns for file in on_disk} == times
+
+
+def test_what_is_only_in_the_catalog_is_closed_and_other_files_are_listed(
+    tmp_path, empty_catalog, capsys
+):
+    kill_in_a_fly_scan(tmp_path, empty_catalog, 100, batch_size=1)
+    (journal,) = (tmp_path / "catalog" / "backup").glob("*.unfinished.jsonl")
+    journal.unlink()
+    ((uid, found),) = recover(tmp_path, capsys).items()
+    assert (found["problem"], found["rows"]) == ("", 0)
+    on_disk = sorted(map(str, (tmp_path / "captures").rglob("*.pcap")))
+    with Catalog.open(tmp_path / "catalog", readable=[tmp_path / "captures"]) as catalog:
+        run = catalog.client[uid]
+        assert run.metadata["stop"]["exit_status"] == "abort"
+        listed = [str(file) for file in capture_files(run)]
+        assert sorted(listed + found["unlisted"]) == on_disk
+        assert listed
+        assert found["unlisted"]
+    assert recover(tmp_path, capsys) == {}
+
+
+def test_a_run_in_progress_is_left_alone(tmp_path, catalog, device, run_engine, fly_plan, capsys):
+    run_engine.subscribe(catalog.writer(batch_size=1))
+    found = []
+    device.before_write = lambda: found.append(recover(tmp_path, capsys))
+    (uid,) = run_engine(fly_plan(device))
+    assert found == [{}, {}, {}]
+    assert catalog.client[uid].metadata["stop"]["exit_status"] == "success"
+    assert list(catalog.backup_directory.iterdir()) == []
+
+
+def test_a_step_scan_keeps_whole_readings_and_lists_the_rest(
+    tmp_path, catalog, device, run_engine, capsys
+):
+    documents = []
+    run_engine.subscribe(
+        lambda name, doc: documents.append({"name": name, "doc": sanitize_doc(doc)})
+    )
+    (uid,) = run_engine(bp.count([device], 3))
+    # Killed in the third reading: its file is in a document, its event is not; the line is torn.
+    lines = [json.dumps(document) for document in documents]
+    last = max(i for i, document in enumerate(documents) if document["name"] == "event")
+    journal = catalog.backup_directory / f"{uid}.unfinished.jsonl"
+    catalog.backup_directory.mkdir(exist_ok=True)
+    journal.write_text("\n".join(lines[:last]) + "\n" + lines[last][:40])
+    ((found_uid, found),) = recover(tmp_path, capsys).items()
+    assert (found_uid, found["rows"]) == (uid, 0)
+    assert found["unlisted"] == [str(device.written[2])]
+    run = catalog.client[uid]
+    assert capture_files(run) == device.written[:2]
+    assert list(run["primary"].read()["soft_packets"]) == [2, 3]
+    assert run.metadata["stop"]["num_events"] == {"primary": 2}
+    assert not journal.exists()
