@@ -50,9 +50,13 @@ class Flight:
     def start(self) -> MsgGenerator[None]:
         """Declare the streams and kick off the devices."""
 
+        yield from bps.checkpoint()
+        for device, stream in self._streams.items():
+            yield from bps.declare_stream(device, name=stream, collect=True)
+            # A pause repeats what it interrupts, so that each stream is declared once.
+            yield from bps.checkpoint()
+
         def kick_off() -> MsgGenerator[None]:
-            for device, stream in self._streams.items():
-                yield from bps.declare_stream(device, name=stream, collect=True)
             self.running = True
             for device in self._streams:
                 yield from bps.kickoff(device, wait=True)

@@ -146,12 +146,16 @@ class Capture(RecordingCapture):
         if missing:
             self._stream.discard()
             text = f"{self.name}: {len(missing)} files are in no document, such as {missing[0]}"
-            if lost:
-                raise CaptureError(
-                    f"{text}. Collect until the status of complete() is done, or use the plan "
-                    "daqiri_ophyd.plans.capture_during."
-                )
-            _log.warning(text)
+            error = CaptureError(
+                f"{text}. Collect until the status of complete() is done, or use the plan "
+                "daqiri_ophyd.plans.capture_during."
+            )
+            if not lost:
+                _log.warning(text)
+            elif self.daq.unstaging is not None:
+                self.daq.unstaging.append(error)
+            else:
+                raise error
         return unstaged
 
     def trigger(self) -> EngineStatus:

@@ -150,6 +150,12 @@ class RecordingCapture(CaptureSettings):
             raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
 
     @property
+    def is_recording(self) -> bool:
+        """Whether a recording is going on that is not paused."""
+        with self._state:
+            return self._recording is not None and not self._held
+
+    @property
     def failed(self) -> bool:
         """Whether a capture has failed that nobody waits for yet; `collect` says why."""
         return self._failure is not None and not self._completing

@@ -38,6 +38,8 @@ __all__ = ["Daq"]
 _LABELS = {"daqiri"}
 # For packets that have just left.
 _ON_THE_WIRE_S = 0.01
+# Longest configuration in a start document, as JSON; servers limit documents to a few MiB or less.
+_LONGEST_CONFIG = 64 << 10
 _Part = TypeVar("_Part", bound=EngineDevice)
 
 
@@ -69,10 +71,10 @@ class Daq(Device):
 
     engine_version = fact(lambda _: version(), "string")
     flow_table = fact(lambda daq: json.dumps(daq.flows), "string")
-    memory_regions = fact(lambda daq: json.dumps(region_table(daq.configuration_dict)), "string")
-    configuration = fact(lambda daq: daq.config.to_yaml(), "string")
+    configuration_sha256 = fact(lambda daq: daq.config_sha256, "string")
 
-    _FACTS = ("engine_version", "flow_table", "memory_regions", "configuration")
+    # What may differ in a run, and what identifies the rest, which is in the start document.
+    _FACTS = ("engine_version", "flow_table", "configuration_sha256")
 
     def __init__(
         self,
@@ -91,6 +93,8 @@ class Daq(Device):
         """Default directory of captures."""
         self.path_provider = None if isinstance(directory, str | Path) else directory
         """Decides where captures are written; None: their settings do."""
+        self.unstaging: list[Exception] | None = None
+        """Errors of parts while all of them are unstaged; None: each raises its own."""
         self.start: Mapping[str, Any] | None = None
         """Start document of the latest run, if the RunEngine tells; see `run_started`."""
         kwargs.setdefault("labels", _LABELS)
@@ -132,17 +136,22 @@ class Daq(Device):
         -------
         dict
             ``config_sha256``, ``engine`` (as ``daqiri-ophyd info`` names it), ``version`` of the
-            package, and ``flows``: names of the receive flows by attribute of the port's device.
+            package, ``flows``: names of the receive flows by attribute of the port's device, and
+            ``config``: the configuration as plain data, every default written out. If that is more
+            than 64 KiB of JSON, its size is in ``config_bytes`` instead.
         """
         inner = inner_configuration(self._configuration_dict)
         flows = self.flows
         # Keys of documents have no dots and slashes, as names of ports may have.
         ports = {part.attr_name: part.port_name for part in self._parts(PortDevice)}
+        size = len(json.dumps(inner))
+        config = {"config": inner} if size <= _LONGEST_CONFIG else {"config_bytes": size}
         return {
             "config_sha256": self.config_sha256,
             "engine": "loopback" if inner["loopback"] else inner["engine"],
             "version": version(),
             "flows": {key: [flow["name"] for flow in flows[port]] for key, port in ports.items()},
+            **config,
         }
 
     @property
@@ -259,6 +268,23 @@ class Daq(Device):
         self.open()
         return super().stage()
 
+    def unstage(self) -> list[object]:
+        """Unstage all parts; the engine stays open.
+
+        Raises
+        ------
+        CaptureError
+            If files of a capture are in no document; all parts are unstaged all the same.
+        """
+        self.unstaging = []
+        try:
+            unstaged: list[object] = super().unstage()
+        finally:
+            errors, self.unstaging = self.unstaging, None
+        if errors:
+            raise errors[0]
+        return unstaged
+
     async def pause(self) -> None:
         """Pause transmissions first, then captures after their linger time.
 
@@ -266,9 +292,10 @@ class Daq(Device):
         engine pauses all of it. Packets that cannot leave, because nobody takes them, stay in their
         queue.
         """
-        # A coroutine, which the RunEngine awaits: its loop goes on meanwhile.
+        # A coroutine, which the RunEngine awaits: its loop goes on meanwhile. A second suspension
+        # cancels it, and pauses again: packets may still be on their way then.
         sending = [queue for queue in self._parts(_tx_queue.TxQueue) if queue.pause_sending()]
-        recording = [capture for capture in self._parts(Capture) if capture.progress is not None]
+        recording = [capture for capture in self._parts(Capture) if capture.is_recording]
         for queue in sending:
             await queue.wait_sent()
         if sending and recording:
@@ -294,7 +321,7 @@ class Daq(Device):
         return [part for _, part in self.walk_subdevices() if isinstance(part, cls)]
 
     def read_facts(self) -> Readings:
-        """Return what is part of every device's configuration: flows, regions, version."""
+        """Return what is part of every device's configuration: flows, version, hash."""
         facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
         for attribute in self._FACTS:
             facts.update(getattr(self, attribute).read())

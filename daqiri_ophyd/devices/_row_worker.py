@@ -26,14 +26,20 @@ class RowWorker:
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
         self._begun: float | None = None
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
     def submit(self, call: Callable[[], Any]) -> None:
         """Call a function after those that were submitted before."""
         self._calls.put(call)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all calls submitted so far have returned; return False after a time."""
+        """Wait until all calls submitted so far have returned; return False after a time.
+
+        In such a call, there is nothing to wait for.
+        """
+        if threading.current_thread() is self._thread:
+            return True
         done = threading.Event()
         self._calls.put(done.set)
         return done.wait(seconds)

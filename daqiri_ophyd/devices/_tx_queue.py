@@ -243,12 +243,14 @@ class TxQueue(CounterDevice):
         Returns
         -------
         bool
-            Whether a transmission was running.
+            Whether there is a transmission, now paused.
         """
         with self._flight:
             transmission, status = self._transmission, self._status
-            if transmission is None or status is None or self._held:
+            if transmission is None or status is None:
                 return False
+            if self._held:
+                return True
             self._held = self._interrupted = True
         transmission.pause()
         status.pause_timeout()

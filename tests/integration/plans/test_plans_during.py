@@ -1,5 +1,6 @@
 """Captures while other plans run, in several streams, in several runs of a stage."""
 
+import asyncio
 import threading
 import time
 
@@ -451,3 +452,49 @@ def test_a_second_stage_loses_nothing(daq, run_engine, documents, send):
 
     run_engine(plan())
     assert packets(documents.files()) == 10
+
+
+@pytest.mark.parametrize("at", range(6, 24))
+def test_a_pause_at_any_message_of_the_start(daq, run_engine, documents, at):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    seen = []
+
+    def pause(msg):
+        seen.append(msg)
+        if len(seen) == at:
+            run_engine.loop.call_soon(run_engine.loop.create_task, request())
+
+    async def request():
+        await run_engine._request_pause_coro()
+
+    run_engine.msg_hook = pause
+    packets_ = {"count": 60, "size": 60, "rate": 600}
+    try:
+        run_engine(plans.capture(capture, 60, tx=tx, packets=packets_))
+    except RunEngineInterrupted:
+        run_engine.resume()
+    assert documents.stop["exit_status"] == "success"
+    assert packets(documents.files()) == 60
+    assert [row["daq_port0_capture_packets"] for row in documents.rows()] == [60]
+
+
+def test_two_suspensions_close_together_lose_nothing(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    gap = asyncio.Event
+
+    def suspend_twice() -> None:
+        end = time.monotonic() + 20
+        while recorded(capture) < 100 and time.monotonic() < end:
+            time.sleep(0.01)
+        for _ in range(2):
+            release = gap()
+            run_engine.request_suspend(release.wait)
+            run_engine.loop.call_later(1.0, release.set)
+            time.sleep(0.03)
+
+    watcher = threading.Thread(target=suspend_twice)
+    watcher.start()
+    run_engine(plans.capture(capture, 400, tx=tx, packets=SLOW))
+    watcher.join()
+    assert documents.stop["exit_status"] == "success"
+    assert packets(documents.files()) == 400

@@ -33,6 +33,7 @@ def engine_of(daq, flows=("images", "other")):
         "engine": "loopback",
         "version": daq.engine_version.get(),
         "flows": {"port0": list(flows)},
+        "config": daq.configuration_dict["daqiri"]["cfg"],
     }
 
 

@@ -1,5 +1,7 @@
 """Step scans and fly scans of a loopback engine."""
 
+import json
+
 import numpy as np
 import pytest
 from bluesky import plan_stubs as bps
@@ -10,7 +12,7 @@ from ophyd.sim import motor
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.documents import CAPTURE_MIMETYPES
-from daqiri_ophyd.engine import PcapFile, frames
+from daqiri_ophyd.engine import PcapFile, frames, load_config
 from daqiri_ophyd.replay import Replay, ReplayError
 
 BURST = {"count": 300, "size": 100, "interval": 1e-5}
@@ -243,9 +245,14 @@ def test_what_the_run_used_is_in_its_descriptors(daq, run_engine, documents):
     for stream, device in (("primary", "daq_port0_capture"), ("transmit", "daq_port0_tx_out")):
         used = documents.descriptor(stream)["configuration"][device]["data"]
         assert '"udp_dst": 5000' in used["daq_flow_table"]
-        assert '"num_bufs": 8192' in used["daq_memory_regions"]
         assert used["daq_engine_version"].startswith("20")
-        assert "stream_type: raw" in used["daq_configuration"]
+        assert used["daq_configuration_sha256"] == daq.config_sha256
+        # The whole of it is in the run once.
+        assert "num_bufs" not in json.dumps(used)
+    (start,) = documents.of("start")
+    config = start["daqiri"]["daq"]["config"]
+    assert config["memory_regions"][0]["num_bufs"] == 8192
+    assert load_config(config).to_yaml() == daq.config.to_yaml()
     capture = documents.descriptor()["configuration"]["daq_port0_capture"]["data"]
     assert capture["daq_port0_capture_queues"] == "frames"
     assert capture["daq_port0_capture_num_packets"] == 300

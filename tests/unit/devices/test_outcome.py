@@ -23,8 +23,9 @@ GOOD = {
 
 
 def failure(on_drop: str, on_error: str = "resume", **changes: Any) -> Exception | None:
-    queue: Any = SimpleNamespace(counters=lambda: SimpleNamespace(dropped={"ring_full": 0}))
-    outcome = Outcome(queue, "port0/q", 0, on_error=on_error, on_drop=on_drop)
+    counters = SimpleNamespace(dropped={"ring_full": 0, "flushed": 0})
+    queue: Any = SimpleNamespace(counters=lambda: counters)
+    outcome = Outcome({"port0/q": queue}, 0, flushed=0, on_error=on_error, on_drop=on_drop)
     return outcome.failure(RecorderSnapshot(**(GOOD | changes)))
 
 

@@ -87,7 +87,7 @@ def test_every_profile_has_a_tree(name):
         assert "<" in str(error)  # a template that waits for addresses
         return
     daq = make_daq(configured)
-    assert len(daq.component_names) == len(configured.interfaces) + 5
+    assert len(daq.component_names) == len(configured.interfaces) + 4
 
 
 def test_nothing_is_opened(daq):
@@ -127,9 +127,18 @@ def test_what_the_engine_runs_with_is_in_every_configuration(daq):
         used = device.read_configuration()
         (flow,) = json.loads(used["daq_flow_table"]["value"])["10 GbE/port-0"]
         assert flow["match"] == {"udp_dst": 5000}
-        regions = json.loads(used["daq_memory_regions"]["value"])
-        assert regions[0]["num_bufs"] == 256
-        assert load_config(used["daq_configuration"]["value"]).interfaces[0].rx.queues[1].id == 1
+        assert used["daq_configuration_sha256"]["value"] == daq.config_sha256
+    assert load_config(daq.metadata()["config"]).interfaces[0].rx.queues[1].id == 1
+
+
+def test_a_very_long_configuration_is_told_by_its_size():
+    flows = [
+        {"name": f"f{i}", "id": i, "match": {"udp_dst": i}, "action": {"type": "queue", "id": 1}}
+        for i in range(1, 1000)
+    ]
+    found = make_daq(configuration(flows=flows), "daq").metadata()
+    assert found["config_bytes"] > 64 << 10
+    assert "config" not in found
 
 
 PLAN = {
