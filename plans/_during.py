@@ -49,7 +49,6 @@ class Flight:
 
     def start(self) -> MsgGenerator[None]:
         """Declare the streams and kick off the devices."""
-
         yield from bps.checkpoint()
         for device, stream in self._streams.items():
             yield from bps.declare_stream(device, name=stream, collect=True)

@@ -28,7 +28,7 @@ from daqiri_ophyd.engine import (
 from . import _tx_queue
 from ._base import CounterDevice, EngineDevice, Group, Readings
 from ._capture import Capture
-from ._flow import flow_table, inner_configuration, region_table
+from ._flow import flow_table, inner_configuration
 from ._paths import PathProvider
 from ._port import Port as PortDevice
 from ._signals import fact

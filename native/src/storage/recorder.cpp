@@ -153,7 +153,8 @@ void Recorder::take(Burst& burst) {
     // Fewer than before when the writer has lost packets of earlier bursts.
     const std::uint64_t written = after > before ? after - before : 0;
     group_->give_back(wanted + before - after);
-    if (!alone_) group_->wrote(written, bytes_after > bytes_before ? bytes_after - bytes_before : 0);
+    if (!alone_)
+      group_->wrote(written, bytes_after > bytes_before ? bytes_after - bytes_before : 0);
   }
   publish();
 }
