@@ -52,8 +52,14 @@ def with_settings(settings: Settings, plan: MsgGenerator[str]) -> MsgGenerator[s
         return (yield from plan)
 
     def restore() -> MsgGenerator[None]:
+        errors = []
         for signal, value in before.items():
-            yield from bps.abs_set(signal, value, wait=True)
+            try:
+                yield from bps.abs_set(signal, value, wait=True)
+            except Exception as error:  # noqa: BLE001 - the others are restored all the same
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     return (yield from bpp.finalize_wrapper(run(), restore))
 

@@ -202,7 +202,7 @@ class RecordingCapture(CaptureSettings):
                 f"{self.name} has no directory for its files: make_daq(..., directory=...), or set "
                 f"{self.directory.name}."
             )
-        run = None if self.daq.start is None else self.daq.start["uid"]
+        run = None if self.daq.start_document is None else self.daq.start_document["uid"]
         if self._place is not None and run == self._run:
             return self._place
         place = self.path_info(self._template)

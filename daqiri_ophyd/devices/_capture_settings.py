@@ -142,10 +142,10 @@ class CaptureSettings(EngineDevice):
         if provider is not None:
             return provider(self.name)
         root = Path(self.directory.get()).resolve()
-        below = template.expand(self.path.get(), self.daq.start)
+        below = template.expand(self.path.get(), self.daq.start_document)
         if not (root / below).resolve().is_relative_to(root):
             raise CaptureError(f"{self.name}: the path {below!r} leads out of {root}.")
-        name = template.expand(self.file_prefix.get(), self.daq.start)
+        name = template.expand(self.file_prefix.get(), self.daq.start_document)
         uri = self.uri.get()
         return PathInfo(
             root / below,

@@ -95,7 +95,7 @@ class Daq(Device):
         """Decides where captures are written; None: their settings do."""
         self.unstaging: list[Exception] | None = None
         """Errors of parts while all of them are unstaged; None: each raises its own."""
-        self.start: Mapping[str, Any] | None = None
+        self.start_document: Mapping[str, Any] | None = None
         """Start document of the latest run, if the RunEngine tells; see `run_started`."""
         kwargs.setdefault("labels", _LABELS)
         super().__init__(prefix, **kwargs)
@@ -261,7 +261,7 @@ class Daq(Device):
         ``RE.subscribe(daq.run_started, "start")``
         """
         if name == "start":
-            self.start = doc
+            self.start_document = doc
 
     def stage(self) -> list[object]:
         """Open the engine if it is closed, and stage all parts."""

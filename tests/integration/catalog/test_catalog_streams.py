@@ -1,12 +1,16 @@
 """Runs whose files are in several streams, and stages with several runs, in a catalog."""
 
+import shutil
+
 import numpy as np
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky_tiled_plugins import TiledWriter
 
+from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.devices import make_daq
 
 
 def indices(files) -> list[int]:
@@ -93,3 +97,25 @@ def test_a_stream_of_several_stages(catalog, writer, device, run_engine):
     run = catalog.client[uid]
     assert capture_files(run) == device.written and len(device.written) == 4
     np.testing.assert_array_equal(run.primary.read()["soft_files"].values["dropped"], [0, 1, 0, 1])
+
+
+def test_a_server_that_mounts_the_data_elsewhere(tmp_path, empty_catalog, run_engine):
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    captures, mounted = tmp_path / "captures", tmp_path / "mnt" / "daq1"
+    mounted.parent.mkdir()
+    with (
+        Catalog.open(tmp_path / "catalog", readable=[mounted]) as catalog,
+        make_daq(profiles.path("loopback"), directory=captures) as daq,
+    ):
+        capture = daq.port0.capture
+        capture.uri.put(f"file://localhost{mounted}")
+        run_engine.subscribe(catalog.writer())
+        packets = {"count": 100, "size": 60}
+        (uid,) = run_engine(plans.capture(capture, 100, tx=daq.port0.tx.tx_q0, packets=packets))
+        captures.rename(mounted)
+        run = catalog.client[uid]
+        (file,) = capture_files(run)
+        assert file.is_relative_to(mounted)
+        read = run.primary.read()
+        assert read[f"{capture.name}_files"].values["packets"] == [100]
+        run.validate()
