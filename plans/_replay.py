@@ -111,16 +111,16 @@ def replay(
     daqiri_ophyd.replay.ReplayError
         If its packets cannot be sent on this port, or none is selected.
     """
-    options: dict[str, Any] = {
-        "speed": speed,
-        "max_gap": max_gap,
-        "between": _plain(between),
-        "packet_range": _plain(packet_range),
-        "select": _plain(select),
-        "loops": loops,
-        "loop_gap": loop_gap,
-        "rewrite": _plain(rewrite),
-    }
+    options = _options(
+        speed=speed,
+        max_gap=max_gap,
+        between=between,
+        packet_range=packet_range,
+        select=select,
+        loops=loops,
+        loop_gap=loop_gap,
+        rewrite=rewrite,
+    )
     source, metadata = yield from _open(tx, run, catalog, stream, key, options)
     metadata = {"plan_name": "replay", **metadata, **(md or {})}
     settings = _settings(tx, source, detector, on_drop, timeout, start_delay)
@@ -179,16 +179,16 @@ def verify_replay(
     ValueError, LookupError
         As for `replay`.
     """
-    options: dict[str, Any] = {
-        "speed": speed,
-        "max_gap": max_gap,
-        "between": _plain(between),
-        "packet_range": _plain(packet_range),
-        "select": _plain(select),
-        "loops": loops,
-        "loop_gap": loop_gap,
-        "rewrite": _plain(rewrite),
-    }
+    options = _options(
+        speed=speed,
+        max_gap=max_gap,
+        between=between,
+        packet_range=packet_range,
+        select=select,
+        loops=loops,
+        loop_gap=loop_gap,
+        rewrite=rewrite,
+    )
     source, metadata = yield from _open(tx, run, catalog, stream, key, options)
     metadata = {"plan_name": "verify_replay", **metadata, **(md or {})}
     settings = _settings(tx, source, detector, "fail", timeout, start_delay)
@@ -235,6 +235,11 @@ def with_catalog(
         "return": offered.return_annotation,
     }
     return bound
+
+
+def _options(**options: Any) -> dict[str, Any]:
+    """Return what is sent of a run, and how, as the start document has it."""
+    return {name: _plain(value) for name, value in options.items()}
 
 
 def _plain(value: Any) -> Any:
