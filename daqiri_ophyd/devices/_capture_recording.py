@@ -206,7 +206,6 @@ class RecordingCapture(CaptureSettings):
         if self._place is not None and run == self._run:
             return self._place
         place = self.path_info(self._template)
-        self._run = run
         if place != self._place:
             if missing := self._stream.uncollected:
                 raise CaptureError(f"{self.name}: {missing[0]} was not collected before the next.")
@@ -217,6 +216,7 @@ class RecordingCapture(CaptureSettings):
                 directory, *prefixes, format=self.format.get(), uri=place.directory_uri
             )
             self._place = place
+        self._run = run
         return place
 
     def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
