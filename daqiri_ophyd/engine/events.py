@@ -109,8 +109,9 @@ class EventPump:
                 except BlockingIOError:
                     continue
                 except OSError:
-                    _log.exception("Descriptor %d cannot be read; it is no longer watched.", fd)
-                    self.remove(fd)
+                    if self._callbacks.get(fd) is callback:  # else another thread has removed it
+                        _log.exception("Descriptor %d cannot be read; it is no longer watched.", fd)
+                        self.remove(fd)
                     continue
                 self._call(callback)
         self._epoll.close()

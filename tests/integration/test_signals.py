@@ -53,7 +53,7 @@ def captured(data: Path) -> list[Path]:
 
 def require_complete_run(data: Path, reason: str) -> None:
     """The aborted run is in the catalog, with a whole file and its metadata."""
-    with Catalog.open(data / "catalog") as catalog:
+    with Catalog.open(data / "catalog", readable=[data / "captures"]) as catalog:
         run = catalog.client[-1]
         assert run.metadata["stop"]["exit_status"] == "abort"
         assert run.metadata["stop"]["reason"] == reason
