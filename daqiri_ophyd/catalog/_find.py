@@ -18,7 +18,8 @@ def find_run(runs: CatalogOfBlueskyRuns, run: str | int) -> BlueskyRun:
         The runs: `Catalog.client`.
     run : str or int
         Scan id (the latest run that has it); -1 for the latest run, -2 for the one before; uid, or
-        its first 5 or more characters. Scan ids may be text, as from a form or a command line.
+        its first 5 or more characters. Scan ids may be text, as from a form or a command line; text
+        of digits that is no scan id may be the beginning of a uid.
 
     Raises
     ------
@@ -26,11 +27,15 @@ def find_run(runs: CatalogOfBlueskyRuns, run: str | int) -> BlueskyRun:
         If there is no such run, or several uids begin so.
     """
     text = str(run)
-    # A uid may begin with digits.
     number = text.removeprefix("-")
     is_number = number.isascii() and number.isdecimal() and len(number) < 7
     try:
-        return runs[int(text) if is_number else text]
+        try:
+            return runs[int(text) if is_number else text]
+        except LookupError:
+            if not is_number or isinstance(run, int) or len(text) < 5 or text != number:
+                raise
+            return runs[text]
     except (LookupError, ValueError) as error:
         several = f" ({error.args[0]})" if isinstance(error, ValueError) else ""
         raise RunNotFoundError(

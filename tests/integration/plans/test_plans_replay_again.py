@@ -2,38 +2,21 @@
 
 import inspect
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bluesky import RunEngine
 from bluesky.utils import FailedStatus
+from event_model import compose_run
 
 from daqiri_ophyd import plans
-from daqiri_ophyd.catalog import Catalog, RunNotFoundError, capture_files
+from daqiri_ophyd.catalog import RunNotFoundError, capture_files, find_run
 from daqiri_ophyd.devices import Capture, TxQueue
 from daqiri_ophyd.engine import PcapFile
 from daqiri_ophyd.replay import Comparison, NumberedPackets, Replay, ReplayError
 
 BURST = {"count": 300, "size": 200, "rate": 20_000}
-
-
-@pytest.fixture(scope="module")
-def empty_catalog(tmp_path_factory) -> Path:
-    """A catalog directory as the first opening leaves it; making its tables takes seconds."""
-    directory = tmp_path_factory.mktemp("empty") / "catalog"
-    Catalog.open(directory).close()
-    return directory
-
-
-@pytest.fixture
-def catalog(tmp_path, captures, run_engine, empty_catalog) -> Iterator[Catalog]:
-    shutil.copytree(empty_catalog, tmp_path / "catalog")
-    with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
-        run_engine.subscribe(catalog.writer())
-        yield catalog
 
 
 @pytest.fixture
@@ -216,6 +199,19 @@ def test_runs_are_found_by_what_clients_send(profile, run_engine, catalog, docum
         expected = latest if run in (-1, "-1") else first
         assert documents.of("start")[-1]["replay_of"] == expected
     assert len(opened) == 6
+
+
+def test_digits_that_begin_a_uid_are_no_scan_id(catalog):
+    for uid in ("56855-one", "568559-two", "1-three"):
+        stored = compose_run(uid=uid, metadata={"scan_id": 56855 if uid == "1-three" else 1})
+        writer = catalog.writer()
+        writer("start", stored.start_doc)
+        writer("stop", stored.compose_stop())
+    for run, uid in (("568559", "568559-two"), ("56855", "1-three"), (56855, "1-three")):
+        assert find_run(catalog.client, run).start["uid"] == uid
+    for absent in (568559, "-56855", "5685597"):
+        with pytest.raises(RunNotFoundError, match="is not in the catalog"):
+            find_run(catalog.client, absent)
 
 
 @pytest.mark.parametrize("run", [77, "77", "-77", "abcdef", "abc", "²", ""])
