@@ -115,9 +115,9 @@ def fly(
     str
         uid of the run.
     """
-    flight = Flight(streams_of(detector, tx, "primary"), flush_period)
-    devices = [device for device in (detector, tx) if device is not None]
-    names = [device.name for device in devices]
+    streams = streams_of(detector, tx, "primary")
+    flight = Flight(streams, flush_period)
+    names = [device.name for device in streams]
     metadata = {"detectors": names, "hints": {"dimensions": [(("time",), "primary")]}, **md}
 
     def fly_devices() -> MsgGenerator[None]:
@@ -137,4 +137,4 @@ def fly(
         )
         return uid
 
-    return (yield from engine_metadata_wrapper(bpp.stage_wrapper(run(), devices)))
+    return (yield from engine_metadata_wrapper(bpp.stage_wrapper(run(), list(streams))))

@@ -38,7 +38,8 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
     supported_mimetypes = set(CAPTURE_MIMETYPES.values())
 
     def __init__(self, stream_resource: Any, descriptor: Any) -> None:
-        super().__init__(_normalized(stream_resource), descriptor)
+        stream_resource = _normalized(stream_resource)
+        super().__init__(stream_resource, descriptor)
         self._first_folder = ""
         self._parts: list[list[Any]] = []
         self._companions: list[Asset] = []
@@ -47,11 +48,12 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
 
     def update_from_stream_resource(self, stream_resource: Any) -> None:
         """Continue with the files of another StreamResource of the same stream."""
-        super().update_from_stream_resource(_normalized(stream_resource))
+        stream_resource = _normalized(stream_resource)
+        super().update_from_stream_resource(stream_resource)
         self._take(stream_resource)
 
     def _take(self, stream_resource: Any) -> None:
-        self.uri = _normalized(stream_resource)["uri"]
+        self.uri = stream_resource["uri"]
         self._first_folder = self._first_folder or self.uri
         parts = stream_resource["parameters"].get("parts")
         self._exported: list[tuple[str, str, int]] | None = None

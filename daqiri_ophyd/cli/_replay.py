@@ -16,8 +16,7 @@ from ._workspace import open_catalog
 
 # -1 is a run, not an option.
 CONTEXT_SETTINGS = {"ignore_unknown_options": True}
-# A scan id, or an index from the end; longer numbers are beginnings of uids.
-_NUMBER = re.compile(r"[0-9]{1,6}|-[0-9]{1,5}")
+_FROM_THE_END = re.compile(r"-[0-9]{1,5}")
 
 
 def replay(
@@ -49,7 +48,7 @@ def replay(
 
     Example: [bold]daqiri-ophyd replay -1 --data daqiri-demo[/bold]
     """
-    if run.startswith("-") and not _NUMBER.fullmatch(run):
+    if run.startswith("-") and not _FROM_THE_END.fullmatch(run):
         raise typer.BadParameter(f"no such option: {run}")
     with open_catalog(data, catalog) as runs:
         stored = find_run(runs.client, run)

@@ -66,10 +66,9 @@ class Capture(RecordingCapture):
         reading = super().read()
         if self.on_drop.get() == "flag":
             reading.update(self.lossy.read())
-        for name, value in self._columns.of_queues(self._latest, reading).items():
-            reading[name] = {"value": value, "timestamp": self.packets.timestamp}
-        for name in self._columns.reduced:
-            value = self._reduced.get(name, math.nan)
+        columns = self._columns
+        reduced = {name: self._reduced.get(name, math.nan) for name in columns.reduced}
+        for name, value in (columns.of_queues(self._latest, reading) | reduced).items():
             reading[name] = {"value": value, "timestamp": self.packets.timestamp}
         return reading
 

@@ -88,7 +88,9 @@ class CaptureSettings(EngineDevice):
     @property
     def selected_queues(self) -> list[str]:
         """Names of the queues that are recorded."""
-        text = self.queues.get()
+        return self._named_queues(self.queues.get())
+
+    def _named_queues(self, text: str) -> list[str]:
         if text in self._known_queues:
             return [text]
         if text == "all":
@@ -96,17 +98,16 @@ class CaptureSettings(EngineDevice):
         return [name.strip() for name in text.split(",")]
 
     def _checked_queues(self, text: str) -> str:
-        names = [text] if text in self._known_queues else [n.strip() for n in text.split(",")]
-        if text != "all":
-            for name in names:
-                if name not in self._known_queues:
-                    known = ", ".join(map(repr, self._known_queues))
-                    raise ValueError(
-                        f"{name!r} is not a receive queue; accepted are {known}, several with "
-                        "commas, and 'all'."
-                    )
-            if len(set(names)) < len(names):
-                raise ValueError(f"{text!r} names a queue twice.")
+        names = self._named_queues(text)
+        for name in names:
+            if name not in self._known_queues:
+                known = ", ".join(map(repr, self._known_queues))
+                raise ValueError(
+                    f"{name!r} is not a receive queue; accepted are {known}, several with "
+                    "commas, and 'all'."
+                )
+        if len(set(names)) < len(names):
+            raise ValueError(f"{text!r} names a queue twice.")
         return text
 
     @property

@@ -28,7 +28,7 @@ from daqiri_ophyd.engine import (
 from . import _tx_queue
 from ._base import CounterDevice, EngineDevice, Group, Readings
 from ._capture import Capture
-from ._flow import flow_table, inner_configuration
+from ._flow import change_flow, find_named, flow_table, inner_configuration
 from ._paths import PathProvider
 from ._port import Port as PortDevice
 from ._signals import fact
@@ -377,9 +377,11 @@ class Daq(Device):
         # A deep copy, through JSON.
         changed = json.loads(json.dumps(self._configuration.to_dict()))
         for port, flows in changes.items():
-            interface = _find(inner_configuration(changed)["interfaces"], port, "port", self.name)
+            interface = find_named(
+                inner_configuration(changed)["interfaces"], port, "port", self.name
+            )
             for name, keys in flows.items():
-                _change_flow(interface, name, keys)
+                change_flow(interface, name, keys)
         configuration = load_config(changed)
         was_open = self.is_open
         self.close()
@@ -387,30 +389,3 @@ class Daq(Device):
         self._configuration_dict = configuration.to_dict()
         if was_open:
             self.open()
-
-
-def _find(items: list[dict[str, Any]], name: str, kind: str, where: str) -> dict[str, Any]:
-    for item in items:
-        if item["name"] == name:
-            return item
-    known = ", ".join(repr(item["name"]) for item in items) or "none"
-    raise LookupError(f"{where} has no {kind} {name!r}; there are {known}.")
-
-
-def _change_flow(interface: dict[str, Any], name: str, keys: Mapping[str, Any]) -> None:
-    port = f"Port {interface['name']!r}"
-    flow = _find(interface.get("rx", {}).get("flows", []), name, "flow", port)
-    for key, value in keys.items():
-        if key == "id":
-            flow["id"] = value
-        elif key == "match":
-            flow["match"] = dict(value)
-        elif key == "queue":
-            queue = _find(interface["rx"]["queues"], value, "receive queue", port)
-            actions = flow.get("actions") or [flow["action"]]
-            actions[-1].pop("ids", None)
-            actions[-1]["id"] = queue["id"]
-        elif value is None:
-            flow["match"].pop(key, None)
-        else:
-            flow["match"][key] = value

@@ -1,12 +1,20 @@
 """Flows as devices: which packets a port steers to which queue."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from ._base import EngineDevice
 from ._signals import fact
 
-__all__ = ["Flow", "flow_table", "inner_configuration", "region_table"]
+__all__ = [
+    "Flow",
+    "change_flow",
+    "find_named",
+    "flow_table",
+    "inner_configuration",
+    "region_table",
+]
 
 
 def flow_table(configuration: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -38,6 +46,35 @@ def region_table(configuration: dict[str, Any]) -> list[dict[str, Any]]:
 def inner_configuration(configuration: dict[str, Any]) -> dict[str, Any]:
     """Return what is below ``daqiri: cfg:``, or the map itself if it is that already."""
     return configuration.get("daqiri", {}).get("cfg", configuration)
+
+
+def find_named(items: list[dict[str, Any]], name: str, kind: str, where: str) -> dict[str, Any]:
+    """Return the item with a name; `LookupError` names those that there are."""
+    for item in items:
+        if item["name"] == name:
+            return item
+    known = ", ".join(repr(item["name"]) for item in items) or "none"
+    raise LookupError(f"{where} has no {kind} {name!r}; there are {known}.")
+
+
+def change_flow(interface: dict[str, Any], name: str, keys: Mapping[str, Any]) -> None:
+    """Change keys of a receive flow in the configuration of a port; see `Daq.change_flows`."""
+    port = f"Port {interface['name']!r}"
+    flow = find_named(interface.get("rx", {}).get("flows", []), name, "flow", port)
+    for key, value in keys.items():
+        if key == "id":
+            flow["id"] = value
+        elif key == "match":
+            flow["match"] = dict(value)
+        elif key == "queue":
+            queue = find_named(interface["rx"]["queues"], value, "receive queue", port)
+            actions = flow.get("actions") or [flow["action"]]
+            actions[-1].pop("ids", None)
+            actions[-1]["id"] = queue["id"]
+        elif value is None:
+            flow["match"].pop(key, None)
+        else:
+            flow["match"][key] = value
 
 
 class Flow(EngineDevice):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +12,14 @@ from daqiri_ophyd import _native
 
 from ._errors import InvalidParameterError
 
-__all__ = ["RecordedFile", "Recorder", "RecorderGroup", "RecorderSnapshot"]
+__all__ = ["RecordedFile", "Recorder", "RecorderGroup", "RecorderSnapshot", "require_counts"]
+
+
+def require_counts(numbers: Mapping[str, int]) -> None:
+    """Raise `InvalidParameterError` if a number is negative; the extension takes none of those."""
+    for name, value in numbers.items():
+        if value < 0:
+            raise InvalidParameterError(f"{name} is {value}; accepted is 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +122,7 @@ class RecorderGroup(_native.RecorderGroup):
             "roll_packets": roll_packets,
             "roll_bytes": roll_bytes,
         }
-        for name, value in numbers.items():
-            if value < 0:
-                raise InvalidParameterError(f"{name} is {value}; accepted is 0 or more")
+        require_counts(numbers)
         super().__init__(roll_seconds=roll_seconds, **numbers)
 
 

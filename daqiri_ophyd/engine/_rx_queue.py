@@ -11,9 +11,9 @@ from daqiri_ophyd._native import RxQueueConfig
 
 from ._burst import Burst
 from ._counters import RxCounters
-from ._errors import InvalidParameterError, NotReadyError
+from ._errors import NotReadyError
 from ._queue import Queue
-from ._recorder import Recorder, RecorderGroup
+from ._recorder import Recorder, RecorderGroup, require_counts
 
 __all__ = ["RxQueue"]
 
@@ -246,9 +246,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             "roll_bytes": roll_bytes,
             "max_packets": max_packets,
         }
-        for name, value in numbers.items():
-            if value < 0:
-                raise InvalidParameterError(f"{name} is {value}; accepted is 0 or more")
+        require_counts(numbers)
         native = self._native.record(
             str(Path(directory).absolute()),
             prefix,

@@ -1,7 +1,9 @@
 """Engines small enough to overload, a RunEngine, and every document checked."""
 
 import json
+import shutil
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,13 @@ import event_model
 import pytest
 import yaml
 from bluesky import RunEngine
+from bluesky import plan_stubs as bps
+from bluesky.utils import MsgGenerator
 
-from daqiri_ophyd import profiles
+from daqiri_ophyd import plans, profiles
+from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Capture, Daq, TxQueue, make_daq
-from daqiri_ophyd.engine import frames, load_config
+from daqiri_ophyd.engine import PcapFile, frames, load_config
 
 
 class Documents(list):
@@ -65,6 +70,28 @@ class Documents(list):
             for index in range(indices["start"], indices["stop"]):
                 found.append(folder / resource["parameters"]["template"].format(index))
         return found
+
+
+def until(condition: Callable[[], object]) -> MsgGenerator[None]:
+    """Let the RunEngine go on until a condition holds."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        yield from bps.sleep(0.01)
+
+
+def prepare(tx: TxQueue, description: dict[str, Any]) -> MsgGenerator[None]:
+    """Prepare a transmit queue with the packets of a description."""
+    yield from bps.prepare(tx, plans.packet_source(description, tx.link_type), wait=True)
+
+
+def packets(files: list[Path]) -> int:
+    """Count the packets in files."""
+    total = 0
+    for file in files:
+        with PcapFile(file) as pcap:
+            total += len(pcap)
+    return total
 
 
 @pytest.fixture
@@ -217,3 +244,22 @@ def profile(captures) -> Iterator[Callable[[str], tuple[Daq, Capture, TxQueue]]]
     yield make
     for daq in made:
         daq.close()
+
+
+@pytest.fixture(scope="session")
+def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalog directory as the first opening leaves it; making its tables takes seconds."""
+    directory = tmp_path_factory.mktemp("empty") / "catalog"
+    Catalog.open(directory).close()
+    return directory
+
+
+@pytest.fixture
+def catalog(
+    tmp_path: Path, captures: Path, run_engine: RunEngine, empty_catalog: Path
+) -> Iterator[Catalog]:
+    """A catalog in which the runs of `run_engine` are stored."""
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
+        run_engine.subscribe(catalog.writer())
+        yield catalog

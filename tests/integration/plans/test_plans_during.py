@@ -1,4 +1,4 @@
-"""Captures while other plans run, in several streams, in several runs of a stage."""
+"""Captures while other plans run."""
 
 import asyncio
 import threading
@@ -10,28 +10,13 @@ from bluesky import plans as bp
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from ophyd.sim import SynAxis, det, motor
-from ophyd.utils.errors import RedundantStaging
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import CaptureError
-from daqiri_ophyd.engine import PcapFile
+
+from .conftest import packets, prepare, until
 
 SLOW = {"count": 400, "size": 100, "rate": 500}
-
-
-def packets(files) -> int:
-    total = 0
-    for file in files:
-        with PcapFile(file) as pcap:
-            total += len(pcap)
-    return total
-
-
-def until(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        yield from bps.sleep(0.01)
 
 
 def pause_when(run_engine, condition) -> threading.Thread:
@@ -46,119 +31,9 @@ def pause_when(run_engine, condition) -> threading.Thread:
     return watcher
 
 
-def prepare(tx, description=SLOW):
-    yield from bps.prepare(tx, plans.packet_source(description, tx.link_type), wait=True)
-
-
 def recorded(capture) -> int:
     progress = capture.progress
     return 0 if progress is None else progress.packets
-
-
-# --- Streams and runs
-
-
-def test_a_dark_stream_and_a_primary_one(daq, run_engine, documents, send):
-    capture = daq.port0.capture
-    capture.num_packets.put(10)
-
-    def reading(name):
-        yield from bps.trigger(capture, group="capture")
-        send(daq, 10)
-        yield from bps.wait("capture")
-        yield from bps.create(name)
-        yield from bps.read(capture)
-        yield from bps.save()
-
-    @bpp.stage_decorator([capture])
-    @bpp.run_decorator()
-    def plan():
-        for name in ("dark", "primary", "primary", "dark"):
-            yield from reading(name)
-
-    run_engine(plan())
-    files = {name: documents.files(name) for name in ("dark", "primary")}
-    assert [file.name[-11:] for file in files["dark"]] == ["000000.pcap", "000003.pcap"]
-    assert [file.name[-11:] for file in files["primary"]] == ["000001.pcap", "000002.pcap"]
-    assert packets(documents.files()) == 40
-
-
-def test_several_runs_in_a_stage(daq, run_engine, documents):
-    capture, tx = daq.port0.capture, daq.port0.tx.out
-    capture.num_packets.put(100)
-
-    @bpp.stage_decorator([capture, tx])
-    def plan():
-        for _ in range(3):
-            yield from prepare(tx, {"count": 100, "size": 60})
-
-            @bpp.run_decorator()
-            def run():
-                yield from plans.capture_during(capture, bps.null(), tx=tx)
-
-            yield from run()
-
-    run_engine(plan())
-    runs = [doc["uid"] for doc in documents.of("start")]
-    assert [doc["run_start"] for doc in documents.of("stream_resource")] == runs
-    assert [doc["exit_status"] for doc in documents.of("stop")] == ["success"] * 3
-    files = documents.files()
-    assert [packets([file]) for file in files] == [100, 100, 100] and len(set(files)) == 3
-
-
-# --- A file in no document
-
-
-def test_a_reading_that_is_not_read_is_logged(daq, run_engine, send, caplog):
-    capture = daq.port0.capture
-    capture.num_packets.put(10)
-
-    @bpp.stage_decorator([capture])
-    @bpp.run_decorator()
-    def plan():
-        yield from bps.trigger(capture, group="capture")
-        send(daq, 10)
-        yield from bps.wait("capture")
-
-    run_engine(plan())
-    assert "1 files are in no document, such as" in caplog.text
-
-
-def test_a_fly_plan_that_forgets_to_collect_is_an_error(daq, run_engine, send):
-    capture = daq.port0.capture
-
-    @bpp.stage_decorator([capture])
-    @bpp.run_decorator()
-    def plan():
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
-        send(daq, 10)
-        yield from bps.complete(capture, group="capture")
-
-    with pytest.raises(CaptureError, match="1 files are in no document, such as .*_000000.pcap"):
-        run_engine(plan())
-    run_engine(bp.count([det]))  # the device is unstaged all the same
-    assert capture.progress is None
-
-
-def test_another_failure_is_not_hidden_by_a_file_in_no_document(daq, run_engine, documents, send):
-    capture = daq.port0.capture
-    capture.num_packets.put(10)
-
-    @bpp.stage_decorator([capture])
-    @bpp.run_decorator()
-    def plan():
-        yield from bps.trigger(capture, group="capture")
-        send(daq, 10)
-        yield from bps.wait("capture")
-        raise RuntimeError("the shutter is closed")
-
-    with pytest.raises(RuntimeError, match="the shutter is closed"):
-        run_engine(plan())
-    assert documents.stop["reason"] == "the shutter is closed"
-
-
-# --- capture_during
 
 
 def test_a_capture_while_a_motor_moves(daq, run_engine, documents):
@@ -168,7 +43,7 @@ def test_a_capture_while_a_motor_moves(daq, run_engine, documents):
     @bpp.stage_decorator([capture, tx])
     @bpp.run_decorator()
     def plan():
-        yield from prepare(tx)
+        yield from prepare(tx, SLOW)
         moved = yield from plans.capture_during(capture, bps.mv(slow, 3), tx=tx)
         assert moved
 
@@ -195,7 +70,7 @@ def test_rows_come_at_the_checkpoints_of_the_plan(daq, run_engine, documents):
     @bpp.stage_decorator([capture, tx])
     @bpp.run_decorator()
     def plan():
-        yield from prepare(tx)
+        yield from prepare(tx, SLOW)
         during = plans.capture_during(capture, motion(), tx=tx, flush_period=0.0)
         assert (yield from during) == "there"
 
@@ -222,7 +97,7 @@ def test_a_pause_repeats_the_motion_but_not_the_capture(daq, run_engine, documen
     @bpp.stage_decorator([capture, tx])
     @bpp.run_decorator()
     def plan():
-        yield from prepare(tx)
+        yield from prepare(tx, SLOW)
         yield from plans.capture_during(capture, motion(), tx=tx, flush_period=0.05)
 
     watcher = pause_when(run_engine, lambda: recorded(capture) > 120)
@@ -243,7 +118,7 @@ def test_a_pause_after_the_motion(daq, run_engine, documents):
     @bpp.stage_decorator([capture, tx])
     @bpp.run_decorator()
     def plan():
-        yield from prepare(tx)
+        yield from prepare(tx, SLOW)
         yield from plans.capture_during(capture, bps.mv(motor, 1), tx=tx, flush_period=0.05)
 
     watcher = pause_when(run_engine, lambda: recorded(capture) > 120)
@@ -271,7 +146,7 @@ def test_what_was_captured_before_a_failure_is_part_of_the_run(daq, run_engine, 
     wrapper = plans.capture_during_wrapper(bpp.run_wrapper(motion()), capture, tx=tx)
 
     def plan():
-        yield from prepare(tx)
+        yield from prepare(tx, SLOW)
         yield from wrapper if wrapped else stub()
 
     with pytest.raises(RuntimeError, match="the motor is stuck"):
@@ -337,7 +212,7 @@ def test_rows_come_at_the_checkpoints_of_a_wrapped_scan(daq, run_engine, documen
         seen.append(len(documents.of("stream_datum")))
 
     def plan():
-        yield from prepare(tx)
+        yield from prepare(tx, SLOW)
         yield from plans.capture_during_wrapper(motion(), capture, tx=tx, flush_period=0.0)
 
     run_engine(plan())
@@ -377,21 +252,6 @@ def test_runs_with_keys_are_refused(daq, run_engine):
         run_engine(plans.capture_during_wrapper(plan, daq.port0.capture))
 
 
-def test_another_failure_is_not_hidden_by_files_of_a_fly_scan(daq, run_engine, send, caplog):
-    capture = daq.port0.capture
-
-    @bpp.stage_decorator([capture])
-    @bpp.run_decorator()
-    def plan():
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
-        raise RuntimeError("the shutter is closed")
-
-    with pytest.raises(RuntimeError, match="the shutter is closed"):
-        run_engine(plan())
-    assert "1 files are in no document, such as" in caplog.text
-
-
 def test_a_stop_that_fails_is_told(daq, run_engine, monkeypatch):
     capture = daq.port0.capture
 
@@ -413,45 +273,6 @@ def test_a_stop_that_fails_is_told(daq, run_engine, monkeypatch):
     monkeypatch.undo()
     capture.unstage()
     assert "the motor is stuck" in str(caught.value.__cause__)
-
-
-def test_a_second_reading_before_the_first_is_read_is_logged(daq, run_engine, send, caplog):
-    capture = daq.port0.capture
-    capture.num_packets.put(10)
-
-    @bpp.stage_decorator([capture])
-    @bpp.run_decorator()
-    def plan():
-        for _ in range(2):
-            yield from bps.trigger(capture, group="capture")
-            send(daq, 10)
-            yield from bps.wait("capture")
-        yield from bps.create("primary")
-        yield from bps.read(capture)
-        yield from bps.save()
-
-    run_engine(plan())
-    assert "_000000.pcap; it is in no document" in caplog.text
-
-
-def test_a_second_stage_loses_nothing(daq, run_engine, documents, send):
-    capture = daq.port0.capture
-    capture.num_packets.put(10)
-
-    @bpp.stage_decorator([capture])
-    @bpp.run_decorator()
-    def plan():
-        yield from bps.trigger(capture, group="capture")
-        send(daq, 10)
-        yield from bps.wait("capture")
-        with pytest.raises(RedundantStaging):
-            capture.stage()
-        yield from bps.create("primary")
-        yield from bps.read(capture)
-        yield from bps.save()
-
-    run_engine(plan())
-    assert packets(documents.files()) == 10
 
 
 @pytest.mark.parametrize("at", range(6, 24))

@@ -1,7 +1,5 @@
 """The engine in the start documents of runs."""
 
-import shutil
-
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
@@ -10,21 +8,13 @@ from ophyd.sim import motor
 from tiled.queries import Contains, Eq, FullText, Key, Like
 
 import daqiri_ophyd.plans as plans
-from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.catalog import capture_files
 from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.plans import engine_metadata_wrapper
 
 from .conftest import loopback
 
 BURST = {"count": 20, "size": 64, "rate": 1e4}
-
-
-@pytest.fixture(scope="session")
-def empty_catalog(tmp_path_factory):
-    """A catalog directory as the first opening leaves it; making its tables takes seconds."""
-    directory = tmp_path_factory.mktemp("empty") / "catalog"
-    Catalog.open(directory).close()
-    return directory
 
 
 def engine_of(daq, flows=("images", "other")):
@@ -93,30 +83,25 @@ def test_the_hash_is_that_of_the_configuration(daq, make, run_engine, documents)
     assert daq.config_sha256 == before
 
 
-def test_runs_are_found_by_configuration_engine_and_flow(
-    daq, make, run_engine, captures, empty_catalog, tmp_path
-):
-    shutil.copytree(empty_catalog, tmp_path / "catalog")
+def test_runs_are_found_by_configuration_engine_and_flow(daq, make, run_engine, catalog):
     capture, tx = daq.port0.capture, daq.port0.tx.out
-    with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
-        run_engine.subscribe(catalog.writer())
-        (old,) = run_engine(plans.capture(capture, 20, tx=tx, packets=BURST))
-        before = daq.config_sha256
-        run_engine(plans.configure_flows(daq, {"port0": {"images": {"udp_dst": 5000, "id": 9}}}))
-        (new,) = run_engine(plans.replay(tx, old, catalog, detector=capture))
-        (other,) = run_engine(bp.count([motor]))
-        runs = catalog.client
+    (old,) = run_engine(plans.capture(capture, 20, tx=tx, packets=BURST))
+    before = daq.config_sha256
+    run_engine(plans.configure_flows(daq, {"port0": {"images": {"udp_dst": 5000, "id": 9}}}))
+    (new,) = run_engine(plans.replay(tx, old, catalog, detector=capture))
+    (other,) = run_engine(bp.count([motor]))
+    runs = catalog.client
 
-        def uids(query):
-            return {run.metadata["start"]["uid"] for run in runs.search(query).values()}
+    def uids(query):
+        return {run.metadata["start"]["uid"] for run in runs.search(query).values()}
 
-        assert uids(Key("start.daqiri.daq.config_sha256") == before) == {old}
-        assert uids(Eq("start.daqiri.daq.config_sha256", daq.config_sha256)) == {new}
-        assert uids(Eq("start.daqiri.daq.engine", "loopback")) == {old, new}
-        assert uids(Contains("start.daqiri.daq.flows.port0", "images")) == {old, new}
-        assert uids(Contains("start.daqiri.daq.flows.port0", "nothing")) == set()
-        assert uids(Like("start.daqiri.daq.config_sha256", f"{before[:8]}%")) == {old}
-        assert uids(FullText("images")) == {old, new}
-        assert uids(FullText(before)) == {old}
-        assert other not in uids(FullText("loopback"))
-        assert len(capture_files(runs[new])) == 1
+    assert uids(Key("start.daqiri.daq.config_sha256") == before) == {old}
+    assert uids(Eq("start.daqiri.daq.config_sha256", daq.config_sha256)) == {new}
+    assert uids(Eq("start.daqiri.daq.engine", "loopback")) == {old, new}
+    assert uids(Contains("start.daqiri.daq.flows.port0", "images")) == {old, new}
+    assert uids(Contains("start.daqiri.daq.flows.port0", "nothing")) == set()
+    assert uids(Like("start.daqiri.daq.config_sha256", f"{before[:8]}%")) == {old}
+    assert uids(FullText("images")) == {old, new}
+    assert uids(FullText(before)) == {old}
+    assert other not in uids(FullText("loopback"))
+    assert len(capture_files(runs[new])) == 1

@@ -14,15 +14,10 @@ from ophyd.sim import det
 from daqiri_ophyd import plans
 from daqiri_ophyd.engine import PcapFile
 
+from .conftest import until
+
 BURST = {"count": 50, "size": 100}
 SLOW = {"count": 600, "size": 100, "rate": 500}
-
-
-def until(condition) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        yield from bps.sleep(0.01)
 
 
 # --- Monitors

@@ -1,7 +1,5 @@
 """Several receive queues of a port at once: files, rows, limits, losses."""
 
-import time
-
 import numpy as np
 import pytest
 from bluesky import plan_stubs as bps
@@ -13,6 +11,8 @@ from daqiri_ophyd.devices import CaptureError
 from daqiri_ophyd.engine import PcapFile, frames
 from daqiri_ophyd.replay import PacketArray
 
+from .conftest import until
+
 NAME = "daq_port0_capture"
 
 
@@ -21,13 +21,6 @@ def both(daq):
     """Captures the queues of port 5000 and of ports 5001 to 5009."""
     daq.port0.capture.queues.put("all")
     return daq.port0.capture
-
-
-def until(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        yield from bps.sleep(0.01)
 
 
 def mixed(count: int, *, interval_ns: int = 0, other: int = 3) -> PacketArray:

@@ -1,36 +1,18 @@
 """Stored runs put on the wire again, on loopback and on UDP sockets."""
 
-import shutil
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from daqiri_ophyd import plans
-from daqiri_ophyd.catalog import CaptureNotFoundError, Catalog, capture_files
+from daqiri_ophyd.catalog import CaptureNotFoundError, capture_files
 from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.engine import PcapFile, frames
 from daqiri_ophyd.replay import Replay, ReplayError, gap_errors, schedule
 
 BURST = {"count": 400, "size": 120, "rate": 4000}
-
-
-@pytest.fixture(scope="module")
-def empty_catalog(tmp_path_factory) -> Path:
-    """A catalog directory as the first opening leaves it; making its tables takes seconds."""
-    directory = tmp_path_factory.mktemp("empty") / "catalog"
-    Catalog.open(directory).close()
-    return directory
-
-
-@pytest.fixture
-def catalog(tmp_path, captures, run_engine, empty_catalog) -> Iterator[Catalog]:
-    shutil.copytree(empty_catalog, tmp_path / "catalog")
-    with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
-        run_engine.subscribe(catalog.writer())
-        yield catalog
 
 
 @pytest.fixture
