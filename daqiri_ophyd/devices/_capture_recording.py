@@ -17,7 +17,7 @@ from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
 from ._base import Readings
 from ._capture_columns import CaptureColumns, sums
 from ._capture_settings import CaptureSettings
-from ._outcome import CaptureError, CaptureStoppedError, Outcome
+from ._outcome import CaptureError, CaptureStoppedError, Outcome, absent_peer
 from ._paths import PathInfo, PathTemplate, make_directory
 from ._recording import Recording, start_recorders
 from ._row_worker import RowWorker
@@ -342,7 +342,7 @@ class RecordingCapture(CaptureSettings):
         if not self._short and outcome.is_short(snapshot):
             self._short = True
             recording.end_in(self.linger.get())
-        status.check()
+        status.check(lambda: absent_peer(self.daq.port(self.port_name).connections()))
 
     def _report(self, status: EngineStatus, progress: str, snapshot: RecorderSnapshot) -> None:
         status.report(snapshot.packets, self._rule.packets or None, "packets", progress)

@@ -1,12 +1,12 @@
 """Outcome of a capture: progress, losses, reason of failure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from daqiri_ophyd.engine import RecorderSnapshot, RxQueue
+from daqiri_ophyd.engine import Connection, RecorderSnapshot, RxQueue
 
 from ._losses import LossWatch, PacketLossError
 
-__all__ = ["CaptureError", "CaptureStoppedError", "Outcome"]
+__all__ = ["CaptureError", "CaptureStoppedError", "Outcome", "absent_peer"]
 
 
 class CaptureError(RuntimeError):
@@ -92,3 +92,16 @@ class Outcome:
         if snapshot.dropped and self._on_drop == "fail":
             return PacketLossError(f"{snapshot.dropped} packets were not written: {snapshot.error}")
         return self.loss()
+
+
+def absent_peer(connections: Sequence[Connection]) -> str:
+    """Return in words that a port has no peer; empty if it has one, or needs none."""
+    if not connections or any(connection.state == "connected" for connection in connections):
+        return ""
+    latest = connections[-1]
+    words = {
+        "listening": "no peer has come",
+        "connecting": f"{latest.peer} cannot be reached",
+        "closed": f"peer {latest.peer} is gone",
+    }
+    return words[latest.state] + (f" ({latest.error})" if latest.error else "")

@@ -97,16 +97,19 @@ class EngineStatus(DeviceStatus):
         for watcher in list(self._watchers):
             watcher(**progress)
 
-    def check(self) -> None:
-        """Fail if there was no progress for longer than the timeout."""
+    def check(self, cause: Callable[[], str] = str) -> None:
+        """Fail if there was no progress for longer than the timeout.
+
+        Parameters
+        ----------
+        cause : callable
+            Returns why, if that is known; it is called only then.
+        """
         if self._ended or self._paused_since is not None:
             return
         if time.monotonic() - self._progressed > self._timeout_s:
-            self.fail(
-                TimeoutError(
-                    f"no progress for {self._timeout_s:g} s: {self._text or 'nothing yet'}"
-                )
-            )
+            text = "; ".join(filter(None, [self._text or "nothing yet", cause()]))
+            self.fail(TimeoutError(f"no progress for {self._timeout_s:g} s: {text}"))
 
     def pause_timeout(self) -> None:
         """Stop the timeout's clock: the action is paused."""

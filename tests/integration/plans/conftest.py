@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -92,6 +93,13 @@ def packets(files: list[Path]) -> int:
         with PcapFile(file) as pcap:
             total += len(pcap)
     return total
+
+
+def tcpdump_count(file: Path) -> int:
+    """Count the packets that tcpdump reads from a file without a complaint."""
+    done = subprocess.run(["tcpdump", "-nr", file], capture_output=True, text=True, check=True)
+    assert "truncated" not in done.stderr
+    return len(done.stdout.splitlines())
 
 
 @pytest.fixture
