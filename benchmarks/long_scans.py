@@ -4,9 +4,9 @@ A step scan of 1,000 points, each of 20 packets that are sent to the loopback en
 a file; what a point takes in the first and the last hundred. And a fly scan that captures UDP
 packets of 64 B over 127.0.0.1, with a new file each second, for 10 minutes where results are saved:
 at a rate at which a recorder loses nothing in short trials, lowered until a tenth of the time, and
-then all of it, is without loss as well. After both, packets that were sent, in files and in rows are counted, Tiled
-validates the run, databroker reads it; a difference ends the benchmark with an error. The rate is
-also limited by the room for the files (`--bytes`).
+then all of it, is without loss as well; the room for the files limits it, too (`--bytes`). After
+both, packets that were sent, in files and in rows are counted, Tiled validates the run, databroker
+reads it; a difference ends the benchmark with an error.
 """
 
 from __future__ import annotations

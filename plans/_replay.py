@@ -175,7 +175,8 @@ def verify_replay(
     ------
     VerificationError
         If not all packets that were sent were captured unchanged and in order; it names the first
-        difference. The run has failed then.
+        difference. The run has failed then. Of a run that fails before, such as by packets that do
+        not come, that failure is raised, and the difference is in the reason of its RunStop.
     ValueError, LookupError
         As for `replay`.
     """
@@ -373,16 +374,20 @@ def _verified(plan: MsgGenerator[str], verification: Verification) -> MsgGenerat
         while not status.done:
             yield from bps.checkpoint()
             yield from bps.sleep(_POLL_S)
+        failure = message.kwargs.get("reason") or ""
         if (error := status.exception()) is not None:
-            raise error
+            if not failure:
+                raise error
+            return (yield from _fail(failure, f"the replay cannot be compared: {error}"))
         yield from bps.create(name="verification")
         yield from bps.read(verification)
         yield from bps.save()
         result = verification.result
         if result is None or not result.difference:
             return (yield message)
-        # What made the run fail, such as packets that did not come, is not all to be said.
-        reason = "; ".join(filter(None, [message.kwargs.get("reason"), _sentence(result)]))
+        if failure:
+            return (yield from _fail(failure, _sentence(result)))
+        reason = _sentence(result)
         yield from bps.close_run(exit_status="fail", reason=reason)
         raise VerificationError(reason)
 
@@ -392,6 +397,11 @@ def _verified(plan: MsgGenerator[str], verification: Verification) -> MsgGenerat
         return (close(message), None) if closing else (None, None)
 
     return (yield from bpp.plan_mutator(plan, insert))
+
+
+def _fail(failure: str, consequence: str) -> MsgGenerator[Any]:
+    """Close a run that has failed before; what failed first is what the plan raises."""
+    return (yield from bps.close_run(exit_status="fail", reason=f"{failure}; {consequence}"))
 
 
 def _sentence(result: Comparison) -> str:
