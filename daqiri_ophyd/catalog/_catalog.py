@@ -176,7 +176,8 @@ class Catalog:
         Parameters
         ----------
         batch_size : int
-            Rows to collect before they are sent; 1 shows rows while a run is in progress.
+            Rows to collect before they are sent; 1 shows rows and files while a run is in progress.
+            See `RunWriter`.
 
         Raises
         ------

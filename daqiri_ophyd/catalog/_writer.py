@@ -42,7 +42,9 @@ class RunWriter:
     backup_directory : Path
         Existing directory for the runs that could not be stored.
     batch_size : int
-        Rows to collect before they are sent. 1 shows them live, with one request per row.
+        Rows to collect before they are sent. 1 shows rows and files live, with a request for each,
+        which names all files so far: for runs of up to some hundred files. With more, files are
+        sent at the end of the run, in one request.
     readable : iterable of Path, optional
         Directories that the catalog may read, if known; a capture elsewhere logs a warning.
 
