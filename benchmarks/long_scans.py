@@ -45,6 +45,7 @@ REGION = 256 << 20
 # Of the rate without loss in trials: a long scan sees more of what else a machine does.
 PART = 0.8
 LOWER = 0.8
+LEAST = 0.1
 MARGIN_S = 3.0
 
 
@@ -65,19 +66,30 @@ def resident_mib() -> float:
 
 
 class Watch:
-    """Memory, and the longest gap of the RunEngine's event loop, while a plan runs."""
+    """Memory, and the longest gap of the RunEngine's event loop, from a plan's begin to its stop.
+
+    What is subscribed later than the watch takes the stop document after that, such as a writer
+    that stores the run.
+    """
 
     def __init__(self, run_engine: RunEngine) -> None:
         self._loop = run_engine.loop
+        self._task: Future[None] | None = None
+        self._ended = False
         self._memory: list[float] = []
         self._gap = 0.0
-        self._task: Future[None] | None = None
+        run_engine.subscribe(self._end, "stop")
+
+    def _end(self, *_: object) -> None:
+        self._ended = True
 
     async def _look(self) -> None:
         pause, looked = 0.02, time.monotonic()
         while True:
             before = time.monotonic()
             await asyncio.sleep(pause)
+            if self._ended:
+                continue
             now = time.monotonic()
             self._gap = max(self._gap, now - before - pause)
             if now - looked > 0.2:
@@ -85,6 +97,7 @@ class Watch:
                 self._memory.append(resident_mib())
 
     def __enter__(self) -> Watch:
+        self._ended, self._memory, self._gap = False, [], 0.0
         self._task = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
         return self
 
@@ -148,13 +161,14 @@ def step_scan(data: Path, points: int) -> tuple[list[float], dict[str, float | s
     ):
         port: Any = daq.port0  # pyright: ignore[reportAttributeAccessIssue]
         run_engine = RunEngine({}, context_managers=[])
+        watch = Watch(run_engine)
         run_engine.subscribe(catalog.writer())
         times: list[float] = []
         run_engine.subscribe(lambda _, doc: times.append(doc["time"]), "event")
         packets = {"count": POINT_PACKETS, "size": 200}
         motor = SynAxis(name="motor")
         begun = time.time()
-        with Watch(run_engine) as watch:
+        with watch:
             uids: Any = run_engine(
                 plans.capture_scan(
                     *(port.capture, motor, 0, 1, points),
@@ -206,6 +220,7 @@ class FlyScans:
         receiver: Any = daq.receiver  # pyright: ignore[reportAttributeAccessIssue]
         self.catalog, self._sender, self._capture = catalog, sender, receiver.capture
         self._run_engine = RunEngine({}, context_managers=[])
+        self._watch = Watch(self._run_engine)
         self._run_engine.subscribe(catalog.writer())
         self._packets = self._dropped = 0
         self._run_engine.subscribe(self._count, "event_page")
@@ -226,7 +241,7 @@ class FlyScans:
         self._packets = self._dropped = 0
         sender = threading.Thread(target=send, daemon=True)
         sender.start()
-        with Watch(self._run_engine) as watch:
+        with self._watch as watch:
             uids: Any = self._run_engine(
                 plans.capture(
                     self._capture,
@@ -268,6 +283,8 @@ def fly_scan(data: Path, seconds: float, trial: float, most_bytes: float) -> Mea
         for length in (max(seconds / 10, 1.0), seconds):
             uid, sent, notes = scans.fly(rate, length)
             while not scans.is_whole(sent):
+                if rate < LEAST * possible:
+                    raise IncompleteError(f"packets are lost even at {rate / 1e3:.0f} kpps")
                 scans.remove_files()
                 rate *= LOWER
                 uid, sent, notes = scans.fly(rate, length)
