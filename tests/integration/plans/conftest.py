@@ -254,14 +254,6 @@ def profile(captures) -> Iterator[Callable[[str], tuple[Daq, Capture, TxQueue]]]
         daq.close()
 
 
-@pytest.fixture(scope="session")
-def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog directory as the first opening leaves it; making its tables takes seconds."""
-    directory = tmp_path_factory.mktemp("empty") / "catalog"
-    Catalog.open(directory).close()
-    return directory
-
-
 @pytest.fixture
 def catalog(
     tmp_path: Path, captures: Path, run_engine: RunEngine, empty_catalog: Path
