@@ -7,7 +7,8 @@ from ._base import CounterDevice, EngineDevice
 from ._capture import Capture
 from ._capture_settings import CaptureSettings
 from ._daq import Daq
-from ._flow import Flow
+from ._flow import EcpriFlow, FlexFlow, Flow, UdpFlow
+from ._flow_key import FlowKey
 from ._host_readiness import HostReadiness
 from ._losses import PacketLossError
 from ._memory_region import MemoryRegion
@@ -29,12 +30,15 @@ __all__ = [
     "CaptureStoppedError",
     "CounterDevice",
     "Daq",
+    "EcpriFlow",
     "EngineDevice",
     "EngineSignal",
     "EngineSignalRO",
     "EngineStatus",
     "Fact",
+    "FlexFlow",
     "Flow",
+    "FlowKey",
     "HostReadiness",
     "MemoryRegion",
     "PacketLossError",
@@ -47,6 +51,7 @@ __all__ = [
     "RxQueue",
     "TransmitStoppedError",
     "TxQueue",
+    "UdpFlow",
     "Verification",
     "make_daq",
 ]

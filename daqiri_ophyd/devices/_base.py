@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from ophyd import Device
+from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
 from ._signals import EngineSignalRO
@@ -56,6 +57,11 @@ class EngineDevice(Device):
     def member_name(self) -> str:
         """Name in the configuration."""
         return self._member_name
+
+    @property
+    def busy(self) -> str:
+        """``staged``, ``sending``, or empty: nothing that a change of flows would disturb."""
+        return "" if self._staged == Staged.no else "staged"
 
     @property
     def source(self) -> str:

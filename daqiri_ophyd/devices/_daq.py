@@ -15,6 +15,7 @@ from ophyd import Device
 from ophyd.device import Staged
 
 from daqiri_ophyd.engine import (
+    DaqiriError,
     Engine,
     NetworkConfig,
     NotReadyError,
@@ -28,7 +29,7 @@ from daqiri_ophyd.engine import (
 from . import _tx_queue
 from ._base import CounterDevice, EngineDevice, Group, Readings
 from ._capture import Capture
-from ._flow import change_flow, find_named, flow_table, inner_configuration
+from ._flow import Flow, flow_table, inner_configuration, with_flows
 from ._paths import PathProvider
 from ._port import Port as PortDevice
 from ._signals import fact
@@ -84,8 +85,7 @@ class Daq(Device):
         directory: str | Path | PathProvider | None = None,
         **kwargs: Any,
     ) -> None:
-        self._configuration = configuration
-        self._configuration_dict = configuration.to_dict()
+        self._take(configuration)
         self._engine: Engine | None = None
         self._closing = False
         given = directory if isinstance(directory, str | Path) else None
@@ -351,7 +351,7 @@ class Daq(Device):
         return before, self.read_configuration()
 
     def change_flows(self, changes: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-        """Change flows; an open engine is closed and opened again.
+        """Change flows; an open engine is closed and opened again, unless they are so already.
 
         Parameters
         ----------
@@ -363,29 +363,36 @@ class Daq(Device):
         Raises
         ------
         RuntimeError
-            If the device is staged: flows are fixed while a plan uses them.
+            If the device or a part of it is staged, or packets are being sent.
         LookupError
             If there is no such port, flow or queue.
-        ConfigError
-            If the changed configuration is not valid; nothing is changed.
+        DaqiriError
+            If the result is not valid, or cannot be opened on this host; nothing is changed.
         """
+        busy = {part.name: part.busy for part in self._parts(EngineDevice) if part.busy}
         if self._staged != Staged.no:
+            busy = {self.name: "staged"}
+        for part, what in busy.items():
             raise RuntimeError(
-                f"{self.name} is staged, and its flows are fixed until it is unstaged. Configure "
-                "flows before the run."
+                f"{part} is {what}, and the flows of {self.name} are fixed until it is "
+                f"{'unstaged' if what == 'staged' else 'done'}. Configure flows before that."
             )
-        # A deep copy, through JSON.
-        changed = json.loads(json.dumps(self._configuration.to_dict()))
-        for port, flows in changes.items():
-            interface = find_named(
-                inner_configuration(changed)["interfaces"], port, "port", self.name
-            )
-            for name, keys in flows.items():
-                change_flow(interface, name, keys)
-        configuration = load_config(changed)
-        was_open = self.is_open
+        before, was_open = self._configuration, self.is_open
+        configuration = load_config(with_flows(before, changes, self.name))
+        if configuration.to_dict() == before.to_dict():
+            return
         self.close()
+        self._take(configuration)
+        try:
+            if was_open:
+                self.open()
+        except DaqiriError:
+            self._take(before)
+            self.open()
+            raise
+        for flow in self._parts(Flow):
+            flow.follow_configuration()
+
+    def _take(self, configuration: NetworkConfig) -> None:
         self._configuration = configuration
         self._configuration_dict = configuration.to_dict()
-        if was_open:
-            self.open()

@@ -13,7 +13,7 @@ from daqiri_ophyd.engine import NetworkConfig, load_config
 from ._base import EngineDevice, Group
 from ._capture import Capture
 from ._daq import Daq
-from ._flow import Flow, region_table
+from ._flow import find_named, flow_class, flow_table, region_table
 from ._memory_region import MemoryRegion
 from ._naming import attribute_names
 from ._paths import PathProvider
@@ -57,13 +57,14 @@ def make_daq(
     ports = {interface.name: interface for interface in read.interfaces}
     regions = [region["name"] for region in region_table(read.to_dict())]
     components = {"regions": _group("MemoryRegions", MemoryRegion, "", regions, "region")}
+    flows = flow_table(read.to_dict())
     for port, attribute in attribute_names(ports, "port", Daq).items():
-        components[attribute] = Cpt(_port_class(ports[port]), port=port)
+        components[attribute] = Cpt(_port_class(ports[port], flows[port]), port=port)
     cls = create_device_from_components("Daq", base_class=Daq, **components)
     return cast(Daq, cls(name=name, configuration=read, directory=directory, **kwargs))
 
 
-def _port_class(interface: Any) -> type[EngineDevice]:
+def _port_class(interface: Any, flows: list[dict[str, Any]]) -> type[EngineDevice]:
     port = interface.name
     queues = [queue.name for queue in interface.rx.queues]
     groups: dict[str, Any] = {
@@ -75,7 +76,13 @@ def _port_class(interface: Any) -> type[EngineDevice]:
             [queue.name for queue in interface.tx.queues],
             "queue",
         ),
-        "flows": _group("Flows", Flow, port, [flow.name for flow in interface.rx.flows], "flow"),
+        "flows": _group(
+            "Flows",
+            lambda _, name: flow_class(find_named(flows, name, "flow", port)),
+            port,
+            [flow["name"] for flow in flows],
+            "flow",
+        ),
         "reorder": _group(
             "ReorderPlans",
             ReorderPlan,

@@ -318,6 +318,11 @@ class TxQueue(CounterDevice):
         with self._flight:
             return None if self._transmission is None else self._transmission.progress()
 
+    @property
+    def busy(self) -> str:
+        """As of every device; ``sending`` during a transmission."""
+        return "sending" if self._transmission is not None else super().busy
+
     def refuse_change(self, signal: EngineSignal) -> None:
         """Raise if a setting is changed while it is in use."""
         if self._transmission is not None:
