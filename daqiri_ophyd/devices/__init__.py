@@ -3,7 +3,7 @@
 `make_daq` makes the tree of a configuration; nothing else has to be constructed.
 """
 
-from ._base import CounterDevice, EngineDevice
+from ._base import CounterDevice, EngineDevice, Group
 from ._capture import Capture
 from ._capture_settings import CaptureSettings
 from ._daq import Daq
@@ -20,6 +20,7 @@ from ._signals import EngineSignal, EngineSignalRO, Fact, Reading
 from ._status import EngineStatus
 from ._tree import make_daq
 from ._tx_queue import TransmitStoppedError, TxQueue
+from ._typed_tree import typed_tree
 from ._verification import Verification
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "EngineStatus",
     "Fact",
     "Flow",
+    "Group",
     "HostReadiness",
     "MemoryRegion",
     "PacketLossError",
@@ -49,4 +51,5 @@ __all__ = [
     "TxQueue",
     "Verification",
     "make_daq",
+    "typed_tree",
 ]

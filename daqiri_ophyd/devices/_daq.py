@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ophyd import Device
 from ophyd.device import Staged
 
 from daqiri_ophyd.engine import (
@@ -26,12 +25,12 @@ from daqiri_ophyd.engine import (
 )
 
 from . import _tx_queue
-from ._base import CounterDevice, EngineDevice, Group, Readings
+from ._base import CounterDevice, EngineDevice, Group, TypedDevice
 from ._capture import Capture
 from ._flow import change_flow, find_named, flow_table, inner_configuration
 from ._paths import PathProvider
 from ._port import Port as PortDevice
-from ._signals import fact
+from ._signals import DataKeys, Readings, fact
 
 __all__ = ["Daq"]
 
@@ -43,7 +42,7 @@ _LONGEST_CONFIG = 64 << 10
 _Part = TypeVar("_Part", bound=EngineDevice)
 
 
-class Daq(Device):
+class Daq(TypedDevice):
     """An acquisition engine with its ports, queues, flows and captures.
 
     Made by `make_daq`, which derives the tree from the configuration: ``daq.<port>.rx.<queue>``,
@@ -322,14 +321,14 @@ class Daq(Device):
 
     def read_facts(self) -> Readings:
         """Return what is part of every device's configuration: flows, version, hash."""
-        facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        facts: Readings = OrderedDict()
         for attribute in self._FACTS:
             facts.update(getattr(self, attribute).read())
         return facts
 
-    def describe_facts(self) -> Readings:
+    def describe_facts(self) -> DataKeys:
         """Return the data keys of `read_facts`."""
-        facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        facts: DataKeys = OrderedDict()
         for attribute in self._FACTS:
             facts.update(getattr(self, attribute).describe())
         return facts

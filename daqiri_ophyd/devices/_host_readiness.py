@@ -9,18 +9,18 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ophyd import Device
 from ophyd.ophydobj import Kind
 from ophyd.status import DeviceStatus
 
 from ..engine import ConfigSource, load_config
 from ..host import Platform, Report, Status, check_host
+from ._base import TypedDevice
 from ._signals import reading, setting
 
 __all__ = ["HostReadiness"]
 
 
-class HostReadiness(Device):
+class HostReadiness(TypedDevice):
     """Result of the host check, as a reading.
 
     `trigger` runs the checks in a thread. In a baseline stream they run at the beginning and at the
@@ -47,12 +47,12 @@ class HostReadiness(Device):
         If the configuration has errors.
     """
 
-    state = reading(dtype="string", value="", kind=Kind.hinted)
-    failures = reading(value=0, kind=Kind.normal)
-    warnings = reading(value=0, kind=Kind.normal)
-    not_ready = reading(dtype="string", value="", kind=Kind.normal)
+    state = reading("", kind=Kind.hinted)
+    failures = reading(0, kind=Kind.normal)
+    warnings = reading(0, kind=Kind.normal)
+    not_ready = reading("", kind=Kind.normal)
     platform = setting("auto", choices=("auto", *map(str, Platform)))
-    checks = reading(dtype="string", value="", kind=Kind.normal)
+    checks = reading("", kind=Kind.normal)
 
     def __init__(
         self,

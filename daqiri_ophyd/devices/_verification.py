@@ -4,12 +4,12 @@ import threading
 import time
 from typing import Any
 
-from ophyd import Device
 from ophyd.ophydobj import Kind
 from ophyd.status import DeviceStatus
 
 from daqiri_ophyd.replay import Comparison, PacketSource, Replay, compare
 
+from ._base import TypedDevice
 from ._capture import Capture
 from ._signals import reading
 from ._tx_queue import TxQueue
@@ -17,7 +17,7 @@ from ._tx_queue import TxQueue
 __all__ = ["Verification"]
 
 
-class Verification(Device):
+class Verification(TypedDevice):
     """Whether a capture has what was sent, as a reading.
 
     `trigger` compares in a thread. ``passed`` says whether everything is identical, and
@@ -39,15 +39,15 @@ class Verification(Device):
         Capture whose files since it was staged have them.
     """
 
-    passed = reading(dtype="boolean", kind=Kind.hinted)
-    difference = reading(dtype="string", value="", kind=Kind.normal)
-    sent = reading(kind=Kind.normal)
-    captured = reading(kind=Kind.normal)
-    identical = reading(kind=Kind.normal)
-    gap_p50 = reading("ns", kind=Kind.normal)
-    gap_p99 = reading("ns", kind=Kind.normal)
-    gap_max = reading("ns", kind=Kind.normal)
-    gap_mean = reading("ns", dtype="number", kind=Kind.normal)
+    passed = reading(False, kind=Kind.hinted)
+    difference = reading("", kind=Kind.normal)
+    sent = reading(0, kind=Kind.normal)
+    captured = reading(0, kind=Kind.normal)
+    identical = reading(0, kind=Kind.normal)
+    gap_p50 = reading(0, "ns", kind=Kind.normal)
+    gap_p99 = reading(0, "ns", kind=Kind.normal)
+    gap_max = reading(0, "ns", kind=Kind.normal)
+    gap_mean = reading(0.0, "ns", kind=Kind.normal)
 
     def __init__(
         self,

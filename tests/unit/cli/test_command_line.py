@@ -98,6 +98,13 @@ def test_show_writes_a_configuration_that_loads(
     assert run("config", "check", str(file)) == 0
 
 
+def test_stub_writes_a_python_module(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("config", "stub", "loopback") == 0
+    written = capsys.readouterr().out
+    assert "class Port0(Port):" in written
+    exec(written, {})
+
+
 def test_send_plays_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "stimulus.pcap"
     packets = udp_stimulus(500, 100, [5000])
