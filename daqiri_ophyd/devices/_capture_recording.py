@@ -1,5 +1,6 @@
 """Recording of a capture: from settings to files, rows and a status."""
 
+import json
 import math
 import threading
 import time
@@ -20,7 +21,7 @@ from ._outcome import CaptureError, CaptureStoppedError, Outcome
 from ._paths import PathInfo, PathTemplate, make_directory
 from ._recording import Recording, start_recorders
 from ._row_worker import RowWorker
-from ._signals import DataKeys, EngineSignal, reading
+from ._signals import DataKeys, EngineSignal, fact, reading
 from ._status import EngineStatus
 from ._stop_rule import StopRule
 from ._ticker import default_ticker
@@ -45,6 +46,9 @@ class RecordingCapture(CaptureSettings):
     bytes = reading(0, "byte", kind=Kind.normal)
     t_first_ns = reading(-1, "ns", kind=Kind.normal)
     t_last_ns = reading(-1, "ns", kind=Kind.normal)
+    reduction_table = fact(
+        lambda capture: json.dumps({n: str(r) for n, r in capture.reductions.items()}), "string"
+    )
     lossy = reading(False, kind=Kind.omitted)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
