@@ -16,7 +16,7 @@ from ._paths import PathInfo, PathProvider, PathTemplate
 from ._port import Port
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
-from ._signals import EngineSignal, EngineSignalRO, Fact, Reading
+from ._signals import EngineSignal, EngineSignalRO, Fact, ReadingSignal
 from ._status import EngineStatus
 from ._tree import make_daq
 from ._tx_queue import TransmitStoppedError, TxQueue
@@ -44,7 +44,7 @@ __all__ = [
     "PathProvider",
     "PathTemplate",
     "Port",
-    "Reading",
+    "ReadingSignal",
     "ReorderPlan",
     "RxQueue",
     "TransmitStoppedError",

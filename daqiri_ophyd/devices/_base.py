@@ -13,6 +13,7 @@ from ophyd.ophydobj import Kind
 from daqiri_ophyd.engine import InterfaceConfig
 
 from ._signals import DataKeys, EngineSignalRO, Readings
+from ._status import TypedStatus
 from ._ticker import default_ticker
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _RATE_S = 1.0
 _LEAST_S = 0.01
 
-__all__ = ["CounterDevice", "EngineDevice", "Group", "TypedDevice"]
+__all__ = ["CounterDevice", "EngineDevice", "Group", "ThreadedDevice", "TypedDevice"]
 
 
 class TypedDevice(Device):
@@ -33,6 +34,28 @@ class TypedDevice(Device):
         def describe(self) -> DataKeys: ...
         def read_configuration(self) -> Readings: ...
         def describe_configuration(self) -> DataKeys: ...
+
+
+class ThreadedDevice(TypedDevice):
+    """A device whose `trigger` works on a thread of its own."""
+
+    def trigger(self) -> TypedStatus:
+        """Start to work; the status is done, or has failed, when that has ended."""
+        status = TypedStatus(self)
+        threading.Thread(target=self._run, args=(status,), name=self.name, daemon=True).start()
+        return status
+
+    def work(self) -> None:
+        """Do what a reading needs; what it raises is the status's exception."""
+        raise NotImplementedError
+
+    def _run(self, status: TypedStatus) -> None:
+        try:
+            self.work()
+        except Exception as error:  # reported by the status
+            status.set_exception(error)
+        else:
+            status.set_finished()
 
 
 class EngineDevice(TypedDevice):
@@ -103,6 +126,12 @@ class Group(EngineDevice):
     if TYPE_CHECKING:
         # Members have the names in the configuration; `typed_tree` declares them.
         def __getattr__(self, name: str) -> Any: ...  # type: ignore[override]
+
+    @property
+    def members(self) -> list[Any]:
+        """Devices of the group, in the order of the configuration."""
+        parts = (getattr(self, attribute) for attribute in self.component_names)
+        return [part for part in parts if isinstance(part, Device)]
 
     def read_configuration(self) -> Readings:
         """Return the configuration of the members."""

@@ -5,7 +5,6 @@ import hashlib
 import json
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -83,8 +82,7 @@ class Daq(TypedDevice):
         directory: str | Path | PathProvider | None = None,
         **kwargs: Any,
     ) -> None:
-        self._configuration = configuration
-        self._configuration_dict = configuration.to_dict()
+        self._use_configuration(configuration)
         self._engine: Engine | None = None
         self._closing = False
         given = directory if isinstance(directory, str | Path) else None
@@ -125,8 +123,7 @@ class Daq(TypedDevice):
         Equal for files that differ in comments, order of keys and defaults only. Changed flows
         change it; whether the engine is open does not.
         """
-        written = json.dumps(self._configuration.to_dict(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(written.encode()).hexdigest()
+        return self._config_sha256
 
     def metadata(self) -> dict[str, Any]:
         """Return what identifies the engine, for a run's start document; it need not be open.
@@ -240,6 +237,14 @@ class Daq(TypedDevice):
         """Close the engine."""
         self.close()
 
+    def port_device(self, name: str) -> PortDevice:
+        """Return the device of the port with this name in the configuration."""
+        ports = {part.port_name: part for part in self._parts(PortDevice)}
+        if name not in ports:
+            known = ", ".join(map(repr, ports))
+            raise LookupError(f"{self.name} has no port {name!r}; there are {known}.")
+        return ports[name]
+
     def port(self, name: str) -> Port:
         """Return the open port with this name in the configuration."""
         return self.engine.port(name)
@@ -321,17 +326,13 @@ class Daq(TypedDevice):
 
     def read_facts(self) -> Readings:
         """Return what is part of every device's configuration: flows, version, hash."""
-        facts: Readings = OrderedDict()
-        for attribute in self._FACTS:
-            facts.update(getattr(self, attribute).read())
-        return facts
+        found = [getattr(self, attribute).read() for attribute in self._FACTS]
+        return {name: value for each in found for name, value in each.items()}
 
     def describe_facts(self) -> DataKeys:
         """Return the data keys of `read_facts`."""
-        facts: DataKeys = OrderedDict()
-        for attribute in self._FACTS:
-            facts.update(getattr(self, attribute).describe())
-        return facts
+        found = [getattr(self, attribute).describe() for attribute in self._FACTS]
+        return {name: key for each in found for name, key in each.items()}
 
     def configure(self, d: Mapping[str, Any]) -> tuple[Readings, Readings]:
         """Change the configuration; key ``flows`` is for `change_flows`.
@@ -384,7 +385,12 @@ class Daq(TypedDevice):
         configuration = load_config(changed)
         was_open = self.is_open
         self.close()
-        self._configuration = configuration
-        self._configuration_dict = configuration.to_dict()
+        self._use_configuration(configuration)
         if was_open:
             self.open()
+
+    def _use_configuration(self, configuration: NetworkConfig) -> None:
+        self._configuration = configuration
+        self._configuration_dict = configuration.to_dict()
+        written = json.dumps(self._configuration_dict, sort_keys=True, separators=(",", ":"))
+        self._config_sha256 = hashlib.sha256(written.encode()).hexdigest()

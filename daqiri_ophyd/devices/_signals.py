@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-import bluesky.protocols
 import numpy as np
+from bluesky.protocols import Reading
 from event_model.documents import DataKey
 from event_model.documents.event_descriptor import Dtype
 from ophyd import Component
@@ -20,7 +20,7 @@ __all__ = [
     "EngineSignal",
     "EngineSignalRO",
     "Fact",
-    "Reading",
+    "ReadingSignal",
     "counter",
     "counter_array",
     "fact",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Value = TypeVar("Value")
-Readings = dict[str, bluesky.protocols.Reading[Any]]
+Readings = dict[str, Reading[Any]]
 """Readings by name."""
 DataKeys = dict[str, DataKey]
 """Data keys by name."""
@@ -110,7 +110,7 @@ class _TypedSignal(Signal, Generic[Value]):
         return status
 
 
-class Reading(_TypedSignal[Value]):
+class ReadingSignal(_TypedSignal[Value]):
     """A read-only value that its device updates.
 
     Parameters
@@ -132,14 +132,14 @@ class Reading(_TypedSignal[Value]):
         self.put(value, timestamp=timestamp, force=True)
 
 
-class EngineSignalRO(Reading[Value]):
+class EngineSignalRO(ReadingSignal[Value]):
     """A counter or another reading of the engine.
 
     Its device reads all of its signals at once (`CounterDevice`), so their values are consistent.
     Reading the signal reads the engine; subscribers are called periodically. The length of an array
     is that of its initial value.
 
-    Parameters are those of `Reading`.
+    Parameters are those of `ReadingSignal`.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -315,9 +315,9 @@ def counter_array(units: str, length: int) -> Component[EngineSignalRO[list[int]
     return Component(EngineSignalRO, value=[0] * length, units=units, kind=Kind.normal)
 
 
-def reading(value: Value, units: str = "", *, kind: Kind) -> Component[Reading[Value]]:
-    """Return the component of a `Reading`."""
-    return Component(Reading, value=value, units=units, kind=kind)
+def reading(value: Value, units: str = "", *, kind: Kind) -> Component[ReadingSignal[Value]]:
+    """Return the component of a `ReadingSignal`."""
+    return Component(ReadingSignal, value=value, units=units, kind=kind)
 
 
 def setting(value: Value, units: str = "", **limits: Any) -> Component[EngineSignal[Value]]:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, assert_type
 import bluesky.plan_stubs as bps
 import bluesky.plans as bp
 from daqiri_ophyd.devices import (
-    Capture, Daq, EngineSignal, EngineSignalRO, Fact, Flow, HostReadiness, MemoryRegion, Reading,
-    ReorderPlan, RxQueue, TxQueue, make_daq,
+    Capture, Daq, EngineSignal, EngineSignalRO, Fact, Flow, HostReadiness, MemoryRegion,
+    ReadingSignal, ReorderPlan, RxQueue, TxQueue, make_daq,
 )
 from daqiri_ophyd.engine import RxQueueConfig
 
@@ -35,7 +35,7 @@ assert_type(capture, Capture)
 assert_type(capture.num_packets, EngineSignal[int])
 assert_type(capture.acquire_time.get(), float)
 assert_type(capture.file_prefix.get(), str)
-assert_type(capture.packets, Reading[int])
+assert_type(capture.packets, ReadingSignal[int])
 assert_type(capture.packets.get(), int)
 assert_type(capture.lossy.get(), bool)
 capture.num_packets.set(10).wait(1)
