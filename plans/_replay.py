@@ -239,15 +239,11 @@ def with_catalog(
 
 
 def _options(**options: Any) -> dict[str, Any]:
-    """Return what is sent of a run, and how, as the start document has it."""
-    return {name: _plain(value) for name, value in options.items()}
-
-
-def _plain(value: Any) -> Any:
-    """Return a pair as list, as JSON has it, and a mapping as dict."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+    """Return what is sent of a run, and how, as the start document has it: lists and dicts."""
+    plain = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in options.items()
+    }
+    return plain | {name: dict(v) for name, v in plain.items() if isinstance(v, Mapping)}
 
 
 def _open(

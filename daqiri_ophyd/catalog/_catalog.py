@@ -254,7 +254,7 @@ def _find_or_make_runs(node: Any) -> CatalogOfBlueskyRuns:
     runs = node[_RUNS]
     if not isinstance(runs, CatalogOfBlueskyRuns):
         raise CatalogError(
-            f"{runs.uri} is no catalog of runs: its specs are {list(runs.specs)}, "
+            f"{runs.uri} is not a catalog of runs: its specs are {list(runs.specs)}, "
             f"expected {_RUNS_SPEC.name} {_RUNS_SPEC.version}. Give the address of one that is."
         )
     return runs

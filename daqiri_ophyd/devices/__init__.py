@@ -3,7 +3,7 @@
 `make_daq` makes the tree of a configuration; nothing else has to be constructed.
 """
 
-from ._base import CounterDevice, EngineDevice
+from ._base import CounterDevice, EngineDevice, Group
 from ._capture import Capture
 from ._capture_settings import CaptureSettings
 from ._daq import Daq
@@ -17,10 +17,11 @@ from ._paths import PathInfo, PathProvider, PathTemplate
 from ._port import Port
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
-from ._signals import EngineSignal, EngineSignalRO, Fact, Reading
+from ._signals import EngineSignal, EngineSignalRO, Fact, ReadingSignal
 from ._status import EngineStatus
 from ._tree import make_daq
 from ._tx_queue import TransmitStoppedError, TxQueue
+from ._typed_tree import typed_tree
 from ._verification import Verification
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "FlexFlow",
     "Flow",
     "FlowKey",
+    "Group",
     "HostReadiness",
     "MemoryRegion",
     "PacketLossError",
@@ -46,7 +48,7 @@ __all__ = [
     "PathProvider",
     "PathTemplate",
     "Port",
-    "Reading",
+    "ReadingSignal",
     "ReorderPlan",
     "RxQueue",
     "TransmitStoppedError",
@@ -54,4 +56,5 @@ __all__ = [
     "UdpFlow",
     "Verification",
     "make_daq",
+    "typed_tree",
 ]

@@ -9,10 +9,10 @@ from bluesky.utils import FailedStatus
 
 from daqiri_ophyd.documents import StreamAsset
 
-from ._base import Readings
 from ._capture_recording import RecordingCapture
 from ._outcome import CaptureError
 from ._row_worker import RowWorker
+from ._signals import DataKeys, Readings
 from ._status import EngineStatus
 from ._tiled import register_with_tiled
 
@@ -57,7 +57,7 @@ class Capture(RecordingCapture):
 
     # --- Readings
 
-    def describe(self) -> Readings:
+    def describe(self) -> DataKeys:
         """Return the data keys of a step scan: counters, and the file."""
         return {**self._counter_keys(), **self._stream.describe()}
 
@@ -78,7 +78,7 @@ class Capture(RecordingCapture):
         hints = super().hints
         return {**hints, "fields": [*hints.get("fields", ()), *self._columns.reduced]}
 
-    def describe_collect(self) -> dict[str, Any]:
+    def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan, the same as of a step scan."""
         return dict(self._stream.describe_collect())
 

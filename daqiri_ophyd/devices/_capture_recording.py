@@ -1,5 +1,6 @@
 """Recording of a capture: from settings to files, rows and a status."""
 
+import json
 import math
 import threading
 import time
@@ -14,14 +15,13 @@ from ophyd.ophydobj import Kind
 from daqiri_ophyd.documents import CaptureStream
 from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
 
-from ._base import Readings
 from ._capture_columns import CaptureColumns, sums
 from ._capture_settings import CaptureSettings
 from ._outcome import CaptureError, CaptureStoppedError, Outcome, absent_peer
 from ._paths import PathInfo, PathTemplate, make_directory
 from ._recording import Recording, start_recorders
 from ._row_worker import RowWorker
-from ._signals import EngineSignal, reading
+from ._signals import DataKeys, EngineSignal, fact, reading
 from ._status import EngineStatus
 from ._stop_rule import StopRule
 from ._ticker import default_ticker
@@ -41,12 +41,15 @@ class RecordingCapture(CaptureSettings):
     Parameters are those of `CaptureSettings`.
     """
 
-    packets = reading("packets", kind=Kind.hinted)
-    dropped = reading("packets", kind=Kind.hinted)
-    bytes = reading("byte", kind=Kind.normal)
-    t_first_ns = reading("ns", value=-1, kind=Kind.normal)
-    t_last_ns = reading("ns", value=-1, kind=Kind.normal)
-    lossy = reading(dtype="boolean", kind=Kind.omitted)
+    packets = reading(0, "packets", kind=Kind.hinted)
+    dropped = reading(0, "packets", kind=Kind.hinted)
+    bytes = reading(0, "byte", kind=Kind.normal)
+    t_first_ns = reading(-1, "ns", kind=Kind.normal)
+    t_last_ns = reading(-1, "ns", kind=Kind.normal)
+    reduction_table = fact(
+        lambda capture: json.dumps({n: str(r) for n, r in capture.reductions.items()}), "string"
+    )
+    lossy = reading(False, kind=Kind.omitted)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._state = threading.RLock()  # guards the attributes below
@@ -175,8 +178,8 @@ class RecordingCapture(CaptureSettings):
 
     # --- Implementation
 
-    def _counter_keys(self) -> Readings:
-        keys: Readings = super().describe()
+    def _counter_keys(self) -> DataKeys:
+        keys = super().describe()
         if self.on_drop.get() == "flag":
             keys.update(self.lossy.describe())
         return self._columns.counter_keys(keys)

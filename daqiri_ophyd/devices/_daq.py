@@ -5,13 +5,11 @@ import hashlib
 import json
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ophyd import Device
 from ophyd.device import Staged
 
 from daqiri_ophyd.engine import (
@@ -27,12 +25,12 @@ from daqiri_ophyd.engine import (
 )
 
 from . import _tx_queue
-from ._base import CounterDevice, EngineDevice, Group, Readings
+from ._base import CounterDevice, EngineDevice, Group, TypedDevice
 from ._capture import Capture
 from ._flow import Flow, flow_table, inner_configuration, with_flows
 from ._paths import PathProvider
 from ._port import Port as PortDevice
-from ._signals import fact
+from ._signals import DataKeys, Readings, fact
 
 __all__ = ["Daq"]
 
@@ -44,7 +42,7 @@ _LONGEST_CONFIG = 64 << 10
 _Part = TypeVar("_Part", bound=EngineDevice)
 
 
-class Daq(Device):
+class Daq(TypedDevice):
     """An acquisition engine with its ports, queues, flows and captures.
 
     Made by `make_daq`, which derives the tree from the configuration: ``daq.<port>.rx.<queue>``,
@@ -85,7 +83,7 @@ class Daq(Device):
         directory: str | Path | PathProvider | None = None,
         **kwargs: Any,
     ) -> None:
-        self._take(configuration)
+        self._use_configuration(configuration)
         self._engine: Engine | None = None
         self._closing = False
         given = directory if isinstance(directory, str | Path) else None
@@ -126,8 +124,7 @@ class Daq(Device):
         Equal for files that differ in comments, order of keys and defaults only. Changed flows
         change it; whether the engine is open does not.
         """
-        written = json.dumps(self._configuration.to_dict(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(written.encode()).hexdigest()
+        return self._config_sha256
 
     def metadata(self) -> dict[str, Any]:
         """Return what identifies the engine, for a run's start document; it need not be open.
@@ -241,6 +238,14 @@ class Daq(Device):
         """Close the engine."""
         self.close()
 
+    def port_device(self, name: str) -> PortDevice:
+        """Return the device of the port with this name in the configuration."""
+        ports = {part.port_name: part for part in self._parts(PortDevice)}
+        if name not in ports:
+            known = ", ".join(map(repr, ports))
+            raise LookupError(f"{self.name} has no port {name!r}; there are {known}.")
+        return ports[name]
+
     def port(self, name: str) -> Port:
         """Return the open port with this name in the configuration."""
         return self.engine.port(name)
@@ -322,17 +327,13 @@ class Daq(Device):
 
     def read_facts(self) -> Readings:
         """Return what is part of every device's configuration: flows, version, hash."""
-        facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        for attribute in self._FACTS:
-            facts.update(getattr(self, attribute).read())
-        return facts
+        found = [getattr(self, attribute).read() for attribute in self._FACTS]
+        return {name: value for each in found for name, value in each.items()}
 
-    def describe_facts(self) -> Readings:
+    def describe_facts(self) -> DataKeys:
         """Return the data keys of `read_facts`."""
-        facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        for attribute in self._FACTS:
-            facts.update(getattr(self, attribute).describe())
-        return facts
+        found = [getattr(self, attribute).describe() for attribute in self._FACTS]
+        return {name: key for each in found for name, key in each.items()}
 
     def configure(self, d: Mapping[str, Any]) -> tuple[Readings, Readings]:
         """Change the configuration; key ``flows`` is for `change_flows`.
@@ -379,20 +380,22 @@ class Daq(Device):
             )
         before, was_open = self._configuration, self.is_open
         configuration = load_config(with_flows(before, changes, self.name))
-        if configuration.to_dict() == before.to_dict():
+        if configuration == before:
             return
         self.close()
-        self._take(configuration)
+        self._use_configuration(configuration)
         try:
             if was_open:
                 self.open()
         except DaqiriError:
-            self._take(before)
+            self._use_configuration(before)
             self.open()
             raise
         for flow in self._parts(Flow):
             flow.follow_configuration()
 
-    def _take(self, configuration: NetworkConfig) -> None:
+    def _use_configuration(self, configuration: NetworkConfig) -> None:
         self._configuration = configuration
         self._configuration_dict = configuration.to_dict()
+        written = json.dumps(self._configuration_dict, sort_keys=True, separators=(",", ":"))
+        self._config_sha256 = hashlib.sha256(written.encode()).hexdigest()

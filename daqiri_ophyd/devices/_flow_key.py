@@ -8,12 +8,12 @@ from typing import Any
 from ophyd import Component
 from ophyd.ophydobj import Kind
 
-from ._signals import _TypedSignal
+from ._signals import DataKeys, _TypedSignal
 
 __all__ = ["FlowKey", "QueueOfFlow", "flow_key"]
 
 
-class FlowKey(_TypedSignal):
+class FlowKey(_TypedSignal[int | str]):
     """A key of a flow's match: its value is what the configuration of the engine has.
 
     Setting it changes the configuration (`Daq.change_flows`): an open engine is closed and opened
@@ -49,7 +49,7 @@ class FlowKey(_TypedSignal):
         self.follow()
         return self._readback
 
-    def describe(self) -> dict[str, dict[str, Any]]:
+    def describe(self) -> DataKeys:
         """Return the data key; where a number may be a text, its type is that of the value."""
         self._dtype = "string" if isinstance(self.get(), str) else "integer"
         return super().describe()
@@ -133,6 +133,6 @@ class QueueOfFlow(FlowKey):
         return "the name of a receive queue"
 
 
-def flow_key(absent: int | str, units: str = "", **kwargs: Any) -> Component:
+def flow_key(absent: int | str, units: str = "", **kwargs: Any) -> Component[FlowKey]:
     """Return the component of a `FlowKey`, a part of the configuration."""
     return Component(FlowKey, absent=absent, units=units, kind=Kind.config, **kwargs)

@@ -5,9 +5,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ophyd.status import DeviceStatus
+from ophyd.status import DeviceStatus, Status
 
-__all__ = ["EngineStatus"]
+__all__ = ["EngineStatus", "TypedStatus"]
+
+
+class TypedStatus(Status):
+    """A status with the types of Bluesky's protocol, which those of ophyd do not agree with."""
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return what went wrong; None: nothing."""
+        return super().exception(timeout)
 
 
 class EngineStatus(DeviceStatus):
@@ -46,6 +54,10 @@ class EngineStatus(DeviceStatus):
     def timeout(self) -> float:
         """Longest time without progress, s."""
         return self._timeout_s
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return what went wrong; None: nothing."""
+        return super().exception(timeout)
 
     def finish(self) -> None:
         """Mark as done, unless it is done or has failed already."""

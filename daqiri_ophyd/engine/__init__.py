@@ -56,7 +56,7 @@ from ._errors import (
 )
 from ._flow import Flow
 from ._packets import Packets
-from ._pcap import PcapFile
+from ._pcap import PcapFile, write_pcap
 from ._recorder import RecordedFile, Recorder, RecorderGroup, RecorderSnapshot
 from ._registry import UnreadableEngine, ask_engines, running_engines
 from ._rx_queue import RxQueue
@@ -145,4 +145,5 @@ __all__ = [
     "read_config",
     "running_engines",
     "version",
+    "write_pcap",
 ]

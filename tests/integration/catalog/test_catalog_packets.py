@@ -140,7 +140,7 @@ def test_summary_records_can_be_seen_in_a_browser(catalog, device, run_engine):
     assert page.status_code == 200
     assert "<th>packets</th>" in page.text and "<td>121</td>" in page.text
     picture = client.get(f"{address}?format=image/png")
-    assert picture.status_code == 406 and "no picture" in picture.text
+    assert picture.status_code == 406 and "not a picture" in picture.text
 
 
 def test_files_that_nobody_reads_any_more_are_not_kept_open(
