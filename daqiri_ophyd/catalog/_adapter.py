@@ -15,7 +15,7 @@ from ._packet_table import PacketTableAdapter
 from ._register import COMPANIONS
 from ._summarize import summarize
 
-__all__ = ["CaptureSequenceAdapter"]
+__all__ = ["CaptureSequenceAdapter", "CounterSequenceAdapter"]
 
 
 class CaptureSequenceAdapter(FileSequenceAdapter):
@@ -77,3 +77,36 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
 
     def _read_one(self, filepath: str) -> np.ndarray:
         return summarize(filepath).record()
+
+
+class CounterSequenceAdapter(CaptureSequenceAdapter):
+    """A sequence of capture files as an array of one counter per file.
+
+    Shape ``(files,)``, one chunk per file.
+
+    Attributes
+    ----------
+    field : str
+        The counter, a parameter of the data source: a field of
+        `daqiri_ophyd.documents.SUMMARY_DTYPE`, or ``lossy``.
+    """
+
+    field = ""
+
+    @classmethod
+    def from_catalog(cls, data_source: Any, node: Any, /, **kwargs: Any) -> Self:
+        """Return an adapter for a data source of the catalog."""
+        adapter = super().from_catalog(data_source, node, **kwargs)
+        adapter.field = data_source.parameters["field"]
+        return adapter
+
+    def get(self, key: str) -> None:
+        """Return nothing: packets are below the column of the files."""
+
+    def _load_from_files(
+        self, slice: builtins.slice | int | Iterable[int] = slice(None)
+    ) -> np.ndarray:
+        records = super()._load_from_files(slice)
+        lossy = self.field == "lossy"
+        values = records["dropped"] > 0 if lossy else records[self.field]
+        return values.astype(self.structure().data_type.to_numpy_dtype())

@@ -6,6 +6,7 @@
 from ._base import CounterDevice, EngineDevice
 from ._capture import Capture
 from ._capture_settings import CaptureSettings
+from ._capture_trigger import CaptureTrigger
 from ._daq import Daq
 from ._flow import Flow
 from ._host_readiness import HostReadiness
@@ -27,6 +28,7 @@ __all__ = [
     "CaptureSettings",
     "CaptureError",
     "CaptureStoppedError",
+    "CaptureTrigger",
     "CounterDevice",
     "Daq",
     "EngineDevice",

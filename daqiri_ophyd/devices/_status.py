@@ -28,10 +28,15 @@ class EngineStatus(DeviceStatus):
         What it does, such as "capturing".
     timeout : float
         Longest time without progress, s.
+    awaited : str
+        What counts as progress, in the text of a timeout.
     """
 
-    def __init__(self, device: Any, *, action: str, timeout: float) -> None:
+    def __init__(
+        self, device: Any, *, action: str, timeout: float, awaited: str = "progress"
+    ) -> None:
         self._action = action
+        self._awaited = awaited
         self._timeout_s = timeout
         self._text = ""
         self._current = -1
@@ -104,7 +109,7 @@ class EngineStatus(DeviceStatus):
         if time.monotonic() - self._progressed > self._timeout_s:
             self.fail(
                 TimeoutError(
-                    f"no progress for {self._timeout_s:g} s: {self._text or 'nothing yet'}"
+                    f"no {self._awaited} for {self._timeout_s:g} s: {self._text or 'nothing yet'}"
                 )
             )
 

@@ -18,6 +18,7 @@ from bluesky.utils import MsgGenerator
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Capture, Daq, TxQueue, make_daq
+from daqiri_ophyd.documents import COUNTER_MIMETYPE
 from daqiri_ophyd.engine import PcapFile, frames, load_config
 
 
@@ -64,6 +65,8 @@ class Documents(list):
             users.setdefault(resource["uid"], set()).add(datum["descriptor"])
             assert len(users[resource["uid"]]) == 1
             if stream not in (None, streams[datum["descriptor"]]):
+                continue
+            if resource["mimetype"] == COUNTER_MIMETYPE:
                 continue
             folder = Path(resource["uri"].removeprefix("file://localhost"))
             indices = datum["indices"]
@@ -118,8 +121,18 @@ def loopback(
     timeout_us: int = 500,
     batch: int = 64,
     drops: bool = False,
+    start: bool = False,
 ) -> dict[str, Any]:
-    """A loopback engine whose two receive queues have regions of their own."""
+    """A loopback engine whose two receive queues have regions of their own.
+
+    ``start``: with a flow ``begin`` to the first queue, of packets to port 4999.
+    """
+    begin = {
+        "name": "begin",
+        "id": 6,
+        "match": {"udp_dst": 4999},
+        "action": {"type": "queue", "id": 0},
+    }
     return {
         "version": 1,
         "master_core": 0,
@@ -155,6 +168,7 @@ def loopback(
                         },
                     ],
                     "flows": [
+                        *([begin] if start else []),
                         {
                             "name": "images",
                             "id": 7,
@@ -205,10 +219,10 @@ def daq(make: Callable[..., Daq]) -> Daq:
 
 
 @pytest.fixture
-def send() -> Callable[[Daq, int], None]:
-    """Send frames to the first receive queue, and wait until they have left."""
+def send_to() -> Callable[[Daq, int, int], None]:
+    """Send frames to a UDP port, and wait until they have left."""
 
-    def send_frames(daq: Daq, count: int) -> None:
+    def send_frames(daq: Daq, port: int, count: int) -> None:
         packets = frames.udp_frames(
             (count, 60),
             src_mac="02:00:00:00:00:01",
@@ -216,13 +230,19 @@ def send() -> Callable[[Daq, int], None]:
             src_ip="192.0.2.1",
             dst_ip="192.0.2.2",
             src_port=4000,
-            dst_port=5000,
+            dst_port=port,
         )
         queue = daq.tx_queue("port0", "out")
         assert queue.send(packets) == count
         assert queue.wait_sent(5.0)
 
     return send_frames
+
+
+@pytest.fixture
+def send(send_to: Callable[[Daq, int, int], None]) -> Callable[[Daq, int], None]:
+    """Send frames to the first receive queue, and wait until they have left."""
+    return lambda daq, count: send_to(daq, 5000, count)
 
 
 @pytest.fixture

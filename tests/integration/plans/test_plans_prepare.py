@@ -1,0 +1,341 @@
+"""Prepared captures: exactly so many files of so many packets, and settings as before."""
+
+import pytest
+from bluesky import plan_stubs as bps
+from bluesky import preprocessors as bpp
+from bluesky.utils import FailedStatus
+
+from daqiri_ophyd.devices import CaptureError, CaptureTrigger
+
+from .conftest import packets, prepare, until
+
+NAME = "daq_port0_capture"
+
+
+def fly(*captures, flush_period=0.1):
+    """Fly with Bluesky's own stubs."""
+    yield from bps.declare_stream(*captures, name="primary", collect=True)
+    yield from bps.kickoff_all(*captures, wait=True)
+    yield from collect(*captures, flush_period=flush_period)
+
+
+def collect(*captures, flush_period=0.1):
+    yield from bps.collect_while_completing(
+        captures, captures, flush_period=flush_period, stream_name="primary"
+    )
+
+
+def settings(capture) -> dict:
+    return {name: value["value"] for name, value in capture.read_configuration().items()}
+
+
+def test_exactly_so_many_files_of_so_many_packets(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+    capture.num_packets.put(7)
+    capture.roll_seconds.put(5.0)
+    before = settings(capture)
+
+    @bpp.stage_decorator([capture, tx])
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare(tx, {"count": 300, "size": 60, "rate": 5000})
+        trigger = CaptureTrigger(number_of_files=3, packets_per_file=100)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        yield from bps.trigger(tx, group="sent")
+        yield from collect(capture)
+        yield from bps.wait("sent")
+
+    run_engine(plan())
+    files = documents.files("primary")
+    assert [packets([file]) for file in files] == [100, 100, 100]
+    assert documents.stop["num_events"] == {"primary": 3}
+    described = documents.descriptor()["configuration"][NAME]["data"]
+    assert described[f"{NAME}_num_packets"] == 300
+    assert described[f"{NAME}_roll_packets"] == 100
+    assert described[f"{NAME}_roll_seconds"] == 0
+    assert settings(capture) == before
+    assert daq.rx_queue("port0", "frames").counters().held == 0
+
+
+def test_several_flights_of_one_preparation(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        for _ in range(3):
+            yield from bps.kickoff(capture, wait=True)
+            send(daq, 20)
+            yield from collect(capture)
+
+    run_engine(plan())
+    files = documents.files("primary")
+    assert [packets([file]) for file in files] == [10] * 6
+    assert [file.name[-11:-5] for file in files] == [f"{n:06d}" for n in range(6)]
+    data = [d for d in documents.of("stream_datum") if d["stream_resource"]]
+    assert max(d["seq_nums"]["stop"] for d in data) == 7
+
+
+def test_prepared_again_for_another_number(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        for number in (1, 2):
+            trigger = CaptureTrigger(number_of_files=number, packets_per_file=10 * number)
+            yield from bps.prepare(capture, trigger, wait=True)
+            yield from bps.declare_stream(capture, name=f"flight{number}", collect=True)
+            yield from bps.kickoff(capture, wait=True)
+            send(daq, 10 * number * number)
+            yield from bps.collect_while_completing(
+                [capture], [capture], flush_period=0.1, stream_name=f"flight{number}"
+            )
+
+    run_engine(plan())
+    assert [packets([file]) for file in documents.files("flight1")] == [10]
+    assert [packets([file]) for file in documents.files("flight2")] == [20, 20]
+    assert capture.num_packets.get() == 0
+
+
+def test_a_reading_of_a_prepared_capture(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        yield from bps.prepare(capture, CaptureTrigger(packets_per_file=10), wait=True)
+        for _ in range(2):
+            yield from bps.trigger(capture, group="capture")
+            send(daq, 10)
+            yield from bps.wait("capture")
+            yield from bps.create("primary")
+            yield from bps.read(capture)
+            yield from bps.save()
+        yield from bps.prepare(
+            capture, CaptureTrigger(number_of_files=2, packets_per_file=10), wait=True
+        )
+        with pytest.raises(CaptureError, match=f"{NAME} is prepared for 2 files.*reading has one"):
+            capture.trigger()
+
+    run_engine(plan())
+    assert [row[f"{NAME}_packets"] for row in documents.rows()] == [10, 10]
+    assert [packets([file]) for file in documents.files()] == [10, 10]
+
+
+# --- Start
+
+
+def test_recording_begins_with_the_first_packet_of_a_flow(make, run_engine, documents, send_to):
+    daq = make(start=True)
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=2, packets_per_file=20, start="begin")
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send_to(daq, 5000, 30)
+        yield from until(lambda: capture.progress.left_out == 30)
+        assert capture.progress.packets == 0
+        send_to(daq, 4999, 1)
+        send_to(daq, 5000, 39)
+        yield from collect(capture)
+
+    run_engine(plan())
+    assert [packets([file]) for file in documents.files()] == [20, 20]
+    assert capture.dropped.get() == 0
+    assert documents.descriptor()["configuration"][NAME]["data"][f"{NAME}_start_flow"] == "begin"
+    assert capture.start_flow.get() == ""
+
+
+def test_a_start_that_does_not_come(make, run_engine, documents, send_to):
+    daq = make(start=True)
+    capture = daq.port0.capture
+    capture.timeout.put(0.3)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(packets_per_file=20, start="begin")
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send_to(daq, 5000, 30)
+        yield from collect(capture)
+
+    with pytest.raises(FailedStatus, match=r"waiting for the first packet of flow 'begin', 30 oth"):
+        run_engine(plan())
+    assert documents.stop["exit_status"] == "fail"
+    assert "no progress for 0.3 s: 0 of 20 packets, 0 of 1 files" in documents.stop["reason"]
+    assert capture.progress is None and not capture.prepared
+
+
+# --- Refusals
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (3, TypeError, "cannot be prepared with 3; accepted are CaptureTrigger"),
+        (
+            CaptureTrigger(packets_per_file=5, start="absent"),
+            CaptureError,
+            "port 'port0' has no flow 'absent'; there are 'images', 'other'",
+        ),
+        (
+            CaptureTrigger(packets_per_file=5, start="other"),
+            CaptureError,
+            "flow 'other' leads to rest, and 'frames' is recorded",
+        ),
+    ],
+)
+def test_nonsense_is_refused_and_changes_nothing(daq, value, error, message):
+    capture = daq.port0.capture
+    before = settings(capture)
+    with pytest.raises(CaptureError, match="is not staged"):
+        capture.prepare(CaptureTrigger(packets_per_file=5))
+    capture.stage()
+    with pytest.raises(error, match=message):
+        capture.prepare(value)
+    assert settings(capture) == before
+    assert not capture.prepared
+    capture.unstage()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("queues", "all", "2 queues cannot have exactly so many packets.*a capture for each"),
+        ("on_error", "resume", "capture_on_error is 'resume': after an error a file is not full"),
+    ],
+)
+def test_settings_that_do_not_go_with_it(daq, setting, value, message):
+    capture = daq.port0.capture
+    getattr(capture, setting).put(value)
+    capture.stage()
+    with pytest.raises(CaptureError, match=message):
+        capture.prepare(CaptureTrigger(packets_per_file=5))
+    capture.unstage()
+
+
+def test_reductions_do_not_go_with_it(daq):
+    capture = daq.port0.capture
+    capture.reductions = {"longest": len}
+    capture.stage()
+    with pytest.raises(CaptureError, match="reductions are events, and a prepared capture has non"):
+        capture.prepare(CaptureTrigger(packets_per_file=5))
+    capture.unstage()
+
+
+def test_a_setting_that_is_changed_after_it(daq):
+    capture = daq.port0.capture
+    capture.stage()
+    capture.prepare(CaptureTrigger(number_of_files=2, packets_per_file=5))
+    capture.num_packets.put(3)
+    with pytest.raises(CaptureError, match="capture_num_packets is 3 and was prepared as 10"):
+        capture.kickoff()
+    capture.unstage()
+    assert capture.num_packets.get() == 0
+
+
+def test_prepare_while_it_records(daq):
+    capture = daq.port0.capture
+    capture.stage()
+    capture.prepare(CaptureTrigger(packets_per_file=5))
+    capture.kickoff()
+    with pytest.raises(CaptureError, match="a capture is running; complete it first"):
+        capture.prepare(CaptureTrigger(packets_per_file=6))
+    capture.unstage()
+    assert settings(capture)[f"{NAME}_roll_packets"] == 0
+
+
+# --- Ends
+
+
+def test_a_file_takes_too_long_although_packets_come(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+
+    @bpp.stage_decorator([capture, tx])
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare(tx, {"count": 1000, "size": 60, "rate": 100})
+        trigger = CaptureTrigger(number_of_files=2, packets_per_file=400, timeout=0.5)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        yield from bps.trigger(tx, group="sent")
+        yield from collect(capture)
+
+    with pytest.raises(FailedStatus, match=r"no complete file for 0.5 s: \d+ of 800 packets, 0 of"):
+        run_engine(plan())
+    assert documents.stop["exit_status"] == "fail"
+    assert daq.rx_queue("port0", "frames").counters().held == 0
+
+
+def test_a_file_that_begins_within_the_dead_time(daq, run_engine, send):
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10, deadtime=30.0)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 20)
+        yield from collect(capture)
+
+    with pytest.raises(FailedStatus, match=r"file 2 begins 0\.\d+ s after.*dead time is 30 s: it"):
+        run_engine(plan())
+
+
+def test_a_source_that_pauses_longer_than_the_dead_time(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10, deadtime=0.1)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 10)
+        yield from bps.sleep(0.2)
+        send(daq, 10)
+        yield from collect(capture)
+
+    run_engine(plan())
+    assert [packets([file]) for file in documents.files()] == [10, 10]
+
+
+def test_an_abort_between_kickoff_and_complete(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+    before = settings(capture)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 15)
+        yield from until(lambda: capture.progress.packets == 15)
+        yield from bps.collect(capture, name="primary")
+        raise RuntimeError("the beam is off")
+
+    with pytest.raises(RuntimeError, match="the beam is off"):
+        run_engine(plan())
+    assert [packets([file]) for file in documents.files()] == [10]
+    assert packets(capture.files) == 15
+    assert settings(capture) == before
+    assert capture.progress is None
+    assert daq.rx_queue("port0", "frames").counters().held == 0
