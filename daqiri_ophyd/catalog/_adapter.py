@@ -2,12 +2,13 @@
 
 import builtins
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from tiled.adapters.sequence import FileSequenceAdapter
-from tiled.structures.array import ArrayStructure, StructDtype
+from tiled.structures.array import ArrayStructure, BuiltinDtype, StructDtype
 
 from daqiri_ophyd.documents import SUMMARY_DTYPE
 
@@ -38,7 +39,7 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
     @classmethod
     def from_uris(cls, *data_uris: str, **_: Any) -> Self:
         """Return an adapter for these files; what lies beside them is left out."""
-        data_uris = tuple(uri for uri in data_uris if not uri.endswith(tuple(COMPANIONS)))
+        data_uris = _captures_of(data_uris)
         files = len(data_uris)
         # The base class would derive the structure from the first file; it has no records.
         structure = ArrayStructure(
@@ -94,6 +95,16 @@ class CounterSequenceAdapter(CaptureSequenceAdapter):
     field = ""
 
     @classmethod
+    def from_uris(cls, *data_uris: str, field: str, **_: Any) -> Self:
+        """Return an adapter for a counter of these files; what lies beside them is left out."""
+        data_uris = _captures_of(data_uris)
+        records = CaptureSequenceAdapter.from_uris(*data_uris)
+        dtype = BuiltinDtype.from_numpy_dtype(np.dtype(bool if field == "lossy" else "<i8"))
+        adapter = cls(data_uris, replace(records.structure(), data_type=dtype))
+        adapter.field = field
+        return adapter
+
+    @classmethod
     def from_catalog(cls, data_source: Any, node: Any, /, **kwargs: Any) -> Self:
         """Return an adapter for a data source of the catalog."""
         adapter = super().from_catalog(data_source, node, **kwargs)
@@ -110,3 +121,7 @@ class CounterSequenceAdapter(CaptureSequenceAdapter):
         lossy = self.field == "lossy"
         values = records["dropped"] > 0 if lossy else records[self.field]
         return values.astype(self.structure().data_type.to_numpy_dtype())
+
+
+def _captures_of(data_uris: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(uri for uri in data_uris if not uri.endswith(tuple(COMPANIONS)))

@@ -141,12 +141,14 @@ class Capture(PreparedCapture):
         ------
         CaptureError
             If files of a fly scan that was completed are in no document. Files of one that failed
-            or was interrupted, and of readings that nobody read, are logged.
+            or was interrupted, or for which another capture has no row because it failed, and of
+            readings that nobody read, are logged.
         """
         with self._state:
             status = self._status
             lost = self._rolling and self._completing and not self._held
             lost = lost and (status is None or not status.done or status.success)
+            lost = lost and not self._another_failed()
         try:
             self.stop(success=True)
         finally:

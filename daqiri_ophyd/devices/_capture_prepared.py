@@ -1,5 +1,6 @@
 """Preparation of a capture: settings for a number of files, until it is unstaged."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ from ._capture_recording import RecordingCapture
 from ._capture_trigger import CaptureTrigger
 from ._outcome import CaptureError
 from ._status import EngineStatus
+from ._stop_rule import StopRule
 
 __all__ = ["PreparedCapture"]
 
@@ -18,9 +20,11 @@ class PreparedCapture(RecordingCapture):
     """
 
     get_index: Callable[[], int]
+    _latest_failure = -1.0  # of any prepared capture, on the clock of `time.monotonic`
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._unprepared: dict[str, Any] = {}  # settings before `prepare`
+        self._kicked_off = 0.0
         super().__init__(prefix, **kwargs)
 
     @property
@@ -120,6 +124,19 @@ class PreparedCapture(RecordingCapture):
     def _put(self, settings: Mapping[str, Any]) -> None:
         for name, value in settings.items():
             getattr(self, name).put(value)
+
+    def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
+        self._kicked_off = time.monotonic()
+        return super()._start(rule, rolling=rolling)
+
+    def _fail(self, error: Exception) -> None:
+        if self._trigger is not None:
+            PreparedCapture._latest_failure = time.monotonic()
+        super()._fail(error)
+
+    def _another_failed(self) -> bool:
+        """Return whether a prepared capture, which may share the stream, has failed since."""
+        return self._trigger is not None and self._latest_failure > self._kicked_off
 
     def _end_preparation(self) -> None:
         """Let settings be as before `prepare`."""

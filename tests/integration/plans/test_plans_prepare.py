@@ -277,7 +277,7 @@ def test_a_file_takes_too_long_although_packets_come(daq, run_engine, documents)
     with pytest.raises(FailedStatus, match=r"no complete file for 0.5 s: \d+ of 800 packets, 0 of"):
         run_engine(plan())
     assert documents.stop["exit_status"] == "fail"
-    assert daq.rx_queue("port0", "frames").counters().held == 0
+    assert capture.progress is None
 
 
 def test_a_file_that_begins_within_the_dead_time(daq, run_engine, send):
