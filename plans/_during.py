@@ -12,6 +12,7 @@ from bluesky.utils import FailedStatus, Msg, MsgGenerator, make_decorator, short
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
+from ._arrival import are_peers, until_arrived
 from ._metadata import engine_metadata_wrapper
 
 # How soon a capture that fails ends the run, while only the transmission is waited for.
@@ -49,6 +50,7 @@ class Flight:
         self._devices = [device for devices in streams.values() for device in devices]
         self._flush_period = flush_period
         self._collected = 0.0
+        self._bytes_before: dict[tuple[Any, Any], int] = {}
         self.running = False
 
     def start(self) -> MsgGenerator[None]:
@@ -61,6 +63,7 @@ class Flight:
 
         def kick_off() -> MsgGenerator[None]:
             self.running = True
+            self._bytes_before = {pair: _on_the_way(*pair) for pair in self._pairs()}
             for device in self._devices:
                 yield from bps.kickoff(device, wait=True)
 
@@ -81,18 +84,39 @@ class Flight:
         yield from bpp.rewindable_wrapper(collect(), False)
 
     def end(self) -> MsgGenerator[None]:
-        """Wait until all devices have finished; a capture without a limit ends last."""
+        """Wait until all devices have finished; a capture without a limit ends last.
+
+        Of a TCP stream between them, which waits when its receiver lags, such a capture has all.
+        """
         last = [d for d in self._devices if isinstance(d, Capture) and not d.limited]
         first = [device for device in self._devices if device not in last]
 
         def complete() -> MsgGenerator[None]:
-            for devices in (first, last):
-                if devices:
-                    yield from self._complete(devices)
+            if first:
+                yield from self._complete(first)
+            for (tx, detector), before in self._bytes_before.items():
+                if detector in last:
+                    yield from self._arrival(tx, detector, before)
+            if last:
+                yield from self._complete(last)
 
         yield from bpp.rewindable_wrapper(complete(), False)
         self.running = False
         yield from bps.checkpoint()
+
+    def _pairs(self) -> list[tuple[TxQueue, Capture]]:
+        senders = [device for device in self._devices if isinstance(device, TxQueue)]
+        captures = [device for device in self._devices if isinstance(device, Capture)]
+        return [(tx, one) for tx in senders for one in captures if are_peers(tx, one)]
+
+    def _arrival(self, tx: TxQueue, detector: Capture, before: int) -> MsgGenerator[None]:
+        def missing() -> int:
+            return _on_the_way(tx, detector) - before
+
+        size = missing()
+        if size > 0 and not detector.failed:
+            timeout = detector.timeout.get()
+            yield from until_arrived(detector, size, lambda: size - missing(), timeout)
 
     def _complete(self, devices: list[Any]) -> MsgGenerator[None]:
         group = short_uid("complete")
@@ -282,6 +306,13 @@ def capture_during_wrapper(
 
 capture_during_decorator = make_decorator(capture_during_wrapper)
 """`capture_during_wrapper` as a decorator: ``capture_during_decorator(detector, ...)``."""
+
+
+def _on_the_way(tx: TxQueue, detector: Capture) -> int:
+    """Return bytes that a queue has sent and the port of a capture has not received."""
+    port = detector.daq.port(detector.port_name)
+    arrived = sum(queue.counters().received_bytes for queue in port.rx)
+    return detector.daq.tx_queue(tx.port_name, tx.member_name).counters().sent_bytes - arrived
 
 
 def _before(msg: Msg, first: Callable[[], MsgGenerator[None]]) -> MsgGenerator[Any]:

@@ -246,12 +246,14 @@ def send(send_to: Callable[[Daq, int, int], None]) -> Callable[[Daq, int], None]
 
 
 @pytest.fixture
-def profile(captures) -> Iterator[Callable[[str], tuple[Daq, Capture, TxQueue]]]:
+def profile(captures) -> Iterator[Callable[..., tuple[Daq, Capture, TxQueue]]]:
     """Return the device of a profile, on ports of this host that are free, and its two ends."""
     made = []
 
-    def make(name: str) -> tuple[Daq, Capture, TxQueue]:
+    def make(name: str, num_bufs: int | None = None) -> tuple[Daq, Capture, TxQueue]:
         text = profiles.path(name).read_text()
+        if num_bufs is not None:
+            text = text.replace("num_bufs: 1024", f"num_bufs: {num_bufs}")
         for used in ("47100", "47200"):
             with socket.create_server(("127.0.0.1", 0)) as probe:
                 text = text.replace(used, str(probe.getsockname()[1]))
