@@ -1,11 +1,20 @@
 """Prepared captures: exactly so many files of so many packets, and settings as before."""
 
+import json
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
 import pytest
+import yaml
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
-from bluesky.utils import FailedStatus
+from bluesky.utils import FailedStatus, RunEngineInterrupted
 
-from daqiri_ophyd.devices import CaptureError, CaptureTrigger
+from daqiri_ophyd import plans, profiles
+from daqiri_ophyd.devices import CaptureError, CaptureTrigger, make_daq
+from daqiri_ophyd.engine import PcapFile, load_config
 
 from .conftest import packets, prepare, until
 
@@ -338,4 +347,198 @@ def test_an_abort_between_kickoff_and_complete(daq, run_engine, documents, send)
     assert packets(capture.files) == 15
     assert settings(capture) == before
     assert capture.progress is None
+    assert daq.rx_queue("port0", "frames").counters().held == 0
+
+
+# --- Other engines, other ways
+
+
+@pytest.mark.parametrize("name", ["loopback", "udp"])
+def test_files_of_equally_many_packets_on_each_engine(profile, run_engine, documents, name):
+    _, capture, tx = profile(name)
+
+    @bpp.stage_decorator([capture, tx])
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare(tx, {"count": 250, "size": 60, "rate": 5000})
+        trigger = CaptureTrigger(number_of_files=5, packets_per_file=50)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from plans.capture_during(capture, bps.null(), tx=tx)
+
+    run_engine(plan())
+    assert [packets([file]) for file in documents.files("primary")] == [50] * 5
+    (row,) = documents.rows("transmit")
+    assert row[f"{tx.name}_sent"] == 250
+
+
+def test_a_start_on_udp(captures, run_engine, documents):
+    """The trigger comes from another sender than the data."""
+    with socket.socket(type=socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+    sockets = [socket.socket(type=socket.SOCK_DGRAM) for _ in range(2)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+        one.connect(("127.0.0.1", port))
+    data, trigger = sockets
+    config = yaml.safe_load(profiles.path("udp").read_text().replace("47100", str(port)))
+    cfg = config["daqiri"]["cfg"]
+    cfg["interfaces"] = cfg["interfaces"][:1]
+    cfg["interfaces"][0]["rx"]["flows"] = [
+        {
+            "name": "begin",
+            "id": 3,
+            "match": {"udp_src": trigger.getsockname()[1]},
+            "action": {"type": "queue", "id": cfg["interfaces"][0]["rx"]["queues"][0]["id"]},
+        },
+        {
+            "name": "data",
+            "id": 4,
+            "match": {"udp_src": data.getsockname()[1]},
+            "action": {"type": "queue", "id": cfg["interfaces"][0]["rx"]["queues"][0]["id"]},
+        },
+    ]
+    cfg["memory_regions"] = cfg["memory_regions"][:1]
+
+    with make_daq(load_config(config), "daq", directory=captures) as daq:
+        capture = daq.receiver.capture
+
+        @bpp.stage_decorator([capture])
+        @bpp.run_decorator()
+        def plan():
+            described = CaptureTrigger(packets_per_file=10, start="begin")
+            yield from bps.prepare(capture, described, wait=True)
+            yield from bps.declare_stream(capture, name="primary", collect=True)
+            yield from bps.kickoff(capture, wait=True)
+            for _ in range(5):
+                data.send(b"early")
+            yield from until(lambda: capture.progress.left_out == 5)
+            trigger.send(b"now")
+            for _ in range(9):
+                data.send(b"data")
+            yield from collect(capture)
+
+        run_engine(plan())
+    for one in sockets:
+        one.close()
+    (file,) = documents.files()
+    with PcapFile(file) as stored:
+        assert len(stored) == 10
+        assert stored[0].tobytes().endswith(b"now")
+    sidecar = json.loads(file.with_name(file.name + ".json").read_text())
+    assert sidecar["left_out_by_reason"] == {"before_start": 5}
+    assert sidecar["dropped"] == 0
+
+
+def test_a_trigger_info_with_the_packets_that_files_have(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+    capture.roll_packets.put(10)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        for number in (1, 2):
+            info = SimpleNamespace(number_of_events=number, trigger=None)
+            yield from bps.prepare(capture, info, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 20)
+        yield from collect(capture)
+
+    run_engine(plan())
+    assert [packets([file]) for file in documents.files()] == [10, 10]
+    assert capture.roll_packets.get() == 10
+
+
+def test_a_pause_of_a_plan_of_bluesky_stubs(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+
+    def flight():
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 15)
+        yield from until(lambda: capture.progress is None or capture.progress.packets == 15)
+        yield from bps.pause()
+        assert capture.is_recording
+        send(daq, 15)
+        yield from collect(capture)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=3, packets_per_file=10)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.checkpoint()
+        yield from bpp.rewindable_wrapper(flight(), False)
+
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(plan())
+    assert not capture.is_recording and capture.progress.packets == 15
+    run_engine.resume()
+    assert [packets([file]) for file in documents.files()] == [10, 10, 10]
+    assert documents.stop["num_events"] == {"primary": 3}
+
+
+def test_a_pause_while_bluesky_collects_is_an_error(daq, run_engine, documents, send):
+    """Bluesky's stub ends then, before the capture is complete."""
+    capture = daq.port0.capture
+    before = settings(capture)
+
+    def flight():
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 15)
+        yield from collect(capture)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=3, packets_per_file=10)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.checkpoint()
+        yield from bpp.rewindable_wrapper(flight(), False)
+
+    def pause():
+        end = time.monotonic() + 20
+        while not documents.files() and time.monotonic() < end:
+            time.sleep(0.01)
+        run_engine.request_pause()
+
+    watcher = threading.Thread(target=pause)
+    watcher.start()
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(plan())
+    watcher.join()
+    with pytest.raises(CaptureError, match="1 files are in no document.*capture_during"):
+        run_engine.resume()
+    assert packets(capture.files) == 15
+    assert settings(capture) == before
+    assert daq.rx_queue("port0", "frames").counters().held == 0
+
+
+@pytest.mark.parametrize("end", ["abort", "stop", "halt"])
+def test_the_operator_ends_it_between_kickoff_and_complete(daq, run_engine, send, end):
+    capture = daq.port0.capture
+    before = settings(capture)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=3, packets_per_file=10)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.checkpoint()
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 15)
+        yield from until(lambda: capture.progress.packets == 15)
+        yield from bps.pause()
+
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(plan())
+    getattr(run_engine, end)()
+    if end == "halt":
+        capture.unstage()  # a plan that is halted does not clean up
+    assert packets(capture.files) == 15
+    assert capture.progress is None and not capture.prepared
+    assert settings(capture) == before
     assert daq.rx_queue("port0", "frames").counters().held == 0
