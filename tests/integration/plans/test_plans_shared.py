@@ -11,9 +11,10 @@ from bluesky.utils import FailedStatus, RunEngineInterrupted
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import capture_files
+from daqiri_ophyd.catalog._unfinished import UnfinishedRun
 from daqiri_ophyd.devices import CaptureError, CaptureTrigger, make_daq
 
-from .conftest import loopback, packets, until
+from .conftest import Documents, loopback, packets, until
 
 COUNTERS = ("packets", "dropped", "bytes", "t_first_ns", "t_last_ns")
 
@@ -301,3 +302,46 @@ def test_an_abort_keeps_the_rows_that_there_are(both, run_engine, documents, sen
     ] == [10, 10, 10, 5]
     for name in ("frames", "rest"):
         assert daq.rx_queue("port0", name).counters().held == 0
+
+
+# --- After a kill
+
+
+@pytest.mark.parametrize("kept", ["nothing", "a row"])
+def test_rows_of_a_killed_process_are_added(both, captures, run_engine, documents, send_to, kept):
+    """The documents end where the process was killed; files go on."""
+    daq, *devices = both
+
+    @bpp.stage_decorator(devices)
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare_all(devices)
+        yield from bps.declare_stream(*devices, name="primary", collect=True)
+        yield from bps.kickoff_all(*devices, wait=True)
+        yield from bps.collect(*devices, name="primary")
+        for count, done in ((10, 1), (20, 3)):
+            send_to(daq, 5000, count)
+            send_to(daq, 5001, count)
+            yield from until(lambda n=done: all(len(device.files) >= n for device in devices))
+            yield from bps.collect(*devices, name="primary")
+        for device in devices:
+            yield from bps.complete(device, wait=True)
+
+    run_engine(plan())
+    data = [n for n, (name, _) in enumerate(documents) if name == "stream_datum"]
+    assert len(data) == 24
+    cut = data[0] if kept == "nothing" else data[11] + 1
+    run = UnfinishedRun(documents[:cut], [captures], lambda _: [])
+    mended = Documents()
+    for name, doc in run.complete():
+        mended.take(name, doc)
+    assert run.rows == (3 if kept == "nothing" else 2)
+    assert not run.unlisted and not run.mended
+    assert mended.stop["num_events"] == {"primary": 3}
+    assert sorted(mended.files()) == sorted(documents.files())
+    covered = {}
+    resources = {doc["uid"]: doc["data_key"] for doc in mended.of("stream_resource")}
+    for doc in mended.of("stream_datum"):
+        numbers = covered.setdefault(resources[doc["stream_resource"]], [])
+        numbers.extend(range(doc["seq_nums"]["start"], doc["seq_nums"]["stop"]))
+    assert covered == dict.fromkeys(mended.descriptor()["data_keys"], [1, 2, 3])
