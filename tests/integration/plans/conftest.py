@@ -88,6 +88,18 @@ def prepare(tx: TxQueue, description: dict[str, Any]) -> MsgGenerator[None]:
     yield from bps.prepare(tx, plans.packet_source(description, tx.link_type), wait=True)
 
 
+def collect(*captures: Capture) -> MsgGenerator[None]:
+    """Complete captures and collect their rows, with Bluesky's own stub."""
+    yield from bps.collect_while_completing(
+        captures, captures, flush_period=0.1, stream_name="primary"
+    )
+
+
+def settings(capture: Capture) -> dict[str, Any]:
+    """Return the settings of a capture by name."""
+    return {name: value["value"] for name, value in capture.read_configuration().items()}
+
+
 def packets(files: list[Path]) -> int:
     """Count the packets in files."""
     total = 0
