@@ -61,7 +61,7 @@ class PreparedCapture(RecordingCapture):
         default = self._unprepared.get("roll_packets", self.roll_packets.get())
         try:
             trigger = CaptureTrigger.of(value, packets_per_file=default)
-        except (CaptureError, TypeError) as error:
+        except (CaptureError, TypeError, ValueError) as error:
             raise type(error)(f"{self.name}: {error}") from None
         self._require_preparable()
         before = {name: getattr(self, name).get() for name in trigger.settings()}
@@ -108,6 +108,7 @@ class PreparedCapture(RecordingCapture):
         """Raise if a setting was changed since, or this is for another number of files."""
         if self._trigger is None:
             return
+        self._require_preparable()
         if files and self._trigger.number_of_files != files:
             raise CaptureError(
                 f"{self.name} is prepared for {self._trigger.number_of_files} files, and a reading "

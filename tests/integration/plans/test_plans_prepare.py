@@ -232,6 +232,10 @@ def test_a_setting_that_is_changed_after_it(daq):
     capture.num_packets.put(3)
     with pytest.raises(CaptureError, match="capture_num_packets is 3 and was prepared as 10"):
         capture.kickoff()
+    capture.num_packets.put(10)
+    capture.on_error.put("resume")
+    with pytest.raises(CaptureError, match="capture_on_error is 'resume'"):
+        capture.kickoff()
     capture.unstage()
     assert capture.num_packets.get() == 0
 
