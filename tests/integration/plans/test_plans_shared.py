@@ -227,11 +227,14 @@ def test_several_captures_during_a_plan(both, run_engine, documents, catalog, se
 def test_several_captures_that_are_not_prepared(both, run_engine):
     _, *captures = both
 
+    def motion():
+        yield from bps.null()
+
     @bpp.stage_decorator(captures)
     @bpp.run_decorator()
     def plan():
         yield from prepare_all(captures[:1])
-        yield from plans.capture_during(captures, bps.null())
+        yield from plans.capture_during(captures, motion())
 
     with pytest.raises(ValueError, match="rest_capture cannot share stream 'primary'.*prepare"):
         run_engine(plan())
