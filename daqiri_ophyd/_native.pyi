@@ -412,6 +412,7 @@ class RxQueue:
         roll_bytes: int,
         roll_seconds: float,
         max_packets: int,
+        start_flow: int | None,
         group: RecorderGroup | None,
     ) -> Recorder: ...
     @property

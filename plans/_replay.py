@@ -15,6 +15,7 @@ from daqiri_ophyd.catalog import Catalog, capture_files, find_run
 from daqiri_ophyd.devices import Capture, TxQueue, Verification
 from daqiri_ophyd.replay import Comparison, Replay
 
+from ._arrival import until_arrived
 from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
 from ._packets import replay_source
 
@@ -322,11 +323,11 @@ def _fly(
     yield from prepare_to_send(tx, source)
     flight = fly(detector, tx, flush_period=flush_period, md=metadata)
     if detector is not None and source.stream_bytes is not None:
-        flight = _until_arrived(flight, tx, detector, source.stream_bytes, timeout)
+        flight = _when_arrived(flight, tx, detector, source.stream_bytes, timeout)
     return (yield from flight)
 
 
-def _until_arrived(
+def _when_arrived(
     plan: MsgGenerator[str], tx: TxQueue, detector: Capture, size: int, timeout: float
 ) -> MsgGenerator[Any]:
     """Complete a capture of a TCP port, which has no limit, when all bytes have arrived."""
@@ -338,17 +339,7 @@ def _until_arrived(
         return sum(queue.counters().received_bytes for queue in queues)
 
     def complete(message: Msg) -> MsgGenerator[Any]:
-        quiet, arrived = 0.0, received() - before
-        while arrived < size:
-            if quiet > timeout:
-                raise TimeoutError(
-                    f"{detector.name}: no progress for {timeout:g} s: {arrived} of {size} bytes"
-                )
-            yield from bps.checkpoint()
-            yield from bps.sleep(_POLL_S)
-            now = received() - before
-            quiet = quiet + _POLL_S if now == arrived else 0.0
-            arrived = now
+        yield from until_arrived(detector, size, lambda: received() - before, timeout)
         return (yield message)
 
     def insert(message: Msg) -> tuple[Any, None]:

@@ -12,7 +12,7 @@ from bluesky_tiled_plugins import CatalogOfBlueskyRuns, TiledWriter
 from event_model import RunRouter, sanitize_doc
 from tiled.utils import path_from_uri
 
-from daqiri_ophyd.documents import PCAP_MIMETYPE
+from daqiri_ophyd.documents import COUNTER_MIMETYPE, PCAP_MIMETYPE
 
 from ._address import CatalogError
 from ._backup import BackupError, Journal, read_backup
@@ -118,6 +118,8 @@ class RunWriter:
     def _check_readable(self, name: str, doc: dict[str, Any]) -> None:
         if name != "stream_resource" or self._readable is None:
             return
+        if doc["mimetype"] == COUNTER_MIMETYPE:
+            return  # of files that have a document of their own
         path = path_from_uri(doc["uri"])
         if not any(path.is_relative_to(directory) for directory in self._readable):
             _log.warning(
@@ -177,9 +179,11 @@ class _CaptureFiles:
     def note(self, name: str, doc: dict[str, Any]) -> None:
         """Take one document."""
         if name == "stream_resource":
+            if doc["mimetype"] == COUNTER_MIMETYPE:
+                return
             template = doc["parameters"].get("template", "")
             self._resources[doc["uid"]] = (doc["uri"], template)
-        elif name == "stream_datum":
+        elif name == "stream_datum" and doc["stream_resource"] in self._resources:
             numbers = range(doc["indices"]["start"], doc["indices"]["stop"])
             self._numbers.setdefault(self._resources[doc["stream_resource"]], []).extend(numbers)
 

@@ -6,6 +6,7 @@
 from ._base import CounterDevice, EngineDevice, Group
 from ._capture import Capture
 from ._capture_settings import CaptureSettings
+from ._capture_trigger import CaptureTrigger
 from ._daq import Daq
 from ._flow import EcpriFlow, FlexFlow, Flow, UdpFlow
 from ._flow_key import FlowKey
@@ -29,6 +30,7 @@ __all__ = [
     "CaptureSettings",
     "CaptureError",
     "CaptureStoppedError",
+    "CaptureTrigger",
     "CounterDevice",
     "Daq",
     "EcpriFlow",

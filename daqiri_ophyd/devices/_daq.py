@@ -343,10 +343,8 @@ class Daq(TypedDevice):
         tuple of dict
             Configuration before and after.
         """
-        rest = dict(d)
-        flows = rest.pop("flows", None)
-        before = self.read_configuration()
-        if flows is not None:
+        rest, before = dict(d), self.read_configuration()
+        if (flows := rest.pop("flows", None)) is not None:
             self.change_flows(flows)
         super().configure(rest)
         return before, self.read_configuration()
@@ -379,11 +377,11 @@ class Daq(TypedDevice):
                 f"{'unstaged' if what == 'staged' else 'done'}. Configure flows before that."
             )
         before, was_open = self._configuration, self.is_open
-        configuration = load_config(with_flows(before, changes, self.name))
-        if configuration == before:
+        after = load_config(with_flows(before, changes, self.name))
+        if after == before:
             return
         self.close()
-        self._use_configuration(configuration)
+        self._use_configuration(after)
         try:
             if was_open:
                 self.open()

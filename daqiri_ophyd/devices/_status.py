@@ -36,10 +36,15 @@ class EngineStatus(DeviceStatus):
         What it does, such as "capturing".
     timeout : float
         Longest time without progress, s.
+    awaited : str
+        What counts as progress, in the text of a timeout.
     """
 
-    def __init__(self, device: Any, *, action: str, timeout: float) -> None:
+    def __init__(
+        self, device: Any, *, action: str, timeout: float, awaited: str = "progress"
+    ) -> None:
         self._action = action
+        self._awaited = awaited
         self._timeout_s = timeout
         self._text = ""
         self._current = -1
@@ -121,7 +126,7 @@ class EngineStatus(DeviceStatus):
             return
         if time.monotonic() - self._progressed > self._timeout_s:
             text = "; ".join(filter(None, [self._text or "nothing yet", cause()]))
-            self.fail(TimeoutError(f"no progress for {self._timeout_s:g} s: {text}"))
+            self.fail(TimeoutError(f"no {self._awaited} for {self._timeout_s:g} s: {text}"))
 
     def pause_timeout(self) -> None:
         """Stop the timeout's clock: the action is paused."""
