@@ -111,7 +111,8 @@ class Flight:
 
     def _arrival(self, tx: TxQueue, detector: Capture, before: int) -> MsgGenerator[None]:
         def missing() -> int:
-            return _on_the_way(tx, detector) - before
+            # What was on the way before arrives, too, or is flushed; others may have sent as well.
+            return _on_the_way(tx, detector) - min(before, 0)
 
         size = missing()
         if size > 0 and not detector.failed:

@@ -14,7 +14,7 @@ from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import CaptureError, CaptureTrigger, make_daq
 from daqiri_ophyd.engine import PcapFile, load_config
 
-from .conftest import collect, packets, prepare, settings, until
+from .conftest import collect, loopback, packets, prepare, settings, until
 
 NAME = "daq_port0_capture"
 
@@ -169,6 +169,20 @@ def test_a_start_that_does_not_come(make, run_engine, documents, send_to):
 
 
 # --- Refusals
+
+
+def test_a_flow_with_id_0_cannot_start_it(captures):
+    """Packets that match no flow have this id, too."""
+    configuration = loopback(start=True)
+    configuration["interfaces"][0]["rx"]["flows"][0]["id"] = 0
+    with make_daq(configuration, "daq", directory=captures) as daq:
+        capture = daq.port0.capture
+        before = settings(capture)
+        capture.stage()
+        with pytest.raises(CaptureError, match="flow 'begin' has id 0, as packets that match no"):
+            capture.prepare(CaptureTrigger(packets_per_file=5, start="begin"))
+        assert settings(capture) == before
+        capture.unstage()
 
 
 @pytest.mark.parametrize(
