@@ -220,16 +220,9 @@ def capture_during(
     FailedStatus
         If the capture or the transmission fails.
     ValueError
-        If one of several captures is not prepared.
+        If one of several captures is not prepared, or for another number of files.
     """
-    detectors = [detector] if isinstance(detector, Capture) else list(detector)
-    for one in detectors:
-        if len(detectors) > 1 and not one.prepared:
-            raise ValueError(
-                f"{one.name} cannot share stream {stream!r}: it is not prepared. Do so first: "
-                "bps.prepare(capture, CaptureTrigger(number_of_files=..., packets_per_file=...))."
-            )
-    flight = Flight(streams_of(detectors, tx, stream), flush_period)
+    flight = Flight(streams_of(_captures(detector, stream), tx, stream), flush_period)
 
     def run() -> MsgGenerator[Any]:
         yield from flight.start()
@@ -238,6 +231,33 @@ def capture_during(
         return result
 
     return (yield from bpp.contingency_wrapper(run(), except_plan=flight.recover))
+
+
+def _captures(given: Any, stream: str) -> list[Capture]:
+    """Return captures that can be flown in one stream."""
+    captures = list(given) if isinstance(given, Sequence) else [given]
+    for one in captures or [given]:
+        if not isinstance(one, Capture):
+            raise TypeError(
+                f"detector is {getattr(one, 'name', None) or repr(one)}; accepted are a capture, "
+                "daq.<port>.capture, and a list of captures."
+            )
+    if len(captures) == 1:
+        return captures
+    for one in captures:
+        if not one.prepared:
+            raise ValueError(
+                f"{one.name} cannot share stream {stream!r}: it is not prepared. Do so first: "
+                "bps.prepare(capture, CaptureTrigger(number_of_files=..., packets_per_file=...))."
+            )
+    files = {one.name: one.num_packets.get() // max(1, one.roll_packets.get()) for one in captures}
+    if len(files) < len(captures) or len(set(files.values())) > 1:
+        numbers = ", ".join(f"{one.name}: {files[one.name]}" for one in captures)
+        raise ValueError(
+            f"Captures that share stream {stream!r} write equally many files, and each is given "
+            f"once; found {numbers}. Prepare them with the same number_of_files."
+        )
+    return captures
 
 
 def capture_during_wrapper(

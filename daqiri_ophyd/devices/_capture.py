@@ -86,6 +86,7 @@ class Capture(PreparedCapture):
 
     def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan, the same as of a step scan."""
+        self._declared_prepared = self._trigger is not None
         return dict(self._stream.describe_collect())
 
     def collect_asset_docs(self, index: int | None = None) -> Iterator[StreamAsset]:
@@ -123,7 +124,7 @@ class Capture(PreparedCapture):
         self.daq.open()
         staged: list[object] = super().stage()
         self._place = None
-        self._failure = None
+        self._failure = self._status = self._declared_prepared = None
         self._template = self.path_template()
         if self._reductions:
             if self.format.get() != "pcap":

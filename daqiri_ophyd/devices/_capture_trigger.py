@@ -51,6 +51,8 @@ class CaptureTrigger:
         """Check the values."""
         for name in ("number_of_files", "packets_per_file"):
             object.__setattr__(self, name, _count(name, getattr(self, name)))
+        if self.packets >= 1 << 63:
+            raise ValueError(f"{self.packets} packets in all files; accepted are up to 2**63 - 1.")
         if self.start is not None and not (isinstance(self.start, str) and self.start):
             raise TypeError(f"start is {self.start!r}; accepted are the name of a flow, and None.")
         object.__setattr__(self, "deadtime", _seconds("deadtime", self.deadtime))
@@ -150,11 +152,11 @@ def _count(name: str, value: Any) -> int:
 
 
 def _seconds(name: str, value: Any) -> float:
-    if isinstance(value, bool | str):
+    if isinstance(value, bool | str | bytes):
         raise TypeError(f"{name} is {value!r}; accepted is a time in s.")
     try:
         seconds = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} is {value!r}; accepted is a time in s.") from None
     if not (math.isfinite(seconds) and seconds >= 0):
         raise ValueError(f"{name} is {seconds:g} s; accepted is 0 or more.")
