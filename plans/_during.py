@@ -83,6 +83,12 @@ class Flight:
         # Not rewindable: repeated after a pause, it would number rows twice.
         yield from bpp.rewindable_wrapper(collect(), False)
 
+    def _collect_rest(self) -> MsgGenerator[None]:
+        """Collect what the last collection has not, because a pause cancelled it."""
+        captures = [[d for d in s if isinstance(d, Capture)] for s in self._streams.values()]
+        while any(some and all(one.uncollected for one in some) for some in captures):
+            yield from self.collect()
+
     def end(self) -> MsgGenerator[None]:
         """Wait until all devices have finished; a capture without a limit ends last.
 
@@ -99,6 +105,7 @@ class Flight:
                     yield from self._arrival(tx, detector, before)
             if last:
                 yield from self._complete(last)
+            yield from self._collect_rest()
 
         yield from bpp.rewindable_wrapper(complete(), False)
         self.running = False
@@ -165,6 +172,7 @@ class Flight:
         except FailedStatus:
             # Raised by a capture that failed unnoticed; what it recorded can be collected now.
             yield from self.collect()
+        yield from self._collect_rest()
         for task in tasks or ():
             if (failure := task.exception()) is not None:
                 raise failure from error

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from bluesky.utils import FailedStatus
@@ -110,6 +111,11 @@ class Capture(PreparedCapture):
         if self._place is not None:
             shared = self._trigger is not None and self._rolling
             yield from self._stream.collect_asset_docs(index, shared=shared)
+
+    @property
+    def uncollected(self) -> list[Path]:
+        """Complete files that are in no document yet."""
+        return self._stream.uncollected
 
     def collect_pages(self) -> Iterator[dict[str, Any]]:
         """Yield the counters of the same files, as event pages."""

@@ -3,7 +3,7 @@
 import pytest
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
-from bluesky.utils import FailedStatus
+from bluesky.utils import FailedStatus, RunEngineInterrupted
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import capture_files
@@ -180,3 +180,34 @@ def test_numbers_that_an_engine_cannot_count_are_refused(daq):
         capture.num_packets.put(1 << 63)
     with pytest.raises(TypeError, match="capture_deadtime is 1000.*; accepted is a number"):
         capture.deadtime.put(10**400)
+
+
+def test_a_pause_in_the_last_collection(both, run_engine, documents, send_to):
+    """The RunEngine cancels it where it waits for the indices of several captures."""
+    daq, first, second = both
+    paused = []
+
+    def pause(msg):
+        if msg.command == "collect" and not paused and len(second.files) == 2:
+            paused.append(msg)
+            loop = run_engine.loop
+            loop.call_soon(lambda: loop.create_task(run_engine._request_pause_coro()))
+
+    def send():
+        yield from bps.null()
+        if not daq.port0.flows.images.packets.get():
+            send_to(daq, 5000, 20)
+            send_to(daq, 5001, 20)
+
+    @bpp.stage_decorator([first, second])
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare(first, second, files=2)
+        yield from plans.capture_during([first, second], send(), flush_period=60)
+
+    run_engine.msg_hook = pause
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(plan())
+    run_engine.resume()
+    assert documents.stop["num_events"] == {"primary": 2}
+    assert len(documents.files()) == 4
