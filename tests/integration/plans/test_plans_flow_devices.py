@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,6 +16,7 @@ from bluesky import plans as bp
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.devices._flow import flow_table
+from daqiri_ophyd.devices._ticker import default_ticker
 from daqiri_ophyd.engine import ConfigError, NotReadyError, NotSupportedError
 
 from .conftest import loopback, prepare, until
@@ -324,3 +326,26 @@ def test_an_engine_that_is_read_while_flows_change_has_the_new_ones(daq):
 def test_a_truth_value_of_numpy_is_not_a_port(daq):
     with pytest.raises(TypeError, match="udp_dst is np.True_; accepted is a text or an integer"):
         daq.port0.flows.images.udp_dst.put(np.True_)
+
+
+def test_an_engine_that_opens_while_its_monitor_ends_is_monitored(daq, monkeypatch, send):
+    seen: list[int] = []
+    daq.open()
+    daq.port0.flows.images.packets.subscribe(lambda value, **_: seen.append(value))
+    ticker, opened = default_ticker(), threading.Event()
+    remove = ticker.remove
+
+    def remove_late(call):
+        monkeypatch.undo()
+        daq.open()
+        remove(call)
+        opened.set()
+
+    monkeypatch.setattr(ticker, "remove", remove_late)
+    daq.close()
+    assert opened.wait(10)
+    send(daq, 50)
+    end = time.monotonic() + 10
+    while seen[-1] != 50 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert seen[-1] == 50
