@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from bluesky.utils import FailedStatus
@@ -86,6 +87,7 @@ class Capture(PreparedCapture):
 
     def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan, the same as of a step scan."""
+        self._declared_prepared = self._trigger is not None
         return dict(self._stream.describe_collect())
 
     def collect_asset_docs(self, index: int | None = None) -> Iterator[StreamAsset]:
@@ -110,6 +112,11 @@ class Capture(PreparedCapture):
             shared = self._trigger is not None and self._rolling
             yield from self._stream.collect_asset_docs(index, shared=shared)
 
+    @property
+    def uncollected(self) -> list[Path]:
+        """Complete files that are in no document yet."""
+        return self._stream.uncollected
+
     def collect_pages(self) -> Iterator[dict[str, Any]]:
         """Yield the counters of the same files, as event pages."""
         if self._place is not None:
@@ -123,7 +130,7 @@ class Capture(PreparedCapture):
         self.daq.open()
         staged: list[object] = super().stage()
         self._place = None
-        self._failure = None
+        self._failure = self._status = self._declared_prepared = None
         self._template = self.path_template()
         if self._reductions:
             if self.format.get() != "pcap":

@@ -157,11 +157,11 @@ def _count(name: str, value: Any) -> int:
 
 
 def _seconds(name: str, value: Any) -> float:
-    if isinstance(value, bool | str):
+    if isinstance(value, bool | str | bytes):
         raise TypeError(f"{name} is {value!r}; accepted is a time in s.")
     try:
         seconds = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} is {value!r}; accepted is a time in s.") from None
     if not (math.isfinite(seconds) and seconds >= 0):
         raise ValueError(f"{name} is {seconds:g} s; accepted is 0 or more.")

@@ -184,6 +184,12 @@ def test_names_become_the_attributes_that_the_tree_has():
     assert set(queues) == {"gr__e_1", "class_", "__getattr__"}
 
 
+def test_a_name_that_every_class_has_is_declared():
+    document = load_config(profiles.path("loopback")).to_dict()
+    document["daqiri"]["cfg"]["interfaces"][0]["name"] = "mro"
+    assert "    mro: Mro\n" in typed_tree(make_daq(document, "daq"))
+
+
 def test_a_running_tree_lists_its_parts():
     daq = make_daq(profiles.path("loopback"), "daq")
     assert {"port0", "regions"} <= set(dir(daq))
