@@ -108,6 +108,8 @@ class Capture(PreparedCapture):
         failure, self._failure = self._failure, None
         if failure is not None and not self._completing:
             raise FailedStatus(self._status) from failure
+        if self._status is not None:
+            self._status.wait_told()
         if self._place is not None:
             shared = self._trigger is not None and self._rolling
             yield from self._stream.collect_asset_docs(index, shared=shared)
@@ -162,8 +164,10 @@ class Capture(PreparedCapture):
             if self._worker is not None:
                 self._worker.close()
                 self._worker = None
-            self._end_preparation()
-            unstaged: list[object] = super().unstage()
+            try:
+                self._end_preparation()
+            finally:
+                unstaged: list[object] = super().unstage()
         missing = self._stream.uncollected
         if missing:
             self._stream.discard()

@@ -13,7 +13,6 @@ from typing import Any, Self, TypeVar
 from ophyd.device import Staged
 
 from daqiri_ophyd.engine import (
-    DaqiriError,
     Engine,
     NetworkConfig,
     NotReadyError,
@@ -386,7 +385,7 @@ class Daq(TypedDevice):
             try:
                 if was_open:
                     self.open()
-            except DaqiriError:
+            except BaseException:
                 self._use_configuration(before)
                 self.open()
                 raise

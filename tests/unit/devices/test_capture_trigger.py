@@ -67,7 +67,6 @@ def test_numbers_are_those_of_all_files() -> None:
         ({"deadtime": None}, TypeError, "deadtime is None; accepted is a time in s"),
         ({"deadtime": 10**400}, TypeError, "deadtime is 1000.*; accepted is a time in s"),
         ({"deadtime": b"5"}, TypeError, "deadtime is b'5'; accepted is a time in s"),
-        ({"number_of_files": 1 << 60}, ValueError, "packets in all files; accepted are up to 2"),
         ({"timeout": 0}, ValueError, "timeout is 0; accepted are more than 0 s, and None"),
         ({"timeout": "1"}, TypeError, "timeout is '1'; accepted is a time in s"),
     ],
