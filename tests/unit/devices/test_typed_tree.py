@@ -21,7 +21,7 @@ import bluesky.plan_stubs as bps
 import bluesky.plans as bp
 from daqiri_ophyd.devices import (
     Capture, Daq, EngineSignal, EngineSignalRO, Fact, FlowKey, HostReadiness, MemoryRegion,
-    ReadingSignal, ReorderPlan, RxQueue, TxQueue, make_daq,
+    ReadingSignal, ReorderPlan, RxQueue, TxQueue, UdpFlow, make_daq,
 )
 from daqiri_ophyd.engine import RxQueueConfig
 
