@@ -8,6 +8,8 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import Daq
 
+from ._threads import on_thread
+
 __all__ = ["configure_flows"]
 
 
@@ -42,6 +44,8 @@ def configure_flows(
     daqiri_ophyd.engine.ConfigError
         If the flows are not valid; nothing is changed then.
     """
+    yield from on_thread(lambda: daq.change_flows(flows))
+    # It changes nothing more, but makes new descriptors in an open run.
     # Bluesky's protocols declare types that ophyd devices do not have.
     device: Any = daq
     yield from bps.configure(device, {"flows": flows})

@@ -1,6 +1,5 @@
 """Send the packets of a stored run again."""
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from daqiri_ophyd.replay import Comparison, Replay
 from ._arrival import until_arrived
 from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
 from ._packets import replay_source
+from ._threads import on_thread
 
 __all__ = ["VerificationError", "replay", "verify_replay"]
 
@@ -273,19 +273,9 @@ def _open(
         source = replay_source(files, tx.link_type, tx.segment_size, **options)
         return source, found.metadata["start"]["uid"]
 
-    source, uid = yield from _off_loop(open_run)
+    source, uid = yield from on_thread(open_run)
     part = {"stream": stream, "key": key, **options, "packets": source.packets}
     return source, {"replay_of": uid, "replay": part}
-
-
-def _off_loop(function: Callable[[], _T]) -> MsgGenerator[_T]:
-    """Call a function that takes time on a thread; the RunEngine goes on meanwhile."""
-
-    async def call() -> _T:
-        return await asyncio.to_thread(function)
-
-    (done,) = yield from bps.wait_for([call])
-    return done.result()
 
 
 def _settings(

@@ -14,7 +14,7 @@ from ._capture_prepared import PreparedCapture
 from ._outcome import CaptureError
 from ._row_worker import RowWorker
 from ._signals import DataKeys, Readings
-from ._status import EngineStatus
+from ._status import EngineStatus, StageStatus
 from ._tiled import register_with_tiled
 
 __all__ = ["Capture"]
@@ -126,10 +126,15 @@ class Capture(PreparedCapture):
 
     # --- Step and fly scans
 
-    def stage(self) -> list[object]:
-        """Open the engine if it is closed, and start a new set of files."""
+    def stage(self) -> list[object] | StageStatus:
+        """Open the engine if it is closed, and start a new set of files.
+
+        As of every part, this is a status where the engine is opened on a thread: `Daq.stage_part`.
+        """
         register_with_tiled()
-        self.daq.open()
+        return self.daq.stage_part(self, self._stage)
+
+    def _stage(self) -> list[object]:
         staged: list[object] = super().stage()
         self._place = None
         self._failure = self._status = self._declared_prepared = None

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +16,7 @@ from daqiri_ophyd.engine import FlowCounters, NetworkConfig
 
 from ._base import CounterDevice
 from ._flow_key import FlowKey, QueueOfFlow, flow_key
+from ._requests import Changes
 from ._signals import counter, fact
 
 __all__ = [
@@ -90,7 +92,7 @@ def require_free_flows(daq: str, busy: Mapping[str, str]) -> None:
 
 def with_flows(
     configuration: NetworkConfig,
-    changes: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    changes: Changes,
     where: str,
 ) -> dict[str, Any]:
     """Return a configuration with changed flows, not checked yet; see `Daq.change_flows`."""
@@ -103,7 +105,7 @@ def with_flows(
     return changed
 
 
-def _change_flow(interface: dict[str, Any], name: str, keys: Mapping[str, Any]) -> None:
+def _change_flow(interface: dict[str, Any], name: str, keys: Mapping[Any, Any]) -> None:
     port = f"Port {interface['name']!r}"
     flow = find_named(interface.get("rx", {}).get("flows", []), name, "flow", port)
     for key, value in keys.items():
@@ -116,10 +118,15 @@ def _change_flow(interface: dict[str, Any], name: str, keys: Mapping[str, Any]) 
             actions = flow.get("actions") or [flow["action"]]
             actions[-1].pop("ids", None)
             actions[-1]["id"] = queue["id"]
-        elif value is None:
-            flow.get("match", {}).pop(key, None)
         else:
-            flow.setdefault("match", {})[key] = value
+            *path, last = (key,) if isinstance(key, str) else key
+            level = flow.setdefault("match", {})
+            for part in path:
+                level = level.setdefault(part, {})
+            if value is None:
+                level.pop(last, None)
+            else:
+                level[last] = value
 
 
 class Flow(CounterDevice):
@@ -169,9 +176,13 @@ class Flow(CounterDevice):
         ids = last.get("ids") or [last["id"]]
         return [queue.name for queue in self.interface.rx.queues if queue.id in ids]
 
-    def change(self, keys: Mapping[str, Any]) -> None:
+    def change(self, keys: Mapping[Any, Any]) -> None:
         """Change keys of the flow; see `Daq.change_flows`."""
         self.daq.change_flows({self.port_name: {self.member_name: keys}})
+
+    def begin_change(self, keys: Mapping[Any, Any]) -> Future[None]:
+        """Change keys of the flow on a thread; see `Daq.begin_change`."""
+        return self.daq.begin_change({self.port_name: {self.member_name: keys}})
 
     def follow_configuration(self) -> None:
         """Call the subscribers of keys that have changed."""

@@ -1,6 +1,6 @@
 """Keys of flows as settable signals."""
 
-import json
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +10,7 @@ from ophyd import Component
 from ophyd.ophydobj import Kind
 
 from ._signals import DataKeys, _TypedSignal
+from ._status import EngineStatus
 
 __all__ = ["FlowKey", "QueueOfFlow", "flow_key"]
 
@@ -19,6 +20,8 @@ class FlowKey(_TypedSignal[int | str]):
 
     Setting it changes the configuration (`Daq.change_flows`): an open engine is closed and opened
     again, which is refused while a plan uses it. A value that is there already changes nothing.
+    `set` does it on a thread, for plans: several keys of one ``bps.mv`` are one change. `put` does
+    it at once.
 
     Parameters
     ----------
@@ -67,7 +70,28 @@ class FlowKey(_TypedSignal[int | str]):
         ConfigError
             If the changed configuration is not valid; nothing is changed.
         """
-        self.change(self._convert(value))
+        self.device.change(self.keys(self._convert(value)))
+
+    def set(self, value: Any, *, settle_time: float | None = None, **_: Any) -> EngineStatus:
+        """Change the configuration, and open an open engine anew, on a thread.
+
+        Keys that are set until the engine is closed are changed together.
+
+        Returns
+        -------
+        EngineStatus
+            Done when the engine is open again. If it cannot be opened with the change, it is open
+            as before, and the status has failed for that cause.
+
+        Raises
+        ------
+        TypeError, RuntimeError, ConfigError
+            As `put` does; nothing is changed.
+        """
+        status = EngineStatus(
+            self, action="changing", timeout=math.inf, settle_time=settle_time or 0.0
+        )
+        return status.end_with(self.device.begin_change(self.keys(self._convert(value))))
 
     def subscribe(
         self, callback: Callable[..., Any], event_type: str | None = None, run: bool = True
@@ -89,21 +113,9 @@ class FlowKey(_TypedSignal[int | str]):
             level = level.get(key, {})
         return self._absent if level == {} else level
 
-    def change(self, value: Any) -> None:
-        """Change the configuration of the engine."""
-        if len(self._path) == 1:
-            # Only this key: another thread may be changing others.
-            self.device.change({self._path[0]: None if value == self._absent else value})
-            return
-        match = json.loads(json.dumps(self.device.matched))
-        level = match
-        for key in self._path[:-1]:
-            level = level.setdefault(key, {})
-        if value == self._absent:
-            level.pop(self._path[-1], None)
-        else:
-            level[self._path[-1]] = value
-        self.device.change({"match": match})
+    def keys(self, value: Any) -> dict[Any, Any]:
+        """Return the change of the flow for a value; see `Daq.change_flows`."""
+        return {self._path: None if value == self._absent else value}
 
     def _convert(self, value: Any) -> Any:
         # Plans pass numpy scalars and whole floats.
@@ -130,9 +142,9 @@ class QueueOfFlow(FlowKey):
         names = self.device.queue_names
         return names[0] if len(names) == 1 else ""
 
-    def change(self, value: str) -> None:
-        """Change the queue."""
-        self.device.change({"queue": value})
+    def keys(self, value: str) -> dict[Any, Any]:
+        """Return the change of the flow for a queue."""
+        return {"queue": value}
 
     def _accepted(self) -> str:
         return "the name of a receive queue"

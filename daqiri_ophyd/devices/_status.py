@@ -2,12 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, Self
 
 from ophyd.status import DeviceStatus, Status
 
-__all__ = ["EngineStatus", "TypedStatus"]
+__all__ = ["EngineStatus", "StageStatus", "TypedStatus"]
 
 _TELLING_S = 10.0
 
@@ -40,10 +41,18 @@ class EngineStatus(DeviceStatus):
         Longest time without progress, s.
     awaited : str
         What counts as progress, in the text of a timeout.
+    settle_time : float
+        Time from the end of the action until the status is done, s.
     """
 
     def __init__(
-        self, device: Any, *, action: str, timeout: float, awaited: str = "progress"
+        self,
+        device: Any,
+        *,
+        action: str,
+        timeout: float,
+        awaited: str = "progress",
+        settle_time: float = 0.0,
     ) -> None:
         self._action = action
         self._awaited = awaited
@@ -56,7 +65,7 @@ class EngineStatus(DeviceStatus):
         self._ended = False
         self._told = threading.Event()
         # No timeout in the base class: it would start a thread per status.
-        super().__init__(device, timeout=None)
+        super().__init__(device, timeout=None, settle_time=settle_time)
 
     @property
     def timeout(self) -> float:
@@ -77,6 +86,21 @@ class EngineStatus(DeviceStatus):
         if self._end():
             self._text = str(cause)
             self.set_exception(cause)
+
+    def end_with(self, work: Future[None]) -> Self:
+        """Finish or fail as some work on a thread does; return this status."""
+
+        def end(_: Future[None]) -> None:
+            error = work.exception()
+            if isinstance(error, Exception):
+                self.fail(error)
+            elif error is not None:
+                self.fail(RuntimeError(f"interrupted by {error!r}"))
+            else:
+                self.finish()
+
+        work.add_done_callback(end)
+        return self
 
     def report(self, current: int, target: int | None, unit: str, text: str = "") -> None:
         """Record progress and call the watchers.
@@ -173,3 +197,23 @@ class EngineStatus(DeviceStatus):
         return f"{device}: {self._action} {outcome}" + (f": {self._text}" if self._text else "")
 
     __repr__ = __str__
+
+
+class StageStatus(EngineStatus):
+    """Status of staging while the engine is opened; also the list of what is staged.
+
+    Parameters
+    ----------
+    device : ophyd.Device
+        Device that is staged.
+    staged : sequence of ophyd.Device
+        What `ophyd.Device.stage` returns; for preprocessors such as `lazily_stage_wrapper`.
+    """
+
+    def __init__(self, device: Any, staged: Sequence[object]) -> None:
+        self._devices = list(staged)
+        super().__init__(device, action="opening the engine", timeout=float("inf"))
+
+    def __iter__(self) -> Iterator[object]:
+        """Iterate over the devices that are staged."""
+        return iter(self._devices)

@@ -21,7 +21,7 @@ from daqiri_ophyd.replay import PacketSource, Transmission, TransmissionProgress
 
 from ._base import CounterDevice
 from ._signals import DataKeys, EngineSignal, Readings, counter, counter_array, fact, setting
-from ._status import EngineStatus
+from ._status import EngineStatus, StageStatus
 from ._ticker import default_ticker
 
 __all__ = ["TransmitStoppedError", "TxQueue"]
@@ -164,11 +164,13 @@ class TxQueue(CounterDevice):
         status.finish()
         return status
 
-    def stage(self) -> list[object]:
-        """Open the engine if it is closed, and forget earlier transmissions."""
-        self.daq.open()
+    def stage(self) -> list[object] | StageStatus:
+        """Open the engine if it is closed, and forget earlier transmissions.
+
+        As of every part, this is a status where the engine is opened on a thread: `Daq.stage_part`.
+        """
         self._rows.clear()
-        return super().stage()
+        return self.daq.stage_part(self, super().stage)
 
     def unstage(self) -> list[object]:
         """Stop sending and forget the packets."""

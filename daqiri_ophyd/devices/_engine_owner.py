@@ -1,0 +1,295 @@
+"""The engine of a device: opened, closed, and opened anew for other flows."""
+
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from bluesky.run_engine import in_bluesky_event_loop
+from ophyd.device import Staged
+
+from daqiri_ophyd.engine import (
+    Engine,
+    NetworkConfig,
+    NotReadyError,
+    Port,
+    RxQueue,
+    TxQueue,
+    load_config,
+)
+
+from ._base import CounterDevice, EngineDevice, TypedDevice
+from ._flow import Flow, configuration_hash, flow_table, require_free_flows, with_flows
+from ._port import Port as PortDevice
+from ._requests import Changes, Request, Requests
+from ._status import StageStatus
+
+__all__ = ["EngineOwner"]
+
+_Part = TypeVar("_Part", bound=EngineDevice)
+
+
+class EngineOwner(TypedDevice):
+    """A device that owns an engine; Bluesky's hooks are in `Daq`.
+
+    Parameters
+    ----------
+    configuration : NetworkConfig
+        Configuration to open the engine with.
+    """
+
+    def __init__(self, prefix: str = "", *, configuration: NetworkConfig, **kwargs: Any) -> None:
+        self._use_configuration(configuration)
+        self._engine: Engine | None = None
+        self._closing = False
+        self._opening = threading.RLock()  # held to open, to close and to change the flows
+        self._requests = Requests(self._opening, self._serve)
+        super().__init__(prefix, **kwargs)
+        # Closes an engine that the user did not close: at garbage collection or interpreter exit.
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+
+    @property
+    def config(self) -> NetworkConfig:
+        """The configuration; while the engine is open, with its adjustments."""
+        return self._configuration if self._engine is None else self._engine.config
+
+    @property
+    def configuration_dict(self) -> dict[str, Any]:
+        """The configuration as plain data, every default written out."""
+        return self._configuration_dict
+
+    @property
+    def flows(self) -> dict[str, list[dict[str, Any]]]:
+        """Receive flows of each port."""
+        return flow_table(self._configuration_dict)
+
+    @property
+    def config_sha256(self) -> str:
+        """SHA-256 of the configuration with every default written out, as hexadecimal digits.
+
+        Equal for files that differ in comments, order of keys and defaults only. Changed flows
+        change it; whether the engine is open does not.
+        """
+        return self._config_sha256
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the engine is open."""
+        return self._engine is not None and not self._engine.closed
+
+    @property
+    def connected(self) -> bool:
+        """Whether the engine is open."""
+        return self.is_open
+
+    def wait_for_connection(self, all_signals: bool = False, timeout: object = None) -> None:
+        """Open the engine if it is closed; there is nothing to wait for.
+
+        Raises
+        ------
+        DaqiriError
+            If it cannot be opened on this host.
+        """
+        self.open()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the engine is closed, or about to be."""
+        return self._closing or not self.is_open
+
+    @property
+    def engine(self) -> Engine:
+        """The open engine.
+
+        Raises
+        ------
+        NotReadyError
+            If it is not open.
+        """
+        if not self.is_open:
+            self._requests.settle()  # it may be about to be opened on a thread
+        if self._engine is None or self._engine.closed:
+            raise NotReadyError(
+                f"The engine of {self.name} is not open. Call {self.name}.open(), or use it in a "
+                "plan that stages it."
+            )
+        return self._engine
+
+    def open(self) -> Self:
+        """Open the engine; does nothing if it is open.
+
+        Raises
+        ------
+        DaqiriError
+            If it cannot be opened on this host; the text says what is missing.
+        """
+        if self.is_open:
+            return self
+        with self._opening:
+            if self.is_open:
+                return self
+            engine = Engine.open(self._configuration)
+            self._configuration_dict = engine.config.to_dict()
+            self._finalizer = weakref.finalize(self, Engine.close, engine)
+            self._engine = engine
+        for port in self._parts(PortDevice):
+            port.drop_all_traffic.put(False)
+        for part in self._parts(CounterDevice):
+            part.monitor()
+        return self
+
+    def close(self) -> None:
+        """Stop captures and transmissions, complete the files, close the engine. Idempotent."""
+        with self._opening:
+            self._requests.settle()
+            if self._engine is None:
+                return
+            self._closing = True
+            try:
+                self.stop()
+            finally:
+                self._engine.close()
+                self._engine = None
+                self._closing = False
+                if self._finalizer is not None:
+                    self._finalizer.detach()
+
+    def __enter__(self) -> Self:
+        """Open the engine."""
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the engine."""
+        self.close()
+
+    def port(self, name: str) -> Port:
+        """Return the open port with this name in the configuration."""
+        return self.engine.port(name)
+
+    def rx_queue(self, port: str, queue: str) -> RxQueue:
+        """Return the open receive queue with this name in the configuration."""
+        return self.port(port).rx_queue(queue)
+
+    def tx_queue(self, port: str, queue: str) -> TxQueue:
+        """Return the open transmit queue with this name in the configuration."""
+        return self.port(port).tx_queue(queue)
+
+    def stage_part(
+        self, part: Any, stage: Callable[[], list[object]]
+    ) -> list[object] | StageStatus:
+        """Stage a part, and open the engine if it is closed.
+
+        Parameters
+        ----------
+        part : ophyd.Device
+            This device or a part of it.
+        stage : callable
+            Stages the part.
+
+        Returns
+        -------
+        list or StageStatus
+            What is staged. Where the RunEngine stages and the engine has to be opened, that goes on
+            on a thread, and this is a status, which plans wait for.
+        """
+        if not in_bluesky_event_loop() or (self.is_open and not self._requests.waiting):
+            self._requests.settle()
+            self.open()
+            return stage()
+        request = self._requests.add(Request(opened=True))
+        self._requests.begin()
+        return StageStatus(part, stage()).end_with(request.done)
+
+    def change_flows(self, changes: Changes) -> None:
+        """Change flows; an open engine is closed and opened again, unless they are so already.
+
+        Parameters
+        ----------
+        changes : mapping
+            ``{port: {flow: {key: value}}}`` by the names in the configuration. ``queue`` is the
+            name of a receive queue; ``match`` replaces the match; ``id`` the flow's number; any
+            other key is one of the match, and ``None`` removes it.
+
+        Raises
+        ------
+        RuntimeError
+            If the device or a part of it is staged, or packets are being sent.
+        LookupError
+            If there is no such port, flow or queue.
+        DaqiriError
+            If the result is not valid, or cannot be opened on this host; nothing is changed.
+        """
+        request = self._ask_for(changes)
+        self._requests.settle()
+        request.done.result()
+
+    def begin_change(self, changes: Changes) -> Future[None]:
+        """Change flows on a thread, together with what is asked for until the engine is closed.
+
+        Parameters and errors are those of `change_flows`.
+
+        Returns
+        -------
+        Future
+            Done when the engine is open again; what it cannot be opened with is its exception.
+        """
+        request = self._ask_for(changes)
+        self._requests.begin()
+        return request.done
+
+    def _parts(self, cls: type[_Part]) -> list[_Part]:
+        return [part for _, part in self.walk_subdevices() if isinstance(part, cls)]
+
+    def _ask_for(self, changes: Changes) -> Request:
+        """Ask for changed flows, unless they are so already."""
+        request = Request(changes)
+        requests = self._requests
+        with requests.adding:
+            busy = {part.name: part.busy for part in self._parts(EngineDevice) if part.busy}
+            busy = busy if self._staged == Staged.no else {self.name: "staged"}
+            require_free_flows(self.name, busy)
+            before = self._changed(self._configuration, requests.waiting)
+            if requests.waiting or self._changed(before, [request]) != before:
+                requests.waiting.append(request)
+            else:
+                request.done.set_result(None)
+        return request
+
+    def _changed(self, configuration: NetworkConfig, requests: list[Request]) -> NetworkConfig:
+        for request in requests:
+            if request.changes:
+                changed = with_flows(configuration, request.changes, self.name)
+                configuration = load_config(changed)
+        return configuration
+
+    def _serve(self, first: list[Request], take: Callable[[], list[Request]]) -> None:
+        before, was_open = self._configuration, self.is_open
+        if was_open and self._changed(before, first) != before:
+            self.close()  # others may come meanwhile
+        requests, after = take(), before
+        try:
+            after = self._changed(before, requests)
+            if after != before:
+                self._use_configuration(after)
+            if was_open or any(request.opened for request in requests):
+                self.open()
+        except BaseException:
+            self._use_configuration(before)
+            if was_open:
+                self.open()
+            raise
+        if after != before:
+            for flow in self._parts(Flow):
+                flow.follow_configuration()
+
+    def _use_configuration(self, configuration: NetworkConfig) -> None:
+        self._configuration = configuration
+        self._configuration_dict = configuration.to_dict()
+        self._config_sha256 = configuration_hash(self._configuration_dict)

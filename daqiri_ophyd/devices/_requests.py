@@ -1,0 +1,89 @@
+"""What plans ask of an engine that takes time: done on threads, one after the other."""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Changes", "Request", "Requests"]
+
+Changes = Mapping[str, Mapping[str, Mapping[Any, Any]]]
+"""Keys of flows by port and flow; see `daqiri_ophyd.devices.Daq.change_flows`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Changed flows, an open engine, or both; `done` has the error, if there was one."""
+
+    changes: Changes = field(default_factory=dict)
+    opened: bool = False
+    done: Future[None] = field(default_factory=Future)
+
+
+class Requests:
+    """Requests that are not done yet. Those that come together are done together.
+
+    Parameters
+    ----------
+    lock : RLock
+        Held while requests are done.
+    serve : callable
+        ``serve(first, take)`` does what is asked. It is called with the requests that there are,
+        and calls ``take`` for those that it does: also those that have come meanwhile.
+    """
+
+    def __init__(
+        self, lock: Any, serve: Callable[[list[Request], Callable[[], list[Request]]], None]
+    ) -> None:
+        self.adding = threading.Lock()  # held to look at `waiting` and to add to it
+        self.waiting: list[Request] = []
+        self._lock = lock
+        self._serve = serve
+        self._serving = False
+
+    def add(self, request: Request) -> Request:
+        """Add a request, and return it; `begin` or `settle` see to it."""
+        with self.adding:
+            self.waiting.append(request)
+        return request
+
+    def settle(self) -> None:
+        """Do what is asked for, or wait until another thread has done it."""
+        with self._lock:
+            # Serving calls devices, which may come here.
+            if self._serving:
+                return
+            self._serving = True
+            try:
+                while self.waiting:
+                    self._serve_waiting()
+            finally:
+                self._serving = False
+
+    def begin(self) -> None:
+        """Do what is asked for on a thread."""
+        # No daemon: it would open an engine while the process ends.
+        threading.Thread(target=self.settle, name="daqiri-opening").start()
+
+    def _serve_waiting(self) -> None:
+        taken: list[Request] = []
+
+        def take() -> list[Request]:
+            with self.adding:
+                taken[:] = self.waiting
+            return taken
+
+        error: BaseException | None = None
+        try:
+            self._serve(list(self.waiting), take)
+        except BaseException as raised:  # noqa: BLE001 - those who wait raise it
+            error = raised
+        with self.adding:
+            done = taken or list(self.waiting)
+            del self.waiting[: len(done)]
+        for request in done:
+            if error is None:
+                request.done.set_result(None)
+            else:
+                request.done.set_exception(error)
