@@ -1,12 +1,15 @@
 #include "lifecycle.h"
 
 #include <pthread.h>
+#include <pybind11/pybind11.h>
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "daqiri/error.h"
+#include "gil.h"
 #include "system/log.h"
 
 namespace daqiri::python {
@@ -46,6 +49,14 @@ void watch_forks() {
 
 OpenSession::OpenSession(std::shared_ptr<Session> session)
     : session_(forgotten_after_fork(std::move(session))) {}
+
+OpenSession::~OpenSession() {
+  // Giving memory back takes a while. Python drops its last reference with the lock.
+  std::optional<GilRelease> unlocked;
+  PyThreadState* const own = PyGILState_GetThisThreadState();
+  if (own != nullptr && own == pybind11::detail::get_thread_state_unchecked()) unlocked.emplace();
+  session_.reset();
+}
 
 std::shared_ptr<OpenSession> OpenSession::open(NetworkConfig config) {
   const auto refuse_at_exit = [] {

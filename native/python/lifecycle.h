@@ -31,6 +31,10 @@ std::shared_ptr<T> forgotten_after_fork(std::shared_ptr<T> owned) {
 /// A session with what Python attached to it. Shared by the objects of its ports and queues.
 class OpenSession {
  public:
+  OpenSession(const OpenSession&) = delete;
+  OpenSession& operator=(const OpenSession&) = delete;
+  ~OpenSession();
+
   /// Opens and registers it. Throws Error. Without the interpreter lock.
   static std::shared_ptr<OpenSession> open(NetworkConfig config);
 

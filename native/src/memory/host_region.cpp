@@ -21,11 +21,21 @@ namespace daqiri::memory {
 
 namespace {
 
+/// Bytes that the kernel gives or takes in one call. Meanwhile other threads of the process cannot
+/// map memory, and so not begin either.
+constexpr std::size_t AT_ONCE = std::size_t{2} << 20U;
+
 class HostRegion final : public MemoryRegion {
  public:
   HostRegion(const MemoryRegionConfig& config, const RegionExtent& extent)
       : MemoryRegion(config, extent, true) {}
-  ~HostRegion() override { munmap(extent().base, extent().bytes); }
+  ~HostRegion() override {
+    const RegionExtent& all = extent();
+    for (std::size_t at = 0; at < all.bytes; at += AT_ONCE) {
+      madvise(all.base + at, std::min(AT_ONCE, all.bytes - at), MADV_DONTNEED);
+    }
+    munmap(all.base, all.bytes);
+  }
 };
 
 /// What the kernel says of pages of the default size.
@@ -120,10 +130,13 @@ std::unique_ptr<MemoryRegion> allocate_host(const MemoryRegionConfig& config,
   auto region = std::make_unique<HostRegion>(config, extent);
   place(extent, config.affinity_, "memory region '" + config.name_ + "'");
   // Pages are touched now, so that no packet waits for the kernel to find one.
-  if (madvise(base, extent.bytes, MADV_POPULATE_WRITE) != 0) {
+  const std::size_t piece = std::max(page, AT_ONCE);
+  for (std::size_t at = 0; at < extent.bytes; at += piece) {
+    const std::size_t end = std::min(at + piece, extent.bytes);
+    if (madvise(extent.base + at, end - at, MADV_POPULATE_WRITE) == 0) continue;
     if (errno != EINVAL) throw shortage(config, extent.bytes, page);
     // Before Linux 5.14.
-    for (std::size_t at = 0; at < extent.bytes; at += page) extent.base[at] = std::byte{0};
+    for (std::size_t each = at; each < end; each += page) extent.base[each] = std::byte{0};
   }
   return region;
 }
