@@ -6,7 +6,8 @@ packets of 64 B over 127.0.0.1, with a new file each second, for 10 minutes wher
 at a rate at which a recorder loses nothing in short trials, lowered until a tenth of the time, and
 then all of it, is without loss as well; the room for the files limits it, too (`--bytes`). After
 both, packets that were sent, in files and in rows are counted, Tiled validates the run, databroker
-reads it; a difference ends the benchmark with an error.
+reads it; a difference ends the benchmark with an error. So does a device that keeps the RunEngine's
+event loop for more than 50 ms.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ophyd.sim import SynAxis
 from programs import Program, built, cores, script
 from runner import Comparison, Measurement, Want, arguments
 
-from daqiri_ophyd import plans, profiles
+from daqiri_ophyd import devices, plans, profiles
 from daqiri_ophyd.catalog import Catalog, capture_files
 from daqiri_ophyd.devices import Daq, make_daq
 from daqiri_ophyd.engine import PcapFile, load_config
@@ -47,6 +48,8 @@ PART = 0.8
 LOWER = 0.8
 LEAST = 0.1
 MARGIN_S = 3.0
+LONGEST_MS = 50
+DEVICES = str(Path(devices.__file__).parent)
 
 
 class IncompleteError(Exception):
@@ -66,10 +69,10 @@ def resident_mib() -> float:
 
 
 class Watch:
-    """Memory, and the longest gap of the RunEngine's event loop, from a plan's begin to its stop.
+    """Memory, and gaps of the RunEngine's event loop, from a plan's begin to its stop.
 
-    What is subscribed later than the watch takes the stop document after that, such as a writer
-    that stores the run.
+    A gap is one of devices if their code is on the stack of the loop's thread. What is subscribed
+    later than the watch takes the stop document after that, such as a writer that stores the run.
     """
 
     def __init__(self, run_engine: RunEngine) -> None:
@@ -77,7 +80,9 @@ class Watch:
         self._task: Future[None] | None = None
         self._ended = False
         self._memory: list[float] = []
-        self._gap = 0.0
+        self._gap = self._of_devices = 0.0
+        self._beat, self._thread = time.monotonic(), 0
+        self._left = threading.Event()
         run_engine.subscribe(self._end, "stop")
 
     def _end(self, *_: object) -> None:
@@ -85,8 +90,9 @@ class Watch:
 
     async def _look(self) -> None:
         pause, looked = 0.02, time.monotonic()
+        self._thread = threading.get_ident()
         while True:
-            before = time.monotonic()
+            before = self._beat = time.monotonic()
             await asyncio.sleep(pause)
             if self._ended:
                 continue
@@ -96,23 +102,50 @@ class Watch:
                 looked = now
                 self._memory.append(resident_mib())
 
+    def _sample(self) -> None:
+        while not self._left.wait(0.01):
+            gap = time.monotonic() - self._beat - 0.02
+            if gap <= self._of_devices:
+                continue
+            frame = sys._current_frames().get(self._thread)  # noqa: SLF001, there is no other way
+            while frame is not None and not self._ended:
+                if frame.f_code.co_filename.startswith(DEVICES):
+                    self._of_devices = max(self._of_devices, gap)
+                frame = frame.f_back
+
     def __enter__(self) -> Watch:
-        self._ended, self._memory, self._gap = False, [], 0.0
+        self._ended, self._memory, self._gap, self._of_devices = False, [], 0.0, 0.0
+        self._left.clear()
+        self._beat = time.monotonic()
+        threading.Thread(target=self._sample, daemon=True).start()
         self._task = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
         return self
 
     def __exit__(self, *_: object) -> None:
         assert self._task is not None  # noqa: S101, for the type checker
         self._task.cancel()
+        self._left.set()
 
     def notes(self) -> dict[str, float | str]:
-        """Return what was seen; memory as medians of the second and the last tenth of the time."""
+        """Return what was seen; memory as medians of the second and the last tenth of the time.
+
+        Raises
+        ------
+        IncompleteError
+            If a device has kept the loop for too long.
+        """
+        of_devices = self._of_devices * 1e3
+        if of_devices > LONGEST_MS:
+            raise IncompleteError(
+                f"a device kept the loop for {of_devices:.0f} ms, expected at most {LONGEST_MS}"
+            )
         tenth = max(1, len(self._memory) // 10)
         first, last = self._memory[tenth : 2 * tenth], self._memory[-tenth:]
         return {
             "MiB, first": float(np.median(first or self._memory)),
             "MiB, last": float(np.median(last)),
             "loop's longest gap, ms": self._gap * 1e3,
+            "in devices, ms": of_devices,
         }
 
 
@@ -261,8 +294,9 @@ class FlyScans:
             file.unlink()
 
     def is_whole(self, sent: int) -> bool:
-        """Whether the latest scan has everything."""
-        return self._packets == sent and not self._dropped
+        """Whether the latest scan has everything; what is neither there nor dropped is an error."""
+        require("packets and drops in rows", self._packets + self._dropped, sent)
+        return not self._dropped
 
 
 def fly_scan(data: Path, seconds: float, trial: float, most_bytes: float) -> Measurement:
