@@ -23,10 +23,10 @@ from daqiri_ophyd.engine import (
     version,
 )
 
-from . import _flow, _tx_queue
+from . import _configuration, _tx_queue
 from ._base import CounterDevice, EngineDevice, Group, TypedDevice
 from ._capture import Capture
-from ._flow import Flow, flow_table, inner_configuration, with_flows
+from ._flow import Flow
 from ._paths import PathProvider
 from ._port import Port as PortDevice
 from ._signals import DataKeys, Readings, fact
@@ -114,7 +114,7 @@ class Daq(TypedDevice):
     @property
     def flows(self) -> dict[str, list[dict[str, Any]]]:
         """Receive flows of each port."""
-        return flow_table(self._configuration_dict)
+        return _configuration.flow_table(self._configuration_dict)
 
     @property
     def config_sha256(self) -> str:
@@ -136,7 +136,7 @@ class Daq(TypedDevice):
             ``config``: the configuration as plain data, every default written out. If that is more
             than 64 KiB of JSON, its size is in ``config_bytes`` instead.
         """
-        inner = inner_configuration(self._configuration_dict)
+        inner = _configuration.inner_configuration(self._configuration_dict)
         flows = self.flows
         # Keys of documents have no dots and slashes, as names of ports may have.
         ports = {part.attr_name: part.port_name for part in self._parts(PortDevice)}
@@ -244,11 +244,9 @@ class Daq(TypedDevice):
 
     def port_device(self, name: str) -> PortDevice:
         """Return the device of the port with this name in the configuration."""
-        ports = {part.port_name: part for part in self._parts(PortDevice)}
-        if name not in ports:
-            known = ", ".join(map(repr, ports))
-            raise LookupError(f"{self.name} has no port {name!r}; there are {known}.")
-        return ports[name]
+        interfaces = _configuration.inner_configuration(self._configuration_dict)["interfaces"]
+        _configuration.find_named(interfaces, name, "port", self.name)
+        return next(part for part in self._parts(PortDevice) if part.port_name == name)
 
     def port(self, name: str) -> Port:
         """Return the open port with this name in the configuration."""
@@ -375,9 +373,9 @@ class Daq(TypedDevice):
         with self._opening:
             busy = {part.name: part.busy for part in self._parts(EngineDevice) if part.busy}
             busy = busy if self._staged == Staged.no else {self.name: "staged"}
-            _flow.require_free_flows(self.name, busy)
+            _configuration.require_free_flows(self.name, busy)
             before, was_open = self._configuration, self.is_open
-            after = load_config(with_flows(before, changes, self.name))
+            after = load_config(_configuration.with_flows(before, changes, self.name))
             if after == before:
                 return
             self.close()
@@ -395,4 +393,4 @@ class Daq(TypedDevice):
     def _use_configuration(self, configuration: NetworkConfig) -> None:
         self._configuration = configuration
         self._configuration_dict = configuration.to_dict()
-        self._config_sha256 = _flow.configuration_hash(self._configuration_dict)
+        self._config_sha256 = _configuration.configuration_hash(self._configuration_dict)
