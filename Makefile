@@ -12,6 +12,8 @@ BIN := $(VENV)/bin
 NATIVE := build/native
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Images of Python set it; each of many processes would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS ?= 300
 
 PIP := $(BIN)/python -m pip -qq
