@@ -17,6 +17,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Images of Python set it; each of many processes would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS ?= 300
+# In order, integration before unit: else files of few tests, which are the long ones, come last,
+# and a processor has nothing to do.
+PYTEST_ORDER := --dist loadfile --no-loadscope-reorder
 
 PIP := $(BIN)/python -m pip -qq
 # The extension is compiled in $(NATIVE), without isolation so that the folder stays valid; the C++
@@ -38,7 +41,7 @@ test: build $(VENV)/.dependencies-dev build/.system-test
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_TESTS=ON >build/configure.log
 	cmake --build $(NATIVE)
 	ctest --test-dir $(NATIVE) -j $(CTEST_JOBS) --output-on-failure --no-tests=error
-	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) $(PYTEST_ORDER) $(PYTEST_ARGS)
 
 bench: build $(VENV)/.dependencies-bench build/.system-bench
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
