@@ -11,8 +11,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := build/native
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+# Tests of threads, sockets and files mostly wait.
+CTEST_JOBS := $(shell expr 2 '*' $(CMAKE_BUILD_PARALLEL_LEVEL))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Images of Python set it; each of many processes would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS ?= 300
+# In order, integration before unit: else files of few tests, which are the long ones, come last,
+# and a processor has nothing to do.
+PYTEST_ORDER := --dist loadfile --no-loadscope-reorder
 
 PIP := $(BIN)/python -m pip -qq
 # The extension is compiled in $(NATIVE), without isolation so that the folder stays valid; the C++
@@ -33,8 +40,8 @@ demo: build
 test: build $(VENV)/.dependencies-dev build/.system-test
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_TESTS=ON >build/configure.log
 	cmake --build $(NATIVE)
-	ctest --test-dir $(NATIVE) -j $(CMAKE_BUILD_PARALLEL_LEVEL) --output-on-failure --no-tests=error
-	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) --dist loadfile $(PYTEST_ARGS)
+	ctest --test-dir $(NATIVE) -j $(CTEST_JOBS) --output-on-failure --no-tests=error
+	$(BIN)/pytest -n $(CMAKE_BUILD_PARALLEL_LEVEL) $(PYTEST_ORDER) $(PYTEST_ARGS)
 
 bench: build $(VENV)/.dependencies-bench build/.system-bench
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
@@ -66,7 +73,7 @@ vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot
 asan tsan: build/.system-build build/.system-test
 	@cmake --preset $@ >build/configure.log
 	cmake --build --preset $@
-	ctest --preset $@ -j $(CMAKE_BUILD_PARALLEL_LEVEL)
+	ctest --preset $@ -j $(CTEST_JOBS)
 
 fuzz: build/.system-build build/.system-fuzz
 	@cmake --preset $@ >build/configure.log

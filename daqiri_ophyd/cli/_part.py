@@ -1,6 +1,9 @@
 """Options of `send` and `replay`: which packets are sent, how often, to whom."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -10,32 +13,71 @@ import daqiri_ophyd.plans as plans
 
 from ..engine import NetworkConfig, Port, TxQueue
 from ..replay import Replay, segment_size
+from ._limits import seconds
 
-Between = Annotated[
-    tuple[float, float] | None,
-    typer.Option(
-        help="Only packets from the first to before the second time, seconds after the first one."
-    ),
-]
-PacketRange = Annotated[
-    str | None,
-    typer.Option("--packets", help="Only packets with these numbers, from 0: 100:200, 100: or :9."),
-]
-Select = Annotated[
-    list[str] | None,
-    typer.Option(help="Only packets with this header field: udp_dst=5000. Can be repeated."),
-]
-Loops = Annotated[int, typer.Option(help="How many times to send the packets.", min=1)]
-LoopGap = Annotated[
-    float | None,
-    typer.Option(help="Gap from the last packet to the next loop, seconds. Default: the mean gap."),
-]
-Rewrite = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Address or port to put into Ethernet frames: ip_dst=10.0.0.2. Can be repeated."
-    ),
-]
+
+@dataclass(kw_only=True)
+class PlayOptions:
+    """Where packets are sent, which of them, how often, when, to whom."""
+
+    port: Annotated[str | None, typer.Option(help="Interface to send through.")] = None
+    queue: Annotated[
+        str | None, typer.Option(help="Transmit queue. Default: the port's first.")
+    ] = None
+    between: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="Only packets from the first to before the second time, seconds after the first "
+            "one."
+        ),
+    ] = None
+    packets: Annotated[
+        str | None,
+        typer.Option(help="Only packets with these numbers, from 0: 100:200, 100: or :9."),
+    ] = None
+    select: Annotated[
+        list[str] | None,
+        typer.Option(help="Only packets with this header field: udp_dst=5000. Can be repeated."),
+    ] = None
+    loops: Annotated[int, typer.Option(help="How many times to send the packets.", min=1)] = 1
+    loop_gap: Annotated[
+        float | None,
+        typer.Option(
+            help="Gap from the last packet to the next loop, seconds. Default: the mean gap."
+        ),
+    ] = None
+    rewrite: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address or port to put into Ethernet frames: ip_dst=10.0.0.2. Can be repeated."
+        ),
+    ] = None
+    speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0
+    max_gap: Annotated[
+        float | None,
+        typer.Option(
+            help="Longest gap, in seconds; longer gaps are shortened to it.", callback=seconds
+        ),
+    ] = None
+    start_delay: Annotated[
+        float, typer.Option(help="Seconds from now to the first packet.", callback=seconds)
+    ] = 0.2
+
+
+def with_play_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose parameter ``options`` Typer sees as the fields of `PlayOptions`."""
+    shared = signature(PlayOptions).parameters
+    seen: list[Parameter] = []
+    for name, parameter in signature(command).parameters.items():
+        seen += shared.values() if name == "options" else [parameter]
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        command(options=PlayOptions(**{name: given.pop(name) for name in shared}), **given)
+
+    by_name = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in seen]
+    with_options.__signature__ = Signature(by_name)  # pyright: ignore[reportAttributeAccessIssue]
+    return with_options
 
 
 def open_source(
@@ -43,19 +85,19 @@ def open_source(
     config: NetworkConfig,
     port: Port,
     queue: TxQueue,
-    *,
-    packets: str | None,
-    select: list[str] | None,
-    rewrite: list[str] | None,
-    **options: Any,
+    options: PlayOptions,
 ) -> Replay:
     """Return the packets of files that the options select, for a transmit queue of a port."""
     description = {
         "files": files,
-        "packet_range": None if packets is None else _range(packets),
-        "select": _fields("--select", select),
-        "rewrite": _fields("--rewrite", rewrite),
-        **options,
+        "between": options.between,
+        "packet_range": None if options.packets is None else _range(options.packets),
+        "select": _fields("--select", options.select),
+        "loops": options.loops,
+        "loop_gap": options.loop_gap,
+        "rewrite": _fields("--rewrite", options.rewrite),
+        "speed": options.speed,
+        "max_gap": options.max_gap,
     }
     size = segment_size(config, port.name, queue.name)
     return cast(Replay, plans.packet_source(description, port.link_type, size))

@@ -9,8 +9,8 @@ from ..catalog import capture_files, find_run
 from ..replay import Replay
 from ._capture import DATA, CatalogName, Data
 from ._output import print_message
-from ._part import Between, LoopGap, Loops, PacketRange, Rewrite, Select
-from ._send import MaxGap, StartDelay, play, print_sent
+from ._part import PlayOptions, with_play_options
+from ._send import play, print_sent
 from ._workspace import open_catalog
 
 # -1 is a run, not an option.
@@ -18,6 +18,7 @@ CONTEXT_SETTINGS = {"ignore_unknown_options": True}
 _FROM_THE_END = re.compile(r"-[0-9]{1,5}")
 
 
+@with_play_options
 def replay(
     run: Annotated[
         str, typer.Argument(help="Run: uid or its beginning, scan id, or -1 for the latest.")
@@ -25,19 +26,8 @@ def replay(
     config: Annotated[
         str, typer.Option(help="Configuration file, or name of a profile.")
     ] = "loopback",
-    port: Annotated[str | None, typer.Option(help="Interface to send through.")] = None,
-    queue: Annotated[
-        str | None, typer.Option(help="Transmit queue. Default: the port's first.")
-    ] = None,
-    between: Between = None,
-    packets: PacketRange = None,
-    select: Select = None,
-    loops: Loops = 1,
-    loop_gap: LoopGap = None,
-    rewrite: Rewrite = None,
-    speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
-    max_gap: MaxGap = None,
-    start_delay: StartDelay = 0.2,
+    *,
+    options: PlayOptions,
     data: Data = DATA,
     catalog: CatalogName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -61,20 +51,5 @@ def replay(
                 f"over {source.duration_ns / 1e9:.1f} s"
             )
 
-    result = play(
-        files,
-        config,
-        port,
-        queue,
-        start_delay,
-        begin,
-        between=between,
-        packets=packets,
-        select=select,
-        loops=loops,
-        loop_gap=loop_gap,
-        rewrite=rewrite,
-        speed=speed,
-        max_gap=max_gap,
-    )
+    result = play(files, config, options, begin)
     print_sent({"run": uid, **result}, as_json)

@@ -10,22 +10,11 @@ from numpy.typing import NDArray
 
 from ..engine import Engine, NetworkConfig, Port, TxQueue, load_config
 from ..replay import Chunk, Replay, Transmission
-from ._limits import seconds
 from ._output import print_facts, print_json, print_message, progress_bar
-from ._part import Between, LoopGap, Loops, PacketRange, Rewrite, Select, open_source
+from ._part import PlayOptions, open_source, with_play_options
 from ._source import config_path, interface_with
 
 _LONG_GAP_NS = 10_000_000_000
-
-MaxGap = Annotated[
-    float | None,
-    typer.Option(
-        help="Longest gap, in seconds; longer gaps are shortened to it.", callback=seconds
-    ),
-]
-StartDelay = Annotated[
-    float, typer.Option(help="Seconds from now to the first packet.", callback=seconds)
-]
 
 
 def open_to_send(config: NetworkConfig, interface: str) -> Engine:
@@ -103,11 +92,8 @@ def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> 
 def play(
     files: Sequence[Path],
     config: str,
-    port: str | None,
-    queue: str | None,
-    start_delay: float,
+    options: PlayOptions,
     begin: Callable[[Replay], object] = lambda _: None,
-    **options: Any,
 ) -> dict[str, Any]:
     """
     Send the packets of files as the options of `send` and `replay` say; return its counters.
@@ -115,13 +101,13 @@ def play(
     ``begin`` is called with the source before the first packet is sent.
     """
     loaded = load_config(config_path(config))
-    interface = interface_with(loaded, "tx", port)
+    interface = interface_with(loaded, "tx", options.port)
     with open_to_send(loaded, interface) as engine:
         sender = engine.port(interface)
-        tx = sender.tx[0] if queue is None else sender.tx_queue(queue)
-        source = open_source(files, loaded, sender, tx, **options)
+        tx = sender.tx[0] if options.queue is None else sender.tx_queue(options.queue)
+        source = open_source(files, loaded, sender, tx, options)
         begin(source)
-        return transmit(sender, tx, source, start_delay)
+        return transmit(sender, tx, source, options.start_delay)
 
 
 def print_sent(result: dict[str, Any], as_json: bool) -> None:
@@ -139,25 +125,14 @@ def print_sent(result: dict[str, Any], as_json: bool) -> None:
     )
 
 
+@with_play_options
 def send(
     config: Annotated[str, typer.Argument(help="Configuration file, or name of a profile.")],
     file: Annotated[
         Path,
         typer.Argument(metavar="FILE.pcap", help="Packets, sent with their gaps.", dir_okay=False),
     ],
-    port: Annotated[str | None, typer.Option(help="Interface to send through.")] = None,
-    queue: Annotated[
-        str | None, typer.Option(help="Transmit queue. Default: the port's first.")
-    ] = None,
-    between: Between = None,
-    packets: PacketRange = None,
-    select: Select = None,
-    loops: Loops = 1,
-    loop_gap: LoopGap = None,
-    rewrite: Rewrite = None,
-    speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0,
-    max_gap: MaxGap = None,
-    start_delay: StartDelay = 0.2,
+    options: PlayOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
@@ -168,19 +143,4 @@ def send(
 
     Example: [bold]daqiri-ophyd send udp capture_000000.pcap --speed 2[/bold]
     """
-    result = play(
-        [file],
-        config,
-        port,
-        queue,
-        start_delay,
-        between=between,
-        packets=packets,
-        select=select,
-        loops=loops,
-        loop_gap=loop_gap,
-        rewrite=rewrite,
-        speed=speed,
-        max_gap=max_gap,
-    )
-    print_sent(result, as_json)
+    print_sent(play([file], config, options), as_json)

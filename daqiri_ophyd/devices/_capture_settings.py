@@ -8,7 +8,7 @@ from typing import Any
 from daqiri_ophyd.documents import directory_uri
 
 from ._base import EngineDevice
-from ._flow import find_named
+from ._configuration import find_named
 from ._outcome import CaptureError
 from ._paths import PathInfo, PathTemplate, expand_user
 from ._signals import setting

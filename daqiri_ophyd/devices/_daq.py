@@ -9,11 +9,10 @@ from typing import Any
 
 from daqiri_ophyd.engine import NetworkConfig, version
 
-from . import _tx_queue
+from . import _configuration, _tx_queue
 from ._base import Group
 from ._capture import Capture
 from ._engine_owner import EngineOwner
-from ._flow import inner_configuration
 from ._paths import PathProvider
 from ._port import Port as PortDevice
 from ._signals import DataKeys, Readings, fact
@@ -92,7 +91,7 @@ class Daq(EngineOwner):
             ``config``: the configuration as plain data, every default written out. If that is more
             than 64 KiB of JSON, its size is in ``config_bytes`` instead.
         """
-        inner = inner_configuration(self._configuration_dict)
+        inner = _configuration.inner_configuration(self._configuration_dict)
         flows = self.flows
         # Keys of documents have no dots and slashes, as names of ports may have.
         ports = {part.attr_name: part.port_name for part in self._parts(PortDevice)}
@@ -108,11 +107,9 @@ class Daq(EngineOwner):
 
     def port_device(self, name: str) -> PortDevice:
         """Return the device of the port with this name in the configuration."""
-        ports = {part.port_name: part for part in self._parts(PortDevice)}
-        if name not in ports:
-            known = ", ".join(map(repr, ports))
-            raise LookupError(f"{self.name} has no port {name!r}; there are {known}.")
-        return ports[name]
+        interfaces = _configuration.inner_configuration(self._configuration_dict)["interfaces"]
+        _configuration.find_named(interfaces, name, "port", self.name)
+        return next(part for part in self._parts(PortDevice) if part.port_name == name)
 
     # --- Bluesky
 

@@ -21,7 +21,8 @@ from daqiri_ophyd.engine import (
 )
 
 from ._base import CounterDevice, EngineDevice, TypedDevice
-from ._flow import Flow, configuration_hash, flow_table, require_free_flows, with_flows
+from ._configuration import configuration_hash, flow_table, require_free_flows, with_flows
+from ._flow import Flow
 from ._port import Port as PortDevice
 from ._requests import Changes, Request, Requests
 from ._status import StageStatus

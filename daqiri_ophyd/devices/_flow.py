@@ -1,6 +1,5 @@
 """Flows as devices: which packets a port steers to which queue, and how many."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -12,121 +11,14 @@ from numpy.typing import NDArray
 from ophyd import Component as Cpt
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.engine import FlowCounters, NetworkConfig
+from daqiri_ophyd.engine import FlowCounters
 
 from ._base import CounterDevice
+from ._configuration import flow_table
 from ._flow_key import FlowKey, QueueOfFlow, flow_key
-from ._requests import Changes
 from ._signals import counter, fact
 
-__all__ = [
-    "EcpriFlow",
-    "FlexFlow",
-    "Flow",
-    "UdpFlow",
-    "configuration_hash",
-    "find_named",
-    "flow_class",
-    "flow_table",
-    "inner_configuration",
-    "region_table",
-    "require_free_flows",
-    "with_flows",
-]
-
-
-def flow_table(configuration: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the receive flows of each port, as configured.
-
-    Parameters
-    ----------
-    configuration : dict
-        From ``NetworkConfig.to_dict()``, or its inner map.
-    """
-    inner = inner_configuration(configuration)
-    return {
-        interface["name"]: interface.get("rx", {}).get("flows", [])
-        for interface in inner["interfaces"]
-    }
-
-
-def region_table(configuration: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the memory regions, as configured.
-
-    Parameters
-    ----------
-    configuration : dict
-        From ``NetworkConfig.to_dict()``, or its inner map.
-    """
-    return inner_configuration(configuration)["memory_regions"]
-
-
-def inner_configuration(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Return what is below ``daqiri: cfg:``, or the map itself if it is that already."""
-    return configuration.get("daqiri", {}).get("cfg", configuration)
-
-
-def configuration_hash(configuration: dict[str, Any]) -> str:
-    """Return the SHA-256 of a configuration with every default written out."""
-    written = json.dumps(configuration, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(written.encode()).hexdigest()
-
-
-def find_named(items: list[dict[str, Any]], name: str, kind: str, where: str) -> dict[str, Any]:
-    """Return the item with a name; `LookupError` names those that there are."""
-    for item in items:
-        if item["name"] == name:
-            return item
-    known = ", ".join(repr(item["name"]) for item in items) or "none"
-    raise LookupError(f"{where} has no {kind} {name!r}; there are {known}.")
-
-
-def require_free_flows(daq: str, busy: Mapping[str, str]) -> None:
-    """Raise `RuntimeError` if parts are ``staged`` or ``sending``: flows are fixed then."""
-    for part, what in busy.items():
-        raise RuntimeError(
-            f"{part} is {what}, and the flows of {daq} are fixed until it is "
-            f"{'unstaged' if what == 'staged' else 'done'}. Configure flows before that."
-        )
-
-
-def with_flows(
-    configuration: NetworkConfig,
-    changes: Changes,
-    where: str,
-) -> dict[str, Any]:
-    """Return a configuration with changed flows, not checked yet; see `Daq.change_flows`."""
-    # A deep copy, through JSON.
-    changed = json.loads(json.dumps(configuration.to_dict()))
-    for port, flows in changes.items():
-        interface = find_named(inner_configuration(changed)["interfaces"], port, "port", where)
-        for name, keys in flows.items():
-            _change_flow(interface, name, keys)
-    return changed
-
-
-def _change_flow(interface: dict[str, Any], name: str, keys: Mapping[Any, Any]) -> None:
-    port = f"Port {interface['name']!r}"
-    flow = find_named(interface.get("rx", {}).get("flows", []), name, "flow", port)
-    for key, value in keys.items():
-        if key == "id":
-            flow["id"] = value
-        elif key == "match":
-            flow["match"] = dict(value)
-        elif key == "queue":
-            queue = find_named(interface["rx"]["queues"], value, "receive queue", port)
-            actions = flow.get("actions") or [flow["action"]]
-            actions[-1].pop("ids", None)
-            actions[-1]["id"] = queue["id"]
-        else:
-            *path, last = (key,) if isinstance(key, str) else key
-            level = flow.setdefault("match", {})
-            for part in path:
-                level = level.setdefault(part, {})
-            if value is None:
-                level.pop(last, None)
-            else:
-                level[last] = value
+__all__ = ["EcpriFlow", "FlexFlow", "Flow", "UdpFlow", "flow_class"]
 
 
 class Flow(CounterDevice):

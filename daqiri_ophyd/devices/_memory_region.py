@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._base import CounterDevice
-from ._flow import region_table
+from ._configuration import region_table
 from ._signals import counter, fact
 
 __all__ = ["MemoryRegion"]

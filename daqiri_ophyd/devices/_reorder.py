@@ -9,7 +9,7 @@ from ophyd.ophydobj import Kind
 from daqiri_ophyd.engine import NotSupportedError
 
 from ._base import EngineDevice
-from ._flow import inner_configuration
+from ._configuration import inner_configuration
 from ._signals import EngineSignal, fact
 
 __all__ = ["ReorderPlan"]

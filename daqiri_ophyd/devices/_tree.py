@@ -12,8 +12,9 @@ from daqiri_ophyd.engine import ConfigSource, InterfaceConfig, NetworkConfig, lo
 
 from ._base import EngineDevice, Group
 from ._capture import Capture
+from ._configuration import find_named, flow_table, region_table
 from ._daq import Daq
-from ._flow import find_named, flow_class, flow_table, region_table
+from ._flow import flow_class
 from ._memory_region import MemoryRegion
 from ._naming import attribute_names
 from ._paths import PathProvider

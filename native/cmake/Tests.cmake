@@ -1,5 +1,5 @@
-# native/tests/<room>/**/*.cpp -> program test_<room>, one ctest entry each; a new room is a new
-# folder, and needs no change here.
+# native/tests/<room>/**/*.cpp -> program test_<room>, and a ctest entry for each file with tests; a
+# new room is a new folder, and needs no change here.
 find_package(Catch2 2.13 REQUIRED)
 if(NOT TARGET Catch2::Catch2WithMain)
   message(FATAL_ERROR "Catch2 ${Catch2_VERSION} in ${Catch2_DIR} has no library Catch2WithMain; install Debian's package catch2, 2.13 or newer")
@@ -27,7 +27,14 @@ foreach(folder IN LISTS rooms)
     add_executable(${name} ${test_sources})
     target_link_libraries(${name} PRIVATE test_flags daqiri_static)
     compile_rooms_together(${name} ${test_sources})
-    add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 900)
+    foreach(source IN LISTS test_sources)
+      file(STRINGS ${source} cases REGEX "^ *(TEMPLATE_|TEST_)" LIMIT_COUNT 1)
+      if(cases)
+        cmake_path(GET source STEM file)
+        # -#: the name of a file is a tag of its tests; [.]: started by another test.
+        add_test(NAME ${room}.${file} COMMAND ${name} -\# "[#${file}]~[.]")
+        set_tests_properties(${room}.${file} PROPERTIES TIMEOUT 900)
+      endif()
+    endforeach()
   endif()
 endforeach()

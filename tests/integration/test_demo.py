@@ -72,6 +72,7 @@ def test_demo_sends_captures_stores_reads_back_and_replays(profile: str, tmp_pat
         assert sum(packets_seen_by(tool, file) for file in result["files"]) == PACKETS
 
 
+@pytest.mark.usefixtures("made_catalog")
 def test_a_capture_of_the_command_is_replayed_by_the_command(tmp_path: Path) -> None:
     assert run("demo", "--packets", "1000", cwd=tmp_path).returncode == 0
     replayed = run("replay", "-1", "--data", "daqiri-demo", "--json", cwd=tmp_path)
@@ -109,6 +110,7 @@ def test_commands_use_the_catalog_that_a_session_has_open(
         assert refused.returncode == 1 and "not below a readable directory" in refused.stderr
 
 
+@pytest.mark.usefixtures("made_catalog")
 def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "capture", "loopback", "--seconds", "100"],
@@ -133,6 +135,7 @@ def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
     assert packets_seen_by(["tcpdump", "-n", "-r"], str(file)) == 0
 
 
+@pytest.mark.usefixtures("made_catalog")
 @pytest.mark.parametrize("profile", ["loopback", "udp"])
 def test_ctrl_c_ends_the_demo_with_its_files_complete(profile: str, tmp_path: Path) -> None:
     # A hundred seconds of packets, in a process group of its own: a terminal's Ctrl-C reaches the

@@ -66,6 +66,7 @@ def require_complete_run(data: Path, reason: str) -> None:
     assert not list(file.parent.glob(".*"))
 
 
+@pytest.mark.usefixtures("made_catalog")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_capture_with_file_and_run_complete(
     tmp_path: Path, stimulus: Path, number: signal.Signals
@@ -91,6 +92,7 @@ def test_a_signal_ends_a_capture_with_file_and_run_complete(
     assert json.loads(again.stdout)["sent"] > NOT_BEFORE
 
 
+@pytest.mark.usefixtures("made_catalog")
 def test_a_terminal_that_is_closed_ends_a_capture_with_file_and_run_complete(
     tmp_path: Path, stimulus: Path
 ) -> None:

@@ -11,7 +11,8 @@
 namespace daqiri::test {
 
 /// Send `count` packets, of which `make(i)` gives the bytes; waits for buffers, for `timeout_ns`
-/// at most. Packets carry launch times from `launch` on, `gap` apart; 0: none.
+/// at most, or until the session is closed. Packets carry launch times from `launch` on, `gap`
+/// apart; 0: none.
 template <typename Make>
 bool send_packets(TxQueue& tx, std::uint32_t count, std::uint64_t launch, std::uint64_t gap,
                   std::uint64_t timeout_ns, Make&& make) {
@@ -19,8 +20,9 @@ bool send_packets(TxQueue& tx, std::uint32_t count, std::uint64_t launch, std::u
   for (std::uint32_t sent = 0; sent < count;) {
     const std::uint32_t n = std::min(count - sent, tx.batch_size());
     Burst* burst = nullptr;
-    if (tx.allocate(n, &burst) != Status::SUCCESS) {
-      if (monotonic_ns() > end) return false;
+    const Status allocated = tx.allocate(n, &burst);
+    if (allocated != Status::SUCCESS) {
+      if (allocated == Status::NOT_READY || monotonic_ns() > end) return false;
       tx.wait_free(10'000'000);
       continue;
     }

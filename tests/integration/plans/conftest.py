@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.catalog import Catalog
-from daqiri_ophyd.devices import Capture, Daq, TxQueue, make_daq
+from daqiri_ophyd.devices import Capture, CaptureTrigger, Daq, TxQueue, make_daq
 from daqiri_ophyd.documents import COUNTER_MIMETYPE
 from daqiri_ophyd.engine import PcapFile, frames, load_config
 
@@ -89,11 +89,36 @@ def prepare(tx: TxQueue, description: dict[str, Any]) -> MsgGenerator[None]:
     yield from bps.prepare(tx, plans.packet_source(description, tx.link_type), wait=True)
 
 
-def collect(*captures: Capture) -> MsgGenerator[None]:
+def prepare_captures(
+    *captures: Capture, files: int = 1, size: int = 10, **described: Any
+) -> MsgGenerator[None]:
+    """Prepare captures for so many files of so many packets."""
+    trigger = CaptureTrigger(number_of_files=files, packets_per_file=size, **described)
+    for capture in captures:
+        yield from bps.prepare(capture, trigger, group="prepared")
+    yield from bps.wait("prepared")
+
+
+def kick_off(*captures: Capture, stream: str = "primary") -> MsgGenerator[None]:
+    """Declare the stream of captures, and kick them off."""
+    yield from bps.declare_stream(*captures, name=stream, collect=True)
+    yield from bps.kickoff_all(*captures, wait=True)
+
+
+def collect(*captures: Capture, stream: str = "primary") -> MsgGenerator[None]:
     """Complete captures and collect their rows, with Bluesky's own stub."""
     yield from bps.collect_while_completing(
-        captures, captures, flush_period=0.1, stream_name="primary"
+        captures, captures, flush_period=0.05, stream_name=stream
     )
+
+
+def fly(
+    captures: Iterable[Capture], send: Callable[[], object], stream: str = "primary"
+) -> MsgGenerator[None]:
+    """Kick off captures, send what they record, and collect their rows."""
+    yield from kick_off(*captures, stream=stream)
+    send()
+    yield from collect(*captures, stream=stream)
 
 
 def settings(capture: Capture) -> dict[str, Any]:
@@ -236,6 +261,13 @@ def make(captures: Path) -> Iterator[Callable[..., Daq]]:
 @pytest.fixture
 def daq(make: Callable[..., Daq]) -> Daq:
     return make()
+
+
+@pytest.fixture
+def both(make: Callable[..., Daq]) -> tuple[Daq, Capture, Capture]:
+    """The captures of two queues of an engine; they get the packets to ports 5000 and 5001."""
+    daq = make()
+    return daq, daq.port0.rx.frames.capture, daq.port0.rx.rest.capture
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from bluesky import plans as bp
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
-from daqiri_ophyd.devices._flow import flow_table
+from daqiri_ophyd.devices._configuration import flow_table
 from daqiri_ophyd.devices._ticker import default_ticker
 from daqiri_ophyd.engine import ConfigError, NotReadyError, NotSupportedError
 

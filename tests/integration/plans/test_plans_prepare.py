@@ -15,7 +15,17 @@ from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import CaptureError, CaptureTrigger, EngineStatus, make_daq
 from daqiri_ophyd.engine import PcapFile, load_config
 
-from .conftest import collect, loopback, packets, prepare, settings, until
+from .conftest import (
+    collect,
+    fly,
+    kick_off,
+    loopback,
+    packets,
+    prepare,
+    prepare_captures,
+    settings,
+    until,
+)
 
 NAME = "daq_port0_capture"
 
@@ -30,10 +40,8 @@ def test_exactly_so_many_files_of_so_many_packets(daq, run_engine, documents):
     @bpp.run_decorator()
     def plan():
         yield from prepare(tx, {"count": 300, "size": 60, "rate": 5000})
-        trigger = CaptureTrigger(number_of_files=3, packets_per_file=100)
-        yield from bps.prepare(capture, trigger, wait=True)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
+        yield from prepare_captures(capture, files=3, size=100)
+        yield from kick_off(capture)
         yield from bps.trigger(tx, group="sent")
         yield from collect(capture)
         yield from bps.wait("sent")
@@ -56,8 +64,7 @@ def test_several_flights_of_one_preparation(daq, run_engine, documents, send):
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10)
-        yield from bps.prepare(capture, trigger, wait=True)
+        yield from prepare_captures(capture, files=2)
         yield from bps.declare_stream(capture, name="primary", collect=True)
         for _ in range(3):
             yield from bps.kickoff(capture, wait=True)
@@ -79,14 +86,10 @@ def test_prepared_again_for_another_number(daq, run_engine, documents, send):
     @bpp.run_decorator()
     def plan():
         for number in (1, 2):
-            trigger = CaptureTrigger(number_of_files=number, packets_per_file=10 * number)
-            yield from bps.prepare(capture, trigger, wait=True)
-            yield from bps.declare_stream(capture, name=f"flight{number}", collect=True)
-            yield from bps.kickoff(capture, wait=True)
+            yield from prepare_captures(capture, files=number, size=10 * number)
+            yield from kick_off(capture, stream=f"flight{number}")
             send(daq, 10 * number * number)
-            yield from bps.collect_while_completing(
-                [capture], [capture], flush_period=0.1, stream_name=f"flight{number}"
-            )
+            yield from collect(capture, stream=f"flight{number}")
 
     run_engine(plan())
     assert [packets([file]) for file in documents.files("flight1")] == [10]
@@ -100,7 +103,7 @@ def test_a_reading_of_a_prepared_capture(daq, run_engine, documents, send):
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        yield from bps.prepare(capture, CaptureTrigger(packets_per_file=10), wait=True)
+        yield from prepare_captures(capture)
         for _ in range(2):
             yield from bps.trigger(capture, group="capture")
             send(daq, 10)
@@ -108,9 +111,7 @@ def test_a_reading_of_a_prepared_capture(daq, run_engine, documents, send):
             yield from bps.create("primary")
             yield from bps.read(capture)
             yield from bps.save()
-        yield from bps.prepare(
-            capture, CaptureTrigger(number_of_files=2, packets_per_file=10), wait=True
-        )
+        yield from prepare_captures(capture, files=2)
         with pytest.raises(CaptureError, match=f"{NAME} is prepared for 2 files.*reading has one"):
             capture.trigger()
 
@@ -129,10 +130,8 @@ def test_recording_begins_with_the_first_packet_of_a_flow(make, run_engine, docu
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        trigger = CaptureTrigger(number_of_files=2, packets_per_file=20, start="begin")
-        yield from bps.prepare(capture, trigger, wait=True)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
+        yield from prepare_captures(capture, files=2, size=20, start="begin")
+        yield from kick_off(capture)
         send_to(daq, 5000, 30)
         yield from until(lambda: capture.progress.left_out == 30)
         assert capture.progress.packets == 0
@@ -155,12 +154,8 @@ def test_a_start_that_does_not_come(make, run_engine, documents, send_to):
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        trigger = CaptureTrigger(packets_per_file=20, start="begin")
-        yield from bps.prepare(capture, trigger, wait=True)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
-        send_to(daq, 5000, 30)
-        yield from collect(capture)
+        yield from prepare_captures(capture, size=20, start="begin")
+        yield from fly([capture], lambda: send_to(daq, 5000, 30))
 
     with pytest.raises(FailedStatus, match=r"waiting for the first packet of flow 'begin', 30 oth"):
         run_engine(plan())
@@ -179,9 +174,8 @@ def test_a_failure_is_told_before_the_run_can_be_closed(make, run_engine, docume
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        yield from bps.prepare(capture, CaptureTrigger(packets_per_file=20), wait=True)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
+        yield from prepare_captures(capture, size=20)
+        yield from kick_off(capture)
         yield from collect(capture)
 
     with pytest.raises(FailedStatus, match="0 of 20 packets"):
@@ -297,8 +291,7 @@ def test_files_of_equally_many_packets_on_each_engine(profile, run_engine, docum
     @bpp.run_decorator()
     def plan():
         yield from prepare(tx, {"count": 250, "size": 60, "rate": 5000})
-        trigger = CaptureTrigger(number_of_files=5, packets_per_file=50)
-        yield from bps.prepare(capture, trigger, wait=True)
+        yield from prepare_captures(capture, files=5, size=50)
         yield from plans.capture_during(capture, bps.null(), tx=tx)
 
     run_engine(plan())
@@ -342,10 +335,8 @@ def test_a_start_on_udp(captures, run_engine, documents):
         @bpp.stage_decorator([capture])
         @bpp.run_decorator()
         def plan():
-            described = CaptureTrigger(packets_per_file=10, start="begin")
-            yield from bps.prepare(capture, described, wait=True)
-            yield from bps.declare_stream(capture, name="primary", collect=True)
-            yield from bps.kickoff(capture, wait=True)
+            yield from prepare_captures(capture, start="begin")
+            yield from kick_off(capture)
             for _ in range(5):
                 data.send(b"early")
             yield from until(lambda: capture.progress.left_out == 5)
@@ -376,10 +367,7 @@ def test_a_trigger_info_with_the_packets_that_files_have(daq, run_engine, docume
         for number in (1, 2):
             info = SimpleNamespace(number_of_events=number, trigger=None)
             yield from bps.prepare(capture, info, wait=True)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
-        send(daq, 20)
-        yield from collect(capture)
+        yield from fly([capture], lambda: send(daq, 20))
 
     run_engine(plan())
     assert [packets([file]) for file in documents.files()] == [10, 10]

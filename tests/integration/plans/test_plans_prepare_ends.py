@@ -8,9 +8,9 @@ from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 
-from daqiri_ophyd.devices import CaptureError, CaptureTrigger
+from daqiri_ophyd.devices import CaptureError
 
-from .conftest import collect, packets, prepare, settings, until
+from .conftest import collect, fly, kick_off, packets, prepare, prepare_captures, settings, until
 
 NAME = "daq_port0_capture"
 
@@ -22,10 +22,8 @@ def test_a_file_takes_too_long_although_packets_come(daq, run_engine, documents)
     @bpp.run_decorator()
     def plan():
         yield from prepare(tx, {"count": 1000, "size": 60, "rate": 100})
-        trigger = CaptureTrigger(number_of_files=2, packets_per_file=400, timeout=0.5)
-        yield from bps.prepare(capture, trigger, wait=True)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
+        yield from prepare_captures(capture, files=2, size=400, timeout=0.5)
+        yield from kick_off(capture)
         yield from bps.trigger(tx, group="sent")
         yield from collect(capture)
 
@@ -41,12 +39,8 @@ def test_a_file_that_begins_within_the_dead_time(daq, run_engine, send):
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10, deadtime=30.0)
-        yield from bps.prepare(capture, trigger, wait=True)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
-        send(daq, 20)
-        yield from collect(capture)
+        yield from prepare_captures(capture, files=2, deadtime=30.0)
+        yield from fly([capture], lambda: send(daq, 20))
 
     with pytest.raises(FailedStatus, match=r"file 2 begins 0\.\d+ s after.*dead time is 30 s: it"):
         run_engine(plan())
@@ -58,10 +52,8 @@ def test_a_source_that_pauses_longer_than_the_dead_time(daq, run_engine, documen
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10, deadtime=0.1)
-        yield from bps.prepare(capture, trigger, wait=True)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
+        yield from prepare_captures(capture, files=2, deadtime=0.1)
+        yield from kick_off(capture)
         send(daq, 10)
         yield from bps.sleep(0.2)
         send(daq, 10)
@@ -78,10 +70,8 @@ def test_an_abort_between_kickoff_and_complete(daq, run_engine, documents, send)
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10)
-        yield from bps.prepare(capture, trigger, wait=True)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
+        yield from prepare_captures(capture, files=2)
+        yield from kick_off(capture)
         send(daq, 15)
         yield from until(lambda: capture.progress.packets == 15)
         yield from bps.collect(capture, name="primary")
@@ -111,8 +101,7 @@ def test_a_pause_of_a_plan_of_bluesky_stubs(daq, run_engine, documents, send):
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        trigger = CaptureTrigger(number_of_files=3, packets_per_file=10)
-        yield from bps.prepare(capture, trigger, wait=True)
+        yield from prepare_captures(capture, files=3)
         yield from bps.declare_stream(capture, name="primary", collect=True)
         yield from bps.checkpoint()
         yield from bpp.rewindable_wrapper(flight(), False)
@@ -138,8 +127,7 @@ def test_a_pause_while_bluesky_collects_is_an_error(daq, run_engine, documents, 
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        trigger = CaptureTrigger(number_of_files=3, packets_per_file=10)
-        yield from bps.prepare(capture, trigger, wait=True)
+        yield from prepare_captures(capture, files=3)
         yield from bps.declare_stream(capture, name="primary", collect=True)
         yield from bps.checkpoint()
         yield from bpp.rewindable_wrapper(flight(), False)
@@ -170,8 +158,7 @@ def test_the_operator_ends_it_between_kickoff_and_complete(daq, run_engine, send
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        trigger = CaptureTrigger(number_of_files=3, packets_per_file=10)
-        yield from bps.prepare(capture, trigger, wait=True)
+        yield from prepare_captures(capture, files=3)
         yield from bps.declare_stream(capture, name="primary", collect=True)
         yield from bps.checkpoint()
         yield from bps.kickoff(capture, wait=True)

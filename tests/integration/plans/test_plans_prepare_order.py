@@ -9,40 +9,20 @@ from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import capture_files
 from daqiri_ophyd.devices import CaptureError, CaptureTrigger
 
-from .conftest import collect, packets, settings
+from .conftest import collect, fly, packets, prepare_captures, settings
 
 NAME = "daq_port0_capture"
-
-
-@pytest.fixture
-def both(make):
-    """The captures of two queues of an engine; they get the packets to ports 5000 and 5001."""
-    daq = make()
-    return daq, daq.port0.rx.frames.capture, daq.port0.rx.rest.capture
-
-
-def prepare(*captures, files=1):
-    for capture in captures:
-        trigger = CaptureTrigger(number_of_files=files, packets_per_file=10)
-        yield from bps.prepare(capture, trigger, wait=True)
 
 
 def motion():
     yield from bps.null()
 
 
-def fly(captures, send):
-    yield from bps.kickoff_all(*captures, wait=True)
-    send()
-    yield from collect(*captures)
-
-
 def test_a_flight_that_was_not_kicked_off_is_not_complete(daq, run_engine, send):
     capture = daq.port0.capture
 
     def flight():
-        yield from prepare(capture)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from prepare_captures(capture)
         yield from fly([capture], lambda: send(daq, 10))
 
     run_engine(bpp.stage_wrapper(bpp.run_wrapper(flight()), [capture]))
@@ -63,8 +43,10 @@ def test_a_stream_is_declared_after_prepare(daq, run_engine, send):
     @bpp.run_decorator()
     def plan():
         yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from prepare(capture)
-        yield from fly([capture], lambda: send(daq, 10))
+        yield from prepare_captures(capture)
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 10)
+        yield from collect(capture)
 
     with pytest.raises(CaptureError, match="stream was declared before prepare"):
         run_engine(plan())
@@ -78,14 +60,13 @@ def test_readings_do_not_count_as_rows_of_a_shared_stream(both, run_engine, docu
     @bpp.stage_decorator([first, second])
     @bpp.run_decorator()
     def plan():
-        yield from prepare(first, second)
+        yield from prepare_captures(first, second)
         yield from bps.trigger(first, group="dark")
         send_to(daq, 5000, 10)
         yield from bps.wait("dark")
         yield from bps.create("dark")
         yield from bps.read(first)
         yield from bps.save()
-        yield from bps.declare_stream(first, second, name="primary", collect=True)
         yield from fly([first, second], lambda: [send_to(daq, p, 10) for p in (5000, 5001)])
 
     run_engine(plan())
@@ -102,10 +83,9 @@ def test_a_new_directory_for_each_run_of_one_of_two(both, run_engine, documents,
 
     @bpp.stage_decorator([first, second])
     def plan():
-        yield from prepare(first, second, files=2)
+        yield from prepare_captures(first, second, files=2)
         for _ in range(2):
             yield from bps.open_run()
-            yield from bps.declare_stream(first, second, name="primary", collect=True)
             yield from fly([first, second], lambda: [send_to(daq, p, 20) for p in (5000, 5001)])
             yield from bps.close_run()
 
@@ -121,7 +101,7 @@ def test_a_capture_that_has_failed_does_not_fly_again_unprepared(both, run_engin
     @bpp.stage_decorator([first, second])
     @bpp.run_decorator()
     def plan():
-        yield from prepare(first, second, files=2)
+        yield from prepare_captures(first, second, files=2)
         yield from bps.declare_stream(first, second, name="primary", collect=True)
         with pytest.raises(FailedStatus):
             yield from fly([first, second], lambda: [send_to(daq, p, 20) for p in (5000,)])
@@ -141,8 +121,7 @@ def test_renamed_counters_are_read_from_the_files(daq, run_engine, catalog, send
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        yield from prepare(capture)
-        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from prepare_captures(capture)
         yield from fly([capture], lambda: send(daq, 10))
 
     (uid,) = run_engine(plan())
@@ -161,8 +140,8 @@ def test_a_capture_of_other_files_than_another_is_refused_before_it_starts(both,
     _, first, second = both
 
     def plan(*captures):
-        yield from prepare(first, files=3)
-        yield from prepare(second, files=4)
+        yield from prepare_captures(first, files=3)
+        yield from prepare_captures(second, files=4)
         yield from plans.capture_during(captures, motion())
 
     for captures in [(first, second), (first, first)]:
@@ -202,7 +181,7 @@ def test_a_pause_in_the_last_collection(both, run_engine, documents, send_to):
     @bpp.stage_decorator([first, second])
     @bpp.run_decorator()
     def plan():
-        yield from prepare(first, second, files=2)
+        yield from prepare_captures(first, second, files=2)
         yield from plans.capture_during([first, second], send(), flush_period=60)
 
     run_engine.msg_hook = pause

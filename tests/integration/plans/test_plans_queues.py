@@ -11,7 +11,7 @@ from daqiri_ophyd.devices import CaptureError
 from daqiri_ophyd.engine import PcapFile, frames
 from daqiri_ophyd.replay import PacketArray
 
-from .conftest import until
+from .conftest import kick_off, until
 
 NAME = "daq_port0_capture"
 
@@ -134,8 +134,7 @@ def test_two_queues_are_paused(daq, both, run_engine, documents):
         yield from bps.stage(daq)
         yield from bps.prepare(tx, mixed(200), wait=True)
         yield from bps.open_run()
-        yield from bps.declare_stream(both, name="primary", collect=True)
-        yield from bps.kickoff(both, wait=True)
+        yield from kick_off(both)
         yield from bps.kickoff(tx, wait=True)
         yield from bps.complete(tx, wait=True)
         yield from until(lambda: both.progress.packets == 200)

@@ -12,34 +12,11 @@ from bluesky.utils import FailedStatus, RunEngineInterrupted
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import capture_files
 from daqiri_ophyd.catalog._unfinished import UnfinishedRun
-from daqiri_ophyd.devices import CaptureError, CaptureTrigger, make_daq
+from daqiri_ophyd.devices import CaptureError, make_daq
 
-from .conftest import Documents, loopback, packets, until
+from .conftest import Documents, collect, fly, kick_off, loopback, packets, prepare_captures, until
 
 COUNTERS = ("packets", "dropped", "bytes", "t_first_ns", "t_last_ns")
-
-
-@pytest.fixture
-def both(make):
-    """The captures of two queues of an engine; they get the packets to ports 5000 and 5001."""
-    daq = make()
-    return daq, daq.port0.rx.frames.capture, daq.port0.rx.rest.capture
-
-
-def prepare_all(captures, files=3, size=10):
-    trigger = CaptureTrigger(number_of_files=files, packets_per_file=size)
-    for capture in captures:
-        yield from bps.prepare(capture, trigger, group="prepared")
-    yield from bps.wait("prepared")
-
-
-def fly(captures, send):
-    yield from bps.declare_stream(*captures, name="primary", collect=True)
-    yield from bps.kickoff_all(*captures, wait=True)
-    send()
-    yield from bps.collect_while_completing(
-        captures, captures, flush_period=0.05, stream_name="primary"
-    )
 
 
 def check_stored(run, captures, count, size):
@@ -67,7 +44,7 @@ def test_two_captures_of_an_engine(both, run_engine, documents, catalog, send_to
     @bpp.stage_decorator(captures)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(captures)
+        yield from prepare_captures(*captures, files=3)
         yield from fly(captures, send)
 
     (uid,) = run_engine(plan())
@@ -96,7 +73,7 @@ def test_captures_of_two_engines(make, captures, run_engine, catalog, send_to):
     @bpp.stage_decorator(devices)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(devices, files=2, size=20)
+        yield from prepare_captures(*devices, files=2, size=20)
         yield from fly(devices, lambda: [send_to(daq, 5000, 40) for daq in (first, second)])
 
     with second:
@@ -140,7 +117,7 @@ def test_losses_are_a_column(both, run_engine, catalog, send_to):
     @bpp.stage_decorator(captures)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(captures, files=1)
+        yield from prepare_captures(*captures)
         yield from fly(captures, lambda: [send_to(daq, port, 10) for port in (5000, 5001)])
 
     (uid,) = run_engine(plan())
@@ -155,9 +132,8 @@ def test_rows_come_when_all_have_their_file(both, run_engine, documents, send_to
     @bpp.stage_decorator(captures)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(captures)
-        yield from bps.declare_stream(*captures, name="primary", collect=True)
-        yield from bps.kickoff_all(*captures, wait=True)
+        yield from prepare_captures(*captures, files=3)
+        yield from kick_off(*captures)
         send_to(daq, 5000, 30)
         yield from until(lambda: len(captures[0].files) == 3)
         yield from bps.collect(*captures, name="primary")
@@ -167,9 +143,7 @@ def test_rows_come_when_all_have_their_file(both, run_engine, documents, send_to
         yield from bps.collect(*captures, name="primary")
         seen.append(len(documents.files()))
         send_to(daq, 5001, 20)
-        yield from bps.collect_while_completing(
-            captures, captures, flush_period=0.05, stream_name="primary"
-        )
+        yield from collect(*captures)
 
     run_engine(plan())
     assert seen == [0, 2]
@@ -183,8 +157,8 @@ def test_different_numbers_of_files_are_an_error(both, run_engine, documents, se
     @bpp.stage_decorator(captures)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(captures[:1], files=3)
-        yield from prepare_all(captures[1:], files=4)
+        yield from prepare_captures(*captures[:1], files=3)
+        yield from prepare_captures(*captures[1:], files=4)
         yield from fly(captures, lambda: [send_to(daq, 5000, 30), send_to(daq, 5001, 40)])
 
     text = "1 files are in no document, such as .*_000003.pcap.*share a stream.*equally many files"
@@ -202,7 +176,7 @@ def test_one_of_two_fails(both, run_engine, documents, send_to):
     @bpp.stage_decorator(captures)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(captures)
+        yield from prepare_captures(*captures, files=3)
         yield from fly(captures, lambda: send_to(daq, 5000, 30))
 
     with pytest.raises(FailedStatus, match="rest_capture.*no progress for 0.5 s: 0 of 30 packets"):
@@ -221,7 +195,7 @@ def test_a_device_that_cannot_share_a_stream(both, run_engine, other):
     @bpp.stage_decorator(devices)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all([first])
+        yield from prepare_captures(first, files=3)
         yield from bps.declare_stream(*devices, name="primary", collect=True)
         yield from bps.collect(*devices, name="primary")
 
@@ -245,7 +219,7 @@ def test_several_captures_during_a_plan(both, run_engine, documents, catalog, se
     @bpp.stage_decorator(captures)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(captures)
+        yield from prepare_captures(*captures, files=3)
         return (yield from plans.capture_during(captures, motion(), flush_period=0.05))
 
     (uid,) = run_engine(plan())
@@ -261,7 +235,7 @@ def test_several_captures_that_are_not_prepared(both, run_engine):
     @bpp.stage_decorator(captures)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(captures[:1])
+        yield from prepare_captures(*captures[:1], files=3)
         yield from plans.capture_during(captures, motion())
 
     with pytest.raises(ValueError, match="rest_capture cannot share stream 'primary'.*prepare"):
@@ -287,7 +261,7 @@ def test_a_pause_between_the_files(both, run_engine, documents, send_to):
     @bpp.stage_decorator(captures)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(captures)
+        yield from prepare_captures(*captures, files=3)
         yield from plans.capture_during(captures, motion(), flush_period=0.0)
 
     def pause():
@@ -322,7 +296,7 @@ def test_an_abort_keeps_the_rows_that_there_are(both, run_engine, documents, sen
     @bpp.stage_decorator(captures)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(captures)
+        yield from prepare_captures(*captures, files=3)
         yield from plans.capture_during(captures, motion())
 
     with pytest.raises(RuntimeError, match="the beam is off"):
@@ -351,9 +325,8 @@ def test_rows_of_a_killed_process_are_added(both, captures, run_engine, document
     @bpp.stage_decorator(devices)
     @bpp.run_decorator()
     def plan():
-        yield from prepare_all(devices)
-        yield from bps.declare_stream(*devices, name="primary", collect=True)
-        yield from bps.kickoff_all(*devices, wait=True)
+        yield from prepare_captures(*devices, files=3)
+        yield from kick_off(*devices)
         yield from bps.collect(*devices, name="primary")
         for count, done in ((10, 1), (20, 3)):
             send_to(daq, 5000, count)

@@ -10,7 +10,7 @@ from ophyd.utils.errors import RedundantStaging
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import CaptureError
 
-from .conftest import packets, prepare
+from .conftest import kick_off, packets, prepare
 
 # --- Streams and runs
 
@@ -87,8 +87,7 @@ def test_a_fly_plan_that_forgets_to_collect_is_an_error(daq, run_engine, send):
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
+        yield from kick_off(capture)
         send(daq, 10)
         yield from bps.complete(capture, group="capture")
 
@@ -121,8 +120,7 @@ def test_another_failure_is_not_hidden_by_files_of_a_fly_scan(daq, run_engine, s
     @bpp.stage_decorator([capture])
     @bpp.run_decorator()
     def plan():
-        yield from bps.declare_stream(capture, name="primary", collect=True)
-        yield from bps.kickoff(capture, wait=True)
+        yield from kick_off(capture)
         raise RuntimeError("the shutter is closed")
 
     with pytest.raises(RuntimeError, match="the shutter is closed"):
