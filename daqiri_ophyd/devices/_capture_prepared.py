@@ -8,7 +8,6 @@ from ._capture_recording import RecordingCapture
 from ._capture_trigger import CaptureTrigger
 from ._outcome import CaptureError
 from ._status import EngineStatus
-from ._stop_rule import StopRule
 
 __all__ = ["PreparedCapture"]
 
@@ -140,9 +139,9 @@ class PreparedCapture(RecordingCapture):
         for name, value in settings.items():
             getattr(self, name).put(value)
 
-    def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
+    def _start(self, *, rolling: bool) -> EngineStatus:
         self._kicked_off = time.monotonic()
-        return super()._start(rule, rolling=rolling)
+        return super()._start(rolling=rolling)
 
     def _fail(self, error: Exception) -> None:
         if self._trigger is not None:

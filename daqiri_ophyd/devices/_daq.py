@@ -90,7 +90,6 @@ class Daq(TypedDevice):
     ) -> None:
         self._use_configuration(configuration)
         self._engine: Engine | None = None
-        self._closing = False
         self._opening = threading.RLock()  # held to open, to close and to change the flows
         self.directory = Path(directory).expanduser() if isinstance(directory, str | Path) else None
         self.path_provider = None if isinstance(directory, str | Path) else directory
@@ -171,11 +170,6 @@ class Daq(TypedDevice):
         self.open()
 
     @property
-    def is_closing(self) -> bool:
-        """Whether the engine is closed, or about to be."""
-        return self._closing or not self.is_open
-
-    @property
     def engine(self) -> Engine:
         """The open engine.
 
@@ -219,13 +213,11 @@ class Daq(TypedDevice):
         with self._opening:
             if self._engine is None:
                 return
-            self._closing = True
             try:
                 self.stop()
             finally:
                 self._engine.close()
                 self._engine = None
-                self._closing = False
                 if self._finalizer is not None:
                     self._finalizer.detach()
 

@@ -19,6 +19,7 @@ GOOD = {
     "failing": False,
     "error": "",
     "unreported": 0,
+    "limit_reached": False,
 }
 
 
