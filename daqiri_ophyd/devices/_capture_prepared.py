@@ -19,7 +19,8 @@ class PreparedCapture(RecordingCapture):
     """
 
     get_index: Callable[[], int]
-    _latest_failure = -1.0  # of any prepared capture, on the clock of `time.monotonic`
+    # The latest of any prepared capture: its run, and when, on the clock of `time.monotonic`.
+    _latest_failure: tuple[str | None, float] = (None, -1.0)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._unprepared: dict[str, Any] = {}  # settings before `prepare`
@@ -145,12 +146,13 @@ class PreparedCapture(RecordingCapture):
 
     def _fail(self, error: Exception) -> None:
         if self._trigger is not None:
-            PreparedCapture._latest_failure = time.monotonic()
+            PreparedCapture._latest_failure = (self._run, time.monotonic())
         super()._fail(error)
 
     def _another_failed(self) -> bool:
-        """Return whether a prepared capture, which may share the stream, has failed since."""
-        return self._trigger is not None and self._latest_failure > self._kicked_off
+        """Return whether one of the same run, which may share the stream, has failed since."""
+        run, when = self._latest_failure
+        return self._trigger is not None and run == self._run and when > self._kicked_off
 
     def _end_preparation(self) -> None:
         """Let settings be as before `prepare`."""
