@@ -7,15 +7,16 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
-__all__ = ["are_peers", "until_arrived"]
+__all__ = ["are_peers", "bytes_on_the_way", "until_arrived"]
 
 _POLL_S = 0.05
+_QUIET_S = 1.0
 
 
 def are_peers(tx: TxQueue, detector: Capture) -> bool:
     """Return whether a transmit queue sends to the port of a capture, over TCP."""
     sender, receiver = tx.interface.socket_config, detector.interface.socket_config
-    if tx.daq is not detector.daq or sender is None or receiver is None:
+    if sender is None or receiver is None:
         return False
     pairs = (
         (sender.remote_addr, receiver.local_addr),
@@ -24,8 +25,19 @@ def are_peers(tx: TxQueue, detector: Capture) -> bool:
     return any(a == b and (a or "").startswith("tcp://") for a, b in pairs)
 
 
+def bytes_on_the_way(tx: TxQueue, detector: Capture) -> int:
+    """Return bytes that a queue has sent and the port of a capture has not received."""
+    port = detector.daq.port(detector.port_name)
+    arrived = sum(queue.counters().received_bytes for queue in port.rx)
+    return tx.daq.tx_queue(tx.port_name, tx.member_name).counters().sent_bytes - arrived
+
+
 def until_arrived(
-    detector: Capture, size: int, arrived: Callable[[], int], timeout: float
+    detector: Capture,
+    size: int,
+    arrived: Callable[[], int],
+    timeout: float,
+    least: int | None = None,
 ) -> MsgGenerator[None]:
     """Let the RunEngine go on until so many bytes have arrived.
 
@@ -39,6 +51,8 @@ def until_arrived(
         Returns how many have arrived so far.
     timeout : float
         Longest time without progress, s.
+    least : int, optional
+        Bytes that are enough when no more come for 1 s: the others may be lost.
 
     Raises
     ------
@@ -47,6 +61,8 @@ def until_arrived(
     """
     quiet, before = 0.0, arrived()
     while before < size:
+        if least is not None and before >= least and quiet > _QUIET_S:
+            return
         if quiet > timeout:
             raise TimeoutError(
                 f"{detector.name}: no progress for {timeout:g} s: {before} of {size} bytes"

@@ -12,7 +12,7 @@ from bluesky.utils import FailedStatus, Msg, MsgGenerator, make_decorator, short
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
-from ._arrival import are_peers, until_arrived
+from ._arrival import are_peers, bytes_on_the_way, until_arrived
 from ._metadata import engine_metadata_wrapper
 
 # How soon a capture that fails ends the run, while only the transmission is waited for.
@@ -63,7 +63,7 @@ class Flight:
 
         def kick_off() -> MsgGenerator[None]:
             self.running = True
-            self._bytes_before = {pair: _on_the_way(*pair) for pair in self._pairs()}
+            self._bytes_before = {pair: bytes_on_the_way(*pair) for pair in self._pairs()}
             for device in self._devices:
                 yield from bps.kickoff(device, wait=True)
 
@@ -114,12 +114,17 @@ class Flight:
     def _pairs(self) -> list[tuple[TxQueue, Capture]]:
         senders = [device for device in self._devices if isinstance(device, TxQueue)]
         captures = [device for device in self._devices if isinstance(device, Capture)]
-        return [(tx, one) for tx in senders for one in captures if are_peers(tx, one)]
+        return [
+            (tx, one)
+            for tx in senders
+            for one in captures
+            if tx.daq is one.daq and are_peers(tx, one)
+        ]
 
     def _arrival(self, tx: TxQueue, detector: Capture, before: int) -> MsgGenerator[None]:
         def missing() -> int:
             # What was on the way before arrives, too, or is flushed; others may have sent as well.
-            return _on_the_way(tx, detector) - min(before, 0)
+            return bytes_on_the_way(tx, detector) - min(before, 0)
 
         size = missing()
         if size > 0 and not detector.failed:
@@ -335,13 +340,6 @@ def capture_during_wrapper(
 
 capture_during_decorator = make_decorator(capture_during_wrapper)
 """`capture_during_wrapper` as a decorator: ``capture_during_decorator(detector, ...)``."""
-
-
-def _on_the_way(tx: TxQueue, detector: Capture) -> int:
-    """Return bytes that a queue has sent and the port of a capture has not received."""
-    port = detector.daq.port(detector.port_name)
-    arrived = sum(queue.counters().received_bytes for queue in port.rx)
-    return detector.daq.tx_queue(tx.port_name, tx.member_name).counters().sent_bytes - arrived
 
 
 def _before(msg: Msg, first: Callable[[], MsgGenerator[None]]) -> MsgGenerator[Any]:

@@ -14,7 +14,7 @@ from daqiri_ophyd.catalog import Catalog, capture_files, find_run
 from daqiri_ophyd.devices import Capture, TxQueue, Verification
 from daqiri_ophyd.replay import Comparison, Replay
 
-from ._arrival import until_arrived
+from ._arrival import are_peers, bytes_on_the_way, until_arrived
 from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
 from ._packets import replay_source
 from ._threads import on_thread
@@ -321,7 +321,7 @@ def _when_arrived(
     plan: MsgGenerator[str], tx: TxQueue, detector: Capture, size: int, timeout: float
 ) -> MsgGenerator[Any]:
     """Complete a capture of a TCP port, which has no limit, when all bytes have arrived."""
-    before = 0
+    before = rest = 0
 
     def received() -> int:
         port = detector.daq.port(detector.port_name)
@@ -329,13 +329,15 @@ def _when_arrived(
         return sum(queue.counters().received_bytes for queue in queues)
 
     def complete(message: Msg) -> MsgGenerator[Any]:
-        yield from until_arrived(detector, size, lambda: received() - before, timeout)
+        yield from until_arrived(detector, size, lambda: received() - before, timeout, size - rest)
         return (yield message)
 
     def insert(message: Msg) -> tuple[Any, None]:
-        nonlocal before
+        nonlocal before, rest
         if message.command == "kickoff" and message.obj is tx:
-            before = received()
+            # What was sent before and is still on the way is not of this replay.
+            rest = max(0, bytes_on_the_way(tx, detector)) if are_peers(tx, detector) else 0
+            before = received() + rest
         if message.command == "complete" and message.obj is detector:
             return complete(message), None
         return None, None

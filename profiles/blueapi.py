@@ -15,6 +15,7 @@ runs in the catalog.
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,17 +53,25 @@ def _offers(plan: Any) -> bool:
     return named and get_origin(signature.return_annotation) is Generator
 
 
+_in_plan = threading.Lock()  # held while one runs
+
+
 def _stored(plan: Callable[..., MsgGenerator[Any]]) -> Callable[..., MsgGenerator[Any]]:
-    """Return the plan with what the collection's RunEngine adds to any."""
+    """Return the plan with what the collection's RunEngine adds to any, unless it is in another."""
 
     @functools.wraps(plan)
     def stored(*args: Any, **kwargs: Any) -> MsgGenerator[Any]:
         messages = plan(*args, **kwargs)
-        for wrapper in _preprocessors:
-            messages = wrapper(messages)
-        # Until the RunEngine's next call: it closes an aborted run itself, after the plan.
-        yield Msg("subscribe", None, _writer, "all")
-        return (yield from messages)
+        if not _in_plan.acquire(blocking=False):
+            return (yield from messages)
+        try:
+            for wrapper in _preprocessors:
+                messages = wrapper(messages)
+            # Until the RunEngine's next call: it closes an aborted run itself, after the plan.
+            yield Msg("subscribe", None, _writer, "all")
+            return (yield from messages)
+        finally:
+            _in_plan.release()
 
     return stored
 

@@ -204,8 +204,7 @@ class Capture(PreparedCapture):
         self.stop(success=True)
         self._require_staged()
         self._require_as_prepared(files=1)
-        rule = self.stop_rule()
-        if not rule.finite:
+        if not self.limited:
             raise CaptureError(
                 f"{self.name}: a reading needs a limit. Set num_packets or acquire_time."
             )
@@ -215,7 +214,7 @@ class Capture(PreparedCapture):
                 for path in self._stream.uncollected:
                     _log.warning("%s: nobody read %s; it is in no document", self.name, path)
             self._stream.discard()
-        return self._start(rule, rolling=False)
+        return self._start(rolling=False)
 
     def kickoff(self) -> EngineStatus:
         """Start recording.
@@ -231,7 +230,7 @@ class Capture(PreparedCapture):
             raise CaptureError(f"{self.name}: a capture is running; complete it first.")
         self._require_as_prepared()
         # No timeout before `complete`: nobody waits for packets yet.
-        self._start(self.stop_rule(), rolling=True).pause_timeout()
+        self._start(rolling=True).pause_timeout()
         started = EngineStatus(self, action="starting to capture", timeout=self.timeout.get())
         started.finish()
         return started
@@ -245,7 +244,7 @@ class Capture(PreparedCapture):
             self._completing = True
         if first:
             status.resume_timeout()
-            if recording is not None and not self._rule.finite:
+            if recording is not None and not self.limited:
                 recording.end_in(self.linger.get())
         return status
 

@@ -8,7 +8,6 @@ from ._capture_recording import RecordingCapture
 from ._capture_trigger import CaptureTrigger
 from ._outcome import CaptureError
 from ._status import EngineStatus
-from ._stop_rule import StopRule
 
 __all__ = ["PreparedCapture"]
 
@@ -20,7 +19,8 @@ class PreparedCapture(RecordingCapture):
     """
 
     get_index: Callable[[], int]
-    _latest_failure = -1.0  # of any prepared capture, on the clock of `time.monotonic`
+    # The latest of any prepared capture: its run, and when, on the clock of `time.monotonic`.
+    _latest_failure: tuple[str | None, float] = (None, -1.0)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._unprepared: dict[str, Any] = {}  # settings before `prepare`
@@ -140,18 +140,19 @@ class PreparedCapture(RecordingCapture):
         for name, value in settings.items():
             getattr(self, name).put(value)
 
-    def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
+    def _start(self, *, rolling: bool) -> EngineStatus:
         self._kicked_off = time.monotonic()
-        return super()._start(rule, rolling=rolling)
+        return super()._start(rolling=rolling)
 
     def _fail(self, error: Exception) -> None:
         if self._trigger is not None:
-            PreparedCapture._latest_failure = time.monotonic()
+            PreparedCapture._latest_failure = (self._run, time.monotonic())
         super()._fail(error)
 
     def _another_failed(self) -> bool:
-        """Return whether a prepared capture, which may share the stream, has failed since."""
-        return self._trigger is not None and self._latest_failure > self._kicked_off
+        """Return whether one of the same run, which may share the stream, has failed since."""
+        run, when = self._latest_failure
+        return self._trigger is not None and run == self._run and when > self._kicked_off
 
     def _end_preparation(self) -> None:
         """Let settings be as before `prepare`."""

@@ -24,7 +24,6 @@ from ._recording import Recording, start_recorders
 from ._row_worker import RowWorker
 from ._signals import DataKeys, EngineSignal, fact, reading
 from ._status import EngineStatus
-from ._stop_rule import StopRule
 from ._ticker import default_ticker
 from .reductions import Reduction
 
@@ -56,7 +55,6 @@ class RecordingCapture(CaptureSettings):
         self._state = threading.RLock()  # guards the attributes below
         self._recording: Recording | None = None
         self._status: EngineStatus | None = None
-        self._rule = StopRule()
         self._outcome: Outcome | None = None
         self._completing = False
         self._short = self._held = self._rolling = False
@@ -224,7 +222,7 @@ class RecordingCapture(CaptureSettings):
         self._run = run
         return place
 
-    def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
+    def _start(self, *, rolling: bool) -> EngineStatus:
         names = self.selected_queues
         if len(names) > 1 and self.on_error.get() == "resume":
             raise CaptureError(
@@ -241,7 +239,7 @@ class RecordingCapture(CaptureSettings):
             queue.flush()
         outcome = Outcome(
             queues,
-            rule.packets,
+            self.num_packets.get(),
             flushed=flushed,
             on_error=self.on_error.get(),
             on_drop=self.on_drop.get(),
@@ -252,21 +250,22 @@ class RecordingCapture(CaptureSettings):
         if rolling:
             self._stream.announce()
         options = {name: getattr(self, name).get() for name in _RECORD_SETTINGS}
-        limits = {name: getattr(self, name).get() for name in _ROLL_SETTINGS} if rolling else {}
+        limits = {name: getattr(self, name).get() for name in _ROLL_SETTINGS if rolling}
+        limits |= {"max_packets": self.num_packets.get(), "max_seconds": self.acquire_time.get()}
         recorders = start_recorders(
             queues.values(),
             Path(place.directory_path),
             self._columns.prefixes(place.filename),
             first_number=self._stream.finished,
-            limits={"max_packets": rule.packets, **limits},
+            limits=limits,
             start_flow=start_flow,
             **options,
         )
-        timeout, awaited = rule.seconds + self.timeout.get(), "progress"
+        timeout, awaited = self.acquire_time.get() + self.timeout.get(), "progress"
         if self.file_timeout.get():
             timeout, awaited = self.file_timeout.get(), "complete file"
         with self._state:
-            self._rule, self._outcome = rule, outcome
+            self._outcome = outcome
             self._rolling = rolling
             self._completing = not rolling
             self._short = self._held = False
@@ -277,7 +276,6 @@ class RecordingCapture(CaptureSettings):
             )
             self._recording = Recording(
                 recorders,
-                rule,
                 resumes=self.on_error.get() == "resume",
                 on_files=partial(self._in_order, self._on_files),
                 on_progress=self._on_progress,
@@ -365,7 +363,7 @@ class RecordingCapture(CaptureSettings):
             files = None if self._trigger is None else self._trigger.number_of_files
             status.report(snapshot.files, files, "files", progress)
             return
-        status.report(snapshot.packets, self._rule.packets or None, "packets", progress)
+        status.report(snapshot.packets, self.num_packets.get() or None, "packets", progress)
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
@@ -386,7 +384,7 @@ class RecordingCapture(CaptureSettings):
             self._fail(failure)
         elif ending == "fail":
             self._fail(CaptureStoppedError(f"stopped after {progress}"))
-        elif not ending and self.daq.is_closing:
+        elif not ending and not snapshot.limit_reached:
             self._fail(CaptureStoppedError(f"the engine was closed after {progress}"))
         elif not ending and (missing := outcome.missing(snapshot)) is not None:
             self._fail(missing)

@@ -12,7 +12,6 @@ from ._configuration import find_named
 from ._outcome import CaptureError
 from ._paths import PathInfo, PathTemplate, expand_user
 from ._signals import setting
-from ._stop_rule import StopRule
 
 __all__ = ["CaptureSettings"]
 
@@ -154,11 +153,7 @@ class CaptureSettings(EngineDevice):
     @property
     def limited(self) -> bool:
         """Whether a capture ends by itself: a number of packets or a time is set."""
-        return self.stop_rule().finite
-
-    def stop_rule(self) -> StopRule:
-        """Return a stop rule with the limits that are set."""
-        return StopRule(self.num_packets.get(), self.acquire_time.get())
+        return self.num_packets.get() > 0 or self.acquire_time.get() > 0
 
     def path_template(self) -> PathTemplate:
         """Return the values for the templates of a stage that begins now."""

@@ -44,7 +44,6 @@ class EngineOwner(TypedDevice):
     def __init__(self, prefix: str = "", *, configuration: NetworkConfig, **kwargs: Any) -> None:
         self._use_configuration(configuration)
         self._engine: Engine | None = None
-        self._closing = False
         self._opening = threading.RLock()  # held to open, to close and to change the flows
         self._requests = Requests(self._opening, self._serve)
         super().__init__(prefix, **kwargs)
@@ -96,11 +95,6 @@ class EngineOwner(TypedDevice):
         self.open()
 
     @property
-    def is_closing(self) -> bool:
-        """Whether the engine is closed, or about to be."""
-        return self._closing or not self.is_open
-
-    @property
     def engine(self) -> Engine:
         """The open engine.
 
@@ -147,13 +141,11 @@ class EngineOwner(TypedDevice):
             self._requests.settle()
             if self._engine is None:
                 return
-            self._closing = True
             try:
                 self.stop()
             finally:
                 self._engine.close()
                 self._engine = None
-                self._closing = False
                 if self._finalizer is not None:
                     self._finalizer.detach()
 

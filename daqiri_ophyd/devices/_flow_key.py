@@ -9,13 +9,13 @@ import numpy as np
 from ophyd import Component
 from ophyd.ophydobj import Kind
 
-from ._signals import DataKeys, _TypedSignal
+from ._signals import DataKeys, TypedSignal
 from ._status import EngineStatus
 
 __all__ = ["FlowKey", "QueueOfFlow", "flow_key"]
 
 
-class FlowKey(_TypedSignal[int | str]):
+class FlowKey(TypedSignal[int | str]):
     """A key of a flow's match: its value is what the configuration of the engine has.
 
     Setting it changes the configuration (`Daq.change_flows`): an open engine is closed and opened

@@ -111,12 +111,14 @@ class Outcome:
         """
         first, before = row["t_first_ns"], self._last_ns
         self._rows += 1
+        if first < 0:
+            return None  # an empty file
         self._last_ns = row["t_last_ns"]
-        if not self._deadtime or before < 0 or first < 0 or first - before >= self._deadtime * 1e9:
+        if not self._deadtime or before < 0 or first - before >= self._deadtime * 1e9:
             return None
         return CaptureError(
-            f"file {self._rows} begins {(first - before) / 1e9:.9f} s after the last packet of the "
-            f"file before; the dead time is {self._deadtime:g} s: it has packets of two exposures"
+            f"file {self._rows} begins {(first - before) / 1e9:.9f} s after the last packet before "
+            f"it; the dead time is {self._deadtime:g} s: it has packets of two exposures"
         )
 
     def missing(self, snapshot: RecorderSnapshot) -> CaptureError | None:

@@ -17,7 +17,6 @@ from daqiri_ophyd.engine import (
     default_pump,
 )
 
-from ._stop_rule import StopRule
 from ._ticker import default_ticker
 
 __all__ = ["Recording", "start_recorders"]
@@ -70,8 +69,6 @@ class Recording:
     ----------
     recorders : sequence of Recorder
         Running recorders; several are those of a `RecorderGroup`.
-    rule : StopRule
-        When to stop.
     resumes : bool
         Whether a recorder continues by itself after an error.
     on_files : callable
@@ -85,7 +82,6 @@ class Recording:
     def __init__(
         self,
         recorders: Sequence[Recorder],
-        rule: StopRule,
         *,
         resumes: bool,
         on_files: Callable[[Sequence[RecordedFile]], None],
@@ -93,7 +89,6 @@ class Recording:
         on_end: Callable[[RecorderSnapshot], None],
     ) -> None:
         self._recorders = recorders
-        self._rule = rule
         self._resumes = resumes
         self._on_files = on_files
         self._on_progress = on_progress
@@ -105,13 +100,11 @@ class Recording:
         for fd in self._event_fds:
             default_pump().add(fd, self._on_event)
         default_ticker().add(self._tick)
-        rule.arm(self._stop_recorders)
         # Files completed before the descriptors were watched do not signal them again.
         os.eventfd_write(self._event_fds[0], 1)
 
     def pause(self) -> None:
-        """Discard packets that arrive; the stop rule's clock stops."""
-        self._rule.pause()
+        """Discard packets that arrive; the clock of the time limit stops."""
         for recorder in self._recorders:
             recorder.pause()
 
@@ -119,15 +112,14 @@ class Recording:
         """Record again."""
         for recorder in self._recorders:
             recorder.resume()
-        self._rule.resume()
 
     def end_in(self, seconds: float) -> None:
         """Stop after this time, s."""
-        self._rule.end_in(seconds)
+        for recorder in self._recorders:
+            recorder.end_in(seconds)
 
     def stop(self) -> None:
         """Record the bursts that the queues have delivered, complete the files. Idempotent."""
-        self._rule.cancel()
         self._stop_recorders()
         self._on_event()
 
@@ -166,7 +158,6 @@ class Recording:
             if any(snapshot.running for snapshot in snapshots):
                 return
             self._ended = True
-            self._rule.cancel()
             for fd in self._event_fds:
                 default_pump().remove(fd)
             default_ticker().remove(self._tick)
@@ -190,4 +181,5 @@ def _together(snapshots: Sequence[RecorderSnapshot]) -> RecorderSnapshot:
         failing=any(snapshot.failing for snapshot in snapshots),
         error="; ".join(snapshot.error for snapshot in snapshots if snapshot.error),
         unreported=sum(snapshot.unreported for snapshot in snapshots),
+        limit_reached=any(snapshot.limit_reached for snapshot in snapshots),
     )

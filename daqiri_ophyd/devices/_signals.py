@@ -21,6 +21,7 @@ __all__ = [
     "EngineSignalRO",
     "Fact",
     "ReadingSignal",
+    "TypedSignal",
     "counter",
     "counter_array",
     "fact",
@@ -38,7 +39,7 @@ _DTYPES: dict[type, Dtype] = {bool: "boolean", int: "integer", float: "number", 
 _NUMPY = {"integer": "<i8", "number": "<f8", "boolean": "|b1"}
 
 
-class _TypedSignal(Signal, Generic[Value]):
+class TypedSignal(Signal, Generic[Value]):
     """A signal with a declared type, unit and source: it can be described without a reading."""
 
     def __init__(
@@ -110,7 +111,7 @@ class _TypedSignal(Signal, Generic[Value]):
         return status
 
 
-class ReadingSignal(_TypedSignal[Value]):
+class ReadingSignal(TypedSignal[Value]):
     """A read-only value that its device updates.
 
     Parameters
@@ -175,7 +176,7 @@ class EngineSignalRO(ReadingSignal[Value]):
         return cid
 
 
-class EngineSignal(_TypedSignal[Value]):
+class EngineSignal(TypedSignal[Value]):
     """A setting of a device, checked when it is set.
 
     Parameters
@@ -261,7 +262,7 @@ class EngineSignal(_TypedSignal[Value]):
 _TYPE_NAMES = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
 
 
-class Fact(_TypedSignal[Value]):
+class Fact(TypedSignal[Value]):
     """A value from the configuration; read-only.
 
     Parameters

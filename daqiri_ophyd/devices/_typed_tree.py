@@ -53,34 +53,38 @@ def typed_tree(daq: Daq) -> str:
     daq : Daq
         Device tree of the configuration; it need not be open.
     """
-    tree = _Classes()
+    # Within a class, an attribute hides a class of the same name.
+    tree = _Classes({_TREE, *(part.attr_name for _, part in daq.walk_subdevices())})
     tree.type_of(daq, _TREE)
-    imports = "".join(f"    {name},\n" for name in sorted(tree.imports))
+    imports = "".join(f"    {line},\n" for line in sorted(tree.imports))
     imported = f"{_HEADER}\nfrom daqiri_ophyd.devices import (\n{imports})\n"
     return "\n\n".join([imported, *tree.classes])
 
 
 class _Classes:
-    """Source of the classes of devices, each after those of its parts."""
+    """Source of the classes of devices, each after those of its parts; none has a name in use."""
 
-    def __init__(self) -> None:
+    def __init__(self, used: set[str]) -> None:
         self.imports: set[str] = set()
         self.classes: list[str] = []
-        self._names = {*devices.__all__, _TREE}
+        self._names = used
+        self._imported = {name: self._class_name("", name) for name in devices.__all__}
 
     def type_of(self, part: OphydObject, name: str) -> str:
         """Return the type of a part; a class of that name is made for it if it needs one."""
         base = next(c for c in type(part).__mro__ if getattr(devices, c.__name__, None) is c)
-        self.imports.add(base.__name__)
+        base_name = self._imported[base.__name__]
+        renamed = base_name != base.__name__
+        self.imports.add(f"{base.__name__} as {base_name}" if renamed else base_name)
         if not isinstance(part, Device):
-            return f"{base.__name__}[{_VALUES[part.describe()[part.name]['dtype']]}]"
+            return f"{base_name}[{_VALUES[part.describe()[part.name]['dtype']]}]"
         members = self._members(part, base, "" if name == _TREE else name)
         is_open = issubclass(base, Group | Daq)
         if not members and not is_open:
-            return base.__name__
+            return base_name
         if is_open:
             members.append("    __getattr__: None  # type: ignore # there are no others")
-        self.classes.append("\n".join([f"class {name}({base.__name__}):", *members, ""]))
+        self.classes.append("\n".join([f"class {name}({base_name}):", *members, ""]))
         return name
 
     def _members(self, part: Device, base: type, prefix: str) -> list[str]:

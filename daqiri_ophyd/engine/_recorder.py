@@ -74,6 +74,8 @@ class RecorderSnapshot:
     unreported : int
         Packets that the queue or the recorder lost and that are in the metadata of no file, because
         none could be written; known once the recorder has ended.
+    limit_reached : bool
+        Whether it has ended at ``max_packets``, or because its time was over.
     """
 
     packets: int
@@ -85,13 +87,14 @@ class RecorderSnapshot:
     failing: bool
     error: str
     unreported: int
+    limit_reached: bool
 
 
 class RecorderGroup(_native.RecorderGroup):
     """Limits for recorders of several queues whose files belong together.
 
     When a file is full, all recorders complete theirs, even an empty one, and each ends with a
-    file: all have equally many. When one of them ends at `max_packets`, stop the others.
+    file: all have equally many. When one of them ends at a limit, stop the others.
 
     Parameters
     ----------
@@ -102,6 +105,9 @@ class RecorderGroup(_native.RecorderGroup):
         what a recorder takes from its queue until it sees that is still in its file. 0: no limit.
     roll_seconds : float
         Begin new files this time after their first packet, s; 0: no limit.
+    max_seconds : float
+        End this time after the first of them started, s; 0: no limit. The clock stops while one of
+        them is paused.
 
     Raises
     ------
@@ -116,6 +122,7 @@ class RecorderGroup(_native.RecorderGroup):
         roll_packets: int = 0,
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
+        max_seconds: float = 0.0,
     ) -> None:
         numbers = {
             "max_packets": max_packets,
@@ -123,15 +130,16 @@ class RecorderGroup(_native.RecorderGroup):
             "roll_bytes": roll_bytes,
         }
         require_counts(numbers)
-        super().__init__(roll_seconds=roll_seconds, **numbers)
+        super().__init__(roll_seconds=roll_seconds, max_seconds=max_seconds, **numbers)
 
 
 class Recorder:
     """Writes a receive queue to files; see `RxQueue.record`.
 
-    It ends when it is stopped, at ``max_packets``, or when the engine is closed and all packets are
-    written. An error does not end it: packets are then counted as dropped until it is stopped, or
-    until a new file can be created. A context manager that stops it.
+    It ends when it is stopped, at ``max_packets`` or after ``max_seconds``, or when the engine is
+    closed and all packets are written. An error does not end it: packets are then counted as
+    dropped until it is stopped, or until a new file can be created. A context manager that stops
+    it.
     """
 
     def __init__(self, native: _native.Recorder) -> None:
@@ -154,12 +162,27 @@ class Recorder:
         self._native.roll()
 
     def pause(self) -> None:
-        """Discard packets that arrive, counted as left out; files stay valid."""
+        """Discard packets that arrive, counted as left out; files stay valid, its clock stops."""
         self._native.set_paused(True)
 
     def resume(self) -> None:
         """Record again."""
         self._native.set_paused(False)
+
+    def end_in(self, seconds: float) -> None:
+        """Set the time after which it ends, and its group, from now on.
+
+        Parameters
+        ----------
+        seconds : float
+            Time, s, in place of the rest of ``max_seconds``.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it is negative or too long.
+        """
+        self._native.end_in(seconds)
 
     def snapshot(self) -> RecorderSnapshot:
         """Return the progress."""

@@ -177,6 +177,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
         max_packets: int = 0,
+        max_seconds: float = 0.0,
         start_flow: int | None = None,
         group: RecorderGroup | None = None,
     ) -> Recorder:
@@ -221,6 +222,9 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             Begin a new file after this time, s; 0: no limit.
         max_packets : int
             Stop after exactly this many packets; 0: no limit.
+        max_seconds : float
+            Stop after this time, s, with what has arrived by then; 0: no limit. The clock stops
+            while the recorder is paused.
         start_flow : int, optional
             Begin with the first packet that has this flow id; packets before it are left out
             (``before_start`` in the metadata file) and do not count towards limits.
@@ -260,6 +264,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             on_error=on_error,
             durable=durable,
             roll_seconds=roll_seconds,
+            max_seconds=max_seconds,
             start_flow=start_flow,
             group=group,
             **numbers,

@@ -101,12 +101,12 @@ void bind_recorder(py::module_& m) {
   py::class_<RecorderGroup, std::shared_ptr<RecorderGroup>>(
       m, "RecorderGroup", "Recorders with common limits; see daqiri_ophyd.engine.RecorderGroup.")
       .def(py::init([](std::uint64_t max_packets, std::uint64_t roll_packets,
-                       std::uint64_t roll_bytes, double roll_seconds) {
-             return std::make_shared<RecorderGroup>(
-                 RecorderGroup::Limits{max_packets, roll_packets, roll_bytes, roll_seconds});
+                       std::uint64_t roll_bytes, double roll_seconds, double max_seconds) {
+             return std::make_shared<RecorderGroup>(RecorderGroup::Limits{
+                 max_packets, roll_packets, roll_bytes, roll_seconds, max_seconds});
            }),
            py::kw_only(), py::arg("max_packets"), py::arg("roll_packets"), py::arg("roll_bytes"),
-           py::arg("roll_seconds"));
+           py::arg("roll_seconds"), py::arg("max_seconds"));
   py::class_<RecorderHandle>(m, "Recorder", "A recording; wrapped by daqiri_ophyd.engine.Recorder.")
       .def("stop",
            [](RecorderHandle& recorder) {
@@ -122,11 +122,15 @@ void bind_recorder(py::module_& m) {
           "set_paused",
           [](RecorderHandle& recorder, bool paused) { recorder.get().set_paused(paused); },
           py::arg("paused"))
+      .def(
+          "end_in",
+          [](RecorderHandle& recorder, double seconds) { recorder.get().end_in(seconds); },
+          py::arg("seconds"))
       .def("snapshot",
            [](const RecorderHandle& recorder) {
              const RecorderSnapshot s = recorder.get().snapshot();
              return py::make_tuple(s.packets, s.bytes, s.files, s.dropped, s.left_out, s.running,
-                                   s.failing, s.error, s.unreported);
+                                   s.failing, s.error, s.unreported, s.limit_reached);
            })
       .def(
           "files",

@@ -1,6 +1,7 @@
 #include "storage/recorder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -10,20 +11,24 @@ namespace daqiri {
 
 namespace {
 
-void require_time(double roll_seconds) {
+/// Returns nanoseconds. Throws Error.
+std::uint64_t limit_ns(const char* name, double seconds) {
   // Longer than a century is no limit; it would not fit its nanoseconds either.
-  if (!(roll_seconds >= 0.0 && roll_seconds < 3e9)) {
-    throw Error(Status::INVALID_PARAMETER, "roll_seconds is " + std::to_string(roll_seconds) +
-                                               "; accepted are 0 (no limit) and up to 3e9");
+  if (!(seconds >= 0.0 && seconds < 3e9)) {
+    throw Error(Status::INVALID_PARAMETER, std::string(name) + " is " + std::to_string(seconds) +
+                                               "; accepted is 0 or more, up to 3e9");
   }
+  return static_cast<std::uint64_t>(std::ceil(seconds * 1e9));
 }
 
 /// Checks the options and takes the queue. Throws Error.
 RxQueue* attached(RxQueue& queue, const RecorderOptions& options) {
   require_target(options.directory, options.prefix);
-  require_time(options.roll_seconds);
-  if (options.group && (options.max_packets > 0 || options.roll_packets > 0 ||
-                        options.roll_bytes > 0 || options.roll_seconds > 0)) {
+  limit_ns("roll_seconds", options.roll_seconds);
+  limit_ns("max_seconds", options.max_seconds);
+  if (options.group &&
+      (options.max_packets > 0 || options.max_seconds > 0 || options.roll_packets > 0 ||
+       options.roll_bytes > 0 || options.roll_seconds > 0)) {
     throw Error(Status::INVALID_PARAMETER,
                 "a recorder of a group has a limit of its own; give limits to the group");
   }
@@ -43,9 +48,41 @@ RxQueue* attached(RxQueue& queue, const RecorderOptions& options) {
 
 RecorderGroup::RecorderGroup(const Limits& limits)
     : limits_(limits),
-      roll_ns_(static_cast<std::uint64_t>((require_time(limits.roll_seconds), limits.roll_seconds) *
-                                          1e9)),
-      left_(limits.max_packets) {}
+      roll_ns_(limit_ns("roll_seconds", limits.roll_seconds)),
+      left_(limits.max_packets),
+      remaining_ns_(limit_ns("max_seconds", limits.max_seconds)) {}
+
+void RecorderGroup::begin() {
+  const std::lock_guard lock(mutex_);
+  start_clock();
+}
+
+void RecorderGroup::hold(bool held) {
+  const std::lock_guard lock(mutex_);
+  if (!held) {
+    --holds_;
+    return start_clock();
+  }
+  ++holds_;
+  if (deadline() == NEVER) return;
+  const std::uint64_t now = monotonic_ns();
+  // Not 0: a clock that has run out is over once it goes on.
+  remaining_ns_ = deadline() > now ? deadline() - now : 1;
+  deadline_ns_.store(NEVER, std::memory_order_relaxed);
+}
+
+void RecorderGroup::end_in(double seconds) {
+  const std::uint64_t ns = limit_ns("the time to the end", seconds);
+  const std::lock_guard lock(mutex_);
+  remaining_ns_ = 0;
+  deadline_ns_.store(monotonic_ns() + ns, std::memory_order_relaxed);
+}
+
+void RecorderGroup::start_clock() {
+  if (holds_ > 0) return;
+  if (const std::uint64_t ns = std::exchange(remaining_ns_, 0); ns > 0)
+    deadline_ns_.store(monotonic_ns() + ns, std::memory_order_relaxed);
+}
 
 std::uint32_t RecorderGroup::take(std::uint32_t wanted) noexcept {
   if (limits_.max_packets == 0) return wanted;
@@ -91,8 +128,9 @@ std::uint64_t RecorderGroup::end() {
 void Recorder::run() noexcept {
   configure_thread(std::string(ANY_CORE), "rec:" + queue_.config().common_.name_);
   block_file_size_signal();
+  bool limit_reached = false;
   try {
-    record();
+    limit_reached = record();
     if (!alone_) roll_with_group(group_->end());
     files_.finish();
     publish();
@@ -105,32 +143,38 @@ void Recorder::run() noexcept {
   {
     const std::lock_guard lock(mutex_);
     unreported_ = files_.unreported();
+    limit_reached_ = limit_reached;
     running_ = false;
   }
   answered_.notify_all();
   doorbell_.ring();
 }
 
-void Recorder::record() {
-  while (!group_->limit_reached()) {
-    if (stopping_.load()) return drain();
+bool Recorder::record() {
+  for (std::uint64_t now = monotonic_ns(); !group_->limit_reached();) {
+    const bool over = now >= group_->deadline();
+    if (over || stopping_.load()) {
+      drain();
+      return over || group_->limit_reached();
+    }
     answer_roll();
     if (!alone_) roll_with_group(group_->rolls());
     // In this order: what was pushed before the queue closed is seen.
     const bool closed = queue_.closed();
     Burst* burst = queue_.receive();
     if (burst == nullptr) {
-      if (closed) return;
+      if (closed) return false;
       burst = await();
     }
     if (burst != nullptr) take(*burst);
-    const std::uint64_t now = monotonic_ns();
+    now = monotonic_ns();
     if (now >= poll_at_) {
       poll_at_ = files_.poll(now);
       if (!alone_) group_->poll(now);
       publish();
     }
   }
+  return true;
 }
 
 Burst* Recorder::await() {
@@ -139,7 +183,8 @@ Burst* Recorder::await() {
   Burst* burst = asked ? nullptr : queue_.receive();
   if (asked || burst != nullptr) return burst;
   const std::uint64_t now = monotonic_ns();
-  queue_.ready().wait(ticket, static_cast<std::int64_t>(poll_at_ > now ? poll_at_ - now : 0));
+  const std::uint64_t until = std::min(poll_at_, group_->deadline());
+  queue_.ready().wait(ticket, static_cast<std::int64_t>(until > now ? until - now : 0));
   return nullptr;
 }
 
@@ -225,12 +270,14 @@ Recorder::Recorder(std::shared_ptr<Session> session, RxQueue& queue, const Recor
     : session_(std::move(session)),
       queue_(queue),
       attached_(attached(queue, options), [](RxQueue* q) { q->detach_recorder(); }),
-      group_(options.group ? options.group
-                           : std::make_shared<RecorderGroup>(
-                                 RecorderGroup::Limits{.max_packets = options.max_packets})),
+      group_(options.group
+                 ? options.group
+                 : std::make_shared<RecorderGroup>(RecorderGroup::Limits{
+                       .max_packets = options.max_packets, .max_seconds = options.max_seconds})),
       alone_(!options.group),
       files_(options, *session_, queue),
       awaited_(options.start_flow) {
+  group_->begin();
   try {
     thread_ = start_thread([this] { run(); });
   } catch (...) {
@@ -256,11 +303,22 @@ void Recorder::roll() {
   if (failing_) throw Error(Status::GENERIC_FAILURE, error_);
 }
 
+void Recorder::set_paused(bool paused) {
+  if (paused_.exchange(paused) == paused) return;
+  group_->hold(paused);
+  queue_.ready().ring();
+}
+
+void Recorder::end_in(double seconds) {
+  group_->end_in(seconds);
+  queue_.ready().ring();
+}
+
 RecorderSnapshot Recorder::snapshot() const {
   const std::lock_guard lock(mutex_);
   const auto [packets, bytes, lost, left_out] = counts_.read();
-  return {packets,  bytes,  completed_.size(), lost, left_out, running_,
-          failing_, error_, unreported_};
+  return {packets,  bytes,  completed_.size(), lost,          left_out, running_,
+          failing_, error_, unreported_,       limit_reached_};
 }
 
 std::vector<RecordedFile> Recorder::files(std::size_t first) const {

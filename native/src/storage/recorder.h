@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,9 +40,21 @@ class RecorderGroup {
     std::uint64_t roll_packets{0};
     std::uint64_t roll_bytes{0};
     double roll_seconds{0.0};
+    double max_seconds{0.0};
   };
   /// Throws Error.
   explicit RecorderGroup(const Limits& limits);
+
+  /// The clock of `max_seconds` starts, unless it has.
+  void begin();
+  /// It stops while at least one of them is paused.
+  void hold(bool held);
+  /// `max_seconds` is over so long from now. Throws Error.
+  void end_in(double seconds);
+  /// When `max_seconds` is over. CLOCK_MONOTONIC ns; the highest number: not known.
+  [[nodiscard]] std::uint64_t deadline() const noexcept {
+    return deadline_ns_.load(std::memory_order_relaxed);
+  }
 
   /// Take so many packets of `max_packets`; returns how many there were.
   std::uint32_t take(std::uint32_t wanted) noexcept;
@@ -65,9 +78,13 @@ class RecorderGroup {
 
  private:
   void roll();
+  void start_clock();
+
+  static constexpr std::uint64_t NEVER = std::numeric_limits<std::uint64_t>::max();
 
   const Limits limits_;
   std::uint64_t roll_ns_;
+  std::atomic<std::uint64_t> deadline_ns_{NEVER};
   std::atomic<std::uint64_t> left_;
   std::atomic<std::uint64_t> rolls_{0};
   std::mutex mutex_;
@@ -76,6 +93,9 @@ class RecorderGroup {
   std::uint64_t bytes_{0};
   std::uint64_t first_ns_{0};
   bool ended_{false};
+  /// Of `max_seconds`, while its clock stands; 0: there is nothing to start.
+  std::uint64_t remaining_ns_;
+  std::uint32_t holds_{0};
 };
 
 struct RecorderOptions {
@@ -107,6 +127,9 @@ struct RecorderOptions {
   /// over by then stays in the queue; the rest of the burst that went beyond is counted as left out
   /// (`after_limit`), since a burst cannot be put back.
   std::uint64_t max_packets{0};
+  /// Stop by itself after this time, with what the queue has handed over by then; 0: no limit. The
+  /// clock stops while the recorder is paused.
+  double max_seconds{0.0};
   /// Files begin with the first packet that has this flow id; what comes before is left out
   /// (`before_start`).
   std::optional<FlowId> start_flow{};
@@ -301,6 +324,8 @@ struct RecorderSnapshot {
   std::string error;
   /// Lost by the queue or the recorder, and in no file's metadata; known once it has ended.
   std::uint64_t unreported{0};
+  /// Ended at `max_packets`, or because its time was over.
+  bool limit_reached{false};
 };
 
 /// Reception never waits for the recorder's files: after an error (disk full, directory removed)
@@ -308,8 +333,9 @@ struct RecorderSnapshot {
 /// lost (`write_error`). It stays the current file, so that its metadata tell these losses, until
 /// the recorder ends (OnError::STOP) or goes on: OnError::RESUME tries that every half a second, in
 /// the same file while that is empty, else in a new one. For the same reason a file is complete
-/// only once the next one can be made. A recorder ends when stopped, at `max_packets`, and once the
-/// queue is closed and empty. A child that is forked meanwhile has no part in it.
+/// only once the next one can be made. A recorder ends when stopped, at `max_packets`, after
+/// `max_seconds`, and once the queue is closed and empty. A child that is forked meanwhile has no
+/// part in it.
 class Recorder {
  public:
   /// Attaches to the queue, creates the first file and starts. Throws Error (INVALID_PARAMETER for
@@ -329,8 +355,10 @@ class Recorder {
   /// ended, GENERIC_FAILURE with its first error while it is failing.
   void roll();
   /// While paused, packets are taken from the queue and discarded, counted as left out (`paused` in
-  /// the file's metadata); files stay valid.
-  void set_paused(bool paused) noexcept { paused_.store(paused, std::memory_order_relaxed); }
+  /// the file's metadata), and the clock of `max_seconds` stops; files stay valid.
+  void set_paused(bool paused);
+  /// `max_seconds`, its own or its group's, is over so long from now. Throws Error.
+  void end_in(double seconds);
 
   [[nodiscard]] RecorderSnapshot snapshot() const;
   /// Complete files from index `first` on.
@@ -343,7 +371,8 @@ class Recorder {
  private:
   // The recorder's thread.
   void run() noexcept;
-  void record();
+  /// Returns whether a limit has ended it.
+  bool record();
   void take(Burst& burst);
   std::uint32_t start_of(const Burst& burst) noexcept;
   void drain();
@@ -356,7 +385,7 @@ class Recorder {
   RxQueue& queue_;
   /// The queue, until it may have another recorder.
   std::unique_ptr<RxQueue, void (*)(RxQueue*)> attached_;
-  /// Its own, if it has the limit alone.
+  /// Its own, if it has the limits alone.
   std::shared_ptr<RecorderGroup> group_;
   bool alone_;
   /// Before the files: nothing is begun where there is no descriptor for it.
@@ -384,6 +413,7 @@ class Recorder {
   bool failing_{false};
   std::uint64_t unreported_{0};
   bool running_{true};
+  bool limit_reached_{false};
 
   std::jthread thread_;
 };

@@ -139,6 +139,7 @@ TEST_CASE("A recorder ends after exactly the packets asked for", "[storage][reco
   REQUIRE(within_limit([&] { return !r.recorder->snapshot().running; }));
   const RecorderSnapshot snapshot = r.recorder->snapshot();
   CHECK(snapshot.packets == 150);
+  CHECK(snapshot.limit_reached);
   CHECK(snapshot.left_out == 3 * 64 - 150);
   CHECK(snapshot.dropped == 0);
   const auto files = r.recorder->files();
@@ -151,6 +152,81 @@ TEST_CASE("A recorder ends after exactly the packets asked for", "[storage][reco
   CHECK(r.rx.recorder().empty());
   CHECK(receive_numbers(r.rx, 64) == counted(192, 64));
   CHECK(refusal([&] { r.recorder->roll(); }).first == Status::NOT_READY);
+}
+
+TEST_CASE("A recorder ends by itself when its time is over, and keeps what came until then",
+          "[storage][recorder]") {
+  RecorderOptions options;
+  options.max_seconds = 0.3;
+  Recording r(options);
+  const std::uint64_t begun = monotonic_ns();
+  r.send(0, 100);
+  const bool sends = GENERATE(false, true);
+  if (sends) {
+    for (std::uint32_t i = 1; i < 80 && r.recorder->snapshot().running; ++i) {
+      static_cast<void>(send_frames(r.tx, 5000, i * 100, 100));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  REQUIRE(within_limit([&] { return !r.recorder->snapshot().running; }));
+  CHECK(monotonic_ns() - begun >= 290'000'000);
+  const RecorderSnapshot snapshot = r.recorder->snapshot();
+  CHECK(snapshot.limit_reached);
+  CHECK(snapshot.dropped == 0);
+  CHECK(snapshot.left_out == 0);
+  CHECK(snapshot.packets >= 100);
+  if (!sends) CHECK(snapshot.packets == 100);
+  const auto files = r.recorder->files();
+  REQUIRE(files.size() == 1);
+  CHECK(numbers_in(files) == counted(0, static_cast<std::uint32_t>(snapshot.packets)));
+  CHECK(r.rx.recorder().empty());
+}
+
+TEST_CASE("The clock of a recorder stops while it is paused", "[storage][recorder]") {
+  RecorderOptions options;
+  options.max_seconds = 0.3;
+  Recording r(options);
+  r.recorder->set_paused(true);
+  r.recorder->set_paused(true);
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  CHECK(r.recorder->snapshot().running);
+  r.recorder->set_paused(false);
+  r.recorder->set_paused(false);
+  r.send(0, 10);
+  REQUIRE(within_limit([&] { return !r.recorder->snapshot().running; }));
+  CHECK(r.recorder->snapshot().limit_reached);
+  CHECK(r.recorder->snapshot().packets == 10);
+}
+
+TEST_CASE("The end of a recorder can be set while it runs", "[storage][recorder]") {
+  RecorderOptions options;
+  options.max_seconds = GENERATE(0.0, 3600.0);
+  Recording r(options);
+  r.send(0, 10);
+  REQUIRE(r.recorded(10));
+  r.recorder->set_paused(GENERATE(false, true));
+  r.recorder->end_in(GENERATE(0.0, 0.05));
+  REQUIRE(within_limit([&] { return !r.recorder->snapshot().running; }));
+  CHECK(r.recorder->snapshot().limit_reached);
+  CHECK(numbers_in(r.recorder->files()) == counted(0, 10));
+  CHECK(refusal([&] { r.recorder->end_in(-1.0); }).first == Status::INVALID_PARAMETER);
+}
+
+TEST_CASE("Only a limit ends a recorder by its limit", "[storage][recorder]") {
+  RecorderOptions options;
+  options.max_packets = 100;
+  options.max_seconds = 3600.0;
+  Recording r(options);
+  r.send(0, 10);
+  REQUIRE(r.recorded(10));
+  CHECK_FALSE(r.recorder->snapshot().limit_reached);
+  if (GENERATE(false, true)) {
+    r.recorder->stop();
+  } else {
+    r.session->close();
+  }
+  REQUIRE(within_limit([&] { return !r.recorder->snapshot().running; }));
+  CHECK_FALSE(r.recorder->snapshot().limit_reached);
 }
 
 TEST_CASE("Rolling by hand ends a file with what has been handed over", "[storage][recorder]") {

@@ -97,6 +97,26 @@ TEST_CASE("The files of a group roll by time together", "[storage][recorder][gro
   CHECK(p.recorders[1]->files().size() == 2);
 }
 
+TEST_CASE("The time of a group ends all of its recorders, and stops while one is paused",
+          "[storage][recorder][group]") {
+  Pair p({.max_seconds = 0.3});
+  p.recorders[0]->set_paused(true);
+  p.recorders[1]->set_paused(true);
+  p.recorders[0]->set_paused(false);
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  CHECK(p.recorders[0]->snapshot().running);
+  CHECK(p.recorders[1]->snapshot().running);
+  p.recorders[1]->set_paused(false);
+  p.send(0, 0, 64);
+  p.send(1, 0, 64);
+  REQUIRE(within_limit(
+      [&] { return !p.recorders[0]->snapshot().running && !p.recorders[1]->snapshot().running; }));
+  for (const auto& recorder : p.recorders) {
+    CHECK(recorder->snapshot().limit_reached);
+    CHECK(numbers_in(recorder->files()) == counted(0, 64));
+  }
+}
+
 TEST_CASE("Recorders of a group that end at any moment have equally many files",
           "[storage][recorder][group]") {
   for (int round = 0; round < 20; ++round) {
@@ -123,9 +143,14 @@ TEST_CASE("A limit besides those of a group is refused", "[storage][recorder][gr
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Contains("give limits to the group"));
   options.roll_packets = 0;
+  options.max_seconds = 1.0;
+  CHECK(refusal([&] { Recorder(session, session->rx_queue(0, 0), options); }).first ==
+        Status::INVALID_PARAMETER);
+  options.max_seconds = 0.0;
   options.start_flow = 7;
   const auto start = refusal([&] { Recorder(session, session->rx_queue(0, 0), options); });
   CHECK(start.first == Status::INVALID_PARAMETER);
   CHECK_THAT(start.second, Contains("start_flow is 7 for a recorder of a group"));
   CHECK(refusal([] { RecorderGroup({.roll_seconds = -1.0}); }).first == Status::INVALID_PARAMETER);
+  CHECK(refusal([] { RecorderGroup({.max_seconds = -1.0}); }).first == Status::INVALID_PARAMETER);
 }

@@ -124,6 +124,27 @@ def test_it_stops_at_its_limit(
             recorder.roll()
 
 
+def test_it_stops_after_its_time(
+    loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
+) -> None:
+    sent = made_frames(64)
+    with Engine.open(loopback()) as engine:
+        rx, tx = engine.ports[0].rx[0], engine.ports[0].tx[0]
+        recorder = rx.record(tmp_path, max_seconds=3600.0)
+        tx.send(sent)
+        wait_until_idle(engine)
+        assert not recorder.snapshot().limit_reached
+        with pytest.raises(InvalidParameterError, match="accepted is 0 or more, up to 3e9"):
+            recorder.end_in(-1.0)
+        recorder.end_in(0.01)
+        wait_for_end(recorder)
+        state = recorder.snapshot()
+        assert (state.limit_reached, state.packets, state.files) == (True, 64, 1)
+        with rx.record(tmp_path, "stopped", max_seconds=3600.0) as stopped:
+            pass
+        assert not stopped.snapshot().limit_reached
+
+
 def test_roll_pause_and_resume(
     loopback: Build, made_frames: Frames, tmp_path: Path, wait_until_idle: WaitUntilIdle
 ) -> None:
@@ -233,6 +254,8 @@ def test_closing_the_engine_completes_the_recording(
         ({"roll_bytes": -5}, "roll_bytes is -5"),
         ({"max_packets": -2}, "max_packets is -2"),
         ({"roll_seconds": -1.0}, "roll_seconds is -1"),
+        ({"max_seconds": -1.0}, "max_seconds is -1"),
+        ({"max_seconds": float("nan")}, "max_seconds is nan"),
         ({"prefix": "a/b"}, "a/b"),
         ({"prefix": ""}, "prefix"),
         ({"directory": "/nowhere/at/all"}, "/nowhere/at/all"),

@@ -19,7 +19,8 @@ def test_the_limit_of_a_group(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "limits", [{"max_packets": -1}, {"roll_bytes": -1}, {"roll_seconds": -1.0}]
+    "limits",
+    [{"max_packets": -1}, {"roll_bytes": -1}, {"roll_seconds": -1.0}, {"max_seconds": -1.0}],
 )
 def test_refused(limits):
     with pytest.raises(InvalidParameterError, match=f"{next(iter(limits))} is -1"):

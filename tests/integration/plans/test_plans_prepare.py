@@ -3,6 +3,7 @@
 import json
 import socket
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -144,6 +145,36 @@ def test_recording_begins_with_the_first_packet_of_a_flow(make, run_engine, docu
     assert capture.dropped.get() == 0
     assert documents.descriptor()["configuration"][NAME]["data"][f"{NAME}_start_flow"] == "begin"
     assert capture.start_flow.get() == ""
+
+
+def test_a_start_during_a_pause_is_left_out_and_begins_nothing(
+    make, run_engine, documents, send_to
+):
+    daq = make(start=True)
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(packets_per_file=20, start="begin")
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        capture.pause_recording()
+        send_to(daq, 4999, 5)
+        send_to(daq, 5000, 5)
+        yield from until(lambda: capture.progress.left_out == 10)
+        capture.resume_recording()
+        send_to(daq, 5000, 5)
+        send_to(daq, 4999, 5)
+        send_to(daq, 5000, 15)
+        yield from collect(capture)
+
+    run_engine(plan())
+    (file,) = documents.files()
+    sidecar = json.loads(Path(f"{file}.json").read_text())
+    assert (sidecar["packets"], sidecar["dropped"]) == (20, 0)
+    assert sidecar["left_out_by_reason"] == {"paused": 10, "before_start": 5}
 
 
 def test_a_start_that_does_not_come(make, run_engine, documents, send_to):

@@ -190,3 +190,26 @@ def test_a_pause_in_the_last_collection(both, run_engine, documents, send_to):
     run_engine.resume()
     assert documents.stop["num_events"] == {"primary": 2}
     assert len(documents.files()) == 4
+
+
+def test_one_of_two_that_is_prepared_again_counts_rows_anew(both, run_engine, documents, send_to):
+    """The rows of the other go on, so that its next files are in no row."""
+    daq, first, second = both
+
+    def send():
+        for port in (5000, 5001):
+            send_to(daq, port, 10)
+
+    @bpp.stage_decorator([first, second])
+    @bpp.run_decorator()
+    def plan(again):
+        yield from prepare(first, second)
+        yield from bps.declare_stream(first, second, name="primary", collect=True)
+        yield from fly([first, second], send)
+        yield from prepare(*again)
+        yield from fly([first, second], send)
+
+    run_engine(plan(both[1:]))
+    assert documents.stop["num_events"] == {"primary": 2}
+    with pytest.raises(CaptureError, match="rest_capture: 1 files are in no document.*_000001"):
+        run_engine(plan([first]))

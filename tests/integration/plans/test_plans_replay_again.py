@@ -2,18 +2,23 @@
 
 import inspect
 import json
+import socket
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from bluesky import RunEngine
+from bluesky import plan_stubs as bps
 from bluesky.utils import FailedStatus
 from event_model import compose_run
 
-from daqiri_ophyd import plans
+from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.catalog import RunNotFoundError, capture_files, find_run
-from daqiri_ophyd.devices import Capture, TxQueue
+from daqiri_ophyd.devices import Capture, TxQueue, make_daq
 from daqiri_ophyd.engine import PcapFile
+from daqiri_ophyd.plans._replay import _when_arrived
 from daqiri_ophyd.replay import Comparison, NumberedPackets, Replay, ReplayError
 
 BURST = {"count": 300, "size": 200, "rate": 20_000}
@@ -181,6 +186,59 @@ def test_a_stream_that_does_not_arrive_is_named(
         run_engine(plan)
     assert "60000 of 61000 bytes" in documents.stop["reason"]
     assert documents.rows()[-1]["daq_receiver_capture_packets"] > 0
+
+
+def test_bytes_that_were_sent_before_a_replay_are_not_counted_as_its_own(captures, monkeypatch):
+    """Sender and receiver are two engines, and the kernel holds the bytes until the replay."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    text = profiles.path("tcp").read_text().replace("47200", port)
+    text = text.replace("num_bufs: 1024", "num_bufs: 16")
+    engines = []
+    for name, memory in (("receiver", "rx_buffers"), ("sender", "tx_buffers")):
+        document = yaml.safe_load(text)
+        cfg = document["daqiri"]["cfg"]
+        cfg["interfaces"] = [one for one in cfg["interfaces"] if one["name"] == name]
+        cfg["memory_regions"] = [one for one in cfg["memory_regions"] if one["name"] == memory]
+        engines.append(make_daq(document, name, directory=captures))
+    receiver, sender = engines
+    capture, tx = receiver.receiver.capture, sender.sender.tx.tx_q0
+
+    def flight():
+        yield from bps.kickoff(tx)
+        yield from bps.complete(capture)
+
+    with receiver, sender:
+        output, queue = sender.tx_queue("sender", "tx_q0"), receiver.rx_queue("receiver", "rx_q0")
+
+        def send(count):
+            assert output.send(np.zeros((count, 1000), np.uint8)) == count
+            assert output.wait_sent(20)
+
+        def receive_until(total):
+            end = time.monotonic() + 20
+            while queue.counters().received_bytes < total:
+                assert time.monotonic() < end
+                queue.receive(0.01)
+
+        send(3000)
+        # The receiver has buffers for less, and nobody takes them.
+        assert queue.counters().received_bytes < 3_000_000
+        messages = _when_arrived(flight(), tx, capture, 60_000, 20.0)
+        assert next(messages).command == "kickoff"
+        receive_until(3_000_000)
+        assert next(messages).command == "checkpoint"
+        send(60)
+        receive_until(3_060_000)
+        commands = [message.command for message in messages]
+        assert commands[-1] == "complete"
+        # Bytes that were lost with an earlier connection are not waited for.
+        monkeypatch.setattr("daqiri_ophyd.plans._replay.bytes_on_the_way", lambda *_: 1000)
+        messages = _when_arrived(flight(), tx, capture, 60_000, 20.0)
+        assert next(messages).command == "kickoff"
+        send(60)
+        receive_until(3_120_000)
+        assert [message.command for message in messages][-1] == "complete"
 
 
 def test_runs_are_found_by_what_clients_send(profile, run_engine, catalog, documents):

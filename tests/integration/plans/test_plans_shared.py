@@ -187,6 +187,32 @@ def test_one_of_two_fails(both, run_engine, documents, send_to):
         assert daq.rx_queue("port0", name).counters().held == 0
 
 
+@pytest.mark.parametrize("runs", [("one", "one"), ("one", "another")])
+def test_only_a_failure_of_the_same_run_excuses_files_without_a_row(
+    make, captures, send_to, caplog, runs
+):
+    first = make()
+    with make_daq(loopback(), "bench", directory=captures) as second:
+        whole, failed = first.port0.capture, second.port0.capture
+        for capture, run in zip((whole, failed), runs, strict=True):
+            capture.daq.run_started("start", {"uid": run})
+            capture.stage()
+            capture.prepare(CaptureTrigger(number_of_files=1, packets_per_file=10))
+            capture.kickoff()
+        send_to(first, 5000, 10)
+        whole.complete().wait(20)
+        failed.stop()
+        assert isinstance(failed.complete().exception(20), CaptureError)
+        text = "1 files are in no document"
+        if runs[0] == runs[1]:
+            whole.unstage()
+            assert text in caplog.text
+        else:
+            with pytest.raises(CaptureError, match=text):
+                whole.unstage()
+        failed.unstage()
+
+
 @pytest.mark.parametrize("other", ["capture", "tx"])
 def test_a_device_that_cannot_share_a_stream(both, run_engine, other):
     daq, first, second = both

@@ -135,9 +135,18 @@ class Service:
             self._catalog = None
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
+@pytest.fixture(scope="module")
+def free_port() -> Iterator[Callable[[], int]]:
+    """Choose ports that the kernel gives to nobody else; servers that reuse addresses have them."""
+    with contextlib.ExitStack() as kept:
+
+        def choose() -> int:
+            keeper = kept.enter_context(socket.socket())
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keeper.bind(("127.0.0.1", 0))
+            return keeper.getsockname()[1]
+
+        yield choose
 
 
 @pytest.fixture(scope="module")

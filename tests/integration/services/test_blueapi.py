@@ -1,6 +1,9 @@
 """The startup collection in blueapi, by the commands of the guide."""
 
+import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +12,7 @@ import pytest
 
 pytest.importorskip("blueapi", reason="needs the extra blueapi")
 
-from .conftest import Service, free_port, wait_for
+from .conftest import Service, wait_for
 
 CAPTURE, TX = "daq.port0.capture", "daq.port0.tx.tx_q0"
 PACKETS = {"count": 100, "size": 64, "rate": 1000}
@@ -67,7 +70,7 @@ class Blueapi:
 
 
 @pytest.fixture(scope="module")
-def blueapi(serve) -> Iterator[Blueapi]:
+def blueapi(serve, free_port) -> Iterator[Blueapi]:
     port = str(free_port())
     service = serve("blueapi", {"8000": port})
     (config,) = service.blocks("yaml")
@@ -96,6 +99,33 @@ def test_plans_and_devices_of_the_collection_are_offered(blueapi):
     assert set(plans["replay"]["required"]) == {"tx", "run"}
     devices = {device["name"] for device in blueapi.get("/devices")["devices"]}
     assert devices == {"daq", "motor1", "motor2", "readiness"}
+
+
+NESTED = """
+from daqiri_ophyd.profiles import blueapi
+
+
+def twice():
+    yield from blueapi.count([])
+    yield from blueapi.count([])
+
+
+for plan in (blueapi.count([]), blueapi._stored(twice)(), blueapi.count([])):
+    print([message.command for message in plan].count("subscribe"))
+"""
+
+
+def test_plans_in_a_plan_are_stored_once(tmp_path, empty_catalog):
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    done = subprocess.run(
+        [sys.executable, "-c", NESTED],
+        env=os.environ | {"DAQIRI_DATA": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.split() == ["1", "1", "1"], done.stderr
 
 
 def test_the_commands_of_the_guide_capture_replay_and_scan(blueapi):

@@ -14,7 +14,7 @@ from daqiri_ophyd import profiles
 pytest.importorskip("bluesky_queueserver", reason="needs the extra qserver")
 from bluesky_queueserver import CommTimeoutError, ZMQCommSendThreads
 
-from .conftest import Service, free_port, wait_for
+from .conftest import Service, wait_for
 
 CAPTURE, TX = "daq.port0.capture", "daq.port0.tx.tx_q0"
 PACKETS = {"count": 100, "size": 64, "rate": 1000}
@@ -88,7 +88,7 @@ class Queue:
 
 
 @pytest.fixture(scope="module")
-def queue(serve) -> Iterator[Queue]:
+def queue(serve, free_port) -> Iterator[Queue]:
     if not shutil.which("redis-server"):
         pytest.skip("needs redis-server")
     redis, control, info = (free_port() for _ in range(3))
@@ -193,8 +193,14 @@ def test_what_was_captured_before_the_end_is_kept(queue, option, end, in_history
     assert result["exit_status"] == in_history
     (uid,) = result["run_uids"]
     assert queue.service.documents(uid)[1]["exit_status"] == in_catalog
-    (packets,) = queue.service.packets(uid)
-    assert 500 <= packets <= 6500
+    # All that was sent until the pause: the first packets, and the row has as many.
+    (contents,) = queue.service.contents(uid)
+    assert len(contents) >= 500
+    numbers = [int.from_bytes(packet[42:50], "big") for packet in contents]
+    assert numbers == list(range(len(contents)))
+    table = queue.service.catalog.client[uid]["primary"].read()
+    assert table["daq_port0_capture_packets"].values.tolist() == [len(contents)]
+    assert table["daq_port0_capture_dropped"].values.tolist() == [0]
 
 
 @pytest.mark.parametrize(

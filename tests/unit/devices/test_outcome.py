@@ -19,6 +19,7 @@ GOOD = {
     "failing": False,
     "error": "",
     "unreported": 0,
+    "limit_reached": False,
 }
 
 
@@ -49,6 +50,23 @@ def test_losses_that_rows_tell_are_up_to_the_setting() -> None:
     error = failure("ignore", failing=True, **lost)
     assert str(error) == "no room; 5 packets were not written"
     assert failure("fail") is None
+
+
+def test_an_empty_file_is_no_dead_time() -> None:
+    outcome = Outcome({}, 0, flushed=0, on_error="stop", on_drop="fail", files=4, deadtime=1e-6)
+
+    def gap_error(first: int, last: int) -> CaptureError | None:
+        return outcome.gap_error({"t_first_ns": first, "t_last_ns": last})
+
+    assert gap_error(-1, -1) is None
+    assert gap_error(1_000, 2_000) is None
+    assert gap_error(-1, -1) is None
+    assert str(gap_error(2_900, 3_000)) == (
+        "file 4 begins 0.000000900 s after the last packet before it; the dead time is 1e-06 s: it "
+        "has packets of two exposures"
+    )
+    assert gap_error(-1, -1) is None
+    assert gap_error(4_000, 5_000) is None
 
 
 def test_a_prepared_capture_that_ends_without_its_files_fails() -> None:

@@ -109,6 +109,23 @@ def odd_names():
     return make_daq(document, "daq")
 
 
+def names_of_classes():
+    """Names that are those of classes in the stub: of devices, and of ports and groups there."""
+    document = load_config(profiles.path("loopback")).to_dict()
+    inner = document["daqiri"]["cfg"]
+    port = inner["interfaces"][0]
+    port["name"] = "PortRx"
+    inner["memory_regions"][1]["name"] = port["tx"]["queues"][0]["memory_regions"][0] = "Regions"
+    for queue, name in zip(port["rx"]["queues"], ("RxQueue", "int"), strict=True):
+        queue["name"] = name
+    port["tx"]["queues"][0]["name"] = "Group"
+    for flow, name in zip(port["rx"]["flows"], ("UdpFlow", "UdpFlow_"), strict=True):
+        flow["name"] = name
+    bare = {**port, "rx": {**port["rx"], "flows": []}}
+    inner["interfaces"] = [port, *({**bare, "name": name} for name in ("port", "Capture", "Port"))]
+    return make_daq(document, "daq")
+
+
 def module_of(daq):
     """Return the module as it would run, which needs no more than the package."""
     module = types.ModuleType("daq_tree")
@@ -140,7 +157,7 @@ def pyright(folder: Path) -> dict[str, list[dict[str, typing.Any]]]:
 
 def test_a_type_checker_knows_the_tree_and_finds_misspelt_names(tmp_path):
     pytest.importorskip("pyright")
-    for name, daq in [*trees(), ("odd", odd_names())]:
+    for name, daq in [*trees(), ("odd", odd_names()), ("classes", names_of_classes())]:
         (tmp_path / f"{name}_tree.py").write_text(typed_tree(daq))
     (tmp_path / "used.py").write_text(USED)
     (tmp_path / "mistakes.py").write_text(MISTAKES)
@@ -155,7 +172,11 @@ def test_a_type_checker_knows_the_tree_and_finds_misspelt_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "daq", [pytest.param(daq, id=name) for name, daq in [*trees(), ("odd names", odd_names())]]
+    "daq",
+    [
+        pytest.param(daq, id=name)
+        for name, daq in [*trees(), ("odd names", odd_names()), ("classes", names_of_classes())]
+    ],
 )
 def test_the_types_are_those_of_the_running_tree(daq):
     module = module_of(daq)
@@ -182,6 +203,16 @@ def test_names_become_the_attributes_that_the_tree_has():
     port = typing.get_type_hints(module.DaqTree)["port_0000_03_00_0"]
     queues = typing.get_type_hints(port)["rx"].__annotations__
     assert set(queues) == {"gr__e_1", "class_", "__getattr__"}
+
+
+def test_no_class_has_the_name_of_an_attribute():
+    daq = names_of_classes()
+    attributes = {name.split(".")[-1] for name in daq.component_names}
+    attributes |= {part.attr_name for _, part in daq.walk_subdevices()}
+    assert {"PortRx", "RxQueue", "Group", "UdpFlow", "UdpFlow_", "Capture"} <= attributes
+    classes = {name for name, found in vars(module_of(daq)).items() if isinstance(found, type)}
+    assert "DaqTree" in classes
+    assert attributes & classes == set()
 
 
 def test_a_name_that_every_class_has_is_declared():
