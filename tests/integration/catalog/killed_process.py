@@ -68,6 +68,7 @@ def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) ->
         sys.stdout.flush()
 
     engine(bp.count([daq.port0.rx.rx_q0]))
+    catalog.flush()
     for name in ("event", "event_page"):
         engine.subscribe(count, name)
     threading.Thread(target=tell, daemon=True).start()
