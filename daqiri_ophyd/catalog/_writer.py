@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from bluesky.callbacks.json_writer import JSONLinesWriter
 from bluesky_tiled_plugins import CatalogOfBlueskyRuns, TiledWriter
-from event_model import DocumentRouter, NumpyEncoder, RunRouter
+from event_model import EventPage, Filler, NumpyEncoder, RunRouter
 from tiled.utils import path_from_uri
 
 from daqiri_ophyd.documents import COUNTER_MIMETYPE, PCAP_MIMETYPE
@@ -237,12 +237,9 @@ def _tiled_writer(client: CatalogOfBlueskyRuns, **options: Any) -> TiledWriter:
     return TiledWriter(client, spec_to_mimetype={LEGACY_SPEC: PCAP_MIMETYPE}, **options)
 
 
-class _NoFiller(DocumentRouter):
-    """Leaves documents as they are; the router's own copies all of them."""
+class _NoFiller(Filler):
+    """Leaves documents as they are; its base copies all of them."""
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        super().__init__()
-
-    def event_page(self, doc: Any) -> Any:
+    def event_page(self, doc: EventPage) -> EventPage:
         """Return the document."""
         return doc
