@@ -64,6 +64,7 @@ def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) ->
         stored.wait()
         while capture.progress is None or capture.progress.packets < 250:
             time.sleep(0.01)
+        catalog.flush()
         sys.stdout.write("recording\n")
         sys.stdout.flush()
 
