@@ -23,64 +23,72 @@ class BackupError(ValueError):
 class Journal:
     """The documents of a run in progress, in a file that `end` removes.
 
-    What a catalog collects in memory, and the directory of captures, are lost when the process is
-    killed; the journal is then what a run can be recovered from. It is locked while the run is in
-    progress. If it cannot be written, that is logged and the run goes on without.
+    What a writer and a catalog collect in memory, and the directory of captures, are lost when the
+    process is killed; the journal is then what a run can be recovered from. It is locked while the
+    run is in progress or is being stored. If it cannot be written, that is logged and the run goes
+    on without.
 
     Parameters
     ----------
     directory : Path
         Where to keep it.
-    start : dict
-        Start document.
+    uid : str
+        Uid of the run.
     """
 
     SUFFIX = ".unfinished.jsonl"
 
-    def __init__(self, directory: Path, start: dict[str, Any]) -> None:
-        self._path = directory / f"{start['uid']}{self.SUFFIX}"
+    def __init__(self, directory: Path, uid: str) -> None:
+        self.path = directory / f"{uid}{self.SUFFIX}"
+        self._part: Path | None = self.path.with_name(f".{self.path.name}.part")
         self._descriptor = -1
         self._broken = False
-        part = self._path.with_name(f".{self._path.name}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            self._descriptor = os.open(part, flags, 0o644)
+            self._descriptor = os.open(self._part, flags, 0o644)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.note("start", start)
-            # With its name it is locked and has a start document.
-            part.replace(self._path)
         except OSError as error:
-            self._give_up(error)
+            self.give_up(error)
 
-    def note(self, name: str, doc: dict[str, Any]) -> None:
-        """Append a document; a killed process leaves all of them."""
+    def note(self, name: str, doc: str) -> None:
+        """Append a document, as JSON; a killed process leaves all of them.
+
+        They are in the page cache then: a power failure may take the last seconds.
+        """
         if self._broken:
             return
         whole = os.fstat(self._descriptor).st_size
         try:
-            line = f"{_line(name, doc)}\n".encode()
+            line = f'{{"name": "{name}", "doc": {doc}}}\n'.encode()
             if os.write(self._descriptor, line) < len(line):
                 raise OSError("the disk is full")
-        except (OSError, TypeError, ValueError) as error:
+            if self._part is not None:
+                # With its name it is locked and has a start document.
+                self._part.replace(self.path)
+                self._part = None
+        except (OSError, ValueError) as error:
             os.ftruncate(self._descriptor, whole)
-            self._give_up(error)
+            self.give_up(error)
 
     def end(self, *, keep: bool) -> None:
         """End it with the run; keep the file only if its documents are nowhere else."""
-        if self._descriptor >= 0:
-            if not keep:
-                self._path.unlink(missing_ok=True)
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        self._broken = True
+        if descriptor >= 0:
+            if not keep or self._part is not None:
+                (self._part or self.path).unlink(missing_ok=True)
+            os.close(descriptor)
 
-    def _give_up(self, error: Exception) -> None:
+    def give_up(self, error: Exception) -> None:
+        """Keep no further documents; the file stays locked, since the run is in progress."""
+        if self._broken:
+            return
         _log.warning(
             "The documents of a run in progress are no longer kept in %s (%s): if this process is "
             "killed, the run cannot be recovered.",
-            self._path,
+            self.path,
             error,
         )
-        # It stays locked: the run is still in progress.
         self._broken = True
 
 

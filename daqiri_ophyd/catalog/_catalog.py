@@ -1,6 +1,6 @@
 """A catalog of runs: embedded in this process, or on a server."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +13,7 @@ from tiled.structures.core import Spec
 from tiled.utils import OneShotCachedMap
 
 from ._address import CatalogError, find_server, lock_directory, require_server
+from ._backlog import abandon, flush
 from ._confine import set_readable
 from ._register import register
 from ._server import EmbeddedServer
@@ -49,6 +50,9 @@ class Catalog:
         self._backup_directory = backup_directory
         self._server = server
         self._served = served
+        # All that is looked up, also with clients and runs that were taken before.
+        uri = client.uri
+        _before_requests(client, lambda: flush(uri))
 
     @classmethod
     def open(
@@ -104,9 +108,7 @@ class Catalog:
                 server.close()
             raise
         if server is None:
-            hooks = client.context.http_client.event_hooks
-            hooks["request"].insert(0, lambda _: require_server(directory, address))
-            client.context.http_client.event_hooks = hooks
+            _before_requests(client, lambda: require_server(directory, address))
         served = [Path(path) for path in address.readable]
         set_readable(client.context, dict.fromkeys([*served, *both]))
         return cls(client, backup_directory=backup, server=server, served=served)
@@ -214,11 +216,27 @@ class Catalog:
         """Store the run of a backup file; returns its uid. See `ingest_backup`."""
         return ingest_backup(self._client, path)
 
+    def flush(self) -> None:
+        """Wait until the runs given to writers in this process are stored, or in backup files.
+
+        Whatever is looked up in the catalog does this first.
+        """
+        flush(self.uri)
+
     def close(self) -> None:
-        """Close the connection, and stop an embedded server. Idempotent."""
-        self._client.context.close()
-        if self._server is not None:
-            self._server.close()
+        """Wait as `flush` does, close the connection, and stop an embedded server. Idempotent.
+
+        Ctrl-C ends the wait: what is not stored then is left to `recover_runs`.
+        """
+        try:
+            self.flush()
+        except BaseException:
+            abandon(self.uri)
+            raise
+        finally:
+            self._client.context.close()
+            if self._server is not None:
+                self._server.close()
 
     def __enter__(self) -> Self:
         return self
@@ -244,6 +262,12 @@ def _runs(uri: str, api_key: str | None, *, trust_env: bool = True) -> CatalogOf
     except httpx.HTTPError as error:
         raise CatalogError(f"The catalog at {uri} cannot be used: {error}") from error
     return _independent(runs)
+
+
+def _before_requests(client: CatalogOfBlueskyRuns, call: Callable[[], None]) -> None:
+    hooks = client.context.http_client.event_hooks
+    hooks["request"].append(lambda _: call())
+    client.context.http_client.event_hooks = hooks
 
 
 def _find_or_make_runs(node: Any) -> CatalogOfBlueskyRuns:

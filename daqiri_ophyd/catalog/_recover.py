@@ -70,6 +70,7 @@ def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
     Recovery
         For each unfinished run.
     """
+    catalog.flush()
     readable = list(readable_of(catalog.client.context) or ())
     folder = catalog.backup_directory
     seen: set[str] = set()

@@ -121,6 +121,8 @@ def _listen(port: int) -> socket.socket:
 
 def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
     try:
+        # Tiled imports it for the first table: amid a scan, that would hold up its thread.
+        import adbc_driver_duckdb.dbapi  # noqa: F401
         from tiled.config import Authentication, StreamingCacheConfig
         from tiled.server.app import build_app
         from tiled.server.settings import get_settings

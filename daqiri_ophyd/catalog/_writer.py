@@ -1,7 +1,9 @@
 """Stores runs in a catalog, or in a backup file if the catalog fails."""
 
+import json
 import logging
 from collections.abc import Iterable
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,15 @@ from typing import Any
 import httpx
 from bluesky.callbacks.json_writer import JSONLinesWriter
 from bluesky_tiled_plugins import CatalogOfBlueskyRuns, TiledWriter
-from event_model import RunRouter, sanitize_doc
+from event_model import EventPage, Filler, NumpyEncoder, RunRouter
 from tiled.utils import path_from_uri
 
 from daqiri_ophyd.documents import COUNTER_MIMETYPE, PCAP_MIMETYPE
 
 from ._address import CatalogError
+from ._backlog import Backlog, PendingRun
 from ._backup import BackupError, Journal, read_backup
+from ._capture_files import CaptureFiles
 from ._handler import LEGACY_SPEC
 
 __all__ = ["RunWriter", "ingest_backup"]
@@ -25,15 +29,17 @@ _PROBE_S = 2.0
 
 
 class RunWriter:
-    """RunEngine subscriber that stores runs in a catalog and never ends a scan.
+    """RunEngine subscriber that stores runs in a catalog and neither holds up nor ends a scan.
+
+    A call copies its document to ``<uid>.unfinished.jsonl`` in the backup directory, and returns; a
+    thread of the writer stores documents in order. `Catalog` waits for it wherever runs are looked
+    up, and so does the interpreter when it exits. When a run is stored, that file is removed; if
+    the process is killed before, `recover_runs` takes the run up.
 
     A failing request is repeated for up to ``TILED_RETRY_TIMEOUT`` seconds (environment, default
     45). If it still fails, all documents of the run go to ``<first part of its uid>.jsonl`` in the
-    backup directory, an error is logged, and the scan continues; `ingest_backup` stores the run
-    later. While a catalog cannot be reached, later runs do not wait again.
-
-    While a run is in progress, its documents are also in ``<uid>.unfinished.jsonl`` there: if the
-    process is killed, `recover_runs` takes them up.
+    backup directory, an error is logged, and `ingest_backup` stores the run later. While a catalog
+    cannot be reached, later runs do not wait again.
 
     Parameters
     ----------
@@ -47,11 +53,6 @@ class RunWriter:
         sent at the end of the run, in one request.
     readable : iterable of Path, optional
         Directories that the catalog may read, if known; a capture elsewhere logs a warning.
-
-    Attributes
-    ----------
-    backups : list of Path
-        Files of the runs that this writer could not store.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class RunWriter:
         batch_size: int = 10_000,
         readable: Iterable[Path] | None = None,
     ) -> None:
-        self.backups: list[Path] = []
+        self._backups: list[Path] = []
         self._client = client
         self._backup_directory = backup_directory
         self._tiled = _tiled_writer(
@@ -70,50 +71,73 @@ class RunWriter:
         )
         self._readable = None if readable is None else tuple(readable)
         self._failing = False
-        self._router = RunRouter([self._begin])
+        self._backlog = Backlog(client.uri, self._store)
+        self._router = RunRouter([self._begin], filler_class=_NoFiller)
+
+    @property
+    def backups(self) -> list[Path]:
+        """Files of the runs that this writer could not store; waits for those it was given."""
+        self._backlog.wait()
+        return self._backups
 
     def __call__(self, name: str, doc: dict[str, Any]) -> None:
-        """Store one document."""
+        """Take one document, to be stored soon; it may be changed afterwards."""
         try:
-            self._router(name, _plain(doc))
+            self._router(name, doc)
         except Exception:
-            _log.exception(
-                "A %s document reached neither the catalog at %s nor its backup in %s; "
-                "captures are not affected.",
-                name,
-                self._client.uri,
-                self._backup_directory,
-            )
+            self._report(name, doc.get("run_start", ""))
 
     def _begin(self, _name: str, start: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-        writer: Any = self._tiled
-        if self._failing and not self._is_reachable():
-            writer = JSONLinesWriter(str(self._backup_directory))
-        backup = self._backup_directory / f"{start['uid'].split('-')[0]}.jsonl"
-        journal = Journal(self._backup_directory, start)
-        write = partial(self._write, writer, backup, journal, _CaptureFiles())
-        return [write, self._check_readable], []
+        uid = start["uid"]
+        journal = Journal(self._backup_directory, uid)
+        run = PendingRun(uid, journal, self._tiled, CaptureFiles())
+        return [partial(self._take, run), self._check_readable], []
 
-    def _write(
-        self,
-        writer: Any,
-        backup: Path,
-        journal: Journal,
-        captures: "_CaptureFiles",
-        name: str,
-        doc: dict[str, Any],
-    ) -> None:
-        captures.note(name, doc)
-        if name != "start":
-            journal.note(name, doc)
+    def _take(self, run: PendingRun, name: str, doc: dict[str, Any]) -> None:
+        """Keep a document in the journal, and hand it over, as JSON, which is made once."""
+        kept: Any
+        try:
+            # Devices report numpy scalars, which plain JSON could not contain.
+            kept = json.dumps(doc, cls=NumpyEncoder)
+        except TypeError as error:
+            run.journal.give_up(error)
+            kept = deepcopy(doc)
+        else:
+            run.journal.note(name, kept)
+        run.has_ended = name == "stop"
+        if not run.is_abandoned:
+            self._backlog.put(run, name, kept)
+        elif run.has_ended:
+            run.journal.end(keep=True)
+
+    def _store(self, run: PendingRun, name: str, kept: Any) -> None:
+        try:
+            self._write(run, name, json.loads(kept) if isinstance(kept, str) else kept)
+        except Exception:
+            self._report(name, run.uid)
+
+    def _write(self, run: PendingRun, name: str, doc: dict[str, Any]) -> None:
+        if name == "start" and self._failing and not self._is_reachable():
+            run.write = JSONLinesWriter(str(self._backup_directory))
+        run.captures.note(name, doc)
         written = False
         try:
-            writer(name, doc)
+            run.write(name, doc)
             written = True
         finally:
             if name == "stop":
-                lost = self._end(backup, captures, doc)
-                journal.end(keep=lost or not written)
+                lost = self._end(run)
+                run.journal.end(keep=lost or not written)
+
+    def _report(self, name: str, uid: str) -> None:
+        _log.exception(
+            "A %s document of run %s reached neither the catalog at %s nor its backup in %s; "
+            "captures are not affected.",
+            name,
+            uid,
+            self._client.uri,
+            self._backup_directory,
+        )
 
     def _check_readable(self, name: str, doc: dict[str, Any]) -> None:
         if name != "stream_resource" or self._readable is None:
@@ -131,8 +155,9 @@ class RunWriter:
                 str(path),
             )
 
-    def _end(self, backup: Path, captures: "_CaptureFiles", doc: dict[str, Any]) -> bool:
+    def _end(self, run: PendingRun) -> bool:
         """Tell where the documents of a run are; return whether they are lost."""
+        backup = self._backup_directory / f"{run.uid.split('-')[0]}.jsonl"
         self._failing = backup.exists()
         if not self._failing:
             return False
@@ -144,17 +169,17 @@ class RunWriter:
             _log.error(
                 "The documents of run %s are lost: it is not in the catalog at %s, and its backup "
                 "is incomplete, as on a full disk (%s). Its captures on this host: %s.",
-                doc["run_start"],
+                run.uid,
                 self._client.uri,
                 str(error).rstrip("."),
-                captures.text(),
+                run.captures.text(),
             )
             return True
-        self.backups.append(backup)
+        self._backups.append(backup)
         _log.error(
             "Run %s is not in the catalog at %s. Its documents are in %s; "
             "store them with Catalog.ingest_backup when the catalog works again.",
-            doc["run_start"],
+            run.uid,
             self._client.uri,
             backup,
         )
@@ -167,37 +192,6 @@ class RunWriter:
         except (httpx.HTTPError, CatalogError):
             return False
         return True
-
-
-class _CaptureFiles:
-    """The capture files that documents of a run name."""
-
-    def __init__(self) -> None:
-        self._resources: dict[str, tuple[str, str]] = {}
-        self._numbers: dict[tuple[str, str], list[int]] = {}
-
-    def note(self, name: str, doc: dict[str, Any]) -> None:
-        """Take one document."""
-        if name == "stream_resource":
-            if doc["mimetype"] == COUNTER_MIMETYPE:
-                return
-            template = doc["parameters"].get("template", "")
-            self._resources[doc["uid"]] = (doc["uri"], template)
-        elif name == "stream_datum" and doc["stream_resource"] in self._resources:
-            numbers = range(doc["indices"]["start"], doc["indices"]["stop"])
-            self._numbers.setdefault(self._resources[doc["stream_resource"]], []).extend(numbers)
-
-    def text(self) -> str:
-        """Return first and last of the files that exist, and how many, for each directory."""
-        series = []
-        for (uri, template), numbers in self._numbers.items():
-            folder = path_from_uri(uri)
-            named = [folder / template.format(number) for number in numbers]
-            files = [file for file in named if file.is_file()]
-            if len(files) > 1:
-                series.append(f"{files[0]} to {files[-1].name} ({len(files)} files)")
-            series += map(str, files[:1] if len(files) == 1 else ())
-        return ", ".join(series) or "none"
 
 
 def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
@@ -243,9 +237,9 @@ def _tiled_writer(client: CatalogOfBlueskyRuns, **options: Any) -> TiledWriter:
     return TiledWriter(client, spec_to_mimetype={LEGACY_SPEC: PCAP_MIMETYPE}, **options)
 
 
-def _plain(doc: dict[str, Any]) -> dict[str, Any]:
-    # Devices report numpy scalars, which the backup, written as plain JSON, could not contain.
-    try:
-        return sanitize_doc(doc)
-    except TypeError:
+class _NoFiller(Filler):
+    """Leaves documents as they are; its base copies all of them."""
+
+    def event_page(self, doc: EventPage) -> EventPage:
+        """Return the document."""
         return doc

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from catalog_servers import KEY, FacilityServer
 
 from daqiri_ophyd.catalog import Catalog, capture_files
 from daqiri_ophyd.cli._stimulus import udp_stimulus
@@ -113,6 +114,51 @@ def test_a_terminal_that_is_closed_ends_a_capture_with_file_and_run_complete(
         process.wait()
     assert process.returncode == 128 + signal.SIGHUP
     require_complete_run(data, "ended by SIGHUP")
+
+
+def test_a_second_ctrl_c_ends_the_wait_for_a_server_that_does_not_answer(
+    tmp_path: Path, stimulus: Path
+) -> None:
+    """The run is left to be recovered."""
+    data = tmp_path / "daqiri-data"
+    server = FacilityServer(tmp_path / "server", data / "captures")
+    server.start()
+    there = ["--catalog", server.uri]
+    environment = {**os.environ, "TILED_API_KEY": KEY}
+    process = start(
+        "capture", "loopback", "--send", stimulus, *there,
+        cwd=tmp_path, env=environment, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        wait_for(lambda: captured(data))
+        server.process.send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("Waiting for run "):
+                break
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=100)
+        assert process.returncode == 1
+        assert "interrupted; what was captured is complete" in messages
+        assert "Traceback" not in messages
+        (journal,) = (data / "backup").glob("*.unfinished.jsonl")
+        uid = journal.name.partition(".")[0]
+        assert f"Run {uid} is not stored in the catalog" in messages
+        server.process.send_signal(signal.SIGCONT)
+        done = subprocess.run(
+            [*COMMAND, "catalog", "recover", *there, "--json"],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200, check=True,
+        )  # fmt: skip
+        assert json.loads(done.stdout)[uid]["reason"] == "it had ended, and is stored now"
+        with Catalog.connect(server.uri, KEY, readable=[data / "captures"]) as catalog:
+            run = catalog.client[uid]
+            assert run.metadata["stop"]["reason"] == "interrupted from the keyboard"
+            assert len(capture_files(run)) == 1
+    finally:
+        process.kill()
+        process.wait()
+        server.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

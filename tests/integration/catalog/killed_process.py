@@ -64,10 +64,12 @@ def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) ->
         stored.wait()
         while capture.progress is None or capture.progress.packets < 250:
             time.sleep(0.01)
+        catalog.flush()
         sys.stdout.write("recording\n")
         sys.stdout.flush()
 
     engine(bp.count([daq.port0.rx.rx_q0]))
+    catalog.flush()
     for name in ("event", "event_page"):
         engine.subscribe(count, name)
     threading.Thread(target=tell, daemon=True).start()

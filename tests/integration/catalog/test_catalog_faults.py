@@ -32,6 +32,7 @@ def test_scan_outlives_the_server_and_is_ingested_later(
 ):
     def end_server() -> None:
         if len(device.written) == 2:
+            catalog.flush()  # a part of the run is in the catalog
             catalog._server.close()
 
     if kind == "step":
@@ -67,14 +68,16 @@ def test_server_that_is_gone_costs_later_runs_no_wait(catalog, device, run_engin
     writer = catalog.writer()
     run_engine.subscribe(writer)
     (first,) = run_engine(bp.count([device]))
+    catalog.flush()
     catalog._server.close()
     (second,) = run_engine(bp.count([device]))
+    catalog.flush()
 
     attempts = []
     monkeypatch.setattr(writer, "_tiled", lambda name, doc: attempts.append(name))
     (third,) = run_engine(bp.count([device]))
-    assert not attempts
     assert writer.backups == [backup_of(catalog, second), backup_of(catalog, third)]
+    assert not attempts
     names = [json.loads(line)["name"] for line in writer.backups[1].read_text().splitlines()]
     assert (names[0], names[-1]) == ("start", "stop")
     assert not backup_of(catalog, first).exists()
@@ -87,6 +90,7 @@ def test_backup_directory_that_vanished_ends_no_scan(catalog, device, run_engine
     catalog.backup_directory.write_text("in the way")
     (uid,) = run_engine(bp.count([device], 2))
     assert len(device.written) == 2
+    catalog.flush()
     assert "reached neither the catalog" in caplog.text
 
 

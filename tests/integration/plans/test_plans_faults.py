@@ -118,6 +118,7 @@ def test_a_scan_goes_on_when_its_catalog_is_killed_and_is_stored_once_it_is_back
         def kill(name: str, _doc: dict[str, Any]) -> None:
             if name in ("event", "event_page") and not killed and len(documents.rows()) >= 2:
                 killed.append(len(documents.rows()))
+                catalog.flush()
                 server.kill()
 
         run_engine.subscribe(kill)

@@ -203,11 +203,12 @@ def test_one_of_two_that_is_prepared_again_counts_rows_anew(both, run_engine, do
     @bpp.stage_decorator([first, second])
     @bpp.run_decorator()
     def plan(again):
-        yield from prepare(first, second)
-        yield from bps.declare_stream(first, second, name="primary", collect=True)
+        yield from prepare_captures(first, second)
         yield from fly([first, second], send)
-        yield from prepare(*again)
-        yield from fly([first, second], send)
+        yield from prepare_captures(*again)
+        yield from bps.kickoff_all(first, second, wait=True)
+        send()
+        yield from collect(first, second)
 
     run_engine(plan(both[1:]))
     assert documents.stop["num_events"] == {"primary": 2}

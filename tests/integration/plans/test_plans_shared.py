@@ -12,7 +12,7 @@ from bluesky.utils import FailedStatus, RunEngineInterrupted
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import capture_files
 from daqiri_ophyd.catalog._unfinished import UnfinishedRun
-from daqiri_ophyd.devices import CaptureError, make_daq
+from daqiri_ophyd.devices import CaptureError, CaptureTrigger, make_daq
 
 from .conftest import Documents, collect, fly, kick_off, loopback, packets, prepare_captures, until
 

@@ -1,0 +1,198 @@
+"""Documents that a writer was given and has not stored yet, and the thread that stores them.
+
+Bluesky's `BufferingWrapper` has such a thread too, but nobody can wait for it without ending it, it
+passes on documents that may change, and a killed process loses what it holds.
+"""
+
+# Its exit handler ends thread pools that the server needs: it is to run after ours.
+import concurrent.futures.thread  # noqa: F401
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+from ._backup import Journal
+from ._capture_files import CaptureFiles
+
+__all__ = ["Backlog", "PendingRun", "abandon", "flush"]
+
+_log = logging.getLogger(__name__)
+# The thread ends after that long without a document, s; the next one starts another.
+_IDLE_S = 1.0
+# Whoever waits longer is told what for, s.
+_SILENT_S = 3.0
+
+
+@dataclass(eq=False)
+class PendingRun:
+    """A run of which documents are coming or not yet stored.
+
+    Parameters
+    ----------
+    uid : str
+        Uid of the run.
+    journal : Journal
+        Its documents, until it is stored.
+    write : callable
+        Takes its documents.
+    captures : CaptureFiles
+        Files that it names.
+    has_ended : bool
+        Whether its stop document was given.
+    is_abandoned : bool
+        Whether it is left to `recover_runs`: further documents go to the journal only.
+    """
+
+    uid: str
+    journal: Journal
+    write: Callable[[str, dict[str, Any]], None]
+    captures: CaptureFiles
+    has_ended: bool = False
+    is_abandoned: bool = False
+
+
+class Backlog:
+    """Documents in order, which a thread takes one by one.
+
+    Parameters
+    ----------
+    uri : str
+        Catalog that the documents are for.
+    store : callable
+        Called in the thread with run, name and document, as given to `put`. Must not raise.
+    """
+
+    def __init__(self, uri: str, store: Callable[[PendingRun, str, Any], None]) -> None:
+        self.uri = uri
+        self._store = store
+        self.forget()
+        with _lock:
+            _backlogs.add(self)
+
+    def forget(self) -> None:
+        """Begin with nothing."""
+        self._changed = threading.Condition()
+        self._documents: deque[tuple[PendingRun, str, Any]] = deque()
+        self._given = 0
+        self._done = 0
+        self._thread: threading.Thread | None = None
+
+    def put(self, run: PendingRun, name: str, doc: Any) -> None:
+        """Add a document; return at once."""
+        with self._changed:
+            if self._thread is None:
+                # A daemon: at exit, `_finish` waits for it, and can be interrupted.
+                thread = threading.Thread(target=self._work, name="store-runs", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._documents.append((run, name, doc))
+            self._given += 1
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until what was given before this call is stored, or in a backup file."""
+        if getattr(_this_thread, "stores", False):
+            return
+        with self._changed:
+            last = self._given
+            if not self._changed.wait_for(lambda: self._done >= last, _SILENT_S):
+                _log.warning(
+                    "Waiting for run %s to be stored in the catalog at %s: %d documents to go.",
+                    ", ".join(run.uid for run in self._runs()),
+                    self.uri,
+                    last - self._done,
+                )
+                self._changed.wait_for(lambda: self._done >= last)
+
+    def abandon(self) -> None:
+        """Leave the runs that are not stored to `recover_runs`."""
+        with self._changed:
+            runs = self._runs()
+            self._documents.clear()
+            self._done = self._given
+            self._thread = None  # It ends after what it is doing.
+            for run in runs:
+                run.is_abandoned = True
+                if run.has_ended:
+                    run.journal.end(keep=True)
+            self._changed.notify_all()
+        for run in runs:
+            _log.warning(
+                "Run %s is not stored in the catalog at %s: its documents are in %s; "
+                "`daqiri-ophyd catalog recover` stores it.",
+                run.uid,
+                self.uri,
+                run.journal.path,
+            )
+
+    def _runs(self) -> list[PendingRun]:
+        """Return the runs of the documents that are not stored."""
+        return list(dict.fromkeys(run for run, _, _ in self._documents))
+
+    def _work(self) -> None:
+        _this_thread.stores = True
+        me = threading.current_thread()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._documents or self._thread is not me, _IDLE_S)
+                if self._thread is not me:
+                    return
+                if not self._documents:
+                    self._thread = None
+                    return
+                document = self._documents[0]
+            self._store(*document)
+            with self._changed:
+                if self._thread is not me:
+                    return
+                self._documents.popleft()
+                self._done += 1
+                self._changed.notify_all()
+
+
+_lock = threading.Lock()
+_backlogs: WeakSet[Backlog] = WeakSet()
+# Lets the threads that store documents use a catalog that others wait for.
+_this_thread = threading.local()
+
+
+def _of(uri: str | None) -> list[Backlog]:
+    with _lock:
+        return [backlog for backlog in _backlogs if uri in (None, backlog.uri)]
+
+
+def flush(uri: str | None = None) -> None:
+    """Wait until this process has stored what it was given for a catalog; None: for all."""
+    for backlog in _of(uri):
+        backlog.wait()
+
+
+def abandon(uri: str | None = None) -> None:
+    """Leave what this process has not stored to `recover_runs`."""
+    for backlog in _of(uri):
+        backlog.abandon()
+
+
+def _finish() -> None:
+    """Store what there is before the interpreter ends; Ctrl-C leaves it to `recover_runs`."""
+    try:
+        flush()
+    except KeyboardInterrupt:
+        abandon()
+
+
+def _forget() -> None:
+    """Leave everything to the parent process: a fork has none of its threads."""
+    global _lock
+    _lock = threading.Lock()
+    for backlog in list(_backlogs):
+        backlog.forget()
+
+
+# While embedded servers run: they end with the main thread, which `atexit` comes after.
+threading._register_atexit(_finish)  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue]
+os.register_at_fork(after_in_child=_forget)

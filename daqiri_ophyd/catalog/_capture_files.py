@@ -1,0 +1,40 @@
+"""The capture files that documents of a run name."""
+
+from typing import Any
+
+from tiled.utils import path_from_uri
+
+from daqiri_ophyd.documents import COUNTER_MIMETYPE
+
+__all__ = ["CaptureFiles"]
+
+
+class CaptureFiles:
+    """The capture files that documents of a run name."""
+
+    def __init__(self) -> None:
+        self._resources: dict[str, tuple[str, str]] = {}
+        self._numbers: dict[tuple[str, str], list[int]] = {}
+
+    def note(self, name: str, doc: dict[str, Any]) -> None:
+        """Take one document."""
+        if name == "stream_resource":
+            if doc["mimetype"] == COUNTER_MIMETYPE:
+                return
+            template = doc["parameters"].get("template", "")
+            self._resources[doc["uid"]] = (doc["uri"], template)
+        elif name == "stream_datum" and doc["stream_resource"] in self._resources:
+            numbers = range(doc["indices"]["start"], doc["indices"]["stop"])
+            self._numbers.setdefault(self._resources[doc["stream_resource"]], []).extend(numbers)
+
+    def text(self) -> str:
+        """Return first and last of the files that exist, and how many, for each directory."""
+        series = []
+        for (uri, template), numbers in self._numbers.items():
+            folder = path_from_uri(uri)
+            named = [folder / template.format(number) for number in numbers]
+            files = [file for file in named if file.is_file()]
+            if len(files) > 1:
+                series.append(f"{files[0]} to {files[-1].name} ({len(files)} files)")
+            series += map(str, files[:1] if len(files) == 1 else ())
+        return ", ".join(series) or "none"
