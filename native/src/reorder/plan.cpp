@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "config/formats.h"
 #include "net/headers.h"
 #include "net/link_layer.h"
 
@@ -78,6 +79,18 @@ std::uint32_t slots_of(const ReorderConfig& config) noexcept {
   return 0;
 }
 
+std::uint64_t frame_bytes_of(const ReorderConfig& config) noexcept {
+  if (config.frame_.shape_.empty()) return 0;
+  std::uint64_t bytes = std::max(bits_of(config.data_types_.output_type_), 8U) / 8;
+  if (const config::Name* dtype = config::find_name(config::FRAME_DTYPES, config.frame_.dtype_))
+    bytes = static_cast<std::uint64_t>(dtype->value) / 8;
+  for (const std::uint32_t extent : config.frame_.shape_) {
+    bytes *= extent;
+    if (bytes > UINT32_MAX) return 0;
+  }
+  return bytes;
+}
+
 std::uint32_t stride_of(const ReorderConfig& config) noexcept {
   return config.flow_stride_ != 0 ? config.flow_stride_ : slots_of(config);
 }
@@ -130,8 +143,7 @@ Plan::Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t timeout_u
   }
   // Validation has seen to it that the type has the value.
   static_cast<void>(encode(config.fill_, types.output_type_, fill_.data()));
-  std::uint64_t frame = config.frame_.shape_.empty() ? 0 : fill_bytes_;
-  for (const std::uint32_t extent : config.frame_.shape_) frame *= extent;
+  const std::uint64_t frame = frame_bytes_of(config);
   if (by_bytes()) {
     unit_bytes_ = element_bytes_;
     units_ = config.batch_byte_offset_.batch_bytes_ / unit_bytes_;

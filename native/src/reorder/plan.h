@@ -140,6 +140,8 @@ class Plan {
 /// Batch numbers of a config whose fields are good; slots of a batch; slots of one flow.
 [[nodiscard]] std::uint64_t batch_numbers_of(const ReorderConfig& config) noexcept;
 [[nodiscard]] std::uint32_t slots_of(const ReorderConfig& config) noexcept;
+/// Output bytes of a config's frame; 0: none, or more than there can be.
+[[nodiscard]] std::uint64_t frame_bytes_of(const ReorderConfig& config) noexcept;
 [[nodiscard]] std::uint32_t stride_of(const ReorderConfig& config) noexcept;
 
 }  // namespace daqiri::reorder

@@ -12,6 +12,7 @@
 #include "daqiri/config.h"
 #include "io/io_engine.h"
 #include "io/session_memory.h"
+#include "reorder/plan.h"
 
 namespace daqiri {
 
@@ -78,6 +79,7 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   explicit Session(NetworkConfig config);
   void build();
+  void add_reorder_plans(const Port& port, reorder::PacketKind kind) const;
   void start();
 
   NetworkConfig config_;
