@@ -215,7 +215,9 @@ struct Plan {
   bool check_types() const {
     const Place at = place["data_types"];
     const ReorderDataTypesConfig& types = plan.data_types_;
-    if (at.bad() || at["input_type"].bad() || at["output_type"].bad()) return false;
+    for (const char* key : {"input_type", "output_type", "input", "output"}) {
+      if (at.bad() || at[key].bad()) return false;
+    }
     if (!reorder::convertible(types.input_type_, types.output_type_)) {
       at["output_type"].error("found '", reorder_data_type_to_string(types.output_type_),
                               "' from '", reorder_data_type_to_string(types.input_type_),
