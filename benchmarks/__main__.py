@@ -23,6 +23,7 @@ TOPICS = (
     "python_compat",
     "handover",
     "dead_time",
+    "long_scans",
 )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,14 @@ from bluesky.utils import FailedStatus, Msg, MsgGenerator, make_decorator, short
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
+from ._arrival import are_peers, until_arrived
 from ._metadata import engine_metadata_wrapper
 
 # How soon a capture that fails ends the run, while only the transmission is waited for.
 _LOOK_S = 0.1
+
+Streams = Mapping[str, Sequence[Any]]
+"""Devices by the name of their stream."""
 
 __all__ = [
     "Flight",
@@ -36,28 +40,31 @@ class Flight:
     Parameters
     ----------
     streams : mapping
-        Name of the stream of each device, in the order in which they are kicked off.
+        Devices of each stream by its name, in the order in which they are kicked off.
     flush_period : float
         Time between collections of rows, s.
     """
 
-    def __init__(self, streams: Mapping[Any, str], flush_period: float) -> None:
+    def __init__(self, streams: Streams, flush_period: float) -> None:
         self._streams = streams
+        self._devices = [device for devices in streams.values() for device in devices]
         self._flush_period = flush_period
         self._collected = 0.0
+        self._bytes_before: dict[tuple[Any, Any], int] = {}
         self.running = False
 
     def start(self) -> MsgGenerator[None]:
         """Declare the streams and kick off the devices."""
         yield from bps.checkpoint()
-        for device, stream in self._streams.items():
-            yield from bps.declare_stream(device, name=stream, collect=True)
+        for stream, devices in self._streams.items():
+            yield from bps.declare_stream(*devices, name=stream, collect=True)
             # A pause repeats what it interrupts, so that each stream is declared once.
             yield from bps.checkpoint()
 
         def kick_off() -> MsgGenerator[None]:
             self.running = True
-            for device in self._streams:
+            self._bytes_before = {pair: _on_the_way(*pair) for pair in self._pairs()}
+            for device in self._devices:
                 yield from bps.kickoff(device, wait=True)
 
         yield from bpp.rewindable_wrapper(kick_off(), False)
@@ -69,26 +76,47 @@ class Flight:
         """Collect the rows of complete files."""
 
         def collect() -> MsgGenerator[None]:
-            for device, stream in self._streams.items():
-                yield from bps.collect(device, name=stream)
+            for stream, devices in self._streams.items():
+                yield from bps.collect(*devices, name=stream)
 
         self._collected = time.monotonic()
         # Not rewindable: repeated after a pause, it would number rows twice.
         yield from bpp.rewindable_wrapper(collect(), False)
 
     def end(self) -> MsgGenerator[None]:
-        """Wait until all devices have finished; a capture without a limit ends last."""
-        last = [d for d in self._streams if isinstance(d, Capture) and not d.limited]
-        first = [device for device in self._streams if device not in last]
+        """Wait until all devices have finished; a capture without a limit ends last.
+
+        Of a TCP stream between them, which waits when its receiver lags, such a capture has all.
+        """
+        last = [d for d in self._devices if isinstance(d, Capture) and not d.limited]
+        first = [device for device in self._devices if device not in last]
 
         def complete() -> MsgGenerator[None]:
-            for devices in (first, last):
-                if devices:
-                    yield from self._complete(devices)
+            if first:
+                yield from self._complete(first)
+            for (tx, detector), before in self._bytes_before.items():
+                if detector in last:
+                    yield from self._arrival(tx, detector, before)
+            if last:
+                yield from self._complete(last)
 
         yield from bpp.rewindable_wrapper(complete(), False)
         self.running = False
         yield from bps.checkpoint()
+
+    def _pairs(self) -> list[tuple[TxQueue, Capture]]:
+        senders = [device for device in self._devices if isinstance(device, TxQueue)]
+        captures = [device for device in self._devices if isinstance(device, Capture)]
+        return [(tx, one) for tx in senders for one in captures if are_peers(tx, one)]
+
+    def _arrival(self, tx: TxQueue, detector: Capture, before: int) -> MsgGenerator[None]:
+        def missing() -> int:
+            return _on_the_way(tx, detector) - before
+
+        size = missing()
+        if size > 0 and not detector.failed:
+            timeout = detector.timeout.get()
+            yield from until_arrived(detector, size, lambda: size - missing(), timeout)
 
     def _complete(self, devices: list[Any]) -> MsgGenerator[None]:
         group = short_uid("complete")
@@ -106,7 +134,7 @@ class Flight:
                 # After a pause the RunEngine has forgotten the group, and `wait` returns at once.
                 yield from bps.sleep(pause)
             # Collecting raises the reason of a capture that has failed.
-            if done or self._is_due() or any(getattr(d, "failed", False) for d in self._streams):
+            if done or self._is_due() or any(getattr(d, "failed", False) for d in self._devices):
                 yield from self.collect()
         yield from self._raise_failure(statuses)
 
@@ -130,7 +158,7 @@ class Flight:
         self.running = False
         # On threads: completing a file can take a while.
         tasks = yield from bps.wait_for(
-            [partial(asyncio.to_thread, device.stop, success=True) for device in self._streams]
+            [partial(asyncio.to_thread, device.stop, success=True) for device in self._devices]
         )
         try:
             yield from self.collect()
@@ -149,7 +177,7 @@ class Flight:
 
 
 def capture_during(
-    detector: Capture,
+    detector: Capture | Sequence[Capture],
     plan: MsgGenerator[Any],
     *,
     tx: TxQueue | None = None,
@@ -167,8 +195,9 @@ def capture_during(
 
     Parameters
     ----------
-    detector : Capture
-        Capture of a port; has to be staged.
+    detector : Capture or sequence of Capture
+        Capture of a port; has to be staged. Several share the stream: each has to be prepared
+        (`CaptureTrigger`), for equally many files.
     plan : generator
         What happens during the capture, such as ``bps.mv(motor, 10)``. It may not open a run; see
         `capture_during_wrapper`.
@@ -190,8 +219,17 @@ def capture_during(
     ------
     FailedStatus
         If the capture or the transmission fails.
+    ValueError
+        If one of several captures is not prepared.
     """
-    flight = Flight(streams_of(detector, tx, stream), flush_period)
+    detectors = [detector] if isinstance(detector, Capture) else list(detector)
+    for one in detectors:
+        if len(detectors) > 1 and not one.prepared:
+            raise ValueError(
+                f"{one.name} cannot share stream {stream!r}: it is not prepared. Do so first: "
+                "bps.prepare(capture, CaptureTrigger(number_of_files=..., packets_per_file=...))."
+            )
+    flight = Flight(streams_of(detectors, tx, stream), flush_period)
 
     def run() -> MsgGenerator[Any]:
         yield from flight.start()
@@ -234,7 +272,8 @@ def capture_during_wrapper(
     FailedStatus
         If the capture or the transmission fails.
     """
-    streams = streams_of(detector, tx, stream)
+    streams = streams_of([detector], tx, stream)
+    devices = [device for devices in streams.values() for device in devices]
     flights = [Flight(streams, flush_period)]
 
     def insert(msg: Msg) -> tuple[MsgGenerator[Any] | None, MsgGenerator[Any] | None]:
@@ -262,11 +301,18 @@ def capture_during_wrapper(
     def staged() -> MsgGenerator[Any]:
         return (yield from bpp.contingency_wrapper(run(), except_plan=recover))
 
-    return (yield from engine_metadata_wrapper(bpp.stage_wrapper(staged(), list(streams))))
+    return (yield from engine_metadata_wrapper(bpp.stage_wrapper(staged(), devices)))
 
 
 capture_during_decorator = make_decorator(capture_during_wrapper)
 """`capture_during_wrapper` as a decorator: ``capture_during_decorator(detector, ...)``."""
+
+
+def _on_the_way(tx: TxQueue, detector: Capture) -> int:
+    """Return bytes that a queue has sent and the port of a capture has not received."""
+    port = detector.daq.port(detector.port_name)
+    arrived = sum(queue.counters().received_bytes for queue in port.rx)
+    return detector.daq.tx_queue(tx.port_name, tx.member_name).counters().sent_bytes - arrived
 
 
 def _before(msg: Msg, first: Callable[[], MsgGenerator[None]]) -> MsgGenerator[Any]:
@@ -274,11 +320,14 @@ def _before(msg: Msg, first: Callable[[], MsgGenerator[None]]) -> MsgGenerator[A
     return (yield msg)
 
 
-def streams_of(detector: Capture | None, tx: TxQueue | None, stream: str) -> dict[Any, str]:
-    """Return the stream of each device: ``stream`` of the first, ``transmit`` of a second."""
-    streams: dict[Any, str] = {}
-    if detector is not None:
-        streams[detector] = stream
+def streams_of(detectors: Sequence[Capture], tx: TxQueue | None, stream: str) -> dict[str, Any]:
+    """Return the devices of each stream: captures in one, a transmission in ``transmit``.
+
+    Without a capture, the transmission is in ``stream``.
+    """
+    streams: dict[str, list[Any]] = {}
+    if detectors:
+        streams[stream] = list(detectors)
     if tx is not None:
-        streams[tx] = "transmit" if streams else stream
+        streams["transmit" if streams else stream] = [tx]
     return streams

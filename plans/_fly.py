@@ -115,9 +115,10 @@ def fly(
     str
         uid of the run.
     """
-    streams = streams_of(detector, tx, "primary")
+    streams = streams_of([] if detector is None else [detector], tx, "primary")
     flight = Flight(streams, flush_period)
-    names = [device.name for device in streams]
+    flown = [device for devices in streams.values() for device in devices]
+    names = [device.name for device in flown]
     metadata = {"detectors": names, "hints": {"dimensions": [(("time",), "primary")]}, **md}
 
     def fly_devices() -> MsgGenerator[None]:
@@ -137,4 +138,4 @@ def fly(
         )
         return uid
 
-    return (yield from engine_metadata_wrapper(bpp.stage_wrapper(run(), list(streams))))
+    return (yield from engine_metadata_wrapper(bpp.stage_wrapper(run(), flown)))

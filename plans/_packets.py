@@ -50,7 +50,7 @@ def packet_source(
     TypeError
         If ``packets`` is none of these.
     ValueError
-        If a key is missing, unknown or contradicts another, or a value is no number.
+        If a key is missing, unknown or contradicts another, or a value is not a number.
     daqiri_ophyd.replay.ReplayError
         If the files cannot be sent on such a port.
     """

@@ -15,6 +15,7 @@ from daqiri_ophyd.catalog import Catalog, capture_files, find_run
 from daqiri_ophyd.devices import Capture, TxQueue, Verification
 from daqiri_ophyd.replay import Comparison, Replay
 
+from ._arrival import until_arrived
 from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
 from ._packets import replay_source
 
@@ -175,7 +176,8 @@ def verify_replay(
     ------
     VerificationError
         If not all packets that were sent were captured unchanged and in order; it names the first
-        difference. The run has failed then.
+        difference. The run has failed then. Of a run that fails before, such as by packets that do
+        not come, that failure is raised, and the difference is in the reason of its RunStop.
     ValueError, LookupError
         As for `replay`.
     """
@@ -238,15 +240,11 @@ def with_catalog(
 
 
 def _options(**options: Any) -> dict[str, Any]:
-    """Return what is sent of a run, and how, as the start document has it."""
-    return {name: _plain(value) for name, value in options.items()}
-
-
-def _plain(value: Any) -> Any:
-    """Return a pair as list, as JSON has it, and a mapping as dict."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+    """Return what is sent of a run, and how, as the start document has it: lists and dicts."""
+    plain = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in options.items()
+    }
+    return plain | {name: dict(v) for name, v in plain.items() if isinstance(v, Mapping)}
 
 
 def _open(
@@ -325,11 +323,11 @@ def _fly(
     yield from prepare_to_send(tx, source)
     flight = fly(detector, tx, flush_period=flush_period, md=metadata)
     if detector is not None and source.stream_bytes is not None:
-        flight = _until_arrived(flight, tx, detector, source.stream_bytes, timeout)
+        flight = _when_arrived(flight, tx, detector, source.stream_bytes, timeout)
     return (yield from flight)
 
 
-def _until_arrived(
+def _when_arrived(
     plan: MsgGenerator[str], tx: TxQueue, detector: Capture, size: int, timeout: float
 ) -> MsgGenerator[Any]:
     """Complete a capture of a TCP port, which has no limit, when all bytes have arrived."""
@@ -341,17 +339,7 @@ def _until_arrived(
         return sum(queue.counters().received_bytes for queue in queues)
 
     def complete(message: Msg) -> MsgGenerator[Any]:
-        quiet, arrived = 0.0, received() - before
-        while arrived < size:
-            if quiet > timeout:
-                raise TimeoutError(
-                    f"{detector.name}: no progress for {timeout:g} s: {arrived} of {size} bytes"
-                )
-            yield from bps.checkpoint()
-            yield from bps.sleep(_POLL_S)
-            now = received() - before
-            quiet = quiet + _POLL_S if now == arrived else 0.0
-            arrived = now
+        yield from until_arrived(detector, size, lambda: received() - before, timeout)
         return (yield message)
 
     def insert(message: Msg) -> tuple[Any, None]:
@@ -373,16 +361,20 @@ def _verified(plan: MsgGenerator[str], verification: Verification) -> MsgGenerat
         while not status.done:
             yield from bps.checkpoint()
             yield from bps.sleep(_POLL_S)
+        failure = message.kwargs.get("reason") or ""
         if (error := status.exception()) is not None:
-            raise error
+            if not failure:
+                raise error
+            return (yield from _fail(failure, f"the replay cannot be compared: {error}"))
         yield from bps.create(name="verification")
         yield from bps.read(verification)
         yield from bps.save()
         result = verification.result
         if result is None or not result.difference:
             return (yield message)
-        # What made the run fail, such as packets that did not come, is not all to be said.
-        reason = "; ".join(filter(None, [message.kwargs.get("reason"), _sentence(result)]))
+        if failure:
+            return (yield from _fail(failure, _sentence(result)))
+        reason = _sentence(result)
         yield from bps.close_run(exit_status="fail", reason=reason)
         raise VerificationError(reason)
 
@@ -392,6 +384,11 @@ def _verified(plan: MsgGenerator[str], verification: Verification) -> MsgGenerat
         return (close(message), None) if closing else (None, None)
 
     return (yield from bpp.plan_mutator(plan, insert))
+
+
+def _fail(failure: str, consequence: str) -> MsgGenerator[Any]:
+    """Close a run that has failed before; what failed first is what the plan raises."""
+    return (yield from bps.close_run(exit_status="fail", reason=f"{failure}; {consequence}"))
 
 
 def _sentence(result: Comparison) -> str:

@@ -19,7 +19,7 @@ from ._summarize import NotPcapError, summarize
 from ._writer import RunWriter, ingest_backup
 
 if TYPE_CHECKING:
-    from ._adapter import CaptureSequenceAdapter
+    from ._adapter import CaptureSequenceAdapter, CounterSequenceAdapter
     from ._tree import confined_tree
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "CaptureConsolidator",
     "PcapHandler",
     "CaptureSequenceAdapter",
+    "CounterSequenceAdapter",
     "Recovery",
     "RunNotFoundError",
     "RunWriter",
@@ -48,10 +49,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # These need the Tiled server, which clients do not have to install.
-    if name == "CaptureSequenceAdapter":
-        from ._adapter import CaptureSequenceAdapter
+    if name in ("CaptureSequenceAdapter", "CounterSequenceAdapter"):
+        from . import _adapter
 
-        return CaptureSequenceAdapter
+        return getattr(_adapter, name)
     if name == "confined_tree":
         from ._tree import confined_tree
 

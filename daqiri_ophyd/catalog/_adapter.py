@@ -2,12 +2,13 @@
 
 import builtins
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from tiled.adapters.sequence import FileSequenceAdapter
-from tiled.structures.array import ArrayStructure, StructDtype
+from tiled.structures.array import ArrayStructure, BuiltinDtype, StructDtype
 
 from daqiri_ophyd.documents import SUMMARY_DTYPE
 
@@ -15,7 +16,7 @@ from ._packet_table import PacketTableAdapter
 from ._register import COMPANIONS
 from ._summarize import summarize
 
-__all__ = ["CaptureSequenceAdapter"]
+__all__ = ["CaptureSequenceAdapter", "CounterSequenceAdapter"]
 
 
 class CaptureSequenceAdapter(FileSequenceAdapter):
@@ -38,7 +39,7 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
     @classmethod
     def from_uris(cls, *data_uris: str, **_: Any) -> Self:
         """Return an adapter for these files; what lies beside them is left out."""
-        data_uris = tuple(uri for uri in data_uris if not uri.endswith(tuple(COMPANIONS)))
+        data_uris = _captures_of(data_uris)
         files = len(data_uris)
         # The base class would derive the structure from the first file; it has no records.
         structure = ArrayStructure(
@@ -77,3 +78,50 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
 
     def _read_one(self, filepath: str) -> np.ndarray:
         return summarize(filepath).record()
+
+
+class CounterSequenceAdapter(CaptureSequenceAdapter):
+    """A sequence of capture files as an array of one counter per file.
+
+    Shape ``(files,)``, one chunk per file.
+
+    Attributes
+    ----------
+    field : str
+        The counter, a parameter of the data source: a field of
+        `daqiri_ophyd.documents.SUMMARY_DTYPE`, or ``lossy``.
+    """
+
+    field = ""
+
+    @classmethod
+    def from_uris(cls, *data_uris: str, field: str, **_: Any) -> Self:
+        """Return an adapter for a counter of these files; what lies beside them is left out."""
+        data_uris = _captures_of(data_uris)
+        records = CaptureSequenceAdapter.from_uris(*data_uris)
+        dtype = BuiltinDtype.from_numpy_dtype(np.dtype(bool if field == "lossy" else "<i8"))
+        adapter = cls(data_uris, replace(records.structure(), data_type=dtype))
+        adapter.field = field
+        return adapter
+
+    @classmethod
+    def from_catalog(cls, data_source: Any, node: Any, /, **kwargs: Any) -> Self:
+        """Return an adapter for a data source of the catalog."""
+        adapter = super().from_catalog(data_source, node, **kwargs)
+        adapter.field = data_source.parameters["field"]
+        return adapter
+
+    def get(self, key: str) -> None:
+        """Return nothing: packets are below the column of the files."""
+
+    def _load_from_files(
+        self, slice: builtins.slice | int | Iterable[int] = slice(None)
+    ) -> np.ndarray:
+        records = super()._load_from_files(slice)
+        lossy = self.field == "lossy"
+        values = records["dropped"] > 0 if lossy else records[self.field]
+        return values.astype(self.structure().data_type.to_numpy_dtype())
+
+
+def _captures_of(data_uris: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(uri for uri in data_uris if not uri.endswith(tuple(COMPANIONS)))

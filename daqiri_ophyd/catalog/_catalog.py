@@ -176,7 +176,8 @@ class Catalog:
         Parameters
         ----------
         batch_size : int
-            Rows to collect before they are sent; 1 shows rows while a run is in progress.
+            Rows to collect before they are sent; 1 shows rows and files while a run is in progress.
+            See `RunWriter`.
 
         Raises
         ------
@@ -253,7 +254,7 @@ def _find_or_make_runs(node: Any) -> CatalogOfBlueskyRuns:
     runs = node[_RUNS]
     if not isinstance(runs, CatalogOfBlueskyRuns):
         raise CatalogError(
-            f"{runs.uri} is no catalog of runs: its specs are {list(runs.specs)}, "
+            f"{runs.uri} is not a catalog of runs: its specs are {list(runs.specs)}, "
             f"expected {_RUNS_SPEC.name} {_RUNS_SPEC.version}. Give the address of one that is."
         )
     return runs

@@ -3,6 +3,8 @@
 import contextlib
 import functools
 import itertools
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -16,7 +18,7 @@ from tiled.adapters.core import Adapter
 from tiled.structures.core import StructureFamily
 from tiled.structures.table import TableStructure
 
-from daqiri_ophyd.documents import read_sidecar
+from daqiri_ophyd.documents import read_sidecar, sidecar_path
 from daqiri_ophyd.engine import DaqiriError, PcapFile
 
 __all__ = ["ROWS", "PacketTableAdapter"]
@@ -25,6 +27,8 @@ ROWS = 100_000
 """Most packets in a partition."""
 
 _MOST_AT_ONCE = 10  # partitions, some 130 MB
+_MOST_FILES = 4
+_IDLE_S = 10.0
 
 _Columns = dict[str, NDArray[Any] | pd.Series]
 
@@ -187,34 +191,75 @@ def _answered() -> Iterator[None]:
 
 
 def _parts(path: Path) -> list[slice]:
-    sidecar = read_sidecar(path)
-    packets = _count(path) if sidecar is None else sidecar.packets
-    starts = range(0, packets, ROWS)
+    try:
+        identity = _identity(sidecar_path(path))
+    except FileNotFoundError:
+        identity = _identity(path)
+    starts = range(0, _count(path, *identity), ROWS)
     # The last one goes to the end of the file, whatever its metadata say.
     return [slice(a, b) for a, b in itertools.pairwise([*starts, None])]
 
 
-def _count(path: Path) -> int:
-    return len(_raw_index(path)) if path.suffix == ".raw" else _indexed_count(*_identity(path))
+@functools.lru_cache(maxsize=65_536)  # an adapter is made for each request
+def _count(path: Path, *_identity: int) -> int:
+    sidecar = read_sidecar(path)
+    if sidecar is not None:
+        return sidecar.packets
+    return len(_raw_index(path) if path.suffix == ".raw" else _files.get(path))
 
 
 def _raw_index(path: Path) -> NDArray[Any]:
     return np.load(path.with_name(path.name + ".npy"), mmap_mode="r")
 
 
-def _identity(path: Path) -> tuple[Path, int, int, int]:
+def _identity(path: Path) -> tuple[int, int, int]:
     status = path.stat()
-    return path, status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-@functools.lru_cache(maxsize=4)  # partitions of one file come one after the other
-def _indexed(path: Path, *_identity: int) -> PcapFile:
-    return PcapFile(path)
+class _IndexedFiles:
+    """The files that are being read; one that nobody has read for a while is unmapped.
+
+    Partitions of a file come one after the other. A file that stays mapped keeps its room on the
+    disk when it is removed.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: dict[tuple[Path, int, int, int], tuple[float, PcapFile]] = {}
+
+    def get(self, path: Path) -> PcapFile:
+        """Return an indexed file."""
+        key = (path, *_identity(path))
+        with self._lock:
+            _, file = self._files.get(key, (0.0, None))
+        if file is None:
+            file = PcapFile(path)  # not in the lock: a large file takes seconds
+        with self._lock:
+            waiting = bool(self._files)
+            self._files.pop(key, None)
+            self._files[key] = time.monotonic(), file
+            for oldest in list(self._files)[:-_MOST_FILES]:
+                del self._files[oldest]
+        if not waiting:
+            self._release_later()
+        return file
+
+    def _release_later(self) -> None:
+        timer = threading.Timer(_IDLE_S, self._release)
+        timer.daemon = True
+        timer.start()
+
+    def _release(self) -> None:
+        before = time.monotonic() - _IDLE_S
+        with self._lock:
+            self._files = {key: kept for key, kept in self._files.items() if kept[0] > before}
+            waiting = bool(self._files)
+        if waiting:
+            self._release_later()
 
 
-@functools.lru_cache(maxsize=4096)
-def _indexed_count(path: Path, *identity: int) -> int:
-    return len(_indexed(path, *identity))
+_files = _IndexedFiles()
 
 
 def _raw_columns(path: Path, part: slice) -> _Columns:
@@ -224,7 +269,7 @@ def _raw_columns(path: Path, part: slice) -> _Columns:
 
 
 def _pcap_columns(path: Path, part: slice, wanted: Sequence[str]) -> _Columns:
-    packets = _indexed(*_identity(path))[part]
+    packets = _files.get(path)[part]
     needed = [name for name in wanted if name in _NUMBERS]
     needed += [part for name in wanted for part in _ADDRESSES.get(name, ())]
     # Without names, all columns would be returned.

@@ -15,7 +15,7 @@ from tiled.mimetypes import DEFAULT_ADAPTERS_BY_MIMETYPE
 from tiled.structures.data_source import Asset, DataSource
 from tiled.utils import path_from_uri
 
-from daqiri_ophyd.documents import CAPTURE_MIMETYPES
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COUNTER_MIMETYPE
 
 __all__ = ["COMPANIONS", "CaptureConsolidator", "register"]
 
@@ -35,7 +35,7 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
     clients download them with it.
     """
 
-    supported_mimetypes = set(CAPTURE_MIMETYPES.values())
+    supported_mimetypes = {*CAPTURE_MIMETYPES.values(), COUNTER_MIMETYPE}
 
     def __init__(self, stream_resource: Any, descriptor: Any) -> None:
         stream_resource = _normalized(stream_resource)
@@ -98,7 +98,9 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
     def adapter_parameters(self) -> dict[str, Any]:
         """Return what the catalog must store besides the URIs, so that exports can be read."""
         # With a template, the exporter of runs leaves the parameters as they are.
-        return {"template": self.template, "parts": self._parts}
+        stored = {"template": self.template, "parts": self._parts}
+        field = self._sres_parameters.get("field")
+        return {**stored, "field": field} if field else stored
 
 
 def _normalized(stream_resource: Any) -> Any:
@@ -121,6 +123,12 @@ def _adapter() -> type:
     return CaptureSequenceAdapter
 
 
+def _counter_adapter() -> type:
+    from ._adapter import CounterSequenceAdapter
+
+    return CounterSequenceAdapter
+
+
 def _exporter() -> Any:
     from bluesky_tiled_plugins.exporters import json_seq_exporter
 
@@ -137,4 +145,6 @@ def register() -> None:
     for mimetype in CAPTURE_MIMETYPES.values():
         CONSOLIDATOR_REGISTRY[mimetype] = CaptureConsolidator
         DEFAULT_ADAPTERS_BY_MIMETYPE.set(mimetype, _adapter)
+    CONSOLIDATOR_REGISTRY[COUNTER_MIMETYPE] = CaptureConsolidator
+    DEFAULT_ADAPTERS_BY_MIMETYPE.set(COUNTER_MIMETYPE, _counter_adapter)
     default_serialization_registry.register("BlueskyRun", "application/json-seq", _exporter())

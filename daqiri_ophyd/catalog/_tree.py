@@ -53,7 +53,7 @@ class _Confined(CatalogNodeAdapter):
                 path = path_from_uri(data_uri)
                 own = (s.uri for s in storages if urlparse(s.uri).scheme in _DATABASES)
                 if path not in map(path_from_uri, own):
-                    raise UnreadableFileError(f"{path} is no database of this server.")
+                    raise UnreadableFileError(f"{path} is not a database of this server.")
         except UnreadableFileError as error:
             raise HTTPException(403, f"This server does not serve it: {error}") from error
 

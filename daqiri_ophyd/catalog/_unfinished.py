@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from daqiri_ophyd.documents import CAPTURE_MIMETYPES, FileSummary, SidecarError
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COUNTER_MIMETYPE, FileSummary, SidecarError
 
 from ._backup import Documents
 from ._confine import UnreadableFileError, confined_path
@@ -20,6 +20,7 @@ Mend: TypeAlias = Callable[[Path], list[str]]
 """Repairs a file; returns what was done."""
 
 _NUMBERED = re.compile(r"(.+_)([0-9]{6,})(\.(?:pcap|raw))")
+_MIMETYPES = {*CAPTURE_MIMETYPES.values(), COUNTER_MIMETYPE}
 _COUNTERS = ("packets", "bytes", "dropped", "t_first_ns", "t_last_ns")
 
 
@@ -123,7 +124,7 @@ class UnfinishedRun:
         return stream.has_readings and doc["seq_nums"]["start"] > stream.rows
 
     def _take_file(self, name: str, doc: dict[str, Any]) -> None:
-        if name == "stream_resource" and doc["mimetype"] in CAPTURE_MIMETYPES.values():
+        if name == "stream_resource" and doc["mimetype"] in _MIMETYPES:
             self._resources[doc["uid"]] = doc
         elif name == "stream_datum" and doc["stream_resource"] in self._resources:
             resource = self._resources[doc["stream_resource"]]
@@ -156,14 +157,20 @@ class UnfinishedRun:
         placed = {path for series in stream.series.values() for path in series.placed}
         found = [path for series in stream.series.values() for path in series.new]
         self.unlisted += [path for path in found if path not in placed]
+        # Counters of a file have documents of their own.
+        self.unlisted = list(dict.fromkeys(self.unlisted))
         return added
 
     def _rows(self, stream: _Stream) -> Documents:
         """Return files and rows that make a stream whole, for all files that were found."""
         keys, many = stream.descriptor["data_keys"], list(stream.series.values())
         columns = [key for key, value in keys.items() if "external" not in value]
+        if not columns:
+            # A stream that captures share, whose rows are their files.
+            stream.rows = min(len(series.placed) for series in many)
         counted = self._values(stream, [FileSummary(Path(), 0, 0)] * len(many))
-        flown = not stream.has_readings and len(stream.descriptor["object_keys"]) == 1
+        alone = len(stream.descriptor["object_keys"]) == 1
+        flown = not stream.has_readings and (alone or not columns)
         known = all(key in counted or keys[key]["dtype"] == "number" for key in columns)
         if not flown or not known or len(keys) - len(columns) != len(many):
             return []
@@ -180,7 +187,8 @@ class UnfinishedRun:
                 documents += self._files(stream, series, more)
                 series.placed += series.new[: len(more)]
         if rows:
-            documents.append(("event_page", page))
+            if columns:
+                documents.append(("event_page", page))
             self._time = max([self._time, *page["time"]])
             self.rows += len(rows)
             stream.rows = rows.stop

@@ -40,4 +40,4 @@ def _html(_media_type: str, array: np.ndarray, _metadata: Any) -> bytes:
 
 def _png(_media_type: str, array: np.ndarray, _metadata: Any) -> bytes:
     fields = ", ".join(array.dtype.names or ())
-    raise SerializationError(f"records with the fields {fields} are no picture; see text/html.")
+    raise SerializationError(f"records with the fields {fields} are not a picture; see text/html.")

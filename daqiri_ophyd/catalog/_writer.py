@@ -12,7 +12,7 @@ from bluesky_tiled_plugins import CatalogOfBlueskyRuns, TiledWriter
 from event_model import RunRouter, sanitize_doc
 from tiled.utils import path_from_uri
 
-from daqiri_ophyd.documents import PCAP_MIMETYPE
+from daqiri_ophyd.documents import COUNTER_MIMETYPE, PCAP_MIMETYPE
 
 from ._address import CatalogError
 from ._backup import BackupError, Journal, read_backup
@@ -42,7 +42,9 @@ class RunWriter:
     backup_directory : Path
         Existing directory for the runs that could not be stored.
     batch_size : int
-        Rows to collect before they are sent. 1 shows them live, with one request per row.
+        Rows to collect before they are sent. 1 shows rows and files live, with a request for each,
+        which names all files so far: for runs of up to some hundred files. With more, files are
+        sent at the end of the run, in one request.
     readable : iterable of Path, optional
         Directories that the catalog may read, if known; a capture elsewhere logs a warning.
 
@@ -116,6 +118,8 @@ class RunWriter:
     def _check_readable(self, name: str, doc: dict[str, Any]) -> None:
         if name != "stream_resource" or self._readable is None:
             return
+        if doc["mimetype"] == COUNTER_MIMETYPE:
+            return  # of files that have a document of their own
         path = path_from_uri(doc["uri"])
         if not any(path.is_relative_to(directory) for directory in self._readable):
             _log.warning(
@@ -175,9 +179,11 @@ class _CaptureFiles:
     def note(self, name: str, doc: dict[str, Any]) -> None:
         """Take one document."""
         if name == "stream_resource":
+            if doc["mimetype"] == COUNTER_MIMETYPE:
+                return
             template = doc["parameters"].get("template", "")
             self._resources[doc["uid"]] = (doc["uri"], template)
-        elif name == "stream_datum":
+        elif name == "stream_datum" and doc["stream_resource"] in self._resources:
             numbers = range(doc["indices"]["start"], doc["indices"]["stop"])
             self._numbers.setdefault(self._resources[doc["stream_resource"]], []).extend(numbers)
 

@@ -15,7 +15,7 @@ from . import _limits
 from ._output import print_facts, print_json, print_table
 from ._picture import draw_capture
 from ._source import config_path, interface_with
-from ._workspace import open_workspace, port_device
+from ._workspace import open_workspace
 
 Data = Annotated[
     Path, typer.Option(help="Directory of the catalog and the captures.", file_okay=False)
@@ -106,11 +106,11 @@ def capture(
     loaded = load_config(config_path(config))
     interface = interface_with(loaded, "rx", port)
     with open_workspace(loaded, data, catalog) as workspace:
-        receiver = port_device(workspace.daq, interface)
+        receiver = workspace.daq.port_device(interface)
         detector = receiver.capture
         if queue is not None:
             detector.queues.put(queue)
-        sender = next(iter(_transmit_queues(receiver)), None) if send is not None else None
+        sender = next(iter(receiver.tx.members), None) if send is not None else None
         if send is not None and sender is None:
             raise typer.BadParameter(
                 f"--send needs a transmit queue on interface {interface!r}; it has none"
@@ -145,7 +145,3 @@ def capture(
         ]
     )
     print_table(["file"], [[file] for file in result["files"]])
-
-
-def _transmit_queues(port: Any) -> list[Any]:
-    return [getattr(port.tx, attribute) for attribute in port.tx.component_names]

@@ -1,4 +1,4 @@
-"""``daqiri-ophyd config check`` and ``config show``."""
+"""``daqiri-ophyd config check``, ``config show`` and ``config stub``."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -63,3 +63,19 @@ def show(
         print_json(config.to_dict())
     else:
         out.print(config.to_yaml(), markup=False, soft_wrap=True, end="")
+
+
+@app.command()
+def stub(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File, or name of a profile.")],
+) -> None:
+    """
+    Print a Python module that tells editors the devices of the configuration.
+
+    With it they complete [bold]daq.port0.capture[/bold] and find misspelt names.
+
+    Example: [bold]daqiri-ophyd config stub loopback > daq_tree.py[/bold]
+    """
+    from ..devices import make_daq, typed_tree
+
+    out.print(typed_tree(make_daq(config_path(file))), markup=False, soft_wrap=True, end="")

@@ -16,14 +16,14 @@ import daqiri_ophyd.plans as plans
 import daqiri_ophyd.profiles as profiles
 
 from ..catalog import capture_files
-from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config
+from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config, write_pcap
 from ..replay import PacketArray, gap_errors
 from ._capture import read_arrivals, summarize
 from ._output import print_facts, print_json, print_message
 from ._picture import draw_capture
 from ._source import interface_with
-from ._stimulus import schedule, udp_stimulus, write_pcap
-from ._workspace import Workspace, open_workspace, port_device, queue_device
+from ._stimulus import schedule, udp_stimulus
+from ._workspace import Workspace, open_workspace
 
 UDP_PORT = 5500
 PAYLOAD_BYTES = 958
@@ -109,8 +109,8 @@ def _frames(count: int) -> NDArray[np.uint8]:
 def _capture_loopback(
     workspace: Workspace, count: int, times: NDArray[np.int64]
 ) -> tuple[str, dict[str, int]]:
-    (port,) = (port_device(workspace.daq, i.name) for i in workspace.daq.config.interfaces)
-    tx = queue_device(port.tx, None)
+    (port,) = (workspace.daq.port_device(i.name) for i in workspace.daq.config.interfaces)
+    tx = port.tx.members[0]
 
     def plan() -> MsgGenerator[None]:
         yield from plans.configure_flows(
@@ -134,7 +134,7 @@ def _capture_udp(
     workspace: Workspace, count: int, times: NDArray[np.int64], output: Path
 ) -> tuple[str, dict[str, int]]:
     config = workspace.daq.config
-    detector = port_device(workspace.daq, interface_with(config, "rx", None)).capture
+    detector = workspace.daq.port_device(interface_with(config, "rx", None)).capture
     stimulus = output / "stimulus.pcap"
     write_pcap(stimulus, _frames(count)[:, ETHERNET_HEADER:], times, LINKTYPE_RAW)
     command = [
@@ -223,8 +223,8 @@ def _check_frames(pcap: PcapFile, sent: NDArray[np.uint8], file: Path) -> None:
 def _replay(workspace: Workspace, uid: str) -> tuple[str, NDArray[np.int64]]:
     """Replay a run and capture it again; returns the new run's uid and arrivals."""
     config = workspace.daq.config
-    detector = port_device(workspace.daq, interface_with(config, "rx", None)).capture
-    tx = queue_device(port_device(workspace.daq, interface_with(config, "tx", None)).tx, None)
+    detector = workspace.daq.port_device(interface_with(config, "rx", None)).capture
+    tx = workspace.daq.port_device(interface_with(config, "tx", None)).tx.members[0]
     again = workspace.run(
         plans.replay(tx, uid, workspace.catalog, detector=detector, md={"purpose": "demonstration"})
     )

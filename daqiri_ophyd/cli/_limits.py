@@ -19,4 +19,4 @@ def seconds(value: float | None) -> float | None:
     """
     if value is None or 0.0 <= value <= _CENTURY_S:
         return value
-    raise typer.BadParameter(f"{value:g} is no time in seconds; accepted are 0 to {_CENTURY_S:g}")
+    raise typer.BadParameter(f"{value:g} is out of range; accepted are 0 to {_CENTURY_S:g} s")

@@ -6,12 +6,11 @@ from typing import Annotated
 import typer
 
 from ..catalog import capture_files, find_run
-from ..engine import load_config
+from ..replay import Replay
 from ._capture import DATA, CatalogName, Data
-from ._output import print_facts, print_json, print_message
-from ._part import Between, LoopGap, Loops, PacketRange, Rewrite, Select, open_source
-from ._send import MaxGap, StartDelay, open_to_send, transmit
-from ._source import config_path, interface_with
+from ._output import print_message
+from ._part import Between, LoopGap, Loops, PacketRange, Rewrite, Select
+from ._send import MaxGap, StartDelay, play, print_sent
 from ._workspace import open_catalog
 
 # -1 is a run, not an option.
@@ -54,38 +53,28 @@ def replay(
         stored = find_run(runs.client, run)
         files = capture_files(stored)
         uid = stored.metadata["start"]["uid"]
-    loaded = load_config(config_path(config))
-    interface = interface_with(loaded, "tx", port)
-    with open_to_send(loaded, interface) as engine:
-        sender = engine.port(interface)
-        tx = sender.tx[0] if queue is None else sender.tx_queue(queue)
-        source = open_source(
-            files,
-            loaded,
-            sender,
-            tx,
-            between=between,
-            packets=packets,
-            select=select,
-            loops=loops,
-            loop_gap=loop_gap,
-            rewrite=rewrite,
-            speed=speed,
-            max_gap=max_gap,
-        )
+
+    def begin(source: Replay) -> None:
         if not as_json:
             print_message(
                 f"replaying {source.packets:,} packets of run {uid} "
                 f"over {source.duration_ns / 1e9:.1f} s"
             )
-        result = {"run": uid, **transmit(sender, tx, source, start_delay)}
-    if as_json:
-        print_json(result)
-        return
-    late = result["lateness_ns"]
-    print_facts(
-        [
-            ("sent", f"{result['sent']:,} packets, {result['bytes']:,} bytes"),
-            ("lateness", f"p50 {late['p50'] / 1e3:.1f} µs, p99 {late['p99'] / 1e3:.1f} µs"),
-        ]
+
+    result = play(
+        files,
+        config,
+        port,
+        queue,
+        start_delay,
+        begin,
+        between=between,
+        packets=packets,
+        select=select,
+        loops=loops,
+        loop_gap=loop_gap,
+        rewrite=rewrite,
+        speed=speed,
+        max_gap=max_gap,
     )
+    print_sent({"run": uid, **result}, as_json)

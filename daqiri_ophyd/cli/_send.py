@@ -1,6 +1,6 @@
 """``daqiri-ophyd send``."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,7 +42,7 @@ def open_to_send(config: NetworkConfig, interface: str) -> Engine:
 
 
 class _AnnouncedGaps:
-    """A replay that says which gaps it will wait for, before it does."""
+    """A replay that announces long gaps."""
 
     def __init__(self, source: Replay) -> None:
         self._source = source
@@ -76,7 +76,7 @@ def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> 
     """
     Send a replay to its end, with progress; return its counters.
 
-    Gaps longer than 10 s are said before they are waited for.
+    Gaps longer than 10 s are announced before they begin.
     """
     queue.reset_lateness()
     before = queue.counters()
@@ -98,6 +98,45 @@ def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> 
         "dropped": after.dropped_total - before.dropped_total,
         "lateness_ns": {"p50": lateness.p50, "p99": lateness.p99, "max": lateness.maximum},
     }
+
+
+def play(
+    files: Sequence[Path],
+    config: str,
+    port: str | None,
+    queue: str | None,
+    start_delay: float,
+    begin: Callable[[Replay], object] = lambda _: None,
+    **options: Any,
+) -> dict[str, Any]:
+    """
+    Send the packets of files as the options of `send` and `replay` say; return its counters.
+
+    ``begin`` is called with the source before the first packet is sent.
+    """
+    loaded = load_config(config_path(config))
+    interface = interface_with(loaded, "tx", port)
+    with open_to_send(loaded, interface) as engine:
+        sender = engine.port(interface)
+        tx = sender.tx[0] if queue is None else sender.tx_queue(queue)
+        source = open_source(files, loaded, sender, tx, **options)
+        begin(source)
+        return transmit(sender, tx, source, start_delay)
+
+
+def print_sent(result: dict[str, Any], as_json: bool) -> None:
+    """Print what `play` returned."""
+    if as_json:
+        print_json(result)
+        return
+    late = result["lateness_ns"]
+    print_facts(
+        [
+            ("sent", f"{result['sent']:,} packets, {result['bytes']:,} bytes"),
+            ("dropped", f"{result['dropped']:,}"),
+            ("lateness", f"p50 {late['p50'] / 1e3:.1f} µs, p99 {late['p99'] / 1e3:.1f} µs"),
+        ]
+    )
 
 
 def send(
@@ -129,34 +168,19 @@ def send(
 
     Example: [bold]daqiri-ophyd send udp capture_000000.pcap --speed 2[/bold]
     """
-    loaded = load_config(config_path(config))
-    interface = interface_with(loaded, "tx", port)
-    with open_to_send(loaded, interface) as engine:
-        sender = engine.port(interface)
-        tx = sender.tx[0] if queue is None else sender.tx_queue(queue)
-        source = open_source(
-            [file],
-            loaded,
-            sender,
-            tx,
-            between=between,
-            packets=packets,
-            select=select,
-            loops=loops,
-            loop_gap=loop_gap,
-            rewrite=rewrite,
-            speed=speed,
-            max_gap=max_gap,
-        )
-        result = transmit(sender, tx, source, start_delay)
-    if as_json:
-        print_json(result)
-        return
-    late = result["lateness_ns"]
-    print_facts(
-        [
-            ("sent", f"{result['sent']:,} packets, {result['bytes']:,} bytes"),
-            ("dropped", f"{result['dropped']:,}"),
-            ("lateness", f"p50 {late['p50'] / 1e3:.1f} µs, p99 {late['p99'] / 1e3:.1f} µs"),
-        ]
+    result = play(
+        [file],
+        config,
+        port,
+        queue,
+        start_delay,
+        between=between,
+        packets=packets,
+        select=select,
+        loops=loops,
+        loop_gap=loop_gap,
+        rewrite=rewrite,
+        speed=speed,
+        max_gap=max_gap,
     )
+    print_sent(result, as_json)

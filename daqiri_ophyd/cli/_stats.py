@@ -72,14 +72,14 @@ class _State:
         self._before = before
 
     def rate(self, side: str, index: int, counter: str) -> float:
-        """Return increments per second of a queue's counter; 0 in the first snapshot."""
+        """Return increments per second of a counter of a queue or flow; 0 in the first snapshot."""
         if self._before is None or self._before.steady_ns == self.now.steady_ns:
             return 0.0
         seconds = (self.now.steady_ns - self._before.steady_ns) / 1e9
-        queues, queues_before = getattr(self.now, side), getattr(self._before, side)
-        if len(queues) != len(queues_before):
+        parts, parts_before = getattr(self.now, side), getattr(self._before, side)
+        if len(parts) != len(parts_before):
             return 0.0
-        new, old = queues[index].counters, queues_before[index].counters
+        new, old = parts[index].counters, parts_before[index].counters
         return (getattr(new, counter) - getattr(old, counter)) / seconds
 
     def report(self) -> dict[str, Any]:
@@ -88,10 +88,11 @@ class _State:
         for side, packets, size in (
             ("rx", "received", "received_bytes"),
             ("tx", "sent", "sent_bytes"),
+            ("flows", "packets", "bytes"),
         ):
-            for index, queue in enumerate(document[side]):
-                queue["packets_per_s"] = self.rate(side, index, packets)
-                queue["bits_per_s"] = 8 * self.rate(side, index, size)
+            for index, part in enumerate(document[side]):
+                part["packets_per_s"] = self.rate(side, index, packets)
+                part["bits_per_s"] = 8 * self.rate(side, index, size)
         return document
 
 
@@ -150,6 +151,8 @@ def _tables(states: list[_State | UnreadableEngine]) -> Group:
             parts.append(_receive_table(state))
         if now.tx:
             parts.append(_transmit_table(state))
+        if now.flows:
+            parts.append(_flow_table(state))
         memory = _table("memory region", "free", "buffers", "bytes each")
         for region in now.regions:
             memory.add_row(
@@ -203,6 +206,18 @@ def _transmit_table(state: _State) -> Table:
             f"{levels.ring}/{levels.ring_capacity}",
             f"{levels.bursts_free}/{levels.bursts_total}",
             _drops(counters.dropped),
+        )
+    return table
+
+
+def _flow_table(state: _State) -> Table:
+    table = _table("flow", "packets/s", "Gb/s", "packets", "bytes")
+    for index, flow in enumerate(state.now.flows):
+        table.add_row(
+            _name(f"{flow.port}/{flow.flow}"),
+            _number(state.rate("flows", index, "packets")),
+            f"{state.rate('flows', index, 'bytes') * 8e-9:.3f}",
+            *map(_number, (flow.counters.packets, flow.counters.bytes)),
         )
     return table
 

@@ -1,23 +1,9 @@
 """Frames for the demonstration."""
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import frames
-
-PCAP_HEADER = np.dtype(
-    [
-        ("magic", "<u4"),
-        ("major", "<u2"),
-        ("minor", "<u2"),
-        ("zone", "<i4"),
-        ("accuracy", "<u4"),
-        ("snap_length", "<u4"),
-        ("link_type", "<u4"),
-    ]
-)
 
 
 def numbered_payloads(count: int, size: int) -> NDArray[np.uint8]:
@@ -52,38 +38,3 @@ def schedule(count: int, interval_ns: int, group: int) -> NDArray[np.int64]:
     gaps[::group] += 10 * interval_ns
     gaps[0] = 0
     return np.cumsum(gaps)
-
-
-def write_pcap(
-    path: Path, packets: NDArray[np.uint8], timestamps: NDArray[np.int64], link_type: int
-) -> None:
-    """
-    Write packets of equal length as a nanosecond pcap file (classic 2.4).
-
-    Parameters
-    ----------
-    path
-        File to write; replaced if it exists.
-    packets
-        Shape ``(n, length)``.
-    timestamps
-        ns, shape ``(n,)``.
-    link_type
-        1 Ethernet, 101 IP without a link layer.
-    """
-    count, length = packets.shape
-    record = np.dtype(
-        [
-            ("seconds", "<u4"),
-            ("ns", "<u4"),
-            ("stored", "<u4"),
-            ("on_wire", "<u4"),
-            ("data", "u1", length),
-        ]
-    )
-    records = np.empty(count, record)
-    records["seconds"], records["ns"] = np.divmod(timestamps, 1_000_000_000)
-    records["stored"] = records["on_wire"] = length
-    records["data"] = packets
-    header = np.array((0xA1B23C4D, 2, 4, 0, 0, 262_144, link_type), PCAP_HEADER)
-    path.write_bytes(header.tobytes() + records.tobytes())

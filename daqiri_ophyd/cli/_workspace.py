@@ -112,22 +112,3 @@ def open_workspace(
         engine = RunEngine(context_managers=[_PauseOnInterrupt])
         engine.subscribe(opened.writer())
         yield Workspace(engine, daq, opened)
-
-
-def port_device(daq: Daq, port: str) -> Any:
-    """Return the device of a port by its name in the configuration."""
-    for attribute in daq.component_names:
-        part = getattr(daq, attribute)
-        if getattr(part, "port_name", None) == port:
-            return part
-    raise LookupError(f"{daq.name} has no port {port!r}")
-
-
-def queue_device(group: Any, name: str | None) -> Any:
-    """Return a queue's device by its name in the configuration; None: the first."""
-    members = [getattr(group, attribute) for attribute in group.component_names]
-    for member in members:
-        if name in (None, member.member_name):
-            return member
-    found = ", ".join(member.member_name for member in members) or "none"
-    raise LookupError(f"{group.name} has no {name!r}; it has {found}")

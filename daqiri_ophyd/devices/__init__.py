@@ -3,11 +3,13 @@
 `make_daq` makes the tree of a configuration; nothing else has to be constructed.
 """
 
-from ._base import CounterDevice, EngineDevice
+from ._base import CounterDevice, EngineDevice, Group
 from ._capture import Capture
 from ._capture_settings import CaptureSettings
+from ._capture_trigger import CaptureTrigger
 from ._daq import Daq
-from ._flow import Flow
+from ._flow import EcpriFlow, FlexFlow, Flow, UdpFlow
+from ._flow_key import FlowKey
 from ._host_readiness import HostReadiness
 from ._losses import PacketLossError
 from ._memory_region import MemoryRegion
@@ -16,10 +18,11 @@ from ._paths import PathInfo, PathProvider, PathTemplate
 from ._port import Port
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
-from ._signals import EngineSignal, EngineSignalRO, Fact, Reading
+from ._signals import EngineSignal, EngineSignalRO, Fact, ReadingSignal
 from ._status import EngineStatus
 from ._tree import make_daq
 from ._tx_queue import TransmitStoppedError, TxQueue
+from ._typed_tree import typed_tree
 from ._verification import Verification
 
 __all__ = [
@@ -27,14 +30,19 @@ __all__ = [
     "CaptureSettings",
     "CaptureError",
     "CaptureStoppedError",
+    "CaptureTrigger",
     "CounterDevice",
     "Daq",
+    "EcpriFlow",
     "EngineDevice",
     "EngineSignal",
     "EngineSignalRO",
     "EngineStatus",
     "Fact",
+    "FlexFlow",
     "Flow",
+    "FlowKey",
+    "Group",
     "HostReadiness",
     "MemoryRegion",
     "PacketLossError",
@@ -42,11 +50,13 @@ __all__ = [
     "PathProvider",
     "PathTemplate",
     "Port",
-    "Reading",
+    "ReadingSignal",
     "ReorderPlan",
     "RxQueue",
     "TransmitStoppedError",
     "TxQueue",
+    "UdpFlow",
     "Verification",
     "make_daq",
+    "typed_tree",
 ]

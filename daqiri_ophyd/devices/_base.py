@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from ophyd import Device
+from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
-from ._signals import EngineSignalRO
+from daqiri_ophyd.engine import InterfaceConfig
+
+from ._signals import DataKeys, EngineSignalRO, Readings
+from ._status import TypedStatus
 from ._ticker import default_ticker
 
 if TYPE_CHECKING:
@@ -19,13 +23,43 @@ if TYPE_CHECKING:
 _RATE_S = 1.0
 _LEAST_S = 0.01
 
-__all__ = ["CounterDevice", "EngineDevice", "Group", "Readings"]
-
-Readings = Any
-"""Readings or data keys by name; ophyd's own declaration does not accept a dict."""
+__all__ = ["CounterDevice", "EngineDevice", "Group", "ThreadedDevice", "TypedDevice"]
 
 
-class EngineDevice(Device):
+class TypedDevice(Device):
+    """A device with the types of Bluesky's protocols, which those of ophyd do not agree with."""
+
+    if TYPE_CHECKING:
+
+        def read(self) -> Readings: ...
+        def describe(self) -> DataKeys: ...
+        def read_configuration(self) -> Readings: ...
+        def describe_configuration(self) -> DataKeys: ...
+
+
+class ThreadedDevice(TypedDevice):
+    """A device whose `trigger` works on a thread of its own."""
+
+    def trigger(self) -> TypedStatus:
+        """Start to work; the status is done, or has failed, when that has ended."""
+        status = TypedStatus(self)
+        threading.Thread(target=self._run, args=(status,), name=self.name, daemon=True).start()
+        return status
+
+    def work(self) -> None:
+        """Do what a reading needs; what it raises is the status's exception."""
+        raise NotImplementedError
+
+    def _run(self, status: TypedStatus) -> None:
+        try:
+            self.work()
+        except Exception as error:  # reported by the status
+            status.set_exception(error)
+        else:
+            status.set_finished()
+
+
+class EngineDevice(TypedDevice):
     """A part of a `Daq`, which owns the engine.
 
     Parameters
@@ -35,6 +69,9 @@ class EngineDevice(Device):
     member : str, optional
         Name of the queue, flow or plan in the configuration.
     """
+
+    if TYPE_CHECKING:
+        __getattr__: None  # type: ignore[assignment] # every attribute is declared
 
     def __init__(self, prefix: str = "", *, port: str, member: str = "", **kwargs: Any) -> None:
         self._port_name = port
@@ -58,13 +95,18 @@ class EngineDevice(Device):
         return self._member_name
 
     @property
+    def busy(self) -> str:
+        """``staged``, ``sending``, or empty: nothing that a change of flows would disturb."""
+        return "" if self._staged == Staged.no else "staged"
+
+    @property
     def source(self) -> str:
         """Source of the readings, for data keys."""
         path = [*self.dotted_name.split(".")[1:-1], self._member_name or self.attr_name]
         return f"daqiri://{self._port_name}/{'/'.join(path)}"
 
     @property
-    def interface(self) -> Any:
+    def interface(self) -> InterfaceConfig:
         """Configuration of the port, with every default and adjustment."""
         return next(i for i in self.daq.config.interfaces if i.name == self._port_name)
 
@@ -74,7 +116,7 @@ class EngineDevice(Device):
         own.update(self.daq.read_facts())
         return own
 
-    def describe_configuration(self) -> Readings:
+    def describe_configuration(self) -> DataKeys:
         """Return the data keys of `read_configuration`."""
         own = super().describe_configuration()
         own.update(self.daq.describe_facts())
@@ -87,11 +129,21 @@ class Group(EngineDevice):
     Its own configuration is that of its members.
     """
 
+    if TYPE_CHECKING:
+        # Members have the names in the configuration; `typed_tree` declares them.
+        def __getattr__(self, name: str) -> Any: ...  # type: ignore[override]
+
+    @property
+    def members(self) -> list[Any]:
+        """Devices of the group, in the order of the configuration."""
+        parts = (getattr(self, attribute) for attribute in self.component_names)
+        return [part for part in parts if isinstance(part, Device)]
+
     def read_configuration(self) -> Readings:
         """Return the configuration of the members."""
         return Device.read_configuration(self)
 
-    def describe_configuration(self) -> Readings:
+    def describe_configuration(self) -> DataKeys:
         """Return the data keys of `read_configuration`."""
         return Device.describe_configuration(self)
 
@@ -170,7 +222,7 @@ class CounterDevice(EngineDevice):
     def read(self) -> Readings:
         """Return one consistent snapshot of the readings; subscribers are not called."""
         values, timestamp = self.take_values(), time.time()
-        reading: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        reading: Readings = OrderedDict()
         for attribute, component in self._get_components_of_kind(Kind.normal):
             if attribute in values:
                 reading[component.name] = {"value": values[attribute], "timestamp": timestamp}
@@ -199,6 +251,6 @@ class CounterDevice(EngineDevice):
         for attribute, value in self.take_copied(counters).items():
             getattr(self, attribute).update_if_changed(value, taken / 1e9)
 
-    def _counters(self) -> list[EngineSignalRO]:
+    def _counters(self) -> list[EngineSignalRO[Any]]:
         signals = (getattr(self, attribute) for attribute in self.component_names)
         return [signal for signal in signals if isinstance(signal, EngineSignalRO)]

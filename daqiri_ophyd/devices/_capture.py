@@ -9,10 +9,10 @@ from bluesky.utils import FailedStatus
 
 from daqiri_ophyd.documents import StreamAsset
 
-from ._base import Readings
-from ._capture_recording import RecordingCapture
+from ._capture_prepared import PreparedCapture
 from ._outcome import CaptureError
 from ._row_worker import RowWorker
+from ._signals import DataKeys, Readings
 from ._status import EngineStatus
 from ._tiled import register_with_tiled
 
@@ -21,13 +21,15 @@ __all__ = ["Capture"]
 _log = logging.getLogger(__name__)
 
 
-class Capture(RecordingCapture):
+class Capture(PreparedCapture):
     """Records the packets of receive queues to files, in step scans and on the fly.
 
     ======================= ======================================================================
     hook                    what happens
     ======================= ======================================================================
     ``stage``               opens the engine; files of this run get a directory of their own
+    ``prepare``             takes a `CaptureTrigger`: exactly so many files of so many packets for
+                            each kickoff, until ``unstage``; settings are as before then
     ``trigger`` (step scan) flushes the queue and records one file; done when `num_packets` or
                             `acquire_time` is reached
     ``kickoff`` (fly scan)  flushes the queue and starts recording; a new file begins after
@@ -49,6 +51,10 @@ class Capture(RecordingCapture):
     the row is marked in the column ``lossy`` (``flag``), or nothing more happens (``ignore``).
     `dropped` counts them in all three cases.
 
+    A prepared capture can share the stream of a fly scan with other captures, and with detectors of
+    ophyd-async: its counters are then read from the files, under the same names, and there are no
+    events. Otherwise they are events, in a stream of its own.
+
     Of several queues (`queues`) each has its files, and a row has a file of each: its counters, and
     their sums. `num_packets` and the limits of files are those of all queues together.
 
@@ -57,7 +63,7 @@ class Capture(RecordingCapture):
 
     # --- Readings
 
-    def describe(self) -> Readings:
+    def describe(self) -> DataKeys:
         """Return the data keys of a step scan: counters, and the file."""
         return {**self._counter_keys(), **self._stream.describe()}
 
@@ -78,12 +84,18 @@ class Capture(RecordingCapture):
         hints = super().hints
         return {**hints, "fields": [*hints.get("fields", ()), *self._columns.reduced]}
 
-    def describe_collect(self) -> dict[str, Any]:
+    def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan, the same as of a step scan."""
         return dict(self._stream.describe_collect())
 
-    def collect_asset_docs(self) -> Iterator[StreamAsset]:
+    def collect_asset_docs(self, index: int | None = None) -> Iterator[StreamAsset]:
         """Yield the documents of files completed since the last call.
+
+        Parameters
+        ----------
+        index : int, optional
+            Of a prepared capture: of the files up to this number since ``prepare``, which all
+            flyers of a stream have. Default: of all.
 
         Raises
         ------
@@ -95,7 +107,8 @@ class Capture(RecordingCapture):
         if failure is not None and not self._completing:
             raise FailedStatus(self._status) from failure
         if self._place is not None:
-            yield from self._stream.collect_asset_docs()
+            shared = self._trigger is not None and self._rolling
+            yield from self._stream.collect_asset_docs(index, shared=shared)
 
     def collect_pages(self) -> Iterator[dict[str, Any]]:
         """Yield the counters of the same files, as event pages."""
@@ -128,18 +141,21 @@ class Capture(RecordingCapture):
         ------
         CaptureError
             If files of a fly scan that was completed are in no document. Files of one that failed
-            or was interrupted, and of readings that nobody read, are logged.
+            or was interrupted, or for which another capture has no row because it failed, and of
+            readings that nobody read, are logged.
         """
         with self._state:
             status = self._status
             lost = self._rolling and self._completing and not self._held
             lost = lost and (status is None or not status.done or status.success)
+            lost = lost and not self._another_failed()
         try:
             self.stop(success=True)
         finally:
             if self._worker is not None:
                 self._worker.close()
                 self._worker = None
+            self._end_preparation()
             unstaged: list[object] = super().unstage()
         missing = self._stream.uncollected
         if missing:
@@ -147,7 +163,8 @@ class Capture(RecordingCapture):
             text = f"{self.name}: {len(missing)} files are in no document, such as {missing[0]}"
             error = CaptureError(
                 f"{text}. Collect until the status of complete() is done, or use the plan "
-                "daqiri_ophyd.plans.capture_during."
+                "daqiri_ophyd.plans.capture_during. Captures that share a stream have to write "
+                "equally many files."
             )
             if not lost:
                 _log.warning(text)
@@ -163,13 +180,14 @@ class Capture(RecordingCapture):
         Raises
         ------
         CaptureError
-            If the device is not staged, neither `num_packets` nor `acquire_time` is set, or no
-            file can be created.
+            If the device is not staged, neither `num_packets` nor `acquire_time` is set, it is
+            prepared for several files, or no file can be created.
         """
         # After a pause the RunEngine triggers the interrupted reading again. The file of the
         # interrupted attempt is not part of the run.
         self.stop(success=True)
         self._require_staged()
+        self._require_as_prepared(files=1)
         rule = self.stop_rule()
         if not rule.finite:
             raise CaptureError(
@@ -189,11 +207,13 @@ class Capture(RecordingCapture):
         Raises
         ------
         CaptureError
-            If the device is not staged, is recording already, or no file can be created.
+            If the device is not staged, is recording already, settings are not those that it was
+            prepared with, or no file can be created.
         """
         self._require_staged()
         if self._recording is not None:
             raise CaptureError(f"{self.name}: a capture is running; complete it first.")
+        self._require_as_prepared()
         # No timeout before `complete`: nobody waits for packets yet.
         self._start(self.stop_rule(), rolling=True).pause_timeout()
         started = EngineStatus(self, action="starting to capture", timeout=self.timeout.get())

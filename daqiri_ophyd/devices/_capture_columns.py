@@ -6,9 +6,9 @@ from typing import Any
 
 from daqiri_ophyd.engine import PcapFile, RecordedFile
 
-from ._base import Readings
 from ._naming import attribute_name
 from ._outcome import CaptureError
+from ._signals import DataKeys
 from .reductions import Reduction
 
 __all__ = ["CaptureColumns", "sums"]
@@ -75,7 +75,7 @@ class CaptureColumns:
             return [prefix]
         return [f"{prefix}_{re.sub('[^A-Za-z0-9_.-]', '_', queue)}" for queue in self._queues]
 
-    def counter_keys(self, keys: Readings) -> Readings:
+    def counter_keys(self, keys: DataKeys) -> DataKeys:
         """Return the data keys of counters, with those of each queue.
 
         Parameters

@@ -1,5 +1,6 @@
 """Recording of a capture: from settings to files, rows and a status."""
 
+import json
 import math
 import threading
 import time
@@ -14,14 +15,14 @@ from ophyd.ophydobj import Kind
 from daqiri_ophyd.documents import CaptureStream
 from daqiri_ophyd.engine import RecordedFile, RecorderSnapshot
 
-from ._base import Readings
 from ._capture_columns import CaptureColumns, sums
 from ._capture_settings import CaptureSettings
-from ._outcome import CaptureError, CaptureStoppedError, Outcome
+from ._capture_trigger import CaptureTrigger
+from ._outcome import CaptureError, CaptureStoppedError, Outcome, absent_peer
 from ._paths import PathInfo, PathTemplate, make_directory
 from ._recording import Recording, start_recorders
 from ._row_worker import RowWorker
-from ._signals import EngineSignal, reading
+from ._signals import DataKeys, EngineSignal, fact, reading
 from ._status import EngineStatus
 from ._stop_rule import StopRule
 from ._ticker import default_ticker
@@ -41,12 +42,15 @@ class RecordingCapture(CaptureSettings):
     Parameters are those of `CaptureSettings`.
     """
 
-    packets = reading("packets", kind=Kind.hinted)
-    dropped = reading("packets", kind=Kind.hinted)
-    bytes = reading("byte", kind=Kind.normal)
-    t_first_ns = reading("ns", value=-1, kind=Kind.normal)
-    t_last_ns = reading("ns", value=-1, kind=Kind.normal)
-    lossy = reading(dtype="boolean", kind=Kind.omitted)
+    packets = reading(0, "packets", kind=Kind.hinted)
+    dropped = reading(0, "packets", kind=Kind.hinted)
+    bytes = reading(0, "byte", kind=Kind.normal)
+    t_first_ns = reading(-1, "ns", kind=Kind.normal)
+    t_last_ns = reading(-1, "ns", kind=Kind.normal)
+    reduction_table = fact(
+        lambda capture: json.dumps({n: str(r) for n, r in capture.reductions.items()}), "string"
+    )
+    lossy = reading(False, kind=Kind.omitted)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._state = threading.RLock()  # guards the attributes below
@@ -58,6 +62,7 @@ class RecordingCapture(CaptureSettings):
         self._short = self._held = self._rolling = False
         self._ending = ""
         self._failure: Exception | None = None
+        self._trigger: CaptureTrigger | None = None  # what it is prepared for
         self._template: PathTemplate | None = None
         self._place: PathInfo | None = None
         self._run: str | None = None
@@ -175,8 +180,8 @@ class RecordingCapture(CaptureSettings):
 
     # --- Implementation
 
-    def _counter_keys(self) -> Readings:
-        keys: Readings = super().describe()
+    def _counter_keys(self) -> DataKeys:
+        keys = super().describe()
         if self.on_drop.get() == "flag":
             keys.update(self.lossy.describe())
         return self._columns.counter_keys(keys)
@@ -226,6 +231,7 @@ class RecordingCapture(CaptureSettings):
                 f"{self.name}: with several queues on_error cannot be 'resume', because after an "
                 "error their files would not belong together. Use 'stop', or a capture for each."
             )
+        start_flow = self.start_flow_id()
         place = self._begin_files()
         queues = {
             f"{self.port_name}/{name}": self.daq.rx_queue(self.port_name, name) for name in names
@@ -239,6 +245,9 @@ class RecordingCapture(CaptureSettings):
             flushed=flushed,
             on_error=self.on_error.get(),
             on_drop=self.on_drop.get(),
+            files=self._trigger.number_of_files if self._trigger is not None else 0,
+            start=self.start_flow.get(),
+            deadtime=self.deadtime.get(),
         )
         if rolling:
             self._stream.announce()
@@ -250,9 +259,12 @@ class RecordingCapture(CaptureSettings):
             self._columns.prefixes(place.filename),
             first_number=self._stream.finished,
             limits={"max_packets": rule.packets, **limits},
+            start_flow=start_flow,
             **options,
         )
-        timeout = rule.seconds + self.timeout.get()
+        timeout, awaited = rule.seconds + self.timeout.get(), "progress"
+        if self.file_timeout.get():
+            timeout, awaited = self.file_timeout.get(), "complete file"
         with self._state:
             self._rule, self._outcome = rule, outcome
             self._rolling = rolling
@@ -260,7 +272,9 @@ class RecordingCapture(CaptureSettings):
             self._short = self._held = False
             self._ending = ""
             self._failure = None
-            status = self._status = EngineStatus(self, action="capturing", timeout=timeout)
+            status = self._status = EngineStatus(
+                self, action="capturing", timeout=timeout, awaited=awaited
+            )
             self._recording = Recording(
                 recorders,
                 rule,
@@ -325,6 +339,8 @@ class RecordingCapture(CaptureSettings):
         values |= columns.of_queues(files, values) | self._reduced
         declared = self._stream.counters
         self._stream.append({name: values[name] for name in values if name in declared}, now)
+        if self._outcome is not None:
+            failure = failure or self._outcome.gap_error(row)
         if failure is not None:
             self._fail(failure)  # now that the row is there to be collected
 
@@ -342,9 +358,13 @@ class RecordingCapture(CaptureSettings):
         if not self._short and outcome.is_short(snapshot):
             self._short = True
             recording.end_in(self.linger.get())
-        status.check()
+        status.check(lambda: absent_peer(self.daq.port(self.port_name).connections()))
 
     def _report(self, status: EngineStatus, progress: str, snapshot: RecorderSnapshot) -> None:
+        if self.file_timeout.get():
+            files = None if self._trigger is None else self._trigger.number_of_files
+            status.report(snapshot.files, files, "files", progress)
+            return
         status.report(snapshot.packets, self._rule.packets or None, "packets", progress)
 
     def _fail(self, error: Exception) -> None:
@@ -368,5 +388,7 @@ class RecordingCapture(CaptureSettings):
             self._fail(CaptureStoppedError(f"stopped after {progress}"))
         elif not ending and self.daq.is_closing:
             self._fail(CaptureStoppedError(f"the engine was closed after {progress}"))
+        elif not ending and (missing := outcome.missing(snapshot)) is not None:
+            self._fail(missing)
         else:
             status.finish()

@@ -8,6 +8,7 @@ from typing import Any
 from daqiri_ophyd.documents import directory_uri
 
 from ._base import EngineDevice
+from ._flow import find_named
 from ._outcome import CaptureError
 from ._paths import PathInfo, PathTemplate, expand_user
 from ._signals import setting
@@ -65,6 +66,9 @@ class CaptureSettings(EngineDevice):
     roll_packets = setting(0, "packets", minimum=0)
     roll_bytes = setting(0, "byte", minimum=0)
     roll_seconds = setting(0.0, "s", minimum=0.0)
+    start_flow = setting("")
+    deadtime = setting(0.0, "s", minimum=0.0)
+    file_timeout = setting(0.0, "s", minimum=0.0)
     format = setting("pcap", choices=("pcap", "raw"))
     nanosecond = setting(True)
     packet_data_offset = setting(0, "byte", minimum=0)
@@ -109,6 +113,37 @@ class CaptureSettings(EngineDevice):
         if len(set(names)) < len(names):
             raise ValueError(f"{text!r} names a queue twice.")
         return text
+
+    def start_flow_id(self) -> int | None:
+        """Return the id of the flow with which a recording begins; None: it begins at once.
+
+        Raises
+        ------
+        CaptureError
+            If there is no such flow, or it does not lead to the queue that is recorded.
+        """
+        name, queues = self.start_flow.get(), self.selected_queues
+        if not name:
+            return None
+        if len(queues) > 1:
+            raise CaptureError(
+                f"{self.start_flow.name} is {name!r}, and there are several queues, which have no "
+                "common order. Record one, or use a capture for each."
+            )
+        try:
+            where = f"{self.start_flow.name}: port {self.port_name!r}"
+            flow = find_named(self.daq.flows[self.port_name], name, "flow", where)
+        except LookupError as error:
+            raise CaptureError(error.args[0]) from None
+        last = (flow.get("actions") or [flow["action"]])[-1]
+        reached = last.get("ids") or [last["id"]]
+        names = [queue.name for queue in self.interface.rx.queues if queue.id in reached]
+        if queues[0] not in names:
+            raise CaptureError(
+                f"{self.start_flow.name}: flow {name!r} leads to {', '.join(names)}, and "
+                f"{queues[0]!r} is recorded. Set queues to the one that has it."
+            )
+        return flow["id"]
 
     @property
     def limited(self) -> bool:

@@ -5,16 +5,15 @@ import hashlib
 import json
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ophyd import Device
 from ophyd.device import Staged
 
 from daqiri_ophyd.engine import (
+    DaqiriError,
     Engine,
     NetworkConfig,
     NotReadyError,
@@ -26,12 +25,12 @@ from daqiri_ophyd.engine import (
 )
 
 from . import _tx_queue
-from ._base import CounterDevice, EngineDevice, Group, Readings
+from ._base import CounterDevice, EngineDevice, Group, TypedDevice
 from ._capture import Capture
-from ._flow import change_flow, find_named, flow_table, inner_configuration
+from ._flow import Flow, flow_table, inner_configuration, with_flows
 from ._paths import PathProvider
 from ._port import Port as PortDevice
-from ._signals import fact
+from ._signals import DataKeys, Readings, fact
 
 __all__ = ["Daq"]
 
@@ -43,7 +42,7 @@ _LONGEST_CONFIG = 64 << 10
 _Part = TypeVar("_Part", bound=EngineDevice)
 
 
-class Daq(Device):
+class Daq(TypedDevice):
     """An acquisition engine with its ports, queues, flows and captures.
 
     Made by `make_daq`, which derives the tree from the configuration: ``daq.<port>.rx.<queue>``,
@@ -84,8 +83,7 @@ class Daq(Device):
         directory: str | Path | PathProvider | None = None,
         **kwargs: Any,
     ) -> None:
-        self._configuration = configuration
-        self._configuration_dict = configuration.to_dict()
+        self._use_configuration(configuration)
         self._engine: Engine | None = None
         self._closing = False
         given = directory if isinstance(directory, str | Path) else None
@@ -126,8 +124,7 @@ class Daq(Device):
         Equal for files that differ in comments, order of keys and defaults only. Changed flows
         change it; whether the engine is open does not.
         """
-        written = json.dumps(self._configuration.to_dict(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(written.encode()).hexdigest()
+        return self._config_sha256
 
     def metadata(self) -> dict[str, Any]:
         """Return what identifies the engine, for a run's start document; it need not be open.
@@ -241,6 +238,14 @@ class Daq(Device):
         """Close the engine."""
         self.close()
 
+    def port_device(self, name: str) -> PortDevice:
+        """Return the device of the port with this name in the configuration."""
+        ports = {part.port_name: part for part in self._parts(PortDevice)}
+        if name not in ports:
+            known = ", ".join(map(repr, ports))
+            raise LookupError(f"{self.name} has no port {name!r}; there are {known}.")
+        return ports[name]
+
     def port(self, name: str) -> Port:
         """Return the open port with this name in the configuration."""
         return self.engine.port(name)
@@ -322,17 +327,13 @@ class Daq(Device):
 
     def read_facts(self) -> Readings:
         """Return what is part of every device's configuration: flows, version, hash."""
-        facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        for attribute in self._FACTS:
-            facts.update(getattr(self, attribute).read())
-        return facts
+        found = [getattr(self, attribute).read() for attribute in self._FACTS]
+        return {name: value for each in found for name, value in each.items()}
 
-    def describe_facts(self) -> Readings:
+    def describe_facts(self) -> DataKeys:
         """Return the data keys of `read_facts`."""
-        facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        for attribute in self._FACTS:
-            facts.update(getattr(self, attribute).describe())
-        return facts
+        found = [getattr(self, attribute).describe() for attribute in self._FACTS]
+        return {name: key for each in found for name, key in each.items()}
 
     def configure(self, d: Mapping[str, Any]) -> tuple[Readings, Readings]:
         """Change the configuration; key ``flows`` is for `change_flows`.
@@ -342,16 +343,14 @@ class Daq(Device):
         tuple of dict
             Configuration before and after.
         """
-        rest = dict(d)
-        flows = rest.pop("flows", None)
-        before = self.read_configuration()
-        if flows is not None:
+        rest, before = dict(d), self.read_configuration()
+        if (flows := rest.pop("flows", None)) is not None:
             self.change_flows(flows)
         super().configure(rest)
         return before, self.read_configuration()
 
     def change_flows(self, changes: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-        """Change flows; an open engine is closed and opened again.
+        """Change flows; an open engine is closed and opened again, unless they are so already.
 
         Parameters
         ----------
@@ -363,29 +362,38 @@ class Daq(Device):
         Raises
         ------
         RuntimeError
-            If the device is staged: flows are fixed while a plan uses them.
+            If the device or a part of it is staged, or packets are being sent.
         LookupError
             If there is no such port, flow or queue.
-        ConfigError
-            If the changed configuration is not valid; nothing is changed.
+        DaqiriError
+            If the result is not valid, or cannot be opened on this host; nothing is changed.
         """
+        busy = {part.name: part.busy for part in self._parts(EngineDevice) if part.busy}
         if self._staged != Staged.no:
+            busy = {self.name: "staged"}
+        for part, what in busy.items():
             raise RuntimeError(
-                f"{self.name} is staged, and its flows are fixed until it is unstaged. Configure "
-                "flows before the run."
+                f"{part} is {what}, and the flows of {self.name} are fixed until it is "
+                f"{'unstaged' if what == 'staged' else 'done'}. Configure flows before that."
             )
-        # A deep copy, through JSON.
-        changed = json.loads(json.dumps(self._configuration.to_dict()))
-        for port, flows in changes.items():
-            interface = find_named(
-                inner_configuration(changed)["interfaces"], port, "port", self.name
-            )
-            for name, keys in flows.items():
-                change_flow(interface, name, keys)
-        configuration = load_config(changed)
-        was_open = self.is_open
+        before, was_open = self._configuration, self.is_open
+        after = load_config(with_flows(before, changes, self.name))
+        if after == before:
+            return
         self.close()
+        self._use_configuration(after)
+        try:
+            if was_open:
+                self.open()
+        except DaqiriError:
+            self._use_configuration(before)
+            self.open()
+            raise
+        for flow in self._parts(Flow):
+            flow.follow_configuration()
+
+    def _use_configuration(self, configuration: NetworkConfig) -> None:
         self._configuration = configuration
         self._configuration_dict = configuration.to_dict()
-        if was_open:
-            self.open()
+        written = json.dumps(self._configuration_dict, sort_keys=True, separators=(",", ":"))
+        self._config_sha256 = hashlib.sha256(written.encode()).hexdigest()

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from ophyd import Device
 from ophyd.ophydobj import Kind
-from ophyd.status import DeviceStatus
 
 from ..engine import ConfigSource, load_config
 from ..host import Platform, Report, Status, check_host
+from ._base import ThreadedDevice
 from ._signals import reading, setting
 
 __all__ = ["HostReadiness"]
 
 
-class HostReadiness(Device):
+class HostReadiness(ThreadedDevice):
     """Result of the host check, as a reading.
 
     `trigger` runs the checks in a thread. In a baseline stream they run at the beginning and at the
@@ -47,12 +45,12 @@ class HostReadiness(Device):
         If the configuration has errors.
     """
 
-    state = reading(dtype="string", value="", kind=Kind.hinted)
-    failures = reading(value=0, kind=Kind.normal)
-    warnings = reading(value=0, kind=Kind.normal)
-    not_ready = reading(dtype="string", value="", kind=Kind.normal)
+    state = reading("", kind=Kind.hinted)
+    failures = reading(0, kind=Kind.normal)
+    warnings = reading(0, kind=Kind.normal)
+    not_ready = reading("", kind=Kind.normal)
     platform = setting("auto", choices=("auto", *map(str, Platform)))
-    checks = reading(dtype="string", value="", kind=Kind.normal)
+    checks = reading("", kind=Kind.normal)
 
     def __init__(
         self,
@@ -74,29 +72,11 @@ class HostReadiness(Device):
         """Report of the last `trigger`; None before the first."""
         return self._report
 
-    def trigger(self) -> DeviceStatus:
-        """Run the checks; the status is done when they have finished."""
-        status = DeviceStatus(self)
-        threading.Thread(target=self._check, args=(status,), name=self.name, daemon=True).start()
-        return status
-
-    def _check(self, status: DeviceStatus) -> None:
-        try:
-            self._update(
-                check_host(
-                    self._needs,
-                    platform=self.platform.get(),
-                    root=self._root,
-                    folder=self._folder,
-                )
-            )
-        except Exception as error:  # noqa: BLE001 - reported by the status
-            status.set_exception(error)
-        else:
-            status.set_finished()
-
-    def _update(self, report: Report) -> None:
-        self._report = report
+    def work(self) -> None:
+        """Run the checks, and update the readings."""
+        report = self._report = check_host(
+            self._needs, platform=self.platform.get(), root=self._root, folder=self._folder
+        )
         now = time.time()
         wrong = [r.check for r in report.results if r.status in (Status.WARN, Status.FAIL)]
         self.state.update(str(report.status), now)

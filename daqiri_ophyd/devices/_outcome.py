@@ -1,12 +1,12 @@
 """Outcome of a capture: progress, losses, reason of failure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from daqiri_ophyd.engine import RecorderSnapshot, RxQueue
+from daqiri_ophyd.engine import Connection, RecorderSnapshot, RxQueue
 
 from ._losses import LossWatch, PacketLossError
 
-__all__ = ["CaptureError", "CaptureStoppedError", "Outcome"]
+__all__ = ["CaptureError", "CaptureStoppedError", "Outcome", "absent_peer"]
 
 
 class CaptureError(RuntimeError):
@@ -28,6 +28,12 @@ class Outcome:
         Packets to capture; 0: no limit.
     flushed : int
         Packets that the queues had discarded on request before the capture.
+    files : int
+        Files of a prepared capture; 0: it is not prepared.
+    start : str
+        Name of the flow with whose first packet the capture begins; empty: it begins at once.
+    deadtime : float
+        Time that the source pauses between two files, s; 0: not known.
     on_error, on_drop : str
         As the settings of `Capture`.
     """
@@ -40,7 +46,15 @@ class Outcome:
         flushed: int,
         on_error: str,
         on_drop: str,
+        files: int = 0,
+        start: str = "",
+        deadtime: float = 0.0,
     ) -> None:
+        self._deadtime = deadtime
+        self._rows = 0
+        self._last_ns = -1
+        self._files = files
+        self._start = start
         self._queues = queues
         self._flushed = flushed
         self._wanted = packets
@@ -55,6 +69,13 @@ class Outcome:
         """Return the progress as text."""
         wanted = f" of {self._wanted}" if self._wanted else ""
         text = f"{snapshot.packets}{wanted} packets"
+        if self._files:
+            text += f", {snapshot.files} of {self._files} files"
+        if self._start and not snapshot.packets:
+            text += (
+                f"; waiting for the first packet of flow {self._start!r}, {snapshot.left_out} "
+                "others were left out"
+            )
         counters = [queue.counters() for queue in self._queues.values()]
         held = sum(counter.held for counter in counters)
         if held:
@@ -80,6 +101,35 @@ class Outcome:
             return None
         return next((error for watch in self._losses if (error := watch.error())), None)
 
+    def gap_error(self, row: Mapping[str, int]) -> CaptureError | None:
+        """Return an error if a file begins sooner than the dead time after the one before.
+
+        Parameters
+        ----------
+        row : mapping of str to int
+            Counters of the next file.
+        """
+        first, before = row["t_first_ns"], self._last_ns
+        self._rows += 1
+        self._last_ns = row["t_last_ns"]
+        if not self._deadtime or before < 0 or first < 0 or first - before >= self._deadtime * 1e9:
+            return None
+        return CaptureError(
+            f"file {self._rows} begins {(first - before) / 1e9:.9f} s after the last packet of the "
+            f"file before; the dead time is {self._deadtime:g} s: it has packets of two exposures"
+        )
+
+    def missing(self, snapshot: RecorderSnapshot) -> CaptureError | None:
+        """Return an error if a prepared capture has ended by itself without all of its files."""
+        if not self._files:
+            return None
+        if (snapshot.files, snapshot.packets) == (self._files, self._wanted):
+            return None
+        return CaptureError(
+            f"it ended with {self.progress_text(snapshot)}: the others were lost. A prepared "
+            "capture has full files or fails"
+        )
+
     def failure(self, snapshot: RecorderSnapshot) -> Exception | None:
         """Return why a capture that has ended failed; None if it succeeded."""
         if snapshot.failing or snapshot.unreported or (snapshot.error and self._on_error == "stop"):
@@ -92,3 +142,16 @@ class Outcome:
         if snapshot.dropped and self._on_drop == "fail":
             return PacketLossError(f"{snapshot.dropped} packets were not written: {snapshot.error}")
         return self.loss()
+
+
+def absent_peer(connections: Sequence[Connection]) -> str:
+    """Return in words that a port has no peer; empty if it has one, or needs none."""
+    if not connections or any(connection.state == "connected" for connection in connections):
+        return ""
+    latest = connections[-1]
+    words = {
+        "listening": "no peer has come",
+        "connecting": f"{latest.peer} cannot be reached",
+        "closed": f"peer {latest.peer} is gone",
+    }
+    return words[latest.state] + (f" ({latest.error})" if latest.error else "")

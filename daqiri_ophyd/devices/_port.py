@@ -11,7 +11,7 @@ from ._signals import EngineSignal, fact
 __all__ = ["Port"]
 
 
-class _DropAll(EngineSignal):
+class _DropAll(EngineSignal[bool]):
     """Whether a port drops all traffic; setting it takes effect in the engine at once."""
 
     def put(self, value: Any, **kwargs: Any) -> None:
@@ -38,5 +38,9 @@ class Port(Group):
     None of them reaches a queue later. It is false whenever the engine is opened.
     """
 
+    rx: Group
+    tx: Group
+    flows: Group
+    reorder: Group
     address = fact(lambda port: port.interface.address, "string")
     drop_all_traffic = Cpt(_DropAll, value=False, kind=Kind.omitted)

@@ -15,7 +15,7 @@ from ._signals import EngineSignal, fact
 __all__ = ["ReorderPlan"]
 
 
-class _Enabled(EngineSignal):
+class _Enabled(EngineSignal[bool]):
     """Whether the plan is enabled; this build has no reordering."""
 
     def check_value(self, value: Any, **_: Any) -> None:

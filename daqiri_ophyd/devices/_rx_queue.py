@@ -1,15 +1,18 @@
 """A receive queue as a device."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daqiri_ophyd.engine import RxCounters
+from daqiri_ophyd.engine import RxCounters, RxQueueConfig
 
 from ._base import CounterDevice
 from ._signals import counter, fact
+
+if TYPE_CHECKING:
+    from ._capture import Capture
 
 __all__ = ["RECEIVE_DROPS", "RxQueue"]
 
@@ -35,6 +38,9 @@ class RxQueue(CounterDevice):
 
     In every reading ``received = delivered + held + dropped``.
     """
+
+    capture: "Capture"
+    """Capture of this queue, beside that of the port."""
 
     received = counter("packets", hinted=True)
     dropped = counter("packets", hinted=True)
@@ -64,7 +70,7 @@ class RxQueue(CounterDevice):
     regions = fact(_setting("memory_regions"), "array")
 
     @property
-    def configured(self) -> Any:
+    def configured(self) -> RxQueueConfig:
         """Settings of the queue, with all defaults and adjustments."""
         return next(q for q in self.interface.rx.queues if q.name == self.member_name)
 

@@ -3,20 +3,24 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
+from bluesky.protocols import Reading
+from event_model.documents import DataKey
+from event_model.documents.event_descriptor import Dtype
 from ophyd import Component
 from ophyd.ophydobj import Kind
 from ophyd.signal import Signal
-from ophyd.status import Status
 from ophyd.utils import ReadOnlyError
+
+from ._status import TypedStatus
 
 __all__ = [
     "EngineSignal",
     "EngineSignalRO",
     "Fact",
-    "Reading",
+    "ReadingSignal",
     "counter",
     "counter_array",
     "fact",
@@ -24,23 +28,30 @@ __all__ = [
     "setting",
 ]
 
+Value = TypeVar("Value")
+Readings = dict[str, Reading[Any]]
+"""Readings by name."""
+DataKeys = dict[str, DataKey]
+"""Data keys by name."""
+
+_DTYPES: dict[type, Dtype] = {bool: "boolean", int: "integer", float: "number", str: "string"}
 _NUMPY = {"integer": "<i8", "number": "<f8", "boolean": "|b1"}
 
 
-class _TypedSignal(Signal):
+class _TypedSignal(Signal, Generic[Value]):
     """A signal with a declared type, unit and source: it can be described without a reading."""
 
     def __init__(
         self,
         *,
-        dtype: str,
+        dtype: Dtype,
         value: Any,
         units: str = "",
         precision: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(value=value, **kwargs)
-        self._dtype = dtype
+        self._dtype: Dtype = dtype
         self._units = units
         self._precision = precision
 
@@ -54,11 +65,15 @@ class _TypedSignal(Signal):
         """Source of the value, such as ``daqiri://port0/rx/rx_q0/received``."""
         return f"{getattr(self.device, 'source', 'daqiri://' + self.root.name)}/{self.attr_name}"
 
-    def describe(self) -> dict[str, dict[str, Any]]:
+    if TYPE_CHECKING:
+
+        def read(self) -> Readings: ...
+
+    def describe(self) -> DataKeys:
         """Return the data key, which does not depend on the value."""
-        key: dict[str, Any] = {"source": self.source_name, "dtype": self._dtype, "shape": []}
+        key: DataKey = {"source": self.source_name, "dtype": self._dtype, "shape": []}
         if self._dtype == "array":
-            values: Any = self.get()
+            values: Any = self._readback
             key["shape"] = [len(values)]
             if values:
                 key["dtype_numpy"] = np.asarray(values).dtype.str
@@ -76,88 +91,68 @@ class _TypedSignal(Signal):
             raise ReadOnlyError(f"{self.name} is read-only.")
         super().put(value, force=force, **kwargs)
 
+    def get(self, **kwargs: Any) -> Value:
+        """Return the value."""
+        return super().get(**kwargs)
+
     def set(
         self,
-        value: Any,
+        value: Value,
         *,
         timeout: float | None = None,
         settle_time: Any = None,
         **_: Any,
-    ) -> Status:
+    ) -> TypedStatus:
         """Set at once; a value that is not accepted raises here, not in the status."""
         self.put(value)
-        status = Status(self, settle_time=settle_time or 0)
+        status = TypedStatus(self, settle_time=settle_time or 0)
         status.set_finished()
         return status
 
 
-class Reading(_TypedSignal):
+class ReadingSignal(_TypedSignal[Value]):
     """A read-only value that its device updates.
 
     Parameters
     ----------
-    dtype : str
-        ``integer``, ``number`` or ``boolean``.
+    value : bool, int, float, str or list of int
+        Initial value; its type is the signal's.
     units : str
         Unit, for the data key.
     precision : int, optional
         Digits to show after the decimal point.
-    value : Any, optional
-        Initial value; default 0.
     """
 
-    def __init__(
-        self,
-        *,
-        dtype: str = "integer",
-        units: str = "",
-        precision: int | None = None,
-        value: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        if value is None:
-            value = {"integer": 0, "number": 0.0, "boolean": False}[dtype]
-        super().__init__(dtype=dtype, units=units, precision=precision, value=value, **kwargs)
+    def __init__(self, *, value: Value, **kwargs: Any) -> None:
+        super().__init__(dtype=_DTYPES.get(type(value), "array"), value=value, **kwargs)
         self._metadata["write_access"] = False
 
-    def update(self, value: Any, timestamp: float) -> None:
+    def update(self, value: Value, timestamp: float) -> None:
         """Store a value and call the subscribers."""
         self.put(value, timestamp=timestamp, force=True)
 
 
-class EngineSignalRO(Reading):
+class EngineSignalRO(ReadingSignal[Value]):
     """A counter or another reading of the engine.
 
     Its device reads all of its signals at once (`CounterDevice`), so their values are consistent.
-    Reading the signal reads the engine; subscribers are called periodically.
+    Reading the signal reads the engine; subscribers are called periodically. The length of an array
+    is that of its initial value.
 
-    Parameters
-    ----------
-    length : int, optional
-        Number of integers of an array; None: a scalar.
-    **kwargs
-        As for `Reading`.
+    Parameters are those of `ReadingSignal`.
     """
 
-    def __init__(self, *, length: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._length = length
-        self._told: Any = None
+        self._told: Value | None = None
 
-    def update_if_changed(self, value: Any, timestamp: float) -> None:
+    def update_if_changed(self, value: Value, timestamp: float) -> None:
         """Call the subscribers if the value is not the one that they were told last."""
         if value != self._told:
             self._told = value
             self.update(value, timestamp)
 
-    def describe(self) -> dict[str, dict[str, Any]]:
-        """Return the data key, which does not depend on the value."""
-        described = super().describe()
-        if self._length is not None:
-            described[self.name] |= {"dtype": "array", "shape": [self._length]}
-        return described
-
-    def get(self, **_: Any) -> Any:
+    def get(self, **_: Any) -> Value:
         """Read the engine and return the value; subscribers are not called."""
         self._readback = self.device.take_values()[self.attr_name]
         self._metadata["timestamp"] = time.time()
@@ -180,12 +175,12 @@ class EngineSignalRO(Reading):
         return cid
 
 
-class EngineSignal(_TypedSignal):
+class EngineSignal(_TypedSignal[Value]):
     """A setting of a device, checked when it is set.
 
     Parameters
     ----------
-    value : Any
+    value : bool, int, float or str
         Initial value; its type is the signal's.
     units : str
         Unit, for the data key.
@@ -200,21 +195,19 @@ class EngineSignal(_TypedSignal):
     def __init__(
         self,
         *,
-        value: Any,
-        units: str = "",
+        value: Value,
         minimum: float | None = None,
-        choices: Sequence[Any] | None = None,
-        accept: Callable[[Any], Any] | None = None,
+        choices: Sequence[Value] | None = None,
+        accept: Callable[[Value], Value] | None = None,
         **kwargs: Any,
     ) -> None:
-        types = {bool: "boolean", int: "integer", float: "number", str: "string"}
-        super().__init__(dtype=types[type(value)], units=units, value=value, **kwargs)
-        self._type = type(value)
+        super().__init__(dtype=_DTYPES[type(value)], value=value, **kwargs)
+        self._type: Any = type(value)
         self._minimum = minimum
         self._choices = choices
         self._accept = accept
 
-    def restrict(self, accept: Callable[[Any], Any], value: Any) -> None:
+    def restrict(self, accept: Callable[[Value], Value], value: Value) -> None:
         """Accept what ``accept`` returns from now on, and take a first value."""
         self._accept = accept
         self._readback = value
@@ -238,7 +231,7 @@ class EngineSignal(_TypedSignal):
             refuse(self)
         super().put(self._convert(value), **kwargs)
 
-    def _convert(self, value: Any) -> Any:
+    def _convert(self, value: Any) -> Value:
         # Plans pass numpy scalars and whole floats; other conversions could change the value.
         converted: Any = None
         try:
@@ -248,7 +241,7 @@ class EngineSignal(_TypedSignal):
             same = False
         if not same:
             raise TypeError(f"{self.name} is {value!r}; accepted is {_TYPE_NAMES[self._type]}.")
-        if isinstance(converted, float) and not math.isfinite(converted):
+        if self._type is float and not math.isfinite(converted):
             raise ValueError(f"{self.name} is {value!r}; accepted is a finite number.")
         if self._minimum is not None and not converted >= self._minimum:
             raise ValueError(f"{self.name} is {value!r}; accepted is {self._minimum} or more.")
@@ -266,7 +259,7 @@ class EngineSignal(_TypedSignal):
 _TYPE_NAMES = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
 
 
-class Fact(_TypedSignal):
+class Fact(_TypedSignal[Value]):
     """A value from the configuration; read-only.
 
     Parameters
@@ -282,18 +275,22 @@ class Fact(_TypedSignal):
     def __init__(
         self,
         *,
-        fact: Callable[[Any], Any],
-        dtype: str,
-        units: str = "",
+        fact: "_Read",
+        dtype: Dtype,
         **kwargs: Any,
     ) -> None:
-        super().__init__(dtype=dtype, units=units, value=None, **kwargs)
+        super().__init__(dtype=dtype, value=None, **kwargs)
         self._fact = fact
         self._metadata["write_access"] = False
 
-    def get(self, **_: Any) -> Any:
+    def describe(self) -> DataKeys:
+        """Return the data key; that of an array has the length of the current value."""
+        self.get()
+        return super().describe()
+
+    def get(self, **_: Any) -> Value:
         """Return the current value in the configuration."""
-        value = self._fact(self.device)
+        value: Any = self._fact(self.device)
         if isinstance(value, tuple):
             value = list(value)
         if value != self._readback:
@@ -302,29 +299,41 @@ class Fact(_TypedSignal):
         return value
 
 
-def counter(units: str, *, dtype: str = "integer", hinted: bool = False) -> Component:
+@overload
+def counter(units: str, *, hinted: bool = False) -> Component[EngineSignalRO[int]]: ...
+@overload
+def counter(units: str, *, dtype: Literal["number"]) -> Component[EngineSignalRO[float]]: ...
+def counter(units: str, *, dtype: str = "integer", hinted: bool = False) -> Component[Any]:
     """Return the component of an `EngineSignalRO`; ``hinted``: worth plotting."""
     kind = Kind.hinted if hinted else Kind.normal
-    precision = 0 if dtype == "number" else None
-    return Component(EngineSignalRO, dtype=dtype, units=units, precision=precision, kind=kind)
+    value, precision = (0.0, 0) if dtype == "number" else (0, None)
+    return Component(EngineSignalRO, value=value, units=units, precision=precision, kind=kind)
 
 
-def counter_array(units: str, length: int) -> Component:
+def counter_array(units: str, length: int) -> Component[EngineSignalRO[list[int]]]:
     """Return the component of an `EngineSignalRO` whose value is a list of integers."""
-    zeros = [0] * length
-    return Component(EngineSignalRO, units=units, length=length, value=zeros, kind=Kind.normal)
+    return Component(EngineSignalRO, value=[0] * length, units=units, kind=Kind.normal)
 
 
-def reading(units: str = "", *, dtype: str = "integer", value: Any = None, kind: Kind) -> Component:
-    """Return the component of a `Reading`."""
-    return Component(Reading, dtype=dtype, units=units, value=value, kind=kind)
+def reading(value: Value, units: str = "", *, kind: Kind) -> Component[ReadingSignal[Value]]:
+    """Return the component of a `ReadingSignal`."""
+    return Component(ReadingSignal, value=value, units=units, kind=kind)
 
 
-def setting(value: Any, units: str = "", **limits: Any) -> Component:
+def setting(value: Value, units: str = "", **limits: Any) -> Component[EngineSignal[Value]]:
     """Return the component of an `EngineSignal`, a part of the configuration."""
     return Component(EngineSignal, value=value, units=units, kind=Kind.config, **limits)
 
 
-def fact(read: Callable[[Any], Any], dtype: str, units: str = "") -> Component:
+_Read = Callable[[Any], Any]
+
+
+@overload
+def fact(read: _Read, dtype: Literal["integer"], units: str = "") -> Component[Fact[int]]: ...
+@overload
+def fact(read: _Read, dtype: Literal["string"]) -> Component[Fact[str]]: ...
+@overload
+def fact(read: _Read, dtype: Literal["array"], units: str = "") -> Component[Fact[list[Any]]]: ...
+def fact(read: _Read, dtype: Dtype, units: str = "") -> Component[Any]:
     """Return the component of a `Fact`, a part of the configuration."""
     return Component(Fact, fact=read, dtype=dtype, units=units, kind=Kind.config)

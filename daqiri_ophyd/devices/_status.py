@@ -5,9 +5,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ophyd.status import DeviceStatus
+from ophyd.status import DeviceStatus, Status
 
-__all__ = ["EngineStatus"]
+__all__ = ["EngineStatus", "TypedStatus"]
+
+
+class TypedStatus(Status):
+    """A status with the types of Bluesky's protocol, which those of ophyd do not agree with."""
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return what went wrong; None: nothing."""
+        return super().exception(timeout)
 
 
 class EngineStatus(DeviceStatus):
@@ -28,10 +36,15 @@ class EngineStatus(DeviceStatus):
         What it does, such as "capturing".
     timeout : float
         Longest time without progress, s.
+    awaited : str
+        What counts as progress, in the text of a timeout.
     """
 
-    def __init__(self, device: Any, *, action: str, timeout: float) -> None:
+    def __init__(
+        self, device: Any, *, action: str, timeout: float, awaited: str = "progress"
+    ) -> None:
         self._action = action
+        self._awaited = awaited
         self._timeout_s = timeout
         self._text = ""
         self._current = -1
@@ -46,6 +59,10 @@ class EngineStatus(DeviceStatus):
     def timeout(self) -> float:
         """Longest time without progress, s."""
         return self._timeout_s
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return what went wrong; None: nothing."""
+        return super().exception(timeout)
 
     def finish(self) -> None:
         """Mark as done, unless it is done or has failed already."""
@@ -97,16 +114,19 @@ class EngineStatus(DeviceStatus):
         for watcher in list(self._watchers):
             watcher(**progress)
 
-    def check(self) -> None:
-        """Fail if there was no progress for longer than the timeout."""
+    def check(self, cause: Callable[[], str] = str) -> None:
+        """Fail if there was no progress for longer than the timeout.
+
+        Parameters
+        ----------
+        cause : callable
+            Returns why, if that is known; it is called only then.
+        """
         if self._ended or self._paused_since is not None:
             return
         if time.monotonic() - self._progressed > self._timeout_s:
-            self.fail(
-                TimeoutError(
-                    f"no progress for {self._timeout_s:g} s: {self._text or 'nothing yet'}"
-                )
-            )
+            text = "; ".join(filter(None, [self._text or "nothing yet", cause()]))
+            self.fail(TimeoutError(f"no {self._awaited} for {self._timeout_s:g} s: {text}"))
 
     def pause_timeout(self) -> None:
         """Stop the timeout's clock: the action is paused."""

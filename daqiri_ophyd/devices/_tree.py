@@ -1,19 +1,19 @@
 """The device tree of a configuration."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ophyd import Component as Cpt
 from ophyd.device import create_device_from_components
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.engine import NetworkConfig, load_config
+from daqiri_ophyd.engine import ConfigSource, InterfaceConfig, NetworkConfig, load_config
 
 from ._base import EngineDevice, Group
 from ._capture import Capture
 from ._daq import Daq
-from ._flow import Flow, region_table
+from ._flow import find_named, flow_class, flow_table, region_table
 from ._memory_region import MemoryRegion
 from ._naming import attribute_names
 from ._paths import PathProvider
@@ -22,16 +22,21 @@ from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
 from ._tx_queue import TxQueue
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Tree = TypeVar("Tree", bound=Daq, default=Daq)
+
 __all__ = ["make_daq"]
 
 
 def make_daq(
-    config: NetworkConfig | Mapping[str, Any] | str | Path,
+    config: ConfigSource,
     name: str = "daq",
     *,
     directory: str | Path | PathProvider | None = None,
     **kwargs: Any,
-) -> Daq:
+) -> "Tree":
     """Create the device tree of a configuration. The engine is not opened yet.
 
     Parameters
@@ -46,6 +51,12 @@ def make_daq(
     **kwargs
         Passed to `Daq`, such as ``labels``.
 
+    Returns
+    -------
+    Daq
+        To a type checker it is what the variable is declared as, such as the tree of the
+        configuration that `typed_tree` writes.
+
     Raises
     ------
     ConfigError
@@ -57,13 +68,14 @@ def make_daq(
     ports = {interface.name: interface for interface in read.interfaces}
     regions = [region["name"] for region in region_table(read.to_dict())]
     components = {"regions": _group("MemoryRegions", MemoryRegion, "", regions, "region")}
+    flows = flow_table(read.to_dict())
     for port, attribute in attribute_names(ports, "port", Daq).items():
-        components[attribute] = Cpt(_port_class(ports[port]), port=port)
+        components[attribute] = Cpt(_port_class(ports[port], flows[port]), port=port)
     cls = create_device_from_components("Daq", base_class=Daq, **components)
-    return cast(Daq, cls(name=name, configuration=read, directory=directory, **kwargs))
+    return cls(name=name, configuration=read, directory=directory, **kwargs)
 
 
-def _port_class(interface: Any) -> type[EngineDevice]:
+def _port_class(interface: InterfaceConfig, flows: list[dict[str, Any]]) -> type[EngineDevice]:
     port = interface.name
     queues = [queue.name for queue in interface.rx.queues]
     groups: dict[str, Any] = {
@@ -75,7 +87,13 @@ def _port_class(interface: Any) -> type[EngineDevice]:
             [queue.name for queue in interface.tx.queues],
             "queue",
         ),
-        "flows": _group("Flows", Flow, port, [flow.name for flow in interface.rx.flows], "flow"),
+        "flows": _group(
+            "Flows",
+            lambda _, name: flow_class(find_named(flows, name, "flow", port)),
+            port,
+            [flow["name"] for flow in flows],
+            "flow",
+        ),
         "reorder": _group(
             "ReorderPlans",
             ReorderPlan,

@@ -14,12 +14,13 @@ from daqiri_ophyd.engine import (
     LINKTYPE_ETHERNET,
     LINKTYPE_RAW,
     TxCounters,
+    TxQueueConfig,
     default_pump,
 )
 from daqiri_ophyd.replay import PacketSource, Transmission, TransmissionProgress, segment_size
 
-from ._base import CounterDevice, Readings
-from ._signals import EngineSignal, counter, counter_array, fact, setting
+from ._base import CounterDevice
+from ._signals import DataKeys, EngineSignal, Readings, counter, counter_array, fact, setting
 from ._status import EngineStatus
 from ._ticker import default_ticker
 
@@ -93,11 +94,11 @@ class TxQueue(CounterDevice):
         self._status: EngineStatus | None = None
         self._held = self._interrupted = False
         self._flight = threading.RLock()  # guards the attributes above and the rows
-        self._rows: list[dict[str, dict[str, Any]]] = []
+        self._rows: list[Readings] = []
         super().__init__(prefix, **kwargs)
 
     @property
-    def configured(self) -> Any:
+    def configured(self) -> TxQueueConfig:
         """Settings of the queue, with all defaults and adjustments."""
         return next(q for q in self.interface.tx.queues if q.name == self.member_name)
 
@@ -214,7 +215,7 @@ class TxQueue(CounterDevice):
         """Yield nothing: packets that are sent are not stored."""
         yield from ()
 
-    def describe_collect(self) -> Readings:
+    def describe_collect(self) -> DataKeys:
         """Return the data keys of `collect_pages`, those of `describe`."""
         return dict(self.describe())
 
@@ -317,6 +318,11 @@ class TxQueue(CounterDevice):
         """Progress of the current transmission; None if nothing is being sent."""
         with self._flight:
             return None if self._transmission is None else self._transmission.progress()
+
+    @property
+    def busy(self) -> str:
+        """As of every device; ``sending`` during a transmission."""
+        return "sending" if self._transmission is not None else super().busy
 
     def refuse_change(self, signal: EngineSignal) -> None:
         """Raise if a setting is changed while it is in use."""

@@ -1,23 +1,22 @@
 """Comparison of sent packets with captured ones, as a device."""
 
-import threading
 import time
 from typing import Any
 
-from ophyd import Device
 from ophyd.ophydobj import Kind
-from ophyd.status import DeviceStatus
 
 from daqiri_ophyd.replay import Comparison, PacketSource, Replay, compare
 
+from ._base import ThreadedDevice
 from ._capture import Capture
 from ._signals import reading
+from ._status import TypedStatus
 from ._tx_queue import TxQueue
 
 __all__ = ["Verification"]
 
 
-class Verification(Device):
+class Verification(ThreadedDevice):
     """Whether a capture has what was sent, as a reading.
 
     `trigger` compares in a thread. ``passed`` says whether everything is identical, and
@@ -39,15 +38,15 @@ class Verification(Device):
         Capture whose files since it was staged have them.
     """
 
-    passed = reading(dtype="boolean", kind=Kind.hinted)
-    difference = reading(dtype="string", value="", kind=Kind.normal)
-    sent = reading(kind=Kind.normal)
-    captured = reading(kind=Kind.normal)
-    identical = reading(kind=Kind.normal)
-    gap_p50 = reading("ns", kind=Kind.normal)
-    gap_p99 = reading("ns", kind=Kind.normal)
-    gap_max = reading("ns", kind=Kind.normal)
-    gap_mean = reading("ns", dtype="number", kind=Kind.normal)
+    passed = reading(False, kind=Kind.hinted)
+    difference = reading("", kind=Kind.normal)
+    sent = reading(0, kind=Kind.normal)
+    captured = reading(0, kind=Kind.normal)
+    identical = reading(0, kind=Kind.normal)
+    gap_p50 = reading(0, "ns", kind=Kind.normal)
+    gap_p99 = reading(0, "ns", kind=Kind.normal)
+    gap_max = reading(0, "ns", kind=Kind.normal)
+    gap_mean = reading(0.0, "ns", kind=Kind.normal)
 
     def __init__(
         self,
@@ -68,27 +67,17 @@ class Verification(Device):
         """Result of the last `trigger`; None before its end."""
         return self._result
 
-    def trigger(self) -> DeviceStatus:
+    def trigger(self) -> TypedStatus:
         """Compare; the status is done when all packets were compared, whatever the result."""
         self._result = None
-        status = DeviceStatus(self)
-        threading.Thread(target=self._run, args=(status,), name=self.name, daemon=True).start()
-        return status
+        return super().trigger()
 
-    def _run(self, status: DeviceStatus) -> None:
-        try:
-            captured = Replay(
-                self._capture.files,
-                link_type=self._tx.link_type,
-                segment_size=self._tx.segment_size,
-            )
-            self._update(compare(self._source, captured))
-        except Exception as error:  # reported by the status
-            status.set_exception(error)
-        else:
-            status.set_finished()
-
-    def _update(self, result: Comparison) -> None:
+    def work(self) -> None:
+        """Compare, and update the readings."""
+        captured = Replay(
+            self._capture.files, link_type=self._tx.link_type, segment_size=self._tx.segment_size
+        )
+        result = compare(self._source, captured)
         gaps = result.gaps
         values = {
             "passed": not result.difference,

@@ -41,10 +41,20 @@ class Reduction:
         ``timestamps``, ``select``, ``to_columns`` and so on. NaN: there is no such number.
     units : str
         Unit, for the data key.
+    text : str
+        What it computes, with its parameters, for the configuration of the capture; without it, the
+        name of the function.
     """
 
     function: Callable[[Packets], float]
     units: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        """Return what it computes."""
+        module = getattr(self.function, "__module__", "")
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        return self.text or f"{module}.{name}"
 
 
 def rate() -> Reduction:
@@ -54,12 +64,12 @@ def rate() -> Reduction:
         gap = _mean_gap(packets)
         return 1e9 / gap if gap > 0 else np.nan
 
-    return Reduction(reduce, "packets/s")
+    return Reduction(reduce, "packets/s", "rate()")
 
 
 def mean_gap() -> Reduction:
     """Return the mean time from packet to packet, ns; NaN for fewer than two."""
-    return Reduction(_mean_gap, "ns")
+    return Reduction(_mean_gap, "ns", "mean_gap()")
 
 
 def longest_gap() -> Reduction:
@@ -68,7 +78,7 @@ def longest_gap() -> Reduction:
     def reduce(packets: Packets) -> float:
         return float(np.diff(packets.timestamps).max()) if len(packets) > 1 else np.nan
 
-    return Reduction(reduce, "ns")
+    return Reduction(reduce, "ns", "longest_gap()")
 
 
 def lost_numbers(offset: int, size: int, *, order: str = "big") -> Reduction:
@@ -117,7 +127,7 @@ def lost_numbers(offset: int, size: int, *, order: str = "big") -> Reduction:
         unwrapped = np.unique(np.concatenate([[0], unwrapped]))
         return float(unwrapped[-1] - unwrapped[0] + 1 - len(unwrapped))
 
-    return Reduction(reduce, "packets")
+    return Reduction(reduce, "packets", f"lost_numbers({offset}, {size}, order={order!r})")
 
 
 def payload_sum(dtype: DTypeLike, offset: int = 0) -> Reduction:
@@ -136,7 +146,8 @@ def payload_sum(dtype: DTypeLike, offset: int = 0) -> Reduction:
         If the offset is negative, or the type is not one of numbers.
     """
     total = _payload_total(dtype, offset)
-    return Reduction(lambda packets: total(packets)[0])
+    text = f"payload_sum({np.dtype(dtype).str!r}, {offset})"
+    return Reduction(lambda packets: total(packets)[0], text=text)
 
 
 def payload_mean(dtype: DTypeLike, offset: int = 0) -> Reduction:
@@ -150,7 +161,7 @@ def payload_mean(dtype: DTypeLike, offset: int = 0) -> Reduction:
         value, count = total(packets)
         return value / count if count else np.nan
 
-    return Reduction(reduce)
+    return Reduction(reduce, text=f"payload_mean({np.dtype(dtype).str!r}, {offset})")
 
 
 def _mean_gap(packets: Packets) -> float:

@@ -6,6 +6,7 @@ catalog reads the `Sidecar`, the metadata file that the recorder writes for each
 
 from ._sequence import (
     CAPTURE_MIMETYPES,
+    COUNTER_MIMETYPE,
     PCAP_MIMETYPE,
     CaptureFormat,
     CaptureSequence,
@@ -19,6 +20,7 @@ from ._summary import SUMMARY_DTYPE, FileSummary
 
 __all__ = [
     "CAPTURE_MIMETYPES",
+    "COUNTER_MIMETYPE",
     "PCAP_MIMETYPE",
     "CaptureFormat",
     "SUMMARY_DTYPE",

@@ -12,6 +12,7 @@ from ._summary import SUMMARY_DTYPE
 
 __all__ = [
     "CAPTURE_MIMETYPES",
+    "COUNTER_MIMETYPE",
     "PCAP_MIMETYPE",
     "CaptureFormat",
     "CaptureSequence",
@@ -31,6 +32,9 @@ CAPTURE_MIMETYPES: dict[CaptureFormat, str] = {
     "raw": "multipart/related;type=application/vnd.daqiri-ophyd.packets",
 }
 """Mimetype of a sequence of files of each format; all are read as one summary record per file."""
+
+COUNTER_MIMETYPE = "multipart/related;type=application/vnd.daqiri-ophyd.counter"
+"""Mimetype of a sequence of capture files of which one counter is read, named by ``field``."""
 
 StreamAsset = tuple[str, StreamResource | StreamDatum]
 """Item of a device's ``collect_asset_docs``: name of the document type, and the document."""
@@ -99,6 +103,9 @@ class CaptureSequence:
     uri : str, optional
         URI of the directory for readers that mount it elsewhere: ``file://localhost/...``. Default:
         ``directory`` on this host.
+    field : str, optional
+        Counter that is read of each file: a field of `SUMMARY_DTYPE`, or ``lossy``. Default: the
+        whole record.
 
     Raises
     ------
@@ -119,6 +126,7 @@ class CaptureSequence:
         *,
         format: CaptureFormat = "pcap",
         uri: str | None = None,
+        field: str = "",
     ) -> None:
         self._directory = Path(directory)
         if not self._directory.is_absolute():
@@ -139,6 +147,7 @@ class CaptureSequence:
         self._format: CaptureFormat = format
         self._uri = uri.rstrip("/") + "/"
         self._data_key = data_key
+        self._field = field
         self._emitted = 0
         self._announced: ComposeStreamResourceBundle | None = None
 
@@ -151,6 +160,19 @@ class CaptureSequence:
     def prefix(self) -> str:
         """First part of the file names."""
         return self._prefix
+
+    def counter(self, data_key: str, field: str) -> "CaptureSequence":
+        """Return the sequence of a counter of the same files."""
+        sequence = CaptureSequence(
+            data_key,
+            self._directory,
+            self._prefix,
+            format=self._format,
+            uri=self._uri,
+            field=field,
+        )
+        sequence.skip(self._emitted)
+        return sequence
 
     @property
     def emitted(self) -> int:
@@ -202,8 +224,10 @@ class CaptureSequence:
 
     def _compose(self, **parameters: Any) -> ComposeStreamResourceBundle:
         template = f"{self._prefix}_{{:06d}}.{self._format}"
+        if self._field:
+            parameters["field"] = self._field
         return compose_stream_resource(
-            mimetype=CAPTURE_MIMETYPES[self._format],
+            mimetype=COUNTER_MIMETYPE if self._field else CAPTURE_MIMETYPES[self._format],
             uri=self._uri,
             data_key=self._data_key,
             parameters={"template": template, "chunk_shape": (1,), **parameters},

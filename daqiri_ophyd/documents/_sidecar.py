@@ -21,8 +21,8 @@ clock                  str     clock of the timestamps
 A recorder writes further keys, which are not read here:
 
 ====================== ======= =================================================================
-left_out               int     packets left out on request: paused, beyond the limit, filtered,
-                               flushed
+left_out               int     packets left out on request: paused, before the start, beyond the
+                               limit, filtered, flushed
 left_out_by_reason     object  packets left out, by reason
 format, writer         str     ``pcap`` or ``raw``; ``buffered`` or ``direct``
 packet_data_offset     int     raw: bytes skipped at the beginning of each packet

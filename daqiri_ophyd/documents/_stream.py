@@ -32,9 +32,10 @@ class CaptureStream:
     ``collect_pages`` (fly)    `collect_pages`
     ========================== ===================================================================
 
-    The device must have ``collect_pages`` and no ``get_index``: with ``get_index`` the RunEngine
-    collects the files only and leaves the counters out. A reading of a step scan must finish
-    exactly one file.
+    Counters are events, so the device must have ``collect_pages`` and no ``get_index``: with
+    ``get_index`` the RunEngine collects no events. A stream of several flyers cannot have events:
+    after `share` counters are read from the files, as documents of their own, and the device needs
+    a ``get_index`` that returns `index`. A reading of a step scan must finish exactly one file.
 
     `append` may be called from another thread than the rest.
 
@@ -66,6 +67,9 @@ class CaptureStream:
         self._first_row = 0
         self._collected = range(0)
         self._announced = True
+        self._fields: dict[str, str] = {}
+        self._first_shared = 0
+        self._counter_sequences: list[CaptureSequence] = []
 
     def begin(
         self,
@@ -88,7 +92,36 @@ class CaptureStream:
             self._rows.clear()
             self._first_row = 0
             self._collected = range(0)
+        self._first_shared = 0
+        self._counter_sequences = []
         return sequences
+
+    def share(self, fields: Mapping[str, str]) -> None:
+        """Let the stream of a fly scan have other flyers; `index` counts from here.
+
+        Parameters
+        ----------
+        fields : mapping of str to str
+            Fields of the files, as `CaptureSequence` has them, by the names of all counters.
+
+        Raises
+        ------
+        ValueError
+            If there are several data keys, or the names differ from those that were declared.
+        """
+        if len(self._sources) > 1 or fields.keys() != self._counters.keys():
+            raise ValueError(
+                f"Fields {sorted(fields)} for the stream of {self._name!r}; accepted are one file "
+                f"for each row, and {sorted(self._counters)}."
+            )
+        self._fields = dict(fields)
+        self._first_shared = self._sequences[0].emitted if self._sequences else 0
+        self._counter_sequences = []
+
+    @property
+    def index(self) -> int:
+        """Files finished since `share`."""
+        return self.finished - self._first_shared
 
     @property
     def counters(self) -> frozenset[str]:
@@ -163,6 +196,7 @@ class CaptureStream:
         finished = self.finished
         for sequence in self._begun():
             sequence.skip(finished)
+        self._counter_sequences = []
         self._forget(finished)
         self._collected = range(0)
 
@@ -172,17 +206,39 @@ class CaptureStream:
 
     def describe_collect(self) -> dict[str, DataKey]:
         """Return the data keys of files and counters, for a fly scan."""
-        return {**self.describe(), **self._counters}
+        counters = self._counters
+        if self._fields:
+            counters = {name: _external(key) for name, key in counters.items()}
+        return {**self.describe(), **counters}
 
-    def collect_asset_docs(self) -> Iterator[StreamAsset]:
-        """Yield the documents of the files finished since the last call."""
-        sequences = self._begun()
+    def collect_asset_docs(
+        self, index: int | None = None, *, shared: bool = False
+    ) -> Iterator[StreamAsset]:
+        """Yield the documents of the files finished since the last call.
+
+        Parameters
+        ----------
+        index : int, optional
+            Of those up to this `index`; default: of all.
+        shared : bool
+            After `share`, in a fly scan: counters have documents, too.
+        """
+        begun = sequences = self._begun()
+        if shared:
+            if not self._counter_sequences:
+                counted = [begun[0].counter(name, field) for name, field in self._fields.items()]
+                self._counter_sequences = counted
+            sequences = [*begun, *self._counter_sequences]
+        else:
+            self._counter_sequences = []
         if not self._announced:
             self._announced = True
             yield from [sequence.announce() for sequence in sequences]
-        start, stop = sequences[0].emitted, self.finished
-        self._forget(start)
-        self._collected = range(start, stop)
+        start, stop = begun[0].emitted, self.finished
+        if index is not None:
+            stop = max(start, min(stop, self._first_shared + index))
+        self._forget(stop if shared else start)
+        self._collected = range(0) if shared else range(start, stop)
         for sequence in sequences:
             yield from sequence.emit(stop)
 
@@ -216,3 +272,9 @@ class CaptureStream:
             if stop > self._first_row:
                 del self._rows[: stop - self._first_row]
                 self._first_row = stop
+
+
+def _external(key: DataKey) -> DataKey:
+    """Return the data key of a counter that is read from files."""
+    external: Any = {**key, "external": "STREAM:"}
+    return external

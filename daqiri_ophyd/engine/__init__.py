@@ -37,7 +37,7 @@ from ._config import (
     read_config,
 )
 from ._connections import Connection
-from ._counters import LATENESS_EDGES, Lateness, RxCounters, TxCounters
+from ._counters import LATENESS_EDGES, FlowCounters, Lateness, RxCounters, TxCounters
 from ._engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Engine, Port, capabilities, version
 from ._errors import (
     ConfigError,
@@ -54,13 +54,15 @@ from ._errors import (
     NullPointerError,
     Status,
 )
+from ._flow import Flow
 from ._packets import Packets
-from ._pcap import PcapFile
+from ._pcap import PcapFile, write_pcap
 from ._recorder import RecordedFile, Recorder, RecorderGroup, RecorderSnapshot
 from ._registry import UnreadableEngine, ask_engines, running_engines
 from ._rx_queue import RxQueue
 from ._snapshot import (
     EngineSnapshot,
+    FlowState,
     QueueLevels,
     RegionState,
     RxQueueState,
@@ -86,9 +88,12 @@ __all__ = [
     "EngineSnapshot",
     "EventPump",
     "FlexItemConfig",
+    "Flow",
     "FlowAction",
     "FlowConfig",
+    "FlowCounters",
     "FlowMatch",
+    "FlowState",
     "GenericFailureError",
     "InterfaceConfig",
     "InternalEngineError",
@@ -140,4 +145,5 @@ __all__ = [
     "read_config",
     "running_engines",
     "version",
+    "write_pcap",
 ]

@@ -1,4 +1,4 @@
-"""Counters of queues, and the lateness of packets."""
+"""Counters of queues and flows, and the lateness of packets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import NetworkConfig
 
-__all__ = ["LATENESS_EDGES", "Lateness", "RxCounters", "TxCounters", "counters_dtype"]
+__all__ = [
+    "LATENESS_EDGES",
+    "FlowCounters",
+    "Lateness",
+    "RxCounters",
+    "TxCounters",
+    "counters_dtype",
+]
 
 
 def _lateness_edges() -> NDArray[np.int64]:
@@ -27,14 +34,14 @@ LATENESS_EDGES.flags.writeable = False
 
 
 def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
-    """Return the type of `Engine.counters`; its fields have the names of ports and queues.
+    """Return the type of `Engine.counters`; its fields have the names of ports, queues and flows.
 
     Parameters
     ----------
     config : NetworkConfig
         Configuration of the engine.
     """
-    rx_names, tx_names, reasons = _native.counter_names()
+    rx_names, tx_names, flow_names, reasons = _native.counter_names()
 
     def numbers(names: list[str]) -> np.dtype[np.void]:
         return np.dtype([(name, np.uint64) for name in names])
@@ -47,7 +54,13 @@ def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
         )
 
     times = [(name, np.uint64) for name in ("time_ns", "steady_ns")]
-    return np.dtype([*times, ("rx", queues("rx", rx_names)), ("tx", queues("tx", tx_names))])
+    flows = [
+        (i.name, [(flow.name, numbers(flow_names)) for flow in i.rx.flows])
+        for i in config.interfaces
+        if i.rx.flows
+    ]
+    rx, tx = queues("rx", rx_names), queues("tx", tx_names)
+    return np.dtype([*times, ("rx", rx), ("tx", tx), ("flows", flows)])
 
 
 def _values_of(row: NDArray[np.void], kind: Any) -> dict[str, Any]:
@@ -153,6 +166,42 @@ class TxCounters:
     def dropped_total(self) -> int:
         """Packets that were dropped for any reason."""
         return sum(self.dropped.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCounters:
+    """Counters of a receive flow, at one moment.
+
+    They count every packet that the flow matched, whatever became of it: also those that were
+    dropped for want of a buffer, flushed, or longer than a buffer. Packets that the kernel dropped
+    are not among them, since nobody knows what they would have matched. On TCP a flow matches
+    connections, and the packets are what was read from them.
+
+    Over a port whose queues hold nothing that is still on its way, ``packets`` of all flows, and
+    the packets that matched none, are ``received`` of all queues; ``bytes`` are
+    ``received_bytes``. At any moment, flows that are read after the queues have counted all that
+    these have.
+
+    Parameters
+    ----------
+    packets, bytes : int
+        Packets that the flow matched since the engine was opened, and their bytes as the queue
+        counts them.
+    """
+
+    packets: int
+    bytes: int
+
+    @classmethod
+    def of_row(cls, row: NDArray[np.void]) -> Self:
+        """Return the counters of a flow in `Engine.counters`.
+
+        Parameters
+        ----------
+        row : ndarray, shape ()
+            Such as ``engine.counters["flows"]["port0"]["flow0"]``.
+        """
+        return cls(*row.item())
 
 
 class Lateness:

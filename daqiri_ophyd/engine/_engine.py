@@ -16,6 +16,7 @@ from ._config import ConfigSource, read_config
 from ._connections import Connection, option_bytes
 from ._counters import counters_dtype
 from ._errors import ConfigError, InvalidParameterError
+from ._flow import Flow
 from ._log import forward_log
 from ._rx_queue import RxQueue
 from ._snapshot import EngineSnapshot
@@ -38,10 +39,8 @@ class Port:
         Position of the interface in the configuration.
     config : InterfaceConfig
         Its part of the configuration.
-    rx : tuple of RxQueue
-        Receive queues, in the order of the configuration.
-    tx : tuple of TxQueue
-        Transmit queues, in the order of the configuration.
+    rx, tx, flows : tuple of RxQueue, TxQueue, Flow
+        Receive queues, transmit queues and receive flows, in the order of the configuration.
     """
 
     def __init__(self, number: int, config: InterfaceConfig, session: _native.Session) -> None:
@@ -53,6 +52,9 @@ class Port:
         )
         self.tx = tuple(
             TxQueue(self, queue, session.tx_queue(number, queue.id)) for queue in config.tx.queues
+        )
+        self.flows = tuple(
+            Flow(number, position, flow, session) for position, flow in enumerate(config.rx.flows)
         )
 
     @property
@@ -84,6 +86,16 @@ class Port:
             If there is none.
         """
         return _find(self.tx, queue, f"port {self.name!r}", "transmit queue")
+
+    def flow(self, flow: str | int) -> Flow:
+        """Return the receive flow with this name or id.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is none.
+        """
+        return _find(self.flows, flow, f"port {self.name!r}", "flow")
 
     def now(self) -> int:
         """Return the time of the port's clock, ns: the clock of launch times and timestamps."""
@@ -207,7 +219,7 @@ class Engine:
         return _find(self.ports, port, "the engine", "port")
 
     def snapshot(self) -> EngineSnapshot:
-        """Return counters and levels of all queues and regions, read now in one call.
+        """Return counters and levels of all queues, flows and regions, read now in one call.
 
         Raises
         ------
@@ -218,7 +230,7 @@ class Engine:
 
     @property
     def counters(self) -> NDArray[np.void]:
-        """Counters and levels of all queues, copied by a thread of the engine every 0.1 s.
+        """Counters of queues and flows, and levels, copied by a thread of the engine every 0.1 s.
 
         For frequent reading of many counters, such as a live display: it costs one call, and
         nothing on the threads that move packets. The numbers of one queue are consistent; all are
@@ -234,6 +246,7 @@ class Engine:
             ``counters["rx"][port][queue]`` has the fields of `RxCounters` and `QueueLevels`;
             ``counters["tx"][port][queue]`` has those of `TxCounters` and `QueueLevels`, and the
             quantiles of `TxQueueState`. Drops by reason are in ``["dropped"][reason]``.
+            ``counters["flows"][port][flow]`` has the fields of `FlowCounters`.
 
         Raises
         ------
@@ -357,7 +370,7 @@ class Engine:
         return f"<Engine {self.name} {state}, ports {[port.name for port in self.ports]}>"
 
 
-_Named = TypeVar("_Named", Port, RxQueue, TxQueue)
+_Named = TypeVar("_Named", Port, RxQueue, TxQueue, Flow)
 
 
 def _find(candidates: tuple[_Named, ...], wanted: str | int, owner: str, kind: str) -> _Named:

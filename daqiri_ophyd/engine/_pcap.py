@@ -15,7 +15,19 @@ from ._errors import GenericFailureError, InvalidParameterError
 from ._packets import Packets
 from ._unpack import open_classic
 
-__all__ = ["PcapFile"]
+__all__ = ["PcapFile", "write_pcap"]
+
+_FILE_HEADER = np.dtype(
+    [
+        ("magic", "<u4"),
+        ("major", "<u2"),
+        ("minor", "<u2"),
+        ("zone", "<i4"),
+        ("accuracy", "<u4"),
+        ("snap_length", "<u4"),
+        ("link_type", "<u4"),
+    ]
+)
 
 
 class PcapFile(Packets):
@@ -125,3 +137,42 @@ class PcapFile(Packets):
 
     def __repr__(self) -> str:
         return f"<PcapFile {str(self.path)!r}, {len(self)} packets>"
+
+
+def write_pcap(
+    path: str | Path,
+    packets: NDArray[np.uint8],
+    timestamps: NDArray[np.int64],
+    link_type: int,
+) -> None:
+    """Write packets of equal length as a pcap file with timestamps in ns.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to write; replaced if it exists.
+    packets : ndarray of uint8
+        Shape ``(n, length)``, as from `frames.udp_frames`.
+    timestamps : ndarray of int
+        ns, shape ``(n,)``.
+    link_type : int
+        1 Ethernet, 101 IP without a link layer.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the packets are no rows of bytes, or not as many as there are timestamps.
+    """
+    if packets.ndim != 2 or packets.dtype != np.uint8 or timestamps.shape != packets.shape[:1]:
+        raise InvalidParameterError(
+            f"packets are {packets.dtype} of shape {packets.shape}, timestamps of shape "
+            f"{timestamps.shape}; accepted are uint8 of shape (n, length) and (n,)."
+        )
+    length = packets.shape[1]
+    fields = [(name, "<u4") for name in ("seconds", "ns", "stored", "on_wire")]
+    records = np.empty(len(packets), [*fields, ("data", "u1", length)])
+    records["seconds"], records["ns"] = np.divmod(timestamps, 1_000_000_000)
+    records["stored"] = records["on_wire"] = length
+    records["data"] = packets
+    header = np.array((0xA1B23C4D, 2, 4, 0, 0, 262_144, link_type), _FILE_HEADER)
+    Path(path).write_bytes(header.tobytes() + records.tobytes())

@@ -38,7 +38,7 @@ class RecordedFile:
         Packets that the queue or the recorder lost since the previous file was complete.
     left_out : int
         Packets that were left out on request in that time: filtered, flushed, received while
-        paused, beyond ``max_packets``.
+        paused, before ``start_flow``, beyond ``max_packets``.
     """
 
     path: Path
@@ -63,8 +63,8 @@ class RecorderSnapshot:
     dropped : int
         Packets that were taken from the queue and lost after an error.
     left_out : int
-        Packets that were taken from the queue and left out on request: while paused, beyond
-        ``max_packets``.
+        Packets that were taken from the queue and left out on request: while paused, before
+        ``start_flow``, beyond ``max_packets``.
     running : bool
         Whether it is running.
     failing : bool

@@ -177,6 +177,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
         max_packets: int = 0,
+        start_flow: int | None = None,
         group: RecorderGroup | None = None,
     ) -> Recorder:
         """Record the queue to files, on a native thread.
@@ -220,6 +221,9 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             Begin a new file after this time, s; 0: no limit.
         max_packets : int
             Stop after exactly this many packets; 0: no limit.
+        start_flow : int, optional
+            Begin with the first packet that has this flow id; packets before it are left out
+            (``before_start`` in the metadata file) and do not count towards limits.
         group : RecorderGroup, optional
             Recorders of other queues whose files belong to those of this one. Limits are the
             group's then.
@@ -233,7 +237,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         ------
         InvalidParameterError
             If the directory does not exist, the first file exists, a number is negative, a choice
-            is not one of those above, or there is a limit besides those of a group.
+            is not one of those above, or there is a limit besides those of a group, or a start.
         NotReadyError
             If the queue is being recorded already, or the engine is closed.
         GenericFailureError
@@ -246,7 +250,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             "roll_bytes": roll_bytes,
             "max_packets": max_packets,
         }
-        require_counts(numbers)
+        require_counts(numbers | ({} if start_flow is None else {"start_flow": start_flow}))
         native = self._native.record(
             str(Path(directory).absolute()),
             prefix,
@@ -256,6 +260,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             on_error=on_error,
             durable=durable,
             roll_seconds=roll_seconds,
+            start_flow=start_flow,
             group=group,
             **numbers,
         )

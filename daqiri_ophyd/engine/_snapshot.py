@@ -7,10 +7,11 @@ import reprlib
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ._counters import RxCounters, TxCounters
+from ._counters import FlowCounters, RxCounters, TxCounters
 
 __all__ = [
     "EngineSnapshot",
+    "FlowState",
     "QueueLevels",
     "RegionState",
     "RxQueueState",
@@ -89,6 +90,23 @@ class TxQueueState:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowState:
+    """A receive flow at one moment.
+
+    Parameters
+    ----------
+    port, flow : str
+        Names.
+    counters : FlowCounters
+        What it matched.
+    """
+
+    port: str
+    flow: str
+    counters: FlowCounters
+
+
+@dataclass(frozen=True, slots=True)
 class RegionState:
     """A memory region at one moment.
 
@@ -110,7 +128,7 @@ class RegionState:
 
 @dataclass(frozen=True, slots=True)
 class EngineSnapshot:
-    """An engine at one moment. The counters of each queue are consistent in themselves.
+    """An engine at one moment. The counters of each queue and flow are consistent in themselves.
 
     Parameters
     ----------
@@ -126,6 +144,8 @@ class EngineSnapshot:
         Receive queues of all ports, in the order of the configuration.
     tx : tuple of TxQueueState
         Transmit queues of all ports, in the order of the configuration.
+    flows : tuple of FlowState
+        Receive flows of all ports, in the order of the configuration; read after the queues.
     regions : tuple of RegionState
         Memory regions.
     """
@@ -137,6 +157,7 @@ class EngineSnapshot:
     steady_ns: int
     rx: tuple[RxQueueState, ...]
     tx: tuple[TxQueueState, ...]
+    flows: tuple[FlowState, ...]
     regions: tuple[RegionState, ...]
 
     @classmethod
@@ -154,6 +175,13 @@ class EngineSnapshot:
                 **_numbers_and_names(cls, values),
                 rx=tuple(_queue(RxQueueState, RxCounters, v) for v in _list(values, "rx")),
                 tx=tuple(_queue(TxQueueState, TxCounters, v) for v in _list(values, "tx")),
+                flows=tuple(
+                    FlowState(
+                        **_numbers_and_names(FlowState, v),
+                        counters=FlowCounters(**_numbers_and_names(FlowCounters, v)),
+                    )
+                    for v in _list(values, "flows")
+                ),
                 regions=tuple(
                     RegionState(**_numbers_and_names(RegionState, v))
                     for v in _list(values, "regions")

@@ -184,16 +184,18 @@ void bind_queues(py::module_& m) {
              std::uint64_t packet_data_offset, const std::string& writer,
              const std::string& on_error_word, bool durable, std::uint64_t roll_packets,
              std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_packets,
-             std::shared_ptr<RecorderGroup> group) {
+             std::optional<FlowId> start_flow, std::shared_ptr<RecorderGroup> group) {
             return RecorderHandle(queue.record(
                 {std::move(directory), std::move(prefix), first_number, capture_format(format),
                  nanosecond, packet_data_offset, writer_kind(writer), on_error(on_error_word),
-                 durable, roll_packets, roll_bytes, roll_seconds, max_packets, std::move(group)}));
+                 durable, roll_packets, roll_bytes, roll_seconds, max_packets, start_flow,
+                 std::move(group)}));
           },
           py::arg("directory"), py::arg("prefix"), py::kw_only(), py::arg("first_number"),
           py::arg("format"), py::arg("nanosecond"), py::arg("packet_data_offset"),
           py::arg("writer"), py::arg("on_error"), py::arg("durable"), py::arg("roll_packets"),
-          py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_packets"), py::arg("group"))
+          py::arg("roll_bytes"), py::arg("roll_seconds"), py::arg("max_packets"),
+          py::arg("start_flow"), py::arg("group"))
       .def_property_readonly("closed", &ReceiveQueue::closed)
       .def_property_readonly("ring_capacity",
                              [](const ReceiveQueue& q) { return q.get().ring_capacity(); })

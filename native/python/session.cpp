@@ -67,13 +67,14 @@ py::dict capabilities() {
   return states;
 }
 
-/// (numbers of a receive queue, of a transmit queue, reasons for drops)
+/// (numbers of a receive queue, of a transmit queue, of a flow, reasons for drops)
 py::tuple counter_names() {
   std::vector<std::string_view> reasons;
   reasons.reserve(NUM_DROP_REASONS);
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
     reasons.push_back(drop_reason_name(static_cast<DropReason>(r)));
-  return py::make_tuple(SessionSnapshot::rx_names(), SessionSnapshot::tx_names(), reasons);
+  return py::make_tuple(SessionSnapshot::rx_names(), SessionSnapshot::tx_names(),
+                        SessionSnapshot::flow_names(), reasons);
 }
 
 /// A line may have been cut within a character.
@@ -120,6 +121,13 @@ void bind_session(py::module_& m) {
             return TransmitQueue(open, open->session().tx_queue(port, queue));
           },
           py::arg("port"), py::arg("queue"))
+      .def(
+          "flow_counters",
+          [](const OpenSession& open, int port, std::size_t position) {
+            const FlowSnapshot counts = open.session().port(port).steering.counts(position);
+            return std::make_pair(counts.packets.value, counts.bytes.value);
+          },
+          py::arg("port"), py::arg("position"))
       .def("snapshot",
            [](const OpenSession& open) { return SessionSnapshot::of(open.session()).json(); })
       .def("counters",

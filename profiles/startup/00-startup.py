@@ -1,13 +1,8 @@
 """RunEngine and live table.
 
-A startup collection for IPython (copy the files into the startup folder of a profile) and for the
-queue server:
-
-    start-re-manager --keep-re --startup-dir FOLDER
-
-where FOLDER is this folder, as Python finds it:
-
-    python -c "from daqiri_ophyd import profiles; print(profiles.__path__[0])"
+A startup collection for IPython (copy the files into the startup folder of a profile), for the
+queue server, and for blueapi (``daqiri_ophyd.profiles.blueapi``). The how-to guide "Run from a
+queue" has the commands.
 
 Environment:
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from daqiri_ophyd.catalog import Catalog
-from daqiri_ophyd.cli._stimulus import udp_stimulus, write_pcap
+from daqiri_ophyd.cli._stimulus import udp_stimulus
 from daqiri_ophyd.documents import read_sidecar
-from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, frames
+from daqiri_ophyd.engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, frames, write_pcap
 
 COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
 PACKETS = 4_000

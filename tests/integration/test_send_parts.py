@@ -12,7 +12,8 @@ import pytest
 
 from daqiri_ophyd import profiles
 from daqiri_ophyd.cli import _main
-from daqiri_ophyd.cli._stimulus import udp_stimulus, write_pcap
+from daqiri_ophyd.cli._stimulus import udp_stimulus
+from daqiri_ophyd.engine import write_pcap
 
 
 def run(*arguments: str | Path) -> int:

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from daqiri_ophyd.catalog import Catalog, capture_files
-from daqiri_ophyd.cli._stimulus import udp_stimulus, write_pcap
+from daqiri_ophyd.cli._stimulus import udp_stimulus
 from daqiri_ophyd.documents import read_sidecar
-from daqiri_ophyd.engine import PcapFile
+from daqiri_ophyd.engine import PcapFile, write_pcap
 
 COMMAND = [sys.executable, "-m", "daqiri_ophyd.cli"]
 NOT_BEFORE = 100  # packets

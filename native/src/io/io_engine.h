@@ -127,7 +127,8 @@ struct Port {
   std::uint16_t id{0};
   std::vector<std::unique_ptr<RxQueue>> rx;
   std::vector<std::unique_ptr<TxQueue>> tx;
-  /// The flows; can be replaced while the port runs.
+  /// The flows; can be replaced while the port runs. Each thread of the engine that steers, or that
+  /// delivers what was steered, counts packets in a tally of its own.
   steering::Steering steering;
   /// Set by IoEngine::open, which keeps it.
   PortIo* io{nullptr};

@@ -89,6 +89,13 @@ struct TxSnapshot {
   [[nodiscard]] std::uint64_t dropped_total() const noexcept { return total(dropped); }
 };
 
+/// What a receive flow matched, whatever became of it then. Over the flows of a port: all that its
+/// queues received, but for what no flow matched.
+struct FlowSnapshot {
+  Counter packets{"packets"};
+  Counter bytes{"bytes"};
+};
+
 /// How full a queue's ring, and the pool that its bursts come from, are. Exact when no other thread
 /// is at work.
 struct QueueLevels {
@@ -128,6 +135,13 @@ class CounterGroup {
     sequence_.store(seq + 1, std::memory_order_relaxed);
     for (std::size_t i = 0; i < N; ++i) values_[i].store(values[i], std::memory_order_release);
     sequence_.store(seq + 2, std::memory_order_release);
+  }
+  /// As above, of what was published last and more. The thread that publishes.
+  void add(const std::array<std::uint64_t, N>& more) noexcept {
+    std::array<std::uint64_t, N> values;
+    for (std::size_t i = 0; i < N; ++i)
+      values[i] = values_[i].load(std::memory_order_relaxed) + more[i];
+    publish(values);
   }
   [[nodiscard]] std::array<std::uint64_t, N> read() const noexcept {
     std::array<std::uint64_t, N> values{};

@@ -25,13 +25,13 @@ namespace daqiri {
 
 namespace {
 
-/// Calls `each` with the counters of a queue, in the order in which they are told.
+/// Calls `each` with the counters of a queue or a flow, in the order in which they are told.
 template <typename State, typename Each>
 void for_counters(const State& state, Each each) {
   std::ranges::for_each(counters_of(state.counters), each);
   if constexpr (requires { state.lateness; })
     std::ranges::for_each(counters_of(state.lateness), each);
-  std::ranges::for_each(counters_of(state.levels), each);
+  if constexpr (requires { state.levels; }) std::ranges::for_each(counters_of(state.levels), each);
 }
 
 template <typename State>
@@ -52,6 +52,14 @@ JsonObject json_of(const State& state) {
     dropped.number(drop_reason_name(static_cast<DropReason>(r)), state.counters.dropped[r]);
   json.json("dropped", dropped.line());
   if constexpr (requires { state.launch_times; }) json.text("launch_times", state.launch_times);
+  return json;
+}
+
+JsonObject json_of(const FlowState& state) {
+  JsonObject json;
+  json.text("port", state.port);
+  json.text("flow", state.flow);
+  for_counters(state, [&](const Counter& counter) { json.number(counter.name, counter.value); });
   return json;
 }
 
@@ -170,6 +178,8 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
       state.lateness.p999 = lateness.quantile(0.999);
       state.lateness.maximum = lateness.maximum();
     }
+    for (std::size_t i = 0; i < port.config.rx_.flows_.size(); ++i)
+      snapshot.flows.push_back({name, port.config.rx_.flows_[i].name_, port.steering.counts(i)});
   }
   for (const MemoryRegionConfig* region : memory_regions(config)) {
     snapshot.regions.push_back({region->name_,
@@ -188,6 +198,7 @@ std::string SessionSnapshot::json() const {
   json.number("steady_ns", steady);
   json.json("rx", json_list(rx));
   json.json("tx", json_list(tx));
+  json.json("flows", json_list(flows));
   json.json("regions", json_list(regions));
   return json.line();
 }
@@ -196,15 +207,18 @@ std::vector<std::uint64_t> SessionSnapshot::row() const {
   std::vector<std::uint64_t> row{time, steady};
   const auto add = [&row](const auto& state) {
     for_counters(state, [&row](const Counter& counter) { row.push_back(counter.value); });
-    row.insert(row.end(), state.counters.dropped.begin(), state.counters.dropped.end());
+    if constexpr (requires { state.counters.dropped; })
+      row.insert(row.end(), state.counters.dropped.begin(), state.counters.dropped.end());
   };
   std::ranges::for_each(rx, add);
   std::ranges::for_each(tx, add);
+  std::ranges::for_each(flows, add);
   return row;
 }
 
 std::vector<std::string_view> SessionSnapshot::rx_names() { return names_of<RxQueueState>(); }
 std::vector<std::string_view> SessionSnapshot::tx_names() { return names_of<TxQueueState>(); }
+std::vector<std::string_view> SessionSnapshot::flow_names() { return names_of<FlowState>(); }
 
 std::string SessionSnapshot::table() const {
   std::vector<Row> receive{{"receive queue", "received", "bytes", "delivered", "held", "bursts",
@@ -226,10 +240,13 @@ std::string SessionSnapshot::table() const {
          microseconds(s.lateness.maximum), part(s.levels.ring, s.levels.ring_capacity),
          part(s.levels.bursts_free, s.levels.bursts), reasons(n.dropped)});
   }
+  std::vector<Row> flow{{"flow", "packets", "bytes"}};
+  for (const FlowState& s : flows)
+    flow.push_back({s.port + "/" + s.flow, digits(s.counters.packets), digits(s.counters.bytes)});
   std::vector<Row> memory{{"memory region", "free buffers", "bytes each"}};
   for (const RegionState& s : regions)
     memory.push_back({s.name, part(s.free, s.buffers), digits(s.buf_size)});
-  return table_of(receive) + table_of(transmit) + table_of(memory);
+  return table_of(receive) + table_of(transmit) + table_of(flow) + table_of(memory);
 }
 
 // --- Housekeeper

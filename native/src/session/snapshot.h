@@ -43,6 +43,12 @@ struct TxQueueState {
   std::string launch_times;
 };
 
+struct FlowState {
+  std::string port;
+  std::string flow;
+  FlowSnapshot counters;
+};
+
 struct RegionState {
   std::string name;
   std::uint64_t free{0};
@@ -61,18 +67,22 @@ struct SessionSnapshot {
   /// Now: CLOCK_REALTIME and CLOCK_MONOTONIC, ns.
   std::uint64_t time{0};
   std::uint64_t steady{0};
+  /// Before the flows: what a queue has received, they have counted.
   std::vector<RxQueueState> rx;
   std::vector<TxQueueState> tx;
+  std::vector<FlowState> flows;
   std::vector<RegionState> regions;
 
   /// One JSON object (RFC 8259) on one line.
   [[nodiscard]] std::string json() const;
   /// Flat: `time`, `steady`, then of each receive queue the numbers of `rx_names` and the drops in
-  /// the order of DropReason, then of each transmit queue those of `tx_names` and the drops.
+  /// the order of DropReason, then of each transmit queue those of `tx_names` and the drops, then
+  /// of each receive flow those of `flow_names`.
   [[nodiscard]] std::vector<std::uint64_t> row() const;
   static std::vector<std::string_view> rx_names();
   static std::vector<std::string_view> tx_names();
-  /// Tables of plain text: receive queues, transmit queues, memory regions.
+  static std::vector<std::string_view> flow_names();
+  /// Tables of plain text: receive queues, transmit queues, flows, memory regions.
   [[nodiscard]] std::string table() const;
 };
 

@@ -67,7 +67,7 @@ Verdict Program::classify(const PacketView& packet) const noexcept {
         (match.ipv4_len_ == 0 || match.ipv4_len_ == key.ipv4_len) &&
         (match.ipv4_src_ == 0 || match.ipv4_src_ == key.ipv4_src) &&
         (match.ipv4_dst_ == 0 || match.ipv4_dst_ == key.ipv4_dst)) {
-      return {true, rules_[i].queue, rules_[i].flow};
+      return {true, rules_[i].queue, rules_[i].flow, static_cast<std::uint16_t>(i)};
     }
   }
   return unmatched_;
@@ -78,6 +78,22 @@ void Steering::publish(std::shared_ptr<const Program> program) noexcept {
   // The parameter now holds the program before, which goes with its last reader.
   program_.swap(program);
   version_.fetch_add(1, std::memory_order_release);
+}
+
+FlowTally& Steering::add_tally() const {
+  const std::lock_guard lock(mutex_);
+  return tallies_.emplace_back(program_->num_flows());
+}
+
+FlowSnapshot Steering::counts(std::size_t position) const {
+  const std::lock_guard lock(mutex_);
+  FlowSnapshot counts;
+  for (const FlowTally& tally : tallies_) {
+    const auto [packets, bytes] = tally.read(position);
+    counts.packets += packets;
+    counts.bytes += bytes;
+  }
+  return counts;
 }
 
 void Steering::Reader::take() noexcept {

@@ -1,14 +1,20 @@
 /// Steering: which queue and flow id a packet gets.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "daqiri/config.h"
+#include "metrics/counters.h"
 
 namespace daqiri::steering {
 
@@ -38,6 +44,9 @@ struct PacketView {
   }
 };
 
+/// Verdict::position of packets that no flow matches.
+inline constexpr std::uint16_t NO_FLOW = std::numeric_limits<std::uint16_t>::max();
+
 /// What is to be done with a packet. What it points to is the program's.
 struct Verdict {
   bool matched{false};
@@ -45,6 +54,8 @@ struct Verdict {
   std::uint16_t queue{0};
   /// 0: no flow matched.
   FlowId flow{0};
+  /// Of the flow that matched, in the configuration of the interface.
+  std::uint16_t position{NO_FLOW};
   /// Queues among which a hash of the packet chooses; empty: it goes to `queue`.
   std::span<const std::uint16_t> rss{};
   /// What is done to the packet on the way, in order.
@@ -64,6 +75,7 @@ class Program {
   [[nodiscard]] Verdict classify(const PacketView& packet) const noexcept;
   /// No rules: every packet has the same verdict.
   [[nodiscard]] bool empty() const noexcept { return rules_.empty(); }
+  [[nodiscard]] std::size_t num_flows() const noexcept { return rules_.size(); }
   /// Unmatched packets are filtered.
   [[nodiscard]] bool isolated() const noexcept { return isolated_; }
 
@@ -81,6 +93,50 @@ class Program {
   bool isolated_{false};
 };
 
+/// What one thread has steered, by flow. It counts each packet once, before the queue does, with
+/// the bytes that the queue counts.
+class FlowTally {
+ public:
+  explicit FlowTally(std::size_t num_flows) : counts_(num_flows) {}
+
+  /// Packets with the same Verdict::position; NO_FLOW: none of them counts.
+  void count(std::uint16_t position, std::uint64_t packets, std::uint64_t bytes) noexcept {
+    if (position < counts_.size()) counts_[position].add({packets, bytes});
+  }
+  /// Packets and bytes. Any thread.
+  [[nodiscard]] std::array<std::uint64_t, 2> read(std::size_t position) const noexcept {
+    if (position >= counts_.size()) return {};
+    return counts_[position].read();
+  }
+
+ private:
+  std::vector<CounterGroup<2>> counts_;
+};
+
+/// Packets one by one, counted together as long as they are of the same flow.
+class FlowRun {
+ public:
+  explicit FlowRun(FlowTally& tally) : tally_(tally) {}
+
+  /// Another packet; `position`: Verdict::position.
+  void add(std::uint16_t position) noexcept {
+    if (position != position_) end();
+    position_ = position;
+    ++packets_;
+  }
+  /// Of the latest packet.
+  void add_bytes(std::uint32_t bytes) noexcept { bytes_ += bytes; }
+  void end() noexcept {
+    tally_.count(position_, std::exchange(packets_, 0), std::exchange(bytes_, 0));
+  }
+
+ private:
+  FlowTally& tally_;
+  std::uint16_t position_{NO_FLOW};
+  std::uint64_t packets_{0};
+  std::uint64_t bytes_{0};
+};
+
 /// The program in force. Whoever steers holds a Reader, and is on the latest program from its next
 /// `refresh` on; a program lives until no reader is on it.
 class Steering {
@@ -89,6 +145,12 @@ class Steering {
 
   /// Puts another program in force. Any thread.
   void publish(std::shared_ptr<const Program> program) noexcept;
+
+  /// For a thread that steers; as long-lived as this. It has the flows of the program in force now.
+  /// Throws std::bad_alloc.
+  [[nodiscard]] FlowTally& add_tally() const;
+  /// What all threads together have steered to a flow. Any thread.
+  [[nodiscard]] FlowSnapshot counts(std::size_t position) const;
 
   /// One thread. Costs a load unless the program has changed.
   class Reader {
@@ -112,6 +174,7 @@ class Steering {
  private:
   mutable std::mutex mutex_;
   std::shared_ptr<const Program> program_;
+  mutable std::deque<FlowTally> tallies_;
   std::atomic<std::uint64_t> version_{1};
 };
 

@@ -223,12 +223,12 @@ bool CaptureFiles::recover() {
   return true;
 }
 
-void CaptureFiles::write(const Burst& burst, std::uint32_t count) {
-  std::uint32_t done = 0;
-  while (done < count && ready()) {
+void CaptureFiles::write(const Burst& burst, std::uint32_t first, std::uint32_t end) {
+  std::uint32_t done = first;
+  while (done < end && ready()) {
     if (is_gone()) continue;
     const std::uint64_t packets = writer_.tally().packets;
-    std::uint64_t room = count - done;
+    std::uint64_t room = end - done;
     if (options_.roll_packets > 0) room = std::min(room, options_.roll_packets - packets);
     done += writer_.write(burst, *origin_.link, done, static_cast<std::uint32_t>(room), roll_size_);
     if (roll_ns_ > 0 && first_written_ns_ == 0) first_written_ns_ = monotonic_ns();
@@ -239,7 +239,7 @@ void CaptureFiles::write(const Burst& burst, std::uint32_t count) {
       roll();
     }
   }
-  leave_out(CaptureLosses::WRITE_ERROR, count - done);
+  leave_out(CaptureLosses::WRITE_ERROR, end - done);
 }
 
 void CaptureFiles::note_failure(std::uint64_t packets) {

@@ -115,6 +115,7 @@ CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
   };
   lost.add("write_error", not_written(CaptureLosses::WRITE_ERROR));
   left_out.add("paused", not_written(CaptureLosses::PAUSED));
+  left_out.add("before_start", not_written(CaptureLosses::BEFORE_START));
   left_out.add("after_limit", not_written(CaptureLosses::AFTER_LIMIT));
 
   const bool raw = origin.options.format == CaptureFormat::RAW;

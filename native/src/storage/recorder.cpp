@@ -27,6 +27,12 @@ RxQueue* attached(RxQueue& queue, const RecorderOptions& options) {
     throw Error(Status::INVALID_PARAMETER,
                 "a recorder of a group has a limit of its own; give limits to the group");
   }
+  if (options.group && options.start_flow) {
+    throw Error(Status::INVALID_PARAMETER,
+                "start_flow is " + std::to_string(*options.start_flow) +
+                    " for a recorder of a group, whose queues have no common order; record one "
+                    "queue");
+  }
   queue.attach_recorder(options.directory + "/" + options.prefix);
   return &queue;
 }
@@ -144,11 +150,13 @@ void Recorder::take(Burst& burst) {
   if (paused_.load(std::memory_order_relaxed)) {
     files_.leave_out(CaptureLosses::PAUSED, n);
   } else {
-    const std::uint32_t wanted = group_->take(n);
+    const std::uint32_t first = start_of(burst);
+    const std::uint32_t wanted = group_->take(n - first);
     const auto [before, bytes_before, lost, left_out] = files_.counts();
     // First: writing may complete the last file.
-    files_.leave_out(CaptureLosses::AFTER_LIMIT, n - wanted);
-    files_.write(burst, wanted);
+    files_.leave_out(CaptureLosses::BEFORE_START, first);
+    files_.leave_out(CaptureLosses::AFTER_LIMIT, n - first - wanted);
+    files_.write(burst, first, first + wanted);
     const auto [after, bytes_after, lost_after, left_out_after] = files_.counts();
     // Fewer than before when the writer has lost packets of earlier bursts.
     const std::uint64_t written = after > before ? after - before : 0;
@@ -157,6 +165,15 @@ void Recorder::take(Burst& burst) {
       group_->wrote(written, bytes_after > bytes_before ? bytes_after - bytes_before : 0);
   }
   publish();
+}
+
+/// Returns the index of the first packet that belongs in files.
+std::uint32_t Recorder::start_of(const Burst& burst) noexcept {
+  if (!awaited_) return 0;
+  const FlowId* const end = burst.flow_ids + burst.num_packets();
+  const FlowId* const found = std::find(static_cast<const FlowId*>(burst.flow_ids), end, *awaited_);
+  if (found != end) awaited_.reset();
+  return static_cast<std::uint32_t>(found - burst.flow_ids);
 }
 
 void Recorder::drain() {
@@ -212,7 +229,8 @@ Recorder::Recorder(std::shared_ptr<Session> session, RxQueue& queue, const Recor
                            : std::make_shared<RecorderGroup>(
                                  RecorderGroup::Limits{.max_packets = options.max_packets})),
       alone_(!options.group),
-      files_(options, *session_, queue) {
+      files_(options, *session_, queue),
+      awaited_(options.start_flow) {
   try {
     thread_ = start_thread([this] { run(); });
   } catch (...) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -106,6 +107,9 @@ struct RecorderOptions {
   /// over by then stays in the queue; the rest of the burst that went beyond is counted as left out
   /// (`after_limit`), since a burst cannot be put back.
   std::uint64_t max_packets{0};
+  /// Files begin with the first packet that has this flow id; what comes before is left out
+  /// (`before_start`).
+  std::optional<FlowId> start_flow{};
   /// Null: it is on its own. Limits are the group's, not those above.
   std::shared_ptr<RecorderGroup> group{};
 };
@@ -115,8 +119,8 @@ struct RecordedFile : FileTally {
   std::string path;
   /// Packets that the queue or the recorder lost since the file before was complete.
   std::uint64_t dropped{0};
-  /// Packets that were left out on request in that time: filtered, flushed, paused, behind the
-  /// limit.
+  /// Packets that were left out on request in that time: filtered, flushed, paused, before the
+  /// start, behind the limit.
   std::uint64_t left_out{0};
 };
 
@@ -141,10 +145,10 @@ struct CaptureOrigin {
 /// What did not get into files until some moment: counted by the queue, and by its recorder.
 struct CaptureLosses {
   /// Why a recorder did not write a packet that it took from its queue. The first is a loss.
-  enum Reason : std::uint8_t { WRITE_ERROR, PAUSED, AFTER_LIMIT };
+  enum Reason : std::uint8_t { WRITE_ERROR, PAUSED, BEFORE_START, AFTER_LIMIT };
 
   RxSnapshot counters;
-  std::array<std::uint64_t, 3> not_written{};
+  std::array<std::uint64_t, 4> not_written{};
 };
 
 /// What <name>.json says, one JSON object; and the sums of its packets that were lost while the
@@ -172,9 +176,9 @@ class CaptureFiles {
   CaptureFiles(const RecorderOptions& options, const Session& session, RxQueue& queue);
   ~CaptureFiles();
 
-  /// Put the first `count` packets into files, rolling as asked for; those that do not get there
-  /// are counted as lost, and `error` tells why.
-  void write(const Burst& burst, std::uint32_t count);
+  /// Put packets [first, end) into files, rolling as asked for; those that do not get there are
+  /// counted as lost, and `error` tells why.
+  void write(const Burst& burst, std::uint32_t first, std::uint32_t end);
   /// Complete the current file, or an empty one when there is none, unless limits have completed
   /// one since the last call of this: an empty one behind it would tell nothing. A file stays the
   /// current one while the next cannot be prepared: there is always one whose metadata tell what is
@@ -204,7 +208,8 @@ class CaptureFiles {
   [[nodiscard]] std::array<std::uint64_t, 4> counts() const noexcept {
     return {packets(), before_.bytes + (has_file_ ? writer_.tally().bytes : 0),
             not_written_[CaptureLosses::WRITE_ERROR],
-            not_written_[CaptureLosses::PAUSED] + not_written_[CaptureLosses::AFTER_LIMIT]};
+            not_written_[CaptureLosses::PAUSED] + not_written_[CaptureLosses::BEFORE_START] +
+                not_written_[CaptureLosses::AFTER_LIMIT]};
   }
   [[nodiscard]] const std::string& writer_name() const noexcept { return origin_.writer; }
   /// After `finish`: packets that were lost and are in no file's metadata, which could not be
@@ -287,7 +292,7 @@ struct RecorderSnapshot {
   std::uint64_t files{0};
   /// Taken from the queue and lost, after an error.
   std::uint64_t dropped{0};
-  /// Taken from the queue and left out: while paused, beyond `max_packets`.
+  /// Taken from the queue and left out: while paused, before `start_flow`, beyond `max_packets`.
   std::uint64_t left_out{0};
   bool running{false};
   /// Nothing gets into a file at the moment.
@@ -340,6 +345,7 @@ class Recorder {
   void run() noexcept;
   void record();
   void take(Burst& burst);
+  std::uint32_t start_of(const Burst& burst) noexcept;
   void drain();
   void answer_roll();
   void roll_with_group(std::uint64_t rolls);
@@ -358,6 +364,8 @@ class Recorder {
   // The recorder's thread's.
   CaptureFiles files_;
   std::uint64_t poll_at_{0};
+  /// What it waits for; none: files have begun.
+  std::optional<FlowId> awaited_;
   std::uint64_t group_rolls_{0};
 
   // Requests.

@@ -136,6 +136,7 @@ class Scenario {
         case Status::SUCCESS:
           next += n;
           submitted_ += n;
+          count_matches(tx, next - n, n);
           break;
         case Status::NO_SPACE_AVAILABLE:
           break;
@@ -143,6 +144,19 @@ class Scenario {
           burst->release();
           return;
       }
+    }
+  }
+
+  void count_matches(const TxQueue& tx, std::uint32_t first, std::uint32_t n) {
+    const steering::Program program(port().config);
+    for (std::uint32_t i = first; i < first + n; ++i) {
+      const auto bytes = frame(std::uint32_t{tx.id()} << SENDER_SHIFT | i, tx.max_packet_size());
+      const auto length = static_cast<std::uint32_t>(bytes.size());
+      const auto view = steering::PacketView::of_frame(bytes.data(), length);
+      const std::uint16_t position = program.classify(view).position;
+      if (position == steering::NO_FLOW) continue;
+      matched_[position] += 1;
+      matched_bytes_[position] += length;
     }
   }
 
@@ -247,6 +261,16 @@ class Scenario {
     problem_.unless(sent + dropped == submitted_,
                     "what was submitted is not what was sent or dropped");
     problem_.unless(received == sent, "what left did not arrive");
+    std::uint64_t matched = 0;
+    for (std::size_t i = 0; i < port().config.rx_.flows_.size(); ++i) {
+      const FlowSnapshot flow = port().steering.counts(i);
+      matched += flow.packets;
+      problem_.unless(flow.packets <= matched_[i], "a flow has counted what was not sent");
+      problem_.unless(
+          dropped > 0 || (flow.packets == matched_[i] && flow.bytes == matched_bytes_[i]),
+          "a flow has not counted what it matched");
+    }
+    problem_.unless(matched <= received, "flows have counted what did not arrive");
     const SessionMemory& memory = *session_->memory();
     for (const auto& [name, region] : memory.regions)
       problem_.unless(region->available() == region->config().num_bufs_, "packet buffers are lost");
@@ -261,6 +285,9 @@ class Scenario {
   Problem problem_;
   std::atomic<bool> done_{false};
   std::atomic<std::uint64_t> submitted_{0};
+  /// By flow, of what was submitted.
+  std::array<std::atomic<std::uint64_t>, 4> matched_{};
+  std::array<std::atomic<std::uint64_t>, 4> matched_bytes_{};
   /// By receive queue id.
   std::array<Account, 3> accounts_{};
 };

@@ -109,7 +109,7 @@ TEST_CASE("A snapshot tells counters and levels of everything", "[session][snaps
   REQUIRE(snapshot.regions[0].name == "rx_frames");
   REQUIRE(snapshot.regions[0].buffers - snapshot.regions[0].free >= 20);
   const std::string table = snapshot.table();
-  for (const char* word : {"port0/rx1", "port0/tx0", "rx_frames", "2/256"}) {
+  for (const char* word : {"port0/rx1", "port0/tx0", "port0/flow1", "rx_frames", "2/256"}) {
     CAPTURE(table, word);
     REQUIRE(contains(table, word));
   }
@@ -131,11 +131,16 @@ TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]
   snapshot.tx[0].counters.dropped.front() = 36;
   snapshot.tx[0].lateness.maximum = 37;
   snapshot.tx[0].levels.bursts = 38;
+  snapshot.flows.resize(2);
+  snapshot.flows[1].counters.packets = 39;
+  snapshot.flows[1].counters.bytes = 40;
   const std::vector<std::uint64_t> row = snapshot.row();
   const auto rx_names = SessionSnapshot::rx_names();
   const auto tx_names = SessionSnapshot::tx_names();
   const std::size_t rx_size = rx_names.size() + NUM_DROP_REASONS;
-  REQUIRE(row.size() == 2 + 2 * rx_size + tx_names.size() + NUM_DROP_REASONS);
+  const auto flow_names = SessionSnapshot::flow_names();
+  REQUIRE(flow_names == std::vector<std::string_view>{"packets", "bytes"});
+  REQUIRE(row.size() == 2 + 2 * rx_size + tx_names.size() + NUM_DROP_REASONS + 4);
   REQUIRE(row[0] == 1);
   REQUIRE(row[1] == 2);
   const auto at = [&](const std::vector<std::string_view>& names, std::size_t first,
@@ -155,6 +160,9 @@ TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]
   REQUIRE(at(tx_names, tx0, "lateness_max") == 37);
   REQUIRE(at(tx_names, tx0, "bursts_total") == 38);
   REQUIRE(row[tx0 + tx_names.size()] == 36);
+  REQUIRE(row[row.size() - 4] == 0);
+  REQUIRE(row[row.size() - 2] == 39);
+  REQUIRE(row.back() == 40);
 }
 
 TEST_CASE("Counters are copied once a period, and are final when closed",

@@ -138,6 +138,13 @@ TEST_CASE("flows choose the queue by TCP ports", "[tcp]") {
     REQUIRE(other.send(stream_of(100)));
     CHECK(receive_packets(session->rx_queue(0, 0), 1)[0].flow == 0);
   }
+  CHECK(counts_of(*session, 0) == std::pair<std::uint64_t, std::uint64_t>{1, 100});
+  // What a flush discards was matched too.
+  REQUIRE(wanted.send(stream_of(5000)));
+  session->rx_queue(0, 1).request_flush();
+  REQUIRE(eventually([&] { return session->rx_queue(0, 1).counters().received_bytes == 5100; }));
+  CHECK(counts_of(*session, 0) ==
+        std::pair<std::uint64_t, std::uint64_t>{session->rx_queue(0, 1).counters().received, 5100});
 }
 
 TEST_CASE("what a slow consumer does not take is never lost", "[tcp]") {

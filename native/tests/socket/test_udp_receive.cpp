@@ -158,6 +158,27 @@ TEST_CASE("A client hears its peer only", "[udp]") {
   REQUIRE(session->rx_queue(0, 0).counters().received == 10);
 }
 
+TEST_CASE("A flow counts datagrams that find no buffer, and the bytes that a buffer takes",
+          "[udp][steering]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  auto config = udp_server("127.0.0.1", port, {.num_bufs = 64, .buf_size = 512});
+  FlowConfig flow;
+  flow.name_ = "all";
+  flow.id_ = 1;
+  config.ifs_[0].rx_.flows_ = {flow};
+  const auto session = Session::open(config);
+  RxQueue& rx = session->rx_queue(0, 0);
+  const PlainSocket peer("127.0.0.1");
+  for (std::uint32_t i = 0; i < 10; ++i) REQUIRE(peer.send("127.0.0.1", port, numbered(i, 700)));
+  REQUIRE(counters_after(rx, 10).truncated == 10);
+  REQUIRE(counts_of(*session, 0) == std::pair<std::uint64_t, std::uint64_t>{10, 10 * 512});
+  for (std::uint32_t i = 0; i < 100; ++i) REQUIRE(peer.send("127.0.0.1", port, numbered(i, 100)));
+  const RxSnapshot counters = counters_after(rx, 110);
+  REQUIRE(dropped(counters, DropReason::NO_PACKET_BUFFER) > 0);
+  REQUIRE(counts_of(*session, 0) ==
+          std::pair<std::uint64_t, std::uint64_t>{110, std::uint64_t{counters.received_bytes}});
+}
+
 TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
   const PlainSocket peers[3]{PlainSocket("127.0.0.1"), PlainSocket("127.0.0.1"),
                              PlainSocket("127.0.0.1")};
@@ -204,6 +225,8 @@ TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
     for (const Received& packet : others) {
       if (packet.flow == 22) REQUIRE(packet.connection == lengthy[0].connection);
     }
+    REQUIRE(counts_of(*session, 0) == std::pair<std::uint64_t, std::uint64_t>{5, 1000});
+    REQUIRE(counts_of(*session, 1) == std::pair<std::uint64_t, std::uint64_t>{10, 1000});
   }
   SECTION("isolated, they are filtered and counted, and keep no buffer") {
     rx.flow_isolation_ = true;
@@ -216,6 +239,8 @@ TEST_CASE("Flows steer a socket's datagrams to queues", "[udp][steering]") {
     const auto packets = receive_packets(session->rx_queue(0, 0), 100);
     REQUIRE(packets.size() == 100);
     for (std::uint32_t i = 0; i < 100; ++i) REQUIRE(packets[i].bytes == numbered(3 * i + 1, 100));
+    REQUIRE(counts_of(*session, 0).first == 0);
+    REQUIRE(counts_of(*session, 1) == std::pair<std::uint64_t, std::uint64_t>{100, 10'000});
     session->close();
     REQUIRE(session->memory()->regions.at("rx_data")->available() == 4096);
   }

@@ -111,6 +111,13 @@ class PlainSocket {
   std::uint16_t port_{0};
 };
 
+/// Packets and bytes of a flow of the first port.
+inline std::pair<std::uint64_t, std::uint64_t> counts_of(const Session& session,
+                                                         std::size_t position) {
+  const FlowSnapshot counts = session.port(0).steering.counts(position);
+  return {counts.packets, counts.bytes};
+}
+
 /// Within `ms`.
 inline bool readable(int fd, int ms = 0) {
   pollfd ready{fd, POLLIN, 0};

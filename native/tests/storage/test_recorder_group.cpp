@@ -122,5 +122,10 @@ TEST_CASE("A limit besides those of a group is refused", "[storage][recorder][gr
   const auto [status, text] = refusal([&] { Recorder(session, session->rx_queue(0, 0), options); });
   CHECK(status == Status::INVALID_PARAMETER);
   CHECK_THAT(text, Contains("give limits to the group"));
+  options.roll_packets = 0;
+  options.start_flow = 7;
+  const auto start = refusal([&] { Recorder(session, session->rx_queue(0, 0), options); });
+  CHECK(start.first == Status::INVALID_PARAMETER);
+  CHECK_THAT(start.second, Contains("start_flow is 7 for a recorder of a group"));
   CHECK(refusal([] { RecorderGroup({.roll_seconds = -1.0}); }).first == Status::INVALID_PARAMETER);
 }

@@ -156,14 +156,6 @@ def run_engine() -> RunEngine:
     return RunEngine({}, context_managers=[])
 
 
-@pytest.fixture(scope="session")
-def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog directory as the first opening leaves it; making its tables takes seconds."""
-    directory = tmp_path_factory.mktemp("empty") / "catalog"
-    Catalog.open(directory).close()
-    return directory
-
-
 @pytest.fixture
 def catalog(tmp_path: Path, captures: Path, empty_catalog: Path) -> Iterator[Catalog]:
     shutil.copytree(empty_catalog, tmp_path / "catalog")

@@ -1,12 +1,15 @@
-"""A process that flies with an embedded catalog until it is killed."""
+"""A process that scans with a catalog until it is killed."""
 
+import json
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from bluesky import RunEngine
 from bluesky import plans as bp
+from ophyd.sim import SynAxis
 
 import daqiri_ophyd.plans as plans
 from daqiri_ophyd import profiles
@@ -14,43 +17,62 @@ from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import make_daq
 
 
-def main(data: Path, roll_packets: int, batch_size: int) -> None:
-    """Capture without end; say so when packets are in the file that is being written."""
+def scan(kind: str, capture: Any, tx: Any, roll_packets: int) -> Any:
+    """Return a scan without end."""
     packets = {"count": 100_000, "size": 200, "rate": 2000}
+    if kind == "step":
+        motor = SynAxis(name="motor")
+        packets["count"] = 600
+        return plans.capture_scan(capture, motor, 0, 1, 1000, tx=tx, packets=packets)
+    return plans.capture(
+        capture,
+        acquire_time=3600,
+        roll_packets=roll_packets,
+        tx=tx,
+        packets=packets,
+        on_drop="ignore",
+        flush_period=0.05,
+    )
+
+
+def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) -> None:
+    """Capture without end; say so when packets are in the file that is being written."""
     engine = RunEngine({}, context_managers=[])
-    catalog = Catalog.open(data / "catalog", readable=[data / "captures"])
+    readable = [data / "captures"]
+    if uri:
+        catalog = Catalog.connect(uri, readable=readable, backup_directory=data / "backup")
+    else:
+        catalog = Catalog.open(data / "catalog", readable=readable)
     daq = make_daq(profiles.path("loopback"), "daq", directory=data / "captures")
     engine.subscribe(catalog.writer(batch_size=batch_size))
     capture = daq.port0.capture
     capture.num_packets.put(10)
 
-    # With files that are complete: once the writer has one.
+    # With files that are complete: once the writer has some.
     stored = threading.Event()
-    engine.subscribe(lambda *_: stored.set(), "event_page")
-    if not roll_packets:
+    rows = []
+
+    def count(_name: str, doc: dict[str, Any]) -> None:
+        rows.append(doc)
+        if kind == "fly" or len(rows) > 3:
+            stored.set()
+
+    if kind == "fly" and not roll_packets:
         stored.set()
 
     def tell() -> None:
+        stored.wait()
         while capture.progress is None or capture.progress.packets < 250:
             time.sleep(0.01)
-        stored.wait()
         sys.stdout.write("recording\n")
         sys.stdout.flush()
 
     engine(bp.count([daq.port0.rx.rx_q0]))
+    for name in ("event", "event_page"):
+        engine.subscribe(count, name)
     threading.Thread(target=tell, daemon=True).start()
-    engine(
-        plans.capture(
-            capture,
-            acquire_time=3600,
-            roll_packets=roll_packets,
-            tx=daq.port0.tx.tx_q0,
-            packets=packets,
-            on_drop="ignore",
-            flush_period=0.05,
-        )
-    )
+    engine(scan(kind, capture, daq.port0.tx.tx_q0, roll_packets))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), **json.loads(sys.argv[2]))

@@ -1,84 +1,31 @@
 """A Tiled server of its own, configured as the how-to says."""
 
 import os
-import re
-import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 import tiled.client.utils
 from bluesky import plans as bp
+from catalog_servers import KEY, FacilityServer, snippet
 
 from daqiri_ophyd.catalog import Catalog, capture_files
 from daqiri_ophyd.documents import sidecar_path
 
-HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "facility-catalog.md"
-KEY = "0123456789abcdef"
-
-
-def snippet(name: str) -> str:
-    """A YAML block of the how-to, by the comment in its first line."""
-    return re.search(rf"```yaml\n# {re.escape(name)}\n(.*?)```", HOW_TO.read_text(), re.S)[1]
-
-
-class Server:
-    """`tiled serve config` on a free port of the loopback interface."""
-
-    def __init__(self, directory: Path, captures: Path) -> None:
-        (directory / "data").mkdir(parents=True)
-        text = snippet("tiled.yml").replace("/srv/tiled", str(directory))
-        (directory / "tiled.yml").write_text(text.replace("/data/captures", str(captures)))
-        self.directory = directory
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tiled", "serve", "config", "tiled.yml"]
-                + ["--host", "127.0.0.1", "--port", str(self.port)],
-                cwd=self.directory,
-                env={**os.environ, "TILED_SINGLE_USER_API_KEY": KEY},
-                stdout=log,
-                stderr=log,
-            )
-        deadline = time.monotonic() + 200
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                if httpx.get(f"{self.uri}/healthz", trust_env=False).status_code == 200:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.1)
-        self.stop()
-        pytest.fail((self.directory / "log").read_text())
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
+def server(tmp_path_factory) -> Iterator[FacilityServer]:
     directory = tmp_path_factory.mktemp("facility")
-    server = Server(directory / "tiled", directory / "captures")
+    server = FacilityServer(directory / "tiled", directory / "captures")
     server.start()
     yield server
     server.stop()
 
 
-def captures_of(server: Server) -> Path:
+def captures_of(server: FacilityServer) -> Path:
     return server.directory.parent / "captures"
 
 

@@ -238,7 +238,7 @@ def test_container_of_something_else_is_refused(catalog):
     root = from_uri(catalog.uri.partition("/metadata")[0], api_key=catalog.api_key)
     other = root.create_container("other")
     other.create_container("runs")
-    with pytest.raises(CatalogError, match="other/runs is no catalog of runs"):
+    with pytest.raises(CatalogError, match="other/runs is not a catalog of runs"):
         Catalog.connect(other.uri, catalog.api_key)
     root.context.close()
 

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -138,4 +140,45 @@ def test_summary_records_can_be_seen_in_a_browser(catalog, device, run_engine):
     assert page.status_code == 200
     assert "<th>packets</th>" in page.text and "<td>121</td>" in page.text
     picture = client.get(f"{address}?format=image/png")
-    assert picture.status_code == 406 and "no picture" in picture.text
+    assert picture.status_code == 406 and "not a picture" in picture.text
+
+
+def test_files_that_nobody_reads_any_more_are_not_kept_open(
+    catalog, captures, tmp_path, stored_capture, pcap, monkeypatch
+):
+    monkeypatch.setattr(_packet_table, "_IDLE_S", 0.2)
+    for number in range(6):
+        (captures / f"c_{number}.pcap").write_bytes(pcap([frame(1, number)]))
+    uid = stored_capture(catalog, tmp_path, f"file://localhost{captures}/", "c_{:d}.pcap", files=6)
+    packets = catalog.client[uid]["primary"].base["files", "packets"]
+
+    def mapped() -> list[str]:
+        return [
+            line for line in Path("/proc/self/maps").read_text().splitlines() if ".pcap" in line
+        ]
+
+    # By the server, which is in this process.
+    assert packets.read(["src_port"])["src_port"].tolist() == list(range(6))
+    deadline = time.monotonic() + 60
+    while mapped():
+        assert time.monotonic() < deadline, mapped()
+        time.sleep(0.05)
+    assert packets.read(["src_port"])["src_port"].tolist() == list(range(6))
+    # What was read before is not answered for a file that is gone.
+    (captures / "c_3.pcap").unlink()
+    with pytest.raises(Exception, match=r"422.*No such file.*c_3\.pcap"):
+        packets.read(["src_port"])
+
+
+def test_metadata_of_files_are_read_once_for_all_requests(catalog, device, run_engine, monkeypatch):
+    read = []
+    stock = _packet_table.read_sidecar
+    monkeypatch.setattr(
+        _packet_table, "read_sidecar", lambda path: (read.append(path), stock(path))[1]
+    )
+    run_engine.subscribe(catalog.writer())
+    (uid,) = run_engine(bp.count([device], 3))
+    packets = catalog.client[uid]["primary"].base["soft_files", "packets"]
+    for part in range(3):
+        assert len(packets.read_partition(part, ["length"])) == part + 2
+    assert sorted(read) == device.written

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bluesky import plans as bp
+from catalog_servers import KEY, FacilityServer
 from event_model import sanitize_doc
 
 from daqiri_ophyd.catalog import Catalog, capture_files
@@ -19,22 +20,31 @@ from daqiri_ophyd.engine import PcapFile
 PROCESS = Path(__file__).with_name("killed_process.py")
 
 
-def kill_in_a_fly_scan(data, empty_catalog, roll_packets, batch_size=10_000):
-    shutil.copytree(empty_catalog, data / "catalog")
-    command = [sys.executable, str(PROCESS), str(data), str(roll_packets), str(batch_size)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def kill(data, number=signal.SIGKILL, *, kind="fly", uri="", roll_packets=100, batch_size=10_000):
+    """Kill a process while a file is being written."""
+    options = {"kind": kind, "uri": uri, "roll_packets": roll_packets, "batch_size": batch_size}
+    process = subprocess.Popen(
+        [sys.executable, str(PROCESS), str(data), json.dumps(options)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         while "recording" not in (line := process.stdout.readline()):
             assert line, "it ended"
     finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(60)
+        os.kill(process.pid, number)
+        assert process.wait(60) == -number
         process.stdout.close()
 
 
-def recover(data, capsys, code=0):
+def kill_in_a_fly_scan(data, empty_catalog, roll_packets, batch_size=10_000):
+    shutil.copytree(empty_catalog, data / "catalog")
+    kill(data, roll_packets=roll_packets, batch_size=batch_size)
+
+
+def recover(data, capsys, *options):
     capsys.readouterr()
-    assert _main._run(["catalog", "recover", "--data", str(data), "--json"]) == code
+    assert _main._run(["catalog", "recover", "--data", str(data), "--json", *options]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -128,3 +138,70 @@ def test_a_step_scan_keeps_whole_readings_and_lists_the_rest(
     assert list(run["primary"].read()["soft_packets"]) == [2, 3]
     assert run.metadata["stop"]["num_events"] == {"primary": 2}
     assert not journal.exists()
+
+
+def require_recovered(catalog, uid, found, data, kind):
+    """The run is in the catalog, with all files that are on disk, or they are listed."""
+    assert found["problem"] == ""
+    run = catalog.client[uid]
+    assert run.metadata["stop"]["exit_status"] == "abort"
+    assert "ended without closing it" in run.metadata["stop"]["reason"]
+    files = capture_files(run)
+    assert len(files) >= 3
+    on_disk = sorted((data / "captures").rglob("*.pcap"))
+    counts = []
+    for file in on_disk:
+        with PcapFile(file) as pcap:
+            assert pcap.torn_bytes == 0
+            counts.append(len(pcap))
+        done = subprocess.run(["tcpdump", "-nr", file], capture_output=True, check=True)
+        assert done.stdout.count(b"\n") == counts[-1]
+    # A reading that was not complete is no row; its file is beside them, with what it has.
+    assert found["unlisted"] == [str(file) for file in on_disk[len(files) :]]
+    assert len(found["unlisted"]) == (kind == "step")
+    assert counts[-1] > (250 if kind == "step" else 0)
+    counts = counts[: len(files)]
+    assert files == on_disk[: len(files)]
+    table = run["primary"].read()
+    assert list(table["daq_port0_capture_packets"]) == counts
+    assert list(table["daq_port0_capture_files"].values["packets"]) == counts
+    assert run.validate(raise_on_error=True) is True
+    assert len(catalog.client) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("step", signal.SIGKILL), ("step", signal.SIGSEGV), ("fly", signal.SIGSEGV)],
+)
+def test_a_scan_that_crashes_is_stored_once_when_recovered(
+    tmp_path, empty_catalog, capsys, kind, number
+):
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    kill(tmp_path, number, kind=kind)
+    ((uid, found),) = recover(tmp_path, capsys).items()
+    for _ in range(2):
+        with Catalog.open(tmp_path / "catalog", readable=[tmp_path / "captures"]) as catalog:
+            require_recovered(catalog, uid, found, tmp_path, kind)
+        assert recover(tmp_path, capsys) == {}
+
+
+@pytest.mark.parametrize("kind", ["step", "fly"])
+def test_a_crashed_scan_that_a_facility_has_in_part_is_stored_once(
+    tmp_path, empty_catalog, capsys, monkeypatch, kind
+):
+    monkeypatch.setenv("TILED_API_KEY", KEY)
+    captures = tmp_path / "captures"
+    server = FacilityServer(shutil.copytree(empty_catalog, tmp_path / "facility"), captures)
+    server.start()
+    try:
+        kill(tmp_path, kind=kind, uri=server.uri, batch_size=1)
+        ((uid, found),) = recover(tmp_path, capsys, "--catalog", server.uri).items()
+        backup = tmp_path / "backup"
+        with Catalog.connect(
+            server.uri, KEY, readable=[captures], backup_directory=backup
+        ) as catalog:
+            require_recovered(catalog, uid, found, tmp_path, kind)
+            assert recover(tmp_path, capsys, "--catalog", server.uri) == {}
+            require_recovered(catalog, uid, found, tmp_path, kind)
+    finally:
+        server.stop()

@@ -7,43 +7,15 @@ import shutil
 import signal
 import socket
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import tiled.client.utils
 from bluesky import plans as bp
+from catalog_servers import Holder
 
 from daqiri_ophyd.catalog import Catalog, CatalogError, capture_files
-
-HOLDER = """
-import sys
-from daqiri_ophyd.catalog import Catalog
-
-with Catalog.open(sys.argv[1], readable=[sys.argv[2]]) as catalog:
-    print(catalog.uri, flush=True)
-    sys.stdin.read()
-"""
-
-
-class Holder:
-    """Another process that has the catalog open until its input ends."""
-
-    def __init__(self, directory: Path, captures: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(directory), str(captures)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.uri = self.process.stdout.readline().strip()
-
-    def end(self, number: int | None = None) -> None:
-        if number is not None:
-            self.process.send_signal(number)
-        self.process.communicate(timeout=60)
 
 
 @pytest.fixture

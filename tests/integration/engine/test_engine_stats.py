@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from daqiri_ophyd.engine import (
     Engine,
     EngineSnapshot,
+    FlowCounters,
+    InvalidParameterError,
     NotReadyError,
     RxCounters,
     TxCounters,
@@ -107,6 +109,43 @@ def test_counters_of_a_closed_engine_are_exact(loopback: Any) -> None:
             assert kind.of_row(row) == queue.counters() == state.counters
             levels = dataclasses.asdict(state.levels)
             assert {name: row[name] for name in levels} == levels
+
+
+def test_flows_are_found_and_counted(loopback: Any) -> None:
+    with Engine.open(loopback()) as engine:
+        port = engine.ports[0]
+        (flow,) = port.flows
+        assert port.flow("data") is port.flow(7) is flow
+        assert (flow.name, flow.id, flow.config.match.udp_dst) == ("data", 7, (5000, 5000))
+        assert flow.counters() == FlowCounters(packets=0, bytes=0)
+        port.tx[0].send(udp_frames(100))
+        port.tx[0].send(udp_frames(30)[:, :50])  # the flow's too
+        assert port.tx[0].wait_sent(5.0)
+        deadline = time.monotonic() + 10.0
+        while port.rx[0].counters().received < 130:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        received = port.rx[0].counters().received_bytes
+        assert flow.counters() == FlowCounters(packets=130, bytes=received)
+        with pytest.raises(InvalidParameterError, match="no flow 'x'; it has 'data' \\(7\\)"):
+            port.flow("x")
+        (look,) = lines(stats("--json", "--count", "1", "--pid", str(os.getpid())))
+        assert look["flows"] == [
+            {
+                "port": "port0",
+                "flow": "data",
+                "counters": {"packets": 130, "bytes": received},
+                "packets_per_s": 0.0,
+                "bits_per_s": 0.0,
+            }
+        ]
+        assert "port0/data" in stats("--count", "1").stdout
+    # A closed engine keeps them.
+    assert flow.counters().packets == 130
+    assert FlowCounters.of_row(engine.counters["flows"]["port0"]["data"]) == flow.counters()
+    assert [(s.port, s.flow, s.counters) for s in engine.snapshot().flows] == [
+        ("port0", "data", flow.counters())
+    ]
 
 
 def test_another_process_sees_this_one(loopback: Any) -> None:

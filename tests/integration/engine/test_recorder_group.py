@@ -31,3 +31,13 @@ def test_a_limit_besides_those_of_the_group(tmp_path):
         queue = engine.port("port0").rx[0]
         with pytest.raises(InvalidParameterError, match="give limits to the group"):
             queue.record(tmp_path, roll_packets=5, group=RecorderGroup())
+
+
+def test_a_group_has_no_first_packet_to_begin_with(tmp_path):
+    with Engine.open(loopback()) as engine:
+        queue = engine.ports[0].rx[0]
+        with pytest.raises(InvalidParameterError, match="start_flow is 1 for a recorder"):
+            queue.record(tmp_path, start_flow=1, group=RecorderGroup())
+        with pytest.raises(InvalidParameterError, match="start_flow is -1; accepted is 0 or more"):
+            queue.record(tmp_path, start_flow=-1)
+    assert not list(tmp_path.iterdir())

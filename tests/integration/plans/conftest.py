@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from bluesky.utils import MsgGenerator
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Capture, Daq, TxQueue, make_daq
+from daqiri_ophyd.documents import COUNTER_MIMETYPE
 from daqiri_ophyd.engine import PcapFile, frames, load_config
 
 
@@ -65,6 +67,8 @@ class Documents(list):
             assert len(users[resource["uid"]]) == 1
             if stream not in (None, streams[datum["descriptor"]]):
                 continue
+            if resource["mimetype"] == COUNTER_MIMETYPE:
+                continue
             folder = Path(resource["uri"].removeprefix("file://localhost"))
             indices = datum["indices"]
             for index in range(indices["start"], indices["stop"]):
@@ -85,6 +89,18 @@ def prepare(tx: TxQueue, description: dict[str, Any]) -> MsgGenerator[None]:
     yield from bps.prepare(tx, plans.packet_source(description, tx.link_type), wait=True)
 
 
+def collect(*captures: Capture) -> MsgGenerator[None]:
+    """Complete captures and collect their rows, with Bluesky's own stub."""
+    yield from bps.collect_while_completing(
+        captures, captures, flush_period=0.1, stream_name="primary"
+    )
+
+
+def settings(capture: Capture) -> dict[str, Any]:
+    """Return the settings of a capture by name."""
+    return {name: value["value"] for name, value in capture.read_configuration().items()}
+
+
 def packets(files: list[Path]) -> int:
     """Count the packets in files."""
     total = 0
@@ -92,6 +108,13 @@ def packets(files: list[Path]) -> int:
         with PcapFile(file) as pcap:
             total += len(pcap)
     return total
+
+
+def tcpdump_count(file: Path) -> int:
+    """Count the packets that tcpdump reads from a file without a complaint."""
+    done = subprocess.run(["tcpdump", "-nr", file], capture_output=True, text=True, check=True)
+    assert "truncated" not in done.stderr
+    return len(done.stdout.splitlines())
 
 
 @pytest.fixture
@@ -118,8 +141,18 @@ def loopback(
     timeout_us: int = 500,
     batch: int = 64,
     drops: bool = False,
+    start: bool = False,
 ) -> dict[str, Any]:
-    """A loopback engine whose two receive queues have regions of their own."""
+    """A loopback engine whose two receive queues have regions of their own.
+
+    ``start``: with a flow ``begin`` to the first queue, of packets to port 4999.
+    """
+    begin = {
+        "name": "begin",
+        "id": 6,
+        "match": {"udp_dst": 4999},
+        "action": {"type": "queue", "id": 0},
+    }
     return {
         "version": 1,
         "master_core": 0,
@@ -155,6 +188,7 @@ def loopback(
                         },
                     ],
                     "flows": [
+                        *([begin] if start else []),
                         {
                             "name": "images",
                             "id": 7,
@@ -205,10 +239,10 @@ def daq(make: Callable[..., Daq]) -> Daq:
 
 
 @pytest.fixture
-def send() -> Callable[[Daq, int], None]:
-    """Send frames to the first receive queue, and wait until they have left."""
+def send_to() -> Callable[[Daq, int, int], None]:
+    """Send frames to a UDP port, and wait until they have left."""
 
-    def send_frames(daq: Daq, count: int) -> None:
+    def send_frames(daq: Daq, port: int, count: int) -> None:
         packets = frames.udp_frames(
             (count, 60),
             src_mac="02:00:00:00:00:01",
@@ -216,7 +250,7 @@ def send() -> Callable[[Daq, int], None]:
             src_ip="192.0.2.1",
             dst_ip="192.0.2.2",
             src_port=4000,
-            dst_port=5000,
+            dst_port=port,
         )
         queue = daq.tx_queue("port0", "out")
         assert queue.send(packets) == count
@@ -226,12 +260,20 @@ def send() -> Callable[[Daq, int], None]:
 
 
 @pytest.fixture
-def profile(captures) -> Iterator[Callable[[str], tuple[Daq, Capture, TxQueue]]]:
+def send(send_to: Callable[[Daq, int, int], None]) -> Callable[[Daq, int], None]:
+    """Send frames to the first receive queue, and wait until they have left."""
+    return lambda daq, count: send_to(daq, 5000, count)
+
+
+@pytest.fixture
+def profile(captures) -> Iterator[Callable[..., tuple[Daq, Capture, TxQueue]]]:
     """Return the device of a profile, on ports of this host that are free, and its two ends."""
     made = []
 
-    def make(name: str) -> tuple[Daq, Capture, TxQueue]:
+    def make(name: str, num_bufs: int | None = None) -> tuple[Daq, Capture, TxQueue]:
         text = profiles.path(name).read_text()
+        if num_bufs is not None:
+            text = text.replace("num_bufs: 1024", f"num_bufs: {num_bufs}")
         for used in ("47100", "47200"):
             with socket.create_server(("127.0.0.1", 0)) as probe:
                 text = text.replace(used, str(probe.getsockname()[1]))
@@ -244,14 +286,6 @@ def profile(captures) -> Iterator[Callable[[str], tuple[Daq, Capture, TxQueue]]]
     yield make
     for daq in made:
         daq.close()
-
-
-@pytest.fixture(scope="session")
-def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalog directory as the first opening leaves it; making its tables takes seconds."""
-    directory = tmp_path_factory.mktemp("empty") / "catalog"
-    Catalog.open(directory).close()
-    return directory
 
 
 @pytest.fixture

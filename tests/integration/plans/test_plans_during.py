@@ -319,3 +319,14 @@ def test_two_suspensions_close_together_lose_nothing(daq, run_engine, documents)
     watcher.join()
     assert documents.stop["exit_status"] == "success"
     assert packets(documents.files()) == 400
+
+
+def test_a_capture_without_a_limit_has_all_of_a_stream(profile, run_engine, documents):
+    """The receiver has few buffers and a file for each, so that the kernel holds the rest."""
+    _, capture, tx = profile("tcp", num_bufs=16)
+    capture.linger.put(0.0)
+    sent = {"count": 1000, "size": 8000}
+    run_engine(plans.capture(capture, tx=tx, packets=sent, roll_packets=1))
+    rows = documents.rows()
+    headers = 40 * len(rows)
+    assert sum(row["daq_receiver_capture_bytes"] for row in rows) - headers == 8_000_000

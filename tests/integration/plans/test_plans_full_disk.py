@@ -1,7 +1,9 @@
 """Scans on a disk that fills up: all that arrived is in files or told as lost."""
 
 import json
+import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,8 +13,13 @@ import pytest
 from bluesky.utils import FailedStatus
 
 from daqiri_ophyd import plans
+from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.engine import PcapFile
+
+from .conftest import packets, tcpdump_count
 
 COUNT = 6_000
+PROCESS = Path(__file__).with_name("full_disk_process.py")
 
 
 @pytest.fixture
@@ -97,3 +104,50 @@ def test_a_disk_that_has_room_again(daq, run_engine, documents, captures, on_dro
     assert len(rows) > 3
     if on_drop == "flag":
         assert any(row["daq_port0_capture_lossy"] for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["step", "fly"])
+def test_what_was_captured_until_the_disk_was_full_is_in_the_catalog(tmp_path, empty_catalog, kind):
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    # In namespaces of its own: a file system that is really full, without being root.
+    done = subprocess.run(
+        [
+            *("unshare", "--mount", "--map-root-user", "sh", "-ec"),
+            'mount -t tmpfs -o size=1m tmpfs "$1/captures"; exec "$0" "$2" "$1" "$3"',
+            *(sys.executable, tmp_path, PROCESS, kind),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    folder.rmdir()
+    (tmp_path / "copy").rename(folder)
+
+    stop = json.loads(done.stdout)
+    assert stop["exit_status"] == "fail"
+    assert "No space left on device" in stop["reason"]
+    with Catalog.open(tmp_path / "catalog", readable=[folder]) as catalog:
+        run = catalog.client[stop["run_start"]]
+        assert run.metadata["stop"]["reason"] == stop["reason"]
+        files = capture_files(run)
+        table = run["primary"].read()
+        counts = table["daq_port0_capture_packets"].values.tolist()
+        assert counts == list(table["daq_port0_capture_files"].values["packets"])
+        assert counts == [packets([file]) for file in files] == [tcpdump_count(f) for f in files]
+        assert len(catalog.databroker()[stop["run_start"]].table()) == len(files)
+        assert run.validate(raise_on_error=True) is True
+    # Complete files, and in a fly scan the one that was cut, with what it lost.
+    dropped = table["daq_port0_capture_dropped"].values.tolist()
+    assert counts[:3] == [300, 300, 300] and not any(dropped[:3])
+    if kind == "step":
+        assert len(counts) == 3
+    else:
+        assert f"; {sum(dropped)} packets were not written" in stop["reason"]
+        assert len(counts) == 4 and 0 < counts[3] < 300 and dropped[3] > 0
+    # Nothing on disk is torn, what is in no document included.
+    for file in folder.rglob("*.pcap"):
+        with PcapFile(file) as pcap:
+            assert pcap.torn_bytes == 0

@@ -1,5 +1,6 @@
 """Numbers computed from each file, in rows, plots and adaptive scans."""
 
+import json
 import math
 import threading
 import time
@@ -43,6 +44,13 @@ def test_reductions_are_columns_of_a_step_scan(daq, capture, run_engine, documen
     assert rows[0][f"{NAME}_sum"] == rows[1][f"{NAME}_sum"] > 50 * 49 / 2
     key = documents.descriptor()["data_keys"][f"{NAME}_lost"]
     assert (key["dtype"], key["units"]) == ("number", "packets")
+    used = documents.descriptor()["configuration"][NAME]["data"][f"{NAME}_reduction_table"]
+    longest = f"{__name__}.test_reductions_are_columns_of_a_step_scan.<locals>.<lambda>"
+    assert json.loads(used) == {
+        "lost": "lost_numbers(0, 8, order='big')",
+        "sum": "payload_sum('>u8', 0)",
+        "longest": longest,
+    }
     hinted = documents.descriptor()["hints"][NAME]["fields"]
     assert hinted[-3:] == [f"{NAME}_lost", f"{NAME}_sum", f"{NAME}_longest"]
 

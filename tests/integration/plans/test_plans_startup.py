@@ -1,12 +1,9 @@
-"""The startup collection, in a session and as a queue server lists it."""
+"""The startup collection, in a session."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
-import yaml
 
 from daqiri_ophyd import profiles
 
@@ -67,31 +64,3 @@ def test_a_session(tmp_path):
         timeout=200,
     )
     assert done.stdout.splitlines()[-1] == "42 5", done.stderr
-
-
-def test_what_a_queue_server_lists(tmp_path):
-    pytest.importorskip("bluesky_queueserver", reason="needs the extra qserver")
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("qserver-list-plans-devices")),
-            *("--startup-dir", str(COLLECTION), "--file-dir", str(tmp_path)),
-        ],
-        env=os.environ | {"DAQIRI_DATA": str(tmp_path / "data")},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
-    listed = yaml.safe_load((tmp_path / "existing_plans_and_devices.yaml").read_text())
-    plans, devices = listed["existing_plans"], listed["existing_devices"]
-    assert {"capture", "capture_scan", "configure_flows", "replay", "timed_tx"} <= set(plans)
-    assert "catalog" not in {p["name"] for p in plans["verify_replay"]["parameters"]}
-    capture = {parameter["name"]: parameter for parameter in plans["capture"]["parameters"]}
-    assert capture["detector"]["annotation"]["devices"] == {"Captures": ["daq.port0.capture"]}
-    assert capture["tx"]["annotation"]["devices"] == {"Queues": ["daq.port0.tx.tx_q0"]}
-    assert capture["on_drop"]["default"] == "'fail'"
-    port = devices["daq"]["components"]["port0"]["components"]
-    assert port["capture"]["is_flyable"]
-    assert port["tx"]["components"]["tx_q0"]["is_flyable"]
-    assert devices["readiness"]["is_readable"]
-    assert not (tmp_path / "data" / "captures").exists()  # listing opens no engine

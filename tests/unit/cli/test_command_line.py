@@ -10,8 +10,8 @@ import pytest
 from daqiri_ophyd import profiles
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.cli._picture import draw_capture
-from daqiri_ophyd.cli._stimulus import schedule, udp_stimulus, write_pcap
-from daqiri_ophyd.engine import PcapFile, frames
+from daqiri_ophyd.cli._stimulus import schedule, udp_stimulus
+from daqiri_ophyd.engine import PcapFile, frames, write_pcap
 
 TEN_MISTAKES = """\
 daqiri:
@@ -98,6 +98,13 @@ def test_show_writes_a_configuration_that_loads(
     assert run("config", "check", str(file)) == 0
 
 
+def test_stub_writes_a_python_module(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("config", "stub", "loopback") == 0
+    written = capsys.readouterr().out
+    assert "class Port0(Port):" in written
+    exec(written, {})
+
+
 def test_send_plays_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "stimulus.pcap"
     packets = udp_stimulus(500, 100, [5000])
@@ -145,11 +152,11 @@ def test_pictures_of_captures_with_and_without_packets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--seconds", "inf"), "inf is no time in seconds; accepted are 0 to 3e+09"),
-        (("--seconds", "nan"), "nan is no time in seconds"),
-        (("--seconds", "1e308"), "1e+308 is no time in seconds"),
-        (("--seconds", "-1"), "-1 is no time in seconds"),
-        (("--packets", "1", "--roll-seconds", "1e10"), "1e+10 is no time in seconds"),
+        (("--seconds", "inf"), "inf is out of range; accepted are 0 to 3e+09 s"),
+        (("--seconds", "nan"), "nan is out of range"),
+        (("--seconds", "1e308"), "1e+308 is out of range"),
+        (("--seconds", "-1"), "-1 is out of range"),
+        (("--packets", "1", "--roll-seconds", "1e10"), "1e+10 is out of range"),
         (("--packets", "1e20"), "a valid integer"),
         (("--packets", "1" + "0" * 20), "less than or equal to 9223372036854775807"),
         (("--packets", "1", "--roll-bytes", "9" * 30), "--roll-bytes"),

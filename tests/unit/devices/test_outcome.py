@@ -49,3 +49,14 @@ def test_losses_that_rows_tell_are_up_to_the_setting() -> None:
     error = failure("ignore", failing=True, **lost)
     assert str(error) == "no room; 5 packets were not written"
     assert failure("fail") is None
+
+
+def test_a_prepared_capture_that_ends_without_its_files_fails() -> None:
+    counters = SimpleNamespace(dropped={"ring_full": 50, "flushed": 0}, held=0)
+    queue: Any = SimpleNamespace(counters=lambda: counters)
+    outcome = Outcome(
+        {"port0/q": queue}, 150, flushed=0, on_error="stop", on_drop="ignore", files=3
+    )
+    assert outcome.missing(RecorderSnapshot(**(GOOD | {"packets": 150, "files": 3}))) is None
+    error = outcome.missing(RecorderSnapshot(**(GOOD | {"packets": 100, "files": 2})))
+    assert "it ended with 100 of 150 packets, 2 of 3 files: the others were lost" in str(error)

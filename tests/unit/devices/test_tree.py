@@ -64,6 +64,14 @@ def test_names_are_mapped_and_stay_readable(daq):
     assert port.capture.queues.get() == "0"
 
 
+def test_parts_are_found_by_their_names_in_the_configuration(daq):
+    port = daq.port_device("10 GbE/port-0")
+    assert port is daq.port_10_GbE_port_0
+    assert [queue.member_name for queue in port.rx.members] == ["0", "stage"]
+    with pytest.raises(LookupError, match="daq has no port 'port1'; there are '10 GbE/port-0'"):
+        daq.port_device("port1")
+
+
 def test_names_that_collide_are_refused():
     flow = {"id": 3, "match": {"udp_dst": 5000}, "action": {"type": "queue", "id": 1}}
     flows = [{**flow, "name": "a b"}, {**flow, "name": "a.b", "id": 4, "match": {"udp_dst": 1}}]

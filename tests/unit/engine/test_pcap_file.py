@@ -14,6 +14,7 @@ from daqiri_ophyd.engine import (
     GenericFailureError,
     InvalidParameterError,
     PcapFile,
+    write_pcap,
 )
 
 
@@ -250,3 +251,21 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     with pytest.raises(InvalidParameterError, match="not a regular file"):
         PcapFile(pipe)
+
+
+def test_an_array_of_packets_is_written_as_a_file(tmp_path):
+    path = tmp_path / "made.pcap"
+    packets = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    times = np.array([0, 999_999_999, 5_000_000_001])
+    write_pcap(path, packets, times, 101)
+    with PcapFile(path) as pcap:
+        assert (pcap.link_type, pcap.nanosecond) == (101, True)
+        assert pcap.timestamps.tolist() == times.tolist()
+        assert [bytes(pcap[i]) for i in range(3)] == [row.tobytes() for row in packets]
+
+
+def test_what_is_no_array_of_packets_is_not_written(tmp_path):
+    for packets, times in ((np.zeros((2, 4)), np.arange(2)), (np.zeros((2, 4), "u1"), [1])):
+        with pytest.raises(InvalidParameterError, match=r"uint8 of shape \(n, length\)"):
+            write_pcap(tmp_path / "made.pcap", packets, np.asarray(times), 1)
+    assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from daqiri_ophyd.engine import EngineSnapshot, QueueLevels
+from daqiri_ophyd.engine import EngineSnapshot, FlowCounters, FlowState, QueueLevels
 
 RX: dict[str, Any] = {
     "port": "p",
@@ -31,6 +31,7 @@ SNAPSHOT: dict[str, Any] = {
     "steady_ns": 3,
     "rx": [RX],
     "tx": [],
+    "flows": [{"port": "p", "flow": "f", "packets": 6, "bytes": 600}],
     "regions": [{"name": "m", "free": 1, "buffers": 2, "buf_size": 3}],
 }
 
@@ -41,6 +42,7 @@ def test_a_snapshot_is_what_the_text_says() -> None:
     assert (queue.port, queue.queue) == ("p", "r")
     assert queue.counters.dropped_total == 2
     assert queue.levels == QueueLevels(1, 64, 7, 8)
+    assert snapshot.flows == (FlowState("p", "f", FlowCounters(packets=6, bytes=600)),)
     assert snapshot.regions[0].buffers == 2
 
 
@@ -55,6 +57,7 @@ def test_a_snapshot_is_what_the_text_says() -> None:
         (json.dumps(SNAPSHOT | {"tx": 1}), "tx is 1, expected a list"),
         (json.dumps(SNAPSHOT | {"steady_ns": None}), "steady_ns is None, expected an integer"),
         (json.dumps(SNAPSHOT | {"rx": [RX | {"received": "many"}]}), "received is 'many'"),
+        (json.dumps(SNAPSHOT | {"flows": [{"port": "p", "flow": "f"}]}), "packets is missing"),
         (json.dumps(SNAPSHOT | {"rx": [RX | {"dropped": {"x": True}}]}), "x is True"),
     ],
 )

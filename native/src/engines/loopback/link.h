@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/rx_queue.h"
+#include "steering/classifier.h"
 #include "system/ring.h"
 
 namespace daqiri::loopback {
@@ -19,6 +20,8 @@ struct Arrived {
   std::uint32_t buffers[MAX_NUM_SEGS]{};
   std::uint32_t lengths[MAX_NUM_SEGS]{};
   FlowId flow{0};
+  /// steering::Verdict::position.
+  std::uint16_t flow_position{steering::NO_FLOW};
   std::uint64_t timestamp{0};
 };
 
@@ -36,8 +39,9 @@ enum class Full : std::uint8_t {
 struct Link {
   /// As many cells as buffers: a stalled poller costs packets only once the region is exhausted.
   /// `full` is for the poller, `no_buffer` for the worker.
-  Link(RxQueue& queue, Full full, Full no_buffer)
+  Link(RxQueue& queue, const steering::Steering& steering, Full full, Full no_buffer)
       : rx(queue),
+        tally(steering.add_tally()),
         ring(queue.region(0).config().num_bufs_),
         waits_for_room(full == Full::WAIT),
         waits_for_buffers(no_buffer == Full::WAIT) {
@@ -50,6 +54,8 @@ struct Link {
   }
 
   RxQueue& rx;
+  /// Of the poller.
+  steering::FlowTally& tally;
   SpscRing<Arrived> ring;
   bool waits_for_room;
   bool waits_for_buffers;
@@ -121,6 +127,7 @@ struct Link {
         bytes += packet.lengths[s];
         rx.region(s).give(&packet.buffers[s], 1);
       }
+      tally.count(packet.flow_position, 1, bytes);
       rx.drop(DropReason::FLUSHED, 1, bytes);
     }
     count_lost();
@@ -145,15 +152,19 @@ struct Link {
       const std::uint32_t room = waits_for_room ? rx.room(rx.main_source()) : AT_ONCE;
       batch.count = std::min({static_cast<std::uint32_t>(ready - done), AT_ONCE, room});
       if (batch.count == 0) break;
+      steering::FlowRun run(tally);
       for (std::uint32_t i = 0; i < batch.count; ++i) {
         const Arrived& packet = ring.at(i);
+        run.add(packet.flow_position);
         for (int s = 0; s < segments; ++s) {
           buffers[s][i] = packet.buffers[s];
           lengths[s][i] = packet.lengths[s];
+          run.add_bytes(packet.lengths[s]);
         }
         flows[i] = packet.flow;
         times[i] = packet.timestamp;
       }
+      run.end();
       ring.consume(batch.count);
       rx.deliver(batch);
     }

@@ -25,8 +25,10 @@ using loopback::Link;
 
 /// What a transmit worker needs to reach the receiving port.
 struct Cable {
-  explicit Cable(const Port& port) : steering(port.steering) {}
+  explicit Cable(const Port& port) : steering(port.steering), tally(port.steering.add_tally()) {}
   steering::Steering::Reader steering;
+  /// Of what is lost on the way.
+  steering::FlowTally& tally;
   /// By queue id.
   std::map<std::uint16_t, Link> links;
   /// A frame on its way from segments to others in the same buffers.
@@ -76,7 +78,8 @@ class LoopbackPort final : public PortIo {
             senders_share = senders_share || share_region(*rx, *other);
         }
         Link& link =
-            cable.links.try_emplace(rx->id(), *rx, full_, senders_share ? Full::DROP : full_)
+            cable.links
+                .try_emplace(rx->id(), *rx, to.steering, full_, senders_share ? Full::DROP : full_)
                 .first->second;
         receiver.inbound_[rx.get()].push_back(&link);
         cable.frame.resize(std::max<std::size_t>(cable.frame.size(), rx->max_packet_size()));
@@ -149,6 +152,7 @@ class LoopbackPort final : public PortIo {
     Link& link = it == cable.links.end() ? cable.links.begin()->second : it->second;
     link.rung = false;
     const auto lose = [&](DropReason reason) {
+      cable.tally.count(verdict.position, 1, length);
       link.lose(reason, length);
       return nullptr;
     };
@@ -168,6 +172,7 @@ class LoopbackPort final : public PortIo {
       std::memcpy(frame + 6, mac_.data(), mac_.size());
     }
     arrived->flow = verdict.flow;
+    arrived->flow_position = verdict.position;
     arrived->timestamp = realtime_ns();
     link.ring.publish();
     return nullptr;

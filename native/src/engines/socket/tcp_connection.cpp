@@ -42,9 +42,10 @@ void reset_socket(int fd) noexcept {
 
 }  // namespace
 
-TcpReader::TcpReader(RxQueue& queue, TcpEndpoint& endpoint)
+TcpReader::TcpReader(RxQueue& queue, TcpEndpoint& endpoint, steering::FlowTally& tally)
     : queue_(queue),
       endpoint_(endpoint),
+      tally_(tally),
       segments_(static_cast<std::uint32_t>(queue.num_segments())),
       events_("queue '" + queue.config().common_.name_ + "'") {
   std::uint64_t limit = std::max<std::uint64_t>(MAX_READ / queue.max_packet_size(), 1);
@@ -119,6 +120,7 @@ std::uint32_t TcpReader::deliver(TcpConnection& connection, std::uint64_t bytes)
     batch.count = static_cast<std::uint32_t>(bytes / left);
     bytes -= batch.count * left;
     const std::uint64_t offset = source.stream.offset + batch.count * left;
+    tally_.count(connection.flow_position, batch.count, batch.count * left);
     for (std::uint32_t s = 0; s < segments_; ++s) {
       const auto length = static_cast<std::uint32_t>(
           std::min<std::uint64_t>(left, queue_.segment_capacity(static_cast<int>(s))));
@@ -139,6 +141,7 @@ std::uint32_t TcpReader::discard(TcpConnection& connection, std::uint64_t bytes)
   const std::uint64_t packets = (bytes + full - 1) / full;
   connection.stale -= bytes;
   connection.rx_source->stream.offset += bytes;
+  tally_.count(connection.flow_position, packets, bytes);
   queue_.drop(stale_reason_, packets, bytes);
   return static_cast<std::uint32_t>(packets);
 }

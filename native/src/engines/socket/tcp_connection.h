@@ -64,6 +64,8 @@ struct TcpConnection {
   /// Kept until the place is another's; null: none is read.
   RxSource* rx_source{nullptr};
   FlowId flow{0};
+  /// Verdict::position.
+  std::uint16_t flow_position{steering::NO_FLOW};
   bool listed{false};
   /// Bytes in the kernel that arrived before a flush.
   std::uint64_t stale{0};
@@ -82,7 +84,7 @@ struct TcpConnection {
 /// empty.
 class TcpReader {
  public:
-  TcpReader(RxQueue& queue, TcpEndpoint& endpoint);
+  TcpReader(RxQueue& queue, TcpEndpoint& endpoint, steering::FlowTally& tally);
   ~TcpReader() { close(); }
 
   [[nodiscard]] RxQueue& queue() const noexcept { return queue_; }
@@ -116,6 +118,7 @@ class TcpReader {
 
   RxQueue& queue_;
   TcpEndpoint& endpoint_;
+  steering::FlowTally& tally_;
   std::uint32_t segments_;
   SocketEvents events_;
   bool timer_set_{false};

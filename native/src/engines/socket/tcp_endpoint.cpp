@@ -53,7 +53,9 @@ TcpEndpoint::TcpEndpoint(const Port& port)
       events_("interface '" + name() + "'") {
   link_layer_ = streams_;
   if (!client()) listen();
-  for (const auto& queue : port.rx) readers_.push_back(std::make_unique<TcpReader>(*queue, *this));
+  for (const auto& queue : port.rx) {
+    readers_.push_back(std::make_unique<TcpReader>(*queue, *this, port.steering.add_tally()));
+  }
   const std::uint32_t max_payload = port.config.socket_.max_payload_size_;
   while (senders_.size() < port.tx.size())
     senders_.push_back(std::make_unique<TcpSender>(*this, max_payload));

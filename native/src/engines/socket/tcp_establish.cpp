@@ -58,6 +58,7 @@ bool TcpEndpoint::assign(TcpConnection& connection) {
   if (readers_.empty()) return true;
   TcpReader* reader = connection.reader;
   connection.flow = 0;
+  connection.flow_position = steering::NO_FLOW;
   const steering::Program& program = steering_.refresh();
   if (!program.empty()) {
     const steering::Verdict verdict =
@@ -67,6 +68,7 @@ bool TcpEndpoint::assign(TcpConnection& connection) {
                return each->queue().id() == verdict.queue;
              })->get();
     connection.flow = verdict.flow;
+    connection.flow_position = verdict.position;
   } else if (reader == nullptr) {
     reader = readers_[next_reader_++ % readers_.size()].get();
   }

@@ -38,6 +38,7 @@ UdpReceiver::UdpReceiver(const Port& port, UdpSocket& socket, UdpPeers& peers, s
       queues_(port.rx),
       number_(number),
       steering_(port.steering),
+      tally_(port.steering.add_tally()),
       slots_(first_queue(), !socket.client()) {
   if (socket.client()) enter(socket.remote().key());
 }
@@ -103,16 +104,19 @@ void UdpReceiver::deliver(std::uint32_t slot, const UdpMessage& message, std::ui
     const SocketAddress peer(sender != nullptr ? sender->peer.address : slots_.sender(slot));
     const SocketAddress local =
         sender != nullptr ? SocketAddress(sender->peer.local) : socket_.local();
-    const std::uint32_t length = message.length(first) + IPV4_SIZE + UDP_SIZE;
+    const std::uint32_t ipv4_len = message.length(first) + IPV4_SIZE + UDP_SIZE;
     verdict = program.classify(
-        {key_of(peer, local, static_cast<std::uint16_t>(std::min(length, 0xFFFFU)))});
+        {key_of(peer, local, static_cast<std::uint16_t>(std::min(ipv4_len, 0xFFFFU)))});
     position = 0;
     while (queues_[position]->id() != verdict.queue) ++position;
   }
   RxQueue& queue = *queues_[position];
   const auto drop = [&](DropReason reason) {
-    queue.drop(reason, end - first, message.bytes_of(first, end));
+    const std::uint64_t bytes = message.bytes_of(first, end);
+    tally_.count(verdict.position, end - first, bytes);
+    queue.drop(reason, end - first, bytes);
   };
+  const std::uint32_t length = std::min(message.length(first), slots_.capacity());
   if (program.isolated() && !verdict.matched) return drop(DropReason::FILTERED);
   RxBatch batch;
   batch.flows.constant = verdict.flow;
@@ -120,7 +124,8 @@ void UdpReceiver::deliver(std::uint32_t slot, const UdpMessage& message, std::ui
   while (first < end) {
     const std::uint32_t n = slots_.place(slot, message, first, end, batch);
     if (n == 0) return drop(DropReason::NO_PACKET_BUFFER);
-    if (message.length(first) > slots_.capacity()) queue.count_truncated(n);
+    if (message.length(first) > length) queue.count_truncated(n);
+    tally_.count(verdict.position, n, std::uint64_t{n} * length);
     first += n;
     queue.deliver(source_of(sender, position), batch);
   }

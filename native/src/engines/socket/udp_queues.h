@@ -208,6 +208,7 @@ class UdpReceiver {
   const std::vector<std::unique_ptr<RxQueue>>& queues_;
   std::size_t number_;
   steering::Steering::Reader steering_;
+  steering::FlowTally& tally_;
   UdpSlots slots_;
   /// By when they were received from, the latest last.
   Senders senders_;

@@ -1,0 +1,146 @@
+"""Preparation of a capture: settings for a number of files, until it is unstaged."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ._capture_recording import RecordingCapture
+from ._capture_trigger import CaptureTrigger
+from ._outcome import CaptureError
+from ._status import EngineStatus
+from ._stop_rule import StopRule
+
+__all__ = ["PreparedCapture"]
+
+
+class PreparedCapture(RecordingCapture):
+    """A capture that can be prepared for files of equally many packets.
+
+    Parameters are those of `CaptureSettings`.
+    """
+
+    get_index: Callable[[], int]
+    _latest_failure = -1.0  # of any prepared capture, on the clock of `time.monotonic`
+
+    def __init__(self, prefix: str = "", **kwargs: Any) -> None:
+        self._unprepared: dict[str, Any] = {}  # settings before `prepare`
+        self._kicked_off = 0.0
+        super().__init__(prefix, **kwargs)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether it is prepared: by `prepare`, and not unstaged since."""
+        return self._trigger is not None
+
+    def prepare(self, value: Any) -> EngineStatus:
+        """Prepare for files of equally many packets, until ``unstage`` or the next ``prepare``.
+
+        Parameters
+        ----------
+        value : CaptureTrigger
+            The description; a ``TriggerInfo`` of ophyd-async, too, with `roll_packets` as the
+            packets of a file.
+
+        Raises
+        ------
+        CaptureError
+            If the device is not staged or is recording, files are not collected yet, or a setting
+            does not go with it: several queues, `on_error` ``resume``, reductions, a flow that does
+            not lead to the queue.
+        TypeError
+            If it is no description.
+        """
+        self._require_staged()
+        if self._recording is not None:
+            raise CaptureError(f"{self.name}: a capture is running; complete it first.")
+        if missing := self._stream.uncollected:
+            raise CaptureError(
+                f"{self.name}: {len(missing)} files are in no document yet, such as {missing[0]}; "
+                "collect them before prepare()."
+            )
+        default = self._unprepared.get("roll_packets", self.roll_packets.get())
+        try:
+            trigger = CaptureTrigger.of(value, packets_per_file=default)
+        except (CaptureError, TypeError, ValueError) as error:
+            raise type(error)(f"{self.name}: {error}") from None
+        self._require_preparable()
+        before = {name: getattr(self, name).get() for name in trigger.settings()}
+        self._put(trigger.settings())
+        try:
+            self.start_flow_id()
+        except CaptureError:
+            self._put(before)
+            raise
+        self._unprepared = self._unprepared or before
+        self._trigger = trigger
+        stem = f"{self.name}_"
+        self._stream.share({name: name.removeprefix(stem) for name in self._stream.counters})
+        # The RunEngine takes a device that has it for one that can share a stream, and collects no
+        # events of it.
+        self.get_index = self._get_index
+        status = EngineStatus(self, action="preparing", timeout=self.timeout.get())
+        status.finish()
+        return status
+
+    def _get_index(self) -> int:
+        """Return the number of files completed since ``prepare``."""
+        return self._stream.index
+
+    def _require_preparable(self) -> None:
+        queues = self.selected_queues
+        if len(queues) > 1:
+            raise CaptureError(
+                f"{self.name}: {len(queues)} queues cannot have exactly so many packets in each "
+                "file. Prepare a capture for each, daq.<port>.rx.<queue>.capture; they can share a "
+                "stream."
+            )
+        if self.on_error.get() == "resume":
+            raise CaptureError(
+                f"{self.on_error.name} is 'resume': after an error a file is not full. Use 'stop'."
+            )
+        if self._reductions:
+            raise CaptureError(
+                f"{self.name}: reductions are events, and a prepared capture has none. Set "
+                "reductions = {}, or set num_packets and roll_packets in place of prepare()."
+            )
+
+    def _require_as_prepared(self, files: int = 0) -> None:
+        """Raise if a setting was changed since, or this is for another number of files."""
+        if self._trigger is None:
+            return
+        self._require_preparable()
+        if files and self._trigger.number_of_files != files:
+            raise CaptureError(
+                f"{self.name} is prepared for {self._trigger.number_of_files} files, and a reading "
+                f"has one. Prepare it with number_of_files={files}."
+            )
+        for name, value in self._trigger.settings().items():
+            signal = getattr(self, name)
+            if signal.get() != value:
+                raise CaptureError(
+                    f"{signal.name} is {signal.get()!r} and was prepared as {value!r}. Prepare "
+                    "again, and leave it."
+                )
+
+    def _put(self, settings: Mapping[str, Any]) -> None:
+        for name, value in settings.items():
+            getattr(self, name).put(value)
+
+    def _start(self, rule: StopRule, *, rolling: bool) -> EngineStatus:
+        self._kicked_off = time.monotonic()
+        return super()._start(rule, rolling=rolling)
+
+    def _fail(self, error: Exception) -> None:
+        if self._trigger is not None:
+            PreparedCapture._latest_failure = time.monotonic()
+        super()._fail(error)
+
+    def _another_failed(self) -> bool:
+        """Return whether a prepared capture, which may share the stream, has failed since."""
+        return self._trigger is not None and self._latest_failure > self._kicked_off
+
+    def _end_preparation(self) -> None:
+        """Let settings be as before `prepare`."""
+        before, self._unprepared, self._trigger = self._unprepared, {}, None
+        self.__dict__.pop("get_index", None)
+        self._put(before)

@@ -1,0 +1,161 @@
+"""Description of a prepared capture: how many files, of how many packets, beginning when."""
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from ._outcome import CaptureError
+
+__all__ = ["CaptureTrigger"]
+
+# Fields of ophyd-async's TriggerInfo that would make a row of several exposures.
+_PER_EVENT = ("exposures_per_event", "exposures_per_collection", "collections_per_event")
+_UNDERSTOOD = {"number_of_events", "trigger", "deadtime", "livetime", "exposure_timeout"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CaptureTrigger:
+    """What a capture records after ``prepare``: as `ophyd_async.core.TriggerInfo` for detectors.
+
+    Parameters
+    ----------
+    number_of_files : int
+        Files of each kickoff, which are rows.
+    packets_per_file : int
+        Packets in each file.
+    start : str, optional
+        Name of a receive flow of the port: recording begins with the first packet that matches it.
+        Packets before it are left out. Default: with the first packet after kickoff.
+    deadtime : float
+        Time that the source pauses between two exposures, s. If a file begins sooner after the last
+        packet of the one before, it has packets of two exposures, and the capture fails. A capture
+        itself needs none: between two files nothing is lost.
+    timeout : float, optional
+        Longest time for one file, s, from ``complete`` or from the file before. Default: no limit
+        but the setting `timeout`, the longest time without packets.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a value is not accepted.
+    """
+
+    number_of_files: int = 1
+    packets_per_file: int
+    start: str | None = None
+    deadtime: float = 0.0
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("number_of_files", "packets_per_file"):
+            object.__setattr__(self, name, _count(name, getattr(self, name)))
+        if self.start is not None and not (isinstance(self.start, str) and self.start):
+            raise TypeError(f"start is {self.start!r}; accepted are the name of a flow, and None.")
+        object.__setattr__(self, "deadtime", _seconds("deadtime", self.deadtime))
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", _seconds("timeout", self.timeout))
+            if not self.timeout:
+                raise ValueError("timeout is 0; accepted are more than 0 s, and None.")
+
+    @property
+    def packets(self) -> int:
+        """Packets in all files."""
+        return self.number_of_files * self.packets_per_file
+
+    @classmethod
+    def of(cls, value: Any, *, packets_per_file: int) -> Self:
+        """Return a description, also for a ``TriggerInfo`` of ophyd-async.
+
+        Parameters
+        ----------
+        value : CaptureTrigger or TriggerInfo
+            The description.
+        packets_per_file : int
+            Packets in each file of a ``TriggerInfo``, which does not say.
+
+        Raises
+        ------
+        TypeError
+            If it is neither.
+        CaptureError
+            If a field of a ``TriggerInfo`` asks for what a capture cannot do.
+        """
+        if isinstance(value, cls):
+            return value
+        if not hasattr(value, "number_of_events"):
+            raise TypeError(
+                f"a capture cannot be prepared with {value!r}; accepted are CaptureTrigger"
+                "(number_of_files=..., packets_per_file=...) of daqiri_ophyd.devices, and "
+                "TriggerInfo of ophyd-async."
+            )
+        trigger = getattr(value, "trigger", None)
+        if getattr(trigger, "name", "INTERNAL") != "INTERNAL":
+            raise CaptureError(
+                f"trigger is {trigger}; accepted is INTERNAL. To begin with a packet, use "
+                "CaptureTrigger(start=<flow>)."
+            )
+        if getattr(value, "livetime", None):
+            raise CaptureError(
+                f"livetime is {value.livetime}; a capture has no exposure time. Leave it out."
+            )
+        for name in _PER_EVENT:
+            if (number := getattr(value, name, 1)) != 1:
+                raise CaptureError(f"{name} is {number}; accepted is 1: a row has one file.")
+        given = set(getattr(value, "model_fields_set", ())) - _UNDERSTOOD - set(_PER_EVENT)
+        if given:
+            raise CaptureError(f"{', '.join(sorted(given))}: a capture has no such field.")
+        if not packets_per_file:
+            raise CaptureError(
+                "TriggerInfo does not say how many packets a file has: set roll_packets before, "
+                "or use CaptureTrigger(packets_per_file=...)."
+            )
+        if not isinstance(value.number_of_events, int) or value.number_of_events == 0:
+            raise CaptureError(
+                f"number_of_events is {value.number_of_events}; accepted is one number, 1 or more. "
+                "Each kickoff writes so many files; prepare again for another number."
+            )
+        return cls(
+            number_of_files=value.number_of_events,
+            packets_per_file=packets_per_file,
+            deadtime=getattr(value, "deadtime", 0.0) or 0.0,
+            timeout=getattr(value, "exposure_timeout", None),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of a capture that it stands for, by attribute."""
+        return {
+            "num_packets": self.packets,
+            "acquire_time": 0.0,
+            "roll_packets": self.packets_per_file,
+            "roll_bytes": 0,
+            "roll_seconds": 0.0,
+            "start_flow": self.start or "",
+            "deadtime": self.deadtime,
+            "file_timeout": self.timeout or 0.0,
+        }
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}; accepted is an integer, 1 or more.")
+    if number < 1:
+        raise ValueError(f"{name} is {number}; accepted is 1 or more.")
+    return number
+
+
+def _seconds(name: str, value: Any) -> float:
+    if isinstance(value, bool | str):
+        raise TypeError(f"{name} is {value!r}; accepted is a time in s.")
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is {value!r}; accepted is a time in s.") from None
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise ValueError(f"{name} is {seconds:g} s; accepted is 0 or more.")
+    return seconds

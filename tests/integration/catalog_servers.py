@@ -1,0 +1,97 @@
+"""Tiled servers in processes of their own, for tests that end them."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "facility-catalog.md"
+KEY = "0123456789abcdef"
+
+
+def snippet(name: str) -> str:
+    """A YAML block of the how-to, by the comment in its first line."""
+    return re.search(rf"```yaml\n# {re.escape(name)}\n(.*?)```", HOW_TO.read_text(), re.S)[1]
+
+
+class FacilityServer:
+    """`tiled serve config` on a free port of the loopback interface."""
+
+    def __init__(self, directory: Path, captures: Path) -> None:
+        (directory / "data").mkdir(parents=True, exist_ok=True)
+        text = snippet("tiled.yml").replace("/srv/tiled", str(directory))
+        (directory / "tiled.yml").write_text(text.replace("/data/captures", str(captures)))
+        self.directory = directory
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tiled", "serve", "config", "tiled.yml"]
+                + ["--host", "127.0.0.1", "--port", str(self.port)],
+                cwd=self.directory,
+                env={**os.environ, "TILED_SINGLE_USER_API_KEY": KEY},
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + 200
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if httpx.get(f"{self.uri}/healthz", trust_env=False).status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.1)
+        self.stop()
+        pytest.fail((self.directory / "log").read_text())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+HOLDER = """
+import sys
+from daqiri_ophyd.catalog import Catalog
+
+with Catalog.open(sys.argv[1], readable=[sys.argv[2]]) as catalog:
+    print(catalog.uri, flush=True)
+    sys.stdin.read()
+"""
+
+
+class Holder:
+    """Another process that has the catalog open until its input ends."""
+
+    def __init__(self, directory: Path, captures: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(directory), str(captures)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.uri = self.process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self.end(signal.SIGKILL)
+
+    def end(self, number: int | None = None) -> None:
+        if number is not None:
+            self.process.send_signal(number)
+        self.process.communicate(timeout=60)

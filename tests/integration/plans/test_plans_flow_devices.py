@@ -1,0 +1,272 @@
+"""Flows as devices: what they count, and keys of their matches that plans set."""
+
+import json
+import socket
+
+import pytest
+import yaml
+from bluesky import plan_stubs as bps
+from bluesky import plans as bp
+
+from daqiri_ophyd import plans, profiles
+from daqiri_ophyd.devices import make_daq
+from daqiri_ophyd.engine import ConfigError, NotSupportedError
+
+from .conftest import loopback, prepare, until
+
+BURST = {"count": 50, "size": 100}
+FRAME = 142
+"""Bytes of a packet of `BURST`, headers included."""
+FLEX = {"name": "magic", "id": 1, "offset": 4, "udp_dst_port": 9000}
+
+
+def transmit(daq, **packets):
+    """Send, and wait until all of it has arrived."""
+    rx = daq.port0.rx
+    before = rx.frames.received.get() + rx.rest.received.get()
+    yield from prepare(daq.port0.tx.out, BURST | packets)
+    yield from bps.trigger(daq.port0.tx.out, wait=True)
+    count = (BURST | packets)["count"]
+    yield from until(lambda: rx.frames.received.get() + rx.rest.received.get() == before + count)
+
+
+def test_flows_count_what_they_match(daq, run_engine):
+    flows = daq.port0.flows
+
+    def plan():
+        yield from transmit(daq, udp_dst=5000)
+        yield from transmit(daq, udp_dst=5001, count=20)
+        yield from transmit(daq, udp_dst=7000, count=10)  # no flow's
+
+    with daq:
+        run_engine(plan())
+        values = [(flow.packets.get(), flow.bytes.get()) for flow in (flows.images, flows.other)]
+        received = daq.port0.rx.frames.received.get() + daq.port0.rx.rest.received.get()
+    assert values == [(50, 50 * FRAME), (20, 20 * FRAME)]
+    assert received == 50 + 20 + 10
+
+
+def test_a_run_reads_flows_and_their_matches(daq, run_engine, documents):
+    images = daq.port0.flows.images
+    run_engine(transmit(daq, udp_dst=5000))
+    run_engine(bp.count([images], 2))
+    assert [row["daq_port0_flows_images_packets"] for row in documents.rows()] == [50, 50]
+    assert [row["daq_port0_flows_images_bytes"] for row in documents.rows()] == [50 * FRAME] * 2
+    descriptor = documents.descriptor()
+    assert descriptor["hints"][images.name] == {"fields": ["daq_port0_flows_images_packets"]}
+    key = descriptor["data_keys"]["daq_port0_flows_images_bytes"]
+    assert (key["dtype"], key["units"]) == ("integer", "byte")
+    assert key["source"] == "daqiri://port0/flows/images/bytes"
+    used = descriptor["configuration"][images.name]
+    values = {key.rpartition("images_")[2]: value for key, value in used["data"].items()}
+    assert (values["udp_src"], values["udp_dst"], values["ipv4_len"]) == (0, 5000, 0)
+    assert (values["ipv4_src"], values["ipv4_dst"], values["queue"]) == ("", "", "frames")
+    assert json.loads(values["match"]) == {"udp_dst": 5000}
+    types = {
+        key: used["data_keys"][f"{images.name}_{key}"]["dtype"] for key in ("udp_dst", "queue")
+    }
+    assert types == {"udp_dst": "integer", "queue": "string"}
+
+
+def test_subscribed_counters_of_flows_follow_the_engine(daq, run_engine):
+    images = daq.port0.flows.images
+    seen: list[int] = []
+    images.packets.subscribe(lambda value, **_: seen.append(value), run=False)
+
+    def plan():
+        yield from transmit(daq, udp_dst=5000)
+        yield from until(lambda: seen and seen[-1] == 50)
+
+    run_engine(plan())
+    copied = images.take_copied(daq.engine.counters)
+    assert copied == images.take_values() == {"packets": 50, "bytes": 50 * FRAME}
+
+
+def test_a_plan_moves_a_key_of_a_match(daq, run_engine):
+    images = daq.port0.flows.images
+
+    def plan():
+        yield from transmit(daq, udp_dst=6000)
+        yield from bps.mv(images.udp_dst, 6000)
+        yield from transmit(daq, udp_dst=6000)
+
+    with daq:
+        before = daq.engine
+        run_engine(plan())
+        assert before.closed
+        # Its counters begin anew with the engine.
+        assert (images.packets.get(), daq.port0.rx.frames.received.get()) == (50, 50)
+    assert images.udp_dst.get() == 6000
+    assert json.loads(images.match.get()) == {"udp_dst": 6000}
+
+
+def test_two_flows_are_changed_together(daq, run_engine, documents):
+    images, other = daq.port0.flows.images, daq.port0.flows.other
+
+    def plan():
+        yield from bps.mv(images.udp_dst, "5001-5009", other.udp_dst, 5000, other.queue, "frames")
+        yield from transmit(daq, udp_dst=5005)
+        yield from transmit(daq, udp_dst=5000, count=20)
+
+    run_engine(plan())
+    assert (images.packets.get(), other.packets.get()) == (50, 20)
+    assert daq.port0.rx.frames.received.get() == 70
+    assert other.queues.get() == ["frames"]
+
+
+def test_absent_keys_have_a_value_that_removes_them(daq, run_engine):
+    images = daq.port0.flows.images
+    keys = {
+        images.udp_src: (4000, 0),
+        images.udp_dst: ("6000-6003", 0),
+        images.ipv4_len: (128, 0),
+        images.ipv4_src: ("192.0.2.1", ""),
+        images.ipv4_dst: ("192.0.2.2", ""),
+    }
+    for signal, (value, _) in keys.items():
+        run_engine(bps.mv(signal, value))
+    assert daq.flows["port0"][0]["match"] == {
+        signal.attr_name: value for signal, (value, _) in keys.items()
+    }
+    dtype = images.describe_configuration()["daq_port0_flows_images_udp_dst"]["dtype"]
+    assert dtype == "string"
+    for signal, (value, absent) in keys.items():
+        assert signal.get() == value
+        run_engine(bps.mv(signal, absent))
+        assert signal.get() == absent
+    assert json.loads(images.match.get()) == {}
+
+
+def test_a_scan_cannot_move_a_match(daq, run_engine):
+    capture, udp_dst = daq.port0.capture, daq.port0.flows.images.udp_dst
+    with pytest.raises(RuntimeError, match="daq is staged, and the flows of daq are fixed"):
+        run_engine(bp.list_scan([capture], udp_dst, [5000, 6000]))
+    assert udp_dst.get() == 5000
+    run_engine(bps.mv(udp_dst, 6000))
+    run_engine(plans.capture(capture, 50, tx=daq.port0.tx.out, packets=BURST | {"udp_dst": 6000}))
+    assert daq.port0.flows.images.packets.get() == 50
+
+
+def test_stage_sigs_are_refused(daq, run_engine):
+    daq.stage_sigs["port0.flows.images.udp_dst"] = 6000
+    with pytest.raises(RuntimeError, match="daq is staged"):
+        run_engine(bp.count([daq]))
+    assert daq.port0.flows.images.udp_dst.get() == 5000
+    assert not daq.port0.capture.busy
+
+
+def test_a_part_that_is_staged_or_sends_keeps_the_flows(daq, run_engine):
+    capture, tx, udp_dst = daq.port0.capture, daq.port0.tx.out, daq.port0.flows.images.udp_dst
+
+    def staged():
+        yield from bps.stage(capture)
+        yield from bps.mv(udp_dst, 6000)
+
+    with pytest.raises(RuntimeError, match="daq_port0_capture is staged, and the flows of daq"):
+        run_engine(staged())
+    capture.unstage()
+
+    def sending():
+        yield from prepare(tx, BURST | {"interval": 1.0})
+        yield from bps.trigger(tx)
+        yield from bps.mv(udp_dst, 6000)
+
+    with pytest.raises(RuntimeError, match="daq_port0_tx_out is sending, and the flows of daq"):
+        run_engine(sending())
+    tx.stop()
+    assert udp_dst.get() == 5000
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error", "text"),
+    [
+        ("udp_dst", 70000, ConfigError, r"flows\[0\].match.udp_dst: found '70000'"),
+        ("udp_dst", "6003-6000", ConfigError, "udp_dst"),
+        ("ipv4_len", 70000, ConfigError, "ipv4_len"),
+        ("ipv4_src", "192.0.2", ConfigError, "ipv4_src"),
+        ("udp_dst", None, TypeError, "images_udp_dst is None; accepted is a text or an integer"),
+        ("udp_dst", 5000.5, TypeError, "images_udp_dst is 5000.5"),
+        ("ipv4_len", "100", TypeError, "images_ipv4_len is '100'; accepted is an integer, and 0"),
+        ("ipv4_src", 7, TypeError, "images_ipv4_src is 7; accepted is a text, and '' for none"),
+        ("udp_dst", True, TypeError, "images_udp_dst is True"),
+        ("queue", "nowhere", LookupError, "no receive queue 'nowhere'; there are 'frames', 'rest'"),
+        ("queue", 1, TypeError, "images_queue is 1; accepted is the name of a receive queue"),
+    ],
+)
+def test_wrong_values_change_nothing(daq, run_engine, key, value, error, text):
+    before = daq.flows
+    with daq:
+        engine = daq.engine
+        with pytest.raises(error, match=text):
+            run_engine(bps.mv(getattr(daq.port0.flows.images, key), value))
+        assert daq.engine is engine
+    assert daq.flows == before
+
+
+def test_the_value_that_is_there_changes_nothing(daq, run_engine):
+    images = daq.port0.flows.images
+    with daq:
+        engine = daq.engine
+        run_engine(bps.mv(images.udp_dst, 5000, images.queue, "frames", images.ipv4_src, ""))
+        run_engine(bps.mv(images.udp_dst, "5000", images.ipv4_src, "0.0.0.0"))
+        assert daq.engine is engine
+
+
+def test_an_engine_that_cannot_be_opened_is_opened_as_it_was(captures, run_engine):
+    configuration = loopback()
+    configuration["interfaces"][0]["rx"]["flex_items"] = [FLEX]
+    del configuration["interfaces"][0]["rx"]["flows"][1]
+    daq = make_daq(configuration, directory=captures)
+    match = {"flex_item_id": 1, "val": 5}
+    with daq:
+        with pytest.raises(NotSupportedError, match="flow 'images'"):
+            run_engine(plans.configure_flows(daq, {"port0": {"images": {"match": match}}}))
+        assert daq.is_open
+        assert daq.flows["port0"][0]["match"] == {"udp_dst": 5000}
+
+
+def test_subscribers_are_told_of_changed_keys(daq, run_engine):
+    images = daq.port0.flows.images
+    seen: list[int | str] = []
+    images.udp_dst.subscribe(lambda value, **_: seen.append(value))
+    run_engine(bps.mv(images.udp_dst, 6000))
+    run_engine(plans.configure_flows(daq, {"port0": {"images": {"udp_dst": "6000-6003"}}}))
+    run_engine(plans.configure_flows(daq, {"port0": {"other": {"udp_dst": 7000}}}))
+    assert seen == [5000, 6000, "6000-6003"]
+
+
+def test_flows_of_udp_sockets_count_and_move(captures, run_engine):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    configuration = yaml.safe_load(profiles.path("udp").read_text().replace("47100", port))
+    receiver = configuration["daqiri"]["cfg"]["interfaces"][0]
+    receiver["rx"]["flows"] = [
+        {"name": name, "id": i, "match": match, "action": {"type": "queue", "id": 0}}
+        for i, (name, match) in enumerate(
+            {"short": {"ipv4_len": 128}, "local": {"ipv4_src": "127.0.0.1"}}.items(), 1
+        )
+    ]
+    with make_daq(configuration, "daq", directory=captures) as daq:
+        short, local = daq.receiver.flows.short, daq.receiver.flows.local
+        queue, tx = daq.receiver.rx.rx_q0, daq.sender.tx.tx_q0
+
+        def transmit(size):
+            before = queue.received.get()
+            yield from prepare(tx, {"count": 50, "size": size})
+            yield from bps.trigger(tx, wait=True)
+            yield from until(lambda: queue.received.get() == before + 50)
+
+        def plan():
+            yield from transmit(100)
+            yield from transmit(200)
+            counted = [(flow.packets.get(), flow.bytes.get()) for flow in (short, local)]
+            assert counted == [(50, 5000), (50, 10_000)]
+            yield from bps.mv(short.ipv4_len, 228, local.ipv4_src, "127.0.0.2")
+            yield from transmit(100)
+            yield from transmit(200)
+            counted = [(flow.packets.get(), flow.bytes.get()) for flow in (short, local)]
+            assert counted == [(50, 10_000), (0, 0)]
+
+        run_engine(plan())
+        assert queue.received.get() == 100

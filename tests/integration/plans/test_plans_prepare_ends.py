@@ -1,0 +1,190 @@
+"""Prepared captures that fail, are paused, or are ended: what there is then."""
+
+import threading
+import time
+
+import pytest
+from bluesky import plan_stubs as bps
+from bluesky import preprocessors as bpp
+from bluesky.utils import FailedStatus, RunEngineInterrupted
+
+from daqiri_ophyd.devices import CaptureError, CaptureTrigger
+
+from .conftest import collect, packets, prepare, settings, until
+
+NAME = "daq_port0_capture"
+
+
+def test_a_file_takes_too_long_although_packets_come(daq, run_engine, documents):
+    capture, tx = daq.port0.capture, daq.port0.tx.out
+
+    @bpp.stage_decorator([capture, tx])
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare(tx, {"count": 1000, "size": 60, "rate": 100})
+        trigger = CaptureTrigger(number_of_files=2, packets_per_file=400, timeout=0.5)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        yield from bps.trigger(tx, group="sent")
+        yield from collect(capture)
+
+    with pytest.raises(FailedStatus, match=r"no complete file for 0.5 s: \d+ of 800 packets, 0 of"):
+        run_engine(plan())
+    assert documents.stop["exit_status"] == "fail"
+    assert capture.progress is None
+
+
+def test_a_file_that_begins_within_the_dead_time(daq, run_engine, send):
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10, deadtime=30.0)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 20)
+        yield from collect(capture)
+
+    with pytest.raises(FailedStatus, match=r"file 2 begins 0\.\d+ s after.*dead time is 30 s: it"):
+        run_engine(plan())
+
+
+def test_a_source_that_pauses_longer_than_the_dead_time(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10, deadtime=0.1)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 10)
+        yield from bps.sleep(0.2)
+        send(daq, 10)
+        yield from collect(capture)
+
+    run_engine(plan())
+    assert [packets([file]) for file in documents.files()] == [10, 10]
+
+
+def test_an_abort_between_kickoff_and_complete(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+    before = settings(capture)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=2, packets_per_file=10)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 15)
+        yield from until(lambda: capture.progress.packets == 15)
+        yield from bps.collect(capture, name="primary")
+        raise RuntimeError("the beam is off")
+
+    with pytest.raises(RuntimeError, match="the beam is off"):
+        run_engine(plan())
+    assert [packets([file]) for file in documents.files()] == [10]
+    assert packets(capture.files) == 15
+    assert settings(capture) == before
+    assert capture.progress is None
+    assert daq.rx_queue("port0", "frames").counters().held == 0
+
+
+def test_a_pause_of_a_plan_of_bluesky_stubs(daq, run_engine, documents, send):
+    capture = daq.port0.capture
+
+    def flight():
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 15)
+        yield from until(lambda: capture.progress is None or capture.progress.packets == 15)
+        yield from bps.pause()
+        assert capture.is_recording
+        send(daq, 15)
+        yield from collect(capture)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=3, packets_per_file=10)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.checkpoint()
+        yield from bpp.rewindable_wrapper(flight(), False)
+
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(plan())
+    assert not capture.is_recording and capture.progress.packets == 15
+    run_engine.resume()
+    assert [packets([file]) for file in documents.files()] == [10, 10, 10]
+    assert documents.stop["num_events"] == {"primary": 3}
+
+
+def test_a_pause_while_bluesky_collects_is_an_error(daq, run_engine, documents, send):
+    """Bluesky's stub ends then, before the capture is complete."""
+    capture = daq.port0.capture
+    before = settings(capture)
+
+    def flight():
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 15)
+        yield from collect(capture)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=3, packets_per_file=10)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.checkpoint()
+        yield from bpp.rewindable_wrapper(flight(), False)
+
+    def pause():
+        end = time.monotonic() + 20
+        while not documents.files() and time.monotonic() < end:
+            time.sleep(0.01)
+        run_engine.request_pause()
+
+    watcher = threading.Thread(target=pause)
+    watcher.start()
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(plan())
+    watcher.join()
+    with pytest.raises(CaptureError, match="1 files are in no document.*capture_during"):
+        run_engine.resume()
+    assert packets(capture.files) == 15
+    assert settings(capture) == before
+    assert daq.rx_queue("port0", "frames").counters().held == 0
+
+
+@pytest.mark.parametrize("end", ["abort", "stop", "halt"])
+def test_the_operator_ends_it_between_kickoff_and_complete(daq, run_engine, send, end):
+    capture = daq.port0.capture
+    before = settings(capture)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        trigger = CaptureTrigger(number_of_files=3, packets_per_file=10)
+        yield from bps.prepare(capture, trigger, wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.checkpoint()
+        yield from bps.kickoff(capture, wait=True)
+        send(daq, 15)
+        yield from until(lambda: capture.progress.packets == 15)
+        yield from bps.pause()
+
+    with pytest.raises(RunEngineInterrupted):
+        run_engine(plan())
+    getattr(run_engine, end)()
+    if end == "halt":
+        capture.unstage()  # a plan that is halted does not clean up
+    assert packets(capture.files) == 15
+    assert capture.progress is None and not capture.prepared
+    assert settings(capture) == before
+    assert daq.rx_queue("port0", "frames").counters().held == 0

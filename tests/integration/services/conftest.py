@@ -1,0 +1,158 @@
+"""Servers that run the startup collection, each a process with a data folder of its own."""
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daqiri_ophyd.catalog import Catalog, capture_files
+from daqiri_ophyd.engine import PcapFile
+
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "run-from-a-queue.md"
+
+
+def wait_for(condition: Callable[[], Any], what: str, limit: float = 200) -> Any:
+    end = time.monotonic() + limit
+    while not (found := condition()):
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+    return found
+
+
+class Service:
+    """A guide's section, a home folder, and the processes that serve there."""
+
+    def __init__(self, section: str, home: Path, ports: dict[str, str]) -> None:
+        text = GUIDE.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+        for port in ports:
+            assert port in text
+            text = text.replace(port, ports[port])
+        self.home = home
+        self.data = home / "daqiri"
+        self.environment = os.environ | {
+            "HOME": str(home),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        self._blocks = re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        self._processes: list[subprocess.Popen] = []
+        self._catalog: Catalog | None = None
+
+    def blocks(self, language: str) -> list[str]:
+        return [code for kind, code in self._blocks if kind == language]
+
+    def commands(self, *begins: str) -> list[str]:
+        """Commands of the guide, in order, that begin like this."""
+        lines = "".join(self.blocks("console")).splitlines()
+        found = [line.removeprefix("$ ") for line in lines]
+        assert found
+        return [line for line in found if line.startswith(begins)]
+
+    def run(self, command: str) -> str:
+        """Run shell commands to their end."""
+        done = subprocess.run(
+            ["bash", "-ec", command],
+            cwd=self.home,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def start(self, command: str) -> subprocess.Popen:
+        """Start shell commands, the last one a server."""
+        *before, server = command.splitlines()
+        script = "\n".join([*before, f"exec {server}"])
+        with (self.home / f"{shlex.split(server)[0]}.log").open("ab") as log:
+            process = subprocess.Popen(
+                ["bash", "-ec", script],
+                cwd=self.home,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process
+
+    def logs(self) -> str:
+        """The end of what the servers have written, for a failing assertion."""
+        return "\n".join(log.read_text()[-4000:] for log in self.home.glob("*.log"))
+
+    def stop(self) -> None:
+        """End all servers, and whatever they have started."""
+        self.close_catalog()
+        for process in reversed(self._processes):
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def packets(self, uid: str) -> list[int]:
+        """Packets in each file of a run's captures."""
+        return [len(payload) for payload in self.contents(uid)]
+
+    def contents(self, uid: str) -> list[list[bytes]]:
+        """The packets of each file of a run's captures."""
+        contents = []
+        for file in capture_files(self.catalog.client[uid]):
+            with PcapFile(file) as pcap:
+                contents.append([bytes(packet) for packet in pcap])
+        return contents
+
+    def documents(self, uid: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Start and stop document of a run."""
+        metadata = self.catalog.client[uid].metadata
+        return dict(metadata["start"]), dict(metadata["stop"])
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog, as a second process has it; the server's serves it."""
+        if self._catalog is None:
+            self._catalog = Catalog.open(self.data / "catalog", readable=[self.data / "captures"])
+            assert not self._catalog.is_served_here
+        return self._catalog
+
+    def close_catalog(self) -> None:
+        """Close the catalog: the process that serves it has ended."""
+        if self._catalog is not None:
+            self._catalog.close()
+            self._catalog = None
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def serve(
+    tmp_path_factory: pytest.TempPathFactory, empty_catalog: Path
+) -> Iterator[Callable[..., Service]]:
+    """Make services; they are ended after the module."""
+    made: list[Service] = []
+
+    def make(section: str, ports: dict[str, str]) -> Service:
+        home = tmp_path_factory.mktemp("home")
+        made.append(Service(section, home, ports))
+        shutil.copytree(empty_catalog, home / "daqiri" / "catalog")
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.stop()
