@@ -83,6 +83,12 @@ class Flight:
         # Not rewindable: repeated after a pause, it would number rows twice.
         yield from bpp.rewindable_wrapper(collect(), False)
 
+    def _collect_rest(self) -> MsgGenerator[None]:
+        """Collect what the last collection has not, because a pause cancelled it."""
+        captures = [[d for d in s if isinstance(d, Capture)] for s in self._streams.values()]
+        while any(some and all(one.uncollected for one in some) for some in captures):
+            yield from self.collect()
+
     def end(self) -> MsgGenerator[None]:
         """Wait until all devices have finished; a capture without a limit ends last.
 
@@ -99,6 +105,7 @@ class Flight:
                     yield from self._arrival(tx, detector, before)
             if last:
                 yield from self._complete(last)
+            yield from self._collect_rest()
 
         yield from bpp.rewindable_wrapper(complete(), False)
         self.running = False
@@ -111,7 +118,8 @@ class Flight:
 
     def _arrival(self, tx: TxQueue, detector: Capture, before: int) -> MsgGenerator[None]:
         def missing() -> int:
-            return _on_the_way(tx, detector) - before
+            # What was on the way before arrives, too, or is flushed; others may have sent as well.
+            return _on_the_way(tx, detector) - min(before, 0)
 
         size = missing()
         if size > 0 and not detector.failed:
@@ -165,6 +173,7 @@ class Flight:
         except FailedStatus:
             # Raised by a capture that failed unnoticed; what it recorded can be collected now.
             yield from self.collect()
+        yield from self._collect_rest()
         for task in tasks or ():
             if (failure := task.exception()) is not None:
                 raise failure from error
@@ -220,16 +229,9 @@ def capture_during(
     FailedStatus
         If the capture or the transmission fails.
     ValueError
-        If one of several captures is not prepared.
+        If one of several captures is not prepared, or for another number of files.
     """
-    detectors = [detector] if isinstance(detector, Capture) else list(detector)
-    for one in detectors:
-        if len(detectors) > 1 and not one.prepared:
-            raise ValueError(
-                f"{one.name} cannot share stream {stream!r}: it is not prepared. Do so first: "
-                "bps.prepare(capture, CaptureTrigger(number_of_files=..., packets_per_file=...))."
-            )
-    flight = Flight(streams_of(detectors, tx, stream), flush_period)
+    flight = Flight(streams_of(_captures(detector, stream), tx, stream), flush_period)
 
     def run() -> MsgGenerator[Any]:
         yield from flight.start()
@@ -238,6 +240,33 @@ def capture_during(
         return result
 
     return (yield from bpp.contingency_wrapper(run(), except_plan=flight.recover))
+
+
+def _captures(given: Any, stream: str) -> list[Capture]:
+    """Return captures that can be flown in one stream."""
+    captures = list(given) if isinstance(given, Sequence) else [given]
+    for one in captures or [given]:
+        if not isinstance(one, Capture):
+            raise TypeError(
+                f"detector is {getattr(one, 'name', None) or repr(one)}; accepted are a capture, "
+                "daq.<port>.capture, and a list of captures."
+            )
+    if len(captures) == 1:
+        return captures
+    for one in captures:
+        if not one.prepared:
+            raise ValueError(
+                f"{one.name} cannot share stream {stream!r}: it is not prepared. Do so first: "
+                "bps.prepare(capture, CaptureTrigger(number_of_files=..., packets_per_file=...))."
+            )
+    files = {one.name: one.num_packets.get() // max(1, one.roll_packets.get()) for one in captures}
+    if len(files) < len(captures) or len(set(files.values())) > 1:
+        numbers = ", ".join(f"{one.name}: {files[one.name]}" for one in captures)
+        raise ValueError(
+            f"Captures that share stream {stream!r} write equally many files, and each is given "
+            f"once; found {numbers}. Prepare them with the same number_of_files."
+        )
+    return captures
 
 
 def capture_during_wrapper(

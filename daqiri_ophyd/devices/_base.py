@@ -11,7 +11,7 @@ from ophyd import Device
 from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.engine import InterfaceConfig
+from daqiri_ophyd.engine import InterfaceConfig, NotReadyError
 
 from ._signals import DataKeys, EngineSignalRO, Readings
 from ._status import TypedStatus
@@ -242,8 +242,12 @@ class CounterDevice(EngineDevice):
         """Update the signals from the engine's latest copy of its counters."""
         if not self._is_monitored():
             default_ticker().remove(self._notify_subscribers)
+            self.monitor()  # if the engine was opened meanwhile, on another thread
             return
-        counters = self.daq.engine.counters
+        try:
+            counters = self.daq.engine.counters
+        except NotReadyError:
+            return  # closed meanwhile
         taken = int(counters["time_ns"])
         if taken == self._seen:
             return

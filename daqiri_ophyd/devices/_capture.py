@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from bluesky.utils import FailedStatus
@@ -86,6 +87,7 @@ class Capture(PreparedCapture):
 
     def describe_collect(self) -> DataKeys:
         """Return the data keys of a fly scan, the same as of a step scan."""
+        self._declared_prepared = self._trigger is not None
         return dict(self._stream.describe_collect())
 
     def collect_asset_docs(self, index: int | None = None) -> Iterator[StreamAsset]:
@@ -106,9 +108,16 @@ class Capture(PreparedCapture):
         failure, self._failure = self._failure, None
         if failure is not None and not self._completing:
             raise FailedStatus(self._status) from failure
+        if self._status is not None:
+            self._status.wait_told()
         if self._place is not None:
             shared = self._trigger is not None and self._rolling
             yield from self._stream.collect_asset_docs(index, shared=shared)
+
+    @property
+    def uncollected(self) -> list[Path]:
+        """Complete files that are in no document yet."""
+        return self._stream.uncollected
 
     def collect_pages(self) -> Iterator[dict[str, Any]]:
         """Yield the counters of the same files, as event pages."""
@@ -123,7 +132,7 @@ class Capture(PreparedCapture):
         self.daq.open()
         staged: list[object] = super().stage()
         self._place = None
-        self._failure = None
+        self._failure = self._status = self._declared_prepared = None
         self._template = self.path_template()
         if self._reductions:
             if self.format.get() != "pcap":
@@ -155,8 +164,10 @@ class Capture(PreparedCapture):
             if self._worker is not None:
                 self._worker.close()
                 self._worker = None
-            self._end_preparation()
-            unstaged: list[object] = super().unstage()
+            try:
+                self._end_preparation()
+            finally:
+                unstaged: list[object] = super().unstage()
         missing = self._stream.uncollected
         if missing:
             self._stream.discard()

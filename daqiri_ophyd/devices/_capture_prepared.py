@@ -25,6 +25,7 @@ class PreparedCapture(RecordingCapture):
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._unprepared: dict[str, Any] = {}  # settings before `prepare`
         self._kicked_off = 0.0
+        self._declared_prepared: bool | None = None  # when its stream was; None: it was not
         super().__init__(prefix, **kwargs)
 
     @property
@@ -65,16 +66,17 @@ class PreparedCapture(RecordingCapture):
             raise type(error)(f"{self.name}: {error}") from None
         self._require_preparable()
         before = {name: getattr(self, name).get() for name in trigger.settings()}
-        self._put(trigger.settings())
         try:
+            self._put(trigger.settings())
             self.start_flow_id()
-        except CaptureError:
+        except (CaptureError, TypeError, ValueError):
             self._put(before)
             raise
         self._unprepared = self._unprepared or before
         self._trigger = trigger
-        stem = f"{self.name}_"
-        self._stream.share({name: name.removeprefix(stem) for name in self._stream.counters})
+        self._status = None
+        fields = {getattr(self, field).name: field for field in self.component_names}
+        self._stream.share({name: fields[name] for name in self._stream.counters})
         # The RunEngine takes a device that has it for one that can share a stream, and collects no
         # events of it.
         self.get_index = self._get_index
@@ -109,6 +111,18 @@ class PreparedCapture(RecordingCapture):
         if self._trigger is None:
             return
         self._require_preparable()
+        if not files and self._declared_prepared is False:
+            raise CaptureError(
+                f"{self.name}: its stream was declared before prepare(), which changes what is "
+                "in the stream. Declare it after prepare()."
+            )
+        status = self._status if self._rolling and not files else None
+        if status is not None and status.done and not status.success:
+            # Its next files would be in rows with earlier ones of those that share the stream.
+            raise CaptureError(
+                f"{self.name}: its latest flight failed. Prepare it, and what shares its stream, "
+                "again."
+            )
         if files and self._trigger.number_of_files != files:
             raise CaptureError(
                 f"{self.name} is prepared for {self._trigger.number_of_files} files, and a reading "

@@ -120,7 +120,8 @@ class CaptureSettings(EngineDevice):
         Raises
         ------
         CaptureError
-            If there is no such flow, or it does not lead to the queue that is recorded.
+            If there is no such flow, its id is 0, or it does not lead to the queue that is
+            recorded.
         """
         name, queues = self.start_flow.get(), self.selected_queues
         if not name:
@@ -135,6 +136,11 @@ class CaptureSettings(EngineDevice):
             flow = find_named(self.daq.flows[self.port_name], name, "flow", where)
         except LookupError as error:
             raise CaptureError(error.args[0]) from None
+        if not flow["id"]:
+            raise CaptureError(
+                f"{self.start_flow.name}: flow {name!r} has id 0, as packets that match no flow. "
+                "Give it an id from 1 on."
+            )
         last = (flow.get("actions") or [flow["action"]])[-1]
         reached = last.get("ids") or [last["id"]]
         names = [queue.name for queue in self.interface.rx.queues if queue.id in reached]

@@ -11,6 +11,7 @@ __all__ = ["CaptureTrigger"]
 
 # Fields of ophyd-async's TriggerInfo that would make a row of several exposures.
 _PER_EVENT = ("exposures_per_event", "exposures_per_collection", "collections_per_event")
+_MOST_PACKETS = 2**63 - 1  # as documents have integers
 _UNDERSTOOD = {"number_of_events", "trigger", "deadtime", "livetime", "exposure_timeout"}
 
 
@@ -51,6 +52,11 @@ class CaptureTrigger:
         """Check the values."""
         for name in ("number_of_files", "packets_per_file"):
             object.__setattr__(self, name, _count(name, getattr(self, name)))
+        if self.packets > _MOST_PACKETS:
+            raise ValueError(
+                f"{self.number_of_files} files of {self.packets_per_file} packets are "
+                f"{self.packets} packets; accepted are {_MOST_PACKETS} or fewer."
+            )
         if self.start is not None and not (isinstance(self.start, str) and self.start):
             raise TypeError(f"start is {self.start!r}; accepted are the name of a flow, and None.")
         object.__setattr__(self, "deadtime", _seconds("deadtime", self.deadtime))
@@ -103,9 +109,9 @@ class CaptureTrigger:
         for name in _PER_EVENT:
             if (number := getattr(value, name, 1)) != 1:
                 raise CaptureError(f"{name} is {number}; accepted is 1: a row has one file.")
-        given = set(getattr(value, "model_fields_set", ())) - _UNDERSTOOD - set(_PER_EVENT)
-        if given:
-            raise CaptureError(f"{', '.join(sorted(given))}: a capture has no such field.")
+        given = set(getattr(value, "model_fields_set", ()))
+        if unknown := given - _UNDERSTOOD - set(_PER_EVENT):
+            raise CaptureError(f"{', '.join(sorted(unknown))}: a capture has no such field.")
         if not packets_per_file:
             raise CaptureError(
                 "TriggerInfo does not say how many packets a file has: set roll_packets before, "
@@ -120,7 +126,8 @@ class CaptureTrigger:
             number_of_files=value.number_of_events,
             packets_per_file=packets_per_file,
             deadtime=getattr(value, "deadtime", 0.0) or 0.0,
-            timeout=getattr(value, "exposure_timeout", None),
+            # Its default is a few seconds, which nobody has asked for.
+            timeout=value.exposure_timeout if "exposure_timeout" in given else None,
         )
 
     def settings(self) -> dict[str, Any]:
@@ -150,11 +157,11 @@ def _count(name: str, value: Any) -> int:
 
 
 def _seconds(name: str, value: Any) -> float:
-    if isinstance(value, bool | str):
+    if isinstance(value, bool | str | bytes):
         raise TypeError(f"{name} is {value!r}; accepted is a time in s.")
     try:
         seconds = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} is {value!r}; accepted is a time in s.") from None
     if not (math.isfinite(seconds) and seconds >= 0):
         raise ValueError(f"{name} is {seconds:g} s; accepted is 0 or more.")

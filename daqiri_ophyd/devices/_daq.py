@@ -1,8 +1,8 @@
 """The device that owns an engine: root of the device tree."""
 
 import asyncio
-import hashlib
 import json
+import threading
 import time
 import weakref
 from collections.abc import Mapping
@@ -13,7 +13,6 @@ from typing import Any, Self, TypeVar
 from ophyd.device import Staged
 
 from daqiri_ophyd.engine import (
-    DaqiriError,
     Engine,
     NetworkConfig,
     NotReadyError,
@@ -24,7 +23,7 @@ from daqiri_ophyd.engine import (
     version,
 )
 
-from . import _tx_queue
+from . import _flow, _tx_queue
 from ._base import CounterDevice, EngineDevice, Group, TypedDevice
 from ._capture import Capture
 from ._flow import Flow, flow_table, inner_configuration, with_flows
@@ -34,9 +33,7 @@ from ._signals import DataKeys, Readings, fact
 
 __all__ = ["Daq"]
 
-_LABELS = {"daqiri"}
-# For packets that have just left.
-_ON_THE_WIRE_S = 0.01
+_ON_THE_WIRE_S = 0.01  # for packets that have just left
 # Longest configuration in a start document, as JSON; servers limit documents to a few MiB or less.
 _LONGEST_CONFIG = 64 << 10
 _Part = TypeVar("_Part", bound=EngineDevice)
@@ -67,6 +64,14 @@ class Daq(TypedDevice):
 
     regions: Group
     """Memory regions."""
+    directory: Path | None
+    """Default directory of captures."""
+    path_provider: PathProvider | None
+    """Decides where captures are written; None: their settings do."""
+    unstaging: list[Exception] | None = None
+    """Errors of parts while all of them are unstaged; None: each raises its own."""
+    start_document: Mapping[str, Any] | None = None
+    """Start document of the latest run, if the RunEngine tells; see `run_started`."""
 
     engine_version = fact(lambda _: version(), "string")
     flow_table = fact(lambda daq: json.dumps(daq.flows), "string")
@@ -86,16 +91,10 @@ class Daq(TypedDevice):
         self._use_configuration(configuration)
         self._engine: Engine | None = None
         self._closing = False
-        given = directory if isinstance(directory, str | Path) else None
-        self.directory = None if given is None else Path(given).expanduser()
-        """Default directory of captures."""
+        self._opening = threading.RLock()  # held to open, to close and to change the flows
+        self.directory = Path(directory).expanduser() if isinstance(directory, str | Path) else None
         self.path_provider = None if isinstance(directory, str | Path) else directory
-        """Decides where captures are written; None: their settings do."""
-        self.unstaging: list[Exception] | None = None
-        """Errors of parts while all of them are unstaged; None: each raises its own."""
-        self.start_document: Mapping[str, Any] | None = None
-        """Start document of the latest run, if the RunEngine tells; see `run_started`."""
-        kwargs.setdefault("labels", _LABELS)
+        kwargs.setdefault("labels", {"daqiri"})
         super().__init__(prefix, **kwargs)
         # Closes an engine that the user did not close: at garbage collection or interpreter exit.
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -200,30 +199,35 @@ class Daq(TypedDevice):
         DaqiriError
             If it cannot be opened on this host; the text says what is missing.
         """
-        if not self.is_open:
+        if self.is_open:
+            return self
+        with self._opening:
+            if self.is_open:
+                return self
             engine = Engine.open(self._configuration)
-            self._engine = engine
             self._configuration_dict = engine.config.to_dict()
             self._finalizer = weakref.finalize(self, Engine.close, engine)
-            for port in self._parts(PortDevice):
-                port.drop_all_traffic.put(False)
-            for part in self._parts(CounterDevice):
-                part.monitor()
+            self._engine = engine
+        for port in self._parts(PortDevice):
+            port.drop_all_traffic.put(False)
+        for part in self._parts(CounterDevice):
+            part.monitor()
         return self
 
     def close(self) -> None:
         """Stop captures and transmissions, complete the files, close the engine. Idempotent."""
-        if self._engine is None:
-            return
-        self._closing = True
-        try:
-            self.stop()
-        finally:
-            self._engine.close()
-            self._engine = None
-            self._closing = False
-            if self._finalizer is not None:
-                self._finalizer.detach()
+        with self._opening:
+            if self._engine is None:
+                return
+            self._closing = True
+            try:
+                self.stop()
+            finally:
+                self._engine.close()
+                self._engine = None
+                self._closing = False
+                if self._finalizer is not None:
+                    self._finalizer.detach()
 
     def __enter__(self) -> Self:
         """Open the engine."""
@@ -368,32 +372,27 @@ class Daq(TypedDevice):
         DaqiriError
             If the result is not valid, or cannot be opened on this host; nothing is changed.
         """
-        busy = {part.name: part.busy for part in self._parts(EngineDevice) if part.busy}
-        if self._staged != Staged.no:
-            busy = {self.name: "staged"}
-        for part, what in busy.items():
-            raise RuntimeError(
-                f"{part} is {what}, and the flows of {self.name} are fixed until it is "
-                f"{'unstaged' if what == 'staged' else 'done'}. Configure flows before that."
-            )
-        before, was_open = self._configuration, self.is_open
-        after = load_config(with_flows(before, changes, self.name))
-        if after == before:
-            return
-        self.close()
-        self._use_configuration(after)
-        try:
-            if was_open:
+        with self._opening:
+            busy = {part.name: part.busy for part in self._parts(EngineDevice) if part.busy}
+            busy = busy if self._staged == Staged.no else {self.name: "staged"}
+            _flow.require_free_flows(self.name, busy)
+            before, was_open = self._configuration, self.is_open
+            after = load_config(with_flows(before, changes, self.name))
+            if after == before:
+                return
+            self.close()
+            self._use_configuration(after)
+            try:
+                if was_open:
+                    self.open()
+            except BaseException:
+                self._use_configuration(before)
                 self.open()
-        except DaqiriError:
-            self._use_configuration(before)
-            self.open()
-            raise
+                raise
         for flow in self._parts(Flow):
             flow.follow_configuration()
 
     def _use_configuration(self, configuration: NetworkConfig) -> None:
         self._configuration = configuration
         self._configuration_dict = configuration.to_dict()
-        written = json.dumps(self._configuration_dict, sort_keys=True, separators=(",", ":"))
-        self._config_sha256 = hashlib.sha256(written.encode()).hexdigest()
+        self._config_sha256 = _flow.configuration_hash(self._configuration_dict)

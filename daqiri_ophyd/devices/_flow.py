@@ -1,5 +1,6 @@
 """Flows as devices: which packets a port steers to which queue, and how many."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -21,11 +22,13 @@ __all__ = [
     "FlexFlow",
     "Flow",
     "UdpFlow",
+    "configuration_hash",
     "find_named",
     "flow_class",
     "flow_table",
     "inner_configuration",
     "region_table",
+    "require_free_flows",
     "with_flows",
 ]
 
@@ -61,6 +64,12 @@ def inner_configuration(configuration: dict[str, Any]) -> dict[str, Any]:
     return configuration.get("daqiri", {}).get("cfg", configuration)
 
 
+def configuration_hash(configuration: dict[str, Any]) -> str:
+    """Return the SHA-256 of a configuration with every default written out."""
+    written = json.dumps(configuration, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
 def find_named(items: list[dict[str, Any]], name: str, kind: str, where: str) -> dict[str, Any]:
     """Return the item with a name; `LookupError` names those that there are."""
     for item in items:
@@ -68,6 +77,15 @@ def find_named(items: list[dict[str, Any]], name: str, kind: str, where: str) ->
             return item
     known = ", ".join(repr(item["name"]) for item in items) or "none"
     raise LookupError(f"{where} has no {kind} {name!r}; there are {known}.")
+
+
+def require_free_flows(daq: str, busy: Mapping[str, str]) -> None:
+    """Raise `RuntimeError` if parts are ``staged`` or ``sending``: flows are fixed then."""
+    for part, what in busy.items():
+        raise RuntimeError(
+            f"{part} is {what}, and the flows of {daq} are fixed until it is "
+            f"{'unstaged' if what == 'staged' else 'done'}. Configure flows before that."
+        )
 
 
 def with_flows(

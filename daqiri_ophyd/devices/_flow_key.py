@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from ophyd import Component
 from ophyd.ophydobj import Kind
 
@@ -90,6 +91,10 @@ class FlowKey(_TypedSignal[int | str]):
 
     def change(self, value: Any) -> None:
         """Change the configuration of the engine."""
+        if len(self._path) == 1:
+            # Only this key: another thread may be changing others.
+            self.device.change({self._path[0]: None if value == self._absent else value})
+            return
         match = json.loads(json.dumps(self.device.matched))
         level = match
         for key in self._path[:-1]:
@@ -103,7 +108,7 @@ class FlowKey(_TypedSignal[int | str]):
     def _convert(self, value: Any) -> Any:
         # Plans pass numpy scalars and whole floats.
         for kind in self._types:
-            if isinstance(value, str) != (kind is str) or isinstance(value, bool):
+            if isinstance(value, str) != (kind is str) or isinstance(value, bool | np.bool_):
                 continue
             try:
                 if (converted := kind(value)) == value:

@@ -7,6 +7,9 @@ from inspect import get_annotations
 
 __all__ = ["attribute_name", "attribute_names"]
 
+# What ophyd gives each device, beside what its class has.
+_OF_DEVICES = frozenset({"control_layer_log", "log", "prefix", "stage_sigs"})
+
 
 def attribute_name(name: str, kind: str, taken: frozenset[str]) -> str:
     """Return a Python attribute for a name in a configuration.
@@ -54,7 +57,7 @@ def attribute_names(names: Iterable[str], kind: str, device: type) -> dict[str, 
     ValueError
         If two names have the same attribute.
     """
-    taken = frozenset(dir(device)) | frozenset(get_annotations(device))
+    taken = _OF_DEVICES | frozenset(dir(device)) | frozenset(get_annotations(device))
     found: dict[str, str] = {}
     for name in names:
         attribute = attribute_name(name, kind, taken)

@@ -237,12 +237,14 @@ class EngineSignal(_TypedSignal[Value]):
         try:
             converted = self._type(value)
             same = converted == value and isinstance(value, str) == (self._type is str)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             same = False
         if not same:
             raise TypeError(f"{self.name} is {value!r}; accepted is {_TYPE_NAMES[self._type]}.")
         if self._type is float and not math.isfinite(converted):
             raise ValueError(f"{self.name} is {value!r}; accepted is a finite number.")
+        if self._type is int and not -(1 << 63) <= converted < 1 << 63:
+            raise ValueError(f"{self.name} is {value!r}; accepted are 64 bits, up to 2**63 - 1.")
         if self._minimum is not None and not converted >= self._minimum:
             raise ValueError(f"{self.name} is {value!r}; accepted is {self._minimum} or more.")
         if self._choices is not None and converted not in self._choices:

@@ -9,6 +9,8 @@ from ophyd.status import DeviceStatus, Status
 
 __all__ = ["EngineStatus", "TypedStatus"]
 
+_TELLING_S = 10.0
+
 
 class TypedStatus(Status):
     """A status with the types of Bluesky's protocol, which those of ophyd do not agree with."""
@@ -52,6 +54,7 @@ class EngineStatus(DeviceStatus):
         self._paused_since: float | None = None
         self._ending = threading.Lock()
         self._ended = False
+        self._told = threading.Event()
         # No timeout in the base class: it would start a thread per status.
         super().__init__(device, timeout=None)
 
@@ -142,6 +145,19 @@ class EngineStatus(DeviceStatus):
     def watch(self, func: Callable[..., None]) -> None:
         """Call ``func`` with the progress, in the keyword arguments of Bluesky's progress bars."""
         self._watchers.append(func)
+
+    def wait_told(self) -> None:
+        """If the action has ended, wait until those who wait for it know how.
+
+        A status is done a moment before its callbacks run. Whoever asks whether it is done, such as
+        ``collect_while_completing``, could go on meanwhile as if it had not failed.
+        """
+        if self._ended:
+            self._told.wait(_TELLING_S)
+
+    def _run_callbacks(self) -> None:
+        super()._run_callbacks()
+        self._told.set()
 
     def _end(self) -> bool:
         with self._ending:

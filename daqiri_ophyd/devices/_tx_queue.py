@@ -221,6 +221,8 @@ class TxQueue(CounterDevice):
 
     def collect_pages(self) -> Iterator[dict[str, Any]]:
         """Yield a row of the readings for each transmission that has ended."""
+        if self._status is not None:
+            self._status.wait_told()
         with self._flight:
             rows, self._rows = self._rows, []
         if rows:

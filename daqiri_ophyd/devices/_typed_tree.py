@@ -90,7 +90,7 @@ class _Classes:
             declared |= get_annotations(ancestor)
         members = []
         for attribute in part.component_names:
-            if hasattr(base, attribute):
+            if attribute in dir(base):
                 continue
             kind = self.type_of(getattr(part, attribute), self._class_name(prefix, attribute))
             if declared.get(attribute) != kind:

@@ -87,12 +87,12 @@ class CaptureStream:
             CaptureSequence(key, directory, prefix, format=format, uri=uri)
             for key, prefix in zip(self._sources, prefixes, strict=True)
         ]
+        self._first_shared = -self.index  # goes on, as that of other flyers does
         with self._lock:
             self._sequences = sequences
             self._rows.clear()
             self._first_row = 0
             self._collected = range(0)
-        self._first_shared = 0
         self._counter_sequences = []
         return sequences
 
@@ -120,7 +120,7 @@ class CaptureStream:
 
     @property
     def index(self) -> int:
-        """Files finished since `share`."""
+        """Files of fly scans finished since `share`."""
         return self.finished - self._first_shared
 
     @property
@@ -194,6 +194,7 @@ class CaptureStream:
         stay on disk but are not part of the stream.
         """
         finished = self.finished
+        self._first_shared += finished - self._begun()[0].emitted
         for sequence in self._begun():
             sequence.skip(finished)
         self._counter_sequences = []
@@ -237,6 +238,8 @@ class CaptureStream:
         start, stop = begun[0].emitted, self.finished
         if index is not None:
             stop = max(start, min(stop, self._first_shared + index))
+        if not shared:
+            self._first_shared += stop - start  # of readings, which other flyers do not have
         self._forget(stop if shared else start)
         self._collected = range(0) if shared else range(start, stop)
         for sequence in sequences:

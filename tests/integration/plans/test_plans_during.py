@@ -330,3 +330,26 @@ def test_a_capture_without_a_limit_has_all_of_a_stream(profile, run_engine, docu
     rows = documents.rows()
     headers = 40 * len(rows)
     assert sum(row["daq_receiver_capture_bytes"] for row in rows) - headers == 8_000_000
+
+
+def test_a_capture_waits_for_all_of_a_stream_although_older_bytes_are_discarded(
+    profile, run_engine, documents, monkeypatch
+):
+    monkeypatch.setattr("daqiri_ophyd.plans._arrival._POLL_S", 0.001)
+    daq, capture, tx = profile("tcp", num_bufs=16)
+    capture.linger.put(0.0)
+
+    def send_before():
+        yield from bps.stage(tx)
+        yield from prepare(tx, {"count": 3000, "size": 1000})
+        yield from bps.trigger(tx, wait=True)
+        yield from bps.unstage(tx)
+
+    with daq:
+        # More than the receiver has buffers for, so that the kernel holds the rest.
+        run_engine(send_before())
+        sent = {"count": 1000, "size": 8000}
+        run_engine(plans.capture(capture, tx=tx, packets=sent, roll_packets=1))
+        assert daq.rx_queue("receiver", "rx_q0").counters().received_bytes == 11_000_000
+    rows = documents.rows()
+    assert sum(row["daq_receiver_capture_bytes"] for row in rows) - 40 * len(rows) >= 8_000_000

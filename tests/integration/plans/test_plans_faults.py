@@ -105,7 +105,7 @@ def test_a_scan_goes_on_when_its_catalog_is_killed_and_is_stored_once_it_is_back
         each = {"count": 40, "size": 100}
         plan = plans.capture_scan(capture, SynAxis(name="motor"), 0, 1, 6, tx=tx, packets=each)
     else:
-        sent = {"count": 240, "size": 100, "rate": 400}
+        sent = {"count": 240, "size": 100, "rate": 100}
         plan = plans.capture(
             capture, 240, roll_packets=40, tx=tx, packets=sent, flush_period=0.05, timeout=60.0
         )
@@ -122,7 +122,8 @@ def test_a_scan_goes_on_when_its_catalog_is_killed_and_is_stored_once_it_is_back
 
         run_engine.subscribe(kill)
         (uid,) = run_engine(plan)
-        assert 2 <= killed[0] < len(documents.rows())
+        # All of the last rows may be collected at once; the stop document is left in any case.
+        assert 2 <= killed[0] <= len(documents.rows())
         assert documents.stop["exit_status"] == "success"
         (backup,) = writer.backups
 

@@ -1,8 +1,13 @@
 """Flows as devices: what they count, and keys of their matches that plans set."""
 
+import contextlib
 import json
 import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import yaml
 from bluesky import plan_stubs as bps
@@ -10,7 +15,9 @@ from bluesky import plans as bp
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
-from daqiri_ophyd.engine import ConfigError, NotSupportedError
+from daqiri_ophyd.devices._flow import flow_table
+from daqiri_ophyd.devices._ticker import default_ticker
+from daqiri_ophyd.engine import ConfigError, NotReadyError, NotSupportedError
 
 from .conftest import loopback, prepare, until
 
@@ -270,3 +277,75 @@ def test_flows_of_udp_sockets_count_and_move(captures, run_engine):
 
         run_engine(plan())
         assert queue.received.get() == 100
+
+
+def test_keys_that_threads_set_at_once_are_all_there(daq):
+    images, other = daq.port0.flows.images, daq.port0.flows.other
+    daq.open()
+    for number in range(1, 6):
+        changes = [
+            (images.udp_dst, 6000 + number),
+            (images.udp_src, 7000 + number),
+            (images.ipv4_len, 100 + number),
+            (other.udp_dst, 8000 + number),
+        ]
+        start = threading.Barrier(len(changes))
+
+        def change(key, value, start=start):
+            start.wait()
+            key.put(value)
+
+        with ThreadPoolExecutor(len(changes)) as threads:
+            for done in [threads.submit(change, *one) for one in changes]:
+                done.result(timeout=30)
+        assert [key.get() for key, _ in changes] == [value for _, value in changes]
+        assert flow_table(daq.engine.config.to_dict()) == daq.flows
+
+
+def test_an_engine_that_is_read_while_flows_change_has_the_new_ones(daq):
+    images = daq.port0.flows.images
+    daq.open()
+    end = threading.Event()
+
+    def read():
+        while not end.is_set():
+            with contextlib.suppress(NotReadyError):
+                images.packets.get()
+
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(read)
+        try:
+            for port in range(6000, 6040):
+                images.udp_dst.put(port)
+                assert flow_table(daq.engine.config.to_dict()) == daq.flows
+        finally:
+            end.set()
+        reading.result(timeout=30)
+
+
+def test_a_truth_value_of_numpy_is_not_a_port(daq):
+    with pytest.raises(TypeError, match="udp_dst is np.True_; accepted is a text or an integer"):
+        daq.port0.flows.images.udp_dst.put(np.True_)
+
+
+def test_an_engine_that_opens_while_its_monitor_ends_is_monitored(daq, monkeypatch, send):
+    seen: list[int] = []
+    daq.open()
+    daq.port0.flows.images.packets.subscribe(lambda value, **_: seen.append(value))
+    ticker, opened = default_ticker(), threading.Event()
+    remove = ticker.remove
+
+    def remove_late(call):
+        monkeypatch.undo()
+        daq.open()
+        remove(call)
+        opened.set()
+
+    monkeypatch.setattr(ticker, "remove", remove_late)
+    daq.close()
+    assert opened.wait(10)
+    send(daq, 50)
+    end = time.monotonic() + 10
+    while seen[-1] != 50 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert seen[-1] == 50

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -11,10 +12,10 @@ from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus
 
 from daqiri_ophyd import plans, profiles
-from daqiri_ophyd.devices import CaptureError, CaptureTrigger, make_daq
+from daqiri_ophyd.devices import CaptureError, CaptureTrigger, EngineStatus, make_daq
 from daqiri_ophyd.engine import PcapFile, load_config
 
-from .conftest import collect, packets, prepare, settings, until
+from .conftest import collect, loopback, packets, prepare, settings, until
 
 NAME = "daq_port0_capture"
 
@@ -168,7 +169,41 @@ def test_a_start_that_does_not_come(make, run_engine, documents, send_to):
     assert capture.progress is None and not capture.prepared
 
 
+def test_a_failure_is_told_before_the_run_can_be_closed(make, run_engine, documents, monkeypatch):
+    """A status is done before its callbacks run, on a busy machine long before."""
+    monkeypatch.setattr(EngineStatus, "_handle_failure", lambda _: time.sleep(0.5))
+    daq = make()
+    capture = daq.port0.capture
+    capture.timeout.put(0.3)
+
+    @bpp.stage_decorator([capture])
+    @bpp.run_decorator()
+    def plan():
+        yield from bps.prepare(capture, CaptureTrigger(packets_per_file=20), wait=True)
+        yield from bps.declare_stream(capture, name="primary", collect=True)
+        yield from bps.kickoff(capture, wait=True)
+        yield from collect(capture)
+
+    with pytest.raises(FailedStatus, match="0 of 20 packets"):
+        run_engine(plan())
+    assert documents.stop["exit_status"] == "fail"
+
+
 # --- Refusals
+
+
+def test_a_flow_with_id_0_cannot_start_it(captures):
+    """Packets that match no flow have this id, too."""
+    configuration = loopback(start=True)
+    configuration["interfaces"][0]["rx"]["flows"][0]["id"] = 0
+    with make_daq(configuration, "daq", directory=captures) as daq:
+        capture = daq.port0.capture
+        before = settings(capture)
+        capture.stage()
+        with pytest.raises(CaptureError, match="flow 'begin' has id 0, as packets that match no"):
+            capture.prepare(CaptureTrigger(packets_per_file=5, start="begin"))
+        assert settings(capture) == before
+        capture.unstage()
 
 
 @pytest.mark.parametrize(

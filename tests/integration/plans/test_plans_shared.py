@@ -104,6 +104,34 @@ def test_captures_of_two_engines(make, captures, run_engine, catalog, send_to):
         check_stored(catalog.client[uid], devices, 2, 20)
 
 
+def test_a_capture_and_a_detector_of_ophyd_async(daq, run_engine, documents, send_to, tmp_path):
+    ophyd_async = pytest.importorskip("ophyd_async.core", reason="needs the extra async")
+    from ophyd_async.sim import SimBlobDetector
+
+    provider = ophyd_async.StaticPathProvider(ophyd_async.StaticFilenameProvider("blob"), tmp_path)
+    with ophyd_async.init_devices():
+        camera = SimBlobDetector(provider, name="camera")
+    capture = daq.port0.capture
+    capture.roll_packets.put(10)
+
+    @bpp.stage_decorator([capture, camera])
+    @bpp.run_decorator()
+    def plan():
+        yield from bps.prepare(capture, ophyd_async.TriggerInfo(number_of_events=3), wait=True)
+        info = ophyd_async.TriggerInfo(number_of_events=3, livetime=0.01)
+        yield from bps.prepare(camera, info, wait=True)
+        yield from fly([capture, camera], lambda: send_to(daq, 5000, 30))
+
+    run_engine(plan())
+    assert documents.stop["num_events"] == {"primary": 3}
+    resources = {doc["uid"]: doc["data_key"] for doc in documents.of("stream_resource")}
+    rows: dict[str, list[int]] = {key: [] for key in documents.descriptor()["data_keys"]}
+    for doc in documents.of("stream_datum"):
+        rows[resources[doc["stream_resource"]]].extend(range(*doc["seq_nums"].values()))
+    assert {capture.name + "_files", "camera"} < set(rows)
+    assert all(numbers == [1, 2, 3] for numbers in rows.values()), rows
+
+
 def test_losses_are_a_column(both, run_engine, catalog, send_to):
     daq, *captures = both
     for capture in captures:

@@ -57,9 +57,16 @@ def test_numbers_are_those_of_all_files() -> None:
         ({"packets_per_file": "9"}, TypeError, "packets_per_file is '9'; accepted is an integer"),
         ({"start": 7}, TypeError, "start is 7; accepted are the name of a flow, and None"),
         ({"start": ""}, TypeError, "start is ''; accepted are the name of a flow, and None"),
+        (
+            {"number_of_files": 2**60},
+            ValueError,
+            f"are {10 * 2**60} packets; accepted are {2**63 - 1}",
+        ),
         ({"deadtime": -0.1}, ValueError, "deadtime is -0.1 s; accepted is 0 or more"),
         ({"deadtime": float("nan")}, ValueError, "deadtime is nan s; accepted is 0 or more"),
         ({"deadtime": None}, TypeError, "deadtime is None; accepted is a time in s"),
+        ({"deadtime": 10**400}, TypeError, "deadtime is 1000.*; accepted is a time in s"),
+        ({"deadtime": b"5"}, TypeError, "deadtime is b'5'; accepted is a time in s"),
         ({"timeout": 0}, ValueError, "timeout is 0; accepted are more than 0 s, and None"),
         ({"timeout": "1"}, TypeError, "timeout is '1'; accepted is a time in s"),
     ],
@@ -91,6 +98,18 @@ def test_a_trigger_info_of_ophyd_async_is_understood() -> None:
 def test_what_a_capture_cannot_do_is_refused_by_name(values: dict[str, Any], message: str) -> None:
     with pytest.raises(CaptureError, match=message):
         CaptureTrigger.of(TriggerInfo(**values), packets_per_file=50)
+
+
+def test_defaults_of_a_real_trigger_info_ask_for_nothing() -> None:
+    ophyd_async = pytest.importorskip("ophyd_async.core", reason="needs the extra async")
+    given = ophyd_async.TriggerInfo(number_of_events=3, deadtime=0.5)
+    assert CaptureTrigger.of(given, packets_per_file=50) == CaptureTrigger(
+        number_of_files=3, packets_per_file=50, deadtime=0.5
+    )
+    given = ophyd_async.TriggerInfo(exposure_timeout=2.0)
+    assert CaptureTrigger.of(given, packets_per_file=50) == CaptureTrigger(
+        packets_per_file=50, timeout=2.0
+    )
 
 
 def test_a_trigger_info_needs_the_packets_of_a_file() -> None:

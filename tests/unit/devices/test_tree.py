@@ -53,6 +53,16 @@ def daq():
     return make_daq(configuration(), "daq")
 
 
+@pytest.mark.parametrize("name", ["stage_sigs", "prefix", "log", "directory", "unstaging"])
+def test_names_that_devices_have_for_other_things(name):
+    config = configuration()
+    config["interfaces"][0]["name"] = name
+    config["interfaces"][0]["rx"]["flows"][0]["name"] = name
+    port = make_daq(config, "daq").port_device(name)
+    assert port.attr_name == f"{name}_"
+    assert [flow.member_name for flow in port.flows.members] == [name]
+
+
 def test_names_are_mapped_and_stay_readable(daq):
     port = daq.port_10_GbE_port_0
     assert port.rx.component_names == ("queue_0", "stage_")

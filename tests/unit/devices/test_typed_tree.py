@@ -21,7 +21,7 @@ import bluesky.plan_stubs as bps
 import bluesky.plans as bp
 from daqiri_ophyd.devices import (
     Capture, Daq, EngineSignal, EngineSignalRO, Fact, FlowKey, HostReadiness, MemoryRegion,
-    ReadingSignal, ReorderPlan, RxQueue, TxQueue, make_daq,
+    ReadingSignal, ReorderPlan, RxQueue, TxQueue, UdpFlow, make_daq,
 )
 from daqiri_ophyd.engine import RxQueueConfig
 
@@ -182,6 +182,12 @@ def test_names_become_the_attributes_that_the_tree_has():
     port = typing.get_type_hints(module.DaqTree)["port_0000_03_00_0"]
     queues = typing.get_type_hints(port)["rx"].__annotations__
     assert set(queues) == {"gr__e_1", "class_", "__getattr__"}
+
+
+def test_a_name_that_every_class_has_is_declared():
+    document = load_config(profiles.path("loopback")).to_dict()
+    document["daqiri"]["cfg"]["interfaces"][0]["name"] = "mro"
+    assert "    mro: Mro\n" in typed_tree(make_daq(document, "daq"))
 
 
 def test_a_running_tree_lists_its_parts():

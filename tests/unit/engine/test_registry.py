@@ -40,6 +40,7 @@ HONEST: dict[str, Any] = {
     "steady_ns": 3,
     "rx": [QUEUE],
     "tx": [],
+    "flows": [],
     "regions": [{"name": "m", "free": 1, "buffers": 2, "buf_size": 3}],
 }
 
