@@ -4,33 +4,32 @@
 
 namespace daqiri::reorder {
 
-ReorderStage::Running::Running(const ReorderConfig& config, PacketKind kind, RxQueue& to,
-                               memory::MemoryRegion& region)
-    : name(config.name_),
-      queue(to),
-      output(region),
-      plan(config, kind, to.config().timeout_us_),
-      valid(std::make_shared<ValidBits>(region.config().num_bufs_, plan.units())),
-      assembler(plan, region, *valid, *this) {}
+RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, RxQueue& queue,
+                         memory::MemoryRegion& output)
+    : queue_(queue),
+      output_(output),
+      plan_(config, kind, queue.config().timeout_us_),
+      valid_(std::make_shared<ValidBits>(output.config().num_bufs_, plan_.units())),
+      assembler_(plan_, output, *valid_, *this) {
+  queue.keep(valid_);
+}
 
-bool ReorderStage::Running::take(const Frame& frame) noexcept {
+bool RunningPlan::take(const Frame& frame) noexcept {
   RxAggregate aggregate;
-  aggregate.owner = &output;
+  aggregate.owner = &output_;
   aggregate.buffer = frame.buffer;
   aggregate.data = frame.data;
   aggregate.info = frame.info;
   aggregate.valid = frame.valid;
-  aggregate.units = plan.units();
+  aggregate.units = plan_.units();
   aggregate.time = frame.first_time;
-  return queue.pass_on(aggregate);
+  return queue_.pass_on(aggregate);
 }
 
-void ReorderStage::add(const ReorderConfig& config, PacketKind kind, RxQueue& queue,
-                       memory::MemoryRegion& output) {
-  Running& running = plans_.emplace_back(config, kind, queue, output);
-  queue.keep(running.valid);
+void ReorderStage::add(RunningPlan& plan) {
+  plans_.push_back(&plan);
   std::uint32_t index = 0;
-  for (const FlowId flow : config.flow_ids_) targets_.push_back({flow, &running, index++});
+  for (const FlowId flow : plan.flow_ids()) targets_.push_back({flow, &plan, index++});
   std::ranges::sort(targets_, {}, &Target::flow);
   latest_ = targets_.front();
 }
@@ -51,37 +50,37 @@ void ReorderStage::take(RxQueue& queue, RxSource& source, const RxBatch& batch) 
     return static_cast<const std::uint8_t*>(data);
   };
   for (std::uint32_t first = 0; first < batch.count;) {
-    Running* const running = target_of(batch.flows[first]).running;
+    RunningPlan* const plan = target_of(batch.flows[first]).plan;
     // Packets of one plan, or of none, in a row.
     std::uint32_t end = first;
     std::size_t n = 0;
     for (; end < batch.count; ++end) {
       const Target& target = target_of(batch.flows[end]);
-      if (target.running != running) break;
-      if (running == nullptr) continue;
+      if (target.plan != plan) break;
+      if (plan == nullptr) continue;
       chunk_[n++] = {data_of(end), segment.lengths[end], target.index, batch.times[end]};
       if (n == CHUNK) {
-        hand(queue, *running, n);
+        hand(queue, *plan, n);
         n = 0;
       }
     }
-    if (running != nullptr) {
-      if (n > 0) hand(queue, *running, n);
+    if (plan != nullptr) {
+      if (n > 0) hand(queue, *plan, n);
       owner->give(segment.buffers + first, end - first);
     } else {
       queue.pass_on(source, batch.part(first, end - first));
     }
     first = end;
   }
-  for (Running& running : plans_) running.assembler.publish();
+  for (RunningPlan* plan : plans_) plan->assembler().publish();
 }
 
-void ReorderStage::hand(RxQueue& queue, Running& running, std::size_t n) noexcept {
-  const ReorderSnapshot& tally = running.assembler.tally();
+void ReorderStage::hand(RxQueue& queue, RunningPlan& plan, std::size_t n) noexcept {
+  const ReorderSnapshot& tally = plan.assembler().tally();
   const auto refused = [&] { return tally.duplicate + tally.late + tally.malformed; };
   const std::uint64_t refused_before = refused();
   const std::uint64_t no_buffer_before = tally.no_buffer;
-  running.assembler.take({chunk_, n}, queue.pass_ns());
+  plan.assembler().take({chunk_, n}, queue.pass_ns());
   if (const std::uint64_t more = refused() - refused_before; more > 0)
     queue.drop_staged(DropReason::REORDER, more);
   if (const std::uint64_t more = tally.no_buffer - no_buffer_before; more > 0)
@@ -90,34 +89,28 @@ void ReorderStage::hand(RxQueue& queue, Running& running, std::size_t n) noexcep
 
 std::uint64_t ReorderStage::expire(RxQueue& /*queue*/, std::uint64_t now_ns) noexcept {
   std::uint64_t next = 0;
-  for (Running& running : plans_) {
-    const std::uint64_t due = running.assembler.expire(now_ns);
+  for (RunningPlan* plan : plans_) {
+    const std::uint64_t due = plan->assembler().expire(now_ns);
     if (due != 0 && (next == 0 || due < next)) next = due;
-    running.assembler.publish();
+    plan->assembler().publish();
   }
   return next;
 }
 
 void ReorderStage::finish(RxQueue& /*queue*/) noexcept {
-  for (Running& running : plans_) {
-    running.assembler.finish();
-    running.assembler.publish();
+  for (RunningPlan* plan : plans_) {
+    plan->assembler().finish();
+    plan->assembler().publish();
   }
 }
 
 std::uint64_t ReorderStage::discard() noexcept {
   std::uint64_t packets = 0;
-  for (Running& running : plans_) {
-    packets += running.assembler.discard();
-    running.assembler.publish();
+  for (RunningPlan* plan : plans_) {
+    packets += plan->assembler().discard();
+    plan->assembler().publish();
   }
   return packets;
-}
-
-std::vector<ReorderStage::Counters> ReorderStage::counters() const {
-  std::vector<Counters> all;
-  for (const Running& running : plans_) all.push_back({running.name, running.assembler.counters()});
-  return all;
 }
 
 }  // namespace daqiri::reorder

@@ -214,7 +214,8 @@ void Session::build() {
   }
 }
 
-void Session::add_reorder_plans(const Port& port, reorder::PacketKind kind) const {
+void Session::add_reorder_plans(const Port& port, reorder::PacketKind kind) {
+  std::deque<reorder::RunningPlan>& plans = reorder_.emplace_back();
   std::map<RxQueue*, std::unique_ptr<reorder::ReorderStage>> stages;
   const RxConfig& rx = port.config.rx_;
   for (const ReorderConfig& plan : rx.reorder_configs_) {
@@ -223,7 +224,8 @@ void Session::add_reorder_plans(const Port& port, reorder::PacketKind kind) cons
     RxQueue& queue = *port.rx_queue(flow->action_.id_);
     auto& stage = stages[&queue];
     if (stage == nullptr) stage = std::make_unique<reorder::ReorderStage>();
-    stage->add(plan, kind, queue, *memory_->regions.at(plan.memory_region_));
+    stage->add(
+        plans.emplace_back(plan, kind, queue, *memory_->regions.at(plan.memory_region_)));
   }
   for (auto& [queue, stage] : stages) queue->set_stage(std::move(stage));
 }
@@ -263,6 +265,10 @@ Port& Session::port(int id) const {
                                                std::to_string(ports_.size() - 1));
   }
   return *ports_[static_cast<std::size_t>(id)];
+}
+
+const std::deque<reorder::RunningPlan>& Session::reorder_plans(int port_wanted) const {
+  return reorder_[port(port_wanted).id];
 }
 
 RxQueue& Session::rx_queue(int port_wanted, int queue) const {
