@@ -114,9 +114,14 @@ template <typename Loop>
                                             std::size_t bytes) noexcept {
   Loop::move(to, from, bytes);
 }
+#ifdef __clang__
+#define DAQIRI_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,bmi2"
+#else
+#define DAQIRI_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,bmi2,prefer-vector-width=512"
+#endif
 template <typename Loop>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,bmi2,prefer-vector-width=512")]] void avx512(
-    std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+[[gnu::target(DAQIRI_AVX512)]] void avx512(std::byte* to, const std::byte* from,
+                                           std::size_t bytes) noexcept {
   Loop::move(to, from, bytes);
 }
 #endif
