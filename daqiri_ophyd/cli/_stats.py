@@ -82,6 +82,10 @@ class _State:
         new, old = parts[index].counters, parts_before[index].counters
         return (getattr(new, counter) - getattr(old, counter)) / seconds
 
+    def frame_rate(self, index: int) -> float:
+        """Return frames per second that a reorder plan hands on."""
+        return sum(self.rate("reorder", index, each) for each in ("complete", "incomplete"))
+
     def report(self) -> dict[str, Any]:
         """Return the snapshot with rates, for JSON."""
         document = dataclasses.asdict(self.now)
@@ -93,6 +97,8 @@ class _State:
             for index, part in enumerate(document[side]):
                 part["packets_per_s"] = self.rate(side, index, packets)
                 part["bits_per_s"] = 8 * self.rate(side, index, size)
+        for index, part in enumerate(document["reorder"]):
+            part["frames_per_s"] = self.frame_rate(index)
         return document
 
 
@@ -153,6 +159,8 @@ def _tables(states: list[_State | UnreadableEngine]) -> Group:
             parts.append(_transmit_table(state))
         if now.flows:
             parts.append(_flow_table(state))
+        if now.reorder:
+            parts.append(_reorder_table(state))
         memory = _table("memory region", "free", "buffers", "bytes each")
         for region in now.regions:
             memory.add_row(
@@ -218,6 +226,20 @@ def _flow_table(state: _State) -> Table:
             _number(state.rate("flows", index, "packets")),
             f"{state.rate('flows', index, 'bytes') * 8e-9:.3f}",
             *map(_number, (flow.counters.packets, flow.counters.bytes)),
+        )
+    return table
+
+
+def _reorder_table(state: _State) -> Table:
+    counts = ("complete", "incomplete", "missing", "lost")
+    table = _table("reorder plan", "frames/s", *counts, "dropped")
+    for index, plan in enumerate(state.now.reorder):
+        reasons = ("duplicate", "late", "malformed", "no_buffer")
+        table.add_row(
+            _name(f"{plan.port}/{plan.plan}"),
+            _number(state.frame_rate(index)),
+            *(_number(getattr(plan.counters, name)) for name in counts),
+            _drops({reason: getattr(plan.counters, reason) for reason in reasons}),
         )
     return table
 

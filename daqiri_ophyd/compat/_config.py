@@ -19,14 +19,12 @@ from ._enums import (
     QueuePollMode,
     RDMAMode,
     RDMATransportMode,
-    ReorderDataType,
-    ReorderEndianness,
-    ReorderMethod,
     SocketMode,
     SocketProtocol,
     StreamType,
     TunnelType,
 )
+from ._reorder_config import ReorderConfig
 
 __all__ = [
     "CommonConfig",
@@ -43,11 +41,6 @@ __all__ = [
     "MemoryRegionConfig",
     "NetworkConfig",
     "RDMAConfig",
-    "ReorderBitFieldConfig",
-    "ReorderConfig",
-    "ReorderDataTypesConfig",
-    "ReorderSeqBatchNumberConfig",
-    "ReorderSeqPacketsPerBatchConfig",
     "RoCEConfig",
     "RxConfig",
     "RxQueueConfig",
@@ -242,60 +235,6 @@ class FlexItemConfig:
     id: int = 0
     udp_dst_port: int = 0
     offset: int = 0
-
-
-@dataclass(slots=True)
-class ReorderBitFieldConfig:
-    """Where a number lies in a packet, in bits from its first byte."""
-
-    bit_offset: int = 0
-    bit_width: int = 0
-
-
-@dataclass(slots=True)
-class ReorderSeqBatchNumberConfig:
-    """The method SEQ_BATCH_NUMBER; ``packets_per_batch`` follows from the widths."""
-
-    sequence_number: ReorderBitFieldConfig = field(default_factory=ReorderBitFieldConfig)
-    batch_number: ReorderBitFieldConfig = field(default_factory=ReorderBitFieldConfig)
-    packets_per_batch: int = 0
-
-
-@dataclass(slots=True)
-class ReorderSeqPacketsPerBatchConfig:
-    """The method SEQ_PACKETS_PER_BATCH."""
-
-    sequence_number: ReorderBitFieldConfig = field(default_factory=ReorderBitFieldConfig)
-    packets_per_batch: int = 0
-
-
-@dataclass(slots=True)
-class ReorderDataTypesConfig:
-    """Conversion of samples, if ``enabled``."""
-
-    enabled: bool = False
-    input_type: ReorderDataType = ReorderDataType.SAME
-    output_type: ReorderDataType = ReorderDataType.SAME
-    input_endianness: ReorderEndianness = ReorderEndianness.HOST
-
-
-@dataclass(slots=True)
-class ReorderConfig:
-    """A reorder plan; ``reorder_type`` is ``cpu`` or ``gpu``."""
-
-    name: str = ""
-    reorder_type: str = ""
-    memory_region: str = ""
-    payload_byte_offset: int = 0
-    flow_ids: list[int] = field(default_factory=list)
-    method: ReorderMethod = ReorderMethod.INVALID
-    seq_batch_number: ReorderSeqBatchNumberConfig = field(
-        default_factory=ReorderSeqBatchNumberConfig
-    )
-    seq_packets_per_batch: ReorderSeqPacketsPerBatchConfig = field(
-        default_factory=ReorderSeqPacketsPerBatchConfig
-    )
-    data_types: ReorderDataTypesConfig = field(default_factory=ReorderDataTypesConfig)
 
 
 @dataclass(slots=True)

@@ -21,6 +21,8 @@ __all__ = [
     "RDMAMode",
     "RDMAOpCode",
     "RDMATransportMode",
+    "ReorderBase",
+    "ReorderByteOrder",
     "ReorderDataType",
     "ReorderEndianness",
     "ReorderMethod",
@@ -184,6 +186,8 @@ class ReorderMethod(_Named):
     INVALID = 0
     SEQ_BATCH_NUMBER = 1
     SEQ_PACKETS_PER_BATCH = 2
+    BATCH_PACKET_NUMBER = 3
+    BATCH_BYTE_OFFSET = 4
 
 
 class ReorderDataType(_Named):
@@ -199,6 +203,9 @@ class ReorderDataType(_Named):
     FP32 = 7
     FP64 = 8
     INVALID = 9
+    UINT8 = 10
+    UINT16 = 11
+    UINT32 = 12
 
 
 class ReorderEndianness(_Named):
@@ -207,6 +214,20 @@ class ReorderEndianness(_Named):
     HOST = 0
     NETWORK = 1
     INVALID = 2
+
+
+class ReorderByteOrder(_Named):
+    """Byte order of a field of a packet."""
+
+    BIG = 0
+    LITTLE = 1
+
+
+class ReorderBase(_Named):
+    """Where offsets count from: the first byte of the packet, or of its UDP payload."""
+
+    PACKET = 0
+    UDP_PAYLOAD = 1
 
 
 class RDMAMode(_Named):

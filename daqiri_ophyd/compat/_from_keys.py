@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import socket
 import sys
 from collections.abc import Mapping
@@ -22,11 +23,6 @@ from ._config import (
     NetworkConfig,
     Ports,
     RDMAConfig,
-    ReorderBitFieldConfig,
-    ReorderConfig,
-    ReorderDataTypesConfig,
-    ReorderSeqBatchNumberConfig,
-    ReorderSeqPacketsPerBatchConfig,
     RoCEConfig,
     RxConfig,
     RxQueueConfig,
@@ -46,6 +42,8 @@ from ._enums import (
     QueuePollMode,
     RDMAMode,
     RDMATransportMode,
+    ReorderBase,
+    ReorderByteOrder,
     ReorderDataType,
     ReorderEndianness,
     ReorderMethod,
@@ -53,6 +51,12 @@ from ._enums import (
     SocketProtocol,
     StreamType,
     TunnelType,
+)
+from ._reorder_config import (
+    ReorderBitFieldConfig,
+    ReorderConfig,
+    ReorderDataTypesConfig,
+    ReorderFrameConfig,
 )
 from ._to_keys import ACCESS, LOOPBACKS, Keys, endpoint_parts
 
@@ -241,18 +245,23 @@ def _action_of(keys: Keys) -> FlowAction:
 
 
 def _reorder_of(keys: Keys) -> ReorderConfig:
-    names = ("name", "reorder_type", "memory_region", "payload_byte_offset", "flow_ids")
-    plan = _members(ReorderConfig, keys, *names)
+    plan = _members(
+        ReorderConfig,
+        keys,
+        *("name", "reorder_type", "memory_region", "payload_byte_offset", "flow_ids"),
+        *(name for name in ("window", "timeout_us", "fill", "flow_stride") if name in keys),
+    )
+    plan.payload_base = _of(ReorderBase, keys["payload_base"])
     ((method, values),) = keys["method"].items()
     plan.method = _of(ReorderMethod, method)
-    sequence = ReorderBitFieldConfig(**values["sequence_number"])
+    values = {
+        name: _bits_of(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+    }
     if plan.method == ReorderMethod.SEQ_BATCH_NUMBER:
-        batch = ReorderBitFieldConfig(**values["batch_number"])
-        packets = 1 << (sequence.bit_width - batch.bit_width)
-        plan.seq_batch_number = ReorderSeqBatchNumberConfig(sequence, batch, packets)
-    else:
-        packets = values["packets_per_batch"]
-        plan.seq_packets_per_batch = ReorderSeqPacketsPerBatchConfig(sequence, packets)
+        widths = (values[name].bit_width for name in ("sequence_number", "batch_number"))
+        values["packets_per_batch"] = 1 << operator.sub(*widths)
+    setattr(plan, method, type(getattr(plan, method))(**values))
     if types := keys.get("data_types"):
         plan.data_types = ReorderDataTypesConfig(
             True,
@@ -260,4 +269,13 @@ def _reorder_of(keys: Keys) -> ReorderConfig:
             _of(ReorderDataType, types["output_type"]),
             _of(ReorderEndianness, types["endianness"]),
         )
+    if frame := keys.get("frame"):
+        plan.frame = ReorderFrameConfig(**frame)
     return plan
+
+
+def _bits_of(keys: Keys) -> ReorderBitFieldConfig:
+    field = _members(ReorderBitFieldConfig, keys, "bit_offset", "bit_width")
+    field.byte_order = _of(ReorderByteOrder, keys["byte_order"])
+    field.base = _of(ReorderBase, keys["base"])
+    return field

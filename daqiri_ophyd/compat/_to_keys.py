@@ -22,11 +22,6 @@ from ._config import (
     MemoryRegionConfig,
     NetworkConfig,
     Ports,
-    ReorderBitFieldConfig,
-    ReorderConfig,
-    ReorderDataTypesConfig,
-    ReorderSeqBatchNumberConfig,
-    ReorderSeqPacketsPerBatchConfig,
     RoCEConfig,
     RxConfig,
     RxQueueConfig,
@@ -43,9 +38,17 @@ from ._enums import (
     FlowType,
     LoopbackType,
     RDMATransportMode,
+    ReorderBase,
+    ReorderByteOrder,
     ReorderMethod,
     SocketProtocol,
     TunnelType,
+)
+from ._reorder_config import (
+    ReorderBitFieldConfig,
+    ReorderConfig,
+    ReorderDataTypesConfig,
+    ReorderFrameConfig,
 )
 
 __all__ = ["ACCESS", "LOOPBACKS", "Keys", "endpoint_parts", "to_keys"]
@@ -370,6 +373,13 @@ def _flex_item(value: object, path: str) -> Keys:
     return {name: getattr(item, name) for name in FlexItemConfig.__slots__}
 
 
+_METHODS = {
+    method: method.name.lower() for method in ReorderMethod if method != ReorderMethod.INVALID
+}
+# Keys of a plan that mean the same when they are absent.
+_OPTIONAL = {"window": 0, "timeout_us": -1, "fill": 0, "flow_stride": 0}
+
+
 def _reorder(value: object, path: str) -> Keys:
     plan = _as(ReorderConfig, value, path)
     keys: Keys = {
@@ -379,24 +389,18 @@ def _reorder(value: object, path: str) -> Keys:
         "payload_byte_offset": plan.payload_byte_offset,
         "flow_ids": _list(plan.flow_ids, f"{path}.flow_ids"),
     }
-    if plan.method == ReorderMethod.SEQ_BATCH_NUMBER:
-        name = f"{path}.seq_batch_number"
-        by_batch = _as(ReorderSeqBatchNumberConfig, plan.seq_batch_number, name)
-        keys["method"] = {
-            "seq_batch_number": {
-                "sequence_number": _bits(by_batch.sequence_number, f"{name}.sequence_number"),
-                "batch_number": _bits(by_batch.batch_number, f"{name}.batch_number"),
-            }
-        }
-    elif plan.method == ReorderMethod.SEQ_PACKETS_PER_BATCH:
-        name = f"{path}.seq_packets_per_batch"
-        counted = _as(ReorderSeqPacketsPerBatchConfig, plan.seq_packets_per_batch, name)
-        keys["method"] = {
-            "seq_packets_per_batch": {
-                "sequence_number": _bits(counted.sequence_number, f"{name}.sequence_number"),
-                "packets_per_batch": counted.packets_per_batch,
-            }
-        }
+    if plan.payload_base != ReorderBase.PACKET:
+        keys["payload_base"] = _word(plan.payload_base)
+    if method := _METHODS.get(plan.method):
+        keys["method"] = {method: _reorder_method(plan, method, f"{path}.{method}")}
+    for name, default in _OPTIONAL.items():
+        if (given := getattr(plan, name)) != default:
+            keys[name] = given
+    frame = _as(ReorderFrameConfig, plan.frame, f"{path}.frame")
+    if frame != ReorderFrameConfig():
+        keys["frame"] = {"shape": _list(frame.shape, f"{path}.frame.shape")}
+        if frame.dtype:
+            keys["frame"]["dtype"] = frame.dtype
     types = _as(ReorderDataTypesConfig, plan.data_types, f"{path}.data_types")
     if types.enabled:
         keys["data_types"] = {
@@ -407,6 +411,23 @@ def _reorder(value: object, path: str) -> Keys:
     return keys
 
 
+def _reorder_method(plan: ReorderConfig, method: str, path: str) -> Keys:
+    members = _as(type(getattr(ReorderConfig(), method)), getattr(plan, method), path)
+    keys: Keys = {}
+    for name in members.__slots__:
+        value = getattr(members, name)
+        if name.endswith("_number") or name == "byte_offset":
+            keys[name] = _bits(value, f"{path}.{name}")
+        elif method != "seq_batch_number":  # its packets follow from the widths
+            keys[name] = value
+    return keys
+
+
 def _bits(value: object, path: str) -> Keys:
     field = _as(ReorderBitFieldConfig, value, path)
-    return {"bit_offset": field.bit_offset, "bit_width": field.bit_width}
+    keys: Keys = {"bit_offset": field.bit_offset, "bit_width": field.bit_width}
+    if field.byte_order != ReorderByteOrder.BIG:
+        keys["byte_order"] = _word(field.byte_order)
+    if field.base != ReorderBase.PACKET:
+        keys["base"] = _word(field.base)
+    return keys

@@ -16,6 +16,7 @@ from daqiri_ophyd._native import (
     ReorderBitFieldConfig,
     ReorderConfig,
     ReorderDataTypesConfig,
+    ReorderFrameConfig,
     RoCEConfig,
     RxConfig,
     RxQueueConfig,
@@ -37,7 +38,14 @@ from ._config import (
     read_config,
 )
 from ._connections import Connection
-from ._counters import LATENESS_EDGES, FlowCounters, Lateness, RxCounters, TxCounters
+from ._counters import (
+    LATENESS_EDGES,
+    FlowCounters,
+    Lateness,
+    ReorderCounters,
+    RxCounters,
+    TxCounters,
+)
 from ._engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Engine, Port, capabilities, version
 from ._errors import (
     ConfigError,
@@ -59,12 +67,14 @@ from ._packets import Packets
 from ._pcap import PcapFile, write_pcap
 from ._recorder import RecordedFile, Recorder, RecorderGroup, RecorderSnapshot
 from ._registry import UnreadableEngine, ask_engines, running_engines
+from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
 from ._snapshot import (
     EngineSnapshot,
     FlowState,
     QueueLevels,
     RegionState,
+    ReorderState,
     RxQueueState,
     TxQueueState,
 )
@@ -118,7 +128,11 @@ __all__ = [
     "RegionState",
     "ReorderBitFieldConfig",
     "ReorderConfig",
+    "ReorderCounters",
     "ReorderDataTypesConfig",
+    "ReorderFrameConfig",
+    "ReorderPlan",
+    "ReorderState",
     "RoCEConfig",
     "RxConfig",
     "RxCounters",

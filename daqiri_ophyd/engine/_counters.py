@@ -1,4 +1,4 @@
-"""Counters of queues and flows, and the lateness of packets."""
+"""Counters of queues, flows and reorder plans, and the lateness of packets."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ __all__ = [
     "LATENESS_EDGES",
     "FlowCounters",
     "Lateness",
+    "ReorderCounters",
     "RxCounters",
     "TxCounters",
     "counters_dtype",
@@ -34,14 +35,14 @@ LATENESS_EDGES.flags.writeable = False
 
 
 def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
-    """Return the type of `Engine.counters`; its fields have the names of ports, queues and flows.
+    """Return the type of `Engine.counters`; its fields are named as parts of the configuration.
 
     Parameters
     ----------
     config : NetworkConfig
         Configuration of the engine.
     """
-    rx_names, tx_names, flow_names, reasons = _native.counter_names()
+    rx_names, tx_names, flow_names, plan_names, reasons = _native.counter_names()
 
     def numbers(names: list[str]) -> np.dtype[np.void]:
         return np.dtype([(name, np.uint64) for name in names])
@@ -54,13 +55,14 @@ def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
         )
 
     times = [(name, np.uint64) for name in ("time_ns", "steady_ns")]
-    flows = [
-        (i.name, [(flow.name, numbers(flow_names)) for flow in i.rx.flows])
-        for i in config.interfaces
-        if i.rx.flows
-    ]
+
+    def parts(kind: str, names: list[str]) -> list[Any]:
+        ports = [(i.name, getattr(i.rx, kind)) for i in config.interfaces]
+        return [(p, [(part.name, numbers(names)) for part in found]) for p, found in ports if found]
+
     rx, tx = queues("rx", rx_names), queues("tx", tx_names)
-    return np.dtype([*times, ("rx", rx), ("tx", tx), ("flows", flows)])
+    flows, plans = parts("flows", flow_names), parts("reorder_configs", plan_names)
+    return np.dtype([*times, ("rx", rx), ("tx", tx), ("flows", flows), ("reorder", plans)])
 
 
 def _values_of(row: NDArray[np.void], kind: Any) -> dict[str, Any]:
@@ -200,6 +202,63 @@ class FlowCounters:
         ----------
         row : ndarray, shape ()
             Such as ``engine.counters["flows"]["port0"]["flow0"]``.
+        """
+        return cls(*row.item())
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderCounters:
+    """Counters of a reorder plan, at one moment.
+
+    ``packets == placed + duplicate + late + malformed + no_buffer`` always holds. ``duplicate``,
+    ``late`` and ``malformed`` packets are ``reorder`` among the drops of their queue, ``no_buffer``
+    are ``no_packet_buffer``.
+
+    Parameters
+    ----------
+    packets : int
+        Packets of the plan's flows.
+    placed : int
+        Packets that became part of a frame.
+    duplicate : int
+        Packets whose place in the frame was taken.
+    late : int
+        Packets whose frame was closed.
+    malformed : int
+        Packets that are too short for their fields, whose place is beyond the frame, or whose
+        length is not that of the others of their frame.
+    no_buffer : int
+        Packets of frames for which no buffer was free.
+    complete, incomplete : int
+        Frames that were handed on, with all of their packets and with some.
+    missing : int
+        Packets that incomplete frames lack; with ``batch_byte_offset``: elements.
+    lost : int
+        Frames that nobody gets, for want of a buffer, a burst, or room in the queue's ring.
+    restarts : int
+        Times that the batch numbers began anew.
+    """
+
+    packets: int
+    placed: int
+    duplicate: int
+    late: int
+    malformed: int
+    no_buffer: int
+    complete: int
+    incomplete: int
+    missing: int
+    lost: int
+    restarts: int
+
+    @classmethod
+    def of_row(cls, row: NDArray[np.void]) -> Self:
+        """Return the counters of a plan in `Engine.counters`.
+
+        Parameters
+        ----------
+        row : ndarray, shape ()
+            Such as ``engine.counters["reorder"]["port0"]["plan0"]``.
         """
         return cls(*row.item())
 

@@ -18,6 +18,7 @@ from ._counters import counters_dtype
 from ._errors import ConfigError, InvalidParameterError
 from ._flow import Flow
 from ._log import forward_log
+from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
 from ._snapshot import EngineSnapshot
 from ._tx_queue import TxQueue
@@ -39,8 +40,9 @@ class Port:
         Position of the interface in the configuration.
     config : InterfaceConfig
         Its part of the configuration.
-    rx, tx, flows : tuple of RxQueue, TxQueue, Flow
-        Receive queues, transmit queues and receive flows, in the order of the configuration.
+    rx, tx, flows, reorder : tuple of RxQueue, TxQueue, Flow, ReorderPlan
+        Receive queues, transmit queues, receive flows and reorder plans, in the order of the
+        configuration.
     """
 
     def __init__(self, number: int, config: InterfaceConfig, session: _native.Session) -> None:
@@ -55,6 +57,10 @@ class Port:
         )
         self.flows = tuple(
             Flow(number, position, flow, session) for position, flow in enumerate(config.rx.flows)
+        )
+        self.reorder = tuple(
+            ReorderPlan(number, position, plan, session)
+            for position, plan in enumerate(config.rx.reorder_configs)
         )
 
     @property
@@ -96,6 +102,16 @@ class Port:
             If there is none.
         """
         return _find(self.flows, flow, f"port {self.name!r}", "flow")
+
+    def reorder_plan(self, plan: str | int) -> ReorderPlan:
+        """Return the reorder plan with this name or id.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is none.
+        """
+        return _find(self.reorder, plan, f"port {self.name!r}", "reorder plan")
 
     def now(self) -> int:
         """Return the time of the port's clock, ns: the clock of launch times and timestamps."""
@@ -219,7 +235,7 @@ class Engine:
         return _find(self.ports, port, "the engine", "port")
 
     def snapshot(self) -> EngineSnapshot:
-        """Return counters and levels of all queues, flows and regions, read now in one call.
+        """Return counters and levels of all parts of the engine, read now in one call.
 
         Raises
         ------
@@ -246,7 +262,8 @@ class Engine:
             ``counters["rx"][port][queue]`` has the fields of `RxCounters` and `QueueLevels`;
             ``counters["tx"][port][queue]`` has those of `TxCounters` and `QueueLevels`, and the
             quantiles of `TxQueueState`. Drops by reason are in ``["dropped"][reason]``.
-            ``counters["flows"][port][flow]`` has the fields of `FlowCounters`.
+            ``counters["flows"][port][flow]`` has the fields of `FlowCounters`;
+            ``counters["reorder"][port][plan]`` those of `ReorderCounters`.
 
         Raises
         ------

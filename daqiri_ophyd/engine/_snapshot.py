@@ -7,13 +7,14 @@ import reprlib
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ._counters import FlowCounters, RxCounters, TxCounters
+from ._counters import FlowCounters, ReorderCounters, RxCounters, TxCounters
 
 __all__ = [
     "EngineSnapshot",
     "FlowState",
     "QueueLevels",
     "RegionState",
+    "ReorderState",
     "RxQueueState",
     "TxQueueState",
 ]
@@ -107,6 +108,23 @@ class FlowState:
 
 
 @dataclass(frozen=True, slots=True)
+class ReorderState:
+    """A reorder plan at one moment.
+
+    Parameters
+    ----------
+    port, plan : str
+        Names.
+    counters : ReorderCounters
+        What it did.
+    """
+
+    port: str
+    plan: str
+    counters: ReorderCounters
+
+
+@dataclass(frozen=True, slots=True)
 class RegionState:
     """A memory region at one moment.
 
@@ -146,6 +164,8 @@ class EngineSnapshot:
         Transmit queues of all ports, in the order of the configuration.
     flows : tuple of FlowState
         Receive flows of all ports, in the order of the configuration; read after the queues.
+    reorder : tuple of ReorderState
+        Reorder plans of all ports, in the order of the configuration.
     regions : tuple of RegionState
         Memory regions.
     """
@@ -158,6 +178,7 @@ class EngineSnapshot:
     rx: tuple[RxQueueState, ...]
     tx: tuple[TxQueueState, ...]
     flows: tuple[FlowState, ...]
+    reorder: tuple[ReorderState, ...]
     regions: tuple[RegionState, ...]
 
     @classmethod
@@ -175,12 +196,9 @@ class EngineSnapshot:
                 **_numbers_and_names(cls, values),
                 rx=tuple(_queue(RxQueueState, RxCounters, v) for v in _list(values, "rx")),
                 tx=tuple(_queue(TxQueueState, TxCounters, v) for v in _list(values, "tx")),
-                flows=tuple(
-                    FlowState(
-                        **_numbers_and_names(FlowState, v),
-                        counters=FlowCounters(**_numbers_and_names(FlowCounters, v)),
-                    )
-                    for v in _list(values, "flows")
+                flows=tuple(_counted(FlowState, FlowCounters, v) for v in _list(values, "flows")),
+                reorder=tuple(
+                    _counted(ReorderState, ReorderCounters, v) for v in _list(values, "reorder")
                 ),
                 regions=tuple(
                     RegionState(**_numbers_and_names(RegionState, v))
@@ -200,6 +218,13 @@ def _numbers_and_names(kind: Any, values: Any) -> dict[str, Any]:
     for name, of in wanted.items():
         _require(values, name, of)
     return {name: values[name] for name in wanted}
+
+
+def _counted(kind: Any, counters: Any, values: Any) -> Any:
+    return kind(
+        **_numbers_and_names(kind, values),
+        counters=counters(**_numbers_and_names(counters, values)),
+    )
 
 
 def _queue(kind: Any, counters: Any, values: Any) -> Any:

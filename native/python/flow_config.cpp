@@ -1,12 +1,14 @@
 // Flows and reorder plans of the configuration.
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "bindings.h"
 #include "config/formats.h"
 #include "daqiri/config.h"
+#include "reorder/plan.h"
 #include "structs.h"
 
 namespace daqiri::python {
@@ -138,48 +140,98 @@ packets.)doc")
       .finish();
 }
 
+/// By the method of a plan.
+std::string method_name(const ReorderConfig& r) {
+  switch (r.method_) {
+    case ReorderMethod::SEQ_BATCH_NUMBER:
+      return "seq_batch_number";
+    case ReorderMethod::BATCH_PACKET_NUMBER:
+      return "batch_packet_number";
+    case ReorderMethod::BATCH_BYTE_OFFSET:
+      return "batch_byte_offset";
+    default:
+      return "seq_packets_per_batch";
+  }
+}
+
 void bind_reorder(py::module_& m) {
   Struct<ReorderBitFieldConfig>(m, "ReorderBitFieldConfig",
                                 "Bits of a packet, most significant first.")
       .member("bit_offset", &ReorderBitFieldConfig::bit_offset_)
       .member("bit_width", &ReorderBitFieldConfig::bit_width_)
+      .word("byte_order", &ReorderBitFieldConfig::byte_order_, config::BYTE_ORDERS)
+      .word("base", &ReorderBitFieldConfig::base_, config::BASES)
       .finish();
   Struct<ReorderDataTypesConfig>(m, "ReorderDataTypesConfig", "Conversion of samples.")
       .word("input_type", &ReorderDataTypesConfig::input_type_, config::INPUT_TYPES)
       .word("output_type", &ReorderDataTypesConfig::output_type_, config::OUTPUT_TYPES)
       .word("endianness", &ReorderDataTypesConfig::endianness_, config::ENDIANNESS)
       .finish();
-  const auto by_batch = [](const ReorderConfig& r) {
-    return r.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
+  Struct<ReorderFrameConfig>(m, "ReorderFrameConfig", "How an aggregate is looked at.")
+      .member("shape", &ReorderFrameConfig::shape_)
+      .member("dtype", &ReorderFrameConfig::dtype_)
+      .finish();
+  using Method = ReorderMethod;
+  using Field = std::optional<ReorderBitFieldConfig>;
+  const auto batch_number = [](const ReorderConfig& r) -> Field {
+    if (r.method_ == Method::SEQ_BATCH_NUMBER) return r.seq_batch_number_.batch_number_;
+    if (r.method_ == Method::BATCH_PACKET_NUMBER) return r.batch_packet_number_.batch_number_;
+    if (r.method_ == Method::BATCH_BYTE_OFFSET) return r.batch_byte_offset_.batch_number_;
+    return {};
   };
-  Struct<ReorderConfig>(m, "ReorderConfig",
-                        "A reorder plan of the configuration; batch_number is None when counted.")
+  const auto sequence_number = [](const ReorderConfig& r) -> Field {
+    if (r.method_ == Method::SEQ_BATCH_NUMBER) return r.seq_batch_number_.sequence_number_;
+    if (r.method_ == Method::SEQ_PACKETS_PER_BATCH)
+      return r.seq_packets_per_batch_.sequence_number_;
+    return {};
+  };
+  Struct<ReorderConfig>(
+      m, "ReorderConfig",
+      "A reorder plan of the configuration; None is what its method does not have.")
       .member("name", &ReorderConfig::name_)
       .member("reorder_type", &ReorderConfig::reorder_type_)
       .member("memory_region", &ReorderConfig::memory_region_)
       .member("payload_byte_offset", &ReorderConfig::payload_byte_offset_)
+      .word("payload_base", &ReorderConfig::payload_base_, config::BASES)
       .member("flow_ids", &ReorderConfig::flow_ids_)
+      .member("flow_stride", &ReorderConfig::flow_stride_)
+      .member("window", &ReorderConfig::window_)
+      .member("timeout_us", &ReorderConfig::timeout_us_)
+      .member("fill", &ReorderConfig::fill_)
       .value("data_types",
              [](const ReorderConfig& r) {
                return optional_value(r.data_types_ != ReorderDataTypesConfig{}, r.data_types_);
              })
-      .value("method",
-             [by_batch](const ReorderConfig& r) {
-               return std::string(by_batch(r) ? "seq_batch_number" : "seq_packets_per_batch");
+      .value("frame",
+             [](const ReorderConfig& r) {
+               return optional_value(r.frame_ != ReorderFrameConfig{}, r.frame_);
              })
-      .value("sequence_number",
-             [by_batch](const ReorderConfig& r) {
-               return by_batch(r) ? r.seq_batch_number_.sequence_number_
-                                  : r.seq_packets_per_batch_.sequence_number_;
+      .value("method", method_name)
+      .value("sequence_number", sequence_number)
+      .value("batch_number", batch_number)
+      .value("packet_number",
+             [](const ReorderConfig& r) {
+               return optional_value(r.method_ == Method::BATCH_PACKET_NUMBER,
+                                     r.batch_packet_number_.packet_number_);
              })
-      .value("batch_number",
-             [by_batch](const ReorderConfig& r) {
-               return optional_value(by_batch(r), r.seq_batch_number_.batch_number_);
+      .value("first_packet",
+             [](const ReorderConfig& r) {
+               return optional_value(r.method_ == Method::BATCH_PACKET_NUMBER,
+                                     r.batch_packet_number_.first_packet_);
+             })
+      .value("byte_offset",
+             [](const ReorderConfig& r) {
+               return optional_value(r.method_ == Method::BATCH_BYTE_OFFSET,
+                                     r.batch_byte_offset_.byte_offset_);
+             })
+      .value("batch_bytes",
+             [](const ReorderConfig& r) {
+               return optional_value(r.method_ == Method::BATCH_BYTE_OFFSET,
+                                     r.batch_byte_offset_.batch_bytes_);
              })
       .value("packets_per_batch",
-             [by_batch](const ReorderConfig& r) {
-               return by_batch(r) ? r.seq_batch_number_.packets_per_batch_
-                                  : r.seq_packets_per_batch_.packets_per_batch_;
+             [](const ReorderConfig& r) {
+               return optional_value(r.method_ != Method::BATCH_BYTE_OFFSET, reorder::slots_of(r));
              })
       .finish();
 }

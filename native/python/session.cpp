@@ -67,14 +67,15 @@ py::dict capabilities() {
   return states;
 }
 
-/// (numbers of a receive queue, of a transmit queue, of a flow, reasons for drops)
+/// (numbers of a receive queue, of a transmit queue, of a flow, of a reorder plan, reasons for
+/// drops)
 py::tuple counter_names() {
   std::vector<std::string_view> reasons;
   reasons.reserve(NUM_DROP_REASONS);
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
     reasons.push_back(drop_reason_name(static_cast<DropReason>(r)));
   return py::make_tuple(SessionSnapshot::rx_names(), SessionSnapshot::tx_names(),
-                        SessionSnapshot::flow_names(), reasons);
+                        SessionSnapshot::flow_names(), SessionSnapshot::reorder_names(), reasons);
 }
 
 /// A line may have been cut within a character.
@@ -126,6 +127,15 @@ void bind_session(py::module_& m) {
           [](const OpenSession& open, int port, std::size_t position) {
             const FlowSnapshot counts = open.session().port(port).steering.counts(position);
             return std::make_pair(counts.packets.value, counts.bytes.value);
+          },
+          py::arg("port"), py::arg("position"))
+      .def(
+          "reorder_counters",
+          [](const OpenSession& open, int port, std::size_t position) {
+            const auto counters = open.session().reorder_plans(port).at(position).counters();
+            std::vector<std::uint64_t> values;
+            for (const Counter& counter : counters_of(counters)) values.push_back(counter);
+            return values;
           },
           py::arg("port"), py::arg("position"))
       .def("snapshot",

@@ -142,6 +142,19 @@ Status get_packet_rx_timestamp(const BurstParams* params, int idx, std::uint64_t
   return Status::SUCCESS;
 }
 
+Status get_reorder_burst_info(const BurstParams* params, ReorderBurstInfo* info) {
+  Held burst(__func__, params);
+  burst.require(info != nullptr, Status::NULL_PTR, "info is null");
+  if (!burst) return burst.status();
+  if (burst->valid == nullptr) {
+    return burst.refuse(Status::NOT_SUPPORTED,
+                        "the burst is no aggregate of a reorder config (its burst_flags lack "
+                        "DAQIRI_BURST_FLAG_REORDERED)");
+  }
+  *info = burst->reorder;
+  return Status::SUCCESS;
+}
+
 std::uintptr_t get_connection_id(const BurstParams* params) {
   const Held burst(__func__, params);
   return burst ? burst->connection_id : 0;

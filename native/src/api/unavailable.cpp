@@ -1,4 +1,4 @@
-// Calls that this build declares and does not do: flows at run time, reordering, RDMA and S3.
+// Calls that this build declares and does not do: flows at run time, CUDA, RDMA and S3.
 #include "api/call.h"
 #include "daqiri/daqiri.h"
 
@@ -40,15 +40,7 @@ Status poll_flow_op(FlowOpResult*) { return no_flows(__func__); }
 
 Status set_reorder_cuda_stream(const std::string&, const std::string&, cudaStream_t) {
   return unavailable(__func__,
-                     "this build has no CUDA and no reorder stage; receive ordinary bursts");
-}
-Status get_reorder_burst_info(const BurstParams* params, ReorderBurstInfo* info) {
-  return api::Held(__func__, params)
-      .require(info != nullptr, Status::NULL_PTR, "info is null")
-      .require(false, Status::NOT_SUPPORTED,
-               "this build has no reorder stage, so the burst is no aggregate (its burst_flags "
-               "lack DAQIRI_BURST_FLAG_REORDERED)")
-      .status();
+                     "this build has no CUDA; set reorder_type: cpu, which needs no stream");
 }
 
 Status rdma_connect_to_server(const std::string&, std::uint16_t, std::uintptr_t*) {

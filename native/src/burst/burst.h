@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daqiri/burst.h"
+#include "daqiri/reorder.h"
 #include "memory/buffers.h"
 
 namespace daqiri {
@@ -52,6 +53,11 @@ struct BurstContents {
   StreamPosition stream;
   /// Receive, datagrams.
   BurstEnds ends;
+  /// Aggregates. Bit i of word i / 64: unit i of `units` (slot, or element) came with a packet;
+  /// null: the burst is no aggregate.
+  const std::uint64_t* valid{nullptr};
+  std::uint32_t units{0};
+  ReorderBurstInfo reorder;
 };
 
 /// A burst with the buffers it holds.

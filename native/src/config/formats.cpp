@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <iterator>
 #include <optional>
 #include <regex>
 
@@ -86,6 +88,23 @@ std::string read_endpoint_text(std::string_view text, std::string& address) {
   std::string wrong = read_endpoint(text, endpoint);
   if (wrong.empty()) address = write_endpoint(endpoint);
   return wrong;
+}
+
+std::string read_real(std::string_view text, double& value) {
+  // YAML writes .nan and .inf.
+  const bool dotted = text.starts_with(".n") || text.starts_with(".i") || text.starts_with("-.i");
+  std::string plain(text);
+  if (dotted) plain.erase(plain.find('.'), 1);
+  const char* end = plain.data() + plain.size();
+  const auto [last, error] = std::from_chars(plain.data(), end, value);
+  return error == std::errc() && last == end ? "" : "not a number";
+}
+
+std::string write_real(const double& value) {
+  if (value == 0 && !std::signbit(value)) return {};
+  char text[32];
+  const auto [end, error] = std::to_chars(std::begin(text), std::end(text), value);
+  return {std::begin(text), end};
 }
 
 std::string as_it_is(const std::string& text) { return text; }
@@ -226,6 +245,7 @@ constinit const Form<std::string> mac_form{"an Ethernet address such as 02:00:00
 constinit const Form<PortRange> ports_form{
     "a UDP port from 0 (any) to 65535, or a range such as 1000-1010", read_port_range,
     write_port_range};
+constinit const Form<double> real_form{"a number, or nan", read_real, write_real};
 constinit const Form<std::string> core_form{
     "a core number from 0 to 8191, or 'any' for a thread that is not pinned", read_core, as_it_is};
 constinit const Form<std::string> endpoint_form{

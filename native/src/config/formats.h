@@ -66,15 +66,25 @@ inline constexpr Names TX_ACTIONS = Names(ACTIONS).last(2);
 inline constexpr Name TUNNEL_TYPES[] = {
     {"vxlan", TunnelType::VXLAN}, {"gre", TunnelType::GRE}, {"nvgre", TunnelType::NVGRE}};
 inline constexpr Name REORDER_TYPES[] = {{"gpu", 0}, {"cpu", 1}};
-inline constexpr Name INPUT_TYPES[] = {{"int4", ReorderDataType::INT4},
-                                       {"int8", ReorderDataType::INT8},
-                                       {"int16", ReorderDataType::INT16},
-                                       {"int32", ReorderDataType::INT32}};
-inline constexpr Name OUTPUT_TYPES[] = {{"fp16", ReorderDataType::FP16},
-                                        {"bf16", ReorderDataType::BF16},
-                                        {"fp32", ReorderDataType::FP32},
-                                        {"fp64", ReorderDataType::FP64},
-                                        {"int32", ReorderDataType::INT32}};
+inline constexpr Name INPUT_TYPES[] = {
+    {"int4", ReorderDataType::INT4},    {"int8", ReorderDataType::INT8},
+    {"int16", ReorderDataType::INT16},  {"int32", ReorderDataType::INT32},
+    {"uint8", ReorderDataType::UINT8},  {"uint16", ReorderDataType::UINT16},
+    {"uint32", ReorderDataType::UINT32}};
+inline constexpr Name OUTPUT_TYPES[] = {
+    {"fp16", ReorderDataType::FP16},     {"bf16", ReorderDataType::BF16},
+    {"fp32", ReorderDataType::FP32},     {"fp64", ReorderDataType::FP64},
+    {"int32", ReorderDataType::INT32},   {"int8", ReorderDataType::INT8},
+    {"int16", ReorderDataType::INT16},   {"uint8", ReorderDataType::UINT8},
+    {"uint16", ReorderDataType::UINT16}, {"uint32", ReorderDataType::UINT32}};
+/// By the bits of an element.
+inline constexpr Name FRAME_DTYPES[] = {
+    {"int8", 8},   {"uint8", 8},   {"int16", 16},   {"uint16", 16},  {"int32", 32},  {"uint32", 32},
+    {"int64", 64}, {"uint64", 64}, {"float16", 16}, {"float32", 32}, {"float64", 64}};
+inline constexpr Name BYTE_ORDERS[] = {{"big", ReorderByteOrder::BIG},
+                                       {"little", ReorderByteOrder::LITTLE}};
+inline constexpr Name BASES[] = {{"packet", ReorderBase::PACKET},
+                                 {"udp_payload", ReorderBase::UDP_PAYLOAD}};
 inline constexpr Name ENDIANNESS[] = {{"host", ReorderEndianness::HOST},
                                       {"network", ReorderEndianness::NETWORK}};
 
@@ -153,6 +163,8 @@ extern const Form<std::string> mac_form;
 extern const Form<PortRange> ports_form;
 /// A core number, kept as its digits, or ANY_CORE.
 extern const Form<std::string> core_form;
+/// A number, or `nan`; 0 is the default, and not written.
+extern const Form<double> real_form;
 /// `scheme://ip:port`; the port may be left out for RoCE.
 extern const Form<std::string> endpoint_form;
 

@@ -3,31 +3,42 @@
 
 #include "config/formats.h"
 #include "config/rules.h"
+#include "reorder/plan.h"
 
 namespace daqiri::config {
 namespace {
 
-/// Of an element; 0 for what is no type of one.
-constexpr std::uint64_t bits_of(ReorderDataType type) {
-  switch (type) {
-    case ReorderDataType::INT4:
-      return 4;
-    case ReorderDataType::INT8:
-      return 8;
-    case ReorderDataType::INT16:
-    case ReorderDataType::FP16:
-    case ReorderDataType::BF16:
-      return 16;
-    case ReorderDataType::INT32:
-    case ReorderDataType::FP32:
-      return 32;
-    case ReorderDataType::FP64:
-      return 64;
-    case ReorderDataType::SAME:
-    case ReorderDataType::INVALID:
-      break;
+using reorder::bits_of;
+
+constexpr std::string_view key_of(ReorderMethod method) {
+  switch (method) {
+    case ReorderMethod::SEQ_BATCH_NUMBER:
+      return "seq_batch_number";
+    case ReorderMethod::BATCH_PACKET_NUMBER:
+      return "batch_packet_number";
+    case ReorderMethod::BATCH_BYTE_OFFSET:
+      return "batch_byte_offset";
+    default:
+      return "seq_packets_per_batch";
   }
-  return 0;
+}
+
+/// The bit fields of a method.
+std::vector<std::pair<std::string_view, const ReorderBitFieldConfig*>> fields_of(
+    const ReorderConfig& plan) {
+  switch (plan.method_) {
+    case ReorderMethod::SEQ_BATCH_NUMBER:
+      return {{"sequence_number", &plan.seq_batch_number_.sequence_number_},
+              {"batch_number", &plan.seq_batch_number_.batch_number_}};
+    case ReorderMethod::BATCH_PACKET_NUMBER:
+      return {{"batch_number", &plan.batch_packet_number_.batch_number_},
+              {"packet_number", &plan.batch_packet_number_.packet_number_}};
+    case ReorderMethod::BATCH_BYTE_OFFSET:
+      return {{"batch_number", &plan.batch_byte_offset_.batch_number_},
+              {"byte_offset", &plan.batch_byte_offset_.byte_offset_}};
+    default:
+      return {{"sequence_number", &plan.seq_packets_per_batch_.sequence_number_}};
+  }
 }
 
 /// One plan of an interface.
@@ -37,13 +48,7 @@ struct Plan {
   const Place& rx_place;
   ReorderConfig& plan;
   const Place& place;
-  const bool by_batch = plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
-  const ReorderBitFieldConfig& sequence_number = by_batch
-                                                     ? plan.seq_batch_number_.sequence_number_
-                                                     : plan.seq_packets_per_batch_.sequence_number_;
-  std::uint32_t& packets_per_batch = by_batch ? plan.seq_batch_number_.packets_per_batch_
-                                              : plan.seq_packets_per_batch_.packets_per_batch_;
-  const Place method = place["method"][by_batch ? "seq_batch_number" : "seq_packets_per_batch"];
+  const Place method = place["method"][key_of(plan.method_)];
 
   void check(std::map<FlowId, std::string>& claimed) {
     const Place output_at = place["memory_region"];
@@ -52,15 +57,17 @@ struct Plan {
     if (output_at.bad()) output = nullptr;
     if (output != nullptr) check_kind(*output, output_at);
     const CommonQueueConfig* queue = check_flow_ids(claimed);
-    const bool method_good = check_method();
+    const bool method_good = check_method() && check_stride();
+    const bool types_good = check_types();
+    if (method_good) check_window();
     const MemoryRegionConfig* source = queue == nullptr ? nullptr : check_source(*queue);
     const Place offset = place["payload_byte_offset"];
     if (source == nullptr || offset.bad() || source->buf_size_ == 0) return;
     if (plan.payload_byte_offset_ >= source->buf_size_) {
       offset.error("found ", plan.payload_byte_offset_, "; accepts less than the ",
                    source->buf_size_, " bytes of a buffer of ", quoted(source->name_));
-    } else if (method_good && output != nullptr) {
-      check_size(*source, *output);
+    } else if (method_good && types_good) {
+      check_size(*source, output);
     }
   }
 
@@ -130,57 +137,160 @@ struct Plan {
     const MemoryRegionConfig* region = subject.regions.find(queue.mrs_.front());
     if (region == nullptr) return nullptr;
     check_kind(*region, list);
-    check_bit_field("sequence_number", sequence_number, *region);
-    if (by_batch) check_bit_field("batch_number", plan.seq_batch_number_.batch_number_, *region);
+    for (const auto& [name, field] : fields_of(plan)) check_bit_field(name, *field, *region);
     return region;
   }
 
   void check_bit_field(std::string_view name, const ReorderBitFieldConfig& field,
                        const MemoryRegionConfig& source) const {
+    const Place at = method[name];
     const std::uint64_t end = std::uint64_t{field.bit_offset_} + field.bit_width_;
     if (source.buf_size_ > 0 && end > source.buf_size_ * 8)
-      method[name]["bit_offset"].error(
-          "found ", field.bit_offset_, ": the field ends at bit ", end, ", beyond a buffer of ",
-          quoted(source.name_), "; accepts fields within its ", source.buf_size_ * 8, " bits");
+      at["bit_offset"].error("found ", field.bit_offset_, ": the field ends at bit ", end,
+                             ", beyond a buffer of ", quoted(source.name_),
+                             "; accepts fields within its ", source.buf_size_ * 8, " bits");
+    if (field.byte_order_ == ReorderByteOrder::LITTLE &&
+        (field.bit_offset_ % 8 != 0 || field.bit_width_ % 8 != 0))
+      at["byte_order"].error("found 'little' for bits ", field.bit_offset_, " to ", end - 1,
+                             "; accepts 'big', or a bit_offset and a bit_width of whole bytes");
   }
 
-  /// Packets per batch must divide the range of sequence numbers.
+  /// Slots and batches that follow from the fields.
   bool check_method() {
-    const std::uint32_t width = sequence_number.bit_width_;
-    const std::uint32_t batch_width = plan.seq_batch_number_.batch_number_.bit_width_;
-    if (method["sequence_number"]["bit_width"].bad()) return false;
-    const std::uint64_t numbers = std::uint64_t{1} << width;
-    const Place at = by_batch ? method["batch_number"]["bit_width"] : method["packets_per_batch"];
-    if (at.bad()) return false;
-    if (by_batch && batch_width > width) {
-      at.error("found ", batch_width, "; accepts at most the ", width,
-               " bits of the sequence number");
-    } else if (by_batch) {
-      packets_per_batch = static_cast<std::uint32_t>(numbers >> batch_width);
-    } else if (packets_per_batch == 0 || numbers % packets_per_batch != 0) {
-      at.error("found ", packets_per_batch, "; accepts a divisor of the ", numbers,
-               " sequence numbers of ", width, " bits (a power of two up to that)");
+    for (const auto& [name, field] : fields_of(plan)) {
+      if (method[name]["bit_width"].bad()) return false;
     }
+    ReorderSeqBatchNumberConfig& by_batch = plan.seq_batch_number_;
+    if (plan.method_ == ReorderMethod::SEQ_BATCH_NUMBER) {
+      const std::uint32_t width = by_batch.sequence_number_.bit_width_;
+      const std::uint32_t batch_width = by_batch.batch_number_.bit_width_;
+      const Place at = method["batch_number"]["bit_width"];
+      if (batch_width > width)
+        at.error("found ", batch_width, "; accepts at most the ", width,
+                 " bits of the sequence number");
+      else
+        by_batch.packets_per_batch_ =
+            static_cast<std::uint32_t>((std::uint64_t{1} << width) >> batch_width);
+      return !at.bad();
+    }
+    if (plan.method_ == ReorderMethod::SEQ_PACKETS_PER_BATCH) {
+      const std::uint32_t width = plan.seq_packets_per_batch_.sequence_number_.bit_width_;
+      const std::uint64_t numbers = std::uint64_t{1} << width;
+      const bool apart = plan.flow_stride_ != 0;
+      const Place at = apart ? place["flow_stride"] : method["packets_per_batch"];
+      if (at.bad() || method["packets_per_batch"].bad()) return false;
+      const std::uint32_t stride = reorder::stride_of(plan);
+      if (stride == 0 || numbers % stride != 0)
+        at.error("found ", stride, "; accepts a divisor of the ", numbers, " sequence numbers of ",
+                 width, " bits (a power of two up to that)");
+      return !at.bad();
+    }
+    return !method["packets_per_batch"].bad() && !method["batch_bytes"].bad();
+  }
+
+  /// Flows that do not share their slots have them one behind the other.
+  bool check_stride() const {
+    const Place at = place["flow_stride"];
+    if (at.bad() || plan.flow_stride_ == 0) return !at.bad();
+    const std::uint64_t slots = std::uint64_t{plan.flow_stride_} * plan.flow_ids_.size();
+    if (plan.method_ == ReorderMethod::BATCH_BYTE_OFFSET)
+      at.error("found ", plan.flow_stride_,
+               " beside batch_byte_offset, whose packets have no slots; accepts none");
+    else if (slots != reorder::slots_of(plan))
+      at.error("found ", plan.flow_stride_, " for each of ", plan.flow_ids_.size(),
+               " flows, which makes ", slots, "; accepts what makes the ", reorder::slots_of(plan),
+               " packets of a batch");
     return !at.bad();
   }
 
-  /// A buffer of the output region holds a whole batch of the longest payload that can arrive.
-  void check_size(const MemoryRegionConfig& source, const MemoryRegionConfig& output) const {
-    if (output.buf_size_ == 0 || place["data_types"].bad()) return;
-    std::uint64_t slot = source.buf_size_ - plan.payload_byte_offset_;
-    if (plan.data_types_ != ReorderDataTypesConfig{}) {
-      const std::uint64_t input = bits_of(plan.data_types_.input_type_);
-      const std::uint64_t output_bits = bits_of(plan.data_types_.output_type_);
-      // One of them is wrong.
-      if (input == 0 || output_bits == 0) return;
-      slot = slot * 8 / input * output_bits / 8;
+  void check_window() const {
+    const Place at = place["window"];
+    const std::uint64_t numbers = reorder::batch_numbers_of(plan);
+    if (at.bad() || plan.window_ <= reorder::most_open(numbers)) return;
+    at.error("found ", plan.window_, "; accepts at most half of the ", numbers,
+             " batch numbers, which tell open batches apart: ", reorder::most_open(numbers));
+  }
+
+  /// Elements, what they become, and what stands for missing ones.
+  bool check_types() const {
+    const Place at = place["data_types"];
+    const ReorderDataTypesConfig& types = plan.data_types_;
+    for (const char* key : {"input_type", "output_type", "input", "output"}) {
+      if (at.bad() || at[key].bad()) return false;
     }
+    if (!reorder::convertible(types.input_type_, types.output_type_)) {
+      at["output_type"].error("found '", reorder_data_type_to_string(types.output_type_),
+                              "' from '", reorder_data_type_to_string(types.input_type_),
+                              "'; accepts floating-point types, and integers that hold every value "
+                              "of the input");
+      return false;
+    }
+    std::byte element[8];
+    if (!place["fill"].bad() && !reorder::encode(plan.fill_, types.output_type_, element))
+      place["fill"].error("found ", real_form.write(plan.fill_),
+                          ", no value of an element of type '",
+                          types.output_type_ == ReorderDataType::SAME
+                              ? "byte"
+                              : reorder_data_type_to_string(types.output_type_),
+                          "'; accepts one that is");
+    return true;
+  }
+
+  /// Output bytes of so many payload bytes.
+  [[nodiscard]] std::uint64_t output_of(std::uint64_t payload) const {
+    const std::uint64_t input = bits_of(plan.data_types_.input_type_);
+    return input == 0 ? payload : payload * 8 / input * bits_of(plan.data_types_.output_type_) / 8;
+  }
+
+  /// A buffer of the output region holds a whole batch of the longest payload that can arrive; a
+  /// frame is the batch.
+  void check_size(const MemoryRegionConfig& source, const MemoryRegionConfig* output) const {
+    const std::uint64_t longest = source.buf_size_ - plan.payload_byte_offset_;
+    const bool by_bytes = plan.method_ == ReorderMethod::BATCH_BYTE_OFFSET;
+    const std::uint64_t slots = by_bytes ? 1 : reorder::slots_of(plan);
+    std::uint64_t slot = output_of(by_bytes ? plan.batch_byte_offset_.batch_bytes_ : longest);
+    if (by_bytes && !whole_elements(plan.batch_byte_offset_.batch_bytes_))
+      method["batch_bytes"].error(
+          "found ", plan.batch_byte_offset_.batch_bytes_, "; accepts a multiple of the ",
+          bits_of(plan.data_types_.input_type_) / 8, " bytes of an element");
+    if (!plan.frame_.shape_.empty()) {
+      const std::uint64_t bytes = reorder::frame_bytes_of(plan);
+      const Place at = place["frame"]["shape"];
+      if (at.bad() || place["frame"]["dtype"].bad()) return;
+      if (bytes == 0 || bytes % slots != 0 || (by_bytes && bytes != slot) ||
+          (!by_bytes && (bytes / slots > slot || !fits_payload(bytes / slots)))) {
+        at.error("found a frame of ", bytes, " bytes; accepts ",
+                 by_bytes ? concat("the ", slot, " bytes of a batch")
+                          : concat(slots, " packets of the same length, of up to ", slot,
+                                   " bytes each"));
+        return;
+      }
+      slot = bytes / slots;
+    }
+    if (output == nullptr || output->buf_size_ == 0) return;
     // The quotient cannot overflow where the product could.
-    if (output.buf_size_ / packets_per_batch < slot)
-      place["memory_region"].error("found ", quoted(output.name_), " with buffers of ",
-                                   output.buf_size_, " bytes; a batch has ", packets_per_batch,
-                                   " packets of up to ", slot,
-                                   " bytes each; accepts a region whose buf_size holds them");
+    if (output->buf_size_ / slots < slot)
+      place["memory_region"].error("found ", quoted(output->name_), " with buffers of ",
+                                   output->buf_size_, " bytes; a batch has ",
+                                   by_bytes
+                                       ? concat(slot, " bytes")
+                                       : concat(slots, " packets of up to ", slot, " bytes each"),
+                                   "; accepts a region whose buf_size holds them");
+    else if (slots * slot > UINT32_MAX)
+      place["memory_region"].error("found a batch of ", slots * slot,
+                                   " bytes; accepts batches of up to ", UINT32_MAX);
+  }
+
+  [[nodiscard]] bool whole_elements(std::uint64_t payload) const {
+    const std::uint64_t bits = bits_of(plan.data_types_.input_type_);
+    return bits == 0 || payload * 8 % bits == 0;
+  }
+  /// Some payload becomes so many output bytes.
+  [[nodiscard]] bool fits_payload(std::uint64_t bytes) const {
+    const std::uint64_t output_bits = bits_of(plan.data_types_.output_type_);
+    if (output_bits == 0) return true;
+    const std::uint64_t input_bits = bits_of(plan.data_types_.input_type_);
+    return bytes * 8 % output_bits == 0 && bytes * 8 / output_bits * input_bits % 8 == 0;
   }
 };
 

@@ -163,28 +163,54 @@ void walk_match(Fields& fields, FlowMatch& match, bool rx) {
 void walk_bit_field(Fields& fields, ReorderBitFieldConfig& field) {
   fields.number(required("bit_offset"), field.bit_offset_, {0, UINT32_MAX, "bits"});
   fields.number(required("bit_width"), field.bit_width_, {1, 32, "bits"});
+  const bool little = field.byte_order_ != ReorderByteOrder::BIG;
+  fields.choice({"byte_order", false, little}, field.byte_order_, BYTE_ORDERS);
+  const bool payload = field.base_ != ReorderBase::PACKET;
+  fields.choice({"base", false, payload}, field.base_, BASES);
 }
 
+constexpr Range PACKETS{1, UINT32_MAX, "packets"};
+
 void walk_method(Fields& fields, ReorderConfig& reorder) {
-  bool by_batch = reorder.method_ == ReorderMethod::SEQ_BATCH_NUMBER;
-  bool by_count = reorder.method_ == ReorderMethod::SEQ_PACKETS_PER_BATCH;
-  by_batch = fields.map({"seq_batch_number", false, by_batch}, [&](Fields& inner) {
-    ReorderSeqBatchNumberConfig& method = reorder.seq_batch_number_;
-    inner.map(required("sequence_number"), method.sequence_number_, walk_bit_field);
-    inner.map(required("batch_number"), method.batch_number_, walk_bit_field);
+  int given = 0;
+  const auto method = [&](std::string_view key, ReorderMethod is, const Fields::Body& body) {
+    if (!fields.map({key, false, reorder.method_ == is}, body)) return;
+    ++given;
+    if (fields.reading()) reorder.method_ = is;
+  };
+  method("seq_batch_number", ReorderMethod::SEQ_BATCH_NUMBER, [&](Fields& inner) {
+    ReorderSeqBatchNumberConfig& keys = reorder.seq_batch_number_;
+    inner.map(required("sequence_number"), keys.sequence_number_, walk_bit_field);
+    inner.map(required("batch_number"), keys.batch_number_, walk_bit_field);
   });
-  by_count = fields.map({"seq_packets_per_batch", false, by_count}, [&](Fields& inner) {
-    ReorderSeqPacketsPerBatchConfig& method = reorder.seq_packets_per_batch_;
-    inner.map(required("sequence_number"), method.sequence_number_, walk_bit_field);
-    inner.number(required("packets_per_batch"), method.packets_per_batch_,
-                 {1, UINT32_MAX, "packets"});
+  method("seq_packets_per_batch", ReorderMethod::SEQ_PACKETS_PER_BATCH, [&](Fields& inner) {
+    ReorderSeqPacketsPerBatchConfig& keys = reorder.seq_packets_per_batch_;
+    inner.map(required("sequence_number"), keys.sequence_number_, walk_bit_field);
+    inner.number(required("packets_per_batch"), keys.packets_per_batch_, PACKETS);
   });
-  if (!fields.reading()) return;
-  reorder.method_ =
-      by_batch ? ReorderMethod::SEQ_BATCH_NUMBER : ReorderMethod::SEQ_PACKETS_PER_BATCH;
-  if (by_batch == by_count)
-    fields.problem("", concat(by_batch ? "found two methods" : "found no method",
-                              "; accepts one of seq_batch_number and seq_packets_per_batch"));
+  method("batch_packet_number", ReorderMethod::BATCH_PACKET_NUMBER, [&](Fields& inner) {
+    ReorderBatchPacketNumberConfig& keys = reorder.batch_packet_number_;
+    inner.map(required("batch_number"), keys.batch_number_, walk_bit_field);
+    inner.map(required("packet_number"), keys.packet_number_, walk_bit_field);
+    inner.number(required("packets_per_batch"), keys.packets_per_batch_, PACKETS);
+    inner.number({"first_packet", false, keys.first_packet_ != 0}, keys.first_packet_,
+                 {0, UINT32_MAX});
+  });
+  method("batch_byte_offset", ReorderMethod::BATCH_BYTE_OFFSET, [&](Fields& inner) {
+    ReorderBatchByteOffsetConfig& keys = reorder.batch_byte_offset_;
+    inner.map(required("batch_number"), keys.batch_number_, walk_bit_field);
+    inner.map(required("byte_offset"), keys.byte_offset_, walk_bit_field);
+    inner.number(required("batch_bytes"), keys.batch_bytes_, {1, UINT32_MAX, "bytes"});
+  });
+  if (fields.reading() && given != 1)
+    fields.problem("", concat(given == 0 ? "found no method" : "found several methods",
+                              "; accepts one of seq_batch_number, seq_packets_per_batch, "
+                              "batch_packet_number and batch_byte_offset"));
+}
+
+void walk_frame(Fields& fields, ReorderFrameConfig& frame) {
+  fields.numbers(required("shape"), frame.shape_, {1, UINT32_MAX});
+  fields.word(optional("dtype"), frame.dtype_, FRAME_DTYPES);
 }
 
 }  // namespace
@@ -232,6 +258,14 @@ void walk_reorder(Fields& fields, ReorderConfig& reorder) {
                             ENDIANNESS);
              });
   fields.map(required("method"), reorder, walk_method);
+  const bool payload = reorder.payload_base_ != ReorderBase::PACKET;
+  fields.choice({"payload_base", false, payload}, reorder.payload_base_, BASES);
+  fields.number({"window", false, reorder.window_ != 0}, reorder.window_, {1, 64, "batches"});
+  fields.number({"timeout_us", false, reorder.timeout_us_ >= 0}, reorder.timeout_us_,
+                {0, UINT32_MAX, "microseconds"});
+  fields.formed(optional("fill"), reorder.fill_, real_form);
+  fields.number({"flow_stride", false, reorder.flow_stride_ != 0}, reorder.flow_stride_, PACKETS);
+  fields.map(optional("frame"), reorder.frame_, walk_frame);
 }
 
 }  // namespace daqiri::config

@@ -49,6 +49,13 @@ std::string spread_of(const FlowConfig& flow) {
   return queues < 2 ? std::string() : "RSS, ids of " + std::to_string(queues) + " queues";
 }
 
+std::string gpu_plan(const RxConfig& rx) {
+  for (const ReorderConfig& plan : rx.reorder_configs_) {
+    if (plan.reorder_type_ == "gpu") return "reorder config '" + plan.name_ + "' on a GPU";
+  }
+  return {};
+}
+
 template <typename Queues>
 std::string direct_queue(const Queues& queues) {
   for (const auto& queue : queues) {
@@ -73,12 +80,16 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
       text.append("': ").append(item).append(", which ").append(who).append(" does not have; ");
       found.emplace_back(Status::NOT_SUPPORTED, text + remedy);
     };
-    need("this build", false,
-         rx.reorder_configs_.empty() ? ""
-                                     : "reorder config '" + rx.reorder_configs_.front().name_ + "'",
-         "remove reorder_configs");
+    need("this build", false, gpu_plan(rx), "set reorder_type: cpu");
     if (of_build) continue;
     const std::string engine = "engine '" + std::string(traits.name) + "'";
+    const bool stream = config.common_.stream_type == StreamType::SOCKET &&
+                        config.common_.protocol == SocketProtocol::TCP;
+    need("TCP", !stream,
+         rx.reorder_configs_.empty()
+             ? ""
+             : "reorder config '" + rx.reorder_configs_.front().name_ + "' of packets",
+         "use udp:// endpoints, or remove reorder_configs");
     need(engine, traits.hardware_timestamps,
          rx.hardware_timestamps_ ? "hardware_timestamps: true" : "",
          "set it to false, for timestamps of the software");

@@ -144,6 +144,12 @@ void RxQueue::attach_recorder(const std::string& name) {
     throw Error(Status::NOT_READY, "queue '" + config_.common_.name_ + "' is being recorded by '" +
                                        recorder_ + "'; stop that recorder first");
   }
+  if (stage_ != nullptr) {
+    throw Error(Status::NOT_SUPPORTED,
+                "queue '" + config_.common_.name_ +
+                    "' hands out frames of a reorder config, which files of packets cannot hold; "
+                    "receive its bursts, or remove reorder_configs to record the packets");
+  }
   recorder_ = name;
 }
 

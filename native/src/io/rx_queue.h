@@ -66,6 +66,33 @@ struct RxBatch {
   Column<std::uint64_t> times;
   /// Packets from the wire that each packet stands for (an aggregate: many).
   std::uint32_t sources_each{1};
+
+  /// Packets [first, first + n).
+  [[nodiscard]] RxBatch part(std::uint32_t first, std::uint32_t n) const noexcept {
+    RxBatch some = *this;
+    some.count = n;
+    for (Segment& segment : some.segments) {
+      if (segment.buffers != nullptr) segment.buffers += first;
+      if (segment.data != nullptr) segment.data += first;
+      if (segment.lengths.values != nullptr) segment.lengths.values += first;
+    }
+    if (some.flows.values != nullptr) some.flows.values += first;
+    if (some.times.values != nullptr) some.times.values += first;
+    return some;
+  }
+};
+
+/// Reordered packets in one buffer, a burst of their own.
+struct RxAggregate {
+  memory::BufferOwner* owner{nullptr};
+  std::uint32_t buffer{0};
+  void* data{nullptr};
+  ReorderBurstInfo info;
+  /// Burst::valid.
+  const std::uint64_t* valid{nullptr};
+  std::uint32_t units{0};
+  /// Arrival of the first packet, ns.
+  std::uint64_t time{0};
 };
 
 /// Where packets come from: the whole queue, or one peer of it. A burst has packets of one source.
@@ -102,7 +129,7 @@ class RxStage {
   /// Pass on what has waited long enough at `now_ns` (CLOCK_MONOTONIC). Returns when it is to be
   /// called again; 0: not for what it keeps now.
   virtual std::uint64_t expire(RxQueue& queue, std::uint64_t now_ns) noexcept = 0;
-  /// Pass on all that it keeps: the queue closes.
+  /// Pass on all that it has, complete or not: the queue closes.
   virtual void finish(RxQueue& queue) noexcept = 0;
   /// Give back all that it keeps. Returns how many packets from the wire that were.
   virtual std::uint64_t discard() noexcept = 0;
@@ -146,6 +173,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   std::uint64_t deliver_expired(std::uint64_t now_ns) noexcept;
   /// Hand every open burst to the application.
   void deliver_open() noexcept;
+  /// As above, and what the stage keeps: the queue closes.
+  void deliver_all() noexcept;
   /// Whether packets, of this or another queue of one of its regions, found no buffer since the
   /// last call, and open bursts may be what holds them: the application has taken all others.
   [[nodiscard]] bool starves() noexcept;
@@ -186,8 +215,16 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   // For a stage between the engine and the bursts.
 
   void set_stage(std::unique_ptr<RxStage> stage) noexcept { stage_ = std::move(stage); }
+  [[nodiscard]] const RxStage* stage() const noexcept { return stage_.get(); }
   /// Packets that the stage is done with.
   void pass_on(RxSource& source, const RxBatch& batch) noexcept;
+  /// As above, in a burst of their own. False: there is no burst, or no room in the ring; they are
+  /// counted as dropped, and the buffer is given back.
+  bool pass_on(const RxAggregate& aggregate) noexcept;
+  /// When this pass began, CLOCK_MONOTONIC ns.
+  [[nodiscard]] std::uint64_t pass_ns() const noexcept { return pass_ns_; }
+  /// Keep what bursts point to for as long as any is held.
+  void keep(std::shared_ptr<const void> what) { memory_->kept.push_back(std::move(what)); }
   /// Packets from the wire that the stage kept, or was given, and drops; it gives their buffers
   /// back.
   void drop_staged(DropReason reason, std::uint64_t n) noexcept;
@@ -248,7 +285,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   [[nodiscard]] memory::BufferOwner* owner_of(const RxBatch& batch, std::size_t s) const noexcept {
     return batch.segments[s].owner != nullptr ? batch.segments[s].owner : regions_[s];
   }
-  void put_into_ring(Burst* burst) noexcept;
+  /// False: there was no room.
+  bool put_into_ring(Burst* burst) noexcept;
   void discard_queued(DropReason reason) noexcept;
   void publish() noexcept;
   Burst* hand_to_application(Burst* burst) noexcept;

@@ -32,6 +32,38 @@ void RxQueue::pass_on(RxSource& source, const RxBatch& batch) noexcept {
   put_into_bursts(source, batch, bytes_of(batch, 0, batch.count));
 }
 
+bool RxQueue::pass_on(const RxAggregate& aggregate) noexcept {
+  const ReorderBurstInfo& info = aggregate.info;
+  Burst* burst = pool_->take();
+  if (burst == nullptr) {
+    aggregate.owner->give(&aggregate.buffer, 1);
+    drop_staged(DropReason::NO_BURST_BUFFER, info.source_packet_count);
+    return false;
+  }
+  BurstHeaderParams& header = burst->hdr.hdr;
+  header.port_id = port_id_;
+  header.q_id = id();
+  header.num_pkts = 1;
+  header.nbytes = info.aggregate_len;
+  header.max_pkt = info.source_packet_count;
+  header.max_pkt_size = aggregate.owner->buf_size();
+  header.burst_flags = info.burst_flags;
+  burst->waiting = &main_source_.waiting;
+  burst->begun_ns = pass_ns_;
+  burst->owners[0] = aggregate.owner;
+  burst->buffers[0][0] = aggregate.buffer;
+  burst->pkts[0][0] = aggregate.data;
+  burst->pkt_lens[0][0] = info.aggregate_len;
+  burst->flow_ids[0] = 0;
+  burst->timestamps[0] = aggregate.time;
+  burst->owned = 1;
+  burst->source_packets = info.source_packet_count;
+  burst->valid = aggregate.valid;
+  burst->units = aggregate.units;
+  burst->reorder = info;
+  return put_into_ring(burst);
+}
+
 void RxQueue::put_into_bursts(RxSource& source, const RxBatch& batch,
                               std::uint64_t bytes) noexcept {
   // Buffers of a burst go back to the same owners.
@@ -207,7 +239,7 @@ void RxQueue::retire(RxSource& source) noexcept {
   num_sources_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void RxQueue::put_into_ring(Burst* burst) noexcept {
+bool RxQueue::put_into_ring(Burst* burst) noexcept {
   const std::uint32_t n = burst->source_packets;
   const std::uint32_t packets = burst->num_packets();
   tally_.bursts += 1;
@@ -217,12 +249,14 @@ void RxQueue::put_into_ring(Burst* burst) noexcept {
   publish();
   if (ring_.push(burst)) {
     tally_.ring_high_water = std::max<std::uint64_t>(tally_.ring_high_water, ring_.size());
-    return ready_.ring();
+    ready_.ring();
+    return true;
   }
   burst->waiting->fetch_sub(packets, std::memory_order_relaxed);
   tally_.bursts -= 1;
   drop_staged(DropReason::RING_FULL, n);
   burst->release();
+  return false;
 }
 
 std::uint64_t RxQueue::deliver_expired(std::uint64_t now_ns) noexcept {
@@ -244,8 +278,12 @@ std::uint64_t RxQueue::deliver_expired(std::uint64_t now_ns) noexcept {
   return sooner(sooner(due, stage_due), again);
 }
 
-void RxQueue::deliver_open() noexcept {
+void RxQueue::deliver_all() noexcept {
   if (stage_ != nullptr) stage_->finish(*this);
+  deliver_open();
+}
+
+void RxQueue::deliver_open() noexcept {
   while (oldest_ != nullptr) finish(*oldest_);
 }
 

@@ -28,6 +28,8 @@ struct SessionMemory {
   std::map<std::string, std::unique_ptr<memory::MemoryRegion>> regions;
   /// Memory of engines, from which they deliver.
   std::vector<std::shared_ptr<memory::BufferOwner>> owners;
+  /// What bursts point to beside their packets.
+  std::vector<std::shared_ptr<const void>> kept;
   std::vector<std::unique_ptr<BurstPool>> rx_pools;
   std::unique_ptr<BurstPool> tx_pool;
   /// By port.

@@ -25,12 +25,13 @@ enum class DropReason : std::uint8_t {
   FLUSHED,
   SEND_ERROR,
   MISSED_LAUNCH,
+  REORDER,
 };
-inline constexpr std::size_t NUM_DROP_REASONS = 10;
+inline constexpr std::size_t NUM_DROP_REASONS = 11;
 inline std::string_view drop_reason_name(DropReason reason) noexcept {
   static constexpr std::array<std::string_view, NUM_DROP_REASONS> NAMES{
-      "no_packet_buffer", "no_burst_buffer", "ring_full", "kernel",     "nic",
-      "truncated",        "filtered",        "flushed",   "send_error", "missed_launch"};
+      "no_packet_buffer", "no_burst_buffer", "ring_full",  "kernel",        "nic",    "truncated",
+      "filtered",         "flushed",         "send_error", "missed_launch", "reorder"};
   return NAMES[static_cast<std::size_t>(reason)];
 }
 

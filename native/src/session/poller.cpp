@@ -117,7 +117,7 @@ void Poller::run(std::stop_token stop) noexcept {
   }
   for (const Polled& polled : queues_) {
     polled.io->finish_receiving(*polled.queue);
-    polled.queue->deliver_open();
+    polled.queue->deliver_all();
     polled.queue->end_pass();
     polled.queue->mark_closed();
   }

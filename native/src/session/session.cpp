@@ -1,11 +1,13 @@
 #include "session/session.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 #include <utility>
 
 #include "daqiri/error.h"
 #include "engine/registry.h"
+#include "reorder/stage.h"
 #include "session/snapshot.h"
 #include "session/workers.h"
 #include "system/log.h"
@@ -195,6 +197,9 @@ void Session::build() {
     }
     if (!port->rx.empty())
       port->steering.publish(std::make_shared<const steering::Program>(interface));
+    add_reorder_plans(*port, config_.common_.stream_type == StreamType::RAW
+                                 ? reorder::PacketKind::FRAMES
+                                 : reorder::PacketKind::PAYLOADS);
     std::vector<RxQueue*>& turns = rotations_.emplace_back().queues;
     for (const auto& queue : port->rx) turns.push_back(queue.get());
     every.insert(every.end(), turns.begin(), turns.end());
@@ -207,6 +212,22 @@ void Session::build() {
     memory_->link_layers.push_back(port->io->link_layer());
     memory_->mac_addresses.push_back(port->io->mac_address());
   }
+}
+
+void Session::add_reorder_plans(const Port& port, reorder::PacketKind kind) {
+  std::deque<reorder::RunningPlan>& plans = reorder_.emplace_back();
+  std::map<RxQueue*, std::unique_ptr<reorder::ReorderStage>> stages;
+  const RxConfig& rx = port.config.rx_;
+  for (const ReorderConfig& plan : rx.reorder_configs_) {
+    // All its flows lead to one queue.
+    const auto flow = std::ranges::find(rx.flows_, plan.flow_ids_.front(), &FlowConfig::id_);
+    RxQueue& queue = *port.rx_queue(flow->action_.id_);
+    auto& stage = stages[&queue];
+    if (stage == nullptr) stage = std::make_unique<reorder::ReorderStage>();
+    stage->add(
+        plans.emplace_back(plan, kind, queue, *memory_->regions.at(plan.memory_region_)));
+  }
+  for (auto& [queue, stage] : stages) queue->set_stage(std::move(stage));
 }
 
 void Session::start() {
@@ -244,6 +265,10 @@ Port& Session::port(int id) const {
                                                std::to_string(ports_.size() - 1));
   }
   return *ports_[static_cast<std::size_t>(id)];
+}
+
+const std::deque<reorder::RunningPlan>& Session::reorder_plans(int port_wanted) const {
+  return reorder_[port(port_wanted).id];
 }
 
 RxQueue& Session::rx_queue(int port_wanted, int queue) const {

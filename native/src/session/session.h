@@ -12,6 +12,7 @@
 #include "daqiri/config.h"
 #include "io/io_engine.h"
 #include "io/session_memory.h"
+#include "reorder/stage.h"
 
 namespace daqiri {
 
@@ -61,6 +62,8 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Of a port; of all ports.
   [[nodiscard]] Rotation& any_rx_queue(int port) { return rotations_[this->port(port).id]; }
   [[nodiscard]] Rotation& any_rx_queue() noexcept { return rotations_.back(); }
+  /// Of a port, in the order of the configuration. Throws Error INVALID_PARAMETER.
+  [[nodiscard]] const std::deque<reorder::RunningPlan>& reorder_plans(int port) const;
   /// Of the engine. Throws Error NOT_SUPPORTED when it has none.
   [[nodiscard]] Connections& connections() const;
   /// Null: it has none.
@@ -78,12 +81,15 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   explicit Session(NetworkConfig config);
   void build();
+  void add_reorder_plans(const Port& port, reorder::PacketKind kind);
   void start();
 
   NetworkConfig config_;
   ConfigReport report_;
   std::uint64_t opened_;
   std::shared_ptr<SessionMemory> memory_;
+  /// By port, in the order of the configuration.
+  std::vector<std::deque<reorder::RunningPlan>> reorder_;
   std::vector<std::unique_ptr<Port>> ports_;
   /// By port, then of all.
   std::deque<Rotation> rotations_;

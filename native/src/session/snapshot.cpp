@@ -25,7 +25,7 @@ namespace daqiri {
 
 namespace {
 
-/// Calls `each` with the counters of a queue or a flow, in the order in which they are told.
+/// Calls `each` with the counters of a queue, a flow or a plan, in the order in which they are told.
 template <typename State, typename Each>
 void for_counters(const State& state, Each each) {
   std::ranges::for_each(counters_of(state.counters), each);
@@ -59,6 +59,14 @@ JsonObject json_of(const FlowState& state) {
   JsonObject json;
   json.text("port", state.port);
   json.text("flow", state.flow);
+  for_counters(state, [&](const Counter& counter) { json.number(counter.name, counter.value); });
+  return json;
+}
+
+JsonObject json_of(const ReorderState& state) {
+  JsonObject json;
+  json.text("port", state.port);
+  json.text("plan", state.plan);
   for_counters(state, [&](const Counter& counter) { json.number(counter.name, counter.value); });
   return json;
 }
@@ -180,6 +188,11 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
     }
     for (std::size_t i = 0; i < port.config.rx_.flows_.size(); ++i)
       snapshot.flows.push_back({name, port.config.rx_.flows_[i].name_, port.steering.counts(i)});
+    const auto& plans = session.reorder_plans(static_cast<int>(id));
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      snapshot.reorder.push_back(
+          {name, port.config.rx_.reorder_configs_[i].name_, plans[i].counters()});
+    }
   }
   for (const MemoryRegionConfig* region : memory_regions(config)) {
     snapshot.regions.push_back({region->name_,
@@ -199,6 +212,7 @@ std::string SessionSnapshot::json() const {
   json.json("rx", json_list(rx));
   json.json("tx", json_list(tx));
   json.json("flows", json_list(flows));
+  json.json("reorder", json_list(reorder));
   json.json("regions", json_list(regions));
   return json.line();
 }
@@ -213,12 +227,14 @@ std::vector<std::uint64_t> SessionSnapshot::row() const {
   std::ranges::for_each(rx, add);
   std::ranges::for_each(tx, add);
   std::ranges::for_each(flows, add);
+  std::ranges::for_each(reorder, add);
   return row;
 }
 
 std::vector<std::string_view> SessionSnapshot::rx_names() { return names_of<RxQueueState>(); }
 std::vector<std::string_view> SessionSnapshot::tx_names() { return names_of<TxQueueState>(); }
 std::vector<std::string_view> SessionSnapshot::flow_names() { return names_of<FlowState>(); }
+std::vector<std::string_view> SessionSnapshot::reorder_names() { return names_of<ReorderState>(); }
 
 std::string SessionSnapshot::table() const {
   std::vector<Row> receive{{"receive queue", "received", "bytes", "delivered", "held", "bursts",
@@ -243,10 +259,19 @@ std::string SessionSnapshot::table() const {
   std::vector<Row> flow{{"flow", "packets", "bytes"}};
   for (const FlowState& s : flows)
     flow.push_back({s.port + "/" + s.flow, digits(s.counters.packets), digits(s.counters.bytes)});
+  std::vector<Row> plans{{"reorder plan", "packets", "complete", "incomplete", "missing", "lost",
+                          "duplicate", "late", "malformed", "restarts"}};
+  for (const ReorderState& s : reorder) {
+    const reorder::ReorderSnapshot& n = s.counters;
+    plans.push_back({s.port + "/" + s.plan, digits(n.packets), digits(n.complete),
+                     digits(n.incomplete), digits(n.missing), digits(n.lost), digits(n.duplicate),
+                     digits(n.late), digits(n.malformed), digits(n.restarts)});
+  }
   std::vector<Row> memory{{"memory region", "free buffers", "bytes each"}};
   for (const RegionState& s : regions)
     memory.push_back({s.name, part(s.free, s.buffers), digits(s.buf_size)});
-  return table_of(receive) + table_of(transmit) + table_of(flow) + table_of(memory);
+  return table_of(receive) + table_of(transmit) + table_of(flow) + table_of(plans) +
+         table_of(memory);
 }
 
 // --- Housekeeper

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "metrics/counters.h"
+#include "reorder/assembler.h"
 #include "session/session.h"
 #include "system/doorbell.h"
 #include "system/file.h"
@@ -49,6 +50,12 @@ struct FlowState {
   FlowSnapshot counters;
 };
 
+struct ReorderState {
+  std::string port;
+  std::string plan;
+  reorder::ReorderSnapshot counters;
+};
+
 struct RegionState {
   std::string name;
   std::uint64_t free{0};
@@ -71,18 +78,21 @@ struct SessionSnapshot {
   std::vector<RxQueueState> rx;
   std::vector<TxQueueState> tx;
   std::vector<FlowState> flows;
+  std::vector<ReorderState> reorder;
   std::vector<RegionState> regions;
 
   /// One JSON object (RFC 8259) on one line.
   [[nodiscard]] std::string json() const;
   /// Flat: `time`, `steady`, then of each receive queue the numbers of `rx_names` and the drops in
   /// the order of DropReason, then of each transmit queue those of `tx_names` and the drops, then
-  /// of each receive flow those of `flow_names`.
+  /// of each receive flow those of `flow_names`, then of each reorder plan those of
+  /// `reorder_names`.
   [[nodiscard]] std::vector<std::uint64_t> row() const;
   static std::vector<std::string_view> rx_names();
   static std::vector<std::string_view> tx_names();
   static std::vector<std::string_view> flow_names();
-  /// Tables of plain text: receive queues, transmit queues, flows, memory regions.
+  static std::vector<std::string_view> reorder_names();
+  /// Tables of plain text: receive queues, transmit queues, flows, reorder plans, memory regions.
   [[nodiscard]] std::string table() const;
 };
 

@@ -146,6 +146,71 @@ interfaces:
           batch_number: {bit_offset: 348, bit_width: 4}
 )";
 
+const char* const FRAMES = R"(version: 1
+master_core: 0
+stream_type: raw
+memory_regions:
+- {name: packets, kind: huge, num_bufs: 16384, buf_size: 9000}
+- {name: frames, kind: host, num_bufs: 16, buf_size: 67108864}
+interfaces:
+- name: port
+  address: eth0
+  rx:
+    queues:
+    - {name: q0, id: 0, cpu_core: 1, batch_size: 1024, memory_regions: [packets]}
+    flows:
+    - {name: a, id: 1, match: {udp_dst: 5000}, action: {type: queue, id: 0}}
+    - {name: b, id: 2, match: {udp_dst: 5001}, action: {type: queue, id: 0}}
+    - {name: c, id: 3, match: {udp_dst: 5002}, action: {type: queue, id: 0}}
+    - {name: d, id: 4, match: {udp_dst: 5003}, action: {type: queue, id: 0}}
+    - {name: e, id: 5, match: {udp_dst: 5004}, action: {type: queue, id: 0}}
+    reorder_configs:
+    - name: modules
+      reorder_type: cpu
+      memory_region: frames
+      payload_byte_offset: 48
+      payload_base: udp_payload
+      flow_ids: [1, 2]
+      flow_stride: 128
+      window: 4
+      timeout_us: 100000
+      fill: 65535
+      data_types: {input_type: uint16, output_type: uint16, endianness: host}
+      frame: {shape: [1024, 1024], dtype: uint16}
+      method:
+        batch_packet_number:
+          batch_number: {bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload}
+          packet_number: {bit_offset: 96, bit_width: 32, byte_order: little, base: udp_payload}
+          packets_per_batch: 256
+          first_packet: 1
+    - name: heaps
+      reorder_type: cpu
+      memory_region: frames
+      payload_byte_offset: 64
+      flow_ids: [3]
+      method:
+        batch_byte_offset:
+          batch_number: {bit_offset: 128, bit_width: 16, byte_order: little, base: udp_payload}
+          byte_offset: {bit_offset: 192, bit_width: 32, byte_order: little, base: udp_payload}
+          batch_bytes: 1048576
+    - name: by_count
+      reorder_type: cpu
+      memory_region: frames
+      flow_ids: [4]
+      method:
+        seq_packets_per_batch:
+          sequence_number: {bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload}
+          packets_per_batch: 64
+    - name: by_number
+      reorder_type: cpu
+      memory_region: frames
+      flow_ids: [5]
+      method:
+        seq_batch_number:
+          sequence_number: {bit_offset: 0, bit_width: 16, byte_order: little, base: udp_payload}
+          batch_number: {bit_offset: 16, bit_width: 8, byte_order: little, base: udp_payload}
+)";
+
 const char* const FLEX = R"(version: 1
 master_core: 0
 stream_type: raw

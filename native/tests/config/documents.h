@@ -13,6 +13,7 @@ namespace daqiri::test {
 
 extern const char* const RAW;
 extern const char* const REORDER;
+extern const char* const FRAMES;
 extern const char* const FLEX;
 extern const char* const ECPRI;
 extern const char* const SOCKET;

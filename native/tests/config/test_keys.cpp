@@ -238,7 +238,7 @@ std::vector<Case> reorder_cases() {
       {REORDER, at(PLAN, "payload_byte_offset"), "42", "2048"},
       {REORDER, at(PLAN, "flow_ids"), "[1, 3]", "[1, 4]", "[1]"},
       {REORDER, at(PLAN, "data_types"), "{input_type: int8, output_type: fp16}", "int8"},
-      {REORDER, at(PLAN, "data_types.input_type"), "int32", "uint16"},
+      {REORDER, at(PLAN, "data_types.input_type"), "int32", "fp32"},
       {REORDER, at(PLAN, "data_types.output_type"), "bf16", "fp8"},
       {REORDER, at(PLAN, "data_types.endianness"), "host", "big"},
       {REORDER, at(PLAN, "method"),
@@ -272,6 +272,49 @@ std::vector<Case> reorder_cases() {
   };
 }
 
+std::vector<Case> frame_cases() {
+  const std::string plans = "interfaces[0].rx.reorder_configs[";
+  std::vector<Case> cases{
+      {FRAMES, plans + "0].payload_base", "udp_payload", "ethernet", {}, true},
+      {FRAMES, plans + "0].window", "8", "65"},
+      {FRAMES, plans + "0].timeout_us", "0", "-1"},
+      {FRAMES, plans + "0].fill", "0", "65536"},
+      {FRAMES, plans + "0].flow_stride", "128", "64", {}, true},
+      {FRAMES, plans + "0].frame", "{shape: [2, 512, 1024]}", "[1024, 1024]"},
+      {FRAMES, plans + "0].frame.shape", "[4, 256, 1024]", "[1023, 1023]"},
+      {FRAMES, plans + "0].frame.dtype", "int16", "float"},
+      {FRAMES, plans + "0].method.batch_packet_number",
+       "{batch_number: {bit_offset: 0, bit_width: 8}, packet_number: {bit_offset: 8, bit_width: "
+       "8}, "
+       "packets_per_batch: 256}",
+       "256"},
+      {FRAMES, plans + "0].method.batch_packet_number.packets_per_batch", "256", "0", {}, true},
+      {FRAMES, plans + "0].method.batch_packet_number.first_packet", "0", "-1"},
+      {FRAMES, plans + "1].method.batch_byte_offset",
+       "{batch_number: {bit_offset: 0, bit_width: 8}, byte_offset: {bit_offset: 8, bit_width: 8}, "
+       "batch_bytes: 256}",
+       "256"},
+      {FRAMES, plans + "1].method.batch_byte_offset.batch_bytes", "4096", "0"},
+  };
+  const auto add_field = [&](const char* plan, const char* method, const char* field,
+                             const char* width = "8") {
+    const std::string path = plans + plan + "].method." + method + "." + field;
+    cases.push_back({FRAMES, path, "{bit_offset: 8, bit_width: 8}", "8"});
+    cases.push_back({FRAMES, path + ".bit_offset", "8", "72000"});
+    cases.push_back({FRAMES, path + ".bit_width", width, "33"});
+    cases.push_back({FRAMES, path + ".byte_order", "big", "middle"});
+    cases.push_back({FRAMES, path + ".base", "packet", "ip"});
+  };
+  add_field("0", "batch_packet_number", "batch_number");
+  add_field("0", "batch_packet_number", "packet_number");
+  add_field("1", "batch_byte_offset", "batch_number");
+  add_field("1", "batch_byte_offset", "byte_offset");
+  add_field("2", "seq_packets_per_batch", "sequence_number");
+  add_field("3", "seq_batch_number", "sequence_number");
+  add_field("3", "seq_batch_number", "batch_number", "16");
+  return cases;
+}
+
 void list_keys(const Node& map, const std::string& prefix, std::vector<std::string>& keys) {
   for (const auto& [key, value] : map.entries) {
     keys.push_back(prefix + key.text);
@@ -289,8 +332,8 @@ std::vector<std::string> known_keys() {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const auto& group :
-       {common_cases(), queue_cases(), rx_flow_cases(), tx_flow_cases(), reorder_cases()}) {
+  for (const auto& group : {common_cases(), queue_cases(), rx_flow_cases(), tx_flow_cases(),
+                            reorder_cases(), frame_cases()}) {
     cases.insert(cases.end(), group.begin(), group.end());
   }
   return cases;
@@ -359,7 +402,8 @@ TEST_CASE("the cases cover every key of the schema", "[config][keys]") {
 }
 
 TEST_CASE("documents with every key load without a word", "[config][keys]") {
-  for (const char* text : {RAW, REORDER, FLEX, ECPRI, SOCKET, ROCE, LEGACY}) require_clean(text);
+  for (const char* text : {RAW, REORDER, FRAMES, FLEX, ECPRI, SOCKET, ROCE, LEGACY})
+    require_clean(text);
 }
 
 TEST_CASE("a good value of each key changes the configuration", "[config][keys]") {

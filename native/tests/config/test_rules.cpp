@@ -380,7 +380,7 @@ TEST_CASE("reorder plans get packets they can use", "[config][rules]") {
   breaks(REORDER, "      method:\n        seq_batch_number:",
          "      method:\n        seq_packets_per_batch: {sequence_number: {bit_offset: 0, "
          "bit_width: 8}, packets_per_batch: 4}\n        seq_batch_number:",
-         plan2 + ".method", "two methods");
+         plan2 + ".method", "several methods");
   // 1024 packets of 1984 bytes, 16-bit samples to 32-bit.
   require_clean(replaced(REORDER, "buf_size: 520093696", "buf_size: 4063232"));
   breaks(REORDER, "buf_size: 520093696", "buf_size: 4063231", plan + ".memory_region",

@@ -69,8 +69,13 @@ struct Case {
 TEST_CASE("what an engine cannot do is refused with item, value and what to do", "[engine]") {
   using Traits = EngineTraits;
   const Case cases[] = {
-      {[](auto& port, auto&) { port.rx_.reorder_configs_.emplace_back().name_ = "frames"; },
-       nullptr, "reorder config 'frames', which this build does not have; remove reorder_configs"},
+      {[](auto& port, auto&) {
+         ReorderConfig& plan = port.rx_.reorder_configs_.emplace_back();
+         plan.name_ = "frames";
+         plan.reorder_type_ = "gpu";
+       },
+       nullptr,
+       "reorder config 'frames' on a GPU, which this build does not have; set reorder_type: cpu"},
       {[](auto& port, auto&) { port.rx_.hardware_timestamps_ = true; },
        &Traits::hardware_timestamps, "hardware_timestamps: true"},
       {[](auto& port, auto&) { port.tx_.accurate_send_ = true; }, &Traits::timed_send,
@@ -172,7 +177,9 @@ TEST_CASE("bursts beyond the machine's memory are refused by their keys", "[engi
 
 TEST_CASE("everything that is absent is named at once", "[engine]") {
   NetworkConfig config = with_flow([](InterfaceConfig& port, FlowConfig&) {
-    port.rx_.reorder_configs_.emplace_back().name_ = "plan";
+    ReorderConfig& plan = port.rx_.reorder_configs_.emplace_back();
+    plan.name_ = "plan";
+    plan.reorder_type_ = "gpu";
   });
   config.common_.engine_type = EngineType::DPDK;
   config.mrs_["pinned"] = {.name_ = "pinned", .kind_ = MemoryKind::HOST_PINNED, .position_ = 1};

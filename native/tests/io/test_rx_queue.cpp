@@ -331,7 +331,7 @@ TEST_CASE("a stage before the bursts keeps the account of packets from the wire"
   CHECK(bench.queue->counters().held == 1);
   burst->release();
   SECTION("at close") {
-    bench.queue->deliver_open();
+    bench.queue->deliver_all();
     bench.queue->end_pass();
     CHECK(dropped(*bench.queue, DropReason::TRUNCATED) == 1);
   }

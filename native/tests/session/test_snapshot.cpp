@@ -134,13 +134,18 @@ TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]
   snapshot.flows.resize(2);
   snapshot.flows[1].counters.packets = 39;
   snapshot.flows[1].counters.bytes = 40;
+  snapshot.reorder.resize(1);
+  number(snapshot.reorder[0].counters, 41);
   const std::vector<std::uint64_t> row = snapshot.row();
   const auto rx_names = SessionSnapshot::rx_names();
   const auto tx_names = SessionSnapshot::tx_names();
   const std::size_t rx_size = rx_names.size() + NUM_DROP_REASONS;
   const auto flow_names = SessionSnapshot::flow_names();
+  const auto reorder_names = SessionSnapshot::reorder_names();
+  REQUIRE(reorder_names.front() == "packets");
   REQUIRE(flow_names == std::vector<std::string_view>{"packets", "bytes"});
-  REQUIRE(row.size() == 2 + 2 * rx_size + tx_names.size() + NUM_DROP_REASONS + 4);
+  REQUIRE(row.size() == 2 + 2 * rx_size + tx_names.size() + NUM_DROP_REASONS + 4 +
+                            reorder_names.size());
   REQUIRE(row[0] == 1);
   REQUIRE(row[1] == 2);
   const auto at = [&](const std::vector<std::string_view>& names, std::size_t first,
@@ -160,9 +165,12 @@ TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]
   REQUIRE(at(tx_names, tx0, "lateness_max") == 37);
   REQUIRE(at(tx_names, tx0, "bursts_total") == 38);
   REQUIRE(row[tx0 + tx_names.size()] == 36);
-  REQUIRE(row[row.size() - 4] == 0);
-  REQUIRE(row[row.size() - 2] == 39);
-  REQUIRE(row.back() == 40);
+  const std::size_t flow0 = row.size() - reorder_names.size() - 4;
+  REQUIRE(row[flow0] == 0);
+  REQUIRE(row[flow0 + 2] == 39);
+  REQUIRE(row[flow0 + 3] == 40);
+  REQUIRE(row[flow0 + 4] == 41);
+  REQUIRE(at(reorder_names, flow0 + 4, "restarts") == row.back());
 }
 
 TEST_CASE("Counters are copied once a period, and are final when closed",

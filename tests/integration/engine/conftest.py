@@ -32,6 +32,7 @@ REASONS = [
     "flushed",
     "send_error",
     "missed_launch",
+    "reorder",
 ]
 
 

@@ -38,6 +38,7 @@ memory_regions:
   owned: false
 - {name: data, kind: device, access: [rdma_write], num_bufs: 20000, buf_size: 9000}
 - {name: frames, kind: host_pinned, num_bufs: 20000, buf_size: 4194304}
+- {name: packets, kind: huge, num_bufs: 20000, buf_size: 9000}
 interfaces:
 - name: camera
   address: "0000:03:00.0"
@@ -169,6 +170,44 @@ interfaces:
         seq_batch_number:
           sequence_number: {bit_offset: 336, bit_width: 10}
           batch_number: {bit_offset: 352, bit_width: 4}
+- name: detector
+  address: "0000:03:00.3"
+  rx:
+    queues:
+    - {name: rx, id: 0, cpu_core: 7, batch_size: 64, memory_regions: [packets]}
+    flows:
+    - {name: left, id: 40, match: {udp_dst: 8000}, action: {type: queue, id: 0}}
+    - {name: right, id: 41, match: {udp_dst: 8001}, action: {type: queue, id: 0}}
+    - {name: heap, id: 42, match: {udp_dst: 8002}, action: {type: queue, id: 0}}
+    reorder_configs:
+    - name: modules
+      reorder_type: cpu
+      memory_region: frames
+      payload_byte_offset: 48
+      payload_base: udp_payload
+      flow_ids: [40, 41]
+      flow_stride: 128
+      window: 4
+      timeout_us: 100000
+      fill: 65535
+      data_types: {input_type: uint16, output_type: uint16, endianness: host}
+      frame: {shape: [1024, 1024], dtype: uint16}
+      method:
+        batch_packet_number:
+          batch_number: {bit_offset: 0, bit_width: 32, byte_order: little, base: udp_payload}
+          packet_number: {bit_offset: 96, bit_width: 32, byte_order: little, base: udp_payload}
+          packets_per_batch: 256
+          first_packet: 1
+    - name: heaps
+      reorder_type: cpu
+      memory_region: frames
+      payload_byte_offset: 64
+      flow_ids: [42]
+      method:
+        batch_byte_offset:
+          batch_number: {bit_offset: 512, bit_width: 16}
+          byte_offset: {bit_offset: 576, bit_width: 32}
+          batch_bytes: 1048576
 """
 ROCE = """
 version: 1
@@ -229,12 +268,12 @@ def test_members_have_the_values_of_the_file() -> None:
     common = config.common
     assert (common.engine, common.engine_type) == (compat.EngineType.IBVERBS,) * 2
     assert common.direction == compat.Direction.TX_RX
-    assert list(config.memory_regions) == ["headers", "data", "frames"]
+    assert list(config.memory_regions) == ["headers", "data", "frames", "packets"]
     headers = config.memory_regions["headers"]
     assert headers.kind == compat.MemoryKind.HUGE
     assert headers.access == compat.MEM_ACCESS_LOCAL | compat.MEM_ACCESS_RDMA_READ
-    camera, radio, sensor = config.interfaces
-    assert [port.port_id for port in config.interfaces] == [0, 1, 2]
+    camera, radio, sensor, detector = config.interfaces
+    assert [port.port_id for port in config.interfaces] == [0, 1, 2, 3]
     assert camera.rx.queues[0].common.cpu_core == "4"
     assert camera.rx.queues[1].poll_mode == compat.QueuePollMode.DIRECT
     ranges, spread, tunnel, everything = camera.rx.flows
@@ -252,6 +291,19 @@ def test_members_have_the_values_of_the_file() -> None:
     assert [flow.match.ecpri_match.id for flow in radio.rx.flows] == [9, 8, 0]
     assert sensor.rx.reorder_configs[0].seq_batch_number.packets_per_batch == 64
     assert sensor.rx.flows[0].match.flex_item_match.mask == 0xFF
+    modules, heaps = detector.rx.reorder_configs
+    assert modules.batch_packet_number.batch_number == compat.ReorderBitFieldConfig(
+        0, 32, compat.ReorderByteOrder.LITTLE, compat.ReorderBase.UDP_PAYLOAD
+    )
+    assert (modules.window, modules.timeout_us, modules.fill, modules.flow_stride) == (
+        4,
+        100000,
+        65535,
+        128,
+    )
+    assert modules.frame == compat.ReorderFrameConfig([1024, 1024], "uint16")
+    assert heaps.method == compat.ReorderMethod.BATCH_BYTE_OFFSET
+    assert (heaps.window, heaps.timeout_us) == (0, -1)
 
 
 def test_endpoints_are_there_in_both_forms() -> None:

@@ -8,7 +8,7 @@ from ophyd import Kind
 
 from daqiri_ophyd import devices, profiles
 from daqiri_ophyd.devices import make_daq
-from daqiri_ophyd.engine import ConfigError, NotSupportedError, load_config
+from daqiri_ophyd.engine import ConfigError, load_config
 
 QUEUE = {"cpu_core": "any", "batch_size": 32, "timeout_us": 100, "memory_regions": ["buffers"]}
 
@@ -167,24 +167,25 @@ PLAN = {
     "flow_ids": [3],
     "method": {
         "seq_packets_per_batch": {
-            "sequence_number": {"bit_offset": 512, "bit_width": 32},
+            "sequence_number": {
+                "bit_offset": 512,
+                "bit_width": 32,
+                "byte_order": "big",
+                "base": "packet",
+            },
             "packets_per_batch": 16,
         }
     },
 }
 
 
-def test_reorder_plans_are_readable_and_refuse():
+def test_reorder_plans_are_readable():
     plan = make_daq(configuration(reorder_configs=[PLAN])).port_10_GbE_port_0.reorder.order
     used = {key.rpartition("order_")[2]: v["value"] for key, v in plan.read_configuration().items()}
-    assert used["enabled"] is False
     assert used["flow_ids"] == [3]
     assert used["payload_byte_offset"] == 64
     assert json.loads(used["method"]) == PLAN["method"]
-    plan.enabled.set(False)
-    for put in (plan.enabled.put, plan.enabled.set):
-        with pytest.raises(NotSupportedError, match="order of arrival"):
-            put(True)
+    assert plan.hints == {"fields": [plan.complete_frames.name, plan.incomplete_frames.name]}
 
 
 @pytest.mark.parametrize(

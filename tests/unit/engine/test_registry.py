@@ -41,6 +41,7 @@ HONEST: dict[str, Any] = {
     "rx": [QUEUE],
     "tx": [],
     "flows": [],
+    "reorder": [],
     "regions": [{"name": "m", "free": 1, "buffers": 2, "buf_size": 3}],
 }
 

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from daqiri_ophyd.engine import EngineSnapshot, FlowCounters, FlowState, QueueLevels
+from daqiri_ophyd.engine import (
+    EngineSnapshot,
+    FlowCounters,
+    FlowState,
+    QueueLevels,
+    ReorderCounters,
+)
 
 RX: dict[str, Any] = {
     "port": "p",
@@ -32,6 +38,9 @@ SNAPSHOT: dict[str, Any] = {
     "rx": [RX],
     "tx": [],
     "flows": [{"port": "p", "flow": "f", "packets": 6, "bytes": 600}],
+    "reorder": [
+        {"port": "p", "plan": "r"} | dict.fromkeys(ReorderCounters.__annotations__, 3),
+    ],
     "regions": [{"name": "m", "free": 1, "buffers": 2, "buf_size": 3}],
 }
 
@@ -43,6 +52,7 @@ def test_a_snapshot_is_what_the_text_says() -> None:
     assert queue.counters.dropped_total == 2
     assert queue.levels == QueueLevels(1, 64, 7, 8)
     assert snapshot.flows == (FlowState("p", "f", FlowCounters(packets=6, bytes=600)),)
+    assert (snapshot.reorder[0].plan, snapshot.reorder[0].counters.complete) == ("r", 3)
     assert snapshot.regions[0].buffers == 2
 
 
@@ -58,6 +68,7 @@ def test_a_snapshot_is_what_the_text_says() -> None:
         (json.dumps(SNAPSHOT | {"steady_ns": None}), "steady_ns is None, expected an integer"),
         (json.dumps(SNAPSHOT | {"rx": [RX | {"received": "many"}]}), "received is 'many'"),
         (json.dumps(SNAPSHOT | {"flows": [{"port": "p", "flow": "f"}]}), "packets is missing"),
+        (json.dumps(SNAPSHOT | {"reorder": [{"port": "p"}]}), "plan is missing"),
         (json.dumps(SNAPSHOT | {"rx": [RX | {"dropped": {"x": True}}]}), "x is True"),
     ],
 )

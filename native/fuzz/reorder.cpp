@@ -1,0 +1,153 @@
+// A reorder plan of any configuration that is accepted, and packets of any bytes: every packet is
+// counted once, frames hold what their validity says, and all buffers come back.
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "daqiri/config.h"
+#include "reorder/assembler.h"
+#include "require.h"
+#include "session/loopback_config.h"
+
+using namespace daqiri;
+using namespace daqiri::reorder;
+using fuzz::require;
+
+namespace {
+
+constexpr std::uint8_t POISON = 0xEE;
+constexpr std::uint8_t FILL = 0;
+
+ReorderBitFieldConfig any_field(FuzzedDataProvider& input) {
+  ReorderBitFieldConfig field;
+  field.bit_offset_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 200);
+  field.bit_width_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 33);
+  field.byte_order_ = input.PickValueInArray({ReorderByteOrder::BIG, ReorderByteOrder::LITTLE});
+  field.base_ = input.PickValueInArray({ReorderBase::PACKET, ReorderBase::UDP_PAYLOAD});
+  return field;
+}
+
+ReorderConfig any_plan(FuzzedDataProvider& input, std::size_t flows) {
+  ReorderConfig plan;
+  plan.name_ = "plan";
+  plan.reorder_type_ = "cpu";
+  plan.memory_region_ = "frames";
+  for (std::size_t i = 0; i < flows; ++i) plan.flow_ids_.push_back(static_cast<FlowId>(i + 1));
+  plan.payload_byte_offset_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 80);
+  plan.payload_base_ = input.PickValueInArray({ReorderBase::PACKET, ReorderBase::UDP_PAYLOAD});
+  plan.method_ = input.PickValueInArray(
+      {ReorderMethod::SEQ_BATCH_NUMBER, ReorderMethod::SEQ_PACKETS_PER_BATCH,
+       ReorderMethod::BATCH_PACKET_NUMBER, ReorderMethod::BATCH_BYTE_OFFSET});
+  const std::uint32_t packets = input.ConsumeIntegralInRange<std::uint32_t>(0, 130);
+  plan.seq_batch_number_.sequence_number_ = any_field(input);
+  plan.seq_batch_number_.batch_number_ = any_field(input);
+  plan.seq_packets_per_batch_ = {plan.seq_batch_number_.sequence_number_, packets};
+  plan.batch_packet_number_.batch_number_ = plan.seq_batch_number_.batch_number_;
+  plan.batch_packet_number_.packet_number_ = plan.seq_batch_number_.sequence_number_;
+  plan.batch_packet_number_.packets_per_batch_ = packets;
+  plan.batch_packet_number_.first_packet_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 3);
+  plan.batch_byte_offset_.batch_number_ = plan.seq_batch_number_.batch_number_;
+  plan.batch_byte_offset_.byte_offset_ = plan.seq_batch_number_.sequence_number_;
+  plan.batch_byte_offset_.batch_bytes_ =
+      packets * input.ConsumeIntegralInRange<std::uint32_t>(0, 9);
+  plan.window_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 65);
+  plan.timeout_us_ = input.ConsumeIntegralInRange<std::int64_t>(-1, 10);
+  plan.flow_stride_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 70);
+  using T = ReorderDataType;
+  plan.data_types_.input_type_ =
+      input.PickValueInArray({T::SAME, T::INT4, T::INT8, T::INT16, T::UINT8, T::UINT16, T::UINT32});
+  plan.data_types_.output_type_ = input.PickValueInArray(
+      {T::SAME, T::INT8, T::INT16, T::INT32, T::FP16, T::BF16, T::FP32, T::FP64, T::UINT32});
+  plan.data_types_.endianness_ =
+      input.PickValueInArray({ReorderEndianness::HOST, ReorderEndianness::NETWORK});
+  return plan;
+}
+
+struct Taker final : FrameSink {
+  explicit Taker(const Plan& made, memory::MemoryRegion& output) : plan(made), region(output) {}
+  bool take(const Frame& frame) noexcept override {
+    std::uint64_t valid = 0;
+    for (std::uint32_t i = 0; i < plan.units(); ++i) valid += frame.valid[i / 64] >> (i % 64) & 1U;
+    require(valid + frame.missing == plan.units(), "what is not valid is missing");
+    require(frame.info.aggregate_len <= region.buf_size(), "a frame fits its buffer");
+    packets += frame.info.source_packet_count;
+    const std::size_t unit = frame.info.aggregate_len / plan.units();
+    for (std::uint32_t i = 0; i < plan.units(); ++i) {
+      if ((frame.valid[i / 64] >> (i % 64) & 1U) != 0) continue;
+      for (std::size_t k = 0; k < unit; ++k)
+        require(static_cast<std::uint8_t>(frame.data[i * unit + k]) == FILL,
+                "what is missing is filled");
+    }
+    std::memset(frame.data, POISON, region.buf_size());
+    region.give(&frame.buffer, 1);
+    ++frames;
+    return true;
+  }
+
+  const Plan& plan;
+  memory::MemoryRegion& region;
+  std::uint64_t packets{0};
+  std::uint64_t frames{0};
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  FuzzedDataProvider input(data, size);
+  const std::size_t flows = input.ConsumeIntegralInRange<std::size_t>(1, 2);
+  NetworkConfig config = test::loopback_config();
+  RxConfig& rx = config.ifs_.front().rx_;
+  rx.flows_.clear();
+  for (std::size_t i = 0; i < flows; ++i) {
+    FlowConfig flow;
+    flow.name_ = "flow" + std::to_string(i);
+    flow.id_ = static_cast<FlowId>(i + 1);
+    flow.match_.udp_dst_ = {static_cast<std::uint16_t>(5000 + i),
+                            static_cast<std::uint16_t>(5000 + i)};
+    flow.action_.type_ = FlowType::QUEUE;
+    flow.action_.id_ = static_cast<std::uint16_t>(rx.queues_.front().common_.id_);
+    flow.actions_ = {flow.action_};
+    rx.flows_.push_back(flow);
+  }
+  MemoryRegionConfig output;
+  output.name_ = "frames";
+  output.num_bufs_ = input.ConsumeIntegralInRange<std::size_t>(1, 4);
+  output.buf_size_ = 1U << input.ConsumeIntegralInRange<std::uint32_t>(4, 16);
+  config.mrs_["frames"] = output;
+  rx.reorder_configs_ = {any_plan(input, flows)};
+  if (!validate_config(config).ok()) return 0;
+
+  const auto region = memory::MemoryRegion::allocate(config.mrs_["frames"]);
+  std::memset(region->address(0), POISON, region->extent().stride * output.num_bufs_);
+  const PacketKind kind = input.ConsumeBool() ? PacketKind::FRAMES : PacketKind::PAYLOADS;
+  const ReorderConfig& accepted = config.ifs_.front().rx_.reorder_configs_.front();
+  const Plan plan(accepted, kind, 5);
+  const ValidBits valid(output.num_bufs_, plan.units());
+  Taker taker(plan, *region);
+  Assembler assembler(plan, *region, valid, taker);
+  std::uint64_t now = 1;
+  std::uint64_t flushed = 0;
+  for (int step = 0; step < 256 && input.remaining_bytes() > 0; ++step) {
+    const auto what = input.ConsumeIntegral<std::uint8_t>();
+    if (what == 0) flushed += assembler.discard();
+    if (what == 1) assembler.expire(now += 4000);
+    const auto bytes = input.ConsumeBytes<std::uint8_t>(what);
+    // Of its own size, so that a look beyond it is seen.
+    const auto packet = std::make_unique<std::uint8_t[]>(bytes.size());
+    std::memcpy(packet.get(), bytes.data(), bytes.size());
+    const Packet each{packet.get(), static_cast<std::uint32_t>(bytes.size()),
+                      what % static_cast<std::uint32_t>(flows), now};
+    assembler.take({&each, 1}, now);
+  }
+  assembler.finish();
+  const ReorderSnapshot& n = assembler.tally();
+  require(n.packets == n.placed + n.duplicate + n.late + n.malformed + n.no_buffer,
+          "every packet is counted once");
+  require(n.placed == taker.packets + flushed, "what was placed is in a frame, or was discarded");
+  require(n.complete + n.incomplete == taker.frames, "frames are counted");
+  require(region->available() == output.num_bufs_, "all buffers come back");
+  return 0;
+}

@@ -1,0 +1,301 @@
+#include "reorder/assembler.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace daqiri::reorder {
+
+namespace {
+
+constexpr std::uint32_t WORD = 64;
+
+/// Calls `each(word, mask)` for the words that hold bits [first, first + n).
+template <typename Each>
+void for_words(std::uint32_t first, std::uint32_t n, Each each) noexcept {
+  while (n > 0) {
+    const std::uint32_t bit = first % WORD;
+    const std::uint32_t here = std::min(n, WORD - bit);
+    const std::uint64_t ones = here == WORD ? ~std::uint64_t{0} : (std::uint64_t{1} << here) - 1;
+    each(first / WORD, ones << bit);
+    first += here;
+    n -= here;
+  }
+}
+
+/// Calls `each(first, n)` for every run of zeros among `bits` bits.
+template <typename Each>
+void for_gaps(const std::uint64_t* words, std::uint32_t bits, Each each) noexcept {
+  std::uint32_t at = 0;
+  const auto next = [&](bool value) {
+    while (at < bits) {
+      std::uint64_t word = words[at / WORD];
+      if (!value) word = ~word;
+      word >>= at % WORD;
+      if (word != 0) {
+        at = std::min(bits, at + static_cast<std::uint32_t>(std::countr_zero(word)));
+        return;
+      }
+      at = (at / WORD + 1) * WORD;
+    }
+    at = bits;
+  };
+  for (;;) {
+    next(false);
+    if (at >= bits) return;
+    const std::uint32_t first = at;
+    next(true);
+    each(first, at - first);
+  }
+}
+
+}  // namespace
+
+Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const ValidBits& valid,
+                     FrameSink& sink)
+    : plan_(plan), output_(output), valid_(valid), sink_(sink), batches_(plan.window()) {}
+
+void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns) noexcept {
+  constexpr std::size_t AHEAD = 4;
+  tally_.packets += packets.size();
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
+    take(packets[i], now_ns);
+  }
+  copy();
+}
+
+void Assembler::take(const Packet& packet, std::uint64_t now_ns) noexcept {
+  Place where{};
+  const bool good = plan_.locate(packet.data, packet.length, packet.flow, where) &&
+                    (plan_.by_bytes() || (where.slot < plan_.units() &&
+                                          plan_.output_bytes(where.payload_bytes) * plan_.units() <=
+                                              output_.buf_size()));
+  if (!good) {
+    tally_.malformed += 1;
+    return;
+  }
+  Batch* batch = latest_;
+  if (batch == nullptr || !batch->open || batch->raw != where.batch) {
+    const std::uint32_t units =
+        plan_.by_bytes() ? where.payload_bytes / plan_.unit_bytes() : std::uint32_t{1};
+    batch = batch_of(where.batch, units, now_ns);
+    if (batch == nullptr) {
+      tally_.late += 1;
+      return;
+    }
+  }
+  late_units_ = 0;
+  latest_ = batch;
+  if (batch->data == nullptr) {
+    tally_.no_buffer += 1;
+    return;
+  }
+  place(*batch, where, packet);
+}
+
+Assembler::Batch* Assembler::batch_of(std::uint32_t raw, std::uint32_t units,
+                                      std::uint64_t now_ns) noexcept {
+  if (!begun_) begin(raw);
+  const std::uint64_t numbers = plan_.batch_numbers();
+  const std::uint64_t ahead = (raw + numbers - newest_ % numbers) % numbers;
+  std::uint64_t number = newest_ + ahead;
+  if (ahead > numbers / 2) number -= numbers;
+  // With one number for all, the next batch begins where this one has ended.
+  if (numbers == 1 && at(number).used && !at(number).open) ++number;
+  const bool out_of_window = number + batches_.size() <= newest_;
+  const bool closed = !out_of_window && number <= newest_ && at(number).number == number &&
+                      at(number).used && !at(number).open;
+  if (out_of_window || closed) {
+    late_units_ += units;
+    if (late_units_ < std::uint64_t{plan_.units()} * batches_.size()) return nullptr;
+    finish();
+    begin(raw);
+    tally_.restarts += 1;
+    number = newest_;
+  }
+  if (number > newest_) advance(number);
+  Batch& batch = at(number);
+  if (!batch.open) open(batch, number, raw, now_ns);
+  return &batch;
+}
+
+void Assembler::begin(std::uint32_t raw) noexcept {
+  for (Batch& batch : batches_) batch.used = false;
+  begun_ = true;
+  late_units_ = 0;
+  // Batches before it have numbers, too.
+  newest_ = raw + plan_.batch_numbers();
+}
+
+void Assembler::advance(std::uint64_t newest) noexcept {
+  const std::uint64_t window = batches_.size();
+  const std::uint64_t oldest = newest_ + 1 - std::min(window, newest_ + 1);
+  const std::uint64_t end = std::min(newest_, newest - window);
+  for (std::uint64_t number = oldest; number <= end; ++number) {
+    if (Batch& batch = at(number); batch.open) close(batch, End::WINDOW);
+  }
+  newest_ = newest;
+}
+
+void Assembler::open(Batch& batch, std::uint64_t number, std::uint32_t raw,
+                     std::uint64_t now_ns) noexcept {
+  batch = {};
+  batch.number = number;
+  batch.raw = raw;
+  batch.open = true;
+  batch.used = true;
+  batch.begun_ns = now_ns;
+  ++num_open_;
+  if (output_.take(&batch.buffer, 1) == 0) return;
+  batch.data = static_cast<std::byte*>(output_.address(batch.buffer));
+  batch.valid = valid_.of(batch.buffer);
+  std::fill_n(batch.valid, valid_.words(), std::uint64_t{0});
+}
+
+void Assembler::place(Batch& batch, const Place& where, const Packet& packet) noexcept {
+  std::uint32_t first = where.slot;
+  std::uint32_t units = 1;
+  std::uint64_t to = 0;
+  if (plan_.by_bytes()) {
+    first /= plan_.unit_bytes();
+    units = where.payload_bytes / plan_.unit_bytes();
+    to = plan_.output_bytes(where.slot);
+  } else {
+    if (batch.packets == 0) {
+      batch.payload_bytes = where.payload_bytes;
+      batch.slot_bytes = static_cast<std::uint32_t>(plan_.output_bytes(where.payload_bytes));
+    } else if (batch.payload_bytes != where.payload_bytes) {
+      tally_.malformed += 1;
+      return;
+    }
+    to = std::uint64_t{first} * batch.slot_bytes;
+  }
+  std::uint32_t there = 0;
+  for_words(first, units, [&](std::uint32_t word, std::uint64_t mask) {
+    there += static_cast<std::uint32_t>(std::popcount(batch.valid[word] & mask));
+  });
+  if (there > 0) {
+    // What overlaps others in part is none of them.
+    (there == units ? tally_.duplicate : tally_.malformed) += 1;
+    return;
+  }
+  for_words(first, units,
+            [&](std::uint32_t word, std::uint64_t mask) { batch.valid[word] |= mask; });
+  copies_[num_copies_++] = {batch.data + to,
+                            reinterpret_cast<const std::byte*>(packet.data) + where.payload_at,
+                            where.payload_bytes};
+  if (num_copies_ == CHUNK) copy();
+  if (batch.packets == 0) batch.first_time = packet.time;
+  batch.last_time = packet.time;
+  batch.packets += 1;
+  batch.units += units;
+  tally_.placed += 1;
+  if (batch.units == plan_.units()) close(batch, End::COMPLETE);
+}
+
+void Assembler::copy() noexcept {
+  for (std::size_t i = 0; i < num_copies_; ++i)
+    plan_.move(copies_[i].to, copies_[i].from, copies_[i].bytes);
+  num_copies_ = 0;
+}
+
+void Assembler::fill(const Batch& batch) const noexcept {
+  const std::uint64_t each =
+      plan_.by_bytes() ? plan_.output_bytes(plan_.unit_bytes()) : batch.slot_bytes;
+  for_gaps(batch.valid, plan_.units(), [&](std::uint32_t first, std::uint32_t n) {
+    plan_.fill(batch.data + first * each, n * each);
+  });
+}
+
+void Assembler::close(Batch& batch, End end) noexcept {
+  copy();
+  batch.open = false;
+  --num_open_;
+  if (latest_ == &batch) latest_ = nullptr;
+  if (batch.data == nullptr) {
+    tally_.lost += 1;
+    return;
+  }
+  Frame frame{};
+  frame.missing = plan_.units() - batch.units;
+  if (frame.missing > 0) fill(batch);
+  const std::uint64_t bytes =
+      plan_.by_bytes() ? plan_.output_bytes(std::uint64_t{plan_.units()} * plan_.unit_bytes())
+                       : std::uint64_t{plan_.units()} * batch.slot_bytes;
+  frame.buffer = batch.buffer;
+  frame.data = batch.data;
+  frame.valid = batch.valid;
+  frame.first_time = batch.first_time;
+  frame.last_time = batch.last_time;
+  frame.info.batch_id = batch.raw;
+  frame.info.source_packet_count = batch.packets;
+  frame.info.packets_per_batch = plan_.by_bytes() ? 0 : plan_.units();
+  frame.info.payload_len = batch.slot_bytes;
+  frame.info.aggregate_len = static_cast<std::uint32_t>(bytes);
+  frame.info.burst_flags = DAQIRI_BURST_FLAG_REORDERED;
+  if (end == End::TIMEOUT) frame.info.burst_flags |= DAQIRI_BURST_FLAG_REORDER_TIMEOUT;
+  if (!sink_.take(frame)) {
+    tally_.lost += 1;
+  } else if (frame.missing == 0) {
+    tally_.complete += 1;
+  } else {
+    tally_.incomplete += 1;
+    tally_.missing += frame.missing;
+  }
+}
+
+std::uint64_t Assembler::expire(std::uint64_t now_ns) noexcept {
+  if (plan_.timeout_ns() == 0 || num_open_ == 0) return 0;
+  std::uint64_t next = 0;
+  const std::uint64_t window = batches_.size();
+  for (std::uint64_t number = newest_ + 1 - window; number <= newest_; ++number) {
+    Batch& batch = at(number);
+    if (!batch.open) continue;
+    const std::uint64_t due = batch.begun_ns + plan_.timeout_ns();
+    if (due <= now_ns) {
+      close(batch, End::TIMEOUT);
+    } else if (next == 0 || due < next) {
+      next = due;
+    }
+  }
+  return next;
+}
+
+void Assembler::finish() noexcept {
+  for (std::uint64_t number = newest_ + 1 - batches_.size(); num_open_ > 0; ++number) {
+    if (Batch& batch = at(number); batch.open) close(batch, End::WINDOW);
+  }
+}
+
+std::uint64_t Assembler::discard() noexcept {
+  std::uint64_t packets = 0;
+  for (Batch& batch : batches_) {
+    if (batch.open && batch.data != nullptr) {
+      packets += batch.packets;
+      output_.give(&batch.buffer, 1);
+    }
+    if (batch.open) tally_.lost += 1;
+    batch = {};
+  }
+  latest_ = nullptr;
+  num_open_ = 0;
+  begun_ = false;
+  return packets;
+}
+
+void Assembler::publish() noexcept {
+  std::array<std::uint64_t, num_counters<ReorderSnapshot>()> values;
+  const auto counters = counters_of(tally_);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = counters[i].value;
+  published_.publish(values);
+}
+
+ReorderSnapshot Assembler::counters() const noexcept {
+  const auto values = published_.read();
+  ReorderSnapshot snapshot;
+  const auto counters = counters_of(snapshot);
+  for (std::size_t i = 0; i < values.size(); ++i) counters[i].value = values[i];
+  return snapshot;
+}
+
+}  // namespace daqiri::reorder

@@ -1,0 +1,303 @@
+#include "reorder/convert.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace daqiri::reorder {
+
+namespace {
+
+/// Bits of an fp16 or bf16 number, as an element.
+template <int ExponentBits, int FractionBits>
+struct Small {
+  std::uint16_t bits;
+};
+using Fp16 = Small<5, 10>;
+using Bf16 = Small<8, 7>;
+
+template <typename T>
+struct IsSmall : std::false_type {};
+template <int E, int F>
+struct IsSmall<Small<E, F>> : std::true_type {};
+
+/// IEEE 754 binary32 or binary64 to a smaller format: nearest, ties to even; too large: infinity.
+/// Takes integers only: their magnitudes are 0 or 1 and more, so nothing is subnormal.
+template <int E, int F, typename Float>
+[[gnu::always_inline]] inline Small<E, F> rounded(Float value, Small<E, F>*) noexcept {
+  using Bits = std::conditional_t<sizeof(Float) == 4, std::uint32_t, std::uint64_t>;
+  constexpr int WIDE_F = std::numeric_limits<Float>::digits - 1;
+  constexpr int WIDE_BIAS = std::numeric_limits<Float>::max_exponent - 1;
+  constexpr int CUT = WIDE_F - F;
+  constexpr Bits INFINITE = ((Bits{1} << E) - 1) << F;
+  constexpr Bits REBIAS = static_cast<Bits>(WIDE_BIAS - ((1 << (E - 1)) - 1)) << F;
+  const auto bits = std::bit_cast<Bits>(value);
+  constexpr int SIGN = sizeof(Float) * 8 - 1;
+  const auto sign = static_cast<std::uint16_t>((bits >> SIGN) << 15U);
+  const Bits magnitude = bits & ~(Bits{1} << SIGN);
+  const Bits cut = (magnitude + (Bits{1} << (CUT - 1)) - 1 + ((magnitude >> CUT) & 1U)) >> CUT;
+  Bits small = cut - REBIAS;
+  small = small > INFINITE ? INFINITE : small;
+  small = magnitude == 0 ? 0 : small;
+  return {static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(small))};
+}
+
+template <typename Out, typename In>
+[[gnu::always_inline]] inline Out converted(In value) noexcept {
+  if constexpr (IsSmall<Out>::value) {
+    // What the wide type holds exactly is rounded once.
+    using Wide = std::conditional_t<(sizeof(In) < 4), float, double>;
+    return rounded(static_cast<Wide>(value), static_cast<Out*>(nullptr));
+  } else {
+    return static_cast<Out>(value);
+  }
+}
+
+template <bool Swap, typename In>
+[[gnu::always_inline]] inline In load(const std::byte* from) noexcept {
+  using Bits = std::make_unsigned_t<In>;
+  Bits bits;
+  std::memcpy(&bits, from, sizeof bits);
+  if constexpr (Swap && sizeof(In) == 2) bits = __builtin_bswap16(bits);
+  if constexpr (Swap && sizeof(In) == 4) bits = __builtin_bswap32(bits);
+  return static_cast<In>(bits);
+}
+
+/// Two in a byte.
+struct Nibbles;
+
+template <typename In, typename Out, bool Swap>
+struct Conversion {
+  [[gnu::always_inline]] static void move(std::byte* to, const std::byte* from,
+                                          std::size_t bytes) noexcept {
+    const std::size_t n = bytes / sizeof(In);
+    for (std::size_t i = 0; i < n; ++i) {
+      const Out out = converted<Out>(load<Swap, In>(from + i * sizeof(In)));
+      std::memcpy(to + i * sizeof(Out), &out, sizeof out);
+    }
+  }
+};
+
+template <typename Out, bool Swap>
+struct Conversion<Nibbles, Out, Swap> {
+  [[gnu::always_inline]] static void move(std::byte* to, const std::byte* from,
+                                          std::size_t bytes) noexcept {
+    for (std::size_t i = 0; i < bytes; ++i) {
+      const auto both = static_cast<std::int8_t>(from[i]);
+      const auto high = static_cast<std::int8_t>(both >> 4);
+      const auto low = static_cast<std::int8_t>(static_cast<std::int8_t>(both << 4) >> 4);
+      const Out out[2] = {converted<Out>(high), converted<Out>(low)};
+      std::memcpy(to + i * sizeof out, out, sizeof out);
+    }
+  }
+};
+
+struct Copy {
+  [[gnu::always_inline]] static void move(std::byte* to, const std::byte* from,
+                                          std::size_t bytes) noexcept {
+    std::memcpy(to, from, bytes);
+  }
+};
+
+// The same loops, compiled for each set.
+
+template <typename Loop>
+void portable(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  Loop::move(to, from, bytes);
+}
+
+#ifdef __x86_64__
+template <typename Loop>
+[[gnu::target("avx2,f16c,bmi2")]] void avx2(std::byte* to, const std::byte* from,
+                                            std::size_t bytes) noexcept {
+  Loop::move(to, from, bytes);
+}
+#ifdef __clang__
+#define DAQIRI_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,bmi2"
+#else
+#define DAQIRI_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,bmi2,prefer-vector-width=512"
+#endif
+template <typename Loop>
+[[gnu::target(DAQIRI_AVX512)]] void avx512(std::byte* to, const std::byte* from,
+                                           std::size_t bytes) noexcept {
+  Loop::move(to, from, bytes);
+}
+#endif
+
+template <typename Loop>
+Move compiled(MoveSet set) noexcept {
+#ifdef __x86_64__
+  if (set == MoveSet::AVX512) return avx512<Loop>;
+  if (set == MoveSet::AVX2) return avx2<Loop>;
+#else
+  (void)set;
+#endif
+  return portable<Loop>;
+}
+
+template <typename In, bool Swap>
+Move to_output(ReorderDataType output, MoveSet set) noexcept {
+  switch (output) {
+    case ReorderDataType::FP16:
+      return compiled<Conversion<In, Fp16, Swap>>(set);
+    case ReorderDataType::BF16:
+      return compiled<Conversion<In, Bf16, Swap>>(set);
+    case ReorderDataType::FP32:
+      return compiled<Conversion<In, float, Swap>>(set);
+    case ReorderDataType::FP64:
+      return compiled<Conversion<In, double, Swap>>(set);
+    case ReorderDataType::INT8:
+      return compiled<Conversion<In, std::int8_t, Swap>>(set);
+    case ReorderDataType::UINT8:
+      return compiled<Conversion<In, std::uint8_t, Swap>>(set);
+    case ReorderDataType::INT16:
+      return compiled<Conversion<In, std::int16_t, Swap>>(set);
+    case ReorderDataType::UINT16:
+      return compiled<Conversion<In, std::uint16_t, Swap>>(set);
+    case ReorderDataType::INT32:
+      return compiled<Conversion<In, std::int32_t, Swap>>(set);
+    case ReorderDataType::UINT32:
+      return compiled<Conversion<In, std::uint32_t, Swap>>(set);
+    case ReorderDataType::SAME:
+    case ReorderDataType::INT4:
+    case ReorderDataType::INVALID:
+      break;
+  }
+  return nullptr;
+}
+
+template <typename In>
+Move from_input(const ReorderDataTypesConfig& types, MoveSet set) noexcept {
+  constexpr bool HOST_IS_NETWORK = std::endian::native == std::endian::big;
+  const bool swap = types.endianness_ == ReorderEndianness::NETWORK && !HOST_IS_NETWORK;
+  return swap ? to_output<In, true>(types.output_type_, set)
+              : to_output<In, false>(types.output_type_, set);
+}
+
+bool is_float(ReorderDataType type) noexcept {
+  return type == ReorderDataType::FP16 || type == ReorderDataType::BF16 ||
+         type == ReorderDataType::FP32 || type == ReorderDataType::FP64;
+}
+
+bool is_unsigned(ReorderDataType type) noexcept {
+  return type == ReorderDataType::UINT8 || type == ReorderDataType::UINT16 ||
+         type == ReorderDataType::UINT32;
+}
+
+template <typename T>
+bool put_integer(double value, std::byte* to) noexcept {
+  if (!(value >= static_cast<double>(std::numeric_limits<T>::min()) &&
+        value <= static_cast<double>(std::numeric_limits<T>::max())) ||
+      value != std::trunc(value))
+    return false;
+  const T out = static_cast<T>(value);
+  std::memcpy(to, &out, sizeof out);
+  return true;
+}
+
+/// Of any number.
+template <int E, int F>
+std::uint16_t small_bits(double value) noexcept {
+  constexpr int BIAS = (1 << (E - 1)) - 1;
+  constexpr int INFINITE = ((1 << E) - 1) << F;
+  const int sign = std::signbit(value) ? 1 << 15 : 0;
+  if (std::isnan(value)) return static_cast<std::uint16_t>(sign | INFINITE | 1 << (F - 1));
+  const double magnitude = std::fabs(value);
+  if (magnitude == 0) return static_cast<std::uint16_t>(sign);
+  int exponent = std::isinf(magnitude) ? 2 * BIAS : std::max(std::ilogb(magnitude), 1 - BIAS);
+  // In units of the last place: an integer below 2^(F + 1), rounded by the current mode, nearest.
+  const double units =
+      std::isinf(magnitude) ? 0 : std::nearbyint(std::ldexp(magnitude, F - exponent));
+  const double bits = units + std::ldexp(exponent + BIAS - 1, F);
+  const bool infinite = std::isinf(magnitude) || bits >= INFINITE;
+  return static_cast<std::uint16_t>(sign | (infinite ? INFINITE : static_cast<int>(bits)));
+}
+
+}  // namespace
+
+MoveSet best_move_set() noexcept {
+#ifdef __x86_64__
+  static const MoveSet found = [] {
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+      return MoveSet::AVX512;
+    return __builtin_cpu_supports("avx2") ? MoveSet::AVX2 : MoveSet::PORTABLE;
+  }();
+  return found;
+#else
+  return MoveSet::PORTABLE;
+#endif
+}
+
+bool convertible(ReorderDataType input, ReorderDataType output) noexcept {
+  if (input == ReorderDataType::SAME) return output == ReorderDataType::SAME;
+  if (bits_of(input) == 0 || is_float(input)) return false;
+  if (is_float(output)) return true;
+  if (bits_of(output) == 0 || output == ReorderDataType::INT4) return false;
+  if (is_unsigned(input) == is_unsigned(output)) return bits_of(output) >= bits_of(input);
+  return is_unsigned(input) && bits_of(output) > bits_of(input);
+}
+
+Move move_for(const ReorderDataTypesConfig& types, MoveSet set) noexcept {
+  if (!convertible(types.input_type_, types.output_type_)) return nullptr;
+  const bool swapped = types.endianness_ == ReorderEndianness::NETWORK &&
+                       bits_of(types.input_type_) > 8 && std::endian::native != std::endian::big;
+  if (types.input_type_ == types.output_type_ && !swapped) return compiled<Copy>(MoveSet::PORTABLE);
+  switch (types.input_type_) {
+    case ReorderDataType::INT4:
+      return to_output<Nibbles, false>(types.output_type_, set);
+    case ReorderDataType::INT8:
+      return to_output<std::int8_t, false>(types.output_type_, set);
+    case ReorderDataType::UINT8:
+      return to_output<std::uint8_t, false>(types.output_type_, set);
+    case ReorderDataType::INT16:
+      return from_input<std::int16_t>(types, set);
+    case ReorderDataType::UINT16:
+      return from_input<std::uint16_t>(types, set);
+    case ReorderDataType::INT32:
+      return from_input<std::int32_t>(types, set);
+    case ReorderDataType::UINT32:
+      return from_input<std::uint32_t>(types, set);
+    default:
+      return nullptr;
+  }
+}
+
+bool encode(double value, ReorderDataType output, std::byte* to) noexcept {
+  const auto put = [to](auto element) {
+    std::memcpy(to, &element, sizeof element);
+    return true;
+  };
+  switch (output) {
+    case ReorderDataType::FP16:
+      return put(small_bits<5, 10>(value));
+    case ReorderDataType::BF16:
+      return put(small_bits<8, 7>(value));
+    case ReorderDataType::FP32:
+      return put(static_cast<float>(value));
+    case ReorderDataType::FP64:
+      return put(value);
+    case ReorderDataType::INT8:
+      return put_integer<std::int8_t>(value, to);
+    case ReorderDataType::SAME:
+    case ReorderDataType::UINT8:
+      return put_integer<std::uint8_t>(value, to);
+    case ReorderDataType::INT16:
+      return put_integer<std::int16_t>(value, to);
+    case ReorderDataType::UINT16:
+      return put_integer<std::uint16_t>(value, to);
+    case ReorderDataType::INT32:
+      return put_integer<std::int32_t>(value, to);
+    case ReorderDataType::UINT32:
+      return put_integer<std::uint32_t>(value, to);
+    case ReorderDataType::INT4:
+    case ReorderDataType::INVALID:
+      break;
+  }
+  return false;
+}
+
+}  // namespace daqiri::reorder

@@ -1,0 +1,147 @@
+/// A reorder config, compiled: where packets of its flows belong.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "daqiri/reorder.h"
+#include "reorder/convert.h"
+
+namespace daqiri::reorder {
+
+/// A number in a packet.
+class Field {
+ public:
+  Field() = default;
+  explicit Field(const ReorderBitFieldConfig& config) noexcept;
+
+  [[nodiscard]] bool of_payload() const noexcept { return of_payload_; }
+  /// Bytes that a packet has up to the field's end, from `base` on (0 where it counts from the
+  /// packet).
+  [[nodiscard]] std::uint32_t end(std::uint32_t base) const noexcept {
+    return end_ + (of_payload_ ? base : 0);
+  }
+  /// Of a packet that has the field. `base`: where the UDP payload begins.
+  [[nodiscard]] std::uint32_t read(const std::uint8_t* packet, std::uint32_t base) const noexcept;
+
+ private:
+  std::uint32_t first_{0};
+  std::uint32_t end_{0};
+  std::uint32_t mask_{0};
+  /// Bits behind the field in its last byte.
+  std::uint8_t tail_{0};
+  bool little_{false};
+  bool of_payload_{false};
+};
+
+/// What one packet is.
+struct Place {
+  /// As the packet says; wraps.
+  std::uint32_t batch;
+  /// Slot of the batch; of a plan by byte offsets: the first input byte.
+  std::uint32_t slot;
+  /// The payload, from the packet's beginning.
+  std::uint32_t payload_at;
+  std::uint32_t payload_bytes;
+};
+
+/// What the packets of a session's port are.
+enum class PacketKind : std::uint8_t {
+  /// Ethernet frames.
+  FRAMES,
+  /// Payloads of datagrams.
+  PAYLOADS,
+};
+
+class Plan {
+ public:
+  /// Of a validated config. `timeout_us`: that of its queue.
+  Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t timeout_us);
+
+  /// Where a packet of flow `flow_ids()[flow]` belongs. False: it is malformed: too short for its
+  /// fields, no payload, no whole number of elements, a number beyond the batch; or no UDP packet
+  /// where an offset counts from the UDP payload.
+  [[nodiscard]] bool locate(const std::uint8_t* packet, std::uint32_t length, std::uint32_t flow,
+                            Place& place) const noexcept;
+
+  [[nodiscard]] const std::vector<FlowId>& flow_ids() const noexcept { return flow_ids_; }
+  /// Batch numbers that there are.
+  [[nodiscard]] std::uint64_t batch_numbers() const noexcept { return batch_numbers_; }
+  /// Batches that are open at once.
+  [[nodiscard]] std::uint32_t window() const noexcept { return window_; }
+  /// 0: none.
+  [[nodiscard]] std::uint64_t timeout_ns() const noexcept { return timeout_ns_; }
+  /// Packets say at which byte of their batch they begin; they need not be of the same length.
+  [[nodiscard]] bool by_bytes() const noexcept {
+    return method_ == ReorderMethod::BATCH_BYTE_OFFSET;
+  }
+  /// What validity is told of: slots, or of a plan by byte offsets runs of `unit_bytes` input
+  /// bytes.
+  [[nodiscard]] std::uint32_t units() const noexcept { return units_; }
+  [[nodiscard]] std::uint32_t unit_bytes() const noexcept { return unit_bytes_; }
+  /// Payload bytes of every packet; 0: the first packet of a batch says.
+  [[nodiscard]] std::uint32_t payload_bytes() const noexcept { return payload_bytes_; }
+  /// Output bytes of so many payload bytes.
+  [[nodiscard]] std::uint64_t output_bytes(std::uint64_t payload) const noexcept {
+    return payload * output_scale_ / input_scale_;
+  }
+  void move(std::byte* to, const std::byte* from, std::size_t bytes) const noexcept {
+    move_(to, from, bytes);
+  }
+  /// Fill a stretch of the output, a whole number of elements.
+  void fill(std::byte* to, std::size_t bytes) const noexcept;
+
+ private:
+  /// Beginning and end of the UDP payload.
+  struct Payload {
+    std::uint32_t begin;
+    std::uint32_t end;
+  };
+  [[nodiscard]] bool find_payload(const std::uint8_t* packet, std::uint32_t length,
+                                  Payload& payload) const noexcept;
+
+  ReorderMethod method_;
+  /// The batch number, or what it is computed from.
+  Field batch_;
+  /// Place in the batch; not by sequence numbers alone.
+  Field position_;
+  std::uint32_t first_position_{0};
+  /// Sequence numbers: slot and batch in one.
+  std::uint32_t sequence_shift_{0};
+  /// Slots of one flow.
+  std::uint32_t stride_{0};
+  bool flows_apart_{false};
+  bool needs_payload_{false};
+  bool payload_based_{false};
+  std::uint32_t payload_offset_{0};
+  std::uint32_t element_bytes_{1};
+  std::uint32_t input_scale_{1};
+  std::uint32_t output_scale_{1};
+  std::uint32_t units_{0};
+  std::uint32_t unit_bytes_{0};
+  std::uint32_t payload_bytes_{0};
+  std::uint64_t batch_numbers_{0};
+  std::uint32_t window_{1};
+  std::uint64_t timeout_ns_{0};
+  Move move_;
+  std::array<std::byte, 8> fill_{};
+  std::uint32_t fill_bytes_{1};
+  std::vector<FlowId> flow_ids_;
+};
+
+/// Batches that can be open at once: so many batch numbers tell them apart.
+[[nodiscard]] constexpr std::uint32_t most_open(std::uint64_t batch_numbers) noexcept {
+  constexpr std::uint64_t MOST = 64;
+  const std::uint64_t half = batch_numbers / 2;
+  return static_cast<std::uint32_t>(half == 0 ? 1 : half < MOST ? half : MOST);
+}
+/// Batch numbers of a config whose fields are good; slots of a batch; slots of one flow.
+[[nodiscard]] std::uint64_t batch_numbers_of(const ReorderConfig& config) noexcept;
+[[nodiscard]] std::uint32_t slots_of(const ReorderConfig& config) noexcept;
+/// Output bytes of a config's frame; 0: none, or more than there can be.
+[[nodiscard]] std::uint64_t frame_bytes_of(const ReorderConfig& config) noexcept;
+[[nodiscard]] std::uint32_t stride_of(const ReorderConfig& config) noexcept;
+
+}  // namespace daqiri::reorder

@@ -1,0 +1,414 @@
+// Frames put together from packets, against a slow and obvious model.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "reorder/assembler.h"
+
+using namespace daqiri;
+using namespace daqiri::reorder;
+
+namespace {
+
+constexpr std::uint64_t TIMEOUT_NS = 1'000'000;
+
+ReorderConfig by_packet_number(std::uint32_t packets, std::uint32_t batch_bits = 16) {
+  ReorderConfig config;
+  config.method_ = ReorderMethod::BATCH_PACKET_NUMBER;
+  config.flow_ids_ = {1};
+  config.payload_byte_offset_ = 8;
+  config.batch_packet_number_.batch_number_ = {0, batch_bits};
+  config.batch_packet_number_.packet_number_ = {32, 16};
+  config.batch_packet_number_.packets_per_batch_ = packets;
+  return config;
+}
+
+struct Seen {
+  std::uint32_t batch;
+  std::vector<std::uint8_t> bytes;
+  std::vector<bool> valid;
+  std::uint32_t packets;
+  bool timed_out;
+  std::uint64_t first_time;
+  bool operator==(const Seen&) const = default;
+};
+
+/// A plan with a region that nobody shares.
+struct Bench : FrameSink {
+  explicit Bench(const ReorderConfig& config, std::uint32_t buffers = 80,
+                 std::uint32_t buf_size = 4096)
+      : plan(config, PacketKind::PAYLOADS, TIMEOUT_NS / 1000), valid(buffers, plan.units()) {
+    MemoryRegionConfig output;
+    output.name_ = "frames";
+    output.num_bufs_ = buffers;
+    output.buf_size_ = buf_size;
+    region = memory::MemoryRegion::allocate(output);
+    std::memset(region->address(0), 0xEE, region->extent().stride * buffers);
+    assembler = std::make_unique<Assembler>(plan, *region, valid, *this);
+  }
+
+  bool take(const Frame& frame) noexcept override {
+    Seen each;
+    each.batch = static_cast<std::uint32_t>(frame.info.batch_id);
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(frame.data);
+    each.bytes.assign(bytes, bytes + frame.info.aggregate_len);
+    for (std::uint32_t i = 0; i < plan.units(); ++i)
+      each.valid.push_back((frame.valid[i / 64] >> (i % 64) & 1U) != 0);
+    each.packets = frame.info.source_packet_count;
+    each.timed_out = (frame.info.burst_flags & DAQIRI_BURST_FLAG_REORDER_TIMEOUT) != 0;
+    each.first_time = frame.first_time;
+    const bool taken = !full;
+    if (taken) frames.push_back(std::move(each));
+    if (!keep || full) {
+      std::memset(frame.data, 0xEE, region->buf_size());
+      region->give(&frame.buffer, 1);
+    }
+    return taken;
+  }
+
+  void send(std::vector<std::uint8_t> bytes, std::uint64_t time = 0, std::uint32_t flow = 0) {
+    packets.push_back(std::move(bytes));
+    const Packet packet{packets.back().data(), static_cast<std::uint32_t>(packets.back().size()),
+                        flow, time};
+    assembler->take({&packet, 1}, now);
+    // What was taken is not looked at again.
+    std::fill(packets.back().begin(), packets.back().end(), std::uint8_t{0xDD});
+  }
+  void send(std::uint32_t batch, std::uint32_t slot, std::uint8_t value, std::uint32_t size = 4,
+            std::uint32_t flow = 0) {
+    std::vector<std::uint8_t> bytes(8 + size, value);
+    const std::uint32_t bits = plan.batch_numbers() == 1U << 16U ? batch << 16U : batch << 24U;
+    for (int i = 0; i < 4; ++i)
+      bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(bits >> (24 - 8 * i));
+    bytes[4] = static_cast<std::uint8_t>(slot >> 8U);
+    bytes[5] = static_cast<std::uint8_t>(slot);
+    send(std::move(bytes), 0, flow);
+  }
+
+  [[nodiscard]] bool balanced() const {
+    const ReorderSnapshot& t = assembler->tally();
+    return t.packets == t.placed + t.duplicate + t.late + t.malformed + t.no_buffer;
+  }
+
+  Plan plan;
+  ValidBits valid;
+  std::unique_ptr<memory::MemoryRegion> region;
+  std::unique_ptr<Assembler> assembler;
+  std::vector<Seen> frames;
+  std::deque<std::vector<std::uint8_t>> packets;
+  std::uint64_t now{1};
+  bool keep{false};
+  bool full{false};
+};
+
+std::vector<std::uint8_t> slots(const std::vector<int>& values, std::size_t size = 4) {
+  std::vector<std::uint8_t> bytes;
+  for (const int value : values) bytes.insert(bytes.end(), size, static_cast<std::uint8_t>(value));
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("packets in any order make a frame", "[reorder]") {
+  Bench bench(by_packet_number(3));
+  for (const std::uint32_t slot : {2U, 0U, 1U})
+    bench.send(5, slot, static_cast<std::uint8_t>(10 + slot));
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames[0] == Seen{5, slots({10, 11, 12}), {true, true, true}, 3, false, 0});
+  CHECK(bench.assembler->tally().complete == 1);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("what is missing is filled and marked, when the batch leaves the window", "[reorder]") {
+  Bench bench(by_packet_number(3));
+  bench.send(5, 0, 1);
+  bench.send(5, 2, 3);
+  bench.send(6, 1, 9);
+  CHECK(bench.frames.empty());
+  bench.send(7, 1, 9);
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames[0] == Seen{5, slots({1, 0, 3}), {true, false, true}, 2, false, 0});
+  bench.send(5, 1, 2);
+  CHECK(bench.assembler->tally().late == 1);
+  CHECK(bench.assembler->tally().incomplete == 1);
+  CHECK(bench.assembler->tally().missing == 1);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("a batch waits for its timeout", "[reorder]") {
+  Bench bench(by_packet_number(2));
+  bench.send(1, 1, 7);
+  CHECK(bench.assembler->expire(bench.now) == bench.now + TIMEOUT_NS);
+  CHECK(bench.frames.empty());
+  CHECK(bench.assembler->expire(bench.now + TIMEOUT_NS) == 0);
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames[0] == Seen{1, slots({0, 7}), {false, true}, 1, true, 0});
+  bench.send(1, 0, 7);
+  CHECK(bench.assembler->tally().late == 1);
+}
+
+TEST_CASE("the first of two packets for a slot counts", "[reorder]") {
+  Bench bench(by_packet_number(2));
+  bench.send(1, 0, 1);
+  bench.send(1, 0, 2);
+  bench.send(1, 1, 3);
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames[0].bytes == slots({1, 3}));
+  CHECK(bench.assembler->tally().duplicate == 1);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("packets that cannot belong to a frame are malformed", "[reorder]") {
+  Bench bench(by_packet_number(2));
+  bench.send(1, 0, 1);
+  bench.send(1, 1, 1, 5);
+  bench.send(1, 2, 1);
+  bench.send(std::vector<std::uint8_t>(5));
+  bench.send(std::vector<std::uint8_t>(8));
+  bench.send({});
+  CHECK(bench.assembler->tally().malformed == 5);
+  CHECK(bench.frames.empty());
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("numbers wrap", "[reorder]") {
+  Bench bench(by_packet_number(2, 8));
+  for (std::uint32_t batch = 250; batch < 1030; ++batch) {
+    bench.send(batch % 256, 1, static_cast<std::uint8_t>(batch));
+    // Of the batch before it, still open.
+    if (batch > 250) bench.send((batch - 1) % 256, 0, static_cast<std::uint8_t>(batch - 1));
+  }
+  REQUIRE(bench.frames.size() == 779);
+  for (std::uint32_t i = 0; i < 779; ++i) {
+    CHECK(bench.frames[i].batch == (250 + i) % 256);
+    CHECK(bench.frames[i].bytes ==
+          slots({static_cast<int>((250 + i) % 256), static_cast<int>((250 + i) % 256)}));
+  }
+  CHECK(bench.assembler->tally().late == 0);
+  CHECK(bench.assembler->tally().restarts == 0);
+}
+
+TEST_CASE("numbers that begin anew are taken up after a window of late packets", "[reorder]") {
+  Bench bench(by_packet_number(2));
+  bench.send(1000, 0, 1);
+  for (std::uint32_t batch = 0; batch < 4; ++batch) {
+    bench.send(batch, 0, 2);
+    bench.send(batch, 1, 3);
+  }
+  const ReorderSnapshot& tally = bench.assembler->tally();
+  CHECK(tally.restarts == 1);
+  CHECK(tally.late == 3);
+  // Of batch 1 only what came fourth.
+  REQUIRE(bench.frames.size() == 4);
+  CHECK(bench.frames[0].batch == 1000);
+  CHECK(bench.frames[1].batch == 2);
+  CHECK(bench.frames[2].batch == 1);
+  CHECK(bench.frames[2].valid == std::vector<bool>{false, true});
+  CHECK(bench.frames[3].batch == 3);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("a batch number that nothing tells from the next", "[reorder]") {
+  ReorderConfig config;
+  config.method_ = ReorderMethod::SEQ_PACKETS_PER_BATCH;
+  config.flow_ids_ = {1};
+  config.payload_byte_offset_ = 1;
+  config.seq_packets_per_batch_ = {{0, 2}, 4};
+  Bench bench(config);
+  CHECK(bench.plan.window() == 1);
+  for (int batch = 0; batch < 3; ++batch) {
+    for (const std::uint8_t seq : {3, 1, 0, 2})
+      bench.send(
+          {static_cast<std::uint8_t>(seq << 6U), static_cast<std::uint8_t>(seq + batch * 10)});
+  }
+  REQUIRE(bench.frames.size() == 3);
+  for (int batch = 0; batch < 3; ++batch)
+    CHECK(bench.frames[static_cast<std::size_t>(batch)].bytes ==
+          slots({batch * 10, batch * 10 + 1, batch * 10 + 2, batch * 10 + 3}, 1));
+}
+
+TEST_CASE("modules stand one behind the other", "[reorder]") {
+  ReorderConfig config = by_packet_number(6);
+  config.flow_ids_ = {7, 8, 9};
+  config.flow_stride_ = 2;
+  Bench bench(config);
+  for (std::uint32_t flow = 0; flow < 3; ++flow) {
+    bench.send(4, 1, static_cast<std::uint8_t>(flow * 2 + 1), 4, flow);
+    bench.send(4, 0, static_cast<std::uint8_t>(flow * 2), 4, flow);
+    bench.send(4, 2, 99, 4, flow);
+  }
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames[0].bytes == slots({0, 1, 2, 3, 4, 5}));
+  CHECK(bench.assembler->tally().malformed == 3);
+}
+
+TEST_CASE("a frame without a buffer is lost, and the next one is whole", "[reorder]") {
+  Bench bench(by_packet_number(2), 1);
+  bench.keep = true;
+  for (std::uint32_t batch = 0; batch < 4; ++batch) {
+    bench.send(batch, 0, 1);
+    bench.send(batch, 1, 1);
+  }
+  const std::uint32_t buffer = 0;
+  bench.region->give(&buffer, 1);
+  bench.send(4, 0, 2);
+  bench.send(4, 1, 2);
+  bench.assembler->finish();
+  const ReorderSnapshot& tally = bench.assembler->tally();
+  REQUIRE(bench.frames.size() == 2);
+  CHECK(bench.frames[1].batch == 4);
+  CHECK(tally.no_buffer == 6);
+  CHECK(tally.lost == 3);
+  CHECK(tally.complete == 2);
+  CHECK(bench.balanced());
+}
+
+TEST_CASE("a frame that finds no room is lost", "[reorder]") {
+  Bench bench(by_packet_number(1));
+  bench.full = true;
+  bench.send(1, 0, 1);
+  CHECK(bench.assembler->tally().lost == 1);
+  CHECK(bench.assembler->tally().complete == 0);
+  CHECK(bench.region->available() == 80);
+}
+
+TEST_CASE("what is discarded comes back, and the numbers are forgotten", "[reorder]") {
+  Bench bench(by_packet_number(2));
+  bench.send(1000, 0, 1);
+  bench.send(1001, 0, 1);
+  CHECK(bench.assembler->discard() == 2);
+  CHECK(bench.region->available() == 80);
+  bench.send(0, 0, 5);
+  bench.send(0, 1, 6);
+  REQUIRE(bench.frames.size() == 1);
+  CHECK(bench.frames[0].bytes == slots({5, 6}));
+  CHECK(bench.assembler->tally().late == 0);
+}
+
+namespace {
+
+/// What the rules come to, in maps.
+class Model {
+ public:
+  Model(std::uint32_t slots_of, std::uint64_t numbers, std::uint32_t window)
+      : slots_(slots_of), numbers_(static_cast<std::int64_t>(numbers)), window_(window) {}
+
+  void take(std::uint32_t raw, std::uint32_t slot, std::uint8_t value, std::uint32_t size) {
+    if (slot >= slots_) return void(++malformed);
+    if (!begun_) begin(raw);
+    std::int64_t step = (raw - newest_) % numbers_;
+    if (step < 0) step += numbers_;
+    if (step > numbers_ / 2) step -= numbers_;
+    std::int64_t number = newest_ + step;
+    if (number <= newest_ - window_ || closed_.contains(number)) {
+      if (++run_ < std::int64_t{slots_} * window_) return void(++late);
+      close_until(newest_);
+      begin(raw);
+      number = newest_;
+      ++restarts;
+    }
+    run_ = 0;
+    if (number > newest_) {
+      close_until(number - window_);
+      newest_ = number;
+    }
+    auto& batch = open_[number];
+    if (!batch.empty() && batch.begin()->second.second != size) return void(++malformed);
+    if (batch.contains(slot)) return void(++duplicate);
+    batch[slot] = {value, size};
+    ++placed;
+    if (batch.size() == slots_) close(number);
+  }
+  void finish() { close_until(newest_); }
+
+  std::uint64_t placed{0}, duplicate{0}, late{0}, malformed{0}, restarts{0};
+  std::vector<Seen> frames;
+
+ private:
+  void begin(std::uint32_t raw) {
+    begun_ = true;
+    newest_ = raw;
+    closed_.clear();
+    run_ = 0;
+  }
+  void close_until(std::int64_t last) {
+    while (!open_.empty() && open_.begin()->first <= last) close(open_.begin()->first);
+  }
+  void close(std::int64_t number) {
+    const auto& batch = open_.at(number);
+    const std::uint32_t size = batch.begin()->second.second;
+    Seen frame{static_cast<std::uint32_t>((number % numbers_ + numbers_) % numbers_),
+               {},
+               {},
+               static_cast<std::uint32_t>(batch.size()),
+               false,
+               0};
+    for (std::uint32_t slot = 0; slot < slots_; ++slot) {
+      const auto found = batch.find(slot);
+      frame.valid.push_back(found != batch.end());
+      frame.bytes.insert(frame.bytes.end(), size, found != batch.end() ? found->second.first : 0);
+    }
+    frames.push_back(std::move(frame));
+    open_.erase(number);
+    closed_.insert(number);
+  }
+
+  std::uint32_t slots_;
+  std::int64_t numbers_;
+  std::int64_t window_;
+  std::map<std::int64_t, std::map<std::uint32_t, std::pair<std::uint8_t, std::uint32_t>>> open_;
+  std::set<std::int64_t> closed_;
+  bool begun_{false};
+  std::int64_t newest_{0};
+  std::int64_t run_{0};
+};
+
+}  // namespace
+
+TEST_CASE("any sequence of packets does what the rules say", "[reorder]") {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+    ReorderConfig config = by_packet_number(1 + below(70), below(2) == 0 ? 8 : 16);
+    config.window_ = 1 + below(below(2) == 0 ? 3 : 64);
+    Bench bench(config);
+    Model model(bench.plan.units(), bench.plan.batch_numbers(), bench.plan.window());
+    std::uint32_t batch = below(65536);
+    std::uint64_t sent = 0;
+    for (int frame = 0; frame < 40; ++frame) {
+      ++batch;
+      if (below(15) == 0) batch = below(65536);
+      for (std::uint32_t i = 0; i < bench.plan.units() + below(3); ++i) {
+        if (below(20) == 0) continue;
+        const std::uint32_t number = batch - below(below(2) == 0 ? 1 : 4);
+        const auto raw = static_cast<std::uint32_t>(number % bench.plan.batch_numbers());
+        const std::uint32_t slot = below(10) == 0 ? below(bench.plan.units() + 2) : i;
+        const auto value = static_cast<std::uint8_t>(1 + below(255));
+        const std::uint32_t size = below(50) == 0 ? 3 : 4;
+        bench.send(raw, slot, value, size);
+        model.take(raw, slot, value, size);
+        ++sent;
+      }
+    }
+    bench.assembler->finish();
+    model.finish();
+    const ReorderSnapshot& tally = bench.assembler->tally();
+    INFO("seed " << seed);
+    CHECK(tally.packets == sent);
+    CHECK(tally.placed == model.placed);
+    CHECK(tally.duplicate == model.duplicate);
+    CHECK(tally.late == model.late);
+    CHECK(tally.malformed == model.malformed);
+    CHECK(tally.restarts == model.restarts);
+    REQUIRE(bench.frames.size() == model.frames.size());
+    CHECK(bench.frames == model.frames);
+    CHECK(bench.balanced());
+    CHECK(bench.region->available() == 80);
+  }
+}
