@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <numeric>
 
-#include "config/formats.h"
 #include "net/headers.h"
 #include "net/link_layer.h"
 
@@ -82,8 +82,13 @@ std::uint32_t slots_of(const ReorderConfig& config) noexcept {
 std::uint64_t frame_bytes_of(const ReorderConfig& config) noexcept {
   if (config.frame_.shape_.empty()) return 0;
   std::uint64_t bytes = std::max(bits_of(config.data_types_.output_type_), 8U) / 8;
-  if (const config::Name* dtype = config::find_name(config::FRAME_DTYPES, config.frame_.dtype_))
-    bytes = static_cast<std::uint64_t>(dtype->value) / 8;
+  // numpy's names of types end with their bits.
+  const std::string& dtype = config.frame_.dtype_;
+  const char* const digits =
+      dtype.data() + std::min(dtype.find_first_of("0123456789"), dtype.size());
+  std::uint32_t bits = 0;
+  std::from_chars(digits, dtype.data() + dtype.size(), bits);
+  if (bits != 0) bytes = bits / 8;
   for (const std::uint32_t extent : config.frame_.shape_) {
     bytes *= extent;
     if (bytes > UINT32_MAX) return 0;

@@ -224,8 +224,7 @@ void Session::add_reorder_plans(const Port& port, reorder::PacketKind kind) {
     RxQueue& queue = *port.rx_queue(flow->action_.id_);
     auto& stage = stages[&queue];
     if (stage == nullptr) stage = std::make_unique<reorder::ReorderStage>();
-    stage->add(
-        plans.emplace_back(plan, kind, queue, *memory_->regions.at(plan.memory_region_)));
+    stage->add(plans.emplace_back(plan, kind, queue, *memory_->regions.at(plan.memory_region_)));
   }
   for (auto& [queue, stage] : stages) queue->set_stage(std::move(stage));
 }

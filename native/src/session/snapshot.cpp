@@ -25,7 +25,7 @@ namespace daqiri {
 
 namespace {
 
-/// Calls `each` with the counters of a queue, a flow or a plan, in the order in which they are told.
+/// Calls `each` with the counters of a queue, flow or plan, in the order in which they are told.
 template <typename State, typename Each>
 void for_counters(const State& state, Each each) {
   std::ranges::for_each(counters_of(state.counters), each);

@@ -144,8 +144,8 @@ TEST_CASE("A snapshot is a row of numbers that have names", "[session][snapshot]
   const auto reorder_names = SessionSnapshot::reorder_names();
   REQUIRE(reorder_names.front() == "packets");
   REQUIRE(flow_names == std::vector<std::string_view>{"packets", "bytes"});
-  REQUIRE(row.size() == 2 + 2 * rx_size + tx_names.size() + NUM_DROP_REASONS + 4 +
-                            reorder_names.size());
+  REQUIRE(row.size() ==
+          2 + 2 * rx_size + tx_names.size() + NUM_DROP_REASONS + 4 + reorder_names.size());
   REQUIRE(row[0] == 1);
   REQUIRE(row[1] == 2);
   const auto at = [&](const std::vector<std::string_view>& names, std::size_t first,
