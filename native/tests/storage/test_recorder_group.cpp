@@ -99,11 +99,11 @@ TEST_CASE("The files of a group roll by time together", "[storage][recorder][gro
 
 TEST_CASE("The time of a group ends all of its recorders, and stops while one is paused",
           "[storage][recorder][group]") {
-  Pair p({.max_seconds = 0.3});
+  Pair p({.max_seconds = 1.5});
   p.recorders[0]->set_paused(true);
   p.recorders[1]->set_paused(true);
   p.recorders[0]->set_paused(false);
-  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2000));
   CHECK(p.recorders[0]->snapshot().running);
   CHECK(p.recorders[1]->snapshot().running);
   p.recorders[1]->set_paused(false);
