@@ -398,9 +398,8 @@ def _reorder(value: object, path: str) -> Keys:
             keys[name] = given
     frame = _as(ReorderFrameConfig, plan.frame, f"{path}.frame")
     if frame != ReorderFrameConfig():
-        keys["frame"] = {"shape": _list(frame.shape, f"{path}.frame.shape")}
-        if frame.dtype:
-            keys["frame"]["dtype"] = frame.dtype
+        dtype = {"dtype": frame.dtype} if frame.dtype else {}
+        keys["frame"] = {"shape": _list(frame.shape, f"{path}.frame.shape"), **dtype}
     types = _as(ReorderDataTypesConfig, plan.data_types, f"{path}.data_types")
     if types.enabled:
         keys["data_types"] = {

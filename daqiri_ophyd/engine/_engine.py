@@ -387,7 +387,7 @@ class Engine:
         return f"<Engine {self.name} {state}, ports {[port.name for port in self.ports]}>"
 
 
-_Named = TypeVar("_Named", Port, RxQueue, TxQueue, Flow)
+_Named = TypeVar("_Named", Port, RxQueue, TxQueue, Flow, ReorderPlan)
 
 
 def _find(candidates: tuple[_Named, ...], wanted: str | int, owner: str, kind: str) -> _Named:
