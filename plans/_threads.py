@@ -15,11 +15,16 @@ _T = TypeVar("_T")
 def on_thread(function: Callable[[], _T]) -> MsgGenerator[_T]:
     """Call a function that takes time on a thread; the RunEngine goes on meanwhile.
 
-    After a pause it is called again.
+    A pause does not interrupt it.
     """
+    calls: list[asyncio.Task[_T]] = []
 
-    async def call() -> _T:
-        return await asyncio.to_thread(function)
+    async def wait() -> None:
+        # The RunEngine comes here again after a pause.
+        if not calls:
+            calls.append(asyncio.create_task(asyncio.to_thread(function)))
+        await asyncio.wait(calls)
 
-    (done,) = yield from bps.wait_for([call])
-    return done.result()
+    yield from bps.wait_for([wait])
+    # The result of the message is lost in a pause.
+    return calls[0].result()

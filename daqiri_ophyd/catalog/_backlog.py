@@ -111,7 +111,7 @@ class Backlog:
     def abandon(self) -> None:
         """Leave the runs that are not stored to `recover_runs`."""
         with self._changed:
-            runs = self._runs()
+            runs = {run: run.journal.is_whole for run in self._runs()}
             self._documents.clear()
             self._done = self._given
             self._thread = None  # It ends after what it is doing.
@@ -120,7 +120,16 @@ class Backlog:
                 if run.has_ended:
                     run.journal.end(keep=True)
             self._changed.notify_all()
-        for run in runs:
+        for run, is_whole in runs.items():
+            if not is_whole:
+                _log.error(
+                    "Documents of run %s are lost: it is not stored in the catalog at %s, and they "
+                    "could not be kept in %s.",
+                    run.uid,
+                    self.uri,
+                    run.journal.path,
+                )
+                continue
             _log.warning(
                 "Run %s is not stored in the catalog at %s: its documents are in %s; "
                 "`daqiri-ophyd catalog recover` stores it.",

@@ -50,6 +50,11 @@ class Journal:
         except OSError as error:
             self.give_up(error)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all documents so far; not known after `end`."""
+        return not self._broken
+
     def note(self, name: str, doc: str) -> None:
         """Append a document, as JSON; a killed process leaves all of them.
 

@@ -45,7 +45,7 @@ class EngineOwner(TypedDevice):
         self._use_configuration(configuration)
         self._engine: Engine | None = None
         self._opening = threading.RLock()  # held to open, to close and to change the flows
-        self._requests = Requests(self._opening, self._serve)
+        self._requests = Requests(self._opening, self._serve, self._follow_flows)
         super().__init__(prefix, **kwargs)
         # Closes an engine that the user did not close: at garbage collection or interpreter exit.
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -137,8 +137,8 @@ class EngineOwner(TypedDevice):
 
     def close(self) -> None:
         """Stop captures and transmissions, complete the files, close the engine. Idempotent."""
+        self._requests.settle()
         with self._opening:
-            self._requests.settle()
             if self._engine is None:
                 return
             try:
@@ -262,25 +262,30 @@ class EngineOwner(TypedDevice):
                 configuration = load_config(changed)
         return configuration
 
-    def _serve(self, first: list[Request], take: Callable[[], list[Request]]) -> None:
+    def _serve(self, first: list[Request], take: Callable[[], list[Request]]) -> bool:
         before, was_open = self._configuration, self.is_open
-        if was_open and self._changed(before, first) != before:
-            self.close()  # others may come meanwhile
-        requests, after = take(), before
+        after = before
         try:
+            if was_open and self._changed(before, first) != before:
+                self.close()  # others may come meanwhile
+            requests = take()
             after = self._changed(before, requests)
             if after != before:
+                self.close()  # the change may be of one that has just come
                 self._use_configuration(after)
             if was_open or any(request.opened for request in requests):
                 self.open()
         except BaseException:
-            self._use_configuration(before)
+            if self._configuration is not before:
+                self._use_configuration(before)
             if was_open:
                 self.open()
             raise
-        if after != before:
-            for flow in self._parts(Flow):
-                flow.follow_configuration()
+        return after != before
+
+    def _follow_flows(self) -> None:
+        for flow in self._parts(Flow):
+            flow.follow_configuration()
 
     def _use_configuration(self, configuration: NetworkConfig) -> None:
         self._configuration = configuration

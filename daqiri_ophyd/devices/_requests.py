@@ -29,17 +29,25 @@ class Requests:
     lock : RLock
         Held while requests are done.
     serve : callable
-        ``serve(first, take)`` does what is asked. It is called with the requests that there are,
-        and calls ``take`` for those that it does: also those that have come meanwhile.
+        ``serve(first, take)`` does what is asked, and returns whether flows have changed. It is
+        called with the requests that there are, and calls ``take`` for those that it does: also
+        those that have come meanwhile.
+    follow : callable
+        Called without the lock when flows have changed, before requests are `done`: subscribers may
+        change flows, and wait for that.
     """
 
     def __init__(
-        self, lock: Any, serve: Callable[[list[Request], Callable[[], list[Request]]], None]
+        self,
+        lock: Any,
+        serve: Callable[[list[Request], Callable[[], list[Request]]], bool],
+        follow: Callable[[], None],
     ) -> None:
         self.adding = threading.Lock()  # held to look at `waiting` and to add to it
         self.waiting: list[Request] = []
         self._lock = lock
         self._serve = serve
+        self._follow = follow
         self._serving = False
 
     def add(self, request: Request) -> Request:
@@ -50,23 +58,35 @@ class Requests:
 
     def settle(self) -> None:
         """Do what is asked for, or wait until another thread has done it."""
-        with self._lock:
-            # Serving calls devices, which may come here.
-            if self._serving:
-                return
-            self._serving = True
+        while True:
+            with self._lock:
+                # Serving calls devices, which may come here.
+                if self._serving or not self.waiting:
+                    return
+                self._serving = True
+                try:
+                    done, changed, error = self._serve_waiting()
+                finally:
+                    self._serving = False
             try:
-                while self.waiting:
-                    self._serve_waiting()
+                if changed:
+                    self._follow()
             finally:
-                self._serving = False
+                for request in done:
+                    if error is None:
+                        request.done.set_result(None)
+                    else:
+                        request.done.set_exception(error)
+            if not isinstance(error, Exception | None):
+                raise error  # Ctrl-C, also where only others had asked
 
     def begin(self) -> None:
         """Do what is asked for on a thread."""
         # No daemon: it would open an engine while the process ends.
         threading.Thread(target=self.settle, name="daqiri-opening").start()
 
-    def _serve_waiting(self) -> None:
+    def _serve_waiting(self) -> tuple[list[Request], bool, BaseException | None]:
+        """Return the requests that are done, whether flows have changed, and what went wrong."""
         taken: list[Request] = []
 
         def take() -> list[Request]:
@@ -74,16 +94,12 @@ class Requests:
                 taken[:] = self.waiting
             return taken
 
-        error: BaseException | None = None
+        changed, error = False, None
         try:
-            self._serve(list(self.waiting), take)
+            changed = self._serve(list(self.waiting), take)
         except BaseException as raised:  # noqa: BLE001 - those who wait raise it
             error = raised
         with self.adding:
             done = taken or list(self.waiting)
             del self.waiting[: len(done)]
-        for request in done:
-            if error is None:
-                request.done.set_result(None)
-            else:
-                request.done.set_exception(error)
+        return done, changed, error

@@ -145,6 +145,7 @@ void Recorder::run() noexcept {
     unreported_ = files_.unreported();
     limit_reached_ = limit_reached;
     running_ = false;
+    if (paused_.load()) group_->hold(false);  // the others' time goes on
   }
   answered_.notify_all();
   doorbell_.ring();
@@ -304,8 +305,12 @@ void Recorder::roll() {
 }
 
 void Recorder::set_paused(bool paused) {
-  if (paused_.exchange(paused) == paused) return;
-  group_->hold(paused);
+  {
+    // Who has ended holds nothing; of two calls at once, one is wholly before the other.
+    const std::lock_guard lock(mutex_);
+    if (!running_ || paused_.exchange(paused) == paused) return;
+    group_->hold(paused);
+  }
   queue_.ready().ring();
 }
 

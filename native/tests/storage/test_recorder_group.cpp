@@ -117,6 +117,23 @@ TEST_CASE("The time of a group ends all of its recorders, and stops while one is
   }
 }
 
+TEST_CASE("The time of a group goes on when a paused recorder ends", "[storage][recorder][group]") {
+  Pair p({.max_seconds = 0.05});
+  p.recorders[0]->set_paused(true);
+  p.recorders[0]->stop();
+  p.recorders[0]->set_paused(false);
+  REQUIRE(within_limit([&] { return !p.recorders[1]->snapshot().running; }));
+  CHECK(p.recorders[1]->snapshot().limit_reached);
+}
+
+TEST_CASE("A recorder that has ended does not hold up its group", "[storage][recorder][group]") {
+  Pair p({.max_seconds = 0.2});
+  p.recorders[0]->stop();
+  p.recorders[0]->set_paused(true);
+  REQUIRE(within_limit([&] { return !p.recorders[1]->snapshot().running; }));
+  CHECK(p.recorders[1]->snapshot().limit_reached);
+}
+
 TEST_CASE("Recorders of a group that end at any moment have equally many files",
           "[storage][recorder][group]") {
   for (int round = 0; round < 20; ++round) {

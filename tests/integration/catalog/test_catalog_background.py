@@ -1,7 +1,9 @@
 """Runs are stored beside the RunEngine, and whoever needs them waits."""
 
+import errno
 import logging
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +18,7 @@ from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky import preprocessors as bpp
 
-from daqiri_ophyd.catalog import Catalog, _backlog, capture_files, recover_runs
+from daqiri_ophyd.catalog import Catalog, _backlog, _backup, capture_files, recover_runs
 
 # Of a wait for what is to happen, s.
 LIMIT = 60
@@ -197,6 +199,28 @@ def test_ctrl_c_ends_the_wait_and_leaves_the_run_to_be_recovered(
         assert (found.uid, found.problem) == (uid, "")
         assert again.client[uid].stop["num_events"] == {"primary": 2}
         assert not journal.exists()
+
+
+def test_documents_that_could_not_be_kept_are_said_to_be_lost(
+    stuck, gate, device, run_engine, caplog, monkeypatch
+):
+    write = os.write
+
+    def write_until_full(descriptor: int, data: bytes) -> int:
+        if b'"descriptor"' in data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    monkeypatch.setattr(_backup.os, "write", write_until_full)
+    (uid,) = run_engine(bp.count([device]))
+    gate.reached.wait(LIMIT)
+    _backlog.abandon(stuck.uri)
+    gate.open.set()
+    for thread in threading.enumerate():
+        if thread.name == "store-runs":
+            thread.join(LIMIT)
+    assert f"Documents of run {uid} are lost" in caplog.text
+    assert "catalog recover" not in caplog.text
 
 
 def test_a_catalog_that_is_down_does_not_hold_the_scan(catalog, device, run_engine, monkeypatch):

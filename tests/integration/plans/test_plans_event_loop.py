@@ -7,9 +7,10 @@ from bluesky import Msg
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky import preprocessors as bpp
-from bluesky.utils import FailedStatus
+from bluesky.utils import FailedStatus, RunEngineInterrupted
 
 from daqiri_ophyd import plans
+from daqiri_ophyd.devices._requests import Request
 from daqiri_ophyd.engine import Engine, NotSupportedError
 
 BURST = {"count": 50, "size": 100, "udp_dst": 6000}
@@ -114,6 +115,34 @@ def test_flows_that_a_plan_configures_are_changed_beside_the_loop(daq, run_engin
     assert daq.port0.flows.images.udp_dst.get() == 6000
 
 
+def test_flows_are_configured_once_where_the_plan_is_paused_meanwhile(
+    daq, run_engine, opening, monkeypatch
+):
+    daq.open()
+    began, resumed, close = threading.Event(), threading.Event(), Engine.close
+
+    def close_late(engine) -> None:
+        began.set()
+        assert resumed.wait(10)
+        close(engine)
+
+    def pause() -> None:
+        assert began.wait(10)
+        run_engine.request_pause()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Engine, "close", close_late)
+        pausing = threading.Thread(target=pause)
+        pausing.start()
+        with pytest.raises(RunEngineInterrupted):
+            run_engine(plans.configure_flows(daq, {"port0": {"images": {"udp_dst": 6000}}}))
+        pausing.join()
+        resumed.set()
+        run_engine.resume()
+    assert opening.count == 2
+    assert daq.port0.flows.images.udp_dst.get() == 6000
+
+
 def slow_close(run_engine, monkeypatch) -> None:
     """Close engines only when a plan has set all it sets, and waits."""
     waiting, close = threading.Event(), Engine.close
@@ -179,3 +208,39 @@ def test_the_status_of_a_key_that_a_script_sets_ends_with_the_change(daq):
         assert daq.is_open
         assert str(status) == "daq_port0_flows_images_udp_dst: changing done"
     assert images.udp_dst.get() == 6000
+
+
+def test_a_change_that_comes_while_an_earlier_one_is_looked_at_is_opened_with(daq, monkeypatch):
+    images, changed = daq.port0.flows.images, daq._changed
+    daq.open()
+    looked, later = threading.Event(), []
+
+    def change_meanwhile(configuration, requests):
+        after = changed(configuration, requests)
+        if not looked.is_set():
+            looked.set()
+            later.append(images.udp_dst.set(6000))
+        return after
+
+    monkeypatch.setattr(daq, "_changed", change_meanwhile)
+    opened = daq._requests.add(Request(opened=True))
+    daq._requests.begin()
+    opened.done.result(30)
+    later[0].wait(30)
+    assert images.udp_dst.get() == 6000
+    assert daq.engine.config.to_dict() == daq.configuration_dict
+
+
+def test_an_interrupt_reaches_the_script_that_opens_the_engine_for_others(daq, monkeypatch):
+    opens, asked = Engine.open, daq._requests.add(Request(opened=True))
+
+    def interrupt(_config) -> Engine:
+        monkeypatch.setattr(Engine, "open", staticmethod(opens))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Engine, "open", staticmethod(interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        daq.stage()
+    assert isinstance(asked.done.exception(0), KeyboardInterrupt)
+    assert not daq.is_open
+    assert daq.stage()[0] is daq

@@ -349,3 +349,25 @@ def test_an_engine_that_opens_while_its_monitor_ends_is_monitored(daq, monkeypat
     while seen[-1] != 50 and time.monotonic() < end:
         time.sleep(0.01)
     assert seen[-1] == 50
+
+
+@pytest.mark.parametrize("wait", [False, True], ids=["put", "set"])
+def test_a_subscriber_of_a_key_may_change_another_key(make, wait):
+    def follow(value, **_) -> None:
+        if wait:
+            other.set(value).wait(30)
+        else:
+            other.put(value)
+
+    daq = make()
+    images = daq.port0.flows.images
+    other = images.udp_src
+    images.udp_dst.subscribe(follow, run=False)
+    daq.open()
+    # On a thread that the end of the tests does not wait for.
+    changing = threading.Thread(target=lambda: images.udp_dst.put(6000), daemon=True)
+    changing.start()
+    changing.join(30)
+    assert not changing.is_alive()
+    assert (images.udp_dst.get(), images.udp_src.get()) == (6000, 6000)
+    assert daq.engine.config.to_dict() == daq.configuration_dict
