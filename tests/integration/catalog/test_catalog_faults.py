@@ -175,6 +175,7 @@ RE.subscribe(writer)
 
 def break_disk():
     if len(device.written) == 2:
+        catalog.flush()  # it has all until here
         if fault.startswith("full"):
             with open(disk / "filler", "wb", buffering=0) as filler:
                 try:
