@@ -2,6 +2,7 @@
 // counted once, frames hold what their validity says, and all buffers come back.
 #include <fuzzer/FuzzedDataProvider.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -21,10 +22,13 @@ namespace {
 constexpr std::uint8_t POISON = 0xEE;
 constexpr std::uint8_t FILL = 0;
 
+// Inputs that have ended give a plan that is accepted.
+
 ReorderBitFieldConfig any_field(FuzzedDataProvider& input) {
   ReorderBitFieldConfig field;
-  field.bit_offset_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 200);
-  field.bit_width_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 33);
+  field.bit_offset_ = 8 * input.ConsumeIntegralInRange<std::uint32_t>(0, 25) +
+                      input.PickValueInArray<std::uint32_t>({0, 0, 1, 4, 7});
+  field.bit_width_ = input.PickValueInArray<std::uint32_t>({8, 16, 24, 32, 1, 4, 11, 31, 0, 33});
   field.byte_order_ = input.PickValueInArray({ReorderByteOrder::BIG, ReorderByteOrder::LITTLE});
   field.base_ = input.PickValueInArray({ReorderBase::PACKET, ReorderBase::UDP_PAYLOAD});
   return field;
@@ -41,7 +45,7 @@ ReorderConfig any_plan(FuzzedDataProvider& input, std::size_t flows) {
   plan.method_ = input.PickValueInArray(
       {ReorderMethod::SEQ_BATCH_NUMBER, ReorderMethod::SEQ_PACKETS_PER_BATCH,
        ReorderMethod::BATCH_PACKET_NUMBER, ReorderMethod::BATCH_BYTE_OFFSET});
-  const std::uint32_t packets = input.ConsumeIntegralInRange<std::uint32_t>(0, 130);
+  const std::uint32_t packets = input.ConsumeIntegralInRange<std::uint32_t>(1, 130);
   plan.seq_batch_number_.sequence_number_ = any_field(input);
   plan.seq_batch_number_.batch_number_ = any_field(input);
   plan.seq_packets_per_batch_ = {plan.seq_batch_number_.sequence_number_, packets};
@@ -52,7 +56,7 @@ ReorderConfig any_plan(FuzzedDataProvider& input, std::size_t flows) {
   plan.batch_byte_offset_.batch_number_ = plan.seq_batch_number_.batch_number_;
   plan.batch_byte_offset_.byte_offset_ = plan.seq_batch_number_.sequence_number_;
   plan.batch_byte_offset_.batch_bytes_ =
-      packets * input.ConsumeIntegralInRange<std::uint32_t>(0, 9);
+      packets * input.ConsumeIntegralInRange<std::uint32_t>(1, 9);
   plan.window_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 65);
   plan.timeout_us_ = input.ConsumeIntegralInRange<std::int64_t>(-1, 10);
   plan.flow_stride_ = input.ConsumeIntegralInRange<std::uint32_t>(0, 70);
@@ -115,7 +119,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   MemoryRegionConfig output;
   output.name_ = "frames";
   output.num_bufs_ = input.ConsumeIntegralInRange<std::size_t>(1, 4);
-  output.buf_size_ = 1U << input.ConsumeIntegralInRange<std::uint32_t>(4, 16);
+  output.buf_size_ = (1U << 19U) >> input.ConsumeIntegralInRange<std::uint32_t>(0, 12);
   config.mrs_["frames"] = output;
   rx.reorder_configs_ = {any_plan(input, flows)};
   if (!validate_config(config).ok()) return 0;
@@ -137,7 +141,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto bytes = input.ConsumeBytes<std::uint8_t>(what);
     // Of its own size, so that a look beyond it is seen.
     const auto packet = std::make_unique<std::uint8_t[]>(bytes.size());
-    std::memcpy(packet.get(), bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), packet.get());
     const Packet each{packet.get(), static_cast<std::uint32_t>(bytes.size()),
                       what % static_cast<std::uint32_t>(flows), now};
     assembler.take({&each, 1}, now);
