@@ -110,14 +110,23 @@ class Service:
     def contents(self, uid: str) -> list[list[bytes]]:
         """The packets of each file of a run's captures."""
         contents = []
-        for file in capture_files(self.catalog.client[uid]):
+        for file in capture_files(self.stored(uid)):
             with PcapFile(file) as pcap:
                 contents.append([bytes(packet) for packet in pcap])
         return contents
 
+    def stored(self, uid: str) -> Any:
+        """A run, once it is whole in the catalog: servers store in the background."""
+
+        def whole() -> Any:
+            client = self.catalog.client
+            return uid in client and "stop" in client[uid].metadata and client[uid]
+
+        return wait_for(whole, f"run {uid}\n{self.logs()}")
+
     def documents(self, uid: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Start and stop document of a run."""
-        metadata = self.catalog.client[uid].metadata
+        metadata = self.stored(uid).metadata
         return dict(metadata["start"]), dict(metadata["stop"])
 
     @property

@@ -136,7 +136,9 @@ def test_the_commands_of_the_guide_capture_replay_and_scan(blueapi):
     (python,) = service.blocks("python")
     (service.home / "scan.py").write_text(python)
     printed = service.run("python scan.py")
-    scanned, replayed, captured = (service.catalog.client[-i].metadata["start"] for i in (1, 2, 3))
+    client = service.catalog.client
+    wait_for(lambda: client[-1].metadata["start"]["plan_name"] == "capture_scan", service.logs())
+    scanned, replayed, captured = (client[-i].metadata["start"] for i in (1, 2, 3))
     assert [run["plan_name"] for run in (captured, replayed, scanned)] == [
         *("capture", "replay", "capture_scan")
     ]
@@ -185,6 +187,7 @@ def test_a_device_of_another_kind_is_refused(blueapi):
 def test_what_was_captured_before_an_abort_is_kept(blueapi):
     service = blueapi.service
     known = set(service.data.rglob("*.pcap"))
+    runs = len(service.catalog.client)
     blueapi.begin("capture", detector=CAPTURE, tx=TX, packets={**PACKETS, "count": 20_000})
 
     def written() -> bool:
@@ -195,6 +198,7 @@ def test_what_was_captured_before_an_abort_is_kept(blueapi):
 
     wait_for(written, service.logs())
     blueapi.abort("beam lost")
+    wait_for(lambda: len(service.catalog.client) > runs, service.logs())
     uid = service.catalog.client[-1].metadata["start"]["uid"]
     _, stop = service.documents(uid)
     assert (stop["exit_status"], stop["reason"]) == ("abort", "beam lost")
