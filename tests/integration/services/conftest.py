@@ -118,11 +118,11 @@ class Service:
     def stored(self, uid: str) -> Any:
         """A run, once it is whole in the catalog: servers store in the background."""
 
-        def whole() -> Any:
-            client = self.catalog.client
-            return uid in client and "stop" in client[uid].metadata and client[uid]
-
-        return wait_for(whole, f"run {uid}\n{self.logs()}")
+        client = self.catalog.client
+        wait_for(
+            lambda: uid in client and "stop" in client[uid].metadata, f"run {uid}\n{self.logs()}"
+        )
+        return client[uid]
 
     def documents(self, uid: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Start and stop document of a run."""
