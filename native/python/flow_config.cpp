@@ -140,20 +140,6 @@ packets.)doc")
       .finish();
 }
 
-/// By the method of a plan.
-std::string method_name(const ReorderConfig& r) {
-  switch (r.method_) {
-    case ReorderMethod::SEQ_BATCH_NUMBER:
-      return "seq_batch_number";
-    case ReorderMethod::BATCH_PACKET_NUMBER:
-      return "batch_packet_number";
-    case ReorderMethod::BATCH_BYTE_OFFSET:
-      return "batch_byte_offset";
-    default:
-      return "seq_packets_per_batch";
-  }
-}
-
 void bind_reorder(py::module_& m) {
   Struct<ReorderBitFieldConfig>(m, "ReorderBitFieldConfig",
                                 "Bits of a packet, most significant first.")
@@ -206,7 +192,8 @@ void bind_reorder(py::module_& m) {
              [](const ReorderConfig& r) {
                return optional_value(r.frame_ != ReorderFrameConfig{}, r.frame_);
              })
-      .value("method", method_name)
+      .value("method",
+             [](const ReorderConfig& r) { return std::string(config::key_of(r.method_)); })
       .value("sequence_number", sequence_number)
       .value("batch_number", batch_number)
       .value("packet_number",

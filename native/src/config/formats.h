@@ -88,6 +88,20 @@ inline constexpr Name BASES[] = {{"packet", ReorderBase::PACKET},
 inline constexpr Name ENDIANNESS[] = {{"host", ReorderEndianness::HOST},
                                       {"network", ReorderEndianness::NETWORK}};
 
+/// The key of a plan's method.
+constexpr std::string_view key_of(ReorderMethod method) noexcept {
+  switch (method) {
+    case ReorderMethod::SEQ_BATCH_NUMBER:
+      return "seq_batch_number";
+    case ReorderMethod::BATCH_PACKET_NUMBER:
+      return "batch_packet_number";
+    case ReorderMethod::BATCH_BYTE_OFFSET:
+      return "batch_byte_offset";
+    default:
+      return "seq_packets_per_batch";
+  }
+}
+
 /// The engine of a validated configuration.
 std::string engine_name(const CommonConfig& common);
 /// What stands for CommonConfig::engine in a file; empty: nothing, it is inferred.

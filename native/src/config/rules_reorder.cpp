@@ -10,19 +10,6 @@ namespace {
 
 using reorder::bits_of;
 
-constexpr std::string_view key_of(ReorderMethod method) {
-  switch (method) {
-    case ReorderMethod::SEQ_BATCH_NUMBER:
-      return "seq_batch_number";
-    case ReorderMethod::BATCH_PACKET_NUMBER:
-      return "batch_packet_number";
-    case ReorderMethod::BATCH_BYTE_OFFSET:
-      return "batch_byte_offset";
-    default:
-      return "seq_packets_per_batch";
-  }
-}
-
 /// The bit fields of a method.
 std::vector<std::pair<std::string_view, const ReorderBitFieldConfig*>> fields_of(
     const ReorderConfig& plan) {

@@ -215,7 +215,6 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   // For a stage between the engine and the bursts.
 
   void set_stage(std::unique_ptr<RxStage> stage) noexcept { stage_ = std::move(stage); }
-  [[nodiscard]] const RxStage* stage() const noexcept { return stage_.get(); }
   /// Packets that the stage is done with.
   void pass_on(RxSource& source, const RxBatch& batch) noexcept;
   /// As above, in a burst of their own. False: there is no burst, or no room in the ring; they are

@@ -41,12 +41,19 @@ std::vector<std::string_view> names_of() {
   return names;
 }
 
+/// What parts of a port have in common; `kind`: what `name` is of.
 template <typename State>
-JsonObject json_of(const State& state) {
+JsonObject json_of_part(const State& state, const char* kind, const std::string& name) {
   JsonObject json;
   json.text("port", state.port);
-  json.text("queue", state.queue);
+  json.text(kind, name);
   for_counters(state, [&](const Counter& counter) { json.number(counter.name, counter.value); });
+  return json;
+}
+
+template <typename State>
+JsonObject json_of(const State& state) {
+  JsonObject json = json_of_part(state, "queue", state.queue);
   JsonObject dropped;
   for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r)
     dropped.number(drop_reason_name(static_cast<DropReason>(r)), state.counters.dropped[r]);
@@ -55,21 +62,9 @@ JsonObject json_of(const State& state) {
   return json;
 }
 
-JsonObject json_of(const FlowState& state) {
-  JsonObject json;
-  json.text("port", state.port);
-  json.text("flow", state.flow);
-  for_counters(state, [&](const Counter& counter) { json.number(counter.name, counter.value); });
-  return json;
-}
+JsonObject json_of(const FlowState& state) { return json_of_part(state, "flow", state.flow); }
 
-JsonObject json_of(const ReorderState& state) {
-  JsonObject json;
-  json.text("port", state.port);
-  json.text("plan", state.plan);
-  for_counters(state, [&](const Counter& counter) { json.number(counter.name, counter.value); });
-  return json;
-}
+JsonObject json_of(const ReorderState& state) { return json_of_part(state, "plan", state.plan); }
 
 JsonObject json_of(const RegionState& region) {
   JsonObject json;
