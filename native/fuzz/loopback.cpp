@@ -112,7 +112,7 @@ class Application {
     if (tx.send(burst) != Status::SUCCESS) return;
     submitted_ += count;
     for (auto& bytes : packets) {
-      const auto verdict = steering_.program().classify(
+      const auto verdict = steering_->classify(
           steering::PacketView::of_frame(bytes.data(), static_cast<std::uint32_t>(bytes.size())));
       sent_[verdict.queue].push_back({std::move(bytes), verdict.flow});
     }
@@ -156,7 +156,7 @@ class Application {
   }
 
   Session& session_;
-  steering::Steering::Reader steering_{session_.port(0).steering};
+  std::shared_ptr<const steering::Program> steering_{session_.port(0).steering.program()};
   FuzzedDataProvider& input_;
   /// By receive queue.
   std::map<std::uint16_t, std::deque<Sent>> sent_;

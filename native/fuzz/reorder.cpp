@@ -1,11 +1,14 @@
 // A reorder plan of any configuration that is accepted, and packets of any bytes: every packet is
-// counted once, frames hold what their validity says, and all buffers come back.
+// counted once, frames hold what their validity says, and all buffers come back. The length of an
+// input says how many threads move payloads, so that saved inputs stay what they are.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <vector>
 
 #include "daqiri/config.h"
@@ -70,9 +73,51 @@ ReorderConfig any_plan(FuzzedDataProvider& input, std::size_t flows) {
   return plan;
 }
 
-struct Taker final : FrameSink {
-  explicit Taker(const Plan& made, memory::MemoryRegion& output) : plan(made), region(output) {}
-  bool take(const Frame& frame) noexcept override {
+/// Packets, each of its own size, so that a look beyond it, or after it was given back, is seen.
+class Packets final : public memory::BufferOwner {
+ public:
+  static constexpr std::uint32_t MOST = 256;
+
+  Packets() : BufferOwner("packets", MOST, true), bytes_(MOST) {}
+  void give(const std::uint32_t* buffers, std::uint32_t n) noexcept override {
+    for (std::uint32_t i = 0; i < n; ++i) {
+      require(bytes_[buffers[i]] != nullptr, "a packet's buffer is given back once");
+      bytes_[buffers[i]].reset();
+    }
+  }
+  Packet make(const std::vector<std::uint8_t>& bytes, std::uint32_t flow, std::uint64_t time) {
+    auto& own = bytes_[made_] = std::make_unique<std::uint8_t[]>(bytes.size());
+    std::copy(bytes.begin(), bytes.end(), own.get());
+    return {own.get(), static_cast<std::uint32_t>(bytes.size()), flow, time, this, made_++};
+  }
+  [[nodiscard]] bool all_given() const {
+    return std::ranges::all_of(bytes_, [](const auto& each) { return each == nullptr; });
+  }
+
+ private:
+  std::vector<std::unique_ptr<std::uint8_t[]>> bytes_;
+  std::uint32_t made_{0};
+};
+
+/// Who calls the assembler locks `mutex`.
+struct Taker final : FrameSink, FrameWaiter {
+  Taker(const Plan& made, memory::MemoryRegion& output)
+      : plan(made), region(output), closing(output.config().num_bufs_) {}
+  void take(const Frame& frame) noexcept override {
+    if (workers == nullptr || workers->close(frame.buffer)) return check(frame);
+    closing[frame.buffer] = {frame, true};
+  }
+  void discard(std::uint32_t buffer) noexcept override {
+    ++discarded;
+    if (workers == nullptr || workers->close(buffer)) return region.give(&buffer, 1);
+    closing[buffer].wanted = false;
+  }
+  void frame_done(std::uint32_t buffer) noexcept override {
+    const std::lock_guard lock(mutex);
+    if (closing[buffer].wanted) return check(closing[buffer].frame);
+    region.give(&buffer, 1);
+  }
+  void check(const Frame& frame) noexcept {
     std::uint64_t valid = 0;
     for (std::uint32_t i = 0; i < plan.units(); ++i) valid += frame.valid[i / 64] >> (i % 64) & 1U;
     require(valid + frame.missing == plan.units(), "what is not valid is missing");
@@ -85,16 +130,25 @@ struct Taker final : FrameSink {
         require(static_cast<std::uint8_t>(frame.data[i * unit + k]) == FILL,
                 "what is missing is filled");
     }
-    std::memset(frame.data, POISON, region.buf_size());
+    std::memset(frame.data, POISON, frame.info.aggregate_len);
     region.give(&frame.buffer, 1);
     ++frames;
-    return true;
   }
 
+  /// A frame whose last payloads are on their way.
+  struct Closing {
+    Frame frame;
+    bool wanted{true};
+  };
   const Plan& plan;
   memory::MemoryRegion& region;
+  std::vector<Closing> closing;
+  std::mutex mutex;
   std::uint64_t packets{0};
   std::uint64_t frames{0};
+  std::uint64_t discarded{0};
+  /// Ends first. Null: the caller moves payloads.
+  std::unique_ptr<Workers> workers;
 };
 
 }  // namespace
@@ -130,28 +184,36 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ReorderConfig& accepted = config.ifs_.front().rx_.reorder_configs_.front();
   const Plan plan(accepted, kind, 5);
   const ValidBits valid(output.num_bufs_, plan.units());
+  Packets packets;
   Taker taker(plan, *region);
+  if (const std::size_t threads = size % 3; threads > 0) {
+    FrameWaiter& waiter = taker;
+    taker.workers = std::make_unique<Workers>(plan, std::vector<std::string>(threads, "any"), false,
+                                              output.num_bufs_, waiter);
+  }
   Assembler assembler(plan, *region, valid, taker);
   std::uint64_t now = 1;
-  std::uint64_t flushed = 0;
-  for (int step = 0; step < 256 && input.remaining_bytes() > 0; ++step) {
+  for (std::uint32_t step = 0; step < Packets::MOST && input.remaining_bytes() > 0; ++step) {
     const auto what = input.ConsumeIntegral<std::uint8_t>();
-    if (what == 0) flushed += assembler.discard();
+    const std::lock_guard lock(taker.mutex);
+    if (what == 0) assembler.discard();
     if (what == 1) assembler.expire(now += 4000);
-    const auto bytes = input.ConsumeBytes<std::uint8_t>(what);
-    // Of its own size, so that a look beyond it is seen.
-    const auto packet = std::make_unique<std::uint8_t[]>(bytes.size());
-    std::copy(bytes.begin(), bytes.end(), packet.get());
-    const Packet each{packet.get(), static_cast<std::uint32_t>(bytes.size()),
-                      what % static_cast<std::uint32_t>(flows), now};
-    assembler.take({&each, 1}, now);
+    const Packet each = packets.make(input.ConsumeBytes<std::uint8_t>(what),
+                                     what % static_cast<std::uint32_t>(flows), now);
+    assembler.take({&each, 1}, now, taker.workers.get());
+    if (taker.workers == nullptr) packets.give(&each.buffer, 1);
   }
-  assembler.finish();
+  {
+    const std::lock_guard lock(taker.mutex);
+    assembler.finish();
+  }
+  taker.workers.reset();
   const ReorderSnapshot& n = assembler.tally();
   require(n.packets == n.placed + n.duplicate + n.late + n.malformed + n.no_buffer,
           "every packet is counted once");
-  require(n.placed == taker.packets + flushed, "what was placed is in a frame, or was discarded");
+  require(n.placed == taker.packets || taker.discarded > 0, "what was placed is in a frame");
   require(n.complete + n.incomplete == taker.frames, "frames are counted");
   require(region->available() == output.num_bufs_, "all buffers come back");
+  require(packets.all_given(), "all packets are given back");
   return 0;
 }

@@ -193,6 +193,23 @@ py::tuple ReceivedBurst::gather_flat(const py::object& out) const {
   return py::make_tuple(data[py::slice(0, static_cast<py::ssize_t>(total), 1)], offsets);
 }
 
+py::tuple ReceivedBurst::frame_info() const {
+  const Share burst = share();
+  const ReorderBurstInfo& info = burst->reorder;
+  return py::make_tuple(info.batch_id, info.source_packet_count, burst->missing,
+                        (info.burst_flags & DAQIRI_BURST_FLAG_REORDER_TIMEOUT) != 0,
+                        burst->timestamps[0], burst->last_time);
+}
+
+py::array ReceivedBurst::valid() const {
+  const Share burst = share();
+  py::array_t<bool> valid(burst->units);
+  bool* const to = valid.mutable_data();
+  for (std::uint32_t i = 0; i < burst->units; ++i)
+    to[i] = (burst->valid[i / 64] >> (i % 64) & 1U) != 0;
+  return valid;
+}
+
 void ReceivedBurst::write_pcap(const std::string& directory, const std::string& prefix,
                                bool nanosecond) const {
   const Share burst = share();
@@ -221,6 +238,8 @@ void bind_burst(py::module_& m) {
       .def("timestamps", &ReceivedBurst::timestamps)
       .def("gather", &ReceivedBurst::gather, py::arg("out"))
       .def("gather_flat", &ReceivedBurst::gather_flat, py::arg("out"))
+      .def("frame_info", &ReceivedBurst::frame_info)
+      .def("valid", &ReceivedBurst::valid)
       .def("write_pcap", &ReceivedBurst::write_pcap, py::arg("directory"), py::arg("prefix"),
            py::arg("nanosecond"))
       .def("write_raw", &ReceivedBurst::write_raw, py::arg("directory"), py::arg("prefix"),

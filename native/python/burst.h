@@ -35,6 +35,10 @@ class ReceivedBurst {
   [[nodiscard]] py::array timestamps() const;
   [[nodiscard]] py::array gather(const py::object& out) const;
   [[nodiscard]] py::tuple gather_flat(const py::object& out) const;
+  /// (batch, packets, missing, timed out, first timestamp, last timestamp) of a frame.
+  [[nodiscard]] py::tuple frame_info() const;
+  /// Of each unit of a frame, whether it has come, shape (units,).
+  [[nodiscard]] py::array valid() const;
   void write_pcap(const std::string& directory, const std::string& prefix, bool nanosecond) const;
   void write_raw(const std::string& directory, const std::string& prefix,
                  std::uint64_t offset) const;

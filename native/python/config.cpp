@@ -116,6 +116,8 @@ void bind_interface_structs(py::module_& m) {
       .member("flow_isolation", &RxConfig::flow_isolation_)
       .member("hardware_timestamps", &RxConfig::hardware_timestamps_)
       .member("dynamic_flow_capacity", &RxConfig::dynamic_flow_capacity_)
+      .member("filter", &RxConfig::filter_)
+      .word("receive_path", &RxConfig::receive_path_, config::RECEIVE_PATHS)
       .member("queues", &RxConfig::queues_)
       .member("flex_items", &RxConfig::flex_items_)
       .member("flows", &RxConfig::flows_)

@@ -181,6 +181,7 @@ void bind_reorder(py::module_& m) {
       .word("payload_base", &ReorderConfig::payload_base_, config::BASES)
       .member("flow_ids", &ReorderConfig::flow_ids_)
       .member("flow_stride", &ReorderConfig::flow_stride_)
+      .member("cpu_cores", &ReorderConfig::cpu_cores_)
       .member("window", &ReorderConfig::window_)
       .member("timeout_us", &ReorderConfig::timeout_us_)
       .member("fill", &ReorderConfig::fill_)

@@ -89,12 +89,13 @@ Session& OpenSession::session() const {
 
 bool OpenSession::closed() const noexcept { return !of_this_process() || session_->closed(); }
 
-std::shared_ptr<Recorder> OpenSession::record(RxQueue& queue, const RecorderOptions& options) {
-  if (session().closed()) {
-    throw Error(Status::NOT_READY, "cannot record queue '" + queue.config().common_.name_ +
-                                       "': the engine is closed; open it again");
-  }
-  auto recorder = forgotten_after_fork(std::make_shared<Recorder>(session_, queue, options));
+void OpenSession::require_recordable() const {
+  if (session().closed())
+    throw Error(Status::NOT_READY, "cannot record: the engine is closed; open it again");
+}
+
+std::shared_ptr<Recorder> OpenSession::remember(std::shared_ptr<Recorder> recorder) {
+  recorder = forgotten_after_fork(std::move(recorder));
   const std::lock_guard lock(mutex_);
   std::erase_if(recorders_, [](const auto& entry) { return entry.expired(); });
   recorders_.push_back(recorder);

@@ -43,7 +43,12 @@ class OpenSession {
   /// Closed, or not of this process.
   [[nodiscard]] bool closed() const noexcept;
 
-  std::shared_ptr<Recorder> record(RxQueue& queue, const RecorderOptions& options);
+  /// A receive queue, or a reorder plan.
+  template <typename Source>
+  std::shared_ptr<Recorder> record(Source& source, const RecorderOptions& options) {
+    require_recordable();
+    return remember(std::make_shared<Recorder>(session_, source, options));
+  }
 
   /// Close the session, let its recorders write what is left. Idempotent; without the interpreter
   /// lock.
@@ -51,6 +56,8 @@ class OpenSession {
 
  private:
   explicit OpenSession(std::shared_ptr<Session> session);
+  void require_recordable() const;
+  std::shared_ptr<Recorder> remember(std::shared_ptr<Recorder> recorder);
   [[nodiscard]] bool of_this_process() const noexcept { return born_ == fork_generation(); }
 
   std::uint64_t born_{fork_generation()};

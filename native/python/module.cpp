@@ -12,15 +12,18 @@ PYBIND11_MODULE(_native, m, pybind11::mod_gil_not_used()) {
   bind_config(m);
   bind_flow_config(m);
   bind_burst(m);
+  bind_frames(m);
   bind_queues(m);
   bind_recorder(m);
   bind_session(m);
   bind_pcap(m);
+  bind_frame_files(m);
   bind_packet_columns(m);
   bind_burst_params(m);
   bind_engine_calls(m);
   bind_packet_calls(m);
   bind_transmit_calls(m);
+  bind_flow_calls(m);
   bind_other_calls(m);
   m.def("version", [] { return std::string(DAQIRI_VERSION); });
 }

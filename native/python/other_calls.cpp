@@ -1,4 +1,4 @@
-// The documented functions on reordered bursts, flows at run time, RDMA and S3, as Python has them.
+// The documented functions on reordered bursts, RDMA and S3, as Python has them.
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -180,47 +180,10 @@ void bind_rdma(py::module_& m) {
       py::arg("burst"), "Number of what a burst does.");
 }
 
-// --- Flows at run time: no engine of this build can change flows, so none is read from Python.
-
-void bind_flow_calls(py::module_& m) {
-  m.def(
-      "add_rx_flow_async",
-      [](int port) {
-        FlowOpId op = 0;
-        return py::make_tuple(status_object(add_rx_flow_async(port, {}, &op)), op);
-      },
-      py::arg("port"), "Return the status and the operation.");
-  m.def(
-      "add_rx_flows_async",
-      [](int port) {
-        FlowOpId op = 0;
-        return py::make_tuple(status_object(add_rx_flows_async(port, {}, &op)), op);
-      },
-      py::arg("port"), "Return the status and the operation.");
-  m.def(
-      "delete_flow_async",
-      [](FlowId flow) {
-        FlowOpId op = 0;
-        return py::make_tuple(status_object(delete_flow_async(flow, &op)), op);
-      },
-      py::arg("flow_id"),
-      "Begin to delete a flow that was added; return the status and the operation.");
-  m.def(
-      "poll_flow_op",
-      [] {
-        FlowOpResult done;
-        const Status status = poll_flow_op(&done);
-        return py::make_tuple(status_object(status), done.op_id_, static_cast<int>(done.type_),
-                              status_object(done.status_), done.flow_id_, done.flow_ids_);
-      },
-      "Return the status and the members of a completed operation.");
-}
-
 }  // namespace
 
 void bind_other_calls(py::module_& m) {
   bind_rdma(m);
-  bind_flow_calls(m);
   bind_reordered(m);
   bind_s3(m);
 }

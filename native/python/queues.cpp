@@ -186,11 +186,22 @@ void bind_queues(py::module_& m) {
              std::uint64_t roll_bytes, double roll_seconds, std::uint64_t max_packets,
              double max_seconds, std::optional<FlowId> start_flow,
              std::shared_ptr<RecorderGroup> group) {
-            return RecorderHandle(queue.record(
-                {std::move(directory), std::move(prefix), first_number, capture_format(format),
-                 nanosecond, packet_data_offset, writer_kind(writer), on_error(on_error_word),
-                 durable, roll_packets, roll_bytes, roll_seconds, max_packets, max_seconds,
-                 start_flow, std::move(group)}));
+            return RecorderHandle(queue.record({.directory = std::move(directory),
+                                                .prefix = std::move(prefix),
+                                                .first_number = first_number,
+                                                .format = capture_format(format),
+                                                .nanosecond = nanosecond,
+                                                .packet_data_offset = packet_data_offset,
+                                                .writer = writer_kind(writer),
+                                                .on_error = on_error(on_error_word),
+                                                .durable = durable,
+                                                .roll_packets = roll_packets,
+                                                .roll_bytes = roll_bytes,
+                                                .roll_seconds = roll_seconds,
+                                                .max_packets = max_packets,
+                                                .max_seconds = max_seconds,
+                                                .start_flow = start_flow,
+                                                .group = std::move(group)}));
           },
           py::arg("directory"), py::arg("prefix"), py::kw_only(), py::arg("first_number"),
           py::arg("format"), py::arg("nanosecond"), py::arg("packet_data_offset"),

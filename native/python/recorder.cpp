@@ -19,10 +19,9 @@ namespace py = pybind11;
 
 namespace {
 
-/// What a waiter compares: complete files, running, failing.
-std::tuple<std::uint64_t, bool, bool> news_of(const Recorder& recorder) {
+RecorderNews news_of(const Recorder& recorder) {
   const RecorderSnapshot s = recorder.snapshot();
-  return {s.files, s.running, s.failing};
+  return {s.files, s.running, s.failing, s.acquisitions};
 }
 
 template <typename Value>
@@ -42,6 +41,17 @@ Value value_of(const char* option, const std::string& word,
 CaptureFormat capture_format(const std::string& word) {
   return value_of<CaptureFormat>("format", word,
                                  {{"pcap", CaptureFormat::PCAP}, {"raw", CaptureFormat::RAW}});
+}
+
+FrameCompression frame_compression(const std::string& word) {
+  return value_of<FrameCompression>(
+      "compression", word,
+      {{"none", FrameCompression::NONE}, {"bitshuffle-lz4", FrameCompression::BITSHUFFLE_LZ4}});
+}
+
+FrameLayout frame_layout(const std::string& word) {
+  return value_of<FrameLayout>(
+      "layout", word, {{"chunked", FrameLayout::CHUNKED}, {"contiguous", FrameLayout::CONTIGUOUS}});
 }
 
 WriterKind writer_kind(const std::string& word) {
@@ -126,11 +136,32 @@ void bind_recorder(py::module_& m) {
           "end_in",
           [](RecorderHandle& recorder, double seconds) { recorder.get().end_in(seconds); },
           py::arg("seconds"))
+      .def(
+          "acquire",
+          [](RecorderHandle& recorder, std::uint64_t frames) {
+            return recorder.get().acquire(frames);
+          },
+          py::arg("frames"))
+      .def(
+          "rewind",
+          [](RecorderHandle& recorder, std::uint64_t frames) {
+            const GilRelease unlocked;
+            recorder.get().rewind(frames);
+          },
+          py::arg("frames"))
+      .def(
+          "split",
+          [](RecorderHandle& recorder, std::uint64_t frames) {
+            const GilRelease unlocked;
+            recorder.get().split(frames);
+          },
+          py::arg("frames"))
       .def("snapshot",
            [](const RecorderHandle& recorder) {
              const RecorderSnapshot s = recorder.get().snapshot();
              return py::make_tuple(s.packets, s.bytes, s.files, s.dropped, s.left_out, s.running,
-                                   s.failing, s.error, s.unreported, s.limit_reached);
+                                   s.failing, s.error, s.unreported, s.limit_reached, s.frames,
+                                   s.missing, s.flushed, s.acquired, s.path);
            })
       .def(
           "files",
@@ -138,7 +169,7 @@ void bind_recorder(py::module_& m) {
             py::list files;
             for (const RecordedFile& f : recorder.get().files(first)) {
               files.append(py::make_tuple(f.path, f.packets, f.bytes, f.t_first_ns, f.t_last_ns,
-                                          f.dropped, f.left_out));
+                                          f.dropped, f.left_out, f.frames, f.missing));
             }
             return files;
           },

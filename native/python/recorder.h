@@ -15,6 +15,9 @@
 
 namespace daqiri::python {
 
+/// What a waiter compares: complete files, running, failing, acquisitions that are done.
+using RecorderNews = std::tuple<std::uint64_t, bool, bool, std::uint64_t>;
+
 /// A recorder whose doorbell stays armed, so that event loops can watch it.
 class RecorderHandle {
  public:
@@ -43,7 +46,7 @@ class RecorderHandle {
   struct News {
     /// Guards `seen`.
     std::mutex mutex;
-    std::tuple<std::uint64_t, bool, bool> seen{0, true, false};
+    RecorderNews seen{0, true, false, 0};
     std::atomic<bool> watched{false};
   };
   std::unique_ptr<News> news_{std::make_unique<News>()};
@@ -51,6 +54,8 @@ class RecorderHandle {
 
 // Options in words. Throw Error INVALID_PARAMETER with what is accepted.
 CaptureFormat capture_format(const std::string& word);
+FrameLayout frame_layout(const std::string& word);
+FrameCompression frame_compression(const std::string& word);
 WriterKind writer_kind(const std::string& word);
 OnError on_error(const std::string& word);
 

@@ -11,6 +11,8 @@
 #include "connections.h"
 #include "daqiri/error.h"
 #include "engine/registry.h"
+#include "flow_rules.h"
+#include "frames.h"
 #include "gil.h"
 #include "lifecycle.h"
 #include "queues.h"
@@ -49,6 +51,12 @@ std::string mac_address(const OpenSession& open, int port) {
   std::snprintf(text.data(), text.size(), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2],
                 mac[3], mac[4], mac[5]);
   return text.data();
+}
+
+/// State, speed in Mb/s, MTU.
+py::tuple link(const OpenSession& open, int port) {
+  const LinkState link = open.session().port(port).io->link_state();
+  return py::make_tuple(link.state, link.speed, link.mtu);
 }
 
 void set_drop_all(const OpenSession& open, int port, bool on) {
@@ -104,11 +112,13 @@ void bind_session(py::module_& m) {
   py::class_<OpenSession, std::shared_ptr<OpenSession>> bound(
       m, "Session", "A running configuration; wrapped by daqiri_ophyd.engine.Engine.");
   bind_connections(bound);
+  bind_record_frames(bound);
+  bind_session_flows(bound);
   bound.def_static("open", &open_session, py::arg("config"))
       .def("close", &close_session)
       .def_property_readonly("closed", &OpenSession::closed)
-      .def_property_readonly("config",
-                             [](const OpenSession& open) { return open.session().config(); })
+      .def_property_readonly(
+          "config", [](const OpenSession& open) { return open.session().current_config(); })
       .def_property_readonly("warnings", &warnings)
       .def(
           "rx_queue",
@@ -123,12 +133,18 @@ void bind_session(py::module_& m) {
           },
           py::arg("port"), py::arg("queue"))
       .def(
-          "flow_counters",
-          [](const OpenSession& open, int port, std::size_t position) {
-            const FlowSnapshot counts = open.session().port(port).steering.counts(position);
-            return std::make_pair(counts.packets.value, counts.bytes.value);
+          "take_frames",
+          [](const std::shared_ptr<OpenSession>& open, int port, std::size_t position) {
+            return std::make_unique<FrameTaker>(open,
+                                                open->session().reorder_plans(port).at(position));
           },
           py::arg("port"), py::arg("position"))
+      .def(
+          "preview_frame",
+          [](const OpenSession& open, int port, std::size_t position, std::uint64_t after) {
+            return preview_frame(open.session().reorder_plans(port).at(position), after);
+          },
+          py::arg("port"), py::arg("position"), py::arg("after"))
       .def(
           "reorder_counters",
           [](const OpenSession& open, int port, std::size_t position) {
@@ -149,6 +165,7 @@ void bind_session(py::module_& m) {
           [](const OpenSession& open, int port) { return open.session().port(port).io->clock()(); },
           py::arg("port"))
       .def("mac_address", &mac_address, py::arg("port"))
+      .def("link", &link, py::arg("port"))
       .def(
           "link_type",
           [](const OpenSession& open, int port) {

@@ -122,10 +122,13 @@ struct RxConfig {
   bool flow_isolation_{false};
   bool hardware_timestamps_{false};
   std::uint32_t dynamic_flow_capacity_{DEFAULT_DYNAMIC_FLOW_CAPACITY};
+  ReceivePath receive_path_{ReceivePath::PACKET};
   std::vector<RxQueueConfig> queues_;
   std::vector<FlowConfig> flows_;
   std::vector<FlexItemConfig> flex_items_;
   std::vector<ReorderConfig> reorder_configs_;
+  /// Only packets that this expression matches are seen, pcap-filter(7); empty: all.
+  std::string filter_;
   DAQIRI_EQUALITY(RxConfig)
 };
 

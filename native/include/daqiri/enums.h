@@ -31,6 +31,9 @@ enum class LoopbackType { DISABLED, LOOPBACK_TYPE_SW };
 enum class MemoryKind { HOST, HOST_PINNED, HUGE, DEVICE, INVALID };
 /// `poll_mode` of a queue.
 enum class QueuePollMode { INDIRECT, DIRECT, INVALID };
+/// `receive_path` of an interface. AUTO: XDP where nobody else on the host needs what it takes, and
+/// the driver has it, else PACKET.
+enum class ReceivePath { PACKET, XDP, AUTO };
 /// `mode` of a socket.
 enum class SocketMode { CLIENT, SERVER, INVALID };
 /// Scheme of an endpoint.

@@ -140,6 +140,8 @@ struct ReorderConfig {
   /// Slots of each flow of flow_ids_, one flow behind the other; 0: flows share all slots.
   std::uint32_t flow_stride_{0};
   ReorderFrameConfig frame_;
+  /// Of threads that move payloads; empty: the pollers of the queues do.
+  std::vector<std::string> cpu_cores_;
   DAQIRI_EQUALITY(ReorderConfig)
 };
 

@@ -1,13 +1,12 @@
 // Ports, and connections of socket streams.
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <initializer_list>
 #include <string>
 #include <tuple>
 
 #include "api/call.h"
 #include "daqiri/daqiri.h"
+#include "net/headers.h"
 
 namespace daqiri {
 
@@ -15,19 +14,6 @@ using api::fail;
 using api::with_session;
 
 namespace {
-
-using Mac = std::array<std::uint8_t, 6>;
-
-bool parse_mac(const std::string& text, Mac& mac) noexcept {
-  constexpr std::size_t PAIR = 3;  // with the colon
-  if (text.size() != PAIR * mac.size() - 1) return false;
-  for (std::size_t i = 0; i < mac.size(); ++i) {
-    const char* digits = text.data() + PAIR * i;
-    if (i > 0 && digits[-1] != ':') return false;
-    if (std::from_chars(digits, digits + 2, mac[i], 16).ptr != digits + 2) return false;
-  }
-  return true;
-}
 
 Status set_drop_all(const char* call, int port, bool on) noexcept {
   return with_session(call, [=](const Session& session) {
@@ -50,9 +36,9 @@ Status get_mac_addr(int port, char* mac) {
   if (mac == nullptr) return fail(Status::NULL_PTR, __func__, "mac is null");
   return with_session(__func__, [&](const Session& session) {
     const Port& found = session.port(port);
-    const Mac address = found.io->mac_address();
+    const MacAddress address = found.io->mac_address();
     std::ranges::copy(address, reinterpret_cast<std::uint8_t*>(mac));
-    if (address == Mac{}) {
+    if (address == MacAddress{}) {
       throw Error(Status::NOT_SUPPORTED,
                   "interface '" + found.config.name_ + "' has no Ethernet address");
     }
@@ -105,7 +91,7 @@ void format_eth_addr(char* dst, const std::string& addr) {
     fail(Status::NULL_PTR, __func__, "dst is null");
     return;
   }
-  Mac mac;
+  MacAddress mac{};
   if (!parse_mac(addr, mac)) {
     mac = {};
     fail(Status::INVALID_PARAMETER, __func__, "'", addr,

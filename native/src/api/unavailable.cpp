@@ -1,4 +1,4 @@
-// Calls that this build declares and does not do: flows at run time, CUDA, RDMA and S3.
+// Calls that this build declares and does not do: CUDA, RDMA and S3.
 #include "api/call.h"
 #include "daqiri/daqiri.h"
 
@@ -15,12 +15,6 @@ Status unavailable(const char* call, const char* missing) noexcept {
       call, [=](const Session&) { return api::fail(Status::NOT_SUPPORTED, call, missing); });
 }
 
-Status no_flows(const char* call) noexcept {
-  return unavailable(call,
-                     "this build cannot change flows while it runs; list the flow under rx.flows "
-                     "of the interface");
-}
-
 Status no_rdma(const char* call) noexcept { return unavailable(call, NO_RDMA); }
 
 /// There is no writer and no handle that a program could have got.
@@ -30,13 +24,6 @@ Status no_s3(const char* call) noexcept {
 }
 
 }  // namespace
-
-Status add_rx_flow_async(int, const FlowRuleConfig&, FlowOpId*) { return no_flows(__func__); }
-Status add_rx_flows_async(int, const std::vector<FlowRuleConfig>&, FlowOpId*) {
-  return no_flows(__func__);
-}
-Status delete_flow_async(FlowId, FlowOpId*) { return no_flows(__func__); }
-Status poll_flow_op(FlowOpResult*) { return no_flows(__func__); }
 
 Status set_reorder_cuda_stream(const std::string&, const std::string&, cudaStream_t) {
   return unavailable(__func__,

@@ -39,8 +39,6 @@ struct BurstContents {
   memory::BufferOwner* owners[MAX_NUM_SEGS]{};
   /// Packets that have entries in `buffers`, whatever the header says.
   std::uint32_t owned{0};
-  /// Receive: packets from the wire that it stands for, more than num_pkts in an aggregate.
-  std::uint32_t source_packets{0};
   /// Receive: packets of its source that wait in the ring; counted down when it is taken from
   /// there.
   std::atomic<std::uint32_t>* waiting{nullptr};
@@ -57,6 +55,16 @@ struct BurstContents {
   /// null: the burst is no aggregate.
   const std::uint64_t* valid{nullptr};
   std::uint32_t units{0};
+  /// Aggregates: packets that it lacks (elements, of plans by byte offsets), and when the last one
+  /// came.
+  std::uint32_t missing{0};
+  std::uint64_t last_time{0};
+  /// Aggregates: how many of its plan were begun before it.
+  std::uint64_t order{0};
+  /// Aggregates: how many its plan had lost when it was handed on.
+  std::uint64_t lost{0};
+  /// Aggregates that are recorded: some were lost since the one before.
+  bool lossy{false};
   ReorderBurstInfo reorder;
 };
 

@@ -131,6 +131,19 @@ void Fields::texts(Key key, std::vector<std::string>& values, Names names) {
           true);
 }
 
+void Fields::formed_each(Key key, std::vector<std::string>& values, const Form<std::string>& form) {
+  const Node::Entry* entry = reading() ? entry_of(key.name) : nullptr;
+  if (entry != nullptr && entry->value.kind == Node::Kind::SCALAR) {
+    values.resize(1);
+    return formed(key, values.front(), form);
+  }
+  const auto read = [&](std::string_view text) {
+    std::string value;
+    return form.read(text, value);
+  };
+  scalars(key, concat("a list of: ", form.accepts), form.accepts, read, values, false);
+}
+
 void Fields::scalar(Key key, std::string_view accepts, const Read& read, Node written) {
   if (!reading()) {
     add(key, std::move(written));

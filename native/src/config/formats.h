@@ -45,6 +45,8 @@ inline constexpr Name MEMORY_ACCESS[] = {{"local", MEM_ACCESS_LOCAL},
                                          {"rdma_write", MEM_ACCESS_RDMA_WRITE}};
 inline constexpr Name POLL_MODES[] = {{"indirect", QueuePollMode::INDIRECT},
                                       {"direct", QueuePollMode::DIRECT}};
+inline constexpr Name RECEIVE_PATHS[] = {
+    {"af_packet", ReceivePath::PACKET}, {"af_xdp", ReceivePath::XDP}, {"auto", ReceivePath::AUTO}};
 inline constexpr Name SOCKET_MODES[] = {{"client", SocketMode::CLIENT},
                                         {"server", SocketMode::SERVER}};
 /// Schemes of endpoint addresses; the last is an alias.

@@ -4,6 +4,7 @@
 
 #include "config/formats.h"
 #include "config/rules.h"
+#include "steering/classifier.h"
 
 namespace daqiri::config {
 namespace {
@@ -119,6 +120,8 @@ struct Receive {
       if (match.bad()) continue;
       if (flow.match_.type_ == FlowMatchType::FLEX_ITEM)
         check_flex_match(match, flow.match_.flex_item_match_);
+      if (flow.match_.type_ == FlowMatchType::ECPRI)
+        check_ecpri_match(match["ecpri"], flow.match_.ecpri_match_);
       if (class_from.empty()) {
         class_from = place.path();
         match_class = flow.match_.type_;
@@ -127,12 +130,28 @@ struct Receive {
                     " has a ", describe(match_class), " match; accepts one kind on an interface");
       }
     }
+    check_order();
   }
 
  private:
   static std::string_view describe(FlowMatchType type) {
     if (type == FlowMatchType::IPV4_UDP) return "UDP/IPv4";
     return type == FlowMatchType::FLEX_ITEM ? "flex item" : "eCPRI";
+  }
+
+  /// Flows that no packet reaches.
+  void check_order() const {
+    const Place list = at["flows"];
+    for (const auto& [flow, taken_by] : steering::find_unreachable(rx)) {
+      const Place match = list[flow]["match"];
+      const auto bad = [&](std::size_t i) {
+        return list[i]["match"].bad() || list[i]["actions"].bad();
+      };
+      if (bad(flow) || bad(taken_by)) continue;
+      match.warning("no packet gets here: flow ", quoted(rx.flows_[taken_by].name_),
+                    " comes before and takes all that flow ", quoted(rx.flows_[flow].name_),
+                    " matches; move this flow in front of it, or remove one of the two");
+    }
   }
 
   /// A list of transforms that ends in a queue.
@@ -178,6 +197,14 @@ struct Receive {
           !used.insert(id).second)
         at_id.error("found ", id, " for the second time; accepts each queue once");
     }
+  }
+
+  static void check_ecpri_match(const Place& place, const EcpriMatch& match) {
+    constexpr int LAST_TYPE_WITH_ID = 3;
+    if (match.match_msg_type_ && match.match_id_ && match.msg_type_ > LAST_TYPE_WITH_ID)
+      place["msg_type"].warning("found ", int{match.msg_type_},
+                                " beside an id, which only messages of the types 0 to ",
+                                LAST_TYPE_WITH_ID, " have: no packet ever matches");
   }
 
   void check_flex_match(const Place& place, const FlexItemMatch& match) const {

@@ -43,18 +43,30 @@ struct Plan {
         subject.regions.find(plan.memory_region_, output_at, "memory region");
     if (output_at.bad()) output = nullptr;
     if (output != nullptr) check_kind(*output, output_at);
-    const CommonQueueConfig* queue = check_flow_ids(claimed);
+    const auto queues = check_flow_ids(claimed);
     const bool method_good = check_method() && check_stride();
+    if (plan.reorder_type_ == "gpu" && !plan.cpu_cores_.empty())
+      place["cpu_core"].error(
+          "found beside reorder_type: gpu, where no thread moves payloads; "
+          "accepts it with reorder_type: cpu");
     const bool types_good = check_types();
     if (method_good) check_window();
-    const MemoryRegionConfig* source = queue == nullptr ? nullptr : check_source(*queue);
+    // Of the shortest buffers, and of the longest.
+    const MemoryRegionConfig* least = nullptr;
+    const MemoryRegionConfig* most = nullptr;
+    for (const CommonQueueConfig* queue : queues) {
+      const MemoryRegionConfig* source = check_source(*queue);
+      if (source == nullptr || source->buf_size_ == 0) return;
+      if (least == nullptr || source->buf_size_ < least->buf_size_) least = source;
+      if (most == nullptr || source->buf_size_ > most->buf_size_) most = source;
+    }
     const Place offset = place["payload_byte_offset"];
-    if (source == nullptr || offset.bad() || source->buf_size_ == 0) return;
-    if (plan.payload_byte_offset_ >= source->buf_size_) {
+    if (least == nullptr || offset.bad()) return;
+    if (plan.payload_byte_offset_ >= least->buf_size_) {
       offset.error("found ", plan.payload_byte_offset_, "; accepts less than the ",
-                   source->buf_size_, " bytes of a buffer of ", quoted(source->name_));
+                   least->buf_size_, " bytes of a buffer of ", quoted(least->name_));
     } else if (method_good && types_good) {
-      check_size(*source, output);
+      check_size(*most, output);
     }
   }
 
@@ -71,32 +83,35 @@ struct Plan {
              gpu ? "'device' or 'host_pinned'" : "'host', 'host_pinned' or 'huge'");
   }
 
-  /// The queue that the flows feed; null when that is not one.
-  const CommonQueueConfig* check_flow_ids(std::map<FlowId, std::string>& claimed) const {
+  /// The queues that the flows feed; none when that cannot be told.
+  std::vector<const CommonQueueConfig*> check_flow_ids(
+      std::map<FlowId, std::string>& claimed) const {
     const Place list = place["flow_ids"];
-    if (list.bad()) return nullptr;
+    if (list.bad()) return {};
     if (plan.flow_ids_.empty())
       list.error("found an empty list; accepts ids of flows of this interface");
     bool all_good = !plan.flow_ids_.empty();
-    std::set<int> queues;
+    std::set<int> ids;
     for (const auto& [id, at] : placed(plan.flow_ids_, list)) {
       if (!at.bad()) {
         const auto [seen, is_new] = claimed.emplace(id, at.path());
         if (!is_new)
           at.error("found ", id, ", already claimed by ", seen->second, "; accepts a flow once");
-        all_good = add_queue(id, at, queues) && all_good;
+        all_good = add_queues(id, at, ids) && all_good;
       }
       all_good = all_good && !at.bad();
     }
-    if (!all_good || queues.empty()) return nullptr;
-    if (queues.size() > 1)
-      list.error("found flows of ", queues.size(), " queues; accepts flows of one queue");
-    const auto queue = std::ranges::find(rx.queues_, *queues.begin(), QUEUE_ID);
-    return queues.size() > 1 || queue == rx.queues_.end() ? nullptr : &queue->common_;
+    std::vector<const CommonQueueConfig*> queues;
+    for (const int id : ids) {
+      const auto queue = std::ranges::find(rx.queues_, id, QUEUE_ID);
+      if (queue == rx.queues_.end()) return {};
+      queues.push_back(&queue->common_);
+    }
+    return all_good ? queues : std::vector<const CommonQueueConfig*>{};
   }
 
-  /// Adds the queue of the flow; false: there is none that can be told.
-  bool add_queue(FlowId id, const Place& at, std::set<int>& queues) const {
+  /// Adds the queues of the flow; false: there is none that can be told.
+  bool add_queues(FlowId id, const Place& at, std::set<int>& queues) const {
     bool known = false;
     bool ids_certain = !rx_place["flows"].bad();
     for (const auto& [flow, flow_at] : placed(rx.flows_, rx_place["flows"])) {
@@ -104,10 +119,9 @@ struct Plan {
       if (flow_at["id"].bad() || flow.id_ != id) continue;
       known = true;
       if (flow_at["action"].bad() || flow_at["actions"].bad()) return false;
-      if (flow.action_.ids_.size() > 1)
-        at.error("found ", id,
-                 ", a flow that is spread over several queues; accepts a flow to one queue");
-      if (flow.action_.type_ == FlowType::QUEUE) queues.insert(flow.action_.id_);
+      if (flow.action_.type_ != FlowType::QUEUE) continue;
+      if (flow.action_.ids_.empty()) queues.insert(flow.action_.id_);
+      queues.insert(flow.action_.ids_.begin(), flow.action_.ids_.end());
     }
     if (!known && ids_certain)
       at.error("found ", id, ", which is no flow of this interface; accepts an id under rx.flows");

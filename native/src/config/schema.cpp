@@ -151,6 +151,9 @@ void walk_rx(Fields& fields, RxConfig& rx) {
   fields.flag(optional("hardware_timestamps"), rx.hardware_timestamps_);
   fields.number(optional("dynamic_flow_capacity"), rx.dynamic_flow_capacity_,
                 {0, 8'388'608, "flows"});
+  // An empty one is none.
+  if (!fields.writing() || !rx.filter_.empty()) fields.text(optional("filter"), rx.filter_);
+  fields.choice(optional("receive_path"), rx.receive_path_, RECEIVE_PATHS);
   fields.list(required("queues"), rx.queues_, walk_rx_queue);
   fields.list(optional("flex_items"), rx.flex_items_, walk_flex_item);
   fields.list(optional("flows"), rx.flows_,

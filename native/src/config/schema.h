@@ -110,6 +110,8 @@ class Fields {
   void word(Key key, std::string& value, Names names);
   /// A list of texts; `names`: the accepted ones, when not all are.
   void texts(Key key, std::vector<std::string>& values, Names names = {});
+  /// Texts of a form: a list, or one by itself.
+  void formed_each(Key key, std::vector<std::string>& values, const Form<std::string>& form);
 
   /// A map whose keys `body` walks. Returns whether it is there.
   bool map(Key key, const Body& body);

@@ -264,6 +264,8 @@ void walk_reorder(Fields& fields, ReorderConfig& reorder) {
   fields.number({"timeout_us", false, reorder.timeout_us_ >= 0}, reorder.timeout_us_,
                 {0, UINT32_MAX, "microseconds"});
   fields.formed(optional("fill"), reorder.fill_, real_form);
+  fields.formed_each({"cpu_core", false, !reorder.cpu_cores_.empty()}, reorder.cpu_cores_,
+                     core_form);
   fields.number({"flow_stride", false, reorder.flow_stride_ != 0}, reorder.flow_stride_, PACKETS);
   fields.map(optional("frame"), reorder.frame_, walk_frame);
 }

@@ -8,6 +8,7 @@
 #include "daqiri/error.h"
 #include "engine/registry.h"
 #include "memory/region.h"
+#include "net/transforms.h"
 
 namespace daqiri {
 
@@ -35,6 +36,38 @@ std::string transform_of(const Flows& flows) {
         return std::string("action ") + ACTIONS[static_cast<std::size_t>(action.type_)];
     }
     return {};
+  });
+}
+
+bool is_tunnel(const FlowAction& action) {
+  return action.type_ == FlowType::TUNNEL_ENCAP || action.type_ == FlowType::TUNNEL_DECAP;
+}
+
+template <typename Flows>
+std::string nested_tunnel_of(const Flows& flows) {
+  return flow_that(flows, [](const auto& flow) -> std::string {
+    const auto tunnels = std::ranges::count_if(flow.actions_, is_tunnel);
+    return tunnels < 2 ? std::string() : std::to_string(tunnels) + " tunnels in each other";
+  });
+}
+
+/// Tags that are to stand in a tunnel where there is no Ethernet header for them.
+template <typename Flows>
+std::string bare_tag_of(const Flows& flows) {
+  return flow_that(flows, [](const auto& flow) -> std::string {
+    const auto& actions = flow.actions_;
+    const auto tunnel = std::ranges::find_if(actions, is_tunnel);
+    if (tunnel == actions.end() || tunnel->tunnel_.type_ != TunnelType::GRE ||
+        tunnel->tunnel_.gre_protocol_ == ETHERTYPE_BRIDGED)
+      return {};
+    const auto is = [](FlowType type) {
+      return [=](const FlowAction& action) { return action.type_ == type; };
+    };
+    if (std::none_of(actions.begin(), tunnel, is(FlowType::VLAN_PUSH)) &&
+        std::none_of(tunnel, actions.end(), is(FlowType::VLAN_POP)))
+      return {};
+    return "VLAN tags in a GRE tunnel with gre_protocol " +
+           std::to_string(tunnel->tunnel_.gre_protocol_);
   });
 }
 
@@ -100,11 +133,19 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
              ? ""
              : "dynamic_flow_capacity: " + std::to_string(rx.dynamic_flow_capacity_),
          "set it to 0");
+    need(engine, traits.packet_filter, rx.filter_.empty() ? "" : "filter: " + rx.filter_,
+         "remove it; flows and flow_isolation say what is received");
     need(engine, traits.byte_matches, flow_that(rx.flows_, byte_match_of),
          "match udp_src, udp_dst, ipv4_len, ipv4_src or ipv4_dst");
     need(engine, traits.rss, flow_that(rx.flows_, spread_of), "give the queue action one id");
     need(engine, traits.transforms, transform_of(rx.flows_), "leave only the queue action");
     need(engine, traits.transforms, transform_of(tx.flows_), "remove tx.flows");
+    for (const auto* flows : {&rx.flows_, &tx.flows_}) {
+      need(engine, !traits.transforms, nested_tunnel_of(*flows), "give the flow one tunnel");
+      need(engine, !traits.transforms, bare_tag_of(*flows),
+           "set gre_protocol: 25944 (0x6558), for Ethernet frames in the tunnel, or tag the frame "
+           "around it");
+    }
     need(engine, traits.direct_mode, direct_queue(rx.queues_), "use indirect");
     need(engine, traits.direct_mode, direct_queue(tx.queues_), "use indirect");
   }

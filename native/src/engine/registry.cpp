@@ -28,7 +28,6 @@ std::mutex mutex;
 /// Under the mutex. Made at first use: static objects of other files register engines.
 std::vector<EngineEntry>& entries() {
   static std::vector<EngineEntry> all{
-      absent<EngineType::PACKET>("packet", false, "the AF_PACKET engine, which is not written yet"),
       absent<EngineType::IBVERBS>("ibverbs", true,
                                   "rdma-core (Debian: libibverbs-dev, librdmacm-dev)"),
       absent<EngineType::DPDK>("dpdk", true, "DPDK (Debian: libdpdk-dev)")};

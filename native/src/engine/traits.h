@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string_view>
 
@@ -18,6 +19,17 @@ struct UnusedKey {
   /// The interfaces on which it is unused; null: all of them.
   bool (*when)(const InterfaceConfig& interface){nullptr};
 };
+
+/// Of engines that make memory themselves and send frames as they come; the last has a meaning on
+/// engine packet.
+inline constexpr UnusedKey UNUSED_BY_RAW_ENGINES[] = {
+    {"debug", "use log_level: debug"},
+    {"memory_regions[].owned", "the engine allocates all regions; remove the key"},
+    {"memory_regions[].access", "it is for RDMA; remove the key"},
+    {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"},
+    {"interfaces[].rx.receive_path", "it is for engine 'packet'; remove the key"}};
+inline constexpr std::span<const UnusedKey> UNUSED_BY_PACKET =
+    std::span(UNUSED_BY_RAW_ENGINES).first(std::size(UNUSED_BY_RAW_ENGINES) - 1);
 
 /// What an engine can do, and what it asks of a configuration. Validation, the refusals at start
 /// and the sizes of rings follow from it.
@@ -44,6 +56,8 @@ struct EngineTraits {
   bool transforms{false};
   bool dynamic_flows{false};
   bool byte_matches{false};
+  /// Filter expressions (rx.filter).
+  bool packet_filter{false};
   /// Queues without a thread, polled by the application (poll_mode direct).
   bool direct_mode{false};
   /// A value other than the default is a warning.

@@ -14,7 +14,8 @@
 #include "io/tx_queue.h"
 #include "memory/region.h"
 #include "net/link_layer.h"
-#include "steering/classifier.h"
+#include "steering/flow_table.h"
+#include "steering/steering.h"
 #include "timing/clock.h"
 
 namespace daqiri {
@@ -76,6 +77,17 @@ struct ReceiveTraits {
   bool gathers{false};
 };
 
+/// Of a port's network interface, as the kernel tells it.
+struct LinkState {
+  /// "up", "down" (switched off, or no carrier), "removed", "none" (the port has no interface of
+  /// its own).
+  const char* state{"none"};
+  /// Mb/s; 0: not known.
+  std::uint32_t speed{0};
+  /// Bytes; 0: not known.
+  std::uint32_t mtu{0};
+};
+
 /// One open port of an engine. Threads: `receive` is called by the queue's poller, `transmit`,
 /// `cut`, `settle` and `completed` by the queue's worker, the rest by any thread.
 class PortIo {
@@ -87,6 +99,9 @@ class PortIo {
   virtual std::uint32_t receive(RxQueue& queue) noexcept = 0;
   [[nodiscard]] virtual ReceiveTraits receive_traits(const RxQueue&) const noexcept { return {}; }
 
+  /// What brings the packets of the queue, where an engine has several ways: "af_xdp native"; else
+  /// empty. Any thread.
+  [[nodiscard]] virtual std::string receive_path(const RxQueue&) const { return {}; }
   /// The queue is about to close: what `receive` has not delivered is discarded. Poller.
   virtual void finish_receiving(RxQueue&) noexcept {}
 
@@ -119,6 +134,11 @@ class PortIo {
   [[nodiscard]] virtual std::shared_ptr<const LinkLayer> link_layer() const = 0;
   /// Zeros when the port has none.
   [[nodiscard]] virtual std::array<std::uint8_t, 6> mac_address() const noexcept { return {}; }
+  /// Why flows cannot be changed while the port is open, and what to do about it; null: they can.
+  /// Any thread.
+  [[nodiscard]] virtual const char* fixed_flows() const noexcept { return nullptr; }
+  /// Now. Any thread.
+  [[nodiscard]] virtual LinkState link_state() const noexcept { return {}; }
 };
 
 /// A port: one configured interface with its queues.
@@ -127,9 +147,11 @@ struct Port {
   std::uint16_t id{0};
   std::vector<std::unique_ptr<RxQueue>> rx;
   std::vector<std::unique_ptr<TxQueue>> tx;
-  /// The flows; can be replaced while the port runs. Each thread of the engine that steers, or that
-  /// delivers what was steered, counts packets in a tally of its own.
+  /// Each thread of the engine that steers, or that delivers what was steered, counts packets in a
+  /// tally of its own.
   steering::Steering steering;
+  /// The flows; can be changed while the port runs. Never null in a session.
+  std::unique_ptr<steering::FlowTable> flows;
   /// Set by IoEngine::open, which keeps it.
   PortIo* io{nullptr};
 

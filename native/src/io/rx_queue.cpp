@@ -57,13 +57,18 @@ RxQueue::~RxQueue() {
 Burst* RxQueue::hand_to_application(Burst* burst) noexcept {
   burst->waiting->fetch_sub(burst->num_packets(), std::memory_order_relaxed);
   burst->waiting = nullptr;
-  delivered_.fetch_add(burst->source_packets, std::memory_order_release);
+  delivered_.fetch_add(burst->num_packets(), std::memory_order_release);
   burst->keep = memory_;
   burst->state.store(BurstState::APPLICATION, std::memory_order_release);
   return burst;
 }
 
 Burst* RxQueue::receive() noexcept {
+  Burst* burst = receive_packets();
+  return burst != nullptr || stage_ == nullptr ? burst : stage_->receive();
+}
+
+Burst* RxQueue::receive_packets() noexcept {
   if (num_aside_.load(std::memory_order_acquire) > 0) return receive_from(0);
   Burst* burst = nullptr;
   return ring_.pop(burst) ? hand_to_application(burst) : nullptr;
@@ -107,7 +112,7 @@ Burst* RxQueue::receive_unrecorded(std::uintptr_t connection) {
 
 bool RxQueue::wait(std::int64_t timeout_ns, std::uintptr_t connection) noexcept {
   const auto ready = [&] {
-    if (ring_.size() > 0 || closed()) return true;
+    if (ring_.size() > 0 || closed() || (stage_ != nullptr && stage_->ready())) return true;
     const std::lock_guard lock(aside_mutex_);
     return aside(connection) != aside_.end();
   };
@@ -144,18 +149,14 @@ void RxQueue::attach_recorder(const std::string& name) {
     throw Error(Status::NOT_READY, "queue '" + config_.common_.name_ + "' is being recorded by '" +
                                        recorder_ + "'; stop that recorder first");
   }
-  if (stage_ != nullptr) {
-    throw Error(Status::NOT_SUPPORTED,
-                "queue '" + config_.common_.name_ +
-                    "' hands out frames of a reorder config, which files of packets cannot hold; "
-                    "receive its bursts, or remove reorder_configs to record the packets");
-  }
   recorder_ = name;
+  recorded_.store(true, std::memory_order_release);
 }
 
 void RxQueue::detach_recorder() noexcept {
   const std::lock_guard lock(recorder_mutex_);
   recorder_.clear();
+  recorded_.store(false, std::memory_order_release);
 }
 
 std::string RxQueue::recorder() const {
@@ -181,8 +182,8 @@ RxSnapshot RxQueue::counters() const noexcept {
   // Before the poller's group: whatever counts as delivered is then among the accepted.
   const std::uint64_t delivered = delivered_.load(std::memory_order_acquire);
   RxSnapshot snapshot = published_.read();
-  snapshot.delivered = delivered;
-  snapshot.held -= delivered;
+  snapshot.held -= snapshot.delivered + delivered;
+  snapshot.delivered += delivered;
   return snapshot;
 }
 

@@ -64,8 +64,6 @@ struct RxBatch {
   Column<FlowId> flows;
   /// Arrival, ns on the port's clock; 0: not known.
   Column<std::uint64_t> times;
-  /// Packets from the wire that each packet stands for (an aggregate: many).
-  std::uint32_t sources_each{1};
 
   /// Packets [first, first + n).
   [[nodiscard]] RxBatch part(std::uint32_t first, std::uint32_t n) const noexcept {
@@ -80,19 +78,6 @@ struct RxBatch {
     if (some.times.values != nullptr) some.times.values += first;
     return some;
   }
-};
-
-/// Reordered packets in one buffer, a burst of their own.
-struct RxAggregate {
-  memory::BufferOwner* owner{nullptr};
-  std::uint32_t buffer{0};
-  void* data{nullptr};
-  ReorderBurstInfo info;
-  /// Burst::valid.
-  const std::uint64_t* valid{nullptr};
-  std::uint32_t units{0};
-  /// Arrival of the first packet, ns.
-  std::uint64_t time{0};
 };
 
 /// Where packets come from: the whole queue, or one peer of it. A burst has packets of one source.
@@ -116,23 +101,37 @@ struct RxSource {
   RxSource* newer_{nullptr};
 };
 
-/// Takes what the engine delivers and passes on what it makes of it (reorder). Poller.
-///
-/// Packets that it keeps are counted as held by the queue; each ends as part of what is passed on
-/// (RxBatch::sources_each) or as dropped.
+/// Takes packets that the engine delivers (reorder), and makes bursts of its own of them. What it
+/// takes is delivered, as far as the queue's account goes.
 class RxStage {
  public:
   virtual ~RxStage() = default;
 
-  /// The batch is the stage's: it calls `queue.pass_on`, `queue.drop_staged`, or keeps packets.
+  // --- Poller.
+
+  /// The batch is the stage's: it calls `queue.pass_on` with packets that it does not want, and
+  /// `queue.count_taken` for the others.
   virtual void take(RxQueue& queue, RxSource& source, const RxBatch& batch) noexcept = 0;
-  /// Pass on what has waited long enough at `now_ns` (CLOCK_MONOTONIC). Returns when it is to be
-  /// called again; 0: not for what it keeps now.
-  virtual std::uint64_t expire(RxQueue& queue, std::uint64_t now_ns) noexcept = 0;
-  /// Pass on all that it has, complete or not: the queue closes.
-  virtual void finish(RxQueue& queue) noexcept = 0;
-  /// Give back all that it keeps. Returns how many packets from the wire that were.
-  virtual std::uint64_t discard() noexcept = 0;
+  /// Make bursts of what has waited long enough at `now_ns` (CLOCK_MONOTONIC). Returns when it is
+  /// to be called again; 0: not for what it keeps now.
+  virtual std::uint64_t expire(std::uint64_t now_ns) noexcept = 0;
+  /// The queue closes: nothing more comes from it.
+  virtual void finish() noexcept = 0;
+  /// Forget what it has, except for what somebody has to himself.
+  virtual void discard() noexcept = 0;
+  /// Whether there is such a one: packets for him are taken while others are discarded.
+  [[nodiscard]] virtual bool taken() const noexcept = 0;
+
+  /// Whether packets of the flow are its, and do not pass. Poller.
+  [[nodiscard]] virtual bool claims(FlowId flow) noexcept = 0;
+
+  // --- Application. Any thread.
+
+  /// The next of its bursts in state APPLICATION, or null.
+  virtual Burst* receive() noexcept = 0;
+  /// Whether there may be one; whether there will be none any more.
+  [[nodiscard]] virtual bool ready() const noexcept = 0;
+  [[nodiscard]] virtual bool finished() const noexcept = 0;
 };
 
 class RxQueue : public QueueBase<RxQueueConfig> {
@@ -166,6 +165,16 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   void deliver(const RxBatch& batch) noexcept { deliver(main_source_, batch); }
   /// Count `n` packets that never reached a buffer.
   void drop(DropReason reason, std::uint64_t n, std::uint64_t bytes = 0) noexcept;
+  /// Whether packets of the flow are the stage's alone, which needs no burst for them and gives
+  /// their buffers back soon.
+  [[nodiscard]] bool stage_claims(FlowId flow) const noexcept {
+    return stage_ != nullptr && !recorded() && stage_->claims(flow);
+  }
+  [[nodiscard]] bool has_stage() const noexcept { return stage_ != nullptr; }
+  /// Whether what is delivered now is dropped.
+  [[nodiscard]] bool discards() const noexcept {
+    return filtering_ || (discarding() && (stage_ == nullptr || !stage_->taken()));
+  }
   /// Count `n` delivered packets that were cut to their buffers.
   void count_truncated(std::uint32_t n = 1) noexcept { tally_.truncated += n; }
   /// At the end of a pass: hand bursts that are not to wait any longer to the application. Returns
@@ -204,6 +213,10 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   std::uint32_t room(RxSource& source) noexcept;
   /// Hand the source's open burst to the application, if there is one.
   void finish(RxSource& source) noexcept;
+  /// As above, where its buffers are not those of `owner`; null: of the queue's regions.
+  void finish_unless_of(RxSource& source, const memory::BufferOwner* owner) noexcept;
+  /// Packets wait for what nobody tells of: there is to be another pass soon.
+  void look_again() noexcept { no_room_ = true; }
 
   /// Packets without a connection.
   RxSource& main_source() noexcept { return main_source_; }
@@ -217,16 +230,13 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   void set_stage(std::unique_ptr<RxStage> stage) noexcept { stage_ = std::move(stage); }
   /// Packets that the stage is done with.
   void pass_on(RxSource& source, const RxBatch& batch) noexcept;
-  /// As above, in a burst of their own. False: there is no burst, or no room in the ring; they are
-  /// counted as dropped, and the buffer is given back.
-  bool pass_on(const RxAggregate& aggregate) noexcept;
+  /// Packets that the stage has taken; their buffers are its.
+  void count_taken(std::uint32_t n) noexcept {
+    tally_.delivered += n;
+    dirty_ = true;
+  }
   /// When this pass began, CLOCK_MONOTONIC ns.
   [[nodiscard]] std::uint64_t pass_ns() const noexcept { return pass_ns_; }
-  /// Keep what bursts point to for as long as any is held.
-  void keep(std::shared_ptr<const void> what) { memory_->kept.push_back(std::move(what)); }
-  /// Packets from the wire that the stage kept, or was given, and drops; it gives their buffers
-  /// back.
-  void drop_staged(DropReason reason, std::uint64_t n) noexcept;
 
   /// The poller that serves this queue. Before it starts.
   void set_poller(Doorbell& poller);
@@ -237,6 +247,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
 
   /// The next burst, or null. Never blocks. State APPLICATION; release() gives it back.
   Burst* receive() noexcept;
+  /// As above, none of the stage's own.
+  Burst* receive_packets() noexcept;
   /// As above, of one connection; bursts of others wait their turn.
   Burst* receive_from(std::uintptr_t connection);
   /// As `receive` (connection 0) or `receive_from`, unless a recorder owns the queue. Throws Error
@@ -247,8 +259,9 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   bool wait(std::int64_t timeout_ns, std::uintptr_t connection = 0) noexcept;
   /// Rung when a burst is ready or the queue closes.
   WaitQueue& ready() noexcept { return ready_; }
-  /// Discard what the engine, the stage, open bursts and the ring hold; counted as flushed, or as
-  /// filtered once that is set. Waits until the poller has done it, for 5 s at most. Throws Error.
+  /// Discard what the engine, the stage, open bursts and the ring hold, but for what somebody has
+  /// to himself of the stage; counted as flushed, or as filtered once that is set. Waits until the
+  /// poller has done it, for 5 s at most. Throws Error.
   void request_flush();
   /// While set, what arrives is counted as filtered; what was queued before is dropped too. Once
   /// cleared, nothing that arrived before reaches the application.
@@ -259,10 +272,15 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   void detach_recorder() noexcept;
   /// Name of the recorder that owns the ring; empty: none.
   [[nodiscard]] std::string recorder() const;
+  /// Whether there is one. Any thread.
+  [[nodiscard]] bool recorded() const noexcept { return recorded_.load(std::memory_order_acquire); }
 
   /// The poller has ended: what the ring still holds can be received, nothing follows.
   void mark_closed() noexcept;
-  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  /// Nothing more comes, not from the stage either.
+  [[nodiscard]] bool closed() const noexcept {
+    return closed_.load(std::memory_order_acquire) && (stage_ == nullptr || stage_->finished());
+  }
 
   [[nodiscard]] RxSnapshot counters() const noexcept;
   [[nodiscard]] QueueLevels levels() const noexcept;
@@ -284,8 +302,9 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   [[nodiscard]] memory::BufferOwner* owner_of(const RxBatch& batch, std::size_t s) const noexcept {
     return batch.segments[s].owner != nullptr ? batch.segments[s].owner : regions_[s];
   }
-  /// False: there was no room.
-  bool put_into_ring(Burst* burst) noexcept;
+  void put_into_ring(Burst* burst) noexcept;
+  /// Packets that were accepted are dropped.
+  void drop_held(DropReason reason, std::uint64_t n) noexcept;
   void discard_queued(DropReason reason) noexcept;
   void publish() noexcept;
   Burst* hand_to_application(Burst* burst) noexcept;
@@ -326,6 +345,7 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   alignas(64) std::atomic<std::uint64_t> discard_requests_{0};
   std::atomic<std::uint64_t> discards_done_{0};
   std::atomic<bool> filter_wanted_{false};
+  std::atomic<bool> recorded_{false};
   std::atomic<bool> closed_{false};
 
   /// Of connections; not on the packet path.

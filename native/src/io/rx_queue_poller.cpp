@@ -18,7 +18,7 @@ void RxQueue::deliver(RxSource& source, const RxBatch& batch) noexcept {
   dirty_ = true;
   tally_.received += batch.count;
   tally_.received_bytes += bytes;
-  if (discarding() || filtering_) [[unlikely]] {
+  if (discards()) [[unlikely]] {
     give_back(batch, 0);
     tally_.dropped[discard_reason()] += batch.count;
     return;
@@ -29,39 +29,11 @@ void RxQueue::deliver(RxSource& source, const RxBatch& batch) noexcept {
 }
 
 void RxQueue::pass_on(RxSource& source, const RxBatch& batch) noexcept {
-  put_into_bursts(source, batch, bytes_of(batch, 0, batch.count));
-}
-
-bool RxQueue::pass_on(const RxAggregate& aggregate) noexcept {
-  const ReorderBurstInfo& info = aggregate.info;
-  Burst* burst = pool_->take();
-  if (burst == nullptr) {
-    aggregate.owner->give(&aggregate.buffer, 1);
-    drop_staged(DropReason::NO_BURST_BUFFER, info.source_packet_count);
-    return false;
+  if (discarding()) [[unlikely]] {
+    give_back(batch, 0);
+    return drop_held(discard_reason(), batch.count);
   }
-  BurstHeaderParams& header = burst->hdr.hdr;
-  header.port_id = port_id_;
-  header.q_id = id();
-  header.num_pkts = 1;
-  header.nbytes = info.aggregate_len;
-  header.max_pkt = info.source_packet_count;
-  header.max_pkt_size = aggregate.owner->buf_size();
-  header.burst_flags = info.burst_flags;
-  burst->waiting = &main_source_.waiting;
-  burst->begun_ns = pass_ns_;
-  burst->owners[0] = aggregate.owner;
-  burst->buffers[0][0] = aggregate.buffer;
-  burst->pkts[0][0] = aggregate.data;
-  burst->pkt_lens[0][0] = info.aggregate_len;
-  burst->flow_ids[0] = 0;
-  burst->timestamps[0] = aggregate.time;
-  burst->owned = 1;
-  burst->source_packets = info.source_packet_count;
-  burst->valid = aggregate.valid;
-  burst->units = aggregate.units;
-  burst->reorder = info;
-  return put_into_ring(burst);
+  put_into_bursts(source, batch, bytes_of(batch, 0, batch.count));
 }
 
 void RxQueue::put_into_bursts(RxSource& source, const RxBatch& batch,
@@ -73,8 +45,7 @@ void RxQueue::put_into_bursts(RxSource& source, const RxBatch& batch,
     Burst* burst = source.open_ != nullptr ? source.open_ : open_burst(source, batch, done);
     if (burst == nullptr) {
       give_back(batch, done);
-      return drop_staged(DropReason::NO_BURST_BUFFER,
-                         std::uint64_t{batch.count - done} * batch.sources_each);
+      return drop_held(DropReason::NO_BURST_BUFFER, batch.count - done);
     }
     const std::uint32_t n = std::min(batch.count - done, burst->capacity - burst->num_packets());
     const std::uint64_t added = done + n == batch.count ? bytes : bytes_of(batch, done, n);
@@ -110,7 +81,6 @@ void RxQueue::add(Burst& burst, const RxBatch& batch, std::uint32_t first,
   batch.times.copy(first, n, burst.timestamps + at);
   burst.hdr.hdr.num_pkts = at + n;
   burst.owned = at + n;
-  burst.source_packets += n * batch.sources_each;
 }
 
 std::uint64_t RxQueue::bytes_of(const RxBatch& batch, std::uint32_t first,
@@ -158,7 +128,7 @@ Burst* RxQueue::close_burst(RxSource& source) noexcept {
   return burst;
 }
 
-void RxQueue::drop_staged(DropReason reason, std::uint64_t n) noexcept {
+void RxQueue::drop_held(DropReason reason, std::uint64_t n) noexcept {
   dirty_ = true;
   tally_.held -= n;
   tally_.dropped[reason] += n;
@@ -210,6 +180,11 @@ void RxQueue::finish(RxSource& source) noexcept {
   if (Burst* burst = close_burst(source)) put_into_ring(burst);
 }
 
+void RxQueue::finish_unless_of(RxSource& source, const memory::BufferOwner* owner) noexcept {
+  if (owner == nullptr) owner = regions_.front();
+  if (source.open_ != nullptr && source.open_->owners[0] != owner) finish(source);
+}
+
 RxSource& RxQueue::add_source(std::uintptr_t connection, const BurstEnds& ends) {
   const std::lock_guard lock(sources_mutex_);
   const auto idle = std::find_if(retired_.begin(), retired_.end(), [](const RxSource* source) {
@@ -239,28 +214,26 @@ void RxQueue::retire(RxSource& source) noexcept {
   num_sources_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-bool RxQueue::put_into_ring(Burst* burst) noexcept {
-  const std::uint32_t n = burst->source_packets;
-  const std::uint32_t packets = burst->num_packets();
+void RxQueue::put_into_ring(Burst* burst) noexcept {
+  const std::uint32_t n = burst->num_packets();
   tally_.bursts += 1;
   // Before the push: what is taken from the ring is counted there. Published before a consumer can
   // count the burst as delivered.
-  burst->waiting->fetch_add(packets, std::memory_order_relaxed);
+  burst->waiting->fetch_add(n, std::memory_order_relaxed);
   publish();
   if (ring_.push(burst)) {
     tally_.ring_high_water = std::max<std::uint64_t>(tally_.ring_high_water, ring_.size());
     ready_.ring();
-    return true;
+    return;
   }
-  burst->waiting->fetch_sub(packets, std::memory_order_relaxed);
+  burst->waiting->fetch_sub(n, std::memory_order_relaxed);
   tally_.bursts -= 1;
-  drop_staged(DropReason::RING_FULL, n);
+  drop_held(DropReason::RING_FULL, n);
   burst->release();
-  return false;
 }
 
 std::uint64_t RxQueue::deliver_expired(std::uint64_t now_ns) noexcept {
-  const std::uint64_t stage_due = stage_ != nullptr ? stage_->expire(*this, now_ns) : 0;
+  const std::uint64_t stage_due = stage_ != nullptr ? stage_->expire(now_ns) : 0;
   while (at_once_ && oldest_ != nullptr) finish(*oldest_);
   // The oldest burst is due first: all have the same timeout, 0 is none.
   std::uint64_t due = 0;
@@ -279,7 +252,7 @@ std::uint64_t RxQueue::deliver_expired(std::uint64_t now_ns) noexcept {
 }
 
 void RxQueue::deliver_all() noexcept {
-  if (stage_ != nullptr) stage_->finish(*this);
+  if (stage_ != nullptr) stage_->finish();
   deliver_open();
 }
 
@@ -288,9 +261,9 @@ void RxQueue::deliver_open() noexcept {
 }
 
 void RxQueue::discard_queued(DropReason reason) noexcept {
-  if (stage_ != nullptr) drop_staged(reason, stage_->discard());
+  if (stage_ != nullptr) stage_->discard();
   const auto discard = [&](Burst* burst) {
-    drop_staged(reason, burst->source_packets);
+    drop_held(reason, burst->num_packets());
     burst->release();
   };
   while (oldest_ != nullptr) discard(close_burst(*oldest_));

@@ -1,11 +1,13 @@
 /// What must outlive every burst of a session, and what all of its queues have of it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -52,6 +54,9 @@ class QueueBase {
       regions_.push_back(memory_->regions.at(name).get());
   }
   [[nodiscard]] const Config& config() const noexcept { return config_; }
+  [[nodiscard]] bool has_offload(std::string_view name) const noexcept {
+    return std::ranges::find(config_.common_.offloads_, name) != config_.common_.offloads_.end();
+  }
   [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
   [[nodiscard]] const std::string& interface_name() const noexcept { return interface_; }
   [[nodiscard]] std::uint16_t id() const noexcept {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -37,6 +38,23 @@ class HostRegion final : public MemoryRegion {
     munmap(all.base, all.bytes);
   }
 };
+
+/// Ordinary memory; that of a transparent hugepage and more begins where one can, so that none is
+/// given or taken in parts. MAP_FAILED: errno tells why.
+void* map_pages(std::size_t bytes) {
+  const std::size_t more = bytes >= AT_ONCE ? AT_ONCE : 0;
+  void* const mapped =
+      mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED || more == 0) return mapped;
+  auto* const begin = static_cast<std::byte*>(mapped);
+  const std::size_t before =
+      (AT_ONCE - reinterpret_cast<std::uintptr_t>(begin) % AT_ONCE) % AT_ONCE;
+  if (before > 0) munmap(begin, before);
+  munmap(begin + before + bytes, more - before);
+  // Packets of many pages cost fewer page walks, where the kernel has such pages.
+  madvise(begin + before, bytes, MADV_HUGEPAGE);
+  return begin + before;
+}
 
 /// What the kernel says of pages of the default size.
 struct Hugepages {
@@ -123,8 +141,9 @@ std::unique_ptr<MemoryRegion> allocate_host(const MemoryRegionConfig& config,
   const std::size_t page =
       huge ? Hugepages().size : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   RegionExtent extent = RegionExtent::of(config, needs, page);
-  void* base = mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | (huge ? MAP_HUGETLB : 0), -1, 0);
+  void* const base = huge ? mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0)
+                          : map_pages(extent.bytes);
   if (base == MAP_FAILED) throw shortage(config, extent.bytes, page);
   extent.base = static_cast<std::byte*>(base);
   auto region = std::make_unique<HostRegion>(config, extent);

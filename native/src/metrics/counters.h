@@ -25,13 +25,13 @@ enum class DropReason : std::uint8_t {
   FLUSHED,
   SEND_ERROR,
   MISSED_LAUNCH,
-  REORDER,
+  MALFORMED,
 };
 inline constexpr std::size_t NUM_DROP_REASONS = 11;
 inline std::string_view drop_reason_name(DropReason reason) noexcept {
   static constexpr std::array<std::string_view, NUM_DROP_REASONS> NAMES{
-      "no_packet_buffer", "no_burst_buffer", "ring_full",  "kernel",        "nic",    "truncated",
-      "filtered",         "flushed",         "send_error", "missed_launch", "reorder"};
+      "no_packet_buffer", "no_burst_buffer", "ring_full",  "kernel",        "nic",      "truncated",
+      "filtered",         "flushed",         "send_error", "missed_launch", "malformed"};
   return NAMES[static_cast<std::size_t>(reason)];
 }
 
@@ -59,8 +59,8 @@ struct Counter {
 // A group of counters is a struct whose members are Counters, followed by `dropped` where packets
 // can be dropped. A new counter is one line: the member, with its name.
 
-/// At any snapshot: received = delivered + held + sum(dropped). All count packets from the wire: an
-/// aggregate of reordered packets counts as those that it was made of.
+/// At any snapshot: received = delivered + held + sum(dropped). What a reorder plan takes is
+/// delivered.
 struct RxSnapshot {
   Counter received{"received"};
   Counter received_bytes{"received_bytes"};
@@ -158,17 +158,19 @@ class CounterGroup {
   std::array<std::atomic<std::uint64_t>, N> values_{};
 };
 
-/// A group with drops that one thread counts in and publishes, and others read.
+/// A group that one thread counts in and publishes, and others read.
 template <typename Group>
 class PublishedCounters {
   static constexpr std::size_t N = num_counters<Group>();
+  static constexpr bool DROPS = requires(Group group) { group.dropped; };
+  static constexpr std::size_t ALL = N + (DROPS ? NUM_DROP_REASONS : 0);
 
  public:
   void publish(const Group& group) noexcept {
-    std::array<std::uint64_t, N + NUM_DROP_REASONS> values;
+    std::array<std::uint64_t, ALL> values;
     const auto counters = counters_of(group);
     for (std::size_t i = 0; i < N; ++i) values[i] = counters[i].value;
-    std::copy(group.dropped.begin(), group.dropped.end(), values.begin() + N);
+    if constexpr (DROPS) std::copy(group.dropped.begin(), group.dropped.end(), values.begin() + N);
     published_.publish(values);
   }
   [[nodiscard]] Group read() const noexcept {
@@ -176,12 +178,12 @@ class PublishedCounters {
     Group group;
     const auto counters = counters_of(group);
     for (std::size_t i = 0; i < N; ++i) counters[i].value = values[i];
-    std::copy(values.begin() + N, values.end(), group.dropped.begin());
+    if constexpr (DROPS) std::copy(values.begin() + N, values.end(), group.dropped.begin());
     return group;
   }
 
  private:
-  CounterGroup<N + NUM_DROP_REASONS> published_;
+  CounterGroup<ALL> published_;
 };
 
 }  // namespace daqiri

@@ -1,6 +1,7 @@
 #include "net/headers.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 namespace daqiri {
@@ -31,11 +32,22 @@ Checksum pseudo_header(const std::uint8_t* addresses, std::size_t size, std::uin
 
 }  // namespace
 
+bool parse_mac(std::string_view text, MacAddress& mac) noexcept {
+  constexpr std::size_t PAIR = 3;  // with the colon
+  if (text.size() != PAIR * mac.size() - 1) return false;
+  for (std::size_t i = 0; i < mac.size(); ++i) {
+    const char* digits = text.data() + PAIR * i;
+    if (i > 0 && digits[-1] != ':') return false;
+    if (std::from_chars(digits, digits + 2, mac[i], 16).ptr != digits + 2) return false;
+  }
+  return true;
+}
+
 // --- Headers as bytes
 
 void Ipv4Header::store(std::uint8_t* out) const noexcept {
   out[0] = 0x45;  // version 4, 5 words
-  out[1] = 0;
+  out[1] = service;
   store_be16(out + 2, length);
   store_be16(out + 4, identification);
   store_be16(out + 6, fragment);

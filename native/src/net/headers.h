@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "burst/burst.h"
 #include "net/socket_address.h"
@@ -15,10 +16,12 @@ namespace daqiri {
 
 inline constexpr std::uint16_t ETHERTYPE_IPV4 = 0x0800;
 inline constexpr std::uint16_t ETHERTYPE_IPV6 = 0x86DD;
+inline constexpr std::uint16_t ETHERTYPE_ECPRI = 0xAEFE;
 inline constexpr std::uint8_t PROTOCOL_TCP = 6;
 inline constexpr std::uint8_t PROTOCOL_UDP = 17;
 
 inline constexpr std::uint32_t ETHERNET_SIZE = 14;
+inline constexpr std::uint32_t VLAN_TAG_SIZE = 4;
 inline constexpr std::uint32_t IPV4_SIZE = 20;
 inline constexpr std::uint32_t IPV6_SIZE = 40;
 inline constexpr std::uint32_t UDP_SIZE = 8;
@@ -28,6 +31,9 @@ inline constexpr std::uint32_t UDP_AT = IPV4_AT + IPV4_SIZE;
 inline constexpr std::uint32_t HEADERS_SIZE = UDP_AT + UDP_SIZE;
 
 using MacAddress = std::array<std::uint8_t, 6>;
+
+/// False: the text is not of the form aa:bb:cc:dd:ee:ff.
+bool parse_mac(std::string_view text, MacAddress& mac) noexcept;
 
 // --- Big-endian fields
 
@@ -93,10 +99,32 @@ class Checksum {
 
 // --- Headers as bytes. Fields are in host byte order.
 
+/// Most VLAN tags of a frame that are read.
+inline constexpr unsigned MOST_VLAN_TAGS = 4;
+
+/// IEEE 802.1Q, 802.1ad, and what stood for the latter before.
+constexpr bool is_vlan_tag(std::uint16_t eth_type) noexcept {
+  return eth_type == 0x8100 || eth_type == 0x88A8 || eth_type == 0x9100;
+}
+
+/// VLAN tags at `at`, behind the EtherType `eth_type`; both move behind them. Returns how many
+/// there are. `eth_type` stays that of a tag when there are more, or the frame ends.
+inline unsigned skip_vlan_tags(const std::uint8_t* frame, std::uint32_t length, std::uint32_t& at,
+                               std::uint16_t& eth_type) noexcept {
+  unsigned tags = 0;
+  for (; tags < MOST_VLAN_TAGS && is_vlan_tag(eth_type) && length - at >= VLAN_TAG_SIZE; ++tags) {
+    eth_type = load_be16(frame + at + 2);
+    at += VLAN_TAG_SIZE;
+  }
+  return tags;
+}
+
 /// RFC 791.
 struct Ipv4Header {
   /// Of the header, with its options.
   std::uint32_t size{IPV4_SIZE};
+  /// Type of service.
+  std::uint8_t service{0};
   /// Header and what is behind it, as announced.
   std::uint16_t length{0};
   std::uint16_t identification{0};
@@ -114,6 +142,7 @@ struct Ipv4Header {
     if (captured < IPV4_SIZE || at[0] >> 4U != 4) return false;
     size = (at[0] & 0x0FU) * 4U;
     if (size < IPV4_SIZE || captured < size) return false;
+    service = at[1];
     length = load_be16(at + 2);
     identification = load_be16(at + 4);
     fragment = load_be16(at + 6);

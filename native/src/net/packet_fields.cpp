@@ -30,12 +30,7 @@ const Link* find_link(std::uint32_t link_type) noexcept {
   return found == std::end(LINKS) ? nullptr : found;
 }
 
-constexpr int MOST_VLAN_TAGS = 4;
 constexpr int MOST_IPV6_EXTENSIONS = 8;
-
-bool is_vlan_tag(std::uint16_t eth_type) noexcept {
-  return eth_type == 0x8100 || eth_type == 0x88A8 || eth_type == 0x9100;
-}
 
 std::uint64_t load_mac(const std::uint8_t* at) noexcept {
   return std::uint64_t{load_be16(at)} << 32U | load_be32(at + 2);
@@ -79,12 +74,9 @@ class Parser {
     }
     fields_.eth_type = load_be16(here() + link.ether_type_at);
     at_ += link.header;
-    for (int tag = 0; tag < MOST_VLAN_TAGS && is_vlan_tag(fields_.eth_type); ++tag) {
-      if (!has(4)) return;
-      if (tag == 0) fields_.vlan = load_be16(here()) & 0x0FFFU;
-      fields_.eth_type = load_be16(here() + 2);
-      at_ += 4;
-    }
+    if (is_vlan_tag(fields_.eth_type) && has(VLAN_TAG_SIZE))
+      fields_.vlan = load_be16(here()) & 0x0FFFU;
+    skip_vlan_tags(packet_, end_, at_, fields_.eth_type);
   }
 
   void ipv4() noexcept {

@@ -52,27 +52,67 @@ void for_gaps(const std::uint64_t* words, std::uint32_t bits, Each each) noexcep
 
 Assembler::Assembler(const Plan& plan, memory::MemoryRegion& output, const ValidBits& valid,
                      FrameSink& sink)
-    : plan_(plan), output_(output), valid_(valid), sink_(sink), batches_(plan.window()) {}
+    : plan_(plan),
+      output_(output),
+      valid_(valid),
+      sink_(sink),
+      most_output_(plan.by_bytes() ? UINT64_MAX : output.buf_size() / std::max(plan.units(), 1U)),
+      batches_(plan.window()) {}
 
-void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns) noexcept {
-  constexpr std::size_t AHEAD = 4;
-  tally_.packets += packets.size();
-  for (std::size_t i = 0; i < packets.size(); ++i) {
-    if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
-    take(packets[i], now_ns);
+[[gnu::always_inline]] inline bool Assembler::place(Batch& batch, const Place& where,
+                                                    const Packet& packet) noexcept {
+  std::uint32_t units = 1;
+  std::uint64_t to = 0;
+  Claim claim = Claim::FREE;
+  if (plan_.by_bytes()) {
+    units = where.payload_bytes / plan_.unit_bytes();
+    to = plan_.output_bytes(where.slot);
+    claim = this->claim(batch.valid, where.slot / plan_.unit_bytes(), units);
+  } else {
+    if (batch.packets == 0) {
+      batch.payload_bytes = where.payload_bytes;
+      batch.slot_bytes = static_cast<std::uint32_t>(plan_.output_bytes(where.payload_bytes));
+    } else if (batch.payload_bytes != where.payload_bytes) {
+      tally_.malformed += 1;
+      return false;
+    }
+    to = std::uint64_t{where.slot} * batch.slot_bytes;
+    std::uint64_t& word = batch.valid[where.slot / WORD];
+    const std::uint64_t bit = std::uint64_t{1} << where.slot % WORD;
+    if ((word & bit) != 0) claim = Claim::TAKEN;
+    word |= bit;
   }
-  copy();
+  if (claim != Claim::FREE) {
+    // What overlaps others in part is none of them.
+    (claim == Claim::TAKEN ? tally_.duplicate : tally_.malformed) += 1;
+    return false;
+  }
+  const auto* const from = reinterpret_cast<const std::byte*>(packet.data) + where.payload_at;
+  if (mover_ == nullptr) {
+    plan_.move(batch.data + to, from, where.payload_bytes);
+  } else {
+    copies_[num_copies_] = {batch.data + to, from,         where.payload_bytes,
+                            batch.buffer,    packet.owner, packet.buffer};
+    if (++num_copies_ == CHUNK) settle();
+  }
+  if (batch.packets == 0) batch.first_time = packet.time;
+  batch.last_time = packet.time;
+  batch.packets += 1;
+  batch.units += units;
+  tally_.placed += 1;
+  if (batch.units == plan_.units()) close(batch, End::COMPLETE);
+  return true;
 }
 
-void Assembler::take(const Packet& packet, std::uint64_t now_ns) noexcept {
+[[gnu::always_inline]] inline bool Assembler::take(const Packet& packet,
+                                                   std::uint64_t now_ns) noexcept {
   Place where{};
   const bool good = plan_.locate(packet.data, packet.length, packet.flow, where) &&
                     (plan_.by_bytes() || (where.slot < plan_.units() &&
-                                          plan_.output_bytes(where.payload_bytes) * plan_.units() <=
-                                              output_.buf_size()));
+                                          plan_.output_bytes(where.payload_bytes) <= most_output_));
   if (!good) {
     tally_.malformed += 1;
-    return;
+    return false;
   }
   Batch* batch = latest_;
   if (batch == nullptr || !batch->open || batch->raw != where.batch) {
@@ -81,16 +121,30 @@ void Assembler::take(const Packet& packet, std::uint64_t now_ns) noexcept {
     batch = batch_of(where.batch, units, now_ns);
     if (batch == nullptr) {
       tally_.late += 1;
-      return;
+      return false;
     }
   }
   late_units_ = 0;
   latest_ = batch;
   if (batch->data == nullptr) {
     tally_.no_buffer += 1;
-    return;
+    return false;
   }
-  place(*batch, where, packet);
+  return place(*batch, where, packet);
+}
+
+void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns, Mover* mover) noexcept {
+  constexpr std::size_t AHEAD = 4;
+  mover_ = mover;
+  tally_.packets += packets.size();
+  dirty_ = true;
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
+    if (!take(packets[i], now_ns) && mover_ != nullptr)
+      packets[i].owner->give(&packets[i].buffer, 1);
+  }
+  settle();
+  mover_ = nullptr;
 }
 
 Assembler::Batch* Assembler::batch_of(std::uint32_t raw, std::uint32_t units,
@@ -145,6 +199,7 @@ void Assembler::open(Batch& batch, std::uint64_t number, std::uint32_t raw,
   batch.open = true;
   batch.used = true;
   batch.begun_ns = now_ns;
+  batch.order = begun_batches_++;
   ++num_open_;
   if (output_.take(&batch.buffer, 1) == 0) return;
   batch.data = static_cast<std::byte*>(output_.address(batch.buffer));
@@ -152,50 +207,23 @@ void Assembler::open(Batch& batch, std::uint64_t number, std::uint32_t raw,
   std::fill_n(batch.valid, valid_.words(), std::uint64_t{0});
 }
 
-void Assembler::place(Batch& batch, const Place& where, const Packet& packet) noexcept {
-  std::uint32_t first = where.slot;
-  std::uint32_t units = 1;
-  std::uint64_t to = 0;
-  if (plan_.by_bytes()) {
-    first /= plan_.unit_bytes();
-    units = where.payload_bytes / plan_.unit_bytes();
-    to = plan_.output_bytes(where.slot);
-  } else {
-    if (batch.packets == 0) {
-      batch.payload_bytes = where.payload_bytes;
-      batch.slot_bytes = static_cast<std::uint32_t>(plan_.output_bytes(where.payload_bytes));
-    } else if (batch.payload_bytes != where.payload_bytes) {
-      tally_.malformed += 1;
-      return;
-    }
-    to = std::uint64_t{first} * batch.slot_bytes;
-  }
-  std::uint32_t there = 0;
+Assembler::Claim Assembler::claim(std::uint64_t* valid, std::uint32_t first,
+                                  std::uint32_t units) noexcept {
+  bool any = false;
+  bool all = true;
   for_words(first, units, [&](std::uint32_t word, std::uint64_t mask) {
-    there += static_cast<std::uint32_t>(std::popcount(batch.valid[word] & mask));
+    const std::uint64_t there = valid[word] & mask;
+    any = any || there != 0;
+    all = all && there == mask;
   });
-  if (there > 0) {
-    // What overlaps others in part is none of them.
-    (there == units ? tally_.duplicate : tally_.malformed) += 1;
-    return;
-  }
-  for_words(first, units,
-            [&](std::uint32_t word, std::uint64_t mask) { batch.valid[word] |= mask; });
-  copies_[num_copies_++] = {batch.data + to,
-                            reinterpret_cast<const std::byte*>(packet.data) + where.payload_at,
-                            where.payload_bytes};
-  if (num_copies_ == CHUNK) copy();
-  if (batch.packets == 0) batch.first_time = packet.time;
-  batch.last_time = packet.time;
-  batch.packets += 1;
-  batch.units += units;
-  tally_.placed += 1;
-  if (batch.units == plan_.units()) close(batch, End::COMPLETE);
+  if (any) return all ? Claim::TAKEN : Claim::OVERLAPS;
+  for_words(first, units, [&](std::uint32_t word, std::uint64_t mask) { valid[word] |= mask; });
+  return Claim::FREE;
 }
 
-void Assembler::copy() noexcept {
-  for (std::size_t i = 0; i < num_copies_; ++i)
-    plan_.move(copies_[i].to, copies_[i].from, copies_[i].bytes);
+void Assembler::settle() noexcept {
+  if (mover_ == nullptr) return plan_.settle();
+  mover_->move({copies_, num_copies_});
   num_copies_ = 0;
 }
 
@@ -208,12 +236,13 @@ void Assembler::fill(const Batch& batch) const noexcept {
 }
 
 void Assembler::close(Batch& batch, End end) noexcept {
-  copy();
+  settle();
   batch.open = false;
+  dirty_ = true;
   --num_open_;
   if (latest_ == &batch) latest_ = nullptr;
   if (batch.data == nullptr) {
-    tally_.lost += 1;
+    if (!batch.counted) tally_.lost += 1;
     return;
   }
   Frame frame{};
@@ -227,6 +256,7 @@ void Assembler::close(Batch& batch, End end) noexcept {
   frame.valid = batch.valid;
   frame.first_time = batch.first_time;
   frame.last_time = batch.last_time;
+  frame.order = batch.order;
   frame.info.batch_id = batch.raw;
   frame.info.source_packet_count = batch.packets;
   frame.info.packets_per_batch = plan_.by_bytes() ? 0 : plan_.units();
@@ -234,14 +264,13 @@ void Assembler::close(Batch& batch, End end) noexcept {
   frame.info.aggregate_len = static_cast<std::uint32_t>(bytes);
   frame.info.burst_flags = DAQIRI_BURST_FLAG_REORDERED;
   if (end == End::TIMEOUT) frame.info.burst_flags |= DAQIRI_BURST_FLAG_REORDER_TIMEOUT;
-  if (!sink_.take(frame)) {
-    tally_.lost += 1;
-  } else if (frame.missing == 0) {
+  if (frame.missing == 0) {
     tally_.complete += 1;
   } else {
     tally_.incomplete += 1;
     tally_.missing += frame.missing;
   }
+  sink_.take(frame);
 }
 
 std::uint64_t Assembler::expire(std::uint64_t now_ns) noexcept {
@@ -267,35 +296,29 @@ void Assembler::finish() noexcept {
   }
 }
 
-std::uint64_t Assembler::discard() noexcept {
-  std::uint64_t packets = 0;
+void Assembler::discard() noexcept {
   for (Batch& batch : batches_) {
-    if (batch.open && batch.data != nullptr) {
-      packets += batch.packets;
-      output_.give(&batch.buffer, 1);
-    }
-    if (batch.open) tally_.lost += 1;
+    if (batch.open && batch.data != nullptr) sink_.discard(batch.buffer);
+    if (batch.open && !batch.counted) count_lost(1);
     batch = {};
   }
   latest_ = nullptr;
   num_open_ = 0;
   begun_ = false;
-  return packets;
+}
+
+void Assembler::count_without_buffer() noexcept {
+  for (Batch& batch : batches_) {
+    if (!batch.open || batch.data != nullptr || batch.counted) continue;
+    batch.counted = true;
+    count_lost(1);
+  }
 }
 
 void Assembler::publish() noexcept {
-  std::array<std::uint64_t, num_counters<ReorderSnapshot>()> values;
-  const auto counters = counters_of(tally_);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = counters[i].value;
-  published_.publish(values);
-}
-
-ReorderSnapshot Assembler::counters() const noexcept {
-  const auto values = published_.read();
-  ReorderSnapshot snapshot;
-  const auto counters = counters_of(snapshot);
-  for (std::size_t i = 0; i < values.size(); ++i) counters[i].value = values[i];
-  return snapshot;
+  if (!dirty_) return;
+  dirty_ = false;
+  published_.publish(tally_);
 }
 
 }  // namespace daqiri::reorder

@@ -12,6 +12,7 @@
 #include "memory/region.h"
 #include "metrics/counters.h"
 #include "reorder/plan.h"
+#include "reorder/workers.h"
 
 namespace daqiri::reorder {
 
@@ -34,7 +35,7 @@ struct ReorderSnapshot {
   Counter incomplete{"incomplete"};
   /// Packets that incomplete frames lack. Of plans by byte offsets: elements.
   Counter missing{"missing"};
-  /// Frames that nobody gets: there was no buffer, no burst, no room in the ring.
+  /// Frames that nobody gets: there was no buffer, or they were flushed.
   Counter lost{"lost"};
   /// Times that numbers began anew.
   Counter restarts{"restarts"};
@@ -48,6 +49,9 @@ struct Packet {
   std::uint32_t flow;
   /// Arrival, ns; 0: not known.
   std::uint64_t time;
+  /// Where it lies; for movers.
+  memory::BufferOwner* owner{nullptr};
+  std::uint32_t buffer{0};
 };
 
 /// A closed batch. The buffer is the taker's.
@@ -63,14 +67,17 @@ struct Frame {
   std::uint64_t last_time;
   /// Packets that it lacks; of plans by byte offsets: elements.
   std::uint32_t missing;
+  /// Batches that were begun before it.
+  std::uint64_t order;
 };
 
 /// Who takes frames.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  /// False: there was no room; the buffer is given back already.
-  virtual bool take(const Frame& frame) noexcept = 0;
+  virtual void take(const Frame& frame) noexcept = 0;
+  /// Nobody wants what is in the buffer, which is the taker's.
+  virtual void discard(std::uint32_t buffer) noexcept = 0;
 };
 
 /// Validity of the frames in a region's buffers. Lives as long as anybody looks at a frame.
@@ -104,20 +111,31 @@ class Assembler {
   Assembler(const Plan& plan, memory::MemoryRegion& output, const ValidBits& valid,
             FrameSink& sink);
 
-  /// Place packets; none of them is looked at later. `now_ns`: CLOCK_MONOTONIC.
-  void take(std::span<const Packet> packets, std::uint64_t now_ns) noexcept;
+  /// Place packets. `now_ns`: CLOCK_MONOTONIC. With a mover, their buffers are given back, now or
+  /// when it has moved them; without, none of them is looked at later.
+  void take(std::span<const Packet> packets, std::uint64_t now_ns, Mover* mover = nullptr) noexcept;
   /// Close what has waited long enough. Returns when to be called again; 0: there is no need to.
   std::uint64_t expire(std::uint64_t now_ns) noexcept;
   /// Close all.
   void finish() noexcept;
-  /// Forget all open batches, and where the numbers are. Returns how many packets were in them.
-  std::uint64_t discard() noexcept;
+  /// Forget all open batches, and where the numbers are.
+  void discard() noexcept;
+  /// Count open batches that have no buffer now, not when they are closed: what is lost from now on
+  /// has begun from now on.
+  void count_without_buffer() noexcept;
+  /// Frames that were taken and thrown away.
+  void count_lost(std::uint64_t n) noexcept {
+    tally_.lost += n;
+    dirty_ = true;
+  }
   void publish() noexcept;
 
+  /// Batches that were begun. Of the thread that takes packets.
+  [[nodiscard]] std::uint64_t begun() const noexcept { return begun_batches_; }
   /// Of the thread that takes packets.
   [[nodiscard]] const ReorderSnapshot& tally() const noexcept { return tally_; }
   /// As published. Any thread.
-  [[nodiscard]] ReorderSnapshot counters() const noexcept;
+  [[nodiscard]] ReorderSnapshot counters() const noexcept { return published_.read(); }
 
  private:
   struct Batch {
@@ -136,18 +154,18 @@ class Assembler {
     std::uint64_t first_time{0};
     std::uint64_t last_time{0};
     std::uint64_t begun_ns{0};
+    std::uint64_t order{0};
     bool open{false};
+    /// Counted as lost already.
+    bool counted{false};
     /// False: `number` is of no batch.
     bool used{false};
   };
-  struct Copy {
-    std::byte* to;
-    const std::byte* from;
-    std::uint32_t bytes;
-  };
   enum class End : std::uint8_t { COMPLETE, WINDOW, TIMEOUT };
+  enum class Claim : std::uint8_t { FREE, TAKEN, OVERLAPS };
 
-  void take(const Packet& packet, std::uint64_t now_ns) noexcept;
+  /// Place a packet. False: it is in no frame.
+  bool take(const Packet& packet, std::uint64_t now_ns) noexcept;
   /// The open batch that a packet with this number, of so many units, belongs to; null: it is late.
   Batch* batch_of(std::uint32_t raw, std::uint32_t units, std::uint64_t now_ns) noexcept;
   /// Begin with a batch, as if there had been none before.
@@ -155,12 +173,14 @@ class Assembler {
   /// The newest batch is another; those that fall out of the window are closed.
   void advance(std::uint64_t newest) noexcept;
   void open(Batch& batch, std::uint64_t number, std::uint32_t raw, std::uint64_t now_ns) noexcept;
-  void place(Batch& batch, const Place& place, const Packet& packet) noexcept;
+  bool place(Batch& batch, const Place& place, const Packet& packet) noexcept;
+  /// Mark units as valid, when none of them is.
+  static Claim claim(std::uint64_t* valid, std::uint32_t first, std::uint32_t units) noexcept;
   void close(Batch& batch, End end) noexcept;
   /// Write the fill value where packets are missing.
   void fill(const Batch& batch) const noexcept;
-  /// Do the copies that are noted.
-  void copy() noexcept;
+  /// Hand on the copies that are noted; those that are done are there for others.
+  void settle() noexcept;
 
   [[nodiscard]] Batch& at(std::uint64_t number) noexcept {
     return batches_[number % batches_.size()];
@@ -172,6 +192,8 @@ class Assembler {
   memory::MemoryRegion& output_;
   const ValidBits& valid_;
   FrameSink& sink_;
+  /// Most output bytes of a packet: all of a batch have room. Not by byte offsets.
+  std::uint64_t most_output_;
   /// By number modulo the window.
   std::vector<Batch> batches_;
   /// The one that had the latest packet.
@@ -181,10 +203,15 @@ class Assembler {
   /// Of packets in a row that were late.
   std::uint64_t late_units_{0};
   std::uint32_t num_open_{0};
-  Copy copies_[CHUNK];
+  std::uint64_t begun_batches_{0};
+  /// Of the call of `take` that goes on.
+  Mover* mover_{nullptr};
+  Transfer copies_[CHUNK];
   std::size_t num_copies_{0};
   ReorderSnapshot tally_;
-  CounterGroup<num_counters<ReorderSnapshot>()> published_;
+  /// Not published yet.
+  bool dirty_{false};
+  PublishedCounters<ReorderSnapshot> published_;
 };
 
 }  // namespace daqiri::reorder

@@ -43,13 +43,24 @@ enum class MoveSet : std::uint8_t { PORTABLE, AVX2, AVX512 };
 /// The best one that this processor has.
 [[nodiscard]] MoveSet best_move_set() noexcept;
 
+/// STREAMED: past the caches, which what is written would only fill. Needs `settle_stores` before
+/// others are told. The portable set has none, and stores as ever.
+enum class Stores : std::uint8_t { CACHED, STREAMED };
+/// Of the L3 cache that a core uses; 0: there is none, or it is not known.
+[[nodiscard]] std::uint64_t last_cache_bytes() noexcept;
+/// Whether frames of so many bytes are to be streamed: two of them, one that is made and one that
+/// is read, fill the last cache.
+[[nodiscard]] bool worth_streaming(std::uint64_t frame_bytes) noexcept;
+/// What was streamed before is there before what is stored after.
+void settle_stores() noexcept;
+
 /// The move of a conversion; null: there is none (`convertible`).
 ///
 /// int4: two's complement, two in a byte, the high nibble first. To fp16 and bf16: round to
 /// nearest, ties to even (IEEE 754), beyond the largest number to infinity. Integers to wider ones:
 /// the value is kept. NETWORK: elements of 16 and 32 bits are big-endian.
-[[nodiscard]] Move move_for(const ReorderDataTypesConfig& types,
-                            MoveSet set = best_move_set()) noexcept;
+[[nodiscard]] Move move_for(const ReorderDataTypesConfig& types, MoveSet set = best_move_set(),
+                            Stores stores = Stores::CACHED) noexcept;
 
 /// Whether there is a conversion: to every floating-point type, to the same type, and to integers
 /// that hold every value of the input type.

@@ -1,12 +1,16 @@
 /// A reorder config, compiled: where packets of its flows belong.
 #pragma once
 
+#include <endian.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "daqiri/reorder.h"
+#include "net/headers.h"
 #include "reorder/convert.h"
 
 namespace daqiri::reorder {
@@ -57,8 +61,10 @@ enum class PacketKind : std::uint8_t {
 
 class Plan {
  public:
-  /// Of a validated config. `timeout_us`: that of its queue.
-  Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t timeout_us);
+  /// Of a validated config. `timeout_us`: that of its queue. `buffer_bytes`: of the buffers that
+  /// frames are made in; decides how large they are taken to be where the config does not say it.
+  Plan(const ReorderConfig& config, PacketKind kind, std::uint64_t timeout_us,
+       std::uint64_t buffer_bytes = 0);
 
   /// Where a packet of flow `flow_ids()[flow]` belongs. False: it is malformed: too short for its
   /// fields, no payload, no whole number of elements, a number beyond the batch; or no UDP packet
@@ -85,10 +91,14 @@ class Plan {
   [[nodiscard]] std::uint32_t payload_bytes() const noexcept { return payload_bytes_; }
   /// Output bytes of so many payload bytes.
   [[nodiscard]] std::uint64_t output_bytes(std::uint64_t payload) const noexcept {
-    return payload * output_scale_ / input_scale_;
+    return payload << widening_ >> narrowing_;
   }
   void move(std::byte* to, const std::byte* from, std::size_t bytes) const noexcept {
     move_(to, from, bytes);
+  }
+  /// After moves, before others are told of them.
+  void settle() const noexcept {
+    if (streams_) settle_stores();
   }
   /// Fill a stretch of the output, a whole number of elements.
   void fill(std::byte* to, std::size_t bytes) const noexcept;
@@ -101,6 +111,8 @@ class Plan {
   };
   [[nodiscard]] bool find_payload(const std::uint8_t* packet, std::uint32_t length,
                                   Payload& payload) const noexcept;
+  [[nodiscard]] static bool find_any_payload(const std::uint8_t* packet, std::uint32_t length,
+                                             Payload& payload) noexcept;
 
   ReorderMethod method_;
   /// The batch number, or what it is computed from.
@@ -116,20 +128,102 @@ class Plan {
   bool needs_payload_{false};
   bool payload_based_{false};
   std::uint32_t payload_offset_{0};
+  /// A power of two.
   std::uint32_t element_bytes_{1};
-  std::uint32_t input_scale_{1};
-  std::uint32_t output_scale_{1};
+  /// Powers of two by which the output is larger, and smaller.
+  std::uint32_t widening_{0};
+  std::uint32_t narrowing_{0};
   std::uint32_t units_{0};
   std::uint32_t unit_bytes_{0};
   std::uint32_t payload_bytes_{0};
   std::uint64_t batch_numbers_{0};
   std::uint32_t window_{1};
   std::uint64_t timeout_ns_{0};
-  Move move_;
+  Move move_{nullptr};
+  bool streams_{false};
   std::array<std::byte, 8> fill_{};
   std::uint32_t fill_bytes_{1};
   std::vector<FlowId> flow_ids_;
 };
+
+// In the header: a call for each field of each packet takes as long as the rest.
+
+inline std::uint32_t Field::read(const std::uint8_t* packet, std::uint32_t base) const noexcept {
+  const std::uint32_t to = end(base);
+  std::uint64_t bits = 0;
+  if (to >= sizeof bits) {
+    // The eight bytes that end with the field are the packet's.
+    std::memcpy(&bits, packet + to - sizeof bits, sizeof bits);
+    bits = little_ ? le64toh(bits) >> (64U - 8U * (end_ - first_)) : be64toh(bits) >> tail_;
+  } else {
+    for (std::uint32_t i = first_; i < end_; ++i) {
+      const std::uint64_t byte = packet[to - end_ + i];
+      bits = little_ ? bits | byte << (8U * (i - first_)) : bits << 8U | byte;
+    }
+    if (!little_) bits >>= tail_;
+  }
+  return static_cast<std::uint32_t>(bits) & mask_;
+}
+
+inline bool Plan::find_payload(const std::uint8_t* packet, std::uint32_t length,
+                               Payload& payload) const noexcept {
+  if (!needs_payload_) {
+    payload = {0, length};
+    return true;
+  }
+  // IPv4 without options and tags, which nearly all are.
+  if (length >= HEADERS_SIZE && load_be16(packet + 12) == ETHERTYPE_IPV4 &&
+      packet[IPV4_AT] == 0x45 && packet[IPV4_AT + 9] == PROTOCOL_UDP &&
+      (load_be16(packet + IPV4_AT + 6) & 0x3FFFU) == 0) {
+    const std::uint32_t announced = load_be16(packet + UDP_AT + 4);
+    if (announced < UDP_SIZE || announced > length - UDP_AT) return false;
+    payload = {HEADERS_SIZE, UDP_AT + announced};
+    return true;
+  }
+  return find_any_payload(packet, length, payload);
+}
+
+inline bool Plan::locate(const std::uint8_t* packet, std::uint32_t length, std::uint32_t flow,
+                         Place& place) const noexcept {
+  Payload udp{};
+  if (!find_payload(packet, length, udp)) return false;
+  const auto has = [&](const Field& field) {
+    return field.end(udp.begin) <= (field.of_payload() ? udp.end : length);
+  };
+  if (!has(batch_) || !has(position_)) return false;
+  const std::uint64_t begin = std::uint64_t{payload_offset_} + (payload_based_ ? udp.begin : 0);
+  const std::uint32_t end = payload_based_ ? udp.end : length;
+  if (begin >= end) return false;
+  place.payload_at = static_cast<std::uint32_t>(begin);
+  place.payload_bytes = end - place.payload_at;
+  if ((place.payload_bytes & (element_bytes_ - 1)) != 0 ||
+      (payload_bytes_ != 0 && place.payload_bytes != payload_bytes_))
+    return false;
+
+  place.batch = batch_.read(packet, udp.begin);
+  std::uint32_t at = place.batch;
+  switch (method_) {
+    case ReorderMethod::SEQ_PACKETS_PER_BATCH:
+      place.batch >>= sequence_shift_;
+      at &= stride_ - 1;
+      break;
+    case ReorderMethod::SEQ_BATCH_NUMBER:
+      at = position_.read(packet, udp.begin) & (stride_ - 1);
+      break;
+    case ReorderMethod::BATCH_PACKET_NUMBER:
+      at = position_.read(packet, udp.begin) - first_position_;
+      if (at >= stride_) return false;
+      break;
+    default: {
+      at = position_.read(packet, udp.begin);
+      const std::uint64_t batch_bytes = std::uint64_t{units_} * unit_bytes_;
+      if ((at & (element_bytes_ - 1)) != 0 || at + std::uint64_t{place.payload_bytes} > batch_bytes)
+        return false;
+    }
+  }
+  place.slot = flows_apart_ ? at + flow * stride_ : at;
+  return true;
+}
 
 /// Batches that can be open at once: so many batch numbers tell them apart.
 [[nodiscard]] constexpr std::uint32_t most_open(std::uint64_t batch_numbers) noexcept {

@@ -4,28 +4,6 @@
 
 namespace daqiri::reorder {
 
-RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, RxQueue& queue,
-                         memory::MemoryRegion& output)
-    : queue_(queue),
-      output_(output),
-      plan_(config, kind, queue.config().timeout_us_),
-      valid_(std::make_shared<ValidBits>(output.config().num_bufs_, plan_.units())),
-      assembler_(plan_, output, *valid_, *this) {
-  queue.keep(valid_);
-}
-
-bool RunningPlan::take(const Frame& frame) noexcept {
-  RxAggregate aggregate;
-  aggregate.owner = &output_;
-  aggregate.buffer = frame.buffer;
-  aggregate.data = frame.data;
-  aggregate.info = frame.info;
-  aggregate.valid = frame.valid;
-  aggregate.units = plan_.units();
-  aggregate.time = frame.first_time;
-  return queue_.pass_on(aggregate);
-}
-
 void ReorderStage::add(RunningPlan& plan) {
   plans_.push_back(&plan);
   std::uint32_t index = 0;
@@ -42,6 +20,14 @@ const ReorderStage::Target& ReorderStage::target_of(FlowId flow) noexcept {
 }
 
 void ReorderStage::take(RxQueue& queue, RxSource& source, const RxBatch& batch) noexcept {
+  for (RunningPlan* plan : plans_) {
+    const std::uint32_t gate = plan->find_gate(batch);
+    if (gate == batch.count) continue;
+    if (gate > 0) take(queue, source, batch.part(0, gate));
+    plan->pass_gate(batch.times[gate]);
+    return take(queue, source, batch.part(gate, batch.count - gate));
+  }
+  const bool recorded = queue.recorded();
   const RxBatch::Segment& segment = batch.segments[0];
   memory::BufferOwner* owner = segment.owner != nullptr ? segment.owner : &queue.region(0);
   const auto data_of = [&](std::uint32_t i) {
@@ -53,64 +39,60 @@ void ReorderStage::take(RxQueue& queue, RxSource& source, const RxBatch& batch) 
     RunningPlan* const plan = target_of(batch.flows[first]).plan;
     // Packets of one plan, or of none, in a row.
     std::uint32_t end = first;
-    std::size_t n = 0;
     for (; end < batch.count; ++end) {
       const Target& target = target_of(batch.flows[end]);
-      if (target.plan != plan) break;
+      if (target.plan != plan || (plan != nullptr && end - first == chunk_.size())) break;
       if (plan == nullptr) continue;
-      chunk_[n++] = {data_of(end), segment.lengths[end], target.index, batch.times[end]};
-      if (n == CHUNK) {
-        hand(queue, *plan, n);
-        n = 0;
-      }
+      chunk_[end - first] = {data_of(end), segment.lengths[end], target.index, batch.times[end],
+                             owner,        segment.buffers[end]};
     }
-    if (plan != nullptr) {
-      if (n > 0) hand(queue, *plan, n);
-      owner->give(segment.buffers + first, end - first);
+    const std::uint32_t n = end - first;
+    if (plan != nullptr && plan->take({chunk_.data(), n}, queue.pass_ns(), recorded) && !recorded)
+      owner->give(segment.buffers + first, n);
+    if (plan == nullptr || recorded) {
+      queue.pass_on(source, batch.part(first, n));
     } else {
-      queue.pass_on(source, batch.part(first, end - first));
+      queue.count_taken(n);
     }
     first = end;
   }
-  for (RunningPlan* plan : plans_) plan->assembler().publish();
 }
 
-void ReorderStage::hand(RxQueue& queue, RunningPlan& plan, std::size_t n) noexcept {
-  const ReorderSnapshot& tally = plan.assembler().tally();
-  const auto refused = [&] { return tally.duplicate + tally.late + tally.malformed; };
-  const std::uint64_t refused_before = refused();
-  const std::uint64_t no_buffer_before = tally.no_buffer;
-  plan.assembler().take({chunk_, n}, queue.pass_ns());
-  if (const std::uint64_t more = refused() - refused_before; more > 0)
-    queue.drop_staged(DropReason::REORDER, more);
-  if (const std::uint64_t more = tally.no_buffer - no_buffer_before; more > 0)
-    queue.drop_staged(DropReason::NO_PACKET_BUFFER, more);
-}
-
-std::uint64_t ReorderStage::expire(RxQueue& /*queue*/, std::uint64_t now_ns) noexcept {
+std::uint64_t ReorderStage::expire(std::uint64_t now_ns) noexcept {
   std::uint64_t next = 0;
   for (RunningPlan* plan : plans_) {
-    const std::uint64_t due = plan->assembler().expire(now_ns);
+    const std::uint64_t due = plan->expire(now_ns);
     if (due != 0 && (next == 0 || due < next)) next = due;
-    plan->assembler().publish();
   }
   return next;
 }
 
-void ReorderStage::finish(RxQueue& /*queue*/) noexcept {
-  for (RunningPlan* plan : plans_) {
-    plan->assembler().finish();
-    plan->assembler().publish();
-  }
+void ReorderStage::finish() noexcept {
+  for (RunningPlan* plan : plans_) plan->finish();
 }
 
-std::uint64_t ReorderStage::discard() noexcept {
-  std::uint64_t packets = 0;
+void ReorderStage::discard() noexcept {
+  for (RunningPlan* plan : plans_)
+    if (!plan->taken()) plan->discard();
+}
+
+bool ReorderStage::taken() const noexcept {
+  return std::ranges::any_of(plans_, [](const RunningPlan* plan) { return plan->taken(); });
+}
+
+Burst* ReorderStage::receive() noexcept {
   for (RunningPlan* plan : plans_) {
-    packets += plan->assembler().discard();
-    plan->assembler().publish();
+    if (Burst* burst = plan->receive()) return burst;
   }
-  return packets;
+  return nullptr;
+}
+
+bool ReorderStage::ready() const noexcept {
+  return std::ranges::any_of(plans_, [](const RunningPlan* plan) { return plan->ready(); });
+}
+
+bool ReorderStage::finished() const noexcept {
+  return std::ranges::all_of(plans_, [](const RunningPlan* plan) { return plan->finished(); });
 }
 
 }  // namespace daqiri::reorder

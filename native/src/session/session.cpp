@@ -8,6 +8,7 @@
 #include "daqiri/error.h"
 #include "engine/registry.h"
 #include "reorder/stage.h"
+#include "session/flow_changes.h"
 #include "session/snapshot.h"
 #include "session/workers.h"
 #include "system/log.h"
@@ -195,8 +196,7 @@ void Session::build() {
       port->tx.push_back(
           std::make_unique<TxQueue>(interface, queue, config_.tx_meta_buffers_, memory_));
     }
-    if (!port->rx.empty())
-      port->steering.publish(std::make_shared<const steering::Program>(interface));
+    port->flows = std::make_unique<steering::FlowTable>(port->config, port->steering);
     add_reorder_plans(*port, config_.common_.stream_type == StreamType::RAW
                                  ? reorder::PacketKind::FRAMES
                                  : reorder::PacketKind::PAYLOADS);
@@ -218,13 +218,25 @@ void Session::add_reorder_plans(const Port& port, reorder::PacketKind kind) {
   std::deque<reorder::RunningPlan>& plans = reorder_.emplace_back();
   std::map<RxQueue*, std::unique_ptr<reorder::ReorderStage>> stages;
   const RxConfig& rx = port.config.rx_;
-  for (const ReorderConfig& plan : rx.reorder_configs_) {
-    // All its flows lead to one queue.
-    const auto flow = std::ranges::find(rx.flows_, plan.flow_ids_.front(), &FlowConfig::id_);
-    RxQueue& queue = *port.rx_queue(flow->action_.id_);
-    auto& stage = stages[&queue];
-    if (stage == nullptr) stage = std::make_unique<reorder::ReorderStage>();
-    stage->add(plans.emplace_back(plan, kind, queue, *memory_->regions.at(plan.memory_region_)));
+  const bool never_sleep = engine_for(config_).traits.polls_without_pause;
+  for (const ReorderConfig& config : rx.reorder_configs_) {
+    std::vector<RxQueue*> queues;
+    for (const FlowId id : config.flow_ids_) {
+      const FlowAction& action = std::ranges::find(rx.flows_, id, &FlowConfig::id_)->action_;
+      const std::vector<std::uint16_t> ids =
+          action.ids_.empty() ? std::vector{action.id_} : action.ids_;
+      for (const std::uint16_t queue : ids) {
+        if (std::ranges::find(queues, port.rx_queue(queue)) == queues.end())
+          queues.push_back(port.rx_queue(queue));
+      }
+    }
+    reorder::RunningPlan& plan = plans.emplace_back(
+        config, kind, queues, *memory_->regions.at(config.memory_region_), memory_, never_sleep);
+    for (RxQueue* queue : queues) {
+      auto& stage = stages[queue];
+      if (stage == nullptr) stage = std::make_unique<reorder::ReorderStage>();
+      stage->add(plan);
+    }
   }
   for (auto& [queue, stage] : stages) queue->set_stage(std::move(stage));
 }
@@ -242,12 +254,14 @@ void Session::start() {
   }
   for (const auto& poller : pollers_) poller->start();
   for (const auto& transmitter : transmitters_) transmitter->start();
+  flow_changes_ = std::make_unique<FlowChanges>(*this);
   housekeeper_ = std::make_unique<Housekeeper>(*this, config_.common_.master_core_);
 }
 
 void Session::close() noexcept {
   const std::lock_guard lock(close_mutex_);
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
+  if (flow_changes_ != nullptr) flow_changes_->stop();
   if (housekeeper_ != nullptr) housekeeper_->stop();
   // In the direction of the data, so that what was sent can still arrive.
   for (const auto& transmitter : transmitters_) transmitter->begin_stop();
@@ -255,7 +269,21 @@ void Session::close() noexcept {
   if (engine_ != nullptr) engine_->finish_sending();
   for (const auto& poller : pollers_) poller->begin_stop();
   for (const auto& poller : pollers_) poller->stop();
+  for (auto& plans : reorder_) {
+    for (reorder::RunningPlan& plan : plans) plan.stop();
+  }
   if (engine_ != nullptr) engine_->close();
+}
+
+NetworkConfig Session::current_config() const {
+  NetworkConfig config = config_;
+  for (const auto& port : ports_) config.ifs_[port->id].rx_.flows_ = port->flows->configured();
+  return config;
+}
+
+void Session::configure_flows(NetworkConfig wanted) {
+  flow_changes_->configure(std::move(wanted));
+  housekeeper_->renew();
 }
 
 Port& Session::port(int id) const {
@@ -264,6 +292,10 @@ Port& Session::port(int id) const {
                                                std::to_string(ports_.size() - 1));
   }
   return *ports_[static_cast<std::size_t>(id)];
+}
+
+std::deque<reorder::RunningPlan>& Session::reorder_plans(int port_wanted) {
+  return reorder_[port(port_wanted).id];
 }
 
 const std::deque<reorder::RunningPlan>& Session::reorder_plans(int port_wanted) const {

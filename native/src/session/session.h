@@ -16,6 +16,7 @@
 
 namespace daqiri {
 
+class FlowChanges;
 class Housekeeper;
 class Poller;
 class Transmitter;
@@ -50,6 +51,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   /// With every default and adjustment applied.
   [[nodiscard]] const NetworkConfig& config() const noexcept { return config_; }
+  /// As above, with the flows of the configuration as they are now.
+  [[nodiscard]] NetworkConfig current_config() const;
   /// When it was opened, CLOCK_REALTIME ns.
   [[nodiscard]] std::uint64_t opened() const noexcept { return opened_; }
   [[nodiscard]] const ConfigReport& report() const noexcept { return report_; }
@@ -63,9 +66,13 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] Rotation& any_rx_queue(int port) { return rotations_[this->port(port).id]; }
   [[nodiscard]] Rotation& any_rx_queue() noexcept { return rotations_.back(); }
   /// Of a port, in the order of the configuration. Throws Error INVALID_PARAMETER.
+  [[nodiscard]] std::deque<reorder::RunningPlan>& reorder_plans(int port);
   [[nodiscard]] const std::deque<reorder::RunningPlan>& reorder_plans(int port) const;
   /// Of the engine. Throws Error NOT_SUPPORTED when it has none.
   [[nodiscard]] Connections& connections() const;
+  [[nodiscard]] FlowChanges& flow_changes() const noexcept { return *flow_changes_; }
+  /// FlowChanges::configure, which `latest` follows.
+  void configure_flows(NetworkConfig wanted);
   /// Null: it has none.
   [[nodiscard]] Connections* find_connections() const noexcept { return engine_->connections(); }
   [[nodiscard]] const std::shared_ptr<SessionMemory>& memory() const noexcept { return memory_; }
@@ -96,6 +103,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::unique_ptr<IoEngine> engine_;
   std::vector<std::unique_ptr<Poller>> pollers_;
   std::vector<std::unique_ptr<Transmitter>> transmitters_;
+  std::unique_ptr<FlowChanges> flow_changes_;
   std::unique_ptr<Housekeeper> housekeeper_;
   std::mutex close_mutex_;
   std::atomic<bool> closed_{false};

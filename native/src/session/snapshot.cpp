@@ -59,6 +59,7 @@ JsonObject json_of(const State& state) {
     dropped.number(drop_reason_name(static_cast<DropReason>(r)), state.counters.dropped[r]);
   json.json("dropped", dropped.line());
   if constexpr (requires { state.launch_times; }) json.text("launch_times", state.launch_times);
+  if constexpr (requires { state.receive_path; }) json.text("receive_path", state.receive_path);
   return json;
 }
 
@@ -169,8 +170,8 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
     const Port& port = session.port(static_cast<int>(id));
     const std::string& name = port.config.name_;
     for (const auto& queue : port.rx)
-      snapshot.rx.push_back(
-          {name, queue->config().common_.name_, queue->counters(), queue->levels()});
+      snapshot.rx.push_back({name, queue->config().common_.name_, queue->counters(),
+                             queue->levels(), port.io->receive_path(*queue)});
     for (const auto& queue : port.tx) {
       const Histogram& lateness = queue->lateness();
       TxQueueState& state = snapshot.tx.emplace_back();
@@ -181,8 +182,14 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
       state.lateness.p999 = lateness.quantile(0.999);
       state.lateness.maximum = lateness.maximum();
     }
-    for (std::size_t i = 0; i < port.config.rx_.flows_.size(); ++i)
-      snapshot.flows.push_back({name, port.config.rx_.flows_[i].name_, port.steering.counts(i)});
+    for (const steering::InstalledFlow& flow : port.flows->listed()) {
+      const FlowConfig& told = *flow.config;
+      (flow.added ? snapshot.added_flows : snapshot.flows)
+          .push_back({name, told.name_.empty() ? std::to_string(told.id_) : told.name_,
+                      port.flows->counts(flow)});
+    }
+    if (const auto removed = port.flows->removed())
+      snapshot.added_flows.push_back({name, "(removed)", *removed});
     const auto& plans = session.reorder_plans(static_cast<int>(id));
     for (std::size_t i = 0; i < plans.size(); ++i) {
       snapshot.reorder.push_back(
@@ -206,7 +213,9 @@ std::string SessionSnapshot::json() const {
   json.number("steady_ns", steady);
   json.json("rx", json_list(rx));
   json.json("tx", json_list(tx));
-  json.json("flows", json_list(flows));
+  std::vector<FlowState> all = flows;
+  all.insert(all.end(), added_flows.begin(), added_flows.end());
+  json.json("flows", json_list(all));
   json.json("reorder", json_list(reorder));
   json.json("regions", json_list(regions));
   return json.line();
@@ -252,8 +261,10 @@ std::string SessionSnapshot::table() const {
          part(s.levels.bursts_free, s.levels.bursts), reasons(n.dropped)});
   }
   std::vector<Row> flow{{"flow", "packets", "bytes"}};
-  for (const FlowState& s : flows)
-    flow.push_back({s.port + "/" + s.flow, digits(s.counters.packets), digits(s.counters.bytes)});
+  for (const auto* list : {&flows, &added_flows}) {
+    for (const FlowState& s : *list)
+      flow.push_back({s.port + "/" + s.flow, digits(s.counters.packets), digits(s.counters.bytes)});
+  }
   std::vector<Row> plans{{"reorder plan", "packets", "complete", "incomplete", "missing", "lost",
                           "duplicate", "late", "malformed", "restarts"}};
   for (const ReorderState& s : reorder) {
@@ -345,6 +356,7 @@ void Housekeeper::run(const std::stop_token& stop) noexcept {
 }
 
 void Housekeeper::renew() {
+  const std::lock_guard one(renewing_);
   auto snapshot = std::make_shared<const SessionSnapshot>(SessionSnapshot::of(session_));
   const std::lock_guard lock(mutex_);
   latest_.swap(snapshot);

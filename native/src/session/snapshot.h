@@ -23,6 +23,8 @@ struct RxQueueState {
   std::string queue;
   RxSnapshot counters;
   QueueLevels levels;
+  /// PortIo::receive_path.
+  std::string receive_path;
 };
 
 /// ns between launch times and transmission.
@@ -46,6 +48,7 @@ struct TxQueueState {
 
 struct FlowState {
   std::string port;
+  /// Its name; of one that has none, its id.
   std::string flow;
   FlowSnapshot counters;
 };
@@ -78,6 +81,9 @@ struct SessionSnapshot {
   std::vector<RxQueueState> rx;
   std::vector<TxQueueState> tx;
   std::vector<FlowState> flows;
+  /// Flows that were added at run time, from the oldest on, and what those that were removed have
+  /// counted together, as "(removed)".
+  std::vector<FlowState> added_flows;
   std::vector<ReorderState> reorder;
   std::vector<RegionState> regions;
 
@@ -115,6 +121,8 @@ class Housekeeper {
 
   /// Idempotent.
   void stop() noexcept;
+  /// Take a snapshot now: what is told of the session has changed. Throws std::bad_alloc.
+  void renew();
   /// A period old at most, plus what the thread had to wait for its turn. Any thread.
   [[nodiscard]] std::shared_ptr<const SessionSnapshot> latest() const;
 
@@ -124,7 +132,6 @@ class Housekeeper {
  private:
   void listen();
   void run(const std::stop_token& stop) noexcept;
-  void renew();
   /// False when the next one is to wait for the next period.
   bool answer() noexcept;
 
@@ -134,6 +141,8 @@ class Housekeeper {
   std::string path_;
   File socket_;
   Doorbell doorbell_;
+  /// One snapshot after the other; before `mutex_`.
+  std::mutex renewing_;
   mutable std::mutex mutex_;  // over the next
   std::shared_ptr<const SessionSnapshot> latest_;
   std::jthread thread_;

@@ -1,105 +1,100 @@
 #include "steering/classifier.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 #include "daqiri/error.h"
-#include "net/headers.h"
+#include "steering/toeplitz.h"
 
 namespace daqiri::steering {
 
-PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept {
-  PacketKey key;
-  if (length < ETHERNET_SIZE || load_be16(frame + ETHERNET_SIZE - 2) != ETHERTYPE_IPV4) return key;
-  Ipv4Header ip;
-  if (!ip.parse(frame + IPV4_AT, length - IPV4_AT) || ip.protocol != PROTOCOL_UDP) return key;
-  // Only the first fragment has the UDP header. The frame may be shorter than the length that IP
-  // announces: a header segment holds the headers only.
-  const std::uint32_t headers = ip.size + UDP_SIZE;
-  if (!ip.first_fragment() || ip.length < headers || length - IPV4_AT < headers) return key;
-  const std::uint8_t* udp = frame + IPV4_AT + ip.size;
-  key.ipv4_udp = true;
-  key.ipv4_len = ip.length;
-  key.ipv4_src = ip.source;
-  key.ipv4_dst = ip.destination;
-  key.udp_src = load_be16(udp);
-  key.udp_dst = load_be16(udp + 2);
-  return key;
+namespace {
+
+/// Adds all flows; `unreachable` gets those that are left out.
+void add_flows(Lookup& lookup, Tunnels& tunnels, std::span<const Ranked> flows,
+               const RxConfig& config, std::vector<Unreachable>* unreachable) {
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    const FlowConfig& flow = *flows[i].flow;
+    const auto rank = static_cast<std::uint16_t>(i);
+    const auto first = Tunnels::has(flow)
+                           ? tunnels.add(rank, flow)
+                           : lookup.add(rank, flow.match_, tags_of(flow), config.flex_items_);
+    if (first && unreachable != nullptr) unreachable->push_back({i, *first});
+  }
 }
 
-Program::Program(const InterfaceConfig& config) : isolated_(config.rx_.flow_isolation_) {
+std::vector<Ranked> in_file_order(const RxConfig& config) {
+  std::vector<Ranked> flows;
+  flows.reserve(config.flows_.size());
+  for (const FlowConfig& flow : config.flows_)
+    flows.push_back({&flow, static_cast<std::uint16_t>(flows.size())});
+  return flows;
+}
+
+}  // namespace
+
+std::vector<Unreachable> find_unreachable(const RxConfig& config) {
+  std::vector<Unreachable> found;
+  Lookup lookup;
+  Tunnels tunnels;
+  if (config.flows_.size() >= NO_FLOW) return found;
+  add_flows(lookup, tunnels, in_file_order(config), config, &found);
+  return found;
+}
+
+Program::Program(const InterfaceConfig& config) : Program(config, in_file_order(config.rx_)) {}
+
+Program::Program(const InterfaceConfig& config, std::span<const Ranked> flows,
+                 std::vector<Unreachable>* unreachable)
+    : isolated_(config.rx_.flow_isolation_) {
   if (!config.rx_.queues_.empty())
     unmatched_.queue = static_cast<std::uint16_t>(config.rx_.queues_.front().common_.id_);
-  const std::vector<FlowConfig>& flows = config.rx_.flows_;
-  if (flows.size() >= std::numeric_limits<std::uint16_t>::max()) {
-    throw Error(Status::INVALID_PARAMETER, "interface '" + config.name_ + "' has " +
-                                               std::to_string(flows.size()) +
-                                               " flows; at most 65534 are accepted");
+  if (flows.size() >= NO_FLOW) {
+    throw Error(Status::NO_SPACE_AVAILABLE, "interface '" + config.name_ + "' has " +
+                                                std::to_string(flows.size()) +
+                                                " flows; at most 65534 are accepted");
   }
   rules_.reserve(flows.size());
-  for (const FlowConfig& flow : flows) {
-    const std::uint16_t queue =
-        flow.action_.ids_.empty() ? flow.action_.id_ : flow.action_.ids_.front();
-    rules_.push_back({flow.match_, queue, flow.id_});
-    FlowMatch& match = rules_.back().match;
-    match.ipv4_src_ = ntohl(match.ipv4_src_);
-    match.ipv4_dst_ = ntohl(match.ipv4_dst_);
+  for (const auto& [flow, position] : flows) {
+    const std::vector<std::uint16_t>& ids = flow->action_.ids_;
+    rules_.push_back({ids.empty() ? flow->action_.id_ : ids.front(),
+                      static_cast<std::uint16_t>(ids.size()),
+                      static_cast<std::uint32_t>(queues_.size()), flow->id_, position,
+                      Tunnels::has(*flow) ? 0 : tags_of(*flow)});
+    queues_.insert(queues_.end(), ids.begin(), ids.end());
+    num_positions_ = std::max<std::size_t>(num_positions_, position + 1U);
   }
-  if (rules_.empty()) return;
-  constexpr std::size_t NUM_PORTS = 65536;
-  first_rule_.assign(NUM_PORTS, static_cast<std::uint16_t>(rules_.size()));
-  // Backwards, so that the rule written first stays.
-  for (std::size_t i = rules_.size(); i-- > 0;) {
-    const PortRange& range = rules_[i].match.udp_dst_;
-    const auto begin = first_rule_.begin() + (range.any() ? 0 : range.lo);
-    const auto end = range.any() ? first_rule_.end() : first_rule_.begin() + range.hi + 1;
-    if (begin < end) std::fill(begin, end, static_cast<std::uint16_t>(i));
-  }
+  add_flows(lookup_, tunnels_, flows, config.rx_, unreachable);
+  lookup_.finish();
+  tunnels_.finish();
+}
+
+std::uint16_t Program::queue_of(const Rule& rule, const PacketKey& key) const noexcept {
+  if (rule.num_queues < 2) return rule.queue;
+  const std::uint32_t hash =
+      toeplitz(key.ipv4_src, key.ipv4_dst, key.udp_src, key.udp_dst) % rule.num_queues;
+  return queues_[rule.first_queue + hash];
 }
 
 Verdict Program::classify(const PacketView& packet) const noexcept {
-  const PacketKey& key = packet.key;
-  if ((!key.ipv4_udp && !key.ipv6_udp) || rules_.empty()) return unmatched_;
-  for (std::size_t i = first_rule_[key.udp_dst]; i < rules_.size(); ++i) {
-    const FlowMatch& match = rules_[i].match;
-    if (match.udp_dst_.contains(key.udp_dst) && match.udp_src_.contains(key.udp_src) &&
-        (match.ipv4_len_ == 0 || match.ipv4_len_ == key.ipv4_len) &&
-        (match.ipv4_src_ == 0 || match.ipv4_src_ == key.ipv4_src) &&
-        (match.ipv4_dst_ == 0 || match.ipv4_dst_ == key.ipv4_dst)) {
-      return {true, rules_[i].queue, rules_[i].flow, static_cast<std::uint16_t>(i)};
+  const std::uint16_t rank = lookup_.find(packet);
+  if (!tunnels_.empty()) {
+    const Tunnels::Found inner = tunnels_.find(packet, rank);
+    if (inner.position != NO_FLOW) {
+      const Rule& rule = rules_[inner.position];
+      return {true,          queue_of(rule, inner.key), rule.flow,
+              rule.position, !inner.malformed,          inner.malformed,
+              inner.remains};
     }
   }
-  return unmatched_;
-}
-
-void Steering::publish(std::shared_ptr<const Program> program) noexcept {
-  const std::lock_guard lock(mutex_);
-  // The parameter now holds the program before, which goes with its last reader.
-  program_.swap(program);
-  version_.fetch_add(1, std::memory_order_release);
-}
-
-FlowTally& Steering::add_tally() const {
-  const std::lock_guard lock(mutex_);
-  return tallies_.emplace_back(program_->num_flows());
-}
-
-FlowSnapshot Steering::counts(std::size_t position) const {
-  const std::lock_guard lock(mutex_);
-  FlowSnapshot counts;
-  for (const FlowTally& tally : tallies_) {
-    const auto [packets, bytes] = tally.read(position);
-    counts.packets += packets;
-    counts.bytes += bytes;
+  if (rank == NO_FLOW) return unmatched_;
+  const Rule& rule = rules_[rank];
+  Verdict verdict{true, queue_of(rule, packet.key), rule.flow, rule.position};
+  if (rule.tags > 0) {
+    verdict.transformed = true;
+    verdict.remains = without_tags(packet.bytes.data(), packet.length, rule.tags);
   }
-  return counts;
-}
-
-void Steering::Reader::take() noexcept {
-  const std::lock_guard lock(steering_.mutex_);
-  program_ = steering_.program_;
-  version_ = steering_.version_.load(std::memory_order_relaxed);
+  return verdict;
 }
 
 }  // namespace daqiri::steering

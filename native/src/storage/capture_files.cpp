@@ -1,19 +1,17 @@
-// The files of one recording, one after the other.
-#include <dirent.h>
+#include "storage/capture_files.h"
+
 #include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <exception>
 #include <string_view>
 #include <utility>
 
-#include "storage/recorder.h"
+#include "storage/sidecar.h"
 
 namespace daqiri {
 
@@ -26,142 +24,59 @@ constexpr std::uint64_t RETRY_NS = 500'000'000;
 /// What the metadata may grow by until a file is complete: digits of its numbers.
 constexpr std::size_t METADATA_GROWTH = 2048;
 
-constexpr const char* PART = ".part";
-
-/// Remove the hidden metadata file `part` unless its recorder runs, that is, holds its lock; free
-/// what was allocated behind the file that it belongs to.
-void remove_leftover(const std::string& part) noexcept {
-  const File file(open(part.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  struct stat found{};
-  if (!file.is_open() || fstat(file.fd(), &found) != 0 || !S_ISREG(found.st_mode) ||
-      flock(file.fd(), LOCK_EX | LOCK_NB) != 0)
-    return;
-  const std::size_t name = part.rfind('/') + 2;
-  const std::size_t suffix = std::strlen(".json") + std::strlen(PART);
-  const std::string path =
-      part.substr(0, name - 1) + part.substr(name, part.size() - name - suffix);
-  const File data(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  // Locked first: a program that appends may be changing its size.
-  if (data.is_open() && flock(data.fd(), LOCK_EX | LOCK_NB) == 0 && fstat(data.fd(), &found) == 0 &&
-      S_ISREG(found.st_mode)) {
-    [[maybe_unused]] const int same_size = ftruncate(data.fd(), found.st_size);
-  }
-  unlink(part.c_str());
-}
-
-/// Tidies up what recorders that were killed have left in `directory`: their hidden files, and the
-/// disk blocks behind the files that these belong to. What those hold stays as it is.
-void remove_leftovers(const std::string& directory) noexcept {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory.c_str()), closedir);
-  if (folder == nullptr) return;
-  while (const dirent* entry = readdir(folder.get())) {
-    const std::string_view name = entry->d_name;
-    if (name.starts_with('.') && name.ends_with(std::string(".json") + PART))
-      remove_leftover(directory + "/" + std::string(name));
-  }
-}
-
 }  // namespace
 
-// --- Metadata beside a file
-
-/// The metadata file beside a recorded file. It is written in one piece when the recorded file is
-/// complete; disk space for it is taken when that is prepared, so that a full disk does not cost
-/// the metadata. Until then it is hidden and locked: `.NAME.json.part`. It goes away with its owner
-/// unless it is finished.
-class Sidecar {
- public:
-  /// Take space for `size` bytes beside the file `path`. Throws Error: INVALID_PARAMETER when
-  /// another recorder has that file, GENERIC_FAILURE with path and errno.
-  Sidecar(const std::string& path, std::size_t size) : path_(path + ".json") {
-    const std::size_t slash = path_.rfind('/') + 1;
-    part_path_ = path_.substr(0, slash) + "." + path_.substr(slash) + PART;
-    while (!part_.is_open()) create();
-    const std::string space(size, ' ');
-    const int problem = write_fully(part_.fd(), space.data(), space.size(), 0);
-    if (problem == 0) return;
-    unlink(part_path_.c_str());
-    throw file_error("cannot write", part_path_, problem);
-  }
-  Sidecar(const Sidecar&) = delete;
-  Sidecar& operator=(const Sidecar&) = delete;
-  ~Sidecar() {
-    if (part_.is_open()) unlink(part_path_.c_str());
-  }
-
-  /// <path>.json is there, whole, or Error is thrown and it is not; `durable`: once the disk has
-  /// it.
-  void finish(const std::string& text, bool durable) {
-    int problem = write_fully(part_.fd(), text.data(), text.size(), 0);
-    if (problem == 0 && ftruncate(part_.fd(), static_cast<off_t>(text.size())) != 0)
-      problem = errno;
-    if (problem == 0 && durable && fdatasync(part_.fd()) != 0) problem = errno;
-    const int close_problem = part_.close();
-    if (problem == 0) problem = close_problem;
-    if (problem == 0 && rename(part_path_.c_str(), path_.c_str()) != 0) problem = errno;
-    if (problem == 0) return;
-    unlink(part_path_.c_str());
-    throw file_error("cannot write", path_, problem);
-  }
-
- private:
-  void create() {
-    remove_leftover(part_path_);
-    part_ = File::private_to_process(
-        [&] { return open(part_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); });
-    if (!part_.is_open() && errno == EEXIST)
-      refuse_existing(part_path_, "belongs to a recorder that runs, or is no regular file");
-    if (!part_.is_open()) throw file_error("cannot create", part_path_, errno);
-    // Somebody who tidies up may have been quicker.
-    struct stat found{};
-    if ((flock(part_.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
-        (fstat(part_.fd(), &found) == 0 && found.st_nlink == 0))
-      part_.close();
-  }
-
-  std::string path_;
-  std::string part_path_;
-  File part_;
-};
-
-// --- Files
-
-CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& session, RxQueue& queue)
-    : queue_(queue),
-      origin_(options, session, queue),
+CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& session,
+                           RecordingSource& source)
+    : source_(source),
+      origin_(options, session, source),
       writer_(make_writer()),
       number_(options.first_number),
-      roll_size_(options.roll_bytes == 0 ? PacketWriter::NO_LIMIT
-                                         : options.roll_bytes + writer_.header_size()),
+      roll_size_(options.roll_bytes == 0 ? RecordWriter::NO_LIMIT
+                                         : options.roll_bytes + writer_->header_size()),
       roll_ns_(static_cast<std::uint64_t>(options.roll_seconds * 1e9)),
-      losses_before_{queue.counters(), {}} {
-  origin_.writer = writer_.output_name();
+      losses_before_{source.counters(), {}} {
   remove_leftovers(options_.directory);
   begin_next();
+  // Not before: a file may refuse what its directory takes.
+  origin_.writer = writer_->output_name();
+  // Not before: a recording that is refused takes nothing away.
+  source_.begin();
+  losses_before_ = losses();
 }
 
 CaptureFiles::~CaptureFiles() = default;
 
 void CaptureFiles::log_about(LogLevel level, const std::string& text) const {
-  log(level, "recording of queue " + origin_.queue + text,
-      {queue_.interface_name(), queue_.config().common_.name_});
+  const bool queue = std::holds_alternative<RxSnapshot>(losses_before_.counters);
+  log(level,
+      std::string("recording of ") + (queue ? "queue " : "reorder plan ") + origin_.name + text,
+      {source_.interface(), queue ? source_.name() : std::string()});
 }
 
-PacketWriter CaptureFiles::make_writer() const {
+std::unique_ptr<RecordWriter> CaptureFiles::make_writer() const {
   std::string why_not;
-  auto output = make_output(options_.writer, options_.directory, why_not);
+  const WriterKind kind = possible_writer(options_.writer, options_.directory, why_not);
   if (options_.writer == WriterKind::DIRECT && !why_not.empty())
     log_about(LogLevel::WARN, " is buffered, not direct as asked for: " + why_not);
-  if (options_.format == CaptureFormat::RAW)
-    return PacketWriter(RawFormat{options_.packet_data_offset}, std::move(output));
-  return PacketWriter(pcap::Format{origin_.link->link_type(), options_.nanosecond},
-                      std::move(output));
+  std::string shortage;
+  if (kind == WriterKind::DIRECT) {
+    try {
+      return source_.make_writer(options_, kind);
+    } catch (const std::exception& e) {
+      shortage = e.what();
+    }
+  }
+  // What is short for this one, too, is told by what it throws.
+  std::unique_ptr<RecordWriter> buffered = source_.make_writer(options_, WriterKind::BUFFERED);
+  if (!shortage.empty()) log_about(LogLevel::WARN, " is buffered, not direct: " + shortage);
+  return buffered;
 }
 
 std::string CaptureFiles::next_path() const {
   std::array<char, 32> digits{};
   std::snprintf(digits.data(), digits.size(), "_%06llu", static_cast<unsigned long long>(number_));
-  return options_.directory + "/" + options_.prefix + digits.data() + writer_.suffix();
+  return options_.directory + "/" + options_.prefix + digits.data() + writer_->suffix();
 }
 
 template <typename Step>
@@ -170,7 +85,7 @@ void CaptureFiles::with_free_number(Step&& step) {
     try {
       return step();
     } catch (const Error& error) {
-      writer_.discard_prepared();
+      writer_->discard_prepared();
       next_sidecar_.reset();
       // The first file may not be in the way of one that exists.
       if (error.status() != Status::INVALID_PARAMETER || begun_ns_ == 0) throw;
@@ -181,7 +96,7 @@ void CaptureFiles::with_free_number(Step&& step) {
 
 void CaptureFiles::prepare_number() {
   if (next_sidecar_ != nullptr) return;
-  writer_.prepare(next_path());
+  writer_->prepare(next_path());
   next_sidecar_ =
       std::make_unique<Sidecar>(next_path(), metadata(losses()).json.size() + METADATA_GROWTH);
 }
@@ -189,7 +104,7 @@ void CaptureFiles::prepare_number() {
 void CaptureFiles::begin_next() {
   with_free_number([this] {
     prepare_number();
-    writer_.create(next_path());
+    writer_->create(next_path());
   });
   sidecar_ = std::move(next_sidecar_);
   begun_ns_ = realtime_ns();
@@ -215,37 +130,62 @@ bool CaptureFiles::ready() {
 }
 
 bool CaptureFiles::recover() {
-  const bool same = has_file_ && writer_.tally().packets == 0 && writer_.retry();
-  if (has_file_ && !same) complete_present(false);
+  const bool empty = has_file_ && writer_->records() == 0;
+  const bool same = empty && writer_->retry();
+  if (empty && !same) {
+    remove_empty();
+  } else if (has_file_ && !same) {
+    complete_present(false);
+  }
   if (!same && (has_file_ || !try_begin())) return false;
   failing_ = false;
-  log_about(LogLevel::WARN, " goes on in " + writer_.path());
+  log_about(LogLevel::WARN, " goes on in " + writer_->path());
   return true;
 }
 
-void CaptureFiles::write(const Burst& burst, std::uint32_t first, std::uint32_t end) {
+void CaptureFiles::remove_empty() {
+  if (is_gone()) return;
+  const std::uint64_t next = number_;
+  try {
+    with_free_number([this] { prepare_number(); });
+  } catch (const Error& e) {
+    return fail(e.what());
+  }
+  writer_->discard_prepared();
+  next_sidecar_.reset();
+  discard();
+  number_ = next - 1;
+}
+
+void CaptureFiles::write(Burst& burst, std::uint32_t first, std::uint32_t end) {
   std::uint32_t done = first;
   while (done < end && ready()) {
     if (is_gone()) continue;
-    const std::uint64_t packets = writer_.tally().packets;
+    const std::uint64_t records = writer_->records();
     std::uint64_t room = end - done;
-    if (options_.roll_packets > 0) room = std::min(room, options_.roll_packets - packets);
-    done += writer_.write(burst, *origin_.link, done, static_cast<std::uint32_t>(room), roll_size_);
+    if (options_.roll_packets > 0) room = std::min(room, options_.roll_packets - records);
+    // What the file before has lost by now is told, too.
+    const std::uint64_t lost = burst.lost + not_written_[CaptureLosses::WRITE_ERROR];
+    burst.lossy = lost > lost_told_;
+    const std::uint32_t written =
+        writer_->write(burst, done, static_cast<std::uint32_t>(room), roll_size_);
+    if (written > 0) lost_told_ = std::max(lost_told_, lost);
+    done += written;
     if (roll_ns_ > 0 && first_written_ns_ == 0) first_written_ns_ = monotonic_ns();
-    if (writer_.failed()) {
-      note_failure(packets);
-    } else if (writer_.size() >= roll_size_ ||
-               (options_.roll_packets > 0 && writer_.tally().packets >= options_.roll_packets)) {
+    if (writer_->failed()) {
+      note_failure(records);
+    } else if (writer_->size() >= roll_size_ ||
+               (options_.roll_packets > 0 && writer_->records() >= options_.roll_packets)) {
       roll();
     }
   }
   leave_out(CaptureLosses::WRITE_ERROR, end - done);
 }
 
-void CaptureFiles::note_failure(std::uint64_t packets) {
-  const std::uint64_t kept = writer_.tally().packets;
-  if (kept < packets) leave_out(CaptureLosses::WRITE_ERROR, packets - kept);
-  fail(writer_.error());
+void CaptureFiles::note_failure(std::uint64_t records) {
+  const std::uint64_t kept = writer_->records();
+  if (kept < records) leave_out(CaptureLosses::WRITE_ERROR, records - kept);
+  fail(writer_->error());
 }
 
 void CaptureFiles::roll() {
@@ -266,11 +206,11 @@ bool CaptureFiles::complete_present(bool last) {
     fail(e.what());
     return false;
   }
-  const std::uint64_t packets = writer_.tally().packets;
-  const bool failed = writer_.failed();
-  writer_.close(options_.durable);
-  if (writer_.failed() && !failed) {
-    note_failure(packets);
+  const std::uint64_t records = writer_->records();
+  const bool failed = writer_->failed();
+  writer_->close(options_.durable);
+  if (writer_->failed() && !failed) {
+    note_failure(records);
     // What comes until it goes on is lost, too, and is told by this file.
     if (!last) return false;
   }
@@ -286,21 +226,71 @@ bool CaptureFiles::complete_present(bool last) {
         throw file_error("cannot sync", options_.directory, errno);
     }
   } catch (const Error& e) {
-    if (access(writer_.path().c_str(), F_OK) != 0) {
+    if (access(writer_->path().c_str(), F_OK) != 0) {
       forget_file(e.what());
       return false;
     }
     fail(e.what());
   }
-  const FileTally& tally = writer_.tally();
+  const FileTally& tally = writer_->tally();
   completed_.push_back(
-      {tally, writer_.path(), told ? metadata.dropped : 0, told ? metadata.left_out : 0});
+      {tally, writer_->path(), told ? metadata.dropped : 0, told ? metadata.left_out : 0});
   before_.packets += tally.packets;
   before_.bytes += tally.bytes;
+  before_.frames += tally.frames;
+  before_.missing += tally.missing;
+  records_before_ += writer_->records();
   has_file_ = false;
   // Losses that this file's metadata could not tell are told by the next one's.
   if (told) losses_before_ = now;
   return told;
+}
+
+bool CaptureFiles::flush() {
+  if (!has_file_ || failing_ || is_gone()) return !failing_;
+  const std::uint64_t records = writer_->records();
+  writer_->sync();
+  if (writer_->failed()) note_failure(records);
+  return !failing_;
+}
+
+std::uint64_t CaptureFiles::require_records(std::uint64_t records) const {
+  const std::uint64_t there = has_file_ ? writer_->records() : 0;
+  if (records > there) {
+    throw Error(Status::INVALID_PARAMETER, "cannot rewind to " + std::to_string(records) +
+                                               " frames: the current file has " +
+                                               std::to_string(there));
+  }
+  return there;
+}
+
+void CaptureFiles::split(std::uint64_t records) {
+  const std::uint64_t there = require_records(records);
+  if (failing_ || is_gone()) throw Error(Status::GENERIC_FAILURE, error_);
+  // First: what is taken out of a file has another one to go to.
+  with_free_number([this] { prepare_number(); });
+  const std::unique_ptr<TakenRecords> taken = writer_->take_back(records);
+  if (taken == nullptr) {
+    note_failure(there);
+  } else {
+    const bool begun = complete_present(false) && try_begin();
+    if (begun && writer_->put_back(*taken)) return;
+    leave_out(CaptureLosses::WRITE_ERROR, there - records - (begun ? writer_->records() : 0));
+    if (begun) fail(writer_->error());
+  }
+  throw Error(Status::GENERIC_FAILURE, error_);
+}
+
+std::uint64_t CaptureFiles::rewind(std::uint64_t records) {
+  const std::uint64_t there = require_records(records);
+  if (records == there) return 0;
+  const bool done = !failing_ && !is_gone() && writer_->rewind(records);
+  if (!done) {
+    if (!failing_) note_failure(there);
+    throw Error(Status::GENERIC_FAILURE, error_);
+  }
+  leave_out(CaptureLosses::REWOUND, there - records);
+  return there - records;
 }
 
 void CaptureFiles::finish() {
@@ -312,7 +302,7 @@ void CaptureFiles::finish() {
     told = rest.dropped + rest.left_out > 0 && try_begin() && complete_present(true);
     if (!told) unreported_ = rest.dropped;
   }
-  writer_.discard_prepared();
+  writer_->discard_prepared();
   next_sidecar_.reset();
 }
 
@@ -325,11 +315,11 @@ std::uint64_t CaptureFiles::poll(std::uint64_t now_ns) {
     roll();
     return next;
   }
-  if (!is_gone() && now_ns >= sync_at_) {
+  if (now_ns >= sync_at_) {
     sync_at_ = now_ns + SYNC_NS;
-    const std::uint64_t packets = writer_.tally().packets;
-    writer_.sync();
-    if (writer_.failed()) note_failure(packets);
+    flush();
+  } else {
+    is_gone();
   }
   return rolls ? std::min(next, first_written_ns_ + roll_ns_) : next;
 }
@@ -343,21 +333,21 @@ void CaptureFiles::fail(const std::string& text) {
 }
 
 bool CaptureFiles::is_gone() {
-  if (writer_.still_there()) return false;
-  forget_file(writer_.path() + " was removed or cut while it was being written");
+  if (writer_->still_there()) return false;
+  forget_file(writer_->path() + " was removed or cut while it was being written");
   return true;
 }
 
 void CaptureFiles::discard() noexcept {
   if (!std::exchange(has_file_, false)) return;
-  writer_.remove();
-  writer_.close();
+  writer_->remove();
+  writer_->close(false);
   sidecar_.reset();
 }
 
 void CaptureFiles::forget_file(const std::string& text) {
   fail(text);
-  leave_out(CaptureLosses::WRITE_ERROR, writer_.tally().packets);
+  leave_out(CaptureLosses::WRITE_ERROR, writer_->records());
   discard();
 }
 

@@ -1,4 +1,5 @@
-// What is told beside a file.
+#include "storage/capture_metadata.h"
+
 #include <sys/timex.h>
 #include <sys/utsname.h>
 
@@ -9,7 +10,6 @@
 #include "daqiri/version.h"
 #include "io/session_memory.h"
 #include "metrics/json_object.h"
-#include "storage/recorder.h"
 
 namespace daqiri {
 
@@ -35,6 +35,35 @@ std::string counters_json(const RxSnapshot& counters) {
   object.json("dropped", dropped.object.line());
   return object.line();
 }
+
+std::string counters_json(const reorder::ReorderSnapshot& counters) {
+  JsonObject object;
+  for (const Counter& counter : counters_of(counters)) object.number(counter.name, counter.value);
+  return object.line();
+}
+
+std::string counters_json(const SourceCounters& counters) {
+  return std::visit([](const auto& known) { return counters_json(known); }, counters);
+}
+
+/// What the source lost, and left out on request.
+struct SourceLosses {
+  void operator()(const RxSnapshot& now) {
+    const auto& then = std::get<RxSnapshot>(before);
+    for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
+      const auto reason = static_cast<DropReason>(r);
+      const bool intended = reason == DropReason::FILTERED || reason == DropReason::FLUSHED;
+      (intended ? left_out : lost).add(drop_reason_name(reason), now.dropped[r] - then.dropped[r]);
+    }
+  }
+  void operator()(const reorder::ReorderSnapshot& now) {
+    lost.add("lost", now.lost - std::get<reorder::ReorderSnapshot>(before).lost);
+  }
+
+  const SourceCounters& before;
+  Reasons& lost;
+  Reasons& left_out;
+};
 
 /// The kernel's offset of TAI from UTC in s; 0, which it never is, stands for one that nobody set.
 std::string tai_offset() {
@@ -62,12 +91,11 @@ std::string processor() {
   return {};
 }
 
-/// Those of the queue's port that lead to it.
-std::string flows_json(const Session& session, const RxQueue& queue) {
+/// Those of the source's port that lead to it.
+std::string flows_json(const Session& session, const RecordingSource& source) {
   std::string list;
-  for (const FlowConfig& flow : session.port(queue.port_id()).config.rx_.flows_) {
-    if (flow.action_.type_ != FlowType::QUEUE || flow.action_.id_ != queue.config().common_.id_)
-      continue;
+  for (const FlowConfig& flow : session.port(source.port()).config.rx_.flows_) {
+    if (!source.has_flow(flow)) continue;
     JsonObject object;
     object.number("id", flow.id_);
     object.text("name", flow.name_);
@@ -92,10 +120,10 @@ std::string host_json() {
 }  // namespace
 
 CaptureOrigin::CaptureOrigin(const RecorderOptions& chosen, const Session& session,
-                             const RxQueue& from)
+                             const RecordingSource& from)
     : options(chosen),
-      link(session.memory()->link_layers.at(from.port_id())),
-      queue(from.interface_name() + "/" + from.config().common_.name_),
+      source(from),
+      name(from.interface() + "/" + from.name()),
       flows(flows_json(session, from)),
       host(host_json()) {}
 
@@ -104,12 +132,7 @@ CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
                          const CaptureLosses& now) {
   Reasons lost;
   Reasons left_out;
-  for (std::size_t r = 0; r < NUM_DROP_REASONS; ++r) {
-    const auto reason = static_cast<DropReason>(r);
-    const bool intended = reason == DropReason::FILTERED || reason == DropReason::FLUSHED;
-    (intended ? left_out : lost)
-        .add(drop_reason_name(reason), now.counters.dropped[r] - before.counters.dropped[r]);
-  }
+  std::visit(SourceLosses{before.counters, lost, left_out}, now.counters);
   const auto not_written = [&](CaptureLosses::Reason reason) {
     return now.not_written[reason] - before.not_written[reason];
   };
@@ -117,10 +140,14 @@ CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
   left_out.add("paused", not_written(CaptureLosses::PAUSED));
   left_out.add("before_start", not_written(CaptureLosses::BEFORE_START));
   left_out.add("after_limit", not_written(CaptureLosses::AFTER_LIMIT));
+  left_out.add("held", not_written(CaptureLosses::HELD));
+  left_out.add("rewound", not_written(CaptureLosses::REWOUND));
 
-  const bool raw = origin.options.format == CaptureFormat::RAW;
+  const bool frames = std::holds_alternative<reorder::ReorderSnapshot>(now.counters);
   JsonObject object;
+  if (frames) object.number("frames", tally.frames);
   object.number("packets", tally.packets);
+  if (frames) object.number("missing", tally.missing);
   object.number("bytes", tally.bytes);
   object.number("t_first_ns", tally.t_first_ns);
   object.number("t_last_ns", tally.t_last_ns);
@@ -128,12 +155,8 @@ CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
   object.json("dropped_by_reason", lost.object.line());
   object.number("left_out", left_out.total);
   object.json("left_out_by_reason", left_out.object.line());
-  object.text("format", raw ? "raw" : "pcap");
-  object.number("link_type", origin.link->link_type());
-  object.flag("nanosecond", raw || origin.options.nanosecond);
-  object.flag("headers_reconstructed", !raw && origin.link->reconstructs_headers());
-  if (raw) object.number("packet_data_offset", origin.options.packet_data_offset);
-  object.text("queue", origin.queue);
+  origin.source.describe(origin.options, object);
+  object.text(origin.source.kind(), origin.name);
   object.json("flows", origin.flows);
   object.text("clock", "CLOCK_REALTIME");
   object.json("tai_offset_s", tai_offset());
@@ -143,7 +166,7 @@ CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
   object.json("counters_end", counters_json(now.counters));
   object.text("writer", origin.writer);
   object.json("host", origin.host);
-  object.number("torn_bytes", 0);
+  if (!frames) object.number("torn_bytes", 0);
   return {object.lines(), lost.total, left_out.total};
 }
 

@@ -60,9 +60,6 @@ class BufferedOutput final : public FileOutput {
 
 // --- Past the page cache
 
-/// Of addresses, lengths and offsets; what any disk accepts.
-constexpr std::size_t ALIGNMENT = 4096;
-
 /// Why files in `directory` cannot be written directly; empty: they can.
 std::string refusal(const std::string& directory) {
   struct statfs system{};
@@ -77,10 +74,10 @@ std::string refusal(const std::string& directory) {
   struct statx limits{};
   if (statx(probe.fd(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &limits) == 0 &&
       (limits.stx_mask & STATX_DIOALIGN) != 0 &&
-      (limits.stx_dio_offset_align == 0 || limits.stx_dio_offset_align > ALIGNMENT)) {
+      (limits.stx_dio_offset_align == 0 || limits.stx_dio_offset_align > DIRECT_PAGE)) {
     return "the disk of " + directory + " takes blocks of " +
            std::to_string(limits.stx_dio_offset_align) + " bytes, and ours are multiples of " +
-           std::to_string(ALIGNMENT);
+           std::to_string(DIRECT_PAGE);
   }
 #endif
   return {};
@@ -118,7 +115,7 @@ class DirectOutput final : public FileOutput {
     full_ = written_ = 0;
     problem_ = 0;
     preallocation_.begin(fd, whole.size);
-    origin_ = whole.size / ALIGNMENT * ALIGNMENT;
+    origin_ = whole.size / DIRECT_PAGE * DIRECT_PAGE;
     filled_ = static_cast<std::size_t>(whole.size - origin_);
     // The block that the file ends in is written again with what follows.
     if (filled_ > 0) {
@@ -153,7 +150,7 @@ class DirectOutput final : public FileOutput {
     int problem = drain();
     if (problem != 0 || fd_ < 0 || whole_.size == taken_.size) return problem;
     // The rest ends anywhere: whole pages directly, what is left through the page cache.
-    const std::size_t pages = filled_ / ALIGNMENT * ALIGNMENT;
+    const std::size_t pages = filled_ / DIRECT_PAGE * DIRECT_PAGE;
     const std::byte* const last = block(full_);
     const std::uint64_t offset = offset_of(full_);
     problem = write_fully(fd_, last, pages, offset);
@@ -169,7 +166,7 @@ class DirectOutput final : public FileOutput {
  private:
   static constexpr std::size_t BLOCK = std::size_t{1} << 20U;
   static constexpr std::size_t NUM_BLOCKS = 8;
-  struct alignas(ALIGNMENT) Blocks {
+  struct alignas(DIRECT_PAGE) Blocks {
     std::array<std::array<std::byte, BLOCK>, NUM_BLOCKS> bytes;
   };
 
@@ -228,12 +225,14 @@ class DirectOutput final : public FileOutput {
   std::uint64_t write_blocks(std::uint64_t first, std::uint64_t count, int& problem) noexcept {
     const std::uint64_t offset = offset_of(first);
     preallocation_.reserve(offset + count * BLOCK);
-    problem = write_fully(fd_, block(first), count * BLOCK, offset);
-    if (problem == 0) return count;
+    iovec blocks{block(first), count * BLOCK};
+    std::uint64_t written = 0;
+    problem = write_pieces(fd_, &blocks, 1, offset, written);
+    std::uint64_t done = written / BLOCK;
+    if (!direct_write_refused(problem)) return done;
     // Once more through the page cache, which takes any length: it succeeds, or it names the
     // reason.
     problem = set_direct(fd_, false);
-    std::uint64_t done = 0;
     while (problem == 0 && done < count) {
       problem = write_fully(fd_, block(first + done), BLOCK, offset + done * BLOCK);
       if (problem == 0) ++done;
@@ -297,21 +296,24 @@ int Preallocation::trim(std::uint64_t size) noexcept {
 
 // --- Which one
 
+bool direct_write_refused(int problem) noexcept {
+  return problem == EINVAL || problem == EOPNOTSUPP || problem == EBADF || problem == EFBIG ||
+         problem == ENOSPC;
+}
+
 std::unique_ptr<FileOutput> buffered_output(bool preallocates) {
   return std::make_unique<BufferedOutput>(preallocates);
 }
 
-std::unique_ptr<FileOutput> make_output(WriterKind wanted, const std::string& directory,
-                                        std::string& why_not) {
-  why_not.clear();
-  if (wanted == WriterKind::BUFFERED) return buffered_output(true);
-  why_not = refusal(directory);
-  try {
-    if (why_not.empty()) return std::make_unique<DirectOutput>();
-  } catch (const std::exception& e) {
-    why_not = std::string("there is no memory or no thread for it: ") + e.what();
-  }
-  return buffered_output(true);
+WriterKind possible_writer(WriterKind wanted, const std::string& directory, std::string& why_not) {
+  why_not = wanted == WriterKind::BUFFERED ? std::string() : refusal(directory);
+  return wanted == WriterKind::BUFFERED || !why_not.empty() ? WriterKind::BUFFERED
+                                                            : WriterKind::DIRECT;
+}
+
+std::unique_ptr<FileOutput> make_output(WriterKind kind) {
+  if (kind == WriterKind::BUFFERED) return buffered_output(true);
+  return std::make_unique<DirectOutput>();
 }
 
 }  // namespace daqiri

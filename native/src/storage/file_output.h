@@ -24,6 +24,9 @@ struct FileTally {
   std::uint64_t packets{0};
   /// As on the wire, reconstructed headers included (the sum of the records' original lengths).
   std::uint64_t bytes{0};
+  /// Of files of frames: these, and packets that they lack; `packets` are in them.
+  std::uint64_t frames{0};
+  std::uint64_t missing{0};
   /// Times of the first and the last record, ns; -1: none.
   std::int64_t t_first_ns{-1};
   std::int64_t t_last_ns{-1};
@@ -43,9 +46,11 @@ class RecordBatch {
   static constexpr std::size_t MAX_HEADER = 16;
   static constexpr std::size_t MAX_RECORDS = 2048;
 
-  /// Empty; the next record follows `before`.
-  void begin(const FileTally& before) noexcept {
+  /// Empty; the next record follows `before`. `owner`: the burst that all its bytes are of, where
+  /// it may be held until they are in the file.
+  void begin(const FileTally& before, Burst* owner = nullptr) noexcept {
     before_ = before;
+    owner_ = owner;
     num_pieces_ = num_records_ = staged_ = stretch_ = 0;
     bytes_ = 0;
   }
@@ -84,6 +89,7 @@ class RecordBatch {
   }
   [[nodiscard]] std::uint32_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const FileTally& before() const noexcept { return before_; }
+  [[nodiscard]] Burst* owner() const noexcept { return owner_; }
   /// What is whole when the first `bytes` of the batch are in the file.
   [[nodiscard]] FileTally tally_at(std::uint64_t bytes) const noexcept {
     FileTally tally = before_;
@@ -122,6 +128,7 @@ class RecordBatch {
   std::array<Mark, MAX_RECORDS> marks_;
   std::array<std::byte, STAGING> staging_;
   FileTally before_;
+  Burst* owner_{nullptr};
   std::size_t num_pieces_{0};
   std::size_t num_records_{0};
   std::size_t staged_{0};
@@ -166,6 +173,12 @@ class PacketPrefixes {
 
 enum class WriterKind : std::uint8_t { BUFFERED, DIRECT, AUTO };
 
+/// Of addresses, lengths and offsets of direct writes; what any disk accepts.
+inline constexpr std::size_t DIRECT_PAGE = 4096;
+constexpr std::uint64_t whole_pages(std::uint64_t bytes) noexcept {
+  return (bytes + DIRECT_PAGE - 1) / DIRECT_PAGE * DIRECT_PAGE;
+}
+
 /// Allocates disk blocks behind the end of a file that grows, in large pieces: the disk gets longer
 /// stretches, and the kernel has less to do for each page. The size of the file does not change.
 ///
@@ -208,6 +221,8 @@ class FileOutput {
   /// Wait until all that was taken is in the file. Returns errno, 0: fine. After an error of it or
   /// of `put`, nothing is on its way to the file any more.
   virtual int sync() noexcept = 0;
+  /// The file is about to be closed.
+  virtual void end() noexcept {}
   /// Free what is allocated behind the end of the file; after a `sync` without error. Returns
   /// errno.
   int trim() noexcept { return preallocation_.trim(whole_.size); }
@@ -222,9 +237,15 @@ class FileOutput {
 /// Through the page cache, straight from the packets.
 std::unique_ptr<FileOutput> buffered_output(bool preallocates = false);
 
-/// For files that grow: with preallocation. As `wanted`, as far as the file system of `directory`
-/// allows; otherwise buffered, and `why_not` tells the reason.
-std::unique_ptr<FileOutput> make_output(WriterKind wanted, const std::string& directory,
-                                        std::string& why_not);
+/// Whether bytes whose direct write failed so go through the page cache: the disk takes none
+/// directly, or the other write tells the reason. It would hide any other error.
+[[nodiscard]] bool direct_write_refused(int problem) noexcept;
+
+/// BUFFERED or DIRECT: `wanted`, as far as the file system of `directory` allows; `why_not` tells
+/// what does not, of DIRECT and of AUTO.
+WriterKind possible_writer(WriterKind wanted, const std::string& directory, std::string& why_not);
+
+/// For files that grow: with preallocation. Throws Error where there may be no more threads.
+std::unique_ptr<FileOutput> make_output(WriterKind kind);
 
 }  // namespace daqiri

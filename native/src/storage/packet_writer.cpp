@@ -21,20 +21,6 @@ namespace {
 constexpr std::uint32_t NS_PER_SECOND = 1'000'000'000;
 static_assert(sizeof(pcap::RecordHeader) <= RecordBatch::MAX_HEADER);
 
-/// Locks the open file, which is private to the process, for its only writer, and returns what it
-/// is then. Throws Error INVALID_PARAMETER for what is no regular file, NOT_READY while somebody
-/// else writes it.
-struct stat lock_for_writing(const File& file, const std::string& path) {
-  struct stat found{};
-  // Where the file system has no locks, we go without.
-  const bool locked = flock(file.fd(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-  if (fstat(file.fd(), &found) != 0) throw file_error("cannot examine", path, errno);
-  if (!S_ISREG(found.st_mode)) refuse_existing(path, "is not a regular file");
-  if (locked) return found;
-  throw Error(Status::NOT_READY,
-              path + " is being written by somebody else; wait until that is done");
-}
-
 /// Files that this process left with nothing but whole records in them: appending burst after burst
 /// must not walk through all records of the file every time.
 class WholeFiles {
@@ -89,46 +75,6 @@ bool is_torn_record(int fd, std::uint64_t end, std::uint64_t size) noexcept {
 }
 
 }  // namespace
-
-void refuse_existing(const std::string& path, const std::string& what) {
-  throw Error(Status::INVALID_PARAMETER,
-              path + " exists and " + what + "; choose another prefix or move the file away");
-}
-
-// --- A new file
-
-NewFile::NewFile(std::string path) : path_(std::move(path)) {
-  if (access(path_.c_str(), F_OK) == 0) refuse_existing(path_, "is not overwritten");
-  // By way of which it gets its name.
-  if (access("/proc/self/fd", F_OK) == 0) {
-    const std::string folder = path_.substr(0, path_.rfind('/') + 1);
-    file_ = File::private_to_process(
-        [&] { return open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644); });
-  }
-  if (!file_.is_open()) {
-    file_ = File::private_to_process([&] {
-      return open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0644);
-    });
-    if (!file_.is_open() && errno == EEXIST) refuse_existing(path_, "is not overwritten");
-    if (!file_.is_open()) throw file_error("cannot create", path_, errno);
-    named_ = true;
-  }
-  lock_for_writing(file_, path_);
-}
-
-NewFile::~NewFile() {
-  if (named_ && file_.is_open()) unlink(path_.c_str());
-}
-
-void NewFile::appear() {
-  if (named_) return;
-  const std::string nameless = "/proc/self/fd/" + std::to_string(file_.fd());
-  if (linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-    if (errno == EEXIST) refuse_existing(path_, "is not overwritten");
-    throw file_error("cannot create", path_, errno);
-  }
-  named_ = true;
-}
 
 // --- Beginning a file
 
@@ -368,11 +314,7 @@ std::string PacketWriter::error() const {
 
 bool PacketWriter::still_there() const noexcept {
   if (!file_.is_open()) return access(path_.c_str(), F_OK) == 0;
-  struct statx found{};
-  // What is known here: a network file system would write everything to its server first.
-  return statx(file_.fd(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE | STATX_NLINK,
-               &found) != 0 ||
-         (found.stx_nlink > 0 && found.stx_size >= std::min(tally_.size, output_->whole().size));
+  return file_has(file_, std::min(tally_.size, output_->whole().size));
 }
 
 // --- Ending it

@@ -12,32 +12,12 @@
 #include <vector>
 
 #include "storage/file_output.h"
+#include "storage/new_file.h"
 #include "storage/pcap_index.h"
+#include "storage/record_writer.h"
 #include "system/file.h"
 
 namespace daqiri {
-
-/// A new file, locked, that gets its name once its header is in it, where the file system has files
-/// without names. It goes away with its owner unless it is taken.
-class NewFile {
- public:
-  /// Throws Error: INVALID_PARAMETER when `path` exists, GENERIC_FAILURE.
-  explicit NewFile(std::string path);
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile();
-
-  [[nodiscard]] int fd() const noexcept { return file_.fd(); }
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Give it its name. Throws Error INVALID_PARAMETER when a file of that name has appeared.
-  void appear();
-  File take() noexcept { return std::move(file_); }
-
- private:
-  std::string path_;
-  File file_;
-  bool named_{false};
-};
 
 /// Bytes of packets and nothing else, with a RawIndex beside them; the first `packet_data_offset`
 /// bytes of each packet are left out.
@@ -91,37 +71,28 @@ class RawIndex {
 };
 static_assert(sizeof(RawIndex::Row) == 24);
 
-/// Writes one file at a time; buffers are kept from file to file. One thread.
+/// Packets to pcap and raw files; buffers are kept from file to file.
 ///
 /// A file is locked (flock) while it is open; forked children do not keep the lock. A failed write
-/// cuts the file to whole records and ends it: later writes are refused until `retry`, `error`
-/// tells the first problem.
-class PacketWriter {
+/// cuts the file to whole records.
+class PacketWriter final : public RecordWriter {
  public:
-  static constexpr std::uint64_t NO_LIMIT = std::numeric_limits<std::uint64_t>::max();
-
   /// Of classic pcap files; longer packets than SNAP_LENGTH are cut.
   explicit PacketWriter(const pcap::Format& format = {},
                         std::unique_ptr<FileOutput> output = buffered_output());
   explicit PacketWriter(const RawFormat& format,
                         std::unique_ptr<FileOutput> output = buffered_output());
-  PacketWriter(const PacketWriter&) = delete;
-  PacketWriter& operator=(const PacketWriter&) = delete;
-  ~PacketWriter() { close(); }
+  ~PacketWriter() override { close(); }
 
-  /// How names of files end: ".pcap", ".raw".
-  [[nodiscard]] const char* suffix() const noexcept { return index_ ? ".raw" : ".pcap"; }
-  /// Bytes of a file without packets.
-  [[nodiscard]] std::size_t header_size() const noexcept {
+  /// Of the packets that the function of RecordWriter writes; it outlives the writer.
+  void set_link(const LinkLayer& link) noexcept { link_ = &link; }
+  [[nodiscard]] const char* suffix() const noexcept override { return index_ ? ".raw" : ".pcap"; }
+  [[nodiscard]] std::size_t header_size() const noexcept override {
     return index_ ? 0 : sizeof(pcap::FileHeader);
   }
-  /// Make the file `path` ready for `create`, while another one may be open: all that can be
-  /// refused is done now, and nothing is seen of it yet. Throws Error: INVALID_PARAMETER when it
-  /// exists, GENERIC_FAILURE with path and errno.
-  void prepare(const std::string& path);
-  void discard_prepared() noexcept;
-  /// Begin the file `path`, which must not exist, prepared or not. Throws as `prepare`.
-  void create(const std::string& path);
+  void prepare(const std::string& path) override;
+  void discard_prepared() noexcept override;
+  void create(const std::string& path) override;
   /// Begin the pcap file `path`, with the file header where it is new or empty. `longest` is the
   /// longest record that an existing file must take (at most pcap::SNAP_LENGTH). A torn record at
   /// its end, which a killed writer has left, is cut off. Throws Error, leaving an existing file as
@@ -129,35 +100,33 @@ class PacketWriter {
   /// writes it, GENERIC_FAILURE with path and errno.
   void append(const std::string& path, std::uint32_t longest = 0);
 
-  /// Write packets [first, first + count) of `burst`, stopping behind the record with which the
-  /// file reaches `size_limit` bytes. Returns how many packets were taken, none of them after an
-  /// error: `tally` then tells what the file has, which may be less than was taken before.
   std::uint32_t write(const Burst& burst, const LinkLayer& link, std::uint32_t first,
                       std::uint32_t count, std::uint64_t size_limit = NO_LIMIT) noexcept;
+  std::uint32_t write(const Burst& burst, std::uint32_t first, std::uint32_t count,
+                      std::uint64_t size_limit) noexcept override {
+    return write(burst, *link_, first, count, size_limit);
+  }
 
-  /// Wait until what was taken is in the file.
-  void sync() noexcept;
-  /// After a failed write: go on in the same file. False when that is not possible.
-  bool retry() noexcept;
+  void sync() noexcept override;
+  bool retry() noexcept override;
 
-  /// End the file; `durable`: once the disk has it. A problem is in `error`. Idempotent.
-  void close(bool durable = false) noexcept;
-  /// Remove the open file, and the index that belongs to it also when it is closed, unless other
-  /// files have their names by now.
-  void remove() noexcept;
+  void close() noexcept { close(false); }
+  void close(bool durable) noexcept override;
+  /// The index that belongs to it also when it is closed.
+  void remove() noexcept override;
 
-  [[nodiscard]] bool failed() const noexcept { return errno_ != 0; }
-  /// The first problem with the file, with path and errno text; empty: none.
-  [[nodiscard]] std::string error() const;
+  [[nodiscard]] bool failed() const noexcept override { return errno_ != 0; }
+  [[nodiscard]] std::string error() const override;
   /// Bytes in the file, what was there before included.
-  [[nodiscard]] std::uint64_t size() const noexcept { return tally_.size; }
+  [[nodiscard]] std::uint64_t size() const noexcept override { return tally_.size; }
   /// What this writer added to the file, its file header included.
   [[nodiscard]] std::uint64_t bytes_written() const noexcept { return tally_.size - size_before_; }
-  [[nodiscard]] const FileTally& tally() const noexcept { return tally_; }
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  [[nodiscard]] const char* output_name() const noexcept { return output_->name(); }
-  /// False when the file was removed, or somebody cut it: a hole would follow.
-  [[nodiscard]] bool still_there() const noexcept;
+  [[nodiscard]] const FileTally& tally() const noexcept override { return tally_; }
+  [[nodiscard]] std::uint64_t records() const noexcept override { return tally_.packets; }
+  [[nodiscard]] std::uint64_t flushed() const noexcept override { return output_->whole().packets; }
+  [[nodiscard]] const std::string& path() const noexcept override { return path_; }
+  [[nodiscard]] const char* output_name() const noexcept override { return output_->name(); }
+  [[nodiscard]] bool still_there() const noexcept override;
 
  private:
   /// Write to `file`, `before` bytes of whose `size` were there when it was opened. Throws Error.
@@ -178,6 +147,7 @@ class PacketWriter {
 
   pcap::Format format_;
   std::uint64_t skip_{0};
+  const LinkLayer* link_{nullptr};
   std::unique_ptr<FileOutput> output_;
   std::unique_ptr<RecordBatch> batch_;
   /// Of raw files.
@@ -194,8 +164,5 @@ class PacketWriter {
   int errno_{0};
   int cut_errno_{0};
 };
-
-/// Throws Error INVALID_PARAMETER: `path` exists and `what`.
-[[noreturn]] void refuse_existing(const std::string& path, const std::string& what);
 
 }  // namespace daqiri

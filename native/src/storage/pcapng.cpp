@@ -1,5 +1,4 @@
 // pcapng files, through libpcap.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pcap/pcap.h>
 #include <unistd.h>
@@ -12,6 +11,10 @@
 #include <utility>
 
 #include "storage/pcap_index.h"
+#include "system/libpcap.h"
+
+// libpcap's, and the name of an enumerator in sources that are compiled together with this one.
+#undef SOCKET
 
 namespace daqiri {
 
@@ -20,28 +23,8 @@ namespace {
 constexpr int PACKETS_AT_ONCE = 16'384;
 
 /// The functions of libpcap that are used here.
-class Library {
-  struct Symbol {
-    void* address;
-    template <typename Function>
-    operator Function*() const noexcept {  // NOLINT(google-explicit-constructor)
-      return reinterpret_cast<Function*>(address);
-    }
-  };
-  [[nodiscard]] Symbol find(const char* name) {
-    void* const found = loaded_ == nullptr ? nullptr : dlsym(loaded_, name);
-    if (found == nullptr) missing = true;
-    return {found};
-  }
-  /// As Debian and its relatives call it, and everybody else.
-  static void* load() noexcept {
-    void* const loaded = dlopen("libpcap.so.0.8", RTLD_NOW | RTLD_LOCAL);
-    return loaded != nullptr ? loaded : dlopen("libpcap.so.1", RTLD_NOW | RTLD_LOCAL);
-  }
-  void* loaded_{load()};
-
+class Library : public Libpcap {
  public:
-  bool missing{false};
   decltype(&pcap_fopen_offline_with_tstamp_precision) open{
       find("pcap_fopen_offline_with_tstamp_precision")};
   decltype(&pcap_next_ex) next{find("pcap_next_ex")};
@@ -72,7 +55,7 @@ std::FILE* stream_of(int fd, const char* mode, const std::string& name) {
 class Conversion {
  public:
   Conversion(int from, int to, std::string name) : name_(std::move(name)) {
-    if (pcap_.missing) {
+    if (pcap_.missing()) {
       throw Error(Status::NOT_SUPPORTED,
                   name_ +
                       " is a pcapng file, and libpcap, which reads them, is not installed; "

@@ -1,7 +1,6 @@
 #include "storage/recorder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -11,122 +10,17 @@ namespace daqiri {
 
 namespace {
 
-/// Returns nanoseconds. Throws Error.
-std::uint64_t limit_ns(const char* name, double seconds) {
-  // Longer than a century is no limit; it would not fit its nanoseconds either.
-  if (!(seconds >= 0.0 && seconds < 3e9)) {
-    throw Error(Status::INVALID_PARAMETER, std::string(name) + " is " + std::to_string(seconds) +
-                                               "; accepted is 0 or more, up to 3e9");
-  }
-  return static_cast<std::uint64_t>(std::ceil(seconds * 1e9));
-}
-
-/// Checks the options and takes the queue. Throws Error.
-RxQueue* attached(RxQueue& queue, const RecorderOptions& options) {
-  require_target(options.directory, options.prefix);
-  limit_ns("roll_seconds", options.roll_seconds);
-  limit_ns("max_seconds", options.max_seconds);
-  if (options.group &&
-      (options.max_packets > 0 || options.max_seconds > 0 || options.roll_packets > 0 ||
-       options.roll_bytes > 0 || options.roll_seconds > 0)) {
-    throw Error(Status::INVALID_PARAMETER,
-                "a recorder of a group has a limit of its own; give limits to the group");
-  }
-  if (options.group && options.start_flow) {
-    throw Error(Status::INVALID_PARAMETER,
-                "start_flow is " + std::to_string(*options.start_flow) +
-                    " for a recorder of a group, whose queues have no common order; record one "
-                    "queue");
-  }
-  queue.attach_recorder(options.directory + "/" + options.prefix);
-  return &queue;
+std::uint64_t frames_lost(const SourceCounters& counters) {
+  const auto* plan = std::get_if<reorder::ReorderSnapshot>(&counters);
+  return plan == nullptr ? 0 : static_cast<std::uint64_t>(plan->lost);
 }
 
 }  // namespace
 
-// --- Groups
-
-RecorderGroup::RecorderGroup(const Limits& limits)
-    : limits_(limits),
-      roll_ns_(limit_ns("roll_seconds", limits.roll_seconds)),
-      left_(limits.max_packets),
-      remaining_ns_(limit_ns("max_seconds", limits.max_seconds)) {}
-
-void RecorderGroup::begin() {
-  const std::lock_guard lock(mutex_);
-  start_clock();
-}
-
-void RecorderGroup::hold(bool held) {
-  const std::lock_guard lock(mutex_);
-  if (!held) {
-    --holds_;
-    return start_clock();
-  }
-  ++holds_;
-  if (deadline() == NEVER) return;
-  const std::uint64_t now = monotonic_ns();
-  // Not 0: a clock that has run out is over once it goes on.
-  remaining_ns_ = deadline() > now ? deadline() - now : 1;
-  deadline_ns_.store(NEVER, std::memory_order_relaxed);
-}
-
-void RecorderGroup::end_in(double seconds) {
-  const std::uint64_t ns = limit_ns("the time to the end", seconds);
-  const std::lock_guard lock(mutex_);
-  remaining_ns_ = 0;
-  deadline_ns_.store(monotonic_ns() + ns, std::memory_order_relaxed);
-}
-
-void RecorderGroup::start_clock() {
-  if (holds_ > 0) return;
-  if (const std::uint64_t ns = std::exchange(remaining_ns_, 0); ns > 0)
-    deadline_ns_.store(monotonic_ns() + ns, std::memory_order_relaxed);
-}
-
-std::uint32_t RecorderGroup::take(std::uint32_t wanted) noexcept {
-  if (limits_.max_packets == 0) return wanted;
-  std::uint64_t left = left_.load(std::memory_order_relaxed);
-  std::uint32_t taken = 0;
-  do {
-    taken = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, left));
-  } while (!left_.compare_exchange_weak(left, left - taken, std::memory_order_relaxed));
-  return taken;
-}
-
-void RecorderGroup::wrote(std::uint64_t packets, std::uint64_t bytes) {
-  if (packets == 0) return;
-  const std::lock_guard lock(mutex_);
-  packets_ += packets;
-  bytes_ += bytes;
-  if (first_ns_ == 0) first_ns_ = monotonic_ns();
-  if ((limits_.roll_packets > 0 && packets_ >= limits_.roll_packets) ||
-      (limits_.roll_bytes > 0 && bytes_ >= limits_.roll_bytes))
-    roll();
-}
-
-void RecorderGroup::poll(std::uint64_t now_ns) {
-  if (roll_ns_ == 0) return;
-  const std::lock_guard lock(mutex_);
-  if (first_ns_ != 0 && now_ns >= first_ns_ + roll_ns_) roll();
-}
-
-void RecorderGroup::roll() {
-  if (ended_) return;
-  packets_ = bytes_ = first_ns_ = 0;
-  rolls_.fetch_add(1, std::memory_order_release);
-}
-
-std::uint64_t RecorderGroup::end() {
-  const std::lock_guard lock(mutex_);
-  ended_ = true;
-  return rolls();
-}
-
 // --- The recorder's thread
 
 void Recorder::run() noexcept {
-  configure_thread(std::string(ANY_CORE), "rec:" + queue_.config().common_.name_);
+  configure_thread(std::string(ANY_CORE), "rec:" + source_->name());
   block_file_size_signal();
   bool limit_reached = false;
   try {
@@ -139,7 +33,7 @@ void Recorder::run() noexcept {
     const std::lock_guard lock(mutex_);
     if (error_.empty()) error_ = e.what();
   }
-  attached_.reset();
+  source_->detach();
   {
     const std::lock_guard lock(mutex_);
     unreported_ = files_.unreported();
@@ -159,10 +53,11 @@ bool Recorder::record() {
       return over || group_->limit_reached();
     }
     answer_roll();
+    answer_rewind();
     if (!alone_) roll_with_group(group_->rolls());
     // In this order: what was pushed before the queue closed is seen.
-    const bool closed = queue_.closed();
-    Burst* burst = queue_.receive();
+    const bool closed = source_->closed();
+    Burst* burst = source_->receive();
     if (burst == nullptr) {
       if (closed) return false;
       burst = await();
@@ -179,13 +74,14 @@ bool Recorder::record() {
 }
 
 Burst* Recorder::await() {
-  const WaitQueue::Ticket ticket = queue_.ready().prepare();
-  const bool asked = stopping_.load() || rolls_asked_.load() != rolls_done_ || queue_.closed();
-  Burst* burst = asked ? nullptr : queue_.receive();
+  const WaitQueue::Ticket ticket = source_->ready().prepare();
+  const bool asked = stopping_.load() || rolls_asked_.load() != rolls_done_ ||
+                     rewinds_asked_.load() != rewinds_done_ || source_->closed();
+  Burst* burst = asked ? nullptr : source_->receive();
   if (asked || burst != nullptr) return burst;
   const std::uint64_t now = monotonic_ns();
   const std::uint64_t until = std::min(poll_at_, group_->deadline());
-  queue_.ready().wait(ticket, static_cast<std::int64_t>(until > now ? until - now : 0));
+  source_->ready().wait(ticket, static_cast<std::int64_t>(until > now ? until - now : 0));
   return nullptr;
 }
 
@@ -195,20 +91,24 @@ void Recorder::take(Burst& burst) {
   const std::uint32_t n = burst.num_packets();
   if (paused_.load(std::memory_order_relaxed)) {
     files_.leave_out(CaptureLosses::PAUSED, n);
+  } else if (held_ && !asked_for(burst)) {
+    files_.leave_out(CaptureLosses::HELD, n);
   } else {
     const std::uint32_t first = start_of(burst);
     const std::uint32_t wanted = group_->take(n - first);
-    const auto [before, bytes_before, lost, left_out] = files_.counts();
+    const CaptureFiles::Counts before = files_.counts();
     // First: writing may complete the last file.
     files_.leave_out(CaptureLosses::BEFORE_START, first);
     files_.leave_out(CaptureLosses::AFTER_LIMIT, n - first - wanted);
     files_.write(burst, first, first + wanted);
-    const auto [after, bytes_after, lost_after, left_out_after] = files_.counts();
-    // Fewer than before when the writer has lost packets of earlier bursts.
-    const std::uint64_t written = after > before ? after - before : 0;
-    group_->give_back(wanted + before - after);
+    const CaptureFiles::Counts after = files_.counts();
+    // Fewer than before when the writer has lost records of earlier bursts.
+    const std::uint64_t written =
+        after.records > before.records ? after.records - before.records : 0;
+    group_->give_back(wanted + before.records - after.records);
     if (!alone_)
-      group_->wrote(written, bytes_after > bytes_before ? bytes_after - bytes_before : 0);
+      group_->wrote(written, after.bytes > before.bytes ? after.bytes - before.bytes : 0);
+    if (acquiring_) note_acquired();
   }
   publish();
 }
@@ -216,17 +116,53 @@ void Recorder::take(Burst& burst) {
 /// Returns the index of the first packet that belongs in files.
 std::uint32_t Recorder::start_of(const Burst& burst) noexcept {
   if (!awaited_) return 0;
-  const FlowId* const end = burst.flow_ids + burst.num_packets();
-  const FlowId* const found = std::find(static_cast<const FlowId*>(burst.flow_ids), end, *awaited_);
-  if (found != end) awaited_.reset();
-  return static_cast<std::uint32_t>(found - burst.flow_ids);
+  const std::uint32_t first = source_->start_of(burst, *awaited_);
+  if (first < burst.num_packets()) awaited_.reset();
+  return first;
+}
+
+bool Recorder::asked_for(const Burst& frame) {
+  if (acquisitions_asked_.load(std::memory_order_acquire) != acquisition_.number) {
+    const std::lock_guard lock(mutex_);
+    acquisition_ = asked_;
+    awaited_ = start_flow_;
+    acquiring_ = true;
+    acquired_before_ = files_.counts().records;
+    files_.tell_losses_after(acquisition_.lost);
+  }
+  // Where time is not known, what comes now begins now.
+  return acquiring_ && (frame.timestamps[0] == 0 || frame.timestamps[0] >= acquisition_.since);
+}
+
+void Recorder::note_acquired() {
+  const auto all_there = [this] {
+    return files_.counts().records - acquired_before_ >= acquisition_.frames;
+  };
+  // What cannot be read by others is not there.
+  if (acquisition_.frames == 0 || !all_there() || !files_.flush() || !all_there()) return;
+  acquiring_ = false;
+  publish();
+  {
+    const std::lock_guard lock(mutex_);
+    // What is being rewound is not there.
+    if (asked_.number != acquisition_.number || rewinds_asked_.load() != rewinds_done_) return;
+    acquired_ = acquisition_.frames;
+    ++acquisitions_done_;
+  }
+  doorbell_.ring();
+}
+
+void Recorder::end_acquisition() {
+  const std::lock_guard lock(mutex_);
+  acquisition_ = asked_;
+  acquiring_ = false;
 }
 
 void Recorder::drain() {
   // What the queue holds now bounds what is taken, however fast more arrives.
-  const std::uint64_t held = queue_.counters().held;
+  const std::uint64_t held = source_->held();
   for (std::uint64_t taken = 0; taken < held && !group_->limit_reached();) {
-    Burst* burst = queue_.receive();
+    Burst* burst = source_->receive();
     if (burst == nullptr) return;
     taken += burst->num_packets();
     take(*burst);
@@ -246,6 +182,32 @@ void Recorder::answer_roll() {
   answered_.notify_all();
 }
 
+void Recorder::answer_rewind() {
+  const std::uint64_t asked = rewinds_asked_.load();
+  if (asked == rewinds_done_) return;
+  std::optional<Error> refused;
+  // A split keeps what waits, in the next file.
+  if (!splits_) end_acquisition();
+  drain();  // what waits is of the time before
+  try {
+    if (splits_) {
+      files_.split(rewind_to_);
+    } else {
+      group_->give_back(files_.rewind(rewind_to_));
+    }
+  } catch (const Error& e) {
+    refused = e;
+  }
+  publish();
+  end_acquisition();
+  {
+    const std::lock_guard lock(mutex_);
+    rewind_refused_ = std::move(refused);
+    rewinds_done_ = asked;
+  }
+  answered_.notify_all();
+}
+
 void Recorder::roll_with_group(std::uint64_t rolls) {
   if (group_rolls_ == rolls) return;
   for (; group_rolls_ < rolls; ++group_rolls_) files_.complete();
@@ -255,29 +217,48 @@ void Recorder::roll_with_group(std::uint64_t rolls) {
 void Recorder::publish() {
   // Written by this thread alone.
   const bool news = files_.any_completed() || files_.failing() != failing_;
-  if (news) {
+  const auto publish_counts = [this] {
+    const CaptureFiles::Counts c = files_.counts();
+    counts_.publish({c.packets, c.bytes, c.lost, c.left_out, c.frames, c.missing, c.flushed});
+  };
+  if (!news && files_.path() == path_) return publish_counts();
+  {
     const std::lock_guard lock(mutex_);
+    path_ = files_.path();
     failing_ = files_.failing();
     for (RecordedFile& file : files_.take_completed()) completed_.push_back(std::move(file));
     if (error_.empty()) error_ = files_.error();
+    // Whoever sees the files sees the counts that belong to them.
+    publish_counts();
   }
-  counts_.publish(files_.counts());
   if (news) doorbell_.ring();
 }
 
 // --- Any thread
 
-Recorder::Recorder(std::shared_ptr<Session> session, RxQueue& queue, const RecorderOptions& options)
+Recorder::Recorder(const std::shared_ptr<Session>& session, RxQueue& queue,
+                   const RecorderOptions& options)
+    : Recorder(session, packets_of(queue, *session, options), options) {}
+
+Recorder::Recorder(const std::shared_ptr<Session>& session, reorder::RunningPlan& plan,
+                   const RecorderOptions& options)
+    : Recorder(session, frames_of(plan, *session, options), options) {}
+
+Recorder::Recorder(std::shared_ptr<Session> session, std::unique_ptr<RecordingSource> source,
+                   const RecorderOptions& options)
     : session_(std::move(session)),
-      queue_(queue),
-      attached_(attached(queue, options), [](RxQueue* q) { q->detach_recorder(); }),
+      source_(std::move(source)),
+      held_(options.held),
       group_(options.group
                  ? options.group
                  : std::make_shared<RecorderGroup>(RecorderGroup::Limits{
                        .max_packets = options.max_packets, .max_seconds = options.max_seconds})),
       alone_(!options.group),
-      files_(options, *session_, queue),
-      awaited_(options.start_flow) {
+      files_(options, *session_, *source_),
+      start_flow_(options.start_flow),
+      awaited_(options.held ? std::nullopt : options.start_flow),
+      path_(files_.path()) {
+  files_.tell_losses_after(frames_lost(source_->counters()));
   group_->begin();
   try {
     thread_ = start_thread([this] { run(); });
@@ -289,7 +270,7 @@ Recorder::Recorder(std::shared_ptr<Session> session, RxQueue& queue, const Recor
 
 void Recorder::stop() noexcept {
   stopping_.store(true);
-  queue_.ready().ring();
+  source_->ready().ring();
   const std::lock_guard lock(stop_mutex_);
   if (thread_.joinable()) thread_.join();
 }
@@ -299,7 +280,7 @@ void Recorder::roll() {
   if (!running_)
     throw Error(Status::NOT_READY, "the recorder has ended; there is no file to complete");
   const std::uint64_t mine = rolls_asked_.fetch_add(1) + 1;
-  queue_.ready().ring();
+  source_->ready().ring();
   answered_.wait(lock, [&] { return rolls_done_ >= mine || !running_; });
   if (failing_) throw Error(Status::GENERIC_FAILURE, error_);
 }
@@ -311,19 +292,59 @@ void Recorder::set_paused(bool paused) {
     if (!running_ || paused_.exchange(paused) == paused) return;
     group_->hold(paused);
   }
-  queue_.ready().ring();
+  source_->ready().ring();
+}
+
+std::uint64_t Recorder::acquire(std::uint64_t frames) {
+  if (!held_) {
+    throw Error(Status::INVALID_PARAMETER,
+                "the recorder records all frames; start it with held=True to acquire some");
+  }
+  std::uint64_t lost = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!running_)
+      throw Error(Status::NOT_READY, "the recorder has ended; it cannot acquire frames");
+    acquired_ = 0;
+    lost = source_->begin_acquisition();
+    asked_ = {asked_.number + 1, frames, session_->port(source_->port()).io->clock()(), lost};
+    acquisitions_asked_.store(asked_.number, std::memory_order_release);
+  }
+  source_->ready().ring();
+  return lost;
+}
+
+void Recorder::change(std::uint64_t frames, bool split) {
+  if (!held_) {
+    throw Error(Status::INVALID_PARAMETER,
+                "the recorder records all frames; start it with held=True to rewind it");
+  }
+  std::unique_lock lock(mutex_);
+  if (!running_) throw Error(Status::NOT_READY, "the recorder has ended; it cannot be rewound");
+  // One after the other.
+  answered_.wait(lock, [&] { return rewinds_done_ == rewinds_asked_.load() || !running_; });
+  rewind_to_ = frames;
+  splits_ = split;
+  acquired_ = 0;
+  const std::uint64_t mine = rewinds_asked_.fetch_add(1) + 1;
+  source_->ready().ring();
+  answered_.wait(lock, [&] { return rewinds_done_ >= mine || !running_; });
+  if (rewinds_done_ < mine)
+    throw Error(Status::NOT_READY, "the recorder has ended; it cannot be rewound");
+  if (rewind_refused_) throw Error(*rewind_refused_);
 }
 
 void Recorder::end_in(double seconds) {
   group_->end_in(seconds);
-  queue_.ready().ring();
+  source_->ready().ring();
 }
 
 RecorderSnapshot Recorder::snapshot() const {
   const std::lock_guard lock(mutex_);
-  const auto [packets, bytes, lost, left_out] = counts_.read();
-  return {packets,  bytes,  completed_.size(), lost,          left_out, running_,
-          failing_, error_, unreported_,       limit_reached_};
+  const auto [packets, bytes, lost, left_out, frames, missing, flushed] = counts_.read();
+  return {packets,  bytes,     completed_.size(),  lost,           left_out, running_,
+          failing_, error_,    unreported_,        limit_reached_, frames,   missing,
+          flushed,  acquired_, acquisitions_done_, path_};
 }
 
 std::vector<RecordedFile> Recorder::files(std::size_t first) const {

@@ -256,8 +256,6 @@ TEST_CASE("what this build lacks is refused in words", "[api]") {
   const Engine engine(LOOPBACK);
   std::uintptr_t connection = 0;
   std::uint16_t number = 0;
-  FlowOpId op = 0;
-  FlowOpResult result;
   S3Writer* writer = nullptr;
   S3WriteHandle* handle = nullptr;
   BurstParams* burst = filled_burst(1);
@@ -268,10 +266,6 @@ TEST_CASE("what this build lacks is refused in words", "[api]") {
   };
   check(set_reorder_cuda_stream("camera", "r", nullptr), "CUDA");
   check(get_reorder_burst_info(burst, &info), "reorder");
-  check(add_rx_flow_async(0, {}, &op), "rx.flows");
-  check(add_rx_flows_async(0, {}, &op), "rx.flows");
-  check(delete_flow_async(11, &op), "rx.flows");
-  check(poll_flow_op(&result), "rx.flows");
   check(daqiri_s3_writer_create({}, &writer), "S3");
   check(daqiri_write_raw_to_s3_objects_async(writer, burst, "p", 0, &handle), "S3");
   check(daqiri_s3_write_poll(handle, nullptr), "S3");

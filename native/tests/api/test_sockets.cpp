@@ -5,24 +5,12 @@
 #include <algorithm>
 
 #include "engine.h"
+#include "free_port.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
 
 namespace {
-
-/// A UDP port of 127.0.0.1 that was free a moment ago.
-std::uint16_t free_port() {
-  const int fd = socket(AF_INET, SOCK_DGRAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0);
-  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
 
 std::string interface(const std::string& name, const std::string& socket, bool rx) {
   std::string text =
@@ -74,7 +62,7 @@ std::string receive_text(Get&& get, std::uintptr_t* connection = nullptr) {
 }  // namespace
 
 TEST_CASE("datagrams go to a server and answers to the peer that sent them", "[api]") {
-  const std::uint16_t port = free_port();
+  const std::uint16_t port = free_port_for(SOCK_DGRAM);
   const Engine engine(udp_config(port));
   CHECK(get_engine_type() == EngineType::SOCKET);
 
@@ -124,7 +112,7 @@ TEST_CASE("datagrams go to a server and answers to the peer that sent them", "[a
 }
 
 TEST_CASE("a server without a peer says so, and takes no packets", "[api]") {
-  const std::uint16_t port = free_port();
+  const std::uint16_t port = free_port_for(SOCK_DGRAM);
   const Engine engine(udp_config(port));
   std::uintptr_t server = 0;
   REQUIRE(socket_get_server_conn_id("127.0.0.1", port, &server) == Status::SUCCESS);
@@ -155,7 +143,7 @@ TEST_CASE("a server without a peer says so, and takes no packets", "[api]") {
 }
 
 TEST_CASE("sockets have the address of a network interface, if it has one", "[api]") {
-  const Engine engine(udp_config(free_port()));
+  const Engine engine(udp_config(free_port_for(SOCK_DGRAM)));
   char mac[6]{1, 2, 3, 4, 5, 6};
   CHECK(get_mac_addr(0, mac) == Status::NOT_SUPPORTED);
   CHECK_THAT(last_error(), Catch::Contains("'server' has no Ethernet address"));
@@ -163,7 +151,7 @@ TEST_CASE("sockets have the address of a network interface, if it has one", "[ap
 }
 
 TEST_CASE("socket options reach the kernel", "[api]") {
-  const std::uint16_t port = free_port();
+  const std::uint16_t port = free_port_for(SOCK_DGRAM);
   const Engine engine(udp_config(port));
   std::uintptr_t server = 0;
   REQUIRE(socket_get_server_conn_id("127.0.0.1", port, &server) == Status::SUCCESS);
@@ -176,7 +164,7 @@ TEST_CASE("socket options reach the kernel", "[api]") {
 }
 
 TEST_CASE("socket streams have no headers to write", "[api]") {
-  const Engine engine(udp_config(free_port()));
+  const Engine engine(udp_config(free_port_for(SOCK_DGRAM)));
   BurstParams* burst = filled_burst(1, 1);
   char mac[6]{};
   CHECK(set_eth_header(burst, 0, mac) == Status::NOT_SUPPORTED);

@@ -37,6 +37,8 @@ const char* const RAW = R"(daqiri:
         flow_isolation: true
         hardware_timestamps: true
         dynamic_flow_capacity: 64
+        filter: udp
+        receive_path: af_packet
         queues:
         - {name: split, id: 0, cpu_core: 4, batch_size: 1024, timeout_us: 100, memory_regions: [headers, payloads], split_boundary: 42}
         - {name: whole, id: 1, cpu_core: "5", batch_size: 256, poll_mode: indirect, memory_regions: [whole]}
@@ -172,6 +174,7 @@ interfaces:
       payload_base: udp_payload
       flow_ids: [1, 2]
       flow_stride: 128
+      cpu_core: [2, any]
       window: 4
       timeout_us: 100000
       fill: 65535

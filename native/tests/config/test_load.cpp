@@ -252,8 +252,10 @@ TEST_CASE("wrong types are told with what was found", "[config][load]") {
     INFO(value);
     CHECK(require_clean(queue(value)) == require_clean(SOCKET));
   }
+  // Of an engine that this build has not, no key is without effect.
+  const std::string absent = replaced(FLEX, "address: eth0", "address: 0000:05:00.0");
   for (const char* value : {"true", "True", "TRUE", "yes", "on", "y", "'true'"}) {
-    CHECK(require_clean(std::string(FLEX) + "debug: " + value + "\n").debug_);
+    CHECK(require_clean(absent + "debug: " + value + "\n").debug_);
   }
   for (const char* value : {"1", "maybe", "truee", "[]", "null"}) {
     require_error(std::string(SOCKET) + "debug: " + value + "\n", "debug", "accepts true or false");

@@ -52,13 +52,33 @@ TEST_CASE("flow ids are unique over interfaces, and 0 is told of", "[config][rul
   CHECK(warnings(two.report) == 2);
 }
 
+TEST_CASE("a flow that no packet reaches is told of, with the flow that takes them",
+          "[config][rules]") {
+  require_warning(replaced(RAW, "{name: spread, id: 2, match: {udp_dst: 3000}, action",
+                           "{name: spread, id: 2, match: {udp_dst: 2005, udp_src: 1000, ipv4_len: "
+                           "1050, ipv4_src: 10.0.0.1, ipv4_dst: 10.0.0.2}, action"),
+                  FLOWS + "[1].match", "flow 'plain' comes before");
+  require_warning(replaced(ECPRI, "name: control, id: 2, match: {ecpri: {msg_type: 2, rtc_id: 18}}",
+                           "name: control, id: 2, match: {ecpri: {msg_type: 0, pc_id: 17}}"),
+                  FLOWS + "[1].match", "all that flow 'control' matches");
+  // In front it takes the rest.
+  require_clean(replaced(ECPRI, "name: type, id: 3, match: {ecpri: {msg_type: 5}}",
+                         "name: type, id: 3, match: {ecpri: {msg_type: 2}}"));
+  require_warning(replaced(ECPRI, "{ecpri: {msg_type: 0, pc_id: 17}}, action: {type: queue",
+                           "{ecpri: {msg_type: 5, pc_id: 17}}, action: {type: queue"),
+                  FLOWS + "[0].match.ecpri.msg_type", "types 0 to 3");
+  require_warning(replaced(FLEX, "{flex_item_id: 4, val: 7}", "{flex_item_id: 3, val: 272}"),
+                  FLOWS + "[1].match", "no packet gets here");
+}
+
 TEST_CASE("engine is inferred from addresses and endpoints", "[config][rules]") {
   const std::string raw = replaced(RAW, "    engine: dpdk\n", "");
   CHECK(require_clean(raw).common_.engine_type == EngineType::DPDK);
   CHECK(require_clean(raw).common_.engine_inferred_);
   const std::string kernel =
       replaced(replaced(raw, "0000:05:00.0", "eth0"), "0000:05:00.1", "enp5s0f1np1");
-  CHECK(require_clean(kernel).common_.engine_type == EngineType::PACKET);
+  CHECK(load(kernel).report.ok());
+  CHECK(load(kernel).config.common_.engine_type == EngineType::PACKET);
   CHECK(require_clean(replaced(raw, "0000:05:00.0", "05:00.0")).common_.engine_type ==
         EngineType::DPDK);
   CHECK(require_clean(SOCKET).common_.engine_type == EngineType::SOCKET);
@@ -364,6 +384,10 @@ TEST_CASE("reorder plans get packets they can use", "[config][rules]") {
   CHECK_THAT(on_gpu.report.text(),
              Catch::Contains(plan2 + ".flow_ids: found 'packets' of kind 'huge'"));
   CHECK(errors(on_gpu.report) == 1);
+  const Loaded by_threads = load(replaced(
+      gpu, "reorder_type: cpu\n      memory_region: batches\n      flow_ids: [2]",
+      "reorder_type: gpu\n      cpu_core: 1\n      memory_region: gpu\n      flow_ids: [2]"));
+  CHECK_THAT(by_threads.report.text(), Catch::Contains(plan2 + ".cpu_core: found beside "));
 
   breaks(REORDER, "bit_width: 4}", "bit_width: 13}",
          plan2 + ".method.seq_batch_number.batch_number.bit_width", "at most the 12");
@@ -393,14 +417,14 @@ TEST_CASE("reorder plans get packets they can use", "[config][rules]") {
                "batches]}\n    flows:\n");
   const std::string others = replaced(two, "num_bufs: 16,", "num_bufs: 20000,");
   require_clean(others);
-  require_error(replaced(others, "{udp_dst: 5000}, action: {type: queue, id: 0}",
-                         "{udp_dst: 5000}, action: {type: queue, ids: [0, 1]}"),
-                plan + ".flow_ids[0]", "spread");
-  require_error(replaced(others, "{udp_dst: 5000}, action: {type: queue, id: 0}",
-                         "{udp_dst: 5000}, action: {type: queue, id: 2}"),
-                plan + ".flow_ids", "2 memory regions");
-  require_error(replaced(replaced(others, "{udp_dst: 5002}, action: {type: queue, id: 0}",
+  const auto first_to = [&](const char* action) {
+    return replaced(others, "{udp_dst: 5000}, action: {type: queue, id: 0}", action);
+  };
+  require_clean(first_to("{udp_dst: 5000}, action: {type: queue, ids: [0, 1]}"));
+  for (const char* action : {"{udp_dst: 5000}, action: {type: queue, id: 2}",
+                             "{udp_dst: 5000}, action: {type: queue, ids: [1, 2]}"})
+    require_error(first_to(action), plan + ".flow_ids", "2 memory regions");
+  require_clean(replaced(replaced(others, "{udp_dst: 5002}, action: {type: queue, id: 0}",
                                   "{udp_dst: 5002}, action: {type: queue, id: 1}"),
-                         "flow_ids: [1]", "flow_ids: [1, 3]"),
-                plan + ".flow_ids", "2 queues");
+                         "flow_ids: [1]", "flow_ids: [1, 3]"));
 }

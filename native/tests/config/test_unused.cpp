@@ -53,6 +53,8 @@ TEST_CASE("what no engine uses yet is warned of on each", "[config][unused]") {
                                   "interfaces[1].tx.queues[0].";
     unused(text, "{name: out,", "{name: out, timeout_us: 100,", queue + "timeout_us",
            "found '100'");
+    unused(text, "  rx:\n", "  rx:\n    receive_path: auto\n", "interfaces[0].rx.receive_path",
+           "it is for engine 'packet'");
   }
 }
 

@@ -128,6 +128,40 @@ TEST_CASE("what an engine cannot do is refused with item, value and what to do",
   CHECK_NOTHROW(refuse_unsupported(with_flow([](auto&, auto&) {}), {}));
 }
 
+TEST_CASE("transforms that no engine makes are refused", "[engine]") {
+  EngineTraits traits;
+  traits.name = "plain";
+  traits.transforms = true;
+  const auto refused = [&](std::vector<FlowType> types, TunnelType tunnel, const char* part) {
+    const NetworkConfig config = with_flow([&](auto& port, auto& flow) {
+      for (const FlowType type : types) {
+        flow.actions_.push_back(action(type));
+        flow.actions_.back().tunnel_.type_ = tunnel;
+      }
+      if (types.back() == FlowType::QUEUE) return;
+      port.tx_.flows_ = {flow};
+      port.rx_.flows_.clear();
+    });
+    const auto [status, text] = refusal([&] { refuse_unsupported(config, traits); });
+    INFO(text);
+    CHECK(status == (*part == '\0' ? Status::SUCCESS : Status::NOT_SUPPORTED));
+    CHECK_THAT(text, Catch::Contains(part));
+  };
+  using enum FlowType;
+  refused({TUNNEL_DECAP, QUEUE}, TunnelType::VXLAN, "");
+  refused(
+      {TUNNEL_DECAP, TUNNEL_DECAP, QUEUE}, TunnelType::VXLAN,
+      "flow 'flow5': 2 tunnels in each other, which engine 'plain' does not have; give the flow "
+      "one tunnel");
+  refused({TUNNEL_ENCAP, TUNNEL_ENCAP}, TunnelType::GRE, "2 tunnels in each other");
+  refused({VLAN_PUSH, TUNNEL_ENCAP}, TunnelType::GRE,
+          "VLAN tags in a GRE tunnel with gre_protocol");
+  refused({TUNNEL_DECAP, VLAN_POP, QUEUE}, TunnelType::GRE, "VLAN tags in a GRE tunnel");
+  refused({VLAN_POP, TUNNEL_DECAP, QUEUE}, TunnelType::GRE, "");
+  refused({TUNNEL_ENCAP, VLAN_PUSH}, TunnelType::GRE, "");
+  refused({VLAN_PUSH, TUNNEL_ENCAP}, TunnelType::NVGRE, "");
+}
+
 TEST_CASE("memory regions beyond the machine's memory are refused by their keys", "[engine]") {
   NetworkConfig config = with_flow([](auto&, auto&) {});
   CHECK_NOTHROW(refuse_oversized(config));

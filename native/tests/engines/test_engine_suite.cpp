@@ -217,10 +217,12 @@ TEST_CASE("no packet leaves before its launch time; past ones leave at once, lat
       REQUIRE(packets[i].time >= start + GAP * i);
     REQUIRE(wire.tx.wait_idle(LONG));
     CHECK(wire.tx.lateness().count() == 40);
+    // On a busy machine, some of these were late.
+    const std::uint64_t late = wire.tx.counters().late;
     REQUIRE(wire.send(0, 7, 1, 1));
     REQUIRE(joined(wire.receive(packets_of(0, 7).size())) == packets_of(0, 7));
     REQUIRE(wire.tx.wait_idle(LONG));
-    CHECK(wire.tx.counters().late == 7);
+    CHECK(wire.tx.counters().late == late + 7);
     wire.finish();
   });
 }

@@ -74,6 +74,16 @@ TEST_CASE("A region is laid out as its engine needs it", "[memory]") {
   REQUIRE(region->host_readable());
 }
 
+TEST_CASE("A large region begins where a transparent hugepage can", "[memory]") {
+  constexpr std::size_t HUGEPAGE = std::size_t{2} << 20U;
+  for (const std::uint64_t count : {512, 513, 1000, 4096}) {
+    const auto region = MemoryRegion::allocate(region_config(MemoryKind::HOST, count, 4096));
+    REQUIRE(region->extent().bytes >= HUGEPAGE);
+    REQUIRE(reinterpret_cast<std::uintptr_t>(region->extent().base) % HUGEPAGE == 0);
+    std::memset(region->extent().base, 1, region->extent().bytes);
+  }
+}
+
 TEST_CASE("A NUMA node that the host has not is refused, and names those it has", "[memory]") {
   auto config = region_config(MemoryKind::HOST, 4, 64);
   config.affinity_ = 1023;

@@ -1,6 +1,8 @@
 // Conversions against the rules of each element, one at a time.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -25,6 +27,15 @@ std::vector<MoveSet> sets() {
   std::vector<MoveSet> found{MoveSet::PORTABLE};
   if (best_move_set() >= MoveSet::AVX2) found.push_back(MoveSet::AVX2);
   if (best_move_set() >= MoveSet::AVX512) found.push_back(MoveSet::AVX512);
+  return found;
+}
+
+/// All code that this processor can run.
+std::vector<std::pair<MoveSet, Stores>> codes() {
+  std::vector<std::pair<MoveSet, Stores>> found;
+  for (const MoveSet set : sets()) {
+    for (const Stores stores : {Stores::CACHED, Stores::STREAMED}) found.emplace_back(set, stores);
+  }
   return found;
 }
 
@@ -159,8 +170,8 @@ TEST_CASE("every element is converted as its types say", "[reorder]") {
     for (const Type to : OUTPUTS) {
       for (const auto order : {ReorderEndianness::HOST, ReorderEndianness::NETWORK}) {
         const ReorderDataTypesConfig types{from, to, order};
-        for (const MoveSet set : sets()) {
-          const Move move = move_for(types, set);
+        for (const auto& [set, stores] : codes()) {
+          const Move move = move_for(types, set, stores);
           REQUIRE((move != nullptr) == convertible(from, to));
           if (move == nullptr) continue;
           const std::size_t n = bytes.size() * 8 / bits_of(from);
@@ -170,12 +181,14 @@ TEST_CASE("every element is converted as its types say", "[reorder]") {
           std::vector<std::byte> in(bytes.size() + 1);
           std::memcpy(in.data() + 1, bytes.data(), bytes.size());
           move(out.data() + 1, in.data() + 1, bytes.size());
+          settle_stores();
           std::size_t wrong = 0;
           const bool network = order == ReorderEndianness::NETWORK;
           for (std::size_t i = 0; i < n; ++i)
             wrong += right(out.data() + 1 + i * each, to, input(bytes, i, from, network)) ? 0 : 1;
           INFO(reorder_data_type_to_string(from)
-               << " to " << reorder_data_type_to_string(to) << ", set " << static_cast<int>(set));
+               << " to " << reorder_data_type_to_string(to) << ", set " << static_cast<int>(set)
+               << ", stores " << static_cast<int>(stores));
           CHECK(wrong == 0);
           CHECK(out.front() == std::byte{0xA5});
           CHECK(out.back() == std::byte{0xA5});
@@ -197,17 +210,37 @@ TEST_CASE("integers are never narrowed, and never change their sign", "[reorder]
   CHECK_FALSE(convertible(Type::FP32, Type::FP64));
 }
 
-TEST_CASE("bytes of any number are copied as they are", "[reorder]") {
+TEST_CASE("bytes of any number are copied as they are, to anywhere", "[reorder]") {
   std::vector<std::byte> in(1000);
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::byte>(i * 7);
-  const Move move = move_for({});
-  REQUIRE(move != nullptr);
-  for (std::size_t n = 0; n < in.size(); n += n < 70 ? 1 : 13) {
-    std::vector<std::byte> out(n + 1, std::byte{0x5A});
-    move(out.data(), in.data(), n);
-    CHECK(std::memcmp(out.data(), in.data(), n) == 0);
-    CHECK(out.back() == std::byte{0x5A});
+  for (const auto& [set, stores] : codes()) {
+    const Move move = move_for({}, set, stores);
+    REQUIRE(move != nullptr);
+    std::size_t wrong = 0;
+    for (std::size_t n = 0; n < in.size(); n += n < 140 ? 1 : 13) {
+      for (const std::size_t at : {0U, 1U, 31U, 32U, 63U}) {
+        alignas(64) std::array<std::byte, 1100> out;
+        out.fill(std::byte{0x5A});
+        move(out.data() + at, in.data(), n);
+        settle_stores();
+        wrong += std::memcmp(out.data() + at, in.data(), n) == 0 ? 0 : 1;
+        const auto same = [](std::byte each) { return each == std::byte{0x5A}; };
+        wrong += std::all_of(out.begin(), out.begin() + at, same) ? 0 : 1;
+        wrong += std::all_of(out.begin() + at + n, out.end(), same) ? 0 : 1;
+      }
+    }
+    INFO("set " << static_cast<int>(set) << ", stores " << static_cast<int>(stores));
+    CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("only frames that fill the last cache are streamed", "[reorder]") {
+  CHECK_FALSE(worth_streaming(0));
+  CHECK_FALSE(worth_streaming(4096));
+  const std::uint64_t cache = last_cache_bytes();
+  CHECK(cache % 1024 == 0);
+  CHECK(worth_streaming(cache / 2) == (cache > 0));
+  if (cache > 0) CHECK_FALSE(worth_streaming(cache / 2 - 1));
 }
 
 TEST_CASE("a fill value is written in the type of the output", "[reorder]") {

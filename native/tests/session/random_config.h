@@ -75,6 +75,10 @@ inline NetworkConfig random_config(const Pick& pick, std::uint32_t most_senders)
     const auto low = static_cast<std::uint16_t>(pick(FIRST_PORT, LAST_PORT));
     flow.match_.udp_dst_ = {low, static_cast<std::uint16_t>(pick(low, LAST_PORT))};
     flow.action_.id_ = static_cast<std::uint16_t>(pick(0, queues - 1));
+    if (queues > 1 && pick(0, 2) == 0) {
+      for (std::uint32_t id = 0; id < queues; ++id)
+        flow.action_.ids_.push_back(static_cast<std::uint16_t>(id));
+    }
     flow.actions_ = {flow.action_};
     port.rx_.flows_.push_back(flow);
   }

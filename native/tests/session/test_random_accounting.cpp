@@ -180,10 +180,8 @@ class Scenario {
                       "a packet is not as it was sent");
       problem_.unless(count >= account.next[sender], "a packet came out of order, or twice");
       account.next[sender] = count + 1;
-      const auto verdict = steering::Steering::Reader(port().steering)
-                               .program()
-                               .classify(steering::PacketView::of_frame(
-                                   bytes.data(), static_cast<std::uint32_t>(bytes.size())));
+      const auto verdict = port().steering.program()->classify(
+          steering::PacketView::of_frame(bytes.data(), static_cast<std::uint32_t>(bytes.size())));
       problem_.unless(verdict.queue == rx.id() && verdict.flow == burst.flow_ids[i],
                       "a packet is on the wrong queue or of the wrong flow");
     }

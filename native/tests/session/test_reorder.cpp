@@ -5,43 +5,14 @@
 #include <numeric>
 #include <random>
 
-#include "session/loopback_config.h"
+#include "session/reorder_config.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
 
 namespace {
 
-constexpr std::uint32_t FRAME_PACKETS = 16;
 constexpr std::uint32_t NUM_FRAMES = 200;
-
-/// Port 5000 is reordered to frames of 16 packets by the number that udp_frame writes, port 5001 is
-/// not.
-NetworkConfig reordering(std::uint32_t timeout_us = 0) {
-  NetworkConfig config = loopback_config(32, 500);
-  MemoryRegionConfig output;
-  output.name_ = "output";
-  output.num_bufs_ = 16;
-  output.buf_size_ = std::size_t{FRAME_PACKETS} * 2048;
-  config.mrs_.emplace(output.name_, output);
-  RxConfig& rx = config.ifs_[0].rx_;
-  rx.queues_.pop_back();
-  rx.flows_[1].action_.id_ = 0;
-  rx.flows_[1].actions_ = {rx.flows_[1].action_};
-  ReorderConfig plan;
-  plan.name_ = "frames";
-  plan.reorder_type_ = "cpu";
-  plan.memory_region_ = "output";
-  plan.payload_byte_offset_ = 42;
-  plan.flow_ids_ = {10};
-  plan.method_ = ReorderMethod::SEQ_PACKETS_PER_BATCH;
-  ReorderBitFieldConfig number{336, 32};
-  number.byte_order_ = ReorderByteOrder::LITTLE;
-  plan.seq_packets_per_batch_ = {number, FRAME_PACKETS};
-  plan.timeout_us_ = timeout_us;
-  rx.reorder_configs_.push_back(plan);
-  return config;
-}
 
 /// The next burst, within 10 s.
 Burst* next(RxQueue& rx) {
@@ -85,7 +56,7 @@ TEST_CASE("shuffled packets arrive as frames, other flows as packets", "[session
         others += burst->num_packets();
       } else {
         ++frames;
-        packets += burst->source_packets;
+        packets += burst->reorder.source_packet_count;
         CHECK(burst->num_packets() == 1);
         CHECK(burst->hdr.hdr.burst_flags == DAQIRI_BURST_FLAG_REORDERED);
         CHECK(burst->hdr.hdr.max_pkt == FRAME_PACKETS);
@@ -132,12 +103,16 @@ TEST_CASE("an incomplete frame comes after the timeout, and the account is right
   burst->release();
   // Too late now.
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 3, 1));
-  const auto reordered = static_cast<std::size_t>(DropReason::REORDER);
   const std::uint64_t end = monotonic_ns() + 10'000'000'000;
-  while (rx.counters().dropped[reordered] < 2 && monotonic_ns() < end) rx.wait(1'000'000);
-  CHECK(rx.counters().dropped[reordered] == 2);
+  const auto& plan = session->reorder_plans(0).front();
+  while (plan.counters().late < 1 && monotonic_ns() < end) rx.wait(1'000'000);
+  CHECK(plan.counters().late == 1);
+  CHECK(plan.counters().duplicate == 1);
+  CHECK(plan.counters().incomplete == 1);
+  CHECK(plan.counters().missing == 1);
+  while (rx.counters().received < FRAME_PACKETS + 1 && monotonic_ns() < end) rx.wait(1'000'000);
   CHECK(rx.counters().received == FRAME_PACKETS + 1);
-  CHECK(rx.counters().delivered == FRAME_PACKETS - 1);
+  CHECK(rx.counters().delivered == FRAME_PACKETS + 1);
   CHECK(balanced(rx.counters()));
 }
 
@@ -147,20 +122,113 @@ TEST_CASE("closing hands over what is open; a flush forgets it", "[session]") {
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 1000, 3));
   const std::uint64_t end = monotonic_ns() + 10'000'000'000;
   while (rx.counters().received < 3 && monotonic_ns() < end) rx.wait(1'000'000);
-  CHECK(rx.counters().held == 3);
+  CHECK(rx.counters().delivered == 3);
   rx.request_flush();
-  CHECK(rx.counters().held == 0);
-  CHECK(rx.counters().dropped[static_cast<std::size_t>(DropReason::FLUSHED)] == 3);
+  CHECK(session->reorder_plans(0).front().counters().lost == 1);
   // The numbers begin anew.
   REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, 5));
   while (rx.counters().received < 8 && monotonic_ns() < end) rx.wait(1'000'000);
   session->close();
   Burst* burst = rx.receive();
   REQUIRE(burst != nullptr);
-  CHECK(burst->source_packets == 5);
+  CHECK(burst->reorder.source_packet_count == 5);
   CHECK(*burst->valid == 0x1FU);
   CHECK(burst->reorder.batch_id == 0);
   burst->release();
   CHECK(balanced(rx.counters()));
   CHECK(session->memory()->regions.at("output")->available() == 16);
+}
+
+TEST_CASE("several queues and workers make the same frames", "[session]") {
+  NetworkConfig config = reordering();
+  ReorderConfig& plan = config.ifs_[0].rx_.reorder_configs_[0];
+  const bool several = GENERATE(false, true);
+  if (several) {
+    const NetworkConfig two = loopback_config(32, 500);
+    config.ifs_[0].rx_.queues_ = two.ifs_[0].rx_.queues_;
+    config.ifs_[0].rx_.flows_ = two.ifs_[0].rx_.flows_;
+    plan.flow_ids_ = {10, 11};
+    // Queues go on without each other: neither gets ahead by more than this.
+    plan.window_ = 8;
+  }
+  plan.cpu_cores_.assign(GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{3}), "any");
+  CAPTURE(several, plan.cpu_cores_.size());
+  const auto session = Session::open(config);
+  const reorder::RunningPlan& running = session->reorder_plans(0).front();
+  Rotation& rx = session->any_rx_queue(0);
+  std::uint64_t frames = 0;
+  for (std::uint32_t at = 0; at < FRAME_PACKETS * NUM_FRAMES; at += 64) {
+    // Backwards, so that both queues have packets of each frame.
+    REQUIRE(send_packets(session->tx_queue(0, 0), 64, 0, 0, 10'000'000'000, [&](std::uint32_t i) {
+      return udp_frame(several && i % 3 == 0 ? 5001 : 5000, at + (i ^ 15U));
+    }));
+    const std::uint64_t end = monotonic_ns() + 10'000'000'000;
+    while (running.counters().packets < at + 64 && monotonic_ns() < end)
+      session->rx_queue(0, 0).wait(100'000);
+    while (frames < (at + 64) / FRAME_PACKETS) {
+      Burst* burst = rx.receive();
+      if (burst == nullptr) {
+        REQUIRE(monotonic_ns() < end);
+        session->rx_queue(0, 0).wait(1'000'000);
+        continue;
+      }
+      ++frames;
+      const auto batch = static_cast<std::uint32_t>(burst->reorder.batch_id);
+      const auto* bytes = static_cast<const std::uint8_t*>(burst->pkts[0][0]);
+      std::size_t wrong = 0;
+      for (std::uint32_t slot = 0; slot < FRAME_PACKETS; ++slot) {
+        const std::uint32_t number = batch * FRAME_PACKETS + slot;
+        const bool second = several && ((number % 64) ^ 15U) % 3 == 0;
+        const auto frame = udp_frame(second ? 5001 : 5000, number);
+        wrong += std::equal(frame.begin() + 42, frame.end(), bytes + slot * 86U) ? 0 : 1;
+      }
+      CHECK(wrong == 0);
+      CHECK(burst->missing == 0);
+      burst->release();
+    }
+  }
+  session->close();
+  CHECK(rx.receive() == nullptr);
+  const reorder::ReorderSnapshot counters = running.counters();
+  CHECK(counters.complete == NUM_FRAMES);
+  CHECK(counters.placed == FRAME_PACKETS * NUM_FRAMES);
+  for (const auto& queue : session->port(0).rx) {
+    CHECK(queue->closed());
+    CHECK(balanced(queue->counters()));
+    CHECK(queue->counters().held == 0);
+  }
+  for (const auto& [name, region] : session->memory()->regions)
+    CHECK(region->available() == region->config().num_bufs_);
+}
+
+TEST_CASE("a recorder and frames of the same packets", "[session]") {
+  const auto session = Session::open(reordering());
+  RxQueue& rx = session->rx_queue(0, 0);
+  rx.attach_recorder("test");
+  REQUIRE(send_frames(session->tx_queue(0, 0), 5000, 0, FRAME_PACKETS * 2));
+  std::uint32_t packets = 0;
+  const std::uint64_t end = monotonic_ns() + 10'000'000'000;
+  while (packets < FRAME_PACKETS * 2 && monotonic_ns() < end) {
+    Burst* burst = rx.receive_packets();
+    if (burst == nullptr) {
+      rx.wait(1'000'000);
+      continue;
+    }
+    packets += burst->num_packets();
+    burst->release();
+  }
+  CHECK(packets == FRAME_PACKETS * 2);
+  reorder::RunningPlan& plan = session->reorder_plans(0).front();
+  plan.attach("another test");
+  CHECK_THROWS_WITH(plan.attach("a third"), Catch::Contains("go to another test"));
+  CHECK(rx.receive() == nullptr);
+  for (int i = 0; i < 2; ++i) {
+    Burst* burst = plan.pop();
+    REQUIRE(burst != nullptr);
+    burst->release();
+  }
+  CHECK(plan.pop() == nullptr);
+  plan.detach();
+  rx.detach_recorder();
+  CHECK(balanced(rx.counters()));
 }

@@ -175,7 +175,9 @@ class Listener : public Stream {
   }
 };
 
-inline std::uint16_t free_tcp_port(const std::string& host) { return Listener(host).port(); }
+inline std::uint16_t free_tcp_port(const std::string& host) {
+  return free_port_for(SOCK_STREAM, host);
+}
 
 /// Bytes that tell where in a stream they are.
 inline Bytes stream_of(std::size_t length, std::uint32_t seed = 0) {

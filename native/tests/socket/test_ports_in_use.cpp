@@ -1,5 +1,4 @@
 // A port belongs to one engine: beside other sockets, and beside forked children.
-#include <fcntl.h>
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
@@ -28,16 +27,21 @@ class Child {
  public:
   Child() {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      throw std::runtime_error("no pair");
     process_ = fork();
     if (process_ == 0) {
       ::close(ends[1]);
       char byte = 0;
-      [[maybe_unused]] const ssize_t n = read(ends[0], &byte, 1);
+      // It runs: what was private to the process before is no longer here.
+      [[maybe_unused]] ssize_t n = write(ends[0], &byte, 1);
+      n = read(ends[0], &byte, 1);
       _exit(0);
     }
     ::close(ends[0]);
     leash_ = ends[1];
+    char byte = 0;
+    if (read(leash_, &byte, 1) != 1) throw std::runtime_error("no child");
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;

@@ -19,6 +19,7 @@
 
 #include "daqiri/config.h"
 #include "daqiri/error.h"
+#include "free_port.h"
 #include "session/session.h"
 #include "timing/clock.h"
 
@@ -125,7 +126,7 @@ inline bool readable(int fd, int ms = 0) {
 }
 
 /// A port that nobody uses now.
-inline std::uint16_t free_port(const std::string& host) { return PlainSocket(host).port(); }
+inline std::uint16_t free_port(const std::string& host) { return free_port_for(SOCK_DGRAM, host); }
 
 struct UdpOptions {
   int batch{64};

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "frames.h"
-#include "steering/classifier.h"
+#include "steering/steering.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -58,14 +58,19 @@ TEST_CASE("flows are counted over all threads that steer", "[steering]") {
   check(steering.counts(1), 2, 20);
 }
 
-TEST_CASE("a tally has the flows of the program that it was made for", "[steering]") {
+TEST_CASE("a tally has room for the flows of every program, and keeps what it has", "[steering]") {
   Steering steering;
-  FlowTally& none = steering.add_tally();
+  FlowTally& tally = steering.add_tally();
+  tally.count(0, 7, 70);
+  check(steering.counts(0), 0, 0);
   steering.publish(flows(1));
-  FlowTally& one = steering.add_tally();
-  none.count(0, 7, 70);
-  one.count(0, 1, 10);
-  check(steering.counts(0), 1, 10);
+  tally.count(0, 7, 70);
+  steering.publish(flows(1000));
+  tally.count(0, 1, 10);
+  tally.count(999, 2, 20);
+  check(steering.counts(0), 8, 80);
+  check(steering.counts(999), 2, 20);
+  check(steering.counts(60'000), 0, 0);
 }
 
 TEST_CASE("a run counts each of its flows once for packets in a row", "[steering]") {

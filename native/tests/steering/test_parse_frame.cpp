@@ -48,19 +48,83 @@ TEST_CASE("IPv4 options move the ports", "[steering]") {
   CHECK(key.udp_dst == fields.udp_dst);
 }
 
-TEST_CASE("anything but untagged IPv4/UDP with its UDP header has no key", "[steering]") {
+TEST_CASE("anything but IPv4/UDP with its UDP header has no key", "[steering]") {
   const auto refused = [](const FrameFields& fields) {
     const auto frame = make_frame(fields);
     return !parse_exact(frame, frame.size()).ipv4_udp;
   };
   FrameFields fields;
-  SECTION("tagged") { fields.ethertype = 0x8100; }
   SECTION("IPv6") { fields.ethertype = 0x86DD; }
   SECTION("TCP") { fields.protocol = 6; }
   SECTION("header shorter than 20 bytes") { fields.header_words = 4; }
   SECTION("second fragment") { fields.fragment = 1; }
   SECTION("last fragment") { fields.fragment = 0x1FFF; }
   CHECK(refused(fields));
+}
+
+TEST_CASE("headers are found behind VLAN tags, which are counted", "[steering]") {
+  const std::vector<std::uint16_t> tags =
+      GENERATE(std::vector<std::uint16_t>{0x8100}, std::vector<std::uint16_t>{0x88A8, 0x8100},
+               std::vector<std::uint16_t>{0x9100, 0x8100}, std::vector<std::uint16_t>(4, 0x8100));
+  FrameFields fields;
+  fields.header_words = static_cast<std::uint8_t>(GENERATE(5, 15));
+  const auto frame = tagged(make_frame(fields), tags);
+  const PacketKey key = parse_exact(frame, frame.size());
+  CHECK(key.ipv4_udp);
+  CHECK(key.tags == tags.size());
+  CHECK(key.udp_dst == fields.udp_dst);
+  CHECK(key.payload_at == 14 + 4 * tags.size() + fields.header_words * 4U + 8);
+  CHECK(key.payload_end == frame.size());
+  for (std::size_t length = 0; length < key.payload_at; ++length)
+    CHECK_FALSE(parse_exact(frame, length).ipv4_udp);
+}
+
+TEST_CASE("more tags than are read hide what is behind them", "[steering]") {
+  const auto frame = tagged(make_frame({}), std::vector<std::uint16_t>(5, 0x8100));
+  CHECK_FALSE(parse_exact(frame, frame.size()).ipv4_udp);
+}
+
+TEST_CASE("the payload ends with the IPv4 packet, or where the frame was cut", "[steering]") {
+  const auto frame = make_frame({});
+  auto padded = frame;
+  padded.resize(frame.size() + 20);
+  CHECK(parse_exact(padded, padded.size()).payload_end == frame.size());
+  CHECK(parse_exact(frame, frame.size() - 3).payload_end == frame.size() - 3);
+}
+
+TEST_CASE("an eCPRI frame gives type and id", "[steering]") {
+  const std::vector<std::uint16_t> tags(GENERATE(0U, 1U, 2U), 0x8100);
+  const auto frame = tagged(ecpri_frame(2, 0xBEEF), tags);
+  const PacketKey key = parse_exact(frame, frame.size());
+  CHECK(key.ecpri);
+  CHECK_FALSE(key.ipv4_udp);
+  CHECK(key.tags == tags.size());
+  CHECK(key.ecpri_type == 2);
+  CHECK(key.ecpri_has_id);
+  CHECK(key.ecpri_id == 0xBEEF);
+}
+
+TEST_CASE("an eCPRI message has an id where its type and its length say so", "[steering]") {
+  const auto has_id = [](const std::vector<std::uint8_t>& frame, std::size_t length) {
+    const PacketKey key = parse_exact(frame, length);
+    CHECK(key.ecpri == (length >= 18));
+    return key.ecpri_has_id;
+  };
+  for (const int type : {0, 1, 2}) {
+    const auto frame = ecpri_frame(static_cast<std::uint8_t>(type), 7);
+    for (std::size_t length = 0; length <= frame.size(); ++length)
+      CHECK(has_id(frame, length) == (length >= 20));
+    const auto empty = ecpri_frame(static_cast<std::uint8_t>(type), 7, 1);
+    CHECK_FALSE(has_id(empty, empty.size()));
+  }
+  auto generic = ecpri_frame(3, 7);
+  CHECK_FALSE(has_id(generic, 21));
+  CHECK(has_id(generic, 22));
+  CHECK(parse_exact(generic, 22).ecpri_id == 0x70000);
+  for (const int type : {4, 5, 255}) {
+    const auto frame = ecpri_frame(static_cast<std::uint8_t>(type), 7);
+    CHECK_FALSE(has_id(frame, frame.size()));
+  }
 }
 
 TEST_CASE("a first fragment has a key", "[steering]") {
@@ -96,12 +160,18 @@ TEST_CASE("random bytes never make the parser read beyond the frame", "[steering
     for (auto& byte : frame) byte = static_cast<std::uint8_t>(random());
     // Enough likeness that the deeper checks are reached.
     if (frame.size() > 14) {
-      frame[12] = 0x08;
-      frame[13] = 0x00;
+      const bool ecpri = random() % 4 == 0;
+      frame[12] = ecpri ? 0xAE : 0x08;
+      frame[13] = ecpri ? 0xFE : 0x00;
       frame[14] = static_cast<std::uint8_t>(0x40U | (random() & 0x0FU));
     }
     if (frame.size() > 23) frame[23] = 17;
+    if (frame.size() > 14 && random() % 2 == 0)
+      frame = tagged(frame, std::vector<std::uint16_t>(random() % 6, 0x8100));
     const PacketKey key = parse_exact(frame, frame.size());
-    if (key.ipv4_udp) REQUIRE(frame.size() >= 14U + (frame[14] & 0x0FU) * 4U + 8U);
+    if (!key.ipv4_udp) continue;
+    REQUIRE(key.payload_at >= 42U + 4U * key.tags);
+    REQUIRE(key.payload_at <= key.payload_end);
+    REQUIRE(key.payload_end <= frame.size());
   }
 }

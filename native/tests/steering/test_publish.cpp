@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "frames.h"
-#include "steering/classifier.h"
+#include "steering/steering.h"
 
 using namespace daqiri;
 using namespace daqiri::test;
@@ -26,18 +26,42 @@ std::shared_ptr<const Program> program(std::uint16_t queue) {
 TEST_CASE("a program is replaced between two looks of its reader", "[steering]") {
   Steering steering;
   Steering::Reader reader(steering);
-  CHECK(reader.program().empty());
+  CHECK(reader.refresh().empty());
+  reader.rest();
   auto first = program(1);
   steering.publish(first);
-  CHECK(reader.program().empty());
   const PacketView packet{{true, false, 4000, 5000, 100, 1, 2}};
   CHECK(reader.refresh().classify(packet).queue == 1);
-  steering.publish(program(3));
+  reader.rest();
   const std::weak_ptr<const Program> replaced = first;
   first.reset();
   CHECK_FALSE(replaced.expired());
-  CHECK(reader.refresh().classify(packet).queue == 3);
+  // A reader at rest holds nothing up, and keeps nothing alive.
+  steering.publish(program(3));
   CHECK(replaced.expired());
+  CHECK(reader.refresh().classify(packet).queue == 3);
+}
+
+TEST_CASE("who replaces a program waits for the passes on it, and for no others", "[steering]") {
+  Steering steering;
+  Steering::Reader idle(steering);
+  Steering::Reader reader(steering);
+  steering.publish(program(1));
+  const PacketView packet{{true, false, 4000, 5000, 100, 1, 2}};
+  auto pass = std::make_unique<Steering::Pass>(reader);
+  std::atomic<bool> published{false};
+  std::thread publisher([&] {
+    steering.publish(program(2));
+    published = true;
+  });
+  while (steering.program()->classify(packet).queue != 2) std::this_thread::yield();
+  // The program of the pass is still there.
+  CHECK(pass->program().classify(packet).queue == 1);
+  CHECK_FALSE(published);
+  SECTION("the pass ends") { pass.reset(); }
+  SECTION("another begins") { CHECK(reader.refresh().classify(packet).queue == 2); }
+  publisher.join();
+  CHECK(published);
 }
 
 TEST_CASE("pollers steer by whole programs while these are replaced", "[steering]") {
@@ -52,7 +76,8 @@ TEST_CASE("pollers steer by whole programs while these are replaced", "[steering
       Steering::Reader reader(steering);
       const PacketView packet{{true, false, 4000, 5000, 100, 1, 2}};
       while (!stop) {
-        const auto verdict = reader.refresh().classify(packet);
+        const Steering::Pass pass(reader);
+        const auto verdict = pass.program().classify(packet);
         if (!verdict.matched || verdict.flow != verdict.queue + 1U) ++wrong;
         ++verdicts;
       }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "storage/bursts.h"
+#include "storage/failing_write.h"
 #include "storage/packet_writer.h"
 
 using namespace daqiri;
@@ -56,7 +57,7 @@ TEST_CASE("A file that is being written is a prefix of its records at any moment
   Bench bench(1, 1000);
   const auto burst = dense_burst(bench, 1000, LENGTH);
   std::string why_not;
-  PacketWriter writer(pcap::Format{}, make_output(kind, dir.path(), why_not));
+  PacketWriter writer(pcap::Format{}, make_output(possible_writer(kind, dir.path(), why_not)));
   if (!why_not.empty()) WARN("buffered, not direct: " << why_not);
   const std::string path = dir / "live.pcap";
   writer.create(path);
@@ -93,7 +94,8 @@ TEST_CASE("An output goes on with a new file, whatever became of the one before"
   Bench bench(1, 1000);
   const auto burst = dense_burst(bench, 1000, 1500);
   std::string why_not;
-  PacketWriter writer(pcap::Format{}, make_output(WriterKind::DIRECT, dir.path(), why_not));
+  PacketWriter writer(pcap::Format{},
+                      make_output(possible_writer(WriterKind::DIRECT, dir.path(), why_not)));
   for (std::size_t i = 0; i < 3; ++i) {
     const std::string path = dir / (std::to_string(i) + ".pcap");
     writer.create(path);
@@ -114,7 +116,7 @@ TEST_CASE("A writer goes on in the same file after an error", "[storage][direct]
   const auto burst = dense_burst(bench, 1000, 1500);
   const WriterKind kind = GENERATE(WriterKind::DIRECT, WriterKind::BUFFERED);
   std::string why_not;
-  PacketWriter writer(pcap::Format{}, make_output(kind, dir.path(), why_not));
+  PacketWriter writer(pcap::Format{}, make_output(possible_writer(kind, dir.path(), why_not)));
   if (!why_not.empty()) WARN("buffered, not direct: " << why_not);
   const std::string path = dir / "again.pcap";
   writer.create(path);
@@ -135,4 +137,26 @@ TEST_CASE("A writer goes on in the same file after an error", "[storage][direct]
   const Bytes all = read_file(path);
   CHECK(all.size() == 24 + 1000 * (16 + 1500));
   CHECK(is_prefix(all, 1500));
+}
+
+TEST_CASE("A direct writer tells an error of the disk", "[storage][direct]") {
+  const TempDir dir("/var/tmp");
+  std::string why_not;
+  if (possible_writer(WriterKind::DIRECT, dir.path(), why_not) != WriterKind::DIRECT) {
+    WARN("not tested: " << why_not);
+    return;
+  }
+  Bench bench(1, 1000);
+  const auto burst = dense_burst(bench, 1000, 1500);
+  const int error = GENERATE(EIO, EINVAL);
+  PacketWriter writer(pcap::Format{}, make_output(WriterKind::DIRECT));
+  writer.create(dir / "broken.pcap");
+  writer.sync();
+  const FailingWrite fault(true, 0, error);
+  writer.write(*burst, ETHERNET, 0, 1000);
+  writer.sync();
+  CHECK(fault.met());
+  INFO(writer.error());
+  CHECK(writer.failed() == (error == EIO));
+  CHECK(writer.tally().packets == (error == EIO ? 0 : 1000));
 }

@@ -68,7 +68,7 @@ TEST_CASE("Files begin with the first packet of the flow that is waited for",
   // In one burst with what is before and behind it.
   REQUIRE(send_frames(r.tx, 5000, 70, 10));
   REQUIRE(send_frames(r.tx, 5100, 80, 1));
-  REQUIRE(send_frames(r.tx, 5000, 81, 119));
+  REQUIRE(send_frames(r.tx, 5000, 81, 99));
   REQUIRE(within_limit([&] { return !r.recorder->snapshot().running; }));
   const auto files = r.recorder->files();
   REQUIRE(files.size() == 2);

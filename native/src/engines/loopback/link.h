@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/rx_queue.h"
-#include "steering/classifier.h"
+#include "steering/steering.h"
 #include "system/ring.h"
 
 namespace daqiri::loopback {

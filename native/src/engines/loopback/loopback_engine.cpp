@@ -13,6 +13,8 @@
 #include "engines/loopback/link.h"
 #include "io/io_engine.h"
 #include "net/headers.h"
+#include "net/transforms.h"
+#include "steering/transmit_flows.h"
 #include "timing/clock.h"
 
 namespace daqiri {
@@ -33,12 +35,14 @@ struct Cable {
   std::map<std::uint16_t, Link> links;
   /// A frame on its way from segments to others in the same buffers.
   std::vector<std::uint8_t> frame;
+  /// What transmit flows put in front of a packet.
+  std::vector<std::uint8_t> headers;
 };
 struct Sender {
   Sender(Cable* cable_of_core, bool fills) : cable(cable_of_core), fills_source_mac(fills) {}
 
   Cable* cable;
-  /// Offload tx_eth_src: frames leave with this port's address as their source.
+  /// Offload tx_eth_src: packets get this port's address as their source.
   bool fills_source_mac;
   /// The queue that has no room for its next packet. For messages.
   std::atomic<const RxQueue*> waits_for{nullptr};
@@ -52,7 +56,7 @@ bool share_region(const RxQueue& rx, const TxQueue& tx) {
 
 class LoopbackPort final : public PortIo {
  public:
-  LoopbackPort(const Port& port, Full full) : full_(full) {
+  LoopbackPort(const Port& port, Full full) : full_(full), flows_(port.config) {
     mac_[0] = 0x02;  // locally administered
     store_be16(&mac_[4], port.id);
     for (const auto& rx : port.rx) inbound_[rx.get()];
@@ -65,10 +69,8 @@ class LoopbackPort final : public PortIo {
     for (const auto& tx : from.tx) {
       const auto [entry, is_new] = cables_.try_emplace(tx->config().common_.cpu_core_, to);
       Cable& cable = entry->second;
-      const auto& offloads = tx->config().common_.offloads_;
-      senders_.try_emplace(
-          tx.get(), &cable,
-          std::find(offloads.begin(), offloads.end(), "tx_eth_src") != offloads.end());
+      cable.headers.resize(flows_.most_headers());
+      senders_.try_emplace(tx.get(), &cable, tx->has_offload("tx_eth_src"));
       if (!is_new) continue;
       for (const auto& rx : to.rx) {
         // Senders that have all buffers would wait for ever for one.
@@ -102,14 +104,24 @@ class LoopbackPort final : public PortIo {
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {
     Sender& sender = senders_.find(&queue)->second;
-    sender.cable->steering.refresh();
+    const steering::Steering::Pass pass(sender.cable->steering);
     TransmitResult result;
     const Link* full = nullptr;
     for (; result.sent < count; ++result.sent) {
-      const std::uint32_t length = burst.packet_length(first + result.sent);
-      full = carry(sender, queue, burst, first + result.sent, length);
+      const std::uint32_t packet = first + result.sent;
+      if (sender.fills_source_mac && burst.pkt_lens[0][packet] >= ADDRESSES_SIZE) {
+        auto* frame = static_cast<std::uint8_t*>(burst.pkts[0][packet]);
+        std::memcpy(frame + 6, mac_.data(), mac_.size());
+      }
+      Pieces wire;
+      result.error = flows_.transform(burst, packet, sender.cable->headers.data(), wire);
+      if (result.error != 0) {
+        result.failed = 1;
+        break;
+      }
+      full = carry(sender, queue, burst, packet, wire);
       if (full != nullptr) break;
-      result.bytes += length;
+      result.bytes += wire.length;
     }
     for (auto& [id, link] : sender.cable->links) {
       if (std::exchange(link.rung, true)) continue;
@@ -125,7 +137,7 @@ class LoopbackPort final : public PortIo {
     return true;
   }
   [[nodiscard]] TransmitTraits transmit_traits(const TxQueue&) const noexcept override {
-    return {.most_packets = 256};
+    return {.most_packets = 256, .overhead_bytes = flows_.most_overhead()};
   }
   [[nodiscard]] std::string held_up_by(const TxQueue& queue) const override {
     const RxQueue* full = senders_.find(&queue)->second.waits_for.load(std::memory_order_relaxed);
@@ -139,15 +151,16 @@ class LoopbackPort final : public PortIo {
   [[nodiscard]] MacAddress mac_address() const noexcept override { return mac_; }
 
  private:
-  /// Returns the link that is full, where the packet is to wait for it; else null.
-  const Link* carry(const Sender& sender, const TxQueue& queue, Burst& burst, std::uint32_t packet,
-                    std::uint32_t length) noexcept {
+  /// `wire`: the packet as it leaves. Returns the link that is full, where the packet is to wait
+  /// for it; else null.
+  static const Link* carry(const Sender& sender, const TxQueue& queue, Burst& burst,
+                           std::uint32_t packet, const Pieces& wire) noexcept {
     Cable& cable = *sender.cable;
-    // Steering reads the first segment only: headers that are split over segments match no flow.
-    const auto* headers = static_cast<const std::uint8_t*>(burst.pkts[0][packet]);
     const steering::Program& program = cable.steering.program();
-    const steering::Verdict verdict =
-        program.classify(steering::PacketView::of_frame(headers, burst.pkt_lens[0][packet]));
+    std::array<std::uint8_t, steering::MOST_KEY_BYTES> room;
+    const auto view = steering::PacketView::of_pieces(wire, room);
+    const steering::Verdict verdict = program.classify(view);
+    const std::uint32_t length = verdict.length_of(wire.length);
     const auto it = cable.links.find(verdict.queue);
     Link& link = it == cable.links.end() ? cable.links.begin()->second : it->second;
     link.rung = false;
@@ -157,19 +170,24 @@ class LoopbackPort final : public PortIo {
       return nullptr;
     };
     if (!verdict.matched && program.isolated()) return lose(DropReason::FILTERED);
+    if (verdict.malformed) return lose(DropReason::MALFORMED);
     if (length > link.rx.max_packet_size()) return lose(DropReason::TRUNCATED);
     Arrived* arrived = link.ring.claim();
     if (arrived == nullptr) return link.waits_for_room ? &link : lose(DropReason::NIC);
+    std::array<std::uint8_t, ETHERNET_SIZE> ethernet;
+    Pieces taken_off;
+    if (verdict.transformed) {
+      verdict.remains.store_ethernet(view.bytes.data(), ethernet.data());
+      taken_off.add(ethernet.data(), ETHERNET_SIZE);
+      taken_off.add(wire, verdict.remains.payload, verdict.remains.end);
+    }
+    const Pieces& remaining = verdict.transformed ? taken_off : wire;
     if (link.waits_for_room && !link.waits_for_buffers && same_regions(queue, link.rx)) {
-      hand_over(link.rx, *arrived, burst, packet, cable.frame.data());
+      hand_over(link.rx, *arrived, burst, packet, remaining, cable.frame.data());
     } else if (link.take_buffers(*arrived)) {
-      copy_in(link.rx, *arrived, burst, packet, length);
+      copy_in(link.rx, *arrived, remaining);
     } else {
       return link.waits_for_buffers ? &link : lose(DropReason::NO_PACKET_BUFFER);
-    }
-    if (sender.fills_source_mac && arrived->lengths[0] >= 12) {
-      auto* frame = static_cast<std::uint8_t*>(link.rx.region(0).address(arrived->buffers[0]));
-      std::memcpy(frame + 6, mac_.data(), mac_.size());
     }
     arrived->flow = verdict.flow;
     arrived->flow_position = verdict.position;
@@ -184,47 +202,39 @@ class LoopbackPort final : public PortIo {
     return same;
   }
 
-  /// The packet's own buffers become those of the receive queue. `frame` has room for all of it.
+  /// The packet's own buffers become those of the receive queue, with what `remaining` is. `frame`
+  /// has room for all of it.
   static void hand_over(RxQueue& rx, Arrived& arrived, Burst& burst, std::uint32_t packet,
-                        std::uint8_t* frame) noexcept {
-    std::uint32_t left = burst.packet_length(packet);
-    bool cut_alike = true;
+                        const Pieces& remaining, std::uint8_t* frame) noexcept {
+    std::uint32_t left = remaining.length;
+    bool in_place = true;
     for (int s = 0; s < rx.num_segments(); ++s) {
+      const auto at = static_cast<std::size_t>(s);
       arrived.buffers[s] = std::exchange(burst.buffers[s][packet], NO_BUFFER);
       arrived.lengths[s] = std::min(left, rx.segment_capacity(s));
       left -= arrived.lengths[s];
-      cut_alike = cut_alike && arrived.lengths[s] == burst.pkt_lens[s][packet];
+      in_place = in_place && remaining.at[at].iov_base == burst.pkts[s][packet] &&
+                 remaining.at[at].iov_len == arrived.lengths[s];
     }
-    std::uint8_t* at = frame;
-    for (int s = 0; !cut_alike && s < rx.num_segments(); at += burst.pkt_lens[s++][packet])
-      std::memcpy(at, burst.pkts[s][packet], burst.pkt_lens[s][packet]);
-    for (int s = 0; !cut_alike && s < rx.num_segments(); frame += arrived.lengths[s++])
+    if (in_place) return;
+    remaining.copy(0, remaining.length, frame);
+    for (int s = 0; s < rx.num_segments(); frame += arrived.lengths[s++])
       std::memcpy(burst.pkts[s][packet], frame, arrived.lengths[s]);
   }
 
-  static void copy_in(RxQueue& rx, Arrived& arrived, const Burst& burst, std::uint32_t packet,
-                      std::uint32_t length) noexcept {
-    int from = 0;
-    std::uint32_t from_at = 0;
+  static void copy_in(RxQueue& rx, Arrived& arrived, const Pieces& remaining) noexcept {
+    std::uint32_t done = 0;
     for (int s = 0; s < rx.num_segments(); ++s) {
-      auto* to = static_cast<std::uint8_t*>(rx.region(s).address(arrived.buffers[s]));
-      const std::uint32_t want = std::min(length, rx.segment_capacity(s));
-      for (std::uint32_t got = 0; got < want;) {
-        const auto* data = static_cast<const std::uint8_t*>(burst.pkts[from][packet]);
-        const std::uint32_t n = std::min(want - got, burst.pkt_lens[from][packet] - from_at);
-        std::memcpy(to + got, data + from_at, n);
-        got += n;
-        from_at += n;
-        if (from_at < burst.pkt_lens[from][packet]) continue;
-        ++from;
-        from_at = 0;
-      }
+      const std::uint32_t want = std::min(remaining.length - done, rx.segment_capacity(s));
+      remaining.copy(done, want,
+                     static_cast<std::uint8_t*>(rx.region(s).address(arrived.buffers[s])));
       arrived.lengths[s] = want;
-      length -= want;
+      done += want;
     }
   }
 
   Full full_;
+  steering::TransmitFlows flows_;
   MacAddress mac_{};
   /// By core of the transmit queues: those of one core have one worker.
   std::map<std::string, Cable> cables_;
@@ -267,17 +277,16 @@ class LoopbackEngine final : public IoEngine {
   std::vector<std::unique_ptr<LoopbackPort>> ports_;
 };
 
-constexpr UnusedKey UNUSED_KEYS[] = {
-    {"debug", "use log_level: debug"},
-    {"memory_regions[].owned", "the engine allocates all regions; remove the key"},
-    {"memory_regions[].access", "it is for RDMA; remove the key"},
-    {"interfaces[].tx.queues[].timeout_us", "bursts are sent as they come; remove the key"}};
-
 std::unique_ptr<IoEngine> make_loopback(const NetworkConfig& config) {
   return std::make_unique<LoopbackEngine>(config);
 }
 
-const RegisteredEngine registered{{{.name = "loopback", .unused_keys = UNUSED_KEYS},
+const RegisteredEngine registered{{{.name = "loopback",
+                                    .rss = true,
+                                    .transforms = true,
+                                    .dynamic_flows = true,
+                                    .byte_matches = true,
+                                    .unused_keys = UNUSED_BY_RAW_ENGINES},
                                    [](const NetworkConfig& config) {
                                      return config.common_.loopback_ ==
                                             LoopbackType::LOOPBACK_TYPE_SW;

@@ -151,6 +151,7 @@ bool never_connects(const InterfaceConfig& interface) {
 }
 
 constexpr UnusedKey UNUSED_KEYS[] = {
+    {"interfaces[].rx.receive_path", "it is for engine 'packet'; remove the key"},
     {"debug", "use log_level: debug"},
     {"memory_regions[].owned", "the engine allocates all regions; remove the key"},
     {"memory_regions[].access", "it is for RDMA; remove the key"},

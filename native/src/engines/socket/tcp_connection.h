@@ -11,6 +11,7 @@
 
 #include "engines/socket/sockets.h"
 #include "io/io_engine.h"
+#include "system/socket_events.h"
 
 namespace daqiri::sockets {
 

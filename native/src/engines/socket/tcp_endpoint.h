@@ -14,6 +14,7 @@
 #include "engines/socket/endpoint.h"
 #include "engines/socket/link_layers.h"
 #include "engines/socket/tcp_connection.h"
+#include "system/socket_events.h"
 
 namespace daqiri::sockets {
 

@@ -59,7 +59,8 @@ bool TcpEndpoint::assign(TcpConnection& connection) {
   TcpReader* reader = connection.reader;
   connection.flow = 0;
   connection.flow_position = steering::NO_FLOW;
-  const steering::Program& program = steering_.refresh();
+  const steering::Steering::Pass pass(steering_);
+  const steering::Program& program = pass.program();
   if (!program.empty()) {
     const steering::Verdict verdict =
         program.classify({key_of(connection.peer, connection.local, 0)});

@@ -5,6 +5,7 @@
 #include "engines/socket/endpoint.h"
 #include "engines/socket/link_layers.h"
 #include "engines/socket/udp_queues.h"
+#include "system/socket_events.h"
 
 namespace daqiri::sockets {
 

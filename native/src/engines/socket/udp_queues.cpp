@@ -193,7 +193,7 @@ void UdpReceiver::close() noexcept {
 }
 
 std::uint32_t UdpReceiver::receive() noexcept {
-  steering_.refresh();
+  const steering::Steering::Pass pass(steering_);
   const std::uint32_t n = read(slots_.fill());
   slots_.received(n);
   const std::uint64_t now = n > 0 ? realtime_ns() : 0;

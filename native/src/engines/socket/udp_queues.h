@@ -17,6 +17,7 @@
 #include "engines/socket/udp_peers.h"
 #include "engines/socket/udp_socket.h"
 #include "io/io_engine.h"
+#include "system/socket_events.h"
 
 namespace daqiri::sockets {
 

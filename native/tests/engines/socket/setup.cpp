@@ -1,32 +1,19 @@
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "engines/engine_setup.h"
 #include "engines/socket/udp_socket.h"
+#include "free_port.h"
 
 namespace {
 
 using namespace daqiri;
 
-/// A port of 127.0.0.1 that nobody uses now.
-std::uint16_t free_port(int type) {
-  const int fd = socket(AF_INET, type, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  bind(fd, reinterpret_cast<sockaddr*>(&address), length);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  close(fd);
-  return ntohs(address.sin_port);
-}
-
 template <SocketProtocol PROTOCOL>
 NetworkConfig sockets(const test::SuiteOptions& options) {
   NetworkConfig config = test::suite_config(options, true);
   config.common_.stream_type = StreamType::SOCKET;
-  const std::uint16_t port = free_port(PROTOCOL == SocketProtocol::UDP ? SOCK_DGRAM : SOCK_STREAM);
+  const std::uint16_t port =
+      test::free_port_for(PROTOCOL == SocketProtocol::UDP ? SOCK_DGRAM : SOCK_STREAM);
   for (InterfaceConfig& interface : config.ifs_) {
     interface.address_ = "127.0.0.1";
     interface.has_socket_ = true;

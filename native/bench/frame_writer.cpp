@@ -1,0 +1,197 @@
+// Writers of frame files alone: frames of 2 MiB that are ready, from as many buffers as a plan may
+// have, handed to the writer as a recorder does. One measurement a run, printed as JSON; the time
+// counts until the disk has everything.
+//
+// usage: bench_frame_writer WHAT FRAMES DIRECTORY [plugin folder]
+//        WHAT: contiguous, chunked or compressed, with "-direct" for the direct writer
+//              pwrite-direct: plain calls with O_DIRECT, eight at once
+//              count: nothing is written
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "arguments.h"
+#include "memory/region.h"
+#include "storage/frame_writer.h"
+#include "timing/clock.h"
+
+using namespace daqiri;
+
+namespace {
+
+constexpr std::uint32_t SIDE = 1024;
+constexpr std::uint32_t FRAME = SIDE * SIDE * 2;
+constexpr std::uint32_t UNITS = 256;
+constexpr std::uint32_t BUFFERS = 24;
+constexpr std::uint64_t SYNC_NS = 1'000'000'000;
+constexpr int AT_ONCE = 8;
+
+/// Frames of a reorder plan as their recorder gets them: bursts of one buffer.
+class ReadyFrames {
+ public:
+  ReadyFrames() : pool_(BUFFERS, 1, 1, false) {
+    MemoryRegionConfig config;
+    config.name_ = "frames";
+    config.num_bufs_ = BUFFERS;
+    config.buf_size_ = FRAME;
+    region_ = memory::MemoryRegion::allocate(config);
+    std::uint32_t buffer = 0;
+    std::vector<std::uint32_t> taken;
+    // As detectors have them: few counts, and noise.
+    std::minstd_rand random(1);
+    std::poisson_distribution<std::uint16_t> counts(3);
+    std::vector<std::uint16_t> pixels(FRAME / 2);
+    for (std::uint16_t& pixel : pixels) pixel = counts(random);
+    while (region_->take(&buffer, 1) == 1) {
+      std::rotate(pixels.begin(), pixels.begin() + 1, pixels.end());
+      std::memcpy(region_->address(buffer), pixels.data(), FRAME);
+      taken.push_back(buffer);
+    }
+    region_->give(taken.data(), static_cast<std::uint32_t>(taken.size()));
+    valid_.fill(~std::uint64_t{0});
+  }
+
+  /// Waits for a buffer, as long as all are on their way to the disk.
+  Burst& next(std::uint64_t number) {
+    Burst* burst = nullptr;
+    while ((burst = pool_.take()) == nullptr) wait();
+    burst->owners[0] = region_.get();
+    while (region_->take(burst->buffers[0], 1) == 0) wait();
+    burst->owned = 1;
+    burst->hdr.hdr.num_pkts = 1;
+    burst->pkts[0][0] = region_->address(burst->buffers[0][0]);
+    burst->pkt_lens[0][0] = FRAME;
+    burst->timestamps[0] = burst->last_time = realtime_ns();
+    burst->reorder.batch_id = number;
+    burst->reorder.source_packet_count = UNITS;
+    burst->valid = valid_.data();
+    burst->units = UNITS;
+    return *burst;
+  }
+
+ private:
+  static void wait() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+
+  std::unique_ptr<memory::MemoryRegion> region_;
+  BurstPool pool_;
+  std::array<std::uint64_t, UNITS / 64> valid_{};
+};
+
+FrameForm form() {
+  ReorderConfig config;
+  config.name_ = "camera";
+  config.frame_.shape_ = {SIDE, SIDE};
+  config.frame_.dtype_ = "uint16";
+  return {config, UNITS};
+}
+
+std::unique_ptr<FrameWriter> writer_for(const std::string& what, std::uint64_t frames,
+                                        const std::string& directory, const std::string& plugins) {
+  std::string why_not;
+  const WriterKind wanted = what.ends_with("-direct") ? WriterKind::DIRECT : WriterKind::BUFFERED;
+  const WriterKind kind = possible_writer(wanted, directory, why_not);
+  if (!why_not.empty()) throw std::runtime_error(why_not);
+  if (what.starts_with("contiguous")) return contiguous_frames(form(), frames, kind);
+  std::unique_ptr<FrameCompressor> compressor;
+  if (what.starts_with("compressed"))
+    compressor = std::make_unique<FrameCompressor>(BitshuffleLz4::load(plugins), FRAME, 2, 1);
+  return chunked_frames(form(), std::move(compressor), kind);
+}
+
+void record(FrameWriter& writer, ReadyFrames& ready, std::uint64_t frames,
+            const std::string& path) {
+  writer.create(path);
+  std::uint64_t sync_at = monotonic_ns() + SYNC_NS;
+  for (std::uint64_t i = 0; i < frames; ++i) {
+    Burst& frame = ready.next(i);
+    writer.write(frame, 0, 1, RecordWriter::NO_LIMIT);
+    frame.release();
+    if (monotonic_ns() < sync_at) continue;
+    writer.sync();
+    sync_at = monotonic_ns() + SYNC_NS;
+  }
+  writer.close(true);
+  if (writer.failed() || writer.records() != frames) throw std::runtime_error(writer.error());
+}
+
+void plain(ReadyFrames& ready, std::uint64_t frames, const std::string& path) {
+  const File file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0644));
+  if (!file.is_open()) throw file_error("cannot create", path, errno);
+  // The frames' buffers, in turn.
+  std::vector<Burst*> bursts;
+  for (std::uint32_t i = 0; i < BUFFERS; ++i) bursts.push_back(&ready.next(i));
+  if (fallocate(file.fd(), 0, 0, static_cast<off_t>(frames * FRAME)) != 0)
+    throw file_error("cannot allocate", path, errno);
+  std::atomic<std::uint64_t> next{0};
+  std::atomic<int> problem{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < AT_ONCE; ++t) {
+      threads.emplace_back([&] {
+        for (std::uint64_t i = next++; i < frames && problem == 0; i = next++) {
+          const int found =
+              write_fully(file.fd(), bursts[i % BUFFERS]->pkts[0][0], FRAME, i * FRAME);
+          if (found != 0) problem = found;
+        }
+      });
+    }
+  }
+  for (Burst* burst : bursts) burst->release();
+  if (problem != 0 || fdatasync(file.fd()) != 0) throw file_error("cannot write", path, problem);
+}
+
+double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc < 4) {
+    std::fputs("usage: bench_frame_writer WHAT FRAMES DIRECTORY [plugin folder]\n", stderr);
+    return 2;
+  }
+  const std::string what = argv[1];
+  const auto frames = bench::number<std::uint64_t>(argv[2]);
+  const std::string directory = argv[3];
+  const std::string path = directory + "/frames.h5";
+  ReadyFrames ready;
+  std::unique_ptr<FrameWriter> writer;
+  const bool bare = what == "pwrite-direct" || what == "count";
+  if (!bare) writer = writer_for(what, frames, directory, argc > 4 ? argv[4] : "");
+  const double cpu = cpu_seconds();
+  const std::uint64_t begun = monotonic_ns();
+  if (what == "pwrite-direct") {
+    plain(ready, frames, path);
+  } else if (what == "count") {
+    for (std::uint64_t i = 0; i < frames; ++i) ready.next(i).release();
+  } else {
+    record(*writer, ready, frames, path);
+  }
+  const std::uint64_t took = monotonic_ns() - begun;
+  std::printf(R"({"ns": %llu, "bytes": %llu, "cpu": %.3f})"
+              "\n",
+              static_cast<unsigned long long>(took),
+              static_cast<unsigned long long>(frames * FRAME), cpu_seconds() - cpu);
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
+}

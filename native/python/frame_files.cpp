@@ -1,0 +1,53 @@
+// Files of frames as they are found.
+#include <pybind11/stl.h>
+
+#include "bindings.h"
+#include "gil.h"
+#include "storage/frame_repair.h"
+
+namespace daqiri::python {
+
+namespace py = pybind11;
+
+namespace {
+
+FoundFrames examine(const std::string& path, bool live) {
+  const GilRelease unlocked;
+  return examine_frames(path, live);
+}
+
+}  // namespace
+
+void bind_frame_files(py::module_& m) {
+  m.def(
+      "examine_frames",
+      [](const std::string& path, bool live) {
+        const FoundFrames found = examine(path, live);
+        py::dict facts;
+        facts["plan"] = found.plan;
+        facts["layout"] = found.layout;
+        facts["compression"] = found.compression;
+        facts["dtype"] = found.dtype;
+        facts["shape"] = py::tuple(py::cast(found.shape));
+        facts["frame_bytes"] = found.frame_bytes;
+        facts["marked"] = found.marked;
+        facts["lengths"] = py::dict(py::cast(found.lengths));
+        facts["frames"] = found.frames;
+        facts["empty"] = found.empty;
+        facts["packets"] = found.packets;
+        facts["missing"] = found.missing;
+        facts["t_first_ns"] = found.t_first_ns;
+        facts["t_last_ns"] = found.t_last_ns;
+        return facts;
+      },
+      py::arg("path"), py::arg("live"));
+  m.def(
+      "cut_frames",
+      [](const std::string& path, std::uint64_t frames) {
+        const GilRelease unlocked;
+        cut_frames(path, frames);
+      },
+      py::arg("path"), py::arg("frames"));
+}
+
+}  // namespace daqiri::python

@@ -1,0 +1,114 @@
+#include "frames.h"
+
+#include <pybind11/stl.h>
+
+#include <utility>
+
+#include "bindings.h"
+#include "burst.h"
+#include "daqiri/error.h"
+#include "gil.h"
+#include "recorder.h"
+
+namespace daqiri::python {
+
+namespace py = pybind11;
+
+FrameTaker::FrameTaker(std::shared_ptr<OpenSession> open, reorder::RunningPlan& plan)
+    : open_(std::move(open)), plan_(&plan) {
+  plan_->attach("another frames()");
+}
+
+py::object FrameTaker::receive(std::optional<double> timeout) {
+  static_cast<void>(open_->session());
+  const Deadline deadline(timeout);
+  for (;;) {
+    // In this order: what was handed over before the plan finished is seen.
+    const bool finished = plan_->finished();
+    if (Burst* burst = held_.load(std::memory_order_acquire) ? plan_->pop() : nullptr)
+      return py::cast(std::make_unique<ReceivedBurst>(burst));
+    if (finished || !held_.load(std::memory_order_acquire)) {
+      throw Error(Status::NOT_READY, "reorder plan '" + plan_->name() +
+                                         "' has ended and all its frames were taken; open the "
+                                         "engine again");
+    }
+    if (deadline.passed()) return py::none();
+    {
+      const GilRelease unlocked;
+      plan_->frames().wait_unless(
+          [this] {
+            return plan_->waiting() > 0 || plan_->finished() ||
+                   !held_.load(std::memory_order_acquire);
+          },
+          deadline.slice());
+    }
+    check_signals();
+  }
+}
+
+void FrameTaker::release() noexcept {
+  if (!held_.exchange(false, std::memory_order_acq_rel)) return;
+  plan_->detach();
+  plan_->frames().ring();
+}
+
+py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after) {
+  reorder::FrameCopy copy;
+  {
+    const GilRelease unlocked;
+    copy = plan.preview().newer(after);
+  }
+  if (copy.number == 0) return py::none();
+  const auto& info = copy.info;
+  return py::make_tuple(copy.number, take_vector<std::uint8_t>(std::move(copy.data)), info.batch_id,
+                        info.source_packet_count, copy.missing, copy.first_time, copy.last_time);
+}
+
+void bind_record_frames(py::class_<OpenSession, std::shared_ptr<OpenSession>>& session) {
+  session.def(
+      "record_frames",
+      [](OpenSession& open, int port, std::size_t position, std::string directory,
+         std::string prefix, std::uint64_t first_number, const std::string& layout,
+         const std::string& compression, std::uint32_t compression_threads,
+         std::string plugin_folder, const std::string& writer, const std::string& on_error_word,
+         bool durable, std::uint64_t roll_frames, std::uint64_t roll_bytes, double roll_seconds,
+         std::uint64_t max_frames, double max_seconds, std::optional<FlowId> start_flow, bool held,
+         std::shared_ptr<RecorderGroup> group) {
+        reorder::RunningPlan& plan = open.session().reorder_plans(port).at(position);
+        const RecorderOptions options{.directory = std::move(directory),
+                                      .prefix = std::move(prefix),
+                                      .first_number = first_number,
+                                      .layout = frame_layout(layout),
+                                      .compression = frame_compression(compression),
+                                      .compression_threads = compression_threads,
+                                      .plugin_folder = std::move(plugin_folder),
+                                      .writer = writer_kind(writer),
+                                      .on_error = on_error(on_error_word),
+                                      .durable = durable,
+                                      .roll_packets = roll_frames,
+                                      .roll_bytes = roll_bytes,
+                                      .roll_seconds = roll_seconds,
+                                      .max_packets = max_frames,
+                                      .max_seconds = max_seconds,
+                                      .start_flow = start_flow,
+                                      .held = held,
+                                      .group = std::move(group)};
+        const GilRelease unlocked;
+        return RecorderHandle(open.record(plan, options));
+      },
+      py::arg("port"), py::arg("position"), py::arg("directory"), py::arg("prefix"), py::kw_only(),
+      py::arg("first_number"), py::arg("layout"), py::arg("compression"),
+      py::arg("compression_threads"), py::arg("plugin_folder"), py::arg("writer"),
+      py::arg("on_error"), py::arg("durable"), py::arg("roll_frames"), py::arg("roll_bytes"),
+      py::arg("roll_seconds"), py::arg("max_frames"), py::arg("max_seconds"), py::arg("start_flow"),
+      py::arg("held"), py::arg("group"));
+}
+
+void bind_frames(py::module_& m) {
+  py::class_<FrameTaker>(m, "FrameTaker",
+                         "Takes a plan's frames; wrapped by daqiri_ophyd.engine.ReorderPlan.")
+      .def("receive", &FrameTaker::receive, py::arg("timeout"))
+      .def("release", &FrameTaker::release);
+}
+
+}  // namespace daqiri::python

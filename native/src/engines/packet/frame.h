@@ -1,0 +1,63 @@
+/// A received frame, where the kernel has put it.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace daqiri::packet {
+
+/// A frame as it was on the wire, VLAN tags included.
+struct Frame {
+  /// Null: there is none.
+  std::uint8_t* data{nullptr};
+  std::uint32_t length{0};
+  /// Bytes on the wire; more than `length` where the kernel had no room for all.
+  std::uint32_t wire_length{0};
+  /// Arrival, CLOCK_REALTIME ns.
+  std::uint64_t time{0};
+  /// The end of it, where that does not lie behind what is at `data`, piece by piece.
+  std::span<const iovec> rest{};
+
+  /// Bytes at `data`; all headers are among them.
+  [[nodiscard]] std::uint32_t length_at_data() const noexcept {
+    std::uint32_t elsewhere = 0;
+    for (const iovec& piece : rest) elsewhere += static_cast<std::uint32_t>(piece.iov_len);
+    return length - elsewhere;
+  }
+};
+
+/// Copies a frame bit by bit, from its first byte on.
+class FrameCopy {
+ public:
+  explicit FrameCopy(const Frame& frame) noexcept
+      : data_(frame.data), left_(frame.length_at_data()), rest_(frame.rest) {}
+
+  /// The next `size` bytes; there are as many.
+  void take(void* to, std::uint32_t size) noexcept {
+    auto* out = static_cast<std::uint8_t*>(to);
+    while (size > 0) {
+      if (left_ == 0) {
+        data_ = static_cast<const std::uint8_t*>(rest_.front().iov_base);
+        left_ = static_cast<std::uint32_t>(rest_.front().iov_len);
+        rest_ = rest_.subspan(1);
+      }
+      const std::uint32_t n = std::min(size, left_);
+      std::memcpy(out, data_, n);
+      out += n;
+      data_ += n;
+      left_ -= n;
+      size -= n;
+    }
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::uint32_t left_;
+  std::span<const iovec> rest_;
+};
+
+}  // namespace daqiri::packet

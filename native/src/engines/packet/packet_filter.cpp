@@ -1,0 +1,72 @@
+#include "engines/packet/packet_filter.h"
+
+#include <linux/filter.h>
+#include <pcap/pcap.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <memory>
+
+#include "system/libpcap.h"
+
+// libpcap's, and the name of an enumerator in sources that are compiled together with this one.
+#undef SOCKET
+
+namespace daqiri::packet {
+
+namespace {
+
+/// Of the ring that the library makes for a socket of its own, which is never read.
+constexpr int SMALL_BUFFER = 1 << 16;
+
+/// The functions of libpcap that are used here.
+class Library : public Libpcap {
+ public:
+  decltype(&pcap_create) create{find("pcap_create")};
+  decltype(&pcap_set_buffer_size) set_buffer_size{find("pcap_set_buffer_size")};
+  decltype(&pcap_activate) activate{find("pcap_activate")};
+  decltype(&pcap_compile) compile{find("pcap_compile")};
+  decltype(&pcap_freecode) free_code{find("pcap_freecode")};
+  decltype(&pcap_geterr) error{find("pcap_geterr")};
+  decltype(&pcap_close) close{find("pcap_close")};
+};
+
+[[noreturn]] void refuse(Status status, const std::string& expression, const std::string& text) {
+  throw Error(status, "rx.filter: '" + expression + "': " + text);
+}
+
+}  // namespace
+
+void attach_filter(const File& socket, const NetworkInterface& interface,
+                   const std::string& expression) {
+  static const Library library;
+  if (library.missing()) {
+    refuse(Status::NOT_SUPPORTED, expression,
+           "libpcap, which compiles filters, is not installed; install it (Debian: apt-get install "
+           "libpcap0.8), or remove the filter");
+  }
+  // Compiled for a live interface, whose VLAN tags the kernel has taken out of the frames.
+  std::array<char, PCAP_ERRBUF_SIZE> problem{};
+  const std::unique_ptr<pcap_t, decltype(&pcap_close)> handle(
+      library.create(interface.name.c_str(), problem.data()), library.close);
+  if (handle == nullptr) refuse(Status::GENERIC_FAILURE, expression, problem.data());
+  library.set_buffer_size(handle.get(), SMALL_BUFFER);
+  if (library.activate(handle.get()) < 0)
+    refuse(Status::GENERIC_FAILURE, expression,
+           "libpcap cannot open '" + interface.name + "': " + library.error(handle.get()));
+  bpf_program program{};
+  if (library.compile(handle.get(), &program, expression.c_str(), 1, PCAP_NETMASK_UNKNOWN) != 0)
+    refuse(Status::INVALID_PARAMETER, expression,
+           std::string("libpcap says: ") + library.error(handle.get()) +
+               "; pcap-filter(7) has the language, as in 'udp and dst port 4096'");
+  const std::unique_ptr<bpf_program, decltype(&pcap_freecode)> code(&program, library.free_code);
+  // Classic BPF, by its two names.
+  static_assert(sizeof(bpf_insn) == sizeof(sock_filter));
+  const sock_fprog filter{static_cast<unsigned short>(program.bf_len),
+                          reinterpret_cast<sock_filter*>(program.bf_insns)};
+  if (setsockopt(socket.fd(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0)
+    throw packet_error(interface, "attach the filter '" + expression + "'", errno);
+}
+
+}  // namespace daqiri::packet

@@ -1,0 +1,178 @@
+#include "engines/packet/receive_ring.h"
+
+#include <linux/if_ether.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "engines/packet/packet_filter.h"
+#include "net/headers.h"
+
+namespace daqiri::packet {
+
+namespace {
+
+/// Of a block in which frames are kept.
+constexpr std::uint32_t LEAST_FILLED = ReceiveRing::BLOCK_BYTES / 4;
+/// Room before a frame for the VLAN tag that the kernel has taken out of it.
+constexpr std::uint32_t TAG_BYTES = 4;
+/// Destination and source.
+constexpr std::uint32_t ADDRESS_BYTES = 12;
+/// Frames of a ring are as large as they are; the kernel wants a size that divides the block.
+constexpr unsigned FRAME_BYTES = 2048;
+
+/// Part of the uses of a block that the kernel has not got back.
+constexpr std::uint32_t RETURNING = 1;
+
+/// `status` belongs to the kernel and to this process in turn.
+std::atomic_ref<std::uint32_t> status_of(tpacket_hdr_v1& header) noexcept {
+  return std::atomic_ref<std::uint32_t>(header.block_status);
+}
+
+}  // namespace
+
+ReceiveRing::ReceiveRing(const NetworkInterface& interface, const std::string& filter,
+                         std::uint64_t bytes, std::uint32_t patience_ms)
+    : FrameRing("packets of " + interface.name, BLOCK_BYTES, true),
+      interface_(interface),
+      socket_(open_packet_socket(interface)),
+      blocks_(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+          (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES, FEWEST_BLOCKS, 65536))),
+      uses_(std::make_unique<std::atomic<std::uint32_t>[]>(blocks_)) {
+  const auto set = [&](int option, const auto& value, const char* what) {
+    if (setsockopt(fd(), SOL_PACKET, option, &value, sizeof value) != 0)
+      throw packet_error(interface, what, errno);
+  };
+  set(PACKET_VERSION, int{TPACKET_V3}, "use TPACKET_V3");
+  set(PACKET_RESERVE, TAG_BYTES, "reserve room for VLAN tags");
+  set(PACKET_IGNORE_OUTGOING, int{1}, "leave out frames that this host sends");
+  if (!filter.empty()) attach_filter(socket_, interface, filter);
+  tpacket_req3 request{};
+  request.tp_block_size = BLOCK_BYTES;
+  request.tp_block_nr = blocks_;
+  request.tp_frame_size = FRAME_BYTES;
+  request.tp_frame_nr = BLOCK_BYTES / FRAME_BYTES * blocks_;
+  request.tp_retire_blk_tov = patience_ms;
+  set(PACKET_RX_RING, request, "make a receive ring");
+  void* mapped = mmap(nullptr, this->bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd(), 0);
+  if (mapped == MAP_FAILED) throw packet_error(interface, "map the receive ring", errno);
+  ring_ = static_cast<std::byte*>(mapped);
+  // A child would keep the socket, and the interface promiscuous.
+  madvise(mapped, this->bytes(), MADV_DONTFORK);
+  try {
+    make_promiscuous(socket_, interface);
+    bind_packet_socket(socket_, interface, ETH_P_ALL);
+  } catch (...) {
+    munmap(mapped, this->bytes());
+    throw;
+  }
+}
+
+ReceiveRing::~ReceiveRing() {
+  if (getpid() == process_) munmap(ring_, bytes());
+}
+
+tpacket_hdr_v1& ReceiveRing::header(std::uint32_t block) const noexcept {
+  return reinterpret_cast<tpacket_block_desc*>(ring_ + std::size_t{block} * BLOCK_BYTES)->hdr.bh1;
+}
+
+void ReceiveRing::let_go(std::uint32_t block, std::uint32_t times) noexcept {
+  if (uses_[block].fetch_sub(times, std::memory_order_acq_rel) != RETURNING + times) return;
+  used_.fetch_sub(1, std::memory_order_relaxed);
+  status_of(header(block)).store(TP_STATUS_KERNEL, std::memory_order_release);
+  // Until here the poller must not take the status for that of a block that is full again.
+  uses_[block].store(0, std::memory_order_release);
+}
+
+bool ReceiveRing::open_block() noexcept {
+  // Frames may be kept in it from the last time round.
+  if (uses_[block_].load(std::memory_order_acquire) != 0) return false;
+  tpacket_hdr_v1& next = header(block_);
+  const std::uint32_t status = status_of(next).load(std::memory_order_acquire);
+  if ((status & TP_STATUS_USER) == 0) return false;
+  uses_[block_].store(RETURNING + 1, std::memory_order_relaxed);
+  const std::uint32_t used = used_.fetch_add(1, std::memory_order_relaxed);
+  left_ = next.num_pkts;
+  frame_ = ring_ + std::size_t{block_} * BLOCK_BYTES + next.offset_to_first_pkt;
+  keep_ = next.blk_len >= LEAST_FILLED && used < blocks_ / 2;
+  reading_ = true;
+  return true;
+}
+
+Frame ReceiveRing::peek() noexcept {
+  while (!reading_ || left_ == 0) {
+    if (reading_) {
+      reading_ = false;
+      let_go(block_, 1);
+      block_ = block_ + 1 == blocks_ ? 0 : block_ + 1;
+    }
+    if (!open_block()) return {};
+  }
+  auto* head = reinterpret_cast<tpacket3_hdr*>(frame_);
+  Frame frame;
+  frame.data = reinterpret_cast<std::uint8_t*>(frame_ + head->tp_mac);
+  frame.length = head->tp_snaplen;
+  frame.wire_length = head->tp_len;
+  frame.time = std::uint64_t{head->tp_sec} * 1'000'000'000U + head->tp_nsec;
+  if ((head->tp_status & TP_STATUS_VLAN_VALID) != 0 && frame.length >= ADDRESS_BYTES) {
+    const bool tells = (head->tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
+    const std::uint16_t tpid = tells ? head->hv1.tp_vlan_tpid : std::uint16_t{ETH_P_8021Q};
+    std::memmove(frame.data - TAG_BYTES, frame.data, ADDRESS_BYTES);
+    frame.data -= TAG_BYTES;
+    store_be16(frame.data + ADDRESS_BYTES, tpid);
+    store_be16(frame.data + ADDRESS_BYTES + 2, static_cast<std::uint16_t>(head->hv1.tp_vlan_tci));
+    frame.length += TAG_BYTES;
+    frame.wire_length += TAG_BYTES;
+    // Looked at again, it is as it was on the wire.
+    head->tp_status &= ~std::uint32_t{TP_STATUS_VLAN_VALID};
+    head->tp_mac = static_cast<std::uint16_t>(head->tp_mac - TAG_BYTES);
+    head->tp_snaplen = frame.length;
+    head->tp_len = frame.wire_length;
+  }
+  return frame;
+}
+
+void ReceiveRing::advance() noexcept {
+  frame_ += reinterpret_cast<tpacket3_hdr*>(frame_)->tp_next_offset;
+  --left_;
+}
+
+std::uint32_t ReceiveRing::keep(std::uint32_t times) noexcept {
+  uses_[block_].fetch_add(times, std::memory_order_relaxed);
+  return block_;
+}
+
+void ReceiveRing::give(const std::uint32_t* buffers, std::uint32_t n) noexcept {
+  if (getpid() != process_) return;
+  for (std::uint32_t i = 0; i < n;) {
+    const std::uint32_t first = i;
+    while (i < n && buffers[i] == buffers[first]) ++i;
+    let_go(buffers[first], i - first);
+  }
+}
+
+std::uint32_t ReceiveRing::take_drops() noexcept {
+  tpacket_stats_v3 statistics{};
+  socklen_t length = sizeof statistics;
+  if (getsockopt(fd(), SOL_PACKET, PACKET_STATISTICS, &statistics, &length) != 0) return 0;
+  return statistics.tp_drops;
+}
+
+int ReceiveRing::take_error() noexcept {
+  int error = 0;
+  socklen_t length = sizeof error;
+  return getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : 0;
+}
+
+void ReceiveRing::stop() noexcept {
+  // The mapping keeps the socket open. Of an interface that is gone it sees nothing anyway.
+  stop_arrivals();
+  end_promiscuous(socket_, interface_);
+  socket_.close();
+}
+
+}  // namespace daqiri::packet

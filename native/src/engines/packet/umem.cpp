@@ -1,0 +1,53 @@
+#include "engines/packet/umem.h"
+
+#include <sys/mman.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "daqiri/error.h"
+
+namespace daqiri::packet {
+
+Umem::Umem(const std::string& interface, std::uint64_t bytes, std::uint32_t chunk_bytes)
+    : BufferOwner("packets of " + interface, chunk_bytes, true),
+      chunk_bytes_(chunk_bytes),
+      chunks_(static_cast<std::uint32_t>(bytes / chunk_bytes)),
+      free_(chunks_),
+      uses_(std::make_unique<std::atomic<std::uint32_t>[]>(chunks_)) {
+  void* mapped =
+      mmap(nullptr, this->bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) {
+    throw Error(Status::NO_FREE_PACKET_BUFFERS,
+                "cannot allocate " + std::to_string(this->bytes()) + " bytes for the frames of '" +
+                    interface + "': " + std::strerror(errno) +
+                    "; lower num_bufs or buf_size of the queues' memory regions");
+  }
+  base_ = static_cast<std::byte*>(mapped);
+  // The kernel writes to these pages, whoever else would have a copy of them.
+  madvise(mapped, this->bytes(), MADV_DONTFORK);
+}
+
+Umem::~Umem() {
+  if (getpid() == process_) munmap(base_, bytes());
+}
+
+void Umem::give(const std::uint32_t* chunks, std::uint32_t n) noexcept {
+  if (getpid() != process_) return;
+  std::array<std::uint32_t, 64> done;
+  std::uint32_t count = 0;
+  const auto hand_over = [&] {
+    kept_.fetch_sub(count, std::memory_order_relaxed);
+    free_.give(done.data(), count);
+    count = 0;
+  };
+  for (std::uint32_t i = 0; i < n; ++i) {
+    if (uses_[chunks[i]].fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
+    done[count++] = chunks[i];
+    if (count == done.size()) hand_over();
+  }
+  hand_over();
+}
+
+}  // namespace daqiri::packet

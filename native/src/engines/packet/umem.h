@@ -1,0 +1,66 @@
+/// Memory that AF_XDP sockets receive to.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "memory/buffers.h"
+
+namespace daqiri::packet {
+
+/// Chunks of equal size, each with a frame or a part of one; their numbers are those of buffers.
+class Umem final : public memory::BufferOwner {
+ public:
+  /// Free bytes before a frame (XDP_PACKET_HEADROOM of the kernel).
+  static constexpr std::uint32_t HEADROOM = 256;
+
+  /// `bytes` in whole chunks. Throws Error.
+  Umem(const std::string& interface, std::uint64_t bytes, std::uint32_t chunk_bytes);
+  ~Umem() override;
+
+  [[nodiscard]] std::byte* base() const noexcept { return base_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return std::size_t{chunks_} * chunk_bytes_; }
+  [[nodiscard]] std::uint32_t chunks() const noexcept { return chunks_; }
+  [[nodiscard]] std::uint32_t chunk_bytes() const noexcept { return chunk_bytes_; }
+  [[nodiscard]] std::uint32_t chunk_at(std::uint64_t place) const noexcept {
+    return static_cast<std::uint32_t>(place / chunk_bytes_);
+  }
+
+  // --- Poller.
+
+  /// Take up to `n` free chunks. Returns how many were taken.
+  std::uint32_t take(std::uint32_t* chunks, std::uint32_t n) noexcept {
+    return free_.take(chunks, n);
+  }
+  /// Chunks that nobody keeps.
+  void put_back(const std::uint32_t* chunks, std::uint32_t n) noexcept { free_.give(chunks, n); }
+  /// A taken chunk is free when it has been given `times` times.
+  void keep(std::uint32_t chunk, std::uint32_t times) noexcept {
+    uses_[chunk].store(times, std::memory_order_relaxed);
+    kept_.fetch_add(1, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint32_t kept() const noexcept {
+    return kept_.load(std::memory_order_relaxed);
+  }
+
+  /// Any thread.
+  void give(const std::uint32_t* chunks, std::uint32_t n) noexcept override;
+
+ private:
+  /// A child made by fork(2) does not have the memory.
+  pid_t process_{getpid()};
+  std::uint32_t chunk_bytes_;
+  std::uint32_t chunks_;
+  std::byte* base_{nullptr};
+  memory::FreeList free_;
+  /// By chunk; of those that are kept.
+  std::unique_ptr<std::atomic<std::uint32_t>[]> uses_;
+  std::atomic<std::uint32_t> kept_{0};
+};
+
+}  // namespace daqiri::packet

@@ -1,0 +1,244 @@
+#include "engines/packet/xdp_ring.h"
+
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "timing/clock.h"
+
+// Linux has this, and the headers of some distributions do not.
+#ifndef XDP_PKT_CONTD
+#define XDP_PKT_CONTD (1 << 0)
+#endif
+
+namespace daqiri::packet {
+
+namespace {
+
+constexpr std::uint32_t LARGEST_RING = 65536;
+/// Around what the MTU counts: the header with two VLAN tags.
+constexpr std::uint32_t AROUND = 22;
+
+/// Half a page where any frame of the interface fits.
+std::uint32_t chunk_bytes(const NetworkInterface& interface) {
+  constexpr std::uint32_t SMALL = 2048;
+  constexpr std::uint32_t LARGE = 4096;
+  return interface.mtu + AROUND <= SMALL - Umem::HEADROOM ? SMALL : LARGE;
+}
+
+File watch(const NetworkInterface& interface) {
+  File socket = open_packet_socket(interface);
+  make_promiscuous(socket, interface);
+  return socket;
+}
+
+ifreq request_for(const NetworkInterface& interface) {
+  ifreq request{};
+  interface.name.copy(request.ifr_name, IFNAMSIZ - 1);
+  return request;
+}
+
+/// Receive queues of the network card; 0: its driver does not tell.
+std::uint32_t num_queues(const NetworkInterface& interface, const File& socket) {
+  ethtool_channels channels{};
+  channels.cmd = ETHTOOL_GCHANNELS;
+  ifreq request = request_for(interface);
+  request.ifr_data = reinterpret_cast<char*>(&channels);
+  const bool told = ioctl(socket.fd(), SIOCETHTOOL, &request) == 0;
+  return told ? channels.rx_count + channels.combined_count : 0;
+}
+
+}  // namespace
+
+XdpRing::XdpRing(const NetworkInterface& interface, const Options& options)
+    : FrameRing("packets of " + interface.name, chunk_bytes(interface), true),
+      interface_(interface),
+      watch_(watch(interface)),
+      umem_(interface.name, std::max(options.bytes, FEWEST_BYTES), chunk_bytes(interface)),
+      queues_told_(num_queues(interface, watch_)),
+      takes_any_flow_(options.filter.takes_any_flow()),
+      program_(interface, options.filter, queues_told_ > 0 ? queues_told_ : MOST_UNTOLD) {
+  attach(options.or_generic);
+  open_sockets(options.busy_poll);
+}
+
+XdpRing::~XdpRing() { stop(); }
+
+void XdpRing::attach(bool or_generic) {
+  int refused = 0;
+  try {
+    link_.emplace(interface_, program_, XdpMode::NATIVE, refused);
+    return;
+  } catch (const Error& error) {
+    // The privilege, or the place, is the same for both.
+    if (!or_generic || refused == EPERM || refused == EBUSY || refused == EEXIST) throw;
+    why_generic_ = error.what();
+  }
+  mode_ = XdpMode::GENERIC;
+  link_.emplace(interface_, program_, mode_, refused);
+}
+
+void XdpRing::open_sockets(bool busy_poll) {
+  XdpSocket::Options options;
+  // Where they are not known, one may need all of the memory.
+  const std::uint32_t sharing = std::max(queues_told_, 1U);
+  options.ring_size =
+      std::min(std::bit_floor(std::max(umem_.chunks() / sharing, 1U)), LARGEST_RING);
+  options.copy = mode_ == XdpMode::GENERIC;
+  options.busy_poll = busy_poll;
+  const std::uint32_t most = queues_told_ > 0 ? queues_told_ : MOST_UNTOLD;
+  for (; options.queue < most; ++options.queue) {
+    bool exists = true;
+    auto socket = std::make_unique<XdpSocket>(interface_, umem_, options, exists);
+    if (!exists) break;
+    sockets_.push_back(std::move(socket));
+    options.first = sockets_.front().get();
+  }
+  zero_copy_ = sockets_.front()->zero_copy();
+  const auto count = static_cast<std::uint32_t>(sockets_.size());
+  for (std::uint32_t queue = 0; queue < count; ++queue) {
+    sockets_[queue]->set_share(umem_.chunks() / count);
+    sockets_[queue]->refill();
+    program_.set_socket(queue, sockets_[queue]->fd());
+  }
+}
+
+std::vector<int> XdpRing::fds() const {
+  std::vector<int> all;
+  all.reserve(sockets_.size());
+  for (const auto& socket : sockets_) all.push_back(socket->fd());
+  return all;
+}
+
+std::string XdpRing::path() const {
+  std::string path = mode_ == XdpMode::NATIVE ? "af_xdp native" : "af_xdp generic";
+  if (zero_copy_) path += ", zero copy";
+  if (detached_.load(std::memory_order_relaxed)) path += ", detached";
+  return path;
+}
+
+const char* XdpRing::fixed_flows() const noexcept {
+  if (takes_any_flow_) return nullptr;
+  return "its XDP program takes only frames of the flows with which it was opened; set "
+         "dynamic_flow_capacity, so that it takes those of all, or open the engine anew";
+}
+
+Frame XdpRing::peek() noexcept {
+  if (frame_.data != nullptr) return frame_;
+  // Once round.
+  for (std::size_t tried = 0; tried <= sockets_.size(); ++tried) {
+    if (left_ > 0 && read()) return frame_;
+    next_socket();
+  }
+  return {};
+}
+
+bool XdpRing::read() noexcept {
+  const XdpSocket& socket = *sockets_[turn_];
+  const std::uint32_t waiting = socket.waiting();
+  if (waiting == 0) return false;
+  const auto place_of = [&](const xdp_desc& piece) {
+    return reinterpret_cast<std::uint8_t*>(umem_.base() + piece.addr);
+  };
+  const xdp_desc& first = socket.descriptor(0);
+  Frame frame;
+  frame.data = place_of(first);
+  frame.length = first.len;
+  frame.wire_length = first.len;
+  std::size_t rest = 0;
+  std::uint32_t pieces = 1;
+  for (bool more = (first.options & XDP_PKT_CONTD) != 0; more; ++pieces) {
+    // The end of it has not come yet.
+    if (pieces == waiting) return false;
+    const xdp_desc& piece = socket.descriptor(pieces);
+    more = (piece.options & XDP_PKT_CONTD) != 0;
+    frame.wire_length += piece.len;
+    if (rest == MOST_PIECES) continue;
+    rest_[rest++] = {place_of(piece), piece.len};
+    frame.length += piece.len;
+  }
+  frame.rest = std::span(rest_.data(), rest);
+  std::uint64_t time = 0;
+  std::memcpy(&time, frame.data - XDP_TIME_BYTES, sizeof time);
+  frame.time = (time != 0 ? time : monotonic_ns()) + clock_offset_;
+  frame_ = frame;
+  pieces_ = pieces;
+  kept_ = false;
+  return true;
+}
+
+void XdpRing::advance() noexcept {
+  XdpSocket& socket = *sockets_[turn_];
+  for (std::uint32_t i = kept_ ? 1 : 0; i < pieces_; ++i)
+    put_back(umem_.chunk_at(socket.descriptor(i).addr));
+  socket.advance(pieces_);
+  left_ -= std::min(left_, pieces_);
+  frame_ = {};
+}
+
+std::uint32_t XdpRing::keep(std::uint32_t times) noexcept {
+  const std::uint32_t chunk = umem_.chunk_at(sockets_[turn_]->descriptor(0).addr);
+  umem_.keep(chunk, times);
+  kept_ = true;
+  return chunk;
+}
+
+void XdpRing::put_back(std::uint32_t chunk) noexcept {
+  returned_[num_returned_++] = chunk;
+  if (num_returned_ < returned_.size()) return;
+  umem_.put_back(returned_.data(), num_returned_);
+  num_returned_ = 0;
+}
+
+void XdpRing::next_socket() noexcept {
+  umem_.put_back(returned_.data(), num_returned_);
+  num_returned_ = 0;
+  sockets_[turn_]->refill();
+  turn_ = turn_ + 1 == sockets_.size() ? 0 : turn_ + 1;
+  XdpSocket& socket = *sockets_[turn_];
+  if (socket.waiting() == 0) socket.look();
+  left_ = std::min(socket.waiting(), TURN);
+  if (left_ > 0) clock_offset_ = realtime_ns() - monotonic_ns();
+}
+
+bool XdpRing::waits_for_memory() const noexcept {
+  return umem_.kept() > 0 &&
+         std::ranges::any_of(sockets_, [](const auto& socket) { return socket->starved(); });
+}
+
+std::uint32_t XdpRing::take_drops() noexcept {
+  std::uint64_t drops = 0;
+  for (const auto& socket : sockets_) drops += socket->take_drops();
+  return static_cast<std::uint32_t>(drops);
+}
+
+int XdpRing::take_error() noexcept {
+  int error = 0;
+  for (const auto& socket : sockets_) error = std::max(error, socket->take_error());
+  if (link_ && !link_->attached()) {
+    if (detached_.exchange(true, std::memory_order_relaxed)) return 0;
+    return ENOLINK;
+  }
+  ifreq request{};
+  request.ifr_ifindex = interface_.index;
+  const bool up = ioctl(watch_.fd(), SIOCGIFNAME, &request) == 0 &&
+                  ioctl(watch_.fd(), SIOCGIFFLAGS, &request) == 0 &&
+                  (request.ifr_flags & IFF_UP) != 0;
+  if (!up && std::exchange(was_up_, up)) error = ENETDOWN;
+  was_up_ = up;
+  return error;
+}
+
+void XdpRing::stop() noexcept {
+  link_.reset();
+  sockets_.clear();
+  watch_.close();
+}
+
+}  // namespace daqiri::packet

@@ -1,0 +1,116 @@
+/// Received frames through AF_XDP.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engines/packet/frame_ring.h"
+#include "engines/packet/interface.h"
+#include "engines/packet/umem.h"
+#include "engines/packet/xdp_filter.h"
+#include "engines/packet/xdp_program.h"
+#include "engines/packet/xdp_socket.h"
+
+namespace daqiri::packet {
+
+/// An XDP program takes the frames of an interface from the kernel, before it has made packets of
+/// them; a socket for each queue of the network card brings them here, all of them to one memory.
+/// The number of a kept frame's buffer is that of its chunk.
+class XdpRing final : public FrameRing {
+ public:
+  struct Options {
+    XdpFilter filter;
+    /// Of the memory, about.
+    std::uint64_t bytes{0};
+    bool busy_poll{false};
+    /// Where the driver cannot run the program, let the kernel run it.
+    bool or_generic{false};
+  };
+
+  static constexpr std::uint64_t FEWEST_BYTES = 8U << 20U;
+
+  /// Sees the frames from here on. Throws Error.
+  XdpRing(const NetworkInterface& interface, const Options& options);
+  ~XdpRing() override;
+
+  /// Why the driver does not run the program; empty: it does.
+  [[nodiscard]] const std::string& why_generic() const noexcept { return why_generic_; }
+
+  [[nodiscard]] std::vector<int> fds() const override;
+  [[nodiscard]] std::string path() const override;
+  [[nodiscard]] const char* fixed_flows() const noexcept override;
+
+  Frame peek() noexcept override;
+  void advance() noexcept override;
+  /// While half of the memory is free.
+  [[nodiscard]] bool worth_keeping() const noexcept override {
+    return umem_.kept() < umem_.chunks() / 2;
+  }
+  std::uint32_t keep(std::uint32_t times) noexcept override;
+  [[nodiscard]] bool waits_for_memory() const noexcept override;
+  std::uint32_t take_drops() noexcept override;
+  int take_error() noexcept override;
+  void stop_arrivals() noexcept override { program_.remove_sockets(); }
+  void stop() noexcept override;
+
+  /// Any thread.
+  void give(const std::uint32_t* buffers, std::uint32_t n) noexcept override {
+    umem_.give(buffers, n);
+  }
+
+ private:
+  /// Queues of the network card that are looked for where its driver does not tell.
+  static constexpr std::uint32_t MOST_UNTOLD = 64;
+  /// More pieces than a frame of 64 KiB has.
+  static constexpr std::size_t MOST_PIECES = 64;
+  /// Descriptors of a socket that are read before those of the next.
+  static constexpr std::uint32_t TURN = 64;
+
+  /// Throws Error.
+  void attach(bool or_generic);
+  void open_sockets(bool busy_poll);
+  /// The next frame of the socket whose turn it is, if all of it is there.
+  bool read() noexcept;
+  void next_socket() noexcept;
+  void put_back(std::uint32_t chunk) noexcept;
+
+  NetworkInterface interface_;
+  /// Keeps the interface promiscuous, and tells its state.
+  File watch_;
+  Umem umem_;
+  /// By its driver; 0: it does not tell.
+  std::uint32_t queues_told_;
+  bool takes_any_flow_;
+  XdpProgram program_;
+  std::optional<XdpLink> link_;
+  XdpMode mode_{XdpMode::NATIVE};
+  std::string why_generic_;
+  bool zero_copy_{false};
+  std::atomic<bool> detached_{false};
+  /// By queue of the network card.
+  std::vector<std::unique_ptr<XdpSocket>> sockets_;
+
+  // --- Poller.
+  std::size_t turn_{0};
+  std::uint32_t left_{0};
+  /// To be read next, if it has data, and its descriptors.
+  Frame frame_;
+  std::uint32_t pieces_{0};
+  bool kept_{false};
+  std::array<iovec, MOST_PIECES> rest_;
+  /// CLOCK_REALTIME - CLOCK_MONOTONIC.
+  std::uint64_t clock_offset_{0};
+  std::array<std::uint32_t, std::size_t{2} * TURN> returned_;
+  std::uint32_t num_returned_{0};
+  bool was_up_{true};
+};
+
+}  // namespace daqiri::packet

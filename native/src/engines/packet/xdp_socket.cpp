@@ -1,0 +1,186 @@
+#include "engines/packet/xdp_socket.h"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "timing/clock.h"
+
+// Linux has these, and the headers of some distributions do not.
+#ifndef XDP_USE_SG
+#define XDP_USE_SG (1 << 4)
+#endif
+#ifndef SO_PREFER_BUSY_POLL
+#define SO_PREFER_BUSY_POLL 69
+#endif
+#ifndef SO_BUSY_POLL_BUDGET
+#define SO_BUSY_POLL_BUDGET 70
+#endif
+
+namespace daqiri::packet {
+
+namespace {
+
+/// Of the ring for sent frames, which the kernel wants and nobody uses.
+constexpr std::uint32_t UNUSED_RING = 64;
+/// How long a queue may still belong to the socket that had it before: the kernel takes it away
+/// some time after that was closed.
+constexpr std::uint64_t PATIENCE_NS = 2'000'000'000;
+constexpr timespec PAUSE{0, 5'000'000};
+
+}  // namespace
+
+SharedRing::SharedRing(int socket, std::int64_t page_offset, const xdp_ring_offset& at,
+                       std::uint32_t size, std::size_t element)
+    : bytes_(at.desc + size * element), at_(at), mask_(size - 1) {
+  void* mapped =
+      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, socket, page_offset);
+  if (mapped == MAP_FAILED) return;
+  memory_ = static_cast<std::byte*>(mapped);
+  madvise(mapped, bytes_, MADV_DONTFORK);
+}
+
+SharedRing::~SharedRing() {
+  if (is_open() && getpid() == process_) munmap(memory_, bytes_);
+}
+
+XdpSocket::XdpSocket(const NetworkInterface& interface, Umem& umem, const Options& options,
+                     bool& exists)
+    : interface_(interface),
+      umem_(umem),
+      socket_(File::private_to_process([] { return socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0); })),
+      busy_poll_(options.busy_poll) {
+  if (!socket_.is_open()) throw xdp_error(interface, "open an AF_XDP socket", errno);
+  if (options.first == nullptr) {
+    xdp_umem_reg memory{};
+    memory.addr = reinterpret_cast<std::uintptr_t>(umem.base());
+    memory.len = umem.bytes();
+    memory.chunk_size = umem.chunk_bytes();
+    set(XDP_UMEM_REG, &memory, sizeof memory, "register memory for frames");
+  }
+  const std::uint32_t size = options.ring_size;
+  set(XDP_UMEM_FILL_RING, &size, sizeof size, "make a ring of free memory");
+  set(XDP_UMEM_COMPLETION_RING, &UNUSED_RING, sizeof UNUSED_RING, "make a ring for sent frames");
+  set(XDP_RX_RING, &size, sizeof size, "make a receive ring");
+  xdp_mmap_offsets at{};
+  socklen_t length = sizeof at;
+  if (getsockopt(fd(), SOL_XDP, XDP_MMAP_OFFSETS, &at, &length) != 0 || length != sizeof at)
+    throw xdp_error(interface, "ask for the rings of an AF_XDP socket", errno);
+  const auto map = [&](std::int64_t offset, const xdp_ring_offset& ring, std::size_t element) {
+    auto made = std::make_unique<SharedRing>(fd(), offset, ring, size, element);
+    if (!made->is_open()) throw xdp_error(interface, "map a ring of an AF_XDP socket", errno);
+    return made;
+  };
+  received_ = map(XDP_PGOFF_RX_RING, at.rx, sizeof(xdp_desc));
+  fill_ = map(XDP_UMEM_PGOFF_FILL_RING, at.fr, sizeof(std::uint64_t));
+  bind_to_queue(options, exists);
+  if (exists && busy_poll_) busy_poll();
+}
+
+void XdpSocket::set(int option, const void* value, std::size_t size, const char* what) {
+  if (setsockopt(fd(), SOL_XDP, option, value, static_cast<socklen_t>(size)) != 0)
+    throw xdp_error(interface_, what, errno);
+}
+
+void XdpSocket::bind_to_queue(const Options& options, bool& exists) {
+  sockaddr_xdp address{};
+  address.sxdp_family = AF_XDP;
+  address.sxdp_ifindex = static_cast<std::uint32_t>(interface_.index);
+  address.sxdp_queue_id = options.queue;
+  if (options.first != nullptr) {
+    // Everything else is as with the first.
+    address.sxdp_flags = XDP_SHARED_UMEM;
+    address.sxdp_shared_umem_fd = static_cast<std::uint32_t>(options.first->fd());
+  } else {
+    address.sxdp_flags = XDP_USE_NEED_WAKEUP | XDP_USE_SG;
+    if (options.copy) address.sxdp_flags |= XDP_COPY;
+  }
+  const auto* queue = reinterpret_cast<const sockaddr*>(&address);
+  const std::uint64_t end = monotonic_ns() + PATIENCE_NS;
+  int error = 0;
+  do {
+    if (error == EBUSY) nanosleep(&PAUSE, nullptr);
+    error = bind(fd(), queue, sizeof address) == 0 ? 0 : errno;
+  } while (error == EBUSY && monotonic_ns() < end);
+  exists = error != EINVAL || options.first == nullptr;
+  if (error != 0 && exists) {
+    throw xdp_error(interface_, "bind an AF_XDP socket to queue " + std::to_string(options.queue),
+                    error);
+  }
+}
+
+void XdpSocket::busy_poll() {
+  // Where this cannot be had, the card's interrupts bring the frames.
+  const int prefer = 1;
+  const int microseconds = 20;
+  const int budget = 64;
+  busy_poll_ =
+      setsockopt(fd(), SOL_SOCKET, SO_PREFER_BUSY_POLL, &prefer, sizeof prefer) == 0 &&
+      setsockopt(fd(), SOL_SOCKET, SO_BUSY_POLL, &microseconds, sizeof microseconds) == 0 &&
+      setsockopt(fd(), SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget, sizeof budget) == 0;
+}
+
+bool XdpSocket::zero_copy() const noexcept {
+  xdp_options options{};
+  socklen_t length = sizeof options;
+  return getsockopt(fd(), SOL_XDP, XDP_OPTIONS, &options, &length) == 0 &&
+         (options.flags & XDP_OPTIONS_ZEROCOPY) != 0;
+}
+
+void XdpSocket::refill() noexcept {
+  if (received_->consumer().load(std::memory_order_relaxed) != next_)
+    received_->consumer().store(next_, std::memory_order_release);
+  std::uint32_t room =
+      share_ - std::min(share_, filled_ - fill_->consumer().load(std::memory_order_acquire));
+  std::array<std::uint32_t, 64> chunks;
+  bool more = false;
+  while (room > 0) {
+    const auto wanted = std::min(room, static_cast<std::uint32_t>(chunks.size()));
+    const std::uint32_t n = umem_.take(chunks.data(), wanted);
+    if (n == 0) break;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const std::uint64_t place = std::uint64_t{chunks[i]} * umem_.chunk_bytes();
+      // Whether the program wrote a time there cannot be told otherwise.
+      std::memset(umem_.base() + place + Umem::HEADROOM - XDP_TIME_BYTES, 0, XDP_TIME_BYTES);
+      fill_->element<std::uint64_t>(filled_++) = place;
+    }
+    room -= n;
+    more = true;
+  }
+  if (!more) return;
+  fill_->producer().store(filled_, std::memory_order_release);
+  if (fill_->needs_wakeup()) wake();
+}
+
+void XdpSocket::look() noexcept {
+  if (busy_poll_) wake();
+}
+
+void XdpSocket::wake() noexcept { recvfrom(fd(), nullptr, 0, MSG_DONTWAIT, nullptr, nullptr); }
+
+bool XdpSocket::starved() const noexcept {
+  return filled_ - fill_->consumer().load(std::memory_order_relaxed) < share_ / 2;
+}
+
+std::uint64_t XdpSocket::take_drops() noexcept {
+  xdp_statistics statistics{};
+  socklen_t length = sizeof statistics;
+  if (getsockopt(fd(), SOL_XDP, XDP_STATISTICS, &statistics, &length) != 0) return 0;
+  // A frame without free memory is among the dropped ones.
+  const std::uint64_t all = statistics.rx_dropped + statistics.rx_ring_full;
+  return all - std::exchange(drops_, all);
+}
+
+int XdpSocket::take_error() noexcept {
+  int error = 0;
+  socklen_t length = sizeof error;
+  return getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : 0;
+}
+
+}  // namespace daqiri::packet

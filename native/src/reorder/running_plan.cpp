@@ -1,0 +1,207 @@
+#include "reorder/running_plan.h"
+
+#include <algorithm>
+
+#include "daqiri/error.h"
+
+namespace daqiri::reorder {
+
+namespace {
+
+BurstPool& add_pool(SessionMemory& memory, std::size_t frames) {
+  return *memory.rx_pools.emplace_back(
+      std::make_unique<BurstPool>(static_cast<std::uint32_t>(frames), 1, 1, false));
+}
+
+}  // namespace
+
+RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vector<RxQueue*> queues,
+                         memory::MemoryRegion& output, std::shared_ptr<SessionMemory> memory,
+                         bool never_sleep)
+    : config_(config),
+      queues_(std::move(queues)),
+      output_(output),
+      memory_(std::move(memory)),
+      plan_(config, kind, queues_.front()->config().timeout_us_, output.buf_size()),
+      valid_(std::make_shared<ValidBits>(output.config().num_bufs_, plan_.units())),
+      pool_(add_pool(*memory_, output.config().num_bufs_)),
+      ring_(output.config().num_bufs_),
+      assembler_(plan_, output, *valid_, *this),
+      closing_(config.cpu_cores_.empty() ? 0 : output.config().num_bufs_),
+      feeding_(queues_.size()),
+      preview_(output.config().buf_size_) {
+  memory_->kept.push_back(valid_);
+  if (!config.cpu_cores_.empty()) {
+    FrameWaiter& waiter = *this;
+    workers_ = std::make_unique<Workers>(plan_, config.cpu_cores_, never_sleep,
+                                         output.config().num_bufs_, waiter);
+  }
+}
+
+RunningPlan::~RunningPlan() {
+  stop();
+  discard();
+}
+
+bool RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept {
+  Mover* const mover = keep ? nullptr : workers_.get();
+  const std::lock_guard lock(mutex_);
+  assembler_.take(packets, now_ns, mover);
+  assembler_.publish();
+  return mover == nullptr;
+}
+
+bool RunningPlan::feeds_on(std::uint16_t queue) const noexcept {
+  return std::ranges::any_of(queues_, [queue](const RxQueue* q) { return q->id() == queue; });
+}
+
+void RunningPlan::close_gate(FlowId flow) noexcept {
+  const std::lock_guard lock(mutex_);
+  gate_time_ = gate_order_ = 0;
+  gate_.store(flow, std::memory_order_release);
+}
+
+std::uint32_t RunningPlan::find_gate(const RxBatch& batch) const noexcept {
+  const std::uint64_t flow = gate_.load(std::memory_order_acquire);
+  std::uint32_t at = flow == NO_GATE ? batch.count : 0;
+  while (at < batch.count && batch.flows[at] != flow) ++at;
+  return at;
+}
+
+void RunningPlan::pass_gate(std::uint64_t time) noexcept {
+  const std::lock_guard lock(mutex_);
+  // Another poller may have been first.
+  if (gate_.load(std::memory_order_relaxed) == NO_GATE) return;
+  gate_time_ = time;
+  gate_order_ = assembler_.begun();
+  open_gate();
+}
+
+std::uint64_t RunningPlan::expire(std::uint64_t now_ns) noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t due = assembler_.expire(now_ns);
+  assembler_.publish();
+  return due;
+}
+
+void RunningPlan::finish() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (--feeding_ > 0) return;
+  assembler_.finish();
+  assembler_.publish();
+  finish_if_done();
+}
+
+void RunningPlan::finish_if_done() noexcept {
+  if (feeding_ > 0 || num_closing_ > 0) return;
+  finished_.store(true, std::memory_order_release);
+  frames_.ring();
+  for (RxQueue* queue : queues_) queue->ready().ring();
+}
+
+void RunningPlan::discard() noexcept {
+  const std::lock_guard lock(mutex_);
+  assembler_.discard();
+  throw_away_waiting();
+  assembler_.publish();
+}
+
+void RunningPlan::throw_away_waiting() noexcept {
+  std::uint64_t lost = 0;
+  for (Burst* burst = nullptr; ring_.pop(burst); ++lost) burst->release();
+  assembler_.count_lost(lost);
+}
+
+Burst* RunningPlan::pop() noexcept {
+  Burst* burst = nullptr;
+  if (!ring_.pop(burst)) return nullptr;
+  burst->keep = memory_;
+  burst->state.store(BurstState::APPLICATION, std::memory_order_release);
+  return burst;
+}
+
+void RunningPlan::attach(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  if (taken_.load(std::memory_order_relaxed)) {
+    throw Error(Status::NOT_READY, "frames of reorder plan '" + config_.name_ + "' go to " +
+                                       taker_ + ", and a frame goes to one place; end that first");
+  }
+  taker_ = name;
+  taken_.store(true, std::memory_order_release);
+}
+
+void RunningPlan::detach() noexcept {
+  const std::lock_guard lock(mutex_);
+  taken_.store(false, std::memory_order_release);
+  for (RxQueue* queue : queues_) queue->ready().ring();
+}
+
+void RunningPlan::begin_anew() noexcept {
+  const std::lock_guard lock(mutex_);
+  throw_away_waiting();
+  assembler_.count_without_buffer();
+  assembler_.publish();
+}
+
+std::uint64_t RunningPlan::count_without_buffer() noexcept {
+  const std::lock_guard lock(mutex_);
+  assembler_.count_without_buffer();
+  assembler_.publish();
+  return assembler_.tally().lost;
+}
+
+void RunningPlan::take(const Frame& frame) noexcept {
+  if (workers_ == nullptr || workers_->close(frame.buffer)) return hand(frame);
+  closing_[frame.buffer] = {frame, true};
+  ++num_closing_;
+}
+
+void RunningPlan::discard(std::uint32_t buffer) noexcept {
+  if (workers_ == nullptr || workers_->close(buffer)) return output_.give(&buffer, 1);
+  closing_[buffer].wanted = false;
+  ++num_closing_;
+}
+
+void RunningPlan::frame_done(std::uint32_t buffer) noexcept {
+  const std::lock_guard lock(mutex_);
+  --num_closing_;
+  if (closing_[buffer].wanted) {
+    hand(closing_[buffer].frame);
+  } else {
+    output_.give(&buffer, 1);
+  }
+  finish_if_done();
+}
+
+void RunningPlan::hand(const Frame& frame) noexcept {
+  preview_.offer(frame);
+  Burst* burst = pool_.take();
+  BurstHeaderParams& header = burst->hdr.hdr;
+  header.port_id = queues_.front()->port_id();
+  header.q_id = queues_.front()->id();
+  header.num_pkts = 1;
+  header.nbytes = frame.info.aggregate_len;
+  header.max_pkt = frame.info.source_packet_count;
+  header.max_pkt_size = output_.buf_size();
+  header.burst_flags = frame.info.burst_flags;
+  burst->owners[0] = &output_;
+  burst->buffers[0][0] = frame.buffer;
+  burst->pkts[0][0] = frame.data;
+  burst->pkt_lens[0][0] = frame.info.aggregate_len;
+  burst->flow_ids[0] = 0;
+  burst->timestamps[0] = frame.first_time;
+  burst->owned = 1;
+  burst->valid = frame.valid;
+  burst->units = plan_.units();
+  burst->missing = frame.missing;
+  burst->last_time = frame.last_time;
+  burst->order = frame.order;
+  burst->lost = assembler_.tally().lost;
+  burst->reorder = frame.info;
+  ring_.push(burst);
+  frames_.ring();
+  if (taken()) return;
+  for (RxQueue* queue : queues_) queue->ready().ring();
+}
+
+}  // namespace daqiri::reorder

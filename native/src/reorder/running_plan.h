@@ -1,0 +1,144 @@
+/// A reorder plan at work: packets from receive queues, frames to whoever takes them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/rx_queue.h"
+#include "reorder/assembler.h"
+#include "reorder/preview.h"
+#include "reorder/workers.h"
+#include "system/ring.h"
+
+namespace daqiri::reorder {
+
+/// Queues of several pollers may feed one plan. Frames are bursts of one packet, in a ring of the
+/// plan: applications get them from its queues, unless somebody has the frames to himself.
+class RunningPlan final : FrameSink, FrameWaiter {
+ public:
+  /// `queues`: those that its flows lead to; the first one's timeout is the plan's, where it has
+  /// none. `output`: a region of `memory`.
+  RunningPlan(const ReorderConfig& config, PacketKind kind, std::vector<RxQueue*> queues,
+              memory::MemoryRegion& output, std::shared_ptr<SessionMemory> memory,
+              bool never_sleep);
+  RunningPlan(const RunningPlan&) = delete;
+  RunningPlan& operator=(const RunningPlan&) = delete;
+  ~RunningPlan() override;
+
+  [[nodiscard]] const std::string& name() const noexcept { return config_.name_; }
+  [[nodiscard]] const ReorderConfig& config() const noexcept { return config_; }
+  [[nodiscard]] const std::string& interface_name() const noexcept {
+    return queues_.front()->interface_name();
+  }
+  [[nodiscard]] int port_id() const noexcept { return queues_.front()->port_id(); }
+  /// What validity of frames is told of.
+  [[nodiscard]] std::uint32_t units() const noexcept { return plan_.units(); }
+  /// Whether one of its flows leads to the queue.
+  [[nodiscard]] bool feeds_on(std::uint16_t queue) const noexcept;
+  [[nodiscard]] const std::vector<FlowId>& flow_ids() const noexcept { return plan_.flow_ids(); }
+
+  // --- Pollers.
+
+  /// Place packets. True: their buffers are the caller's again, as they always are with `keep`;
+  /// false: they are given back when they have been read.
+  bool take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept;
+  /// Close what has waited long enough. Returns when to be called again; 0: there is no need to.
+  std::uint64_t expire(std::uint64_t now_ns) noexcept;
+  /// One of its queues closes. With the last one, frames that are open are closed.
+  void finish() noexcept;
+  /// Forget open frames, and those that nobody has taken.
+  void discard() noexcept;
+  /// The pollers have ended: frames that are on their way are handed on.
+  void stop() noexcept { workers_.reset(); }
+
+  /// Where the packet is that the plan's gate waits for; behind the batch: there is none.
+  [[nodiscard]] std::uint32_t find_gate(const RxBatch& batch) const noexcept;
+  /// That packet, which came at `time`.
+  void pass_gate(std::uint64_t time) noexcept;
+
+  // --- Applications. Any thread.
+
+  /// A gate is closed until a packet of this flow, which leads to one of its queues, has come.
+  void close_gate(FlowId flow) noexcept;
+  /// There is none any more.
+  void open_gate() noexcept { gate_.store(NO_GATE, std::memory_order_release); }
+  /// Whether the frame's first packet came after the gate's.
+  [[nodiscard]] bool begins_after_gate(const Burst& frame) const noexcept {
+    return gate_.load(std::memory_order_acquire) == NO_GATE &&
+           frame.order >= gate_order_.load(std::memory_order_relaxed) &&
+           frame.timestamps[0] >= gate_time_.load(std::memory_order_relaxed);
+  }
+
+  /// The next frame for those who ask its queues, or null.
+  Burst* receive() noexcept { return taken() ? nullptr : pop(); }
+  /// The next frame for who has them to himself, or null.
+  Burst* pop() noexcept;
+  /// From now on frames are for one taker. Throws Error NOT_READY when there is one.
+  void attach(const std::string& name);
+  void detach() noexcept;
+  /// Whether there is one.
+  [[nodiscard]] bool taken() const noexcept { return taken_.load(std::memory_order_acquire); }
+  /// Who has the frames wants those that begin from now on: what waits is thrown away.
+  void begin_anew() noexcept;
+  /// Frames that are lost already, and not closed, are counted now. Returns all that are lost.
+  std::uint64_t count_without_buffer() noexcept;
+  [[nodiscard]] bool ready() const noexcept { return !taken() && waiting() > 0; }
+  [[nodiscard]] std::size_t waiting() const noexcept { return ring_.size(); }
+  /// No more frames come.
+  [[nodiscard]] bool finished() const noexcept { return finished_.load(std::memory_order_acquire); }
+  /// Rung with each frame, and when it has finished.
+  WaitQueue& frames() noexcept { return frames_; }
+  [[nodiscard]] ReorderSnapshot counters() const noexcept { return assembler_.counters(); }
+  /// Copies of frames, whoever takes them.
+  Preview& preview() noexcept { return preview_; }
+
+ private:
+  /// A frame whose last payloads are on their way.
+  struct Closing {
+    Frame frame;
+    bool wanted{true};
+  };
+
+  void take(const Frame& frame) noexcept override;
+  void discard(std::uint32_t buffer) noexcept override;
+  void frame_done(std::uint32_t buffer) noexcept override;
+  void hand(const Frame& frame) noexcept;
+  void throw_away_waiting() noexcept;
+  void finish_if_done() noexcept;
+
+  ReorderConfig config_;
+  std::vector<RxQueue*> queues_;
+  memory::MemoryRegion& output_;
+  std::shared_ptr<SessionMemory> memory_;
+  Plan plan_;
+  std::shared_ptr<const ValidBits> valid_;
+  /// As many bursts as buffers: there is one for each frame.
+  BurstPool& pool_;
+  MpmcRing<Burst*> ring_;
+
+  std::mutex mutex_;  // over the next
+  Assembler assembler_;
+  std::vector<Closing> closing_;
+  std::size_t num_closing_{0};
+  std::size_t feeding_;
+
+  static constexpr std::uint64_t NO_GATE = ~std::uint64_t{0};
+  /// Flow of the packet that opens it. Who opens it has set the next two before.
+  std::atomic<std::uint64_t> gate_{NO_GATE};
+  std::atomic<std::uint64_t> gate_time_{0};
+  std::atomic<std::uint64_t> gate_order_{0};
+  std::atomic<bool> finished_{false};
+  std::atomic<bool> taken_{false};
+  std::string taker_;
+  WaitQueue frames_;
+  Preview preview_;
+  /// Ends first. Null: pollers do the copies.
+  std::unique_ptr<Workers> workers_;
+};
+
+}  // namespace daqiri::reorder

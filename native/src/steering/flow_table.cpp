@@ -1,0 +1,251 @@
+#include "steering/flow_table.h"
+
+#include <algorithm>
+#include <iterator>
+#include <ranges>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace daqiri::steering {
+
+namespace {
+
+/// So many positions wait before one is used again.
+constexpr std::size_t RESTING = 1024;
+
+std::string named(const FlowConfig& flow) {
+  return "flow '" + flow.name_ + "' (id " + std::to_string(flow.id_) + ")";
+}
+
+const char* describe(FlowMatchType type) {
+  if (type == FlowMatchType::IPV4_UDP) return "UDP/IPv4";
+  return type == FlowMatchType::FLEX_ITEM ? "flex item" : "eCPRI";
+}
+
+bool same_work(const FlowConfig& one, const FlowConfig& other) {
+  return one.match_ == other.match_ && one.action_ == other.action_ &&
+         one.actions_ == other.actions_;
+}
+
+FlowSnapshot difference(FlowSnapshot counts, const FlowSnapshot& before) {
+  counts.packets -= before.packets;
+  counts.bytes -= before.bytes;
+  return counts;
+}
+
+}  // namespace
+
+FlowTable::FlowTable(const InterfaceConfig& config, Steering& steering)
+    : config_(config), steering_(steering) {
+  configure(config.rx_.flows_);
+}
+
+void FlowTable::take_position(InstalledFlow& flow, Positions& positions) const {
+  if (positions.next < NO_FLOW && positions.free.size() <= RESTING) {
+    flow.position = static_cast<std::uint16_t>(positions.next++);
+  } else {
+    flow.position = positions.free.front();
+    positions.free.pop_front();
+    flow.before = steering_.counts(flow.position);
+  }
+  flow.key = positions.next_key++;
+}
+
+std::shared_ptr<const Program> FlowTable::compile(const Flows& flows,
+                                                  std::vector<Unreachable>* unreachable) const {
+  std::vector<Ranked> ranked;
+  ranked.reserve(flows.size());
+  for (const InstalledFlow& flow : flows) ranked.push_back({flow.config.get(), flow.position});
+  return std::make_shared<const Program>(config_, ranked, unreachable);
+}
+
+void FlowTable::use(Flows flows, Positions positions) {
+  const std::lock_guard lock(mutex_);
+  flows_.swap(flows);
+  positions_ = std::move(positions);
+}
+
+void FlowTable::accept(Flows& flows, Positions& positions, std::span<Addition> added) const {
+  const std::uint32_t capacity = config_.rx_.dynamic_flow_capacity_;
+  auto num_added = static_cast<std::size_t>(std::ranges::count(flows, true, &InstalledFlow::added));
+  Flows accepted;
+  for (Addition& addition : added) {
+    if (addition.refused) continue;
+    const FlowConfig& flow = addition.flow;
+    const auto refuse = [&](Status status, const std::string& why) {
+      addition.refused.emplace(status, "interface '" + config_.name_ + "': " + named(flow) + why);
+    };
+    const InstalledFlow* other = !flows.empty()      ? &flows.front()
+                                 : !accepted.empty() ? &accepted.front()
+                                                     : nullptr;
+    if (other != nullptr && other->config->match_.type_ != flow.match_.type_) {
+      refuse(Status::INVALID_PARAMETER, std::string(" has a ") + describe(flow.match_.type_) +
+                                            " match, while " + named(*other->config) + " has a " +
+                                            describe(other->config->match_.type_) +
+                                            " match; accepts one kind on an interface");
+    } else if (capacity != 0 && num_added >= capacity) {
+      refuse(Status::NO_SPACE_AVAILABLE,
+             " is one too many: dynamic_flow_capacity is " + std::to_string(capacity) +
+                 ", and as many flows were added; delete one first, or raise it");
+    } else if (flows.size() + accepted.size() + 1 >= NO_FLOW) {
+      refuse(Status::NO_SPACE_AVAILABLE,
+             " is one too many: there are " + std::to_string(flows.size() + accepted.size()) +
+                 " flows, and at most 65534 are accepted; delete one first");
+    } else {
+      InstalledFlow& entry = accepted.emplace_back();
+      entry.config = std::make_shared<const FlowConfig>(flow);
+      entry.added = true;
+      take_position(entry, positions);
+      ++num_added;
+    }
+  }
+  std::ranges::reverse(accepted);
+  flows.insert(flows.begin(), std::move_iterator(accepted.begin()),
+               std::move_iterator(accepted.end()));
+}
+
+bool FlowTable::refuse_doubles(const Flows& flows, const std::vector<Unreachable>& unreachable,
+                               std::span<Addition> added) const {
+  std::unordered_map<FlowId, Addition*> by_id;
+  for (Addition& addition : added) by_id.emplace(addition.flow.id_, &addition);
+  bool none = true;
+  for (const auto& [flow, taken_by] : unreachable) {
+    const FlowConfig& older = *flows[flow].config;
+    const FlowConfig& newer = *flows[taken_by].config;
+    const auto found = by_id.find(newer.id_);
+    if (!flows[flow].added || !flows[taken_by].added || found == by_id.end() ||
+        !same_work(older, newer))
+      continue;
+    found->second->refused.emplace(
+        Status::INVALID_PARAMETER,
+        "interface '" + config_.name_ + "': " + named(newer) +
+            " has the match and the actions of " + named(older) +
+            ", which was added before; delete that one first, or leave this one out");
+    none = false;
+  }
+  return none;
+}
+
+void FlowTable::change(std::span<const FlowId> removed, std::span<Addition> added, Whole whole) {
+  const std::lock_guard one(changing_);
+  Flows kept = flows_;
+  Positions rest = positions_;
+  const std::unordered_set<FlowId> going(removed.begin(), removed.end());
+  std::erase_if(kept, [&](const InstalledFlow& flow) {
+    const bool goes = flow.added && going.contains(flow.config->id_);
+    if (goes) rest.free.push_back(flow.position);
+    return goes;
+  });
+  for (;;) {
+    Flows next = kept;
+    Positions positions = rest;
+    accept(next, positions, added);
+    std::vector<Unreachable> unreachable;
+    std::shared_ptr<const Program> program = compile(next, &unreachable);
+    if (!refuse_doubles(next, unreachable, added)) continue;
+    if (whole == Whole::ALL_OR_NOTHING &&
+        std::ranges::any_of(added, [](const Addition& each) { return each.refused.has_value(); }))
+      return;
+    steering_.publish(std::move(program));
+    return use(std::move(next), std::move(positions));
+  }
+}
+
+void FlowTable::require_acceptable(const std::vector<FlowConfig>& flows) const {
+  const auto refuse = [&](Status status, const std::string& why) {
+    throw Error(status, "interface '" + config_.name_ + "': " + why);
+  };
+  const Flows now = installed();
+  const auto added = static_cast<std::size_t>(std::ranges::count(now, true, &InstalledFlow::added));
+  if (flows.size() + added >= NO_FLOW) {
+    refuse(Status::NO_SPACE_AVAILABLE,
+           std::to_string(flows.size()) + " flows, beside " + std::to_string(added) +
+               " that were added at run time; at most 65534 are accepted together");
+  }
+  if (added == 0 || flows.empty()) return;
+  const FlowConfig& other = *now.front().config;
+  if (other.match_.type_ == flows.front().match_.type_) return;
+  refuse(Status::INVALID_PARAMETER,
+         named(flows.front()) + " has a " + describe(flows.front().match_.type_) +
+             " match, while " + named(other) + ", which was added at run time, has a " +
+             describe(other.match_.type_) + " match; accepts one kind on an interface");
+}
+
+void FlowTable::configure(const std::vector<FlowConfig>& flows) {
+  const std::lock_guard one(changing_);
+  require_acceptable(flows);
+  Flows next;
+  std::unordered_map<std::string, InstalledFlow> before;
+  for (const InstalledFlow& flow : flows_) {
+    if (flow.added) {
+      next.push_back(flow);
+    } else {
+      before.emplace(flow.config->name_, flow);
+    }
+  }
+  const std::size_t first = next.size();
+  for (const FlowConfig& flow : flows) {
+    InstalledFlow& entry = next.emplace_back();
+    if (const auto found = before.find(flow.name_); found != before.end()) {
+      entry = found->second;
+      before.erase(found);
+    }
+    entry.config = std::make_shared<const FlowConfig>(flow);
+  }
+  // Those that vanish make room for those that are new.
+  Positions positions = positions_;
+  for (const auto& [name, flow] : before) positions.free.push_back(flow.position);
+  for (InstalledFlow& entry : std::span(next).subspan(first))
+    if (entry.position == NO_FLOW) take_position(entry, positions);
+  steering_.publish(compile(next, nullptr));
+  use(std::move(next), std::move(positions));
+}
+
+std::vector<InstalledFlow> FlowTable::installed() const {
+  const std::lock_guard lock(mutex_);
+  return flows_;
+}
+
+std::vector<InstalledFlow> FlowTable::listed() const {
+  Flows flows = installed();
+  const auto configured = std::ranges::find(flows, false, &InstalledFlow::added);
+  std::reverse(flows.begin(), configured);
+  std::rotate(flows.begin(), configured, flows.end());
+  return flows;
+}
+
+std::vector<FlowConfig> FlowTable::configured() const {
+  std::vector<FlowConfig> flows;
+  for (const InstalledFlow& flow : installed())
+    if (!flow.added) flows.push_back(*flow.config);
+  return flows;
+}
+
+FlowSnapshot FlowTable::counts(const InstalledFlow& flow) const {
+  return difference(steering_.counts(flow.position), flow.before);
+}
+
+FlowSnapshot FlowTable::counts(std::uint64_t key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(flows_, key, &InstalledFlow::key);
+  if (found == flows_.end()) {
+    throw Error(Status::INVALID_PARAMETER,
+                "interface '" + config_.name_ + "': the flow was removed, and counts no more");
+  }
+  return counts(*found);
+}
+
+std::optional<FlowSnapshot> FlowTable::removed() const {
+  const std::lock_guard lock(mutex_);
+  if (positions_.next_key == flows_.size()) return {};
+  FlowSnapshot sum;
+  const auto add = [&](const FlowSnapshot& counts) {
+    sum.packets += counts.packets;
+    sum.bytes += counts.bytes;
+  };
+  for (const std::uint16_t position : positions_.free) add(steering_.counts(position));
+  for (const InstalledFlow& flow : flows_) add(flow.before);
+  return sum;
+}
+
+}  // namespace daqiri::steering

@@ -1,0 +1,78 @@
+#include "steering/packet_key.h"
+
+#include <algorithm>
+
+#include "net/headers.h"
+
+namespace daqiri::steering {
+
+namespace {
+
+void read_ipv4(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at,
+               PacketKey& key) noexcept {
+  Ipv4Header ip;
+  if (!ip.parse(frame + at, length - at) || ip.protocol != PROTOCOL_UDP) return;
+  // Only the first fragment has the UDP header. The frame may be shorter than the length that IP
+  // announces: a header segment holds the headers only.
+  const std::uint32_t headers = ip.size + UDP_SIZE;
+  if (!ip.first_fragment() || ip.length < headers || length - at < headers) return;
+  const std::uint8_t* udp = frame + at + ip.size;
+  key.ipv4_udp = true;
+  key.ipv4_len = ip.length;
+  key.ipv4_src = ip.source;
+  key.ipv4_dst = ip.destination;
+  key.udp_src = load_be16(udp);
+  key.udp_dst = load_be16(udp + 2);
+  key.payload_at = at + headers;
+  // Neither padding behind the packet nor bytes that were cut off.
+  key.payload_end = at + std::min<std::uint32_t>(ip.length, length - at);
+}
+
+/// eCPRI Specification V2.0: the common header (revision, type, size), then the message.
+void read_ecpri(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at,
+                PacketKey& key) noexcept {
+  constexpr std::uint32_t COMMON_HEADER = 4;
+  // The last of the types that begin with an id.
+  constexpr std::uint8_t GENERIC_DATA = 3;
+  if (length - at < COMMON_HEADER) return;
+  key.ecpri = true;
+  key.ecpri_type = frame[at + 1];
+  // Ids have 16 bits, those of generic data 32.
+  const std::uint32_t size = key.ecpri_type == GENERIC_DATA ? 4 : 2;
+  const std::uint32_t announced = load_be16(frame + at + 2);
+  at += COMMON_HEADER;
+  if (key.ecpri_type > GENERIC_DATA || announced < size || length - at < size) return;
+  key.ecpri_has_id = true;
+  key.ecpri_id = size == 4 ? load_be32(frame + at) : load_be16(frame + at);
+}
+
+}  // namespace
+
+PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length) noexcept {
+  if (length < ETHERNET_SIZE) return {};
+  return parse_frame(frame, length, ETHERNET_SIZE, load_be16(frame + ETHERNET_SIZE - 2));
+}
+
+PacketKey parse_frame(const std::uint8_t* frame, std::uint32_t length, std::uint32_t at,
+                      std::uint16_t eth_type) noexcept {
+  PacketKey key;
+  key.tags = static_cast<std::uint8_t>(skip_vlan_tags(frame, length, at, eth_type));
+  if (eth_type == ETHERTYPE_IPV4) read_ipv4(frame, length, at, key);
+  if (eth_type == ETHERTYPE_ECPRI) read_ecpri(frame, length, at, key);
+  return key;
+}
+
+PacketView PacketView::of_pieces(const Pieces& packet,
+                                 std::span<std::uint8_t, MOST_KEY_BYTES> room) noexcept {
+  const std::uint32_t wanted = std::min(packet.length, MOST_KEY_BYTES);
+  const auto* bytes = static_cast<const std::uint8_t*>(packet.at[0].iov_base);
+  auto size = static_cast<std::uint32_t>(packet.at[0].iov_len);
+  if (size < wanted) {
+    packet.copy(0, wanted, room.data());
+    bytes = room.data();
+    size = wanted;
+  }
+  return {parse_frame(bytes, size), {bytes, size}, packet.length};
+}
+
+}  // namespace daqiri::steering

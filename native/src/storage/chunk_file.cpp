@@ -1,0 +1,128 @@
+#include "storage/chunk_file.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "system/file.h"
+
+namespace daqiri {
+
+namespace {
+
+constexpr std::uint64_t MOST_AHEAD = std::uint64_t{64} << 20U;
+
+}  // namespace
+
+ChunkFile::ChunkFile(int fd, std::uint64_t spare, DirectWrites* direct)
+    : fd_(fd), spare_(spare), direct_(direct) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    limit_ = limit.rlim_cur;
+}
+
+ChunkFile::ChunkFile(int fd) : ChunkFile(fd, 0, nullptr) {
+  size_ = HADDR_MAX / 2;
+  struct stat found{};
+  if (fstat(fd, &found) == 0) set_least_end(static_cast<haddr_t>(found.st_size));
+}
+
+int ChunkFile::trim() noexcept {
+  return ftruncate(fd_, static_cast<off_t>(size_)) == 0 ? 0 : errno;
+}
+
+int ChunkFile::reserve(std::uint64_t end) noexcept {
+  if (end + spare_ > limit_) return EFBIG;
+  if (end + spare_ <= reserved_) return 0;
+  const std::uint64_t ahead = std::min(end, MOST_AHEAD);
+  if (allocate_blocks(end + spare_ + ahead) == 0) return 0;
+  return allocate_blocks(end + spare_);
+}
+
+int ChunkFile::allocate_blocks(std::uint64_t end) noexcept {
+  int problem = 0;
+  do {
+    problem = fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(reserved_),
+                        static_cast<off_t>(end - reserved_)) == 0
+                  ? 0
+                  : errno;
+  } while (problem == EINTR);
+  if (problem == 0) reserved_ = end;
+  // The file system cannot: what there is not room for fails when it is written.
+  if (problem == EOPNOTSUPP || problem == ENOSYS) {
+    reserved_ = NO_LIMIT;
+    return 0;
+  }
+  return problem;
+}
+
+haddr_t ChunkFile::allocate(H5FD_mem_t type, hsize_t bytes) noexcept {
+  if (direct_ == nullptr) return Storage::allocate(type, bytes);
+  if (is_frame(type) || bytes >= LONG) return allocate_pages(bytes);
+  // No page has a frame and something else.
+  if (bytes > block_end_ - block_next_) {
+    block_next_ = allocate_pages(BLOCK);
+    block_end_ = block_next_ + BLOCK;
+  }
+  return std::exchange(block_next_, block_next_ + bytes);
+}
+
+haddr_t ChunkFile::allocate_pages(hsize_t bytes) noexcept {
+  const haddr_t at = whole_pages(end());
+  set_end(at + whole_pages(bytes));
+  return at;
+}
+
+bool ChunkFile::read(haddr_t at, void* to, std::size_t bytes) noexcept {
+  auto* out = static_cast<std::byte*>(to);
+  while (bytes > 0) {
+    const ssize_t n = pread(fd_, out, bytes, static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail(errno);
+    // Behind the end there are zeros.
+    if (n == 0) {
+      std::memset(out, 0, bytes);
+      return true;
+    }
+    out += n;
+    at += static_cast<haddr_t>(n);
+    bytes -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+bool ChunkFile::write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t bytes) noexcept {
+  if (given_up_) return true;
+  const bool direct = direct_ != nullptr && is_frame(type);
+  const std::uint64_t end = at + (direct ? whole_pages(bytes) : bytes);
+  int problem = is_frame(type) ? reserve(end) : 0;
+  if (problem == 0) problem = direct ? put(at, from, bytes) : write_fully(fd_, from, bytes, at);
+  if (problem != 0) return fail(problem);
+  size_ = std::max<haddr_t>(size_, end);
+  return true;
+}
+
+int ChunkFile::put(haddr_t at, const void* from, std::size_t bytes) noexcept {
+  if (at % DIRECT_PAGE == 0) {
+    const bool owned = owner_ != nullptr && from == owner_->pkts[0][0];
+    return direct_->put(at, from, bytes, owned ? owner_ : nullptr);
+  }
+  // The library has found space that was free again.
+  const int problem = direct_->wait();
+  return problem != 0 ? problem : write_fully(fd_, from, bytes, at);
+}
+
+bool ChunkFile::truncate() noexcept {
+  if (given_up_ || size_ == end()) return true;
+  if (ftruncate(fd_, static_cast<off_t>(end())) != 0) return fail(errno);
+  size_ = end();
+  return true;
+}
+
+}  // namespace daqiri

@@ -1,0 +1,182 @@
+#include "storage/frame_layout.h"
+
+#include <algorithm>
+
+#include "reorder/plan.h"
+
+namespace daqiri {
+
+namespace {
+
+using hdf5::Handle;
+using hdf5::require;
+
+constexpr std::array<const char*, NUM_FRAME_COLUMNS> NAMES{
+    "batch", "timestamp", "last_timestamp", "packets", "missing", "timed_out", "lossy", "valid"};
+
+void set_text(hid_t object, const char* name, const std::string& text) {
+  const Handle type(H5Tcopy(H5T_C_S1), H5Tclose, LAY_OUT);
+  require(H5Tset_size(type, H5T_VARIABLE) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0, LAY_OUT);
+  const Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, LAY_OUT);
+  const Handle attribute(H5Acreate2(object, name, type, scalar, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
+                         LAY_OUT);
+  const char* const value = text.c_str();
+  require(H5Awrite(attribute, type, static_cast<const void*>(&value)) >= 0, LAY_OUT);
+}
+
+Handle make_group(hid_t parent, const std::string& name, const char* kind) {
+  // Times of making differ from file to file.
+  const Handle properties(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, LAY_OUT);
+  require(H5Pset_obj_track_times(properties, false) >= 0, LAY_OUT);
+  Handle group(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, properties, H5P_DEFAULT), H5Gclose,
+               LAY_OUT);
+  set_text(group, "NX_class", kind);
+  return group;
+}
+
+hid_t type_of(FrameColumn column) noexcept {
+  switch (column) {
+    case FrameColumn::TIMESTAMP:
+    case FrameColumn::LAST_TIMESTAMP:
+      return H5T_STD_I64LE;
+    case FrameColumn::TIMED_OUT:
+    case FrameColumn::VALID:
+      return H5T_STD_U8LE;
+    default:
+      return H5T_STD_U32LE;
+  }
+}
+
+/// What h5py reads as bool.
+Handle truth_type() {
+  Handle type(H5Tenum_create(H5T_STD_I8LE), H5Tclose, LAY_OUT);
+  for (const std::int8_t value : {0, 1})
+    require(H5Tenum_insert(type, value == 0 ? "FALSE" : "TRUE", &value) >= 0, LAY_OUT);
+  return type;
+}
+
+/// Element type of a plan's output, as numpy knows it: of bf16 the bits are told.
+std::string output_dtype(ReorderDataType type) {
+  switch (type) {
+    case ReorderDataType::FP16:
+      return "float16";
+    case ReorderDataType::BF16:
+      return "uint16";
+    case ReorderDataType::FP32:
+      return "float32";
+    case ReorderDataType::FP64:
+      return "float64";
+    case ReorderDataType::SAME:
+    case ReorderDataType::INT4:
+      return "uint8";
+    default:
+      return reorder_data_type_to_string(type);
+  }
+}
+
+}  // namespace
+
+FrameForm::FrameForm(const ReorderConfig& config, std::uint32_t units_of_frame)
+    : plan(config.name_),
+      shape(config.frame_.shape_.begin(), config.frame_.shape_.end()),
+      dtype(config.frame_.dtype_.empty() ? output_dtype(config.data_types_.output_type_)
+                                         : config.frame_.dtype_),
+      bytes(static_cast<std::uint32_t>(reorder::frame_bytes_of(config))),
+      units(units_of_frame) {
+  // A path would name another group.
+  std::ranges::replace(plan, '/', '_');
+  if (shape.empty()) {
+    throw Error(Status::INVALID_PARAMETER,
+                "frames of reorder plan '" + config.name_ +
+                    "' have no shape, and a file has frames of one; give the plan a 'frame: "
+                    "shape'");
+  }
+}
+
+Handle FrameForm::type() const {
+  hdf5::enter();
+  static constexpr std::array<const char*, 11> NUMPY{"int8",    "uint8",   "int16",  "uint16",
+                                                     "int32",   "uint32",  "int64",  "uint64",
+                                                     "float16", "float32", "float64"};
+  const std::array<hid_t, 11> types{H5T_STD_I8LE,   H5T_STD_U8LE,   H5T_STD_I16LE, H5T_STD_U16LE,
+                                    H5T_STD_I32LE,  H5T_STD_U32LE,  H5T_STD_I64LE, H5T_STD_U64LE,
+                                    H5T_IEEE_F32LE, H5T_IEEE_F32LE, H5T_IEEE_F64LE};
+  const auto* const found =
+      std::ranges::find_if(NUMPY, [this](const char* name) { return dtype == name; });
+  if (found == NUMPY.end())
+    throw Error(Status::INVALID_PARAMETER, "frames have no elements of type '" + dtype + "'");
+  Handle type(H5Tcopy(types.at(static_cast<std::size_t>(found - NUMPY.begin()))), H5Tclose,
+              LAY_OUT);
+  if (dtype == "float16") {
+    require(H5Tset_fields(type, 15, 10, 5, 0, 10) >= 0 && H5Tset_size(type, 2) >= 0 &&
+                H5Tset_ebias(type, 15) >= 0,
+            LAY_OUT);
+  }
+  return type;
+}
+
+std::uint32_t width_of(FrameColumn column, const FrameForm& form) noexcept {
+  switch (column) {
+    case FrameColumn::TIMESTAMP:
+    case FrameColumn::LAST_TIMESTAMP:
+      return 8;
+    case FrameColumn::TIMED_OUT:
+    case FrameColumn::LOSSY:
+      return 1;
+    case FrameColumn::VALID:
+      return form.valid_bytes();
+    default:
+      return 4;
+  }
+}
+
+const char* name_of(FrameColumn column) noexcept { return NAMES[static_cast<std::size_t>(column)]; }
+
+std::string detector_of(const FrameForm& form) { return "/entry/instrument/" + form.plan; }
+
+void make_frame_layout(hid_t file, const FrameForm& form, std::uint64_t frames, bool grows,
+                       const FrameStorage& storage) {
+  const Handle root(H5Gopen2(file, "/", H5P_DEFAULT), H5Gclose, LAY_OUT);
+  set_text(root, "NX_class", "NXroot");
+  set_text(root, "default", "entry");
+  const Handle entry = make_group(root, "entry", "NXentry");
+  set_text(entry, "default", "data");
+  const Handle instrument = make_group(entry, "instrument", "NXinstrument");
+  const Handle detector = make_group(instrument, form.plan, "NXdetector");
+  const Handle plot = make_group(entry, "data", "NXdata");
+  set_text(plot, "signal", "data");
+
+  const auto make = [&](const char* name, hid_t type, std::vector<hsize_t> extents,
+                        const FrameColumn* column) {
+    std::vector<hsize_t> most = extents;
+    if (grows) most.front() = H5S_UNLIMITED;
+    const Handle space(
+        H5Screate_simple(static_cast<int>(extents.size()), extents.data(), most.data()), H5Sclose,
+        LAY_OUT);
+    const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, LAY_OUT);
+    require(H5Pset_obj_track_times(properties, false) >= 0 &&
+                H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER) >= 0,
+            LAY_OUT);
+    storage(column, properties);
+    const Handle dataset(
+        H5Dcreate2(detector, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose,
+        LAY_OUT);
+    if (column != nullptr && type_of(*column) == H5T_STD_I64LE) set_text(dataset, "units", "ns");
+    require(H5Lcreate_hard(detector, name, plot, name, H5P_DEFAULT, H5P_DEFAULT) >= 0, LAY_OUT);
+  };
+  for (std::size_t c = 0; c < NUM_FRAME_COLUMNS; ++c) {
+    const auto column = static_cast<FrameColumn>(c);
+    std::vector<hsize_t> extents{frames};
+    if (column == FrameColumn::VALID) extents.push_back(form.valid_bytes());
+    if (column == FrameColumn::LOSSY) {
+      make(name_of(column), truth_type(), extents, &column);
+    } else {
+      make(name_of(column), type_of(column), extents, &column);
+    }
+  }
+  std::vector<hsize_t> extents{frames};
+  extents.insert(extents.end(), form.shape.begin(), form.shape.end());
+  make("data", form.type(), extents, nullptr);
+}
+
+}  // namespace daqiri

@@ -1,0 +1,111 @@
+/// HDF5 files whose bytes go where we say.
+#pragma once
+
+#include <hdf5.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daqiri/error.h"
+
+namespace daqiri::hdf5 {
+
+/// What the library reads and writes in place of a file.
+class Storage {
+ public:
+  Storage() = default;
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  virtual ~Storage() = default;
+
+  /// Space for an object; where it is. The library's own way is the default: behind what there is.
+  virtual haddr_t allocate(H5FD_mem_t type, hsize_t bytes) noexcept;
+  virtual bool read(haddr_t at, void* to, std::size_t bytes) noexcept = 0;
+  virtual bool write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t bytes) noexcept = 0;
+  /// The file is as long as what was allocated.
+  virtual bool truncate() noexcept = 0;
+  [[nodiscard]] virtual haddr_t size() const noexcept = 0;
+
+  /// End of what is allocated.
+  [[nodiscard]] haddr_t end() const noexcept { return end_; }
+  void set_end(haddr_t end) noexcept { end_ = end < least_end_ ? least_end_ : end; }
+
+ protected:
+  /// Whatever the file says: a killed writer has not told its end.
+  void set_least_end(haddr_t end) noexcept { least_end_ = end; }
+
+ private:
+  haddr_t end_{0};
+  haddr_t least_end_{0};
+};
+
+/// An object of the library.
+class Handle {
+ public:
+  using Close = herr_t (*)(hid_t);
+  Handle() = default;
+  /// Throws Error GENERIC_FAILURE where there is none; `action` is what was tried.
+  Handle(hid_t id, Close closed_by, const char* action);
+  Handle(Handle&& other) noexcept
+      : id_(std::exchange(other.id_, H5I_INVALID_HID)), close_(other.close_) {}
+  Handle& operator=(Handle other) noexcept {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
+    return *this;
+  }
+  ~Handle() { close(); }
+  /// Returns whether that went well.
+  bool close() noexcept;
+  [[nodiscard]] bool is_open() const noexcept { return id_ >= 0; }
+  operator hid_t() const noexcept { return id_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  hid_t id_{H5I_INVALID_HID};
+  Close close_{nullptr};
+};
+
+/// Before other calls of the library, in each thread: it prints nothing.
+void enter() noexcept;
+/// What the library says about the call that failed last in this thread.
+std::string latest_error();
+/// Throws Error GENERIC_FAILURE: "cannot <action>: <what the library says>" unless `good`.
+void require(bool good, const char* action);
+
+enum class Format : std::uint8_t { EARLIEST, LATEST };
+
+/// A new file in `storage`, which is empty and outlives it. Throws Error.
+Handle create(Storage& storage, const std::string& name, Format format);
+/// What is in `storage`, to be changed; marks that a killed writer has left are forgotten. Throws
+/// Error.
+Handle reopen(Storage& storage, const std::string& name);
+
+/// The whole file in memory, of up to `room` bytes, but for the values of datasets: those are
+/// nowhere. Headers of objects lie together at the beginning.
+class Image final : public Storage {
+ public:
+  static constexpr std::size_t HEADERS = 4096;
+
+  explicit Image(std::size_t room) : bytes_(room) {}
+
+  /// The next dataset's values are at `offset` of the file.
+  void place_values(haddr_t offset) noexcept { values_at_ = offset; }
+  [[nodiscard]] const std::vector<std::byte>& bytes() const noexcept { return bytes_; }
+
+  haddr_t allocate(H5FD_mem_t type, hsize_t bytes) noexcept override;
+  bool read(haddr_t at, void* to, std::size_t bytes) noexcept override;
+  bool write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t bytes) noexcept override;
+  bool truncate() noexcept override { return true; }
+  [[nodiscard]] haddr_t size() const noexcept override { return written_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  haddr_t next_header_{0};
+  haddr_t next_{HEADERS};
+  haddr_t values_at_{HADDR_UNDEF};
+  haddr_t written_{0};
+};
+
+}  // namespace daqiri::hdf5

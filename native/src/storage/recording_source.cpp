@@ -1,0 +1,221 @@
+#include "storage/recording_source.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "io/session_memory.h"
+#include "storage/frame_writer.h"
+#include "storage/packet_writer.h"
+#include "storage/recorder_options.h"
+
+namespace daqiri {
+
+namespace {
+
+class QueuePackets final : public RecordingSource {
+ public:
+  QueuePackets(RxQueue& queue, const Session& session, const std::string& taker)
+      : queue_(queue), link_(session.memory()->link_layers.at(queue.port_id())) {
+    queue_.attach_recorder(taker);
+  }
+  ~QueuePackets() override { QueuePackets::detach(); }
+
+  void detach() noexcept override {
+    if (std::exchange(attached_, false)) queue_.detach_recorder();
+  }
+  Burst* receive() noexcept override { return queue_.receive_packets(); }
+  [[nodiscard]] bool closed() const noexcept override { return queue_.closed(); }
+  WaitQueue& ready() noexcept override { return queue_.ready(); }
+  std::uint32_t start_of(const Burst& burst, FlowId flow) noexcept override {
+    const FlowId* const begin = burst.flow_ids;
+    return static_cast<std::uint32_t>(std::find(begin, begin + burst.num_packets(), flow) - begin);
+  }
+  [[nodiscard]] std::uint64_t held() const noexcept override { return queue_.counters().held; }
+  [[nodiscard]] SourceCounters counters() const noexcept override { return queue_.counters(); }
+  [[nodiscard]] std::unique_ptr<RecordWriter> make_writer(const RecorderOptions& options,
+                                                          WriterKind kind) const override {
+    std::unique_ptr<PacketWriter> writer;
+    if (options.format == CaptureFormat::RAW) {
+      writer =
+          std::make_unique<PacketWriter>(RawFormat{options.packet_data_offset}, make_output(kind));
+    } else {
+      writer = std::make_unique<PacketWriter>(pcap::Format{link_->link_type(), options.nanosecond},
+                                              make_output(kind));
+    }
+    writer->set_link(*link_);
+    return writer;
+  }
+
+  [[nodiscard]] const char* kind() const noexcept override { return "queue"; }
+  void describe(const RecorderOptions& options, JsonObject& object) const override {
+    const bool raw = options.format == CaptureFormat::RAW;
+    object.text("format", raw ? "raw" : "pcap");
+    object.number("link_type", link_->link_type());
+    object.flag("nanosecond", raw || options.nanosecond);
+    object.flag("headers_reconstructed", !raw && link_->reconstructs_headers());
+    if (raw) object.number("packet_data_offset", options.packet_data_offset);
+  }
+  [[nodiscard]] const std::string& name() const noexcept override {
+    return queue_.config().common_.name_;
+  }
+  [[nodiscard]] const std::string& interface() const noexcept override {
+    return queue_.interface_name();
+  }
+  [[nodiscard]] bool has_flow(const FlowConfig& flow) const noexcept override {
+    return flow.action_.type_ == FlowType::QUEUE && flow.action_.id_ == queue_.id();
+  }
+  [[nodiscard]] int port() const noexcept override { return queue_.port_id(); }
+
+ private:
+  RxQueue& queue_;
+  std::shared_ptr<const LinkLayer> link_;
+  bool attached_{true};
+};
+
+class PlanFrames final : public RecordingSource {
+ public:
+  PlanFrames(reorder::RunningPlan& plan, const RecorderOptions& options, const std::string& taker)
+      : plan_(plan),
+        form_(plan.config(), plan.units()),
+        begins_anew_(options.held || options.start_flow) {
+    plan_.attach("a recorder that writes " + taker + "_*");
+  }
+  ~PlanFrames() override { PlanFrames::detach(); }
+
+  void detach() noexcept override {
+    if (!std::exchange(attached_, false)) return;
+    plan_.open_gate();
+    plan_.detach();
+  }
+  Burst* receive() noexcept override { return plan_.pop(); }
+  [[nodiscard]] bool closed() const noexcept override { return plan_.finished(); }
+  WaitQueue& ready() noexcept override { return plan_.frames(); }
+  std::uint32_t start_of(const Burst& burst, FlowId /*flow*/) noexcept override {
+    return plan_.begins_after_gate(burst) ? 0 : burst.num_packets();
+  }
+  [[nodiscard]] std::uint64_t held() const noexcept override { return plan_.waiting(); }
+  void begin() noexcept override {
+    if (begins_anew_) plan_.begin_anew();
+    if (gate_) plan_.close_gate(*gate_);
+  }
+  std::uint64_t begin_acquisition() noexcept override {
+    const std::uint64_t lost = plan_.count_without_buffer();
+    if (gate_) plan_.close_gate(*gate_);
+    return lost;
+  }
+  [[nodiscard]] SourceCounters counters() const noexcept override { return plan_.counters(); }
+  [[nodiscard]] std::unique_ptr<RecordWriter> make_writer(const RecorderOptions& options,
+                                                          WriterKind kind) const override {
+    if (options.layout == FrameLayout::CONTIGUOUS)
+      return contiguous_frames(form_, room(options), kind);
+    std::unique_ptr<FrameCompressor> compressor;
+    if (options.compression == FrameCompression::BITSHUFFLE_LZ4) {
+      compressor =
+          std::make_unique<FrameCompressor>(BitshuffleLz4::load(options.plugin_folder), form_.bytes,
+                                            H5Tget_size(form_.type()), options.compression_threads);
+    }
+    return chunked_frames(form_, std::move(compressor), kind);
+  }
+
+  [[nodiscard]] const char* kind() const noexcept override { return "reorder_plan"; }
+  void describe(const RecorderOptions& options, JsonObject& object) const override {
+    object.text("format", "hdf5");
+    object.text("layout", options.layout == FrameLayout::CONTIGUOUS ? "contiguous" : "chunked");
+    object.text("compression",
+                options.compression == FrameCompression::NONE ? "none" : "bitshuffle-lz4");
+    std::string shape;
+    for (const hsize_t extent : form_.shape)
+      shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
+    object.json("shape", "[" + shape + "]");
+    object.text("dtype", form_.dtype);
+  }
+  [[nodiscard]] const std::string& name() const noexcept override { return plan_.name(); }
+  [[nodiscard]] const std::string& interface() const noexcept override {
+    return plan_.interface_name();
+  }
+  [[nodiscard]] bool has_flow(const FlowConfig& flow) const noexcept override {
+    return std::ranges::find(plan_.flow_ids(), flow.id_) != plan_.flow_ids().end();
+  }
+  [[nodiscard]] int port() const noexcept override { return plan_.port_id(); }
+
+  /// Throws Error INVALID_PARAMETER for what frames cannot be recorded with.
+  void require(const RecorderOptions& options) const {
+    const bool contiguous = options.layout == FrameLayout::CONTIGUOUS;
+    const auto refuse = [](const std::string& text) {
+      throw Error(Status::INVALID_PARAMETER, text);
+    };
+    if (contiguous && room(options) == 0) {
+      refuse(
+          "layout is 'contiguous', and no limit says how many frames a file has; give roll_frames, "
+          "roll_bytes or max_frames");
+    }
+    FrameCompressor::require_threads(options.compression_threads);
+    if (contiguous && options.compression != FrameCompression::NONE) {
+      refuse(
+          "compression is 'bitshuffle-lz4' with layout 'contiguous'; accepted is 'none', or layout "
+          "'chunked'");
+    }
+  }
+
+  /// Frames before a packet of this flow do not count. Throws Error INVALID_PARAMETER.
+  void await(FlowId flow, const Session& session) {
+    for (const FlowConfig& known : session.port(port()).config.rx_.flows_) {
+      const FlowAction& action = known.action_;
+      const bool leads_here = action.ids_.empty()
+                                  ? plan_.feeds_on(action.id_)
+                                  : std::ranges::any_of(action.ids_, [this](std::uint16_t queue) {
+                                      return plan_.feeds_on(queue);
+                                    });
+      if (known.id_ == flow && action.type_ == FlowType::QUEUE && leads_here) {
+        gate_ = flow;
+        return;
+      }
+    }
+    throw Error(Status::INVALID_PARAMETER,
+                "start_flow is " + std::to_string(flow) + "; accepted is the id of a flow of '" +
+                    interface() + "' that leads to a queue of reorder plan '" + name() + "'");
+  }
+
+ private:
+  /// Frames that a contiguous file can have; 0: not known.
+  [[nodiscard]] std::uint64_t room(const RecorderOptions& options) const noexcept {
+    std::uint64_t room = RecordWriter::NO_LIMIT;
+    const std::uint64_t most =
+        options.group ? options.group->limits().max_packets : options.max_packets;
+    if (most > 0) room = std::min(room, most);
+    if (options.roll_packets > 0) room = std::min(room, options.roll_packets);
+    if (options.roll_bytes > 0)
+      room = std::min(room, (options.roll_bytes + form_.bytes - 1) / form_.bytes);
+    return room == RecordWriter::NO_LIMIT ? 0 : room;
+  }
+
+  reorder::RunningPlan& plan_;
+  FrameForm form_;
+  /// What waits is not recorded.
+  bool begins_anew_;
+  std::optional<FlowId> gate_;
+  bool attached_{true};
+};
+
+std::string taker_of(const RecorderOptions& options) {
+  return options.directory + "/" + options.prefix;
+}
+
+}  // namespace
+
+std::unique_ptr<RecordingSource> packets_of(RxQueue& queue, const Session& session,
+                                            const RecorderOptions& options) {
+  require_recordable(options);
+  return std::make_unique<QueuePackets>(queue, session, taker_of(options));
+}
+
+std::unique_ptr<RecordingSource> frames_of(reorder::RunningPlan& plan, const Session& session,
+                                           const RecorderOptions& options) {
+  require_recordable(options);
+  auto source = std::make_unique<PlanFrames>(plan, options, taker_of(options));
+  source->require(options);
+  if (options.start_flow) source->await(*options.start_flow, session);
+  return source;
+}
+
+}  // namespace daqiri

@@ -1,0 +1,29 @@
+/// libpcap, where the host has it.
+#pragma once
+
+namespace daqiri {
+
+/// To be derived from by a class whose members are functions of libpcap. The library stays loaded.
+class Libpcap {
+ public:
+  /// Whether the library is not installed, or has not all functions that were asked for.
+  [[nodiscard]] bool missing() const noexcept { return missing_; }
+
+ protected:
+  struct Symbol {
+    void* address;
+    template <typename Function>
+    operator Function*() const noexcept {  // NOLINT(google-explicit-constructor)
+      return reinterpret_cast<Function*>(address);
+    }
+  };
+
+  Libpcap() noexcept;
+  [[nodiscard]] Symbol find(const char* name) noexcept;
+
+ private:
+  void* loaded_;
+  bool missing_{false};
+};
+
+}  // namespace daqiri

@@ -1,0 +1,212 @@
+// Random rules of every kind: the compiled program agrees with trying one rule after the other.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "frames.h"
+#include "steering/classifier.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+using steering::PacketView;
+using steering::Program;
+
+namespace {
+
+/// A packet, and what its sender knows of it.
+struct Packet {
+  std::vector<std::uint8_t> frame;
+  std::size_t tags{0};
+  bool udp{false};
+  FrameFields fields;
+  /// Of the UDP payload.
+  std::uint32_t words[8]{};
+  bool ecpri{false};
+  std::uint8_t type{0};
+  std::uint16_t id{0};
+};
+
+/// Values from small sets, so that rules overlap and packets hit them.
+class Random {
+ public:
+  explicit Random(unsigned seed) : engine_(seed) {}
+
+  std::uint16_t upto(std::uint32_t n) { return static_cast<std::uint16_t>(engine_() % n); }
+  bool one_in(std::uint32_t n) { return upto(n) == 0; }
+  PortRange range() {
+    if (one_in(3)) return {};
+    const auto lo = static_cast<std::uint16_t>(1 + upto(20));
+    if (one_in(2)) return {lo, lo};
+    return one_in(8) ? PortRange{static_cast<std::uint16_t>(65530 + upto(6)), 65535}
+                     : PortRange{lo, static_cast<std::uint16_t>(lo + upto(12))};
+  }
+  std::uint16_t port() {
+    return static_cast<std::uint16_t>(one_in(6) ? 65530 + upto(6) : upto(35));
+  }
+  std::uint32_t mask() {
+    constexpr std::uint32_t MASKS[] = {UINT32_MAX, 0, 3, 0xFF000003};
+    return MASKS[upto(4)];
+  }
+
+  FlowMatch match(FlowMatchType type) {
+    FlowMatch match;
+    match.type_ = type;
+    if (type == FlowMatchType::FLEX_ITEM) {
+      auto& [item, value, bits] = match.flex_item_match_;
+      item = upto(3);
+      bits = mask();
+      value = upto(4) & (one_in(10) ? UINT32_MAX : bits);
+    } else if (type == FlowMatchType::ECPRI) {
+      EcpriMatch& ecpri = match.ecpri_match_;
+      ecpri.match_msg_type_ = !one_in(4);
+      ecpri.match_id_ = ecpri.match_msg_type_ && !one_in(3);
+      ecpri.msg_type_ = static_cast<std::uint8_t>(upto(3));
+      ecpri.id_ = upto(4);
+    } else {
+      match.udp_src_ = range();
+      match.udp_dst_ = range();
+      if (one_in(3)) match.ipv4_len_ = static_cast<std::uint16_t>(60 + upto(3));
+      if (one_in(4)) match.ipv4_src_ = htonl(1U + upto(3));
+      if (one_in(4)) match.ipv4_dst_ = htonl(1U + upto(3));
+    }
+    return match;
+  }
+
+  Packet packet() {
+    Packet made;
+    made.tags = one_in(3) ? upto(3) : 0;
+    const std::vector<std::uint16_t> tags(made.tags, 0x8100);
+    if (one_in(3)) {
+      made.ecpri = true;
+      made.type = static_cast<std::uint8_t>(upto(5));
+      made.id = upto(5);
+      made.frame = tagged(ecpri_frame(made.type, made.id), tags);
+      return made;
+    }
+    FrameFields& fields = made.fields;
+    fields.udp_src = port();
+    fields.udp_dst = port();
+    fields.payload = static_cast<std::uint16_t>(31 + upto(4));
+    fields.src = 1U + upto(4);
+    fields.dst = 1U + upto(4);
+    if (one_in(10)) fields.protocol = 6;
+    made.udp = fields.protocol == 17;
+    made.frame = make_frame(fields);
+    for (std::size_t i = 0; 4 * (i + 1) <= fields.payload; ++i) {
+      made.words[i] = one_in(3) ? 0x1000000U * upto(2) + upto(4) : upto(4);
+      put32(made.frame, 42 + 4 * i, made.words[i]);
+    }
+    made.frame = tagged(made.frame, tags);
+    return made;
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+bool inside(const PortRange& range, std::uint16_t port) {
+  return (range.lo == 0 && range.hi == 0) || (range.lo <= port && port <= range.hi);
+}
+bool equal_or_any(std::uint32_t wanted, std::uint32_t found) {
+  return wanted == 0 || wanted == found;
+}
+
+/// The rules as documented.
+bool matches(const RxConfig& rx, const FlowConfig& flow, const Packet& packet) {
+  const auto pops = static_cast<std::size_t>(flow.actions_.size() - 1);
+  const FlowMatch& m = flow.match_;
+  const FrameFields& f = packet.fields;
+  if (pops != packet.tags) return false;
+  if (m.type_ == FlowMatchType::ECPRI) {
+    const EcpriMatch& e = m.ecpri_match_;
+    if (!packet.ecpri) return false;
+    if (e.match_msg_type_ && e.msg_type_ != packet.type) return false;
+    // What begins with an id of 32 bits has the id of these messages in its upper half.
+    return !e.match_id_ || (packet.type < 3 && e.id_ == packet.id);
+  }
+  if (!packet.udp) return false;
+  if (m.type_ == FlowMatchType::FLEX_ITEM) {
+    const FlexItemConfig& item =
+        rx.flex_items_[static_cast<std::size_t>(m.flex_item_match_.flex_item_id_)];
+    const std::uint32_t end = item.offset_ + 4U;
+    return f.udp_dst == item.udp_dst_port_ && end <= f.payload &&
+           (packet.words[item.offset_ / 4] & m.flex_item_match_.mask_) == m.flex_item_match_.val_;
+  }
+  return inside(m.udp_src_, f.udp_src) && inside(m.udp_dst_, f.udp_dst) &&
+         equal_or_any(m.ipv4_len_, static_cast<std::uint16_t>(ipv4_length(f))) &&
+         equal_or_any(ntohl(m.ipv4_src_), f.src) && equal_or_any(ntohl(m.ipv4_dst_), f.dst);
+}
+
+/// Returns how many packets some flow matched.
+int compare(const InterfaceConfig& interface, Random& random, int packets) {
+  const Program program(interface);
+  const auto unreachable = steering::find_unreachable(interface.rx_);
+  int hits = 0;
+  for (int i = 0; i < packets; ++i) {
+    const Packet packet = random.packet();
+    const auto& flows = interface.rx_.flows_;
+    const auto first = std::find_if(flows.begin(), flows.end(), [&](const FlowConfig& flow) {
+      return matches(interface.rx_, flow, packet);
+    });
+    const auto found = program.classify(
+        PacketView::of_frame(packet.frame.data(), static_cast<std::uint32_t>(packet.frame.size())));
+    REQUIRE(found.matched == (first != flows.end()));
+    REQUIRE(found.flow == (found.matched ? first->id_ : 0));
+    REQUIRE(found.queue == (found.matched ? first->action_.id_ : 0));
+    for (const auto& [flow, taken_by] : unreachable) {
+      REQUIRE(taken_by < flow);
+      // All packets of the later one are packets of the earlier one.
+      if (matches(interface.rx_, flows[flow], packet))
+        REQUIRE(matches(interface.rx_, flows[taken_by], packet));
+    }
+    if (found.matched) ++hits;
+  }
+  return hits;
+}
+
+void add_random_flow(InterfaceConfig& interface, Random& random, FlowMatchType type) {
+  const auto id = static_cast<FlowId>(interface.rx_.flows_.size() + 1);
+  FlowConfig& flow = add_flow(interface, id, random.upto(4));
+  flow.match_ = random.match(type);
+  FlowAction pop;
+  pop.type_ = FlowType::VLAN_POP;
+  const int pops = type != FlowMatchType::FLEX_ITEM && random.one_in(3) ? random.upto(3) : 0;
+  flow.actions_.insert(flow.actions_.begin(), static_cast<std::size_t>(pops), pop);
+}
+
+}  // namespace
+
+TEST_CASE("random rules and packets: the program agrees with trying every rule", "[steering]") {
+  Random random(4711);
+  int hits = 0;
+  for (int round = 0; round < 400; ++round) {
+    auto interface = interface_with_queues(4);
+    for (int i = 0; i < 3; ++i) {
+      const auto offset = static_cast<std::uint16_t>(4 * random.upto(8));
+      const auto port = static_cast<std::uint16_t>(1 + random.upto(34));
+      interface.rx_.flex_items_.push_back({"item", i, offset, port});
+    }
+    const auto type = static_cast<FlowMatchType>(round % 3);
+    const int flows = random.upto(60);
+    for (int i = 0; i < flows; ++i) {
+      // Validation accepts one kind on an interface; the program takes any.
+      const bool other = round % 10 == 9 && random.one_in(2);
+      add_random_flow(interface, random, other ? static_cast<FlowMatchType>(random.upto(3)) : type);
+    }
+    INFO("round " << round);
+    hits += compare(interface, random, 200);
+  }
+  CHECK(hits > 10'000);
+}
+
+TEST_CASE("a thousand rules agree with trying each", "[steering]") {
+  Random random(1);
+  auto interface = interface_with_queues(4);
+  for (int i = 0; i < 1000; ++i) {
+    FlowMatch& match = add_flow(interface, static_cast<FlowId>(i + 1), random.upto(4)).match_;
+    match.udp_dst_ = {random.port(), random.port()};
+    if (match.udp_dst_.lo > match.udp_dst_.hi) std::swap(match.udp_dst_.lo, match.udp_dst_.hi);
+    match.udp_src_ = random.one_in(2) ? PortRange{random.port()} : random.range();
+    match.ipv4_dst_ = htonl(1U + random.upto(4));
+  }
+  CHECK(compare(interface, random, 3000) > 1000);
+}

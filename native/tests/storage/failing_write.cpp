@@ -1,0 +1,42 @@
+#include "storage/failing_write.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+namespace {
+
+/// Calls before the one that fails; below 0: it has failed, or none is to.
+std::atomic<int> turns_left{-1};
+std::atomic<bool> of_direct{false};
+std::atomic<int> problem{0};
+
+}  // namespace
+
+/// In place of the C library's.
+extern "C" ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t offset, int flags) {
+  if (turns_left >= 0 && ((fcntl(fd, F_GETFL) & O_DIRECT) != 0) == of_direct && turns_left-- == 0) {
+    errno = problem;
+    return -1;
+  }
+  // The second half of the offset is for machines of 32 bits.
+  return syscall(SYS_pwritev2, fd, pieces, count, offset, 0, flags);
+}
+
+namespace daqiri::test {
+
+FailingWrite::FailingWrite(bool direct, int turn, int error) noexcept {
+  of_direct = direct;
+  problem = error;
+  turns_left = turn;
+}
+
+FailingWrite::~FailingWrite() { turns_left = -1; }
+
+bool FailingWrite::met() const noexcept { return turns_left < 0; }
+
+}  // namespace daqiri::test

@@ -1,0 +1,242 @@
+// Files of frames on disks that are full or broken.
+#include <unistd.h>
+
+#include <numeric>
+
+#include "session/loopback_config.h"
+#include "storage/bursts.h"
+#include "storage/failing_write.h"
+#include "storage/frame_repair.h"
+#include "storage/frame_writer.h"
+#include "storage/recorder.h"
+
+using namespace daqiri;
+using namespace daqiri::test;
+
+namespace {
+
+constexpr std::uint32_t FRAME_BYTES = 4096;
+
+FrameForm camera(std::uint32_t units = 64) {
+  ReorderConfig config;
+  config.name_ = "camera";
+  config.frame_.shape_ = {32, 64};
+  config.frame_.dtype_ = "uint16";
+  return {config, units};
+}
+
+/// Frames of one packet each, with what is told beside them.
+class Frames {
+ public:
+  explicit Frames(std::uint32_t units = 64) : valid_(units / 64, ~std::uint64_t{0}) {}
+
+  HeldBurst next() {
+    HeldBurst made;
+    const Bytes bytes(FRAME_BYTES, static_cast<std::uint8_t>(++number_));
+    REQUIRE(within_limit([&] {
+      made = bench_.burst_or_none({{bytes}}, number_);
+      return made != nullptr;
+    }));
+    made->last_time = number_;
+    made->reorder.batch_id = number_;
+    made->reorder.source_packet_count = 1;
+    made->missing = 0;
+    made->lost = 0;
+    made->valid = valid_.data();
+    made->units = static_cast<std::uint32_t>(64 * valid_.size());
+    return made;
+  }
+  std::uint32_t write(FrameWriter& writer) {
+    return writer.write(*next(), 0, 1, RecordWriter::NO_LIMIT);
+  }
+
+ private:
+  Bench bench_{1, 8, FRAME_BYTES};
+  std::vector<std::uint64_t> valid_;
+  std::uint64_t number_{0};
+};
+
+/// Whether the writer's files in `dir` can be written directly.
+bool direct_possible(const TempDir& dir) {
+  std::string why_not;
+  const bool possible =
+      possible_writer(WriterKind::DIRECT, dir.path(), why_not) == WriterKind::DIRECT;
+  if (!possible) WARN("not tested: " << why_not);
+  return possible;
+}
+
+/// What is recorded comes from the test.
+class MadeSource final : public RecordingSource {
+ public:
+  /// Whether a direct writer can be had.
+  bool direct{false};
+
+  void detach() noexcept override {}
+  Burst* receive() noexcept override { return nullptr; }
+  [[nodiscard]] bool closed() const noexcept override { return true; }
+  WaitQueue& ready() noexcept override { return ready_; }
+  std::uint32_t start_of(const Burst& /*burst*/, FlowId /*flow*/) noexcept override { return 0; }
+  [[nodiscard]] std::uint64_t held() const noexcept override { return 0; }
+  [[nodiscard]] SourceCounters counters() const noexcept override {
+    return reorder::ReorderSnapshot{};
+  }
+  [[nodiscard]] std::unique_ptr<RecordWriter> make_writer(const RecorderOptions& /*options*/,
+                                                          WriterKind kind) const override {
+    if (kind == WriterKind::DIRECT && !direct)
+      throw Error(Status::GENERIC_FAILURE, "no more threads");
+    return chunked_frames(camera(), nullptr, kind);
+  }
+  [[nodiscard]] const char* kind() const noexcept override { return "reorder_plan"; }
+  void describe(const RecorderOptions& /*options*/, JsonObject& /*object*/) const override {}
+  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+  [[nodiscard]] const std::string& interface() const noexcept override { return name_; }
+  [[nodiscard]] bool has_flow(const FlowConfig& /*flow*/) const noexcept override { return false; }
+  [[nodiscard]] int port() const noexcept override { return 0; }
+
+ private:
+  std::string name_{"made"};
+  WaitQueue ready_;
+};
+
+std::shared_ptr<Session> quiet_session() {
+  NetworkConfig config = loopback_config(64, 500, 64);
+  config.log_level_ = LogLevel::OFF;
+  return Session::open(std::move(config));
+}
+
+}  // namespace
+
+TEST_CASE("A rewind that a disk interrupts leaves a file of the frames that were kept",
+          "[storage][frames]") {
+  const TempDir dir("/var/tmp");
+  const bool chunked = GENERATE(true, false);
+  const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT);
+  if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
+  Frames frames;
+  bool interrupted = true;
+  int turn = 0;
+  for (; interrupted && turn < 100; ++turn) {
+    const std::string path = dir / (std::to_string(turn) + ".h5");
+    const auto writer =
+        chunked ? chunked_frames(camera(), nullptr, kind) : contiguous_frames(camera(), 100, kind);
+    writer->create(path);
+    for (int i = 0; i < 10; ++i) REQUIRE(frames.write(*writer) == 1);
+    writer->sync();
+    {
+      const FailingWrite fault(false, turn, EIO);
+      const bool done = writer->rewind(4);
+      interrupted = fault.met();
+      CHECK(done == !interrupted);
+    }
+    writer->close(false);
+    INFO(turn << ": " << writer->error());
+    CHECK(writer->failed() == interrupted);
+    CHECK(writer->records() == 4);
+    CHECK(writer->tally().packets == 4);
+    const FoundFrames found = examine_frames(path, false);
+    CHECK(found.frames == 4);
+    CHECK(found.packets == 4);
+    for (const auto& [name, length] : found.lengths) CHECK(length >= 4);
+    CHECK(found.lengths.back().second == 4);
+  }
+  CHECK(!interrupted);
+  CHECK(turn > 1);
+}
+
+TEST_CASE("A file of frames that has no more room keeps all that were written",
+          "[storage][frames]") {
+  const TempDir dir("/var/tmp");
+  // The bits of a frame take more than half a block.
+  constexpr std::uint32_t UNITS = 8 * 38'400;
+  constexpr rlim_t MOST = 19'500'000;
+  const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT);
+  if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
+  Frames frames(UNITS);
+  const std::string path = dir / "full.h5";
+  const auto writer = chunked_frames(camera(UNITS), nullptr, kind);
+  std::uint64_t written = 0;
+  {
+    const FileSizeLimit limit(MOST);
+    writer->create(path);
+    while (written < 10'000 && frames.write(*writer) == 1) ++written;
+    writer->close(false);
+  }
+  INFO(writer->error());
+  CHECK(writer->failed());
+  CHECK(written > 200);
+  CHECK(writer->records() == written);
+  const FoundFrames found = examine_frames(path, false);
+  CHECK(found.frames == written);
+  for (const auto& [name, length] : found.lengths) CHECK(length == written);
+}
+
+TEST_CASE("A contiguous file is not cut to more frames than its bytes hold", "[storage][frames]") {
+  const TempDir dir;
+  Frames frames;
+  const std::string path = dir / "short.h5";
+  const auto writer = contiguous_frames(camera(), 100, WriterKind::BUFFERED);
+  writer->create(path);
+  for (int i = 0; i < 10; ++i) REQUIRE(frames.write(*writer) == 1);
+  writer->close(false);
+  REQUIRE(writer->error().empty());
+  const auto size = static_cast<off_t>(std::filesystem::file_size(path));
+  REQUIRE(truncate(path.c_str(), size - 5 * FRAME_BYTES) == 0);
+  const auto [status, text] = refusal([&] { cut_frames(path, 7); });
+  INFO(text);
+  CHECK(status == Status::INVALID_PARAMETER);
+  CHECK(text.find("has " + std::to_string(size - 5 * FRAME_BYTES) + " bytes") != std::string::npos);
+  CHECK(text.find("end at byte " + std::to_string(size - 3 * FRAME_BYTES)) != std::string::npos);
+  CHECK(std::filesystem::file_size(path) == static_cast<std::uintmax_t>(size - 5 * FRAME_BYTES));
+  cut_frames(path, 5);
+  CHECK(examine_frames(path, false).frames == 5);
+}
+
+TEST_CASE("A recorder that gets no direct writer has a buffered one", "[storage][frames]") {
+  const TempDir dir("/var/tmp");
+  if (!direct_possible(dir)) return;
+  const auto session = quiet_session();
+  MadeSource source;
+  source.direct = GENERATE(true, false);
+  RecorderOptions options;
+  options.directory = dir.path();
+  options.writer = GENERATE(WriterKind::AUTO, WriterKind::DIRECT);
+  CaptureFiles files(options, *session, source);
+  CHECK(files.writer_name() == (source.direct ? "direct" : "buffered"));
+  files.finish();
+  CHECK(files.error().empty());
+}
+
+TEST_CASE("The first frame of a file tells what was lost with the one before",
+          "[storage][frames]") {
+  const TempDir dir("/var/tmp");
+  const auto session = quiet_session();
+  MadeSource source;
+  RecorderOptions options;
+  options.directory = dir.path();
+  options.on_error = OnError::RESUME;
+  CaptureFiles files(options, *session, source);
+  Frames frames;
+  const auto write = [&] {
+    const HeldBurst frame = frames.next();
+    files.write(*frame, 0, 1);
+    return frame->lossy;
+  };
+  CHECK(!write());
+  CHECK(!write());
+  {
+    // No room for the next file: nothing is lost by that.
+    const FileSizeLimit limit(1000);
+    files.complete();
+  }
+  REQUIRE(files.failing());
+  REQUIRE(files.counts().lost == 0);
+  REQUIRE(unlink(std::string(files.path()).c_str()) == 0);
+  // It tries again only after some time.
+  const std::uint64_t failed_at = monotonic_ns();
+  REQUIRE(within_limit([&] { return monotonic_ns() > failed_at + 600'000'000; }));
+  CHECK(write());
+  CHECK(files.counts().lost == 2);
+  CHECK(files.counts().records == 1);
+  CHECK(!write());
+  files.finish();
+}
