@@ -7,7 +7,7 @@ from bluesky.utils import MsgGenerator
 
 from daqiri_ophyd.devices import Capture, TxQueue
 
-__all__ = ["are_peers", "bytes_on_the_way", "until_arrived"]
+__all__ = ["are_peers", "bytes_on_the_way", "until_arrived", "until_taken"]
 
 _POLL_S = 0.05
 _QUIET_S = 1.0
@@ -72,3 +72,40 @@ def until_arrived(
         now = arrived()
         quiet = quiet + _POLL_S if now == before else 0.0
         before = now
+
+
+def until_taken(detector: Capture, timeout: float) -> MsgGenerator[None]:
+    """Let the RunEngine go on until a capture has taken what its queues have received by now.
+
+    Packets are received before the burst that they are in is complete.
+
+    Parameters
+    ----------
+    detector : Capture
+        The capture.
+    timeout : float
+        Longest time, s.
+
+    Raises
+    ------
+    TimeoutError
+        If it takes longer.
+    """
+    port = detector.daq.port(detector.port_name)
+    queues = [port.rx_queue(name) for name in detector.selected_queues]
+    received = [queue.counters().received for queue in queues]
+
+    def missing() -> int:
+        counts = [queue.counters() for queue in queues]
+        taken = [now.received - now.held for now in counts]
+        return sum(max(0, a - b) for a, b in zip(received, taken, strict=True))
+
+    waited = 0.0
+    while missing() and detector.is_recording:
+        if waited > timeout:
+            raise TimeoutError(
+                f"{detector.name}: {missing()} packets wait in the queues for {timeout:g} s"
+            )
+        yield from bps.checkpoint()
+        yield from bps.sleep(_POLL_S)
+        waited += _POLL_S

@@ -10,9 +10,9 @@ from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, Msg, MsgGenerator, make_decorator, short_uid
 
-from daqiri_ophyd.devices import Capture, TxQueue
+from daqiri_ophyd.devices import Capture, FrameDetector, TxQueue
 
-from ._arrival import are_peers, bytes_on_the_way, until_arrived
+from ._arrival import are_peers, bytes_on_the_way, until_arrived, until_taken
 from ._metadata import engine_metadata_wrapper
 
 # How soon a capture that fails ends the run, while only the transmission is waited for.
@@ -20,6 +20,9 @@ _LOOK_S = 0.1
 
 Streams = Mapping[str, Sequence[Any]]
 """Devices by the name of their stream."""
+
+Recording = Capture | FrameDetector
+Recordings = Recording | Sequence[Recording]
 
 __all__ = [
     "Flight",
@@ -85,7 +88,7 @@ class Flight:
 
     def _collect_rest(self) -> MsgGenerator[None]:
         """Collect what the last collection has not, because a pause cancelled it."""
-        captures = [[d for d in s if isinstance(d, Capture)] for s in self._streams.values()]
+        captures = [[d for d in s if isinstance(d, Recording)] for s in self._streams.values()]
         while any(some and all(one.uncollected for one in some) for some in captures):
             yield from self.collect()
 
@@ -94,7 +97,7 @@ class Flight:
 
         Of a TCP stream between them, which waits when its receiver lags, such a capture has all.
         """
-        last = [d for d in self._devices if isinstance(d, Capture) and not d.limited]
+        last = [d for d in self._devices if isinstance(d, Recording) and not d.limited]
         first = [device for device in self._devices if device not in last]
 
         def complete() -> MsgGenerator[None]:
@@ -126,10 +129,12 @@ class Flight:
             # What was on the way before arrives, too, or is flushed; others may have sent as well.
             return bytes_on_the_way(tx, detector) - min(before, 0)
 
-        size = missing()
-        if size > 0 and not detector.failed:
-            timeout = detector.timeout.get()
+        size, timeout = missing(), detector.timeout.get()
+        if detector.failed:
+            return
+        if size > 0:
             yield from until_arrived(detector, size, lambda: size - missing(), timeout)
+        yield from until_taken(detector, timeout)
 
     def _complete(self, devices: list[Any]) -> MsgGenerator[None]:
         group = short_uid("complete")
@@ -191,7 +196,7 @@ class Flight:
 
 
 def capture_during(
-    detector: Capture | Sequence[Capture],
+    detector: Recordings | Mapping[str, Recordings],
     plan: MsgGenerator[Any],
     *,
     tx: TxQueue | None = None,
@@ -209,9 +214,11 @@ def capture_during(
 
     Parameters
     ----------
-    detector : Capture or sequence of Capture
-        Capture of a port; has to be staged. Several share the stream: each has to be prepared
-        (`CaptureTrigger`), for equally many files.
+    detector : Capture, FrameDetector, sequence of these, or mapping
+        Capture of a port, or detector of a reorder plan's frames; has to be staged. Several share
+        the stream: each has to be prepared, for equally many rows, which are files
+        (`CaptureTrigger`) or frames. Others have a stream each, by its name:
+        ``{"images": detector, "packets": capture}``.
     plan : generator
         What happens during the capture, such as ``bps.mv(motor, 10)``. It may not open a run; see
         `capture_during_wrapper`.
@@ -219,7 +226,7 @@ def capture_during(
         A prepared and staged transmit queue that sends during the capture. Its row is in stream
         ``transmit``.
     stream : str
-        Stream of the files and their counters.
+        Stream of the files and their counters, unless ``detector`` names it.
     flush_period : float
         Time between collections of rows, s. While the plan runs, they are collected at its
         checkpoints.
@@ -234,9 +241,10 @@ def capture_during(
     FailedStatus
         If the capture or the transmission fails.
     ValueError
-        If one of several captures is not prepared, or for another number of files.
+        If one of several detectors in a stream is not prepared, or for another number of rows, or
+        is given twice.
     """
-    flight = Flight(streams_of(_captures(detector, stream), tx, stream), flush_period)
+    flight = Flight(_streams(detector, tx, stream), flush_period)
 
     def run() -> MsgGenerator[Any]:
         yield from flight.start()
@@ -247,36 +255,65 @@ def capture_during(
     return (yield from bpp.contingency_wrapper(run(), except_plan=flight.recover))
 
 
-def _captures(given: Any, stream: str) -> list[Capture]:
-    """Return captures that can be flown in one stream."""
-    captures = list(given) if isinstance(given, Sequence) else [given]
-    for one in captures or [given]:
-        if not isinstance(one, Capture):
+def _streams(given: Any, tx: TxQueue | None, stream: str) -> Streams:
+    """Return the detectors of each stream, and the transmission in ``transmit``."""
+    named = given if isinstance(given, Mapping) else {stream: given}
+    if tx is not None and "transmit" in named:
+        raise ValueError(f"stream 'transmit' is that of {tx.name}; give the detector another one.")
+    streams = {name: _recordings(some, name) for name, some in named.items()}
+    recordings = [one for some in streams.values() for one in some]
+    if not recordings:
+        raise ValueError("no detector is given; accepted is {stream: detector, ...}.")
+    for one in recordings:
+        if recordings.count(one) > 1 and len(streams) > 1:
+            raise ValueError(f"{one.name} is in several streams; give it one.")
+    return streams if tx is None else {**streams, "transmit": [tx]}
+
+
+def _recordings(given: Any, stream: str) -> Sequence[Recording]:
+    """Return detectors that can be flown in one stream."""
+    recordings = list(given) if isinstance(given, Sequence) else [given]
+    for one in recordings or [given]:
+        if not isinstance(one, Recording):
             raise TypeError(
                 f"detector is {getattr(one, 'name', None) or repr(one)}; accepted are a capture, "
-                "daq.<port>.capture, and a list of captures."
+                "daq.<port>.capture, a frame detector, daq.<port>.frames.<plan>, a list of "
+                "these, and {stream: detector, ...}."
             )
-    if len(captures) == 1:
-        return captures
-    for one in captures:
+    if len(recordings) == 1:
+        return recordings
+    for one in recordings:
         if not one.prepared:
+            how = (
+                "bps.prepare(detector, 100), for so many frames"
+                if isinstance(one, FrameDetector)
+                else "bps.prepare(capture, CaptureTrigger(number_of_files=..., "
+                "packets_per_file=...))"
+            )
             raise ValueError(
                 f"{one.name} cannot share stream {stream!r}: it is not prepared. Do so first: "
-                "bps.prepare(capture, CaptureTrigger(number_of_files=..., packets_per_file=...))."
+                f"{how}; or give each detector a stream, {{stream: detector, ...}}."
             )
-    files = {one.name: one.num_packets.get() // max(1, one.roll_packets.get()) for one in captures}
-    if len(files) < len(captures) or len(set(files.values())) > 1:
-        numbers = ", ".join(f"{one.name}: {files[one.name]}" for one in captures)
+    rows = {one.name: _rows(one) for one in recordings}
+    if len(rows) < len(recordings) or len(set(rows.values())) > 1:
+        numbers = ", ".join(f"{one.name}: {rows[one.name]}" for one in recordings)
         raise ValueError(
-            f"Captures that share stream {stream!r} write equally many files, and each is given "
-            f"once; found {numbers}. Prepare them with the same number_of_files."
+            f"Detectors that share stream {stream!r} have equally many rows, files or frames, and "
+            f"each is given once; found {numbers}. Prepare them for the same number."
         )
-    return captures
+    return recordings
+
+
+def _rows(one: Recording) -> int:
+    """Return the rows of a prepared detector."""
+    if isinstance(one, FrameDetector):
+        return one.prepared or 0
+    return one.num_packets.get() // max(1, one.roll_packets.get())
 
 
 def capture_during_wrapper(
     plan: MsgGenerator[Any],
-    detector: Capture,
+    detector: Recording | Mapping[str, Recording],
     *,
     tx: TxQueue | None = None,
     stream: str = "packets",
@@ -291,10 +328,13 @@ def capture_during_wrapper(
     ----------
     plan : generator
         A plan that opens and closes runs.
-    detector, tx, flush_period
+    detector : Capture, FrameDetector or mapping
+        As for `capture_during`; several have a stream each.
+    tx, flush_period
         As for `capture_during`.
     stream : str
-        Stream of the files and their counters; not one of the plan's own.
+        Stream of the files and their counters, unless ``detector`` names it; not one of the plan's
+        own.
 
     Returns
     -------
@@ -306,7 +346,7 @@ def capture_during_wrapper(
     FailedStatus
         If the capture or the transmission fails.
     """
-    streams = streams_of([detector], tx, stream)
+    streams = _streams(detector, tx, stream)
     devices = [device for devices in streams.values() for device in devices]
     flights = [Flight(streams, flush_period)]
 
@@ -347,7 +387,7 @@ def _before(msg: Msg, first: Callable[[], MsgGenerator[None]]) -> MsgGenerator[A
     return (yield msg)
 
 
-def streams_of(detectors: Sequence[Capture], tx: TxQueue | None, stream: str) -> dict[str, Any]:
+def streams_of(detectors: Sequence[Recording], tx: TxQueue | None, stream: str) -> dict[str, Any]:
     """Return the devices of each stream: captures in one, a transmission in ``transmit``.
 
     Without a capture, the transmission is in ``stream``.

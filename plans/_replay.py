@@ -14,7 +14,7 @@ from daqiri_ophyd.catalog import Catalog, capture_files, find_run
 from daqiri_ophyd.devices import Capture, TxQueue, Verification
 from daqiri_ophyd.replay import Comparison, Replay
 
-from ._arrival import are_peers, bytes_on_the_way, until_arrived
+from ._arrival import are_peers, bytes_on_the_way, until_arrived, until_taken
 from ._fly import OnDrop, capture_settings, fly, prepare_to_send, with_settings
 from ._packets import replay_source
 from ._threads import on_thread
@@ -68,7 +68,8 @@ def replay(
     stream, key : str, optional
         Stream and data key of the capture, if the run has several.
     detector : Capture, optional
-        Capture for the replayed packets: one file, complete when all have arrived.
+        Capture for the replayed packets: one file, complete when all have arrived. On a TCP port,
+        bytes of other clients count, too.
     on_drop, timeout
         As for `capture`.
     start_delay : float
@@ -330,6 +331,7 @@ def _when_arrived(
 
     def complete(message: Msg) -> MsgGenerator[Any]:
         yield from until_arrived(detector, size, lambda: received() - before, timeout, size - rest)
+        yield from until_taken(detector, timeout)
         return (yield message)
 
     def insert(message: Msg) -> tuple[Any, None]:

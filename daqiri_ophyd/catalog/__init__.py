@@ -12,6 +12,7 @@ from ._captures import CaptureNotFoundError, capture_files
 from ._catalog import Catalog
 from ._confine import UnreadableFileError
 from ._find import RunNotFoundError, find_run
+from ._frames_dataset import FramesNotFoundError, frames_dataset
 from ._handler import LEGACY_SPEC, PcapHandler
 from ._recover import Recovery, recover_runs
 from ._register import CaptureConsolidator, register
@@ -33,6 +34,7 @@ __all__ = [
     "PcapHandler",
     "CaptureSequenceAdapter",
     "CounterSequenceAdapter",
+    "FramesNotFoundError",
     "Recovery",
     "RunNotFoundError",
     "RunWriter",
@@ -40,6 +42,7 @@ __all__ = [
     "capture_files",
     "confined_tree",
     "find_run",
+    "frames_dataset",
     "ingest_backup",
     "recover_runs",
     "register",

@@ -26,7 +26,7 @@ class Journal:
     What a writer and a catalog collect in memory, and the directory of captures, are lost when the
     process is killed; the journal is then what a run can be recovered from. It is locked while the
     run is in progress or is being stored. If it cannot be written, that is logged and the run goes
-    on without.
+    on without; its name then tells that later documents are not in it.
 
     Parameters
     ----------
@@ -37,6 +37,7 @@ class Journal:
     """
 
     SUFFIX = ".unfinished.jsonl"
+    PARTIAL = f".partial{SUFFIX}"
 
     def __init__(self, directory: Path, uid: str) -> None:
         self.path = directory / f"{uid}{self.SUFFIX}"
@@ -90,11 +91,18 @@ class Journal:
             return
         _log.warning(
             "The documents of a run in progress are no longer kept in %s (%s): if this process is "
-            "killed, the run cannot be recovered.",
+            "killed, the run is recovered in part only.",
             self.path,
             error,
         )
         self._broken = True
+        if self._part is None:
+            partial = self.path.with_name(self.path.name.removesuffix(self.SUFFIX) + self.PARTIAL)
+            try:
+                # A name has room on a full disk, too.
+                self.path = self.path.rename(partial)
+            except OSError as failure:
+                _log.warning("%s: %s", self.path, failure)
 
 
 def _line(name: str, doc: dict[str, Any]) -> str:

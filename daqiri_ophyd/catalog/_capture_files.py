@@ -24,8 +24,12 @@ class CaptureFiles:
             template = doc["parameters"].get("template", "")
             self._resources[doc["uid"]] = (doc["uri"], template)
         elif name == "stream_datum" and doc["stream_resource"] in self._resources:
+            resource = self._resources[doc["stream_resource"]]
             numbers = range(doc["indices"]["start"], doc["indices"]["stop"])
-            self._numbers.setdefault(self._resources[doc["stream_resource"]], []).extend(numbers)
+            if not resource[1]:
+                numbers = range(1)  # rows of one file
+                self._numbers.pop(resource, None)
+            self._numbers.setdefault(resource, []).extend(numbers)
 
     def text(self) -> str:
         """Return first and last of the files that exist, and how many, for each directory."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from daqiri_ophyd.documents import CAPTURE_MIMETYPES
+from daqiri_ophyd.documents import CAPTURE_MIMETYPES, FRAMES_MIMETYPE
 
 from ._confine import UnreadableFileError, confined_path, readable_of
 
@@ -23,6 +23,8 @@ def capture_files(
     readable: Iterable[str | Path] | None = None,
 ) -> list[Path]:
     """Return the pcap or raw files of a run, in the order of the rows of their stream.
+
+    Of a run without those, and where `key` says so: the files of frames.
 
     Parameters
     ----------
@@ -55,6 +57,9 @@ def capture_files(
         for name, files in captures.items()
         if stream in (None, name[0]) and key in (None, name[1])
     }
+    packets = {name: files for name, files in wanted.items() if not files[0].endswith(".h5")}
+    if packets and key is None:
+        wanted = packets
     if len(wanted) != 1:
         asked = "".join(
             f", {what} {name!r}" for what, name in (("stream", stream), ("key", key)) if name
@@ -95,7 +100,12 @@ def captures_of(run: Any) -> Iterator[tuple[tuple[str, str], list[str]]]:
             if "external" not in data_key or name not in parts:
                 continue
             for source in stream.base[name].include_data_sources().data_sources():
-                if source.mimetype in CAPTURE_MIMETYPES.values():
+                # Numbers of frames are in the same file as the frames.
+                frames = data_key["source"].startswith("daqiri://") and (
+                    (source.mimetype, source.parameters.get("dataset"))
+                    == (FRAMES_MIMETYPE, "/entry/data/data")
+                )
+                if source.mimetype in CAPTURE_MIMETYPES.values() or frames:
                     assets = sorted(source.assets, key=lambda asset: asset.num or 0)
                     yield (
                         (stream_name, name),

@@ -4,10 +4,12 @@ import fcntl
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from daqiri_ophyd.engine import DaqiriError
 
 from ._address import CatalogError
 from ._backup import BackupError, Documents, Journal, read_documents, write_backup
@@ -55,7 +57,8 @@ def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
     fly scans that are in no document become rows, and the run is stored anew, with a RunStop whose
     exit status is ``abort``. Of a run that is in the catalog only, files are repaired and listed,
     and the RunStop is added, unless another process has the catalog open. Runs in progress are
-    left alone, and so are recovered runs.
+    left alone, and so are recovered runs. Of a run whose documents could not all be kept, files are
+    repaired and listed; what the catalog has of it stays.
 
     Parameters
     ----------
@@ -63,7 +66,7 @@ def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
         Catalog with a backup directory on this host.
     mend : callable
         Repairs a pcap file; returns what was done, nothing if it is sound. Raises OSError or
-        ValueError if it cannot be repaired.
+        ValueError or DaqiriError if it cannot be repaired.
 
     Yields
     ------
@@ -116,6 +119,7 @@ def _recover(catalog: Catalog, path: Path, readable: list[Path], mend: Mend) -> 
     """Store the run of a file of documents, with what it lacks."""
     found = Recovery(path.name.partition(".")[0], reason="it was stored already")
     is_journal = path.name.endswith(Journal.SUFFIX)
+    partial = path.name.endswith(Journal.PARTIAL)
     try:
         documents = read_documents(path, unfinished=True)
         if not documents or documents[0][0] != "start":
@@ -123,12 +127,16 @@ def _recover(catalog: Catalog, path: Path, readable: list[Path], mend: Mend) -> 
         found.uid = documents[0][1]["uid"]
         stored = _stored(catalog, found.uid)
         if stored is None or not stored.metadata.get("stop"):
-            complete = _completed(documents, found, readable, mend)
-            # From here on it can be stored again and again, whenever this process is killed.
-            path_of_backup = path.with_name(f"{found.uid.split('-')[0]}.jsonl")
-            if complete is not documents or is_journal:
-                write_backup(path_of_backup, complete)
-            ingest_backup(catalog.client, path_of_backup)
+            complete = _completed(documents, found, readable, mend, partial=partial)
+            if partial and stored is not None:
+                # It may have more documents than the journal.
+                _end_stored(stored, complete[-1][1], found, readable)
+            else:
+                # From here on it can be stored again and again, whenever this process is killed.
+                path_of_backup = path.with_name(f"{found.uid.split('-')[0]}.jsonl")
+                if complete is not documents or is_journal:
+                    write_backup(path_of_backup, complete)
+                ingest_backup(catalog.client, path_of_backup)
         elif not is_journal:
             return
         if is_journal:
@@ -145,13 +153,24 @@ def _stored(catalog: Catalog, uid: str) -> Any:
         return None
 
 
+def _end_stored(run: Any, stop: dict[str, Any], found: Recovery, readable: list[Path]) -> None:
+    """Add a RunStop to a stored run; leave out of the list what it has."""
+    files: set[Path] = set()
+    for uri in (uri for _, uris in captures_of(run) for uri in uris):
+        with suppress(UnreadableFileError):
+            files.add(confined_path(uri, readable))
+    found.unlisted = [path for path in found.unlisted if path not in files]
+    stop = {key: value for key, value in stop.items() if key != "num_events"}
+    run.update_metadata({"stop": stop}, drop_revision=True)
+
+
 def _completed(
-    documents: Documents, found: Recovery, readable: list[Path], mend: Mend
+    documents: Documents, found: Recovery, readable: list[Path], mend: Mend, *, partial: bool
 ) -> Documents:
     if documents[-1][0] == "stop":
         found.reason = "it had ended, and is stored now"
         return documents
-    run = UnfinishedRun(documents, readable, mend)
+    run = UnfinishedRun(documents, readable, mend, partial=partial)
     complete = run.complete()
     found.rows, found.mended, found.unlisted = run.rows, run.mended, run.unlisted
     found.reason = complete[-1][1]["reason"]
@@ -171,7 +190,7 @@ def _close(run: Any, readable: list[Path], mend: Mend) -> Recovery:
                 found.unlisted.append(path)
                 try:
                     found.mended += [f"{path}: {step}" for step in mend(path)]
-                except (OSError, ValueError) as error:
+                except (OSError, ValueError, DaqiriError) as error:
                     found.mended.append(f"{path}: not repaired: {error}")
         found.reason = (
             "the process that ran it ended without closing it; recovered from the catalog, without "
@@ -185,6 +204,6 @@ def _close(run: Any, readable: list[Path], mend: Mend) -> Recovery:
             "reason": found.reason,
         }
         run.update_metadata({"stop": stop}, drop_revision=True)
-    except (OSError, UnreadableFileError, CatalogError, ValueError) as error:
+    except (OSError, UnreadableFileError, CatalogError, ValueError, DaqiriError) as error:
         found.problem = str(error)
     return found

@@ -4,23 +4,32 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COUNTER_MIMETYPE, FileSummary, SidecarError
+from daqiri_ophyd.documents import (
+    CAPTURE_MIMETYPES,
+    COUNTER_MIMETYPE,
+    FRAMES_MIMETYPE,
+    FileSummary,
+    SidecarError,
+    keep_frames,
+)
+from daqiri_ophyd.engine import DaqiriError, examine_frames
 
 from ._backup import Documents
 from ._confine import UnreadableFileError, confined_path
 from ._summarize import NotPcapError, summarize
+from ._unfinished_frames import FrameColumns, columns_of
+from ._unfinished_stream import Series, Stream
 
 __all__ = ["Mend", "UnfinishedRun", "files_beside"]
 
 Mend: TypeAlias = Callable[[Path], list[str]]
 """Repairs a file; returns what was done."""
 
-_NUMBERED = re.compile(r"(.+_)([0-9]{6,})(\.(?:pcap|raw))")
-_MIMETYPES = {*CAPTURE_MIMETYPES.values(), COUNTER_MIMETYPE}
+_NUMBERED = re.compile(r"(.+_)([0-9]{6,})(\.(?:pcap|raw|h5))")
+_MIMETYPES = {*CAPTURE_MIMETYPES.values(), COUNTER_MIMETYPE, FRAMES_MIMETYPE}
 _COUNTERS = ("packets", "bytes", "dropped", "t_first_ns", "t_last_ns")
 
 
@@ -37,25 +46,6 @@ def files_beside(files: Sequence[Path]) -> list[Path]:
     return sorted(found.difference(files))
 
 
-@dataclass
-class _Series:
-    """The files of one data key of a stream."""
-
-    key: str
-    resource: dict[str, Any] = field(default_factory=dict)
-    next_number: int = 0
-    placed: list[Path | None] = field(default_factory=list)  # row by row; None: not readable
-    new: list[Path] = field(default_factory=list)
-
-
-@dataclass
-class _Stream:
-    descriptor: dict[str, Any]
-    rows: int = 0
-    has_readings: bool = False  # rows are those of a step scan
-    series: dict[str, _Series] = field(default_factory=dict)
-
-
 class UnfinishedRun:
     """The documents of a run up to where its process was killed.
 
@@ -66,7 +56,10 @@ class UnfinishedRun:
     readable : iterable of Path
         Directories of captures. Files elsewhere are not touched.
     mend : callable
-        Repairs a pcap file.
+        Repairs a file.
+    partial : bool
+        Whether documents may be lost beside those of the last seconds: files are repaired and
+        listed only.
 
     Attributes
     ----------
@@ -78,18 +71,23 @@ class UnfinishedRun:
         Files of the captures that are in no document.
     """
 
-    def __init__(self, documents: Documents, readable: Iterable[Path], mend: Mend) -> None:
+    def __init__(
+        self, documents: Documents, readable: Iterable[Path], mend: Mend, *, partial: bool = False
+    ) -> None:
         self.rows = 0
         self.mended: list[str] = []
         self.unlisted: list[Path] = []
         self._documents = documents
         self._readable = list(readable)
         self._mend = mend
+        self._partial = partial
         self._start = documents[0][1]
         self._time = float(self._start["time"])
-        self._streams: dict[str, _Stream] = {}
-        self._by_descriptor: dict[str, _Stream] = {}
+        self._streams: dict[str, Stream] = {}
+        self._by_descriptor: dict[str, Stream] = {}
         self._resources: dict[str, dict[str, Any]] = {}
+        self._used: set[str] = set()  # resources with rows
+        self._keys_of_many: dict[str, str] = {}  # of resources whose rows are several frames
 
     def complete(self) -> Documents:
         """Return all documents of the run: those that there are, rows of files, and a RunStop."""
@@ -105,14 +103,24 @@ class UnfinishedRun:
 
     def _take_event(self, name: str, doc: dict[str, Any]) -> None:
         if name == "descriptor":
-            stream = self._streams.setdefault(doc["name"], _Stream(doc))
+            stream = self._streams.setdefault(doc["name"], Stream(doc))
             stream.descriptor = doc
+            stream.frames = stream.frames or columns_of(doc)
+            # Of a frame detector only readings have values in events. Pages may be of any flyer.
+            own = {key for f in stream.frames for key in doc["object_keys"].get(f.device, [])}
+            stream.has_readings |= bool(stream.columns) and own.issuperset(stream.columns)
             self._by_descriptor[doc["uid"]] = stream
         elif name in ("event", "event_page"):
             stream = self._by_descriptor[doc["descriptor"]]
             stream.has_readings |= name == "event"
             numbers = doc["seq_num"] if name == "event_page" else [doc["seq_num"]]
             stream.rows = max([stream.rows, *numbers])
+        elif name == "stream_resource" and (doc["parameters"].get("multiplier") or 1) > 1:
+            self._keys_of_many[doc["uid"]] = doc["data_key"]
+        elif name == "stream_datum" and doc["stream_resource"] in self._keys_of_many:
+            stream = self._by_descriptor[doc["descriptor"]]
+            key = self._keys_of_many[doc["stream_resource"]]
+            stream.has_readings |= stream.frames_of(key) is not None
         times = doc.get("time", [])
         self._time = max([self._time, *(times if isinstance(times, list) else [times])])
 
@@ -128,55 +136,73 @@ class UnfinishedRun:
             self._resources[doc["uid"]] = doc
         elif name == "stream_datum" and doc["stream_resource"] in self._resources:
             resource = self._resources[doc["stream_resource"]]
-            series = self._series(self._by_descriptor[doc["descriptor"]], resource)
+            stream = self._by_descriptor[doc["descriptor"]]
+            self._used.add(resource["uid"])
+            if resource["mimetype"] == FRAMES_MIMETYPE:
+                if frames := stream.frames_of(resource["data_key"]):
+                    frames.take_datum(doc, resource)
+                return
+            series = self._series(stream, resource)
             for number in range(doc["indices"]["start"], doc["indices"]["stop"]):
                 series.placed.append(self._path(resource, number))
             series.next_number = doc["indices"]["stop"]
 
     def _take_announced(self, resource: dict[str, Any]) -> None:
-        """Take note of the directory of a fly scan, which may have no complete file."""
+        """Take note of the directory, or file, of a fly scan, which may have no complete row."""
         first = resource["parameters"].get("first_number")
         key = resource["data_key"]
         streams = [s for s in self._streams.values() if key in s.descriptor["data_keys"]]
         flown = [stream for stream in streams if not stream.has_readings]
+        if resource["mimetype"] == FRAMES_MIMETYPE:
+            frames = flown[0].frames_of(key) if len(flown) == 1 else None
+            if frames is not None and resource["uid"] not in self._used:
+                frames.take_resource(resource)
+            return
         if first is not None and len(flown) == 1 and key not in flown[0].series:
             self._series(flown[0], resource).next_number = first
 
-    def _series(self, stream: _Stream, resource: dict[str, Any]) -> _Series:
-        series = stream.series.setdefault(resource["data_key"], _Series(resource["data_key"]))
+    def _series(self, stream: Stream, resource: dict[str, Any]) -> Series:
+        series = stream.series.setdefault(resource["data_key"], Series(resource["data_key"]))
         series.resource = resource
         return series
 
-    def _added(self, stream: _Stream) -> Documents:
+    def _added(self, stream: Stream) -> Documents:
         """Return the documents of the rows that a stream lacks; note files that are in none."""
-        if not stream.series:
-            return []
         for series in stream.series.values():
             series.new = self._found(series)
+        for frames in stream.frames:
+            self._find_frames(frames, stream)
+        if not stream.series and not any(frames.uris for frames in stream.frames):
+            return []
         added = self._rows(stream)
         placed = {path for series in stream.series.values() for path in series.placed}
         found = [path for series in stream.series.values() for path in series.new]
         self.unlisted += [path for path in found if path not in placed]
+        for frames in stream.frames:
+            self._note_rest(frames)
         # Counters of a file have documents of their own.
         self.unlisted = list(dict.fromkeys(self.unlisted))
         return added
 
-    def _rows(self, stream: _Stream) -> Documents:
+    def _rows(self, stream: Stream) -> Documents:
         """Return files and rows that make a stream whole, for all files that were found."""
         keys, many = stream.descriptor["data_keys"], list(stream.series.values())
-        columns = [key for key, value in keys.items() if "external" not in value]
+        detectors = stream.frames
+        columns = stream.columns
         if not columns:
             # A stream that captures share, whose rows are their files.
-            stream.rows = min(len(series.placed) for series in many)
-        counted = self._values(stream, [FileSummary(Path(), 0, 0)] * len(many))
-        alone = len(stream.descriptor["object_keys"]) == 1
-        flown = not stream.has_readings and (alone or not columns)
+            documented = [len(series.placed) for series in many]
+            stream.rows = min(documented + [frames.documented for frames in detectors])
+        counted = self._values(stream, [FileSummary(Path(), 0, 0)] * len(many)) if many else {}
         known = all(key in counted or keys[key]["dtype"] == "number" for key in columns)
-        if not flown or not known or len(keys) - len(columns) != len(many):
+        external = len(many) + sum(len(frames.columns) for frames in detectors)
+        told = known and len(keys) - len(columns) == external
+        if self._partial or not stream.is_flown or not told:
             return []
-        rows = range(stream.rows, min(len(s.placed) + len(s.new) for s in many))
+        found = [len(series.placed) + len(series.new) for series in many]
+        rows = range(stream.rows, min(found + [frames.found for frames in detectors]))
         try:
-            page = self._page(stream, columns, rows)
+            page = self._page(stream, columns, rows) if many else {"time": []}
         except (OSError, ValueError) as error:
             self.mended.append(f"no row is added: {error}")
             return []
@@ -186,6 +212,8 @@ class UnfinishedRun:
             if more:
                 documents += self._files(stream, series, more)
                 series.placed += series.new[: len(more)]
+        for frames in detectors:
+            documents += frames.documents(stream.descriptor["uid"], self._start["uid"], rows.stop)
         if rows:
             if columns:
                 documents.append(("event_page", page))
@@ -194,7 +222,7 @@ class UnfinishedRun:
             stream.rows = rows.stop
         return documents
 
-    def _found(self, series: _Series) -> list[Path]:
+    def _found(self, series: Series) -> list[Path]:
         """Return the readable files from the next number on; note others that are there."""
         found: list[Path] = []
         number = series.next_number
@@ -203,7 +231,7 @@ class UnfinishedRun:
                 if path.suffix == ".pcap":
                     self.mended += [f"{path}: {step}" for step in self._mend(path)]
                 summarize(path)
-            except (OSError, ValueError, NotPcapError, SidecarError) as error:
+            except (OSError, ValueError, NotPcapError, SidecarError, DaqiriError) as error:
                 self.mended.append(f"{path}: not repaired: {error}")
                 break
             found.append(path)
@@ -213,17 +241,84 @@ class UnfinishedRun:
             self.unlisted += files_beside([path])
         return found
 
+    def _find_frames(self, frames: FrameColumns, stream: Stream) -> None:
+        """Repair the latest files of a detector, and count their frames."""
+
+        def count(uri: str) -> int | None:
+            path = self._confined(uri, uri)
+            if path is None:
+                return None
+            try:
+                modified = path.stat().st_mtime
+                if stream.has_readings and not self._partial:
+                    self._cut_half_a_reading(path, frames.frames_in(uri), frames.per_row(uri))
+                self.mended += [f"{path}: {step}" for step in self._mend(path)]
+                found = examine_frames(path).frames
+            except (OSError, ValueError, DaqiriError) as error:
+                self.mended.append(f"{path}: not repaired: {error}")
+                return None
+            self._time = max(self._time, modified)
+            return found
+
+        if not frames.uris:
+            return
+        last = frames.uris[-1]
+        path = self._confined(last, last)
+        beside = [] if path is None else files_beside([path])
+        uris = [f"{last.rpartition('/')[0]}/{file.name}" for file in beside]
+        # They are of this stream if no other one can have them.
+        streams = [s for s in self._streams.values() if frames.device in s.descriptor["data_keys"]]
+        known = {doc["uri"] for doc in self._resources.values()}
+        follow = stream.is_flown and not self._partial and streams == [stream]
+        frames.find(count, uris if follow and not known.intersection(uris) else [])
+        placed = {uri for s in streams for f in s.frames for uri in f.uris}
+        rest = [file for file, uri in zip(beside, uris, strict=True) if uri not in placed]
+        self.unlisted += rest
+        if self._partial:
+            for file in rest:
+                self._repair_listed(file)
+
+    def _cut_half_a_reading(self, path: Path, documented: int, per_reading: int) -> None:
+        """Cut frames of no reading: all readers take a file's frames for those of its readings.
+
+        A power failure takes the last seconds of the documents, too. Frames of more readings than
+        one that was going on, and one whose event was on its way, are kept.
+        """
+        surplus = examine_frames(path).frames - documented
+        if 0 < surplus <= 2 * per_reading:
+            cut = keep_frames(path, documented, "they are of a reading that was not complete")
+            text = f"{cut} frames of a reading that was not complete are cut off"
+            self.mended.append(f"{path}: {text}")
+
+    def _repair_listed(self, path: Path) -> None:
+        try:
+            self.mended += [f"{path}: {step}" for step in self._mend(path)]
+        except (OSError, ValueError, DaqiriError) as error:
+            self.mended.append(f"{path}: not repaired: {error}")
+
+    def _note_rest(self, frames: FrameColumns) -> None:
+        """Tell of frames that are in no document."""
+        for uri, rest in frames.rest.items():
+            path = self._confined(uri, uri)
+            if path is not None and frames.is_known(uri):
+                self.mended.append(f"{path}: {rest} frames are in no document; they are kept")
+            elif path is not None:
+                self.unlisted.append(path)
+
     def _path(self, resource: dict[str, Any], number: int) -> Path | None:
         uri = resource["uri"] + resource["parameters"]["template"].format(number)
+        return self._confined(uri, resource["uri"])
+
+    def _confined(self, uri: str, known_as: str) -> Path | None:
         try:
             return confined_path(uri, self._readable)
         except UnreadableFileError as error:
             note = f"{uri}: not looked at: {error}"
-            if not any(resource["uri"] in known for known in self.mended):
+            if not any(known_as in known for known in self.mended):
                 self.mended.append(note)
             return None
 
-    def _values(self, stream: _Stream, files: list[FileSummary]) -> dict[str, Any]:
+    def _values(self, stream: Stream, files: list[FileSummary]) -> dict[str, Any]:
         """Return the columns of a capture for a file of each series, as its device computes them.
 
         Other columns are reductions, which only the device can compute.
@@ -244,7 +339,7 @@ class UnfinishedRun:
             }
         return values
 
-    def _files(self, stream: _Stream, series: _Series, rows: range) -> Documents:
+    def _files(self, stream: Stream, series: Series, rows: range) -> Documents:
         number = series.next_number
         parameters = {k: v for k, v in series.resource["parameters"].items() if k != "first_number"}
         resource = {**series.resource, "uid": str(uuid.uuid4()), "parameters": parameters}
@@ -257,7 +352,7 @@ class UnfinishedRun:
         }
         return [("stream_resource", resource), ("stream_datum", datum)]
 
-    def _page(self, stream: _Stream, columns: list[str], rows: range) -> dict[str, Any]:
+    def _page(self, stream: Stream, columns: list[str], rows: range) -> dict[str, Any]:
         times: list[float] = []
         values: list[dict[str, Any]] = []
         for row in rows:
@@ -276,6 +371,8 @@ class UnfinishedRun:
 
     def _stop(self) -> dict[str, Any]:
         rows = f"{self.rows} row{'' if self.rows == 1 else 's'} of files added"
+        if self._partial:
+            rows = "without documents that could not be kept"
         return {
             "uid": str(uuid.uuid4()),
             "time": self._time,
@@ -286,7 +383,7 @@ class UnfinishedRun:
         }
 
 
-def _summary_of(series: _Series, row: int) -> FileSummary:
+def _summary_of(series: Series, row: int) -> FileSummary:
     path = [*series.placed, *series.new][row]
     if path is None:
         raise FileNotFoundError(f"a file of {series.key} is not readable here")

@@ -10,15 +10,18 @@ import daqiri_ophyd.plans as plans
 
 from ..catalog import capture_files
 from ..documents import read_sidecar
-from ..engine import PcapFile, load_config
+from ..engine import PcapFile
 from . import _limits
 from ._output import print_facts, print_json, print_table
 from ._picture import draw_capture
-from ._source import config_path, interface_with
+from ._source import CONFIG_HELP, interface_with, load_source
 from ._workspace import open_workspace
 
 Data = Annotated[
-    Path, typer.Option(help="Directory of the catalog and the captures.", file_okay=False)
+    Path,
+    typer.Option(
+        "--data", "-o", help="Directory of the catalog and the captures.", file_okay=False
+    ),
 ]
 CatalogName = Annotated[
     str | None,
@@ -56,10 +59,33 @@ def summarize(files: list[Path], run: str) -> dict[str, Any]:
 
 
 def capture(
-    config: Annotated[str, typer.Argument(help="Configuration file, or name of a profile.")],
+    config: Annotated[str, typer.Argument(help=CONFIG_HELP)],
     port: Annotated[str | None, typer.Option(help="Interface to capture on.")] = None,
     queue: Annotated[
         str | None, typer.Option(help="Receive queue. Default: the port's first.")
+    ] = None,
+    udp_port: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="On a network interface, only UDP packets to this port. Can be repeated.",
+            min=1,
+            max=65535,
+        ),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="On a network interface, only UDP packets from or to this IPv4 address. "
+            "Can be repeated."
+        ),
+    ] = None,
+    packet_filter: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            help="On a network interface, only packets that match, in the language of tcpdump, "
+            "pcap-filter(7).",
+        ),
     ] = None,
     packets: Annotated[
         int, typer.Option(help="Stop after this many packets.", min=0, max=_limits.MOST)
@@ -99,11 +125,11 @@ def capture(
 
     Ctrl-C, SIGTERM and SIGHUP end the capture with all files complete.
 
-    Example: [bold]daqiri-ophyd capture udp --seconds 10 --picture capture.png[/bold]
+    Example: [bold]daqiri-ophyd capture eth1 --udp-port 4096 --seconds 10[/bold]
     """
     if not packets and not seconds and send is None:
         raise typer.BadParameter("the capture has no limit; give --packets or --seconds")
-    loaded = load_config(config_path(config))
+    loaded = load_source(config, udp_port or (), host or (), packet_filter)
     interface = interface_with(loaded, "rx", port)
     with open_workspace(loaded, data, catalog) as workspace:
         receiver = workspace.daq.port_device(interface)

@@ -1,14 +1,15 @@
 """``daqiri-ophyd catalog recover``."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..catalog import recover_runs
+from . import _frame_file, _pcap_file
 from ._capture import DATA, CatalogName, Data
 from ._output import print_error, print_json, print_line
-from ._pcap_file import repair
 from ._workspace import open_catalog
 
 app = typer.Typer(help="Keep a catalog in order.", no_args_is_help=True)
@@ -32,7 +33,7 @@ def recover(
     failed = False
     found = []
     with open_catalog(data, catalog) as opened:
-        for run in recover_runs(opened, lambda path: repair(path, None)):
+        for run in recover_runs(opened, _mend):
             found.append(run)
             failed = failed or bool(run.problem)
             if as_json:
@@ -51,3 +52,8 @@ def recover(
         print_line("no unfinished run")
     if failed:
         raise typer.Exit(1)
+
+
+def _mend(path: Path) -> list[str]:
+    """Repair a file; return what was done."""
+    return _frame_file.repair(path) if path.suffix == ".h5" else _pcap_file.repair(path, None)

@@ -19,6 +19,7 @@ from ..catalog import capture_files
 from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config, write_pcap
 from ..replay import PacketArray, gap_errors
 from ._capture import read_arrivals, summarize
+from ._demo_frames import demo_frames
 from ._output import print_facts, print_json, print_message
 from ._picture import draw_capture
 from ._source import interface_with
@@ -35,12 +36,19 @@ SENDER_TIMEOUT = 30.0
 
 def demo(
     profile: Annotated[
-        str, typer.Option(help="loopback, or udp: real sockets, sender in another process.")
+        str,
+        typer.Option(
+            help="loopback; udp: real sockets, sender in another process; frames: images of a "
+            "simulated detector in a scan."
+        ),
     ] = "loopback",
-    packets: Annotated[int, typer.Option(help="Packets to send.", min=2, max=1_000_000)] = 20_000,
+    packets: Annotated[
+        int | None,
+        typer.Option(help="Packets to send. Default: 20000.", min=2, max=1_000_000),
+    ] = None,
     interval_us: Annotated[
-        int, typer.Option(help="Gap between packets.", min=1, max=100_000)
-    ] = 100,
+        int | None, typer.Option(help="Gap between packets. Default: 100.", min=1, max=100_000)
+    ] = None,
     output: Annotated[
         Path,
         typer.Option(
@@ -52,14 +60,22 @@ def demo(
     """
     Send packets on a schedule, capture them, store the run, read it back, replay it.
 
+    With --profile frames: scan a motor with a detector whose packets are lost, doubled and out of
+    order, store its images, and compare them with what was sent.
+
     Needs no network card, no GPU and no privileges.
 
     Example: [bold]daqiri-ophyd demo --profile udp --json[/bold]
     """
-    if profile not in ("loopback", "udp"):
+    if profile not in ("loopback", "udp", "frames"):
         raise typer.BadParameter(
-            f"the demonstration has profiles loopback and udp, not {profile!r}"
+            f"the demonstration has profiles loopback, udp and frames, not {profile!r}"
         )
+    if profile == "frames":
+        if packets is not None or interval_us is not None:
+            raise typer.BadParameter("--packets and --interval-us are for loopback and udp")
+        return demo_frames(output, as_json)
+    packets, interval_us = packets or 20_000, interval_us or 100
     say = (lambda _: None) if as_json else print_message
     times = schedule(packets, interval_us * 1000, GROUP)
     with open_workspace(load_config(profiles.path(profile)), output) as workspace:

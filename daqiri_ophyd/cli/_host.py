@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..engine import load_config
 from ..host import (
     CHECKS,
     MEASUREMENTS,
@@ -24,7 +23,7 @@ from ..host import (
     record_host,
 )
 from ._output import out, print_error, print_facts, print_json, print_message, progress_bar
-from ._source import config_path
+from ._source import load_source
 
 app = typer.Typer(help="Check whether this host can receive the stream.", no_args_is_help=True)
 
@@ -75,7 +74,7 @@ def check(
     """
     if fix and as_json:
         raise typer.BadParameter("--fix-script and --json exclude each other")
-    needs = load_config(config_path(config)).to_dict() if config else None
+    needs = load_source(config).to_dict() if config else None
     try:
         report = check_host(needs, platform=platform, only=only or (), root=root, folder=folder)
     except ValueError as error:

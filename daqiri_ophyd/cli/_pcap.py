@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import typer
 
-from ..documents import SidecarError, read_sidecar
-from ..engine import DaqiriError, Packets, PcapFile
+from ..documents import read_sidecar
+from ..engine import Packets, PcapFile
 from ._output import (
-    print_error,
     print_facts,
     print_json,
     print_line,
@@ -21,6 +20,7 @@ from ._output import (
 )
 from ._pcap_file import examine, facts
 from ._pcap_file import repair as repair_file
+from ._recorded_file import moment, repair_files, show_files
 
 app = typer.Typer(help="Show, check and repair pcap files.", no_args_is_help=True)
 
@@ -51,21 +51,7 @@ def info(
 
     Example: [bold]daqiri-ophyd pcap info daqiri-demo/captures/*/*.pcap[/bold]
     """
-    found: dict[str, dict[str, Any]] = {}
-    failed = False
-    for path in files:
-        try:
-            found[str(path)] = describe(path, flows)
-        except (DaqiriError, SidecarError, OSError) as error:
-            failed = True
-            print_error(str(error))
-    if as_json:
-        print_json(found)
-    else:
-        for name, facts_of in found.items():
-            _print_info(name, facts_of)
-    if failed:
-        raise typer.Exit(1)
+    show_files(files, lambda path: describe(path, flows), _print_info, as_json)
 
 
 @app.command()
@@ -79,11 +65,10 @@ def check(files: Files, as_json: Json = False) -> None:
     """
     found = [examine(path) for path in files]
     if as_json:
-        states = ("sound", "repairable", "unreadable")
         print_json(
             {
                 str(f.path): {
-                    "state": states[f.code],
+                    "state": f.state,
                     "problems": f.problems,
                     "packets": 0 if f.pcap is None else len(f.pcap),
                     "whole_bytes": f.whole_bytes,
@@ -94,8 +79,7 @@ def check(files: Files, as_json: Json = False) -> None:
         )
     else:
         for f in found:
-            for problem in f.problems:
-                print_error(f"{f.path}: {problem}" if str(f.path) not in problem else problem)
+            f.print_problems()
             if f.pcap is not None and not f.problems:
                 suffix = "; a recorder is writing it" if f.written else ""
                 print_line(f"{f.path}: sound, {len(f.pcap):,} packets{suffix}")
@@ -135,23 +119,7 @@ def repair(
     """
     if output is not None and len(files) > 1:
         raise typer.BadParameter(f"--output is for one file; {len(files)} are given")
-    done: dict[str, list[str]] = {}
-    failed: dict[str, str] = {}
-    for path in files:
-        try:
-            done[str(path)] = repair_file(path, output)
-        except (DaqiriError, OSError, ValueError) as error:
-            failed[str(path)] = str(error)
-    if as_json:
-        print_json({"done": done, "failed": failed})
-    else:
-        for name, steps in done.items():
-            for step in steps or ["sound, not changed"]:
-                print_line(f"{name}: {step}")
-        for error in failed.values():
-            print_error(error)
-    if failed:
-        raise typer.Exit(1)
+    repair_files(files, lambda path: repair_file(path, output), as_json)
 
 
 def describe(path: Path, flows: int) -> dict[str, Any]:
@@ -234,8 +202,8 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
     ]
     if found["packets"]:
         rows += [
-            ("first", _moment(found["t_first_ns"])),
-            ("last", _moment(found["t_last_ns"])),
+            ("first", moment(found["t_first_ns"])),
+            ("last", moment(found["t_last_ns"])),
             ("duration", f"{found['duration_s']:.9f} s"),
         ]
     if found["packets_per_s"]:
@@ -279,8 +247,3 @@ def _print_info(name: str, found: dict[str, Any]) -> None:
                 for flow in found["flows"]
             ],
         )
-
-
-def _moment(ns: int) -> str:
-    seconds, rest = divmod(ns, 10**9)
-    return f"{np.datetime64(seconds, 's')}.{rest:09d}Z"

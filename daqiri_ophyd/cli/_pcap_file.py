@@ -1,17 +1,14 @@
 """Checking and repairing a pcap file and its metadata file."""
 
 import fcntl
-import json
 import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from ..documents import Sidecar, SidecarError, read_sidecar, sidecar_path
+from ..documents import append_log, is_written, locked, logged, require_no_links
 from ..engine import DaqiriError, PcapFile
+from ._recorded_file import FileExamination, compare_metadata, correct_metadata, leftover_of
 
 _COPY_BYTES = 16 << 20
 _RECORD_HEADER = 16
@@ -20,53 +17,31 @@ _LONGEST = 262_144
 
 
 @dataclass
-class Examination:
+class Examination(FileExamination):
     """
     Result of checking a pcap file.
 
     Parameters
     ----------
-    path
-        The file.
     pcap
         Its packets; None if it cannot be read.
     whole_bytes
         Offset of the end of the last complete record.
-    sidecar
-        Its metadata file, if there is a valid one.
-    unreadable
-        Why it cannot be read; empty: it can.
     torn
         What follows the last complete record; empty: nothing.
     cut_is_safe
         Whether the bytes behind it cannot contain a complete packet.
-    metadata
-        Problems of the metadata file, one sentence each.
-    leftover
-        Hidden file that a killed recorder left beside it; None: there is none.
-    written
-        Whether a recorder is writing the file.
     """
 
-    path: Path
     pcap: PcapFile | None = None
     whole_bytes: int = 0
-    sidecar: Sidecar | None = None
-    unreadable: str = ""
     torn: str = ""
     cut_is_safe: bool = True
-    metadata: list[str] = field(default_factory=list)
-    leftover: Path | None = None
-    written: bool = False
 
     @property
-    def problems(self) -> list[str]:
-        """All problems, one sentence each."""
-        killed = ""
-        if self.leftover is not None:
-            name = self.leftover.name
-            killed = f"its recorder was killed, so what it lost is not known: {name} is left"
-        return [text for text in (self.unreadable, self.torn, *self.metadata, killed) if text]
+    def damages(self) -> list[str]:
+        """What is to be repaired in the file itself, one sentence each."""
+        return [self.torn]
 
     @property
     def needs_copy(self) -> bool:
@@ -74,56 +49,21 @@ class Examination:
         wrapped = self.pcap is not None and bool(self.pcap.wrapping)
         return bool(self.torn) and (wrapped or not self.cut_is_safe)
 
-    @property
-    def code(self) -> int:
-        """Exit code: 0 sound, 1 can be repaired, 2 cannot be read."""
-        return 2 if self.unreadable else 1 if self.problems else 0
-
 
 def examine(path: Path) -> Examination:
     """Check a file and its metadata file."""
-    part = _part_path(path)
-    # The recorder lets go of the file first: what is locked then is being completed.
-    found = Examination(path, written=_is_locked(part) or _is_locked(path))
+    found = Examination(path, written=is_written(path))
     try:
         pcap = found.pcap = PcapFile(path, allow_damage=True)
         found.whole_bytes = pcap.data.size - pcap.torn_bytes
         if not found.written:
             found.torn = _tail(pcap, found)
             _compare_metadata(found, pcap)
-            found.leftover = part if part.is_file() and not part.is_symlink() else None
+            found.leftover = leftover_of(path)
         pcap.verify()
     except DaqiriError as error:
         found.unreadable = str(error)
     return found
-
-
-def _part_path(path: Path) -> Path:
-    """Return where a recorder keeps the metadata of a file that is not complete."""
-    sidecar = sidecar_path(path)
-    return sidecar.with_name(f".{sidecar.name}.part")
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        # A named pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file, _locked(file, fcntl.LOCK_SH):
-            return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # reported when the file is read
-
-
-@contextmanager
-def _locked(file: BinaryIO, kind: int) -> Iterator[None]:
-    """Hold the lock that a recorder holds while writing. Raises BlockingIOError."""
-    fcntl.flock(file, kind | fcntl.LOCK_NB)
-    try:
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _tail(pcap: PcapFile, found: Examination) -> str:
@@ -142,20 +82,15 @@ def _tail(pcap: PcapFile, found: Examination) -> str:
 
 
 def _compare_metadata(found: Examination, pcap: PcapFile) -> None:
-    try:
-        sidecar = found.sidecar = read_sidecar(found.path)
-    except (SidecarError, OSError) as error:
-        found.metadata.append(str(error))
-        return
-    if sidecar is None:
-        return
-    for key, value in facts(pcap).items():
-        said = getattr(sidecar, key)
-        # A file in µs has a coarser time than its metadata.
-        coarse = key.startswith("t_") and not pcap.nanosecond and said >= 0
-        if (said // 1000 * 1000 if coarse else said) != value:
-            name = sidecar_path(found.path).name
-            found.metadata.append(f"{name} says {key} {said}, the file has {value}")
+    def as_in_file(content: dict[str, Any]) -> dict[str, Any]:
+        said = {"link_type": 1, "nanosecond": False} | content
+        if not pcap.nanosecond:
+            # A file in µs has a coarser time than its metadata.
+            for key in ("t_first_ns", "t_last_ns"):
+                said[key] = max(-1, said[key] // 1000 * 1000)
+        return said
+
+    compare_metadata(found, facts(pcap), as_in_file)
 
 
 def facts(pcap: PcapFile) -> dict[str, Any]:
@@ -217,19 +152,19 @@ def _repair_in_place(found: Examination) -> list[str]:
             else f"has {pcap.torn_bytes:,} bytes behind the damage, which may hold packets"
         )
         raise ValueError(f"{path} {reason}; give --output to repair a copy ({found.torn})")
-    _require_no_links(path)
+    require_no_links(path)
     done = []
     if found.torn:
-        with path.open("r+b") as file, _locked(file, fcntl.LOCK_EX):
+        with path.open("r+b") as file, locked(file, fcntl.LOCK_EX):
             size = os.fstat(file.fileno()).st_size
             if size != pcap.data.size:
                 raise ValueError(f"{path} is changing while it is repaired; try again")
-            _log_repair(path, found)
-            os.ftruncate(file.fileno(), found.whole_bytes)
-            os.fsync(file.fileno())
+            with logged(path, _log_entry(found)):
+                os.ftruncate(file.fileno(), found.whole_bytes)
+                os.fsync(file.fileno())
         done.append(f"cut from {size:,} to {found.whole_bytes:,} bytes: {found.torn}")
     if found.leftover is not None:
-        with path.open("r+b") as file, _locked(file, fcntl.LOCK_EX):
+        with path.open("r+b") as file, locked(file, fcntl.LOCK_EX):
             # Frees what the recorder had allocated behind the end.
             os.ftruncate(file.fileno(), os.fstat(file.fileno()).st_size)
         found.leftover.unlink(missing_ok=True)
@@ -239,7 +174,7 @@ def _repair_in_place(found: Examination) -> list[str]:
 
 def _repair_copy(found: Examination, output: Path) -> list[str]:
     pcap = _require_pcap(found)
-    _require_no_links(output)
+    require_no_links(output)
     with output.open("xb") as file:
         try:
             for begin in range(0, found.whole_bytes, _COPY_BYTES):
@@ -251,7 +186,7 @@ def _repair_copy(found: Examination, output: Path) -> list[str]:
             raise
     done = [f"{len(pcap):,} whole packets written to {output}"]
     if found.torn:
-        _log_repair(output, found)
+        append_log(output, _log_entry(found))
         done.append(f"left out: {found.torn}")
     return done + _correct_metadata(found, output)
 
@@ -262,62 +197,20 @@ def _require_pcap(found: Examination) -> PcapFile:
     return found.pcap
 
 
-def _log_path(path: Path) -> Path:
-    return path.with_name(path.name + ".repair.jsonl")
-
-
-def _require_no_links(path: Path) -> None:
-    """Raise ValueError if a file that a repair writes beside ``path`` is a link already."""
-    for beside in (_part_path(path), _log_path(path)):
-        if beside.is_symlink():
-            raise ValueError(f"{beside} is a link, which is not written through; remove it first")
-
-
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-
-
-def _log_repair(path: Path, found: Examination) -> None:
-    """Append a record of the cut to ``<name>.repair.jsonl``; one JSON object per line."""
-    entry = {
-        "time_ns": time.time_ns(),
+def _log_entry(found: Examination) -> dict[str, Any]:
+    pcap = _require_pcap(found)
+    return {
         "file": str(found.path),
-        "packets_kept": len(_require_pcap(found)),
+        "packets_kept": len(pcap),
         "cut_at_byte": found.whole_bytes,
-        "cut_bytes": _require_pcap(found).torn_bytes,
+        "cut_bytes": pcap.torn_bytes,
         "reason": found.torn,
     }
-    # Whoever may write in the folder could have put a link there since it was looked for.
-    with open(_log_path(path), "a", opener=_no_link) as file:
-        file.write(json.dumps(entry) + "\n")
 
 
 def _correct_metadata(found: Examination, target: Path) -> list[str]:
-    """Write the file's values to the metadata file of ``target``; other keys are kept."""
-    pcap, source = _require_pcap(found), sidecar_path(found.path)
-    to = sidecar_path(target)
-    if found.sidecar is None:
-        if not found.metadata:
-            return []
-        aside = to.with_name(to.name + ".unusable")
-        if to == source:
-            source.replace(aside)
-        else:
-            with open(aside, "xb", opener=_no_link) as file:
-                file.write(source.read_bytes())
-        return [f"the invalid metadata file is now {aside.name}; losses are not known"]
-    content = json.loads(source.read_bytes())
-    corrected = content | facts(pcap)
-    torn = content.get("torn_bytes", 0)
-    corrected["torn_bytes"] = (torn if type(torn) is int else 0) + pcap.torn_bytes
-    if to == source and not found.metadata and not found.torn:
+    pcap, cut = _require_pcap(found), (found.content or {}).get("torn_bytes", 0)
+    if target == found.path and not found.metadata and not found.torn:
         return []
-    part = _part_path(target)
-    with open(part, "x", opener=_no_link) as file:
-        file.write(json.dumps(corrected, indent=2) + "\n")
-    part.replace(to)
-    return [
-        f"{to.name} corrected: {'; '.join(found.metadata)}"
-        if found.metadata
-        else f"{to.name} says how much was cut"
-    ]
+    torn_bytes = (cut if type(cut) is int else 0) + pcap.torn_bytes
+    return correct_metadata(found, facts(pcap) | {"torn_bytes": torn_bytes}, target)

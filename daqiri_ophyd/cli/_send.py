@@ -8,25 +8,39 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from ..engine import Engine, NetworkConfig, Port, TxQueue, load_config
+from ..engine import Engine, NetworkConfig, Port, TxQueue
 from ..replay import Chunk, Replay, Transmission
 from ._output import print_facts, print_json, print_message, progress_bar
 from ._part import PlayOptions, open_source, with_play_options
-from ._source import config_path, interface_with
+from ._source import CONFIG_HELP, interface_with, load_source
 
 _LONG_GAP_NS = 10_000_000_000
+
+
+def _regions_of(interfaces: list[dict[str, Any]]) -> set[str]:
+    """Return the names of the memory regions that they use."""
+    sides = [i[side] for i in interfaces for side in ("rx", "tx") if i.get(side)]
+    queues = [queue for side in sides for queue in side["queues"]]
+    plans = [plan for side in sides for plan in side.get("reorder_configs", [])]
+    names = {name for queue in queues for name in queue.get("memory_regions", [])}
+    return names | {plan["memory_region"] for plan in plans}
 
 
 def open_to_send(config: NetworkConfig, interface: str) -> Engine:
     """
     Open an engine for one sender.
 
-    On a socket stream, only the sender's interface is opened, so another process can use the rest.
+    Where packets leave this process, only the sender's interface is opened, with the memory regions
+    that it uses, so another process can use the rest; a raw stream does not receive.
     """
     document = config.to_dict()
     section = document["daqiri"]["cfg"]
-    if section["stream_type"] == "socket":
+    if section.get("loopback") != "sw":
         section["interfaces"] = [i for i in section["interfaces"] if i["name"] == interface]
+        if section["stream_type"] == "raw":
+            section["interfaces"][0].pop("rx", None)
+        used = _regions_of(section["interfaces"])
+        section["memory_regions"] = [r for r in section["memory_regions"] if r["name"] in used]
     return Engine.open(document)
 
 
@@ -100,7 +114,7 @@ def play(
 
     ``begin`` is called with the source before the first packet is sent.
     """
-    loaded = load_config(config_path(config))
+    loaded = load_source(config)
     interface = interface_with(loaded, "tx", options.port)
     with open_to_send(loaded, interface) as engine:
         sender = engine.port(interface)
@@ -127,7 +141,7 @@ def print_sent(result: dict[str, Any], as_json: bool) -> None:
 
 @with_play_options
 def send(
-    config: Annotated[str, typer.Argument(help="Configuration file, or name of a profile.")],
+    config: Annotated[str, typer.Argument(help=CONFIG_HELP)],
     file: Annotated[
         Path,
         typer.Argument(metavar="FILE.pcap", help="Packets, sent with their gaps.", dir_okay=False),

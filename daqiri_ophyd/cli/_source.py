@@ -1,5 +1,6 @@
 """Configurations named on the command line."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -7,7 +8,18 @@ import typer
 
 import daqiri_ophyd.profiles as profiles
 
-from ..engine import NetworkConfig
+from ..engine import NetworkConfig, load_config
+from ._interface import interface_configuration, interfaces
+
+CONFIG_HELP = "Configuration file, name of a profile, or a network interface of this host."
+
+
+def _find(name: str) -> Path | None:
+    """Return the file of that name, or of the profile; None: there is neither."""
+    path = Path(name)
+    if path.exists() and not path.is_dir():
+        return path
+    return profiles.path(name) if name in profiles.names() else None
 
 
 def config_path(name: str) -> Path:
@@ -19,15 +31,52 @@ def config_path(name: str) -> Path:
     typer.BadParameter
         If it is neither.
     """
-    path = Path(name)
-    if path.exists():
+    if (path := _find(name)) is not None:
         return path
-    if name in profiles.names():
-        return profiles.path(name)
     raise typer.BadParameter(
         f"no configuration file {name!r}; give a path, or one of the profiles "
         f"{', '.join(profiles.names())}"
     )
+
+
+def load_source(
+    name: str,
+    udp_ports: Sequence[int] = (),
+    hosts: Sequence[str] = (),
+    packet_filter: str | None = None,
+) -> NetworkConfig:
+    """
+    Load the configuration for an argument: a path, a profile, or a network interface.
+
+    Parameters
+    ----------
+    name : str
+        The argument. A file comes before a profile of the same name, and that before an interface.
+    udp_ports, hosts, packet_filter
+        What to receive on a network interface; as for `interface_configuration`.
+
+    Raises
+    ------
+    typer.BadParameter
+        If it is none of these, or what to receive is given for a configuration.
+    ConfigError
+        If the configuration has errors.
+    """
+    path = _find(name)
+    if path is None and name in interfaces():
+        return load_config(interface_configuration(name, udp_ports, hosts, packet_filter))
+    if path is None:
+        raise typer.BadParameter(
+            f"no configuration file {name!r}; give a path, one of the profiles "
+            f"{', '.join(profiles.names())}, or one of the network interfaces "
+            f"{', '.join(interfaces())}"
+        )
+    if udp_ports or hosts or packet_filter:
+        raise typer.BadParameter(
+            f"--udp-port, --host and --filter go with a network interface; {name!r} is a "
+            "configuration, which says itself what is received"
+        )
+    return load_config(path)
 
 
 def interface_with(config: NetworkConfig, side: Literal["rx", "tx"], name: str | None) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ..engine import Engine, EngineSnapshot, RxQueue, UnreadableEngine, ask_engines
 from ._output import out, print_json_line, print_message, printable
-from ._source import config_path
+from ._source import load_source
 
 _TakeSnapshots = Callable[[], list[EngineSnapshot | UnreadableEngine]]
 
@@ -79,6 +79,8 @@ class _State:
         parts, parts_before = getattr(self.now, side), getattr(self._before, side)
         if len(parts) != len(parts_before):
             return 0.0
+        if side == "flows" and parts[index].flow != parts_before[index].flow:
+            return 0.0  # flows have come and gone
         new, old = parts[index].counters, parts_before[index].counters
         return (getattr(new, counter) - getattr(old, counter)) / seconds
 
@@ -107,7 +109,7 @@ def _snapshots_of(config: str | None, pid: int | None) -> Iterator[_TakeSnapshot
     if config is None:
         yield lambda: [s for s in ask_engines() if pid is None or s.pid == pid]
         return
-    with Engine.open(config_path(config)) as engine:
+    with Engine.open(load_source(config)) as engine:
         for port in engine.ports:
             for queue in port.rx:
                 threading.Thread(target=_discard, args=(queue,), daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -14,7 +15,7 @@ from daqiri_ophyd.engine import Status, check_config, read_config
 from ._config import FlowOpResult, FlowRuleConfig, NetworkConfig
 from ._enums import EngineType, FlowOpType, RDMAOpCode
 from ._from_keys import from_keys
-from ._to_keys import to_keys
+from ._to_keys import rule_keys, to_keys
 
 __all__ = [
     "add_rx_flow_async",
@@ -147,20 +148,25 @@ def add_rx_flow_async(port: int, flow: FlowRuleConfig) -> tuple[Status, int]:
     TypeError
         If the flow is not a FlowRuleConfig.
     """
-    _require_flows([flow])
-    return _native.add_rx_flow_async(port)
+    return _begin_add("add_rx_flow_async", port, [flow])
 
 
 def add_rx_flows_async(port: int, flows: Sequence[FlowRuleConfig]) -> tuple[Status, int]:
     """Begin to add several flows in one operation, as `add_rx_flow_async`."""
-    _require_flows(flows)
-    return _native.add_rx_flows_async(port)
+    return _begin_add("add_rx_flows_async", port, flows)
 
 
-def _require_flows(flows: Sequence[FlowRuleConfig]) -> None:
+def _begin_add(call: str, port: int, flows: Sequence[FlowRuleConfig]) -> tuple[Status, int]:
     for flow in flows:
         if not isinstance(flow, FlowRuleConfig):
             raise TypeError(f"a flow is {flow!r}; accepted is FlowRuleConfig")
+    try:
+        keys = {"flows": [rule_keys(flow, f"flows[{i}]") for i, flow in enumerate(flows)]}
+        # JSON is YAML, too.
+        text, names = json.dumps(keys), [str(flow.name) for flow in flows]
+    except (TypeError, ValueError) as error:
+        return _native.fail(Status.INVALID_PARAMETER, call, str(error)), 0
+    return getattr(_native, call)(port, text, names)
 
 
 def poll_flow_op() -> tuple[Status, FlowOpResult]:

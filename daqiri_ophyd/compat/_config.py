@@ -244,10 +244,12 @@ class RxConfig:
     flow_isolation: bool = False
     hardware_timestamps: bool = False
     dynamic_flow_capacity: int = 0
+    receive_path: str = "af_packet"
     queues: list[RxQueueConfig] = field(default_factory=list)
     flows: list[FlowConfig] = field(default_factory=list)
     flex_items: list[FlexItemConfig] = field(default_factory=list)
     reorder_configs: list[ReorderConfig] = field(default_factory=list)
+    filter: str = ""
 
 
 @dataclass(slots=True)

@@ -157,8 +157,8 @@ def _socket_of(keys: Keys) -> SocketConfig:
 
 
 def _rx_of(keys: Keys) -> RxConfig:
-    flags = ("flow_isolation", "hardware_timestamps", "dynamic_flow_capacity")
-    rx = _members(RxConfig, keys, *flags)
+    settings = ("flow_isolation", "hardware_timestamps", "dynamic_flow_capacity", "receive_path")
+    rx = _members(RxConfig, keys, *settings, "filter")
     for each in keys["queues"]:
         queue = _members(RxQueueConfig, each, "timeout_us")
         queue.common, queue.poll_mode = _queue_of(each), _poll_mode_of(each)
@@ -251,6 +251,7 @@ def _reorder_of(keys: Keys) -> ReorderConfig:
         *("name", "reorder_type", "memory_region", "payload_byte_offset", "flow_ids"),
         *(name for name in ("window", "timeout_us", "fill", "flow_stride") if name in keys),
     )
+    plan.cpu_cores = [str(core) for core in keys.get("cpu_core", [])]
     plan.payload_base = _of(ReorderBase, keys["payload_base"])
     ((method, values),) = keys["method"].items()
     plan.method = _of(ReorderMethod, method)

@@ -117,4 +117,5 @@ class ReorderConfig:
     timeout_us: int = -1
     fill: float = 0
     flow_stride: int = 0
+    cpu_cores: list[str] = field(default_factory=list)
     frame: ReorderFrameConfig = field(default_factory=ReorderFrameConfig)

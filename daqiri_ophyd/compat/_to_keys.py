@@ -18,6 +18,7 @@ from ._config import (
     FlowAction,
     FlowConfig,
     FlowMatch,
+    FlowRuleConfig,
     InterfaceConfig,
     MemoryRegionConfig,
     NetworkConfig,
@@ -51,7 +52,7 @@ from ._reorder_config import (
     ReorderFrameConfig,
 )
 
-__all__ = ["ACCESS", "LOOPBACKS", "Keys", "endpoint_parts", "to_keys"]
+__all__ = ["ACCESS", "LOOPBACKS", "Keys", "endpoint_parts", "rule_keys", "to_keys"]
 
 Keys = dict[str, Any]
 _Class = TypeVar("_Class")
@@ -248,6 +249,8 @@ def _rx(rx: RxConfig, path: str) -> Keys:
         "flow_isolation": rx.flow_isolation,
         "hardware_timestamps": rx.hardware_timestamps,
         "dynamic_flow_capacity": rx.dynamic_flow_capacity,
+        **_given(filter=rx.filter),
+        "receive_path": rx.receive_path,
         "queues": [_rx_queue(*each) for each in _each(rx.queues, f"{path}.queues")],
         "flex_items": [_flex_item(*each) for each in _each(rx.flex_items, f"{path}.flex_items")],
         "flows": [_flow(*each) for each in _each(rx.flows, f"{path}.flows")],
@@ -303,6 +306,19 @@ def _flow(value: object, path: str) -> Keys:
     else:
         keys["action"] = _action(flow.action, f"{path}.action")
     return keys
+
+
+def rule_keys(rule: FlowRuleConfig, path: str) -> Keys:
+    """Return what a configuration file would say of a flow that is added at run time.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `to_keys`.
+    """
+    # A name and an id of its own, where a file must give them.
+    flow = FlowConfig("flow", 1, rule.action, rule.actions, rule.match)
+    return _flow(flow, path)
 
 
 def _match(value: object, path: str) -> Keys:
@@ -396,6 +412,7 @@ def _reorder(value: object, path: str) -> Keys:
     for name, default in _OPTIONAL.items():
         if (given := getattr(plan, name)) != default:
             keys[name] = given
+    keys |= _given(cpu_core=_list(plan.cpu_cores, f"{path}.cpu_cores"))
     frame = _as(ReorderFrameConfig, plan.frame, f"{path}.frame")
     if frame != ReorderFrameConfig():
         shape = _list(frame.shape, f"{path}.frame.shape")

@@ -1,4 +1,4 @@
-"""The engine as ophyd devices: ports, queues, flows and captures.
+"""The engine as ophyd devices: ports, queues, flows, captures and frame detectors.
 
 `make_daq` makes the tree of a configuration; nothing else has to be constructed.
 """
@@ -10,12 +10,16 @@ from ._capture_trigger import CaptureTrigger
 from ._daq import Daq
 from ._flow import EcpriFlow, FlexFlow, Flow, UdpFlow
 from ._flow_key import FlowKey
+from ._frame_detector import FrameDetector
+from ._frame_settings import FrameSettings
 from ._host_readiness import HostReadiness
+from ._link import Link
 from ._losses import PacketLossError
 from ._memory_region import MemoryRegion
 from ._outcome import CaptureError, CaptureStoppedError
 from ._paths import PathInfo, PathProvider, PathTemplate
 from ._port import Port
+from ._recording_settings import RecordingSettings
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
 from ._signals import EngineSignal, EngineSignalRO, Fact, ReadingSignal
@@ -42,8 +46,11 @@ __all__ = [
     "FlexFlow",
     "Flow",
     "FlowKey",
+    "FrameDetector",
+    "FrameSettings",
     "Group",
     "HostReadiness",
+    "Link",
     "MemoryRegion",
     "PacketLossError",
     "PathInfo",
@@ -51,6 +58,7 @@ __all__ = [
     "PathTemplate",
     "Port",
     "ReadingSignal",
+    "RecordingSettings",
     "ReorderPlan",
     "RxQueue",
     "TransmitStoppedError",

@@ -3,12 +3,13 @@
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from ophyd import Device
-from ophyd.device import Staged
+from ophyd.device import Staged, create_device_from_components
 from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.engine import InterfaceConfig, NotReadyError
@@ -139,6 +140,28 @@ class Group(EngineDevice):
         parts = (getattr(self, attribute) for attribute in self.component_names)
         return [part for part in parts if isinstance(part, Device)]
 
+    def become(self, components: Mapping[str, Any]) -> None:
+        """Have these components instead; those that it has already stay the same objects.
+
+        Parameters
+        ----------
+        components : mapping
+            Component by attribute.
+        """
+        before = type(self)._sig_attrs  # noqa: SLF001 - ophyd has no other way
+        cls = create_device_from_components(
+            type(self).__name__, docstring=type(self).__doc__, base_class=Group, **components
+        )
+        # Those of an ophyd device are its class's.
+        self.__class__ = cls
+        for attribute in before.keys() - components.keys():
+            del self._signals[attribute], self._component_kinds[attribute]
+        for attribute, component in components.items():
+            if before.get(attribute) is not component:
+                self._component_kinds[attribute] = component.kind
+                self._signals.pop(attribute, None)
+                getattr(self, attribute)
+
     def read_configuration(self) -> Readings:
         """Return the configuration of the members."""
         return Device.read_configuration(self)
@@ -246,13 +269,14 @@ class CounterDevice(EngineDevice):
             return
         try:
             counters = self.daq.engine.counters
+            taken = int(counters["time_ns"])
+            if taken == self._seen:
+                return
+            self._seen = taken
+            values = self.take_copied(counters)
         except NotReadyError:
             return  # closed meanwhile
-        taken = int(counters["time_ns"])
-        if taken == self._seen:
-            return
-        self._seen = taken
-        for attribute, value in self.take_copied(counters).items():
+        for attribute, value in values.items():
             getattr(self, attribute).update_if_changed(value, taken / 1e9)
 
     def _counters(self) -> list[EngineSignalRO[Any]]:

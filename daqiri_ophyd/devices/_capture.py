@@ -182,12 +182,10 @@ class Capture(PreparedCapture):
                 "daqiri_ophyd.plans.capture_during. Captures that share a stream have to write "
                 "equally many files."
             )
-            if not lost:
-                _log.warning(text)
-            elif self.daq.unstaging is not None:
-                self.daq.unstaging.append(error)
+            if lost:
+                self.raise_at_end(error)
             else:
-                raise error
+                _log.warning(text)
         return unstaged
 
     def trigger(self) -> EngineStatus:
@@ -202,7 +200,7 @@ class Capture(PreparedCapture):
         # After a pause the RunEngine triggers the interrupted reading again. The file of the
         # interrupted attempt is not part of the run.
         self.stop(success=True)
-        self._require_staged()
+        self.require_staged()
         self._require_as_prepared(files=1)
         if not self.limited:
             raise CaptureError(
@@ -225,7 +223,7 @@ class Capture(PreparedCapture):
             If the device is not staged, is recording already, settings are not those that it was
             prepared with, or no file can be created.
         """
-        self._require_staged()
+        self.require_staged()
         if self._recording is not None:
             raise CaptureError(f"{self.name}: a capture is running; complete it first.")
         self._require_as_prepared()

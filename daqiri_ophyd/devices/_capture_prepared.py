@@ -51,7 +51,7 @@ class PreparedCapture(RecordingCapture):
         TypeError
             If it is no description.
         """
-        self._require_staged()
+        self.require_staged()
         if self._recording is not None:
             raise CaptureError(f"{self.name}: a capture is running; complete it first.")
         if missing := self._stream.uncollected:

@@ -148,9 +148,7 @@ class RecordingCapture(CaptureSettings):
         """Raise if a setting is changed that the run already depends on."""
         if self._recording is not None:
             raise CaptureError(f"{signal.name} cannot be changed during a capture.")
-        fixed = ("queues", "format", "on_drop", "directory", "path", "file_prefix", "uri")
-        if self._staged == Staged.yes and signal.attr_name in fixed:
-            raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
+        super().refuse_change(signal)
 
     @property
     def is_recording(self) -> bool:
@@ -191,24 +189,13 @@ class RecordingCapture(CaptureSettings):
     def _new_stream(self) -> CaptureStream:
         return CaptureStream(self._columns.files, self._counter_keys())
 
-    def _require_staged(self) -> None:
-        if self._staged == Staged.no:
-            raise CaptureError(
-                f"{self.name} is not staged, so its files would belong to no run. Stage it, or "
-                f"{self.daq.name}, first."
-            )
-
     def _begin_files(self) -> PathInfo:
         """Return where to write, which is asked for once in each stage and each run."""
-        if self._template is None or not (self.directory.get() or self.daq.path_provider):
-            raise CaptureError(
-                f"{self.name} has no directory for its files: make_daq(..., directory=...), or set "
-                f"{self.directory.name}."
-            )
+        template = self.require_directory(self._template)
         run = None if self.daq.start_document is None else self.daq.start_document["uid"]
         if self._place is not None and run == self._run:
             return self._place
-        place = self.path_info(self._template)
+        place = self.path_info(template)
         if place != self._place:
             if missing := self._stream.uncollected:
                 raise CaptureError(f"{self.name}: {missing[0]} was not collected before the next.")
@@ -356,7 +343,8 @@ class RecordingCapture(CaptureSettings):
         if not self._short and outcome.is_short(snapshot):
             self._short = True
             recording.end_in(self.linger.get())
-        status.check(lambda: absent_peer(self.daq.port(self.port_name).connections()))
+        failing = snapshot.error if snapshot.failing else ""
+        status.check(lambda: failing or absent_peer(self.daq.port(self.port_name).connections()))
 
     def _report(self, status: EngineStatus, progress: str, snapshot: RecorderSnapshot) -> None:
         if self.file_timeout.get():

@@ -1,49 +1,17 @@
 """Settings of a capture."""
 
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from daqiri_ophyd.documents import directory_uri
-
-from ._base import EngineDevice
-from ._configuration import find_named
 from ._outcome import CaptureError
-from ._paths import PathInfo, PathTemplate, expand_user
+from ._paths import PathTemplate
+from ._recording_settings import LONGEST_S, RecordingSettings
 from ._signals import setting
 
 __all__ = ["CaptureSettings"]
 
 
-def _checked_directory(path: str) -> str:
-    path = expand_user(path)
-    if path:
-        directory_uri(Path(path).absolute())
-    return path
-
-
-def _checked_prefix(template: str) -> str:
-    for literal in re.split(r"\{[^}]*\}", PathTemplate.check(template)):
-        if not re.fullmatch(r"[A-Za-z0-9_.-]*", literal):
-            raise ValueError(
-                f"{template!r} cannot begin a file name; accepted are letters, digits, '_', '.', "
-                "'-' and fields such as {scan_id}."
-            )
-    if not template:
-        raise ValueError("The file names need a prefix, such as {port}.")
-    return template
-
-
-def _checked_uri(uri: str) -> str:
-    if uri and not uri.startswith("file://localhost/"):
-        raise ValueError(
-            f"{uri!r} is not the address of a directory; accepted is file://localhost/..."
-        )
-    return uri
-
-
-class CaptureSettings(EngineDevice):
+class CaptureSettings(RecordingSettings):
     """Settings of a capture: what it records, when it ends, and where it writes.
 
     Files go to ``<directory>/<path>/<file_prefix>_000000.pcap``. `path` and `file_prefix` are
@@ -61,32 +29,23 @@ class CaptureSettings(EngineDevice):
 
     queues = setting("")
     num_packets = setting(0, "packets", minimum=0)
-    acquire_time = setting(0.0, "s", minimum=0.0)
+    acquire_time = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
     roll_packets = setting(0, "packets", minimum=0)
     roll_bytes = setting(0, "byte", minimum=0)
-    roll_seconds = setting(0.0, "s", minimum=0.0)
+    roll_seconds = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
     start_flow = setting("")
     deadtime = setting(0.0, "s", minimum=0.0)
     file_timeout = setting(0.0, "s", minimum=0.0)
     format = setting("pcap", choices=("pcap", "raw"))
     nanosecond = setting(True)
     packet_data_offset = setting(0, "byte", minimum=0)
-    writer = setting("buffered", choices=("buffered", "direct", "auto"))
-    durable = setting(False)
-    on_error = setting("stop", choices=("stop", "resume"))
-    on_drop = setting("fail", choices=("fail", "flag", "ignore"))
-    timeout = setting(10.0, "s", minimum=0.001)
-    linger = setting(0.1, "s", minimum=0.0)
-    directory = setting("", accept=_checked_directory)
-    path = setting("{date:%Y/%m/%d}/{unique}", accept=PathTemplate.check)
-    file_prefix = setting("{port}", accept=_checked_prefix)
-    uri = setting("", accept=_checked_uri)
+
+    FIXED = ("queues", "format", *RecordingSettings.FIXED)
 
     def __init__(self, prefix: str = "", *, queues: Sequence[str], **kwargs: Any) -> None:
         self._known_queues = tuple(queues)
         super().__init__(prefix, **kwargs)
         self.queues.restrict(self._checked_queues, queues[0])
-        self.directory.put(str(self.daq.directory or ""))
 
     @property
     def selected_queues(self) -> list[str]:
@@ -130,16 +89,7 @@ class CaptureSettings(EngineDevice):
                 f"{self.start_flow.name} is {name!r}, and there are several queues, which have no "
                 "common order. Record one, or use a capture for each."
             )
-        try:
-            where = f"{self.start_flow.name}: port {self.port_name!r}"
-            flow = find_named(self.daq.flows[self.port_name], name, "flow", where)
-        except LookupError as error:
-            raise CaptureError(error.args[0]) from None
-        if not flow["id"]:
-            raise CaptureError(
-                f"{self.start_flow.name}: flow {name!r} has id 0, as packets that match no flow. "
-                "Give it an id from 1 on."
-            )
+        flow = self.find_start_flow(name)
         last = (flow.get("actions") or [flow["action"]])[-1]
         reached = last.get("ids") or [last["id"]]
         names = [queue.name for queue in self.interface.rx.queues if queue.id in reached]
@@ -160,32 +110,4 @@ class CaptureSettings(EngineDevice):
         queues = self.selected_queues
         return PathTemplate(
             device=self.name, port=self.port_name, queue=queues[0] if len(queues) == 1 else "all"
-        )
-
-    def path_info(self, template: PathTemplate) -> PathInfo:
-        """Return where to write now.
-
-        Parameters
-        ----------
-        template : PathTemplate
-            The values of this stage.
-
-        Raises
-        ------
-        CaptureError
-            If a template needs something that is not known.
-        """
-        provider = self.daq.path_provider
-        if provider is not None:
-            return provider(self.name)
-        root = Path(self.directory.get()).resolve()
-        below = template.expand(self.path.get(), self.daq.start_document)
-        if not (root / below).resolve().is_relative_to(root):
-            raise CaptureError(f"{self.name}: the path {below!r} leads out of {root}.")
-        name = template.expand(self.file_prefix.get(), self.daq.start_document)
-        uri = self.uri.get()
-        return PathInfo(
-            root / below,
-            re.sub(r"[^A-Za-z0-9_.-]", "_", name),
-            f"{uri.rstrip('/')}/{below}" if uri else None,
         )

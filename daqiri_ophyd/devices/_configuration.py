@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from daqiri_ophyd.engine import NetworkConfig
 
-from ._requests import Changes
+from ._requests import Request
 
 __all__ = [
     "configuration_hash",
@@ -66,32 +66,76 @@ def find_named(items: list[dict[str, Any]], name: str, kind: str, where: str) ->
     raise LookupError(f"{where} has no {kind} {name!r}; there are {known}.")
 
 
-def require_free_flows(daq: str, busy: Mapping[str, str]) -> None:
-    """Raise `RuntimeError` if parts are ``staged`` or ``sending``: flows are fixed then."""
+def require_free_flows(daq: str, busy: Mapping[str, str], reason: str = "") -> None:
+    """Raise `RuntimeError` if parts are ``staged`` or ``sending``: flows are fixed then.
+
+    Parameters
+    ----------
+    daq : str
+        Name of the device.
+    busy : mapping
+        What parts are, by name.
+    reason : str, optional
+        Why the engine has to be opened anew for other flows.
+    """
     for part, what in busy.items():
         raise RuntimeError(
             f"{part} is {what}, and the flows of {daq} are fixed until it is "
             f"{'unstaged' if what == 'staged' else 'done'}. Configure flows before that."
+            + (f" ({reason})" if reason else "")
         )
 
 
-def with_flows(
-    configuration: NetworkConfig,
-    changes: Changes,
-    where: str,
-) -> dict[str, Any]:
-    """Return a configuration with changed flows, not checked yet; see `Daq.change_flows`."""
+def with_flows(configuration: NetworkConfig, request: Request, where: str) -> dict[str, Any]:
+    """Return a configuration with changed flows, not checked yet.
+
+    Parameters
+    ----------
+    configuration : NetworkConfig
+        What is changed.
+    request : Request
+        Flows to restore, then to change.
+    where : str
+        Device that has the ports.
+    """
     changed = configuration.to_dict()
-    for port, flows in changes.items():
-        interface = find_named(inner_configuration(changed)["interfaces"], port, "port", where)
-        for name, keys in flows.items():
+    interfaces = inner_configuration(changed)["interfaces"]
+    for port, names in request.restored.items():
+        interface = find_named(interfaces, port, "port", where)
+        for name in names:
+            _restore_flow(interface, name, request.table[port])
+    for port, keys_of in request.changes.items():
+        interface = find_named(interfaces, port, "port", where)
+        for name, keys in keys_of.items():
             _change_flow(interface, name, keys)
     return changed
 
 
-def _change_flow(interface: dict[str, Any], name: str, keys: Mapping[Any, Any]) -> None:
+def _restore_flow(interface: dict[str, Any], name: str, table: Sequence[Mapping[str, Any]]) -> None:
+    """Give a flow the keys and the place that it has in a table; other flows stay as they are."""
+    names = [flow["name"] for flow in table]
+    flows = interface.get("rx", {}).get("flows", [])
+    found = [flow["name"] for flow in flows]
+    if name not in names:
+        _change_flow(interface, name, None)
+    elif name in found:
+        flows[found.index(name)] = dict(table[names.index(name)])
+    else:
+        earlier = [found.index(each) + 1 for each in names[: names.index(name)] if each in found]
+        flows.insert(max(earlier, default=0), dict(table[names.index(name)]))
+        interface["rx"]["flows"] = flows
+
+
+def _change_flow(interface: dict[str, Any], name: str, keys: Mapping[Any, Any] | None) -> None:
     port = f"Port {interface['name']!r}"
-    flow = find_named(interface.get("rx", {}).get("flows", []), name, "flow", port)
+    flows = interface.get("rx", {}).get("flows", [])
+    if keys is None:
+        flows[:] = [flow for flow in flows if flow["name"] != name]
+        return
+    if {"id", "queue"} <= keys.keys() and all(flow["name"] != name for flow in flows):
+        flows.append({"name": name, "action": {"type": "queue"}})
+        interface["rx"]["flows"] = flows
+    flow = find_named(flows, name, "flow", port)
     for key, value in keys.items():
         if key == "id":
             flow["id"] = value

@@ -11,10 +11,10 @@ from daqiri_ophyd.engine import NetworkConfig, version
 
 from . import _configuration, _tx_queue
 from ._base import Group
-from ._capture import Capture
 from ._engine_owner import EngineOwner
 from ._paths import PathProvider
 from ._port import Port as PortDevice
+from ._recording_settings import RecordingSettings
 from ._signals import DataKeys, Readings, fact
 from ._status import StageStatus
 
@@ -30,7 +30,7 @@ class Daq(EngineOwner):
 
     Made by `make_daq`, which derives the tree from the configuration: ``daq.<port>.rx.<queue>``,
     ``daq.<port>.tx.<queue>``, ``daq.<port>.flows.<flow>``, ``daq.<port>.reorder.<plan>``,
-    ``daq.<port>.capture`` and ``daq.regions.<memory region>``.
+    ``daq.<port>.frames.<plan>``, ``daq.<port>.capture`` and ``daq.regions.<memory region>``.
 
     The engine is opened by `open` or `wait_for_connection`, or when the device or any part of it
     is first staged or its counters are read. A plan that stages waits for it, on a thread, so that
@@ -152,7 +152,7 @@ class Daq(EngineOwner):
         # A coroutine, which the RunEngine awaits: its loop goes on meanwhile. A second suspension
         # cancels it, and pauses again: packets may still be on their way then.
         sending = [queue for queue in self._parts(_tx_queue.TxQueue) if queue.pause_sending()]
-        recording = [capture for capture in self._parts(Capture) if capture.is_recording]
+        recording = [capture for capture in self._parts(RecordingSettings) if capture.is_recording]
         for queue in sending:
             await queue.wait_sent()
         if sending and recording:
@@ -162,8 +162,8 @@ class Daq(EngineOwner):
 
     def resume(self) -> None:
         """Resume what `pause` paused, captures first."""
-        for capture in self._parts(Capture):
-            capture.resume_recording()
+        for part in self._parts(RecordingSettings):
+            part.resume_recording()
         for queue in self._parts(_tx_queue.TxQueue):
             queue.resume_sending()
 

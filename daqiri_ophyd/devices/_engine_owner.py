@@ -1,8 +1,9 @@
 """The engine of a device: opened, closed, and opened anew for other flows."""
 
+import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -14,6 +15,7 @@ from daqiri_ophyd.engine import (
     Engine,
     NetworkConfig,
     NotReadyError,
+    NotSupportedError,
     Port,
     RxQueue,
     TxQueue,
@@ -22,9 +24,9 @@ from daqiri_ophyd.engine import (
 
 from ._base import CounterDevice, EngineDevice, TypedDevice
 from ._configuration import configuration_hash, flow_table, require_free_flows, with_flows
-from ._flow import Flow
+from ._flow import Flow, flow_attributes, flow_classes, follow_flows
 from ._port import Port as PortDevice
-from ._requests import Changes, Request, Requests
+from ._requests import Changes, FlowTable, Names, Request, Requests
 from ._status import StageStatus
 
 __all__ = ["EngineOwner"]
@@ -43,10 +45,16 @@ class EngineOwner(TypedDevice):
 
     def __init__(self, prefix: str = "", *, configuration: NetworkConfig, **kwargs: Any) -> None:
         self._use_configuration(configuration)
+        self._begin_closed()
+        super().__init__(prefix, **kwargs)
+        _owners.add(self)
+
+    def _begin_closed(self) -> None:
+        """Begin without an engine; also in a forked child, where threads held the locks before."""
         self._engine: Engine | None = None
         self._opening = threading.RLock()  # held to open, to close and to change the flows
+        self._following = threading.RLock()  # held while devices of flows come and go
         self._requests = Requests(self._opening, self._serve, self._follow_flows)
-        super().__init__(prefix, **kwargs)
         # Closes an engine that the user did not close: at garbage collection or interpreter exit.
         self._finalizer: weakref.finalize[Any, Any] | None = None
 
@@ -201,25 +209,50 @@ class EngineOwner(TypedDevice):
         return StageStatus(part, stage()).end_with(request.done)
 
     def change_flows(self, changes: Changes) -> None:
-        """Change flows; an open engine is closed and opened again, unless they are so already.
+        """Change, add and remove flows; what is so already stays.
+
+        An open engine that can change its flows goes on, and no packet is lost to the change. Any
+        other is closed and opened again.
 
         Parameters
         ----------
         changes : mapping
             ``{port: {flow: {key: value}}}`` by the names in the configuration. ``queue`` is the
             name of a receive queue; ``match`` replaces the match; ``id`` the flow's number; any
-            other key is one of the match, and ``None`` removes it.
+            other key is one of the match, and ``None`` removes it. A flow that does not exist is
+            added behind the others if it has ``id`` and ``queue``. ``None`` in place of the keys
+            removes the flow.
 
         Raises
         ------
         RuntimeError
-            If the device or a part of it is staged, or packets are being sent.
+            If the engine has to be opened anew, and the device or a part of it is staged, or
+            packets are being sent; or if flows are added or removed, and what reads them is staged.
         LookupError
             If there is no such port, flow or queue.
+        ValueError
+            If devices of two flows would have the same attribute.
         DaqiriError
             If the result is not valid, or cannot be opened on this host; nothing is changed.
         """
-        request = self._ask_for(changes)
+        request = self._ask_for(Request(changes))
+        self._requests.settle()
+        request.done.result()
+
+    def restore_flows(self, table: FlowTable, names: Names) -> None:
+        """Make named flows of ports those of a table, which `flows` has returned.
+
+        Those that the table does not have are removed; other flows stay as they are. Errors are
+        those of `change_flows`.
+
+        Parameters
+        ----------
+        table : mapping
+            Flows of each port.
+        names : mapping
+            Names of flows by port.
+        """
+        request = self._ask_for(Request(table=table, restored=names))
         self._requests.settle()
         request.done.result()
 
@@ -231,25 +264,28 @@ class EngineOwner(TypedDevice):
         Returns
         -------
         Future
-            Done when the engine is open again; what it cannot be opened with is its exception.
+            Done when the flows are changed; what the engine cannot be opened with is its exception.
         """
-        request = self._ask_for(changes)
+        request = self._ask_for(Request(changes))
         self._requests.begin()
         return request.done
 
     def _parts(self, cls: type[_Part]) -> list[_Part]:
-        return [part for _, part in self.walk_subdevices() if isinstance(part, cls)]
+        with self._following:
+            return [part for _, part in self.walk_subdevices() if isinstance(part, cls)]
 
-    def _ask_for(self, changes: Changes) -> Request:
+    def _ask_for(self, request: Request) -> Request:
         """Ask for changed flows, unless they are so already."""
-        request = Request(changes)
         requests = self._requests
         with requests.adding:
             busy = {part.name: part.busy for part in self._parts(EngineDevice) if part.busy}
             busy = busy if self._staged == Staged.no else {self.name: "staged"}
-            require_free_flows(self.name, busy)
             before = self._changed(self._configuration, requests.waiting)
-            if requests.waiting or self._changed(before, [request]) != before:
+            after = self._changed(before, [request])
+            self._require_devices(before, after)
+            if busy and after != before:
+                self._require_change_while_open(after, busy)
+            if requests.waiting or after != before:
                 requests.waiting.append(request)
             else:
                 request.done.set_result(None)
@@ -257,21 +293,62 @@ class EngineOwner(TypedDevice):
 
     def _changed(self, configuration: NetworkConfig, requests: list[Request]) -> NetworkConfig:
         for request in requests:
-            if request.changes:
-                changed = with_flows(configuration, request.changes, self.name)
-                configuration = load_config(changed)
+            if request.changes or request.restored:
+                configuration = load_config(with_flows(configuration, request, self.name))
         return configuration
 
-    def _serve(self, first: list[Request], take: Callable[[], list[Request]]) -> bool:
+    def _require_devices(self, before: NetworkConfig, after: NetworkConfig) -> None:
+        """Raise unless flows can have devices, and no staged one would have other readings."""
+        had, wanted = (flow_table(each.to_dict()) for each in (before, after))
+        for port in self._parts(PortDevice):
+            was, will_be = (flow_classes(table[port.port_name]) for table in (had, wanted))
+            if was == will_be:
+                continue
+            flow_attributes(will_be)
+            parts = [self, port, port.flows]
+            parts += [flow for flow in port.flows.members if flow.member_name not in will_be]
+            staged = [part.name for part in parts if part._staged != Staged.no]  # noqa: SLF001
+            if staged:
+                raise RuntimeError(
+                    f"{staged[0]} is staged, and its readings are those of the flows of port "
+                    f"{port.port_name!r}: no flow is added or removed until it is unstaged. "
+                    "Change keys of flows that there are, or add and remove flows between runs."
+                )
+
+    def _require_change_while_open(self, after: NetworkConfig, busy: Mapping[str, str]) -> None:
+        """Raise `RuntimeError` unless the engine can have other flows without being closed."""
+        engine = self._engine
+        if engine is None or engine.closed:
+            require_free_flows(self.name, busy)
+            return
+        try:
+            engine.check_flows(after)
+        except NotSupportedError as error:
+            require_free_flows(self.name, busy, str(error))
+
+    def _changed_while_open(self, after: NetworkConfig) -> bool:
+        """Change the flows of the open engine; False: it has to be opened anew."""
+        engine = self.engine
+        try:
+            engine.change_flows(after)
+        except NotSupportedError:
+            return False
+        self._use_configuration(after)
+        self._configuration_dict = engine.config.to_dict()
+        return True
+
+    def _serve(self, take: Callable[[], list[Request]]) -> bool:
         before, was_open = self._configuration, self.is_open
         after = before
         try:
-            if was_open and self._changed(before, first) != before:
-                self.close()  # others may come meanwhile
             requests = take()
             after = self._changed(before, requests)
+            if was_open and after != before:
+                if self._changed_while_open(after):
+                    return True
+                self.close()  # others may come meanwhile
+                after = self._changed(before, requests := take())
             if after != before:
-                self.close()  # the change may be of one that has just come
                 self._use_configuration(after)
             if was_open or any(request.opened for request in requests):
                 self.open()
@@ -284,6 +361,12 @@ class EngineOwner(TypedDevice):
         return after != before
 
     def _follow_flows(self) -> None:
+        # The later of two threads finds what is there by now. Subscribers are called without the
+        # lock: they may wait for another change.
+        with self._following:
+            table = self.flows
+            for port in self._parts(PortDevice):
+                follow_flows(port.flows, table[port.port_name])
         for flow in self._parts(Flow):
             flow.follow_configuration()
 
@@ -291,3 +374,14 @@ class EngineOwner(TypedDevice):
         self._configuration = configuration
         self._configuration_dict = configuration.to_dict()
         self._config_sha256 = configuration_hash(self._configuration_dict)
+
+
+_owners: weakref.WeakSet[EngineOwner] = weakref.WeakSet()
+
+
+def _begin_child() -> None:
+    for owner in list(_owners):
+        owner._begin_closed()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_begin_child)

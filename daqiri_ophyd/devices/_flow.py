@@ -1,7 +1,8 @@
 """Flows as devices: which packets a port steers to which queue, and how many."""
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
@@ -13,23 +14,34 @@ from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.engine import FlowCounters
 
-from ._base import CounterDevice
-from ._configuration import flow_table
+from ._base import CounterDevice, Group
+from ._configuration import find_named, flow_table
 from ._flow_key import FlowKey, QueueOfFlow, flow_key
+from ._naming import attribute_names
 from ._signals import counter, fact
 
-__all__ = ["EcpriFlow", "FlexFlow", "Flow", "UdpFlow", "flow_class"]
+__all__ = [
+    "EcpriFlow",
+    "FlexFlow",
+    "Flow",
+    "UdpFlow",
+    "flow_attributes",
+    "flow_class",
+    "flow_classes",
+    "follow_flows",
+]
 
 
 class Flow(CounterDevice):
-    """A static receive flow: what it matches, and how many packets it has matched.
+    """A receive flow: what it matches, and how many packets it has matched.
 
     `packets` and `bytes` are those of `daqiri_ophyd.engine.FlowCounters`. They begin at 0 whenever
     the engine is opened.
 
-    `queue` and the keys of the match are settable while no plan uses the engine (`FlowKey`); each
-    change opens an open engine anew. The plan `daqiri_ophyd.plans.configure_flows` changes any
-    number of keys at once.
+    `queue` and the keys of the match are settable (`FlowKey`): while packets flow where the engine
+    can, else while no plan uses it, and an open engine is opened anew. The plan
+    `daqiri_ophyd.plans.configure_flows` changes any number of keys at once, and adds and removes
+    flows, whose devices come and go with them.
     """
 
     packets = counter("packets", hinted=True)
@@ -47,7 +59,7 @@ class Flow(CounterDevice):
     def configured(self) -> dict[str, Any]:
         """The flow as configured, with all defaults."""
         flows = flow_table(self.daq.configuration_dict)[self.port_name]
-        return next(flow for flow in flows if flow["name"] == self.member_name)
+        return find_named(flows, self.member_name, "flow", f"Port {self.port_name!r}")
 
     @property
     def matched(self) -> dict[str, Any]:
@@ -81,7 +93,9 @@ class Flow(CounterDevice):
         for attribute in self.component_names:
             signal = getattr(self, attribute)
             if isinstance(signal, FlowKey):
-                signal.follow()
+                # Another thread may remove the flow meanwhile.
+                with contextlib.suppress(LookupError):
+                    signal.follow()
 
     def take_values(self) -> dict[str, Any]:
         """Read the counters of the flow; opens the engine if it is closed."""
@@ -89,8 +103,14 @@ class Flow(CounterDevice):
         return asdict(flow.counters())
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
-        """Return the same values from the engine's periodic copy."""
-        return asdict(FlowCounters.of_row(counters["flows"][self.port_name][self.member_name]))
+        """Return the same values from the engine's periodic copy; none of a removed flow."""
+        row = counters["flows"]
+        for name in (self.port_name, self.member_name):
+            # The device of a removed flow goes a moment later.
+            if name not in (row.dtype.names or ()):
+                return {}
+            row = row[name]
+        return asdict(FlowCounters.of_row(row))
 
 
 class UdpFlow(Flow):
@@ -120,6 +140,43 @@ class EcpriFlow(Flow):
     msg_type = flow_key(-1, path=("ecpri", "msg_type"))
     pc_id = flow_key(-1, path=("ecpri", "pc_id"))
     rtc_id = flow_key(-1, path=("ecpri", "rtc_id"))
+
+
+def follow_flows(group: Group, flows: list[dict[str, Any]]) -> None:
+    """Give a group a device for each flow, as configured, and take the others away.
+
+    Those of flows that stay are the same objects, with their subscribers.
+    """
+    wanted = flow_classes(flows)
+    attributes = flow_attributes(wanted)
+    kept = {
+        flow.attr_name: flow.member_name
+        for flow in group.members
+        if type(flow) is wanted.get(flow.member_name)
+    }
+    if list(kept) == list(attributes.values()) == [flow.attr_name for flow in group.members]:
+        return
+    known = type(group)._sig_attrs  # noqa: SLF001 - ophyd has no other way
+    components = {
+        attribute: known[attribute]
+        if attribute in kept
+        else Cpt(wanted[name], port=group.port_name, member=name)
+        for name, attribute in attributes.items()
+    }
+    gone = [flow for flow in group.members if flow.attr_name not in kept]
+    group.become(components)
+    for flow in gone:
+        flow.destroy()
+
+
+def flow_attributes(names: Iterable[str]) -> dict[str, str]:
+    """Return the attributes of a port's flows by name; see `attribute_names`."""
+    return attribute_names(names, "flow", Group)
+
+
+def flow_classes(flows: list[dict[str, Any]]) -> dict[str, type[Flow]]:
+    """Return the class of each flow of a port by name."""
+    return {flow["name"]: flow_class(flow) for flow in flows}
 
 
 def flow_class(flow: dict[str, Any]) -> type[Flow]:

@@ -18,10 +18,10 @@ __all__ = ["FlowKey", "QueueOfFlow", "flow_key"]
 class FlowKey(TypedSignal[int | str]):
     """A key of a flow's match: its value is what the configuration of the engine has.
 
-    Setting it changes the configuration (`Daq.change_flows`): an open engine is closed and opened
-    again, which is refused while a plan uses it. A value that is there already changes nothing.
-    `set` does it on a thread, for plans: several keys of one ``bps.mv`` are one change. `put` does
-    it at once.
+    Setting it changes the configuration (`Daq.change_flows`), at once where the engine can. Else an
+    open engine is closed and opened again, which is refused while a plan uses it. A value that is
+    there already changes nothing. `set` does it on a thread, for plans: several keys of one
+    ``bps.mv`` are one change where the engine is opened again. `put` does it at once.
 
     Parameters
     ----------
@@ -59,29 +59,29 @@ class FlowKey(TypedSignal[int | str]):
         return super().describe()
 
     def put(self, value: Any, **_: Any) -> None:
-        """Change the configuration, and open the engine anew if it is open.
+        """Change the configuration, also of an open engine.
 
         Raises
         ------
         TypeError
             If the value is neither of the signal's type nor without loss of it.
         RuntimeError
-            If a plan uses the engine.
+            If a plan uses the engine, which has to be opened anew.
         ConfigError
             If the changed configuration is not valid; nothing is changed.
         """
         self.device.change(self.keys(self._convert(value)))
 
     def set(self, value: Any, *, settle_time: float | None = None, **_: Any) -> EngineStatus:
-        """Change the configuration, and open an open engine anew, on a thread.
+        """Change the configuration on a thread, also of an open engine.
 
-        Keys that are set until the engine is closed are changed together.
+        Keys that are set until that begins are changed together.
 
         Returns
         -------
         EngineStatus
-            Done when the engine is open again. If it cannot be opened with the change, it is open
-            as before, and the status has failed for that cause.
+            Done when packets are steered so. If the engine had to be opened anew and cannot be, it
+            is open as before, and the status has failed for that cause.
 
         Raises
         ------
@@ -102,8 +102,8 @@ class FlowKey(TypedSignal[int | str]):
 
     def follow(self) -> None:
         """Take the value in the configuration, and call the subscribers if it has changed."""
-        value = self.configured()
-        if value != self._readback:
+        # Again after subscribers were called: another thread may have told them of a later value.
+        while (value := self.configured()) != self._readback:
             super().put(value, timestamp=time.time(), force=True)
 
     def configured(self) -> Any:

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daqiri_ophyd.engine import Engine
+
 from ._base import CounterDevice
 from ._configuration import region_table
 from ._signals import counter, fact
@@ -42,9 +44,12 @@ class MemoryRegion(CounterDevice):
 
     def take_values(self) -> dict[str, Any]:
         """Read the level of the region; opens the engine if it is closed."""
-        regions = self.daq.open().engine.snapshot().regions
-        return {"free": next(r.free for r in regions if r.name == self.member_name)}
+        return self._values(self.daq.open().engine)
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
         """Read the level; it is not in the engine's periodic copy."""
-        return self.take_values()
+        return self._values(self.daq.engine)
+
+    def _values(self, engine: Engine) -> dict[str, Any]:
+        regions = engine.snapshot().regions
+        return {"free": next(r.free for r in regions if r.name == self.member_name)}

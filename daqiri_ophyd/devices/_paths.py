@@ -13,7 +13,7 @@ from ._outcome import CaptureError
 
 __all__ = ["PathInfo", "PathProvider", "PathTemplate", "expand_user", "make_directory"]
 
-_FIELDS = ("date", "device", "port", "queue", "scan_id", "start", "uid", "unique")
+_FIELDS = ("date", "device", "plan", "port", "queue", "scan_id", "start", "uid", "unique")
 _OF_RUN = {"scan_id", "start", "uid"}
 # What no directory below another is named, and what readers cannot have in a URI.
 _UNSAFE = re.compile(r"[/?#;\x00-\x1f\x7f]|^\.{1,2}$")
@@ -50,19 +50,21 @@ class PathTemplate:
     """Path of a capture from templates, for one stage.
 
     Templates are format strings. Their fields are ``{date}`` (when the device was staged, with a
-    format such as ``{date:%Y/%m/%d}``), ``{device}``, ``{port}``, ``{queue}``, ``{unique}`` (8
-    characters, different for each stage), and of the run ``{scan_id}``, ``{uid}`` and any key of
-    the start document: ``{start[sample]}``. In values, characters that a path or a URI cannot have
-    become ``_``.
+    format such as ``{date:%Y/%m/%d}``), ``{device}``, ``{port}``, ``{queue}`` of a capture,
+    ``{plan}`` of a frame detector, ``{unique}`` (8 characters, different for each stage), and of
+    the run ``{scan_id}``, ``{uid}`` and any key of the start document: ``{start[sample]}``. In
+    values, characters that a path or a URI cannot have become ``_``.
 
     Parameters
     ----------
     **names : str
-        Values of ``device``, ``port`` and ``queue``.
+        Values of ``device``, ``port``, ``queue`` and ``plan``.
     """
 
     def __init__(self, **names: str) -> None:
         self._values: dict[str, Any] = {
+            "queue": "",
+            "plan": "",
             "date": datetime.now(),
             "unique": uuid.uuid4().hex[:8],
             **names,

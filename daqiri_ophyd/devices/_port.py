@@ -6,6 +6,7 @@ from ophyd import Component as Cpt
 from ophyd.ophydobj import Kind
 
 from ._base import Group
+from ._link import Link
 from ._signals import EngineSignal, fact
 
 __all__ = ["Port"]
@@ -32,7 +33,7 @@ class _DropAll(EngineSignal[bool]):
 
 
 class Port(Group):
-    """A port of the engine with its queues, flows, reorder plans and capture.
+    """A port of the engine with its queues, flows, reorder plans, frame detectors and capture.
 
     While `drop_all_traffic` is true, packets that arrive are dropped and counted as ``filtered``.
     None of them reaches a queue later. It is false whenever the engine is opened.
@@ -42,5 +43,7 @@ class Port(Group):
     tx: Group
     flows: Group
     reorder: Group
+    frames: Group
+    link: Link
     address = fact(lambda port: port.interface.address, "string")
     drop_all_traffic = Cpt(_DropAll, value=False, kind=Kind.omitted)

@@ -182,4 +182,8 @@ def _together(snapshots: Sequence[RecorderSnapshot]) -> RecorderSnapshot:
         error="; ".join(snapshot.error for snapshot in snapshots if snapshot.error),
         unreported=sum(snapshot.unreported for snapshot in snapshots),
         limit_reached=any(snapshot.limit_reached for snapshot in snapshots),
+        frames=sum(snapshot.frames for snapshot in snapshots),
+        missing=sum(snapshot.missing for snapshot in snapshots),
+        flushed=min(snapshot.flushed for snapshot in snapshots),
+        acquired=min(snapshot.acquired for snapshot in snapshots),
     )

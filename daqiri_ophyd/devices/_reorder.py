@@ -1,16 +1,21 @@
 """Reorder plans as devices."""
 
 import json
+import time
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from ophyd import Component
+from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.engine import ReorderCounters
+from daqiri_ophyd.engine import ReorderCounters, frame_form
+from daqiri_ophyd.engine import ReorderPlan as EnginePlan
 
 from ._base import CounterDevice
 from ._configuration import inner_configuration
+from ._frame_signal import FrameSignal
 from ._signals import counter, fact
 
 __all__ = ["ReorderPlan"]
@@ -25,7 +30,8 @@ class ReorderPlan(CounterDevice):
 
     The counters are those of `daqiri_ophyd.engine.ReorderCounters`; frames have ``_frames`` in
     their names, since ophyd keeps ``complete`` for flyers. They begin at 0 whenever the engine is
-    opened. Frames are handed out by the receive queue that the flows lead to.
+    opened. Frames are handed out by the receive queue that the flows lead to, or recorded by
+    ``daq.<port>.frames.<plan>``; `last_frame` is a copy of a recent one for displays.
     """
 
     complete_frames = counter("frames", hinted=True)
@@ -39,6 +45,8 @@ class ReorderPlan(CounterDevice):
     malformed = counter("packets")
     no_buffer = counter("packets")
     restarts = counter("restarts")
+    frame_rate = counter("frames/s", dtype="number")
+    last_frame = Component(FrameSignal, kind=Kind.omitted)
 
     plan_name = fact(lambda plan: plan.member_name, "string")
     reorder_type = fact(_setting("reorder_type"), "string")
@@ -54,18 +62,37 @@ class ReorderPlan(CounterDevice):
         port = next(i for i in inner["interfaces"] if i["name"] == self.port_name)
         return next(p for p in port["rx"]["reorder_configs"] if p["name"] == self.member_name)
 
+    @property
+    def form(self) -> "tuple[tuple[int, ...], np.dtype[Any]]":
+        """Shape and type of frames; (-1,) without ``frame``: as many elements as there are."""
+        plans = self.interface.rx.reorder_configs
+        return frame_form(next(plan for plan in plans if plan.name == self.member_name))
+
+    @property
+    def engine_plan(self) -> EnginePlan:
+        """The plan of the open engine."""
+        return self.daq.port(self.port_name).reorder[self.member_name]
+
+    def monitor(self) -> None:
+        """Update subscribed signals for as long as the engine is open."""
+        super().monitor()
+        self.last_frame.restart()
+
     def take_values(self) -> dict[str, Any]:
         """Read the counters of the plan; opens the engine if it is closed."""
-        plan = self.daq.open().port(self.port_name).reorder_plan(self.member_name)
-        return _values(plan.counters())
+        self.daq.open()
+        return self._values(self.engine_plan.counters(), time.monotonic())
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
         """Return the same values from the engine's periodic copy."""
         row = counters["reorder"][self.port_name][self.member_name]
-        return _values(ReorderCounters.of_row(row))
+        return self._values(ReorderCounters.of_row(row), int(counters["steady_ns"]) / 1e9)
 
-
-def _values(counters: ReorderCounters) -> dict[str, int]:
-    frames = ("complete", "incomplete", "lost")
-    values = asdict(counters)
-    return {f"{name}_frames" if name in frames else name: values[name] for name in values}
+    def _values(self, counters: ReorderCounters, now: float) -> dict[str, Any]:
+        frames = ("complete", "incomplete", "lost")
+        values = {
+            f"{name}_frames" if name in frames else name: value
+            for name, value in asdict(counters).items()
+        }
+        made = {"frame_rate": counters.complete + counters.incomplete}
+        return {**values, **self.rate_of(made, now)}

@@ -1,22 +1,31 @@
 """What plans ask of an engine that takes time: done on threads, one after the other."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Changes", "Request", "Requests"]
+__all__ = ["Changes", "FlowTable", "Names", "Request", "Requests"]
 
-Changes = Mapping[str, Mapping[str, Mapping[Any, Any]]]
+Names = Mapping[str, Iterable[str]]
+"""Names of flows by port."""
+Changes = Mapping[str, Mapping[str, Mapping[Any, Any] | None]]
 """Keys of flows by port and flow; see `daqiri_ophyd.devices.Daq.change_flows`."""
+FlowTable = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Flows of ports, as configured."""
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """Changed flows, an open engine, or both; `done` has the error, if there was one."""
+    """Changed flows, an open engine, or both; `done` has the error, if there was one.
+
+    Flows that are `restored` are made those of `table`.
+    """
 
     changes: Changes = field(default_factory=dict)
+    table: FlowTable = field(default_factory=dict)
+    restored: Names = field(default_factory=dict)
     opened: bool = False
     done: Future[None] = field(default_factory=Future)
 
@@ -29,9 +38,8 @@ class Requests:
     lock : RLock
         Held while requests are done.
     serve : callable
-        ``serve(first, take)`` does what is asked, and returns whether flows have changed. It is
-        called with the requests that there are, and calls ``take`` for those that it does: also
-        those that have come meanwhile.
+        ``serve(take)`` does what is asked, and returns whether flows have changed. ``take`` returns
+        the requests that there are; called again, also those that have come meanwhile.
     follow : callable
         Called without the lock when flows have changed, before requests are `done`: subscribers may
         change flows, and wait for that.
@@ -40,7 +48,7 @@ class Requests:
     def __init__(
         self,
         lock: Any,
-        serve: Callable[[list[Request], Callable[[], list[Request]]], bool],
+        serve: Callable[[Callable[[], list[Request]]], bool],
         follow: Callable[[], None],
     ) -> None:
         self.adding = threading.Lock()  # held to look at `waiting` and to add to it
@@ -96,7 +104,7 @@ class Requests:
 
         changed, error = False, None
         try:
-            changed = self._serve(list(self.waiting), take)
+            changed = self._serve(take)
         except BaseException as raised:  # noqa: BLE001 - those who wait raise it
             error = raised
         with self.adding:

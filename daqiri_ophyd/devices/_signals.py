@@ -185,8 +185,8 @@ class EngineSignal(TypedSignal[Value]):
         Initial value; its type is the signal's.
     units : str
         Unit, for the data key.
-    minimum : float, optional
-        Lowest value accepted.
+    minimum, maximum : float, optional
+        Lowest and highest value accepted.
     choices : sequence, optional
         The values accepted.
     accept : callable, optional
@@ -198,6 +198,7 @@ class EngineSignal(TypedSignal[Value]):
         *,
         value: Value,
         minimum: float | None = None,
+        maximum: float | None = None,
         choices: Sequence[Value] | None = None,
         accept: Callable[[Value], Value] | None = None,
         **kwargs: Any,
@@ -205,6 +206,7 @@ class EngineSignal(TypedSignal[Value]):
         super().__init__(dtype=_DTYPES[type(value)], value=value, **kwargs)
         self._type: Any = type(value)
         self._minimum = minimum
+        self._maximum = maximum
         self._choices = choices
         self._accept = accept
 
@@ -221,7 +223,7 @@ class EngineSignal(TypedSignal[Value]):
         TypeError
             If it is not of the signal's type.
         ValueError
-            If it is too low, or none of the choices.
+            If it is too low, too high, or none of the choices.
         """
         self._convert(value)
 
@@ -248,6 +250,8 @@ class EngineSignal(TypedSignal[Value]):
             raise ValueError(f"{self.name} is {value!r}; accepted are 64 bits, up to 2**63 - 1.")
         if self._minimum is not None and not converted >= self._minimum:
             raise ValueError(f"{self.name} is {value!r}; accepted is {self._minimum} or more.")
+        if self._maximum is not None and converted > self._maximum:
+            raise ValueError(f"{self.name} is {value!r}; accepted is {self._maximum:g} or less.")
         if self._choices is not None and converted not in self._choices:
             choices = ", ".join(map(repr, self._choices))
             raise ValueError(f"{self.name} is {value!r}; accepted are {choices}.")

@@ -82,3 +82,11 @@ def default_ticker() -> Ticker:
         if _default is None:
             _default = Ticker(default_pump())
         return _default
+
+
+def _begin_child() -> None:
+    global _default, _default_lock
+    _default, _default_lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_begin_child)

@@ -15,6 +15,8 @@ from ._capture import Capture
 from ._configuration import find_named, flow_table, region_table
 from ._daq import Daq
 from ._flow import flow_class
+from ._frame_detector import FrameDetector
+from ._link import Link
 from ._memory_region import MemoryRegion
 from ._naming import attribute_names
 from ._paths import PathProvider
@@ -103,6 +105,17 @@ def _port_class(interface: InterfaceConfig, flows: list[dict[str, Any]]) -> type
             "plan",
         ),
     }
+    # Detectors of their own, as captures of queues.
+    groups["frames"] = _group(
+        "FrameDetectors",
+        FrameDetector,
+        port,
+        [plan.name for plan in interface.rx.reorder_configs],
+        "plan",
+        kind=Kind.omitted,
+        labels={"daqiri", "detectors"},
+    )
+    groups["link"] = Cpt(Link, port=port, kind=Kind.omitted, labels={"daqiri"})
     if queues:
         # A detector of its own; its settings belong to the configuration of the port.
         labels = {"daqiri", "detectors"}
@@ -125,17 +138,20 @@ def _group(
     cls: type[EngineDevice] | Callable[[str, str], type[EngineDevice]],
     port: str,
     members: list[str],
-    kind: str,
+    of: str,
+    *,
+    kind: Kind = Kind.normal,
+    **options: Any,
 ) -> Any:
     def class_of(member: str) -> type[EngineDevice]:
         return cls if isinstance(cls, type) else cls(port, member)
 
     components = {
-        attribute: Cpt(class_of(member), port=port, member=member)
-        for member, attribute in attribute_names(members, kind, Group).items()
+        attribute: Cpt(class_of(member), port=port, member=member, **options)
+        for member, attribute in attribute_names(members, of, Group).items()
     }
     of_port = f" of port {port}" if port else ""
     group = create_device_from_components(
         name, docstring=f"{name}{of_port}.", base_class=Group, **components
     )
-    return Cpt(group, port=port)
+    return Cpt(group, port=port, kind=kind)

@@ -4,6 +4,9 @@ Nothing here needs a running engine. A device composes its documents from a `Cap
 catalog reads the `Sidecar`, the metadata file that the recorder writes for each capture file.
 """
 
+from ._frame_metadata import frame_facts, keep_frames
+from ._frame_stream import FRAMES_MIMETYPE, FrameStream, frame_resource
+from ._repair import append_log, is_written, locked, logged, require_no_links
 from ._sequence import (
     CAPTURE_MIMETYPES,
     COUNTER_MIMETYPE,
@@ -14,24 +17,45 @@ from ._sequence import (
     capture_data_key,
     directory_uri,
 )
-from ._sidecar import Sidecar, SidecarError, read_sidecar, sidecar_path
+from ._sidecar import (
+    Sidecar,
+    SidecarError,
+    no_link,
+    read_sidecar,
+    sidecar_part,
+    sidecar_path,
+    write_sidecar,
+)
 from ._stream import CaptureStream
 from ._summary import SUMMARY_DTYPE, FileSummary
 
 __all__ = [
     "CAPTURE_MIMETYPES",
     "COUNTER_MIMETYPE",
+    "FRAMES_MIMETYPE",
     "PCAP_MIMETYPE",
     "CaptureFormat",
     "SUMMARY_DTYPE",
     "CaptureStream",
     "FileSummary",
+    "FrameStream",
     "CaptureSequence",
     "Sidecar",
     "SidecarError",
     "StreamAsset",
+    "append_log",
     "capture_data_key",
     "directory_uri",
+    "frame_facts",
+    "frame_resource",
+    "is_written",
+    "keep_frames",
+    "locked",
+    "logged",
+    "no_link",
     "read_sidecar",
+    "require_no_links",
+    "sidecar_part",
     "sidecar_path",
+    "write_sidecar",
 ]

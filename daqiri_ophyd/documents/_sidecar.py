@@ -48,7 +48,15 @@ from typing import Any
 
 from ._summary import FileSummary
 
-__all__ = ["Sidecar", "SidecarError", "read_sidecar", "sidecar_path"]
+__all__ = [
+    "Sidecar",
+    "SidecarError",
+    "no_link",
+    "read_sidecar",
+    "sidecar_part",
+    "sidecar_path",
+    "write_sidecar",
+]
 
 _INTEGERS = {  # key: lowest value
     "packets": 0,
@@ -109,6 +117,38 @@ def sidecar_path(pcap: str | Path) -> Path:
     """Return the path of a capture file's metadata file: with ``.json`` appended."""
     pcap = Path(pcap)
     return pcap.with_name(pcap.name + ".json")
+
+
+def sidecar_part(path: str | Path) -> Path:
+    """Return where the metadata of a file are until they are complete."""
+    sidecar = sidecar_path(path)
+    return sidecar.with_name(f".{sidecar.name}.part")
+
+
+def no_link(path: str, flags: int) -> int:
+    """Open a file to be written, but not through a link; for the parameter ``opener`` of `open`."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
+def write_sidecar(path: str | Path, content: Mapping[str, Any]) -> None:
+    """Write the metadata file of a file, in one piece.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file of packets or frames.
+    content : mapping
+        All its keys.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, or somebody else is at it.
+    """
+    part = sidecar_part(path)
+    with open(part, "x", opener=no_link) as file:
+        file.write(json.dumps(content, indent=2) + "\n")
+    part.replace(sidecar_path(path))
 
 
 def read_sidecar(pcap: str | Path) -> Sidecar | None:

@@ -63,11 +63,13 @@ from ._errors import (
     Status,
 )
 from ._flow import Flow
+from ._frame_file import FrameFile, cut_frames, examine_frames
+from ._link import Link
 from ._packets import Packets
 from ._pcap import PcapFile, write_pcap
 from ._recorder import RecordedFile, Recorder, RecorderGroup, RecorderSnapshot
 from ._registry import UnreadableEngine, ask_engines, running_engines
-from ._reorder import ReorderPlan
+from ._reorder import Frame, FramePreview, Frames, ReorderPlan, frame_form
 from ._rx_queue import RxQueue
 from ._snapshot import (
     EngineSnapshot,
@@ -104,11 +106,16 @@ __all__ = [
     "FlowCounters",
     "FlowMatch",
     "FlowState",
+    "Frame",
+    "FrameFile",
+    "FramePreview",
+    "Frames",
     "GenericFailureError",
     "InterfaceConfig",
     "InternalEngineError",
     "InvalidParameterError",
     "Lateness",
+    "Link",
     "MemoryRegionConfig",
     "NetworkConfig",
     "NoFreeBurstBuffersError",
@@ -152,8 +159,11 @@ __all__ = [
     "ask_engines",
     "capabilities",
     "check_config",
+    "cut_frames",
     "default_pump",
     "events",
+    "examine_frames",
+    "frame_form",
     "frames",
     "load_config",
     "read_config",

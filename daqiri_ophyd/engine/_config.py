@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -197,6 +197,21 @@ def load_config(source: ConfigSource, *, file: str | None = None) -> NetworkConf
     for warning in report.warnings:
         _log.warning("%s", warning)
     return config
+
+
+def flows_text(flows: Sequence[Mapping[str, Any]]) -> str:
+    """Return flows as the text of a configuration file with nothing else.
+
+    Raises
+    ------
+    InvalidParameterError
+        If they have values that no file could hold.
+    """
+    try:
+        return _as_text({"flows": flows})
+    except _NotPlainError as error:
+        path, message = error.args
+        raise InvalidParameterError(f"{path}: {message}") from None
 
 
 def _is_path(source: object) -> bool:

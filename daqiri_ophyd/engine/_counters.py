@@ -210,9 +210,8 @@ class FlowCounters:
 class ReorderCounters:
     """Counters of a reorder plan, at one moment.
 
-    ``packets == placed + duplicate + late + malformed + no_buffer`` always holds. ``duplicate``,
-    ``late`` and ``malformed`` packets are ``reorder`` among the drops of their queue, ``no_buffer``
-    are ``no_packet_buffer``.
+    ``packets == placed + duplicate + late + malformed + no_buffer`` always holds. In the counters
+    of the queues they are ``delivered``.
 
     Parameters
     ----------
@@ -234,7 +233,7 @@ class ReorderCounters:
     missing : int
         Packets that incomplete frames lack; with ``batch_byte_offset``: elements.
     lost : int
-        Frames that nobody gets, for want of a buffer, a burst, or room in the queue's ring.
+        Frames that nobody gets: no buffer was free, or they were flushed.
     restarts : int
         Times that the batch numbers began anew.
     """

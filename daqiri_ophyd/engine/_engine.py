@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +14,12 @@ from numpy.typing import NDArray
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import InterfaceConfig, NetworkConfig
 
-from ._config import ConfigSource, read_config
+from ._config import ConfigSource, flows_text, read_config
 from ._connections import Connection, option_bytes
 from ._counters import counters_dtype
 from ._errors import ConfigError, InvalidParameterError
 from ._flow import Flow
+from ._link import Link
 from ._log import forward_log
 from ._reorder import ReorderPlan
 from ._rx_queue import RxQueue
@@ -40,9 +43,10 @@ class Port:
         Position of the interface in the configuration.
     config : InterfaceConfig
         Its part of the configuration.
-    rx, tx, flows, reorder : tuple of RxQueue, TxQueue, Flow, ReorderPlan
-        Receive queues, transmit queues, receive flows and reorder plans, in the order of the
-        configuration.
+    rx, tx : tuple of RxQueue, TxQueue
+        Receive queues and transmit queues, in the order of the configuration.
+    reorder : dict of str to ReorderPlan
+        Reorder plans by name.
     """
 
     def __init__(self, number: int, config: InterfaceConfig, session: _native.Session) -> None:
@@ -55,18 +59,23 @@ class Port:
         self.tx = tuple(
             TxQueue(self, queue, session.tx_queue(number, queue.id)) for queue in config.tx.queues
         )
-        self.flows = tuple(
-            Flow(number, position, flow, session) for position, flow in enumerate(config.rx.flows)
-        )
-        self.reorder = tuple(
-            ReorderPlan(number, position, plan, session)
+        self.reorder = {
+            plan.name: ReorderPlan(number, position, plan, session)
             for position, plan in enumerate(config.rx.reorder_configs)
-        )
+        }
 
     @property
     def name(self) -> str:
         """Name of the interface."""
         return self.config.name
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """Receive flows: those of the configuration in its order, then those added at run time."""
+        return tuple(
+            Flow(self.id, key, flow, added, self._session)
+            for flow, key, added in self._session.flows(self.id)
+        )
 
     @property
     def address(self) -> str:
@@ -103,15 +112,80 @@ class Port:
         """
         return _find(self.flows, flow, f"port {self.name!r}", "flow")
 
-    def reorder_plan(self, plan: str | int) -> ReorderPlan:
-        """Return the reorder plan with this name or id.
+    def add_flow(self, flow: Mapping[str, Any]) -> Flow:
+        """Add a flow while packets flow; see `add_flows`."""
+        return self.add_flows([flow])[0]
+
+    def add_flows(self, flows: Sequence[Mapping[str, Any]]) -> list[Flow]:
+        """Add flows while packets flow, all at once.
+
+        They come before the flows of the configuration, and each before those that were added
+        earlier: the first that matches has the packet. When this returns, all packets are steered
+        by them. No packet is lost to the change.
+
+        Parameters
+        ----------
+        flows : sequence of dict
+            As under ``rx.flows`` of a configuration, without ``id``: ``name``, ``match``, and
+            ``action``, ``actions`` or ``queue``, the name or id of a receive queue.
+
+        Returns
+        -------
+        list of Flow
+            With the ids that their packets have, which no other flow of this engine ever gets.
 
         Raises
         ------
         InvalidParameterError
-            If there is none.
+            If a flow is wrong, or does what another does that was added. None is added then.
+        NoSpaceAvailableError
+            If there would be more than ``dynamic_flow_capacity`` of them.
+        NotSupportedError
+            If the engine cannot change flows while it runs.
+        NotReadyError
+            If the engine is closed.
         """
-        return _find(self.reorder, plan, f"port {self.name!r}", "reorder plan")
+        listed = [self._with_action(flow, number) for number, flow in enumerate(flows)]
+        taken = {flow.name: f"flow {flow.name!r} ({flow.id})" for flow in self.flows}
+        for flow in listed:
+            name = str(flow.get("name", ""))
+            if name in taken:
+                raise InvalidParameterError(
+                    f"port {self.name!r}: a flow to add has the name of {taken[name]}; "
+                    "names of flows are unique on a port"
+                )
+            if name:
+                taken[name] = f"another one to add, {name!r}"
+        ids = self._session.add_flows(self.id, flows_text(listed))
+        found = {flow.id: flow for flow in self.flows}
+        return [found[each] for each in ids]
+
+    def remove_flow(self, flow: Flow | str | int) -> None:
+        """Remove a flow that was added at run time, by itself, its name or its id.
+
+        When this returns, no packet is steered to it. Those that were keep its id.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is none, or it is one of the configuration.
+        NotReadyError
+            If the engine is closed.
+        """
+        found = flow if isinstance(flow, Flow) else self.flow(flow)
+        self._session.remove_flow(found.id)
+
+    def _with_action(self, flow: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """Return a flow to add as in a configuration."""
+        if "id" in flow:
+            raise InvalidParameterError(
+                f"flows[{number}].id: found {flow['id']!r}; flows that are added get an id of the "
+                "engine's choice, remove the key"
+            )
+        keys = {"id": 1, **flow}
+        if (queue := keys.pop("queue", None)) is not None:
+            keys["action"] = {"type": "queue", "id": self.rx_queue(queue).id}
+        return keys
 
     def now(self) -> int:
         """Return the time of the port's clock, ns: the clock of launch times and timestamps."""
@@ -121,6 +195,10 @@ class Port:
     def mac_address(self) -> str:
         """Ethernet address, such as 02:00:00:00:00:01; zeros where there is none."""
         return self._session.mac_address(self.id)
+
+    def link(self) -> Link:
+        """Return the state of the port's network interface, as the kernel tells it now."""
+        return Link(*self._session.link(self.id))
 
     @property
     def link_type(self) -> int:
@@ -174,6 +252,7 @@ class Engine:
 
     def __init__(self, session: _native.Session, adjusted: list[str]) -> None:
         self._session = session
+        self._changing = threading.Lock()  # held to change what `counters` has
         self.config: NetworkConfig = session.config
         self.warnings = list(dict.fromkeys(adjusted + session.warnings))
         self._counters_dtype = counters_dtype(self.config)
@@ -234,6 +313,66 @@ class Engine:
             port = next((p.id for p in self.ports if p.address == port), port)
         return _find(self.ports, port, "the engine", "port")
 
+    def change_flows(self, config: ConfigSource) -> None:
+        """Replace the flows of the configuration while packets flow, all at once.
+
+        Flows that keep their name keep their counters. Flows that were added at run time stay in
+        front of them (`Port.add_flows`). When this returns, all packets are steered by the new
+        flows. No packet is lost to the change.
+
+        Parameters
+        ----------
+        config : NetworkConfig, dict, str or Path
+            As for `load_config`, or its result: the engine's configuration with other ``rx.flows``.
+
+        Raises
+        ------
+        ConfigError
+            If the configuration has errors.
+        NotSupportedError
+            If the engine has to be opened anew for it: engine ``socket``; other keys than
+            ``rx.flows``; another queue for a flow of a reorder plan. Nothing is changed then.
+        InvalidParameterError
+            If a flow has the name of one that was added at run time. Nothing is changed then.
+        NotReadyError
+            If the engine is closed.
+        """
+        wanted = self._read(config)
+        with self._changing:
+            self._check_names(wanted)
+            self._session.change_flows(wanted)
+            self.config = self._session.config
+            self._counters_dtype = counters_dtype(self.config)
+            for port in self.ports:
+                port.config = self.config.interfaces[port.id]
+
+    def check_flows(self, config: ConfigSource) -> None:
+        """Raise what `change_flows` would, and change nothing."""
+        wanted = self._read(config)
+        self._check_names(wanted)
+        self._session.check_flows(wanted)
+
+    def _check_names(self, wanted: NetworkConfig) -> None:
+        """Raise if a flow of a configuration has the name of one that was added at run time."""
+        for interface in wanted.interfaces:
+            ports = [port for port in self.ports if port.name == interface.name]
+            added = {flow.name: flow for port in ports for flow in port.flows if flow.added}
+            for flow in interface.rx.flows:
+                if flow.name in added:
+                    raise InvalidParameterError(
+                        f"port {interface.name!r}: flow {flow.name!r} ({flow.id}) of the "
+                        f"configuration has the name of flow {flow.name!r} "
+                        f"({added[flow.name].id}), which was added at run time; names of flows "
+                        "are unique on a port. Remove the added flow, or name the other one anew"
+                    )
+
+    @staticmethod
+    def _read(config: ConfigSource) -> NetworkConfig:
+        read, report = read_config(config, None)
+        if read is None or not report.ok:
+            raise ConfigError(report)
+        return read
+
     def snapshot(self) -> EngineSnapshot:
         """Return counters and levels of all parts of the engine, read now in one call.
 
@@ -262,7 +401,8 @@ class Engine:
             ``counters["rx"][port][queue]`` has the fields of `RxCounters` and `QueueLevels`;
             ``counters["tx"][port][queue]`` has those of `TxCounters` and `QueueLevels`, and the
             quantiles of `TxQueueState`. Drops by reason are in ``["dropped"][reason]``.
-            ``counters["flows"][port][flow]`` has the fields of `FlowCounters`;
+            ``counters["flows"][port][flow]`` has the fields of `FlowCounters`, for the flows of
+            the configuration;
             ``counters["reorder"][port][plan]`` those of `ReorderCounters`.
 
         Raises
@@ -275,7 +415,8 @@ class Engine:
         >>> engine.counters["rx"]["port0"]["rx_q0"]["received"]  # doctest: +SKIP
         array(20000, dtype=uint64)
         """
-        return self._session.counters().view(self._counters_dtype).reshape(())
+        with self._changing:
+            return self._session.counters().view(self._counters_dtype).reshape(())
 
     def connect(self, address: str, port: int, source: str | None = None) -> int:
         """Connect to a server, or (UDP) make a peer known to a server's socket.
@@ -387,7 +528,7 @@ class Engine:
         return f"<Engine {self.name} {state}, ports {[port.name for port in self.ports]}>"
 
 
-_Named = TypeVar("_Named", Port, RxQueue, TxQueue, Flow, ReorderPlan)
+_Named = TypeVar("_Named", Port, RxQueue, TxQueue, Flow)
 
 
 def _find(candidates: tuple[_Named, ...], wanted: str | int, owner: str, kind: str) -> _Named:

@@ -16,15 +16,18 @@ class Flow:
     Attributes
     ----------
     config : FlowConfig
-        Its part of the configuration.
+        Its part of the configuration, or as it was added.
+    added : bool
+        Whether it was added at run time (`Port.add_flow`).
     """
 
     def __init__(
-        self, port: int, position: int, config: FlowConfig, session: _native.Session
+        self, port: int, key: int, config: FlowConfig, added: bool, session: _native.Session
     ) -> None:
-        self._place = (port, position)
+        self._place = (port, key)
         self._session = session
         self.config = config
+        self.added = added
 
     @property
     def name(self) -> str:
@@ -37,8 +40,22 @@ class Flow:
         return self.config.id
 
     def counters(self) -> FlowCounters:
-        """Return the counters, read now; those of a closed engine stay."""
+        """Return the counters, read now; those of a closed engine stay.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the flow was removed.
+        """
         return FlowCounters(*self._session.flow_counters(*self._place))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Flow):
+            return NotImplemented
+        return self._session is other._session and self._place == other._place
+
+    def __hash__(self) -> int:
+        return hash(self._place)
 
     def __repr__(self) -> str:
         return f"<Flow {self.name!r} ({self.id})>"

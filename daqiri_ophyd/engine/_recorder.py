@@ -31,14 +31,18 @@ class RecordedFile:
     path : Path
         The file; its metadata file has the same name with ``.json`` appended.
     packets, bytes : int
-        Packets in it, and their bytes on the wire.
+        Packets in it, and their bytes on the wire. Of a file of frames: packets whose data is in
+        the frames, and the frames' bytes, uncompressed.
     t_first_ns, t_last_ns : int
         Time stamps of the first and last packet, ns since the epoch; -1 for an empty file.
     dropped : int
-        Packets that the queue or the recorder lost since the previous file was complete.
+        Packets, or frames, that the queue or plan or the recorder lost since the previous file was
+        complete.
     left_out : int
-        Packets that were left out on request in that time: filtered, flushed, received while
-        paused, before ``start_flow``, beyond ``max_packets``.
+        Packets, or frames, that were left out on request in that time: filtered, flushed, received
+        while paused, before ``start_flow``, beyond ``max_packets``.
+    frames, missing : int
+        Frames in it, and packets that they lack; 0 for a file of packets.
     """
 
     path: Path
@@ -48,6 +52,8 @@ class RecordedFile:
     t_last_ns: int
     dropped: int
     left_out: int
+    frames: int = 0
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +63,14 @@ class RecorderSnapshot:
     Parameters
     ----------
     packets, bytes : int
-        Packets in files, and their bytes on the wire.
+        Packets in files, and their bytes on the wire. Of frames: packets whose data is in them,
+        and the frames' bytes, uncompressed.
     files : int
         Files that are complete.
     dropped : int
-        Packets that were taken from the queue and lost after an error.
+        Packets, or frames, that were taken from the queue or plan and lost after an error.
     left_out : int
-        Packets that were taken from the queue and left out on request: while paused, before
+        Packets, or frames, that were taken and left out on request: while paused, before
         ``start_flow``, beyond ``max_packets``.
     running : bool
         Whether it is running.
@@ -72,10 +79,18 @@ class RecorderSnapshot:
     error : str
         First error, with path and reason; empty: none.
     unreported : int
-        Packets that the queue or the recorder lost and that are in the metadata of no file, because
-        none could be written; known once the recorder has ended.
+        Packets, or frames, that were lost and that are in the metadata of no file, because none
+        could be written; known once the recorder has ended.
     limit_reached : bool
         Whether it has ended at ``max_packets``, or because its time was over.
+    frames, missing : int
+        Frames in files, and packets that they lack; 0 for a recorder of packets.
+    flushed : int
+        Packets, or frames, of the current file that other processes can read by now.
+    acquired : int
+        Frames of the acquisition that is done (`Recorder.acquire`); 0: none is.
+    path : Path or None
+        The current file, which is not complete; None: there is none.
     """
 
     packets: int
@@ -88,10 +103,17 @@ class RecorderSnapshot:
     error: str
     unreported: int
     limit_reached: bool
+    frames: int = 0
+    missing: int = 0
+    flushed: int = 0
+    acquired: int = 0
+    path: Path | None = None
 
 
 class RecorderGroup(_native.RecorderGroup):
-    """Limits for recorders of several queues whose files belong together.
+    """Limits for recorders of several queues, or reorder plans, whose files belong together.
+
+    Of recorders of reorder plans, numbers are of frames.
 
     When a file is full, all recorders complete theirs, even an empty one, and each ends with a
     file: all have equally many. When one of them ends at a limit, stop the others.
@@ -134,7 +156,9 @@ class RecorderGroup(_native.RecorderGroup):
 
 
 class Recorder:
-    """Writes a receive queue to files; see `RxQueue.record`.
+    """Writes a receive queue, or a reorder plan's frames, to files.
+
+    See `RxQueue.record` and `ReorderPlan.record`.
 
     It ends when it is stopped, at ``max_packets`` or after ``max_seconds``, or when the engine is
     closed and all packets are written. An error does not end it: packets are then counted as
@@ -169,6 +193,74 @@ class Recorder:
         """Record again."""
         self._native.set_paused(False)
 
+    def acquire(self, frames: int) -> int:
+        """Record exactly the next frames whose first packets arrive from now on.
+
+        Once they are in the file, where other processes can read them, ``acquired`` of `snapshot`
+        is their number, and there is an event for `wait` and `fileno`. Whatever was acquired before
+        is over.
+
+        Parameters
+        ----------
+        frames : int
+            How many; 0: all, until the next `acquire` or `rewind`.
+
+        Returns
+        -------
+        int
+            Frames that the plan had lost by then (its counter ``lost``): what it counts beyond
+            that, it has lost since.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the number is negative, or the recorder was not started with ``held``.
+        NotReadyError
+            If it has ended.
+        """
+        require_counts({"frames": frames})
+        return self._native.acquire(frames)
+
+    def rewind(self, frames: int) -> None:
+        """Forget the latest frames of the current file, and what is being acquired.
+
+        The forgotten frames are counted as left out (``rewound`` in the metadata file).
+
+        Parameters
+        ----------
+        frames : int
+            Frames that the file keeps.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the file has fewer, or the recorder was not started with ``held``.
+        NotReadyError
+            If it has ended.
+        GenericFailureError
+            If the file cannot be written; the text is the first error.
+        """
+        require_counts({"frames": frames})
+        self._native.rewind(frames)
+
+    def split(self, frames: int) -> None:
+        """Complete the current file with its first frames; the next one begins with the others.
+
+        What is being acquired is over. Files of layout ``chunked`` can be split.
+
+        Parameters
+        ----------
+        frames : int
+            Frames that the file keeps.
+
+        Raises
+        ------
+        InvalidParameterError, NotReadyError, GenericFailureError
+            As of `rewind`.
+        """
+        require_counts({"frames": frames})
+        self._native.split(frames)
+
     def end_in(self, seconds: float) -> None:
         """Set the time after which it ends, and its group, from now on.
 
@@ -186,7 +278,9 @@ class Recorder:
 
     def snapshot(self) -> RecorderSnapshot:
         """Return the progress."""
-        return RecorderSnapshot(*self._native.snapshot())
+        native = self._native.snapshot()
+        path = native[-1]
+        return RecorderSnapshot(*native[:-1], path=Path(path) if path else None)
 
     def files(self, first: int = 0) -> list[RecordedFile]:
         """Return the files that are complete.
@@ -204,7 +298,7 @@ class Recorder:
         return [RecordedFile(Path(path), *rest) for path, *rest in self._native.files(first)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for an event: a file is complete, or the recorder ends, fails or recovers.
+        """Wait for an event: a file is complete, frames are acquired, the recorder ends or fails.
 
         Parameters
         ----------
@@ -254,4 +348,5 @@ class Recorder:
 
     def __repr__(self) -> str:
         state = self.snapshot()
-        return f"<Recorder {'running' if state.running else 'ended'}, {state.packets} packets>"
+        what = f"{state.frames} frames" if state.frames else f"{state.packets} packets"
+        return f"<Recorder {'running' if state.running else 'ended'}, {what}>"

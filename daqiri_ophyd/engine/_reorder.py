@@ -1,24 +1,173 @@
-"""Reorder plans."""
+"""Reorder plans and their frames."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from daqiri_ophyd import _native
 from daqiri_ophyd._native import ReorderConfig
 
 from ._counters import ReorderCounters
+from ._errors import NotReadyError
+from ._recorder import Recorder, RecorderGroup, require_counts
 
-__all__ = ["ReorderPlan"]
+__all__ = ["Frame", "FramePreview", "Frames", "ReorderPlan", "frame_form"]
+
+# bf16 is not a type of numpy: its bits are told.
+_DTYPES = {"same": "uint8", "fp16": "float16", "bf16": "uint16", "fp32": "float32"}
+_DTYPES |= {"fp64": "float64", "int4": "uint8"}
+
+
+def frame_form(config: ReorderConfig) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and type of a plan's frames as configured.
+
+    Without ``frame``, the shape is (-1,), as many elements as there are, and the type that of the
+    output.
+    """
+    shape = tuple(config.frame.shape) if config.frame else (-1,)
+    if config.frame and config.frame.dtype:
+        return shape, np.dtype(config.frame.dtype)
+    output = config.data_types.output_type if config.data_types else "same"
+    return shape, np.dtype(_DTYPES.get(output, output))
+
+
+@dataclass(frozen=True, slots=True)
+class FramePreview:
+    """A copy of a frame, for displays.
+
+    Attributes
+    ----------
+    number : int
+        Number of the copy, from 1 on.
+    data : ndarray
+        Of the plan's shape and dtype, read-only.
+    batch, packets, missing, timestamp, last_timestamp : int
+        As of a `Frame`.
+    """
+
+    number: int
+    data: NDArray[Any]
+    batch: int
+    packets: int
+    missing: int
+    timestamp: int
+    last_timestamp: int
+
+
+class Frame:
+    """Packets that were put together to an array.
+
+    Attributes
+    ----------
+    data : ndarray
+        Of the plan's shape and dtype, read-only, in the engine's buffer: nothing is copied. The
+        array keeps the buffer in use, in any thread, also after the engine is closed; the engine
+        cannot make another frame there meanwhile. Copy what is kept for long.
+    batch : int
+        Number of the batch, as its packets have it.
+    packets : int
+        Packets in it.
+    missing : int
+        Packets that it lacks (elements with ``batch_byte_offset``); they hold the fill value.
+    valid : ndarray of bool, shape (n,)
+        Of each packet, in their order in the frame, whether it is there. With
+        ``batch_byte_offset``: of each element of the input.
+    timed_out : bool
+        Whether the plan did not wait any longer for it.
+    timestamp, last_timestamp : int
+        When the first and the last of its packets arrived, ns on the port's clock.
+    """
+
+    __slots__ = (
+        "_valid",
+        "batch",
+        "data",
+        "last_timestamp",
+        "missing",
+        "packets",
+        "timed_out",
+        "timestamp",
+    )
+
+    def __init__(self, burst: _native.Burst, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.data: NDArray[Any] = burst.view(0).view(dtype).reshape(shape)
+        (
+            self.batch,
+            self.packets,
+            self.missing,
+            self.timed_out,
+            self.timestamp,
+            self.last_timestamp,
+        ) = burst.frame_info()
+        self._valid = burst.valid()
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """Of each packet, or element, whether it is there."""
+        return self._valid
+
+    def __array__(
+        self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
+    ) -> NDArray[Any]:
+        return np.array(self.data, dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        return f"<Frame {self.batch}: {self.data.dtype} {self.data.shape}, {self.missing} missing>"
+
+
+class Frames(Iterator[Frame]):
+    """Frames of a plan as they are made; ends with a ``with`` block or `close`."""
+
+    def __init__(
+        self,
+        native: _native.FrameTaker,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        timeout: float | None,
+    ) -> None:
+        self._native = native
+        self._form = shape, dtype
+        self._timeout = timeout
+
+    def __next__(self) -> Frame:
+        try:
+            burst = self._native.receive(self._timeout)
+        except NotReadyError:
+            raise StopIteration from None
+        if burst is None:
+            raise StopIteration
+        return Frame(burst, *self._form)
+
+    def close(self) -> None:
+        """Let others have the frames."""
+        self._native.release()
+
+    def __enter__(self) -> Self:
+        """Return the frames."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Let others have the frames."""
+        self.close()
 
 
 class ReorderPlan:
     """A reorder plan of a port: packets of its flows become frames.
 
-    Frames come from the receive queue of the flows, as bursts of one packet.
-
     Attributes
     ----------
-    id : int
-        Position among the port's plans.
     config : ReorderConfig
         Its part of the configuration.
     """
@@ -27,7 +176,6 @@ class ReorderPlan:
         self, port: int, position: int, config: ReorderConfig, session: _native.Session
     ) -> None:
         self._place = (port, position)
-        self.id = position
         self._session = session
         self.config = config
 
@@ -36,9 +184,194 @@ class ReorderPlan:
         """Name of the plan."""
         return self.config.name
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of frames as configured; (-1,) without ``frame``: as many elements as there are."""
+        return frame_form(self.config)[0]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements of frames: that of ``frame``, or of the output."""
+        return frame_form(self.config)[1]
+
+    def frames(self, timeout: float | None = None) -> Frames:
+        """Take the frames, which nobody else gets from now on.
+
+        Those that wait at the receive queue come first. If they are taken too slowly, all buffers
+        of the plan's memory region are in use some time: then frames are lost, and counted.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Longest wait for a frame, s; default: no limit.
+
+        Returns
+        -------
+        Frames
+            Iterator; it ends when no frame comes within the timeout, or when the engine is closed
+            and all frames were taken. Waiting uses no CPU.
+
+        Raises
+        ------
+        NotReadyError
+            While others take the frames, or if the engine is closed.
+        """
+        return Frames(self._session.take_frames(*self._place), self.shape, self.dtype, timeout)
+
+    def preview(self, after: int = 0) -> FramePreview | None:
+        """Return a copy of a recent frame, whoever takes the frames.
+
+        It is the first frame that was handed on since the call before: one is copied for each
+        call, and none while nobody calls.
+
+        Parameters
+        ----------
+        after : int
+            `FramePreview.number` of a copy that is known already.
+
+        Returns
+        -------
+        FramePreview or None
+            None if there is none, or none that is newer.
+        """
+        found = self._session.preview_frame(*self._place, after)
+        if found is None:
+            return None
+        number, data, *rest = found
+        return FramePreview(number, data.view(self.dtype).reshape(self.shape), *rest)
+
+    def record(
+        self,
+        directory: str | Path,
+        prefix: str = "frames",
+        *,
+        first_number: int = 0,
+        layout: Literal["chunked", "contiguous"] = "chunked",
+        compression: Literal["none", "bitshuffle-lz4"] = "none",
+        compression_threads: int = 1,
+        writer: Literal["buffered", "direct", "auto"] = "buffered",
+        on_error: Literal["stop", "resume"] = "stop",
+        durable: bool = False,
+        roll_frames: int = 0,
+        roll_bytes: int = 0,
+        roll_seconds: float = 0.0,
+        max_frames: int = 0,
+        max_seconds: float = 0.0,
+        start_flow: int | None = None,
+        held: bool = False,
+        group: RecorderGroup | None = None,
+    ) -> Recorder:
+        """Record the frames to HDF5 files, on a native thread; nobody else gets them meanwhile.
+
+        Files are named ``<prefix>_<number>.h5``, with six digits, and have a metadata file
+        ``<prefix>_<number>.h5.json`` each. Frames are in ``/entry/data/data`` (NeXus), beside them
+        ``batch``, ``timestamp``, ``last_timestamp`` (ns since the epoch), ``packets``, ``missing``,
+        ``timed_out``, ``lossy`` (frames were lost since the row before) and ``valid``, a row for
+        each frame: bit ``i`` of a row of ``valid`` tells whether packet ``i`` is there
+        (`numpy.unpackbits` with ``bitorder="little"``).
+
+        Parameters
+        ----------
+        directory : str or Path
+            An existing directory.
+        prefix : str
+            Beginning of the file names.
+        first_number : int
+            Number of the first file.
+        layout : {"chunked", "contiguous"}
+            ``chunked``: each frame is a chunk; other processes can read along (SWMR), and see at
+            least what is older than a second. ``contiguous``: frames lie one behind the other,
+            written at the speed of the disk; how many a file can have must be known, from
+            ``roll_frames``, ``roll_bytes`` or ``max_frames``.
+        compression : {"none", "bitshuffle-lz4"}
+            How chunks are compressed, of layout ``chunked``. ``bitshuffle-lz4`` is HDF5's filter
+            32008; it needs hdf5plugin here, and where the files are read.
+        compression_threads : int
+            Threads that compress, 1 to 64. Each has up to two frames, whose buffers are in use
+            until they are compressed.
+        writer : {"buffered", "direct", "auto"}
+            As of `RxQueue.record`. ``direct`` writes frames straight from their buffers when these
+            and the frames have a multiple of 4096 bytes: up to 16 buffers of the plan are in use
+            until the disk has them. In a chunked file each frame then takes whole pages of 4 KiB.
+        on_error, durable
+            As of `RxQueue.record`.
+        roll_frames, roll_bytes : int
+            Begin a new file after this many frames, or bytes of frames; 0: no limit.
+        roll_seconds : float
+            Begin a new file after this time, s; 0: no limit.
+        max_frames : int
+            Stop after exactly this many frames; 0: no limit.
+        max_seconds : float
+            Stop after this time, s, with what has arrived by then; 0: no limit. The clock stops
+            while the recorder is paused.
+        start_flow : int, optional
+            Id of a flow that leads to one of the plan's queues: begin with the first frame whose
+            first packet comes after a packet of this flow. Frames before it are left out
+            (``before_start`` in the metadata file) and do not count towards limits.
+        held : bool
+            Record nothing but what `Recorder.acquire` asks for; other frames are left out
+            (``held`` in the metadata file).
+        group : RecorderGroup, optional
+            Recorders of other plans whose files belong to those of this one. Limits are the
+            group's then.
+
+        Returns
+        -------
+        Recorder
+            Running; a context manager that stops it.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the plan has no ``frame``, the directory does not exist, the first file exists, a
+            number is negative, a choice is not one of those above, ``start_flow`` leads elsewhere,
+            or there is a limit besides those of a group.
+        NotReadyError
+            While others take the frames, or if the engine is closed.
+        NotSupportedError
+            If the compression's plugin is not installed.
+        GenericFailureError
+            If the first file cannot be written.
+        """
+        numbers = {
+            "first_number": first_number,
+            "roll_frames": roll_frames,
+            "roll_bytes": roll_bytes,
+            "max_frames": max_frames,
+            "compression_threads": compression_threads,
+        }
+        require_counts(numbers | ({} if start_flow is None else {"start_flow": start_flow}))
+        native = self._session.record_frames(
+            *self._place,
+            str(Path(directory).absolute()),
+            prefix,
+            layout=layout,
+            compression=compression,
+            plugin_folder="" if compression == "none" else _plugin_folder(),
+            writer=writer,
+            on_error=on_error,
+            durable=durable,
+            roll_seconds=roll_seconds,
+            max_seconds=max_seconds,
+            start_flow=start_flow,
+            held=held,
+            group=group,
+            **numbers,
+        )
+        return Recorder(native)
+
     def counters(self) -> ReorderCounters:
         """Return the counters, read now; those of a closed engine stay."""
         return ReorderCounters(*self._session.reorder_counters(*self._place))
 
     def __repr__(self) -> str:
         return f"<ReorderPlan {self.name!r}>"
+
+
+def _plugin_folder() -> str:
+    """Return the folder of hdf5plugin's filters; empty: it is not installed."""
+    try:
+        import hdf5plugin
+    except ImportError:
+        return ""  # where HDF5 looks for plugins; an error says what to install
+    return hdf5plugin.PLUGIN_PATH

@@ -154,6 +154,9 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
     def flush(self) -> None:
         """Discard all packets that have arrived so far, counted as ``flushed``.
 
+        Frames of its reorder plans, too, open ones included, unless `ReorderPlan.frames` or a
+        recorder takes them.
+
         Raises
         ------
         NotReadyError

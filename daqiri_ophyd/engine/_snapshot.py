@@ -52,12 +52,17 @@ class RxQueueState:
         Counters of its packets.
     levels : QueueLevels
         Ring and pool.
+    receive_path : str
+        What brings the packets, on engine ``packet``: ``af_packet``, ``af_xdp native`` or
+        ``af_xdp generic``, with ``, zero copy`` and ``, detached`` where that holds. Empty on
+        other engines.
     """
 
     port: str
     queue: str
     counters: RxCounters
     levels: QueueLevels
+    receive_path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +168,9 @@ class EngineSnapshot:
     tx : tuple of TxQueueState
         Transmit queues of all ports, in the order of the configuration.
     flows : tuple of FlowState
-        Receive flows of all ports, in the order of the configuration; read after the queues.
+        Receive flows of each port, in the order of the configuration; read after the queues.
+        Behind them those that were added at run time, and what all that were removed have counted
+        together, as ``(removed)``.
     reorder : tuple of ReorderState
         Reorder plans of all ports, in the order of the configuration.
     regions : tuple of RegionState

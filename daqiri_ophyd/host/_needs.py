@@ -72,6 +72,8 @@ class PortNeeds:
         Bytes of the packet buffers of its receive queues.
     hardware_timestamps, accurate_send : bool
         As configured.
+    receive_path : str
+        As configured, on engine ``packet``.
     """
 
     name: str
@@ -83,6 +85,7 @@ class PortNeeds:
     buffered: int
     hardware_timestamps: bool
     accurate_send: bool
+    receive_path: str
 
     @property
     def pci_address(self) -> str | None:
@@ -193,4 +196,5 @@ def _port(
         buffered=sum(buffers[name]["num_bufs"] * buffers[name]["buf_size"] for name in own),
         hardware_timestamps=bool(rx.get("hardware_timestamps")),
         accurate_send=bool(tx.get("accurate_send")),
+        receive_path=str(rx.get("receive_path", "af_packet")),
     )

@@ -59,6 +59,8 @@ def capabilities(context: Context) -> Iterator[Finding]:
     wanted: dict[str, str] = {}
     if needs.engine == "packet":
         wanted["CAP_NET_RAW"] = "packet sockets"
+        if any(port.receive_path == "af_xdp" for port in needs.ports):
+            wanted["CAP_NET_ADMIN"] = wanted["CAP_BPF"] = "receive_path: af_xdp"
     if needs.engine in ("dpdk", "ibverbs"):
         wanted["CAP_NET_RAW"] = "NIC queues in user space"
         if process.memlock is not None and process.memlock < needs.memory(*_LOCKED):
@@ -74,7 +76,7 @@ def capabilities(context: Context) -> Iterator[Finding]:
         if name in process.capabilities:
             yield ok(f"present, for {use}", name)
         else:
-            status = Status.WARN if name == "CAP_BPF" else Status.FAIL
+            status = Status.FAIL if needs.engine != "socket" or name != "CAP_BPF" else Status.WARN
             yield Finding(status, f"missing, for {use}", name, _grant(list(wanted)))
 
 

@@ -1,0 +1,262 @@
+"""Frames of a stored run, each with the positions of motors at its time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tiled.client.array import DaskArrayClient
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["FramesNotFoundError", "frames_dataset"]
+
+_OF_FRAMES = ("timestamp", "batch", "missing")
+
+Seconds = NDArray[np.float64]
+
+
+class FramesNotFoundError(LookupError):
+    """The run does not have the requested frames or readings, or has several."""
+
+
+@dataclass(frozen=True)
+class _Readings:
+    """Of one signal: values, and when they were true on its own clock.
+
+    Parameters
+    ----------
+    values, times : ndarray, shape (n,)
+        Sorted by time, s since the epoch.
+    offset : tuple of float
+        Least and highest number of seconds that may have to be added to `times` to get the time
+        of the RunEngine.
+    units : str
+        Empty: not known.
+    """
+
+    values: NDArray[Any]
+    times: Seconds
+    offset: tuple[float, float]
+    units: str
+
+
+def frames_dataset(
+    run: Any,
+    *,
+    stream: str | None = None,
+    key: str | None = None,
+    signals: Sequence[str] | None = None,
+    method: Literal["linear", "previous"] = "linear",
+) -> xarray.Dataset:
+    """Return the frames of a run as a Dataset in which each has the positions of motors.
+
+    Motors that a plan moved while frames came are read from monitors (`bluesky`'s
+    ``monitor_during_wrapper``), and interpolated at the arrival of each frame's first packet. Those
+    of a step scan, which are in the same events as the frames, are taken as they are.
+
+    Parameters
+    ----------
+    run : bluesky_tiled_plugins.BlueskyRun
+        The run, from ``catalog.client[...]`` or ``catalog.databroker().v2[...]``.
+    stream, key : str, optional
+        Stream and data key of the frames; needed only if the run has several.
+    signals : sequence of str, optional
+        Data keys of the readings. Default: all numbers that are in the events of the frames or in
+        monitors, except the detector's own.
+    method : {"linear", "previous"}
+        Between two readings of a monitor: on the line between them, or as the one before. Before
+        the first and after the last it is the value of that one: monitors report changes.
+
+    Returns
+    -------
+    xarray.Dataset
+        With the dimension ``frame``:
+
+        ``frames``
+            The frames, shape ``(n, *shape)``: a dask array, which is read when it is computed.
+        ``timestamp``
+            Arrival of the first packet, ns since the epoch, int64.
+        ``batch``, ``missing``, ``row``
+            Number of the batch, packets that the frame lacks, row of the stream (from 0).
+        each signal
+            Value at that time. Its attribute ``clock_difference_s`` has two numbers: the least and
+            the highest time that may have to be added to the signal's times to bring them to the
+            clock of the frames, s, as far as the run's documents limit it (see Notes).
+            ``gap_s``, with monitors, is the longest time between two readings of which frames lie
+            in between.
+
+    Raises
+    ------
+    FramesNotFoundError
+        If there are no such frames or readings, or several.
+    ValueError
+        If ``method`` is another word.
+
+    Notes
+    -----
+    A reading cannot be reported before it was made, and what was measured in a run was not measured
+    before its start. So with times t on a clock of its own, RunEngine's time minus that clock is at
+    least ``start - min(t)`` and at most ``min(reported - t)``. The difference of two clocks follows
+    from the limits of both. Clocks that are synchronized agree far better than that; the numbers
+    are what the documents alone tell.
+    """
+    if method not in ("linear", "previous"):
+        raise ValueError(f"method is {method!r}; accepted are 'linear' and 'previous'")
+    # Through plain containers: runs from databroker have another interface to streams.
+    streams = dict(run.base.items())
+    name, key = _the_frames(run, streams, stream, key)
+    source = streams[name]
+    device = source.metadata["data_keys"][key].get("object_name", key)
+
+    import xarray
+
+    arrays = {field: _array(source, f"{key}_{field}") for field in _OF_FRAMES}
+    row_shape = arrays["timestamp"].shape
+    count, rows = math.prod(row_shape), row_shape[0]
+    frames = _lazy(source.base[key])
+    frames = frames.reshape((count, *frames.shape[len(row_shape) :]))
+    stamps = arrays["timestamp"].ravel()
+    dims = ("frame", "y", "x")[: frames.ndim] if frames.ndim <= 3 else None
+    dims = dims or ("frame", *(f"dim_{i}" for i in range(1, frames.ndim)))
+    per_row = count // rows if rows else 1
+    variables: dict[str, Any] = {
+        "frames": (dims, frames),
+        "timestamp": ("frame", stamps, {"units": "ns"}),
+        "batch": ("frame", arrays["batch"].ravel()),
+        "missing": ("frame", arrays["missing"].ravel()),
+        "row": ("frame", np.repeat(np.arange(rows), per_row)),
+    }
+    start, stop = run.metadata["start"], run.metadata.get("stop") or {}
+    events = _events(source)
+    reported = events.get("time")
+    if reported is None or len(reported) != rows:
+        reported = np.full(rows, stop.get("time", math.inf))
+    seconds = stamps / 1e9
+    offset = (
+        start["time"] - seconds.min(initial=math.inf),
+        float((np.repeat(reported, per_row) - seconds).min(initial=math.inf)),
+    )
+    found = dict(_of_events(source, events, device, rows))
+    for signal in found if signals is None else [s for s in signals if s in found]:
+        values, attributes = found[signal]
+        variables[signal] = ("frame", np.repeat(values, per_row), attributes)
+    monitored = dict(_monitored(streams, name, device, start["time"]))
+    for signal in monitored if signals is None else [s for s in signals if s in monitored]:
+        if signal not in variables:
+            variables[signal] = _at(seconds, offset, monitored[signal], method)
+    for signal in signals or ():
+        if signal not in variables:
+            known = ", ".join(sorted({*found, *monitored})) or "none"
+            raise FramesNotFoundError(
+                f"Run {start['uid']}: no readings of {signal!r}. Found: {known}."
+            )
+    return xarray.Dataset(variables, attrs={"run": start["uid"], "stream": name, "key": key})
+
+
+def _the_frames(
+    run: Any, streams: Mapping[str, Any], stream: str | None, key: str | None
+) -> tuple[str, str]:
+    found = [
+        (name, data_key)
+        for name, container in streams.items()
+        for data_key in container.metadata["data_keys"]
+        if all(f"{data_key}_{field}" in container.metadata["data_keys"] for field in _OF_FRAMES)
+    ]
+    wanted = [(s, k) for s, k in found if stream in (None, s) and key in (None, k)]
+    if len(wanted) == 1:
+        return wanted[0]
+    problem = "several detectors with frames; name one by stream and key"
+    listed = ", ".join(f"{k!r} in stream {s!r}" for s, k in found) or "none"
+    raise FramesNotFoundError(
+        f"Run {run.metadata['start']['uid']}: {problem if wanted else 'no such frames'}. "
+        f"Found: {listed}."
+    )
+
+
+def _array(stream: Any, key: str) -> NDArray[Any]:
+    return np.asarray(stream.base[key].read())
+
+
+def _lazy(array: Any) -> Any:
+    client = DaskArrayClient(array.context, item=array.item, structure_clients="dask")
+    return client.read()
+
+
+def _events(stream: Any) -> dict[str, NDArray[Any]]:
+    """Return the columns of a stream's events; empty: it has none."""
+    if "internal" not in stream.base:
+        return {}
+    table = stream.base["internal"].read()
+    return {name: table[name].to_numpy() for name in table.columns}
+
+
+def _is_number(data_key: Mapping[str, Any]) -> bool:
+    return data_key["dtype"] in ("number", "integer") and not data_key["shape"]
+
+
+def _of_events(
+    stream: Any, events: Mapping[str, NDArray[Any]], device: str, rows: int
+) -> Iterator[tuple[str, tuple[NDArray[Any], dict[str, Any]]]]:
+    """Yield signals of other devices in the events of frames: one value for each row."""
+    for signal, data_key in stream.metadata["data_keys"].items():
+        values = events.get(signal)
+        if values is None or len(values) != rows or not _is_number(data_key):
+            continue
+        if data_key.get("object_name") != device:
+            units = data_key.get("units")
+            yield signal, (values, {"units": units} if units else {})
+
+
+def _monitored(
+    streams: Mapping[str, Any], frames: str, device: str, begin: float
+) -> Iterator[tuple[str, _Readings]]:
+    """Yield signals of other devices with events of their own."""
+    for name, stream in streams.items():
+        if name == frames:
+            continue
+        events = _events(stream)
+        for signal, data_key in stream.metadata["data_keys"].items():
+            times = events.get(f"ts_{signal}")
+            if times is None or not _is_number(data_key):
+                continue
+            if data_key.get("object_name") == device:
+                continue
+            # What a monitor reports first is older than the run, perhaps.
+            fresh = times[1:].min(initial=math.inf)
+            late = float((events["time"] - times).min(initial=math.inf))
+            order = np.argsort(times, kind="stable")
+            offset = (begin - fresh, late)
+            yield (
+                signal,
+                _Readings(events[signal][order], times[order], offset, data_key.get("units") or ""),
+            )
+
+
+def _at(
+    seconds: Seconds, offset: tuple[float, float], readings: _Readings, method: str
+) -> tuple[str, NDArray[Any], dict[str, Any]]:
+    """Return the variable of a signal at the times of frames."""
+    after = np.searchsorted(readings.times, seconds, side="right")
+    between = after[(after > 0) & (after < len(readings.times))]
+    gaps = readings.times[between] - readings.times[between - 1]
+    if method == "previous":
+        values = readings.values[np.maximum(after - 1, 0)]
+    else:
+        values = np.interp(seconds, readings.times, readings.values)
+    attributes: dict[str, Any] = {
+        "clock_difference_s": (
+            readings.offset[0] - offset[1],
+            readings.offset[1] - offset[0],
+        ),
+        "gap_s": float(gaps.max(initial=0.0)),
+        "method": method,
+    }
+    if readings.units:
+        attributes["units"] = readings.units
+    return "frame", values, attributes

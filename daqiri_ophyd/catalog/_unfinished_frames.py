@@ -1,0 +1,150 @@
+"""Rows of files of frames that the run of a killed process lacks."""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from daqiri_ophyd.documents import frame_resource
+
+from ._backup import Documents
+
+__all__ = ["FrameColumns", "columns_of"]
+
+
+@dataclass
+class _File:
+    uri: str
+    frames: int = 0  # rows that it has
+    counted: int = 0  # frames in it
+    resources: dict[str, dict[str, Any]] = field(default_factory=dict)  # by column
+    rows: dict[str, int] = field(default_factory=dict)  # in documents, by column
+    datums: dict[str, int] = field(default_factory=dict)
+
+
+def columns_of(descriptor: Mapping[str, Any]) -> "list[FrameColumns]":
+    """Return the frame detectors of a stream."""
+    external = {k: v["source"] for k, v in descriptor["data_keys"].items() if "external" in v}
+    return [
+        FrameColumns(
+            device, {key: own for key, own in external.items() if own.startswith(f"{source}/")}
+        )
+        for device, source in external.items()
+        if external.get(f"{device}_timestamp") == f"{source}/timestamp"
+    ]
+
+
+class FrameColumns:
+    """The columns of a frame detector in a stream of rows that are frames.
+
+    Parameters
+    ----------
+    device : str
+        Key of the frames.
+    sources : mapping of str to str
+        Sources of the other columns, by their keys.
+    """
+
+    def __init__(self, device: str, sources: Mapping[str, str]) -> None:
+        # By key: their names in files. Frames are the last, as in `FrameStream`.
+        names = {key: source.rpartition("/")[2] for key, source in sources.items()}
+        self.device = device
+        self.columns = {**names, device: "data"}
+        self._files: dict[str, _File] = {}
+
+    def take_resource(self, doc: dict[str, Any]) -> None:
+        """Take note of a StreamResource document."""
+        file = self._files.setdefault(doc["uri"], _File(doc["uri"]))
+        file.resources[doc["data_key"]] = doc
+
+    def take_datum(self, doc: dict[str, Any], resource: dict[str, Any]) -> None:
+        """Take note of a StreamDatum document."""
+        self.take_resource(resource)
+        file, key = self._files[resource["uri"]], resource["data_key"]
+        file.rows[key] = max(file.rows.get(key, 0), doc["indices"]["stop"])
+        file.datums[key] = file.datums.get(key, 0) + 1
+        file.frames = max(file.frames, file.rows[key])
+
+    @property
+    def uris(self) -> list[str]:
+        """Addresses of the files, in their order."""
+        return list(self._files)
+
+    @property
+    def documented(self) -> int:
+        """Rows of which all columns are in documents."""
+        return min(sum(f.rows.get(key, 0) for f in self._files.values()) for key in self.columns)
+
+    def per_row(self, uri: str) -> int:
+        """Return the frames of a row of a file."""
+        resources = self._files[uri].resources.values()
+        return max((doc["parameters"].get("multiplier", 1) for doc in resources), default=1)
+
+    def frames_in(self, uri: str) -> int:
+        """Return the frames of a file that are in documents, for all columns."""
+        rows = self._files[uri].rows
+        return min(rows.get(key, 0) for key in self.columns) * self.per_row(uri)
+
+    def is_known(self, uri: str) -> bool:
+        """Return whether a file is in a document."""
+        return bool(self._files[uri].resources)
+
+    @property
+    def rest(self) -> dict[str, int]:
+        """Frames that are in no document, by the addresses of their files."""
+        rest = {uri: file.counted - self.frames_in(uri) for uri, file in self._files.items()}
+        return {uri: n for uri, n in rest.items() if n > 0 or not self.is_known(uri)}
+
+    @property
+    def found(self) -> int:
+        """Rows that there are."""
+        return sum(file.frames for file in self._files.values())
+
+    def find(self, frames_of: Callable[[str], int | None], beside: Iterable[str]) -> None:
+        """Count the frames of the latest file, and of those that follow it.
+
+        Parameters
+        ----------
+        frames_of : callable
+            Returns how many frames the file at an address has; None: it cannot be read.
+        beside : iterable of str
+            Addresses of files that follow.
+        """
+        begun = sum(bool(file.rows) for file in self._files.values())
+        # Those before are complete.
+        for uri in [*self.uris[max(0, begun - 1) :], *beside]:
+            frames = frames_of(uri)
+            if frames is None:
+                return
+            file = self._files.setdefault(uri, _File(uri))
+            file.counted = frames
+            file.frames = max(file.frames, frames)
+
+    def documents(self, descriptor: str, run: str, rows: int) -> Documents:
+        """Return the documents of rows up to this number that are in none."""
+        documents: Documents = []
+        first = 0
+        for file in self._files.values():
+            stop = min(file.frames, rows - first)
+            for key, column in self.columns.items():
+                start = file.rows.get(key, 0)
+                if start < stop:
+                    documents += self._of_file(file, key, column, run)
+                    datum = {
+                        "uid": f"{file.resources[key]['uid']}/{file.datums.get(key, 0)}",
+                        "stream_resource": file.resources[key]["uid"],
+                        "descriptor": descriptor,
+                        "indices": {"start": start, "stop": stop},
+                        "seq_nums": {"start": first + start + 1, "stop": first + stop + 1},
+                    }
+                    documents.append(("stream_datum", datum))
+                    file.rows[key] = stop
+            first += file.frames
+        return documents
+
+    def _of_file(self, file: _File, key: str, column: str, run: str) -> Documents:
+        if key in file.resources:
+            return []
+        resource: Any = frame_resource(file.uri, key, column).stream_resource_doc
+        file.resources[key] = {**resource, "uid": str(uuid.uuid4()), "run_start": run}
+        return [("stream_resource", file.resources[key])]

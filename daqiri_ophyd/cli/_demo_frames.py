@@ -1,0 +1,126 @@
+"""``daqiri-ophyd demo --profile frames``: images of a simulated detector, in a scan of a motor."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bluesky import plans as bp
+from numpy.typing import NDArray
+from ophyd.sim import SynAxis
+
+import daqiri_ophyd.profiles as profiles
+
+from ..catalog import frames_dataset
+from ..engine import load_config
+from ..simulate import INSTRUMENTS, Traffic
+from ._frames_picture import draw_frames
+from ._output import print_facts, print_json, print_message
+from ._workspace import open_workspace
+
+INSTRUMENT = "jungfrau"
+DESTINATION = "127.0.0.1:50001"
+POINTS, FRAMES = 8, 10
+# Frames a second; all that the sender has, should nobody end it.
+RATE, MOST = 25, 2_000
+DISTURBANCE = {"loss": 0.002, "duplicates": 0.001, "shuffle": 128}
+# Longest time for the other process to start and send, s.
+SENDER_TIMEOUT = 60.0
+
+
+@contextmanager
+def _sender() -> Iterator[None]:
+    """Send frames from another process."""
+    command = [sys.executable, "-m", "daqiri_ophyd.cli", "simulate", INSTRUMENT, DESTINATION]
+    command += ["--frames", str(MOST), "--rate", str(RATE), "--json"]
+    for name, value in DISTURBANCE.items():
+        command += [f"--{name}", str(value)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as sender:
+        try:
+            yield
+        finally:
+            sender.kill()
+
+
+def demo_frames(output: Path, as_json: bool) -> None:
+    """Record frames of a simulated detector at each position of a motor, and look at them."""
+    say = (lambda _: None) if as_json else print_message
+    with open_workspace(load_config(profiles.path(INSTRUMENT)), output) as workspace:
+        port = workspace.daq.port_device("receiver")
+        detector, plan = port.frames.images, port.reorder.images
+        detector.num_frames.put(FRAMES)
+        detector.timeout.put(SENDER_TIMEOUT)
+        motor = SynAxis(name="motor", labels={"motors"})
+        say(f"scanning a motor: {FRAMES} images at each of {POINTS} positions")
+        with _sender():
+            uid = workspace.run(
+                bp.scan([detector], motor, 0, POINTS - 1, POINTS, md={"purpose": "demonstration"})
+            )
+        counters = plan.read()
+        say(f"stored as run {uid}; comparing each image with what was sent")
+        run = workspace.catalog.client[uid]
+        files = [str(path) for path in detector.files]
+        data = frames_dataset(run).compute()
+    images, lacking = data["frames"].to_numpy(), data["missing"].to_numpy()
+    arrived = _compare(images, data["batch"].to_numpy(), lacking)
+    shown = int(np.argmax(lacking > 0))
+    picture = output.resolve() / "frames.png"
+    instrument = INSTRUMENTS[INSTRUMENT]
+    draw_frames(
+        picture,
+        images[shown],
+        arrived[shown],
+        images.mean(axis=0, where=arrived),
+        data["timestamp"].to_numpy(),
+        1 - lacking / instrument.packets_per_frame,
+        data["motor"].to_numpy(),
+        title="daqiri-ophyd demo, profile frames",
+    )
+    names = ("packets", "placed", "duplicate", "late", "malformed", "no_buffer")
+    result = {
+        "frames": len(images),
+        "complete": int(np.count_nonzero(lacking == 0)),
+        "missing_packets": int(lacking.sum()),
+        "positions": np.unique(data["motor"].to_numpy()).tolist(),
+        "plan": {name: counters[f"{plan.name}_{name}"]["value"] for name in names},
+        "run": uid,
+        "files": files,
+        "picture": str(picture),
+    }
+    if as_json:
+        print_json(result)
+    else:
+        _print_summary(result)
+
+
+def _compare(
+    images: NDArray[Any], batches: NDArray[Any], lacking: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Return which pixels arrived; raise unless these are what was sent, and the others 0."""
+    instrument = INSTRUMENTS[INSTRUMENT]
+    traffic = Traffic(instrument, MOST)
+    arrived = np.empty(images.shape, bool)
+    for i, batch in enumerate(batches):
+        # The first frame of the instrument has the number 1. None of its pixels is 0.
+        sent = traffic.frame(int(batch) - 1)
+        arrived[i] = images[i] != 0
+        pixels = lacking[i] * (sent.size // instrument.packets_per_frame)
+        if np.any((images[i] != sent) & arrived[i]) or np.count_nonzero(~arrived[i]) != pixels:
+            raise RuntimeError(f"frame {batch} differs from what was sent")
+    return arrived
+
+
+def _print_summary(result: dict[str, Any]) -> None:
+    print_facts(
+        [
+            ("frames", f"{result['frames']:,}, {result['complete']:,} of them complete"),
+            ("missing", f"{result['missing_packets']:,} packets"),
+            ("packets", ", ".join(f"{n:,} {name}" for name, n in result["plan"].items())),
+            ("run", result["run"]),
+            ("files", f"{len(result['files'])} in {Path(result['files'][0]).parent}"),
+            ("picture", result["picture"]),
+        ]
+    )

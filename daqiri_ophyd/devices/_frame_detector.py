@@ -1,0 +1,308 @@
+"""Frame detector: the frames of a reorder plan, in step scans and on the fly."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from bluesky.utils import FailedStatus
+
+from daqiri_ophyd.documents import StreamAsset
+
+from ._frame_rows import FrameRows
+from ._outcome import CaptureError
+from ._signals import DataKeys, Readings
+from ._status import EngineStatus, StageStatus
+
+__all__ = ["FrameDetector"]
+
+_log = logging.getLogger(__name__)
+
+
+class FrameDetector(FrameRows):
+    """Records the frames of a reorder plan to HDF5 files, in step scans and on the fly.
+
+    ======================= ======================================================================
+    hook                    what happens
+    ======================= ======================================================================
+    ``stage``               opens the engine; files of this run get a directory of their own
+    ``prepare``             so many frames in each fly scan, until ``unstage``
+    ``trigger`` (step scan) records the next `num_frames` frames that begin: one row
+    ``kickoff`` (fly scan)  starts recording; each frame is a row
+    ``complete``            done when `num_frames` or `acquire_time` is reached; without either,
+                            stops recording after `linger`
+    ``collect``             the rows that are in files by now
+    ``pause``, ``resume``   pause the whole engine (`Daq.pause`)
+    ``stop``, ``unstage``   stop recording and complete the file
+    ======================= ======================================================================
+
+    The frames of a reading have the shape of the plan's ``frame``, with a dimension of `num_frames`
+    before it if that is more than 1. Besides, each row has when its frames arrived, the number of
+    their batch, and the packets that they lack: ``<name>_timestamp``, ``<name>_batch``,
+    ``<name>_missing``. All of them are datasets of one file, which any reader of HDF5 reads.
+
+    Readings of one stream are in one file, or in several, with `roll_frames`, `roll_bytes` or
+    `roll_seconds`. With `start_flow`, an acquisition begins with the first packet of that flow.
+
+    If frames are lost, because no buffer was free or they could not be written, the reading fails
+    (`on_drop` ``fail``), its row is marked in the column ``lossy`` (``flag``), or nothing more
+    happens (``ignore``). In a fly scan that is the next row after the loss: what is lost behind the
+    last one is in `dropped` alone. A frame that lacks packets is a frame, unless `require_complete`
+    is set.
+
+    Parameters are those of `FrameSettings`.
+    """
+
+    # --- Readings
+
+    def describe(self) -> DataKeys:
+        """Return the data keys of a step scan: counters, and the frames.
+
+        The RunEngine asks at the first reading of each stream: rows from then on are in a new file.
+        """
+        stream = self._stream or self._new_stream()
+        if self._stream is not None:
+            self._begin_stream()
+        return {**self._counter_keys(), **stream.describe(self._per_row)}
+
+    def describe_collect(self) -> DataKeys:
+        """Return the data keys of a fly scan: the frames."""
+        return (self._stream or self._new_stream()).describe(flown=True)
+
+    def read(self) -> Readings:
+        """Return the counters of the latest reading."""
+        reading = super().read()
+        if self.on_drop.get() == "flag":
+            reading.update(self.lossy.read())
+        return reading
+
+    def get_index(self) -> int:
+        """Return the number of rows of fly scans since ``stage``, or since ``prepare``."""
+        return 0 if self._stream is None else self._stream.index
+
+    def collect_asset_docs(self, index: int | None = None) -> Iterator[StreamAsset]:
+        """Yield the documents of new rows.
+
+        Parameters
+        ----------
+        index : int, optional
+            Of a fly scan: of rows up to this `get_index`. Default: of all.
+
+        Raises
+        ------
+        FailedStatus
+            If a fly scan failed and `complete`, whose status would report it, was not called.
+        """
+        failure, self._failure = self._failure, None
+        if failure is not None and not self._completing:
+            raise FailedStatus(self._status) from failure
+        if self._stream is not None:
+            yield from self._stream.collect_asset_docs(index)
+
+    # --- Step and fly scans
+
+    def stage(self) -> list[object] | StageStatus:
+        """Open the engine if it is closed, and start a new set of files.
+
+        As of every part, this is a status where the engine is opened on a thread: `Daq.stage_part`.
+        """
+        return self.daq.stage_part(self, self._stage)
+
+    def _stage(self) -> list[object]:
+        staged: list[object] = super().stage()
+        self._place = None
+        self._number = self._next_number = 0
+        self._failure = self._status = self._late = self._torn = None
+        self._flight = None
+        self._streams.clear()
+        self._fresh = False
+        self._template = self.path_template()
+        # After `stage_sigs` have been set. The device is staged without using it, too.
+        self._stream = self._new_stream() if self.has_form else None
+        return staged
+
+    def unstage(self) -> list[object]:
+        """Stop recording; the engine stays open.
+
+        Raises
+        ------
+        CaptureError
+            If rows of a fly scan that was completed are in no document, or a file could not be
+            completed, or was removed. Rows of a fly scan that failed, and of readings that nobody
+            read, are logged.
+        """
+        with self._state:
+            status = self._status
+            lost = self._flown and self._completing and not self._held
+            lost = lost and (status is None or not status.done or status.success)
+        try:
+            self.stop(success=True)
+            self._cut_torn()
+        finally:
+            unstaged: list[object] = super().unstage()
+        stream, self._stream = self._stream, None
+        self._files = [] if stream is None else stream.paths
+        missing = [] if stream is None else stream.uncollected
+        error, self._late = self._late, None
+        if missing:
+            text = f"{self.name}: rows of {missing[0]} are in no document"
+            if lost and error is None:
+                error = CaptureError(
+                    f"{text}. Collect until the status of complete() is done, or use the plan "
+                    "daqiri_ophyd.plans.capture_during."
+                )
+            else:
+                _log.warning(text)
+        if error is not None:
+            self.raise_at_end(error)
+        return unstaged
+
+    def trigger(self) -> EngineStatus:
+        """Record the frames of one reading.
+
+        Raises
+        ------
+        CaptureError
+            If the device is not staged, `num_frames` is 0, a setting is for fly scans only, or no
+            file can be created; or if the file of earlier readings was removed, or could not be
+            written.
+        """
+        stream = self._begun()
+        late, self._late = self._late, None
+        if late is not None:
+            raise late
+        if not self.num_frames.get():
+            raise CaptureError(f"{self.name}: a reading needs frames. Set num_frames to 1 or more.")
+        if self.acquire_time.get():
+            raise CaptureError(
+                f"{self.acquire_time.name} is {self.acquire_time.get():g}, which is for fly scans; "
+                "a reading has num_frames frames. Set it to 0."
+            )
+        if self.on_error.get() != "stop":
+            raise CaptureError(
+                f"{self.on_error.name} is {self.on_error.get()!r}, which is for fly scans. Set it "
+                "to 'stop': a reading that cannot be written fails."
+            )
+        if self._acquisition is not None and self._flown:
+            raise CaptureError(f"{self.name}: a fly scan is running; complete it first.")
+        self.daq.stop_interrupted()
+        # After a pause the RunEngine triggers the interrupted reading again.
+        with self._state:
+            if stream.uncollected and not self._flown:
+                _log.warning("%s: nobody read a row; it is in no document", self.name)
+            interrupted = self._take_back()
+        if interrupted is not None:
+            interrupted.finish()
+        self._ready_file()
+        return self._acquire(self._per_row, flown=False)
+
+    def prepare(self, value: Any) -> EngineStatus:
+        """Prepare for so many frames in each fly scan, until ``unstage`` or the next ``prepare``.
+
+        Parameters
+        ----------
+        value : int or TriggerInfo
+            Frames of each fly scan; of a ``TriggerInfo`` of ophyd-async, `number_of_events`.
+
+        Raises
+        ------
+        CaptureError
+            If the device is not staged, is recording, or rows are not collected yet, or a
+            ``TriggerInfo`` asks for what it cannot do.
+        TypeError
+            If it is neither.
+        """
+        stream = self._begun()
+        self._require_idle()
+        if missing := stream.uncollected:
+            raise CaptureError(
+                f"{self.name}: rows of {missing[0]} are in no document yet; collect them before "
+                "prepare()."
+            )
+        self._flight = _number_of_frames(self.name, value)
+        stream.restart_index()
+        return self._done("preparing")
+
+    def kickoff(self) -> EngineStatus:
+        """Start recording; each frame is a row.
+
+        Raises
+        ------
+        CaptureError
+            If the device is not staged, is recording already, or no file can be created.
+        """
+        self._begun()
+        self._require_idle()
+        self._close()
+        self._begin_files()
+        wanted = self.num_frames.get() if self._flight is None else self._flight
+        self._open(flown=True, wanted=wanted)
+        # No timeout before `complete`: nobody waits for frames yet.
+        self._acquire(wanted, flown=True).pause_timeout()
+        return self._done("starting to record frames")
+
+    def complete(self) -> EngineStatus:
+        """Return the status of the fly scan; one without a limit stops after `linger`."""
+        with self._state:
+            status, first = self._status, not self._completing
+            if status is None or not self._flown:
+                raise CaptureError(f"{self.name}: no fly scan to complete; kick it off first.")
+            self._completing = True
+            acquisition, recorder = self._acquisition, self._recorder
+            if first:
+                status.resume_timeout()
+            if first and acquisition is not None and recorder is not None and not self.limited:
+                recorder.end_in(self.linger.get())
+        return status
+
+    @property
+    def prepared(self) -> int | None:
+        """Frames of each fly scan, as `prepare` was told; None: it is not prepared."""
+        return self._flight
+
+    @property
+    def limited(self) -> bool:
+        """Whether a fly scan ends by itself: prepared, or a number of frames or a time is set."""
+        return self._flight is not None or super().limited
+
+    async def pause(self) -> None:
+        """Pause the engine; see `Daq.pause`."""
+        await self.daq.pause()
+
+    def resume(self) -> None:
+        """Resume the engine; see `Daq.resume`."""
+        self.daq.resume()
+
+    # --- Implementation
+
+    def _require_idle(self) -> None:
+        if self._acquisition is not None:
+            raise CaptureError(f"{self.name}: frames are being recorded; complete that first.")
+
+    def _done(self, action: str) -> EngineStatus:
+        status = EngineStatus(self, action=action, timeout=self.timeout.get())
+        status.finish()
+        return status
+
+
+def _number_of_frames(device: str, value: Any) -> int:
+    """Return the frames of a fly scan that a description asks for."""
+    number = getattr(value, "number_of_events", value)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(
+            f"{device} cannot be prepared with {value!r}; accepted are a number of frames, and a "
+            "TriggerInfo of ophyd-async with one number_of_events."
+        )
+    if number < 1:
+        raise ValueError(f"{device}: {number} frames; accepted is 1 or more.")
+    if value is number:
+        return number
+    trigger = getattr(value, "trigger", None)
+    if getattr(trigger, "name", "INTERNAL") != "INTERNAL":
+        raise CaptureError(
+            f"{device}: trigger is {trigger}; accepted is INTERNAL. To begin with a packet, set "
+            "start_flow to the flow that it matches."
+        )
+    for name in ("exposures_per_event", "exposures_per_collection", "collections_per_event"):
+        if (found := getattr(value, name, 1)) != 1:
+            raise CaptureError(f"{device}: {name} is {found}; accepted is 1: each frame is a row.")
+    return number

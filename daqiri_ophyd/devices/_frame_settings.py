@@ -1,0 +1,93 @@
+"""Settings of a frame detector."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from daqiri_ophyd.engine import ReorderConfig, frame_form
+
+from ._outcome import CaptureError
+from ._paths import PathTemplate
+from ._recording_settings import LONGEST_S, RecordingSettings
+from ._signals import setting
+
+__all__ = ["FrameSettings"]
+
+
+class FrameSettings(RecordingSettings):
+    """Settings of a frame detector: how many frames, when it ends, and where it writes.
+
+    Files go to ``<directory>/<path>/<file_prefix>_000000.h5``; see `RecordingSettings`.
+
+    Parameters are those of `EngineDevice`; ``member`` is the name of the reorder plan.
+    """
+
+    num_frames = setting(1, "frames", minimum=0)
+    acquire_time = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
+    roll_frames = setting(0, "frames", minimum=0)
+    roll_bytes = setting(0, "byte", minimum=0)
+    roll_seconds = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
+    start_flow = setting("")
+    require_complete = setting(False)
+    layout = setting("chunked", choices=("chunked", "contiguous"))
+    compression = setting("none", choices=("none", "bitshuffle-lz4"))
+    compression_threads = setting(1, "threads", minimum=1)
+
+    FIXED = ("num_frames", "layout", *RecordingSettings.FIXED)
+
+    def __init__(self, prefix: str = "", **kwargs: Any) -> None:
+        super().__init__(prefix, **kwargs)
+        self.file_prefix.put("{plan}")
+
+    @property
+    def form(self) -> tuple[tuple[int, ...], "np.dtype[Any]"]:
+        """Shape and type of a frame.
+
+        Raises
+        ------
+        CaptureError
+            If the plan has no ``frame``, which says so.
+        """
+        if not self.has_form:
+            raise CaptureError(
+                f"{self.name}: reorder plan {self.member_name!r} does not say what its frames "
+                "look like. Give it frame: {shape: [...], dtype: ...} in the configuration."
+            )
+        return frame_form(self._configured)
+
+    @property
+    def has_form(self) -> bool:
+        """Whether the configuration says what frames look like."""
+        return self._configured.frame is not None
+
+    @property
+    def _configured(self) -> ReorderConfig:
+        plans = self.interface.rx.reorder_configs
+        return next(plan for plan in plans if plan.name == self.member_name)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of a frame."""
+        shape, dtype = self.form
+        return math.prod(shape) * dtype.itemsize
+
+    @property
+    def limited(self) -> bool:
+        """Whether a fly scan ends by itself: a number of frames or a time is set."""
+        return self.num_frames.get() > 0 or self.acquire_time.get() > 0
+
+    def start_flow_id(self) -> int | None:
+        """Return the id of the flow with which each acquisition begins; None: at once.
+
+        Raises
+        ------
+        CaptureError
+            If there is no such flow, or its id is 0.
+        """
+        name = self.start_flow.get()
+        return self.find_start_flow(name)["id"] if name else None
+
+    def path_template(self) -> PathTemplate:
+        """Return the values for the templates of a stage that begins now."""
+        return PathTemplate(device=self.name, port=self.port_name, plan=self.member_name)

@@ -1,0 +1,96 @@
+"""The latest frame of a reorder plan as a signal."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from event_model.documents import DataKey
+from numpy.typing import NDArray
+
+from daqiri_ophyd.engine import NotReadyError
+
+from ._signals import DataKeys, TypedSignal
+from ._ticker import default_ticker
+
+__all__ = ["FrameSignal"]
+
+
+class FrameSignal(TypedSignal[NDArray[Any]]):
+    """A copy of a recent frame of a `ReorderPlan`, whoever takes the frames; read-only.
+
+    Its value is that of the latest look: an array of zeros until there is a frame. Each look, and
+    each tick while it has subscribers, lets the engine copy the next frame: ten a second at most.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(dtype="array", value=None, **kwargs)
+        self._metadata["write_access"] = False
+        self._number = 0
+
+    def describe(self) -> DataKeys:
+        """Return the data key, with shape and type of the plan's frames."""
+        shape, dtype = self.device.form
+        key: DataKey = {
+            "source": self.source_name,
+            "dtype": "array",
+            "shape": [None if size < 0 else size for size in shape],
+            "dtype_numpy": dtype.str,
+        }
+        return {self.name: key}
+
+    def get(self, **_: Any) -> NDArray[Any]:
+        """Return the latest copy; subscribers are not called."""
+        self._look()
+        if self._readback is None:
+            shape, dtype = self.device.form
+            return np.zeros([max(0, size) for size in shape], dtype)
+        return self._readback
+
+    def subscribe(
+        self, callback: Callable[..., Any], event_type: str | None = None, run: bool = True
+    ) -> int:
+        """Call ``callback`` with each copy; see `ophyd.ophydobj.OphydObject.subscribe`."""
+        cid = super().subscribe(callback, event_type=event_type, run=run)
+        self.monitor()
+        return cid
+
+    def monitor(self) -> None:
+        """Look for frames as long as there are subscribers and the engine is open."""
+        if self._is_monitored():
+            default_ticker().add(self._notify)
+
+    def restart(self) -> None:
+        """Begin anew with an engine that was opened: copies are numbered from 1 again."""
+        self._number = 0
+        self.monitor()
+
+    def _is_monitored(self) -> bool:
+        return self.device.daq.is_open and bool(self._callbacks[self.SUB_VALUE])
+
+    def _notify(self) -> None:
+        if not self._is_monitored():
+            default_ticker().remove(self._notify)
+            self.monitor()  # if the engine was opened meanwhile, on another thread
+        elif self._look():
+            self._run_subs(
+                sub_type=self.SUB_VALUE,
+                old_value=None,
+                value=self._readback,
+                timestamp=self._metadata["timestamp"],
+            )
+
+    def _look(self) -> bool:
+        """Take the engine's copy; return whether it is a new one."""
+        if not self.device.daq.is_open:
+            return False
+        try:
+            frame = self.device.engine_plan.preview(self._number)
+        except NotReadyError:
+            return False  # closed meanwhile
+        if frame is None:
+            return False
+        self._number = frame.number
+        self._readback = frame.data
+        self._metadata["timestamp"] = frame.timestamp / 1e9 if frame.timestamp else time.time()
+        return True

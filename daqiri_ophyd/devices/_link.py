@@ -1,0 +1,42 @@
+"""The network interface of a port as a device."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ophyd import Component
+from ophyd.ophydobj import Kind
+
+from daqiri_ophyd.engine import Engine
+
+from ._base import CounterDevice
+from ._signals import EngineSignalRO, counter
+
+__all__ = ["Link"]
+
+
+class Link(CounterDevice):
+    """State, speed and MTU of a port's network interface.
+
+    ``state`` is ``up``, ``down`` (switched off, or without a carrier), ``removed``, or ``none``:
+    the port has no interface of its own (loopback, sockets). A speed or MTU of 0 is not known. What
+    the interface's receive ring had no room for is in the queues' ``dropped_kernel``.
+    """
+
+    state: Component[EngineSignalRO[str]] = Component(
+        EngineSignalRO, value="none", kind=Kind.normal
+    )
+    speed = counter("Mb/s")
+    mtu = counter("byte")
+
+    def take_values(self) -> dict[str, Any]:
+        """Ask the kernel; opens the engine if it is closed."""
+        return self._values(self.daq.open().engine)
+
+    def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
+        """Ask the kernel; the link is not in the engine's periodic copy."""
+        return self._values(self.daq.engine)
+
+    def _values(self, engine: Engine) -> dict[str, Any]:
+        link = engine.port(self.port_name).link()
+        return {"state": link.state, "speed": link.speed, "mtu": link.mtu}

@@ -1,0 +1,84 @@
+"""What the metadata of a file of frames say of its content."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from daqiri_ophyd.engine import FrameFile, cut_frames, examine_frames
+
+from ._repair import is_written, logged, require_no_links
+from ._sidecar import SidecarError, read_sidecar, sidecar_part, sidecar_path, write_sidecar
+
+__all__ = ["frame_facts", "keep_frames"]
+
+
+def frame_facts(frames: FrameFile) -> dict[str, Any]:
+    """Return the values that are in a file and in its metadata."""
+    return {
+        "frames": frames.frames,
+        "packets": frames.packets,
+        "missing": frames.missing,
+        "bytes": frames.frames * frames.frame_bytes,
+        "t_first_ns": frames.t_first_ns,
+        "t_last_ns": frames.t_last_ns,
+    }
+
+
+def keep_frames(path: Path, frames: int, reason: str) -> int:
+    """Cut a file that nobody writes to its first frames, and correct its metadata, if it has more.
+
+    ``FILE.repair.jsonl`` gets a line. Nothing is changed unless all of it can be.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    frames : int
+        Frames that are kept.
+    reason : str
+        Why the others are not, for the log.
+
+    Returns
+    -------
+    int
+        Frames that were cut off; the metadata count them as left out.
+
+    Raises
+    ------
+    daqiri_ophyd.engine.InvalidParameterError
+        If it cannot be read or changed; the text names the file.
+    OSError, ValueError
+        If a recorder is writing it, or its metadata cannot be read or written.
+    """
+    if is_written(path):
+        raise ValueError(f"{path} is being written by a recorder; stop the recorder first")
+    surplus = examine_frames(path).frames - frames
+    if surplus <= 0:
+        return 0
+    content = _metadata(path, surplus)
+    require_no_links(path)
+    if content is not None and (part := sidecar_part(path)).exists():
+        raise ValueError(f"{part} is there: its recorder was killed, or somebody repairs {path}")
+    if is_written(path):
+        raise ValueError(f"{path} is being written by a recorder; stop the recorder first")
+    entry = {"file": str(path), "frames_kept": frames, "frames_cut": surplus, "reason": reason}
+    with logged(path, entry):
+        cut_frames(path, frames)
+    if content is not None:
+        write_sidecar(path, content | frame_facts(examine_frames(path)))
+    return surplus
+
+
+def _metadata(path: Path, surplus: int) -> dict[str, Any] | None:
+    """Return what the metadata of a file say once so many of its frames are left out."""
+    if read_sidecar(path) is None:
+        return None
+    name = sidecar_path(path)
+    content = json.loads(name.read_bytes())
+    reasons = content.get("left_out_by_reason", {})
+    counts = [content.get("left_out", 0), *(reasons.values() if isinstance(reasons, dict) else [])]
+    if not isinstance(reasons, dict) or any(type(count) is not int for count in counts):
+        raise SidecarError(f"{name}: left_out and left_out_by_reason are not counts")
+    content["left_out"] = counts[0] + surplus
+    content["left_out_by_reason"] = reasons | {"rewound": reasons.get("rewound", 0) + surplus}
+    return content

@@ -1,0 +1,40 @@
+"""A process in which HDF5 reads or cuts a file that may be broken in any way: it may crash there.
+
+``python -c "from daqiri_ophyd.engine._frame_process import main; main()" examine PATH live|dead``
+or ``... cut PATH FRAMES``; prints one JSON object.
+"""
+
+import json
+import resource
+import sys
+
+from daqiri_ophyd import _native
+
+from ._errors import DaqiriError
+
+# A broken file may ask for any amount of memory, or lead HDF5 round in circles.
+_MEMORY = 4 << 30
+_PROCESSOR_SECONDS = 60
+
+
+def main() -> None:
+    """Do what the arguments say; a file that is refused is told with the key ``refused``."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, resource.RLIM_INFINITY))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    limit = _MEMORY if most == resource.RLIM_INFINITY else min(_MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+    task, path, value = sys.argv[1:]
+    try:
+        if task == "examine":
+            answer = _native.examine_frames(path, value == "live")
+        else:
+            _native.cut_frames(path, int(value))
+            answer = {}
+    except DaqiriError as error:
+        answer = {"refused": str(error)}
+    except MemoryError:
+        answer = {"refused": f"{path} is damaged: it asks for more than {_MEMORY >> 30} GiB"}
+    except UnicodeError as error:
+        answer = {"refused": f"{path} is damaged: a name in it is no text ({error})"}
+    sys.stdout.write(json.dumps(answer) + "\n")

@@ -1,0 +1,17 @@
+"""Packets of instruments that are not there, and what is in them."""
+
+from ._ecpri import Ecpri
+from ._instrument import Instrument
+from ._jungfrau import Jungfrau
+from ._spead import Spead
+from ._traffic import Chunk, Disturbance, Traffic
+from ._vita49 import Vita49
+
+__all__ = ["INSTRUMENTS", "Chunk", "Disturbance", "Ecpri", "Instrument", "Jungfrau", "Spead"]
+__all__ += ["Traffic", "Vita49"]
+
+INSTRUMENTS: dict[str, Instrument] = {
+    each.name: each
+    for each in (Jungfrau(modules=1), Jungfrau(modules=4), Spead(), Vita49(), Ecpri())
+}
+"""By name, which is also that of a profile."""

@@ -1,0 +1,83 @@
+"""What all simulated instruments have."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Instrument", "images", "waves"]
+
+
+class Instrument(ABC):
+    """An instrument that sends frames in UDP packets of one size.
+
+    Attributes
+    ----------
+    name : str
+        Name for the command, and of its profile.
+    shape : tuple of int
+        Of a frame.
+    dtype : numpy.dtype
+        Of its elements.
+    packets_per_frame : int
+        Packets that a frame is sent in.
+    packet_size : int
+        Bytes of a UDP payload.
+    streams : int
+        UDP streams, such as the modules of a detector; packets take turns at them.
+    port : int
+        UDP port that it sends to by default.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    packets_per_frame: int
+    packet_size: int
+    streams: int = 1
+    port: int
+
+    @abstractmethod
+    def frames(self, first: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Return frames of shape ``(count, *shape)``; ``first`` is the number of the first."""
+
+    @abstractmethod
+    def packets(self, frames: NDArray[Any], first: int) -> NDArray[np.uint8]:
+        """Return UDP payloads of shape ``(len(frames) * packets_per_frame, packet_size)``."""
+
+
+@cache
+def _rings(shape: tuple[int, int]) -> NDArray[np.uint16]:
+    y, x = np.ogrid[: shape[0], : shape[1]]
+    radius = np.hypot(y - 0.55 * shape[0], x - 0.4 * shape[1]) / max(shape)
+    made = 1000 + 4000 * np.exp(-40 * radius)
+    for place, height in ((0.12, 900), (0.2, 450), (0.29, 700), (0.41, 300), (0.47, 250)):
+        made = made + height * np.exp(-(((radius - place) / 0.006) ** 2))
+    return made.astype(np.uint16)
+
+
+def images(
+    shape: tuple[int, int], first: int, count: int, rng: np.random.Generator
+) -> NDArray[np.uint16]:
+    """Return noisy images of shape ``(count, *shape)``: rings, and a bright disc that moves."""
+    rows, columns = shape
+    made = rng.integers(0, 256, (count, rows, columns), dtype=np.uint16)
+    made += _rings(shape)
+    number = np.arange(first, first + count)[:, None, None]
+    y = np.arange(rows)[None, :, None] - number * 37 % rows
+    x = np.arange(columns)[None, None, :] - number * 53 % columns
+    made[y * y + x * x < (min(shape) // 16) ** 2] += 8000
+    return made
+
+
+def waves(shape: tuple[int, ...], first: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Return int16 samples of shape ``(count, *shape)``: a noisy sine that goes on."""
+    size = int(np.prod(shape))
+    time = np.arange(first * size, (first + count) * size)
+    made = np.rint(8000 * np.sin(time * (2 * np.pi / 1000))).astype(np.int16)
+    made += rng.integers(-200, 201, made.shape, dtype=np.int16)
+    return made.reshape(count, *shape)

@@ -1,0 +1,174 @@
+"""Packets as they arrive: some lost, some twice, some out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._instrument import Instrument
+
+__all__ = ["Chunk", "Disturbance", "Traffic"]
+
+_CHUNK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disturbance:
+    """What a network does to packets.
+
+    Parameters
+    ----------
+    loss : float
+        Probability that a packet is left out, 0 to 1.
+    duplicates : float
+        Probability that a packet that is sent is sent twice, 0 to 1.
+    shuffle : int
+        Packets are sent in random order within blocks of so many; 0 and 1: in order.
+
+    Raises
+    ------
+    ValueError
+        If one is out of its range.
+    """
+
+    loss: float = 0.0
+    duplicates: float = 0.0
+    shuffle: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name in ("loss", "duplicates"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} is {getattr(self, name)}; accepted is 0 to 1")
+        if self.shuffle < 0:
+            raise ValueError(f"shuffle is {self.shuffle}; accepted is 0 (in order) and more")
+
+    def order(self, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Return the numbers of those of ``count`` packets that are sent, as they are sent."""
+        kept = np.flatnonzero(rng.random(count) >= self.loss)
+        order = np.repeat(kept, 1 + (rng.random(len(kept)) < self.duplicates))
+        # Drawn even if unused, so that the same packets are lost with and without shuffling.
+        key = rng.random(len(order))
+        if self.shuffle > 1:
+            order = order[np.lexsort((key, np.arange(len(order)) // self.shuffle))]
+        return order
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some frames and their packets.
+
+    Attributes
+    ----------
+    frames : ndarray, shape ``(n, *shape)``
+        What the instrument saw.
+    packets : ndarray of uint8, shape (m, packet_size)
+        UDP payloads as they are sent.
+    order : ndarray of int, shape (m,)
+        Which of the chunk's packets each is, before anything was done to them.
+    streams : ndarray of int, shape (m,)
+        UDP stream of each, from 0.
+    lost, duplicated : int
+        Packets that were left out, and that were sent twice.
+    """
+
+    frames: NDArray[Any]
+    packets: NDArray[np.uint8]
+    order: NDArray[np.intp]
+    streams: NDArray[np.intp]
+    lost: int
+    duplicated: int
+
+
+class Traffic:
+    """Packets of an instrument; the same ones each time it is iterated over.
+
+    Parameters
+    ----------
+    instrument : Instrument
+        Whose packets.
+    frames : int
+        How many frames.
+    first : int
+        Number of the first, from 0.
+    disturbance : Disturbance, optional
+        Default: none.
+    seed : int
+        Of the frames, and of what happens to their packets.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative.
+    """
+
+    def __init__(
+        self,
+        instrument: Instrument,
+        frames: int,
+        *,
+        first: int = 0,
+        disturbance: Disturbance | None = None,
+        seed: int = 0,
+    ) -> None:
+        for name, value in (("frames", frames), ("first", first), ("seed", seed)):
+            if value < 0:
+                raise ValueError(f"{name} is {value}; accepted is 0 and more")
+        self.instrument = instrument
+        self._numbers = range(first, first + frames)
+        self._disturbance = disturbance or Disturbance()
+        self._seed = seed
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Yield the packets in the order of their frames, some MiB at a time."""
+        instrument = self.instrument
+        for first in self._numbers[:: self._step]:
+            frames, rng = self._frames(first)
+            packets = instrument.packets(frames, first)
+            order = self._disturbance.order(len(packets), rng)
+            different = len(np.unique(order))
+            yield Chunk(
+                frames,
+                packets[order],
+                order,
+                order % instrument.streams,
+                len(packets) - different,
+                len(order) - different,
+            )
+
+    def frame(self, number: int) -> NDArray[Any]:
+        """Return a frame as the instrument saw it.
+
+        Parameters
+        ----------
+        number : int
+            Its number, from ``first`` on.
+
+        Raises
+        ------
+        ValueError
+            If there is no such frame.
+        """
+        numbers = self._numbers
+        if number not in numbers:
+            raise ValueError(
+                f"frame {number} is not sent; accepted is {numbers.start} to {numbers.stop - 1}"
+            )
+        place = (number - numbers.start) % self._step
+        return self._frames(number - place)[0][place]
+
+    @property
+    def _step(self) -> int:
+        """Frames of a chunk."""
+        size = self.instrument.packets_per_frame * self.instrument.packet_size
+        return max(1, _CHUNK_BYTES // size)
+
+    def _frames(self, first: int) -> tuple[NDArray[Any], np.random.Generator]:
+        """Return the frames of a chunk, and what is random from there on."""
+        rng = np.random.default_rng([self._seed, first])
+        count = min(self._step, self._numbers.stop - first)
+        return self.instrument.frames(first, count, rng), rng
