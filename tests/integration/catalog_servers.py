@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from free_ports import free_port
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "facility-catalog.md"
 KEY = "0123456789abcdef"
@@ -29,8 +29,7 @@ class FacilityServer:
         text = snippet("tiled.yml").replace("/srv/tiled", str(directory))
         (directory / "tiled.yml").write_text(text.replace("/data/captures", str(captures)))
         self.directory = directory
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port("tcp")
         self.uri = f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:

@@ -1,11 +1,18 @@
 """What tests of several parts share."""
 
+import fcntl
 import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from bluesky import RunEngine
+from run_documents import Documents
 
 from daqiri_ophyd.catalog import Catalog
+from daqiri_ophyd.devices import Daq, make_daq
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +28,58 @@ def made_catalog(tmp_path: Path, empty_catalog: Path) -> None:
     """The catalogs of the commands, which take seconds to make."""
     for folder in ("daqiri-demo", "daqiri-data"):
         shutil.copytree(empty_catalog, tmp_path / folder / "catalog")
+
+
+@pytest.fixture
+def jungfrau_port() -> Iterator[None]:
+    """The UDP port of the profile `jungfrau`, for one test of this machine at a time."""
+    with (Path(tempfile.gettempdir()) / "daqiri-tests-50001.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def documents() -> Documents:
+    return Documents()
+
+
+@pytest.fixture
+def run_engine(documents: Documents) -> RunEngine:
+    engine = RunEngine({}, context_managers=[])
+    engine.subscribe(documents.take)
+    return engine
+
+
+@pytest.fixture
+def captures(tmp_path: Path) -> Path:
+    return tmp_path / "captures"
+
+
+@pytest.fixture
+def make(captures: Path, build: Callable[..., dict[str, Any]]) -> Iterator[Callable[..., Daq]]:
+    """Make devices of the configurations that a folder's `build` returns; closed at the end."""
+    made: list[Daq] = []
+
+    def make_one(**changes: Any) -> Daq:
+        made.append(make_daq(build(**changes), "daq", directory=captures))
+        return made[-1]
+
+    yield make_one
+    for daq in made:
+        daq.close()
+
+
+@pytest.fixture
+def daq(make: Callable[..., Daq]) -> Daq:
+    return make()
+
+
+@pytest.fixture
+def catalog(
+    tmp_path: Path, captures: Path, run_engine: RunEngine, empty_catalog: Path
+) -> Iterator[Catalog]:
+    """A catalog in which the runs of `run_engine` are stored."""
+    shutil.copytree(empty_catalog, tmp_path / "catalog")
+    with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
+        run_engine.subscribe(catalog.writer())
+        yield catalog

@@ -2,12 +2,12 @@
 
 import os
 import re
-import socket
 import struct
 import subprocess
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "cpp_api"
@@ -128,9 +128,7 @@ def test_frames_are_sent_received_and_recorded(
 
 
 def test_datagrams_are_asked_and_answered(program: Path, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port("udp")
     assert "datagrams: done" in run(program, "datagrams", str(port), tmp_path, cwd=tmp_path)
     shown = tcpdump(tmp_path / "datagrams.pcap", "-A")
     assert len(re.findall(rf"IP 127\.0\.0\.1\.\d+ > 127\.0\.0\.1\.{port}: UDP", shown)) == 100

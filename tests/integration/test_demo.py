@@ -220,3 +220,24 @@ def test_failures_say_why_in_one_message(tmp_path: Path) -> None:
     assert unknown.returncode == 1
     assert "Run 'nosuchrun' is not in the catalog" in unknown.stderr.splitlines()[-1]
     assert "Traceback" not in unknown.stderr
+
+
+@pytest.mark.usefixtures("jungfrau_port")
+def test_demo_of_frames_scans_stores_and_compares_images(tmp_path: Path) -> None:
+    done = run("demo", "--profile", "frames", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["frames"] == 80
+    assert result["positions"] == list(range(8))
+    assert 0 < result["complete"] < 80
+    assert result["missing_packets"] >= 80 - result["complete"]
+    plan = result["plan"]
+    assert plan["packets"] == sum(plan[name] for name in plan if name != "packets")
+    assert plan["malformed"] == 0
+    picture = Path(result["picture"]).read_bytes()
+    assert picture.startswith(b"\x89PNG") and len(picture) > 50_000
+    (file,) = result["files"]
+    assert Path(file).is_file()
+    refused = run("demo", "--profile", "frames", "--packets", "5", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--packets and --interval-us are for loopback and udp" in refused.stderr

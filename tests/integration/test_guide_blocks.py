@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 from guide_blocks import Block, blocks
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ HARNESS = Path(__file__).parent / "cpp_api"
 
 # Reasons that name a part which this build lacks.
 MISSING = re.compile(
-    r"this build (?:has no [^;:]*|cannot change flows while it runs)"
+    r"this build has no [^;:]*"
     r"|which (?:this build|engine '\w+') does not have"
 )
 # Bursts that a block can be about: received, that can be sent, without buffers yet; segments.
@@ -68,12 +69,6 @@ interfaces:
     queues:
     - {name: rx, id: 0, cpu_core: any, batch_size: 8, memory_regions: [rx]}
 """
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def config(segments: int) -> str:
@@ -272,7 +267,7 @@ def test_the_program_that_receives_records_what_arrives(compiler: Compiler, tmp_
     assert not program.messages[block], program.messages[block]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
         peer.bind(("127.0.0.1", 0))
-        port = free_port()
+        port = free_port("udp")
         (tmp_path / "udp.yaml").write_text(UDP.replace("PORT", str(port)))
         receiving = subprocess.Popen(
             [program.path, "udp.yaml", "receiver", "10", tmp_path],
@@ -332,7 +327,7 @@ daqiri::free_rx_burst(burst);
 And this:
 
 ```cpp
-while (daqiri::poll_flow_op(&result) != daqiri::Status::SUCCESS) {
+while (daqiri::daqiri_s3_write_poll(nullptr, nullptr) != daqiri::Status::SUCCESS) {
 }
 ```
 
@@ -372,7 +367,7 @@ def test_mistakes_of_a_guide_are_told_block_by_block(compiler: Compiler, tmp_pat
     assert [missing(block) for block in (good, this, that, send, take)] == [""] * 5
     with pytest.raises(pytest.fail.Exception, match="page.md:20: Mistakes is refused.*999"):
         missing(refused)
-    assert "this build cannot change flows" in missing(endless)
+    assert "this build has no S3 client" in missing(endless)
 
 
 def test_a_page_saved_as_text_has_the_blocks_of_its_markdown(tmp_path: Path) -> None:

@@ -1,30 +1,32 @@
 """The Python of how-to guides runs as it is written."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from documented_programs import run_program
 
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
-@pytest.mark.parametrize("guide", ["capture-in-your-own-plan.md", "prepare-a-fly-scan.md"])
+def run_guide(name: str, folder: Path) -> None:
+    """Run the blocks of a guide as one program."""
+    blocks = re.findall(r"```python\n(.*?)```", (GUIDES / name).read_text(), re.DOTALL)
+    exit_code, printed = run_program("\n".join(blocks), folder, "-W", "error")
+    assert exit_code == 0, printed
+
+
+@pytest.mark.parametrize("guide", ["prepare-a-fly-scan.md", "make-frames-of-packets.md"])
 def test_the_programs_of_a_guide_run(tmp_path: Path, guide: str) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (GUIDES / guide).read_text(), re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "\n".join(blocks)],
-        cwd=tmp_path,
-        env={**os.environ, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    if guide != "capture-in-your-own-plan.md":
-        return
+    run_guide(guide, tmp_path)
+
+
+def test_captures_of_your_own_plans_go_where_the_guide_says(tmp_path: Path) -> None:
+    run_guide("capture-in-your-own-plan.md", tmp_path)
     (file,) = tmp_path.glob("data/FeNi 3/scan 00*/*.pcap")
     assert file.name == "daq_receiver_capture_000000.pcap"
+
+
+@pytest.mark.usefixtures("jungfrau_port")
+def test_frames_are_recorded_as_the_guide_says(tmp_path: Path) -> None:
+    run_guide("record-frames-in-scans.md", tmp_path)

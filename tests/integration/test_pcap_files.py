@@ -1,7 +1,6 @@
 """Captures of both engines as tcpdump, tshark and the package itself read them."""
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from free_ports import free_port
 
 from daqiri_ophyd.documents import read_sidecar
 from daqiri_ophyd.engine import (
@@ -59,9 +59,7 @@ def loopback() -> Iterator[Engine]:
 
 @pytest.fixture
 def udp() -> Iterator[tuple[Engine, int]]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port("udp")
     config = yaml.safe_load((PROFILES / "udp.yaml").read_text())
     receiver, sender = config["daqiri"]["cfg"]["interfaces"]
     receiver["socket_config"]["local_addr"] = f"udp://127.0.0.1:{port}"

@@ -1,21 +1,30 @@
-"""The tutorial's code does what the tutorial says."""
+"""The code of the tutorials does what they say."""
 
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from documented_programs import run_program
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "first-capture.md"
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def blocks() -> list[tuple[str, str]]:
-    """Return the language and content of the page's blocks, in order."""
-    return BLOCK.findall(PAGE.read_text())
+def run_tutorial(name: str, folder: Path) -> None:
+    """Run the page's blocks as one program, which prints what the page shows."""
+    blocks = BLOCK.findall((TUTORIALS / name).read_text())
+    assert sum(kind == "python" for kind, _ in blocks) >= 8
+    code = "\n".join(content for kind, content in blocks if kind == "python")
+    exit_code, text = run_program(code, folder)
+    assert exit_code == 0, text
+    begin = 0
+    for kind, content in blocks:
+        if kind == "text":
+            found = text.find(content, begin)
+            assert found >= 0, f"not printed, or not in this order:\n{content}\n{text}"
+            begin = found + len(content)
 
 
 def packets_seen_by_tcpdump(capture: Path) -> int:
@@ -25,29 +34,8 @@ def packets_seen_by_tcpdump(capture: Path) -> int:
     return len(done.stdout.splitlines())
 
 
-def test_the_first_capture_is_one_program_that_prints_what_the_page_shows(
-    blocks: list[tuple[str, str]], tmp_path: Path
-) -> None:
-    program = tmp_path / "first_capture.py"
-    program.write_text("\n".join(content for kind, content in blocks if kind == "python"))
-
-    done = subprocess.run(
-        [sys.executable, str(program)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    begin = 0
-    for kind, content in blocks:
-        if kind == "text":
-            found = done.stdout.find(content, begin)
-            assert found >= 0, f"not printed, or not in this order:\n{content}\n{done.stdout}"
-            begin = found + len(content)
-
+def test_the_first_capture_is_one_program_that_prints_what_the_page_shows(tmp_path: Path) -> None:
+    run_tutorial("first-capture.md", tmp_path)
     if shutil.which("tcpdump") is None:
         pytest.skip("tcpdump is not installed")
     captures = sorted((tmp_path / "captures").glob("**/*.pcap"))
@@ -55,5 +43,6 @@ def test_the_first_capture_is_one_program_that_prints_what_the_page_shows(
     assert sum(packets_seen_by_tcpdump(capture) for capture in captures) == 3_000
 
 
-def test_the_page_has_code(blocks: list[tuple[str, str]]) -> None:
-    assert sum(kind == "python" for kind, _ in blocks) >= 8
+@pytest.mark.usefixtures("jungfrau_port")
+def test_the_first_frames_are_one_program_that_prints_what_the_page_shows(tmp_path: Path) -> None:
+    run_tutorial("first-frames.md", tmp_path)

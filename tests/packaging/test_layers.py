@@ -23,7 +23,7 @@ FLOORS = [
     ["catalog"],
     ["documents", "compat"],
     ["engine"],
-    ["profiles"],
+    ["profiles", "simulate"],
 ]
 HOST_IS_READ_BY = {"cli", "remote", "plans", "devices"}
 

@@ -229,8 +229,8 @@ def test_disk_of_the_catalog_fails_in_mid_run(tmp_path, captures, catalog, empty
 def test_disk_of_catalog_and_backup_fails_in_mid_run(tmp_path, captures, empty_catalog):
     done = run_script(tmp_path, empty_catalog, "full, with the backup")
     uid, journal = done.stdout.split()
-    # What it had until then is left to be recovered.
-    assert Path(journal).name == f"{uid}.unfinished.jsonl"
+    # What it had until then is left to be recovered, and its name tells that it is a part.
+    assert Path(journal).name == f"{uid}.partial.unfinished.jsonl"
     files = sorted(captures.rglob("*.pcap"))
     assert f"The documents of run {uid} are lost" in done.stderr
     assert f"Its captures on this host: {files[0]} to {files[2].name} (3 files)." in done.stderr

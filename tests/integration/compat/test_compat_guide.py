@@ -1,11 +1,12 @@
 """Both programs of the guide run, and print the same."""
 
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from free_ports import free_port
 
 from daqiri_ophyd import profiles
 
@@ -37,9 +38,7 @@ def test_both_forms_of_each_step_do_the_same(run: Run, tmp_path: Path) -> None:
     )
     (tmp_path / "loopback.yaml").write_text(shown)
     (sockets,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port("udp")
     (tmp_path / "sockets.yaml").write_text(sockets.replace("47300", str(port)))
     assert profiles.path("loopback").exists()
 

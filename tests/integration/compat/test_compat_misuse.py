@@ -3,7 +3,6 @@
 import gc
 import inspect
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from free_ports import free_port
 
 from daqiri_ophyd import compat
 from daqiri_ophyd.compat import Status
@@ -679,9 +679,7 @@ def test_socket_options_of_wrong_types(engine: Start) -> None:
 def test_a_server_that_knows_nobody(loopback: Callable[..., dict[str, Any]]) -> None:
     """Its burst is gone, whether the packets are refused at once or counted later."""
     config = loopback() | {"stream_type": "socket", "loopback": ""}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port("udp")
     config["interfaces"][0] |= {
         "address": "127.0.0.1",
         "socket_config": {"mode": "server", "local_addr": f"udp://127.0.0.1:{port}"},

@@ -3,26 +3,20 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
+from free_ports import free_port
 
 from daqiri_ophyd.engine import PcapFile
 
 PROGRAMS = Path(__file__).parent / "programs"
 Run = Callable[..., tuple[int, str, str]]
 Start = Callable[..., subprocess.Popen[str]]
-
-
-def free_port(kind: socket.SocketKind) -> int:
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_frames_are_sent_and_received_by_two_threads(
@@ -40,10 +34,9 @@ def test_frames_are_sent_and_received_by_two_threads(
 @pytest.mark.parametrize("own", [[], ["--connect"]], ids=["configured", "connected"])
 @pytest.mark.parametrize("scheme", ["udp", "tcp"])
 def test_messages_are_answered_by_another_process(
-    start: Start, run: Run, scheme: str, own: list[str]
+    start: Start, run: Run, scheme: Literal["udp", "tcp"], own: list[str]
 ) -> None:
-    kind = socket.SOCK_DGRAM if scheme == "udp" else socket.SOCK_STREAM
-    port = free_port(kind)
+    port = free_port(scheme)
     server = start(PROGRAMS / "echo.py", "server", scheme, port)
     assert server.stdout is not None
     assert server.stdout.readline() == "ready\n", server.communicate()

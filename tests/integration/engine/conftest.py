@@ -2,19 +2,25 @@
 
 import contextlib
 import ctypes
+import fcntl
+import os
+import re
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from free_ports import free_port
 from numpy.typing import NDArray
 
 from daqiri_ophyd.engine import Burst, Engine, RxCounters, RxQueue, TxCounters, frames
@@ -32,7 +38,7 @@ REASONS = [
     "flushed",
     "send_error",
     "missed_launch",
-    "reorder",
+    "malformed",
 ]
 
 
@@ -112,12 +118,8 @@ def udp() -> Callable[..., Config]:
     def build(
         *, rx: Config | None = None, tx: Config | None = None, host: str = "127.0.0.1"
     ) -> Config:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((host, 0))
-            port = probe.getsockname()[1]
         written = f"[{host}]" if ":" in host else host
-        address = f"udp://{written}:{port}"
+        address = f"udp://{written}:{free_port('udp', host)}"
         return {
             "version": 1,
             "master_core": 0,
@@ -189,8 +191,7 @@ def tcp_pair(udp: Callable[..., Config]) -> Callable[..., Config]:
     """A configuration of a TCP server ``receiver`` and a client ``sender``."""
 
     def build(**keys: Any) -> Config:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+        address = f"tcp://127.0.0.1:{free_port('tcp')}"
         config = udp(**keys)
         server, client = config["interfaces"]
         server["socket_config"]["local_addr"] = client["socket_config"]["remote_addr"] = address
@@ -238,6 +239,75 @@ def networks() -> Iterator[Callable[[], Network]]:
 
 
 @pytest.fixture
+def cable(networks: Callable[[], Network]) -> Network:
+    """A namespace with the two ends of a cable, ``near`` and ``far``, that only tests send on."""
+    network = networks()
+    network.run("ip link add near mtu 9000 type veth peer name far mtu 9000")
+    for end in ("near", "far"):
+        network.call(Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text, "1")
+        network.run(f"ip link set {end} up")
+    return network
+
+
+@pytest.fixture(scope="session")
+def has_af_xdp() -> None:
+    """Skip where the kernel has no AF_XDP with frames in several pieces."""
+    if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (6, 6):
+        pytest.skip(f"needs Linux 6.6, and this is {os.uname().release}")
+    try:
+        socket.socket(44, socket.SOCK_RAW).close()
+    except OSError as error:
+        pytest.skip(f"needs AF_XDP: {error}")
+
+
+@pytest.fixture
+def packet() -> Callable[..., Config]:
+    """A configuration of engine ``packet``: ``receiver`` at one end of a cable, ``sender`` at the
+    other. Keyword arguments are keys of the queue."""
+    core = str(min(os.sched_getaffinity(0)))
+
+    def build(
+        *, rx: Config | None = None, tx: Config | None = None, num_bufs: int = 4096, **keys: Any
+    ) -> Config:
+        return {
+            "version": 1,
+            "master_core": 0,
+            "stream_type": "raw",
+            "log_level": "error",
+            **keys,
+            "memory_regions": [
+                region("rx_buffers", num_bufs, 9216),
+                region("tx_buffers", 1024, 9216),
+            ],
+            "interfaces": [
+                {
+                    "name": "receiver",
+                    "address": "far",
+                    "rx": {
+                        "queues": [rx_queue(**(rx or {}))],
+                        "flows": [
+                            {
+                                "name": "data",
+                                "id": 7,
+                                "match": {"udp_dst": 5000},
+                                "action": {"type": "queue", "id": 0},
+                            }
+                        ],
+                    },
+                },
+                {
+                    "name": "sender",
+                    "address": "near",
+                    # On one core: a cable of the kernel's keeps the order of each core's frames.
+                    "tx": {"queues": [tx_queue(cpu_core=core, **(tx or {}))]},
+                },
+            ],
+        }
+
+    return build
+
+
+@pytest.fixture
 def python() -> Callable[[str], subprocess.Popen[str]]:
     """Start another interpreter with a script; what it prints is piped."""
 
@@ -256,7 +326,9 @@ def python() -> Callable[[str], subprocess.Popen[str]]:
 def made_frames() -> Callable[..., NDArray[np.uint8]]:
     """Frames with payloads that are all different."""
 
-    def build(count: int, size: int = 100, dst_port: int = 5000) -> NDArray[np.uint8]:
+    def build(
+        count: int, size: int = 100, dst_port: int = 5000, src_port: int = 4000
+    ) -> NDArray[np.uint8]:
         payloads = np.random.default_rng(count).integers(0, 256, (count, size), dtype=np.uint8)
         payloads[:, :4] = np.arange(count, dtype=">u4").view(np.uint8).reshape(-1, 4)
         return frames.udp_frames(
@@ -265,7 +337,7 @@ def made_frames() -> Callable[..., NDArray[np.uint8]]:
             dst_mac="02:00:00:00:00:02",
             src_ip="192.0.2.1",
             dst_ip="192.0.2.2",
-            src_port=4000,
+            src_port=src_port,
             dst_port=dst_port,
         )
 
@@ -351,3 +423,105 @@ def watch() -> Callable[[Engine], contextlib.AbstractContextManager[None]]:
             raise errors[0]
 
     return watching
+
+
+PACKETS_OF_FRAME = 8
+
+
+@pytest.fixture
+def with_frames() -> Callable[..., Config]:
+    """Add a plan ``images`` to a configuration: frames of 8 packets of 64 bytes, (8, 32) uint16.
+
+    What is missing has the value 0x0707; frames wait for their packets without a limit. Keyword
+    arguments are keys of the plan.
+    """
+
+    def build(config: Config, **keys: Any) -> Config:
+        config["memory_regions"].append(region("frames", 512, 16384))
+        rx = config["interfaces"][0]["rx"]
+        rx.setdefault(
+            "flows",
+            [{"name": "data", "id": 7, "match": {}, "action": {"type": "queue", "id": 0}}],
+        )
+        rx["reorder_configs"] = [
+            {
+                "name": "images",
+                "reorder_type": "cpu",
+                "memory_region": "frames",
+                "flow_ids": [7],
+                "payload_base": "udp_payload",
+                "payload_byte_offset": 4,
+                "fill": 7,
+                "timeout_us": 0,
+                "frame": {"shape": [PACKETS_OF_FRAME, 32], "dtype": "uint16"},
+                "method": {
+                    "seq_packets_per_batch": {
+                        "sequence_number": {
+                            "bit_offset": 0,
+                            "bit_width": 32,
+                            "base": "udp_payload",
+                        },
+                        "packets_per_batch": PACKETS_OF_FRAME,
+                    }
+                },
+                **keys,
+            }
+        ]
+        return config
+
+    return build
+
+
+@pytest.fixture
+def direct_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system with O_DIRECT: one in memory may have none."""
+    refused = []
+    for place in (tmp_path, Path(__file__).parents[3] / "build", Path("/var/tmp")):
+        try:
+            os.close(os.open(place, os.O_TMPFILE | os.O_WRONLY | os.O_DIRECT))
+        except OSError as error:
+            refused.append(f"{place}: {error.strerror}")
+            continue
+        with tempfile.TemporaryDirectory(dir=place) as folder:
+            yield Path(folder)
+        return
+    pytest.skip(f"needs a file system with O_DIRECT ({', '.join(refused)})")
+
+
+@pytest.fixture
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder for files; cases that are written directly need one with O_DIRECT."""
+    case = request.node.callspec.params
+    writer = case.get("writer", case.get("options", {}).get("writer"))
+    return request.getfixturevalue("direct_disk") if writer == "direct" else tmp_path
+
+
+@pytest.fixture
+def ext4(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MiB on a block device."""
+    disk, image = tmp_path / "disk", tmp_path / "image"
+    disk.mkdir()
+    with image.open("wb") as file:
+        file.truncate(24 << 20)
+    make = ["mkfs.ext4", "-q", "-O", "^has_journal", "-m", "0", image]
+    subprocess.run(make, check=True, capture_output=True)
+    mounted = subprocess.run(["mount", "-o", "loop", image, disk], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"needs loop devices: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.fixture
+def break_disk() -> Callable[[Path], None]:
+    """From now on, all writes to an ext4 file system fail."""
+    shutdown, no_flush = 0x8004587D, 2
+
+    def end(disk: Path) -> None:
+        folder = os.open(disk, os.O_RDONLY)
+        try:
+            fcntl.ioctl(folder, shutdown, no_flush.to_bytes(4, "little"))
+        finally:
+            os.close(folder)
+
+    return end

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from free_ports import free_port
 
 from daqiri_ophyd.engine import ConnectFailureError, Engine
 
@@ -58,8 +59,7 @@ def test_a_small_region_serves_both_directions(udp: Build) -> None:
 
 
 def test_a_tcp_server_sends_while_it_has_a_peer(tcp: Build) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port("tcp")
     with Engine.open(tcp("server", "127.0.0.1", port)) as engine:
         (queue,) = engine.ports[0].tx
         with pytest.raises(ConnectFailureError, match="no client is connected to the server"):
@@ -83,8 +83,7 @@ def test_a_tcp_server_sends_while_it_has_a_peer(tcp: Build) -> None:
 
 
 def test_a_send_that_loses_its_peer_tells_how_much_went(tcp: Build) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port("tcp")
     with Engine.open(tcp("server", "127.0.0.1", port)) as engine:
         (queue,) = engine.ports[0].tx
         with socket.create_connection(("127.0.0.1", port)) as peer:
@@ -108,8 +107,7 @@ def test_a_send_that_loses_its_peer_tells_how_much_went(tcp: Build) -> None:
 
 
 def test_what_a_tcp_client_sends_waits_for_its_server(tcp: Build) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port("tcp")
     with Engine.open(tcp("client", "127.0.0.1", port)) as client:
         client.ports[0].tx[0].send([b"early"])
         assert client.ports[0].tx[0].counters().held == 1

@@ -10,6 +10,7 @@ import pytest
 import spead2
 import spead2.recv
 import spead2.send
+from free_ports import free_port
 from numpy.typing import NDArray
 
 from daqiri_ophyd.engine import Engine, RxQueue
@@ -125,8 +126,7 @@ def test_multicast(udp: Build, networks: Callable[[], Any], address: str, group:
 @pytest.mark.parametrize("host", HOSTS)
 def test_tcp(tcp: Build, host: str) -> None:
     heaps = made_heaps()
-    with socket.create_server((host, 0), family=family_of(host)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port("tcp", host)
     with Engine.open(tcp("server", host, port)) as engine:
         stream = spead2.send.TcpStream(
             spead2.ThreadPool(), [(host, port)], spead2.send.StreamConfig(max_packet_size=1472)

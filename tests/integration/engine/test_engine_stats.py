@@ -115,7 +115,7 @@ def test_flows_are_found_and_counted(loopback: Any) -> None:
     with Engine.open(loopback()) as engine:
         port = engine.ports[0]
         (flow,) = port.flows
-        assert port.flow("data") is port.flow(7) is flow
+        assert port.flow("data") == port.flow(7) == flow
         assert (flow.name, flow.id, flow.config.match.udp_dst) == ("data", 7, (5000, 5000))
         assert flow.counters() == FlowCounters(packets=0, bytes=0)
         port.tx[0].send(udp_frames(100))

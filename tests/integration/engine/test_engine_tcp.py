@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from free_ports import free_port
 
 from daqiri_ophyd import profiles
 from daqiri_ophyd.engine import (
@@ -30,11 +31,6 @@ from daqiri_ophyd.engine import (
 Config = dict[str, Any]
 Build = Callable[..., Config]
 TIMEOUT = 20.0
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    with socket.create_server((host, 0), family=family_of(host)) as probe:
-        return probe.getsockname()[1]
 
 
 def family_of(host: str) -> socket.AddressFamily:
@@ -124,7 +120,7 @@ def reset(peer: socket.socket) -> None:
 @pytest.mark.parametrize("size", [1, 999, 65537])
 def test_plain_client_to_server(tcp: Build, host: str, size: int) -> None:
     data = stream(20_003 if size == 1 else 3_000_017)
-    port = free_port(host)
+    port = free_port("tcp", host)
     with (
         Engine.open(tcp("server", host, port)) as engine,
         peer_of(host, port) as peer,
@@ -162,7 +158,7 @@ def test_client_to_plain_server(tcp: Build, host: str, piece: int) -> None:
 
 def test_slow_consumer_loses_nothing(tcp: Build) -> None:
     data = stream(2_000_000)
-    port = free_port()
+    port = free_port("tcp")
     settings = tcp("server", "127.0.0.1", port, buf_size=512, num_bufs=64, batch_size=8)
     with Engine.open(settings) as engine, peer_of("127.0.0.1", port) as peer:
         rx = engine.ports[0].rx[0]
@@ -178,7 +174,7 @@ def test_slow_consumer_loses_nothing(tcp: Build) -> None:
 
 
 def test_connections_come_go_and_return(tcp: Build) -> None:
-    port = free_port()
+    port = free_port("tcp")
     with Engine.open(tcp("server", "127.0.0.1", port)) as engine:
         where = engine.ports[0]
         (own,) = where.connections()
@@ -212,7 +208,7 @@ def test_connections_come_go_and_return(tcp: Build) -> None:
 
 
 def test_client_comes_back_to_a_restarted_server(tcp: Build) -> None:
-    port = free_port()
+    port = free_port("tcp")
     with Engine.open(tcp("client", "127.0.0.1", port)) as engine:
         where = engine.ports[0]
         (waiting,) = where.connections()
@@ -266,7 +262,7 @@ def test_threads_that_share_a_refused_attempt_are_both_told(tcp: Build) -> None:
         ThreadPoolExecutor(4) as pool,
     ):
         for _ in range(20):
-            port = free_port()
+            port = free_port("tcp")
             for attempt in [pool.submit(engine.connect, "127.0.0.1", port) for _ in range(4)]:
                 assert isinstance(attempt.exception(), ConnectFailureError)
         assert [c.state for c in engine.ports[0].connections()].count("connecting") == 0
@@ -299,7 +295,7 @@ def test_run_time_connections_and_options(tcp: Build) -> None:
             with pytest.raises(InvalidParameterError, match="no connection 999999"):
                 engine.set_socket_option(999999, socket.IPPROTO_IP, socket.IP_TOS, 1)
             with pytest.raises(ConnectFailureError, match="Connection refused"):
-                engine.connect("127.0.0.1", free_port())
+                engine.connect("127.0.0.1", free_port("tcp"))
             with pytest.raises(InvalidParameterError, match="no server"):
                 engine.server_connection("127.0.0.1", port)
         with pytest.raises(NotReadyError):
@@ -317,7 +313,7 @@ def test_raw_streams_have_no_connections(loopback: Callable[..., Config]) -> Non
 def test_captures_follow_the_stream(tcp: Build, host: str, tmp_path: Path) -> None:
     tshark = shutil.which("tshark")
     assert tshark, "tshark is in packages.apt"
-    port = free_port(host)
+    port = free_port("tcp", host)
     data = stream(300_000)
     with Engine.open(tcp("server", host, port, buf_size=70_000, num_bufs=64)) as engine:
         rx = engine.ports[0].rx[0]

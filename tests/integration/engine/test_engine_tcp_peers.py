@@ -4,7 +4,6 @@ a module of its own.
 iperf3 is not among them: its client and its server agree on a test over a control connection with a
 protocol of its own first, and carry bytes for nobody else. The benchmarks run it against itself."""
 
-import socket
 import subprocess
 import threading
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from free_ports import free_port
 
 from daqiri_ophyd.engine import Engine, RxQueue, TxQueue
 
@@ -20,12 +20,6 @@ Build = Callable[..., dict[str, Any]]
 
 TIMEOUT = 20.0
 HOSTS = ["127.0.0.1", "::1"]
-
-
-def free_port(host: str) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, 0), family=family) as probe:
-        return probe.getsockname()[1]
 
 
 def stream(length: int, seed: int) -> bytes:
@@ -68,7 +62,7 @@ def tool(name: str, mode: str, host: str, port: int) -> list[str]:
 @pytest.mark.parametrize("name", ["socat", "nc"])
 def test_a_tool_sends_to_our_server(tcp: Build, name: str, host: str) -> None:
     data = stream(2_000_003, 1)
-    port = free_port(host)
+    port = free_port("tcp", host)
     with Engine.open(tcp("server", host, port)) as engine:
         with subprocess.Popen(tool(name, "connect", host, port), stdin=subprocess.PIPE) as peer:
             assert peer.stdin is not None
@@ -87,7 +81,7 @@ def test_a_tool_sends_to_our_server(tcp: Build, name: str, host: str) -> None:
 @pytest.mark.parametrize("name", ["socat", "nc"])
 def test_our_client_sends_to_a_tool(tcp: Build, name: str, host: str, tmp_path: Path) -> None:
     data = stream(2_000_003, 2)
-    port = free_port(host)
+    port = free_port("tcp", host)
     output = tmp_path / "received"
     with (
         output.open("wb") as file,
@@ -106,7 +100,7 @@ def test_our_client_sends_to_a_tool(tcp: Build, name: str, host: str, tmp_path: 
 def test_a_tool_sends_back_what_it_gets(tcp: Build, host: str) -> None:
     """Both directions of one connection at once."""
     data = stream(1_000_001, 3)
-    port = free_port(host)
+    port = free_port("tcp", host)
     kind = "TCP6" if ":" in host else "TCP4"
     where = f"[{host}]" if ":" in host else host
     command = ["socat", f"{kind}-LISTEN:{port},bind={where}", "PIPE"]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from free_ports import free_port
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,11 +29,6 @@ MARK = 16
 
 few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 many = settings(few, max_examples=300)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def reset(peer: socket.socket) -> None:
@@ -249,7 +245,7 @@ def check_streams(consumers: list[Consumer], lives: list[Life], complete: bool) 
 
 
 def receive_example(scenario: dict[str, Any], tcp: Build, watch: Watch) -> None:
-    port = free_port()
+    port = free_port("tcp")
     config = tcp(
         "server",
         "127.0.0.1",

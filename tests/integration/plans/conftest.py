@@ -1,87 +1,19 @@
 """Engines small enough to overload, a RunEngine, and every document checked."""
 
-import json
-import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import event_model
 import pytest
 import yaml
-from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky.utils import MsgGenerator
+from free_ports import free_port
 
 from daqiri_ophyd import plans, profiles
-from daqiri_ophyd.catalog import Catalog
 from daqiri_ophyd.devices import Capture, CaptureTrigger, Daq, TxQueue, make_daq
-from daqiri_ophyd.documents import COUNTER_MIMETYPE
-from daqiri_ophyd.engine import PcapFile, frames, load_config
-
-
-class Documents(list):
-    """The documents of runs, each checked against its schema as it comes."""
-
-    def take(self, name: str, doc: dict[str, Any]) -> None:
-        event_model.schema_validators[event_model.DocumentNames[name]].validate(doc)
-        json.dumps(doc)  # what a server is sent
-        self.append((name, doc))
-
-    def of(self, name: str) -> list[dict[str, Any]]:
-        return [doc for kind, doc in self if kind == name]
-
-    @property
-    def stop(self) -> dict[str, Any]:
-        return self.of("stop")[-1]
-
-    def descriptor(self, stream: str = "primary") -> dict[str, Any]:
-        return next(doc for doc in self.of("descriptor") if doc["name"] == stream)
-
-    def rows(self, stream: str = "primary") -> list[dict[str, Any]]:
-        """Data of the events of a stream, pages unpacked."""
-        uid = self.descriptor(stream)["uid"]
-        events = []
-        for name, doc in self:
-            if name == "event_page":
-                events += event_model.unpack_event_page(doc)
-            elif name == "event":
-                events.append(doc)
-        events = [event for event in events if event["descriptor"] == uid]
-        assert [event["seq_num"] for event in events] == list(range(1, len(events) + 1))
-        return [event["data"] for event in events]
-
-    def files(self, stream: str | None = None) -> list[Path]:
-        """The files that stream documents name, in order, of one stream or of all."""
-        resources = {doc["uid"]: doc for doc in self.of("stream_resource")}
-        streams = {doc["uid"]: doc["name"] for doc in self.of("descriptor")}
-        users: dict[str, set[str]] = {}
-        found = []
-        for datum in self.of("stream_datum"):
-            resource = resources[datum["stream_resource"]]
-            # A writer takes all files of a resource for those of one stream.
-            users.setdefault(resource["uid"], set()).add(datum["descriptor"])
-            assert len(users[resource["uid"]]) == 1
-            if stream not in (None, streams[datum["descriptor"]]):
-                continue
-            if resource["mimetype"] == COUNTER_MIMETYPE:
-                continue
-            folder = Path(resource["uri"].removeprefix("file://localhost"))
-            indices = datum["indices"]
-            for index in range(indices["start"], indices["stop"]):
-                found.append(folder / resource["parameters"]["template"].format(index))
-        return found
-
-
-def until(condition: Callable[[], object]) -> MsgGenerator[None]:
-    """Let the RunEngine go on until a condition holds."""
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        yield from bps.sleep(0.01)
+from daqiri_ophyd.engine import Engine, NotSupportedError, PcapFile, frames, load_config
 
 
 def prepare(tx: TxQueue, description: dict[str, Any]) -> MsgGenerator[None]:
@@ -140,23 +72,6 @@ def tcpdump_count(file: Path) -> int:
     done = subprocess.run(["tcpdump", "-nr", file], capture_output=True, text=True, check=True)
     assert "truncated" not in done.stderr
     return len(done.stdout.splitlines())
-
-
-@pytest.fixture
-def documents() -> Documents:
-    return Documents()
-
-
-@pytest.fixture
-def run_engine(documents: Documents) -> RunEngine:
-    engine = RunEngine({}, context_managers=[])
-    engine.subscribe(documents.take)
-    return engine
-
-
-@pytest.fixture
-def captures(tmp_path: Path) -> Path:
-    return tmp_path / "captures"
 
 
 def loopback(
@@ -245,22 +160,19 @@ def loopback(
 
 
 @pytest.fixture
-def make(captures: Path) -> Iterator[Callable[..., Daq]]:
-    """Make loopback devices; they are closed at the end."""
-    made: list[Daq] = []
-
-    def make_one(**changes: Any) -> Daq:
-        made.append(make_daq(loopback(**changes), "daq", directory=captures))
-        return made[-1]
-
-    yield make_one
-    for daq in made:
-        daq.close()
+def build() -> Callable[..., dict[str, Any]]:
+    return loopback
 
 
 @pytest.fixture
-def daq(make: Callable[..., Daq]) -> Daq:
-    return make()
+def fixed_flows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let engines refuse other flows while they are open, as those of sockets do."""
+
+    def refuse(engine: Engine, config: object) -> None:
+        raise NotSupportedError("the flows of this engine are fixed")
+
+    monkeypatch.setattr(Engine, "change_flows", refuse)
+    monkeypatch.setattr(Engine, "check_flows", refuse)
 
 
 @pytest.fixture
@@ -302,13 +214,14 @@ def profile(captures) -> Iterator[Callable[..., tuple[Daq, Capture, TxQueue]]]:
     """Return the device of a profile, on ports of this host that are free, and its two ends."""
     made = []
 
-    def make(name: str, num_bufs: int | None = None) -> tuple[Daq, Capture, TxQueue]:
+    def make(
+        name: str, num_bufs: int = 1024, timeout_us: int = 1000
+    ) -> tuple[Daq, Capture, TxQueue]:
         text = profiles.path(name).read_text()
-        if num_bufs is not None:
-            text = text.replace("num_bufs: 1024", f"num_bufs: {num_bufs}")
-        for used in ("47100", "47200"):
-            with socket.create_server(("127.0.0.1", 0)) as probe:
-                text = text.replace(used, str(probe.getsockname()[1]))
+        text = text.replace("num_bufs: 1024", f"num_bufs: {num_bufs}")
+        text = text.replace("timeout_us: 1000", f"timeout_us: {timeout_us}")
+        text = text.replace("47100", str(free_port("udp")))
+        text = text.replace("47200", str(free_port("tcp")))
         daq: Any = make_daq(load_config(yaml.safe_load(text)), "daq", directory=captures)
         made.append(daq)
         if name == "loopback":
@@ -318,14 +231,3 @@ def profile(captures) -> Iterator[Callable[..., tuple[Daq, Capture, TxQueue]]]:
     yield make
     for daq in made:
         daq.close()
-
-
-@pytest.fixture
-def catalog(
-    tmp_path: Path, captures: Path, run_engine: RunEngine, empty_catalog: Path
-) -> Iterator[Catalog]:
-    """A catalog in which the runs of `run_engine` are stored."""
-    shutil.copytree(empty_catalog, tmp_path / "catalog")
-    with Catalog.open(tmp_path / "catalog", readable=[captures]) as catalog:
-        run_engine.subscribe(catalog.writer())
-        yield catalog

@@ -1,7 +1,6 @@
 """Transmissions that nobody takes: they are paused and aborted, and leave nothing behind."""
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import yaml
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
+from free_ports import free_port
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
@@ -74,9 +74,7 @@ def line(request, make, captures) -> Iterator[Line]:
         daq = make(rx_buffers=512, tx_buffers=1024)
         yield Line(daq, daq.port0.capture, daq.port0.tx.out, daq.port0.rx.frames)
         return
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    text = profiles.path("tcp").read_text().replace("47200", str(port))
+    text = profiles.path("tcp").read_text().replace("47200", str(free_port("tcp")))
     with make_daq(yaml.safe_load(text), "daq", directory=captures) as daq:
         yield Line(daq, daq.receiver.capture, daq.sender.tx.tx_q0, daq.receiver.rx.rx_q0)
 

@@ -10,11 +10,12 @@ from bluesky import plans as bp
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from ophyd.sim import SynAxis, det, motor
+from run_documents import until
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import CaptureError
 
-from .conftest import packets, prepare, until
+from .conftest import packets, prepare
 
 SLOW = {"count": 400, "size": 100, "rate": 500}
 
@@ -330,6 +331,30 @@ def test_a_capture_without_a_limit_has_all_of_a_stream(profile, run_engine, docu
     rows = documents.rows()
     headers = 40 * len(rows)
     assert sum(row["daq_receiver_capture_bytes"] for row in rows) - headers == 8_000_000
+
+
+@pytest.mark.parametrize("motion", [False, True])
+def test_a_capture_without_a_limit_has_a_burst_that_is_not_full(
+    profile, run_engine, documents, motion
+):
+    """The last bytes are received, and no recorder can take them for another 0.3 s."""
+    daq, capture, tx = profile("tcp", timeout_us=300_000)
+    capture.linger.put(0.0)
+    sent = {"count": 5, "size": 100}
+
+    def wait():
+        yield from until(lambda: daq.rx_queue("receiver", "rx_q0").counters().received_bytes == 500)
+
+    @bpp.stage_decorator([capture, tx])
+    @bpp.run_decorator()
+    def plan():
+        yield from prepare(tx, sent)
+        yield from plans.capture_during(capture, wait(), tx=tx)
+
+    run_engine(plan() if motion else plans.capture(capture, tx=tx, packets=sent))
+    (row,) = documents.rows()
+    headers = 40 * row["daq_receiver_capture_packets"]
+    assert row["daq_receiver_capture_bytes"] - headers == 500
 
 
 def test_a_capture_waits_for_all_of_a_stream_although_older_bytes_are_discarded(

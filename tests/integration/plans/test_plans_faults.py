@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ import tiled.client.utils
 import yaml
 from bluesky.utils import FailedStatus
 from catalog_servers import KEY, FacilityServer, Holder
+from free_ports import free_port
 from ophyd.sim import SynAxis
 
 from daqiri_ophyd import plans, profiles
@@ -201,8 +201,7 @@ def receiver(captures) -> Iterator[Callable[[str], tuple[Daq, int]]]:
         config = yaml.safe_load(profiles.path(kind).read_text())
         settings = config["daqiri"]["cfg"]
         del settings["interfaces"][1], settings["memory_regions"][1]
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = free_port("tcp" if kind == "tcp" else "udp")
         settings["interfaces"][0]["socket_config"]["local_addr"] = f"{kind}://127.0.0.1:{port}"
         made.append(make_daq(load_config(config), "daq", directory=captures))
         return made[-1], port

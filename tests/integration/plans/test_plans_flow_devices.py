@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,9 @@ import pytest
 import yaml
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
+from bluesky import preprocessors as bpp
+from free_ports import free_port
+from run_documents import until
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import make_daq
@@ -19,7 +21,7 @@ from daqiri_ophyd.devices._configuration import flow_table
 from daqiri_ophyd.devices._ticker import default_ticker
 from daqiri_ophyd.engine import ConfigError, NotReadyError, NotSupportedError
 
-from .conftest import loopback, prepare, until
+from .conftest import prepare
 
 BURST = {"count": 50, "size": 100}
 FRAME = 142
@@ -100,9 +102,8 @@ def test_a_plan_moves_a_key_of_a_match(daq, run_engine):
     with daq:
         before = daq.engine
         run_engine(plan())
-        assert before.closed
-        # Its counters begin anew with the engine.
-        assert (images.packets.get(), daq.port0.rx.frames.received.get()) == (50, 50)
+        assert daq.engine is before
+        assert (images.packets.get(), daq.port0.rx.frames.received.get()) == (50, 100)
     assert images.udp_dst.get() == 6000
     assert json.loads(images.match.get()) == {"udp_dst": 6000}
 
@@ -144,16 +145,78 @@ def test_absent_keys_have_a_value_that_removes_them(daq, run_engine):
     assert json.loads(images.match.get()) == {}
 
 
-def test_a_scan_cannot_move_a_match(daq, run_engine):
+@pytest.mark.usefixtures("fixed_flows")
+def test_a_scan_cannot_move_a_match_where_that_takes_a_new_engine(daq, run_engine):
     capture, udp_dst = daq.port0.capture, daq.port0.flows.images.udp_dst
     with pytest.raises(RuntimeError, match="daq is staged, and the flows of daq are fixed"):
-        run_engine(bp.list_scan([capture], udp_dst, [5000, 6000]))
+        run_engine(bp.list_scan([capture], udp_dst, [6000, 5000]))
     assert udp_dst.get() == 5000
     run_engine(bps.mv(udp_dst, 6000))
     run_engine(plans.capture(capture, 50, tx=daq.port0.tx.out, packets=BURST | {"udp_dst": 6000}))
     assert daq.port0.flows.images.packets.get() == 50
 
 
+def test_flows_change_within_a_run(daq, run_engine, documents):
+    images = daq.port0.flows.images
+
+    @bpp.stage_decorator([images])
+    @bpp.run_decorator()
+    def plan():
+        yield from transmit(daq, udp_dst=5000)
+        yield from bps.trigger_and_read([images])
+        table = {"port0": {"images": {"udp_dst": 6000}}}
+        yield from plans.configure_flows(daq, table)
+        yield from transmit(daq, udp_dst=6000)
+        yield from transmit(daq, udp_dst=5000, count=20)
+        yield from bps.trigger_and_read([images])
+
+    with daq:
+        before = daq.engine
+        run_engine(plan())
+        assert daq.engine is before
+    rows = documents.rows()
+    assert [row["daq_port0_flows_images_packets"] for row in rows] == [50, 100]
+    (row,) = documents.rows("flows")
+    assert json.loads(row["daq_flow_table"])["port0"][0]["match"] == {"udp_dst": 6000}
+    assert [each["name"] for each in documents.of("descriptor")] == ["primary", "flows"]
+    assert row["daq_configuration_sha256"] == daq.config_sha256
+
+
+def test_flows_and_their_devices_come_and_go(daq, run_engine):
+    flows, images = daq.port0.flows, daq.port0.flows.images
+    table = {"port0": {"more-of-it": {"id": 70, "queue": "rest", "udp_dst": 6000}}}
+    with daq:
+        engine = daq.engine
+        run_engine(plans.configure_flows(daq, table))
+        more = flows.more_of_it
+        assert [flow.member_name for flow in flows.members] == ["images", "other", "more-of-it"]
+        assert (more.flow_id.get(), more.queue.get(), more.udp_dst.get()) == (70, "rest", 6000)
+        run_engine(transmit(daq, udp_dst=6000))
+        assert more.packets.get() == 50
+        run_engine(plans.configure_flows(daq, table))
+        assert flows.more_of_it is more
+        assert "daq_port0_flows_more_of_it_packets" in daq.read()
+        run_engine(plans.configure_flows(daq, {"port0": {"more-of-it": None}}))
+        run_engine(plans.configure_flows(daq, {"port0": {"more-of-it": None}}))
+        assert flows.component_names == ("images", "other")
+        assert flows.images is images
+        assert not hasattr(flows, "more_of_it")
+        assert "daq_port0_flows_more_of_it_packets" not in daq.read()
+        assert daq.engine is engine
+        run_engine(transmit(daq, udp_dst=6000))
+        assert daq.port0.rx.rest.received.get() == 50
+
+
+def test_a_closed_engine_has_added_flows_when_it_is_opened(daq, run_engine):
+    run_engine(
+        plans.configure_flows(daq, {"port0": {"more": {"id": 70, "queue": "rest"}, "other": None}})
+    )
+    assert not daq.is_open
+    run_engine(transmit(daq, udp_dst=6000))
+    assert daq.port0.flows.more.packets.get() == 50
+
+
+@pytest.mark.usefixtures("fixed_flows")
 def test_stage_sigs_are_refused(daq, run_engine):
     daq.stage_sigs["port0.flows.images.udp_dst"] = 6000
     with pytest.raises(RuntimeError, match="daq is staged"):
@@ -162,6 +225,7 @@ def test_stage_sigs_are_refused(daq, run_engine):
     assert not daq.port0.capture.busy
 
 
+@pytest.mark.usefixtures("fixed_flows")
 def test_a_part_that_is_staged_or_sends_keeps_the_flows(daq, run_engine):
     capture, tx, udp_dst = daq.port0.capture, daq.port0.tx.out, daq.port0.flows.images.udp_dst
 
@@ -220,16 +284,26 @@ def test_the_value_that_is_there_changes_nothing(daq, run_engine):
 
 
 def test_an_engine_that_cannot_be_opened_is_opened_as_it_was(captures, run_engine):
-    configuration = loopback()
-    configuration["interfaces"][0]["rx"]["flex_items"] = [FLEX]
-    del configuration["interfaces"][0]["rx"]["flows"][1]
+    port = str(free_port("udp"))
+    configuration = yaml.safe_load(profiles.path("udp").read_text().replace("47100", port))
+    rx = configuration["daqiri"]["cfg"]["interfaces"][0]["rx"]
+    # Sockets refuse flows that match it.
+    rx["flex_items"] = [FLEX]
+    rx["flows"] = [
+        {
+            "name": "images",
+            "id": 1,
+            "match": {"udp_dst": 5000},
+            "action": {"type": "queue", "id": 0},
+        }
+    ]
     daq = make_daq(configuration, directory=captures)
     match = {"flex_item_id": 1, "val": 5}
     with daq:
         with pytest.raises(NotSupportedError, match="flow 'images'"):
-            run_engine(plans.configure_flows(daq, {"port0": {"images": {"match": match}}}))
+            run_engine(plans.configure_flows(daq, {"receiver": {"images": {"match": match}}}))
         assert daq.is_open
-        assert daq.flows["port0"][0]["match"] == {"udp_dst": 5000}
+        assert daq.flows["receiver"][0]["match"] == {"udp_dst": 5000}
 
 
 def test_subscribers_are_told_of_changed_keys(daq, run_engine):
@@ -243,9 +317,7 @@ def test_subscribers_are_told_of_changed_keys(daq, run_engine):
 
 
 def test_flows_of_udp_sockets_count_and_move(captures, run_engine):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port("udp"))
     configuration = yaml.safe_load(profiles.path("udp").read_text().replace("47100", port))
     receiver = configuration["daqiri"]["cfg"]["interfaces"][0]
     receiver["rx"]["flows"] = [
@@ -302,6 +374,7 @@ def test_keys_that_threads_set_at_once_are_all_there(daq):
         assert flow_table(daq.engine.config.to_dict()) == daq.flows
 
 
+@pytest.mark.usefixtures("fixed_flows")
 def test_an_engine_that_is_read_while_flows_change_has_the_new_ones(daq):
     images = daq.port0.flows.images
     daq.open()

@@ -44,6 +44,7 @@ def test_configured_flows_steer(daq, run_engine, documents):
     assert json.loads(images.match.get()) == {"udp_dst": 6000}
 
 
+@pytest.mark.usefixtures("fixed_flows")
 def test_an_open_engine_is_opened_anew(daq, run_engine, documents):
     with daq:
         before = daq.engine
@@ -63,6 +64,7 @@ def test_a_closed_engine_stays_closed(daq, run_engine):
     assert daq.flows["port0"][0]["match"] == {"udp_dst": 5000}
 
 
+@pytest.mark.usefixtures("fixed_flows")
 def test_flows_are_fixed_while_staged(daq, run_engine):
     def plan():
         yield from bps.stage(daq)
@@ -109,6 +111,10 @@ def test_settings_are_checked(daq):
         capture.num_packets.put(1.5)
     with pytest.raises(ValueError, match="accepted are 'frames', 'rest'"):
         capture.queues.put("nowhere")
+    capture.acquire_time.put(3e9)
+    for setting in (capture.acquire_time, capture.roll_seconds, capture.linger):
+        with pytest.raises(ValueError, match=rf"{setting.name} is 4000000000.0; .* 3e\+09 or less"):
+            setting.put(4e9)
 
 
 def test_settings_that_a_run_has_noted_stay(daq, run_engine):

@@ -10,11 +10,10 @@ from bluesky import plans as bp
 from bluesky.preprocessors import SupplementalData
 from bluesky.utils import FailedStatus, RunEngineInterrupted
 from ophyd.sim import det
+from run_documents import until
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.engine import PcapFile
-
-from .conftest import until
 
 BURST = {"count": 50, "size": 100}
 SLOW = {"count": 600, "size": 100, "rate": 500}

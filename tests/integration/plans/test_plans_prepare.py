@@ -11,22 +11,13 @@ import yaml
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus
+from run_documents import until
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.devices import CaptureError, CaptureTrigger, EngineStatus, make_daq
 from daqiri_ophyd.engine import PcapFile, load_config
 
-from .conftest import (
-    collect,
-    fly,
-    kick_off,
-    loopback,
-    packets,
-    prepare,
-    prepare_captures,
-    settings,
-    until,
-)
+from .conftest import collect, fly, kick_off, loopback, packets, prepare, prepare_captures, settings
 
 NAME = "daq_port0_capture"
 

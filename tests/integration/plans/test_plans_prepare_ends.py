@@ -7,10 +7,11 @@ import pytest
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
+from run_documents import until
 
 from daqiri_ophyd.devices import CaptureError
 
-from .conftest import collect, fly, kick_off, packets, prepare, prepare_captures, settings, until
+from .conftest import collect, fly, kick_off, packets, prepare, prepare_captures, settings
 
 NAME = "daq_port0_capture"
 

@@ -5,13 +5,14 @@ import pytest
 from bluesky import plan_stubs as bps
 from bluesky import plans as bp
 from bluesky.utils import FailedStatus
+from run_documents import until
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.devices import CaptureError
 from daqiri_ophyd.engine import PcapFile, frames
 from daqiri_ophyd.replay import PacketArray
 
-from .conftest import kick_off, until
+from .conftest import kick_off
 
 NAME = "daq_port0_capture"
 

@@ -1,10 +1,10 @@
 """Stored runs put on the wire again, on loopback and on UDP sockets."""
 
-import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
+from free_ports import free_port
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import CaptureNotFoundError, capture_files
@@ -18,9 +18,7 @@ BURST = {"count": 400, "size": 120, "rate": 4000}
 @pytest.fixture
 def udp(captures):
     """A sender and a receiver on UDP sockets of this host."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port("udp")
     queue = {"name": "q", "id": 0, "cpu_core": "any", "batch_size": 64}
     configuration = {
         "version": 1,

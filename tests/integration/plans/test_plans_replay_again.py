@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import socket
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from bluesky import RunEngine
 from bluesky import plan_stubs as bps
 from bluesky.utils import FailedStatus
 from event_model import compose_run
+from free_ports import free_port
 
 from daqiri_ophyd import plans, profiles
 from daqiri_ophyd.catalog import RunNotFoundError, capture_files, find_run
@@ -190,8 +190,7 @@ def test_a_stream_that_does_not_arrive_is_named(
 
 def test_bytes_that_were_sent_before_a_replay_are_not_counted_as_its_own(captures, monkeypatch):
     """Sender and receiver are two engines, and the kernel holds the bytes until the replay."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
+    port = str(free_port("tcp"))
     text = profiles.path("tcp").read_text().replace("47200", port)
     text = text.replace("num_bufs: 1024", "num_bufs: 16")
     engines = []

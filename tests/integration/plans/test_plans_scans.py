@@ -224,7 +224,8 @@ def test_timed_tx_tells_what_left_and_when(daq, run_engine, documents):
 
 
 def test_packets_leave_with_their_gaps(daq, run_engine, documents):
-    interval = 5_000_000
+    # A busy machine delays some of them by less than half.
+    interval = 50_000_000
     run_engine(
         plans.capture(
             daq.port0.capture,

@@ -8,13 +8,14 @@ import pytest
 from bluesky import plan_stubs as bps
 from bluesky import preprocessors as bpp
 from bluesky.utils import FailedStatus, RunEngineInterrupted
+from run_documents import Documents, until
 
 from daqiri_ophyd import plans
 from daqiri_ophyd.catalog import capture_files
 from daqiri_ophyd.catalog._unfinished import UnfinishedRun
 from daqiri_ophyd.devices import CaptureError, CaptureTrigger, make_daq
 
-from .conftest import Documents, collect, fly, kick_off, loopback, packets, prepare_captures, until
+from .conftest import collect, fly, kick_off, loopback, packets, prepare_captures
 
 COUNTERS = ("packets", "dropped", "bytes", "t_first_ns", "t_last_ns")
 

@@ -46,6 +46,7 @@ interfaces:
     flow_isolation: true
     hardware_timestamps: true
     dynamic_flow_capacity: 10
+    receive_path: auto
     queues:
     - name: split
       id: 0
@@ -187,6 +188,7 @@ interfaces:
       payload_base: udp_payload
       flow_ids: [40, 41]
       flow_stride: 128
+      cpu_core: [2, any]
       window: 4
       timeout_us: 100000
       fill: 65535
@@ -301,6 +303,7 @@ def test_members_have_the_values_of_the_file() -> None:
         65535,
         128,
     )
+    assert modules.cpu_cores == ["2", "any"]
     assert modules.frame == compat.ReorderFrameConfig([1024, 1024], "uint16")
     assert heaps.method == compat.ReorderMethod.BATCH_BYTE_OFFSET
     assert (heaps.window, heaps.timeout_us) == (0, -1)

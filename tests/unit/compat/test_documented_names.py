@@ -133,10 +133,6 @@ def test_configuration_classes_compare_and_print() -> None:
 
 MISSING: dict[str, tuple[Any, ...]] = {
     "set_reorder_cuda_stream": ("port0", "plan"),
-    "add_rx_flow_async": (0, compat.FlowRuleConfig()),
-    "add_rx_flows_async": (0, [compat.FlowRuleConfig()] * 2),
-    "delete_flow_async": (1,),
-    "poll_flow_op": (),
     "rdma_connect_to_server": ("192.0.2.1", 4791, "192.0.2.2"),
     "rdma_get_port_queue": (1,),
     "rdma_get_server_conn_id": ("192.0.2.1", 4791),

@@ -1,10 +1,12 @@
 """What becomes of a capture whose packets were lost."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from daqiri_ophyd.devices._frame_outcome import Acquisition
 from daqiri_ophyd.devices._losses import PacketLossError
 from daqiri_ophyd.devices._outcome import CaptureError, Outcome
 from daqiri_ophyd.engine import RecorderSnapshot
@@ -78,3 +80,25 @@ def test_a_prepared_capture_that_ends_without_its_files_fails() -> None:
     assert outcome.missing(RecorderSnapshot(**(GOOD | {"packets": 150, "files": 3}))) is None
     error = outcome.missing(RecorderSnapshot(**(GOOD | {"packets": 100, "files": 2})))
     assert "it ended with 100 of 150 packets, 2 of 3 files: the others were lost" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("counted", "unwritten", "why"),
+    [
+        (2, 0, "2 frames were lost: memory region of plan 'p' had no free buffer; to"),
+        (0, 2, "2 frames were lost: a.h5: No space left on device; to"),
+        (1, 2, "3 frames were lost: memory region .* buffer, or a.h5: No space left on device; to"),
+    ],
+)
+def test_lost_frames_are_explained(counted: int, unwritten: int, why: str) -> None:
+    """Also before their recorder has ended, whose error is the same."""
+    plan = SimpleNamespace(name="p", counters=lambda: SimpleNamespace(lost=5 + counted))
+    before = SimpleNamespace(dropped=1, missing=0)
+    now = SimpleNamespace(
+        dropped=1 + unwritten, missing=0, error="a.h5: No space left on device", failing=True
+    )
+    detector = SimpleNamespace(on_drop=SimpleNamespace(get=lambda: "fail"))
+    given: list[Any] = [9, True, None, plan, before, 5]
+    acquisition: Any = Acquisition(*given)
+    assert re.match(why, str(acquisition.loss(detector, now)))
+    assert acquisition.cause(now) == "a.h5: No space left on device"

@@ -100,6 +100,7 @@ def test_attributes_are_named_like_keys() -> None:
     assert port.socket_config is port.roce_config is None
     assert port.rx.flow_isolation is True
     assert port.rx.hardware_timestamps is False
+    assert port.rx.receive_path == "af_packet"
     first, second = port.rx.queues
     assert (first.name, first.id, first.cpu_core, first.batch_size) == ("q0", 0, "2", 64)
     assert (first.timeout_us, second.timeout_us) == (100, 0)

@@ -248,6 +248,8 @@ def raw(draw: st.DrawFn) -> dict[str, Any]:
         "flow_isolation": draw(optional(flag(), False)),
         "hardware_timestamps": draw(optional(flag(), False)),
         "dynamic_flow_capacity": draw(optional(integer(0, 8388608), 0)),
+        "filter": draw(optional(fixed("udp and port 5000"), ABSENT)),
+        "receive_path": draw(optional(fixed("af_packet", "af_inet", 2), "af_packet")),
         "queues": rx_queues,
         "flex_items": Value(ABSENT, []),
         "flows": [draw(keys(flow(i, count))) for i in range(draw(st.integers(0, 3)))],
@@ -307,6 +309,8 @@ def sockets(draw: st.DrawFn) -> dict[str, Any]:
         "flow_isolation": draw(optional(flag(), False)),
         "hardware_timestamps": Value(ABSENT, False),
         "dynamic_flow_capacity": Value(ABSENT, 0),
+        "filter": Value(ABSENT, ABSENT),
+        "receive_path": Value(ABSENT, "af_packet"),
         "queues": [
             draw(keys({**queue(0, regions, 1, False), "split_boundary": optional(fixed(0), 0)}))
         ],

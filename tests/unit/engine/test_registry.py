@@ -31,6 +31,7 @@ QUEUE: dict[str, Any] = {
     "ring_capacity": 64,
     "bursts_free": 7,
     "bursts_total": 8,
+    "receive_path": "",
 }
 HONEST: dict[str, Any] = {
     "engine": "loopback",

@@ -28,6 +28,7 @@ RX: dict[str, Any] = {
     "ring_capacity": 64,
     "bursts_free": 7,
     "bursts_total": 8,
+    "receive_path": "af_xdp native",
 }
 SNAPSHOT: dict[str, Any] = {
     "engine": "loopback",
@@ -50,6 +51,7 @@ def test_a_snapshot_is_what_the_text_says() -> None:
     (queue,) = snapshot.rx
     assert (queue.port, queue.queue) == ("p", "r")
     assert queue.counters.dropped_total == 2
+    assert queue.receive_path == "af_xdp native"
     assert queue.levels == QueueLevels(1, 64, 7, 8)
     assert snapshot.flows == (FlowState("p", "f", FlowCounters(packets=6, bytes=600)),)
     assert (snapshot.reorder[0].plan, snapshot.reorder[0].counters.complete) == ("r", 3)

@@ -38,7 +38,7 @@ def buffers(rmem=212992, wmem=212992, backlog=1000, **files):
     }
 
 
-def raw(address="eth0", priority=0, timestamps=False):
+def raw(address="eth0", priority=0, timestamps=False, path="af_packet"):
     """Return a checked configuration with a receive and a transmit queue on a port."""
     rx = {"name": "r", "id": 0, "cpu_core": 1, "batch_size": 64, "memory_regions": ["m"]}
     region = {"name": "m", "kind": "host", "num_bufs": BUFFERS, "buf_size": 2048}
@@ -53,7 +53,11 @@ def raw(address="eth0", priority=0, timestamps=False):
                 {
                     "name": "p",
                     "address": address,
-                    "rx": {"queues": [rx], "hardware_timestamps": timestamps},
+                    "rx": {
+                        "queues": [rx],
+                        "hardware_timestamps": timestamps,
+                        "receive_path": path,
+                    },
                     "tx": {"queues": [{**tx, "realtime_priority": priority}]},
                 }
             ],
@@ -99,6 +103,16 @@ def test_packet_sockets_need_a_right(result_of):
     [remedy] = result.remedies
     assert remedy.now == ('setcap cap_net_raw+ep "$(readlink -f "$(command -v python3)")"',)
     assert remedy.lasting == remedy.now and "--copies" in remedy.note
+
+
+def test_af_xdp_needs_more_rights(result_of):
+    result = result_of("capabilities", {"files": process(RAW)}, raw(path="af_xdp"))
+    assert result.status is Status.FAIL
+    assert "CAP_NET_ADMIN, CAP_BPF: missing, for receive_path: af_xdp" in result.found
+    [remedy] = result.remedies
+    assert remedy.now[0].startswith("setcap cap_bpf,cap_net_admin,cap_net_raw+ep ")
+    result = result_of("capabilities", {"files": process(RAW | ADMIN | BPF)}, raw(path="af_xdp"))
+    assert result.status is Status.OK
 
 
 def test_rights_are_granted_together_as_each_grant_replaces_the_last(result_of):

@@ -1,0 +1,327 @@
+"""Recordings of frames that are disturbed: process killed, disk full, directory gone."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from daqiri_ophyd.engine import Engine, GenericFailureError, Recorder, ReorderPlan, TxQueue
+
+Build = Callable[..., dict[str, Any]]
+Frames = Callable[..., NDArray[np.uint8]]
+
+PACKETS, FRAMES = 8, 200
+COLUMNS = ["data", "batch", "timestamp", "last_timestamp", "packets", "missing", "valid"]
+DIRECT = {"layout": "chunked", "writer": "direct"}
+LAYOUTS = [{"layout": "chunked"}, DIRECT, {"layout": "contiguous", "roll_frames": 1000}]
+
+
+def name_of(options: dict[str, Any]) -> str:
+    return " ".join(str(options[key]) for key in ("layout", "writer") if key in options)
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    for _ in range(20_000):
+        if what():
+            return
+        time.sleep(0.001)
+    raise AssertionError("not within 20 s")
+
+
+@pytest.fixture
+def packets(made_frames: Frames) -> NDArray[np.uint8]:
+    return made_frames(FRAMES * PACKETS, 68)
+
+
+@pytest.fixture
+def config(loopback: Build, with_frames: Build) -> dict[str, Any]:
+    return with_frames(loopback(log_level="off"))
+
+
+@pytest.fixture
+def engine(config: dict[str, Any]) -> Iterator[tuple[ReorderPlan, TxQueue]]:
+    with Engine.open(config) as engine:
+        yield engine.ports[0].reorder["images"], engine.ports[0].tx[0]
+
+
+def require_prefix(path: Path, packets: NDArray[np.uint8], least: int, **options: bool) -> int:
+    """A file has the first frames, at least so many, and what belongs to them; return how many."""
+    with h5py.File(path, **options) as file:
+        found = file["entry/data"]
+        n = len(found["data"])
+        assert n >= least
+        assert all(len(found[name]) >= n for name in COLUMNS)
+        np.testing.assert_array_equal(found["batch"][:n], np.arange(n))
+        np.testing.assert_array_equal(found["packets"][:n], PACKETS)
+        wanted = np.ascontiguousarray(packets[: n * PACKETS, 46:]).view(np.uint16)
+        np.testing.assert_array_equal(found["data"][...], wanted.reshape(n, PACKETS, 32))
+    return n
+
+
+WRITER = """
+    import json, sys, time
+    import numpy as np
+    from daqiri_ophyd.engine import Engine
+
+    config, options = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+    packets = np.load(sys.argv[3])
+    with Engine.open(config) as engine:
+        plan = engine.ports[0].reorder["images"]
+        with plan.record(sys.argv[4], **options) as recorder:
+            for first in range(0, len(packets), 80):
+                engine.ports[0].tx[0].send(packets[first : first + 80])
+                while recorder.snapshot().frames * 8 < first + 80:
+                    time.sleep(0.001)
+                time.sleep(0.15)
+                print(recorder.snapshot().flushed, flush=True)
+"""
+
+
+@pytest.mark.parametrize("options", LAYOUTS, ids=name_of)
+def test_a_killed_process_leaves_the_frames_that_were_flushed(
+    config: dict[str, Any], packets: NDArray[np.uint8], options: dict[str, Any], disk: Path
+) -> None:
+    np.save(disk / "packets.npy", packets)
+    words = [json.dumps(config), json.dumps(options), disk / "packets.npy", disk]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", textwrap.dedent(WRITER), *words],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    flushed = next(n for n in map(int, process.stdout) if n >= 60)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    path = disk / "frames_000000.h5"
+    # Who does not read along is refused by the marks of a chunked file's writer.
+    require_prefix(path, packets, flushed, swmr=options["layout"] == "chunked")
+
+
+@pytest.fixture
+def small_files(options: dict[str, Any]) -> Iterator[None]:
+    """Files of this process cannot grow beyond 448 KiB, or 1 MiB where frames have whole pages."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit = (1024 if options == DIRECT else 448) << 10
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def tmpfs(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 448 KiB in memory."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=448k", "tmpfs", disk], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def record_too_much(
+    engine: tuple[ReorderPlan, TxQueue], packets: NDArray[np.uint8], recorder: Recorder
+) -> None:
+    for turn in range(1, 9):
+        engine[1].send(packets)
+        wait_for(
+            lambda turn=turn: (
+                recorder.snapshot().frames + recorder.snapshot().dropped == turn * FRAMES
+            )
+        )
+        # The same batches again are late: they are told apart by the number of their turn.
+        packets = packets.copy()
+        numbers = packets[:, 42:46].copy().view(">u4") + len(packets)
+        packets[:, 42:46] = numbers.astype(">u4").view(np.uint8)
+
+
+def require_whole(recorder: Recorder, packets: NDArray[np.uint8], reason: str) -> None:
+    state = recorder.snapshot()
+    assert reason in state.error and "frames_000000.h5" in state.error
+    assert state.dropped > 0
+    [file] = recorder.files()
+    told = json.loads(Path(f"{file.path}.json").read_text())
+    assert told["frames"] == file.frames == state.frames > 0
+    assert told["dropped_by_reason"] == {"write_error": state.dropped}
+    with h5py.File(file.path) as found:
+        data = found["entry/data"]
+        assert {len(data[name]) for name in COLUMNS} == {file.frames}
+        np.testing.assert_array_equal(data["batch"], np.arange(file.frames))
+        n = min(file.frames, FRAMES)
+        wanted = np.ascontiguousarray(packets[: n * PACKETS, 46:]).view(np.uint16)
+        np.testing.assert_array_equal(data["data"][:n], wanted.reshape(n, PACKETS, 32))
+
+
+MORE = [{"layout": "chunked"}, DIRECT, {"layout": "contiguous", "max_frames": 3000}]
+
+
+@pytest.mark.usefixtures("small_files")
+@pytest.mark.parametrize("options", MORE, ids=name_of)
+def test_a_file_that_cannot_grow_has_whole_frames(
+    engine: tuple[ReorderPlan, TxQueue],
+    packets: NDArray[np.uint8],
+    options: dict[str, Any],
+    disk: Path,
+) -> None:
+    with engine[0].record(disk, **options) as recorder:
+        record_too_much(engine, packets, recorder)
+    require_whole(recorder, packets, "File too large")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options", [MORE[0], MORE[-1]], ids=name_of)
+def test_a_full_disk_has_whole_frames(
+    engine: tuple[ReorderPlan, TxQueue],
+    packets: NDArray[np.uint8],
+    options: dict[str, Any],
+    tmpfs: Path,
+) -> None:
+    with engine[0].record(tmpfs, **options) as recorder:
+        record_too_much(engine, packets, recorder)
+    require_whole(recorder, packets, "No space left on device")
+
+
+@pytest.mark.root
+def test_a_full_disk_that_is_written_directly_has_whole_frames(
+    engine: tuple[ReorderPlan, TxQueue], packets: NDArray[np.uint8], ext4: Path
+) -> None:
+    # As in memory, little is free.
+    free = os.statvfs(ext4)
+    with (ext4 / "filler").open("wb") as filler:
+        os.posix_fallocate(filler.fileno(), 0, free.f_bavail * free.f_frsize - (1 << 20))
+    with engine[0].record(ext4, **DIRECT) as recorder:
+        assert recorder.writer == "direct"
+        record_too_much(engine, packets, recorder)
+    require_whole(recorder, packets, "No space left on device")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options", LAYOUTS, ids=name_of)
+def test_a_disk_that_breaks_ends_a_recording_of_frames(
+    engine: tuple[ReorderPlan, TxQueue],
+    packets: NDArray[np.uint8],
+    options: dict[str, Any],
+    ext4: Path,
+    break_disk: Callable[[Path], None],
+) -> None:
+    with engine[0].record(ext4, **options) as recorder:
+        engine[1].send(packets[: 10 * PACKETS])
+        wait_for(lambda: recorder.snapshot().flushed == 10)
+        break_disk(ext4)
+        engine[1].send(packets[10 * PACKETS :])
+        wait_for(lambda: recorder.snapshot().failing)
+        assert "frames_000000.h5: Input/output error" in recorder.snapshot().error
+
+        def accounted() -> bool:
+            state = recorder.snapshot()
+            return state.frames >= 10 and state.frames + state.dropped == FRAMES
+
+        wait_for(accounted)
+
+
+@pytest.mark.parametrize("options", LAYOUTS, ids=name_of)
+def test_frames_go_to_another_file_when_the_directory_was_gone(
+    engine: tuple[ReorderPlan, TxQueue],
+    packets: NDArray[np.uint8],
+    options: dict[str, Any],
+    disk: Path,
+) -> None:
+    folder = disk / "folder"
+    folder.mkdir()
+    plan, tx = engine
+    with plan.record(folder, on_error="resume", **options) as recorder:
+        tx.send(packets[: 10 * PACKETS])
+        wait_for(lambda: recorder.snapshot().frames == 10)
+        shutil.rmtree(folder)
+        wait_for(lambda: recorder.snapshot().failing)
+        assert "frames_000000.h5 was removed" in recorder.snapshot().error
+        assert recorder.snapshot().dropped == 10
+        folder.mkdir()
+        wait_for(lambda: not recorder.snapshot().failing)
+        tx.send(packets[10 * PACKETS : 20 * PACKETS])
+        wait_for(lambda: recorder.snapshot().frames == 10)
+    [file] = recorder.files()
+    assert (file.frames, file.dropped) == (10, 10)
+    with h5py.File(file.path) as found:
+        np.testing.assert_array_equal(found["entry/data/batch"], np.arange(10, 20))
+
+
+def test_a_split_that_is_refused_leaves_the_file_as_it_is(
+    engine: tuple[ReorderPlan, TxQueue], packets: NDArray[np.uint8], tmp_path: Path
+) -> None:
+    plan, tx = engine
+    with plan.record(tmp_path, held=True) as recorder:
+        recorder.acquire(5)
+        tx.send(packets[: 5 * PACKETS])
+        wait_for(lambda: recorder.snapshot().acquired == 5)
+        free = os.dup(0)
+        os.close(free)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+        try:
+            with pytest.raises(GenericFailureError, match="Too many open files"):
+                recorder.split(3)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        state = recorder.snapshot()
+        assert (state.frames, state.dropped, state.failing) == (5, 0, False)
+        recorder.split(3)
+    assert [file.frames for file in recorder.files()] == [3, 2]
+    batches = []
+    for file in recorder.files():
+        with h5py.File(file.path) as found:
+            batches += found["entry/data/batch"][...].tolist()
+    assert batches == list(range(5))
+
+
+@pytest.mark.parametrize("options", MORE, ids=name_of)
+def test_an_empty_file_is_made_again_until_a_frame_fits(
+    engine: tuple[ReorderPlan, TxQueue],
+    packets: NDArray[np.uint8],
+    options: dict[str, Any],
+    disk: Path,
+) -> None:
+    plan, tx = engine
+    folder = disk / "folder"
+    folder.mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The smallest file that can be begun: it has no room for a frame.
+    refused, least = 0, 1 << 20
+    try:
+        while refused + 1 < least:
+            limit = (refused + least) // 2
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+            try:
+                plan.record(disk, str(limit), **options).stop()
+                least = limit
+            except GenericFailureError:
+                refused = limit
+        resource.setrlimit(resource.RLIMIT_FSIZE, (least, before[1]))
+        with plan.record(folder, on_error="resume", **options) as recorder:
+            for turn in range(3):
+                wait_for(lambda: not recorder.snapshot().failing)
+                tx.send(packets[turn * PACKETS : (turn + 1) * PACKETS])
+                wait_for(lambda: recorder.snapshot().failing)
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            wait_for(lambda: not recorder.snapshot().failing)
+            tx.send(packets[3 * PACKETS : 5 * PACKETS])
+            wait_for(lambda: recorder.snapshot().frames == 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    [file] = recorder.files()
+    assert (file.path.name, file.frames, file.dropped) == ("frames_000000.h5", 2, 3)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "frames_000000.h5",
+        "frames_000000.h5.json",
+    ]

@@ -1,0 +1,99 @@
+"""`daqiri-ophyd simulate` through an engine, what it says, and what it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daqiri_ophyd.cli import _main
+from daqiri_ophyd.engine import Engine
+from daqiri_ophyd.simulate import INSTRUMENTS, Disturbance, Instrument, Traffic
+
+Config = dict[str, Any]
+LOSSY = ["--loss", "0.1", "--duplicates", "0.2", "--shuffle", "8", "--seed", "2"]
+
+
+def run(*arguments: str | Path) -> int:
+    """Run the command; returns its exit code."""
+    return _main._run(list(map(str, arguments)))
+
+
+@pytest.mark.parametrize(
+    "instrument", [INSTRUMENTS[name] for name in ("ecpri", "jungfrau", "spead", "vita49")]
+)
+def test_a_socket_of_an_engine_sends_to_the_profile(
+    instrument: Instrument,
+    udp_config: tuple[Config, int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config, _ = udp_config
+    file = tmp_path / "both.yaml"
+    file.write_text(json.dumps(config))
+    options = ["--queue", "sender/tx_q0", "--frames", "2", "--rate", "10", "--json"]
+    with Engine.open({**config, "interfaces": config["interfaces"][:1]}) as engine:
+        (plan,) = engine.ports[0].reorder.values()
+        with plan.frames(timeout=60.0) as frames:
+            assert run("simulate", instrument.name, "--config", file, *options) == 0
+            got = [next(frames).data for _ in range(2)]
+    packets = 2 * instrument.packets_per_frame
+    # Memory regions that only the receiver uses are not opened, or there would be a warning.
+    assert not [text for text in caplog.messages if "rx_buffers" in text or "frames" in text]
+    said = json.loads(capsys.readouterr().out)
+    assert (said["frames"], said["sent"], said["dropped"]) == (2, packets, 0)
+    (chunk,) = Traffic(instrument, 2)
+    for one, sent in zip(got, chunk.frames, strict=True):
+        np.testing.assert_array_equal(one, sent)
+
+
+def test_it_tells_what_was_sent_lost_and_duplicated(
+    instrument: Instrument,
+    loopback_config: Config,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "loopback.yaml"
+    file.write_text(json.dumps(loopback_config))
+    command = ["simulate", instrument.name, "--config", str(file), "--frames", "2", "--rate", "0"]
+    assert run(*command, *LOSSY, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    disturbance = Disturbance(loss=0.1, duplicates=0.2, shuffle=8)
+    chunks = list(Traffic(instrument, 2, disturbance=disturbance, seed=2))
+    assert said == {
+        "frames": 2,
+        "sent": sum(len(chunk.packets) for chunk in chunks),
+        "bytes": sum(chunk.packets.size for chunk in chunks),
+        "lost": sum(chunk.lost for chunk in chunks),
+        "duplicated": sum(chunk.duplicated for chunk in chunks),
+        "dropped": 0,
+    }
+    assert said["sent"] == 2 * instrument.packets_per_frame - said["lost"] + said["duplicated"]
+    assert run(*command, *LOSSY) == 0
+    words = capsys.readouterr().out.split()
+    assert words[words.index("purpose") + 1] == f"{said['lost']:,}"
+    assert words[words.index("duplicated") + 1] == f"{said['duplicated']:,}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["camera", "h:1"], "no instrument 'camera'; accepted are ecpri, jungfrau,"),
+        (["spead"], "nowhere to send; give HOST:PORT, or --config"),
+        (["spead", "7148"], "destination is '7148'; accepted is HOST:PORT"),
+        (["spead", "h:70000"], "destination is 'h:70000'; accepted is HOST:PORT"),
+        (
+            ["jungfrau-stack", "h:1-3"],
+            "destination is 'h:1-3'; accepted is HOST:PORT, or HOST:FIRST-LAST with 4 ports",
+        ),
+        (["spead", "h:1", "--queue", "a/b"], "--queue is one of an engine; give --config, too"),
+        (["jungfrau-stack", "--config", "udp"], "has 4 UDP streams, and a socket has one"),
+    ],
+)
+def test_what_it_cannot_do_is_said(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("simulate", *arguments) == 2
+    assert text in " ".join(capsys.readouterr().err.split())
