@@ -70,6 +70,8 @@ docs: build $(VENV)/.dependencies-docs build/.system-docs
 vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot
 	$(BIN)/pytest -m vm tests/vm
 
+# Saved inputs of fuzz targets are read with a header of Clang.
+tsan: build/.system-fuzz
 asan tsan: build/.system-build build/.system-test
 	@cmake --preset $@ >build/configure.log
 	cmake --build --preset $@

@@ -33,11 +33,13 @@ def in_folder(directory: Path, total: int, measure: Callable[[Path], Measurement
     """Measure with a folder that is removed afterwards.
 
     A host takes memory back that a virtual machine has freed, and the next use of each page waits
-    for it. A file written and removed before lets every contender find memory that is there.
+    for it. A file written and removed before lets every contender find memory that is there; one
+    that needs none has a `total` of 0.
     """
     with tempfile.TemporaryDirectory(dir=directory) as folder:
-        plain_write(total, Path(folder))
-        (Path(folder) / "plain").unlink()
+        if total > 0:
+            plain_write(total, Path(folder))
+            (Path(folder) / "plain").unlink()
         return measure(Path(folder))
 
 

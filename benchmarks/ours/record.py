@@ -1,11 +1,13 @@
 """Records a UDP stream, or a stream of its own, to pcap files.
 
 usage: record udp WRITER HOST SIZE REGION_BYTES DIRECTORY [PORT]
+       record packet WRITER INTERFACE SIZE REGION_BYTES DIRECTORY PORT
        record loopback WRITER SIZE REGION_BYTES BYTES DIRECTORY
 
-`udp` records a UDP server's queue, and answers each line with its counters; the line `clear`
-removes complete files. `loopback` records what it sends itself, never more at once than the region
-holds, and prints how long it took until everything was in files.
+`udp` records a UDP server's queue, and `packet` the frames of a network interface to a UDP port;
+both answer each line with the counters; the line `clear` removes complete files. `loopback` records
+what it sends itself, never more at once than the region holds, and prints how long it took until
+everything was in files.
 """
 
 from __future__ import annotations
@@ -66,6 +68,36 @@ def udp_configuration(host: str, port: int, size: int, region_bytes: int) -> dic
     }
 
 
+def packet_configuration(interface: str, port: int, size: int, region_bytes: int) -> dict:
+    """Return a network interface with a queue for one UDP port, of payloads of `size`."""
+    size += 42
+    flow = {
+        "name": "stream",
+        "id": 1,
+        "match": {"udp_dst": port},
+        "action": {"type": "queue", "id": 0},
+    }
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "raw",
+        "engine": "packet",
+        "log_level": "error",
+        "memory_regions": [region("rx", size, region_bytes)],
+        "interfaces": [
+            {
+                "name": "port",
+                "address": interface,
+                "rx": {
+                    "flow_isolation": True,
+                    "queues": [{**queue("rx", size, region_bytes), "timeout_us": 10_000}],
+                    "flows": [flow],
+                },
+            }
+        ],
+    }
+
+
 def loopback_configuration(size: int, region_bytes: int) -> dict:
     """Return a port whose transmit queue feeds its receive queue."""
     return {
@@ -93,11 +125,9 @@ def free_port(host: str) -> int:
         return probe.getsockname()[1]
 
 
-def record_udp(
-    writer: Writer, host: str, port: int, size: int, region_bytes: int, directory: Path
-) -> None:
+def record_received(writer: Writer, configuration: dict, port: int, directory: Path) -> None:
     """Record until the input ends."""
-    engine = Engine.open(udp_configuration(host, port, size, region_bytes))
+    engine = Engine.open(configuration)
     recorder = engine.port("port").rx[0].record(directory, writer=writer)
 
     def counters() -> dict[str, float]:
@@ -152,10 +182,12 @@ def record_loopback(
 
 
 writer = cast(Writer, sys.argv[2])
-if sys.argv[1] == "udp":
-    host, size, region_bytes, directory = sys.argv[3:7]
-    port = int(sys.argv[7]) if len(sys.argv) > 7 else free_port(host)
-    record_udp(writer, host, port, int(size), int(region_bytes), Path(directory))
+if sys.argv[1] in ("udp", "packet"):
+    where, size, region_bytes, directory = sys.argv[3:7]
+    port = int(sys.argv[7]) if len(sys.argv) > 7 else free_port(where)
+    configuration = udp_configuration if sys.argv[1] == "udp" else packet_configuration
+    receiver = configuration(where, port, int(size), int(region_bytes))
+    record_received(writer, receiver, port, Path(directory))
 else:
     size, region_bytes, total, directory = sys.argv[3:]
     record_loopback(writer, int(size), int(region_bytes), int(total), Path(directory))

@@ -1,0 +1,220 @@
+"""Records frames that it sends itself to HDF5 files.
+
+usage: record_frames fill LAYOUT COMPRESSION WRITER FRAMES DIRECTORY
+       record_frames count FRAMES
+       record_frames follow SECONDS DIRECTORY
+
+`fill` writes one file of so many frames, until the disk has it, and prints how long that took.
+`count` takes as many frames and writes nothing: what the way to the recorder takes. `follow` writes
+files for so long while a process reads along with h5py (SWMR), and prints what both have seen.
+There are never more packets under way than buffers: nothing may be lost.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daqiri_ophyd.engine import Engine, Frames, Recorder, frames
+
+PACKETS, BYTES = 256, 8192
+SHAPE = (1024, 1024)
+# Frames that a sender may be ahead, and buffers: the direct writer holds up to 16 beside them.
+AHEAD, BUFFERS = 8, 32
+ROLL_FRAMES = 2000
+
+
+def configuration() -> dict[str, Any]:
+    """Return a port whose transmit queue feeds a plan of frames of 2 MiB."""
+    size = BYTES + 46
+    packets = {"kind": "host", "num_bufs": 8 * PACKETS, "buf_size": size}
+    queue = {"id": 0, "cpu_core": "any", "batch_size": PACKETS}
+    plan = {
+        "name": "camera",
+        "reorder_type": "cpu",
+        "memory_region": "frames",
+        "flow_ids": [7],
+        "payload_base": "udp_payload",
+        "payload_byte_offset": 4,
+        "frame": {"shape": list(SHAPE), "dtype": "uint16"},
+        "timeout_us": 60_000_000,
+        "method": {
+            "seq_packets_per_batch": {
+                "sequence_number": {"bit_offset": 0, "bit_width": 32, "base": "udp_payload"},
+                "packets_per_batch": PACKETS,
+            }
+        },
+    }
+    flow = {"name": "data", "id": 7, "match": {}, "action": {"type": "queue", "id": 0}}
+    room = {"name": "frames", "kind": "host", "num_bufs": BUFFERS, "buf_size": PACKETS * BYTES}
+    rx = {"name": "rx0", "memory_regions": ["rx"], "timeout_us": 1000, **queue}
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "raw",
+        "loopback": "sw",
+        "log_level": "error",
+        "memory_regions": [{"name": "rx", **packets}, {"name": "tx", **packets}, room],
+        "interfaces": [
+            {
+                "name": "port0",
+                "address": "loopback",
+                "rx": {"queues": [rx], "flows": [flow], "reorder_configs": [plan]},
+                "tx": {"queues": [{"name": "tx0", "memory_regions": ["tx"], **queue}]},
+            }
+        ],
+    }
+
+
+def image(number: int) -> np.ndarray:
+    """Return a frame as detectors have them: few counts, noise, its number in the first pixel."""
+    pixels = np.random.default_rng(number % 8).poisson(3, SHAPE).astype(np.uint16)
+    pixels[0, 0] = number % 2**16
+    return pixels
+
+
+def first_packets() -> list[np.ndarray]:
+    """Packets of eight frames, which are sent in turn: made before the clock runs."""
+    made = []
+    for number in range(8):
+        payloads = np.zeros((PACKETS, 4 + BYTES), np.uint8)
+        payloads[:, 4:] = image(number).view(np.uint8).reshape(PACKETS, BYTES)
+        made.append(
+            frames.udp_frames(
+                payloads,
+                src_mac="02:00:00:00:00:01",
+                dst_mac="02:00:00:00:00:02",
+                src_ip="192.0.2.1",
+                dst_ip="192.0.2.2",
+                src_port=4000,
+                dst_port=5000,
+            )
+        )
+    return made
+
+
+def packets(made: list[np.ndarray]) -> Iterator[np.ndarray]:
+    """Packets of one frame after another."""
+    number = 0
+    while True:
+        rows = made[number % 8]
+        sequence = np.arange(number * PACKETS, (number + 1) * PACKETS, dtype=np.uint32)
+        rows[:, 42:46] = sequence.astype(">u4").view(np.uint8).reshape(-1, 4)
+        rows[0, 46:48] = np.array([number % 2**16], "<u2").view(np.uint8)
+        yield rows
+        number += 1
+
+
+def send(
+    engine: Engine,
+    made: list[np.ndarray],
+    taken: Callable[[], int],
+    count: int | None = None,
+    until: float = 0,
+) -> int:
+    """Send so many frames, or until a time; returns how many were sent once all are taken."""
+    tx, sent = engine.ports[0].tx[0], 0
+    for rows in packets(made):
+        if sent == count or (count is None and time.monotonic() >= until):
+            break
+        while sent - taken() > AHEAD:
+            time.sleep(0.0005)
+        tx.send(rows)
+        sent += 1
+    for _ in range(60_000):
+        if taken() >= sent:
+            return sent
+        time.sleep(0.001)
+    raise RuntimeError(f"{sent} frames were sent, {taken()} were taken")
+
+
+def taken_by(recorder: Recorder) -> int:
+    """Count frames that a recorder has taken, lost ones included."""
+    now = recorder.snapshot()
+    return now.frames + now.dropped
+
+
+def fill(layout: str, compression: str, writer: str, count: str, directory: str) -> dict:
+    """One file."""
+    made = first_packets()
+    options: dict[str, Any] = {"layout": layout, "compression": compression, "writer": writer}
+    with Engine.open(configuration()) as engine:
+        plan = engine.ports[0].reorder["camera"]
+        begun = time.monotonic_ns()
+        with plan.record(directory, durable=True, max_frames=int(count), **options) as recorder:
+            send(engine, made, partial(taken_by, recorder), int(count))
+        took = time.monotonic_ns() - begun
+        done = recorder.snapshot()
+        stored = recorder.files()[0].path.stat().st_size
+    if done.frames != int(count) or done.missing or done.error:
+        raise RuntimeError(f"not all is recorded: {done}")
+    return {"ns": took, "bytes": done.bytes, "stored": stored}
+
+
+def count(number: str) -> dict:
+    """Without a file."""
+    made, taken = first_packets(), 0
+
+    def take(images: Frames) -> None:
+        nonlocal taken
+        for _ in range(int(number)):
+            next(images)
+            taken += 1
+
+    with Engine.open(configuration()) as engine:
+        begun = time.monotonic_ns()
+        with engine.ports[0].reorder["camera"].frames(60.0) as images:
+            consumer = threading.Thread(target=take, args=(images,))
+            consumer.start()
+            send(engine, made, lambda: taken, int(number))
+            consumer.join()
+        took = time.monotonic_ns() - begun
+    return {"ns": took, "bytes": taken * PACKETS * BYTES}
+
+
+def follow(seconds: str, directory: str) -> dict:
+    """Files, as long as it takes, that are removed when reader and writer are done with them."""
+    follower = subprocess.Popen(
+        [sys.executable, str(Path(__file__).parents[1] / "peers" / "follow_frames.py"), directory],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    made = first_packets()
+    with Engine.open(configuration()) as engine:
+        plan = engine.ports[0].reorder["camera"]
+        begun = time.monotonic()
+        with plan.record(directory, writer="auto", roll_frames=ROLL_FRAMES) as recorder:
+            sent = send(engine, made, partial(taken_by, recorder), until=begun + float(seconds))
+        took = time.monotonic() - begun
+        done = recorder.snapshot()
+        lost = plan.counters()
+    seen = json.loads(follower.communicate(f"{sent}\n")[0])
+    return {
+        "bytes": done.bytes,
+        "ns": int(took * 1e9),
+        "frames": done.frames,
+        "lost": sent - done.frames + done.missing + lost.lost + done.dropped,
+        "seen": seen["frames"],
+        "wrong": seen["wrong"],
+        "longest": seen["longest"],
+    }
+
+
+def main() -> None:
+    """Do what is asked for."""
+    task, *words = sys.argv[1:]
+    print(json.dumps({"fill": fill, "count": count, "follow": follow}[task](*words)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
