@@ -108,9 +108,11 @@ Tunnels::Found Tunnels::find(const PacketView& packet, std::uint16_t before) con
     key = parse_frame(frame, std::min(captured, inner.end), inner.payload, inner.eth_type);
   }
   const auto look = [&](std::uint64_t identity) {
-    const auto of_identity = std::ranges::equal_range(
+    auto of_identity = std::ranges::lower_bound(
         tunnels_, identity, {}, [](const Tunnel& tunnel) { return tunnel.outer.identity; });
-    for (const Tunnel& tunnel : of_identity) {
+    for (; of_identity != tunnels_.end() && of_identity->outer.identity == identity;
+         ++of_identity) {
+      const Tunnel& tunnel = *of_identity;
       if (tunnel.first >= found.position || !tunnel.outer.takes(headers, frame)) continue;
       const std::uint16_t position =
           headers.whole ? tunnel.flows.find({key, packet.bytes, packet.length}) : tunnel.first;
