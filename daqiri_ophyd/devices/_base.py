@@ -1,5 +1,6 @@
 """Base classes of the devices of an engine."""
 
+import contextlib
 import threading
 import time
 from collections import OrderedDict, deque
@@ -110,6 +111,13 @@ class EngineDevice(TypedDevice):
     def interface(self) -> InterfaceConfig:
         """Configuration of the port, with every default and adjustment."""
         return next(i for i in self.daq.config.interfaces if i.name == self._port_name)
+
+    def receive_path_of(self, queue: str) -> str:
+        """Return what brings the packets of a receive queue; empty while the engine is closed."""
+        with contextlib.suppress(NotReadyError):
+            if self.daq.is_open:
+                return self.daq.port(self._port_name).receive_path(queue)
+        return ""
 
     def read_configuration(self) -> Readings:
         """Return the configuration of this part and of the whole engine."""

@@ -38,6 +38,10 @@ class Flow(CounterDevice):
     `packets` and `bytes` are those of `daqiri_ophyd.engine.FlowCounters`. They begin at 0 whenever
     the engine is opened.
 
+    `offload` is what keeps packets of no flow from the engine: ``xdp``, the program of AF_XDP with
+    ``flow_isolation``; else ``none``, all packets of the interface come to the engine, which steers
+    them.
+
     `queue` and the keys of the match are settable (`FlowKey`): while packets flow where the engine
     can, else while no plan uses it, and an open engine is opened anew. The plan
     `daqiri_ophyd.plans.configure_flows` changes any number of keys at once, and adds and removes
@@ -54,6 +58,14 @@ class Flow(CounterDevice):
     match = fact(lambda flow: json.dumps(flow.matched), "string")
     action = fact(lambda flow: json.dumps(flow.actions), "string")
     queues = fact(lambda flow: flow.queue_names, "array")
+    offload = fact(lambda flow: flow.picked_by, "string")
+
+    @property
+    def picked_by(self) -> str:
+        """See `offload`."""
+        isolated = self.interface.rx.flow_isolation
+        path = self.receive_path_of(self.queue_names[0])
+        return "xdp" if isolated and path.startswith("af_xdp") else "none"
 
     @property
     def configured(self) -> dict[str, Any]:

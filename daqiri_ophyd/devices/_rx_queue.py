@@ -25,6 +25,7 @@ RECEIVE_DROPS = (
     "truncated",
     "filtered",
     "flushed",
+    "malformed",
 )
 """Reasons for which a receive queue drops packets."""
 
@@ -36,7 +37,8 @@ def _setting(name: str) -> Any:
 class RxQueue(CounterDevice):
     """Counters and settings of a receive queue.
 
-    In every reading ``received = delivered + held + dropped``.
+    In every reading ``received = delivered + held + dropped``. `receive_path` is what brings them:
+    `daqiri_ophyd.engine.RxQueueState.receive_path`, and empty while the engine is closed.
     """
 
     capture: "Capture"
@@ -60,6 +62,7 @@ class RxQueue(CounterDevice):
     dropped_truncated = counter("packets")
     dropped_filtered = counter("packets")
     dropped_flushed = counter("packets")
+    dropped_malformed = counter("packets")
 
     queue_id = fact(_setting("id"), "integer")
     batch_size = fact(_setting("batch_size"), "integer", "packets")
@@ -68,6 +71,7 @@ class RxQueue(CounterDevice):
     poll_mode = fact(_setting("poll_mode"), "string")
     split_boundary = fact(_setting("split_boundary"), "integer", "byte")
     regions = fact(_setting("memory_regions"), "array")
+    receive_path = fact(lambda queue: queue.receive_path_of(queue.member_name), "string")
 
     @property
     def configured(self) -> RxQueueConfig:

@@ -205,6 +205,18 @@ class Port:
         """Link type of the port's pcap files: LINKTYPE_ETHERNET or LINKTYPE_RAW."""
         return self._session.link_type(self.id)
 
+    def receive_path(self, queue: str | int) -> str:
+        """Return what brings the packets of the receive queue with this name or id.
+
+        The values are those of `RxQueueState`.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is none.
+        """
+        return self._session.receive_path(self.id, self.rx_queue(queue).id)
+
     def connections(self) -> list[Connection]:
         """Return the port's connections: a server's own socket first, then its peers.
 

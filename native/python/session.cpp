@@ -167,6 +167,13 @@ void bind_session(py::module_& m) {
       .def("mac_address", &mac_address, py::arg("port"))
       .def("link", &link, py::arg("port"))
       .def(
+          "receive_path",
+          [](const OpenSession& open, int port, int queue) {
+            const Session& session = open.session();
+            return session.port(port).io->receive_path(session.rx_queue(port, queue));
+          },
+          py::arg("port"), py::arg("queue"))
+      .def(
           "link_type",
           [](const OpenSession& open, int port) {
             const Session& session = open.session();

@@ -1,5 +1,6 @@
 """AF_XDP: what it takes from the kernel, what it leaves, and what may be in its way."""
 
+import contextlib
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.engine import Burst, DaqiriError, Engine, NotSupportedError, RxQueue
 
 Config = dict[str, Any]
@@ -130,6 +132,34 @@ def test_without_isolation_the_kernel_gets_nothing(
         flows = np.concatenate([burst.flow_ids for burst in receive_all(receiver.rx[0], 50)])
         assert sorted(flows) == [0] * 30 + [7] * 20
         assert heard(ear) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "isolated", "found", "offload"),
+    [
+        ("af_xdp", True, NATIVE, "xdp"),
+        ("af_xdp", False, NATIVE, "none"),
+        ("af_packet", True, "af_packet", "none"),
+    ],
+)
+def test_devices_tell_what_brings_their_packets(
+    cable: Any, packet: Build, path: str, isolated: bool, found: str, offload: str
+) -> None:
+    with contextlib.closing(make_daq(packet(path=path, isolated=isolated), name="daq")) as daq:
+        port = daq.receiver
+
+        def told() -> tuple[Any, Any]:
+            configured = port.rx.rx0.read_configuration() | port.flows.data.read_configuration()
+            return (
+                configured["daq_receiver_rx_rx0_receive_path"]["value"],
+                configured["daq_receiver_flows_data_offload"]["value"],
+            )
+
+        assert told() == ("", "none")
+        assert not daq.is_open
+        cable.call(daq.open)
+        assert told() == (found, offload)
+        assert port.rx.rx0.dropped_malformed.get() == 0
 
 
 def test_arrival_times_are_those_of_the_program(
