@@ -11,6 +11,10 @@ from daqiri_ophyd import profiles
 from daqiri_ophyd.engine import Burst, Engine
 from daqiri_ophyd.replay import NumberedPackets, PacketArray, Transmission, TransmissionError
 
+# Of the profile.
+RECEIVERS_BUFFERS = 16384
+SENDERS_BUFFERS = 8192
+
 
 @pytest.fixture
 def port():
@@ -66,14 +70,14 @@ def test_stopping_is_prompt(port):
     sending.close()
 
 
-def wait_until_stuck(queue) -> int:
-    """Wait until the receiver has no room; packets held."""
+def wait_until_stuck(port) -> int:
+    """Wait until the receiver has no room, and neither has the sender; packets held by this."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        sent = queue.counters().sent
-        time.sleep(0.05)
-        if queue.counters().held and queue.counters().sent == sent:
-            return queue.counters().held
+        received = port.rx_queue("rx_q0").counters().held
+        if (received, port.tx[0].counters().held) == (RECEIVERS_BUFFERS, SENDERS_BUFFERS):
+            return SENDERS_BUFFERS
+        time.sleep(0.01)
     raise AssertionError("all was sent")
 
 
@@ -82,7 +86,7 @@ def test_stopping_drops_what_nobody_takes(patient_port):
     port = patient_port
     queue = port.tx[0]
     sending = Transmission(port, queue, NumberedPackets(1_000_000, 60), start_delay=0.0)
-    wait_until_stuck(queue)
+    wait_until_stuck(port)
     sending.stop()
 
     progress, counters = sending.progress(), queue.counters()
@@ -119,7 +123,7 @@ def test_what_nobody_takes_waits_through_a_pause(patient_port):
     port = patient_port
     queue = port.tx[0]
     sending = Transmission(port, queue, NumberedPackets(100_000, 60), start_delay=0.0, timeout=0.5)
-    held = wait_until_stuck(queue)
+    held = wait_until_stuck(port)
     sending.pause()
     at = sending.progress().submitted
     time.sleep(1.0)  # longer than it waits for space
