@@ -2,12 +2,14 @@
 C++20 against the installed library, and run. Where this build lacks a part, they say which.
 """
 
+import os
 import re
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from free_ports import free_port
@@ -83,6 +85,39 @@ interfaces:
   tx: {queues: [{name: tx, id: 0, cpu_core: any, batch_size: 1}]}
 """
 
+# Flows that transform what is sent, and bytes by which it grows.
+OUTER = (
+    "outer_eth_src: '02:00:00:00:00:11', outer_eth_dst: '02:00:00:00:00:12', "
+    "outer_ipv4_src: 198.51.100.1, outer_ipv4_dst: 198.51.100.2"
+)
+TUNNELS = {
+    "vxlan": ("type: vxlan, vni: 4711", 14 + 20 + 8 + 8),
+    "nvgre": ("type: nvgre, tni: 4712", 14 + 20 + 8),
+    "gre of frames": ("type: gre, gre_protocol: 0x6558", 14 + 20 + 4),
+    "gre of packets": ("type: gre", 20 + 4),
+}
+TRANSFORMS = {
+    "a tag": ("{type: vlan_push, vlan_id: 100, pcp: 3}", "{type: vlan_pop}", 4),
+    "two tags": (
+        "{type: vlan_push, vlan_id: 100}, {type: vlan_push, vlan_id: 200, ethertype: 0x88A8}",
+        "{type: vlan_pop}, {type: vlan_pop}",
+        8,
+    ),
+} | {
+    name: (
+        f"{{type: tunnel_encap, tunnel: {{{keys}, {OUTER}}}}}",
+        f"{{type: tunnel_decap, tunnel: {{{keys}}}}}",
+        overhead,
+    )
+    for name, (keys, overhead) in TUNNELS.items()
+}
+
+
+def soon(text: str) -> str:
+    """Let a receive queue hand over bursts that are not full."""
+    return text.replace("memory_regions: [rx]", "timeout_us: 1000, memory_regions: [rx]")
+
+
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -109,14 +144,18 @@ def programs(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(programs: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Start:
     """Start a program; it is ended with the test."""
 
-    def start(name: str, *arguments: str | Path) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+    def start(
+        name: str, *arguments: str | Path, network: Any | None = None
+    ) -> subprocess.Popen[str]:
+        begin = partial(
+            subprocess.Popen,
             [programs / name, *arguments],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
+        process = begin() if network is None else network.call(begin)
 
         def end() -> None:
             process.kill()
@@ -126,6 +165,45 @@ def start(programs: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Sta
         return process
 
     return start
+
+
+class Way:
+    """How frames come from the sender to the receiver of a raw stream."""
+
+    def __init__(self, path: str | None = None, cable: Any | None = None) -> None:
+        self._path = path
+        self.network = cable
+        # More sessions than one may have the interface.
+        self.shared = path != "af_xdp"
+
+    def __call__(self, text: str) -> str:
+        """Return a configuration for loopback as one for this way."""
+        if self._path is None:
+            return text
+        text = text.replace("loopback: sw\n", "").replace("address: loopback", "address: far")
+        text = text.replace("  rx:\n", f"  rx:\n    receive_path: {self._path}\n")
+        text = text.replace("  tx:\n", "- name: sender\n  address: near\n  tx:\n")
+        # On one core: a cable of the kernel's keeps the order of each core's frames.
+        core = min(os.sched_getaffinity(0))
+        return text.replace(
+            "{name: tx, id: 0, cpu_core: any", f'{{name: tx, id: 0, cpu_core: "{core}"'
+        )
+
+
+@pytest.fixture(
+    params=[
+        "loopback",
+        pytest.param("af_packet", marks=pytest.mark.root),
+        pytest.param("af_xdp", marks=pytest.mark.root),
+    ]
+)
+def way(request: pytest.FixtureRequest) -> Way:
+    """Loopback, or engine ``packet`` on both ends of a cable."""
+    if request.param == "loopback":
+        return Way()
+    if request.param == "af_xdp":
+        request.getfixturevalue("has_af_xdp")
+    return Way(request.param, request.getfixturevalue("cable"))
 
 
 def ended(process: subprocess.Popen[str], status: int = 0) -> str:
@@ -156,11 +234,15 @@ def test_frames_are_sent_and_received(start: Start, config: Callable[[str], Path
 
 
 def test_headers_and_data_are_split(
-    start: Start, config: Callable[[str], Path], tmp_path: Path
+    start: Start, config: Callable[[str], Path], tmp_path: Path, way: Way
 ) -> None:
-    printed = ended(start("header_data_split", config(SPLIT), tmp_path))
+    alone = [] if way.shared else ["alone"]
+    process = start("header_data_split", config(way(SPLIT)), tmp_path, *alone, network=way.network)
+    printed = ended(process)
     assert re.search(r"daqiri \d+\.\d+\.\d+, abi \d+: done", printed)
-    assert re.search(r"^camera/rx +32 ", printed, re.MULTILINE)
+    # All that share an interface receive what comes from it.
+    received = 40 if way.network and way.shared else 32
+    assert re.search(rf"^camera/rx +{received} ", printed, re.MULTILINE)
     assert (tmp_path / "split.pcap").stat().st_size == 24 + 8 * (16 + 42 + 64)
     for i in range(8):
         assert (tmp_path / f"packet_group_0_{i}").read_bytes() == bytes([ord("a") + i]) * 64
@@ -181,10 +263,43 @@ def test_packets_are_reordered(start: Start, config: Callable[[str], Path]) -> N
 
 
 @pytest.mark.parametrize("text", [WHOLE, CAPACITY])
-def test_flows_come_and_go(start: Start, config: Callable[[str], Path], text: str) -> None:
-    # Bursts that are not full are handed over, too.
-    text = text.replace("memory_regions: [rx]", "timeout_us: 1000, memory_regions: [rx]")
-    assert ended(start("dynamic_flows", config(text))).endswith("done\n")
+def test_flows_come_and_go(
+    start: Start, config: Callable[[str], Path], text: str, way: Way
+) -> None:
+    process = start("dynamic_flows", config(way(soon(text))), network=way.network)
+    assert ended(process).endswith("done\n")
+
+
+@pytest.mark.parametrize("transforms", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_tags_and_tunnels(
+    start: Start, config: Callable[[str], Path], transforms: tuple[str, str, int], way: Way
+) -> None:
+    sent, received, overhead = transforms
+    text = way(soon(WHOLE)).replace(
+        "action: {type: queue, id: 0}", f"actions: [{received}, {{type: queue, id: 0}}]"
+    )
+    text += f"\n    flows:\n    - {{name: out, id: 8, actions: [{sent}]}}\n"
+    process = start("transforms", config(text), str(overhead), network=way.network)
+    assert ended(process).endswith("done\n")
+
+
+def test_queues_share_the_packets(start: Start, config: Callable[[str], Path], way: Way) -> None:
+    queue = next(line for line in WHOLE.splitlines() if "{name: rx, id: 0, cpu" in line)
+    others = [queue.replace("name: rx, id: 0", f"name: rx{i}, id: {i}") for i in (1, 2, 3)]
+    text = WHOLE.replace(queue, "\n".join([queue, *others])).replace(
+        "action: {type: queue, id: 0}}",
+        "action: {type: queue, ids: [0, 1, 2, 3]}}\n"
+        "    - {name: one, id: 8, match: {udp_dst: 5001}, action: {type: queue, id: 1}}",
+    )
+    # Room for all: a queue of several lets none wait.
+    text = text.replace(
+        "name: rx, kind: host, num_bufs: 256", "name: rx, kind: host, num_bufs: 4096"
+    )
+    text = text.replace(
+        "batch_size: 8, memory_regions: [tx]", "batch_size: 64, memory_regions: [tx]"
+    )
+    process = start("multi_queue", config(way(soon(text))), network=way.network)
+    assert ended(process).endswith("done\n")
 
 
 def test_a_configuration_is_built_in_code(start: Start) -> None:

@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   const std::vector<daqiri::FlowId> two = completed(op, daqiri::FlowOpType::ADD_RX_BATCH).flow_ids_;
   expect(two.size() == 2 && two[0] != 0 && two[1] != 0, "ids of both");
 
-  auto* sent = tx_burst(port_id, 0, 3, 1);
+  auto* sent = tx_burst(sending_port(port_id), 0, 3, 1);
   for (int i = 0; i < 3; i++) write_frame(sent, i, "data", 4, static_cast<uint16_t>(5001 + i));
   check(daqiri::send_tx_burst(sent), "send_tx_burst");
   for (int received = 0; received < 3;) {

@@ -57,6 +57,12 @@ inline daqiri::BurstParams* rx_burst(int port_id) {
   return burst;
 }
 
+/// The port whose packets reach another one: that of its own where there is one, `sender`.
+inline int sending_port(int port_id) {
+  const int sender = daqiri::get_port_id("sender");
+  return sender < 0 ? port_id : sender;
+}
+
 /// Ethernet, IPv4 and UDP headers and `size` bytes of data.
 inline void write_frame(daqiri::BurstParams* burst, int idx, const void* data, int size,
                         std::uint16_t dst_port) {
