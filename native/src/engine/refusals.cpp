@@ -71,6 +71,19 @@ std::string bare_tag_of(const Flows& flows) {
   });
 }
 
+/// More tags than are looked at, in front of a tunnel or behind it.
+std::string deep_tags_of(const std::vector<FlowConfig>& flows) {
+  return flow_that(flows, [](const FlowConfig& flow) -> std::string {
+    unsigned tags = 0;
+    for (const FlowAction& action : flow.actions_) {
+      if (is_tunnel(action)) tags = 0;
+      if (action.type_ == FlowType::VLAN_POP && ++tags > MOST_VLAN_TAGS)
+        return "more than " + std::to_string(MOST_VLAN_TAGS) + " vlan_pop in a row";
+    }
+    return {};
+  });
+}
+
 std::string byte_match_of(const FlowConfig& flow) {
   if (flow.match_.type_ == FlowMatchType::ECPRI) return "match by eCPRI";
   if (flow.match_.type_ != FlowMatchType::FLEX_ITEM) return {};
@@ -140,6 +153,7 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
     need(engine, traits.rss, flow_that(rx.flows_, spread_of), "give the queue action one id");
     need(engine, traits.transforms, transform_of(rx.flows_), "leave only the queue action");
     need(engine, traits.transforms, transform_of(tx.flows_), "remove tx.flows");
+    need(engine, !traits.transforms, deep_tags_of(rx.flows_), "leave out the others");
     for (const auto* flows : {&rx.flows_, &tx.flows_}) {
       need(engine, !traits.transforms, nested_tunnel_of(*flows), "give the flow one tunnel");
       need(engine, !traits.transforms, bare_tag_of(*flows),

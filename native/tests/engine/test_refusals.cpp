@@ -160,6 +160,9 @@ TEST_CASE("transforms that no engine makes are refused", "[engine]") {
   refused({VLAN_POP, TUNNEL_DECAP, QUEUE}, TunnelType::GRE, "");
   refused({TUNNEL_ENCAP, VLAN_PUSH}, TunnelType::GRE, "");
   refused({VLAN_PUSH, TUNNEL_ENCAP}, TunnelType::NVGRE, "");
+  refused({VLAN_POP, VLAN_POP, VLAN_POP, VLAN_POP, QUEUE}, TunnelType::NONE, "");
+  refused({VLAN_POP, VLAN_POP, VLAN_POP, VLAN_POP, VLAN_POP, QUEUE}, TunnelType::NONE,
+          "more than 4 vlan_pop in a row");
 }
 
 TEST_CASE("memory regions beyond the machine's memory are refused by their keys", "[engine]") {

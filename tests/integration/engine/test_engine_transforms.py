@@ -23,7 +23,7 @@ from scapy.layers.l2 import ARP, GRE, Dot1AD, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
-from daqiri_ophyd.engine import Burst, Engine, PcapFile, RxQueue
+from daqiri_ophyd.engine import Burst, Engine, NotSupportedError, PcapFile, RxQueue
 
 Config = dict[str, Any]
 Build = Callable[..., Config]
@@ -144,6 +144,23 @@ def packets_of(bursts: list[Burst]) -> list[bytes]:
 def flow(*actions: Config, number: int = 7, queue: int = 1, **match: Any) -> Config:
     to = {"type": "queue", "id": queue}
     return {"name": f"flow{number}", "id": number, "match": match, "actions": [*actions, to]}
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [[POP] * 5, [POP] * 257, [decap("vxlan"), *[POP] * 5]],
+    ids=["5", "257", "in a tunnel"],
+)
+def test_more_tags_than_are_looked_at(loopback: Build, actions: list[Config]) -> None:
+    config = loopback()
+    text = "more than 4 vlan_pop in a row, which engine 'loopback' does not have"
+    with Engine.open(config) as engine, pytest.raises(NotSupportedError, match=text):
+        engine.ports[0].add_flow({"name": "added", "actions": flow(*actions, queue=0)["actions"]})
+    config["interfaces"][0]["rx"]["flows"] = [flow(*actions, queue=0)]
+    with pytest.raises(NotSupportedError, match=text):
+        Engine.open(config)
+    config["interfaces"][0]["rx"]["flows"] = [flow(*[POP] * 4, decap("vxlan"), *[POP] * 4, queue=0)]
+    Engine.open(config).close()
 
 
 SPLIT = {"memory_regions": ["heads", "rx_buffers"], "split_boundary": 42}
