@@ -601,8 +601,8 @@ class Session:
     def flow_counters(self, port: int, key: int) -> tuple[int, int]:
         """Return packets and bytes of a receive flow."""
 
-    def add_flows(self, port: int, flows: str) -> list[int]:
-        """Add the flows of a text as of a configuration file; return their ids."""
+    def add_flows(self, port: int, flows: str) -> list[tuple[FlowConfig, int, bool]]:
+        """Add the flows of a text as of a configuration file; return them as `flows` does."""
 
     def remove_flow(self, flow: int) -> None: ...
     def change_flows(self, config: NetworkConfig) -> None: ...

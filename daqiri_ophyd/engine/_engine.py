@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daqiri_ophyd import _native
-from daqiri_ophyd._native import InterfaceConfig, NetworkConfig
+from daqiri_ophyd._native import FlowConfig, InterfaceConfig, NetworkConfig
 
 from ._config import ConfigSource, flows_text, read_config
 from ._connections import Connection, option_bytes
@@ -72,10 +72,7 @@ class Port:
     @property
     def flows(self) -> tuple[Flow, ...]:
         """Receive flows: those of the configuration in its order, then those added at run time."""
-        return tuple(
-            Flow(self.id, key, flow, added, self._session)
-            for flow, key, added in self._session.flows(self.id)
-        )
+        return tuple(self._flows(self._session.flows(self.id)))
 
     @property
     def address(self) -> str:
@@ -146,19 +143,7 @@ class Port:
             If the engine is closed.
         """
         listed = [self._with_action(flow, number) for number, flow in enumerate(flows)]
-        taken = {flow.name: f"flow {flow.name!r} ({flow.id})" for flow in self.flows}
-        for flow in listed:
-            name = str(flow.get("name", ""))
-            if name in taken:
-                raise InvalidParameterError(
-                    f"port {self.name!r}: a flow to add has the name of {taken[name]}; "
-                    "names of flows are unique on a port"
-                )
-            if name:
-                taken[name] = f"another one to add, {name!r}"
-        ids = self._session.add_flows(self.id, flows_text(listed))
-        found = {flow.id: flow for flow in self.flows}
-        return [found[each] for each in ids]
+        return self._flows(self._session.add_flows(self.id, flows_text(listed)))
 
     def remove_flow(self, flow: Flow | str | int) -> None:
         """Remove a flow that was added at run time, by itself, its name or its id.
@@ -174,6 +159,9 @@ class Port:
         """
         found = flow if isinstance(flow, Flow) else self.flow(flow)
         self._session.remove_flow(found.id)
+
+    def _flows(self, listed: Iterable[tuple[FlowConfig, int, bool]]) -> list[Flow]:
+        return [Flow(self.id, key, flow, added, self._session) for flow, key, added in listed]
 
     def _with_action(self, flow: Mapping[str, Any], number: int) -> dict[str, Any]:
         """Return a flow to add as in a configuration."""
@@ -351,7 +339,6 @@ class Engine:
         """
         wanted = self._read(config)
         with self._changing:
-            self._check_names(wanted)
             self._session.change_flows(wanted)
             self.config = self._session.config
             self._counters_dtype = counters_dtype(self.config)
@@ -360,23 +347,7 @@ class Engine:
 
     def check_flows(self, config: ConfigSource) -> None:
         """Raise what `change_flows` would, and change nothing."""
-        wanted = self._read(config)
-        self._check_names(wanted)
-        self._session.check_flows(wanted)
-
-    def _check_names(self, wanted: NetworkConfig) -> None:
-        """Raise if a flow of a configuration has the name of one that was added at run time."""
-        for interface in wanted.interfaces:
-            ports = [port for port in self.ports if port.name == interface.name]
-            added = {flow.name: flow for port in ports for flow in port.flows if flow.added}
-            for flow in interface.rx.flows:
-                if flow.name in added:
-                    raise InvalidParameterError(
-                        f"port {interface.name!r}: flow {flow.name!r} ({flow.id}) of the "
-                        f"configuration has the name of flow {flow.name!r} "
-                        f"({added[flow.name].id}), which was added at run time; names of flows "
-                        "are unique on a port. Remove the added flow, or name the other one anew"
-                    )
+        self._session.check_flows(self._read(config))
 
     @staticmethod
     def _read(config: ConfigSource) -> NetworkConfig:

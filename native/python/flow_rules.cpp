@@ -125,8 +125,15 @@ void bind_session_flows(py::class_<OpenSession, std::shared_ptr<OpenSession>>& b
           "add_flows",
           [](const OpenSession& open, int port, const std::string& text) {
             Session& session = open.session();
-            const GilRelease unlocked;
-            return session.flow_changes().add(port, read_rules(text, {}));
+            std::vector<steering::Addition> added;
+            {
+              const GilRelease unlocked;
+              added = session.flow_changes().add(port, read_rules(text, {}));
+            }
+            py::list flows;
+            for (const steering::Addition& each : added)
+              flows.append(py::make_tuple(each.flow, each.key, true));
+            return flows;
           },
           py::arg("port"), py::arg("flows"))
       .def(

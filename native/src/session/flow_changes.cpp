@@ -283,9 +283,10 @@ void FlowChanges::serve(Port& port, std::span<Op> ops) noexcept {
 
 // --- At once
 
-std::vector<FlowId> FlowChanges::add(int port, const std::vector<FlowRuleConfig>& rules) {
+std::vector<Addition> FlowChanges::add(int port, const std::vector<FlowRuleConfig>& rules) {
   Port& found = changeable_port(port);
   std::vector<Addition> additions = additions_of(found, rules);
+  for (Addition& addition : additions) addition.own_name = true;
   const auto require_good = [&] {
     for (const Addition& addition : additions) {
       if (addition.refused) throw Error(addition.refused->status(), reasons_of(additions));
@@ -298,13 +299,9 @@ std::vector<FlowId> FlowChanges::add(int port, const std::vector<FlowRuleConfig>
   }
   found.flows->change({}, additions, Whole::ALL_OR_NOTHING);
   require_good();
-  std::vector<FlowId> ids;
   const std::lock_guard lock(mutex_);
-  for (const Addition& addition : additions) {
-    ids.push_back(addition.flow.id_);
-    installed_.emplace(addition.flow.id_, &found);
-  }
-  return ids;
+  for (const Addition& addition : additions) installed_.emplace(addition.flow.id_, &found);
+  return additions;
 }
 
 void FlowChanges::remove(FlowId flow) {

@@ -49,8 +49,9 @@ class FlowChanges {
   /// The one that ended first; none: none has.
   std::optional<EndedFlowOp> poll();
 
-  /// At once. Throws Error with the reasons of all that are not accepted; none is added then.
-  std::vector<FlowId> add(int port, const std::vector<FlowRuleConfig>& rules);
+  /// At once; their names are theirs alone. Throws Error with the reasons of all that are not
+  /// accepted; none is added then.
+  std::vector<steering::Addition> add(int port, const std::vector<FlowRuleConfig>& rules);
   void remove(FlowId flow);
   /// The flows of the configuration become those of `wanted`, which is the same otherwise. Throws
   /// Error, NOT_SUPPORTED where that takes a new session; nothing is changed then.

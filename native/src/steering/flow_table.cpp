@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <ranges>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -65,10 +66,26 @@ void FlowTable::use(Flows flows, Positions positions) {
   positions_ = std::move(positions);
 }
 
+void FlowTable::refuse_taken_names(const Flows& flows, std::span<Addition> added) const {
+  if (std::ranges::none_of(added, &Addition::own_name)) return;
+  std::unordered_map<std::string_view, FlowId> taken;
+  for (const InstalledFlow& flow : flows) taken.emplace(flow.config->name_, flow.config->id_);
+  for (Addition& addition : added) {
+    const std::string& name = addition.flow.name_;
+    const auto [other, is_new] = taken.emplace(name, addition.flow.id_);
+    if (is_new || addition.refused || !addition.own_name) continue;
+    addition.refused.emplace(
+        Status::INVALID_PARAMETER,
+        "interface '" + config_.name_ + "': a flow to add has the name of flow '" + name + "' (" +
+            std::to_string(other->second) + "); names of flows are unique on a port");
+  }
+}
+
 void FlowTable::accept(Flows& flows, Positions& positions, std::span<Addition> added) const {
   const std::uint32_t capacity = config_.rx_.dynamic_flow_capacity_;
   auto num_added = static_cast<std::size_t>(std::ranges::count(flows, true, &InstalledFlow::added));
   Flows accepted;
+  refuse_taken_names(flows, added);
   for (Addition& addition : added) {
     if (addition.refused) continue;
     const FlowConfig& flow = addition.flow;
@@ -96,6 +113,7 @@ void FlowTable::accept(Flows& flows, Positions& positions, std::span<Addition> a
       entry.config = std::make_shared<const FlowConfig>(flow);
       entry.added = true;
       take_position(entry, positions);
+      addition.key = entry.key;
       ++num_added;
     }
   }
@@ -163,6 +181,18 @@ void FlowTable::require_acceptable(const std::vector<FlowConfig>& flows) const {
                " that were added at run time; at most 65534 are accepted together");
   }
   if (added == 0 || flows.empty()) return;
+  std::unordered_map<std::string_view, FlowId> taken;
+  for (const InstalledFlow& flow : now)
+    if (flow.added) taken.emplace(flow.config->name_, flow.config->id_);
+  for (const FlowConfig& flow : flows) {
+    const auto found = taken.find(flow.name_);
+    if (found == taken.end()) continue;
+    refuse(Status::INVALID_PARAMETER,
+           named(flow) + " of the configuration has the name of flow '" + flow.name_ + "' (" +
+               std::to_string(found->second) +
+               "), which was added at run time; names of flows are unique on a port. Remove the "
+               "added flow, or name the other one anew");
+  }
   const FlowConfig& other = *now.front().config;
   if (other.match_.type_ == flows.front().match_.type_) return;
   refuse(Status::INVALID_PARAMETER,

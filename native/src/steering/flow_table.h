@@ -24,6 +24,10 @@ namespace daqiri::steering {
 struct Addition {
   /// With its id.
   FlowConfig flow;
+  /// No other flow of the port may have its name.
+  bool own_name{false};
+  /// InstalledFlow::key, once it was added.
+  std::uint64_t key{0};
   /// Why it was not added.
   std::optional<Error> refused{};
 };
@@ -59,7 +63,7 @@ class FlowTable {
   /// is steered by what was before. A flow that is not accepted says why. Throws Error or
   /// std::bad_alloc, and nothing is changed then.
   void change(std::span<const FlowId> removed, std::span<Addition> added, Whole whole);
-  /// Throws Error where `configure` would.
+  /// Throws Error where `configure` would: where they have a name of a flow that was added.
   void require_acceptable(const std::vector<FlowConfig>& flows) const;
   /// Replaces the flows of the configuration, likewise. Those of one name are the same flow.
   void configure(const std::vector<FlowConfig>& flows);
@@ -91,6 +95,7 @@ class FlowTable {
   /// Compiles and publishes what `flows` has, and keeps it.
   void use(Flows flows, Positions positions);
   void accept(Flows& flows, Positions& positions, std::span<Addition> added) const;
+  void refuse_taken_names(const Flows& flows, std::span<Addition> added) const;
   /// Refuses those of `added` that do what another that was added does; true: there are none.
   bool refuse_doubles(const Flows& flows, const std::vector<Unreachable>& unreachable,
                       std::span<Addition> added) const;

@@ -235,11 +235,11 @@ TEST_CASE("only flows that were added are deleted, and once", "[session][flows]"
   CHECK_THROWS_WITH(changes.begin_delete(0), Contains("none of the 0 flows"));
   CHECK_THROWS_WITH(changes.begin_add(0, {}, FlowOpType::ADD_RX_BATCH), Contains("no flow to add"));
   CHECK_THROWS_WITH(changes.begin_add(3, {rule(1, 0)}, FlowOpType::ADD_RX), Contains("no port 3"));
-  const FlowId id = changes.add(0, {rule(6000, 1)}).front();
+  const FlowId id = changes.add(0, {rule(6000, 1)}).front().flow.id_;
   changes.begin_delete(id);
   CHECK_THROWS_WITH(changes.begin_delete(id), Contains("none of the 0 flows"));
   CHECK(next_ended(changes).result.flow_id_ == id);
-  CHECK(changes.add(0, {rule(6000, 1)}).front() == id + 1);
+  CHECK(changes.add(0, {rule(6000, 1)}).front().flow.id_ == id + 1);
   changes.remove(id + 1);
   CHECK_THROWS_AS(changes.remove(id + 1), Error);
   session->close();
@@ -250,7 +250,8 @@ TEST_CASE("packets of a flow that was deleted keep its id as long as they are he
           "[session][flows]") {
   const auto session = Session::open(loopback_config());
   FlowChanges& changes = session->flow_changes();
-  const std::vector<FlowId> ids = changes.add(0, {rule(6000, 1), rule(6001, 1)});
+  const auto added = changes.add(0, {rule(6000, 1), rule(6001, 1)});
+  const std::vector<FlowId> ids{added[0].flow.id_, added[1].flow.id_};
   TxQueue& tx = session->tx_queue(0, 0);
   REQUIRE(send_frames(tx, 6000, 0, 3));
   REQUIRE(send_frames(tx, 6001, 0, 2));

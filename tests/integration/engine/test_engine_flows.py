@@ -1,6 +1,8 @@
 """Flows that are added, changed and removed while an engine runs."""
 
+import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -120,7 +122,7 @@ def test_added_flows_come_first_and_go(config):
         ([{"name": "a", "queue": 0, "id": 5}], r"flows\[0\].id: found 5"),
         ([{"queue": 0}], r"flows\[0\].*name"),
         ([{"name": "images", "queue": 0}], r"the name of flow 'images' \(7\)"),
-        ([{"name": "a", "queue": 0}] * 2, "the name of another one to add, 'a'"),
+        ([{"name": "a", "queue": 0}] * 2, r"the name of flow 'a' \(\d+\)"),
         (
             [{"name": "a", "queue": 0}, {"name": "b", "queue": 0}],
             r"flow 'b' \(id \d+\) has the match and the actions of flow 'a'",
@@ -132,6 +134,49 @@ def test_flows_that_are_wrong_add_none(config, flows, text):
         with pytest.raises(InvalidParameterError, match=text):
             engine.ports[0].add_flows(flows)
         assert [flow.name for flow in engine.ports[0].flows] == ["images"]
+
+
+def test_threads_add_one_flow_of_a_name(config):
+    with Engine.open(config) as engine:
+        port = engine.ports[0]
+        together = threading.Barrier(4)
+
+        def add(number):
+            flow = {"name": "one", "match": {"udp_dst": 6000 + number}, "queue": 0}
+            together.wait(60.0)
+            with contextlib.suppress(InvalidParameterError):
+                return port.add_flow(flow)
+
+        with ThreadPoolExecutor(4) as pool:
+            for _ in range(50):
+                added = [flow for flow in pool.map(add, range(4)) if flow is not None]
+                assert port.flows[1:] == tuple(added)
+                assert len(added) == 1
+                port.remove_flow("one")
+
+
+def test_a_thread_removes_what_another_adds(config):
+    with Engine.open(config) as engine:
+        port = engine.ports[0]
+        stop = threading.Event()
+
+        def remove_all():
+            while not stop.is_set():
+                for flow in port.flows[1:]:
+                    # It may not have been added completely.
+                    with contextlib.suppress(InvalidParameterError):
+                        port.remove_flow(flow)
+
+        thread = threading.Thread(target=remove_all)
+        thread.start()
+        try:
+            for number in range(1000):
+                name = f"flow{number}"
+                match = {"udp_dst": 1 + number}
+                assert port.add_flow({"name": name, "match": match, "queue": 0}).name == name
+        finally:
+            stop.set()
+            thread.join()
 
 
 def test_the_capacity_is_kept(config):
@@ -217,7 +262,7 @@ def test_a_configured_flow_has_no_name_of_one_that_was_added(config):
         port = engine.ports[0]
         added = port.add_flow({"name": "more", "match": {"udp_dst": 6000}, "queue": 1})
         flows.append({"name": "more", "id": 8, "action": {"type": "queue", "id": 0}})
-        text = rf"port 'port0': flow 'more' \(8\) .* flow 'more' \({added.id}\), .* at run time"
+        text = rf"flow 'more' \(id 8\) .* flow 'more' \({added.id}\), .* at run time"
         for change in (engine.check_flows, engine.change_flows):
             with pytest.raises(InvalidParameterError, match=text):
                 change(config)
