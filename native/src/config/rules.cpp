@@ -130,7 +130,7 @@ bool is_pci_address(std::string_view text) {
 
 bool is_interface_name(std::string_view text) {
   const auto forbidden = [](char c) {
-    return c == '/' || c == ':' || c == '<' || c == '>' || c <= ' ';
+    return c == '/' || c == ':' || c == '<' || c == '>' || static_cast<unsigned char>(c) <= ' ';
   };
   return !text.empty() && text.size() < IF_NAMESIZE && text != "." && text != ".." &&
          !is_ip_address(text) && std::ranges::none_of(text, forbidden);

@@ -378,6 +378,33 @@ def test_packets_for_a_cable_that_is_not_plugged_in(
         assert sender.tx[0].counters().dropped["send_error"] == 100
 
 
+@pytest.mark.parametrize("packet", ["af_packet"], indirect=True)
+def test_a_renamed_interface_s_cable_is_unplugged(
+    cable: Any, packet: Build, made_frames: Frames
+) -> None:
+    with cable.call(Engine.open, packet()) as engine:
+        sender = engine.ports[1]
+        for command in ("near down", "near name renamed", "renamed up", "far down"):
+            cable.run(f"ip link set {command}")
+        sender.tx[0].send(made_frames(100))
+        assert sender.tx[0].wait_sent(TIMEOUT)
+        assert sender.tx[0].counters().dropped["send_error"] == 100
+
+
+@pytest.mark.parametrize("name", ["abcdefghijklmno", "eth0.100", "канал0", "a'b"])
+def test_names_of_interfaces(
+    cable: Any, packet: Build, made_frames: Frames, receive_all: Receive, name: str
+) -> None:
+    for command in ("far down", f"far name {name}", f"{name} up"):
+        cable.run(f"ip link set {command}")
+    config = packet()
+    config["interfaces"][0]["address"] = name
+    with cable.call(Engine.open, config) as engine:
+        receiver, sender = engine.ports
+        sender.tx[0].send(made_frames(10))
+        receive_all(receiver.rx[0], 10)
+
+
 @pytest.mark.parametrize("count", [10, 40_000])
 def test_what_has_arrived_before_the_end_is_there(
     cable: Any, packet: Build, made_frames: Frames, count: int

@@ -43,8 +43,10 @@ bool Sender::link_is_down() noexcept {
   if (now - asked_ns_ < AGAIN_NS) return down_;
   asked_ns_ = now;
   ifreq request{};
-  interface_.name.copy(request.ifr_name, IFNAMSIZ - 1);
-  down_ = ioctl(fd(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_RUNNING) == 0;
+  request.ifr_ifindex = interface_.index;
+  // It may have another name by now.
+  down_ = ioctl(fd(), SIOCGIFNAME, &request) == 0 && ioctl(fd(), SIOCGIFFLAGS, &request) == 0 &&
+          (request.ifr_flags & IFF_RUNNING) == 0;
   return down_;
 }
 
