@@ -22,6 +22,7 @@ from daqiri_ophyd.engine import (
     Burst,
     DaqiriError,
     Engine,
+    InvalidParameterError,
     Link,
     NotReadyError,
     PcapFile,
@@ -542,10 +543,28 @@ def test_a_filter_of_tcpdump_s_language(
 
 
 @pytest.mark.parametrize("packet", ["af_packet"], indirect=True)
-def test_a_filter_that_is_none(cable: Any, packet: Build) -> None:
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("udp prt 5000", r"'udp prt 5000': libpcap says: .*syntax"),
+        ("ether[0xffffffff] = 0", r"the kernel does not take its \d+ instructions: Invalid"),
+        # libpcap would take minutes.
+        (" or ".join(f"udp port {i}" for i in range(1, 3000)), r"\d+ bytes; accepts 8192 at most"),
+    ],
+)
+def test_a_filter_that_is_none(cable: Any, packet: Build, expression: str, text: str) -> None:
     config = packet()
-    config["interfaces"][0]["rx"]["filter"] = "udp prt 5000"
-    with pytest.raises(DaqiriError, match=r"rx.filter: 'udp prt 5000': libpcap says: .*syntax"):
+    config["interfaces"][0]["rx"]["filter"] = expression
+    with pytest.raises(InvalidParameterError, match=rf"rx.filter: .*{text}"):
+        cable.call(Engine.open, config)
+
+
+@pytest.mark.parametrize("packet", ["af_packet"], indirect=True)
+def test_a_filter_for_an_interface_that_is_down(cable: Any, packet: Build) -> None:
+    cable.run("ip link set far down")
+    config = packet()
+    config["interfaces"][0]["rx"]["filter"] = "udp"
+    with pytest.raises(NotReadyError, match="'far' is down.*`ip link set far up`"):
         cable.call(Engine.open, config)
 
 

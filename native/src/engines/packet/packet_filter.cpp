@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <memory>
+#include <system_error>
 
 #include "system/libpcap.h"
 
@@ -16,6 +18,10 @@
 namespace daqiri::packet {
 
 namespace {
+
+/// libpcap takes a time for an expression that grows with the third power of its length: this is
+/// some seconds at worst.
+constexpr std::size_t LONGEST = 8192;
 
 /// Of the ring that the library makes for a socket of its own, which is never read.
 constexpr int SMALL_BUFFER = 1 << 16;
@@ -40,6 +46,12 @@ class Library : public Libpcap {
 
 void attach_filter(const File& socket, const NetworkInterface& interface,
                    const std::string& expression) {
+  if (expression.size() > LONGEST) {
+    throw Error(Status::INVALID_PARAMETER,
+                "rx.filter: found a text of " + std::to_string(expression.size()) +
+                    " bytes; accepts " + std::to_string(LONGEST) +
+                    " at most; flows and flow_isolation choose among many ports and hosts");
+  }
   static const Library library;
   if (library.missing()) {
     refuse(Status::NOT_SUPPORTED, expression,
@@ -52,9 +64,14 @@ void attach_filter(const File& socket, const NetworkInterface& interface,
       library.create(interface.name.c_str(), problem.data()), library.close);
   if (handle == nullptr) refuse(Status::GENERIC_FAILURE, expression, problem.data());
   library.set_buffer_size(handle.get(), SMALL_BUFFER);
-  if (library.activate(handle.get()) < 0)
+  if (const int opened = library.activate(handle.get()); opened == PCAP_ERROR_IFACE_NOT_UP) {
+    refuse(Status::NOT_READY, expression,
+           "'" + interface.name + "' is down, and libpcap compiles filters for interfaces that " +
+               "are up; `ip link set " + interface.name + " up` before the engine is opened");
+  } else if (opened < 0) {
     refuse(Status::GENERIC_FAILURE, expression,
            "libpcap cannot open '" + interface.name + "': " + library.error(handle.get()));
+  }
   bpf_program program{};
   if (library.compile(handle.get(), &program, expression.c_str(), 1, PCAP_NETMASK_UNKNOWN) != 0)
     refuse(Status::INVALID_PARAMETER, expression,
@@ -65,8 +82,13 @@ void attach_filter(const File& socket, const NetworkInterface& interface,
   static_assert(sizeof(bpf_insn) == sizeof(sock_filter));
   const sock_fprog filter{static_cast<unsigned short>(program.bf_len),
                           reinterpret_cast<sock_filter*>(program.bf_insns)};
-  if (setsockopt(socket.fd(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0)
-    throw packet_error(interface, "attach the filter '" + expression + "'", errno);
+  if (setsockopt(socket.fd(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0) return;
+  const int error = errno;
+  refuse(Status::INVALID_PARAMETER, expression,
+         "the kernel does not take its " + std::to_string(program.bf_len) +
+             " instructions: " + std::generic_category().message(error) +
+             (error == ENOMEM ? "; raise net.core.optmem_max, or shorten it"
+                              : "; it takes 4096 at most"));
 }
 
 }  // namespace daqiri::packet
