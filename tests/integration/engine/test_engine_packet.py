@@ -299,6 +299,22 @@ def test_packets_that_fit_nowhere(
         assert sender.tx[0].counters().sent == 20
 
 
+def test_datagrams_that_are_sent_together_come_singly(
+    networks: Any, packet: Build, udp: Build, receive_all: Receive
+) -> None:
+    network = networks()
+    network.run("ethtool -K lo tx-udp-segmentation off")
+    config = packet()
+    receiver = config["interfaces"][0]
+    receiver["address"] = "lo"
+    receiver["rx"]["flows"] = []
+    config["interfaces"] = [receiver]
+    with network.call(Engine.open, config) as engine, network.call(Engine.open, udp()) as sender:
+        sender.ports[1].tx[0].send(np.zeros((64, 1000), np.uint8))
+        bursts = receive_all(engine.ports[0].rx[0], 64)
+        assert [len(packet) for packet in packets_of(bursts)] == [1042] * 64
+
+
 def test_the_source_address_is_filled_in(
     cable: Any, packet: Build, made_frames: Frames, receive_all: Receive
 ) -> None:
