@@ -71,7 +71,7 @@ def load_source(
             f"{', '.join(profiles.names())}, or one of the network interfaces "
             f"{', '.join(interfaces())}"
         )
-    if udp_ports or hosts or packet_filter:
+    if udp_ports or hosts or packet_filter is not None:
         raise typer.BadParameter(
             f"--udp-port, --host and --filter go with a network interface; {name!r} is a "
             "configuration, which says itself what is received"

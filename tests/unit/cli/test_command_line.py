@@ -64,6 +64,14 @@ def test_bad_usage_is_exit_code_2(
     assert capsys.readouterr().err
 
 
+@pytest.mark.parametrize("expression", ["udp", ""])
+def test_a_configuration_has_its_own_filter(
+    expression: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("capture", "loopback", "--packets", "1", "--filter", expression) == 2
+    assert "--filter go with a network interface" in capsys.readouterr().err
+
+
 def test_info_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("info", "--json") == 0
     found = json.loads(capsys.readouterr().out)
