@@ -17,18 +17,15 @@ void HandOver::put(const Frame& frame, const steering::Verdict& verdict) noexcep
   Handed* handed = handed_.claim();
   if (handed == nullptr) return lose(DropReason::RING_FULL, 1, length);
   // A packet has to lie in one piece. A reorder plan is to go on while the queue has no buffers.
-  const bool keep = frame.rest.empty() && (queue_.has_stage() || ring_.has_room());
-  if (!keep && !take_buffers(queue_, handed->buffers)) {
-    queue_.note_shortage();
-    return lose(DropReason::NO_PACKET_BUFFER, 1, length);
-  }
-  const Frame rest = left_over(frame, verdict);
-  if (keep) {
+  if (frame.rest.empty() && (queue_.has_stage() || ring_.has_room())) {
+    handed->place = Place::RING;
     handed->buffers.fill(ring_.keep(static_cast<std::uint32_t>(queue_.num_segments())));
-    handed->data = rest.data;
+    handed->data = left_over(frame, verdict).data;
+  } else if (take_buffers(queue_, handed->buffers)) {
+    handed->place = Place::BUFFERS;
+    copy_to_buffers(queue_, handed->buffers, left_over(frame, verdict), length);
   } else {
-    copy_to_buffers(queue_, handed->buffers, rest, length);
-    handed->data = nullptr;
+    handed->place = Place::NOWHERE;
   }
   handed->time = frame.time;
   handed->length = length;
@@ -78,11 +75,15 @@ void HandOver::take(const Handed& handed) noexcept {
     queue_.drop(reason, 1, handed.length);
   };
   if (gathering_.discards(handed.time)) return drop(gathering_.discarded_as());
-  const bool in_ring = handed.data != nullptr;
+  if (handed.place == Place::NOWHERE) {
+    gathering_.deliver();
+    return drop(queue_.discards() ? queue_.discard_reason() : DropReason::NO_PACKET_BUFFER);
+  }
   // As the reader does for queues of its own.
-  const bool stays = in_ring && (queue_.discards() || queue_.stage_claims(handed.flow));
+  const bool stays =
+      handed.place == Place::RING && (queue_.discards() || queue_.stage_claims(handed.flow));
   gathering_.begin(stays);
-  if (stays || !in_ring)
+  if (stays || handed.place == Place::BUFFERS)
     return gathering_.add(handed.buffers, handed.data, handed.length, handed.flow, handed.time);
   PacketBuffers buffers;
   if (!take_buffers(queue_, buffers)) {
@@ -114,13 +115,13 @@ std::uint32_t HandOver::take_losses() noexcept {
 
 void HandOver::give_back(const Handed& handed) noexcept {
   const auto segments = static_cast<std::uint32_t>(queue_.num_segments());
-  if (handed.data == nullptr) {
+  if (handed.place == Place::BUFFERS) {
     for (std::uint32_t s = 0; s < segments; ++s)
       queue_.region(static_cast<int>(s)).give(&handed.buffers[s], 1);
-    return;
+  } else if (handed.place == Place::RING) {
+    std::copy_n(handed.buffers.begin(), segments, returned_.begin() + num_returned_);
+    num_returned_ += segments;
   }
-  std::copy_n(handed.buffers.begin(), segments, returned_.begin() + num_returned_);
-  num_returned_ += segments;
 }
 
 void HandOver::give_returned() noexcept {

@@ -48,13 +48,16 @@ class HandOver {
  private:
   static constexpr std::size_t CAPACITY = 4096;
 
+  /// NOWHERE: no buffer was free; the queue's poller counts it.
+  enum class Place : std::uint8_t { RING, BUFFERS, NOWHERE };
   struct Handed {
-    /// In the ring; null: in the buffers.
+    /// In the ring.
     std::uint8_t* data;
     std::uint64_t time;
     std::uint32_t length;
     FlowId flow;
-    /// Those of the queue's regions, or of the ring.
+    Place place;
+    /// Of the ring, or of the queue's regions.
     PacketBuffers buffers;
   };
   /// The thread that loses counts; the other one takes the difference to what it has seen.
