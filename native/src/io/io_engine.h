@@ -104,6 +104,8 @@ class PortIo {
   [[nodiscard]] virtual std::string receive_path(const RxQueue&) const { return {}; }
   /// The queue is about to close: what `receive` has not delivered is discarded. Poller.
   virtual void finish_receiving(RxQueue&) noexcept {}
+  /// After that: whether another thread is about to leave something there for `receive`. Poller.
+  [[nodiscard]] virtual bool expects_more(const RxQueue&) const noexcept { return false; }
 
   /// Put packets [first, first + count) of `burst` on the wire.
   virtual TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,

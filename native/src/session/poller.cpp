@@ -24,6 +24,10 @@ constexpr std::uint64_t MOST_DISCARDED = 1U << 20U;
 /// Passes that a stopping poller makes for what still arrives, and their time.
 constexpr int DRAIN_PASSES = 10'000;
 constexpr std::uint64_t DRAIN_NS = 1'000'000'000;
+/// How long it waits for what other pollers have for its queues when they stop, and how often it
+/// looks.
+constexpr std::uint64_t REST_NS = 3 * DRAIN_NS;
+constexpr long REST_PAUSE_NS = 1'000'000;
 
 }  // namespace
 
@@ -93,6 +97,16 @@ std::uint64_t Poller::pause_allowed() const noexcept {
   return allowed < LEAST_PAUSE_NS ? 0 : allowed;
 }
 
+void Poller::take_rest() noexcept {
+  const auto expected = [](const Polled& polled) { return polled.io->expects_more(*polled.queue); };
+  const std::uint64_t end = monotonic_ns() + REST_NS;
+  while (std::ranges::any_of(queues_, expected) && monotonic_ns() < end) {
+    if (pass() > 0) continue;
+    const timespec pause{0, REST_PAUSE_NS};
+    nanosleep(&pause, nullptr);
+  }
+}
+
 void Poller::run(std::stop_token stop) noexcept {
   stop_ = std::move(stop);
   const std::stop_callback ring(stop_, [this] { doorbell_.ring(); });
@@ -115,8 +129,10 @@ void Poller::run(std::stop_token stop) noexcept {
   const std::uint64_t end = monotonic_ns() + DRAIN_NS;
   for (int i = 0; i < DRAIN_PASSES && pass() > 0 && monotonic_ns() < end; ++i) {
   }
+  // All of them first: another poller may wait for what is read here.
+  for (const Polled& polled : queues_) polled.io->finish_receiving(*polled.queue);
+  take_rest();
   for (const Polled& polled : queues_) {
-    polled.io->finish_receiving(*polled.queue);
     polled.queue->deliver_all();
     polled.queue->end_pass();
     polled.queue->mark_closed();

@@ -37,6 +37,8 @@ class Poller {
   void run(std::stop_token stop) noexcept;
   std::uint32_t pass() noexcept;
   std::uint32_t receive() noexcept;
+  /// What other pollers still have for its queues when all stop.
+  void take_rest() noexcept;
   void sleep() noexcept;
   /// How long packets may be left to gather in sockets, ns; 0: not at all.
   [[nodiscard]] std::uint64_t pause_allowed() const noexcept;

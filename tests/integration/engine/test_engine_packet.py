@@ -591,14 +591,6 @@ def test_a_filter_where_there_is_none(loopback: Build) -> None:
         Engine.open(config)
 
 
-def test_queues_of_an_interface_share_a_core(cable: Any, packet: Build) -> None:
-    config = packet()
-    rx = config["interfaces"][0]["rx"]
-    rx["queues"].append({**rx["queues"][0], "name": "rx1", "id": 1, "cpu_core": "0"})
-    with pytest.raises(DaqiriError, match=r"'rx0' and 'rx1' have the cpu_core 'any' and '0'"):
-        cable.call(Engine.open, config)
-
-
 def test_without_the_privilege(cable: Any, packet: Build, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(packet()))
     script = """

@@ -30,6 +30,8 @@ class FrameRing : public memory::BufferOwner {
   virtual void advance() noexcept = 0;
   /// Whether the frame of `peek` is worth keeping where it is.
   [[nodiscard]] virtual bool worth_keeping() const noexcept = 0;
+  /// Whether half of its memory, or about, is free.
+  [[nodiscard]] virtual bool has_room() const noexcept = 0;
   /// What is at `data` of the frame of `peek` stays where it is, until it has been given back
   /// `times` times. Returns the number of its buffer.
   virtual std::uint32_t keep(std::uint32_t times) noexcept = 0;

@@ -17,6 +17,7 @@ namespace daqiri {
 
 namespace {
 
+using packet::HandOver;
 using packet::InterfaceLink;
 using packet::NetworkInterface;
 using packet::Receiver;
@@ -39,13 +40,21 @@ class PacketPort final : public PortIo {
   }
 
   std::uint32_t receive(RxQueue& queue) noexcept override {
-    return is_first(queue) ? receiver_->receive() : 0;
+    if (is_first(queue)) return receiver_->receive();
+    HandOver* handed = receiver_->hand_over_to(queue);
+    return handed != nullptr ? handed->receive() : 0;
   }
-  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue&) const noexcept override {
-    return {.ready_fd = receiver_->fd(), .gathers = true};
+  [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
+    // The reader rings the other pollers.
+    const bool handed = receiver_->hand_over_to(queue) != nullptr;
+    return {.ready_fd = handed ? -1 : receiver_->fd(), .gathers = true};
   }
   void finish_receiving(RxQueue& queue) noexcept override {
     if (is_first(queue)) receiver_->finish();
+  }
+  [[nodiscard]] bool expects_more(const RxQueue& queue) const noexcept override {
+    const HandOver* handed = receiver_->hand_over_to(queue);
+    return handed != nullptr && handed->expects_more();
   }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {

@@ -98,7 +98,8 @@ bool ReceiveRing::open_block() noexcept {
   const std::uint32_t used = used_.fetch_add(1, std::memory_order_relaxed);
   left_ = next.num_pkts;
   frame_ = ring_ + std::size_t{block_} * BLOCK_BYTES + next.offset_to_first_pkt;
-  keep_ = next.blk_len >= LEAST_FILLED && used < blocks_ / 2;
+  filled_ = next.blk_len >= LEAST_FILLED;
+  has_room_ = used < blocks_ / 2;
   reading_ = true;
   return true;
 }

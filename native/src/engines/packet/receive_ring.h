@@ -41,7 +41,8 @@ class ReceiveRing final : public FrameRing {
   void advance() noexcept override;
   /// Where its block is not nearly empty, and half of the ring's blocks are the kernel's. Few
   /// frames would use up blocks that are.
-  [[nodiscard]] bool worth_keeping() const noexcept override { return keep_; }
+  [[nodiscard]] bool worth_keeping() const noexcept override { return filled_ && has_room_; }
+  [[nodiscard]] bool has_room() const noexcept override { return has_room_; }
   std::uint32_t keep(std::uint32_t times) noexcept override;
   /// Whether the block that is read next is still in use.
   [[nodiscard]] bool waits_for_memory() const noexcept override {
@@ -83,7 +84,9 @@ class ReceiveRing final : public FrameRing {
   std::uint32_t left_{0};
   std::byte* frame_{nullptr};
   bool reading_{false};
-  bool keep_{false};
+  /// The block, and of the ring when it was opened.
+  bool filled_{false};
+  bool has_room_{false};
 };
 
 }  // namespace daqiri::packet

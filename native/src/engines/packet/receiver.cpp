@@ -1,7 +1,6 @@
 #include "engines/packet/receiver.h"
 
 #include <algorithm>
-#include <cstring>
 #include <ctime>
 #include <new>
 #include <set>
@@ -18,8 +17,6 @@ namespace {
 
 /// What one pass takes, so that the poller's other work has its turn.
 constexpr std::uint32_t MOST_PER_PASS = 1024;
-/// How often the kernel is asked for what it has dropped.
-constexpr std::uint64_t ASK_NS = 10'000'000;
 /// Of a ring: beyond it, a consumer that is too slow only hides for longer.
 constexpr std::uint64_t MOST_RING_BYTES = 1U << 30U;
 
@@ -49,19 +46,6 @@ std::uint32_t patience_ms(const Port& port) {
   return static_cast<std::uint32_t>(std::max<std::uint64_t>(patience, 1));
 }
 
-void require_one_core(const InterfaceConfig& interface) {
-  const RxQueueConfig& first = interface.rx_.queues_.front();
-  for (const RxQueueConfig& queue : interface.rx_.queues_) {
-    if (queue.common_.cpu_core_ == first.common_.cpu_core_) continue;
-    throw Error(Status::NOT_SUPPORTED,
-                "interface '" + interface.name_ + "': rx queues '" + first.common_.name_ +
-                    "' and '" + queue.common_.name_ + "' have the cpu_core '" +
-                    first.common_.cpu_core_ + "' and '" + queue.common_.cpu_core_ +
-                    "', and engine 'packet' reads all queues of an interface on one; give them "
-                    "the same cpu_core");
-  }
-}
-
 }  // namespace
 
 Receiver::Receiver(const Port& port, const NetworkInterface& interface)
@@ -71,27 +55,37 @@ Receiver::Receiver(const Port& port, const NetworkInterface& interface)
       steering_(port.steering),
       tally_(port.steering.add_tally()),
       arrivals_("interface '" + port.config.name_ + "'") {
-  require_one_core(port.config);
   ring_ = open_receive_path(port, interface, ring_bytes(port), patience_ms_);
   for (const int fd : ring_->fds()) {
     if (const int error = arrivals_.watch(fd, EPOLLIN | EPOLLET); error != 0)
       throw packet_error(interface, "wait for frames", error);
   }
+  const std::string& core = port.rx.front()->config().common_.cpu_core_;
   for (const auto& queue : port.rx) {
     queue->share_owner(ring_);
-    gathered_.push_back(std::make_unique<Gathered>(*queue));
+    Target& target = targets_.emplace_back(Target{queue.get(), {}, {}});
+    if (queue->config().common_.cpu_core_ == core) {
+      target.gathering = std::make_unique<Gathering>(*queue, *ring_, late_ns());
+    } else {
+      target.hand_over = std::make_unique<HandOver>(*queue, *ring_, late_ns());
+    }
   }
 }
 
-Receiver::Gathered& Receiver::gathered_for(std::uint16_t queue) noexcept {
-  for (const auto& gathered : gathered_)
-    if (gathered->queue->id() == queue) return *gathered;
-  return *gathered_.front();
+const Receiver::Target& Receiver::target_for(std::uint16_t queue) const noexcept {
+  for (const Target& target : targets_)
+    if (target.queue->id() == queue) return target;
+  return targets_.front();
+}
+
+HandOver* Receiver::hand_over_to(const RxQueue& queue) const noexcept {
+  return target_for(queue.id()).hand_over.get();
 }
 
 std::uint32_t Receiver::receive() noexcept {
-  const std::uint64_t now = gathered_.front()->queue->pass_ns();
-  note_discards(now);
+  const std::uint64_t now = first().pass_ns();
+  for (const Target& target : targets_)
+    if (target.gathering != nullptr) target.gathering->note_discards(now);
   const steering::Steering::Pass pass(steering_);
   const std::uint32_t seen = receive(pass.program());
   if (now - asked_ns_ >= ASK_NS) {
@@ -108,14 +102,13 @@ std::uint32_t Receiver::receive(const steering::Program& program) noexcept {
   Frame frame = ring_->peek();
   // Before looking again: what comes later is another event.
   if (frame.data == nullptr && arrivals_.take(events) > 0) frame = ring_->peek();
-  RxQueue& first = *gathered_.front()->queue;
-  if (frame.data == nullptr && ring_->waits_for_memory()) first.look_again();
+  if (frame.data == nullptr && ring_->waits_for_memory()) first().look_again();
   for (; frame.data != nullptr && seen < MOST_PER_PASS; frame = ring_->peek()) {
     if (!take(frame, program)) {
       refused_ = true;
       // Nobody tells when there is a buffer, and the ring is readable as long as frames wait.
       arrivals_.take(events);
-      first.look_again();
+      first().look_again();
       break;
     }
     ring_->advance();
@@ -125,143 +118,96 @@ std::uint32_t Receiver::receive(const steering::Program& program) noexcept {
   return seen;
 }
 
-void Receiver::note_discards(std::uint64_t now_ns) noexcept {
-  for (const auto& gathered : gathered_) {
-    RxQueue& queue = *gathered->queue;
-    if (queue.discarding() && queue.discards()) {
-      gathered->discard_before = realtime_ns();
-      gathered->discard_until = now_ns + 2'000'000 * std::uint64_t{patience_ms_} + ASK_NS;
-      gathered->discarded_as = queue.discard_reason();
-    } else if (now_ns > gathered->discard_until) {
-      // A clock that is set back does no harm.
-      gathered->discard_before = 0;
-    }
-  }
-}
-
 bool Receiver::take(const Frame& frame, const steering::Program& program) noexcept {
   const steering::Verdict verdict = program.classify(
       steering::PacketView::of_beginning(frame.data, frame.length_at_data(), frame.length));
-  Gathered& gathered = gathered_for(verdict.queue);
-  RxQueue& queue = *gathered.queue;
+  const Target& target = target_for(verdict.queue);
   const std::uint32_t length = verdict.length_of(frame.length);
   if (!verdict.matched && program.isolated()) {
-    lose(queue, verdict, frame, DropReason::FILTERED);
+    lose(target, verdict, frame, DropReason::FILTERED);
   } else if (finishing_) {
-    lose(queue, verdict, frame, DropReason::FLUSHED);
-  } else if (frame.wire_length > frame.length || length > queue.max_packet_size()) {
-    lose(queue, verdict, frame, DropReason::TRUNCATED);
+    lose(target, verdict, frame, DropReason::FLUSHED);
+  } else if (frame.wire_length > frame.length || length > target.queue->max_packet_size()) {
+    lose(target, verdict, frame, DropReason::TRUNCATED);
   } else if (verdict.malformed) {
-    lose(queue, verdict, frame, DropReason::MALFORMED);
-  } else if (frame.time < gathered.discard_before) {
-    lose(queue, verdict, frame, gathered.discarded_as);
-  } else if (!put(gathered, frame, verdict)) {
-    if (may_wait(queue)) return false;
-    lose(queue, verdict, frame, DropReason::NO_PACKET_BUFFER);
+    lose(target, verdict, frame, DropReason::MALFORMED);
+  } else if (target.hand_over != nullptr) {
+    tally_.count(verdict.position, 1, length);
+    target.hand_over->put(frame, verdict);
+  } else if (target.gathering->discards(frame.time)) {
+    lose(target, verdict, frame, target.gathering->discarded_as());
+  } else if (!put(*target.gathering, frame, verdict)) {
+    if (may_wait(*target.queue)) return false;
+    lose(target, verdict, frame, DropReason::NO_PACKET_BUFFER);
   }
   return true;
 }
 
-void Receiver::lose(RxQueue& queue, const steering::Verdict& verdict, const Frame& frame,
+void Receiver::lose(const Target& target, const steering::Verdict& verdict, const Frame& frame,
                     DropReason reason) noexcept {
   // As long as it would have been in the queue.
   const std::uint32_t bytes = frame.wire_length - frame.length + verdict.length_of(frame.length);
   tally_.count(verdict.position, 1, bytes);
-  queue.drop(reason, 1, bytes);
+  drop(target, reason, 1, bytes);
 }
 
-bool Receiver::put(Gathered& gathered, const Frame& frame,
+void Receiver::drop(const Target& target, DropReason reason, std::uint64_t n,
+                    std::uint64_t bytes) noexcept {
+  if (target.hand_over != nullptr) return target.hand_over->lose(reason, n, bytes);
+  target.queue->drop(reason, n, bytes);
+}
+
+bool Receiver::put(Gathering& gathering, const Frame& frame,
                    const steering::Verdict& verdict) noexcept {
-  RxQueue& queue = *gathered.queue;
+  RxQueue& queue = gathering.queue();
   // The kernel stops at a block in which a frame is kept: nothing stays there that may be held for
   // long, by the application or by a recorder beside whose queue there are others. What is
   // discarded needs no buffer. A packet has to lie in one piece.
   const bool soon = queue.discards() || queue.stage_claims(verdict.flow);
-  const bool worth = soon || (ring_->worth_keeping() && queue.recorded() && gathered_.size() == 1);
+  const bool worth = soon || (ring_->worth_keeping() && queue.recorded() && targets_.size() == 1);
   const bool keep = worth && (frame.rest.empty() || queue.discards());
-  if (gathered.count > 0 && gathered.kept != keep) deliver(gathered);
-  if (gathered.count == 0) {
-    gathered.kept = keep;
-    gathered.room = Gathered::MOST;
-    if (!soon && may_wait(queue)) {
-      queue.finish_unless_of(queue.main_source(), keep ? ring_.get() : nullptr);
-      gathered.room = std::min(gathered.room, queue.room(queue.main_source()));
-    }
-    if (gathered.room == 0) return false;
+  gathering.begin(keep);
+  if (gathering.empty() && !soon && may_wait(queue)) {
+    queue.finish_unless_of(queue.main_source(), keep ? ring_.get() : nullptr);
+    const std::uint32_t room = queue.room(queue.main_source());
+    if (room == 0) return false;
+    gathering.limit(room);
   }
-  const std::uint32_t at = gathered.count;
-  const auto segments = static_cast<std::uint32_t>(queue.num_segments());
-  if (!keep) {
-    for (std::uint32_t s = 0; s < segments; ++s) {
-      if (queue.region(static_cast<int>(s)).take(&gathered.buffers[s][at], 1) == 1) continue;
-      for (std::uint32_t t = 0; t < s; ++t)
-        queue.region(static_cast<int>(t)).give(&gathered.buffers[t][at], 1);
-      deliver(gathered);
-      queue.note_shortage();
-      return false;
-    }
+  PacketBuffers buffers;
+  if (keep) {
+    buffers.fill(ring_->keep(static_cast<std::uint32_t>(queue.num_segments())));
+  } else if (!take_buffers(queue, buffers)) {
+    gathering.deliver();
+    queue.note_shortage();
+    return false;
   }
-  const std::uint32_t block = keep ? ring_->keep(segments) : 0;
-  Frame left_over = frame;
-  if (verdict.transformed) {
-    // Nobody looks at the frame again.
-    left_over.data = take_off(frame.data, verdict.remains);
-    left_over.length -= static_cast<std::uint32_t>(left_over.data - frame.data);
-  }
-  FrameCopy copy(left_over);
-  std::uint8_t* data = left_over.data;
-  const std::uint32_t whole = verdict.length_of(frame.length);
-  std::uint32_t left = whole;
-  for (std::uint32_t s = 0; s < segments; ++s) {
-    const std::uint32_t length = std::min(left, queue.segment_capacity(static_cast<int>(s)));
-    if (keep) {
-      gathered.buffers[s][at] = block;
-      gathered.data[s][at] = data;
-    } else {
-      void* to = queue.region(static_cast<int>(s)).address(gathered.buffers[s][at]);
-      copy.take(to, length);
-      gathered.data[s][at] = to;
-    }
-    gathered.lengths[s][at] = length;
-    data += length;
-    left -= length;
-  }
-  gathered.flows[at] = verdict.flow;
-  gathered.times[at] = frame.time;
-  tally_.count(verdict.position, 1, whole);
-  if (++gathered.count == gathered.room) deliver(gathered);
+  const Frame rest = left_over(frame, verdict);
+  const std::uint32_t length = verdict.length_of(frame.length);
+  if (!keep) copy_to_buffers(queue, buffers, rest, length);
+  tally_.count(verdict.position, 1, length);
+  gathering.add(buffers, rest.data, length, verdict.flow, frame.time);
   return true;
 }
 
-void Receiver::deliver(Gathered& gathered) noexcept {
-  if (gathered.count == 0) return;
-  RxBatch batch;
-  batch.count = gathered.count;
-  gathered.count = 0;
-  for (std::size_t s = 0; s < static_cast<std::size_t>(gathered.queue->num_segments()); ++s) {
-    batch.segments[s] = {.buffers = gathered.buffers[s].data(),
-                         .data = gathered.data[s].data(),
-                         .lengths = {gathered.lengths[s].data()},
-                         .owner = gathered.kept ? ring_.get() : nullptr};
-  }
-  batch.flows.values = gathered.flows.data();
-  batch.times.values = gathered.times.data();
-  gathered.queue->deliver(batch);
-}
-
 void Receiver::deliver_all() noexcept {
-  for (const auto& gathered : gathered_) deliver(*gathered);
+  for (const Target& target : targets_) {
+    if (target.hand_over != nullptr) {
+      target.hand_over->wake();
+    } else {
+      target.gathering->deliver();
+    }
+  }
 }
 
-RxQueue& Receiver::accountable() const noexcept {
-  for (const auto& gathered : gathered_)
-    if (gathered->queue->recorded()) return *gathered->queue;
-  return *gathered_.front()->queue;
+const Receiver::Target& Receiver::accountable() const noexcept {
+  for (const Target& target : targets_)
+    if (target.queue->recorded()) return target;
+  return targets_.front();
 }
 
 void Receiver::ask_kernel() noexcept {
   if (const std::uint32_t dropped = ring_->take_drops(); dropped > 0)
-    accountable().drop(DropReason::KERNEL, dropped);
+    drop(accountable(), DropReason::KERNEL, dropped, 0);
   const int error = ring_->take_error();
   if (error == 0) return;
   try {
@@ -283,8 +229,7 @@ void Receiver::ask_kernel() noexcept {
 
 void Receiver::finish() noexcept {
   ring_->stop_arrivals();
-  // The kernel hands its last block over after its patience, twice that at the latest.
-  const std::uint64_t end = monotonic_ns() + 2'000'000 * std::uint64_t{patience_ms_} + ASK_NS;
+  const std::uint64_t end = monotonic_ns() + late_ns();
   const steering::Steering::Pass pass(steering_);
   const steering::Program& program = pass.program();
   do {
@@ -299,6 +244,14 @@ void Receiver::finish() noexcept {
   while (receive(program) > 0) {
   }
   ask_kernel();
+  for (const Target& target : targets_)
+    if (target.hand_over != nullptr) target.hand_over->end();
+}
+
+void Receiver::stop() noexcept {
+  ring_->stop();
+  for (const Target& target : targets_)
+    if (target.hand_over != nullptr) target.hand_over->discard_rest();
 }
 
 }  // namespace daqiri::packet

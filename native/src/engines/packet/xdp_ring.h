@@ -50,8 +50,8 @@ class XdpRing final : public FrameRing {
 
   Frame peek() noexcept override;
   void advance() noexcept override;
-  /// While half of the memory is free.
-  [[nodiscard]] bool worth_keeping() const noexcept override {
+  [[nodiscard]] bool worth_keeping() const noexcept override { return has_room(); }
+  [[nodiscard]] bool has_room() const noexcept override {
     return umem_.kept() < umem_.chunks() / 2;
   }
   std::uint32_t keep(std::uint32_t times) noexcept override;

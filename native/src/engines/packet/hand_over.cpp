@@ -1,0 +1,147 @@
+#include "engines/packet/hand_over.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace daqiri::packet {
+
+namespace {
+
+/// What one pass takes, so that the poller's other work has its turn.
+constexpr std::size_t MOST_PER_PASS = 1024;
+
+}  // namespace
+
+void HandOver::put(const Frame& frame, const steering::Verdict& verdict) noexcept {
+  const std::uint32_t length = verdict.length_of(frame.length);
+  Handed* handed = handed_.claim();
+  if (handed == nullptr) return lose(DropReason::RING_FULL, 1, length);
+  // A packet has to lie in one piece. A reorder plan is to go on while the queue has no buffers.
+  if (frame.rest.empty() && (queue_.has_stage() || ring_.has_room())) {
+    handed->place = Place::RING;
+    handed->buffers.fill(ring_.keep(static_cast<std::uint32_t>(queue_.num_segments())));
+    handed->data = left_over(frame, verdict).data;
+  } else if (take_buffers(queue_, handed->buffers)) {
+    handed->place = Place::BUFFERS;
+    copy_to_buffers(queue_, handed->buffers, left_over(frame, verdict), length);
+  } else {
+    handed->place = Place::NOWHERE;
+  }
+  handed->time = frame.time;
+  handed->length = length;
+  handed->flow = verdict.flow;
+  handed_.publish();
+  anything_new_ = true;
+}
+
+void HandOver::lose(DropReason reason, std::uint64_t n, std::uint64_t bytes) noexcept {
+  const auto add = [](std::atomic<std::uint64_t>& count, std::uint64_t more) {
+    count.store(count.load(std::memory_order_relaxed) + more, std::memory_order_release);
+  };
+  Lost& lost = lost_[static_cast<std::size_t>(reason)];
+  add(lost.packets, n);
+  add(lost.bytes, bytes);
+  add(lost_total_, n);
+  anything_new_ = true;
+}
+
+void HandOver::wake() noexcept {
+  if (std::exchange(anything_new_, false)) queue_.poller_doorbell->ring();
+}
+
+void HandOver::end() noexcept {
+  ended_.store(true, std::memory_order_release);
+  queue_.poller_doorbell->ring();
+}
+
+std::uint32_t HandOver::receive() noexcept {
+  gathering_.note_discards(queue_.pass_ns());
+  const std::uint32_t lost = take_losses();
+  const std::size_t ready = std::min(handed_.ready(), MOST_PER_PASS);
+  for (std::size_t done = 0; done < ready;) {
+    const std::size_t part = std::min<std::size_t>(ready - done, Gathering::MOST);
+    for (std::size_t i = 0; i < part; ++i) take(handed_.at(i));
+    gathering_.deliver();
+    give_returned();
+    handed_.consume(part);
+    done += part;
+  }
+  return lost + static_cast<std::uint32_t>(ready);
+}
+
+void HandOver::take(const Handed& handed) noexcept {
+  const auto drop = [&](DropReason reason) {
+    give_back(handed);
+    queue_.drop(reason, 1, handed.length);
+  };
+  if (gathering_.discards(handed.time)) return drop(gathering_.discarded_as());
+  if (handed.place == Place::NOWHERE) {
+    gathering_.deliver();
+    return drop(queue_.discards() ? queue_.discard_reason() : DropReason::NO_PACKET_BUFFER);
+  }
+  // As the reader does for queues of its own.
+  const bool stays =
+      handed.place == Place::RING && (queue_.discards() || queue_.stage_claims(handed.flow));
+  gathering_.begin(stays);
+  if (stays || handed.place == Place::BUFFERS)
+    return gathering_.add(handed.buffers, handed.data, handed.length, handed.flow, handed.time);
+  PacketBuffers buffers;
+  if (!take_buffers(queue_, buffers)) {
+    // What is gathered may be all that holds them.
+    gathering_.deliver();
+    return drop(DropReason::NO_PACKET_BUFFER);
+  }
+  Frame frame;
+  frame.data = handed.data;
+  frame.length = handed.length;
+  copy_to_buffers(queue_, buffers, frame, handed.length);
+  gathering_.add(buffers, nullptr, handed.length, handed.flow, handed.time);
+  give_back(handed);
+}
+
+std::uint32_t HandOver::take_losses() noexcept {
+  const std::uint64_t total = lost_total_.load(std::memory_order_acquire);
+  if (total == lost_seen_) return 0;
+  for (std::size_t i = 0; i < lost_.size(); ++i) {
+    Lost& lost = lost_[i];
+    const std::uint64_t packets = lost.packets.load(std::memory_order_acquire);
+    const std::uint64_t bytes = lost.bytes.load(std::memory_order_acquire);
+    if (packets == lost.packets_seen && bytes == lost.bytes_seen) continue;
+    queue_.drop(static_cast<DropReason>(i), packets - std::exchange(lost.packets_seen, packets),
+                bytes - std::exchange(lost.bytes_seen, bytes));
+  }
+  return static_cast<std::uint32_t>(total - std::exchange(lost_seen_, total));
+}
+
+void HandOver::give_back(const Handed& handed) noexcept {
+  const auto segments = static_cast<std::uint32_t>(queue_.num_segments());
+  if (handed.place == Place::BUFFERS) {
+    for (std::uint32_t s = 0; s < segments; ++s)
+      queue_.region(static_cast<int>(s)).give(&handed.buffers[s], 1);
+  } else if (handed.place == Place::RING) {
+    std::copy_n(handed.buffers.begin(), segments, returned_.begin() + num_returned_);
+    num_returned_ += segments;
+  }
+}
+
+void HandOver::give_returned() noexcept {
+  ring_.give(returned_.data(), std::exchange(num_returned_, 0));
+}
+
+bool HandOver::expects_more() const noexcept {
+  // In this order: what was put before the end is seen then.
+  return !ended_.load(std::memory_order_acquire) || handed_.ready() > 0 ||
+         lost_total_.load(std::memory_order_acquire) != lost_seen_;
+}
+
+void HandOver::discard_rest() noexcept {
+  std::uint32_t found = take_losses();
+  for (; handed_.ready() > 0; handed_.consume(1), ++found) {
+    give_back(handed_.at(0));
+    give_returned();
+    queue_.drop(DropReason::FLUSHED, 1, handed_.at(0).length);
+  }
+  if (found > 0) queue_.end_pass();
+}
+
+}  // namespace daqiri::packet
