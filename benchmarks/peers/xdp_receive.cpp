@@ -33,10 +33,10 @@ namespace {
 
 constexpr std::uint32_t CHUNK_BYTES = 4096;
 constexpr std::uint32_t LARGEST_RING = 65536;
-/// Frames from which on the next are looked for at once; fewer are let gather for this long, as
-/// else each would cost a wake-up.
+/// Frames from which on the next are looked for at once; fewer are let gather, as else each would
+/// cost a wake-up, for as long as the memory of the topic lasts at four times the sender's rate.
 constexpr std::uint32_t BUSY = 32;
-constexpr timespec PAUSE{0, 50'000};
+constexpr timespec PAUSE{0, 800'000};
 
 std::atomic<std::uint64_t> packets{0};
 std::atomic<std::uint64_t> others{0};

@@ -42,7 +42,7 @@ class PacketPort final : public PortIo {
     return is_first(queue) ? receiver_->receive() : 0;
   }
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue&) const noexcept override {
-    return {.ready_fd = receiver_->fd(), .gathers = true};
+    return {.ready_fd = receiver_->fd(), .gathers_ns = receiver_->gathers_ns()};
   }
   void finish_receiving(RxQueue& queue) noexcept override {
     if (is_first(queue)) receiver_->finish();
