@@ -16,7 +16,8 @@ AF_XDP, which count frames and look at none; the engine finds each frame's flow,
 buffer of the application, and hands bursts over. *Capture* to /dev/shm: the engine's recorder and
 the tools, each with 128 MiB for frames that wait; the rate counts the time until the last frame has
 been read from there. *Replay*: `daqiri-ophyd send` and tcpreplay send one file; how far the time
-between two frames is from that in the file, by the kernel's receive times at the other end.
+between two frames is from that in the file, by the kernel's receive times at the other end. Both
+run on the cores that the kernel gives them.
 """
 
 from __future__ import annotations
@@ -266,8 +267,8 @@ class Replay:
     def measure(self, name: str, command: list[str]) -> Measurement:
         """Send the file once; the 99th percentile of the error, µs."""
         self._receiver.ask()
-        taskset = [installed("taskset", "util-linux"), "-c", f"{cores()[0]}", installed(command[0])]
-        done = subprocess.run([*taskset, *command[1:]], capture_output=True, text=True, timeout=60)
+        command = [installed(command[0]), *command[1:]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         if done.returncode != 0:
             raise MissingError(done.stderr.strip().rpartition("\n")[2])
         time.sleep(0.05)
