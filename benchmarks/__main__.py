@@ -19,6 +19,7 @@ TOPICS = (
     "reorder",
     "frame_files",
     "capture",
+    "packet",
     "pcap_read",
     "lateness",
     "python_bursts",

@@ -18,7 +18,7 @@ def answer_lines(
     """Print `ready`; then answer each line of input with the counters, from a thread of its own.
 
     A line that is a command is carried out before. The end of the input, or an error, ends the
-    program.
+    program. What the answers take is no part of their processor time.
     """
 
     def serve() -> None:
@@ -26,7 +26,8 @@ def answer_lines(
             for line in sys.stdin:
                 if commands and line.strip():
                     commands[line.strip()]()
-                print(json.dumps({**counters(), "cpu": time.process_time()}), flush=True)
+                cpu = time.process_time() - time.thread_time()
+                print(json.dumps({**counters(), "cpu": cpu}), flush=True)
         except Exception as error:
             print(error, file=sys.stderr, flush=True)
             os._exit(1)

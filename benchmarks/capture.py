@@ -44,17 +44,17 @@ LONGEST_START = 10.0
 Measure = Callable[[Callable[[float], Trial]], Measurement]
 
 
-def tools() -> dict[str, list[str]]:
-    """Return the commands that capture to a file, whose name follows."""
+def tools(buffer: int = BUFFER) -> dict[str, list[str]]:
+    """Return the commands that capture to a file, whose name follows; they buffer so many MiB."""
     only = f"udp and dst port {PORT}"
     return {
-        "dumpcap": ["dumpcap", "-i", DEVICE, "-P", "-q", "-B", f"{BUFFER}", "-f", only, "-w"],
+        "dumpcap": ["dumpcap", "-i", DEVICE, "-P", "-q", "-B", f"{buffer}", "-f", only, "-w"],
         "netsniff-ng": [
-            *("netsniff-ng", "--in", DEVICE, "--silent", "--ring-size", f"{BUFFER}MiB"),
+            *("netsniff-ng", "--in", DEVICE, "--silent", "--ring-size", f"{buffer}MiB"),
             *("--filter", only, "--out"),
         ],
         "tcpdump": [
-            *("tcpdump", "-i", DEVICE, "-n", "-Z", "root", "-B", f"{BUFFER * 1024}", only, "-w"),
+            *("tcpdump", "-i", DEVICE, "-n", "-Z", "root", "-B", f"{buffer * 1024}", only, "-w"),
         ],
     }
 

@@ -43,7 +43,7 @@ class Arrivals:
         self._program.close()
 
 
-def gap_errors(received: np.ndarray, gap_ns: int) -> dict[str, float]:
+def gap_errors(received: np.ndarray, gap_ns: int | np.ndarray) -> dict[str, float]:
     """Return the quantiles of the distance to the wanted gap, ns."""
     errors = np.abs(np.diff(received) - gap_ns)
     return {name: float(np.quantile(errors, q)) for name, q in QUANTILES.items()}

@@ -36,24 +36,29 @@ Contender = Callable[[], Measurement | float]
 
 @dataclass(frozen=True)
 class Want:
-    """A ratio that `ours` shall reach, to the best of some peers in the same round."""
+    """A ratio that `ours` shall reach, to the best of some peers in the same round.
+
+    Without a bound, it is a ratio to be seen.
+    """
 
     ours: str
     of: tuple[str, ...]
     at_least: float | None = None
     at_most: float | None = None
 
-    def met_by(self, ratio: float) -> bool:
-        """Whether a ratio is good enough."""
+    def met_by(self, ratio: float) -> bool | None:
+        """Whether a ratio is good enough; None: it has no bound."""
         if self.at_least is not None:
             return ratio >= self.at_least
-        return self.at_most is None or ratio <= self.at_most
+        return None if self.at_most is None else ratio <= self.at_most
 
     def __str__(self) -> str:
-        sign = "≥" if self.at_least is not None else "≤"
-        bound = self.at_least if self.at_least is not None else self.at_most
         best = " or ".join(self.of)
-        return f"{self.ours} {sign} {bound:g} × {best}"
+        if self.at_least is not None:
+            return f"{self.ours} ≥ {self.at_least:g} × {best}"
+        if self.at_most is not None:
+            return f"{self.ours} ≤ {self.at_most:g} × {best}"
+        return f"{self.ours} / {best}"
 
 
 @dataclass
@@ -245,7 +250,8 @@ def _table(case: Case) -> str:
     for want in case.wants:
         ratios = case.ratios(want)
         if ratios:
-            verdict = "met" if want.met_by(statistics.median(ratios)) else "missed"
+            met = want.met_by(statistics.median(ratios))
+            verdict = "" if met is None else "met" if met else "missed"
             lines.append(f"| {want} | {spread(ratios, 2)} | {verdict} |")
         else:
             lines.append(f"| {want} | not measured | |")

@@ -1,7 +1,9 @@
 // A program that receives through the engine's C++ interface: takes bursts, counts, gives them
 // back. SIZE is that of a packet buffer.
 //
-// usage: ours_receive udp|tcp SIZE REGION_BYTES; answers each line with its counters.
+// usage: ours_receive udp|tcp SIZE REGION_BYTES
+//        ours_receive af_packet|af_xdp SIZE REGION_BYTES INTERFACE PORT: UDP frames to a port
+// Answers each line with its counters.
 
 #include <daqiri/daqiri.h>
 
@@ -9,7 +11,9 @@
 #include <atomic>
 #include <cstdint>
 #include <sstream>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "arguments.h"
 #include "peers/sockets.h"
@@ -23,32 +27,55 @@ std::atomic<std::uint64_t> bytes{0};
 /// When the latest packet was counted, ns.
 std::atomic<std::uint64_t> latest{0};
 
-daqiri::NetworkConfig configuration(daqiri::SocketProtocol protocol, std::uint16_t port,
-                                    std::uint64_t size, std::uint64_t region_bytes) {
+/// One interface with one receive queue.
+daqiri::NetworkConfig one_queue(std::uint64_t size, std::uint64_t region_bytes) {
   using namespace daqiri;
   NetworkConfig config;
-  config.common_.stream_type = StreamType::SOCKET;
   config.log_level_ = LogLevel::ERROR;
   MemoryRegionConfig region;
   region.name_ = "packets";
   region.num_bufs_ = std::max<std::uint64_t>(region_bytes / size, 16);
   region.buf_size_ = size;
   config.mrs_ = {{region.name_, region}};
-  InterfaceConfig interface;
-  interface.name_ = "receiver";
-  interface.address_ = "127.0.0.1";
-  interface.has_socket_ = true;
-  interface.socket_.mode_ = SocketMode::SERVER;
-  interface.socket_.local_addr_ =
-      (protocol == SocketProtocol::TCP ? "tcp://127.0.0.1:" : "udp://127.0.0.1:") +
-      std::to_string(port);
   RxQueueConfig queue;
   queue.common_.name_ = "rx0";
   queue.common_.cpu_core_ = "any";
   queue.common_.batch_size_ = static_cast<int>(std::min(region.num_bufs_ / 8, MAX_BATCH));
   queue.common_.mrs_ = {region.name_};
+  InterfaceConfig interface;
+  interface.name_ = "receiver";
   interface.rx_.queues_ = {queue};
   config.ifs_ = {interface};
+  return config;
+}
+
+daqiri::NetworkConfig server(daqiri::NetworkConfig config, const std::string& scheme,
+                             std::uint16_t port) {
+  using namespace daqiri;
+  config.common_.stream_type = StreamType::SOCKET;
+  InterfaceConfig& interface = config.ifs_.front();
+  interface.address_ = "127.0.0.1";
+  interface.has_socket_ = true;
+  interface.socket_.mode_ = SocketMode::SERVER;
+  interface.socket_.local_addr_ = scheme + "://127.0.0.1:" + std::to_string(port);
+  return config;
+}
+
+daqiri::NetworkConfig frames(daqiri::NetworkConfig config, bool xdp, const char* device,
+                             std::uint16_t port) {
+  using namespace daqiri;
+  config.common_.stream_type = StreamType::RAW;
+  config.common_.engine = EngineType::PACKET;
+  InterfaceConfig& interface = config.ifs_.front();
+  interface.address_ = device;
+  interface.rx_.receive_path_ = xdp ? ReceivePath::XDP : ReceivePath::PACKET;
+  interface.rx_.flow_isolation_ = true;
+  interface.rx_.queues_.front().timeout_us_ = 10'000;
+  FlowConfig flow;
+  flow.name_ = "stream";
+  flow.id_ = 1;
+  flow.match_.udp_dst_ = port;
+  interface.rx_.flows_ = {flow};
   return config;
 }
 
@@ -62,15 +89,21 @@ std::uint16_t free_port(int type) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fputs("usage: ours_receive udp|tcp SIZE REGION_BYTES\n", stderr);
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  const bool raw = what == "af_packet" || what == "af_xdp";
+  if (argc != (raw ? 6 : 4)) {
+    std::fputs(
+        "usage: ours_receive udp|tcp SIZE REGION_BYTES\n"
+        "       ours_receive af_packet|af_xdp SIZE REGION_BYTES INTERFACE PORT\n",
+        stderr);
     return 2;
   }
-  const bool tcp = std::string_view(argv[1]) == "tcp";
-  const std::uint16_t port = free_port(tcp ? SOCK_STREAM : SOCK_DGRAM);
+  const std::uint16_t port = raw ? bench::number<std::uint16_t>(argv[5])
+                                 : free_port(what == "tcp" ? SOCK_STREAM : SOCK_DGRAM);
   daqiri::NetworkConfig config =
-      configuration(tcp ? daqiri::SocketProtocol::TCP : daqiri::SocketProtocol::UDP, port,
-                    bench::number<std::uint64_t>(argv[2]), bench::number<std::uint64_t>(argv[3]));
+      one_queue(bench::number<std::uint64_t>(argv[2]), bench::number<std::uint64_t>(argv[3]));
+  config = raw ? frames(std::move(config), what == "af_xdp", argv[4], port)
+               : server(std::move(config), std::string(what), port);
   if (daqiri::daqiri_init(config) != daqiri::Status::SUCCESS) {
     std::fprintf(stderr, "%s\n", daqiri::last_error());
     return 1;

@@ -1,7 +1,7 @@
 """Records a UDP stream, or a stream of its own, to pcap files.
 
 usage: record udp WRITER HOST SIZE REGION_BYTES DIRECTORY [PORT]
-       record packet WRITER INTERFACE SIZE REGION_BYTES DIRECTORY PORT
+       record packet WRITER INTERFACE SIZE REGION_BYTES DIRECTORY PORT [RECEIVE_PATH]
        record loopback WRITER SIZE REGION_BYTES BYTES DIRECTORY
 
 `udp` records a UDP server's queue, and `packet` the frames of a network interface to a UDP port;
@@ -68,7 +68,9 @@ def udp_configuration(host: str, port: int, size: int, region_bytes: int) -> dic
     }
 
 
-def packet_configuration(interface: str, port: int, size: int, region_bytes: int) -> dict:
+def packet_configuration(
+    interface: str, port: int, size: int, region_bytes: int, receive_path: str = "af_packet"
+) -> dict:
     """Return a network interface with a queue for one UDP port, of payloads of `size`."""
     size += 42
     flow = {
@@ -89,6 +91,7 @@ def packet_configuration(interface: str, port: int, size: int, region_bytes: int
                 "name": "port",
                 "address": interface,
                 "rx": {
+                    "receive_path": receive_path,
                     "flow_isolation": True,
                     "queues": [{**queue("rx", size, region_bytes), "timeout_us": 10_000}],
                     "flows": [flow],
@@ -186,7 +189,7 @@ if sys.argv[1] in ("udp", "packet"):
     where, size, region_bytes, directory = sys.argv[3:7]
     port = int(sys.argv[7]) if len(sys.argv) > 7 else free_port(where)
     configuration = udp_configuration if sys.argv[1] == "udp" else packet_configuration
-    receiver = configuration(where, port, int(size), int(region_bytes))
+    receiver = configuration(where, port, int(size), int(region_bytes), *sys.argv[8:])
     record_received(writer, receiver, port, Path(directory))
 else:
     size, region_bytes, total, directory = sys.argv[3:]

@@ -73,8 +73,8 @@ struct TransmitTraits {
 struct ReceiveTraits {
   /// A descriptor that is readable when `receive` has work; -1: the queue's poller is rung instead.
   int ready_fd{-1};
-  /// What arrives may wait for `receive` a little, and is cheaper then.
-  bool gathers{false};
+  /// What arrives may wait for `receive` this long, and is cheaper then; 0: not at all.
+  std::uint64_t gathers_ns{0};
 };
 
 /// Of a port's network interface, as the kernel tells it.

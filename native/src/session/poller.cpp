@@ -10,9 +10,9 @@ namespace {
 
 /// Idle time after which the poller sleeps instead of spinning.
 constexpr std::uint64_t SPIN_NS = 50'000;
-/// A poller that shares its core with others lets packets gather in sockets for this long, and for
-/// no more than this part of a burst's timeout; less than the least is not worth a system call.
-constexpr std::uint64_t PAUSE_NS = 50'000;
+/// A poller that shares its core with others lets packets gather for this long at most, and for no
+/// more than this part of a burst's timeout; less than the least is not worth a system call.
+constexpr std::uint64_t LONGEST_PAUSE_NS = 1'000'000;
 constexpr std::uint64_t PAUSE_PART_OF_TIMEOUT = 8;
 constexpr std::uint64_t LEAST_PAUSE_NS = 10'000;
 /// Packets of a pass from which on the next one is made at once.
@@ -86,11 +86,11 @@ std::uint64_t Poller::until_due(std::uint64_t most) const noexcept {
 
 std::uint64_t Poller::pause_allowed() const noexcept {
   if (core_available(cpu_core_)) return 0;
-  std::uint64_t allowed = PAUSE_NS;
+  std::uint64_t allowed = LONGEST_PAUSE_NS;
   for (const Polled& polled : queues_) {
     const RxQueueConfig& config = polled.queue->config();
-    if (!polled.io->receive_traits(*polled.queue).gathers || config.common_.batch_size_ == 1)
-      return 0;
+    if (config.common_.batch_size_ == 1) return 0;
+    allowed = std::min(allowed, polled.io->receive_traits(*polled.queue).gathers_ns);
     if (config.timeout_us_ > 0)
       allowed = std::min(allowed, config.timeout_us_ * 1000 / PAUSE_PART_OF_TIMEOUT);
   }

@@ -16,12 +16,18 @@ class FrameRing : public memory::BufferOwner {
  public:
   using BufferOwner::BufferOwner;
 
+  /// As short as it is worth.
+  static constexpr std::uint64_t GATHERS_NS = 50'000;
+
   /// Each is readable when there may be frames.
   [[nodiscard]] virtual std::vector<int> fds() const = 0;
   /// What brings the frames, for people: "af_packet", "af_xdp native". Any thread.
   [[nodiscard]] virtual std::string path() const = 0;
   /// Why flows that are added later may not get all their packets; null: they do. Any thread.
   [[nodiscard]] virtual const char* fixed_flows() const noexcept { return nullptr; }
+
+  /// How long frames may wait here unseen, however many come.
+  [[nodiscard]] virtual std::uint64_t gathers_ns() const noexcept = 0;
 
   // --- Poller.
 

@@ -47,7 +47,7 @@ class PacketPort final : public PortIo {
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
     // The reader rings the other pollers.
     const bool handed = receiver_->hand_over_to(queue) != nullptr;
-    return {.ready_fd = handed ? -1 : receiver_->fd(), .gathers = true};
+    return {.ready_fd = handed ? -1 : receiver_->fd(), .gathers_ns = receiver_->gathers_ns()};
   }
   void finish_receiving(RxQueue& queue) noexcept override {
     if (is_first(queue)) receiver_->finish();

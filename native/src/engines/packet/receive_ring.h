@@ -34,6 +34,7 @@ class ReceiveRing final : public FrameRing {
 
   [[nodiscard]] std::vector<int> fds() const override { return {fd()}; }
   [[nodiscard]] std::string path() const override { return "af_packet"; }
+  [[nodiscard]] std::uint64_t gathers_ns() const noexcept override { return GATHERS_NS; }
 
   // --- Poller.
 

@@ -33,6 +33,8 @@ class Receiver {
   [[nodiscard]] std::string path() const { return ring_->path(); }
   /// As PortIo::fixed_flows.
   [[nodiscard]] const char* fixed_flows() const noexcept { return ring_->fixed_flows(); }
+  /// As ReceiveTraits::gathers_ns.
+  [[nodiscard]] std::uint64_t gathers_ns() const noexcept { return ring_->gathers_ns(); }
   /// Readable when there may be frames.
   [[nodiscard]] int fd() const noexcept { return arrivals_.fd(); }
 

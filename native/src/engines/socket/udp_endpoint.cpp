@@ -14,6 +14,8 @@ namespace {
 /// The kernel may hold as much as the region does, within reason: it accounts twice this, and more
 /// memory only hides a consumer that is too slow.
 constexpr std::uint64_t MAX_RECEIVE_BUFFER = 64U << 20U;
+/// Packets may gather in sockets, whose buffers are small, for this long.
+constexpr std::uint64_t GATHERS_NS = 50'000;
 
 std::uint64_t receive_buffer_for(const RxQueue& queue) noexcept {
   std::uint64_t bytes = 0;
@@ -157,7 +159,7 @@ class UdpEndpoint final : public Endpoint {
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
     const std::size_t i = position(port_.rx, queue);
     const int fd = sockets_[i < sockets_.size() ? i : 0]->fd();
-    return {.ready_fd = arrivals_ != nullptr ? arrivals_->fd() : fd, .gathers = true};
+    return {.ready_fd = arrivals_ != nullptr ? arrivals_->fd() : fd, .gathers_ns = GATHERS_NS};
   }
   TransmitResult transmit(TxQueue& queue, Burst& burst, std::uint32_t first,
                           std::uint32_t count) noexcept override {
