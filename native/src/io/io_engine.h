@@ -75,6 +75,8 @@ struct ReceiveTraits {
   int ready_fd{-1};
   /// What arrives may wait for `receive` a little, and is cheaper then.
   bool gathers{false};
+  /// One thread at a time receives for all queues of the port.
+  bool together{false};
 };
 
 /// Of a port's network interface, as the kernel tells it.

@@ -42,7 +42,7 @@ class PacketPort final : public PortIo {
     return is_first(queue) ? receiver_->receive() : 0;
   }
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue&) const noexcept override {
-    return {.ready_fd = receiver_->fd(), .gathers = true};
+    return {.ready_fd = receiver_->fd(), .gathers = true, .together = true};
   }
   void finish_receiving(RxQueue& queue) noexcept override {
     if (is_first(queue)) receiver_->finish();
@@ -140,6 +140,7 @@ const RegisteredEngine registered{{{.name = "packet",
                                     .dynamic_flows = true,
                                     .byte_matches = true,
                                     .packet_filter = true,
+                                    .direct_mode = true,
                                     .unused_keys = UNUSED_BY_PACKET},
                                    [](const NetworkConfig& config) {
                                      return config.common_.loopback_ == LoopbackType::DISABLED &&

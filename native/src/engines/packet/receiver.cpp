@@ -52,6 +52,13 @@ std::uint32_t patience_ms(const Port& port) {
 void require_one_core(const InterfaceConfig& interface) {
   const RxQueueConfig& first = interface.rx_.queues_.front();
   for (const RxQueueConfig& queue : interface.rx_.queues_) {
+    if (queue.poll_mode_ != first.poll_mode_) {
+      throw Error(Status::NOT_SUPPORTED,
+                  "interface '" + interface.name_ + "': rx queues '" + first.common_.name_ +
+                      "' and '" + queue.common_.name_ +
+                      "' have different poll_modes, and engine 'packet' reads all queues of an "
+                      "interface together; give them the same poll_mode");
+    }
     if (queue.common_.cpu_core_ == first.common_.cpu_core_) continue;
     throw Error(Status::NOT_SUPPORTED,
                 "interface '" + interface.name_ + "': rx queues '" + first.common_.name_ +
