@@ -60,7 +60,8 @@ void check_split(const Subject& subject, const Place& at, const CommonQueueConfi
 void check_poll_mode(const Subject& subject, const Place& at, QueuePollMode mode, bool rx) {
   if (mode != QueuePollMode::DIRECT || at["poll_mode"].bad()) return;
   const EngineType engine = subject.config.common_.engine_type;
-  const bool accepted = engine == EngineType::DEFAULT || engine == EngineType::IBVERBS ||
+  const bool accepted = subject.config.common_.loopback_ != LoopbackType::DISABLED ||
+                        engine == EngineType::DEFAULT || engine == EngineType::IBVERBS ||
                         engine == EngineType::PACKET || engine == EngineType::OTHER;
   for (const std::string_view key : {"cpu_core", "batch_size", "realtime_priority", "timeout_us"}) {
     if (accepted && at[key].given() && (rx || key != "timeout_us"))

@@ -128,6 +128,7 @@ std::string TxQueue::held_up_by() const { return io_->held_up_by(*this); }
 bool TxQueue::wait_idle(std::int64_t timeout_ns) noexcept {
   const auto idle = [this] { return counters().held == 0; };
   const std::uint64_t begun = monotonic_ns();
+  work();
   for (std::int64_t left = timeout_ns; !idle();) {
     if (timeout_ns >= 0) left = timeout_ns - static_cast<std::int64_t>(monotonic_ns() - begun);
     if (closed() || (timeout_ns >= 0 && left <= 0)) return idle();
