@@ -106,6 +106,7 @@ std::uint64_t Poller::pause_allowed() const noexcept {
 }
 
 void Poller::stop() noexcept {
+  begin_stop();
   thread_ = {};
   if (!direct_) return;
   take_over();

@@ -270,6 +270,7 @@ bool Transmitter::anything_new() const noexcept {
 }
 
 void Transmitter::stop() noexcept {
+  begin_stop();
   thread_ = {};
   if (!direct_) return;
   take_over();

@@ -25,6 +25,7 @@ class Poller final : public DirectWork {
       : cpu_core_(std::move(cpu_core)), never_sleeps_(never_sleeps) {}
   /// Of direct queues.
   Poller() : Poller({}, false) { direct_ = true; }
+  ~Poller() override { begin_stop(); }
 
   /// Before `start`.
   void add(PortIo& io, RxQueue& queue);
@@ -36,7 +37,7 @@ class Poller final : public DirectWork {
     stop_.request_stop();
     doorbell_.ring();
   }
-  /// And wait until it has ended. Once.
+  /// And wait until it has ended. Direct: once.
   void stop() noexcept;
   [[nodiscard]] bool has(const std::string& cpu_core, bool never_sleeps) const noexcept {
     return !direct_ && cpu_core == cpu_core_ && never_sleeps == never_sleeps_;
@@ -88,6 +89,7 @@ class Transmitter final : public DirectWork {
       : cpu_core_(std::move(cpu_core)), clock_(clock) {}
   /// Of a direct queue.
   explicit Transmitter(const Clock& clock) : Transmitter({}, clock) { direct_ = true; }
+  ~Transmitter() override { begin_stop(); }
 
   /// Before `start`.
   void add(PortIo& io, TxQueue& queue);
@@ -99,7 +101,7 @@ class Transmitter final : public DirectWork {
     stop_.request_stop();
     doorbell_.ring();
   }
-  /// And wait until it has ended. Once.
+  /// And wait until it has ended. Direct: once.
   void stop() noexcept;
   [[nodiscard]] bool has(const std::string& cpu_core, const Clock& clock) const noexcept {
     return !direct_ && cpu_core == cpu_core_ && clock == clock_;
