@@ -134,6 +134,14 @@ class BurstHold {
   Burst& burst_;
 };
 
+/// Packets that a burst of a queue has room for: its batch size, which a queue that its callers
+/// poll does not have.
+template <typename Queue>
+[[nodiscard]] int burst_size(const Queue& queue) noexcept {
+  constexpr int DIRECT = 64;
+  return queue.poll_mode_ == QueuePollMode::DIRECT ? DIRECT : queue.common_.batch_size_;
+}
+
 /// Bursts of equal capacity, and small ones for when these are in use.
 class BurstPool {
  public:

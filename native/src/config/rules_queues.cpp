@@ -55,21 +55,22 @@ void check_split(const Subject& subject, const Place& at, const CommonQueueConfi
                 " bytes of a buffer of ", quoted(region->name_), "; accepts at most that");
 }
 
-/// In direct mode the caller polls, which one of the engines lets it: there is no core, no batch,
-/// and no timeout of a receive queue.
+/// In direct mode the caller polls, which raw engines let it: there is no core, no batch, no
+/// priority, and no timeout of a receive queue.
 void check_poll_mode(const Subject& subject, const Place& at, QueuePollMode mode, bool rx) {
   if (mode != QueuePollMode::DIRECT || at["poll_mode"].bad()) return;
   const EngineType engine = subject.config.common_.engine_type;
-  const bool accepted =
-      engine == EngineType::DEFAULT || engine == EngineType::IBVERBS || engine == EngineType::OTHER;
-  for (const std::string_view key : {"cpu_core", "batch_size", "timeout_us"}) {
+  const bool accepted = subject.config.common_.loopback_ != LoopbackType::DISABLED ||
+                        engine == EngineType::DEFAULT || engine == EngineType::IBVERBS ||
+                        engine == EngineType::PACKET || engine == EngineType::OTHER;
+  for (const std::string_view key : {"cpu_core", "batch_size", "realtime_priority", "timeout_us"}) {
     if (accepted && at[key].given() && (rx || key != "timeout_us"))
       at[key].error("a queue with poll_mode: direct is polled by its caller; remove the key");
   }
   if (accepted) return;
   at["poll_mode"].error("found 'direct' beside engine '", engine_name(subject.config.common_),
-                        "'; accepts it beside engine: ibverbs of stream_type: raw, and "
-                        "'indirect' elsewhere");
+                        "'; accepts it beside loopback: sw and engines packet and ibverbs "
+                        "of stream_type: raw, and 'indirect' elsewhere");
 }
 
 template <class Queue>

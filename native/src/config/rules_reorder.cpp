@@ -54,7 +54,7 @@ struct Plan {
     // Of the shortest buffers, and of the longest.
     const MemoryRegionConfig* least = nullptr;
     const MemoryRegionConfig* most = nullptr;
-    for (const CommonQueueConfig* queue : queues) {
+    for (const RxQueueConfig* queue : queues) {
       const MemoryRegionConfig* source = check_source(*queue);
       if (source == nullptr || source->buf_size_ == 0) return;
       if (least == nullptr || source->buf_size_ < least->buf_size_) least = source;
@@ -84,8 +84,7 @@ struct Plan {
   }
 
   /// The queues that the flows feed; none when that cannot be told.
-  std::vector<const CommonQueueConfig*> check_flow_ids(
-      std::map<FlowId, std::string>& claimed) const {
+  std::vector<const RxQueueConfig*> check_flow_ids(std::map<FlowId, std::string>& claimed) const {
     const Place list = place["flow_ids"];
     if (list.bad()) return {};
     if (plan.flow_ids_.empty())
@@ -101,13 +100,13 @@ struct Plan {
       }
       all_good = all_good && !at.bad();
     }
-    std::vector<const CommonQueueConfig*> queues;
+    std::vector<const RxQueueConfig*> queues;
     for (const int id : ids) {
       const auto queue = std::ranges::find(rx.queues_, id, QUEUE_ID);
       if (queue == rx.queues_.end()) return {};
-      queues.push_back(&queue->common_);
+      queues.push_back(&*queue);
     }
-    return all_good ? queues : std::vector<const CommonQueueConfig*>{};
+    return all_good ? queues : std::vector<const RxQueueConfig*>{};
   }
 
   /// Adds the queues of the flow; false: there is none that can be told.
@@ -129,8 +128,12 @@ struct Plan {
   }
 
   /// The region that packets are reordered from.
-  const MemoryRegionConfig* check_source(const CommonQueueConfig& queue) const {
+  const MemoryRegionConfig* check_source(const RxQueueConfig& rx_queue) const {
+    const CommonQueueConfig& queue = rx_queue.common_;
     const Place list = place["flow_ids"];
+    if (rx_queue.poll_mode_ == QueuePollMode::DIRECT)
+      list.error("found flows of queue ", quoted(queue.name_),
+                 ", which has poll_mode: direct; accepts queues with poll_mode: indirect");
     if (queue.mrs_.size() > 1)
       list.error("found flows of queue ", quoted(queue.name_), ", which splits packets over ",
                  queue.mrs_.size(), " memory regions; accepts a queue with one");

@@ -140,7 +140,8 @@ void walk_tx_queue(Fields& fields, TxQueueConfig& queue) {
   walk_queue(fields, queue, false);
   fields.texts(optional("offloads"), queue.common_.offloads_, OFFLOADS);
   fields.number(optional("pacing_mbps"), queue.pacing_mbps_, {0, UINT32_MAX, "Mb/s"});
-  fields.number(optional("realtime_priority"), queue.realtime_priority_, {0, 99});
+  const bool worker = queue.poll_mode_ != QueuePollMode::DIRECT || queue.realtime_priority_ != 0;
+  fields.number({"realtime_priority", false, worker}, queue.realtime_priority_, {0, 99});
   // As the offloads of a receive queue.
   if (fields.writing() && queue.common_.split_boundary_ != 0)
     fields.number(optional("split_boundary"), queue.common_.split_boundary_, {});

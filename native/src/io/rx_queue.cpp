@@ -21,10 +21,10 @@ BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, Se
     for (const auto* region : regions) small = std::max(small, region->config().num_bufs_);
   }
   return memory.rx_pools
-      .emplace_back(std::make_unique<BurstPool>(
-          meta_buffers, static_cast<std::uint32_t>(config.common_.batch_size_),
-          static_cast<int>(regions.size()), false,
-          static_cast<std::uint32_t>(std::min(small, MOST_SMALL))))
+      .emplace_back(
+          std::make_unique<BurstPool>(meta_buffers, static_cast<std::uint32_t>(burst_size(config)),
+                                      static_cast<int>(regions.size()), false,
+                                      static_cast<std::uint32_t>(std::min(small, MOST_SMALL))))
       .get();
 }
 
@@ -33,7 +33,8 @@ BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, Se
 RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory, Sources sources)
     : QueueBase(interface, config, std::move(memory)),
-      at_once_(sources == Sources::MANY && config.timeout_us_ == 0),
+      at_once_((sources == Sources::MANY && config.timeout_us_ == 0) ||
+               config.poll_mode_ == QueuePollMode::DIRECT),
       pool_(make_pool(config_, meta_buffers, *memory_, regions_, sources)),
       ring_(sources == Sources::MANY
                 ? pool_->most()
@@ -71,7 +72,12 @@ Burst* RxQueue::receive() noexcept {
 Burst* RxQueue::receive_packets() noexcept {
   if (num_aside_.load(std::memory_order_acquire) > 0) return receive_from(0);
   Burst* burst = nullptr;
-  return ring_.pop(burst) ? hand_to_application(burst) : nullptr;
+  bool found = ring_.pop(burst);
+  if (!found && direct()) {
+    work();
+    found = ring_.pop(burst);
+  }
+  return found ? hand_to_application(burst) : nullptr;
 }
 
 Burst* RxQueue::receive_from(std::uintptr_t connection) {
@@ -116,6 +122,16 @@ bool RxQueue::wait(std::int64_t timeout_ns, std::uintptr_t connection) noexcept 
     const std::lock_guard lock(aside_mutex_);
     return aside(connection) != aside_.end();
   };
+  if (direct() && !ready()) {
+    constexpr std::int64_t LONGEST_NS = 100'000'000;
+    // Whoever has the work now may leave it, and nobody would tell.
+    constexpr std::int64_t ELSEWHERE_NS = 1'000'000;
+    const auto most = [&](std::int64_t ns) {
+      return timeout_ns < 0 ? ns : std::min(ns, timeout_ns);
+    };
+    if (direct_->work_or_wait(static_cast<std::uint64_t>(most(LONGEST_NS)))) return true;
+    return ready_.wait_unless(ready, most(ELSEWHERE_NS));
+  }
   return ready_.wait_unless(ready, timeout_ns);
 }
 
@@ -130,6 +146,7 @@ void RxQueue::request_flush() {
   const std::uint64_t mine = discard_requests_.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (poller_doorbell != nullptr) poller_doorbell->ring();
   for (int i = 0; i < 50'000; ++i) {
+    work();
     if (closed() || discards_done_.load(std::memory_order_acquire) >= mine) return;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
@@ -144,6 +161,11 @@ void RxQueue::set_drop_all(bool on) {
 }
 
 void RxQueue::attach_recorder(const std::string& name) {
+  if (direct()) {
+    throw Error(Status::NOT_SUPPORTED,
+                "receive queue '" + config_.common_.name_ +
+                    "' has poll_mode: direct, and a recorder does not poll; set it to indirect");
+  }
   const std::lock_guard lock(recorder_mutex_);
   if (!recorder_.empty()) {
     throw Error(Status::NOT_READY, "queue '" + config_.common_.name_ + "' is being recorded by '" +

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "burst/burst.h"
+#include "io/direct_work.h"
 #include "memory/region.h"
 #include "net/link_layer.h"
 
@@ -57,6 +58,14 @@ class QueueBase {
   [[nodiscard]] bool has_offload(std::string_view name) const noexcept {
     return std::ranges::find(config_.common_.offloads_, name) != config_.common_.offloads_.end();
   }
+  /// Its callers do its work.
+  [[nodiscard]] bool direct() const noexcept { return direct_ != nullptr; }
+  /// Before anybody uses it.
+  void set_direct(DirectWork& work) noexcept { direct_ = &work; }
+  /// Of a direct queue: do what there is to do now. Any thread.
+  void work() const noexcept {
+    if (direct_ != nullptr) direct_->work();
+  }
   [[nodiscard]] std::uint16_t port_id() const noexcept { return port_id_; }
   [[nodiscard]] const std::string& interface_name() const noexcept { return interface_; }
   [[nodiscard]] std::uint16_t id() const noexcept {
@@ -76,6 +85,7 @@ class QueueBase {
   std::shared_ptr<SessionMemory> memory_;
   std::vector<memory::MemoryRegion*> regions_;
   std::uint32_t max_packet_size_{0};
+  DirectWork* direct_{nullptr};
 };
 
 }  // namespace daqiri

@@ -36,6 +36,7 @@ Status TxQueue::allocate(std::uint32_t num_packets, Burst** burst) noexcept {
   *burst = nullptr;
   if (num_packets == 0 || num_packets > most_packets()) return Status::INVALID_PARAMETER;
   if (closed()) return Status::NOT_READY;
+  work();
   Burst* taken = memory_->tx_pool->take();
   if (taken == nullptr) return Status::NO_FREE_BURST_BUFFERS;
   taken->keep = memory_;
@@ -50,6 +51,7 @@ Status TxQueue::allocate(std::uint32_t num_packets, Burst** burst) noexcept {
 }
 
 bool TxQueue::has_buffers(std::uint32_t num_packets) noexcept {
+  work();
   bool enough = true;
   for (int s = 0; s < num_segments(); ++s) {
     if (region(s).available() >= num_packets) continue;
@@ -113,6 +115,7 @@ Status TxQueue::send(Burst* burst) noexcept {
     return Status::NO_SPACE_AVAILABLE;
   }
   if (worker_doorbell != nullptr) worker_doorbell->ring();
+  work();
   return Status::SUCCESS;
 }
 
@@ -125,9 +128,11 @@ std::string TxQueue::held_up_by() const { return io_->held_up_by(*this); }
 bool TxQueue::wait_idle(std::int64_t timeout_ns) noexcept {
   const auto idle = [this] { return counters().held == 0; };
   const std::uint64_t begun = monotonic_ns();
+  work();
   for (std::int64_t left = timeout_ns; !idle();) {
     if (timeout_ns >= 0) left = timeout_ns - static_cast<std::int64_t>(monotonic_ns() - begun);
     if (closed() || (timeout_ns >= 0 && left <= 0)) return idle();
+    if (work_or_wait(left)) continue;
     if (!freed_.wait_unless([&] { return idle() || closed(); }, left)) return false;
   }
   return true;
@@ -140,7 +145,20 @@ bool TxQueue::wait_free(std::int64_t timeout_ns) noexcept {
       return r->available() >= std::min<std::uint64_t>(batch_size(), r->config().num_bufs_);
     });
   };
-  return free() || freed_.wait_unless([&] { return free() || closed(); }, timeout_ns);
+  if (free() || work_or_wait(timeout_ns)) return true;
+  return freed_.wait_unless([&] { return free() || closed(); }, timeout_ns);
+}
+
+bool TxQueue::work_or_wait(std::int64_t& timeout_ns) noexcept {
+  if (!direct()) return false;
+  // Whoever waits is to look about so often.
+  constexpr std::int64_t LONGEST_NS = 100'000'000;
+  // Whoever has the work now may leave it, and nobody would tell.
+  constexpr std::int64_t ELSEWHERE_NS = 1'000'000;
+  const auto most = [&](std::int64_t ns) { return timeout_ns < 0 ? ns : std::min(ns, timeout_ns); };
+  if (direct_->work_or_wait(static_cast<std::uint64_t>(most(LONGEST_NS)))) return true;
+  timeout_ns = most(ELSEWHERE_NS);
+  return false;
 }
 
 std::uint64_t TxQueue::flush() {
@@ -160,7 +178,8 @@ std::uint64_t TxQueue::flush() {
       throw Error(Status::GENERIC_FAILURE,
                   "queue '" + config_.common_.name_ + "': its worker did not answer for 5 s");
     }
-    freed_.wait_unless(done, static_cast<std::int64_t>(LONGEST_NS - waited));
+    auto left = static_cast<std::int64_t>(LONGEST_NS - waited);
+    if (!work_or_wait(left)) freed_.wait_unless(done, left);
   }
   return published_.read().dropped[DropReason::FLUSHED] - before;
 }

@@ -27,7 +27,7 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   ~TxQueue();
 
   [[nodiscard]] std::uint32_t batch_size() const noexcept {
-    return static_cast<std::uint32_t>(config_.common_.batch_size_);
+    return static_cast<std::uint32_t>(burst_size(config_));
   }
 
   /// Of one burst: it cannot have more than there are buffers.
@@ -113,6 +113,11 @@ class TxQueue : public QueueBase<TxQueueConfig> {
   Doorbell* worker_doorbell{nullptr};
 
  private:
+  /// Of a direct queue: do its work, or wait for some, for `timeout_ns` at most (negative: no
+  /// limit). False: the queue has a worker, or the work is another thread's; wait for
+  /// `timeout_ns`, as it is then.
+  bool work_or_wait(std::int64_t& timeout_ns) noexcept;
+
   std::uint32_t most_packets_{0};
   MpmcRing<Burst*> ring_;
 

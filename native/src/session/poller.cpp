@@ -33,6 +33,7 @@ constexpr long REST_PAUSE_NS = 1'000'000;
 
 void Poller::add(PortIo& io, RxQueue& queue) {
   queue.set_poller(doorbell_);
+  if (direct_) queue.set_direct(*this);
   queues_.push_back({&io, &queue});
   const int fd = io.receive_traits(queue).ready_fd;
   if (fd >= 0 && std::ranges::find(fds_, fd) == fds_.end()) fds_.push_back(fd);
@@ -72,10 +73,21 @@ std::uint32_t Poller::pass() noexcept {
   return seen;
 }
 
-void Poller::sleep() noexcept {
+void Poller::sleep(std::uint64_t ns) noexcept {
   doorbell_.prepare();
   if (stop_.stop_requested() || pass() > 0) return doorbell_.cancel();
-  doorbell_.wait(static_cast<std::int64_t>(until_due(MAX_SLEEP_NS)), fds_);
+  doorbell_.wait(static_cast<std::int64_t>(until_due(std::min(ns, MAX_SLEEP_NS))), fds_);
+}
+
+void Poller::step_or_wait(std::uint64_t ns) noexcept {
+  const std::uint64_t begun = monotonic_ns();
+  do {
+    if (pass() > 0 || stop_.stop_requested()) return;
+    cpu_relax();
+  } while (monotonic_ns() - begun < std::min(ns, SPIN_NS));
+  if (ns <= SPIN_NS) return;
+  sleep(ns - SPIN_NS);
+  pass();
 }
 
 std::uint64_t Poller::until_due(std::uint64_t most) const noexcept {
@@ -107,9 +119,15 @@ void Poller::take_rest() noexcept {
   }
 }
 
-void Poller::run(std::stop_token stop) noexcept {
-  stop_ = std::move(stop);
-  const std::stop_callback ring(stop_, [this] { doorbell_.ring(); });
+void Poller::stop() noexcept {
+  begin_stop();
+  thread_ = {};
+  if (!direct_) return;
+  take_over();
+  finish();
+}
+
+void Poller::run() noexcept {
   configure_thread(cpu_core_, "daqiri-rx-" + cpu_core_);
   const std::uint64_t pause_ns = pause_allowed();
   std::uint64_t last_seen = monotonic_ns();
@@ -123,9 +141,13 @@ void Poller::run(std::stop_token stop) noexcept {
     } else if (never_sleeps_ || (pause_ns == 0 && monotonic_ns() - last_seen < SPIN_NS)) {
       cpu_relax();
     } else {
-      sleep();
+      sleep(MAX_SLEEP_NS);
     }
   }
+  finish();
+}
+
+void Poller::finish() noexcept {
   const std::uint64_t end = monotonic_ns() + DRAIN_NS;
   for (int i = 0; i < DRAIN_PASSES && pass() > 0 && monotonic_ns() < end; ++i) {
   }

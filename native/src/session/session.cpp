@@ -163,7 +163,7 @@ void Session::build() {
   std::size_t tx_segments = 1;
   for (const InterfaceConfig& interface : config_.ifs_) {
     for (const auto& queue : interface.tx_.queues_) {
-      tx_batch = std::max(tx_batch, queue.common_.batch_size_);
+      tx_batch = std::max(tx_batch, burst_size(queue));
       tx_segments = std::max(tx_segments, queue.common_.mrs_.size());
     }
   }
@@ -244,10 +244,23 @@ void Session::add_reorder_plans(const Port& port, reorder::PacketKind kind) {
 void Session::start() {
   const bool never_sleep = engine_for(config_).traits.polls_without_pause;
   for (const auto& port : ports_) {
+    Poller* callers = nullptr;
     for (const auto& queue : port->rx) {
-      worker_of(pollers_, queue->config().common_.cpu_core_, never_sleep).add(*port->io, *queue);
+      if (queue->config().poll_mode_ == QueuePollMode::INDIRECT) {
+        worker_of(pollers_, queue->config().common_.cpu_core_, never_sleep).add(*port->io, *queue);
+        continue;
+      }
+      // Queues that are read together have one poller.
+      if (callers == nullptr || !port->io->receive_traits(*queue).together)
+        callers = pollers_.emplace_back(std::make_unique<Poller>()).get();
+      callers->add(*port->io, *queue);
     }
     for (const auto& queue : port->tx) {
+      if (queue->config().poll_mode_ == QueuePollMode::DIRECT) {
+        transmitters_.emplace_back(std::make_unique<Transmitter>(port->io->clock()))
+            ->add(*port->io, *queue);
+        continue;
+      }
       worker_of(transmitters_, queue->config().common_.cpu_core_, port->io->clock())
           .add(*port->io, *queue);
     }

@@ -15,6 +15,8 @@ namespace {
 /// Further than this from a launch time the worker sleeps, until TX_SPIN_NS before it.
 constexpr std::uint64_t SLEEP_FROM_NS = 200'000;
 constexpr std::uint64_t TX_SPIN_NS = 80'000;
+/// What a caller of a direct queue does at most for others.
+constexpr int MOST_TURNS = 1024;
 /// Longest sleep: a step of the clock is noticed within this.
 constexpr std::uint64_t TX_MAX_SLEEP_NS = 50'000'000;
 /// Idle time after which the worker sleeps instead of spinning.
@@ -68,6 +70,7 @@ void prefetch(const Burst& burst, std::uint32_t packet) noexcept {
 
 void Transmitter::add(PortIo& io, TxQueue& queue) {
   queue.worker_doorbell = &doorbell_;
+  if (direct_) queue.set_direct(*this);
   Served served{.io = &io,
                 .queue = &queue,
                 .traits = io.transmit_traits(queue),
@@ -266,10 +269,38 @@ bool Transmitter::anything_new() const noexcept {
   });
 }
 
-void Transmitter::run(std::stop_token stop) noexcept {
-  stop_ = std::move(stop);
-  const std::stop_callback ring(stop_, [this] { doorbell_.ring(); });
+void Transmitter::stop() noexcept {
+  begin_stop();
+  thread_ = {};
+  if (!direct_) return;
+  take_over();
+  work_until_stopped();
+}
+
+void Transmitter::step() noexcept {
+  now_ = clock_();
+  for (int i = 0; i < MOST_TURNS && serve_all(); ++i) {
+  }
+}
+
+void Transmitter::step_or_wait(std::uint64_t ns) noexcept {
+  step();
+  rest(ns);
+  step();
+}
+
+void Transmitter::run() noexcept {
   configure_thread(cpu_core_, "daqiri-tx-" + cpu_core_, realtime_priority_);
+  work_until_stopped();
+}
+
+bool Transmitter::serve_all() noexcept {
+  bool progress = false;
+  for (Served& served : queues_) progress = serve(served) || progress;
+  return progress;
+}
+
+void Transmitter::work_until_stopped() noexcept {
   last_left_ = monotonic_ns();
   now_ = clock_();
   std::uint64_t drain_begun = 0;
@@ -277,34 +308,11 @@ void Transmitter::run(std::stop_token stop) noexcept {
   // takes longer than what a packet would otherwise be late.
   for (;;) {
     if (stop_.stop_requested() && drain_++ == 0) drain_begun = last_left_ = monotonic_ns();
-    bool progress = false;
-    for (Served& served : queues_) progress = serve(served) || progress;
+    const bool progress = serve_all();
     if (drain_ > TX_DRAIN_PASSES || (drain_ > 0 && monotonic_ns() - last_left_ > TX_DRAIN_NS) ||
         (drain_ > 0 && monotonic_ns() - drain_begun > TX_LONGEST_DRAIN_NS))
       break;
-    if (progress) continue;
-    // Launch times are kept; what was refused is tried again about then.
-    std::uint64_t due = NEVER;
-    std::uint64_t retry = NEVER;
-    std::uint64_t pause = NEVER;
-    for (const Served& served : queues_) {
-      due = std::min(due, served.ask);
-      std::uint64_t& wanted = served.refused ? retry : due;
-      wanted = std::min(wanted, served.due);
-      if (served.ask != NEVER) pause = std::min(pause, LAUNCHING_NS);
-      if (served.refused && !served.unconnected) pause = std::min(pause, served.retry_ns);
-    }
-    if (drain_ > 0) {
-      if (pause == NEVER) break;
-      sleep(pause);
-    } else if (retry < due && due > now_ + SLEEP_FROM_NS) {
-      if (retry > now_) sleep(std::min({retry, due - TX_SPIN_NS, now_ + TX_MAX_SLEEP_NS}) - now_);
-    } else if (due == NEVER && monotonic_ns() - last_left_ < IDLE_SPIN_NS) {
-      cpu_relax();
-      now_ = clock_();
-    } else {
-      wait_until(due);
-    }
+    if (!progress && !rest(TX_MAX_SLEEP_NS)) break;
   }
   for (Served& served : queues_) {
     if (served.ask != NEVER) count_completed(served, true);
@@ -312,6 +320,32 @@ void Transmitter::run(std::stop_token stop) noexcept {
     served.queue->mark_closed();
     served.queue->discard();
   }
+}
+
+bool Transmitter::rest(std::uint64_t ns) noexcept {
+  // Launch times are kept; what was refused is tried again about then.
+  std::uint64_t due = NEVER;
+  std::uint64_t retry = NEVER;
+  std::uint64_t pause = NEVER;
+  for (const Served& served : queues_) {
+    due = std::min(due, served.ask);
+    std::uint64_t& wanted = served.refused ? retry : due;
+    wanted = std::min(wanted, served.due);
+    if (served.ask != NEVER) pause = std::min(pause, LAUNCHING_NS);
+    if (served.refused && !served.unconnected) pause = std::min(pause, served.retry_ns);
+  }
+  if (drain_ > 0) {
+    if (pause == NEVER) return false;
+    sleep(pause);
+  } else if (retry < due && due > now_ + SLEEP_FROM_NS) {
+    if (retry > now_) sleep(std::min({retry, due - TX_SPIN_NS, now_ + ns}) - now_);
+  } else if (due == NEVER && monotonic_ns() - last_left_ < IDLE_SPIN_NS) {
+    cpu_relax();
+    now_ = clock_();
+  } else {
+    wait_until(std::min(due, now_ + ns));
+  }
+  return true;
 }
 
 }  // namespace daqiri

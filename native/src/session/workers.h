@@ -1,4 +1,5 @@
-/// The threads that serve the queues of one core: all receive queues, all transmit queues.
+/// What serves the queues of one core: a thread for all receive queues, one for all transmit
+/// queues. Direct queues (poll_mode) have none: their callers do the same work.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/direct_work.h"
 #include "io/io_engine.h"
 #include "system/doorbell.h"
 #include "system/thread.h"
@@ -16,30 +18,42 @@
 
 namespace daqiri {
 
-class Poller {
+class Poller final : public DirectWork {
  public:
   /// `never_sleeps`: its queues are polled without pause.
   Poller(std::string cpu_core, bool never_sleeps)
       : cpu_core_(std::move(cpu_core)), never_sleeps_(never_sleeps) {}
+  /// Of direct queues.
+  Poller() : Poller({}, false) { direct_ = true; }
+  ~Poller() override { begin_stop(); }
 
   /// Before `start`.
   void add(PortIo& io, RxQueue& queue);
-  void start() { thread_ = start_thread(std::bind_front(&Poller::run, this)); }
-  /// Receive what has arrived, hand over open bursts, end the thread. Idempotent.
-  void begin_stop() noexcept { thread_.request_stop(); }
-  /// And wait until it has ended.
-  void stop() noexcept { thread_ = {}; }
+  void start() {
+    if (!direct_) thread_ = start_thread([this] { run(); });
+  }
+  /// Receive what has arrived, hand over open bursts, end.
+  void begin_stop() noexcept {
+    stop_.request_stop();
+    doorbell_.ring();
+  }
+  /// And wait until it has ended. Direct: once.
+  void stop() noexcept;
   [[nodiscard]] bool has(const std::string& cpu_core, bool never_sleeps) const noexcept {
-    return cpu_core == cpu_core_ && never_sleeps == never_sleeps_;
+    return !direct_ && cpu_core == cpu_core_ && never_sleeps == never_sleeps_;
   }
 
  private:
-  void run(std::stop_token stop) noexcept;
+  void step() noexcept override { pass(); }
+  void step_or_wait(std::uint64_t ns) noexcept override;
+  void run() noexcept;
+  void finish() noexcept;
   std::uint32_t pass() noexcept;
   std::uint32_t receive() noexcept;
   /// What other pollers still have for its queues when all stop.
   void take_rest() noexcept;
-  void sleep() noexcept;
+  /// For `ns` at most.
+  void sleep(std::uint64_t ns) noexcept;
   /// How long packets may be left to gather in sockets, ns; 0: not at all.
   [[nodiscard]] std::uint64_t pause_allowed() const noexcept;
   /// ns until an open burst is due, `most` at most.
@@ -52,12 +66,13 @@ class Poller {
 
   std::string cpu_core_;
   bool never_sleeps_;
+  bool direct_{false};
   std::vector<Polled> queues_;
   std::vector<int> fds_;
   /// CLOCK_MONOTONIC ns of the first open burst whose timeout passes; 0: none.
   std::uint64_t next_due_{0};
   Doorbell doorbell_;
-  std::stop_token stop_;
+  std::stop_source stop_;
   /// Last: it ends before the rest goes.
   std::jthread thread_;
 };
@@ -69,21 +84,29 @@ class Poller {
 /// time. Packets that are due together leave in one call of the engine. One thread, which never
 /// blocks on one queue while another has packets due: a queue's turn ends before the next launch
 /// time of another.
-class Transmitter {
+class Transmitter final : public DirectWork {
  public:
   /// `clock`: that of all its queues' ports.
   Transmitter(std::string cpu_core, const Clock& clock)
       : cpu_core_(std::move(cpu_core)), clock_(clock) {}
+  /// Of a direct queue.
+  explicit Transmitter(const Clock& clock) : Transmitter({}, clock) { direct_ = true; }
+  ~Transmitter() override { begin_stop(); }
 
   /// Before `start`.
   void add(PortIo& io, TxQueue& queue);
-  void start() { thread_ = start_thread(std::bind_front(&Transmitter::run, this)); }
-  /// Send what is due now, drop the rest as flushed, end the thread. Idempotent.
-  void begin_stop() noexcept { thread_.request_stop(); }
-  /// And wait until it has ended.
-  void stop() noexcept { thread_ = {}; }
+  void start() {
+    if (!direct_) thread_ = start_thread([this] { run(); });
+  }
+  /// Send what is due now, drop the rest as flushed, end.
+  void begin_stop() noexcept {
+    stop_.request_stop();
+    doorbell_.ring();
+  }
+  /// And wait until it has ended. Direct: once.
+  void stop() noexcept;
   [[nodiscard]] bool has(const std::string& cpu_core, const Clock& clock) const noexcept {
-    return cpu_core == cpu_core_ && clock == clock_;
+    return !direct_ && cpu_core == cpu_core_ && clock == clock_;
   }
 
  private:
@@ -123,7 +146,15 @@ class Transmitter {
     return launch > served.traits.launch_lead ? launch - served.traits.launch_lead : 0;
   }
 
-  void run(std::stop_token stop) noexcept;
+  void step() noexcept override;
+  void step_or_wait(std::uint64_t ns) noexcept override;
+  void run() noexcept;
+  void work_until_stopped() noexcept;
+  /// A turn of each queue. False: there was nothing to do.
+  bool serve_all() noexcept;
+  /// Wait until there is something to do, for about `ns` at most. False: it was told to stop, and
+  /// there is nothing to wait for.
+  bool rest(std::uint64_t ns) noexcept;
   /// Send what is due and fits the queue's turn. False: nothing was.
   bool serve(Served& served) noexcept;
   void transmit(Served& served, std::uint32_t run) noexcept;
@@ -143,6 +174,7 @@ class Transmitter {
 
   std::string cpu_core_;
   Clock clock_;
+  bool direct_{false};
   std::vector<Served> queues_;
   /// Of queues that were refused.
   std::vector<int> fds_;
@@ -154,7 +186,7 @@ class Transmitter {
   /// Passes since it was told to stop.
   int drain_{0};
   Doorbell doorbell_;
-  std::stop_token stop_;
+  std::stop_source stop_;
   /// Last: it ends before the rest goes.
   std::jthread thread_;
 };

@@ -225,7 +225,8 @@ TEST_CASE("a directly polled queue has no core, batch or timeout", "[config][rul
   const std::string queue = "interfaces[0].rx.queues[2]";
   const std::string on_dpdk =
       replaced(RAW, "id: 2, cpu_core: 5, batch_size: 64,", "id: 2, poll_mode: direct,");
-  require_error(on_dpdk, queue + ".poll_mode", "beside engine 'dpdk'; accepts it beside engine");
+  require_error(on_dpdk, queue + ".poll_mode",
+                "beside engine 'dpdk'; accepts it beside loopback: sw");
   require_error(replaced(on_dpdk, "    engine: dpdk\n", ""), queue + ".poll_mode", "'dpdk'");
   require_error(replaced(SOCKET, "name: in,", "name: in, poll_mode: direct,"),
                 "interfaces[0].rx.queues[0].poll_mode", "'socket'");

@@ -114,7 +114,7 @@ TEST_CASE("a struct meets the rules of a file", "[config][structs]") {
             c.ifs_[0].rx_.queues_[0].poll_mode_ = QueuePollMode::DIRECT;
             c.ifs_[0].rx_.queues_[0].common_.batch_size_ = 0;
           }),
-          "interfaces[0].rx.queues[0].poll_mode");
+          "interfaces[0].rx.queues[0].cpu_core");
   refuses(with([](auto& c) { c.ifs_[0].rx_.flows_[0].action_.id_ = 4; }),
           "interfaces[0].rx.flows[0].action.id");
   refuses(with([](auto& c) { c.ifs_[0].rx_.flows_[0].action_.type_ = FlowType::VLAN_POP; }),

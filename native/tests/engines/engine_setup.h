@@ -32,6 +32,8 @@ struct EngineSetup {
   bool waits{false};
   /// What is lost on the way is counted to the last packet here.
   bool counts_all{true};
+  /// Its queues have no threads.
+  bool direct{false};
 };
 
 inline std::vector<EngineSetup>& engine_setups() {

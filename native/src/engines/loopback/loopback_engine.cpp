@@ -286,6 +286,7 @@ const RegisteredEngine registered{{{.name = "loopback",
                                     .transforms = true,
                                     .dynamic_flows = true,
                                     .byte_matches = true,
+                                    .direct_mode = true,
                                     .unused_keys = UNUSED_BY_RAW_ENGINES},
                                    [](const NetworkConfig& config) {
                                      return config.common_.loopback_ ==

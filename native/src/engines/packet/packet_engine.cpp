@@ -47,7 +47,9 @@ class PacketPort final : public PortIo {
   [[nodiscard]] ReceiveTraits receive_traits(const RxQueue& queue) const noexcept override {
     // The reader rings the other pollers.
     const bool handed = receiver_->hand_over_to(queue) != nullptr;
-    return {.ready_fd = handed ? -1 : receiver_->fd(), .gathers_ns = receiver_->gathers_ns()};
+    return {.ready_fd = handed ? -1 : receiver_->fd(),
+            .gathers_ns = receiver_->gathers_ns(),
+            .together = true};
   }
   void finish_receiving(RxQueue& queue) noexcept override {
     if (is_first(queue)) receiver_->finish();
@@ -149,6 +151,7 @@ const RegisteredEngine registered{{{.name = "packet",
                                     .dynamic_flows = true,
                                     .byte_matches = true,
                                     .packet_filter = true,
+                                    .direct_mode = true,
                                     .unused_keys = UNUSED_BY_PACKET},
                                    [](const NetworkConfig& config) {
                                      return config.common_.loopback_ == LoopbackType::DISABLED &&

@@ -13,6 +13,21 @@ NetworkConfig loopback(const test::SuiteOptions& options) {
   return config;
 }
 
+NetworkConfig direct(const test::SuiteOptions& options) {
+  NetworkConfig config = loopback<false>(options);
+  const auto make_direct = [](auto& queue) {
+    queue.poll_mode_ = QueuePollMode::DIRECT;
+    queue.common_.cpu_core_.clear();
+    queue.common_.batch_size_ = 0;
+  };
+  make_direct(config.ifs_[0].rx_.queues_[0]);
+  config.ifs_[0].rx_.queues_[0].timeout_us_ = 0;
+  make_direct(config.ifs_[0].tx_.queues_[0]);
+  return config;
+}
+
+const test::RegisteredSetup polled{
+    {.name = "loopback, polled by its callers", .config = direct, .waits = true, .direct = true}};
 const test::RegisteredSetup waiting{{.name = "loopback", .config = loopback<false>, .waits = true}};
 const test::RegisteredSetup dropping{{.name = "loopback that drops", .config = loopback<true>}};
 
