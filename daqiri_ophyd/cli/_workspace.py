@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bluesky import RunEngine
-from bluesky.utils import MsgGenerator, RunEngineInterrupted
+from bluesky.utils import DuringTask, MsgGenerator, RunEngineInterrupted
 from bluesky.utils import TransitionError as NotRunningError  # pyright: ignore[reportPrivateImportUsage]
 
 from ..catalog import Catalog
@@ -20,6 +20,8 @@ from ._signals import ended_by
 
 # Between attempts to pause a RunEngine, s.
 _RETRY_S = 0.02
+# Between looks for signals, s.
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,19 @@ class Workspace:
                 )
             raise KeyboardInterrupt from None
         return uids[-1]
+
+
+class WaitForPlan(DuringTask):
+    """Waits for the end of a plan, and looks for signals meanwhile.
+
+    Python handles them in this thread. One that came right before the wait, or to another thread,
+    does not end it.
+    """
+
+    def block(self, blocking_event: threading.Event) -> None:
+        """Return when the event is set."""
+        while not blocking_event.wait(_LOOK_S):
+            pass
 
 
 class _PauseOnInterrupt:
@@ -109,6 +124,6 @@ def open_workspace(
         open_catalog(data, catalog) as opened,
         make_daq(config, directory=captures_of(data)) as daq,
     ):
-        engine = RunEngine(context_managers=[_PauseOnInterrupt])
+        engine = RunEngine(context_managers=[_PauseOnInterrupt], during_task=WaitForPlan())
         engine.subscribe(opened.writer())
         yield Workspace(engine, daq, opened)
