@@ -41,6 +41,7 @@ class Slots final : public packet::FrameRing {
 
   [[nodiscard]] std::vector<int> fds() const override { return {}; }
   [[nodiscard]] std::string path() const override { return {}; }
+  [[nodiscard]] std::uint64_t gathers_ns() const noexcept override { return 0; }
   Frame peek() noexcept override { return {}; }
   void advance() noexcept override { ++number_; }
   [[nodiscard]] bool worth_keeping() const noexcept override { return room; }
