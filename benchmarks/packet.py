@@ -43,6 +43,7 @@ from capture_files import HEADERS, frames
 from lateness import gap_errors
 from loss_free import Trial, bisect, send_and_count
 from programs import Program, built, cores, in_own_network, installed, script
+from machine import ROOT
 from runner import Comparison, Contender, Measurement, MissingError, Want, arguments
 
 from daqiri_ophyd.engine import PcapFile, write_pcap
@@ -101,9 +102,11 @@ def receive(command: list[str], size: int, seconds: float, measure: Measure) -> 
         return found
 
 
-def record(path: str, size: int, seconds: float, measure: Measure) -> Measurement:
+def record(
+    path: str, directory: Path, size: int, seconds: float, measure: Measure
+) -> Measurement:
     """Measure the engine's recorder."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
         command = [*script("ours/record.py"), "packet", "auto", DEVICE, f"{size - HEADERS}"]
         command += [f"{REGION}", folder, f"{PORT}", path]
         with Program(command, cores()[1]) as recorder, sending(size) as sender:
@@ -169,9 +172,11 @@ def one_capture(
     return Trial(sent["sent"], duration, received, (latest - sent["begun"]) / 1e9, used)
 
 
-def capture(name: str, size: int, seconds: float, measure: Measure) -> Measurement:
+def capture(
+    name: str, directory: Path, size: int, seconds: float, measure: Measure
+) -> Measurement:
     """Measure a tool."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, sending(size) as sender:
+    with tempfile.TemporaryDirectory(dir=directory) as folder, sending(size) as sender:
         file = Path(folder) / "capture.pcap"
         return measure(partial(one_capture, name, file, sender, size, seconds))
 
@@ -229,19 +234,19 @@ def compare_reception(comparison: Comparison, size: int) -> None:
     )
 
 
-def compare_capture(comparison: Comparison, size: int) -> None:
+def compare_capture(comparison: Comparison, where: str, directory: Path, size: int) -> None:
     """Compare with the tools."""
     others = tuple(tools())
 
     def contenders(measure: Measure, seconds: float) -> dict[str, Contender]:
-        rest = (size, seconds, measure)
+        rest = (directory, size, seconds, measure)
         ours = {f"ours, {name}": partial(record, path, *rest) for name, path in PATHS.items()}
         return {**ours, **{tool: partial(capture, tool, *rest) for tool in others}}
 
     ours = [f"ours, {name}" for name in PATHS]
     rate_and_time(
         comparison,
-        f"capture, {size} B",
+        f"capture to {where}, {size} B",
         contenders,
         partial(bisect, size=size, trials=CAPTURE_TRIALS),
         (
@@ -319,6 +324,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes of a frame")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what is compared")
+    parser.add_argument("--disk", type=Path, default=ROOT / "build", help="a folder on a disk")
     # As a part of all topics it is short.
     args = arguments(__doc__, seconds=0.3, rounds=5 if "--save" in sys.argv else 1, parser=parser)
     if os.geteuid() != 0:
@@ -330,9 +336,10 @@ def main() -> None:
         for size in args.sizes:
             if "reception" in args.parts:
                 compare_reception(comparison, size)
-        for size in args.sizes:
-            if "capture" in args.parts:
-                compare_capture(comparison, size)
+        if "capture" in args.parts:
+            for where, directory in (("disk", args.disk), ("/dev/shm", Path("/dev/shm"))):
+                for size in args.sizes:
+                    compare_capture(comparison, where, directory, size)
         if "replay" in args.parts:
             # For about twice the time of another measurement.
             count = int(2 * args.seconds * 1e4)

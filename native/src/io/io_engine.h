@@ -75,6 +75,8 @@ struct ReceiveTraits {
   int ready_fd{-1};
   /// What arrives may wait for `receive` this long, and is cheaper then; 0: not at all.
   std::uint64_t gathers_ns{0};
+  /// `ready_fd` is readable only once enough has arrived, or has waited long enough.
+  bool gathered{false};
   /// One thread at a time receives for all queues of the port that have no thread.
   bool together{false};
 };

@@ -1,9 +1,5 @@
 #include "reorder/convert.h"
 
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -11,6 +7,8 @@
 #include <fstream>
 #include <limits>
 #include <type_traits>
+
+#include "memory/streaming_copy.h"
 
 namespace daqiri::reorder {
 
@@ -155,25 +153,6 @@ template <typename Loop>
   Loop::move(to, from, bytes);
 }
 
-/// Whole cache lines past the caches, what is left at both ends as ever.
-[[gnu::target("avx2")]] void stream(std::byte* to, const std::byte* from,
-                                    std::size_t bytes) noexcept {
-  constexpr std::size_t LINE = 64;
-  const std::size_t before =
-      std::min(bytes, (LINE - reinterpret_cast<std::uintptr_t>(to) % LINE) % LINE);
-  std::memcpy(to, from, before);
-  std::size_t at = before;
-  for (; at + LINE <= bytes; at += LINE) {
-    const auto* line = reinterpret_cast<const __m256i*>(from + at);
-    auto* out = reinterpret_cast<__m256i*>(to + at);
-    const __m256i low = _mm256_loadu_si256(line);
-    const __m256i high = _mm256_loadu_si256(line + 1);
-    _mm256_stream_si256(out, low);
-    _mm256_stream_si256(out + 1, high);
-  }
-  std::memcpy(to + at, from + at, bytes - at);
-}
-
 template <typename Loop, Move MOVE>
 void streamed(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   alignas(64) std::byte block[BLOCK];
@@ -181,7 +160,7 @@ void streamed(std::byte* to, const std::byte* from, std::size_t bytes) noexcept 
     const std::size_t n = std::min(bytes, Loop::BLOCK_INPUT);
     const std::size_t made = n * BLOCK / Loop::BLOCK_INPUT;
     MOVE(block, from, n);
-    stream(to, block, made);
+    memory::streaming_copy(to, block, made);
     to += made;
     from += n;
     bytes -= n;
@@ -209,7 +188,7 @@ Move compiled(Code code) noexcept {
 
 Move copy(Code code) noexcept {
 #ifdef __x86_64__
-  if (code.stores == Stores::STREAMED && code.set != MoveSet::PORTABLE) return stream;
+  if (code.stores == Stores::STREAMED && code.set != MoveSet::PORTABLE) return memory::streaming_copy;
 #endif
   return compiled<Copy>(code);
 }
@@ -333,12 +312,6 @@ std::uint64_t last_cache_bytes() noexcept {
 bool worth_streaming(std::uint64_t frame_bytes) noexcept {
   const std::uint64_t cache = last_cache_bytes();
   return cache > 0 && frame_bytes >= cache / 2;
-}
-
-void settle_stores() noexcept {
-#ifdef __x86_64__
-  _mm_sfence();
-#endif
 }
 
 Move move_for(const ReorderDataTypesConfig& types, MoveSet set, Stores stores) noexcept {

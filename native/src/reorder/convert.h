@@ -43,16 +43,13 @@ enum class MoveSet : std::uint8_t { PORTABLE, AVX2, AVX512 };
 /// The best one that this processor has.
 [[nodiscard]] MoveSet best_move_set() noexcept;
 
-/// STREAMED: past the caches, which what is written would only fill. Needs `settle_stores` before
-/// others are told. The portable set has none, and stores as ever.
+/// STREAMED: as memory::streaming_copy. The portable set has none, and stores as ever.
 enum class Stores : std::uint8_t { CACHED, STREAMED };
 /// Of the L3 cache that a core uses; 0: there is none, or it is not known.
 [[nodiscard]] std::uint64_t last_cache_bytes() noexcept;
 /// Whether frames of so many bytes are to be streamed: two of them, one that is made and one that
 /// is read, fill the last cache.
 [[nodiscard]] bool worth_streaming(std::uint64_t frame_bytes) noexcept;
-/// What was streamed before is there before what is stored after.
-void settle_stores() noexcept;
 
 /// The move of a conversion; null: there is none (`convertible`).
 ///

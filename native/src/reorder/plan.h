@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daqiri/reorder.h"
+#include "memory/streaming_copy.h"
 #include "net/headers.h"
 #include "reorder/convert.h"
 
@@ -98,7 +99,7 @@ class Plan {
   }
   /// After moves, before others are told of them.
   void settle() const noexcept {
-    if (streams_) settle_stores();
+    if (streams_) memory::settle_stores();
   }
   /// Fill a stretch of the output, a whole number of elements.
   void fill(std::byte* to, std::size_t bytes) const noexcept;

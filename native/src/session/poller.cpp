@@ -109,6 +109,12 @@ std::uint64_t Poller::pause_allowed() const noexcept {
   return allowed < LEAST_PAUSE_NS ? 0 : allowed;
 }
 
+bool Poller::finds_gathered() const noexcept {
+  return !core_available(cpu_core_) && std::ranges::all_of(queues_, [](const Polled& polled) {
+    return polled.io->receive_traits(*polled.queue).gathered;
+  });
+}
+
 void Poller::take_rest() noexcept {
   const auto expected = [](const Polled& polled) { return polled.io->expects_more(*polled.queue); };
   const std::uint64_t end = monotonic_ns() + REST_NS;
@@ -129,7 +135,9 @@ void Poller::stop() noexcept {
 
 void Poller::run() noexcept {
   configure_thread(cpu_core_, "daqiri-rx-" + cpu_core_);
-  const std::uint64_t pause_ns = pause_allowed();
+  const bool gathered = finds_gathered();
+  const std::uint64_t pause_ns = gathered ? 0 : pause_allowed();
+  const std::uint64_t spin_ns = gathered || pause_ns > 0 ? 0 : SPIN_NS;
   std::uint64_t last_seen = monotonic_ns();
   while (!stop_.stop_requested()) {
     const std::uint32_t seen = pass();
@@ -138,7 +146,7 @@ void Poller::run() noexcept {
       if (pause_ns == 0 || seen >= BUSY_PASS) continue;
       const timespec pause{0, static_cast<long>(until_due(pause_ns))};
       if (pause.tv_nsec > 0) nanosleep(&pause, nullptr);
-    } else if (never_sleeps_ || (pause_ns == 0 && monotonic_ns() - last_seen < SPIN_NS)) {
+    } else if (never_sleeps_ || monotonic_ns() - last_seen < spin_ns) {
       cpu_relax();
     } else {
       sleep(MAX_SLEEP_NS);

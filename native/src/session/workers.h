@@ -56,6 +56,8 @@ class Poller final : public DirectWork {
   void sleep(std::uint64_t ns) noexcept;
   /// How long packets may be left to gather in sockets, ns; 0: not at all.
   [[nodiscard]] std::uint64_t pause_allowed() const noexcept;
+  /// Whether packets of all its queues have gathered when it is woken, and its core is for others.
+  [[nodiscard]] bool finds_gathered() const noexcept;
   /// ns until an open burst is due, `most` at most.
   [[nodiscard]] std::uint64_t until_due(std::uint64_t most) const noexcept;
 

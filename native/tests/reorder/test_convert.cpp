@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "memory/streaming_copy.h"
 #include "reorder/convert.h"
 
 using namespace daqiri;
@@ -181,7 +182,7 @@ TEST_CASE("every element is converted as its types say", "[reorder]") {
           std::vector<std::byte> in(bytes.size() + 1);
           std::memcpy(in.data() + 1, bytes.data(), bytes.size());
           move(out.data() + 1, in.data() + 1, bytes.size());
-          settle_stores();
+          memory::settle_stores();
           std::size_t wrong = 0;
           const bool network = order == ReorderEndianness::NETWORK;
           for (std::size_t i = 0; i < n; ++i)
@@ -222,7 +223,7 @@ TEST_CASE("bytes of any number are copied as they are, to anywhere", "[reorder]"
         alignas(64) std::array<std::byte, 1100> out;
         out.fill(std::byte{0x5A});
         move(out.data() + at, in.data(), n);
-        settle_stores();
+        memory::settle_stores();
         wrong += std::memcmp(out.data() + at, in.data(), n) == 0 ? 0 : 1;
         const auto same = [](std::byte each) { return each == std::byte{0x5A}; };
         wrong += std::all_of(out.begin(), out.begin() + at, same) ? 0 : 1;

@@ -28,6 +28,8 @@ class FrameRing : public memory::BufferOwner {
 
   /// How long frames may wait here unseen, however many come.
   [[nodiscard]] virtual std::uint64_t gathers_ns() const noexcept = 0;
+  /// As ReceiveTraits::gathered.
+  [[nodiscard]] virtual bool gathered() const noexcept { return false; }
 
   // --- Poller.
 

@@ -49,6 +49,7 @@ class PacketPort final : public PortIo {
     const bool handed = receiver_->hand_over_to(queue) != nullptr;
     return {.ready_fd = handed ? -1 : receiver_->fd(),
             .gathers_ns = receiver_->gathers_ns(),
+            .gathered = !handed && receiver_->gathered(),
             .together = true};
   }
   void finish_receiving(RxQueue& queue) noexcept override {

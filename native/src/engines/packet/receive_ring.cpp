@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -16,8 +17,10 @@ namespace daqiri::packet {
 
 namespace {
 
-/// Of a block in which frames are kept.
-constexpr std::uint32_t LEAST_FILLED = ReceiveRing::BLOCK_BYTES / 4;
+/// Frames whose headers are fetched while earlier ones are looked at.
+constexpr std::uint32_t LOOK_AHEAD = 4;
+/// Part of a block in which frames are kept that is filled.
+constexpr std::uint32_t FILLED_PART = 4;
 /// Room before a frame for the VLAN tag that the kernel has taken out of it.
 constexpr std::uint32_t TAG_BYTES = 4;
 /// Destination and source.
@@ -28,6 +31,14 @@ constexpr unsigned FRAME_BYTES = 2048;
 /// Part of the uses of a block that the kernel has not got back.
 constexpr std::uint32_t RETURNING = 1;
 
+/// Of a ring of about `ring_bytes`.
+std::uint32_t block_bytes(std::uint64_t ring_bytes) noexcept {
+  constexpr std::uint64_t ENOUGH_BLOCKS = 64;
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(std::bit_floor(ring_bytes / ENOUGH_BLOCKS),
+                                ReceiveRing::LEAST_BLOCK_BYTES, ReceiveRing::MOST_BLOCK_BYTES));
+}
+
 /// `status` belongs to the kernel and to this process in turn.
 std::atomic_ref<std::uint32_t> status_of(tpacket_hdr_v1& header) noexcept {
   return std::atomic_ref<std::uint32_t>(header.block_status);
@@ -37,11 +48,11 @@ std::atomic_ref<std::uint32_t> status_of(tpacket_hdr_v1& header) noexcept {
 
 ReceiveRing::ReceiveRing(const NetworkInterface& interface, const std::string& filter,
                          std::uint64_t bytes, std::uint32_t patience_ms)
-    : FrameRing("packets of " + interface.name, BLOCK_BYTES, true),
+    : FrameRing("packets of " + interface.name, block_bytes(bytes), true),
       interface_(interface),
       socket_(open_packet_socket(interface)),
       blocks_(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
-          (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES, FEWEST_BLOCKS, 65536))),
+          (bytes + buf_size() - 1) / buf_size(), FEWEST_BLOCKS, 65536))),
       uses_(std::make_unique<std::atomic<std::uint32_t>[]>(blocks_)) {
   const auto set = [&](int option, const auto& value, const char* what) {
     if (setsockopt(fd(), SOL_PACKET, option, &value, sizeof value) != 0)
@@ -52,10 +63,10 @@ ReceiveRing::ReceiveRing(const NetworkInterface& interface, const std::string& f
   set(PACKET_IGNORE_OUTGOING, int{1}, "leave out frames that this host sends");
   if (!filter.empty()) attach_filter(socket_, interface, filter);
   tpacket_req3 request{};
-  request.tp_block_size = BLOCK_BYTES;
+  request.tp_block_size = buf_size();
   request.tp_block_nr = blocks_;
   request.tp_frame_size = FRAME_BYTES;
-  request.tp_frame_nr = BLOCK_BYTES / FRAME_BYTES * blocks_;
+  request.tp_frame_nr = buf_size() / FRAME_BYTES * blocks_;
   request.tp_retire_blk_tov = patience_ms;
   set(PACKET_RX_RING, request, "make a receive ring");
   void* mapped = mmap(nullptr, this->bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd(), 0);
@@ -77,7 +88,7 @@ ReceiveRing::~ReceiveRing() {
 }
 
 tpacket_hdr_v1& ReceiveRing::header(std::uint32_t block) const noexcept {
-  return reinterpret_cast<tpacket_block_desc*>(ring_ + std::size_t{block} * BLOCK_BYTES)->hdr.bh1;
+  return reinterpret_cast<tpacket_block_desc*>(ring_ + std::size_t{block} * buf_size())->hdr.bh1;
 }
 
 void ReceiveRing::let_go(std::uint32_t block, std::uint32_t times) noexcept {
@@ -97,8 +108,8 @@ bool ReceiveRing::open_block() noexcept {
   uses_[block_].store(RETURNING + 1, std::memory_order_relaxed);
   const std::uint32_t used = used_.fetch_add(1, std::memory_order_relaxed);
   left_ = next.num_pkts;
-  frame_ = ring_ + std::size_t{block_} * BLOCK_BYTES + next.offset_to_first_pkt;
-  filled_ = next.blk_len >= LEAST_FILLED;
+  frame_ = ring_ + std::size_t{block_} * buf_size() + next.offset_to_first_pkt;
+  filled_ = next.blk_len >= buf_size() / FILLED_PART;
   has_room_ = used < blocks_ / 2;
   reading_ = true;
   return true;
@@ -138,7 +149,13 @@ Frame ReceiveRing::peek() noexcept {
 }
 
 void ReceiveRing::advance() noexcept {
-  frame_ += reinterpret_cast<tpacket3_hdr*>(frame_)->tp_next_offset;
+  const auto* head = reinterpret_cast<tpacket3_hdr*>(frame_);
+  const std::uint32_t step = head->tp_next_offset;
+  // Most frames of a stream are as long as the one before.
+  const std::byte* const later = frame_ + std::size_t{step} * LOOK_AHEAD;
+  __builtin_prefetch(later);
+  __builtin_prefetch(later + head->tp_mac);
+  frame_ += step;
   --left_;
 }
 

@@ -22,7 +22,9 @@ namespace daqiri::packet {
 /// The kernel fills the blocks in turn: it drops frames from when the next block is still in use.
 class ReceiveRing final : public FrameRing {
  public:
-  static constexpr std::uint32_t BLOCK_BYTES = 256U << 10U;
+  /// Each block that the kernel hands over wakes the poller: large rings have large ones.
+  static constexpr std::uint32_t LEAST_BLOCK_BYTES = 256U << 10U;
+  static constexpr std::uint32_t MOST_BLOCK_BYTES = 2U << 20U;
   static constexpr std::uint32_t FEWEST_BLOCKS = 32;
 
   /// A ring of about `bytes`, of an interface whose frames it sees from here on: those that
@@ -35,6 +37,7 @@ class ReceiveRing final : public FrameRing {
   [[nodiscard]] std::vector<int> fds() const override { return {fd()}; }
   [[nodiscard]] std::string path() const override { return "af_packet"; }
   [[nodiscard]] std::uint64_t gathers_ns() const noexcept override { return GATHERS_NS; }
+  [[nodiscard]] bool gathered() const noexcept override { return true; }
 
   // --- Poller.
 
@@ -62,7 +65,7 @@ class ReceiveRing final : public FrameRing {
  private:
   /// Readable when a block can be read.
   [[nodiscard]] int fd() const noexcept { return socket_.fd(); }
-  [[nodiscard]] std::size_t bytes() const noexcept { return std::size_t{blocks_} * BLOCK_BYTES; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return std::size_t{blocks_} * buf_size(); }
   [[nodiscard]] tpacket_hdr_v1& header(std::uint32_t block) const noexcept;
   /// One or more less that use the block.
   void let_go(std::uint32_t block, std::uint32_t times) noexcept;

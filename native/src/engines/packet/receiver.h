@@ -35,6 +35,8 @@ class Receiver {
   [[nodiscard]] const char* fixed_flows() const noexcept { return ring_->fixed_flows(); }
   /// As ReceiveTraits::gathers_ns.
   [[nodiscard]] std::uint64_t gathers_ns() const noexcept { return ring_->gathers_ns(); }
+  /// As ReceiveTraits::gathered.
+  [[nodiscard]] bool gathered() const noexcept { return ring_->gathered(); }
   /// Readable when there may be frames.
   [[nodiscard]] int fd() const noexcept { return arrivals_.fd(); }
 
