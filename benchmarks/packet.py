@@ -13,11 +13,12 @@ limit, ratios of rates say little, and those of processor time say how much room
 
 *Reception*: the limits are bare loops over the same facility, a ring of AF_PACKET (TPACKET_V3) and
 AF_XDP, which count frames and look at none; the engine finds each frame's flow, copies it to a
-buffer of the application, and hands bursts over. *Capture* to /dev/shm: the engine's recorder and
-the tools, each with 128 MiB for frames that wait; the rate counts the time until the last frame has
-been read from there. *Replay*: `daqiri-ophyd send` and tcpreplay send one file; how far the time
-between two frames is from that in the file, by the kernel's receive times at the other end. Both
-run on the cores that the kernel gives them.
+buffer of the application, and hands bursts over. *Capture*: the engine's recorder and the tools,
+each with 128 MiB for frames that wait; the rate counts the time until the last frame has been read
+from there. To a disk, the recorder writes past the page cache, which no tool does; in /dev/shm it
+cannot. *Replay*: `daqiri-ophyd send` and tcpreplay send one file; how far the time between two
+frames is from that in the file, by the kernel's receive times at the other end. Both run on the
+cores that the kernel gives them.
 """
 
 from __future__ import annotations

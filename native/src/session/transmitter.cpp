@@ -12,9 +12,13 @@ namespace daqiri {
 
 namespace {
 
-/// Further than this from a launch time the worker sleeps, until TX_SPIN_NS before it.
-constexpr std::uint64_t SLEEP_FROM_NS = 200'000;
-constexpr std::uint64_t TX_SPIN_NS = 80'000;
+/// The worker sleeps until so long before a launch time: twice what it was woken late by lately.
+constexpr std::uint64_t LEAST_SPIN_NS = 80'000;
+constexpr std::uint64_t MOST_SPIN_NS = 1'000'000;
+/// And only where it sleeps for this long.
+constexpr std::uint64_t LEAST_SLEEP_NS = 120'000;
+/// One wake-up in so many may be later than is allowed for.
+constexpr std::uint64_t WAKE_UPS = 128;
 /// What a caller of a direct queue does at most for others.
 constexpr int MOST_TURNS = 1024;
 /// Longest sleep: a step of the clock is noticed within this.
@@ -238,13 +242,28 @@ void Transmitter::note_error(Served& served, int error) noexcept {
   }
 }
 
+std::uint64_t Transmitter::spin_ns() const noexcept {
+  return std::clamp(2 * woken_late_ns_, LEAST_SPIN_NS, MOST_SPIN_NS);
+}
+
+bool Transmitter::may_sleep_until(std::uint64_t due) const noexcept {
+  return due > now_ && due - now_ > spin_ns() + LEAST_SLEEP_NS;
+}
+
 void Transmitter::wait_until(std::uint64_t due) noexcept {
   if (due <= now_) return;
-  if (due - now_ > SLEEP_FROM_NS) return sleep(std::min(due - now_ - TX_SPIN_NS, TX_MAX_SLEEP_NS));
+  woken_late_ns_ -= woken_late_ns_ / WAKE_UPS;
+  if (may_sleep_until(due)) {
+    const std::uint64_t ns = std::min(due - now_ - spin_ns(), TX_MAX_SLEEP_NS);
+    const std::uint64_t wanted = now_ + ns;
+    sleep(ns);
+    if (now_ > wanted) woken_late_ns_ = std::clamp(now_ - wanted, woken_late_ns_, MOST_SPIN_NS);
+    return;
+  }
   // A clock that was set back ends the spinning, too.
   do {
     now_ = clock_();
-  } while (now_ < due && due - now_ <= SLEEP_FROM_NS && !anything_new() && !stop_.stop_requested());
+  } while (now_ < due && !may_sleep_until(due) && !anything_new() && !stop_.stop_requested());
 }
 
 void Transmitter::sleep(std::uint64_t ns) noexcept {
@@ -337,8 +356,8 @@ bool Transmitter::rest(std::uint64_t ns) noexcept {
   if (drain_ > 0) {
     if (pause == NEVER) return false;
     sleep(pause);
-  } else if (retry < due && due > now_ + SLEEP_FROM_NS) {
-    if (retry > now_) sleep(std::min({retry, due - TX_SPIN_NS, now_ + ns}) - now_);
+  } else if (retry < due && may_sleep_until(due)) {
+    if (retry > now_) sleep(std::min({retry, due - spin_ns(), now_ + ns}) - now_);
   } else if (due == NEVER && monotonic_ns() - last_left_ < IDLE_SPIN_NS) {
     cpu_relax();
     now_ = clock_();

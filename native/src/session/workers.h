@@ -169,6 +169,9 @@ class Transmitter final : public DirectWork {
   /// Log why packets could not be sent: once for each cause, until it is another.
   static void note_error(Served& served, int error) noexcept;
   void wait_until(std::uint64_t due) noexcept;
+  /// How long before a launch time it is awake.
+  [[nodiscard]] std::uint64_t spin_ns() const noexcept;
+  [[nodiscard]] bool may_sleep_until(std::uint64_t due) const noexcept;
   /// Sleep until the doorbell rings or a queue that was refused may be served, for `ns` at most.
   void sleep(std::uint64_t ns) noexcept;
   /// A queue that had nothing to send has something, or is to be flushed.
@@ -185,6 +188,8 @@ class Transmitter final : public DirectWork {
   std::uint64_t now_{0};
   /// CLOCK_MONOTONIC ns when packets left last.
   std::uint64_t last_left_{0};
+  /// By how much the kernel woke it late, at most MOST_SPIN_NS: the worst of the last waits.
+  std::uint64_t woken_late_ns_{0};
   /// Passes since it was told to stop.
   int drain_{0};
   Doorbell doorbell_;
