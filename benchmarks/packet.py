@@ -43,8 +43,8 @@ from capture import DEVICE, PACKAGES, PORT, at_rate, file_size, processor_time, 
 from capture_files import HEADERS, frames
 from lateness import gap_errors
 from loss_free import Trial, bisect, send_and_count
-from programs import Program, built, cores, in_own_network, installed, script
 from machine import ROOT
+from programs import Program, built, cores, in_own_network, installed, script
 from runner import Comparison, Contender, Measurement, MissingError, Want, arguments
 
 from daqiri_ophyd.engine import PcapFile, write_pcap
@@ -103,9 +103,7 @@ def receive(command: list[str], size: int, seconds: float, measure: Measure) -> 
         return found
 
 
-def record(
-    path: str, directory: Path, size: int, seconds: float, measure: Measure
-) -> Measurement:
+def record(path: str, directory: Path, size: int, seconds: float, measure: Measure) -> Measurement:
     """Measure the engine's recorder."""
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         command = [*script("ours/record.py"), "packet", "auto", DEVICE, f"{size - HEADERS}"]
@@ -173,9 +171,7 @@ def one_capture(
     return Trial(sent["sent"], duration, received, (latest - sent["begun"]) / 1e9, used)
 
 
-def capture(
-    name: str, directory: Path, size: int, seconds: float, measure: Measure
-) -> Measurement:
+def capture(name: str, directory: Path, size: int, seconds: float, measure: Measure) -> Measurement:
     """Measure a tool."""
     with tempfile.TemporaryDirectory(dir=directory) as folder, sending(size) as sender:
         file = Path(folder) / "capture.pcap"
