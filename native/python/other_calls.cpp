@@ -38,7 +38,7 @@ py::object wait_for_event(BurstHandle* handle) {
   const BurstHandle::Use use(handle);
   api::Held burst("synchronize_burst_event", use.get());
   burst.require(!burst || burst->event == nullptr, Status::NOT_SUPPORTED,
-                "this build has no CUDA, so it cannot wait for the burst's event");
+                "this build has no bursts in GPU memory, so it cannot wait for their events");
   return status_object(burst.status());
 }
 

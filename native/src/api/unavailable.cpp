@@ -26,8 +26,9 @@ Status no_s3(const char* call) noexcept {
 }  // namespace
 
 Status set_reorder_cuda_stream(const std::string&, const std::string&, cudaStream_t) {
-  return unavailable(__func__,
-                     "this build has no CUDA; set reorder_type: cpu, which needs no stream");
+  return unavailable(
+      __func__,
+      "this build does not reorder on a GPU; set reorder_type: cpu, which needs no stream");
 }
 
 Status rdma_connect_to_server(const std::string&, std::uint16_t, std::uintptr_t*) {

@@ -13,9 +13,10 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "daqiri/error.h"
-#include "memory/region.h"
+#include "memory/host_pages.h"
 #include "system/log.h"
 
 namespace daqiri::memory {
@@ -25,19 +26,6 @@ namespace {
 /// Bytes that the kernel gives or takes in one call. Meanwhile other threads of the process cannot
 /// map memory, and so not begin either.
 constexpr std::size_t AT_ONCE = std::size_t{2} << 20U;
-
-class HostRegion final : public MemoryRegion {
- public:
-  HostRegion(const MemoryRegionConfig& config, const RegionExtent& extent)
-      : MemoryRegion(config, extent, true) {}
-  ~HostRegion() override {
-    const RegionExtent& all = extent();
-    for (std::size_t at = 0; at < all.bytes; at += AT_ONCE) {
-      madvise(all.base + at, std::min(AT_ONCE, all.bytes - at), MADV_DONTNEED);
-    }
-    munmap(all.base, all.bytes);
-  }
-};
 
 /// Ordinary memory; that of a transparent hugepage and more begins where one can, so that none is
 /// given or taken in parts. MAP_FAILED: errno tells why.
@@ -134,21 +122,8 @@ Error shortage(const MemoryRegionConfig& config, std::size_t bytes, std::size_t 
   return {Status::NO_FREE_PACKET_BUFFERS, text};
 }
 
-std::unique_ptr<MemoryRegion> allocate_host(const MemoryRegionConfig& config,
-                                            const RegionNeeds& needs) {
-  const bool huge = config.kind_ == MemoryKind::HUGE;
-  // Mappings begin at a page, which is more than any engine asks for.
-  const std::size_t page =
-      huge ? Hugepages().size : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  RegionExtent extent = RegionExtent::of(config, needs, page);
-  void* const base = huge ? mmap(nullptr, extent.bytes, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0)
-                          : map_pages(extent.bytes);
-  if (base == MAP_FAILED) throw shortage(config, extent.bytes, page);
-  extent.base = static_cast<std::byte*>(base);
-  auto region = std::make_unique<HostRegion>(config, extent);
-  place(extent, config.affinity_, "memory region '" + config.name_ + "'");
-  // Pages are touched now, so that no packet waits for the kernel to find one.
+/// Pages are touched now, so that no packet waits for the kernel to find one. Throws Error.
+void populate(const RegionExtent& extent, const MemoryRegionConfig& config, std::size_t page) {
   const std::size_t piece = std::max(page, AT_ONCE);
   for (std::size_t at = 0; at < extent.bytes; at += piece) {
     const std::size_t end = std::min(at + piece, extent.bytes);
@@ -157,13 +132,56 @@ std::unique_ptr<MemoryRegion> allocate_host(const MemoryRegionConfig& config,
     // Before Linux 5.14.
     for (std::size_t each = at; each < end; each += page) extent.base[each] = std::byte{0};
   }
-  return region;
+}
+
+void unmap(const RegionExtent& extent) noexcept {
+  if (extent.base == nullptr) return;
+  for (std::size_t at = 0; at < extent.bytes; at += AT_ONCE) {
+    madvise(extent.base + at, std::min(AT_ONCE, extent.bytes - at), MADV_DONTNEED);
+  }
+  munmap(extent.base, extent.bytes);
+}
+
+class HostRegion final : public MemoryRegion {
+ public:
+  HostRegion(const MemoryRegionConfig& config, HostPages&& pages)
+      : MemoryRegion(config, pages.extent(), true), pages_(std::move(pages)) {}
+
+ private:
+  HostPages pages_;
+};
+
+std::unique_ptr<MemoryRegion> allocate_host(const MemoryRegionConfig& config,
+                                            const RegionNeeds& needs) {
+  return std::make_unique<HostRegion>(config, HostPages(config, needs));
 }
 
 const RegisteredMemoryKind host(MemoryKind::HOST, allocate_host);
 const RegisteredMemoryKind hugepages(MemoryKind::HUGE, allocate_host);
 
 }  // namespace
+
+HostPages::HostPages(const MemoryRegionConfig& config, const RegionNeeds& needs) {
+  const bool huge = config.kind_ == MemoryKind::HUGE;
+  // Mappings begin at a page, which is more than any engine asks for.
+  const std::size_t page =
+      huge ? Hugepages().size : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  extent_ = RegionExtent::of(config, needs, page);
+  void* const base = huge ? mmap(nullptr, extent_.bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0)
+                          : map_pages(extent_.bytes);
+  if (base == MAP_FAILED) throw shortage(config, extent_.bytes, page);
+  extent_.base = static_cast<std::byte*>(base);
+  try {
+    place(extent_, config.affinity_, "memory region '" + config.name_ + "'");
+    populate(extent_, config, page);
+  } catch (...) {
+    unmap(extent_);
+    throw;
+  }
+}
+
+HostPages::~HostPages() { unmap(extent_); }
 
 void find_absent_hugepages(const std::vector<const MemoryRegionConfig*>& regions,
                            std::vector<Error>& absent) {

@@ -13,15 +13,26 @@ namespace daqiri::memory {
 namespace {
 
 constexpr std::array<const char*, 4> NAMES{"host", "host_pinned", "huge", "device"};
-constinit std::array<std::atomic<AllocateRegion>, NAMES.size()> kinds;
+struct Kind {
+  std::atomic<AllocateRegion> allocate{nullptr};
+  std::atomic<WhyAbsent> why_absent{nullptr};
+};
+constinit std::array<Kind, NAMES.size()> kinds;
+
+Kind& known(MemoryKind kind) noexcept { return kinds[static_cast<std::size_t>(kind)]; }
+
+/// Why this build or host has no memory of the kind; empty: it has.
+std::string why_absent(MemoryKind kind) {
+  if (known(kind).allocate.load(std::memory_order_acquire) == nullptr)
+    return "this build has no such memory";
+  const WhyAbsent why = known(kind).why_absent.load(std::memory_order_acquire);
+  return why == nullptr ? std::string() : why();
+}
 
 /// "memory region 'a': kind 'device' needs CUDA, ...".
-Error no_cuda(const std::string& regions, MemoryKind kind) {
-  return {
-      Status::NOT_SUPPORTED,
-      regions + ": kind '" + NAMES[static_cast<std::size_t>(kind)] +
-          "' needs CUDA, and this build has no CUDA; use kind 'host' or 'huge', or a build with "
-          "CUDA"};
+Error no_cuda(const std::string& regions, MemoryKind kind, const std::string& why) {
+  return {Status::NOT_SUPPORTED, regions + ": kind '" + NAMES[static_cast<std::size_t>(kind)] +
+                                     "' needs CUDA, and " + why + "; use kind 'host' or 'huge'"};
 }
 
 constexpr std::size_t round_up(std::size_t value, std::size_t to) {
@@ -30,8 +41,10 @@ constexpr std::size_t round_up(std::size_t value, std::size_t to) {
 
 }  // namespace
 
-RegisteredMemoryKind::RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate) noexcept {
-  kinds[static_cast<std::size_t>(kind)].store(allocate, std::memory_order_release);
+RegisteredMemoryKind::RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate,
+                                           WhyAbsent why_absent) noexcept {
+  known(kind).why_absent.store(why_absent, std::memory_order_release);
+  known(kind).allocate.store(allocate, std::memory_order_release);
 }
 
 RegionExtent RegionExtent::of(const MemoryRegionConfig& config, const RegionNeeds& needs,
@@ -46,10 +59,9 @@ RegionExtent RegionExtent::of(const MemoryRegionConfig& config, const RegionNeed
 
 std::unique_ptr<MemoryRegion> MemoryRegion::allocate(const MemoryRegionConfig& config,
                                                      const RegionNeeds& needs) {
-  const AllocateRegion allocate =
-      kinds[static_cast<std::size_t>(config.kind_)].load(std::memory_order_acquire);
-  if (allocate != nullptr) return allocate(config, needs);
-  throw no_cuda("memory region '" + config.name_ + "'", config.kind_);
+  if (const std::string why = why_absent(config.kind_); !why.empty())
+    throw no_cuda("memory region '" + config.name_ + "'", config.kind_, why);
+  return known(config.kind_).allocate.load(std::memory_order_acquire)(config, needs);
 }
 
 std::vector<Error> find_absent(const std::vector<const MemoryRegionConfig*>& regions) {
@@ -61,10 +73,11 @@ std::vector<Error> find_absent(const std::vector<const MemoryRegionConfig*>& reg
       if (region->kind_ != kind) continue;
       names += (count++ == 0 ? "'" : ", '") + region->name_ + "'";
     }
-    const bool has =
-        kinds[static_cast<std::size_t>(kind)].load(std::memory_order_acquire) != nullptr;
-    if (count > 0 && !has)
-      absent.push_back(no_cuda((count == 1 ? "memory region " : "memory regions ") + names, kind));
+    if (count == 0) continue;
+    if (const std::string why = why_absent(kind); !why.empty()) {
+      absent.push_back(
+          no_cuda((count == 1 ? "memory region " : "memory regions ") + names, kind, why));
+    }
   }
   find_absent_hugepages(regions, absent);
   return absent;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "daqiri/config.h"
@@ -98,10 +99,14 @@ void find_absent_hugepages(const std::vector<const MemoryRegionConfig*>& regions
 using AllocateRegion = std::unique_ptr<MemoryRegion> (*)(const MemoryRegionConfig& config,
                                                          const RegionNeeds& needs);
 
+/// Why this host has no memory of a kind; empty: it has.
+using WhyAbsent = std::string (*)();
+
 /// Makes a kind of memory known, as a static object beside it; the latest for a kind holds. Any
-/// thread, before regions of it.
+/// thread, before regions of it. No `why_absent`: every host has it.
 struct RegisteredMemoryKind {
-  RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate) noexcept;
+  RegisteredMemoryKind(MemoryKind kind, AllocateRegion allocate,
+                       WhyAbsent why_absent = nullptr) noexcept;
 };
 
 }  // namespace daqiri::memory

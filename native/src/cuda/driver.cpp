@@ -1,0 +1,107 @@
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "daqiri/error.h"
+
+namespace daqiri::cuda {
+
+namespace {
+
+constexpr const char* LIBRARY = "libcuda.so.1";
+
+template <typename Function>
+bool find(void* library, const char* name, Function& function) noexcept {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+/// Kept for the life of the process: regions come and go, and a context takes 0.1 s to make.
+void* context_of(const Driver& driver, int device) {
+  static std::mutex mutex;
+  static std::vector<void*> contexts;
+  const std::lock_guard lock(mutex);
+  contexts.resize(static_cast<std::size_t>(driver.device_count()));
+  void*& context = contexts[static_cast<std::size_t>(device)];
+  if (context != nullptr) return context;
+  if (const Result result = driver.call().retain_context(&context, device); result != 0) {
+    context = nullptr;
+    throw Error(Status::GENERIC_FAILURE,
+                "GPU " + std::to_string(device) + " cannot be used: " + driver.text_of(result));
+  }
+  return context;
+}
+
+}  // namespace
+
+std::string Driver::find_functions() {
+  // Never unloaded: it has threads of its own.
+  void* const library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return std::string("this host has no NVIDIA driver (") + dlerror() + ")";
+  Functions& f = functions_;
+  const bool all =
+      find(library, "cuInit", f.init) && find(library, "cuGetErrorName", f.error_name) &&
+      find(library, "cuGetErrorString", f.error_string) &&
+      find(library, "cuDeviceGetCount", f.device_count) &&
+      find(library, "cuDevicePrimaryCtxRetain", f.retain_context) &&
+      find(library, "cuCtxPushCurrent_v2", f.push_context) &&
+      find(library, "cuCtxPopCurrent_v2", f.pop_context) &&
+      find(library, "cuMemHostRegister_v2", f.pin) && find(library, "cuMemHostUnregister", f.unpin);
+  return all ? std::string() : std::string(LIBRARY) + " is older than CUDA 11";
+}
+
+Driver::Driver() : why_absent_(find_functions()) {
+  if (!why_absent_.empty()) return;
+  Result result = functions_.init(0);
+  if (result == 0) result = functions_.device_count(&device_count_);
+  if (result != 0) {
+    why_absent_ = "the NVIDIA driver does not start: " + text_of(result);
+  } else if (device_count_ == 0) {
+    why_absent_ = "the NVIDIA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it)";
+  }
+}
+
+const Driver& Driver::loaded() {
+  static const Driver driver;
+  return driver;
+}
+
+const Driver& Driver::get() {
+  const Driver& driver = loaded();
+  if (!driver.why_absent_.empty()) throw Error(Status::NOT_SUPPORTED, driver.why_absent_);
+  return driver;
+}
+
+const std::string& Driver::why_absent() { return loaded().why_absent_; }
+
+std::string Driver::text_of(Result result) const {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (functions_.error_name(result, &name) != 0 || functions_.error_string(result, &text) != 0)
+    return "CUDA error " + std::to_string(result);
+  return std::string(name) + ": " + text;
+}
+
+Context::Context(int device, const std::string& what) : driver_(Driver::get()) {
+  if (device < 0 || device >= driver_.device_count()) {
+    throw Error(
+        Status::INVALID_PARAMETER,
+        what + ": affinity is GPU " + std::to_string(device) + ", and this host has " +
+            std::to_string(driver_.device_count()) + "; set affinity to 0" +
+            (driver_.device_count() > 1 ? " to " + std::to_string(driver_.device_count() - 1)
+                                        : std::string()));
+  }
+  if (const Result result = driver_.call().push_context(context_of(driver_, device)); result != 0)
+    throw Error(Status::GENERIC_FAILURE, what + ": " + driver_.text_of(result));
+}
+
+Context::~Context() {
+  void* context = nullptr;
+  driver_.call().pop_context(&context);
+}
+
+}  // namespace daqiri::cuda

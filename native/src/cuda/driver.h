@@ -1,0 +1,68 @@
+/// NVIDIA's driver, loaded when something asks for a GPU.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace daqiri::cuda {
+
+/// CUDA's error codes; 0: success.
+using Result = int;
+
+/// Functions of CUDA's driver interface (libcuda), with the types that cuda.h gives them in C: the
+/// interface is binary compatible from version to version, so no header of CUDA is needed to build.
+struct Functions {
+  Result (*init)(unsigned);
+  Result (*error_name)(Result, const char**);
+  Result (*error_string)(Result, const char**);
+  Result (*device_count)(int*);
+  Result (*retain_context)(void**, int);
+  Result (*push_context)(void*);
+  Result (*pop_context)(void**);
+  Result (*pin)(void*, std::size_t, unsigned);
+  Result (*unpin)(void*);
+};
+
+/// The driver of this process, loaded once. Any thread. Not in a child made by fork(2) of a process
+/// that has used it: CUDA does not work there.
+class Driver {
+ public:
+  /// Throws Error NOT_SUPPORTED, with `why_absent`.
+  static const Driver& get();
+  /// Why there is none, or no GPU; empty: there are.
+  static const std::string& why_absent();
+
+  [[nodiscard]] const Functions& call() const noexcept { return functions_; }
+  [[nodiscard]] int device_count() const noexcept { return device_count_; }
+  /// "CUDA_ERROR_OUT_OF_MEMORY: out of memory".
+  [[nodiscard]] std::string text_of(Result result) const;
+
+ private:
+  Driver();
+  static const Driver& loaded();
+  /// Returns why they are not there.
+  std::string find_functions();
+
+  Functions functions_{};
+  int device_count_{0};
+  std::string why_absent_;
+};
+
+/// The primary context of a GPU, which other libraries of the process use too, current on this
+/// thread as long as this lives.
+class Context {
+ public:
+  /// Throws Error: INVALID_PARAMETER for a GPU that this host does not have (`what` names who wants
+  /// it), GENERIC_FAILURE.
+  Context(int device, const std::string& what);
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ~Context();
+
+  [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
+
+ private:
+  const Driver& driver_;
+};
+
+}  // namespace daqiri::cuda

@@ -1,0 +1,25 @@
+/// Pages of the host for a memory region.
+#pragma once
+
+#include <utility>
+
+#include "memory/region.h"
+
+namespace daqiri::memory {
+
+/// An allocation on the region's NUMA node, all of whose pages are there. Unmapped with this.
+class HostPages {
+ public:
+  /// Ordinary pages, hugepages for `kind: huge`. Throws as MemoryRegion::allocate.
+  HostPages(const MemoryRegionConfig& config, const RegionNeeds& needs);
+  HostPages(HostPages&& other) noexcept : extent_(std::exchange(other.extent_, {})) {}
+  HostPages& operator=(HostPages&&) = delete;
+  ~HostPages();
+
+  [[nodiscard]] const RegionExtent& extent() const noexcept { return extent_; }
+
+ private:
+  RegionExtent extent_;
+};
+
+}  // namespace daqiri::memory
