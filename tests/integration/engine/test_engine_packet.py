@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from packet_bytes import packets_of
+from waiting import eventually
 
 from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.engine import (
@@ -54,15 +56,6 @@ def packet(request: pytest.FixtureRequest, packet: Build) -> Build:
     return build
 
 
-def eventually(condition: Callable[[], bool], timeout: float = TIMEOUT) -> bool:
-    end = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 @contextlib.contextmanager
 def ended(process: subprocess.Popen[str]) -> Iterator[None]:
     """A process that does not outlive the block."""
@@ -71,10 +64,6 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
             yield
         finally:
             process.kill()
-
-
-def packets_of(bursts: list[Burst]) -> list[bytes]:
-    return [view.tobytes() for burst in bursts for view in burst]
 
 
 def put_on_the_wire(frames: list[bytes]) -> None:

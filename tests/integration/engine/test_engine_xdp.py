@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from packet_bytes import packets_of
+from waiting import eventually
 
 from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.engine import Burst, DaqiriError, Engine, NotSupportedError, RxQueue
@@ -41,19 +43,6 @@ def packet(packet: Build) -> Build:
         return config
 
     return build
-
-
-def eventually(condition: Callable[[], bool], timeout: float = TIMEOUT) -> bool:
-    end = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def packets_of(bursts: list[Burst]) -> list[bytes]:
-    return [view.tobytes() for burst in bursts for view in burst]
 
 
 def path_of(engine: Engine) -> str:
