@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <memory>
+#include <new>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -66,7 +69,35 @@ Burst* RxQueue::hand_to_application(Burst* burst) noexcept {
 
 Burst* RxQueue::receive() noexcept {
   Burst* burst = receive_packets();
-  return burst != nullptr || stage_ == nullptr ? burst : stage_->receive();
+  if (burst == nullptr) return stage_ == nullptr ? nullptr : stage_->receive();
+  move_to_regions(*burst);
+  return burst;
+}
+
+void RxQueue::move_to_regions(Burst& burst) const noexcept {
+  memory::BufferOwner* const owner = burst.owners[0];
+  if (owner == nullptr || !owner->wanted_soon()) return;
+  const std::uint32_t n = burst.num_packets();
+  const std::size_t total = n * regions_.size();
+  const std::unique_ptr<std::uint32_t[]> buffers(new (std::nothrow) std::uint32_t[total]);
+  if (buffers == nullptr) return;
+  for (std::size_t s = 0; s < regions_.size(); ++s) {
+    const std::uint32_t taken = regions_[s]->take(&buffers[s * n], n);
+    if (taken == n) continue;
+    regions_[s]->give(&buffers[s * n], taken);
+    while (s-- > 0) regions_[s]->give(&buffers[s * n], n);
+    return;
+  }
+  for (std::size_t s = 0; s < regions_.size(); ++s) {
+    for (std::uint32_t i = 0; i < n; ++i) {
+      void* const to = regions_[s]->address(buffers[s * n + i]);
+      std::memcpy(to, burst.pkts[s][i], burst.pkt_lens[s][i]);
+      burst.pkts[s][i] = to;
+      std::swap(burst.buffers[s][i], buffers[s * n + i]);
+    }
+    burst.owners[s] = regions_[s];
+  }
+  owner->give(buffers.get(), static_cast<std::uint32_t>(total));
 }
 
 Burst* RxQueue::receive_packets() noexcept {

@@ -247,7 +247,7 @@ class RxQueue : public QueueBase<RxQueueConfig> {
 
   /// The next burst, or null. Never blocks. State APPLICATION; release() gives it back.
   Burst* receive() noexcept;
-  /// As above, none of the stage's own.
+  /// As above, none of the stage's own, and wherever the packets lie: for who gives them back soon.
   Burst* receive_packets() noexcept;
   /// As above, of one connection; bursts of others wait their turn.
   Burst* receive_from(std::uintptr_t connection);
@@ -308,6 +308,9 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   void discard_queued(DropReason reason) noexcept;
   void publish() noexcept;
   Burst* hand_to_application(Burst* burst) noexcept;
+  /// What lies in memory that is wanted back soon, to the queue's regions; not while they are short
+  /// of buffers.
+  void move_to_regions(Burst& burst) const noexcept;
 
   std::vector<std::uint32_t> segment_capacity_;
   /// No burst stays open from pass to pass.

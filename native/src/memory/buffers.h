@@ -21,6 +21,8 @@ class BufferOwner {
 
   /// Take `n` buffers back. Any thread.
   virtual void give(const std::uint32_t* buffers, std::uint32_t n) noexcept = 0;
+  /// Whether buffers must come back soon: the application, which may hold packets, gets copies.
+  [[nodiscard]] virtual bool wanted_soon() const noexcept { return false; }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Most bytes of packet data in a buffer.

@@ -138,8 +138,8 @@ void portable(std::byte* to, const std::byte* from, std::size_t bytes) noexcept 
 
 #ifdef __x86_64__
 template <typename Loop>
-[[gnu::target("avx2,f16c,bmi2")]] void avx2(std::byte* to, const std::byte* from,
-                                            std::size_t bytes) noexcept {
+[[gnu::target("avx2,bmi2")]] void avx2(std::byte* to, const std::byte* from,
+                                       std::size_t bytes) noexcept {
   Loop::move(to, from, bytes);
 }
 #ifdef __clang__
@@ -188,7 +188,8 @@ Move compiled(Code code) noexcept {
 
 Move copy(Code code) noexcept {
 #ifdef __x86_64__
-  if (code.stores == Stores::STREAMED && code.set != MoveSet::PORTABLE) return memory::streaming_copy;
+  if (code.stores == Stores::STREAMED && code.set != MoveSet::PORTABLE)
+    return memory::streaming_copy;
 #endif
   return compiled<Copy>(code);
 }
@@ -277,10 +278,12 @@ MoveSet best_move_set() noexcept {
 #ifdef __x86_64__
   static const MoveSet found = [] {
     __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2"))
+      return MoveSet::PORTABLE;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
       return MoveSet::AVX512;
-    return __builtin_cpu_supports("avx2") ? MoveSet::AVX2 : MoveSet::PORTABLE;
+    return MoveSet::AVX2;
   }();
   return found;
 #else

@@ -1,13 +1,12 @@
 #include "session/flow_changes.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
-#include <string_view>
 #include <utility>
 
 #include "daqiri/error.h"
 #include "engine/registry.h"
+#include "session/flow_checks.h"
 #include "session/session.h"
 #include "system/log.h"
 #include "system/thread.h"
@@ -18,56 +17,6 @@ namespace {
 
 using steering::Addition;
 using Whole = steering::FlowTable::Whole;
-
-/// A configuration of one port's receive queues, to check flows in.
-NetworkConfig config_around(const NetworkConfig& config, const Port& port) {
-  NetworkConfig around = config;
-  around.ifs_ = {port.config};
-  InterfaceConfig& interface = around.ifs_.front();
-  interface.tx_ = {};
-  interface.rx_.reorder_configs_.clear();
-  interface.rx_.flows_.clear();
-  return around;
-}
-
-void put_flows(NetworkConfig& config, std::span<Addition* const> additions) {
-  std::vector<FlowConfig>& flows = config.ifs_.front().rx_.flows_;
-  flows.clear();
-  for (const Addition* addition : additions) flows.push_back(addition->flow);
-}
-
-std::vector<Addition*> good_ones(std::span<Addition> additions) {
-  std::vector<Addition*> good;
-  for (Addition& addition : additions)
-    if (!addition.refused) good.push_back(&addition);
-  return good;
-}
-
-void refuse(Addition& addition, const Port& port, const std::string& why) {
-  std::string text = "interface '" + port.config.name_ + "': flow '" + addition.flow.name_ + "': ";
-  addition.refused.emplace(Status::INVALID_PARAMETER, text.append(why));
-}
-
-/// Gives what is wrong with flows to them; what is wrong with none of them, to all.
-void share_out(const ConfigReport& report, const Port& port, std::span<Addition* const> checked) {
-  constexpr std::string_view FLOWS = "interfaces[0].rx.flows[";
-  for (const ConfigProblem& problem : report.problems_) {
-    if (problem.severity_ != ConfigProblem::Severity::ERROR) continue;
-    std::size_t number = checked.size();
-    std::string_view key = problem.path_;
-    if (key.starts_with(FLOWS)) {
-      key.remove_prefix(FLOWS.size());
-      std::from_chars(key.data(), key.data() + key.size(), number);
-      key.remove_prefix(std::min(key.find(']') + 1, key.size()));
-      if (key.starts_with('.')) key.remove_prefix(1);
-    }
-    const std::string why = std::string(key) + (key.empty() ? "" : ": ") + problem.message_;
-    for (std::size_t i = 0; i < checked.size(); ++i) {
-      if ((number >= checked.size() || i == number) && !checked[i]->refused)
-        refuse(*checked[i], port, why);
-    }
-  }
-}
 
 /// Queues that a flow leads to.
 std::vector<std::uint16_t> queues_of(const FlowConfig& flow) {
@@ -378,58 +327,8 @@ std::vector<Addition> FlowChanges::additions_of(const Port& port,
           {.flow = {rule.name_, next_flow_++, rule.action_, rule.actions_, rule.match_}});
     }
   }
-  if (!additions.empty()) validate(port, additions);
+  if (!additions.empty()) check_additions(session_.config(), traits_, port, additions);
   return additions;
-}
-
-void FlowChanges::validate(const Port& port, std::span<Addition> additions) const {
-  const NetworkConfig around = config_around(session_.config(), port);
-  // The second time without those in which something was found.
-  for (std::vector<Addition*> checked = good_ones(additions); !checked.empty();
-       checked = good_ones(additions)) {
-    NetworkConfig config = around;
-    put_flows(config, checked);
-    FlowId number = 0;
-    for (FlowConfig& flow : config.ifs_.front().rx_.flows_) {
-      flow.id_ = ++number;
-      flow.name_ = std::to_string(number);
-    }
-    const ConfigReport report = validate_config(config);
-    if (!report.ok()) {
-      share_out(report, port, checked);
-      continue;
-    }
-    const std::vector<FlowConfig>& flows = config.ifs_.front().rx_.flows_;
-    for (std::size_t i = 0; i < flows.size(); ++i) {
-      checked[i]->flow.action_ = flows[i].action_;
-      checked[i]->flow.actions_ = flows[i].actions_;
-      checked[i]->flow.match_ = flows[i].match_;
-    }
-    break;
-  }
-  refuse_unsupported_of(around, additions);
-}
-
-void FlowChanges::refuse_unsupported_of(NetworkConfig config, std::span<Addition> additions) const {
-  const auto check = [&](std::span<Addition* const> some) {
-    put_flows(config, some);
-    refuse_unsupported(config, traits_);
-  };
-  std::vector<Addition*> good = good_ones(additions);
-  bool all_good = true;
-  try {
-    check(good);
-  } catch (const Error&) {
-    all_good = false;
-  }
-  if (all_good) return;
-  for (Addition*& addition : good) {
-    try {
-      check(std::span(&addition, 1));
-    } catch (const Error& error) {
-      addition->refused.emplace(error);
-    }
-  }
 }
 
 }  // namespace daqiri

@@ -85,8 +85,6 @@ class FlowChanges {
   /// With ids and all that validation derives; those that are wrong say why.
   [[nodiscard]] std::vector<steering::Addition> additions_of(
       const Port& port, const std::vector<FlowRuleConfig>& rules);
-  void validate(const Port& port, std::span<steering::Addition> additions) const;
-  void refuse_unsupported_of(NetworkConfig config, std::span<steering::Addition> additions) const;
 
   const Session& session_;
   const EngineTraits traits_;

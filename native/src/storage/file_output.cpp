@@ -153,14 +153,18 @@ class DirectOutput final : public FileOutput {
   int sync() noexcept override {
     int problem = drain();
     if (problem != 0 || fd_ < 0 || whole_.size == taken_.size) return problem;
-    // The rest ends anywhere: whole pages directly, what is left through the page cache.
-    const std::size_t pages = filled_ / DIRECT_PAGE * DIRECT_PAGE;
+    // The rest ends anywhere: whole pages directly, what is left, or refused, through the page
+    // cache.
     const std::byte* const last = block(full_);
     const std::uint64_t offset = offset_of(full_);
+    iovec pages{block(full_), filled_ / DIRECT_PAGE * DIRECT_PAGE};
+    std::uint64_t written = 0;
     memory::settle_stores();
-    problem = write_fully(fd_, last, pages, offset);
+    problem = write_pieces(fd_, &pages, 1, offset, written);
+    if (direct_write_refused(problem)) problem = 0;
     if (problem == 0) problem = set_direct(fd_, false);
-    if (problem == 0) problem = write_fully(fd_, last + pages, filled_ - pages, offset + pages);
+    if (problem == 0)
+      problem = write_fully(fd_, last + written, filled_ - written, offset + written);
     if (problem == 0) problem = set_direct(fd_, true);
     const std::lock_guard lock(mutex_);
     problem_ = problem;

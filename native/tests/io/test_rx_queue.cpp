@@ -1,6 +1,7 @@
 // A receive queue with nothing else of a session.
 #include <catch2/catch.hpp>
 
+#include <cstring>
 #include <numeric>
 #include <thread>
 
@@ -73,6 +74,17 @@ class Foreign final : public memory::BufferOwner {
   std::uint32_t given{0};
 };
 
+/// Memory that must not be held for long.
+class Lender final : public memory::BufferOwner {
+ public:
+  Lender() : BufferOwner("lender", 100, true) {}
+  void give(const std::uint32_t* buffers, std::uint32_t n) noexcept override {
+    given.insert(given.end(), buffers, buffers + n);
+  }
+  [[nodiscard]] bool wanted_soon() const noexcept override { return true; }
+  std::vector<std::uint32_t> given;
+};
+
 }  // namespace
 
 TEST_CASE("each packet keeps its own length, time, flow and place", "[io]") {
@@ -126,6 +138,46 @@ TEST_CASE("packets in memory of another owner go back to it, and have bursts of 
   for (Burst* burst : {own, others, last}) burst->release();
   CHECK(foreign->given == 3);
   CHECK(bench.region().available() == 256);
+}
+
+TEST_CASE("the application gets copies of what must not be held for long", "[io]") {
+  Bench bench;
+  auto lender = std::make_shared<Lender>();
+  bench.queue->share_owner(lender);
+  std::array<std::byte, 64> memory{};
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i);
+  std::array<void*, 3> data{&memory[1], &memory[7], &memory[40]};
+  std::array<std::uint32_t, 3> numbers{5, 5, 9};
+  RxBatch batch;
+  batch.count = 3;
+  batch.segments[0] = {numbers.data(), data.data(), {nullptr, 6}, lender.get()};
+  const auto deliver = [&] {
+    bench.queue->deliver(batch);
+    bench.queue->deliver_open();
+  };
+  const bool short_of_buffers = GENERATE(false, true);
+  std::vector<std::uint32_t> others(short_of_buffers ? 254 : 0);
+  bench.region().take(others.data(), static_cast<std::uint32_t>(others.size()));
+  deliver();
+  Burst* burst = bench.queue->receive();
+  REQUIRE((burst != nullptr && burst->num_packets() == 3));
+  CHECK(lender->given.size() == (short_of_buffers ? 0 : 3));
+  CHECK(bench.region().available() == (short_of_buffers ? 2 : 253));
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK((burst->pkts[0][i] == data[i]) == short_of_buffers);
+    CHECK(std::memcmp(burst->pkts[0][i], data[i], 6) == 0);
+  }
+  burst->release();
+  CHECK(lender->given == std::vector<std::uint32_t>(numbers.begin(), numbers.end()));
+  bench.region().give(others.data(), static_cast<std::uint32_t>(others.size()));
+  CHECK(bench.region().available() == 256);
+  // A recorder, which gives them back soon, reads them where they lie.
+  deliver();
+  burst = bench.queue->receive_packets();
+  REQUIRE(burst != nullptr);
+  CHECK(burst->pkts[0][0] == data[0]);
+  burst->release();
+  CHECK(lender->given.size() == 6);
 }
 
 TEST_CASE("any number of sources is received while there are buffers", "[io]") {

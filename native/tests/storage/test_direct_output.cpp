@@ -149,14 +149,16 @@ TEST_CASE("A direct writer tells an error of the disk", "[storage][direct]") {
   Bench bench(1, 1000);
   const auto burst = dense_burst(bench, 1000, 1500);
   const int error = GENERATE(EIO, EINVAL);
+  // More than a block, and less.
+  const std::uint32_t packets = GENERATE(1000U, 100U);
   PacketWriter writer(pcap::Format{}, make_output(WriterKind::DIRECT));
   writer.create(dir / "broken.pcap");
   writer.sync();
   const FailingWrite fault(true, 0, error);
-  writer.write(*burst, ETHERNET, 0, 1000);
+  writer.write(*burst, ETHERNET, 0, packets);
   writer.sync();
   CHECK(fault.met());
   INFO(writer.error());
   CHECK(writer.failed() == (error == EIO));
-  CHECK(writer.tally().packets == (error == EIO ? 0 : 1000));
+  CHECK(writer.tally().packets == (error == EIO ? 0 : packets));
 }

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from packet_bytes import packets_of, rows
 
 from daqiri_ophyd.engine import (
     Burst,
@@ -46,14 +47,6 @@ def make_direct(config: Config) -> Config:
 def direct(loopback: Build) -> Build:
     """A loopback whose queues have no threads."""
     return lambda **keys: make_direct(loopback(**keys))
-
-
-def packets_of(bursts: list[Burst]) -> list[bytes]:
-    return [view.tobytes() for burst in bursts for view in burst]
-
-
-def rows(frames: NDArray[np.uint8]) -> list[bytes]:
-    return [row.tobytes() for row in frames]
 
 
 def threads_of_queues() -> int:

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from packet_bytes import packets_of, rows
+from waiting import eventually
 
 from daqiri_ophyd.devices import make_daq
 from daqiri_ophyd.engine import (
@@ -54,15 +56,6 @@ def packet(request: pytest.FixtureRequest, packet: Build) -> Build:
     return build
 
 
-def eventually(condition: Callable[[], bool], timeout: float = TIMEOUT) -> bool:
-    end = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 @contextlib.contextmanager
 def ended(process: subprocess.Popen[str]) -> Iterator[None]:
     """A process that does not outlive the block."""
@@ -71,10 +64,6 @@ def ended(process: subprocess.Popen[str]) -> Iterator[None]:
             yield
         finally:
             process.kill()
-
-
-def packets_of(bursts: list[Burst]) -> list[bytes]:
-    return [view.tobytes() for burst in bursts for view in burst]
 
 
 def put_on_the_wire(frames: list[bytes]) -> None:
@@ -222,6 +211,27 @@ def test_what_is_held_stays(
                 burst.release()
         assert np.array_equal(np.concatenate([burst.gather() for burst in held]), held_frames)
     assert np.array_equal(np.concatenate([burst.gather() for burst in held]), held_frames)
+
+
+def test_what_is_held_after_a_recording_stays(
+    cable: Any, packet: Build, made_frames: Frames, receive_all: Receive, tmp_path: Path
+) -> None:
+    sent, other = made_frames(2000, 8000), made_frames(1000, 4000)
+    with cable.call(Engine.open, packet()) as engine:
+        receiver, sender = engine.ports
+        (queue,) = receiver.rx
+        with queue.record(tmp_path, "capture", max_packets=10) as recorder:
+            sender.tx[0].send(sent)
+            assert recorder.wait(TIMEOUT)
+        assert eventually(lambda: queue.counters().received == 2000)
+        held = receive_all(queue, queue.counters().held)
+        assert held
+        for _ in range(30):
+            sender.tx[0].send(other)
+            for burst in receive_all(queue, 1000):
+                burst.release()
+        found = packets_of(held)
+        assert found == rows(sent)[2000 - len(found) :]
 
 
 @pytest.mark.parametrize("tags", ["8100 0064", "8100 e065", "88a8 0064 8100 0065"])

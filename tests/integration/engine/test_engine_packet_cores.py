@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from packet_bytes import packets_of, rows
+from waiting import eventually
 
 from daqiri_ophyd.engine import Burst, Engine, NotReadyError, PcapFile, RxQueue
 
@@ -62,23 +63,6 @@ def packet(request: pytest.FixtureRequest, packet: Build) -> Build:
     return build
 
 
-def eventually(condition: Callable[[], bool], timeout: float = TIMEOUT) -> bool:
-    end = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def bytes_of(bursts: list[Burst]) -> list[bytes]:
-    return [view.tobytes() for burst in bursts for view in burst]
-
-
-def rows(frames: NDArray[np.uint8]) -> list[bytes]:
-    return [row.tobytes() for row in frames]
-
-
 def rest_of(queue: RxQueue) -> Iterator[Burst]:
     """What a queue of a closed engine still has."""
     while True:
@@ -103,7 +87,7 @@ def test_each_queue_gets_its_own_in_order(
                     sender.tx[0].send(frames[part : part + 30])
             for i, queue in enumerate(receiver.rx):
                 bursts = receive_all(queue, 300)
-                assert bytes_of(bursts) == rows(sent[i])
+                assert packets_of(bursts) == rows(sent[i])
                 assert all((burst.flow_ids == 7 + i).all() for burst in bursts)
         for i, (queue, flow) in enumerate(zip(receiver.rx, receiver.flows, strict=True)):
             counters = queue.counters()
@@ -151,7 +135,7 @@ def test_a_flow_is_spread_over_queues(
         found: dict[bytes, list[bytes]] = {}
         for queue in receiver.rx:
             of_queue: dict[bytes, list[bytes]] = {}
-            for each in bytes_of(receive_all(queue, queue.counters().received)):
+            for each in packets_of(receive_all(queue, queue.counters().received)):
                 of_queue.setdefault(each[34:36], []).append(each)
             assert 0 < len(of_queue) < 64
             assert found.keys().isdisjoint(of_queue)
@@ -171,16 +155,16 @@ def test_a_slow_queue_loses_only_its_own(
             for frames in sent:
                 sender.tx[0].send(frames)
             for i in (0, 2, 3):
-                assert bytes_of(receive_all(receiver.rx[i], 50)) == rows(sent[i])
+                assert packets_of(receive_all(receiver.rx[i], 50)) == rows(sent[i])
         slow = receiver.rx[1]
         assert eventually(lambda: slow.counters().received == 1000)
         assert receiver.flows[1].counters().packets == 1000
         counters = slow.counters()
         assert counters.dropped["no_packet_buffer"] == counters.dropped_total == 700
         # What came first.
-        assert bytes_of(receive_all(slow, 300)) == 6 * rows(sent[1])
+        assert packets_of(receive_all(slow, 300)) == 6 * rows(sent[1])
         sender.tx[0].send(sent[1])
-        assert bytes_of(receive_all(slow, 50)) == rows(sent[1])
+        assert packets_of(receive_all(slow, 50)) == rows(sent[1])
         assert sum(receiver.rx[i].counters().dropped_total for i in (0, 2, 3)) == 0
 
 
@@ -210,7 +194,7 @@ def test_a_recorder_of_a_queue(
                     sender.tx[0].send(frames[part : part + 50])
             assert recorder.wait(TIMEOUT)
         (file,) = recorder.files()
-        assert bytes_of(receive_all(receiver.rx[0], 500)) == rows(sent[0])
+        assert packets_of(receive_all(receiver.rx[0], 500)) == rows(sent[0])
         assert receiver.rx[1].counters().dropped_total == 0
     with PcapFile(file.path) as capture:
         assert [bytes(each) for each in capture] == rows(sent[1])
@@ -277,7 +261,7 @@ def test_what_came_before_a_flush_is_dropped(
         for i, queue in enumerate(receiver.rx):
             after = made_frames(30, dst_port=PORT + i)
             sender.tx[0].send(after)
-            assert bytes_of(receive_all(queue, 30)) == rows(after)
+            assert packets_of(receive_all(queue, 30)) == rows(after)
             dropped = queue.counters().dropped
             assert dropped["flushed"] + dropped["filtered"] == 200
             assert queue.counters().received == 230
@@ -295,7 +279,7 @@ def test_what_has_arrived_before_the_end_is_there(
                 sender.tx[0].send(frames[part : part + 100])
         assert sender.tx[0].wait_sent(TIMEOUT)
     for i, queue in enumerate(receiver.rx):
-        assert bytes_of(list(rest_of(queue))) == rows(sent[i])
+        assert packets_of(list(rest_of(queue))) == rows(sent[i])
         counters = queue.counters()
         assert (counters.received, counters.held, counters.dropped_total) == (1000, 0, 0)
 
@@ -330,7 +314,7 @@ def test_the_engine_is_closed_while_frames_come(
             thread.join()
     for i, queue in enumerate(receiver.rx):
         expected = {*rows(batch[25 * i : 25 * (i + 1)])}
-        held = [each for burst in rest_of(queue) for each in bytes_of([burst])]
+        held = [each for burst in rest_of(queue) for each in packets_of([burst])]
         assert expected.issuperset(held)
         counters = queue.counters()
         assert counters.held == 0

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from free_ports import free_port
+from waiting import eventually
 
 from daqiri_ophyd import profiles
 from daqiri_ophyd.engine import (
@@ -72,15 +73,6 @@ def read_exactly(peer: socket.socket, length: int) -> bytes:
             break
         got += part
     return bytes(got)
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 @contextlib.contextmanager

@@ -3,11 +3,11 @@ finds its old id."""
 
 import socket
 import struct
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from waiting import eventually
 
 from daqiri_ophyd.engine import Connection, Engine, Port
 
@@ -17,15 +17,6 @@ pytestmark = pytest.mark.root
 TIMEOUT = 30.0
 OURS, THEIRS = "192.0.2.1", "192.0.2.2"
 PORT, THEIR_PORT = 47_000, 47_001
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 class Cable:

@@ -18,6 +18,7 @@ import pytest
 from free_ports import free_port
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from waiting import eventually
 
 from daqiri_ophyd.engine import Burst, Engine, NotReadyError, RxQueue
 
@@ -34,15 +35,6 @@ many = settings(few, max_examples=300)
 def reset(peer: socket.socket) -> None:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.002)
-    return True
 
 
 @dataclass

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packet_bytes import packets_of
 
 from daqiri_ophyd.engine import Burst, Engine, RxQueue
 
@@ -36,10 +37,6 @@ def plain(host: str = "127.0.0.1", buffer: int = 0) -> Iterator[socket.socket]:
 def server_of(config: dict[str, Any], host: str) -> tuple[str, int]:
     address = config["interfaces"][0]["socket_config"]["local_addr"]
     return host, int(address.rsplit(":", 1)[1])
-
-
-def packets_of(bursts: list[Burst]) -> list[bytes]:
-    return [view.tobytes() for burst in bursts for view in burst]
 
 
 def datagrams(sizes: list[int], seed: int = 0) -> list[bytes]:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import hdf5plugin  # noqa: F401 - has h5py read compressed frames
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from waiting import wait_for
 
 from daqiri_ophyd.engine import (
     Engine,
@@ -55,14 +55,6 @@ KINDS = [
 def name_of(options: dict[str, Any]) -> str:
     keys = ("layout", "compression", "writer")
     return " ".join(str(options[key]) for key in keys if key in options)
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    for _ in range(20_000):
-        if what():
-            return
-        time.sleep(0.001)
-    raise AssertionError("not within 20 s")
 
 
 def images(packets: NDArray[np.uint8]) -> NDArray[np.uint16]:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import h5py
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from waiting import wait_for
 
 from daqiri_ophyd.engine import Engine, GenericFailureError, Recorder, ReorderPlan, TxQueue
 
@@ -31,14 +31,6 @@ LAYOUTS = [{"layout": "chunked"}, DIRECT, {"layout": "contiguous", "roll_frames"
 
 def name_of(options: dict[str, Any]) -> str:
     return " ".join(str(options[key]) for key in ("layout", "writer") if key in options)
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    for _ in range(20_000):
-        if what():
-            return
-        time.sleep(0.001)
-    raise AssertionError("not within 20 s")
 
 
 @pytest.fixture

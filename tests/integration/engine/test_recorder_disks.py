@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from waiting import wait_for
 
 from daqiri_ophyd.engine import (
     DaqiriError,
@@ -41,14 +42,6 @@ def tmpfs(tmp_path: Path) -> Iterator[Path]:
     command("mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", disk)
     yield disk
     command("umount", "-l", disk)
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    for _ in range(20_000):
-        if what():
-            return
-        time.sleep(0.001)
-    raise AssertionError("not within 20 s")
 
 
 class Traffic:

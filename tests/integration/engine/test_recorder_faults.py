@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import wait_for
 
 from daqiri_ophyd.cli import _main
 from daqiri_ophyd.documents import sidecar_path
@@ -32,14 +33,6 @@ def start(directory: Path, roll_bytes: int, **options: object) -> subprocess.Pop
     assert process.stdout is not None
     assert process.stdout.readline() == "recording\n"
     return process
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    for _ in range(20_000):
-        if what():
-            return
-        time.sleep(0.001)
-    raise AssertionError("not within 20 s")
 
 
 def numbers_of(file: Path) -> Iterator[int]:

@@ -19,6 +19,8 @@ class FrameRing : public memory::BufferOwner {
   /// As short as it is worth.
   static constexpr std::uint64_t GATHERS_NS = 50'000;
 
+  [[nodiscard]] bool wanted_soon() const noexcept override { return true; }
+
   /// Each is readable when there may be frames.
   [[nodiscard]] virtual std::vector<int> fds() const = 0;
   /// What brings the frames, for people: "af_packet", "af_xdp native". Any thread.

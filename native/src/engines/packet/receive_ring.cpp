@@ -51,8 +51,8 @@ ReceiveRing::ReceiveRing(const NetworkInterface& interface, const std::string& f
     : FrameRing("packets of " + interface.name, block_bytes(bytes), true),
       interface_(interface),
       socket_(open_packet_socket(interface)),
-      blocks_(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
-          (bytes + buf_size() - 1) / buf_size(), FEWEST_BLOCKS, 65536))),
+      blocks_(static_cast<std::uint32_t>(
+          std::clamp<std::uint64_t>((bytes + buf_size() - 1) / buf_size(), FEWEST_BLOCKS, 65536))),
       uses_(std::make_unique<std::atomic<std::uint32_t>[]>(blocks_)) {
   const auto set = [&](int option, const auto& value, const char* what) {
     if (setsockopt(fd(), SOL_PACKET, option, &value, sizeof value) != 0)

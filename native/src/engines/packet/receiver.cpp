@@ -227,8 +227,7 @@ void Receiver::ask_kernel() noexcept {
     const std::string what =
         error == ENOLINK
             ? "' was removed, or its XDP program was detached; close and open the engine to "
-              "receive "
-              "frames again"
+              "receive frames again"
             : "' is down or was removed: " + std::generic_category().message(error) +
                   "; frames are received again once it is up (one that was removed: after the "
                   "engine was closed and opened)";

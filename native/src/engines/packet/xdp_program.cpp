@@ -72,13 +72,11 @@ const char* remedy_for(int error) {
     case EPERM:
     case EACCES:
       return "AF_XDP needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: AmbientCapabilities= of "
-             "systemd, "
-             "or setcap(8) of the program (of python3 itself for scripts)";
+             "systemd, or setcap(8) of the program (of python3 itself for scripts)";
     case EBUSY:
     case EEXIST:
       return "another program has the place (`ip -d link show` tells which XDP program an "
-             "interface "
-             "has); end it";
+             "interface has); end it";
     case ENOBUFS:
       return "the limit on locked memory is too low: raise it (`ulimit -l`, LimitMEMLOCK= of "
              "systemd), or lower num_bufs or buf_size of the queues' memory regions";
