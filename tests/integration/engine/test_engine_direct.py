@@ -269,6 +269,32 @@ def test_callers_read_an_interface(
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("path", ["af_packet", "af_xdp"])
+def test_what_came_before_a_flush_is_dropped_however_late_it_is_read(
+    cable: Any,
+    packet: Build,
+    made_frames: Frames,
+    receive_all: Receive,
+    request: pytest.FixtureRequest,
+    path: str,
+) -> None:
+    if path == "af_xdp":
+        request.getfixturevalue("has_af_xdp")
+    config = packet()
+    config["interfaces"][0]["rx"]["receive_path"] = path
+    with cable.call(Engine.open, make_direct(config)) as engine:
+        receiver, sender = engine.ports
+        for _ in range(3):
+            sender.tx[0].send(made_frames(10))
+            receiver.rx[0].flush()
+            # Nobody calls while the kernel hands frames over.
+            time.sleep(0.1)
+            sender.tx[0].send(made_frames(7))
+            assert packets_of(receive_all(receiver.rx[0], 7)) == rows(made_frames(7))
+        assert receiver.rx[0].counters().dropped["flushed"] == 30
+
+
+@pytest.mark.root
 def test_queues_of_an_interface_are_all_direct_or_none(cable: Any, packet: Build) -> None:
     config = packet()
     queues = config["interfaces"][0]["rx"]["queues"]
