@@ -25,8 +25,8 @@ class DirectWork {
       if (end()) return;
     }
   }
-  /// As above. Where there is nothing to do, wait for something, for `ns` at most, or until a signal
-  /// interrupts. Any thread.
+  /// As above. Where there is nothing to do, wait for something, for `ns` at most, or until a
+  /// signal interrupts. Any thread.
   Outcome work_or_wait(std::uint64_t ns) noexcept {
     if (!begin()) return Outcome::ELSEWHERE;
     const bool undisturbed = step_or_wait(ns);
