@@ -178,7 +178,8 @@ std::optional<Status> Sender::step(Deadline& deadline, const Deadline& end) {
       return refuse(status, status == Status::NOT_READY ? "is closed" : "refused the burst");
     } else {
       if (deadline.passed()) return status;
-      queue_.wait_free(end.slice(deadline.slice(NAP_NS)));
+      // A signal's handler is to run now.
+      if (!queue_.wait_free(end.slice(deadline.slice(NAP_NS)))) return std::nullopt;
     }
     if (end.passed()) return Status::SUCCESS;
     if (monotonic_ns() >= until && submitted_ < packets_.size()) return std::nullopt;

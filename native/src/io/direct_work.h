@@ -10,6 +10,9 @@ namespace daqiri {
 /// Work that the callers of a queue do, one thread at a time.
 class DirectWork {
  public:
+  /// Of `work_or_wait`. ELSEWHERE: another thread is at it, or the work has ended.
+  enum class Outcome : std::uint8_t { DONE, INTERRUPTED, ELSEWHERE };
+
   DirectWork() = default;
   DirectWork(const DirectWork&) = delete;
   DirectWork& operator=(const DirectWork&) = delete;
@@ -22,19 +25,20 @@ class DirectWork {
       if (end()) return;
     }
   }
-  /// As above. Where there is nothing to do, wait for something, for `ns` at most. False: another
-  /// thread is at it, or the work has ended. Any thread.
-  bool work_or_wait(std::uint64_t ns) noexcept {
-    if (!begin()) return false;
-    step_or_wait(ns);
+  /// As above. Where there is nothing to do, wait for something, for `ns` at most, or until a
+  /// signal interrupts. Any thread.
+  Outcome work_or_wait(std::uint64_t ns) noexcept {
+    if (!begin()) return Outcome::ELSEWHERE;
+    const bool undisturbed = step_or_wait(ns);
     if (!end()) work();
-    return true;
+    return undisturbed ? Outcome::DONE : Outcome::INTERRUPTED;
   }
 
  protected:
   /// Both by one thread at a time.
   virtual void step() noexcept = 0;
-  virtual void step_or_wait(std::uint64_t ns) noexcept = 0;
+  /// False: interrupted by a signal.
+  virtual bool step_or_wait(std::uint64_t ns) noexcept = 0;
 
   /// False: another thread has the work, and will look once more at its end.
   bool begin() noexcept {

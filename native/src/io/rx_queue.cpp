@@ -160,7 +160,8 @@ bool RxQueue::wait(std::int64_t timeout_ns, std::uintptr_t connection) noexcept 
     const auto most = [&](std::int64_t ns) {
       return timeout_ns < 0 ? ns : std::min(ns, timeout_ns);
     };
-    if (direct_->work_or_wait(static_cast<std::uint64_t>(most(LONGEST_NS)))) return true;
+    const auto outcome = direct_->work_or_wait(static_cast<std::uint64_t>(most(LONGEST_NS)));
+    if (outcome != DirectWork::Outcome::ELSEWHERE) return outcome == DirectWork::Outcome::DONE;
     return ready_.wait_unless(ready, most(ELSEWHERE_NS));
   }
   return ready_.wait_unless(ready, timeout_ns);

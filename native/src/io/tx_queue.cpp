@@ -10,6 +10,8 @@
 
 namespace daqiri {
 
+using Outcome = DirectWork::Outcome;
+
 TxQueue::TxQueue(const InterfaceConfig& interface, const TxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory)
     : QueueBase(interface, config, std::move(memory)),
@@ -132,7 +134,9 @@ bool TxQueue::wait_idle(std::int64_t timeout_ns) noexcept {
   for (std::int64_t left = timeout_ns; !idle();) {
     if (timeout_ns >= 0) left = timeout_ns - static_cast<std::int64_t>(monotonic_ns() - begun);
     if (closed() || (timeout_ns >= 0 && left <= 0)) return idle();
-    if (work_or_wait(left)) continue;
+    const Outcome outcome = work_or_wait(left);
+    if (outcome == Outcome::INTERRUPTED) return false;
+    if (outcome == Outcome::DONE) continue;
     if (!freed_.wait_unless([&] { return idle() || closed(); }, left)) return false;
   }
   return true;
@@ -145,20 +149,22 @@ bool TxQueue::wait_free(std::int64_t timeout_ns) noexcept {
       return r->available() >= std::min<std::uint64_t>(batch_size(), r->config().num_bufs_);
     });
   };
-  if (free() || work_or_wait(timeout_ns)) return true;
+  if (free()) return true;
+  const Outcome outcome = work_or_wait(timeout_ns);
+  if (outcome != Outcome::ELSEWHERE) return outcome == Outcome::DONE;
   return freed_.wait_unless([&] { return free() || closed(); }, timeout_ns);
 }
 
-bool TxQueue::work_or_wait(std::int64_t& timeout_ns) noexcept {
-  if (!direct()) return false;
+DirectWork::Outcome TxQueue::work_or_wait(std::int64_t& timeout_ns) noexcept {
+  if (!direct()) return Outcome::ELSEWHERE;
   // Whoever waits is to look about so often.
   constexpr std::int64_t LONGEST_NS = 100'000'000;
   // Whoever has the work now may leave it, and nobody would tell.
   constexpr std::int64_t ELSEWHERE_NS = 1'000'000;
   const auto most = [&](std::int64_t ns) { return timeout_ns < 0 ? ns : std::min(ns, timeout_ns); };
-  if (direct_->work_or_wait(static_cast<std::uint64_t>(most(LONGEST_NS)))) return true;
-  timeout_ns = most(ELSEWHERE_NS);
-  return false;
+  const Outcome outcome = direct_->work_or_wait(static_cast<std::uint64_t>(most(LONGEST_NS)));
+  if (outcome == Outcome::ELSEWHERE) timeout_ns = most(ELSEWHERE_NS);
+  return outcome;
 }
 
 std::uint64_t TxQueue::flush() {
@@ -179,7 +185,7 @@ std::uint64_t TxQueue::flush() {
                   "queue '" + config_.common_.name_ + "': its worker did not answer for 5 s");
     }
     auto left = static_cast<std::int64_t>(LONGEST_NS - waited);
-    if (!work_or_wait(left)) freed_.wait_unless(done, left);
+    if (work_or_wait(left) == Outcome::ELSEWHERE) freed_.wait_unless(done, left);
   }
   return published_.read().dropped[DropReason::FLUSHED] - before;
 }

@@ -114,9 +114,9 @@ class TxQueue : public QueueBase<TxQueueConfig> {
 
  private:
   /// Of a direct queue: do its work, or wait for some, for `timeout_ns` at most (negative: no
-  /// limit). False: the queue has a worker, or the work is another thread's; wait for
+  /// limit). ELSEWHERE: the queue has a worker, or the work is another thread's; wait for
   /// `timeout_ns`, as it is then.
-  bool work_or_wait(std::int64_t& timeout_ns) noexcept;
+  DirectWork::Outcome work_or_wait(std::int64_t& timeout_ns) noexcept;
 
   std::uint32_t most_packets_{0};
   MpmcRing<Burst*> ring_;

@@ -73,21 +73,25 @@ std::uint32_t Poller::pass() noexcept {
   return seen;
 }
 
-void Poller::sleep(std::uint64_t ns) noexcept {
+bool Poller::sleep(std::uint64_t ns) noexcept {
   doorbell_.prepare();
-  if (stop_.stop_requested() || pass() > 0) return doorbell_.cancel();
-  doorbell_.wait(static_cast<std::int64_t>(until_due(std::min(ns, MAX_SLEEP_NS))), fds_);
+  if (stop_.stop_requested() || pass() > 0) {
+    doorbell_.cancel();
+    return true;
+  }
+  return doorbell_.wait(static_cast<std::int64_t>(until_due(std::min(ns, MAX_SLEEP_NS))), fds_);
 }
 
-void Poller::step_or_wait(std::uint64_t ns) noexcept {
+bool Poller::step_or_wait(std::uint64_t ns) noexcept {
   const std::uint64_t begun = monotonic_ns();
   do {
-    if (pass() > 0 || stop_.stop_requested()) return;
+    if (pass() > 0 || stop_.stop_requested()) return true;
     cpu_relax();
   } while (monotonic_ns() - begun < std::min(ns, SPIN_NS));
-  if (ns <= SPIN_NS) return;
-  sleep(ns - SPIN_NS);
+  if (ns <= SPIN_NS) return true;
+  const bool undisturbed = sleep(ns - SPIN_NS);
   pass();
+  return undisturbed;
 }
 
 std::uint64_t Poller::until_due(std::uint64_t most) const noexcept {

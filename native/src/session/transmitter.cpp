@@ -275,7 +275,7 @@ void Transmitter::sleep(std::uint64_t ns) noexcept {
   if ((drain_ == 0 && stop_.stop_requested()) || anything_new()) {
     doorbell_.cancel();
   } else {
-    doorbell_.wait(static_cast<std::int64_t>(ns), fds_);
+    interrupted_ = !doorbell_.wait(static_cast<std::int64_t>(ns), fds_);
   }
   now_ = clock_();
 }
@@ -302,10 +302,12 @@ void Transmitter::step() noexcept {
   }
 }
 
-void Transmitter::step_or_wait(std::uint64_t ns) noexcept {
+bool Transmitter::step_or_wait(std::uint64_t ns) noexcept {
   step();
+  interrupted_ = false;
   rest(ns);
   step();
+  return !interrupted_;
 }
 
 void Transmitter::run() noexcept {

@@ -45,15 +45,15 @@ class Poller final : public DirectWork {
 
  private:
   void step() noexcept override { pass(); }
-  void step_or_wait(std::uint64_t ns) noexcept override;
+  bool step_or_wait(std::uint64_t ns) noexcept override;
   void run() noexcept;
   void finish() noexcept;
   std::uint32_t pass() noexcept;
   std::uint32_t receive() noexcept;
   /// What other pollers still have for its queues when all stop.
   void take_rest() noexcept;
-  /// For `ns` at most.
-  void sleep(std::uint64_t ns) noexcept;
+  /// For `ns` at most. False: interrupted by a signal.
+  bool sleep(std::uint64_t ns) noexcept;
   /// How long packets may be left to gather in sockets, ns; 0: not at all.
   [[nodiscard]] std::uint64_t pause_allowed() const noexcept;
   /// Whether packets of all its queues have gathered when it is woken, and its core is for others.
@@ -149,7 +149,7 @@ class Transmitter final : public DirectWork {
   }
 
   void step() noexcept override;
-  void step_or_wait(std::uint64_t ns) noexcept override;
+  bool step_or_wait(std::uint64_t ns) noexcept override;
   void run() noexcept;
   void work_until_stopped() noexcept;
   /// A turn of each queue. False: there was nothing to do.
@@ -190,6 +190,8 @@ class Transmitter final : public DirectWork {
   std::uint64_t last_left_{0};
   /// By how much the kernel woke it late, at most MOST_SPIN_NS: the worst of the last waits.
   std::uint64_t woken_late_ns_{0};
+  /// A signal has ended a sleep.
+  bool interrupted_{false};
   /// Passes since it was told to stop.
   int drain_{0};
   Doorbell doorbell_;

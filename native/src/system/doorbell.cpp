@@ -34,7 +34,7 @@ void ring_eventfd(int fd) noexcept {
   [[maybe_unused]] const ssize_t n = ::write(fd, &one, sizeof one);
 }
 
-void Doorbell::wait(std::int64_t timeout_ns, std::span<const int> fds) noexcept {
+bool Doorbell::wait(std::int64_t timeout_ns, std::span<const int> fds) noexcept {
   polled_.clear();
   polled_.push_back({fd(), POLLIN, 0});
   for (const int fd : fds.first(std::min(fds.size(), polled_.capacity() - 1)))
@@ -42,11 +42,13 @@ void Doorbell::wait(std::int64_t timeout_ns, std::span<const int> fds) noexcept 
   const timespec limit = time_of(timeout_ns);
   const int ready =
       ppoll(polled_.data(), polled_.size(), timeout_ns >= 0 ? &limit : nullptr, nullptr);
+  const bool interrupted = ready < 0 && errno == EINTR;
   if (ready > 0 && (polled_[0].revents & POLLIN) != 0) {
     std::uint64_t rings = 0;
     [[maybe_unused]] const ssize_t n = ::read(fd(), &rings, sizeof rings);
   }
   cancel();
+  return !interrupted;
 }
 
 bool WaitQueue::wait(Ticket ticket, std::int64_t timeout_ns) noexcept {

@@ -29,8 +29,9 @@ class Doorbell {
   /// Make room for waiting for `n` other descriptors. Throws std::bad_alloc.
   void reserve(std::size_t n) { polled_.reserve(n + 1); }
   /// Sleep until rung, until one of `fds` is readable (as many as there is room for), or for
-  /// `timeout_ns` (negative: no limit). Ends the preparation.
-  void wait(std::int64_t timeout_ns, std::span<const int> fds = {}) noexcept;
+  /// `timeout_ns` (negative: no limit). Ends the preparation. Returns false when interrupted by a
+  /// signal.
+  bool wait(std::int64_t timeout_ns, std::span<const int> fds = {}) noexcept;
 
   void ring() noexcept {
     if (sleepers_.fetch_add(0, std::memory_order_seq_cst) > 0) ring_eventfd(event_.fd());

@@ -1,9 +1,12 @@
 """Queues without threads: whoever calls them does their work (poll_mode: direct)."""
 
+import re
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +262,49 @@ def test_callers_read_an_interface(
         for i in range(queues):
             counters = receiver.rx[i].counters()
             assert (counters.received, counters.dropped_total) == (300, 0)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("path", ["af_packet", "af_xdp"])
+def test_what_came_before_a_flush_is_dropped_however_late_it_is_read(
+    cable: Any,
+    packet: Build,
+    made_frames: Frames,
+    receive_all: Receive,
+    request: pytest.FixtureRequest,
+    path: str,
+) -> None:
+    if path == "af_xdp":
+        request.getfixturevalue("has_af_xdp")
+    config = packet()
+    config["interfaces"][0]["rx"]["receive_path"] = path
+    with cable.call(Engine.open, make_direct(config)) as engine:
+        receiver, sender = engine.ports
+        for _ in range(3):
+            sender.tx[0].send(made_frames(10))
+            receiver.rx[0].flush()
+            # Nobody calls while the kernel hands frames over.
+            time.sleep(0.1)
+            sender.tx[0].send(made_frames(7))
+            assert packets_of(receive_all(receiver.rx[0], 7)) == rows(made_frames(7))
+        assert receiver.rx[0].counters().dropped["flushed"] == 30
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("queue", "wait_ms"),
+    [({"poll_mode": "direct"}, 1), ({"batch_size": 1}, 1), ({"batch_size": 64}, 10)],
+)
+def test_the_kernel_hands_frames_over_at_once_where_no_burst_waits_for_more(
+    cable: Any, packet: Build, queue: Config, wait_ms: int
+) -> None:
+    config = packet(rx={"timeout_us": 0, **queue})
+    if "poll_mode" in queue:
+        make_direct(config)
+    with cable.call(Engine.open, config):
+        show = ["ss", "--packet", "--extended", "--numeric"]
+        sockets = cable.call(partial(subprocess.run, show, capture_output=True, text=True))
+        assert re.findall(r"ring_rx\(.*tmo:(\d+)", sockets.stdout) == [str(wait_ms)]
 
 
 @pytest.mark.root

@@ -39,9 +39,6 @@ void Gathering::note_discards(std::uint64_t now_ns) noexcept {
     discard_before_ = realtime_ns();
     discard_until_ = now_ns + late_ns_;
     discarded_as_ = queue_.discard_reason();
-  } else if (now_ns > discard_until_) {
-    // A clock that is set back does no harm.
-    discard_before_ = 0;
   }
 }
 

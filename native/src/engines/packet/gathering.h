@@ -28,7 +28,7 @@ class Gathering {
  public:
   static constexpr std::uint32_t MOST = 64;
 
-  /// What was asked to be discarded may come for `late_ns` after that.
+  /// What was asked to be discarded may be in the ring to be read until `late_ns` after that.
   Gathering(RxQueue& queue, FrameRing& ring, std::uint64_t late_ns)
       : queue_(queue), ring_(ring), late_ns_(late_ns) {}
 
@@ -38,6 +38,11 @@ class Gathering {
   /// At the beginning of a pass: what is to be discarded, and what had come by then and was not
   /// read when that was asked for.
   void note_discards(std::uint64_t now_ns) noexcept;
+  /// At its end: all that could be read at `now_ns`, CLOCK_MONOTONIC, has been put here.
+  void note_all_read(std::uint64_t now_ns) noexcept {
+    // A clock that is set back does no harm.
+    if (now_ns > discard_until_) discard_before_ = 0;
+  }
   /// Whether a frame of this arrival is to be discarded.
   [[nodiscard]] bool discards(std::uint64_t time) const noexcept { return time < discard_before_; }
   [[nodiscard]] DropReason discarded_as() const noexcept { return discarded_as_; }
@@ -67,7 +72,8 @@ class Gathering {
   std::uint32_t room_{MOST};
   /// They stay in the ring.
   bool kept_{false};
-  /// What came before this time, CLOCK_REALTIME ns, is discarded, until CLOCK_MONOTONIC ns.
+  /// What came before this time, CLOCK_REALTIME ns, is discarded; all of it can be read from
+  /// CLOCK_MONOTONIC ns on.
   std::uint64_t discard_before_{0};
   std::uint64_t discard_until_{0};
   DropReason discarded_as_{DropReason::FLUSHED};

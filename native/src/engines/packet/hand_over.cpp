@@ -57,7 +57,10 @@ void HandOver::end() noexcept {
 std::uint32_t HandOver::receive() noexcept {
   gathering_.note_discards(queue_.pass_ns());
   const std::uint32_t lost = take_losses();
-  const std::size_t ready = std::min(handed_.ready(), MOST_PER_PASS);
+  // Before looking at what was put until then.
+  const std::uint64_t all_read_ns = all_read_ns_.load(std::memory_order_acquire);
+  const std::size_t put = handed_.ready();
+  const std::size_t ready = std::min(put, MOST_PER_PASS);
   for (std::size_t done = 0; done < ready;) {
     const std::size_t part = std::min<std::size_t>(ready - done, Gathering::MOST);
     for (std::size_t i = 0; i < part; ++i) take(handed_.at(i));
@@ -66,6 +69,7 @@ std::uint32_t HandOver::receive() noexcept {
     handed_.consume(part);
     done += part;
   }
+  if (ready == put) gathering_.note_all_read(all_read_ns);
   return lost + static_cast<std::uint32_t>(ready);
 }
 

@@ -30,6 +30,10 @@ class HandOver {
   void put(const Frame& frame, const steering::Verdict& verdict) noexcept;
   /// Packets that never reach the queue.
   void lose(DropReason reason, std::uint64_t n, std::uint64_t bytes) noexcept;
+  /// All that could be read at `now_ns`, CLOCK_MONOTONIC, has been put.
+  void note_all_read(std::uint64_t now_ns) noexcept {
+    all_read_ns_.store(now_ns, std::memory_order_release);
+  }
   /// Wake the queue's poller, if there is something new for it. Once for each pass.
   void wake() noexcept;
   /// Nothing follows.
@@ -82,6 +86,8 @@ class HandOver {
   /// Of all reasons, written last.
   std::atomic<std::uint64_t> lost_total_{0};
   std::atomic<bool> ended_{false};
+  /// CLOCK_MONOTONIC ns.
+  std::atomic<std::uint64_t> all_read_ns_{0};
 
   // --- Poller that reads the ring.
   bool anything_new_{false};

@@ -36,14 +36,18 @@ std::uint64_t ring_bytes(const Port& port) {
 
 /// Half of what the most impatient queue allows a burst, and no more than this.
 std::uint32_t patience_ms(const Port& port) {
+  constexpr std::uint64_t LEAST = 1;
   constexpr std::uint64_t MOST = 10;
   std::uint64_t patience = MOST;
   for (const auto& queue : port.rx) {
-    const std::uint64_t timeout_us = queue->config().timeout_us_;
+    const RxQueueConfig& config = queue->config();
+    const bool direct = config.poll_mode_ == QueuePollMode::DIRECT;
+    // Their bursts wait for no other frame.
+    if (direct || config.common_.batch_size_ == 1) return LEAST;
     // 0: it waits for full bursts, however long.
-    if (timeout_us > 0) patience = std::min(patience, timeout_us / 2000);
+    if (config.timeout_us_ > 0) patience = std::min(patience, config.timeout_us_ / 2000);
   }
-  return static_cast<std::uint32_t>(std::max<std::uint64_t>(patience, 1));
+  return static_cast<std::uint32_t>(std::max(patience, LEAST));
 }
 
 void require_one_poll_mode(const InterfaceConfig& interface) {
@@ -101,6 +105,7 @@ std::uint32_t Receiver::receive() noexcept {
     if (target.gathering != nullptr) target.gathering->note_discards(now);
   const steering::Steering::Pass pass(steering_);
   const std::uint32_t seen = receive(pass.program());
+  if (all_read_) note_all_read(now);
   if (now - asked_ns_ >= ASK_NS) {
     asked_ns_ = now;
     ask_kernel();
@@ -127,6 +132,7 @@ std::uint32_t Receiver::receive(const steering::Program& program) noexcept {
     ring_->advance();
     ++seen;
   }
+  all_read_ = frame.data == nullptr;
   deliver_all();
   return seen;
 }
@@ -208,6 +214,16 @@ void Receiver::deliver_all() noexcept {
       target.hand_over->wake();
     } else {
       target.gathering->deliver();
+    }
+  }
+}
+
+void Receiver::note_all_read(std::uint64_t now_ns) noexcept {
+  for (const Target& target : targets_) {
+    if (target.hand_over != nullptr) {
+      target.hand_over->note_all_read(now_ns);
+    } else {
+      target.gathering->note_all_read(now_ns);
     }
   }
 }

@@ -88,6 +88,8 @@ class Receiver {
                    std::uint64_t bytes) noexcept;
   [[nodiscard]] const Target& target_for(std::uint16_t queue) const noexcept;
   [[nodiscard]] RxQueue& first() const noexcept { return *targets_.front().queue; }
+  /// All that could be read when this pass began has been read.
+  void note_all_read(std::uint64_t now_ns) noexcept;
   /// Take in what the kernel has counted, and what is wrong with the interface.
   void ask_kernel() noexcept;
 
@@ -102,8 +104,9 @@ class Receiver {
   /// As the port's queues.
   std::vector<Target> targets_;
   std::uint64_t asked_ns_{0};
-  /// The latest frame found no room.
+  /// The latest look found no room for a frame; or no frame any more.
   bool refused_{false};
+  bool all_read_{false};
   bool finishing_{false};
 };
 

@@ -67,6 +67,9 @@ class Slots final : public packet::FrameRing {
   std::array<std::atomic<std::uint32_t>, COUNT> uses_{};
 };
 
+/// How long a frame may be in a ring before it can be read.
+constexpr std::uint64_t LATE_NS = 10'000'000'000;
+
 struct Bench {
   explicit Bench(std::uint32_t num_bufs) {
     RxQueueConfig config;
@@ -85,7 +88,7 @@ struct Bench {
     queue = std::make_unique<RxQueue>(InterfaceConfig{}, config, 64, memory);
     queue->share_owner(slots);
     queue->set_poller(doorbell);
-    hand_over = std::make_unique<HandOver>(*queue, *slots, 10'000'000'000);
+    hand_over = std::make_unique<HandOver>(*queue, *slots, LATE_NS);
   }
 
   void put(const Frame& frame) {
@@ -96,7 +99,7 @@ struct Bench {
   }
   void put() { put(slots->next()); }
   std::uint32_t pass() {
-    queue->begin_pass(monotonic_ns());
+    queue->begin_pass(monotonic_ns() + ahead_ns);
     const std::uint32_t seen = hand_over->receive();
     if (queue->starves()) queue->deliver_open();
     queue->end_pass();
@@ -121,6 +124,8 @@ struct Bench {
   Doorbell doorbell;
   std::unique_ptr<RxQueue> queue;
   std::unique_ptr<HandOver> hand_over;
+  /// The clock of passes is set forward.
+  std::uint64_t ahead_ns{0};
   /// All that was taken is as it was put, but for its number.
   bool right{true};
 };
@@ -209,6 +214,35 @@ TEST_CASE("what was handed over before a flush is discarded", "[packet]") {
   CHECK(counters.dropped[static_cast<std::size_t>(DropReason::FLUSHED)] == 101);
   CHECK(counters.dropped_total() == 101);
   CHECK(bench.slots->kept() == 0);
+}
+
+TEST_CASE("what came before a flush is discarded however late it is read", "[packet]") {
+  Bench bench(256);
+  const Frame late = bench.slots->next();
+  std::atomic<bool> flushed{false};
+  std::thread application([&] {
+    bench.queue->request_flush();
+    flushed = true;
+  });
+  while (!flushed) bench.pass();
+  application.join();
+  // Both threads stood still meanwhile.
+  bench.ahead_ns = 10 * LATE_NS;
+  bench.pass();
+  bench.put(late);
+  bench.pass();
+  bench.hand_over->note_all_read(monotonic_ns() + bench.ahead_ns);
+  CHECK(bench.queue->counters().dropped[static_cast<std::size_t>(DropReason::FLUSHED)] == 1);
+  // From here on times do not matter, also those of a clock that was set back.
+  bench.pass();
+  Frame other = bench.slots->next();
+  other.time = late.time;
+  bench.put(other);
+  bench.pass();
+  bench.queue->deliver_open();
+  std::vector<std::uint32_t> numbers;
+  bench.take(numbers);
+  CHECK(numbers == std::vector<std::uint32_t>{1});
 }
 
 TEST_CASE("what nobody takes any more is given back", "[packet]") {
