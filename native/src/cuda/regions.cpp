@@ -39,6 +39,7 @@ class Pinned {
       context.driver().call().unpin(base_);
     } catch (const Error&) {
       // The GPU is gone, and with it what was pinned.
+      return;
     }
   }
 
@@ -64,8 +65,9 @@ std::unique_ptr<memory::MemoryRegion> allocate_pinned(const MemoryRegionConfig& 
   return std::make_unique<PinnedRegion>(config, memory::HostPages(config, needs));
 }
 
-const memory::RegisteredMemoryKind pinned(MemoryKind::HOST_PINNED, allocate_pinned,
-                                          [] { return Driver::why_absent(); });
+std::string why_absent() { return Driver::why_absent(); }
+
+const memory::RegisteredMemoryKind pinned(MemoryKind::HOST_PINNED, allocate_pinned, why_absent);
 
 }  // namespace
 
