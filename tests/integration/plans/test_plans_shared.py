@@ -183,7 +183,10 @@ def test_one_of_two_fails(both, run_engine, documents, send_to):
     with pytest.raises(FailedStatus, match="rest_capture.*no progress for 0.5 s: 0 of 30 packets"):
         run_engine(plan())
     assert documents.stop["exit_status"] == "fail"
-    assert not documents.files()
+    # One row at most: the failed capture completes its empty file, and the rows may be collected
+    # once more before the RunEngine hears of the failure.
+    assert documents.stop["num_events"] in ({}, {"primary": 0}, {"primary": 1})
+    assert len(documents.files()) == 2 * documents.stop["num_events"].get("primary", 0)
     for name in ("frames", "rest"):
         assert daq.rx_queue("port0", name).counters().held == 0
 
