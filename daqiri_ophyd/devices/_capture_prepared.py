@@ -1,8 +1,10 @@
 """Preparation of a capture: settings for a number of files, until it is unstaged."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from daqiri_ophyd.engine import RecordedFile
 
 from ._capture_recording import RecordingCapture
 from ._capture_trigger import CaptureTrigger
@@ -25,6 +27,7 @@ class PreparedCapture(RecordingCapture):
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._unprepared: dict[str, Any] = {}  # settings before `prepare`
         self._kicked_off = 0.0
+        self._last_index: int | None = None  # when the flight failed; None: it has not
         self._declared_prepared: bool | None = None  # when its stream was; None: it was not
         super().__init__(prefix, **kwargs)
 
@@ -74,7 +77,7 @@ class PreparedCapture(RecordingCapture):
             raise
         self._unprepared = self._unprepared or before
         self._trigger = trigger
-        self._status = None
+        self._status = self._last_index = None
         fields = {getattr(self, field).name: field for field in self.component_names}
         self._stream.share({name: fields[name] for name in self._stream.counters})
         # The RunEngine takes a device that has it for one that can share a stream, and collects no
@@ -85,8 +88,12 @@ class PreparedCapture(RecordingCapture):
         return status
 
     def _get_index(self) -> int:
-        """Return the number of files completed since ``prepare``."""
-        return self._stream.index
+        """Return the number of files completed since ``prepare``, until a flight fails.
+
+        What a failed flight completes while it ends is in no row of those that share the stream.
+        """
+        index = self._stream.index
+        return index if self._last_index is None else min(index, self._last_index)
 
     def _require_preparable(self) -> None:
         queues = self.selected_queues
@@ -143,6 +150,11 @@ class PreparedCapture(RecordingCapture):
     def _start(self, *, rolling: bool) -> EngineStatus:
         self._kicked_off = time.monotonic()
         return super()._start(rolling=rolling)
+
+    def _append(self, files: Sequence[RecordedFile]) -> None:
+        if self._status is not None and self._status.failed and self._last_index is None:
+            self._last_index = self._stream.index
+        super()._append(files)
 
     def _fail(self, error: Exception) -> None:
         if self._trigger is not None:

@@ -76,6 +76,11 @@ class EngineStatus(DeviceStatus):
         """Return what went wrong; None: nothing."""
         return super().exception(timeout)
 
+    @property
+    def failed(self) -> bool:
+        """Whether it has failed, also while its callbacks run."""
+        return self._exception is not None
+
     def finish(self) -> None:
         """Mark as done, unless it is done or has failed already."""
         if self._end():
@@ -193,7 +198,7 @@ class EngineStatus(DeviceStatus):
         if not self.done and not self._ended:
             return f"{device}: {self._action}" + (f", {self._text}" if self._text else "")
         # While callbacks run, the exception is already set but `done` may still be False.
-        outcome = "failed" if self._exception is not None else "done"
+        outcome = "failed" if self.failed else "done"
         return f"{device}: {self._action} {outcome}" + (f": {self._text}" if self._text else "")
 
     __repr__ = __str__
