@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 
 #include <mutex>
-#include <utility>
-#include <vector>
 
 #include "daqiri/error.h"
 
@@ -21,19 +19,15 @@ bool find(void* library, const char* name, Function& function) noexcept {
 }
 
 /// Kept for the life of the process: regions come and go, and a context takes 0.1 s to make.
-void* context_of(const Driver& driver, int device) {
+void* context_of(const Driver& driver) {
   static std::mutex mutex;
-  static std::vector<void*> contexts;
+  static void* kept = nullptr;
   const std::lock_guard lock(mutex);
-  contexts.resize(static_cast<std::size_t>(driver.device_count()));
-  void*& context = contexts[static_cast<std::size_t>(device)];
-  if (context != nullptr) return context;
-  if (const Result result = driver.call().retain_context(&context, device); result != 0) {
-    context = nullptr;
-    throw Error(Status::GENERIC_FAILURE,
-                "GPU " + std::to_string(device) + " cannot be used: " + driver.text_of(result));
-  }
-  return context;
+  if (kept != nullptr) return kept;
+  void* context = nullptr;
+  if (const Result result = driver.call().retain_context(&context, 0); result != 0)
+    throw Error(Status::GENERIC_FAILURE, "GPU 0 cannot be used: " + driver.text_of(result));
+  return kept = context;
 }
 
 }  // namespace
@@ -56,11 +50,12 @@ std::string Driver::find_functions() {
 
 Driver::Driver() : why_absent_(find_functions()) {
   if (!why_absent_.empty()) return;
+  int devices = 0;
   Result result = functions_.init(0);
-  if (result == 0) result = functions_.device_count(&device_count_);
+  if (result == 0) result = functions_.device_count(&devices);
   if (result != 0) {
     why_absent_ = "the NVIDIA driver does not start: " + text_of(result);
-  } else if (device_count_ == 0) {
+  } else if (devices == 0) {
     why_absent_ = "the NVIDIA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it)";
   }
 }
@@ -86,16 +81,8 @@ std::string Driver::text_of(Result result) const {
   return std::string(name) + ": " + text;
 }
 
-Context::Context(int device, const std::string& what) : driver_(Driver::get()) {
-  if (device < 0 || device >= driver_.device_count()) {
-    throw Error(
-        Status::INVALID_PARAMETER,
-        what + ": affinity is GPU " + std::to_string(device) + ", and this host has " +
-            std::to_string(driver_.device_count()) + "; set affinity to 0" +
-            (driver_.device_count() > 1 ? " to " + std::to_string(driver_.device_count() - 1)
-                                        : std::string()));
-  }
-  if (const Result result = driver_.call().push_context(context_of(driver_, device)); result != 0)
+Context::Context(const std::string& what) : driver_(Driver::get()) {
+  if (const Result result = driver_.call().push_context(context_of(driver_)); result != 0)
     throw Error(Status::GENERIC_FAILURE, what + ": " + driver_.text_of(result));
 }
 

@@ -33,7 +33,6 @@ class Driver {
   static const std::string& why_absent();
 
   [[nodiscard]] const Functions& call() const noexcept { return functions_; }
-  [[nodiscard]] int device_count() const noexcept { return device_count_; }
   /// "CUDA_ERROR_OUT_OF_MEMORY: out of memory".
   [[nodiscard]] std::string text_of(Result result) const;
 
@@ -44,17 +43,15 @@ class Driver {
   std::string find_functions();
 
   Functions functions_{};
-  int device_count_{0};
   std::string why_absent_;
 };
 
-/// The primary context of a GPU, which other libraries of the process use too, current on this
-/// thread as long as this lives.
+/// The primary context of the first GPU, which other libraries of the process use too, current on
+/// this thread as long as this lives.
 class Context {
  public:
-  /// Throws Error: INVALID_PARAMETER for a GPU that this host does not have (`what` names who wants
-  /// it), GENERIC_FAILURE.
-  Context(int device, const std::string& what);
+  /// Throws Error: NOT_SUPPORTED where there is no GPU, GENERIC_FAILURE; `what` names who wants it.
+  explicit Context(const std::string& what);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context();

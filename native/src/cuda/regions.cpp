@@ -20,7 +20,7 @@ constexpr unsigned PIN_FLAGS = 0x01U | 0x02U;
 class Pinned {
  public:
   Pinned(const memory::RegionExtent& extent, const std::string& what) : base_(extent.base) {
-    const Context context(0, what);
+    const Context context(what);
     const Driver& driver = context.driver();
     const Result result = driver.call().pin(base_, extent.bytes, PIN_FLAGS);
     if (result == 0) return;
@@ -35,7 +35,7 @@ class Pinned {
     // A forked child has no CUDA.
     if (getpid() != process_) return;
     try {
-      const Context context(0, "memory region");
+      const Context context("memory region");
       context.driver().call().unpin(base_);
     } catch (const Error&) {
       // The GPU is gone, and with it what was pinned.

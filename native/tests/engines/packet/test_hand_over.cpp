@@ -105,6 +105,16 @@ struct Bench {
     queue->end_pass();
     return seen;
   }
+  /// As an application does, whose thread waits for the poller.
+  void flush() {
+    std::atomic<bool> flushed{false};
+    std::thread application([&] {
+      queue->request_flush();
+      flushed = true;
+    });
+    while (!flushed) pass();
+    application.join();
+  }
   /// Numbers of packets that wait; their bursts are released.
   void take(std::vector<std::uint32_t>& numbers) {
     while (Burst* burst = queue->receive()) {
@@ -192,13 +202,7 @@ TEST_CASE("what was handed over before a flush is discarded", "[packet]") {
   for (int i = 0; i < 100; ++i) bench.put();
   // It has arrived, and nobody has read it.
   const Frame late = bench.slots->next();
-  std::atomic<bool> flushed{false};
-  std::thread application([&] {
-    bench.queue->request_flush();
-    flushed = true;
-  });
-  while (!flushed) bench.pass();
-  application.join();
+  bench.flush();
   CHECK(bench.queue->counters().dropped[static_cast<std::size_t>(DropReason::FLUSHED)] == 100);
   bench.put(late);
   for (int i = 0; i < 50; ++i) bench.put();
@@ -219,13 +223,7 @@ TEST_CASE("what was handed over before a flush is discarded", "[packet]") {
 TEST_CASE("what came before a flush is discarded however late it is read", "[packet]") {
   Bench bench(256);
   const Frame late = bench.slots->next();
-  std::atomic<bool> flushed{false};
-  std::thread application([&] {
-    bench.queue->request_flush();
-    flushed = true;
-  });
-  while (!flushed) bench.pass();
-  application.join();
+  bench.flush();
   // Both threads stood still meanwhile.
   bench.ahead_ns = 10 * LATE_NS;
   bench.pass();
