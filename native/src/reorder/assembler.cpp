@@ -137,7 +137,6 @@ void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns, Move
   constexpr std::size_t AHEAD = 4;
   mover_ = mover;
   tally_.packets += packets.size();
-  dirty_ = true;
   for (std::size_t i = 0; i < packets.size(); ++i) {
     if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
     if (!take(packets[i], now_ns) && mover_ != nullptr)
@@ -201,7 +200,7 @@ void Assembler::open(Batch& batch, std::uint64_t number, std::uint32_t raw,
   batch.begun_ns = now_ns;
   batch.order = begun_batches_++;
   ++num_open_;
-  if (output_.take(&batch.buffer, 1) == 0) return;
+  if (output_.take(&batch.buffer, 1) == 0) return count_lost(1);
   batch.data = static_cast<std::byte*>(output_.address(batch.buffer));
   batch.valid = valid_.of(batch.buffer);
   std::fill_n(batch.valid, valid_.words(), std::uint64_t{0});
@@ -238,13 +237,9 @@ void Assembler::fill(const Batch& batch) const noexcept {
 void Assembler::close(Batch& batch, End end) noexcept {
   settle();
   batch.open = false;
-  dirty_ = true;
   --num_open_;
   if (latest_ == &batch) latest_ = nullptr;
-  if (batch.data == nullptr) {
-    if (!batch.counted) tally_.lost += 1;
-    return;
-  }
+  if (batch.data == nullptr) return;
   Frame frame{};
   frame.missing = plan_.units() - batch.units;
   if (frame.missing > 0) fill(batch);
@@ -298,27 +293,15 @@ void Assembler::finish() noexcept {
 
 void Assembler::discard() noexcept {
   for (Batch& batch : batches_) {
-    if (batch.open && batch.data != nullptr) sink_.discard(batch.buffer);
-    if (batch.open && !batch.counted) count_lost(1);
+    if (batch.open && batch.data != nullptr) {
+      sink_.discard(batch.buffer);
+      count_lost(1);
+    }
     batch = {};
   }
   latest_ = nullptr;
   num_open_ = 0;
   begun_ = false;
-}
-
-void Assembler::count_without_buffer() noexcept {
-  for (Batch& batch : batches_) {
-    if (!batch.open || batch.data != nullptr || batch.counted) continue;
-    batch.counted = true;
-    count_lost(1);
-  }
-}
-
-void Assembler::publish() noexcept {
-  if (!dirty_) return;
-  dirty_ = false;
-  published_.publish(tally_);
 }
 
 }  // namespace daqiri::reorder

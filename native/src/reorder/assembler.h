@@ -35,7 +35,7 @@ struct ReorderSnapshot {
   Counter incomplete{"incomplete"};
   /// Packets that incomplete frames lack. Of plans by byte offsets: elements.
   Counter missing{"missing"};
-  /// Frames that nobody gets: there was no buffer, or they were flushed.
+  /// Frames that nobody gets: when they began, no buffer was free, or they were flushed.
   Counter lost{"lost"};
   /// Times that numbers began anew.
   Counter restarts{"restarts"};
@@ -104,7 +104,7 @@ class ValidBits {
 /// as many packets as the window holds have come late, and none in between was not, the numbers
 /// have begun anew.
 ///
-/// One thread, except for `counters`.
+/// One thread at a time.
 class Assembler {
  public:
   /// `output` holds a batch in a buffer; `valid` has room for the buffers of it.
@@ -120,22 +120,12 @@ class Assembler {
   void finish() noexcept;
   /// Forget all open batches, and where the numbers are.
   void discard() noexcept;
-  /// Count open batches that have no buffer now, not when they are closed: what is lost from now on
-  /// has begun from now on.
-  void count_without_buffer() noexcept;
   /// Frames that were taken and thrown away.
-  void count_lost(std::uint64_t n) noexcept {
-    tally_.lost += n;
-    dirty_ = true;
-  }
-  void publish() noexcept;
+  void count_lost(std::uint64_t n) noexcept { tally_.lost += n; }
 
-  /// Batches that were begun. Of the thread that takes packets.
+  /// Batches that were begun.
   [[nodiscard]] std::uint64_t begun() const noexcept { return begun_batches_; }
-  /// Of the thread that takes packets.
   [[nodiscard]] const ReorderSnapshot& tally() const noexcept { return tally_; }
-  /// As published. Any thread.
-  [[nodiscard]] ReorderSnapshot counters() const noexcept { return published_.read(); }
 
  private:
   struct Batch {
@@ -156,8 +146,6 @@ class Assembler {
     std::uint64_t begun_ns{0};
     std::uint64_t order{0};
     bool open{false};
-    /// Counted as lost already.
-    bool counted{false};
     /// False: `number` is of no batch.
     bool used{false};
   };
@@ -209,9 +197,6 @@ class Assembler {
   Transfer copies_[CHUNK];
   std::size_t num_copies_{0};
   ReorderSnapshot tally_;
-  /// Not published yet.
-  bool dirty_{false};
-  PublishedCounters<ReorderSnapshot> published_;
 };
 
 }  // namespace daqiri::reorder

@@ -47,7 +47,6 @@ bool RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bo
   Mover* const mover = keep ? nullptr : workers_.get();
   const std::lock_guard lock(mutex_);
   assembler_.take(packets, now_ns, mover);
-  assembler_.publish();
   return mover == nullptr;
 }
 
@@ -79,16 +78,13 @@ void RunningPlan::pass_gate(std::uint64_t time) noexcept {
 
 std::uint64_t RunningPlan::expire(std::uint64_t now_ns) noexcept {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t due = assembler_.expire(now_ns);
-  assembler_.publish();
-  return due;
+  return assembler_.expire(now_ns);
 }
 
 void RunningPlan::finish() noexcept {
   const std::lock_guard lock(mutex_);
   if (--feeding_ > 0) return;
   assembler_.finish();
-  assembler_.publish();
   finish_if_done();
 }
 
@@ -103,7 +99,6 @@ void RunningPlan::discard() noexcept {
   const std::lock_guard lock(mutex_);
   assembler_.discard();
   throw_away_waiting();
-  assembler_.publish();
 }
 
 void RunningPlan::throw_away_waiting() noexcept {
@@ -139,15 +134,11 @@ void RunningPlan::detach() noexcept {
 void RunningPlan::begin_anew() noexcept {
   const std::lock_guard lock(mutex_);
   throw_away_waiting();
-  assembler_.count_without_buffer();
-  assembler_.publish();
 }
 
-std::uint64_t RunningPlan::count_without_buffer() noexcept {
+ReorderSnapshot RunningPlan::counters() const noexcept {
   const std::lock_guard lock(mutex_);
-  assembler_.count_without_buffer();
-  assembler_.publish();
-  return assembler_.tally().lost;
+  return assembler_.tally();
 }
 
 void RunningPlan::take(const Frame& frame) noexcept {

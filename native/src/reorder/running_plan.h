@@ -85,15 +85,14 @@ class RunningPlan final : FrameSink, FrameWaiter {
   [[nodiscard]] bool taken() const noexcept { return taken_.load(std::memory_order_acquire); }
   /// Who has the frames wants those that begin from now on: what waits is thrown away.
   void begin_anew() noexcept;
-  /// Frames that are lost already, and not closed, are counted now. Returns all that are lost.
-  std::uint64_t count_without_buffer() noexcept;
   [[nodiscard]] bool ready() const noexcept { return !taken() && waiting() > 0; }
   [[nodiscard]] std::size_t waiting() const noexcept { return ring_.size(); }
   /// No more frames come.
   [[nodiscard]] bool finished() const noexcept { return finished_.load(std::memory_order_acquire); }
   /// Rung with each frame, and when it has finished.
   WaitQueue& frames() noexcept { return frames_; }
-  [[nodiscard]] ReorderSnapshot counters() const noexcept { return assembler_.counters(); }
+  /// Who has a frame reads of all that was lost before it.
+  [[nodiscard]] ReorderSnapshot counters() const noexcept;
   /// Copies of frames, whoever takes them.
   Preview& preview() noexcept { return preview_; }
 
@@ -121,7 +120,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   BurstPool& pool_;
   MpmcRing<Burst*> ring_;
 
-  std::mutex mutex_;  // over the next
+  mutable std::mutex mutex_;  // over the next
   Assembler assembler_;
   std::vector<Closing> closing_;
   std::size_t num_closing_{0};

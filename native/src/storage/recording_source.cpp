@@ -99,7 +99,7 @@ class PlanFrames final : public RecordingSource {
     if (gate_) plan_.close_gate(*gate_);
   }
   std::uint64_t begin_acquisition() noexcept override {
-    const std::uint64_t lost = plan_.count_without_buffer();
+    const std::uint64_t lost = plan_.counters().lost;
     if (gate_) plan_.close_gate(*gate_);
     return lost;
   }

@@ -284,9 +284,9 @@ def test_frames_that_the_plan_loses_are_in_the_metadata(
         with source.plan.frames(20.0) as frames:
             held = [next(frames), next(frames)]
         with source.plan.record(tmp_path) as recorder:
-            # No buffer is free. Two batches are open at a time: the others are lost.
+            # No buffer is free: all are lost, the two that are open, too.
             source.send(5)
-            wait_for(lambda: source.plan.counters().lost == 3)
+            wait_for(lambda: source.plan.counters().lost == 5)
             held.clear()
             source.send(2)
             wait_for(lambda: recorder.snapshot().frames == 2)
