@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daqiri/error.h"
+#include "reorder/workers.h"
 
 namespace daqiri::reorder {
 
@@ -27,14 +28,17 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
       pool_(add_pool(*memory_, output.config().num_bufs_)),
       ring_(output.config().num_bufs_),
       assembler_(plan_, output, *valid_, *this),
-      closing_(config.cpu_cores_.empty() ? 0 : output.config().num_bufs_),
+      closing_(config.cpu_cores_.empty() && !on_gpu() ? 0 : output.config().num_bufs_),
       feeding_(queues_.size()),
       preview_(output.config().buf_size_) {
   memory_->kept.push_back(valid_);
-  if (!config.cpu_cores_.empty()) {
-    FrameWaiter& waiter = *this;
-    workers_ = std::make_unique<Workers>(plan_, config.cpu_cores_, never_sleep,
-                                         output.config().num_bufs_, waiter);
+  FrameWaiter& waiter = *this;
+  if (on_gpu()) {
+    mover_ = make_gpu_mover(plan_, config_, output, waiter);
+    assembler_.fill_with(*mover_);
+  } else if (!config.cpu_cores_.empty()) {
+    mover_ = std::make_unique<Workers>(plan_, config.cpu_cores_, never_sleep,
+                                       output.config().num_bufs_, waiter);
   }
 }
 
@@ -44,7 +48,7 @@ RunningPlan::~RunningPlan() {
 }
 
 bool RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept {
-  Mover* const mover = keep ? nullptr : workers_.get();
+  Mover* const mover = keep && !on_gpu() ? nullptr : mover_.get();
   const std::lock_guard lock(mutex_);
   assembler_.take(packets, now_ns, mover);
   assembler_.publish();
@@ -80,6 +84,7 @@ void RunningPlan::pass_gate(std::uint64_t time) noexcept {
 std::uint64_t RunningPlan::expire(std::uint64_t now_ns) noexcept {
   const std::lock_guard lock(mutex_);
   const std::uint64_t due = assembler_.expire(now_ns);
+  if (mover_ != nullptr) mover_->flush();
   assembler_.publish();
   return due;
 }
@@ -88,6 +93,7 @@ void RunningPlan::finish() noexcept {
   const std::lock_guard lock(mutex_);
   if (--feeding_ > 0) return;
   assembler_.finish();
+  if (mover_ != nullptr) mover_->flush();
   assembler_.publish();
   finish_if_done();
 }
@@ -151,23 +157,24 @@ std::uint64_t RunningPlan::count_without_buffer() noexcept {
 }
 
 void RunningPlan::take(const Frame& frame) noexcept {
-  if (workers_ == nullptr || workers_->close(frame.buffer)) return hand(frame);
+  if (mover_ == nullptr || mover_->close(frame.buffer)) return hand(frame);
   closing_[frame.buffer] = {frame, true};
   ++num_closing_;
 }
 
 void RunningPlan::discard(std::uint32_t buffer) noexcept {
-  if (workers_ == nullptr || workers_->close(buffer)) return output_.give(&buffer, 1);
+  if (mover_ == nullptr || mover_->close(buffer)) return output_.give(&buffer, 1);
   closing_[buffer].wanted = false;
   ++num_closing_;
 }
 
-void RunningPlan::frame_done(std::uint32_t buffer) noexcept {
+void RunningPlan::frame_done(std::uint32_t buffer, bool good) noexcept {
   const std::lock_guard lock(mutex_);
   --num_closing_;
-  if (closing_[buffer].wanted) {
+  if (closing_[buffer].wanted && good) {
     hand(closing_[buffer].frame);
   } else {
+    if (closing_[buffer].wanted) assembler_.count_lost(1);
     output_.give(&buffer, 1);
   }
   finish_if_done();

@@ -67,7 +67,7 @@ bool Workers::close(std::uint32_t frame) noexcept {
 void Workers::finish(std::uint32_t frame, std::uint32_t copies) noexcept {
   if (pending_[frame].fetch_sub(copies, std::memory_order_acq_rel) != (CLOSED | copies)) return;
   pending_[frame].store(0, std::memory_order_relaxed);
-  waiter_.frame_done(frame);
+  waiter_.frame_done(frame, true);
 }
 
 std::size_t Workers::work(Worker& worker) noexcept {
