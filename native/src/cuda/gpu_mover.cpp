@@ -135,10 +135,10 @@ class GpuMover final : public reorder::Mover {
     add(room(0), frame, {address(to), 0, bytes}, nullptr, 0);
   }
 
-  bool close(std::uint32_t frame) noexcept override {
-    if (pending_[frame].fetch_or(CLOSED, std::memory_order_acq_rel) != 0) return false;
+  Copies close(std::uint32_t frame) noexcept override {
+    if (pending_[frame].fetch_or(CLOSED, std::memory_order_acq_rel) != 0) return Copies::PENDING;
     pending_[frame].store(0, std::memory_order_relaxed);
-    return true;
+    return failed_.load() ? Copies::FAILED : Copies::DONE;
   }
 
   void flush() noexcept override {

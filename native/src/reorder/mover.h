@@ -32,8 +32,9 @@ class Mover {
   virtual void move(std::span<const Transfer> copies) noexcept = 0;
   /// Write the fill value where nothing is moved to, a whole number of elements.
   virtual void fill(std::uint32_t frame, std::byte* to, std::size_t bytes) noexcept = 0;
-  /// No more copies to a frame follow. True: all are done, else FrameWaiter tells.
-  virtual bool close(std::uint32_t frame) noexcept = 0;
+  enum class Copies : std::uint8_t { DONE, FAILED, PENDING };
+  /// No more copies to a frame follow. PENDING: FrameWaiter tells.
+  virtual Copies close(std::uint32_t frame) noexcept = 0;
   /// Nothing more comes for a while.
   virtual void flush() noexcept {}
 };

@@ -157,13 +157,16 @@ std::uint64_t RunningPlan::count_without_buffer() noexcept {
 }
 
 void RunningPlan::take(const Frame& frame) noexcept {
-  if (mover_ == nullptr || mover_->close(frame.buffer)) return hand(frame);
+  const auto copies = mover_ == nullptr ? Mover::Copies::DONE : mover_->close(frame.buffer);
+  if (copies == Mover::Copies::DONE) return hand(frame);
+  if (copies == Mover::Copies::FAILED) return lose(frame.buffer);
   closing_[frame.buffer] = {frame, true};
   ++num_closing_;
 }
 
 void RunningPlan::discard(std::uint32_t buffer) noexcept {
-  if (mover_ == nullptr || mover_->close(buffer)) return output_.give(&buffer, 1);
+  if (mover_ == nullptr || mover_->close(buffer) != Mover::Copies::PENDING)
+    return output_.give(&buffer, 1);
   closing_[buffer].wanted = false;
   ++num_closing_;
 }
@@ -171,13 +174,21 @@ void RunningPlan::discard(std::uint32_t buffer) noexcept {
 void RunningPlan::frame_done(std::uint32_t buffer, bool good) noexcept {
   const std::lock_guard lock(mutex_);
   --num_closing_;
-  if (closing_[buffer].wanted && good) {
-    hand(closing_[buffer].frame);
+  const auto& [frame, wanted] = closing_[buffer];
+  if (wanted && good) {
+    hand(frame);
+  } else if (wanted) {
+    lose(buffer);
   } else {
-    if (closing_[buffer].wanted) assembler_.count_lost(1);
     output_.give(&buffer, 1);
   }
+  assembler_.publish();
   finish_if_done();
+}
+
+void RunningPlan::lose(std::uint32_t buffer) noexcept {
+  assembler_.count_lost(1);
+  output_.give(&buffer, 1);
 }
 
 void RunningPlan::hand(const Frame& frame) noexcept {

@@ -109,6 +109,8 @@ class RunningPlan final : FrameSink, FrameWaiter {
   void discard(std::uint32_t buffer) noexcept override;
   void frame_done(std::uint32_t buffer, bool good) noexcept override;
   void hand(const Frame& frame) noexcept;
+  /// A frame whose copies have failed.
+  void lose(std::uint32_t buffer) noexcept;
   void throw_away_waiting() noexcept;
   void finish_if_done() noexcept;
 

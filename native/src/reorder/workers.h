@@ -32,7 +32,7 @@ class Workers final : public Mover {
   void fill(std::uint32_t /*frame*/, std::byte* to, std::size_t bytes) noexcept override {
     plan_.fill(to, bytes);
   }
-  bool close(std::uint32_t frame) noexcept override;
+  Copies close(std::uint32_t frame) noexcept override;
 
  private:
   /// One producer, one consumer.
