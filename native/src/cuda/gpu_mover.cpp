@@ -29,7 +29,7 @@ constexpr std::size_t NUM_LAUNCHES = 8;
 /// Of a launch.
 constexpr std::size_t MOST_COPIES = 1024;
 constexpr std::size_t STAGING = std::size_t{4} << 20U;
-constexpr unsigned THREADS = 256;
+constexpr unsigned THREADS = 128;
 /// Attributes of a GPU (CUdevice_attribute).
 constexpr int CAPABILITY_MAJOR = 75;
 constexpr int CAPABILITY_MINOR = 76;

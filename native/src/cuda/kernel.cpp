@@ -23,7 +23,7 @@ struct Copy {
 };
 
 __device__ void fill(u8* to, u64 bytes) {
-  for (u64 i = threadIdx.x; i < bytes; i += blockDim.x) to[i] = (u8)(FILL >> 8 * (i % FILL_BYTES));
+  for (u64 i = threadIdx.x; i < bytes; i += blockDim.x) to[i] = (u8)(FILL >> 8 * (i % OUTPUT_BYTES));
 }
 
 #if INPUT_BITS == 0
@@ -111,9 +111,54 @@ typedef u32 Element;
 __device__ Element convert(Value value) { return (u32)value; }
 #endif
 
+
+// Of one thread at once: whole words of input, and 16 bytes or more of output.
+#define ELEMENTS (16 / OUTPUT_BYTES > 32 / INPUT_BITS ? 16 / OUTPUT_BYTES : 32 / INPUT_BITS)
+#define WORDS (ELEMENTS * INPUT_BITS / 32)
+
+__device__ Value element(const u32* words, int i) {
+#if INPUT_BITS == 32
+  return (Value)(NETWORK ? __byte_perm(words[i], 0, 0x0123) : words[i]);
+#elif INPUT_BITS == 16
+  const u32 word = NETWORK ? __byte_perm(words[i / 2], 0, 0x2301) : words[i / 2];
+  return (Value)(word << (i % 2 == 0 ? 16 : 0)) >> 16;
+#elif INPUT_BITS == 8
+  return (Value)(words[i / 4] << (24 - 8 * (i % 4))) >> 24;
+#else
+  // The high nibble first.
+  return (Value)(words[i / 8] << (24 - 8 * (i % 8 / 2) + 4 * (i % 2))) >> 28;
+#endif
+}
+
 __device__ void move(u8* to, const u8* from, u64 bytes) {
   const u64 elements = bytes * 8 / INPUT_BITS;
-  for (u64 i = threadIdx.x; i < elements; i += blockDim.x)
+  u64 done = 0;
+  if ((u64)to % 16 == 0) {
+    const u32 shift = 8 * (u32)((u64)from % 4);
+    const u32* in = (const u32*)(from - (u64)from % 4);
+    done = elements / ELEMENTS;
+    for (u64 i = threadIdx.x; i < done; i += blockDim.x) {
+      u32 words[WORDS];
+      u32 low = in[i * WORDS];
+#pragma unroll
+      for (int w = 0; w < WORDS; ++w) {
+        const u32 high = w + 1 < WORDS || shift != 0 ? in[i * WORDS + w + 1] : 0;
+        words[w] = __funnelshift_r(low, high, shift);
+        low = high;
+      }
+      union {
+        Element elements[ELEMENTS];
+        uint4 whole[ELEMENTS * OUTPUT_BYTES / 16];
+      } out;
+#pragma unroll
+      for (int e = 0; e < ELEMENTS; ++e) out.elements[e] = convert(element(words, e));
+#pragma unroll
+      for (int w = 0; w < ELEMENTS * OUTPUT_BYTES / 16; ++w)
+        ((uint4*)to)[i * (ELEMENTS * OUTPUT_BYTES / 16) + w] = out.whole[w];
+    }
+    done *= ELEMENTS;
+  }
+  for (u64 i = done + threadIdx.x; i < elements; i += blockDim.x)
     ((Element*)to)[i] = convert(load(from, i));
 }
 
@@ -166,7 +211,7 @@ std::string kernel_of(const ReorderConfig& config) {
   define("OUTPUT", std::to_string(output_of(types.output_type_)));
   define("FILL", std::to_string(value) + "ull");
   const std::uint32_t output_bits = bits == 0 ? 8 : reorder::bits_of(types.output_type_);
-  define("FILL_BYTES", std::to_string(std::max(output_bits / 8, 1U)));
+  define("OUTPUT_BYTES", std::to_string(std::max(output_bits / 8, 1U)));
   return source + SOURCE;
 }
 
