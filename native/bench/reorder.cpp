@@ -78,6 +78,8 @@ void store_be32(std::uint8_t* at, std::uint32_t value) {
 class NoMover final : public Mover {
  public:
   void move(std::span<const Transfer>) noexcept override {}
+  void fill(std::uint32_t, std::byte*, std::size_t) noexcept override {}
+  Copies close(std::uint32_t) noexcept override { return Copies::DONE; }
 };
 
 /// Frames of packets, one after the other, for as long as it is measured.

@@ -104,15 +104,17 @@ struct Taker final : FrameSink, FrameWaiter {
   Taker(const Plan& made, memory::MemoryRegion& output)
       : plan(made), region(output), closing(output.config().num_bufs_) {}
   void take(const Frame& frame) noexcept override {
-    if (workers == nullptr || workers->close(frame.buffer)) return check(frame);
+    if (workers == nullptr || workers->close(frame.buffer) == Mover::Copies::DONE)
+      return check(frame);
     closing[frame.buffer] = {frame, true};
   }
   void discard(std::uint32_t buffer) noexcept override {
     ++discarded;
-    if (workers == nullptr || workers->close(buffer)) return region.give(&buffer, 1);
+    if (workers == nullptr || workers->close(buffer) == Mover::Copies::DONE)
+      return region.give(&buffer, 1);
     closing[buffer].wanted = false;
   }
-  void frame_done(std::uint32_t buffer) noexcept override {
+  void frame_done(std::uint32_t buffer, bool /*good*/) noexcept override {
     const std::lock_guard lock(mutex);
     if (closing[buffer].wanted) return check(closing[buffer].frame);
     region.give(&buffer, 1);

@@ -26,9 +26,8 @@ Status no_s3(const char* call) noexcept {
 }  // namespace
 
 Status set_reorder_cuda_stream(const std::string&, const std::string&, cudaStream_t) {
-  return unavailable(
-      __func__,
-      "this build does not reorder on a GPU; set reorder_type: cpu, which needs no stream");
+  return unavailable(__func__,
+                     "this build reorders on CUDA streams of its own; leave this call out");
 }
 
 Status rdma_connect_to_server(const std::string&, std::uint16_t, std::uintptr_t*) {

@@ -44,7 +44,20 @@ std::string Driver::find_functions() {
       find(library, "cuDevicePrimaryCtxRetain", f.retain_context) &&
       find(library, "cuCtxPushCurrent_v2", f.push_context) &&
       find(library, "cuCtxPopCurrent_v2", f.pop_context) &&
-      find(library, "cuMemHostRegister_v2", f.pin) && find(library, "cuMemHostUnregister", f.unpin);
+      find(library, "cuMemHostRegister_v2", f.pin) &&
+      find(library, "cuMemHostUnregister", f.unpin) &&
+      find(library, "cuMemHostAlloc", f.allocate_host) &&
+      find(library, "cuMemFreeHost", f.free_host) &&
+      find(library, "cuDeviceGetAttribute", f.attribute) &&
+      find(library, "cuModuleLoadData", f.load_module) &&
+      find(library, "cuModuleUnload", f.unload_module) &&
+      find(library, "cuModuleGetFunction", f.find_function) &&
+      find(library, "cuLaunchKernel", f.launch) && find(library, "cuStreamCreate", f.make_stream) &&
+      find(library, "cuStreamDestroy_v2", f.destroy_stream) &&
+      find(library, "cuEventCreate", f.make_event) &&
+      find(library, "cuEventDestroy_v2", f.destroy_event) &&
+      find(library, "cuEventRecord", f.record_event) &&
+      find(library, "cuEventSynchronize", f.wait_for_event);
   return all ? std::string() : std::string(LIBRARY) + " is older than CUDA 11";
 }
 

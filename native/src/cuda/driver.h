@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace daqiri::cuda {
@@ -21,6 +22,20 @@ struct Functions {
   Result (*pop_context)(void**);
   Result (*pin)(void*, std::size_t, unsigned);
   Result (*unpin)(void*);
+  Result (*allocate_host)(void**, std::size_t, unsigned);
+  Result (*free_host)(void*);
+  Result (*attribute)(int*, int, int);
+  Result (*load_module)(void**, const void*);
+  Result (*unload_module)(void*);
+  Result (*find_function)(void**, void*, const char*);
+  Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   void*, void**, void**);
+  Result (*make_stream)(void**, unsigned);
+  Result (*destroy_stream)(void*);
+  Result (*make_event)(void**, unsigned);
+  Result (*destroy_event)(void*);
+  Result (*record_event)(void*, void*);
+  Result (*wait_for_event)(void*);
 };
 
 /// The driver of this process, loaded once. Any thread. Not in a child made by fork(2) of a process

@@ -126,7 +126,13 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
       text.append("': ").append(item).append(", which ").append(who).append(" does not have; ");
       found.emplace_back(Status::NOT_SUPPORTED, text + remedy);
     };
-    need("this build", false, gpu_plan(rx), "set reorder_type: cpu");
+    if (const std::string plan = gpu_plan(rx); !plan.empty()) {
+      if (const std::string why = memory::why_absent(MemoryKind::HOST_PINNED); !why.empty()) {
+        std::string text = "interface '" + interface.name_;
+        text.append("': ").append(plan).append(" needs CUDA, and ").append(why);
+        found.emplace_back(Status::NOT_SUPPORTED, text.append("; set reorder_type: cpu"));
+      }
+    }
     if (of_build) continue;
     const std::string engine = "engine '" + std::string(traits.name) + "'";
     const bool stream = config.common_.stream_type == StreamType::SOCKET &&

@@ -21,14 +21,6 @@ constinit std::array<Kind, NAMES.size()> kinds;
 
 Kind& known(MemoryKind kind) noexcept { return kinds[static_cast<std::size_t>(kind)]; }
 
-/// Why this build or host has no memory of the kind; empty: it has.
-std::string why_absent(MemoryKind kind) {
-  if (known(kind).allocate.load(std::memory_order_acquire) == nullptr)
-    return "this build has no such memory";
-  const WhyAbsent why = known(kind).why_absent.load(std::memory_order_acquire);
-  return why == nullptr ? std::string() : why();
-}
-
 /// "memory region 'a': kind 'device' needs CUDA, ...".
 Error no_cuda(const std::string& regions, MemoryKind kind, const std::string& why) {
   return {Status::NOT_SUPPORTED, regions + ": kind '" + NAMES[static_cast<std::size_t>(kind)] +
@@ -45,6 +37,13 @@ RegisteredMemoryKind::RegisteredMemoryKind(MemoryKind kind, AllocateRegion alloc
                                            WhyAbsent why_absent) noexcept {
   known(kind).why_absent.store(why_absent, std::memory_order_release);
   known(kind).allocate.store(allocate, std::memory_order_release);
+}
+
+std::string why_absent(MemoryKind kind) {
+  if (known(kind).allocate.load(std::memory_order_acquire) == nullptr)
+    return "this build has no such memory";
+  const WhyAbsent why = known(kind).why_absent.load(std::memory_order_acquire);
+  return why == nullptr ? std::string() : why();
 }
 
 RegionExtent RegionExtent::of(const MemoryRegionConfig& config, const RegionNeeds& needs,

@@ -89,6 +89,9 @@ class MemoryRegion : public BufferOwner {
   std::vector<Doorbell*> pollers_;
 };
 
+/// Why this build or host has no memory of the kind; empty: it has.
+std::string why_absent(MemoryKind kind);
+
 /// What regions need and this build or host lacks, before any is allocated: kinds of memory, and
 /// free hugepages for all of them.
 std::vector<Error> find_absent(const std::vector<const MemoryRegionConfig*>& regions);

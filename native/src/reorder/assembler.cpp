@@ -139,7 +139,7 @@ void Assembler::take(std::span<const Packet> packets, std::uint64_t now_ns, Move
   tally_.packets += packets.size();
   for (std::size_t i = 0; i < packets.size(); ++i) {
     if (i + AHEAD < packets.size()) __builtin_prefetch(packets[i + AHEAD].data);
-    if (!take(packets[i], now_ns) && mover_ != nullptr)
+    if (!take(packets[i], now_ns) && mover_ != nullptr && packets[i].owner != nullptr)
       packets[i].owner->give(&packets[i].buffer, 1);
   }
   settle();
@@ -230,6 +230,7 @@ void Assembler::fill(const Batch& batch) const noexcept {
   const std::uint64_t each =
       plan_.by_bytes() ? plan_.output_bytes(plan_.unit_bytes()) : batch.slot_bytes;
   for_gaps(batch.valid, plan_.units(), [&](std::uint32_t first, std::uint32_t n) {
+    if (fills_ != nullptr) return fills_->fill(batch.buffer, batch.data + first * each, n * each);
     plan_.fill(batch.data + first * each, n * each);
   });
 }

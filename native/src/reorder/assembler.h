@@ -11,8 +11,8 @@
 #include "daqiri/reorder.h"
 #include "memory/region.h"
 #include "metrics/counters.h"
+#include "reorder/mover.h"
 #include "reorder/plan.h"
-#include "reorder/workers.h"
 
 namespace daqiri::reorder {
 
@@ -49,7 +49,7 @@ struct Packet {
   std::uint32_t flow;
   /// Arrival, ns; 0: not known.
   std::uint64_t time;
-  /// Where it lies; for movers.
+  /// Where it lies, for movers; as Transfer::owner.
   memory::BufferOwner* owner{nullptr};
   std::uint32_t buffer{0};
 };
@@ -110,6 +110,9 @@ class Assembler {
   /// `output` holds a batch in a buffer; `valid` has room for the buffers of it.
   Assembler(const Plan& plan, memory::MemoryRegion& output, const ValidBits& valid,
             FrameSink& sink);
+  /// Missing parts of frames are filled by `mover`, which they need: the memory is a GPU's. Before
+  /// packets come.
+  void fill_with(Mover& mover) noexcept { fills_ = &mover; }
 
   /// Place packets. `now_ns`: CLOCK_MONOTONIC. With a mover, their buffers are given back, now or
   /// when it has moved them; without, none of them is looked at later.
@@ -194,6 +197,7 @@ class Assembler {
   std::uint64_t begun_batches_{0};
   /// Of the call of `take` that goes on.
   Mover* mover_{nullptr};
+  Mover* fills_{nullptr};
   Transfer copies_[CHUNK];
   std::size_t num_copies_{0};
   ReorderSnapshot tally_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daqiri/error.h"
+#include "reorder/workers.h"
 
 namespace daqiri::reorder {
 
@@ -27,14 +28,17 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
       pool_(add_pool(*memory_, output.config().num_bufs_)),
       ring_(output.config().num_bufs_),
       assembler_(plan_, output, *valid_, *this),
-      closing_(config.cpu_cores_.empty() ? 0 : output.config().num_bufs_),
+      closing_(config.cpu_cores_.empty() && !on_gpu() ? 0 : output.config().num_bufs_),
       feeding_(queues_.size()),
       preview_(output.config().buf_size_) {
   memory_->kept.push_back(valid_);
-  if (!config.cpu_cores_.empty()) {
-    FrameWaiter& waiter = *this;
-    workers_ = std::make_unique<Workers>(plan_, config.cpu_cores_, never_sleep,
-                                         output.config().num_bufs_, waiter);
+  FrameWaiter& waiter = *this;
+  if (on_gpu()) {
+    mover_ = make_gpu_mover(config_, output, waiter);
+    assembler_.fill_with(*mover_);
+  } else if (!config.cpu_cores_.empty()) {
+    mover_ = std::make_unique<Workers>(plan_, config.cpu_cores_, never_sleep,
+                                       output.config().num_bufs_, waiter);
   }
 }
 
@@ -44,7 +48,7 @@ RunningPlan::~RunningPlan() {
 }
 
 bool RunningPlan::take(std::span<const Packet> packets, std::uint64_t now_ns, bool keep) noexcept {
-  Mover* const mover = keep ? nullptr : workers_.get();
+  Mover* const mover = keep && !on_gpu() ? nullptr : mover_.get();
   const std::lock_guard lock(mutex_);
   assembler_.take(packets, now_ns, mover);
   return mover == nullptr;
@@ -78,13 +82,16 @@ void RunningPlan::pass_gate(std::uint64_t time) noexcept {
 
 std::uint64_t RunningPlan::expire(std::uint64_t now_ns) noexcept {
   const std::lock_guard lock(mutex_);
-  return assembler_.expire(now_ns);
+  const std::uint64_t due = assembler_.expire(now_ns);
+  if (mover_ != nullptr) mover_->flush();
+  return due;
 }
 
 void RunningPlan::finish() noexcept {
   const std::lock_guard lock(mutex_);
   if (--feeding_ > 0) return;
   assembler_.finish();
+  if (mover_ != nullptr) mover_->flush();
   finish_if_done();
 }
 
@@ -142,26 +149,37 @@ ReorderSnapshot RunningPlan::counters() const noexcept {
 }
 
 void RunningPlan::take(const Frame& frame) noexcept {
-  if (workers_ == nullptr || workers_->close(frame.buffer)) return hand(frame);
+  const auto copies = mover_ == nullptr ? Mover::Copies::DONE : mover_->close(frame.buffer);
+  if (copies == Mover::Copies::DONE) return hand(frame);
+  if (copies == Mover::Copies::FAILED) return lose(frame.buffer);
   closing_[frame.buffer] = {frame, true};
   ++num_closing_;
 }
 
 void RunningPlan::discard(std::uint32_t buffer) noexcept {
-  if (workers_ == nullptr || workers_->close(buffer)) return output_.give(&buffer, 1);
+  if (mover_ == nullptr || mover_->close(buffer) != Mover::Copies::PENDING)
+    return output_.give(&buffer, 1);
   closing_[buffer].wanted = false;
   ++num_closing_;
 }
 
-void RunningPlan::frame_done(std::uint32_t buffer) noexcept {
+void RunningPlan::frame_done(std::uint32_t buffer, bool good) noexcept {
   const std::lock_guard lock(mutex_);
   --num_closing_;
-  if (closing_[buffer].wanted) {
-    hand(closing_[buffer].frame);
+  const auto& [frame, wanted] = closing_[buffer];
+  if (wanted && good) {
+    hand(frame);
+  } else if (wanted) {
+    lose(buffer);
   } else {
     output_.give(&buffer, 1);
   }
   finish_if_done();
+}
+
+void RunningPlan::lose(std::uint32_t buffer) noexcept {
+  assembler_.count_lost(1);
+  output_.give(&buffer, 1);
 }
 
 void RunningPlan::hand(const Frame& frame) noexcept {

@@ -11,8 +11,8 @@
 
 #include "io/rx_queue.h"
 #include "reorder/assembler.h"
+#include "reorder/mover.h"
 #include "reorder/preview.h"
-#include "reorder/workers.h"
 #include "system/ring.h"
 
 namespace daqiri::reorder {
@@ -35,6 +35,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   [[nodiscard]] const std::string& interface_name() const noexcept {
     return queues_.front()->interface_name();
   }
+  [[nodiscard]] bool on_gpu() const noexcept { return config_.reorder_type_ == "gpu"; }
   [[nodiscard]] int port_id() const noexcept { return queues_.front()->port_id(); }
   /// What validity of frames is told of.
   [[nodiscard]] std::uint32_t units() const noexcept { return plan_.units(); }
@@ -54,7 +55,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// Forget open frames, and those that nobody has taken.
   void discard() noexcept;
   /// The pollers have ended: frames that are on their way are handed on.
-  void stop() noexcept { workers_.reset(); }
+  void stop() noexcept { mover_.reset(); }
 
   /// Where the packet is that the plan's gate waits for; behind the batch: there is none.
   [[nodiscard]] std::uint32_t find_gate(const RxBatch& batch) const noexcept;
@@ -105,8 +106,10 @@ class RunningPlan final : FrameSink, FrameWaiter {
 
   void take(const Frame& frame) noexcept override;
   void discard(std::uint32_t buffer) noexcept override;
-  void frame_done(std::uint32_t buffer) noexcept override;
+  void frame_done(std::uint32_t buffer, bool good) noexcept override;
   void hand(const Frame& frame) noexcept;
+  /// A frame whose copies have failed.
+  void lose(std::uint32_t buffer) noexcept;
   void throw_away_waiting() noexcept;
   void finish_if_done() noexcept;
 
@@ -137,7 +140,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   WaitQueue frames_;
   Preview preview_;
   /// Ends first. Null: pollers do the copies.
-  std::unique_ptr<Workers> workers_;
+  std::unique_ptr<Mover> mover_;
 };
 
 }  // namespace daqiri::reorder

@@ -43,8 +43,8 @@ void ReorderStage::take(RxQueue& queue, RxSource& source, const RxBatch& batch) 
       const Target& target = target_of(batch.flows[end]);
       if (target.plan != plan || (plan != nullptr && end - first == chunk_.size())) break;
       if (plan == nullptr) continue;
-      chunk_[end - first] = {data_of(end), segment.lengths[end], target.index, batch.times[end],
-                             owner,        segment.buffers[end]};
+      chunk_[end - first] = {data_of(end),     segment.lengths[end],       target.index,
+                             batch.times[end], recorded ? nullptr : owner, segment.buffers[end]};
     }
     const std::uint32_t n = end - first;
     if (plan != nullptr && plan->take({chunk_.data(), n}, queue.pass_ns(), recorded) && !recorded)

@@ -58,16 +58,16 @@ void Workers::move(std::span<const Transfer> copies) noexcept {
   plan_.settle();
 }
 
-bool Workers::close(std::uint32_t frame) noexcept {
-  if (pending_[frame].fetch_or(CLOSED, std::memory_order_acq_rel) != 0) return false;
+Mover::Copies Workers::close(std::uint32_t frame) noexcept {
+  if (pending_[frame].fetch_or(CLOSED, std::memory_order_acq_rel) != 0) return Copies::PENDING;
   pending_[frame].store(0, std::memory_order_relaxed);
-  return true;
+  return Copies::DONE;
 }
 
 void Workers::finish(std::uint32_t frame, std::uint32_t copies) noexcept {
   if (pending_[frame].fetch_sub(copies, std::memory_order_acq_rel) != (CLOSED | copies)) return;
   pending_[frame].store(0, std::memory_order_relaxed);
-  waiter_.frame_done(frame);
+  waiter_.frame_done(frame, true);
 }
 
 std::size_t Workers::work(Worker& worker) noexcept {

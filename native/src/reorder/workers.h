@@ -11,38 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "memory/buffers.h"
+#include "reorder/mover.h"
 #include "reorder/plan.h"
 #include "system/doorbell.h"
 
 namespace daqiri::reorder {
-
-/// A payload on its way to a frame.
-struct Transfer {
-  std::byte* to;
-  const std::byte* from;
-  std::uint32_t bytes;
-  /// The frame's buffer.
-  std::uint32_t frame;
-  /// The packet's buffer.
-  memory::BufferOwner* owner;
-  std::uint32_t buffer;
-};
-
-/// Does copies, in any order.
-class Mover {
- public:
-  virtual ~Mover() = default;
-  /// The packets' buffers are its own, too.
-  virtual void move(std::span<const Transfer> copies) noexcept = 0;
-};
-
-/// Who is told that all copies to a closed frame are done. Any thread.
-class FrameWaiter {
- public:
-  virtual ~FrameWaiter() = default;
-  virtual void frame_done(std::uint32_t frame) noexcept = 0;
-};
 
 /// A thread for each core that was given. What they have no room for, the caller does.
 class Workers final : public Mover {
@@ -55,11 +28,11 @@ class Workers final : public Mover {
   /// All copies are done then.
   ~Workers() override;
 
-  /// By one thread at a time.
   void move(std::span<const Transfer> copies) noexcept override;
-  /// No more copies to a frame follow. True: all are done, else `frame_done` tells. By the thread
-  /// that moves.
-  bool close(std::uint32_t frame) noexcept;
+  void fill(std::uint32_t /*frame*/, std::byte* to, std::size_t bytes) noexcept override {
+    plan_.fill(to, bytes);
+  }
+  Copies close(std::uint32_t frame) noexcept override;
 
  private:
   /// One producer, one consumer.

@@ -9,6 +9,7 @@
 #include "daqiri/error.h"
 #include "engine/registry.h"
 #include "engine/traits.h"
+#include "memory/region.h"
 
 using namespace daqiri;
 
@@ -69,13 +70,6 @@ struct Case {
 TEST_CASE("what an engine cannot do is refused with item, value and what to do", "[engine]") {
   using Traits = EngineTraits;
   const Case cases[] = {
-      {[](auto& port, auto&) {
-         ReorderConfig& plan = port.rx_.reorder_configs_.emplace_back();
-         plan.name_ = "frames";
-         plan.reorder_type_ = "gpu";
-       },
-       nullptr,
-       "reorder config 'frames' on a GPU, which this build does not have; set reorder_type: cpu"},
       {[](auto& port, auto&) { port.rx_.hardware_timestamps_ = true; },
        &Traits::hardware_timestamps, "hardware_timestamps: true"},
       {[](auto& port, auto&) { port.tx_.accurate_send_ = true; }, &Traits::timed_send,
@@ -120,12 +114,28 @@ TEST_CASE("what an engine cannot do is refused with item, value and what to do",
     INFO(text);
     CHECK(status == Status::NOT_SUPPORTED);
     CHECK_THAT(text, Catch::Contains("interface 'port0': " + each.text) && Catch::Contains("; "));
-    if (each.trait == nullptr) continue;
     CHECK_THAT(text, Catch::Contains("which engine 'plain' does not have"));
     traits.*each.trait = true;
     CHECK_NOTHROW(refuse_unsupported(config, traits));
   }
   CHECK_NOTHROW(refuse_unsupported(with_flow([](auto&, auto&) {}), {}));
+}
+
+TEST_CASE("a plan on a GPU is refused where there is none", "[engine]") {
+  const NetworkConfig config = with_flow([](InterfaceConfig& port, FlowConfig&) {
+    ReorderConfig& plan = port.rx_.reorder_configs_.emplace_back();
+    plan.name_ = "frames";
+    plan.reorder_type_ = "gpu";
+  });
+  const std::string why = memory::why_absent(MemoryKind::HOST_PINNED);
+  if (why.empty()) {
+    CHECK_NOTHROW(refuse_unsupported(config, {}));
+    return;
+  }
+  const auto [status, text] = refusal([&] { refuse_unsupported(config, {}); });
+  CHECK(status == Status::NOT_SUPPORTED);
+  CHECK(text == "interface 'port0': reorder config 'frames' on a GPU needs CUDA, and " + why +
+                    "; set reorder_type: cpu");
 }
 
 TEST_CASE("transforms that no engine makes are refused", "[engine]") {

@@ -1,0 +1,12 @@
+/// NVIDIA's compiler for kernels at run time (NVRTC), loaded when it is needed.
+#pragma once
+
+#include <string>
+
+namespace daqiri::cuda {
+
+/// Machine code of a CUDA C++ source for GPUs of compute capability `major`.`minor`. Throws Error:
+/// NOT_SUPPORTED where NVRTC is not installed, INTERNAL_ERROR with its log.
+std::string compile(const std::string& source, int major, int minor);
+
+}  // namespace daqiri::cuda

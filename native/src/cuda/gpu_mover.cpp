@@ -1,0 +1,322 @@
+/// Payloads to frames by kernels of a GPU.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/compiler.h"
+#include "cuda/driver.h"
+#include "cuda/kernel.h"
+#include "daqiri/error.h"
+#include "reorder/mover.h"
+#include "system/log.h"
+#include "system/thread.h"
+
+namespace daqiri::cuda {
+
+namespace {
+
+constexpr std::size_t NUM_LAUNCHES = 8;
+/// Of a launch.
+constexpr std::size_t MOST_COPIES = 1024;
+constexpr std::size_t STAGING = std::size_t{4} << 20U;
+constexpr unsigned THREADS = 128;
+/// Attributes of a GPU (CUdevice_attribute).
+constexpr int CAPABILITY_MAJOR = 75;
+constexpr int CAPABILITY_MINOR = 76;
+/// CU_STREAM_NON_BLOCKING; CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING; PORTABLE and
+/// DEVICEMAP of CU_MEMHOSTALLOC.
+constexpr unsigned STREAM_FLAGS = 1;
+constexpr unsigned EVENT_FLAGS = 1U | 2U;
+constexpr unsigned HOST_FLAGS = 1U | 2U;
+
+/// What a launch copies, and whose it is.
+struct Launch {
+  /// Both in pinned memory.
+  Copy* copies{nullptr};
+  std::byte* staging{nullptr};
+  void* event{nullptr};
+  std::size_t count{0};
+  std::size_t staged{0};
+  struct Part {
+    std::uint32_t frame;
+    /// Null: it has been given back.
+    memory::BufferOwner* owner;
+    std::uint32_t buffer;
+  };
+  std::array<Part, MOST_COPIES> parts;
+};
+
+/// Copies are gathered until there is no room for more, or nothing more comes; then a kernel does
+/// all of them. A thread waits for the kernels, gives packets' buffers back, and tells of frames.
+///
+/// Packets in pinned memory are read by the GPU where they lie, others are copied there first.
+class GpuMover final : public reorder::Mover {
+ public:
+  GpuMover(const ReorderConfig& config, const memory::MemoryRegion& output,
+           reorder::FrameWaiter& waiter)
+      : what_("reorder config '" + config.name_ + "'"),
+        waiter_(waiter),
+        pending_(std::make_unique<std::atomic<std::uint32_t>[]>(output.config().num_bufs_)),
+        launches_(std::make_unique<std::array<Launch, NUM_LAUNCHES>>()) {
+    finished_.resize(output.config().num_bufs_);
+    const Context context(what_);
+    const Functions& call = context.driver().call();
+    try {
+      int major = 0;
+      int minor = 0;
+      require(context, call.attribute(&major, CAPABILITY_MAJOR, GPU));
+      require(context, call.attribute(&minor, CAPABILITY_MINOR, GPU));
+      const std::string code = compile(kernel_of(config), major, minor);
+      require(context, call.load_module(&module_, code.data()));
+      require(context, call.find_function(&kernel_, module_, "place"));
+      require(context, call.make_stream(&stream_, STREAM_FLAGS));
+      for (Launch& launch : *launches_) {
+        void* memory = nullptr;
+        require(context,
+                call.allocate_host(&memory, sizeof(Copy) * MOST_COPIES + STAGING, HOST_FLAGS));
+        launch.copies = static_cast<Copy*>(memory);
+        launch.staging = reinterpret_cast<std::byte*>(launch.copies + MOST_COPIES);
+        require(context, call.make_event(&launch.event, EVENT_FLAGS));
+      }
+      thread_ = start_thread([this] { run(); });
+    } catch (...) {
+      free_all(context);
+      throw;
+    }
+  }
+
+  ~GpuMover() override {
+    flush();
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+    // A forked child has no CUDA.
+    if (getpid() != process_) return;
+    try {
+      free_all(Context(what_));
+    } catch (const Error&) {
+      // The GPU is gone.
+      return;
+    }
+  }
+
+  void move(std::span<const reorder::Transfer> copies) noexcept override {
+    for (const reorder::Transfer& each : copies) {
+      const bool in_place = each.owner != nullptr && is_pinned(*each.owner);
+      Launch& launch = room(in_place ? 0 : each.bytes);
+      const std::byte* from = each.from;
+      memory::BufferOwner* owner = each.owner;
+      if (!in_place) {
+        std::byte* const staged = launch.staging + launch.staged;
+        std::memcpy(staged, from, each.bytes);
+        // The next begins where words do.
+        launch.staged += (std::size_t{each.bytes} + 15) / 16 * 16;
+        from = staged;
+        if (owner != nullptr) owner->give(&each.buffer, 1);
+        owner = nullptr;
+      }
+      add(launch, each.frame, {address(each.to), address(from), each.bytes}, owner, each.buffer);
+    }
+  }
+
+  void fill(std::uint32_t frame, std::byte* to, std::size_t bytes) noexcept override {
+    add(room(0), frame, {address(to), 0, bytes}, nullptr, 0);
+  }
+
+  Copies close(std::uint32_t frame) noexcept override {
+    if (pending_[frame].fetch_or(CLOSED, std::memory_order_acq_rel) != 0) return Copies::PENDING;
+    pending_[frame].store(0, std::memory_order_relaxed);
+    return failed_.load() ? Copies::FAILED : Copies::DONE;
+  }
+
+  void flush() noexcept override {
+    if (at(begun_).count > 0) launch();
+  }
+
+ private:
+  static constexpr int GPU = 0;
+  static constexpr std::uint32_t CLOSED = 1U << 31U;
+
+  static std::uint64_t address(const void* memory) noexcept {
+    return reinterpret_cast<std::uintptr_t>(memory);
+  }
+
+  void require(const Context& context, Result result) const {
+    if (result == 0) return;
+    throw Error(Status::GENERIC_FAILURE,
+                what_ + ": GPU " + std::to_string(GPU) +
+                    " cannot be used: " + context.driver().text_of(result));
+  }
+
+  void free_all(const Context& context) noexcept {
+    const Functions& call = context.driver().call();
+    for (Launch& launch : *launches_) {
+      if (launch.event != nullptr) call.destroy_event(launch.event);
+      if (launch.copies != nullptr) call.free_host(launch.copies);
+    }
+    if (stream_ != nullptr) call.destroy_stream(stream_);
+    if (module_ != nullptr) call.unload_module(module_);
+  }
+
+  bool is_pinned(const memory::BufferOwner& owner) noexcept {
+    if (&owner == latest_owner_) return latest_is_pinned_;
+    const auto* const region = dynamic_cast<const memory::MemoryRegion*>(&owner);
+    latest_owner_ = &owner;
+    latest_is_pinned_ = region != nullptr && region->config().kind_ == MemoryKind::HOST_PINNED;
+    return latest_is_pinned_;
+  }
+
+  [[nodiscard]] Launch& at(std::uint64_t number) noexcept {
+    return (*launches_)[number % NUM_LAUNCHES];
+  }
+
+  /// The launch that has room for one more copy, and for so many staged bytes.
+  Launch& room(std::size_t staged) noexcept {
+    const Launch& current = at(begun_);
+    if (current.count == MOST_COPIES || current.staged + staged > STAGING) launch();
+    return at(begun_);
+  }
+
+  void add(Launch& launch, std::uint32_t frame, const Copy& copy, memory::BufferOwner* owner,
+           std::uint32_t buffer) noexcept {
+    pending_[frame].fetch_add(1, std::memory_order_relaxed);
+    launch.copies[launch.count] = copy;
+    launch.parts[launch.count] = {frame, owner, buffer};
+    ++launch.count;
+  }
+
+  /// Launch what has gathered; wait until another launch is free.
+  void launch() noexcept {
+    Launch& full = at(begun_);
+    use_gpu([&](const Functions& call) {
+      std::uint64_t copies = address(full.copies);
+      void* arguments[] = {&copies};
+      const Result result = call.launch(kernel_, static_cast<unsigned>(full.count), 1, 1, THREADS,
+                                        1, 1, 0, stream_, static_cast<void**>(arguments), nullptr);
+      return result == 0 ? call.record_event(full.event, stream_) : result;
+    });
+    std::unique_lock lock(mutex_);
+    ++begun_;
+    changed_.notify_all();
+    while (begun_ - done_ == NUM_LAUNCHES) retire(lock);
+    at(begun_).count = at(begun_).staged = 0;
+  }
+
+  /// Wait for the oldest launch, or for who waits for it already.
+  void retire(std::unique_lock<std::mutex>& lock) noexcept {
+    if (retiring_) return changed_.wait(lock);
+    retiring_ = true;
+    const Launch& oldest = at(done_);
+    lock.unlock();
+    use_gpu([&](const Functions& call) { return call.wait_for_event(oldest.event); });
+    for (std::size_t i = 0; i < oldest.count; ++i) {
+      const Launch::Part& part = oldest.parts[i];
+      if (part.owner != nullptr) part.owner->give(&part.buffer, 1);
+    }
+    lock.lock();
+    for (std::size_t i = 0; i < oldest.count; ++i) {
+      const std::uint32_t frame = oldest.parts[i].frame;
+      if (pending_[frame].fetch_sub(1, std::memory_order_acq_rel) != (CLOSED | 1)) continue;
+      pending_[frame].store(0, std::memory_order_relaxed);
+      finished_[num_finished_++ % finished_.size()] = frame;
+    }
+    ++done_;
+    retiring_ = false;
+    changed_.notify_all();
+  }
+
+  /// The thread's. Who launches may wait for launches while he keeps the frames' taker from
+  /// hearing of them: so he retires launches, too.
+  void run() noexcept {
+    configure_thread(std::string(ANY_CORE), "daqiri-gpu");
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return done_ < begun_ || told_ < num_finished_ || stopping_; });
+      if (told_ < num_finished_) {
+        const std::uint32_t frame = finished_[told_++ % finished_.size()];
+        lock.unlock();
+        waiter_.frame_done(frame, !failed_.load());
+        lock.lock();
+      } else if (done_ < begun_) {
+        retire(lock);
+      } else {
+        return;
+      }
+    }
+  }
+
+  /// With the GPU current on this thread, unless it has failed.
+  template <typename Use>
+  void use_gpu(Use use) noexcept {
+    if (failed_.load()) return;
+    try {
+      const Context context(what_);
+      const Result result = use(context.driver().call());
+      if (result != 0) fail(context.driver().text_of(result));
+    } catch (const std::exception& e) {
+      fail(e.what());
+    }
+  }
+
+  void fail(const std::string& problem) noexcept {
+    if (failed_.exchange(true)) return;
+    try {
+      log(LogLevel::ERROR, what_ + ": the GPU does not work any more (" + problem +
+                               "); its frames are counted as lost, close and open the engine");
+    } catch (const std::bad_alloc&) {
+      // There is no memory to say so.
+      return;
+    }
+  }
+
+  std::string what_;
+  reorder::FrameWaiter& waiter_;
+  pid_t process_{getpid()};
+  void* module_{nullptr};
+  void* kernel_{nullptr};
+  void* stream_{nullptr};
+  /// By frame: copies that are not done, and CLOSED.
+  std::unique_ptr<std::atomic<std::uint32_t>[]> pending_;
+  std::unique_ptr<std::array<Launch, NUM_LAUNCHES>> launches_;
+  const memory::BufferOwner* latest_owner_{nullptr};
+  bool latest_is_pinned_{false};
+  std::atomic<bool> failed_{false};
+
+  std::mutex mutex_;  // over the next
+  std::condition_variable changed_;
+  /// Launches [done_, begun_) are at work; `begun_` gathers, and is the caller's.
+  std::uint64_t begun_{0};
+  std::uint64_t done_{0};
+  bool retiring_{false};
+  /// Frames [told_, num_finished_) are to be told of; there is room for all that there are.
+  std::vector<std::uint32_t> finished_;
+  std::uint64_t num_finished_{0};
+  std::uint64_t told_{0};
+  bool stopping_{false};
+  std::jthread thread_;
+};
+
+std::unique_ptr<reorder::Mover> make_mover(const ReorderConfig& config,
+                                           const memory::MemoryRegion& output,
+                                           reorder::FrameWaiter& waiter) {
+  return std::make_unique<GpuMover>(config, output, waiter);
+}
+
+const reorder::RegisteredGpuMover mover(make_mover);
+
+}  // namespace
+
+}  // namespace daqiri::cuda

@@ -1,0 +1,28 @@
+#include "reorder/mover.h"
+
+#include <atomic>
+
+#include "daqiri/error.h"
+
+namespace daqiri::reorder {
+
+namespace {
+
+constinit std::atomic<MakeGpuMover> registered{nullptr};
+
+}  // namespace
+
+RegisteredGpuMover::RegisteredGpuMover(MakeGpuMover make) noexcept {
+  registered.store(make, std::memory_order_release);
+}
+
+std::unique_ptr<Mover> make_gpu_mover(const ReorderConfig& config,
+                                      const memory::MemoryRegion& output, FrameWaiter& waiter) {
+  const MakeGpuMover make = registered.load(std::memory_order_acquire);
+  if (make == nullptr)
+    throw Error(Status::NOT_SUPPORTED,
+                "this build does not reorder on a GPU; set reorder_type: cpu");
+  return make(config, output, waiter);
+}
+
+}  // namespace daqiri::reorder

@@ -1,0 +1,71 @@
+"""A GPU's driver that runs on any host."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Config = dict[str, Any]
+Run = Callable[..., tuple[str, list[str]]]
+
+ANSWERS = {"INIT": 0, "GPUS": 1, "PIN": 0, "LAUNCH": 0, "EVENT": 0, "COMPILE": 0}
+
+
+def loopback(kind: str = "host_pinned", num_bufs: int = 64) -> Config:
+    """Return a loopback port whose packets are in such memory."""
+
+    def queue(name: str) -> Config:
+        keys = {"name": name, "id": 0, "cpu_core": "any", "batch_size": 8}
+        return {**keys, "memory_regions": [name]}
+
+    return {
+        "version": 1,
+        "master_core": 0,
+        "stream_type": "raw",
+        "loopback": "sw",
+        "memory_regions": [
+            {"name": name, "kind": kind, "num_bufs": num_bufs, "buf_size": 2048}
+            for name in ("rx", "tx")
+        ],
+        "interfaces": [
+            {
+                "name": "port",
+                "address": "loopback",
+                "rx": {"queues": [{**queue("rx"), "timeout_us": 1000}]},
+                "tx": {"queues": [queue("tx")]},
+            }
+        ],
+    }
+
+
+@pytest.fixture
+def with_driver(tmp_path: Path) -> Run:
+    """Run a program with a driver that gives such answers: what it prints, what was asked for."""
+
+    def run(program: str, **answers: int) -> tuple[str, list[str]]:
+        log = tmp_path / "log"
+        log.write_text("")
+        source = Path(__file__).with_name("driver.c")
+        defines = [f"-D{name}={value}" for name, value in {**ANSWERS, **answers}.items()]
+        library = tmp_path / "libcuda.so.1"
+        subprocess.run(
+            ["gcc", "-shared", "-fPIC", "-Wall", *defines, source, "-o", library], check=True
+        )
+        compiler = tmp_path / "libnvrtc.so.13"
+        compiler.unlink(missing_ok=True)
+        compiler.symlink_to(library)
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "LD_LIBRARY_PATH": f"{tmp_path}", "DRIVER_LOG": f"{log}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip(), log.read_text().split()
+
+    return run

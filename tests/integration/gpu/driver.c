@@ -1,0 +1,112 @@
+/* A driver and a compiler for GPUs that run kernels on this host: of one that copies whole bytes,
+   and fills with zeros. The log names what was asked for; answers come with -D. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  unsigned long long to, from, bytes;
+} Copy;
+
+static int note(const char* what, int result) {
+  FILE* log = fopen(getenv("DRIVER_LOG"), "a");
+  fprintf(log, "%s\n", what);
+  fclose(log);
+  return result;
+}
+
+int cuInit(unsigned flags) { return note("init", flags == 0 ? INIT : 1); }
+int cuGetErrorName(int error, const char** text) {
+  *text = "CUDA_ERROR_NAME";
+  return error == 0;
+}
+int cuGetErrorString(int error, const char** text) {
+  *text = "what went wrong";
+  return error == 0;
+}
+int cuDeviceGetCount(int* count) {
+  *count = GPUS;
+  return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  *value = attribute == 75 ? 9 : 0;
+  return device;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = &note;
+  return note("retain", device);
+}
+int cuCtxPushCurrent_v2(void* context) { return context == 0; }
+int cuCtxPopCurrent_v2(void** context) { return context == 0; }
+int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
+  return note(memory && bytes && flags == 3 ? "pin" : "wrong", PIN);
+}
+int cuMemHostUnregister(void* memory) { return note(memory ? "unpin" : "wrong", 0); }
+int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
+  *memory = malloc(bytes);
+  return flags != 3;
+}
+int cuMemFreeHost(void* memory) {
+  free(memory);
+  return 0;
+}
+int cuModuleLoadData(void** module, const void* code) {
+  *module = &note;
+  return note(code ? "load" : "wrong", 0);
+}
+int cuModuleUnload(void* module) { return note(module ? "unload" : "wrong", 0); }
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  *function = module;
+  return strcmp(name, "place");
+}
+int cuStreamCreate(void** stream, unsigned flags) {
+  *stream = &note;
+  return flags != 1;
+}
+int cuStreamDestroy_v2(void* stream) { return stream == 0; }
+int cuEventCreate(void** event, unsigned flags) {
+  *event = &note;
+  return flags != 3;
+}
+int cuEventDestroy_v2(void* event) { return event == 0; }
+int cuEventRecord(void* event, void* stream) { return event == 0 || stream == 0; }
+int cuEventSynchronize(void* event) { return event == 0 ? 1 : EVENT; }
+int cuLaunchKernel(void* kernel, unsigned blocks, unsigned y, unsigned z, unsigned threads,
+                   unsigned ty, unsigned tz, unsigned shared, void* stream, void** arguments,
+                   void** extra) {
+  const Copy* copies = *(const Copy**)arguments[0];
+  if (LAUNCH != 0) return LAUNCH;
+  for (unsigned i = 0; i < blocks; ++i) {
+    if (copies[i].from != 0)
+      memcpy((void*)copies[i].to, (const void*)copies[i].from, copies[i].bytes);
+    else
+      memset((void*)copies[i].to, 0, copies[i].bytes);
+  }
+  return !kernel || !stream || extra || y * z * ty * tz != 1 || shared || !threads;
+}
+
+int nvrtcCreateProgram(void** program, const char* source, const char* name, int headers,
+                       const char* const* texts, const char* const* names) {
+  *program = &note;
+  return !source || !name || headers || texts || names;
+}
+int nvrtcDestroyProgram(void** program) { return *program == 0; }
+int nvrtcCompileProgram(void* program, int count, const char* const* options) {
+  return !program || !count || strcmp(options[0], "--gpu-architecture=sm_90") ? 1 : COMPILE;
+}
+int nvrtcGetProgramLogSize(void* program, size_t* size) {
+  *size = 13;
+  return program == 0;
+}
+int nvrtcGetProgramLog(void* program, char* text) {
+  memcpy(text, "not a program", 13);
+  return program == 0;
+}
+int nvrtcGetCUBINSize(void* program, size_t* size) {
+  *size = 4;
+  return program == 0;
+}
+int nvrtcGetCUBIN(void* program, char* code) {
+  memcpy(code, "code", 4);
+  return program == 0;
+}

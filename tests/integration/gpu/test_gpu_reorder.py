@@ -1,0 +1,134 @@
+"""Reorder plans on a GPU."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from daqiri_ophyd.engine import Engine, NotSupportedError
+
+from ..engine import test_reorder_properties as on_the_cpu
+from .conftest import Config, Run, loopback
+
+FRAMES, SLOTS, PAYLOAD = 200, 16, 1000
+
+
+def with_plan(kind: str = "host_pinned") -> Config:
+    """Return a loopback port with a plan on the GPU: packets have numbers of frame and slot."""
+    config = loopback(kind, num_bufs=1024)
+    config["memory_regions"].append(
+        {"name": "frames", "kind": "host_pinned", "num_bufs": 8, "buf_size": SLOTS * 2048}
+    )
+    rx = config["interfaces"][0]["rx"]
+    rx["flows"] = [
+        {"name": "all", "id": 1, "match": {"udp_dst": 5000}, "action": {"type": "queue", "id": 0}}
+    ]
+
+    def field(at: int) -> Config:
+        return {"bit_offset": 8 * at, "bit_width": 32, "base": "udp_payload"}
+
+    rx["reorder_configs"] = [
+        {
+            "name": "images",
+            "reorder_type": "gpu",
+            "memory_region": "frames",
+            "flow_ids": [1],
+            "timeout_us": 0,
+            "payload_base": "udp_payload",
+            "payload_byte_offset": 8,
+            "method": {
+                "batch_packet_number": {
+                    "batch_number": field(0),
+                    "packet_number": field(4),
+                    "packets_per_batch": SLOTS,
+                }
+            },
+        }
+    ]
+    return config
+
+
+# Every seventh packet is lost; frames are compared as they come.
+MAKE = f"""
+import numpy as np
+from daqiri_ophyd.engine import DaqiriError, Engine, frames
+rng = np.random.default_rng(1)
+data = rng.integers(0, 256, ({FRAMES}, {SLOTS}, {PAYLOAD + 8}), np.uint8)
+for at in range(8):
+    number = np.arange({FRAMES})[:, None] if at < 4 else np.arange({SLOTS})
+    data[:, :, at] = number >> 8 * (3 - at % 4)
+there = np.arange({FRAMES * SLOTS}).reshape({FRAMES}, {SLOTS}) % 7 != 3
+try:
+    with Engine.open({with_plan()!r}) as engine:
+        port = engine.port("port")
+        plan, same, taken = port.reorder["images"], 0, 0
+        with plan.frames(timeout=20) as made:
+            for batch in range({FRAMES}):
+                sent = rng.permutation(data[batch][there[batch]])
+                packets = frames.udp_frames(
+                    sent, src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02",
+                    src_ip="192.0.2.1", dst_ip="192.0.2.2", src_port=4000, dst_port=5000,
+                )
+                assert port.tx[0].send(packets, timeout=20) == len(packets)
+                while taken < batch - 1 and LOSES == 0:
+                    frame = next(made)
+                    wanted = np.where(there[frame.batch][:, None], data[frame.batch][:, 8:], 0)
+                    same += np.array_equal(frame.data.reshape(wanted.shape), wanted)
+                    taken += 1
+            engine.close()
+        found = plan.counters()
+        print(same, found.placed, found.complete + found.incomplete, found.lost)
+except DaqiriError as error:
+    print(error)
+"""
+
+
+def test_frames_are_made_by_kernels(with_driver: Run) -> None:
+    said, asked = with_driver(MAKE.replace("LOSES", "0"))
+    placed = int(np.count_nonzero(np.arange(FRAMES * SLOTS) % 7 != 3))
+    assert said == f"{FRAMES - 2} {placed} {FRAMES} 0"
+    assert asked.count("load") == asked.count("unload") == 1
+    assert asked.count("pin") == asked.count("unpin") == 3
+
+
+@pytest.mark.parametrize("answers", [{"LAUNCH": 719}, {"EVENT": 719}])
+def test_a_gpu_that_fails_costs_counted_frames(with_driver: Run, answers: dict[str, int]) -> None:
+    said, _ = with_driver(MAKE.replace("LOSES", "1"), **answers)
+    same, _, _, lost = map(int, said.split())
+    assert (same, lost) == (0, FRAMES)
+
+
+def test_a_kernel_that_does_not_compile_is_told(with_driver: Run) -> None:
+    said, asked = with_driver(MAKE.replace("LOSES", "0"), COMPILE=6)
+    assert (
+        said
+        == "NVRTC cannot compile a kernel for --gpu-architecture=sm_90 (error 6): not a program"
+    )
+    assert asked.count("pin") == asked.count("unpin")
+
+
+def test_a_host_without_a_gpu_is_told() -> None:
+    with pytest.raises(
+        NotSupportedError, match="reorder config 'images' on a GPU needs CUDA, and .*; set reorder"
+    ):
+        Engine.open(with_plan())
+
+
+@pytest.mark.gpu
+@on_the_cpu.few
+@given(drawn=on_the_cpu.plans(on_the_cpu.HEADERS), how=on_the_cpu.disturbances)
+def test_any_layout_and_traffic_make_the_frames_of_the_reference(drawn: Any, how: Config) -> None:
+    drawn[0].pop("cpu_core", None)
+    maker = on_the_cpu.Maker(drawn, on_the_cpu.HEADERS)
+    sent = maker.all(how)
+    for packet, flow in sent:
+        maker.reference.take(packet, flow)
+    maker.reference.finish()
+    config = on_the_cpu.configured(loopback(num_bufs=4096), maker.plan, on_the_cpu.HEADERS)
+    maker.plan["reorder_type"] = "gpu"
+    for region in config["memory_regions"]:
+        region["kind"] = "host_pinned"
+    got, counts = on_the_cpu.made_by_engine(config, [packet for packet, _ in sent])
+    assert counts == dict(maker.reference.counts)
+    assert got == maker.reference.frames
