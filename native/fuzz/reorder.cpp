@@ -13,6 +13,7 @@
 
 #include "daqiri/config.h"
 #include "reorder/assembler.h"
+#include "reorder/workers.h"
 #include "require.h"
 #include "session/loopback_config.h"
 
