@@ -62,9 +62,10 @@ struct Launch {
 /// Packets in pinned memory are read by the GPU where they lie, others are copied there first.
 class GpuMover final : public reorder::Mover {
  public:
-  GpuMover(const ReorderConfig& config, const memory::MemoryRegion& output,
-           reorder::FrameWaiter& waiter)
-      : what_("reorder config '" + config.name_ + "'"),
+  GpuMover(const reorder::Plan& plan, const ReorderConfig& config,
+           const memory::MemoryRegion& output, reorder::FrameWaiter& waiter)
+      : plan_(plan),
+        what_("reorder config '" + config.name_ + "'"),
         waiter_(waiter),
         pending_(std::make_unique<std::atomic<std::uint32_t>[]>(output.config().num_bufs_)),
         launches_(std::make_unique<std::array<Launch, NUM_LAUNCHES>>()) {
@@ -115,20 +116,12 @@ class GpuMover final : public reorder::Mover {
 
   void move(std::span<const reorder::Transfer> copies) noexcept override {
     for (const reorder::Transfer& each : copies) {
-      const bool in_place = each.owner != nullptr && is_pinned(*each.owner);
-      Launch& launch = room(in_place ? 0 : each.bytes);
-      const std::byte* from = each.from;
-      memory::BufferOwner* owner = each.owner;
-      if (!in_place) {
-        std::byte* const staged = launch.staging + launch.staged;
-        std::memcpy(staged, from, each.bytes);
-        // The next begins where words do.
-        launch.staged += (std::size_t{each.bytes} + 15) / 16 * 16;
-        from = staged;
-        if (owner != nullptr) owner->give(&each.buffer, 1);
-        owner = nullptr;
+      if (each.owner != nullptr && is_pinned(*each.owner)) {
+        add(room(0), each.frame, {address(each.to), address(each.from), each.bytes}, each.owner,
+            each.buffer);
+      } else {
+        stage(each);
       }
-      add(launch, each.frame, {address(each.to), address(from), each.bytes}, owner, each.buffer);
     }
   }
 
@@ -181,6 +174,22 @@ class GpuMover final : public reorder::Mover {
 
   [[nodiscard]] Launch& at(std::uint64_t number) noexcept {
     return (*launches_)[number % NUM_LAUNCHES];
+  }
+
+  /// Copy a payload to pinned memory first, in pieces of whole elements.
+  void stage(const reorder::Transfer& each) noexcept {
+    for (std::size_t done = 0; done < each.bytes;) {
+      const std::size_t bytes = std::min(each.bytes - done, STAGING);
+      Launch& launch = room(bytes);
+      std::byte* const staged = launch.staging + launch.staged;
+      std::memcpy(staged, each.from + done, bytes);
+      // The next begins where words do.
+      launch.staged += (bytes + 15) / 16 * 16;
+      add(launch, each.frame, {address(each.to + plan_.output_bytes(done)), address(staged), bytes},
+          nullptr, 0);
+      done += bytes;
+    }
+    if (each.owner != nullptr) each.owner->give(&each.buffer, 1);
   }
 
   /// The launch that has room for one more copy, and for so many staged bytes.
@@ -282,6 +291,7 @@ class GpuMover final : public reorder::Mover {
     }
   }
 
+  const reorder::Plan& plan_;
   std::string what_;
   reorder::FrameWaiter& waiter_;
   pid_t process_{getpid()};
@@ -309,10 +319,10 @@ class GpuMover final : public reorder::Mover {
   std::jthread thread_;
 };
 
-std::unique_ptr<reorder::Mover> make_mover(const ReorderConfig& config,
+std::unique_ptr<reorder::Mover> make_mover(const reorder::Plan& plan, const ReorderConfig& config,
                                            const memory::MemoryRegion& output,
                                            reorder::FrameWaiter& waiter) {
-  return std::make_unique<GpuMover>(config, output, waiter);
+  return std::make_unique<GpuMover>(plan, config, output, waiter);
 }
 
 const reorder::RegisteredGpuMover mover(make_mover);

@@ -16,13 +16,13 @@ RegisteredGpuMover::RegisteredGpuMover(MakeGpuMover make) noexcept {
   registered.store(make, std::memory_order_release);
 }
 
-std::unique_ptr<Mover> make_gpu_mover(const ReorderConfig& config,
+std::unique_ptr<Mover> make_gpu_mover(const Plan& plan, const ReorderConfig& config,
                                       const memory::MemoryRegion& output, FrameWaiter& waiter) {
   const MakeGpuMover make = registered.load(std::memory_order_acquire);
   if (make == nullptr)
     throw Error(Status::NOT_SUPPORTED,
                 "this build does not reorder on a GPU; set reorder_type: cpu");
-  return make(config, output, waiter);
+  return make(plan, config, output, waiter);
 }
 
 }  // namespace daqiri::reorder

@@ -8,6 +8,7 @@
 
 #include "daqiri/reorder.h"
 #include "memory/region.h"
+#include "reorder/plan.h"
 
 namespace daqiri::reorder {
 
@@ -47,7 +48,7 @@ class FrameWaiter {
 };
 
 /// Makes the mover of a plan on a GPU, whose frames are in `output`. Throws Error.
-using MakeGpuMover = std::unique_ptr<Mover> (*)(const ReorderConfig& config,
+using MakeGpuMover = std::unique_ptr<Mover> (*)(const Plan& plan, const ReorderConfig& config,
                                                 const memory::MemoryRegion& output,
                                                 FrameWaiter& waiter);
 /// As a static object beside what it registers.
@@ -55,7 +56,7 @@ struct RegisteredGpuMover {
   explicit RegisteredGpuMover(MakeGpuMover make) noexcept;
 };
 /// Throws Error NOT_SUPPORTED where this build has none.
-[[nodiscard]] std::unique_ptr<Mover> make_gpu_mover(const ReorderConfig& config,
+[[nodiscard]] std::unique_ptr<Mover> make_gpu_mover(const Plan& plan, const ReorderConfig& config,
                                                     const memory::MemoryRegion& output,
                                                     FrameWaiter& waiter);
 

@@ -34,7 +34,7 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
   memory_->kept.push_back(valid_);
   FrameWaiter& waiter = *this;
   if (on_gpu()) {
-    mover_ = make_gpu_mover(config_, output, waiter);
+    mover_ = make_gpu_mover(plan_, config_, output, waiter);
     assembler_.fill_with(*mover_);
   } else if (!config.cpu_cores_.empty()) {
     mover_ = std::make_unique<Workers>(plan_, config.cpu_cores_, never_sleep,

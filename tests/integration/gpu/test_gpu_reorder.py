@@ -1,12 +1,11 @@
 """Reorder plans on a GPU."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
-
-from daqiri_ophyd.engine import Engine, NotSupportedError
 
 from ..engine import test_reorder_properties as on_the_cpu
 from .conftest import Config, Run, loopback
@@ -84,6 +83,35 @@ except DaqiriError as error:
 """
 
 
+OPEN = """
+from daqiri_ophyd.engine import DaqiriError, Engine
+try:
+    Engine.open({config!r}).close()
+except DaqiriError as error:
+    print(error)
+"""
+
+LARGE = """
+import numpy as np
+from daqiri_ophyd.engine import Engine, frames
+payload = np.random.default_rng(1).integers(0, 256, {payload}, np.uint8)
+(header,) = frames.udp_frames(
+    np.zeros((1, 8), np.uint8), src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02",
+    src_ip="192.0.2.1", dst_ip="192.0.2.2", src_port=4000, dst_port=5000,
+)
+with Engine.open({config!r}) as engine:
+    port = engine.port("port")
+    plan = port.reorder["images"]
+    with port.rx[0].record({folder!r}, max_packets=1) as recorder:
+        with plan.frames(timeout=20) as made:
+            port.tx[0].send([bytes(header) + payload.tobytes()])
+            frame = next(made)
+            same = np.array_equal(frame.data.ravel(), payload)
+        recorder.wait(20)
+        print(same, plan.counters().lost, recorder.snapshot().packets)
+"""
+
+
 def test_frames_are_made_by_kernels(with_driver: Run) -> None:
     said, asked = with_driver(MAKE.replace("LOSES", "0"))
     placed = int(np.count_nonzero(np.arange(FRAMES * SLOTS) % 7 != 3))
@@ -108,11 +136,31 @@ def test_a_kernel_that_does_not_compile_is_told(with_driver: Run) -> None:
     assert asked.count("pin") == asked.count("unpin")
 
 
-def test_a_host_without_a_gpu_is_told() -> None:
-    with pytest.raises(
-        NotSupportedError, match="reorder config 'images' on a GPU needs CUDA, and .*; set reorder"
-    ):
-        Engine.open(with_plan())
+def test_a_host_without_a_gpu_is_told(with_driver: Run) -> None:
+    said, _ = with_driver(OPEN.format(config=with_plan()), GPUS=0)
+    assert (
+        "interface 'port': reorder config 'images' on a GPU needs CUDA, and the NVIDIA driver "
+        "finds no GPU (CUDA_VISIBLE_DEVICES may hide it); set reorder_type: cpu"
+    ) in said
+
+
+def test_long_payloads_that_are_recorded_too(with_driver: Run, tmp_path: Path) -> None:
+    payload = (5 << 20) + 16  # copied in pieces of 4 MiB
+    config = with_plan()
+    for region in config["memory_regions"]:
+        region |= {"num_bufs": 8, "buf_size": payload + 64}
+    rx, tx = (config["interfaces"][0][side] for side in ("rx", "tx"))
+    for side in (rx, tx):
+        side["queues"][0]["batch_size"] = 1
+    # From the packet, which is longer than UDP can tell.
+    (plan,) = rx["reorder_configs"]
+    plan |= {"payload_base": "packet", "payload_byte_offset": 42 + 8}
+    method = plan["method"]["batch_packet_number"]
+    method["packets_per_batch"] = 1
+    for field in (method["batch_number"], method["packet_number"]):
+        field |= {"base": "packet", "bit_offset": 8 * 42 + field["bit_offset"]}
+    said, _ = with_driver(LARGE.format(config=config, payload=payload, folder=f"{tmp_path}"))
+    assert said == "True 0 1"
 
 
 @pytest.mark.gpu
