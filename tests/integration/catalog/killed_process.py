@@ -1,6 +1,8 @@
 """A process that scans with a catalog until it is killed."""
 
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -22,7 +24,7 @@ def scan(kind: str, capture: Any, tx: Any, roll_packets: int) -> Any:
     packets = {"count": 100_000, "size": 200, "rate": 2000}
     if kind == "step":
         motor = SynAxis(name="motor")
-        packets["count"] = 600
+        packets |= {"count": 600, "rate": 500}
         return plans.capture_scan(capture, motor, 0, 1, 1000, tx=tx, packets=packets)
     return plans.capture(
         capture,
@@ -36,7 +38,7 @@ def scan(kind: str, capture: Any, tx: Any, roll_packets: int) -> Any:
 
 
 def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) -> None:
-    """Capture without end; say so when packets are in the file that is being written."""
+    """Capture without end; say so, and stop, when packets are in the file that is being written."""
     engine = RunEngine({}, context_managers=[])
     readable = [data / "captures"]
     if uri:
@@ -62,11 +64,12 @@ def main(data: Path, kind: str, uri: str, roll_packets: int, batch_size: int) ->
 
     def tell() -> None:
         stored.wait()
+        catalog.flush()
         while capture.progress is None or capture.progress.packets < 250:
             time.sleep(0.01)
-        catalog.flush()
-        sys.stdout.write("recording\n")
-        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), b"recording\n")
+        # Who kills it may be late, and the file complete by then.
+        os.kill(os.getpid(), signal.SIGSTOP)
 
     engine(bp.count([daq.port0.rx.rx_q0]))
     catalog.flush()

@@ -34,6 +34,7 @@ def kill(data, number=signal.SIGKILL, *, kind="fly", uri="", roll_packets=100, b
             assert line, "it ended"
     finally:
         os.kill(process.pid, number)
+        os.kill(process.pid, signal.SIGCONT)
         assert process.wait(60) == -number
         process.stdout.close()
 
