@@ -148,14 +148,21 @@ void bind_session(py::module_& m) {
       .def(
           "reorder_counters",
           [](const OpenSession& open, int port, std::size_t position) {
-            const auto counters = open.session().reorder_plans(port).at(position).counters();
+            auto& plan = open.session().reorder_plans(port).at(position);
             std::vector<std::uint64_t> values;
+            // Pollers have the plan's lock, too.
+            const GilRelease unlocked;
+            const auto counters = plan.counters();
             for (const Counter& counter : counters_of(counters)) values.push_back(counter);
             return values;
           },
           py::arg("port"), py::arg("position"))
       .def("snapshot",
-           [](const OpenSession& open) { return SessionSnapshot::of(open.session()).json(); })
+           [](const OpenSession& open) {
+             const Session& session = open.session();
+             const GilRelease unlocked;
+             return SessionSnapshot::of(session).json();
+           })
       .def("counters",
            [](const OpenSession& open) {
              return take_vector<std::uint64_t>(open.session().latest()->row());

@@ -210,13 +210,16 @@ class GpuMover final : public reorder::Mover {
   /// Launch what has gathered; wait until another launch is free.
   void launch() noexcept {
     Launch& full = at(begun_);
-    use_gpu([&](const Functions& call) {
-      std::uint64_t copies = address(full.copies);
-      void* arguments[] = {&copies};
-      const Result result = call.launch(kernel_, static_cast<unsigned>(full.count), 1, 1, THREADS,
-                                        1, 1, 0, stream_, static_cast<void**>(arguments), nullptr);
-      return result == 0 ? call.record_event(full.event, stream_) : result;
-    });
+    // What was launched before goes on: the launch is waited for like others.
+    if (!failed_.load())
+      use_gpu([&](const Functions& call) {
+        std::uint64_t copies = address(full.copies);
+        void* arguments[] = {&copies};
+        const Result result =
+            call.launch(kernel_, static_cast<unsigned>(full.count), 1, 1, THREADS, 1, 1, 0, stream_,
+                        static_cast<void**>(arguments), nullptr);
+        return result == 0 ? call.record_event(full.event, stream_) : result;
+      });
     std::unique_lock lock(mutex_);
     ++begun_;
     changed_.notify_all();
@@ -267,10 +270,9 @@ class GpuMover final : public reorder::Mover {
     }
   }
 
-  /// With the GPU current on this thread, unless it has failed.
+  /// With the GPU current on this thread.
   template <typename Use>
   void use_gpu(Use use) noexcept {
-    if (failed_.load()) return;
     try {
       const Context context(what_);
       const Result result = use(context.driver().call());
@@ -284,7 +286,7 @@ class GpuMover final : public reorder::Mover {
     if (failed_.exchange(true)) return;
     try {
       log(LogLevel::ERROR, what_ + ": the GPU does not work any more (" + problem +
-                               "); its frames are counted as lost, close and open the engine");
+                               "); its frames are counted as lost, start the program again");
     } catch (const std::bad_alloc&) {
       // There is no memory to say so.
       return;

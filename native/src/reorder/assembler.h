@@ -30,12 +30,13 @@ struct ReorderSnapshot {
   Counter malformed{"malformed"};
   /// When the frame began, no buffer was free.
   Counter no_buffer{"no_buffer"};
-  /// Frames that were handed on, with all of their packets and with some.
+  /// Frames that were closed, with all of their packets and with some.
   Counter complete{"complete"};
   Counter incomplete{"incomplete"};
   /// Packets that incomplete frames lack. Of plans by byte offsets: elements.
   Counter missing{"missing"};
-  /// Frames that nobody gets: when they began, no buffer was free, or they were flushed.
+  /// Frames that nobody gets: when they began, no buffer was free, they were flushed, or their
+  /// copies failed; the latter are closed as well.
   Counter lost{"lost"};
   /// Times that numbers began anew.
   Counter restarts{"restarts"};
