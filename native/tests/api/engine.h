@@ -15,6 +15,7 @@
 namespace daqiri::test {
 
 /// Two ports that hear themselves: port 0 with receive queues 0 and 1, port 1 with receive queue 5.
+/// Bursts have 8 packets, however long a sender that is interrupted takes for them.
 inline constexpr const char* LOOPBACK = R"(
 version: 1
 master_core: 0
@@ -31,8 +32,8 @@ interfaces:
   address: loopback
   rx:
     queues:
-    - {name: a, id: 0, cpu_core: any, batch_size: 8, timeout_us: 300, memory_regions: [rx]}
-    - {name: b, id: 1, cpu_core: any, batch_size: 8, timeout_us: 300, memory_regions: [rx]}
+    - {name: a, id: 0, cpu_core: any, batch_size: 8, timeout_us: 0, memory_regions: [rx]}
+    - {name: b, id: 1, cpu_core: any, batch_size: 8, timeout_us: 0, memory_regions: [rx]}
     flows:
     - {name: left, id: 11, match: {udp_dst: 5000}, action: {type: queue, id: 0}}
     - {name: right, id: 12, match: {udp_dst: 5001-5009}, action: {type: queue, id: 1}}
@@ -43,7 +44,7 @@ interfaces:
   address: loopback1
   rx:
     queues:
-    - {name: c, id: 5, cpu_core: any, batch_size: 8, timeout_us: 300, memory_regions: [rx]}
+    - {name: c, id: 5, cpu_core: any, batch_size: 8, timeout_us: 0, memory_regions: [rx]}
   tx:
     queues:
     - {name: u, id: 0, cpu_core: any, batch_size: 8, memory_regions: [tx]}

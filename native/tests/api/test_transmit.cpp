@@ -165,16 +165,17 @@ TEST_CASE("a burst has as many packets as are asked for, or batch_size", "[api]"
   free_tx_burst(burst);
 
   // Of one burst after the other, all of which have room for more than batch_size then.
+  constexpr int COUNT = 104;
   for (int round = 0; round < 20; ++round) {
-    burst = filled_burst(100);
-    REQUIRE(get_num_packets(burst) == 100);
-    for (int i = 0; i < 100; ++i)
-      write_frame(burst, i, 5000, static_cast<std::uint32_t>(100 * round + i));
+    burst = filled_burst(COUNT);
+    REQUIRE(get_num_packets(burst) == COUNT);
+    for (int i = 0; i < COUNT; ++i)
+      write_frame(burst, i, 5000, static_cast<std::uint32_t>(COUNT * round + i));
     REQUIRE(send_tx_burst(burst) == Status::SUCCESS);
     const auto numbers =
-        receive_numbers(100, [](BurstParams** b) { return get_rx_burst(b, 0, 0); });
-    REQUIRE(numbers.size() == 100);
-    for (std::size_t i = 0; i < 100; ++i) REQUIRE(numbers[i] == 100U * round + i);
+        receive_numbers(COUNT, [](BurstParams** b) { return get_rx_burst(b, 0, 0); });
+    REQUIRE(numbers.size() == COUNT);
+    for (std::size_t i = 0; i < COUNT; ++i) REQUIRE(numbers[i] == std::uint32_t{COUNT} * round + i);
   }
   // What is wanted may still be changed.
   burst = create_tx_burst_params();
@@ -316,7 +317,7 @@ TEST_CASE("waiting for buffers ends when open bursts have them", "[api]") {
     yaml.replace(yaml.find(name) + std::strlen(name) - 3, 2, "rx");
   yaml.replace(yaml.find("num_bufs: 512"), 13, "num_bufs: 96 ");
   for (int i = 0; i < 2; ++i)
-    yaml.replace(yaml.find("batch_size: 8, timeout_us: 300"), 30, "batch_size: 60, timeout_us: 0");
+    yaml.replace(yaml.find("batch_size: 8, timeout_us"), 13, "batch_size: 60");
   const Engine engine(yaml);
   int received = 0;
   constexpr int BURSTS = 40;
