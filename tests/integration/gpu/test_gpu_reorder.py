@@ -129,9 +129,8 @@ def test_a_gpu_that_fails_costs_counted_frames(with_driver: Run, answers: dict[s
 
 def test_a_kernel_that_does_not_compile_is_told(with_driver: Run) -> None:
     said, asked = with_driver(MAKE.replace("LOSES", "0"), COMPILE=6)
-    assert (
-        said
-        == "NVRTC 13.1 cannot compile a kernel for --gpu-architecture=sm_90 (error 6): not a program"
+    assert said == (
+        "NVRTC 13.1 cannot compile a kernel for --gpu-architecture=sm_90 (error 6): not a program"
     )
     assert asked.count("pin") == asked.count("unpin")
 
