@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 
+#include "cuda/library.h"
 #include "daqiri/error.h"
 
 namespace daqiri::cuda {
@@ -13,6 +14,7 @@ namespace {
 
 /// As nvrtc.h declares them in C.
 struct Nvrtc {
+  int (*version)(int*, int*);
   int (*create)(void**, const char*, const char*, int, const char* const*, const char* const*);
   int (*destroy)(void**);
   int (*compile)(void*, int, const char* const*);
@@ -26,39 +28,52 @@ struct Nvrtc {
 constexpr std::array LIBRARIES{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
                                "/usr/local/cuda/lib64/libnvrtc.so"};
 
-template <typename Function>
-void require(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function != nullptr) return;
-  throw Error(Status::NOT_SUPPORTED, std::string("NVRTC has no function ") + name +
-                                         "; install that of CUDA 11.2 or newer");
+bool find_functions(void* library, Nvrtc& f) noexcept {
+  return find_function(library, "nvrtcVersion", f.version) &&
+         find_function(library, "nvrtcCreateProgram", f.create) &&
+         find_function(library, "nvrtcDestroyProgram", f.destroy) &&
+         find_function(library, "nvrtcCompileProgram", f.compile) &&
+         find_function(library, "nvrtcGetProgramLogSize", f.log_size) &&
+         find_function(library, "nvrtcGetProgramLog", f.log) &&
+         find_function(library, "nvrtcGetCUBINSize", f.code_size) &&
+         find_function(library, "nvrtcGetCUBIN", f.code);
 }
 
-Nvrtc load_nvrtc() {
-  void* library = nullptr;
-  for (const char* const name : LIBRARIES)
-    if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    throw Error(Status::NOT_SUPPORTED,
-                "a GPU's kernels are compiled with NVRTC, and libnvrtc is not installed; install "
-                "the CUDA toolkit, or name the folder of a pip package's libnvrtc in "
-                "LD_LIBRARY_PATH");
+std::string version_of(const Nvrtc& f, int& major) {
+  int minor = 0;
+  f.version(&major, &minor);
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+/// The newest whose code a driver of CUDA `newest` loads.
+Nvrtc load_nvrtc(int newest) {
+  std::string unfit;
+  for (const char* const name : LIBRARIES) {
+    void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) continue;
+    Nvrtc f{};
+    int major = 0;
+    if (!find_functions(library, f)) {
+      unfit.append(unfit.empty() ? "" : ", ").append(name).append(" is older than CUDA 11.2");
+    } else if (const std::string version = version_of(f, major); major > newest) {
+      unfit.append(unfit.empty() ? "" : ", ").append(name).append(" is of CUDA ").append(version);
+    } else {
+      return f;
+    }
+    dlclose(library);
   }
-  Nvrtc f{};
-  require(library, "nvrtcCreateProgram", f.create);
-  require(library, "nvrtcDestroyProgram", f.destroy);
-  require(library, "nvrtcCompileProgram", f.compile);
-  require(library, "nvrtcGetProgramLogSize", f.log_size);
-  require(library, "nvrtcGetProgramLog", f.log);
-  require(library, "nvrtcGetCUBINSize", f.code_size);
-  require(library, "nvrtcGetCUBIN", f.code);
-  return f;
+  std::string text = "a GPU's kernels are compiled with NVRTC of CUDA 11.2 to ";
+  text.append(std::to_string(newest)).append(", which the driver has, and libnvrtc ");
+  text.append(unfit.empty() ? "is not installed" : "is not of that version (" + unfit + ")");
+  throw Error(Status::NOT_SUPPORTED,
+              text.append("; install the CUDA toolkit, or name the folder of a pip package's "
+                          "libnvrtc in LD_LIBRARY_PATH"));
 }
 
 }  // namespace
 
-std::string compile(const std::string& source, int major, int minor) {
-  static const Nvrtc f = load_nvrtc();
+std::string compile(const std::string& source, int major, int minor, int newest) {
+  static const Nvrtc f = load_nvrtc(newest);
   void* program = nullptr;
   int problem = f.create(&program, source.c_str(), "daqiri", 0, nullptr, nullptr);
   const std::string architecture = "--gpu-architecture=sm_" + std::to_string(major * 10 + minor);
@@ -76,7 +91,8 @@ std::string compile(const std::string& source, int major, int minor) {
   }
   if (program != nullptr) f.destroy(&program);
   if (problem == 0) return text;
-  throw Error(Status::INTERNAL_ERROR, "NVRTC cannot compile a kernel for " + architecture +
+  throw Error(Status::INTERNAL_ERROR, "NVRTC " + version_of(f, major) +
+                                          " cannot compile a kernel for " + architecture +
                                           " (error " + std::to_string(problem) + "): " + text);
 }
 

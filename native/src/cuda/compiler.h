@@ -5,8 +5,9 @@
 
 namespace daqiri::cuda {
 
-/// Machine code of a CUDA C++ source for GPUs of compute capability `major`.`minor`. Throws Error:
-/// NOT_SUPPORTED where NVRTC is not installed, INTERNAL_ERROR with its log.
-std::string compile(const std::string& source, int major, int minor);
+/// Machine code of a CUDA C++ source for GPUs of compute capability `major`.`minor`. `newest`: the
+/// major version of CUDA whose code the driver loads. Throws Error: NOT_SUPPORTED where no such
+/// NVRTC is installed, INTERNAL_ERROR with its log.
+std::string compile(const std::string& source, int major, int minor, int newest);
 
 }  // namespace daqiri::cuda

@@ -1,9 +1,8 @@
 #include "cuda/driver.h"
 
-#include <dlfcn.h>
-
 #include <mutex>
 
+#include "cuda/library.h"
 #include "daqiri/error.h"
 
 namespace daqiri::cuda {
@@ -11,12 +10,6 @@ namespace daqiri::cuda {
 namespace {
 
 constexpr const char* LIBRARY = "libcuda.so.1";
-
-template <typename Function>
-bool find(void* library, const char* name, Function& function) noexcept {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
 
 /// Kept for the life of the process: regions come and go, and a context takes 0.1 s to make.
 void* context_of(const Driver& driver) {
@@ -37,27 +30,29 @@ std::string Driver::find_functions() {
   void* const library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::string("this host has no NVIDIA driver (") + dlerror() + ")";
   Functions& f = functions_;
-  const bool all =
-      find(library, "cuInit", f.init) && find(library, "cuGetErrorName", f.error_name) &&
-      find(library, "cuGetErrorString", f.error_string) &&
-      find(library, "cuDeviceGetCount", f.device_count) &&
-      find(library, "cuDevicePrimaryCtxRetain", f.retain_context) &&
-      find(library, "cuCtxPushCurrent_v2", f.push_context) &&
-      find(library, "cuCtxPopCurrent_v2", f.pop_context) &&
-      find(library, "cuMemHostRegister_v2", f.pin) &&
-      find(library, "cuMemHostUnregister", f.unpin) &&
-      find(library, "cuMemHostAlloc", f.allocate_host) &&
-      find(library, "cuMemFreeHost", f.free_host) &&
-      find(library, "cuDeviceGetAttribute", f.attribute) &&
-      find(library, "cuModuleLoadData", f.load_module) &&
-      find(library, "cuModuleUnload", f.unload_module) &&
-      find(library, "cuModuleGetFunction", f.find_function) &&
-      find(library, "cuLaunchKernel", f.launch) && find(library, "cuStreamCreate", f.make_stream) &&
-      find(library, "cuStreamDestroy_v2", f.destroy_stream) &&
-      find(library, "cuEventCreate", f.make_event) &&
-      find(library, "cuEventDestroy_v2", f.destroy_event) &&
-      find(library, "cuEventRecord", f.record_event) &&
-      find(library, "cuEventSynchronize", f.wait_for_event);
+  const bool all = find_function(library, "cuInit", f.init) &&
+                   find_function(library, "cuGetErrorName", f.error_name) &&
+                   find_function(library, "cuGetErrorString", f.error_string) &&
+                   find_function(library, "cuDriverGetVersion", f.version) &&
+                   find_function(library, "cuDeviceGetCount", f.device_count) &&
+                   find_function(library, "cuDevicePrimaryCtxRetain", f.retain_context) &&
+                   find_function(library, "cuCtxPushCurrent_v2", f.push_context) &&
+                   find_function(library, "cuCtxPopCurrent_v2", f.pop_context) &&
+                   find_function(library, "cuMemHostRegister_v2", f.pin) &&
+                   find_function(library, "cuMemHostUnregister", f.unpin) &&
+                   find_function(library, "cuMemHostAlloc", f.allocate_host) &&
+                   find_function(library, "cuMemFreeHost", f.free_host) &&
+                   find_function(library, "cuDeviceGetAttribute", f.attribute) &&
+                   find_function(library, "cuModuleLoadData", f.load_module) &&
+                   find_function(library, "cuModuleUnload", f.unload_module) &&
+                   find_function(library, "cuModuleGetFunction", f.find_function) &&
+                   find_function(library, "cuLaunchKernel", f.launch) &&
+                   find_function(library, "cuStreamCreate", f.make_stream) &&
+                   find_function(library, "cuStreamDestroy_v2", f.destroy_stream) &&
+                   find_function(library, "cuEventCreate", f.make_event) &&
+                   find_function(library, "cuEventDestroy_v2", f.destroy_event) &&
+                   find_function(library, "cuEventRecord", f.record_event) &&
+                   find_function(library, "cuEventSynchronize", f.wait_for_event);
   return all ? std::string() : std::string(LIBRARY) + " is older than CUDA 11";
 }
 

@@ -16,6 +16,7 @@ struct Functions {
   Result (*init)(unsigned);
   Result (*error_name)(Result, const char**);
   Result (*error_string)(Result, const char**);
+  Result (*version)(int*);
   Result (*device_count)(int*);
   Result (*retain_context)(void**, int);
   Result (*push_context)(void*);

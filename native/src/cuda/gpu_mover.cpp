@@ -1,6 +1,4 @@
 /// Payloads to frames by kernels of a GPU.
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -67,7 +65,7 @@ class GpuMover final : public reorder::Mover {
       : plan_(plan),
         what_("reorder config '" + config.name_ + "'"),
         waiter_(waiter),
-        pending_(std::make_unique<std::atomic<std::uint32_t>[]>(output.config().num_bufs_)),
+        open_(output.config().num_bufs_),
         launches_(std::make_unique<std::array<Launch, NUM_LAUNCHES>>()) {
     finished_.resize(output.config().num_bufs_);
     const Context context(what_);
@@ -77,7 +75,9 @@ class GpuMover final : public reorder::Mover {
       int minor = 0;
       require(context, call.attribute(&major, CAPABILITY_MAJOR, GPU));
       require(context, call.attribute(&minor, CAPABILITY_MINOR, GPU));
-      const std::string code = compile(kernel_of(config), major, minor);
+      int version = 0;
+      require(context, call.version(&version));
+      const std::string code = compile(kernel_of(config), major, minor, version / 1000);
       require(context, call.load_module(&module_, code.data()));
       require(context, call.find_function(&kernel_, module_, "place"));
       require(context, call.make_stream(&stream_, STREAM_FLAGS));
@@ -104,8 +104,6 @@ class GpuMover final : public reorder::Mover {
     }
     changed_.notify_all();
     thread_.join();
-    // A forked child has no CUDA.
-    if (getpid() != process_) return;
     try {
       free_all(Context(what_));
     } catch (const Error&) {
@@ -130,8 +128,7 @@ class GpuMover final : public reorder::Mover {
   }
 
   Copies close(std::uint32_t frame) noexcept override {
-    if (pending_[frame].fetch_or(CLOSED, std::memory_order_acq_rel) != 0) return Copies::PENDING;
-    pending_[frame].store(0, std::memory_order_relaxed);
+    if (!open_.close(frame)) return Copies::PENDING;
     return failed_.load() ? Copies::FAILED : Copies::DONE;
   }
 
@@ -141,7 +138,6 @@ class GpuMover final : public reorder::Mover {
 
  private:
   static constexpr int GPU = 0;
-  static constexpr std::uint32_t CLOSED = 1U << 31U;
 
   static std::uint64_t address(const void* memory) noexcept {
     return reinterpret_cast<std::uintptr_t>(memory);
@@ -201,7 +197,7 @@ class GpuMover final : public reorder::Mover {
 
   void add(Launch& launch, std::uint32_t frame, const Copy& copy, memory::BufferOwner* owner,
            std::uint32_t buffer) noexcept {
-    pending_[frame].fetch_add(1, std::memory_order_relaxed);
+    open_.add(frame);
     launch.copies[launch.count] = copy;
     launch.parts[launch.count] = {frame, owner, buffer};
     ++launch.count;
@@ -241,9 +237,7 @@ class GpuMover final : public reorder::Mover {
     lock.lock();
     for (std::size_t i = 0; i < oldest.count; ++i) {
       const std::uint32_t frame = oldest.parts[i].frame;
-      if (pending_[frame].fetch_sub(1, std::memory_order_acq_rel) != (CLOSED | 1)) continue;
-      pending_[frame].store(0, std::memory_order_relaxed);
-      finished_[num_finished_++ % finished_.size()] = frame;
+      if (open_.finish(frame, 1)) finished_[num_finished_++ % finished_.size()] = frame;
     }
     ++done_;
     retiring_ = false;
@@ -296,12 +290,10 @@ class GpuMover final : public reorder::Mover {
   const reorder::Plan& plan_;
   std::string what_;
   reorder::FrameWaiter& waiter_;
-  pid_t process_{getpid()};
   void* module_{nullptr};
   void* kernel_{nullptr};
   void* stream_{nullptr};
-  /// By frame: copies that are not done, and CLOSED.
-  std::unique_ptr<std::atomic<std::uint32_t>[]> pending_;
+  reorder::OpenCopies open_;
   std::unique_ptr<std::array<Launch, NUM_LAUNCHES>> launches_;
   const memory::BufferOwner* latest_owner_{nullptr};
   bool latest_is_pinned_{false};

@@ -16,12 +16,22 @@ namespace {
 /// For all GPUs of the process (CU_MEMHOSTREGISTER_PORTABLE), at an address of theirs (DEVICEMAP).
 constexpr unsigned PIN_FLAGS = 0x01U | 0x02U;
 
+/// CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+constexpr int HOST_POINTER = 91;
+
 /// Pages that stay in memory and that GPUs read and write.
 class Pinned {
  public:
   Pinned(const memory::RegionExtent& extent, const std::string& what) : base_(extent.base) {
     const Context context(what);
     const Driver& driver = context.driver();
+    int same_address = 0;
+    if (driver.call().attribute(&same_address, HOST_POINTER, 0) != 0 || same_address == 0) {
+      throw Error(Status::NOT_SUPPORTED,
+                  what +
+                      ": GPU 0 cannot use pinned memory at the CPU's addresses "
+                      "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM); use kind 'host' or 'huge'");
+    }
     const Result result = driver.call().pin(base_, extent.bytes, PIN_FLAGS);
     if (result == 0) return;
     throw Error(Status::NO_FREE_PACKET_BUFFERS, what + ": " + std::to_string(extent.bytes) +

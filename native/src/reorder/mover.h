@@ -1,6 +1,7 @@
 /// Who moves payloads to frames, where pollers do not do it themselves.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,6 +46,33 @@ class FrameWaiter {
   virtual ~FrameWaiter() = default;
   /// `good`: false where they have failed.
   virtual void frame_done(std::uint32_t frame, bool good) noexcept = 0;
+};
+
+/// Of each frame, the copies that are not done, and whether more can follow. Any thread.
+class OpenCopies {
+ public:
+  /// `frames`: buffers that frames can be in.
+  explicit OpenCopies(std::size_t frames)
+      : open_(std::make_unique<std::atomic<std::uint32_t>[]>(frames)) {}
+
+  void add(std::uint32_t frame) noexcept { open_[frame].fetch_add(1, std::memory_order_relaxed); }
+  /// No more follow. True: all are done, and the frame can be used again.
+  [[nodiscard]] bool close(std::uint32_t frame) noexcept {
+    if (open_[frame].fetch_or(CLOSED, std::memory_order_acq_rel) != 0) return false;
+    open_[frame].store(0, std::memory_order_relaxed);
+    return true;
+  }
+  /// So many are done. True: the frame was closed before, and these were its last.
+  [[nodiscard]] bool finish(std::uint32_t frame, std::uint32_t copies) noexcept {
+    if (open_[frame].fetch_sub(copies, std::memory_order_acq_rel) != (CLOSED | copies))
+      return false;
+    open_[frame].store(0, std::memory_order_relaxed);
+    return true;
+  }
+
+ private:
+  static constexpr std::uint32_t CLOSED = 1U << 31U;
+  std::unique_ptr<std::atomic<std::uint32_t>[]> open_;
 };
 
 /// Makes the mover of a plan on a GPU, whose frames are in `output`. Throws Error.

@@ -1,6 +1,7 @@
 #include "reorder/running_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "daqiri/error.h"
 #include "reorder/workers.h"
@@ -111,6 +112,13 @@ void RunningPlan::discard() noexcept {
 void RunningPlan::throw_away_waiting() noexcept {
   std::uint64_t lost = 0;
   for (Burst* burst = nullptr; ring_.pop(burst); ++lost) burst->release();
+  if (num_closing_ > 0) {
+    for (Closing& each : closing_) {
+      if (each.state != Closing::State::WANTED) continue;
+      each.state = Closing::State::THROWN_AWAY;
+      ++lost;
+    }
+  }
   assembler_.count_lost(lost);
 }
 
@@ -152,21 +160,22 @@ void RunningPlan::take(const Frame& frame) noexcept {
   const auto copies = mover_ == nullptr ? Mover::Copies::DONE : mover_->close(frame.buffer);
   if (copies == Mover::Copies::DONE) return hand(frame);
   if (copies == Mover::Copies::FAILED) return lose(frame.buffer);
-  closing_[frame.buffer] = {frame, true};
+  closing_[frame.buffer] = {frame, Closing::State::WANTED};
   ++num_closing_;
 }
 
 void RunningPlan::discard(std::uint32_t buffer) noexcept {
   if (mover_ == nullptr || mover_->close(buffer) != Mover::Copies::PENDING)
     return output_.give(&buffer, 1);
-  closing_[buffer].wanted = false;
+  closing_[buffer].state = Closing::State::THROWN_AWAY;
   ++num_closing_;
 }
 
 void RunningPlan::frame_done(std::uint32_t buffer, bool good) noexcept {
   const std::lock_guard lock(mutex_);
   --num_closing_;
-  const auto& [frame, wanted] = closing_[buffer];
+  auto& [frame, state] = closing_[buffer];
+  const bool wanted = std::exchange(state, Closing::State::NONE) == Closing::State::WANTED;
   if (wanted && good) {
     hand(frame);
   } else if (wanted) {

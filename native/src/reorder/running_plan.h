@@ -52,7 +52,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::uint64_t expire(std::uint64_t now_ns) noexcept;
   /// One of its queues closes. With the last one, frames that are open are closed.
   void finish() noexcept;
-  /// Forget open frames, and those that nobody has taken.
+  /// Forget open frames, those whose payloads are on their way, and those that nobody has taken.
   void discard() noexcept;
   /// The pollers have ended: frames that are on their way are handed on.
   void stop() noexcept { mover_.reset(); }
@@ -101,7 +101,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// A frame whose last payloads are on their way.
   struct Closing {
     Frame frame;
-    bool wanted{true};
+    enum class State : std::uint8_t { NONE, WANTED, THROWN_AWAY } state{State::NONE};
   };
 
   void take(const Frame& frame) noexcept override;

@@ -9,7 +9,6 @@ namespace daqiri::reorder {
 
 namespace {
 
-constexpr std::uint32_t CLOSED = 1U << 31U;
 /// Idle time after which a worker sleeps instead of spinning.
 constexpr std::uint64_t SPIN_NS = 50'000;
 /// Copies that are done between two looks at what has come.
@@ -19,10 +18,7 @@ constexpr std::size_t ROUND = 32;
 
 Workers::Workers(const Plan& plan, const std::vector<std::string>& cores, bool never_sleep,
                  std::size_t frames, FrameWaiter& waiter)
-    : plan_(plan),
-      never_sleep_(never_sleep),
-      waiter_(waiter),
-      pending_(std::make_unique<std::atomic<std::uint32_t>[]>(frames)) {
+    : plan_(plan), never_sleep_(never_sleep), waiter_(waiter), open_(frames) {
   for (const std::string& core : cores) {
     Worker& worker = workers_.emplace_back();
     worker.core = core;
@@ -45,7 +41,7 @@ void Workers::move(std::span<const Transfer> copies) noexcept {
   const std::uint64_t used = tail - worker.head.load(std::memory_order_acquire);
   const std::size_t n = std::min<std::size_t>(copies.size(), Worker::CAPACITY - used);
   for (std::size_t i = 0; i < n; ++i) {
-    pending_[copies[i].frame].fetch_add(1, std::memory_order_relaxed);
+    open_.add(copies[i].frame);
     worker.ring[(tail + i) % Worker::CAPACITY] = copies[i];
   }
   worker.tail.store(tail + n, std::memory_order_seq_cst);
@@ -59,15 +55,7 @@ void Workers::move(std::span<const Transfer> copies) noexcept {
 }
 
 Mover::Copies Workers::close(std::uint32_t frame) noexcept {
-  if (pending_[frame].fetch_or(CLOSED, std::memory_order_acq_rel) != 0) return Copies::PENDING;
-  pending_[frame].store(0, std::memory_order_relaxed);
-  return Copies::DONE;
-}
-
-void Workers::finish(std::uint32_t frame, std::uint32_t copies) noexcept {
-  if (pending_[frame].fetch_sub(copies, std::memory_order_acq_rel) != (CLOSED | copies)) return;
-  pending_[frame].store(0, std::memory_order_relaxed);
-  waiter_.frame_done(frame, true);
+  return open_.close(frame) ? Copies::DONE : Copies::PENDING;
 }
 
 std::size_t Workers::work(Worker& worker) noexcept {
@@ -89,7 +77,8 @@ std::size_t Workers::work(Worker& worker) noexcept {
   for (std::size_t i = 0; i < n;) {
     const std::size_t first = i;
     while (i < n && at(i).frame == at(first).frame) ++i;
-    finish(at(first).frame, static_cast<std::uint32_t>(i - first));
+    const std::uint32_t frame = at(first).frame;
+    if (open_.finish(frame, static_cast<std::uint32_t>(i - first))) waiter_.frame_done(frame, true);
   }
   worker.head.store(head + n, std::memory_order_release);
   return n;

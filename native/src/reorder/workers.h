@@ -49,13 +49,11 @@ class Workers final : public Mover {
   void run(Worker& worker, const std::stop_token& stop) noexcept;
   /// Do what waits; returns how much that was.
   std::size_t work(Worker& worker) noexcept;
-  void finish(std::uint32_t frame, std::uint32_t copies) noexcept;
 
   const Plan& plan_;
   bool never_sleep_;
   FrameWaiter& waiter_;
-  /// By frame: copies that are not done, and CLOSED.
-  std::unique_ptr<std::atomic<std::uint32_t>[]> pending_;
+  OpenCopies open_;
   std::deque<Worker> workers_;
   std::size_t next_{0};
 };

@@ -12,7 +12,16 @@ import pytest
 Config = dict[str, Any]
 Run = Callable[..., tuple[str, list[str]]]
 
-ANSWERS = {"INIT": 0, "GPUS": 1, "PIN": 0, "LAUNCH": 0, "EVENT": 0, "COMPILE": 0}
+ANSWERS = {
+    "INIT": 0,
+    "GPUS": 1,
+    "DRIVER": 13,
+    "HOST_POINTER": 1,
+    "PIN": 0,
+    "LAUNCH": 0,
+    "EVENT": 0,
+    "COMPILE": 0,
+}
 
 
 def loopback(kind: str = "host_pinned", num_bufs: int = 64) -> Config:

@@ -129,11 +129,17 @@ def test_a_gpu_that_fails_costs_counted_frames(with_driver: Run, answers: dict[s
 
 def test_a_kernel_that_does_not_compile_is_told(with_driver: Run) -> None:
     said, asked = with_driver(MAKE.replace("LOSES", "0"), COMPILE=6)
-    assert (
-        said
-        == "NVRTC cannot compile a kernel for --gpu-architecture=sm_90 (error 6): not a program"
+    assert said == (
+        "NVRTC 13.1 cannot compile a kernel for --gpu-architecture=sm_90 (error 6): not a program"
     )
     assert asked.count("pin") == asked.count("unpin")
+
+
+def test_a_compiler_that_is_newer_than_the_driver_is_told(with_driver: Run) -> None:
+    said, _ = with_driver(MAKE.replace("LOSES", "0"), DRIVER=12)
+    assert "NVRTC of CUDA 11.2 to 12, which the driver has, and libnvrtc is not of that" in said
+    assert "libnvrtc.so.13 is of CUDA 13.1" in said
+    assert said.endswith("name the folder of a pip package's libnvrtc in LD_LIBRARY_PATH")
 
 
 def test_a_host_without_a_gpu_is_told(with_driver: Run) -> None:

@@ -41,6 +41,15 @@ def test_memory_that_cannot_be_pinned_is_refused_by_name(with_driver: Run) -> No
     assert asked == ["init", "retain", "pin"]
 
 
+def test_a_gpu_that_has_other_addresses_is_refused(with_driver: Run) -> None:
+    said, asked = with_driver(SEND, HOST_POINTER=0)
+    assert said == (
+        "memory region 'rx': GPU 0 cannot use pinned memory at the CPU's addresses "
+        "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM); use kind 'host' or 'huge'"
+    )
+    assert asked == ["init", "retain"]
+
+
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [

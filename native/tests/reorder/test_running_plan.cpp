@@ -1,0 +1,130 @@
+// A plan whose payloads are moved by somebody else, who is slow.
+#include <catch2/catch.hpp>
+
+#include <utility>
+#include <vector>
+
+#include "memory/region.h"
+#include "reorder/running_plan.h"
+
+using namespace daqiri;
+using namespace daqiri::reorder;
+
+namespace {
+
+/// Closed frames are pending until they are told to be done.
+class SlowMover final : public Mover {
+ public:
+  explicit SlowMover(FrameWaiter& waiter) : waiter_(waiter) { latest = this; }
+  ~SlowMover() override {
+    tell(true);
+    latest = nullptr;
+  }
+
+  void move(std::span<const Transfer> /*copies*/) noexcept override {}
+  void fill(std::uint32_t /*frame*/, std::byte* /*to*/, std::size_t /*bytes*/) noexcept override {}
+  Copies close(std::uint32_t frame) noexcept override {
+    closed_.push_back(frame);
+    return Copies::PENDING;
+  }
+  void tell(bool good) noexcept {
+    for (const std::uint32_t frame : std::exchange(closed_, {})) waiter_.frame_done(frame, good);
+  }
+
+  static inline SlowMover* latest{nullptr};
+
+ private:
+  FrameWaiter& waiter_;
+  std::vector<std::uint32_t> closed_;
+};
+
+std::unique_ptr<Mover> make_slow(const Plan& /*plan*/, const ReorderConfig& /*config*/,
+                                 const memory::MemoryRegion& /*output*/, FrameWaiter& waiter) {
+  return std::make_unique<SlowMover>(waiter);
+}
+
+/// Frames of two packets, of which the first byte is the frame's number, the second the slot.
+struct Bench {
+  Bench() {
+    const RegisteredGpuMover slow(make_slow);
+    for (const char* name : {"rx", "output"}) {
+      MemoryRegionConfig region;
+      region.name_ = name;
+      region.num_bufs_ = BUFFERS;
+      region.buf_size_ = 128;
+      memory->regions.emplace(name, memory::MemoryRegion::allocate(region));
+    }
+    RxQueueConfig config;
+    config.common_.name_ = "rx0";
+    config.common_.batch_size_ = 4;
+    config.common_.mrs_ = {"rx"};
+    queue = std::make_unique<RxQueue>(InterfaceConfig{}, config, 8, memory);
+    ReorderConfig reorder;
+    reorder.name_ = "frames";
+    reorder.reorder_type_ = "gpu";
+    reorder.memory_region_ = "output";
+    reorder.payload_byte_offset_ = 2;
+    reorder.flow_ids_ = {1};
+    reorder.method_ = ReorderMethod::BATCH_PACKET_NUMBER;
+    reorder.batch_packet_number_ = {{0, 8}, {8, 8}, 2};
+    plan = std::make_unique<RunningPlan>(
+        reorder, PacketKind::FRAMES, std::vector<RxQueue*>{queue.get()}, output(), memory, false);
+  }
+  [[nodiscard]] memory::MemoryRegion& output() const { return *memory->regions.at("output"); }
+
+  /// All packets of a frame.
+  void send(std::uint8_t number) const {
+    for (std::uint8_t slot = 0; slot < 2; ++slot) {
+      const std::uint8_t bytes[]{number, slot, 1, 2, 3, 4};
+      const Packet packet{bytes, sizeof bytes, 0, 1, nullptr, 0};
+      plan->take({&packet, 1}, 1, false);
+    }
+  }
+
+  static constexpr std::uint32_t BUFFERS = 4;
+  std::shared_ptr<SessionMemory> memory{std::make_shared<SessionMemory>()};
+  std::unique_ptr<RxQueue> queue;
+  std::unique_ptr<RunningPlan> plan;
+};
+
+}  // namespace
+
+TEST_CASE("frames are handed on when their payloads are there", "[reorder]") {
+  const Bench bench;
+  bench.send(1);
+  CHECK(bench.plan->pop() == nullptr);
+  SlowMover::latest->tell(true);
+  Burst* const frame = bench.plan->pop();
+  REQUIRE(frame != nullptr);
+  CHECK(frame->reorder.batch_id == 1);
+  CHECK(bench.plan->counters().lost == 0);
+  frame->release();
+  bench.send(2);
+  SlowMover::latest->tell(false);
+  CHECK(bench.plan->pop() == nullptr);
+  CHECK(bench.plan->counters().lost == 1);
+  CHECK(bench.output().available() == Bench::BUFFERS);
+}
+
+TEST_CASE("frames whose payloads are on their way are thrown away with others", "[reorder]") {
+  const Bench bench;
+  bench.send(1);
+  SlowMover::latest->tell(true);
+  bench.send(2);
+  const bool flush = GENERATE(true, false);
+  if (flush) {
+    bench.plan->discard();
+  } else {
+    bench.plan->begin_anew();
+  }
+  CHECK(bench.plan->counters().lost == 2);
+  bench.send(3);
+  SlowMover::latest->tell(true);
+  Burst* const frame = bench.plan->pop();
+  REQUIRE(frame != nullptr);
+  CHECK(frame->reorder.batch_id == 3);
+  frame->release();
+  CHECK(bench.plan->pop() == nullptr);
+  CHECK(bench.plan->counters().lost == 2);
+  CHECK(bench.output().available() == Bench::BUFFERS);
+}
