@@ -252,7 +252,10 @@ class CounterDevice(EngineDevice):
 
     def read(self) -> Readings:
         """Return one consistent snapshot of the readings; subscribers are not called."""
-        values, timestamp = self.take_values(), time.time()
+        return self.readings_of(self.take_values(), time.time())
+
+    def readings_of(self, values: dict[str, Any], timestamp: float) -> Readings:
+        """Return readings with these values by attribute name; other signals are read."""
         reading: Readings = OrderedDict()
         for attribute, component in self._get_components_of_kind(Kind.normal):
             if attribute in values:
