@@ -10,6 +10,8 @@ from typing import Any
 import event_model
 import pytest
 
+from daqiri_ophyd.devices import make_daq
+
 from .conftest import Run, loopback
 
 NOT_SUPPORTED = 3
@@ -203,3 +205,20 @@ def test_subscribers_are_told_that_a_gpu_is_lost(nvml: Any, with_driver: Run, lo
     nvml()
     said, _ = with_driver(MONITOR.replace("LOST", repr(str(lost))))
     assert said == "[41.0, nan]"
+
+
+@pytest.mark.gpu
+def test_a_real_gpu_is_the_one_that_cuda_uses() -> None:
+    import cupy
+
+    daq = make_daq(loopback(), "daq")
+    gpu = daq.gpus.gpu_0
+    address = cupy.cuda.runtime.deviceGetPCIBusId(0)
+    _, total = cupy.cuda.runtime.memGetInfo()
+    assert gpu.pci_address.get() == address.lower()
+    # Without what the driver reserves.
+    assert gpu.memory_total.get() in (0, pytest.approx(total, rel=0.1))
+    gpu.trigger().wait(20)
+    values = of_gpu({name: reading["value"] for name, reading in gpu.read().items()})
+    assert not 0 > values["utilization"] and not values["utilization"] > 100
+    assert gpu.describe_configuration().keys() == gpu.read_configuration().keys()
