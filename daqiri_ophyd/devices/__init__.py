@@ -12,6 +12,7 @@ from ._flow import EcpriFlow, FlexFlow, Flow, UdpFlow
 from ._flow_key import FlowKey
 from ._frame_detector import FrameDetector
 from ._frame_settings import FrameSettings
+from ._gpu import Gpu
 from ._host_readiness import HostReadiness
 from ._link import Link
 from ._losses import PacketLossError
@@ -48,6 +49,7 @@ __all__ = [
     "FlowKey",
     "FrameDetector",
     "FrameSettings",
+    "Gpu",
     "Group",
     "HostReadiness",
     "Link",

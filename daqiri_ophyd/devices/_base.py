@@ -1,6 +1,7 @@
 """Base classes of the devices of an engine."""
 
 import contextlib
+import math
 import threading
 import time
 from collections import OrderedDict, deque
@@ -16,7 +17,7 @@ from ophyd.ophydobj import Kind
 from daqiri_ophyd.engine import InterfaceConfig, NotReadyError
 
 from ._signals import DataKeys, EngineSignalRO, Readings
-from ._status import TypedStatus
+from ._status import EngineStatus
 from ._ticker import default_ticker
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ class TypedDevice(Device):
 class ThreadedDevice(TypedDevice):
     """A device whose `trigger` works on a thread of its own."""
 
-    def trigger(self) -> TypedStatus:
+    def trigger(self) -> EngineStatus:
         """Start to work; the status is done, or has failed, when that has ended."""
-        status = TypedStatus(self)
+        status = EngineStatus(self, action="trigger", timeout=math.inf)
         threading.Thread(target=self._run, args=(status,), name=self.name, daemon=True).start()
         return status
 
@@ -52,13 +53,13 @@ class ThreadedDevice(TypedDevice):
         """Do what a reading needs; what it raises is the status's exception."""
         raise NotImplementedError
 
-    def _run(self, status: TypedStatus) -> None:
+    def _run(self, status: EngineStatus) -> None:
         try:
             self.work()
         except Exception as error:  # reported by the status
-            status.set_exception(error)
+            status.fail(error)
         else:
-            status.set_finished()
+            status.finish()
 
 
 class EngineDevice(TypedDevice):
@@ -252,7 +253,10 @@ class CounterDevice(EngineDevice):
 
     def read(self) -> Readings:
         """Return one consistent snapshot of the readings; subscribers are not called."""
-        values, timestamp = self.take_values(), time.time()
+        return self.readings_of(self.take_values(), time.time())
+
+    def readings_of(self, values: dict[str, Any], timestamp: float) -> Readings:
+        """Return readings with these values by attribute name; other signals are read."""
         reading: Readings = OrderedDict()
         for attribute, component in self._get_components_of_kind(Kind.normal):
             if attribute in values:

@@ -13,6 +13,7 @@ __all__ = [
     "configuration_hash",
     "find_named",
     "flow_table",
+    "gpu_indices",
     "inner_configuration",
     "region_table",
     "require_free_flows",
@@ -44,6 +45,30 @@ def region_table(configuration: dict[str, Any]) -> list[dict[str, Any]]:
         From ``NetworkConfig.to_dict()``, or its inner map.
     """
     return inner_configuration(configuration)["memory_regions"]
+
+
+def gpu_indices(configuration: dict[str, Any]) -> list[int]:
+    """Return the GPUs that regions and reorder plans use, as CUDA counts them.
+
+    Parameters
+    ----------
+    configuration : dict
+        From ``NetworkConfig.to_dict()``, or its inner map.
+    """
+    inner = inner_configuration(configuration)
+    regions = inner["memory_regions"]
+    used = {region["affinity"] for region in regions if region["kind"] == "device"}
+    plans = [
+        plan
+        for interface in inner["interfaces"]
+        for plan in interface.get("rx", {}).get("reorder_configs", [])
+    ]
+    # Pinned memory and plans are on CUDA's first GPU.
+    if any(region["kind"] == "host_pinned" for region in regions) or any(
+        plan["reorder_type"] == "gpu" for plan in plans
+    ):
+        used.add(0)
+    return sorted(used)
 
 
 def inner_configuration(configuration: dict[str, Any]) -> dict[str, Any]:

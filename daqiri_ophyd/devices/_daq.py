@@ -30,7 +30,8 @@ class Daq(EngineOwner):
 
     Made by `make_daq`, which derives the tree from the configuration: ``daq.<port>.rx.<queue>``,
     ``daq.<port>.tx.<queue>``, ``daq.<port>.flows.<flow>``, ``daq.<port>.reorder.<plan>``,
-    ``daq.<port>.frames.<plan>``, ``daq.<port>.capture`` and ``daq.regions.<memory region>``.
+    ``daq.<port>.frames.<plan>``, ``daq.<port>.capture`` and ``daq.regions.<memory region>``. A
+    configuration that uses GPUs has ``daq.gpus.gpu_<index>`` for each, detectors of their own.
 
     The engine is opened by `open` or `wait_for_connection`, or when the device or any part of it
     is first staged or its counters are read. A plan that stages waits for it, on a thread, so that

@@ -35,7 +35,9 @@ def attribute_name(name: str, kind: str, taken: frozenset[str]) -> str:
     return attribute
 
 
-def attribute_names(names: Iterable[str], kind: str, device: type) -> dict[str, str]:
+def attribute_names(
+    names: Iterable[str], kind: str, device: type, others: Iterable[str] = ()
+) -> dict[str, str]:
     """Return the attribute under ``device`` for each name.
 
     Parameters
@@ -46,6 +48,8 @@ def attribute_names(names: Iterable[str], kind: str, device: type) -> dict[str, 
         What they name.
     device : type
         Class of the device that gets the attributes.
+    others : iterable of str
+        Attributes that it has besides.
 
     Returns
     -------
@@ -58,6 +62,7 @@ def attribute_names(names: Iterable[str], kind: str, device: type) -> dict[str, 
         If two names have the same attribute.
     """
     taken = _OF_DEVICES | frozenset(dir(device)) | frozenset(get_annotations(device))
+    taken |= frozenset(others)
     found: dict[str, str] = {}
     for name in names:
         attribute = attribute_name(name, kind, taken)

@@ -149,7 +149,7 @@ class EngineSignalRO(ReadingSignal[Value]):
 
     def update_if_changed(self, value: Value, timestamp: float) -> None:
         """Call the subscribers if the value is not the one that they were told last."""
-        if value != self._told:
+        if value != self._told and not (value != value and self._told != self._told):
             self._told = value
             self.update(value, timestamp)
 
@@ -292,7 +292,8 @@ class Fact(TypedSignal[Value]):
 
     def describe(self) -> DataKeys:
         """Return the data key; that of an array has the length of the current value."""
-        self.get()
+        if self._dtype == "array":
+            self.get()
         return super().describe()
 
     def get(self, **_: Any) -> Value:

@@ -12,10 +12,11 @@ from daqiri_ophyd.engine import ConfigSource, InterfaceConfig, NetworkConfig, lo
 
 from ._base import EngineDevice, Group
 from ._capture import Capture
-from ._configuration import find_named, flow_table, region_table
+from ._configuration import find_named, flow_table, gpu_indices, region_table
 from ._daq import Daq
 from ._flow import flow_class
 from ._frame_detector import FrameDetector
+from ._gpu import Gpu
 from ._link import Link
 from ._memory_region import MemoryRegion
 from ._naming import attribute_names
@@ -71,8 +72,11 @@ def make_daq(
     ports = {interface.name: interface for interface in read.interfaces}
     regions = [region["name"] for region in region_table(read.to_dict())]
     components = {"regions": _group("MemoryRegions", MemoryRegion, "", regions, "region")}
+    if gpus := [str(index) for index in gpu_indices(read.to_dict())]:
+        labels = {"daqiri", "detectors"}
+        components["gpus"] = _group("Gpus", Gpu, "", gpus, "gpu", kind=Kind.omitted, labels=labels)
     flows = flow_table(read.to_dict())
-    for port, attribute in attribute_names(ports, "port", Daq).items():
+    for port, attribute in attribute_names(ports, "port", Daq, components).items():
         components[attribute] = Cpt(_port_class(ports[port], flows[port]), port=port)
     cls = create_device_from_components("Daq", base_class=Daq, **components)
     return cls(name=name, configuration=read, directory=directory, **kwargs)

@@ -4,6 +4,7 @@ from ._check import Check, Context
 from ._check_host import check_host
 from ._finding import Finding, Remedy, Report, Result, Status
 from ._fix_script import fix_script
+from ._gpu_reader import GpuIdentity, GpuReader, GpuReadings
 from ._needs import Needs
 from ._picture import pcie_picture
 from ._platform import Platform
@@ -21,6 +22,9 @@ __all__ = [
     "FactError",
     "Facts",
     "Finding",
+    "GpuIdentity",
+    "GpuReader",
+    "GpuReadings",
     "Measurement",
     "Needs",
     "Platform",

@@ -32,6 +32,13 @@ int cuDeviceGetCount(int* count) {
   *count = GPUS;
   return 0;
 }
+int cuDeviceGet(int* device, int index) {
+  *device = index;
+  return 0;
+}
+int cuDeviceGetPCIBusId(char* address, int size, int device) {
+  return snprintf(address, size, "0000:C1:00.%d", device) >= size;
+}
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   *value = attribute == 75 ? 9 : attribute == 91 ? HOST_POINTER : 0;
   return device;

@@ -87,12 +87,13 @@ def test_nothing_loads_the_driver_unasked() -> None:
     program = (
         "from daqiri_ophyd.engine import Engine; import daqiri_ophyd.devices; "
         f"Engine.open({loopback('host')!r}).close(); "
-        "print('libcuda' in open('/proc/self/maps').read())"
+        f"daqiri_ophyd.devices.make_daq({loopback('host')!r}).read(); "
+        "import sys; print('libcuda' in open('/proc/self/maps').read(), 'pynvml' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == "False\n"
+    assert done.stdout == "False False\n"
 
 
 def test_device_memory_is_refused_by_name() -> None:

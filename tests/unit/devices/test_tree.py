@@ -105,7 +105,49 @@ def test_every_profile_has_a_tree(name):
         assert "<" in str(error)  # a template that waits for addresses
         return
     daq = make_daq(configured)
-    assert len(daq.component_names) == len(configured.interfaces) + 4
+    uses_gpu = name in ("igx", "spark")
+    assert hasattr(daq, "gpus") == uses_gpu
+    assert len(daq.component_names) == len(configured.interfaces) + 4 + uses_gpu
+
+
+def gpus_of(kind, reorder_type=None):
+    plans = [] if reorder_type is None else [{**PLAN, "reorder_type": reorder_type}]
+    config = configuration(reorder_configs=plans)
+    for region in config["memory_regions"]:
+        region["kind"] = kind
+    config["memory_regions"][0]["affinity"] = 1
+    return getattr(make_daq(config, "daq"), "gpus", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reorder_type", "attributes"),
+    [
+        ("host_pinned", None, ("gpu_0",)),
+        ("host_pinned", "gpu", ("gpu_0",)),
+        ("device", None, ("gpu_0", "gpu_1")),
+        ("device", "gpu", ("gpu_0", "gpu_1")),
+    ],
+)
+def test_gpus_are_those_that_the_configuration_uses(kind, reorder_type, attributes):
+    gpus = gpus_of(kind, reorder_type)
+    assert gpus.component_names == attributes
+    # Reading the engine does not need them.
+    daq = gpus.parent
+    keys = [*daq.describe(), *daq.describe_configuration(), *daq.read_configuration()]
+    assert not any("gpu" in key for key in keys)
+
+
+@pytest.mark.parametrize("reorder_type", [None, "cpu"])
+def test_without_a_gpu_there_is_no_device_of_one(reorder_type):
+    assert gpus_of("host", reorder_type) is None
+
+
+@pytest.mark.parametrize(("kind", "attribute"), [("host", "gpus"), ("host_pinned", "gpus_")])
+def test_a_port_gives_way_to_gpus_only_where_there_are_some(kind, attribute):
+    config = configuration()
+    config["interfaces"][0]["name"] = "gpus"
+    config["memory_regions"][0]["kind"] = kind
+    assert make_daq(config, "daq").port_device("gpus").attr_name == attribute
 
 
 def test_nothing_is_opened(daq):
