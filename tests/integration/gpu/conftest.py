@@ -15,6 +15,8 @@ Run = Callable[..., tuple[str, list[str]]]
 ANSWERS = {
     "INIT": 0,
     "GPUS": 1,
+    "CAPABILITY": 9,
+    "ELF": 0,
     "DRIVER": 13,
     "HOST_POINTER": 1,
     "PIN": 0,
@@ -53,9 +55,12 @@ def loopback(kind: str = "host_pinned", num_bufs: int = 64) -> Config:
 
 @pytest.fixture
 def with_driver(tmp_path: Path) -> Run:
-    """Run a program with a driver that gives such answers: what it prints, what was asked for."""
+    """Run a program with a driver that gives such answers: what it prints, what was asked for.
 
-    def run(program: str, **answers: int) -> tuple[str, list[str]]:
+    Without a compiler's folder, the driver is the compiler, too.
+    """
+
+    def run(program: str, compiler: Path | None = None, **answers: int) -> tuple[str, list[str]]:
         log = tmp_path / "log"
         log.write_text("")
         source = Path(__file__).with_name("driver.c")
@@ -64,15 +69,17 @@ def with_driver(tmp_path: Path) -> Run:
         subprocess.run(
             ["gcc", "-shared", "-fPIC", "-Wall", *defines, source, "-o", library], check=True
         )
-        compiler = tmp_path / "libnvrtc.so.13"
-        compiler.unlink(missing_ok=True)
-        compiler.symlink_to(library)
+        fake = tmp_path / "libnvrtc.so.13"
+        fake.unlink(missing_ok=True)
+        if compiler is None:
+            fake.symlink_to(library)
+        folders = f"{tmp_path}:{compiler or ''}".rstrip(":")
         done = subprocess.run(
             [sys.executable, "-c", program],
-            env={**os.environ, "LD_LIBRARY_PATH": f"{tmp_path}", "DRIVER_LOG": f"{log}"},
+            env={**os.environ, "LD_LIBRARY_PATH": folders, "DRIVER_LOG": f"{log}"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=250,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip(), log.read_text().split()
