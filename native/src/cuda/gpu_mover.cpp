@@ -6,12 +6,12 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "cuda/compiler.h"
 #include "cuda/driver.h"
 #include "cuda/kernel.h"
 #include "daqiri/error.h"
@@ -27,10 +27,6 @@ constexpr std::size_t NUM_LAUNCHES = 8;
 /// Of a launch.
 constexpr std::size_t MOST_COPIES = 1024;
 constexpr std::size_t STAGING = std::size_t{4} << 20U;
-constexpr unsigned THREADS = 128;
-/// Attributes of a GPU (CUdevice_attribute).
-constexpr int CAPABILITY_MAJOR = 75;
-constexpr int CAPABILITY_MINOR = 76;
 /// CU_STREAM_NON_BLOCKING; CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING; PORTABLE and
 /// DEVICEMAP of CU_MEMHOSTALLOC.
 constexpr unsigned STREAM_FLAGS = 1;
@@ -71,15 +67,7 @@ class GpuMover final : public reorder::Mover {
     const Context context(what_);
     const Functions& call = context.driver().call();
     try {
-      int major = 0;
-      int minor = 0;
-      require(context, call.attribute(&major, CAPABILITY_MAJOR, GPU));
-      require(context, call.attribute(&minor, CAPABILITY_MINOR, GPU));
-      int version = 0;
-      require(context, call.version(&version));
-      const std::string code = compile(kernel_of(config), major, minor, version / 1000);
-      require(context, call.load_module(&module_, code.data()));
-      require(context, call.find_function(&kernel_, module_, "place"));
+      kernel_.emplace(context, config, what_);
       require(context, call.make_stream(&stream_, STREAM_FLAGS));
       for (Launch& launch : *launches_) {
         void* memory = nullptr;
@@ -157,7 +145,7 @@ class GpuMover final : public reorder::Mover {
       if (launch.copies != nullptr) call.free_host(launch.copies);
     }
     if (stream_ != nullptr) call.destroy_stream(stream_);
-    if (module_ != nullptr) call.unload_module(module_);
+    kernel_.reset();
   }
 
   bool is_pinned(const memory::BufferOwner& owner) noexcept {
@@ -209,11 +197,7 @@ class GpuMover final : public reorder::Mover {
     // What was launched before goes on: the launch is waited for like others.
     if (!failed_.load())
       use_gpu([&](const Functions& call) {
-        std::uint64_t copies = address(full.copies);
-        void* arguments[] = {&copies};
-        const Result result =
-            call.launch(kernel_, static_cast<unsigned>(full.count), 1, 1, THREADS, 1, 1, 0, stream_,
-                        static_cast<void**>(arguments), nullptr);
+        const Result result = kernel_->launch(call, full.copies, full.count, stream_);
         return result == 0 ? call.record_event(full.event, stream_) : result;
       });
     std::unique_lock lock(mutex_);
@@ -290,8 +274,7 @@ class GpuMover final : public reorder::Mover {
   const reorder::Plan& plan_;
   std::string what_;
   reorder::FrameWaiter& waiter_;
-  void* module_{nullptr};
-  void* kernel_{nullptr};
+  std::optional<Kernel> kernel_;
   void* stream_{nullptr};
   reorder::OpenCopies open_;
   std::unique_ptr<std::array<Launch, NUM_LAUNCHES>> launches_;

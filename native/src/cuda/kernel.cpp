@@ -3,173 +3,18 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "cuda/compiler.h"
+#include "cuda/kernel_source.h"
+#include "daqiri/error.h"
 #include "reorder/convert.h"
 
 namespace daqiri::cuda {
 
 namespace {
 
-/// Results are those of reorder/convert.cpp, bit for bit.
-constexpr const char* SOURCE = R"(
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-struct Copy {
-  u64 to;
-  u64 from;
-  u64 bytes;
-};
-
-__device__ void fill(u8* to, u64 bytes) {
-  for (u64 i = threadIdx.x; i < bytes; i += blockDim.x) to[i] = (u8)(FILL >> 8 * (i % OUTPUT_BYTES));
-}
-
-#if INPUT_BITS == 0
-
-// Whole words are loaded, and shifted to where the output's words begin.
-__device__ void move(u8* to, const u8* from, u64 bytes) {
-  const u64 before = (16 - (u64)to % 16) % 16;
-  const u64 head = before < bytes ? before : bytes;
-  for (u64 i = threadIdx.x; i < head; i += blockDim.x) to[i] = from[i];
-  to += head;
-  from += head;
-  bytes -= head;
-  const u32 shift = 8 * (u32)((u64)from % 4);
-  const u32* words = (const u32*)(from - (u64)from % 4);
-  for (u64 i = threadIdx.x; i < bytes / 16; i += blockDim.x) {
-    const u32* in = words + 4 * i;
-    const u32 last = shift == 0 ? 0 : in[4];
-    uint4 out;
-    out.x = __funnelshift_r(in[0], in[1], shift);
-    out.y = __funnelshift_r(in[1], in[2], shift);
-    out.z = __funnelshift_r(in[2], in[3], shift);
-    out.w = __funnelshift_r(in[3], last, shift);
-    ((uint4*)to)[i] = out;
-  }
-  for (u64 i = bytes / 16 * 16 + threadIdx.x; i < bytes; i += blockDim.x) to[i] = from[i];
-}
-
-#else
-
-#if INPUT_SIGNED
-typedef int Value;
-#else
-typedef u32 Value;
-#endif
-
-__device__ Value load(const u8* from, u64 i) {
-#if INPUT_BITS == 4
-  // The high nibble first.
-  return (int)((u32)from[i / 2] << (i % 2 == 0 ? 24 : 28)) >> 28;
-#else
-  u32 bits = 0;
-  for (int b = 0; b < INPUT_BITS / 8; ++b) {
-    const u32 byte = from[i * (INPUT_BITS / 8) + b];
-    bits |= byte << (NETWORK ? INPUT_BITS - 8 - 8 * b : 8 * b);
-  }
-  return (Value)(bits << (32 - INPUT_BITS)) >> (32 - INPUT_BITS);
-#endif
-}
-
-#if OUTPUT == 16
-typedef u16 Element;
-// What a float does not hold exactly is beyond the largest number.
-__device__ Element convert(Value value) {
-  u16 half;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"((float)value));
-  return half;
-}
-#elif OUTPUT == 17
-typedef u16 Element;
-// To a float first, rounded to odd: so the result is rounded once.
-__device__ Element convert(Value value) {
-#if INPUT_SIGNED
-  const float cut = __int2float_rz(value);
-#else
-  const float cut = __uint2float_rz(value);
-#endif
-  u32 bits = __float_as_uint(cut);
-  if ((long long)cut != (long long)value) bits |= 1;
-  return (u16)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-#elif OUTPUT == 32
-typedef float Element;
-__device__ Element convert(Value value) { return (float)value; }
-#elif OUTPUT == 64
-typedef double Element;
-__device__ Element convert(Value value) { return (double)value; }
-#elif OUTPUT == 1
-typedef u8 Element;
-__device__ Element convert(Value value) { return (u8)value; }
-#elif OUTPUT == 2
-typedef u16 Element;
-__device__ Element convert(Value value) { return (u16)value; }
-#else
-typedef u32 Element;
-__device__ Element convert(Value value) { return (u32)value; }
-#endif
-
-
-// Of one thread at once: whole words of input, and 16 bytes or more of output.
-#define ELEMENTS (16 / OUTPUT_BYTES > 32 / INPUT_BITS ? 16 / OUTPUT_BYTES : 32 / INPUT_BITS)
-#define WORDS (ELEMENTS * INPUT_BITS / 32)
-
-__device__ Value element(const u32* words, int i) {
-#if INPUT_BITS == 32
-  return (Value)(NETWORK ? __byte_perm(words[i], 0, 0x0123) : words[i]);
-#elif INPUT_BITS == 16
-  const u32 word = NETWORK ? __byte_perm(words[i / 2], 0, 0x2301) : words[i / 2];
-  return (Value)(word << (i % 2 == 0 ? 16 : 0)) >> 16;
-#elif INPUT_BITS == 8
-  return (Value)(words[i / 4] << (24 - 8 * (i % 4))) >> 24;
-#else
-  // The high nibble first.
-  return (Value)(words[i / 8] << (24 - 8 * (i % 8 / 2) + 4 * (i % 2))) >> 28;
-#endif
-}
-
-__device__ void move(u8* to, const u8* from, u64 bytes) {
-  const u64 elements = bytes * 8 / INPUT_BITS;
-  u64 done = 0;
-  if ((u64)to % 16 == 0) {
-    const u32 shift = 8 * (u32)((u64)from % 4);
-    const u32* in = (const u32*)(from - (u64)from % 4);
-    done = elements / ELEMENTS;
-    for (u64 i = threadIdx.x; i < done; i += blockDim.x) {
-      u32 words[WORDS];
-      u32 low = in[i * WORDS];
-#pragma unroll
-      for (int w = 0; w < WORDS; ++w) {
-        const u32 high = w + 1 < WORDS || shift != 0 ? in[i * WORDS + w + 1] : 0;
-        words[w] = __funnelshift_r(low, high, shift);
-        low = high;
-      }
-      union {
-        Element elements[ELEMENTS];
-        uint4 whole[ELEMENTS * OUTPUT_BYTES / 16];
-      } out;
-#pragma unroll
-      for (int e = 0; e < ELEMENTS; ++e) out.elements[e] = convert(element(words, e));
-#pragma unroll
-      for (int w = 0; w < ELEMENTS * OUTPUT_BYTES / 16; ++w)
-        ((uint4*)to)[i * (ELEMENTS * OUTPUT_BYTES / 16) + w] = out.whole[w];
-    }
-    done *= ELEMENTS;
-  }
-  for (u64 i = done + threadIdx.x; i < elements; i += blockDim.x)
-    ((Element*)to)[i] = convert(load(from, i));
-}
-
-#endif
-
-extern "C" __global__ void place(const Copy* copies) {
-  const Copy copy = copies[blockIdx.x];
-  if (copy.from == 0) return fill((u8*)copy.to, copy.bytes);
-  move((u8*)copy.to, (const u8*)copy.from, copy.bytes);
-}
-)";
+/// Attributes of a GPU (CUdevice_attribute).
+constexpr int CAPABILITY_MAJOR = 75;
+constexpr int CAPABILITY_MINOR = 76;
 
 bool is_signed(ReorderDataType type) noexcept {
   return type == ReorderDataType::INT4 || type == ReorderDataType::INT8 ||
@@ -192,27 +37,84 @@ std::uint32_t output_of(ReorderDataType type) noexcept {
   }
 }
 
+/// Whether elements leave as they come: bytes do.
+bool stay(const ReorderDataTypesConfig& types) noexcept {
+  const std::uint32_t bits = reorder::bits_of(types.input_type_);
+  return bits != 4 && output_of(types.output_type_) == bits / 8 &&
+         (bits <= 8 || types.endianness_ != ReorderEndianness::NETWORK);
+}
+
 }  // namespace
 
-std::string kernel_of(const ReorderConfig& config) {
+std::string kernel_of(const ReorderConfig& config, const Geometry& geometry) {
   const ReorderDataTypesConfig& types = config.data_types_;
+  const bool same = stay(types);
+  const std::uint32_t bytes = std::max(reorder::bits_of(types.output_type_) / 8, 1U);
   std::byte fill[8]{};
   static_cast<void>(reorder::encode(config.fill_, types.output_type_, fill));
+  // The element again and again.
   std::uint64_t value = 0;
-  for (int i = 7; i >= 0; --i) value = value << 8U | std::to_integer<std::uint64_t>(fill[i]);
+  for (std::uint32_t i = 8; i-- > 0;)
+    value = value << 8U | std::to_integer<std::uint64_t>(fill[i % bytes]);
   std::string source;
   const auto define = [&](const char* name, const std::string& text) {
     source.append("#define ").append(name).append(" ").append(text).append("\n");
   };
-  const std::uint32_t bits = reorder::bits_of(types.input_type_);
-  define("INPUT_BITS", std::to_string(bits));
-  define("INPUT_SIGNED", is_signed(types.input_type_) ? "1" : "0");
+  define("SAME", same ? "1" : "0");
+  define("INPUT_BITS", std::to_string(same ? 8 : reorder::bits_of(types.input_type_)));
+  define("INPUT_SIGNED", !same && is_signed(types.input_type_) ? "1" : "0");
   define("NETWORK", types.endianness_ == ReorderEndianness::NETWORK ? "1" : "0");
-  define("OUTPUT", std::to_string(output_of(types.output_type_)));
+  define("OUTPUT", std::to_string(same ? 1 : output_of(types.output_type_)));
+  define("OUTPUT_BYTES", std::to_string(same ? 1 : bytes));
   define("FILL", std::to_string(value) + "ull");
-  const std::uint32_t output_bits = bits == 0 ? 8 : reorder::bits_of(types.output_type_);
-  define("OUTPUT_BYTES", std::to_string(std::max(output_bits / 8, 1U)));
-  return source + SOURCE;
+  define("FILL_BYTES", std::to_string(bytes));
+  define("THREADS", std::to_string(geometry.threads));
+  define("PACKETS", std::to_string(geometry.packets));
+  define("IN_FLIGHT", std::to_string(geometry.in_flight));
+  return source + KERNEL_SOURCE;
+}
+
+Kernel::Kernel(const Context& context, const ReorderConfig& config, const std::string& what,
+               const Geometry& geometry)
+    : geometry_(geometry) {
+  const Driver& driver = context.driver();
+  const Functions& call = driver.call();
+  const auto require = [&](Result result) {
+    if (result != 0)
+      throw Error(Status::GENERIC_FAILURE,
+                  what + ": GPU 0 cannot be used: " + driver.text_of(result));
+  };
+  int major = 0;
+  int minor = 0;
+  int version = 0;
+  require(call.attribute(&major, CAPABILITY_MAJOR, 0));
+  require(call.attribute(&minor, CAPABILITY_MINOR, 0));
+  require(call.version(&version));
+  const std::string code = compile(kernel_of(config, geometry), major, minor, version / 1000);
+  require(call.load_module(&module_, code.data()));
+  if (const Result result = call.find_function(&function_, module_, "place"); result != 0) {
+    call.unload_module(module_);
+    require(result);
+  }
+}
+
+Kernel::~Kernel() {
+  try {
+    const Context context("kernel");
+    context.driver().call().unload_module(module_);
+  } catch (const Error&) {
+    return;
+  }
+}
+
+Result Kernel::launch(const Functions& call, const Copy* copies, std::size_t count,
+                      void* stream) const noexcept {
+  auto address = reinterpret_cast<std::uintptr_t>(copies);
+  auto number = static_cast<unsigned>(count);
+  void* arguments[] = {&address, &number};
+  const unsigned blocks = (number + geometry_.packets - 1) / geometry_.packets;
+  return call.launch(function_, blocks, 1, 1, geometry_.threads * geometry_.packets, 1, 1, 0,
+                     stream, static_cast<void**>(arguments), nullptr);
 }
 
 }  // namespace daqiri::cuda

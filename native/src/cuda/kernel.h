@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <string>
 
+#include "cuda/driver.h"
 #include "daqiri/reorder.h"
 
 namespace daqiri::cuda {
 
-/// What one block of threads does.
+/// What the threads of one packet do.
 struct Copy {
   std::uint64_t to;
   /// 0: `bytes` of output get the fill value.
@@ -16,8 +17,38 @@ struct Copy {
   std::uint64_t bytes;
 };
 
-/// CUDA C++ of `place(const Copy*)`, with the plan's types and fill value as constants. It is
-/// launched with a block for each copy.
-std::string kernel_of(const ReorderConfig& config);
+/// How a launch is divided; constants of the kernel.
+struct Geometry {
+  /// Of a packet.
+  unsigned threads{64};
+  /// Of a block.
+  unsigned packets{4};
+  /// Loads that a thread has under way at once.
+  unsigned in_flight{4};
+};
+
+/// CUDA C++ of `place(const Copy*, u32 count)`, with the plan's types and fill value as constants.
+std::string kernel_of(const ReorderConfig& config, const Geometry& geometry = {});
+
+/// The kernel of a plan, compiled for the GPU.
+class Kernel {
+ public:
+  /// Throws Error; `what` names who wants it.
+  Kernel(const Context& context, const ReorderConfig& config, const std::string& what,
+         const Geometry& geometry = {});
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  /// Without effect where the GPU is gone.
+  ~Kernel();
+
+  /// `copies`: where the GPU reads them. With the GPU current.
+  Result launch(const Functions& call, const Copy* copies, std::size_t count,
+                void* stream) const noexcept;
+
+ private:
+  Geometry geometry_;
+  void* module_{nullptr};
+  void* function_{nullptr};
+};
 
 }  // namespace daqiri::cuda

@@ -17,6 +17,7 @@ ANSWERS = {
     "GPUS": 1,
     "CAPABILITY": 9,
     "ELF": 0,
+    "ON_HOST": 0,
     "DRIVER": 13,
     "HOST_POINTER": 1,
     "PIN": 0,
@@ -76,7 +77,12 @@ def with_driver(tmp_path: Path) -> Run:
         folders = f"{tmp_path}:{compiler or ''}".rstrip(":")
         done = subprocess.run(
             [sys.executable, "-c", program],
-            env={**os.environ, "LD_LIBRARY_PATH": folders, "DRIVER_LOG": f"{log}"},
+            env={
+                **os.environ,
+                "LD_LIBRARY_PATH": folders,
+                "DRIVER_LOG": f"{log}",
+                "ON_HOST": f"{source.with_name('on_host.h')}",
+            },
             capture_output=True,
             text=True,
             timeout=250,

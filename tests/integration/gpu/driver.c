@@ -1,5 +1,7 @@
-/* A driver and a compiler for GPUs that run kernels on this host: of one that copies whole bytes,
-   and fills with zeros. The log names what was asked for; answers come with -D. */
+/* A driver and a compiler for GPUs that run kernels on this host: with ON_HOST their source, else
+   one that copies whole bytes, and fills with zeros. The log names what was asked for; answers come
+   with -D. */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +70,19 @@ int cuMemFreeHost(void* memory) {
 }
 int cuModuleLoadData(void** module, const void* code) {
   *module = &note;
-  return note(memcmp(code, ELF ? "\177ELF" : "code", 4) == 0 ? "load" : "wrong", 0);
+#if ON_HOST
+  *module = dlopen(code, RTLD_NOW | RTLD_LOCAL);
+#endif
+  return note(memcmp(code,
+                     ELF       ? "\177ELF"
+                     : ON_HOST ? "/"
+                               : "code",
+                     ELF       ? 4
+                     : ON_HOST ? 1
+                               : 4) == 0
+                  ? "load"
+                  : "wrong",
+              0);
 }
 int cuModuleUnload(void* module) { return note(module ? "unload" : "wrong", 0); }
 int cuModuleGetFunction(void** function, void* module, const char* name) {
@@ -91,14 +105,20 @@ int cuLaunchKernel(void* kernel, unsigned blocks, unsigned y, unsigned z, unsign
                    unsigned ty, unsigned tz, unsigned shared, void* stream, void** arguments,
                    void** extra) {
   const Copy* copies = *(const Copy**)arguments[0];
+  const unsigned count = *(const unsigned*)arguments[1];
   if (LAUNCH != 0) return LAUNCH;
-  for (unsigned i = 0; i < blocks; ++i) {
+#if ON_HOST
+  void (*run)(const Copy*, unsigned, unsigned, unsigned) = dlsym(kernel, "run_block");
+  for (unsigned block = 0; block < blocks; ++block) run(copies, count, block, threads);
+  return 0;
+#endif
+  for (unsigned i = 0; i < count; ++i) {
     if (copies[i].from != 0)
       memcpy((void*)copies[i].to, (const void*)copies[i].from, copies[i].bytes);
     else
       memset((void*)copies[i].to, 0, copies[i].bytes);
   }
-  return !kernel || !stream || extra || y * z * ty * tz != 1 || shared || !threads;
+  return !kernel || !stream || extra || y * z * ty * tz != 1 || shared || !blocks || !threads;
 }
 
 int nvrtcVersion(int* major, int* minor) {
@@ -106,13 +126,33 @@ int nvrtcVersion(int* major, int* minor) {
   *minor = 1;
   return 0;
 }
+/* Of the latest program. */
+static char source_file[512], library[512];
+
 int nvrtcCreateProgram(void** program, const char* source, const char* name, int headers,
                        const char* const* texts, const char* const* names) {
+  unsigned long long hash = 5381;
   *program = &note;
+  for (const char* at = source; *at; ++at) hash = 33 * hash + *at;
+  snprintf(source_file, sizeof source_file, "%s.%llx.cpp", getenv("DRIVER_LOG"), hash);
+  snprintf(library, sizeof library, "%s.%llx.so", getenv("DRIVER_LOG"), hash);
+#if ON_HOST
+  const char* types = strstr(source, "typedef");
+  FILE* file = fopen(source_file, "w");
+  fprintf(file, "%.*s#include \"%s\"\n%s", (int)(types - source), source, getenv("ON_HOST"), types);
+  fclose(file);
+#endif
   return !source || !name || headers || texts || names;
 }
 int nvrtcDestroyProgram(void** program) { return *program == 0; }
 int nvrtcCompileProgram(void* program, int count, const char* const* options) {
+#if ON_HOST
+  char command[2048];
+  snprintf(command, sizeof command,
+           "test -e %s || g++ -shared -fPIC -fno-strict-aliasing -w %s -o %s", library, source_file,
+           library);
+  if (system(command) != 0) return 1;
+#endif
   return !program || !count || strcmp(options[0], "--gpu-architecture=sm_90") ? 1 : COMPILE;
 }
 int nvrtcGetProgramLogSize(void* program, size_t* size) {
@@ -124,10 +164,10 @@ int nvrtcGetProgramLog(void* program, char* text) {
   return program == 0;
 }
 int nvrtcGetCUBINSize(void* program, size_t* size) {
-  *size = 4;
+  *size = ON_HOST ? sizeof library : 4;
   return program == 0;
 }
 int nvrtcGetCUBIN(void* program, char* code) {
-  memcpy(code, "code", 4);
+  memcpy(code, ON_HOST ? library : "code", ON_HOST ? sizeof library : 4);
   return program == 0;
 }

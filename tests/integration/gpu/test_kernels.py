@@ -7,7 +7,7 @@ import pytest
 
 from ..engine.test_reorder_properties import CONVERSIONS
 from .conftest import Config, Run
-from .test_gpu_reorder import with_plan
+from .test_gpu_reorder import SLOTS, with_plan
 
 OPEN_EACH = """
 from daqiri_ophyd.engine import Engine
@@ -20,11 +20,59 @@ for types in {types!r}:
     Engine.open(config).close()
 """
 
+# Offsets and sizes make every alignment of input and output; the first packet of a frame is lost.
+MAKE_EACH = """
+import itertools
+import numpy as np
+from daqiri_ophyd.engine import Engine, frames
+rng = np.random.default_rng(1)
+def made(config, packets):
+    with Engine.open(config) as engine:
+        port = engine.port("port")
+        plan = port.reorder["images"]
+        with plan.frames(timeout=20) as taken:
+            for each in packets:
+                assert port.tx[0].send(each, timeout=20) == len(each)
+            engine.close()
+            return {{frame.batch: frame.data.tobytes() for frame in taken}}
+config = {config!r}
+(plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
+for types, offset in itertools.product({types!r}, range(16)):
+    plan.pop("data_types", None)
+    if types:
+        plan["data_types"] = types
+    plan["payload_byte_offset"] = 8 + offset
+    packets = []
+    for batch in range({batches}):
+        size = 4 * int(rng.integers(1, 340))
+        data = rng.integers(0, 256, ({slots}, 8 + offset + size), np.uint8)
+        if batch % 2:
+            data[:] = rng.choice(np.array([0x00, 0x7F, 0x80, 0xFF], np.uint8), data.shape)
+        for at in range(8):
+            data[:, at] = (batch if at < 4 else np.arange({slots})) >> 8 * (3 - at % 4)
+        packets.append(
+            frames.udp_frames(
+                data[1:], src_mac="02:00:00:00:00:01", dst_mac="02:00:00:00:00:02",
+                src_ip="192.0.2.1", dst_ip="192.0.2.2", src_port=4000, dst_port=5000,
+            )
+        )
+    wanted = made(config, packets)
+    plan["reorder_type"] = "gpu"
+    got = made(config, packets)
+    plan["reorder_type"] = "cpu"
+    assert len(wanted) == {batches}
+    if got != wanted:
+        print(types, offset)
+"""
+
 
 def data_types() -> list[Config]:
     """Return the types of all plans; empty: payloads stay as they are."""
     pairs = [{"input_type": a, "output_type": b} for a, b in CONVERSIONS]
-    return [{}, *({**pair, "endianness": e} for pair in pairs for e in ("host", "network"))]
+    swapped = [
+        {**each, "endianness": "network"} for each in pairs if each["input_type"][-1] in "62"
+    ]
+    return [{}, *pairs, *swapped]
 
 
 @pytest.mark.parametrize("capability", [8, 9, 10, 12])
@@ -40,3 +88,15 @@ def test_every_kernel_compiles(capability: int, with_driver: Run) -> None:
     assert said == ""
     assert asked.count("load") == asked.count("unload") == len(types)
     assert "wrong" not in asked
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_kernels_make_the_bits_of_the_cpu(part: int, with_driver: Run) -> None:
+    config = with_plan()
+    config["memory_regions"][-1] |= {"num_bufs": 16, "buf_size": SLOTS * 2048 * 16}
+    (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
+    plan |= {"reorder_type": "cpu", "fill": 3}
+    types = data_types()[part::4]
+    program = MAKE_EACH.format(config=config, types=types, slots=SLOTS, batches=6)
+    said, _ = with_driver(program, ON_HOST=1)
+    assert said == ""
