@@ -17,6 +17,7 @@ TOPICS = (
     "tcp",
     "recorder",
     "reorder",
+    "gpu",
     "frame_files",
     "capture",
     "packet",

@@ -29,8 +29,9 @@ def describe() -> dict[str, str | int | float]:
 
 def sentence(machine: dict[str, str | int | float]) -> str:
     """Return the description as one line of text."""
+    gpu = f"{machine['gpu']}, " if "gpu" in machine else ""
     return (
-        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
+        f"{gpu}{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
         f"{machine['kernel']}, Python {machine['python']}; {machine['date']}, commit "
         f"{machine['commit']}, load average at the start {machine['load_average']}"
     )

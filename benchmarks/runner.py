@@ -223,6 +223,15 @@ def spread(values: list[float], digits: int) -> str:
     return text
 
 
+def quartiles(values: list[float], digits: int) -> str:
+    """Return `spread`, with the quartiles of five values and more."""
+    text = spread(values, digits)
+    if len(values) < 5:
+        return text
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{text[:-1]}; quartiles {low:.{digits}f}, {high:.{digits}f})"
+
+
 def _note(found: list[float | str], case: Case) -> str:
     """Return the median of numbers, or all texts."""
     numbers = [note for note in found if isinstance(note, (int, float))]
@@ -252,7 +261,7 @@ def _table(case: Case) -> str:
         if ratios:
             met = want.met_by(statistics.median(ratios))
             verdict = "" if met is None else "met" if met else "missed"
-            lines.append(f"| {want} | {spread(ratios, 2)} | {verdict} |")
+            lines.append(f"| {want} | {quartiles(ratios, 2)} | {verdict} |")
         else:
             lines.append(f"| {want} | not measured | |")
     return "\n".join(lines) + "\n"
