@@ -1,5 +1,5 @@
 # make demo · test · bench · lint · docs · build · clean: each sets up what it needs.
-# Also: asan, tsan (sanitizer runs of the C++ tests), vm (tests with a kernel of their own),
+# With a GPU: gpu-test, gpu-bench. Also: asan, tsan (sanitizer runs of the C++ tests), vm (tests with a kernel of their own),
 # fuzz (FUZZ_SECONDS=300), format, lock.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -30,7 +30,7 @@ native_files := CMakeLists.txt $(shell find native/include native/src native/pyt
 	native/CMakeLists.txt
 cpp_files = $(shell find native -name '*.h' -o -name '*.cpp')
 
-.PHONY: build demo test bench lint docs vm asan tsan fuzz format lock clean
+.PHONY: build demo test bench gpu-test gpu-bench lint docs vm asan tsan fuzz format lock clean
 
 build: $(VENV)/.built
 
@@ -47,6 +47,15 @@ bench: build $(VENV)/.dependencies-bench build/.system-bench
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
 	cmake --build $(NATIVE)
 	$(BIN)/python benchmarks $(BENCH_ARGS)
+
+gpu-test: build $(VENV)/.dependencies-dev $(VENV)/.dependencies-gpu
+	$(BIN)/python -c 'import cupy; cupy.cuda.runtime.getDeviceCount()'
+	$(BIN)/pytest tests/integration/gpu $(PYTEST_ARGS)
+
+gpu-bench: build $(VENV)/.dependencies-gpu
+	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
+	cmake --build $(NATIVE) --target bench_gpu
+	$(BIN)/python benchmarks --only gpu $(BENCH_ARGS)
 
 lint: build $(VENV)/.dependencies-dev
 	$(BIN)/ruff check
