@@ -1,6 +1,8 @@
 """Every kernel that a plan can ask for is compiled by NVIDIA's compiler, which needs no GPU."""
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,14 +39,15 @@ def made(config, packets):
             return {{frame.batch: frame.data.tobytes() for frame in taken}}
 config = {config!r}
 (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
-for types, offset in itertools.product({types!r}, range(16)):
+for types, offset in itertools.product({types!r}, {offsets!r}):
     plan.pop("data_types", None)
     if types:
         plan["data_types"] = types
     plan["payload_byte_offset"] = 8 + offset
     packets = []
     for batch in range({batches}):
-        size = 4 * int(rng.integers(1, 340))
+        element = {{"6": 2, "2": 4}}.get(types.get("input_type", "same")[-1], 1)
+        size = element * int(rng.integers(1, 1361 // element))
         data = rng.integers(0, 256, ({slots}, 8 + offset + size), np.uint8)
         if batch % 2:
             data[:] = rng.choice(np.array([0x00, 0x7F, 0x80, 0xFF], np.uint8), data.shape)
@@ -90,13 +93,26 @@ def test_every_kernel_compiles(capability: int, with_driver: Run) -> None:
     assert "wrong" not in asked
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_kernels_make_the_bits_of_the_cpu(part: int, with_driver: Run) -> None:
+def compared(types: list[Config], offsets: list[int]) -> str:
+    """Return a program that prints where frames of kernels are not those of the CPU."""
     config = with_plan()
     config["memory_regions"][-1] |= {"num_bufs": 16, "buf_size": SLOTS * 2048 * 16}
     (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
     plan |= {"reorder_type": "cpu", "fill": 3}
-    types = data_types()[part::4]
-    program = MAKE_EACH.format(config=config, types=types, slots=SLOTS, batches=6)
-    said, _ = with_driver(program, ON_HOST=1)
+    return MAKE_EACH.format(config=config, types=types, offsets=offsets, slots=SLOTS, batches=6)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_kernels_make_the_bits_of_the_cpu(part: int, with_driver: Run) -> None:
+    said, _ = with_driver(compared(data_types()[part::4], list(range(16))), ON_HOST=1)
     assert said == ""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("part", range(4))
+def test_a_real_gpu_makes_the_bits_of_the_cpu(part: int) -> None:
+    program = compared(data_types()[part::4], [0, 5, 10, 15])
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=250
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
