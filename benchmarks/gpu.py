@@ -40,6 +40,7 @@ GENERAL = {
 # As many packets as fill no cache, and what is wanted of each conversion.
 MANY = {8192: 65_536, 1024: 524_288}
 WANTED = {("same", 8192): 0.93, ("same", 1024): 0.9}
+WANTED_OF_LINK = {("same", 8192, "pinned"): 0.95}
 EXPANDS = {"same": 1, "int16": 2, "int4": 8}
 SWEPT = ((32, 64, 128), (1, 2, 4, 8), (1, 2, 4, 8))
 MOST_THREADS = 512
@@ -188,7 +189,9 @@ def over_the_link(comparison: Comparison, program: Program) -> None:
                         for name, what in GENERAL.items()
                     },
                 },
-                wants=(Want("ours", (LINK,), at_least=0.9 if memory == "pinned" else None),),
+                wants=(
+                    Want("ours", (LINK,), at_least=WANTED_OF_LINK.get((types, payload, memory))),
+                ),
                 digits=1,
             )
 

@@ -363,10 +363,11 @@ void serve() {
     std::string what;
     Setup setup;
     double seconds = 0;
-    cuda::Geometry geometry;
     if (!(words >> what >> setup.types >> setup.payload >> setup.packets >> setup.offset >>
           setup.memory >> seconds))
       throw Error(Status::INVALID_PARAMETER, "no measurement '" + line + "'");
+    cuda::Geometry geometry =
+        cuda::Geometry::of(configuration(setup.types).data_types_, setup.payload);
     if (unsigned threads = 0; words >> threads) {
       geometry.threads = threads;
       words >> geometry.packets >> geometry.in_flight;

@@ -67,7 +67,8 @@ class GpuMover final : public reorder::Mover {
     const Context context(what_);
     const Functions& call = context.driver().call();
     try {
-      kernel_.emplace(context, config, what_);
+      kernel_.emplace(context, config, what_,
+                      Geometry::of(config.data_types_, plan.payload_bytes()));
       require(context, call.make_stream(&stream_, STREAM_FLAGS));
       for (Launch& launch : *launches_) {
         void* memory = nullptr;

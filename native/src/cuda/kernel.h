@@ -20,22 +20,25 @@ struct Copy {
 /// How a launch is divided; constants of the kernel.
 struct Geometry {
   /// Of a packet.
-  unsigned threads{64};
+  unsigned threads;
   /// Of a block.
-  unsigned packets{4};
+  unsigned packets;
   /// Loads that a thread has under way at once.
-  unsigned in_flight{4};
+  unsigned in_flight;
+
+  /// What is fast for such payloads, of so many bytes; 0: of any length.
+  static Geometry of(const ReorderDataTypesConfig& types, std::uint32_t payload) noexcept;
 };
 
 /// CUDA C++ of `place(const Copy*, u32 count)`, with the plan's types and fill value as constants.
-std::string kernel_of(const ReorderConfig& config, const Geometry& geometry = {});
+std::string kernel_of(const ReorderConfig& config, const Geometry& geometry);
 
 /// The kernel of a plan, compiled for the GPU.
 class Kernel {
  public:
   /// Throws Error; `what` names who wants it.
   Kernel(const Context& context, const ReorderConfig& config, const std::string& what,
-         const Geometry& geometry = {});
+         const Geometry& geometry);
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
   /// Without effect where the GPU is gone.

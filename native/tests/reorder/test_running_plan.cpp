@@ -44,8 +44,8 @@ std::unique_ptr<Mover> make_slow(const Plan& /*plan*/, const ReorderConfig& /*co
 }
 
 /// Frames of two packets, of which the first byte is the frame's number, the second the slot.
-struct Bench {
-  Bench() {
+struct SlowPlan {
+  SlowPlan() {
     const RegisteredGpuMover slow(make_slow);
     for (const char* name : {"rx", "output"}) {
       MemoryRegionConfig region;
@@ -90,41 +90,41 @@ struct Bench {
 }  // namespace
 
 TEST_CASE("frames are handed on when their payloads are there", "[reorder]") {
-  const Bench bench;
-  bench.send(1);
-  CHECK(bench.plan->pop() == nullptr);
+  const SlowPlan slow;
+  slow.send(1);
+  CHECK(slow.plan->pop() == nullptr);
   SlowMover::latest->tell(true);
-  Burst* const frame = bench.plan->pop();
+  Burst* const frame = slow.plan->pop();
   REQUIRE(frame != nullptr);
   CHECK(frame->reorder.batch_id == 1);
-  CHECK(bench.plan->counters().lost == 0);
+  CHECK(slow.plan->counters().lost == 0);
   frame->release();
-  bench.send(2);
+  slow.send(2);
   SlowMover::latest->tell(false);
-  CHECK(bench.plan->pop() == nullptr);
-  CHECK(bench.plan->counters().lost == 1);
-  CHECK(bench.output().available() == Bench::BUFFERS);
+  CHECK(slow.plan->pop() == nullptr);
+  CHECK(slow.plan->counters().lost == 1);
+  CHECK(slow.output().available() == SlowPlan::BUFFERS);
 }
 
 TEST_CASE("frames whose payloads are on their way are thrown away with others", "[reorder]") {
-  const Bench bench;
-  bench.send(1);
+  const SlowPlan slow;
+  slow.send(1);
   SlowMover::latest->tell(true);
-  bench.send(2);
+  slow.send(2);
   const bool flush = GENERATE(true, false);
   if (flush) {
-    bench.plan->discard();
+    slow.plan->discard();
   } else {
-    bench.plan->begin_anew();
+    slow.plan->begin_anew();
   }
-  CHECK(bench.plan->counters().lost == 2);
-  bench.send(3);
+  CHECK(slow.plan->counters().lost == 2);
+  slow.send(3);
   SlowMover::latest->tell(true);
-  Burst* const frame = bench.plan->pop();
+  Burst* const frame = slow.plan->pop();
   REQUIRE(frame != nullptr);
   CHECK(frame->reorder.batch_id == 3);
   frame->release();
-  CHECK(bench.plan->pop() == nullptr);
-  CHECK(bench.plan->counters().lost == 2);
-  CHECK(bench.output().available() == Bench::BUFFERS);
+  CHECK(slow.plan->pop() == nullptr);
+  CHECK(slow.plan->counters().lost == 2);
+  CHECK(slow.output().available() == SlowPlan::BUFFERS);
 }
