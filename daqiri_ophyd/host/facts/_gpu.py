@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .._record import read_record
-from .._root import Root
+from .._root import FactError, Root
 
 __all__ = ["Gpu", "read_gpus"]
 
@@ -67,6 +67,9 @@ def read_gpus(root: Root) -> list[Gpu]:
     """
     if not root.live:
         return read_record(root, RECORDED, list[Gpu]) or []
-    from ._nvml import live_gpus  # pynvml is needed, and takes time to import, only here
-
+    try:
+        # pynvml is needed, and takes time to import, only here.
+        from ._nvml import live_gpus
+    except (ImportError, OSError) as error:
+        raise FactError(f"NVML: {error}") from None
     return live_gpus()
