@@ -16,11 +16,24 @@ namespace {
 
 constexpr std::uint64_t HOUR = 3'600'000'000'000;
 
-/// The system's clock, which a test can set.
+/// The system's clock, which a test can set, and stop while it sets up what depends on it.
 std::atomic<std::int64_t> clock_step{0};
+std::atomic<std::uint64_t> stopped_at{0};
 std::uint64_t stepped_clock() noexcept {
-  return realtime_ns() + static_cast<std::uint64_t>(clock_step.load());
+  const std::uint64_t stopped = stopped_at.load();
+  return (stopped != 0 ? stopped : realtime_ns()) + static_cast<std::uint64_t>(clock_step.load());
 }
+/// Stops the clock for as long as it lives; then it goes on from where it stopped.
+class StoppedClock {
+ public:
+  StoppedClock() { stopped_at = realtime_ns(); }
+  ~StoppedClock() {
+    clock_step -= static_cast<std::int64_t>(realtime_ns() - stopped_at.load());
+    stopped_at = 0;
+  }
+  StoppedClock(const StoppedClock&) = delete;
+  StoppedClock& operator=(const StoppedClock&) = delete;
+};
 constexpr Clock STEPPED{[](const void*) noexcept { return stepped_clock(); }, nullptr};
 
 /// A wire that notes when it was given what.
@@ -142,9 +155,12 @@ constexpr std::int64_t LONG = 10'000'000'000;
 TEST_CASE("No packet leaves before its launch time", "[transmitter]") {
   Bench bench(2);
   bench.start();
-  const std::uint64_t start = stepped_clock() + 2'000'000;
-  bench.submit(0, 1000, start, 5'000);
-  bench.submit(1, 300, start + 1'000, 20'000);
+  {
+    const StoppedClock stopped;
+    const std::uint64_t start = stepped_clock() + 2'000'000;
+    bench.submit(0, 1000, start, 5'000);
+    bench.submit(1, 300, start + 1'000, 20'000);
+  }
   REQUIRE(bench.queues[0]->wait_idle(LONG));
   REQUIRE(bench.queues[1]->wait_idle(LONG));
   for (const NotingWire::Call& call : bench.wire.calls()) REQUIRE(call.begun >= call.launch);
@@ -175,6 +191,11 @@ TEST_CASE("Gaps shorter than a call do not add up to a delay", "[transmitter]") 
 TEST_CASE("A step of the clock neither hangs the worker nor makes packets early", "[transmitter]") {
   Bench bench(1);
   bench.start();
+  const auto set_back = [&bench] {
+    const StoppedClock stopped;
+    bench.submit(0, 20, stepped_clock() + 1'000'000, 100'000);
+    clock_step -= static_cast<std::int64_t>(HOUR);
+  };
   SECTION("forward: what is due now leaves now") {
     bench.submit(0, 20, stepped_clock() + HOUR / 2, 1'000);
     REQUIRE_FALSE(bench.queues[0]->wait_idle(20'000'000));
@@ -182,8 +203,7 @@ TEST_CASE("A step of the clock neither hangs the worker nor makes packets early"
     REQUIRE(bench.queues[0]->wait_idle(LONG));
   }
   SECTION("back, while the worker waits: packets wait, and the queue can be stopped") {
-    bench.submit(0, 20, stepped_clock() + 1'000'000, 100'000);
-    clock_step = -static_cast<std::int64_t>(HOUR);
+    set_back();
     REQUIRE_FALSE(bench.queues[0]->wait_idle(50'000'000));
     bench.worker.stop();
     const TxSnapshot counters = bench.queues[0]->counters();
@@ -191,8 +211,7 @@ TEST_CASE("A step of the clock neither hangs the worker nor makes packets early"
     REQUIRE(counters.sent + counters.dropped[static_cast<std::size_t>(DropReason::FLUSHED)] == 20);
   }
   SECTION("back and forth") {
-    bench.submit(0, 20, stepped_clock() + 1'000'000, 100'000);
-    clock_step = -static_cast<std::int64_t>(HOUR);
+    set_back();
     REQUIRE_FALSE(bench.queues[0]->wait_idle(20'000'000));
     clock_step = 0;
     REQUIRE(bench.queues[0]->wait_idle(LONG));
@@ -280,8 +299,12 @@ TEST_CASE("What the wire keeps until its launch time is held, and counted once",
   bench.wire.lead_ns = 50'000'000;
   SECTION("until it has left, or is reported dropped") {
     bench.start();
-    const std::uint64_t start = stepped_clock() + 300'000'000;
-    bench.submit(0, 20, start);
+    std::uint64_t start = 0;
+    {
+      const StoppedClock stopped;
+      start = stepped_clock() + 300'000'000;
+      bench.submit(0, 20, start);
+    }
     REQUIRE(bench.queues[0]->wait_idle(LONG));
     REQUIRE(stepped_clock() >= start);
     const std::vector<NotingWire::Call> calls = bench.wire.calls();
