@@ -121,8 +121,9 @@ class Gpu(CounterDevice, ThreadedDevice):
         failure = ""
         try:
             values = self.take_values()
-        except FactError as error:
-            failure = str(error)
+        except Exception as error:
+            # Whatever it is: the values are unknown, and the next period tries again.
+            failure = str(error) if isinstance(error, FactError) else repr(error)
             values = {signal.attr_name: math.nan for signal in self._counters()}
         if failure and failure != self._failure:
             _log.warning("%s: %s", self.name, failure)

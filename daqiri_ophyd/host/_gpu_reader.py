@@ -93,8 +93,7 @@ class GpuReader:
         FactError
             If it cannot be read; the text says what is missing. The next access tries again.
         """
-        import pynvml as nvml
-
+        nvml = self._nvml
         handle = self._handle
         memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
         bar1 = self._ask(nvml.nvmlDeviceGetBAR1MemoryInfo, handle)
@@ -115,8 +114,7 @@ class GpuReader:
         FactError
             If it cannot be read, such as one that has fallen off the bus.
         """
-        import pynvml as nvml
-
+        nvml = self._nvml
         handle = self._handle
         busy = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
@@ -135,6 +133,15 @@ class GpuReader:
         )
 
     @cached_property
+    def _nvml(self) -> Any:
+        try:
+            # It takes time to import, and is needed only here.
+            import pynvml
+        except (ImportError, OSError) as error:
+            raise FactError(f"GPU {self.index}: NVML: {error}") from None
+        return pynvml
+
+    @cached_property
     def _pci_address(self) -> str:
         try:
             return _pci_address(self.index)
@@ -144,8 +151,7 @@ class GpuReader:
     @cached_property
     def _handle(self) -> Any:
         """NVML's handle; NVML stays initialized until the process ends."""
-        import pynvml as nvml
-
+        nvml = self._nvml
         address = self._pci_address
         try:
             nvml.nvmlInit()
@@ -155,12 +161,11 @@ class GpuReader:
 
     def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return NVML's answer, or None if this GPU, driver or user has no such value."""
-        import pynvml as nvml
-
+        nvml = self._nvml
         try:
             return function(*arguments)
         except nvml.NVMLError as error:
-            if error.value in (  # type: ignore[attr-defined] # set in __new__
+            if error.value in (
                 nvml.NVML_ERROR_NOT_SUPPORTED,
                 nvml.NVML_ERROR_NO_PERMISSION,
                 nvml.NVML_ERROR_FUNCTION_NOT_FOUND,

@@ -177,6 +177,12 @@ def test_reading_without_nvml_says_so(tmp_path: Path, run_plan: Any) -> None:
     assert run_plan("bp.count([daq])")["error"] == ""
 
 
+def test_reading_without_nvmls_package_says_so(nvml: Any, run_plan: Any) -> None:
+    nvml()
+    found = run_plan(hook="import sys; sys.modules['pynvml'] = None")
+    assert "trigger failed: GPU 0: NVML: import of pynvml halted" in found["error"]
+
+
 def test_reading_without_a_gpu_says_so(run_plan: Any) -> None:
     found = run_plan("bps.trigger(gpu, wait=True)", GPUS=0)
     assert "the NVIDIA driver finds 0 GPUs (CUDA_VISIBLE_DEVICES may hide others)" in found["error"]
@@ -207,6 +213,21 @@ def test_subscribers_are_told_that_a_gpu_is_lost(nvml: Any, with_driver: Run, lo
     assert said == "[41.0, nan]"
 
 
+@pytest.mark.parametrize("error", ["OSError('no rights')", "RuntimeError('no reason')"])
+def test_subscribers_are_told_that_a_reading_failed(
+    nvml: Any, with_driver: Run, lost: Path, error: str
+) -> None:
+    nvml()
+    program = MONITOR.replace(
+        "Path(LOST).touch()",
+        "def fail(*_): raise "
+        + error
+        + "\n    import pynvml\n    pynvml.nvmlDeviceGetTemperature = fail",
+    )
+    said, _ = with_driver(program)
+    assert said == "[41.0, nan]"
+
+
 @pytest.mark.gpu
 def test_a_real_gpu_is_the_one_that_cuda_uses() -> None:
     import cupy
@@ -220,5 +241,7 @@ def test_a_real_gpu_is_the_one_that_cuda_uses() -> None:
     assert gpu.memory_total.get() in (0, pytest.approx(total, rel=0.1))
     gpu.trigger().wait(20)
     values = of_gpu({name: reading["value"] for name, reading in gpu.read().items()})
-    assert not 0 > values["utilization"] and not values["utilization"] > 100
+    assert 0 <= values["utilization"] <= 100
+    for name in ("memory_used", "temperature", "power", "sm_clock"):
+        assert 0 < values[name] < math.inf, name
     assert gpu.describe_configuration().keys() == gpu.read_configuration().keys()
