@@ -106,15 +106,9 @@ class PlanFrames final : public RecordingSource {
   [[nodiscard]] SourceCounters counters() const noexcept override { return plan_.counters(); }
   [[nodiscard]] std::unique_ptr<RecordWriter> make_writer(const RecorderOptions& options,
                                                           WriterKind kind) const override {
-    if (options.layout == FrameLayout::CONTIGUOUS)
-      return contiguous_frames(form_, room(options), kind);
-    std::unique_ptr<FrameCompressor> compressor;
-    if (options.compression == FrameCompression::BITSHUFFLE_LZ4) {
-      compressor =
-          std::make_unique<FrameCompressor>(BitshuffleLz4::load(options.plugin_folder), form_.bytes,
-                                            H5Tget_size(form_.type()), options.compression_threads);
-    }
-    return chunked_frames(form_, std::move(compressor), kind);
+    std::unique_ptr<FrameWriter> writer = make_file_writer(options, kind);
+    writer->read_through(plan_.output().mirror());
+    return writer;
   }
 
   [[nodiscard]] const char* kind() const noexcept override { return "reorder_plan"; }
@@ -177,6 +171,19 @@ class PlanFrames final : public RecordingSource {
   }
 
  private:
+  [[nodiscard]] std::unique_ptr<FrameWriter> make_file_writer(const RecorderOptions& options,
+                                                              WriterKind kind) const {
+    if (options.layout == FrameLayout::CONTIGUOUS)
+      return contiguous_frames(form_, room(options), kind);
+    std::unique_ptr<FrameCompressor> compressor;
+    if (options.compression == FrameCompression::BITSHUFFLE_LZ4) {
+      compressor =
+          std::make_unique<FrameCompressor>(BitshuffleLz4::load(options.plugin_folder), form_.bytes,
+                                            H5Tget_size(form_.type()), options.compression_threads);
+    }
+    return chunked_frames(form_, std::move(compressor), kind);
+  }
+
   /// Frames that a contiguous file can have; 0: not known.
   [[nodiscard]] std::uint64_t room(const RecorderOptions& options) const noexcept {
     std::uint64_t room = RecordWriter::NO_LIMIT;
