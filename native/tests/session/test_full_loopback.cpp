@@ -35,13 +35,13 @@ class Sending {
   std::thread thread_;
 };
 
-/// Waits until the sender has not got on for 50 ms; what has been sent.
-std::uint64_t stuck_at(const TxQueue& tx) {
+/// Waits until `least` have been sent and the sender has not got on for 50 ms; what has been sent.
+std::uint64_t stuck_at(const TxQueue& tx, std::uint64_t least) {
   std::uint64_t sent = tx.counters().sent;
   for (int quiet = 0; quiet < 50; ++quiet) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const std::uint64_t now = tx.counters().sent;
-    if (now == 0 || now != std::exchange(sent, now)) quiet = 0;
+    if (now < least || now != std::exchange(sent, now)) quiet = 0;
   }
   return sent;
 }
@@ -111,8 +111,9 @@ TEST_CASE("What a receiver that never takes anything leaves with the sender is h
       if (tx.send(burst) == Status::NOT_READY) burst->release();
     }
   });
-  CHECK(stuck_at(tx) == 256);
+  CHECK(stuck_at(tx, 256) == 256);
   CHECK_FALSE(tx.wait_idle(10'000'000));
+  while (tx.counters().submitted < 512 || rx.counters().received < 256) std::this_thread::yield();
   // All that there is to submit: what waits has the sender's buffers.
   CHECK(tx.counters().submitted == 512);
   CHECK(tx.counters().held == 256);
@@ -154,7 +155,7 @@ TEST_CASE("Flushing a full queue lets its sender go on", "[session][full]") {
   // 640 = 2 x 256 + 128; a flush may take what follows while it is at it.
   std::uint64_t flushed = 0;
   while (tx.counters().sent < 640) {
-    stuck_at(tx);
+    stuck_at(tx, std::min<std::uint64_t>(flushed + 256, 640));
     rx.request_flush();
     flushed = dropped_as(rx.counters(), DropReason::FLUSHED);
     CHECK(flushed >= 256);
@@ -172,7 +173,7 @@ TEST_CASE("While all traffic is dropped no sender waits", "[session][full]") {
   TxQueue& tx = session->tx_queue(0, 0);
   RxQueue& rx = session->rx_queue(0, 0);
   Sending sending(tx, 6400);
-  REQUIRE(stuck_at(tx) == 256);
+  REQUIRE(stuck_at(tx, 256) == 256);
   rx.set_drop_all(true);
   REQUIRE(sending.done());
   REQUIRE(tx.wait_idle(LONG_NS));
@@ -201,7 +202,7 @@ TEST_CASE("A sender that waits holds up no other queue of its worker", "[session
   config.ifs_.push_back(second);
   const auto session = Session::open(config);
   Sending stuck(session->tx_queue(0, 0), 6400);
-  stuck_at(session->tx_queue(0, 0));
+  stuck_at(session->tx_queue(0, 0), 256);
   Sending sending(session->tx_queue(1, 0), 3200);
   require_all(receive_numbers(session->rx_queue(1, 0), 3200), 3200);
   REQUIRE(sending.done());
@@ -233,7 +234,7 @@ TEST_CASE("Senders that have all buffers of the receiver's region get through", 
     const auto session = Session::open(one_region(256));
     TxQueue& tx = session->tx_queue(0, 0);
     Sending sending(tx, 3200);
-    CHECK(stuck_at(tx) == 256);
+    CHECK(stuck_at(tx, 256) == 256);
     require_all(receive_numbers(session->rx_queue(0, 0), 3200), 3200);
     REQUIRE(sending.done());
     CHECK(session->rx_queue(0, 0).counters().dropped_total() == 0);
@@ -342,7 +343,7 @@ TEST_CASE("A receiver that goes and another that comes lose nothing between them
       const auto some = receive_numbers(rx, 640);
       numbers.insert(numbers.end(), some.begin(), some.end());
     }).join();
-    stuck_at(session->tx_queue(0, 0));
+    stuck_at(session->tx_queue(0, 0), 1);
   }
   REQUIRE(sending.done());
   REQUIRE(numbers.size() <= 6400);

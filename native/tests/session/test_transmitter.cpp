@@ -16,19 +16,26 @@ namespace {
 
 constexpr std::uint64_t HOUR = 3'600'000'000'000;
 
-/// The system's clock, which a test can set, and stop while it sets up what depends on it.
+/// The system's clock, which a test can set, and stop while it sets up what depends on it. Stopping
+/// takes a lock that readers take, so that none has read a later time before.
 std::atomic<std::int64_t> clock_step{0};
-std::atomic<std::uint64_t> stopped_at{0};
+std::mutex clock_mutex;
+std::uint64_t stopped_at = 0;
 std::uint64_t stepped_clock() noexcept {
-  const std::uint64_t stopped = stopped_at.load();
-  return (stopped != 0 ? stopped : realtime_ns()) + static_cast<std::uint64_t>(clock_step.load());
+  const std::lock_guard lock(clock_mutex);
+  return (stopped_at != 0 ? stopped_at : realtime_ns()) +
+         static_cast<std::uint64_t>(clock_step.load());
 }
 /// Stops the clock for as long as it lives; then it goes on from where it stopped.
 class StoppedClock {
  public:
-  StoppedClock() { stopped_at = realtime_ns(); }
+  StoppedClock() {
+    const std::lock_guard lock(clock_mutex);
+    stopped_at = realtime_ns();
+  }
   ~StoppedClock() {
-    clock_step -= static_cast<std::int64_t>(realtime_ns() - stopped_at.load());
+    const std::lock_guard lock(clock_mutex);
+    clock_step -= static_cast<std::int64_t>(realtime_ns() - stopped_at);
     stopped_at = 0;
   }
   StoppedClock(const StoppedClock&) = delete;
