@@ -5,6 +5,7 @@ wait release the interpreter lock and end on Ctrl-C. All errors are subclasses o
 """
 
 from daqiri_ophyd._native import (
+    DeviceArray,
     EcpriMatch,
     FlexItemConfig,
     FlowAction,
@@ -95,6 +96,7 @@ __all__ = [
     "ConnectFailureError",
     "Connection",
     "DaqiriError",
+    "DeviceArray",
     "EcpriMatch",
     "Engine",
     "EngineSnapshot",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daqiri_ophyd import _native
-from daqiri_ophyd._native import ReorderConfig
+from daqiri_ophyd._native import DeviceArray, ReorderConfig
 
 from ._counters import ReorderCounters
 from ._errors import NotReadyError
@@ -66,10 +66,11 @@ class Frame:
 
     Attributes
     ----------
-    data : ndarray
-        Of the plan's shape and dtype, read-only, in the engine's buffer: nothing is copied. The
-        array keeps the buffer in use, in any thread, also after the engine is closed; the engine
-        cannot make another frame there meanwhile. Copy what is kept for long.
+    data : ndarray or DeviceArray
+        Of the plan's shape and dtype, in the engine's buffer: nothing is copied. The array keeps
+        the buffer in use, in any thread, also after the engine is closed; the engine cannot make
+        another frame there meanwhile. Copy what is kept for long. An ndarray is read-only; with a
+        memory region of ``kind: device`` it is a `DeviceArray`.
     batch : int
         Number of the batch, as its packets have it.
     packets : int
@@ -83,6 +84,12 @@ class Frame:
         Whether the plan did not wait any longer for it.
     timestamp, last_timestamp : int
         When the first and the last of its packets arrived, ns on the port's clock.
+
+    Notes
+    -----
+    Libraries take a frame as they take its data, without a copy: ``numpy.from_dlpack(frame)``, and
+    of one in a GPU's memory ``cupy.asarray(frame)`` and ``torch.from_dlpack(frame)``. What they
+    make of it keeps the buffer in use, too. ``numpy.asarray`` takes frames in the CPU's memory.
     """
 
     __slots__ = (
@@ -97,7 +104,12 @@ class Frame:
     )
 
     def __init__(self, burst: _native.Burst, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.data: NDArray[Any] = burst.view(0).view(dtype).reshape(shape)
+        # Any: the configuration, which a type checker does not read, tells which it is.
+        self.data: NDArray[Any] | Any = (
+            burst.view(0).view(dtype).reshape(shape)
+            if burst.host_readable
+            else burst.device_array(shape, dtype)
+        )
         (
             self.batch,
             self.packets,
@@ -117,6 +129,24 @@ class Frame:
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> NDArray[Any]:
         return np.array(self.data, dtype, copy=copy)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Of a frame in a GPU's memory; others have none, and are taken as arrays of numpy."""
+        if isinstance(self.data, DeviceArray):
+            return self.data.__cuda_array_interface__
+        raise AttributeError(
+            "this frame lies in the CPU's memory; take frame.data, or have frames made in that of "
+            "a GPU: a memory region of kind 'device'"
+        )
+
+    def __dlpack__(self, **options: Any) -> object:
+        """Return the data as a capsule of DLPack, with the options of the array API standard."""
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return where the data lie: (1, 0) is the CPU, (2, n) is GPU n."""
+        return self.data.__dlpack_device__()
 
     def __repr__(self) -> str:
         return f"<Frame {self.batch}: {self.data.dtype} {self.data.shape}, {self.missing} missing>"

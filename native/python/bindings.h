@@ -11,6 +11,7 @@ void bind_flow_config(pybind11::module_& m);
 void bind_session(pybind11::module_& m);
 void bind_frames(pybind11::module_& m);
 void bind_queues(pybind11::module_& m);
+void bind_device_array(pybind11::module_& m);
 void bind_burst(pybind11::module_& m);
 void bind_recorder(pybind11::module_& m);
 void bind_pcap(pybind11::module_& m);

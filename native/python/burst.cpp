@@ -1,11 +1,14 @@
 #include "burst.h"
 
+#include <pybind11/stl.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "bindings.h"
 #include "daqiri/error.h"
+#include "device_array.h"
 #include "gil.h"
 #include "storage/file_write.h"
 
@@ -63,6 +66,11 @@ ReceivedBurst::Share ReceivedBurst::share() const {
                 "of its `with` block");
   }
   return {std::move(base), *burst_};
+}
+
+std::unique_ptr<BurstHold> ReceivedBurst::hold() const {
+  const Share shared = share();
+  return std::make_unique<BurstHold>(*burst_);
 }
 
 bool ReceivedBurst::released() const noexcept {
@@ -231,6 +239,12 @@ void bind_burst(py::module_& m) {
       .def("release", &ReceivedBurst::release)
       .def("view", &ReceivedBurst::view, py::arg("index"), py::arg("segment") = 0)
       .def("views", &ReceivedBurst::views, py::arg("slice"), py::arg("segment") = 0)
+      .def(
+          "device_array",
+          [](const ReceivedBurst& burst, DeviceArray::Shape shape, py::dtype dtype) {
+            return DeviceArray(burst, std::move(shape), std::move(dtype));
+          },
+          py::arg("shape"), py::arg("dtype"))
       .def("lengths", &ReceivedBurst::lengths)
       .def("segment_lengths", &ReceivedBurst::segment_lengths, py::arg("segment"))
       .def("addresses", &ReceivedBurst::addresses, py::arg("segment"))
@@ -244,6 +258,9 @@ void bind_burst(py::module_& m) {
            py::arg("nanosecond"))
       .def("write_raw", &ReceivedBurst::write_raw, py::arg("directory"), py::arg("prefix"),
            py::arg("offset"))
+      .def_property_readonly(
+          "host_readable",
+          [](const ReceivedBurst& b) { return b.share()->unreadable_segment() < 0; })
       .def_property_readonly("nbytes",
                              [](const ReceivedBurst& b) { return b.share()->hdr.hdr.nbytes; })
       .def_property_readonly("port_id",

@@ -1,6 +1,7 @@
 /// A received burst in Python's hands.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -58,6 +59,8 @@ class ReceivedBurst {
   };
   /// Throws Error INVALID_PARAMETER after release.
   [[nodiscard]] Share share() const;
+  /// A share that needs no interpreter. Throws as share().
+  [[nodiscard]] std::unique_ptr<BurstHold> hold() const;
 
  private:
   Burst* burst_;

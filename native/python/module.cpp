@@ -11,6 +11,7 @@ PYBIND11_MODULE(_native, m, pybind11::mod_gil_not_used()) {
   bind_errors(m);
   bind_config(m);
   bind_flow_config(m);
+  bind_device_array(m);
   bind_burst(m);
   bind_frames(m);
   bind_queues(m);

@@ -48,6 +48,7 @@ std::string Driver::find_functions() {
                    find_function(library, "cuDevicePrimaryCtxRetain", f.retain_context) &&
                    find_function(library, "cuCtxPushCurrent_v2", f.push_context) &&
                    find_function(library, "cuCtxPopCurrent_v2", f.pop_context) &&
+                   find_function(library, "cuCtxSynchronize", f.synchronize) &&
                    find_function(library, "cuMemHostRegister_v2", f.pin) &&
                    find_function(library, "cuMemHostUnregister", f.unpin) &&
                    find_function(library, "cuMemHostAlloc", f.allocate_host) &&

@@ -25,6 +25,7 @@ struct Functions {
   Result (*retain_context)(void**, int);
   Result (*push_context)(void*);
   Result (*pop_context)(void**);
+  Result (*synchronize)();
   Result (*pin)(void*, std::size_t, unsigned);
   Result (*unpin)(void*);
   Result (*allocate_host)(void**, std::size_t, unsigned);

@@ -9,8 +9,9 @@ from hypothesis import given
 
 from ..engine import test_reorder_properties as on_the_cpu
 from .conftest import Config, Run, loopback
+from .sent_frames import PAYLOAD, SLOTS
 
-FRAMES, SLOTS, PAYLOAD = 200, 16, 1000
+FRAMES = 200
 
 
 def with_plan(kind: str = "host_pinned", frames: str = "host_pinned") -> Config:

@@ -1,0 +1,258 @@
+#include "device_array.h"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "bindings.h"
+#include "cuda/driver.h"
+#include "daqiri/error.h"
+#include "gil.h"
+#include "memory/region.h"
+
+namespace daqiri::python {
+
+namespace {
+
+/// Whether this thread has the interpreter lock; false while the interpreter ends.
+bool has_interpreter_lock() noexcept {
+  return Py_IsInitialized() != 0 && PyGILState_GetThisThreadState() != nullptr &&
+         PyGILState_Check() != 0;
+}
+
+/// What was given to the GPU before is done when this returns, or never will be.
+void wait_for_gpu(int gpu) noexcept {
+  try {
+    const cuda::Context context("frame", gpu);
+    context.driver().call().synchronize();
+  } catch (const std::exception&) {
+    // The GPU is gone, and with it who would read.
+    return;
+  }
+}
+
+const memory::MemoryRegion* region_on_gpu(const Burst& burst) noexcept {
+  if (burst.unreadable_segment() != 0) return nullptr;
+  return dynamic_cast<const memory::MemoryRegion*>(burst.owners[0]);
+}
+
+/// kDLInt, kDLUInt, kDLFloat.
+dlpack::DataType dlpack_type(const py::dtype& dtype) {
+  static constexpr std::string_view KINDS = "iuf";
+  const auto code = KINDS.find(dtype.kind());
+  if (code == std::string_view::npos) {
+    throw Error(Status::INVALID_PARAMETER,
+                "dtype is " + py::str(dtype).cast<std::string>() + "; accepts integers and floats");
+  }
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * dtype.itemsize()), 1};
+}
+
+std::string text(const DeviceArray::Device& device) {
+  return "(" + std::to_string(device.first) + ", " + std::to_string(device.second) + ")";
+}
+
+/// What a managed tensor points to, until its taker lets go of it.
+template <typename Managed>
+struct Exported {
+  std::shared_ptr<DeviceHold> hold;
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+  Managed managed{};
+
+  static void free(Managed* managed) noexcept {
+    const std::unique_ptr<Exported> freed(static_cast<Exported*>(managed->context));
+  }
+  /// One that was taken has another name, and is its taker's to free.
+  static void free_untaken(PyObject* capsule) noexcept {
+    if (PyCapsule_IsValid(capsule, Managed::NAME) == 0) return;
+    free(static_cast<Managed*>(PyCapsule_GetPointer(capsule, Managed::NAME)));
+  }
+};
+
+}  // namespace
+
+DeviceHold::~DeviceHold() {
+  if (!exported_.load(std::memory_order_relaxed) || forked()) return;
+  std::optional<GilRelease> unlocked;
+  if (has_interpreter_lock()) unlocked.emplace();
+  wait_for_gpu(gpu_);
+}
+
+DeviceArray::DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtype)
+    : shape_(std::move(shape)), dtype_(std::move(dtype)) {
+  const ReceivedBurst::Share held = burst.share();
+  const memory::MemoryRegion* const region = region_on_gpu(*held);
+  if (region == nullptr || held->num_packets() == 0)
+    throw Error(Status::INVALID_PARAMETER, "the CPU can read this burst; use view()");
+  owner_ = region;
+  data_ = held->pkts[0][0];
+  bytes_ = held->pkt_lens[0][0];
+  type_ = dlpack_type(dtype_);
+  std::size_t known = static_cast<std::size_t>(dtype_.itemsize());
+  for (const py::ssize_t n : shape_) known *= n == -1 ? 1 : static_cast<std::size_t>(n);
+  const auto open = std::ranges::find(shape_, -1);
+  if (open != shape_.end()) *open = known == 0 ? 0 : static_cast<py::ssize_t>(bytes_ / known);
+  if (known == 0 || (open == shape_.end() ? known != bytes_ : bytes_ % known != 0)) {
+    throw Error(Status::INVALID_PARAMETER,
+                "the frame has " + std::to_string(bytes_) + " bytes, which " +
+                    py::str(dtype_).cast<std::string>() + " of shape " +
+                    py::str(this->shape()).cast<std::string>() + " do not fill");
+  }
+  hold_ = std::make_shared<DeviceHold>(burst.hold(), region->gpu());
+}
+
+std::uintptr_t DeviceArray::address() const noexcept {
+  hold_->note_export();
+  return reinterpret_cast<std::uintptr_t>(data_);
+}
+
+py::dict DeviceArray::cuda_array_interface() const {
+  using namespace py::literals;
+  // Not read-only, though the engine's: some libraries refuse what they may not write. No stream:
+  // a frame is complete when it is handed out.
+  return py::dict("shape"_a = shape(), "typestr"_a = dtype_.attr("str"),
+                  "data"_a = py::make_tuple(address(), false), "version"_a = 3,
+                  "strides"_a = py::none(), "stream"_a = py::none());
+}
+
+DeviceArray::Device DeviceArray::dlpack_device() const noexcept { return {dlpack::CUDA, gpu()}; }
+
+py::capsule DeviceArray::dlpack(std::optional<std::int64_t> stream,
+                                std::optional<std::pair<int, int>> max_version,
+                                std::optional<Device> device, std::optional<bool> copy) const {
+  // Whatever the stream, what it is given finds the frame complete.
+  if (stream && (*stream == 0 || *stream < -1)) {
+    throw py::value_error("stream is " + std::to_string(*stream) +
+                          "; accepts None, -1 (no stream), 1 (default stream), 2 (that of the "
+                          "thread), or a stream's handle");
+  }
+  if (device && *device != dlpack_device()) {
+    throw py::buffer_error("dl_device is " + text(*device) + ", and the frame lies on " +
+                           text(dlpack_device()) + " (CUDA, GPU " + std::to_string(gpu()) +
+                           "); take it there and copy it, or use get() for a numpy array");
+  }
+  if (copy.value_or(false)) {
+    throw py::buffer_error(
+        "copy is True, and frames are exported without a copy; copy what the library makes of it, "
+        "e.g. torch.from_dlpack(frame).clone()");
+  }
+  return max_version && max_version->first >= 1 ? export_as<dlpack::VersionedTensor>()
+                                                : export_as<dlpack::ManagedTensor>();
+}
+
+template <typename Managed>
+py::capsule DeviceArray::export_as() const {
+  using Out = Exported<Managed>;
+  auto out = std::make_unique<Out>();
+  out->hold = hold_;
+  out->shape.assign(shape_.begin(), shape_.end());
+  out->strides.resize(shape_.size());
+  std::int64_t stride = 1;
+  for (std::size_t d = shape_.size(); d-- > 0; stride *= out->shape[d]) out->strides[d] = stride;
+  Managed& managed = out->managed;
+  if constexpr (requires { managed.version; }) managed.version = {1, 0};
+  managed.context = out.get();
+  managed.deleter = &Out::free;
+  managed.tensor = {
+      .data = data_,
+      .device = {dlpack::CUDA, gpu()},
+      .ndim = static_cast<std::int32_t>(shape_.size()),
+      .dtype = type_,
+      .shape = out->shape.data(),
+      .strides = out->strides.data(),
+      .byte_offset = 0,
+  };
+  py::capsule capsule(&managed, Managed::NAME, &Out::free_untaken);
+  static_cast<void>(out.release());
+  hold_->note_export();
+  return capsule;
+}
+
+py::array DeviceArray::get() const {
+  if (hold_->forked()) {
+    throw Error(Status::NOT_SUPPORTED,
+                "the frame was received before a fork, and CUDA does not work in the child; copy "
+                "it with get() before, or start processes with multiprocessing's \"spawn\"");
+  }
+  py::array copy(dtype_, shape_);
+  bool copied = false;
+  {
+    void* const to = copy.mutable_data();
+    const GilRelease unlocked;
+    copied = owner_->read(data_, to, bytes_);
+  }
+  if (!copied) {
+    throw Error(Status::GENERIC_FAILURE, "the frame cannot be copied: GPU " +
+                                             std::to_string(gpu()) +
+                                             " does not work any more; start the program again");
+  }
+  return copy;
+}
+
+std::string DeviceArray::repr() const {
+  return "<DeviceArray: " + py::str(dtype_).cast<std::string>() + " " +
+         py::str(shape()).cast<std::string>() + ", GPU " + std::to_string(gpu()) + ">";
+}
+
+void bind_device_array(py::module_& m) {
+  py::class_<DeviceArray>(m, "DeviceArray", R"(A frame in the memory of a GPU.
+
+``cupy.asarray(array)`` and ``torch.from_dlpack(array)``, as other libraries that know
+``__cuda_array_interface__`` or DLPack, use it where it lies: nothing is copied. What they make of
+it keeps the engine's buffer in use, in any thread, also after the engine is closed. When the last
+of it is dropped, and the address was ever told, the GPU is waited for before the engine gets the
+buffer back: kernels that were launched may read it still.
+
+The data are complete, for any stream. They can be written, as some libraries refuse what cannot.
+
+Attributes
+----------
+shape : tuple of int
+    C-contiguous.
+dtype : dtype
+    Of numpy.
+nbytes : int
+    Bytes.
+address : int
+    Where it lies, for kernels of your own. Keep the array as long as they are being launched.
+gpu : int
+    The GPU that has it, as CUDA counts in this process.
+)")
+      .def_property_readonly("shape", &DeviceArray::shape)
+      .def_property_readonly("dtype", &DeviceArray::dtype)
+      .def_property_readonly("nbytes", &DeviceArray::nbytes)
+      .def_property_readonly("address", &DeviceArray::address)
+      .def_property_readonly("gpu", &DeviceArray::gpu)
+      .def_property_readonly("__cuda_array_interface__", &DeviceArray::cuda_array_interface)
+      .def("__dlpack_device__", &DeviceArray::dlpack_device)
+      .def("__dlpack__", &DeviceArray::dlpack, py::kw_only(), py::arg("stream") = py::none(),
+           py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
+           py::arg("copy") = py::none())
+      .def("get", &DeviceArray::get, R"(Return a copy in the CPU's memory.
+
+The interpreter lock is released during the copy.
+
+Returns
+-------
+ndarray
+    Of the same shape and dtype.
+
+Raises
+------
+GenericFailureError
+    If the GPU does not work any more.
+NotSupportedError
+    In a process that was forked after the frame was received.
+)")
+      .def("__array__",
+           [](const DeviceArray&, const py::args&, const py::kwargs&) -> py::array {
+             throw py::type_error(
+                 "the frame lies in the memory of a GPU, and numpy would copy it unasked; use "
+                 ".get() for a numpy array, or cupy.asarray to work on it where it lies");
+           })
+      .def("__repr__", &DeviceArray::repr);
+}
+
+}  // namespace daqiri::python
