@@ -37,6 +37,8 @@ class RunningPlan final : FrameSink, FrameWaiter {
   }
   [[nodiscard]] bool on_gpu() const noexcept { return config_.reorder_type_ == "gpu"; }
   [[nodiscard]] int port_id() const noexcept { return queues_.front()->port_id(); }
+  /// Where frames are.
+  [[nodiscard]] const memory::MemoryRegion& output() const noexcept { return output_; }
   /// What validity of frames is told of.
   [[nodiscard]] std::uint32_t units() const noexcept { return plan_.units(); }
   /// Whether one of its flows leads to the queue.

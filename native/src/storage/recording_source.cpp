@@ -104,8 +104,12 @@ class PlanFrames final : public RecordingSource {
     return lost;
   }
   [[nodiscard]] SourceCounters counters() const noexcept override { return plan_.counters(); }
+  [[nodiscard]] bool in_device_memory() const noexcept override {
+    return !plan_.output().host_readable();
+  }
   [[nodiscard]] std::unique_ptr<RecordWriter> make_writer(const RecorderOptions& options,
                                                           WriterKind kind) const override {
+    if (kind == WriterKind::CUFILE) return make_cufile_writer(options);
     if (options.layout == FrameLayout::CONTIGUOUS)
       return contiguous_frames(form_, room(options), kind);
     std::unique_ptr<FrameCompressor> compressor;
@@ -155,6 +159,7 @@ class PlanFrames final : public RecordingSource {
           "compression is 'bitshuffle-lz4' with layout 'contiguous'; accepted is 'none', or layout "
           "'chunked'");
     }
+    if (options.writer == WriterKind::CUFILE) require_cufile(options);
   }
 
   /// Frames before a packet of this flow do not count. Throws Error INVALID_PARAMETER.
@@ -177,6 +182,32 @@ class PlanFrames final : public RecordingSource {
   }
 
  private:
+  /// Throws Error INVALID_PARAMETER for frames that cuFile cannot write.
+  void require_cufile(const RecorderOptions& options) const {
+    if (options.compression != FrameCompression::NONE) {
+      throw Error(Status::INVALID_PARAMETER,
+                  "compression is 'bitshuffle-lz4' with writer 'cufile', which writes frames as they "
+                  "are in the GPU's memory; accepted is 'none', or writer 'auto', 'direct' or "
+                  "'buffered'");
+    }
+    if (in_device_memory()) return;
+    const MemoryRegionConfig& region = plan_.output().config();
+    throw Error(Status::INVALID_PARAMETER,
+                "writer is 'cufile', which writes frames of a GPU's memory, and memory region '" +
+                    region.name_ + "' of reorder plan '" + name() + "' is of kind '" +
+                    memory_kind_to_string(region.kind_) +
+                    "'; set kind: device, or writer 'auto', 'direct' or 'buffered'");
+  }
+
+  [[nodiscard]] std::unique_ptr<RecordWriter> make_cufile_writer(
+      const RecorderOptions& options) const {
+    require_cufile(options);
+    std::unique_ptr<WriteBackend> cufile = cufile_backend(plan_.output(), options.directory);
+    if (options.layout == FrameLayout::CONTIGUOUS)
+      return contiguous_frames(form_, room(options), WriterKind::CUFILE, std::move(cufile));
+    return chunked_frames(form_, nullptr, WriterKind::CUFILE, std::move(cufile));
+  }
+
   /// Frames that a contiguous file can have; 0: not known.
   [[nodiscard]] std::uint64_t room(const RecorderOptions& options) const noexcept {
     std::uint64_t room = RecordWriter::NO_LIMIT;
@@ -206,6 +237,12 @@ std::string taker_of(const RecorderOptions& options) {
 std::unique_ptr<RecordingSource> packets_of(RxQueue& queue, const Session& session,
                                             const RecorderOptions& options) {
   require_recordable(options);
+  if (options.writer == WriterKind::CUFILE) {
+    throw Error(Status::INVALID_PARAMETER,
+                "writer is 'cufile', which writes frames of reorder plans, and queue '" +
+                    queue.config().common_.name_ +
+                    "' has packets; accepted are 'buffered', 'direct' and 'auto'");
+  }
   return std::make_unique<QueuePackets>(queue, session, taker_of(options));
 }
 
