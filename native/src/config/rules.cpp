@@ -281,16 +281,31 @@ void resolve_direction(Subject& subject) {
   subject.config.common_.dir = rx == tx ? Direction::TX_RX : rx ? Direction::RX : Direction::TX;
 }
 
+/// Regions that queues have packets in.
+std::set<std::string_view> regions_of_queues(const NetworkConfig& config) {
+  std::set<std::string_view> used;
+  for (const InterfaceConfig& interface : config.ifs_) {
+    const auto use = [&](const auto& queues) {
+      for (const auto& queue : queues)
+        used.insert(queue.common_.mrs_.begin(), queue.common_.mrs_.end());
+    };
+    use(interface.rx_.queues_);
+    use(interface.tx_.queues_);
+  }
+  return used;
+}
+
 /// The kernel cannot copy packets into device memory.
 void check_memory_kinds(const Subject& subject) {
   const CommonConfig& common = subject.config.common_;
   if (common.engine_type != EngineType::SOCKET || !subject.transport_known) return;
+  const auto used = regions_of_queues(subject.config);
   for (const auto& [name, region] : subject.config.mrs_) {
-    if (region.kind_ == MemoryKind::DEVICE)
+    if (region.kind_ == MemoryKind::DEVICE && used.contains(name))
       subject.root["memory_regions"][region.position_]["kind"].error(
           "found 'device' beside ", text_of(SCHEMES, common.protocol),
           ":// endpoints, whose packets the kernel copies; accepts 'host', 'host_pinned' or "
-          "'huge'");
+          "'huge' for packets, and 'device' for frames");
   }
 }
 
@@ -299,14 +314,8 @@ void check_unused_regions(const Subject& subject) {
   const EngineType engine = subject.config.common_.engine_type;
   // The program names the regions itself.
   if (engine == EngineType::RDMA || engine == EngineType::OTHER) return;
-  std::set<std::string_view> used;
+  std::set<std::string_view> used = regions_of_queues(subject.config);
   for (const InterfaceConfig& interface : subject.config.ifs_) {
-    const auto use = [&](const auto& queues) {
-      for (const auto& queue : queues)
-        used.insert(queue.common_.mrs_.begin(), queue.common_.mrs_.end());
-    };
-    use(interface.rx_.queues_);
-    use(interface.tx_.queues_);
     for (const ReorderConfig& plan : interface.rx_.reorder_configs_)
       used.insert(plan.memory_region_);
   }

@@ -97,7 +97,7 @@ class CufileBackend final : public WriteBackend {
  public:
   CufileBackend(const memory::MemoryRegion& region, const std::string& directory)
       : region_(region), what_("cuFile, memory region '" + region.name() + "'") {
-    const Context context(what_);
+    const Context context(what_, region_.gpu());
     cufile_ = &Cufile::get();
     memory_ = std::make_unique<RegisteredMemory>(*cufile_, region);
     try {
@@ -160,7 +160,7 @@ class CufileBackend final : public WriteBackend {
   template <typename Use>
   int with_gpu(Use use) const noexcept {
     try {
-      const Context context(what_);
+      const Context context(what_, region_.gpu());
       return use();
     } catch (const std::exception& e) {
       log(LogLevel::ERROR, e.what());

@@ -1,5 +1,6 @@
 #include "cuda/driver.h"
 
+#include <map>
 #include <mutex>
 
 #include "cuda/library.h"
@@ -12,15 +13,24 @@ namespace {
 constexpr const char* LIBRARY = "libcuda.so.1";
 
 /// Kept for the life of the process: regions come and go, and a context takes 0.1 s to make.
-void* context_of(const Driver& driver) {
+void* context_of(const Driver& driver, const std::string& what, int gpu) {
   static std::mutex mutex;
-  static void* kept = nullptr;
+  static std::map<int, void*> kept;
   const std::lock_guard lock(mutex);
-  if (kept != nullptr) return kept;
+  if (const auto found = kept.find(gpu); found != kept.end()) return found->second;
+  int count = 0;
+  if (driver.call().device_count(&count) == 0 && gpu >= count) {
+    throw Error(Status::INVALID_PARAMETER,
+                what + ": affinity is " + std::to_string(gpu) + ", and the NVIDIA driver finds " +
+                    std::to_string(count) + (count == 1 ? " GPU" : " GPUs") + "; accepts 0" +
+                    (count == 1 ? "" : " to " + std::to_string(count - 1)));
+  }
   void* context = nullptr;
-  if (const Result result = driver.call().retain_context(&context, 0); result != 0)
-    throw Error(Status::GENERIC_FAILURE, "GPU 0 cannot be used: " + driver.text_of(result));
-  return kept = context;
+  if (const Result result = driver.call().retain_context(&context, gpu); result != 0) {
+    throw Error(Status::GENERIC_FAILURE, what + ": GPU " + std::to_string(gpu) +
+                                             " cannot be used: " + driver.text_of(result));
+  }
+  return kept.emplace(gpu, context).first->second;
 }
 
 }  // namespace
@@ -42,6 +52,10 @@ std::string Driver::find_functions() {
                    find_function(library, "cuMemHostUnregister", f.unpin) &&
                    find_function(library, "cuMemHostAlloc", f.allocate_host) &&
                    find_function(library, "cuMemFreeHost", f.free_host) &&
+                   find_function(library, "cuMemAlloc_v2", f.allocate) &&
+                   find_function(library, "cuMemFree_v2", f.free) &&
+                   find_function(library, "cuMemGetInfo_v2", f.memory) &&
+                   find_function(library, "cuMemcpyDtoH_v2", f.copy_to_host) &&
                    find_function(library, "cuDeviceGetAttribute", f.attribute) &&
                    find_function(library, "cuModuleLoadData", f.load_module) &&
                    find_function(library, "cuModuleUnload", f.unload_module) &&
@@ -89,8 +103,9 @@ std::string Driver::text_of(Result result) const {
   return std::string(name) + ": " + text;
 }
 
-Context::Context(const std::string& what) : driver_(Driver::get()) {
-  if (const Result result = driver_.call().push_context(context_of(driver_)); result != 0)
+Context::Context(const std::string& what, int gpu) : driver_(Driver::get()), gpu_(gpu) {
+  if (const Result result = driver_.call().push_context(context_of(driver_, what, gpu));
+      result != 0)
     throw Error(Status::GENERIC_FAILURE, what + ": " + driver_.text_of(result));
 }
 

@@ -10,6 +10,10 @@ namespace daqiri::cuda {
 /// CUDA's error codes; 0: success.
 using Result = int;
 
+/// Host memory for all GPUs of the process, at an address of theirs: PORTABLE and DEVICEMAP of
+/// CU_MEMHOSTALLOC and CU_MEMHOSTREGISTER.
+inline constexpr unsigned HOST_FLAGS = 0x01U | 0x02U;
+
 /// Functions of CUDA's driver interface (libcuda), with the types that cuda.h gives them in C: the
 /// interface is binary compatible from version to version, so no header of CUDA is needed to build.
 struct Functions {
@@ -25,6 +29,10 @@ struct Functions {
   Result (*unpin)(void*);
   Result (*allocate_host)(void**, std::size_t, unsigned);
   Result (*free_host)(void*);
+  Result (*allocate)(std::uint64_t*, std::size_t);
+  Result (*free)(std::uint64_t);
+  Result (*memory)(std::size_t*, std::size_t*);
+  Result (*copy_to_host)(void*, std::uint64_t, std::size_t);
   Result (*attribute)(int*, int, int);
   Result (*load_module)(void**, const void*);
   Result (*unload_module)(void*);
@@ -62,20 +70,23 @@ class Driver {
   std::string why_absent_;
 };
 
-/// The primary context of the first GPU, which other libraries of the process use too, current on
-/// this thread as long as this lives.
+/// The primary context of a GPU, which other libraries of the process use too, current on this
+/// thread as long as this lives.
 class Context {
  public:
-  /// Throws Error: NOT_SUPPORTED where there is no GPU, GENERIC_FAILURE; `what` names who wants it.
-  explicit Context(const std::string& what);
+  /// Throws Error: NOT_SUPPORTED where there is no GPU, INVALID_PARAMETER where there is none of
+  /// that number, GENERIC_FAILURE; `what` names who wants it.
+  explicit Context(const std::string& what, int gpu = 0);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context();
 
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
+  [[nodiscard]] int gpu() const noexcept { return gpu_; }
 
  private:
   const Driver& driver_;
+  int gpu_;
 };
 
 }  // namespace daqiri::cuda

@@ -27,11 +27,9 @@ constexpr std::size_t NUM_LAUNCHES = 8;
 /// Of a launch.
 constexpr std::size_t MOST_COPIES = 1024;
 constexpr std::size_t STAGING = std::size_t{4} << 20U;
-/// CU_STREAM_NON_BLOCKING; CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING; PORTABLE and
-/// DEVICEMAP of CU_MEMHOSTALLOC.
+/// CU_STREAM_NON_BLOCKING; CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
 constexpr unsigned STREAM_FLAGS = 1;
 constexpr unsigned EVENT_FLAGS = 1U | 2U;
-constexpr unsigned HOST_FLAGS = 1U | 2U;
 
 /// What a launch copies, and whose it is.
 struct Launch {
@@ -60,11 +58,12 @@ class GpuMover final : public reorder::Mover {
            const memory::MemoryRegion& output, reorder::FrameWaiter& waiter)
       : plan_(plan),
         what_("reorder config '" + config.name_ + "'"),
+        gpu_(output.gpu()),
         waiter_(waiter),
         open_(output.config().num_bufs_),
         launches_(std::make_unique<std::array<Launch, NUM_LAUNCHES>>()) {
     finished_.resize(output.config().num_bufs_);
-    const Context context(what_);
+    const Context context(what_, gpu_);
     const Functions& call = context.driver().call();
     try {
       kernel_.emplace(context, config, what_,
@@ -94,7 +93,7 @@ class GpuMover final : public reorder::Mover {
     changed_.notify_all();
     thread_.join();
     try {
-      free_all(Context(what_));
+      free_all(Context(what_, gpu_));
     } catch (const Error&) {
       // The GPU is gone.
       return;
@@ -126,8 +125,6 @@ class GpuMover final : public reorder::Mover {
   }
 
  private:
-  static constexpr int GPU = 0;
-
   static std::uint64_t address(const void* memory) noexcept {
     return reinterpret_cast<std::uintptr_t>(memory);
   }
@@ -135,7 +132,7 @@ class GpuMover final : public reorder::Mover {
   void require(const Context& context, Result result) const {
     if (result == 0) return;
     throw Error(Status::GENERIC_FAILURE,
-                what_ + ": GPU " + std::to_string(GPU) +
+                what_ + ": GPU " + std::to_string(gpu_) +
                     " cannot be used: " + context.driver().text_of(result));
   }
 
@@ -253,7 +250,7 @@ class GpuMover final : public reorder::Mover {
   template <typename Use>
   void use_gpu(Use use) noexcept {
     try {
-      const Context context(what_);
+      const Context context(what_, gpu_);
       const Result result = use(context.driver().call());
       if (result != 0) fail(context.driver().text_of(result));
     } catch (const std::exception& e) {
@@ -274,6 +271,7 @@ class GpuMover final : public reorder::Mover {
 
   const reorder::Plan& plan_;
   std::string what_;
+  int gpu_;
   reorder::FrameWaiter& waiter_;
   std::optional<Kernel> kernel_;
   void* stream_{nullptr};

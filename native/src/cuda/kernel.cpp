@@ -85,19 +85,19 @@ std::string kernel_of(const ReorderConfig& config, const Geometry& geometry) {
 
 Kernel::Kernel(const Context& context, const ReorderConfig& config, const std::string& what,
                const Geometry& geometry)
-    : geometry_(geometry) {
+    : geometry_(geometry), gpu_(context.gpu()) {
   const Driver& driver = context.driver();
   const Functions& call = driver.call();
   const auto require = [&](Result result) {
     if (result != 0)
-      throw Error(Status::GENERIC_FAILURE,
-                  what + ": GPU 0 cannot be used: " + driver.text_of(result));
+      throw Error(Status::GENERIC_FAILURE, what + ": GPU " + std::to_string(gpu_) +
+                                               " cannot be used: " + driver.text_of(result));
   };
   int major = 0;
   int minor = 0;
   int version = 0;
-  require(call.attribute(&major, CAPABILITY_MAJOR, 0));
-  require(call.attribute(&minor, CAPABILITY_MINOR, 0));
+  require(call.attribute(&major, CAPABILITY_MAJOR, gpu_));
+  require(call.attribute(&minor, CAPABILITY_MINOR, gpu_));
   require(call.version(&version));
   const std::string code = compile(kernel_of(config, geometry), major, minor, version / 1000);
   require(call.load_module(&module_, code.data()));
@@ -109,7 +109,7 @@ Kernel::Kernel(const Context& context, const ReorderConfig& config, const std::s
 
 Kernel::~Kernel() {
   try {
-    const Context context("kernel");
+    const Context context("kernel", gpu_);
     context.driver().call().unload_module(module_);
   } catch (const Error&) {
     return;

@@ -50,6 +50,7 @@ class Kernel {
 
  private:
   Geometry geometry_;
+  int gpu_;
   void* module_{nullptr};
   void* function_{nullptr};
 };

@@ -1,6 +1,9 @@
-/// Memory that a GPU reads: pinned host memory.
+/// Memory that a GPU reads and writes: pinned host memory, and its own.
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,9 +15,6 @@
 namespace daqiri::cuda {
 
 namespace {
-
-/// For all GPUs of the process (CU_MEMHOSTREGISTER_PORTABLE), at an address of theirs (DEVICEMAP).
-constexpr unsigned PIN_FLAGS = 0x01U | 0x02U;
 
 /// CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
 constexpr int HOST_POINTER = 91;
@@ -32,7 +32,7 @@ class Pinned {
                       ": GPU 0 cannot use pinned memory at the CPU's addresses "
                       "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM); use kind 'host' or 'huge'");
     }
-    const Result result = driver.call().pin(base_, extent.bytes, PIN_FLAGS);
+    const Result result = driver.call().pin(base_, extent.bytes, HOST_FLAGS);
     if (result == 0) return;
     throw Error(Status::NO_FREE_PACKET_BUFFERS, what + ": " + std::to_string(extent.bytes) +
                                                     " bytes cannot be pinned for the GPU (" +
@@ -75,9 +75,155 @@ std::unique_ptr<memory::MemoryRegion> allocate_pinned(const MemoryRegionConfig& 
   return std::make_unique<PinnedRegion>(config, memory::HostPages(config, needs));
 }
 
+/// A GPU's own memory.
+class DeviceMemory {
+ public:
+  /// What `extent` asks for. Throws Error.
+  DeviceMemory(memory::RegionExtent extent, std::string what, int gpu)
+      : extent_(extent), what_(std::move(what)), gpu_(gpu) {
+    const Context context(what_, gpu_);
+    const Functions& call = context.driver().call();
+    std::uint64_t base = 0;
+    const Result result = call.allocate(&base, extent_.bytes);
+    if (result != 0) {
+      std::string text = what_;
+      text.append(": GPU ").append(std::to_string(gpu_)).append(" cannot allocate ");
+      text.append(std::to_string(extent_.bytes)).append(" bytes (");
+      text.append(context.driver().text_of(result)).append(")");
+      std::size_t free = 0;
+      std::size_t total = 0;
+      if (call.memory(&free, &total) == 0) {
+        text.append("; ").append(std::to_string(free)).append(" of its ");
+        text.append(std::to_string(total)).append(" bytes are free");
+      }
+      throw Error(Status::NO_FREE_PACKET_BUFFERS,
+                  text + "; lower num_bufs or buf_size, or end what else uses it");
+    }
+    extent_.base = reinterpret_cast<std::byte*>(base);
+  }
+  DeviceMemory(DeviceMemory&& other) noexcept
+      : extent_(std::exchange(other.extent_, {})), what_(other.what_), gpu_(other.gpu_) {}
+  DeviceMemory& operator=(DeviceMemory&&) = delete;
+  ~DeviceMemory() {
+    if (extent_.base == nullptr) return;
+    with_gpu([this](const Functions& call) { return call.free(address(extent_.base)); });
+  }
+
+  [[nodiscard]] const memory::RegionExtent& extent() const noexcept { return extent_; }
+  /// Returns what went wrong; empty: nothing.
+  [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
+    return with_gpu(
+        [&](const Functions& call) { return call.copy_to_host(to, address(data), bytes); });
+  }
+
+ private:
+  static std::uint64_t address(const void* data) noexcept {
+    return reinterpret_cast<std::uintptr_t>(data);
+  }
+
+  template <typename Use>
+  std::string with_gpu(Use use) const {
+    // A forked child has no CUDA.
+    if (getpid() != process_) return what_ + " belongs to the process that opened the engine";
+    try {
+      const Context context(what_, gpu_);
+      const Result result = use(context.driver().call());
+      return result == 0 ? std::string() : context.driver().text_of(result);
+    } catch (const Error& e) {
+      return e.what();
+    }
+  }
+
+  memory::RegionExtent extent_;
+  std::string what_;
+  int gpu_;
+  pid_t process_{getpid()};
+};
+
+/// In pinned memory, from which disks read and to which GPUs copy at their full rate.
+class PinnedMirror final : public memory::HostMirror {
+ public:
+  /// Of a region, which outlives this.
+  PinnedMirror(const memory::MemoryRegion& region, const DeviceMemory& memory)
+      : region_(region), memory_(memory) {
+    const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    stride_ = (region.buf_size() + page - 1) / page * page;
+    const std::size_t bytes = stride_ * region.config().num_bufs_;
+    const Context context(what(), region.gpu());
+    void* base = nullptr;
+    if (const Result result = context.driver().call().allocate_host(&base, bytes, HOST_FLAGS);
+        result != 0) {
+      throw Error(Status::NO_FREE_PACKET_BUFFERS,
+                  what() + ", which is on a GPU: recording needs " + std::to_string(bytes) +
+                      " bytes of pinned memory (" + context.driver().text_of(result) +
+                      "); lower num_bufs or buf_size");
+    }
+    base_ = static_cast<std::byte*>(base);
+  }
+  PinnedMirror(const PinnedMirror&) = delete;
+  PinnedMirror& operator=(const PinnedMirror&) = delete;
+  ~PinnedMirror() override {
+    if (getpid() != process_) return;
+    try {
+      const Context context(what(), region_.gpu());
+      context.driver().call().free_host(base_);
+    } catch (const Error&) {
+      return;
+    }
+  }
+
+  std::byte* copy(std::uint32_t buffer, std::size_t bytes) override {
+    std::byte* const place = base_ + buffer * stride_;
+    const std::string problem = memory_.read(region_.address(buffer), place, bytes);
+    if (!problem.empty()) {
+      throw Error(Status::GENERIC_FAILURE, what() + ": frames cannot be copied from GPU " +
+                                               std::to_string(region_.gpu()) + " (" + problem +
+                                               "); start the program again");
+    }
+    return place;
+  }
+
+ private:
+  [[nodiscard]] std::string what() const { return "memory region '" + region_.name() + "'"; }
+
+  const memory::MemoryRegion& region_;
+  const DeviceMemory& memory_;
+  std::size_t stride_;
+  std::byte* base_;
+  pid_t process_{getpid()};
+};
+
+class DeviceRegion final : public memory::MemoryRegion {
+ public:
+  DeviceRegion(const MemoryRegionConfig& config, DeviceMemory&& memory)
+      : MemoryRegion(config, memory.extent(), false), memory_(std::move(memory)) {}
+
+  [[nodiscard]] bool read(const void* data, void* to, std::size_t bytes) const noexcept override {
+    return memory_.read(data, to, bytes).empty();
+  }
+  [[nodiscard]] std::unique_ptr<memory::HostMirror> mirror() const override {
+    return std::make_unique<PinnedMirror>(*this, memory_);
+  }
+
+ private:
+  DeviceMemory memory_;
+};
+
+std::unique_ptr<memory::MemoryRegion> allocate_device(const MemoryRegionConfig& config,
+                                                      const memory::RegionNeeds& needs) {
+  // What cuMemAlloc aligns to, and what loads of a warp want.
+  constexpr std::size_t ALIGNMENT = 256;
+  memory::RegionNeeds device = needs;
+  device.alignment = std::max(device.alignment, ALIGNMENT);
+  return std::make_unique<DeviceRegion>(
+      config, DeviceMemory(memory::RegionExtent::of(config, device, ALIGNMENT),
+                           "memory region '" + config.name_ + "'", config.affinity_));
+}
+
 std::string why_absent() { return Driver::why_absent(); }
 
 const memory::RegisteredMemoryKind pinned(MemoryKind::HOST_PINNED, allocate_pinned, why_absent);
+const memory::RegisteredMemoryKind device(MemoryKind::DEVICE, allocate_device, why_absent);
 
 }  // namespace
 

@@ -111,6 +111,19 @@ std::string direct_queue(const Queues& queues) {
   return {};
 }
 
+template <typename Queues>
+std::string packets_on_gpu(const Queues& queues, const NetworkConfig& config) {
+  for (const auto& queue : queues) {
+    for (const std::string& name : queue.common_.mrs_) {
+      const auto region = config.mrs_.find(name);
+      if (region != config.mrs_.end() && region->second.kind_ == MemoryKind::DEVICE)
+        return "queue '" + queue.common_.name_ + "': packets in memory region '" + name +
+               "' of kind 'device'";
+    }
+  }
+  return {};
+}
+
 /// What the interfaces ask for. `of_build`: only of what is the same for all engines.
 std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTraits& traits,
                                     bool of_build) {
@@ -166,6 +179,10 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
            "set gre_protocol: 25944 (0x6558), for Ethernet frames in the tunnel, or tag the frame "
            "around it");
     }
+    constexpr const char* HOST_KINDS =
+        "use kind 'host', 'huge' or 'host_pinned' for packets, and 'device' for frames of a plan";
+    need(engine, traits.device_memory, packets_on_gpu(rx.queues_, config), HOST_KINDS);
+    need(engine, traits.device_memory, packets_on_gpu(tx.queues_, config), HOST_KINDS);
     need(engine, traits.direct_mode, direct_queue(rx.queues_), "use indirect");
     need(engine, traits.direct_mode, direct_queue(tx.queues_), "use indirect");
   }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,6 +25,12 @@ class BufferOwner {
   virtual void give(const std::uint32_t* buffers, std::uint32_t n) noexcept = 0;
   /// Whether buffers must come back soon: the application, which may hold packets, gets copies.
   [[nodiscard]] virtual bool wanted_soon() const noexcept { return false; }
+  /// Copy packet data of one of the buffers to where the CPU reads it. False: the device that has
+  /// them does not work any more. Any thread.
+  [[nodiscard]] virtual bool read(const void* data, void* to, std::size_t bytes) const noexcept {
+    std::memcpy(to, data, bytes);
+    return true;
+  }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Most bytes of packet data in a buffer.

@@ -38,6 +38,19 @@ struct RegionExtent {
                          std::size_t page);
 };
 
+/// A region's buffers where the CPU reads them: each has a place of its own.
+class HostMirror {
+ public:
+  HostMirror() = default;
+  HostMirror(const HostMirror&) = delete;
+  HostMirror& operator=(const HostMirror&) = delete;
+  virtual ~HostMirror() = default;
+
+  /// Copy the first bytes of a buffer's data to its place, which begins with a page. Throws Error
+  /// GENERIC_FAILURE when the device does not work any more. One thread at a time.
+  virtual std::byte* copy(std::uint32_t buffer, std::size_t bytes) = 0;
+};
+
 /// A kind of memory derives from this, owns the allocation, and registers itself.
 class MemoryRegion : public BufferOwner {
  public:
@@ -49,6 +62,12 @@ class MemoryRegion : public BufferOwner {
 
   [[nodiscard]] const MemoryRegionConfig& config() const noexcept { return config_; }
   [[nodiscard]] const RegionExtent& extent() const noexcept { return extent_; }
+  /// The GPU that has it, or that uses it where no other is named.
+  [[nodiscard]] int gpu() const noexcept {
+    return config_.kind_ == MemoryKind::DEVICE ? config_.affinity_ : 0;
+  }
+  /// Null: the CPU can read the buffers themselves. Throws Error NO_FREE_PACKET_BUFFERS.
+  [[nodiscard]] virtual std::unique_ptr<HostMirror> mirror() const { return nullptr; }
   /// Of the packet data in a buffer.
   [[nodiscard]] void* address(std::uint32_t buffer) const noexcept {
     return data_ + buffer * extent_.stride;

@@ -26,18 +26,26 @@ struct FrameCopy {
 /// never while nobody does.
 class Preview {
  public:
-  explicit Preview(std::size_t frame_size) : size_(frame_size) {}
+  /// `memory`: where frames are; null: where the CPU reads them.
+  explicit Preview(std::size_t frame_size, const memory::BufferOwner* memory = nullptr)
+      : size_(frame_size), memory_(memory) {}
 
   /// A frame is handed on. Never waits; one thread at a time.
   void offer(const Frame& frame) noexcept {
     if (!wanted_.load(std::memory_order_acquire)) return;
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return;
+    void* const to = latest_.data.data();
+    const std::size_t bytes = frame.info.aggregate_len;
+    if (memory_ == nullptr) {
+      std::memcpy(to, frame.data, bytes);
+    } else if (!memory_->read(frame.data, to, bytes)) {
+      return;
+    }
     latest_.info = frame.info;
     latest_.first_time = frame.first_time;
     latest_.last_time = frame.last_time;
     latest_.missing = frame.missing;
-    std::memcpy(latest_.data.data(), frame.data, frame.info.aggregate_len);
     ++latest_.number;
     wanted_.store(false, std::memory_order_release);
   }
@@ -58,6 +66,7 @@ class Preview {
 
  private:
   std::size_t size_;
+  const memory::BufferOwner* memory_;
   std::atomic<bool> wanted_{false};
   std::mutex mutex_;  // over the next
   FrameCopy latest_;

@@ -33,14 +33,6 @@ void require_accurate_send(const Port& port) {
   }
 }
 
-void require_usable(const memory::MemoryRegion& region, const EngineTraits& traits) {
-  if (region.host_readable() || traits.device_memory) return;
-  throw Error(Status::NOT_SUPPORTED,
-              "memory region '" + region.name() + "' is of kind 'device', which engine '" +
-                  std::string(traits.name) +
-                  "' cannot fill or send from; use kind 'host', 'huge' or 'host_pinned'");
-}
-
 /// Cores that queues name and this process may not use: for sockets, whose threads share cores with
 /// others anyway, a warning, else refused. Throws Error naming all of them.
 void check_cores(const NetworkConfig& config) {
@@ -173,7 +165,6 @@ void Session::build() {
   for (const MemoryRegionConfig* each : memory_regions(config_)) {
     MemoryRegionConfig& region = config_.mrs_.at(each->name_);
     auto allocated = memory::MemoryRegion::allocate(region, engine_->needs(region));
-    require_usable(*allocated, entry.traits);
     engine_->attach(*allocated);
     region.adj_size_ = allocated->extent().stride;
     region.ttl_size_ = allocated->extent().bytes;

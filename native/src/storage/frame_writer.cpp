@@ -148,6 +148,8 @@ std::uint32_t FrameWriter::write(const Burst& burst, std::uint32_t first, std::u
   const std::uint64_t before = tally_.frames;
   attempt([&] {
     for (std::uint32_t i = first; i < first + count && tally_.size < size_limit; ++i) {
+      // The recorder's alone; its buffer, and its place in the mirror, are in use as long as it is.
+      if (mirror_) burst.pkts[0][0] = mirror_->copy(burst.buffers[0][0], form_.bytes);
       put(burst);
       rows_.add(burst);
       tally_ = rows_.tally(tally_, rows_.count() - 1, rows_.count(), form_.bytes);

@@ -7,8 +7,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "memory/region.h"
 #include "storage/frame_compression.h"
 #include "storage/frame_layout.h"
 #include "storage/new_file.h"
@@ -74,6 +76,11 @@ class FrameWriter : public RecordWriter {
   [[nodiscard]] const std::string& path() const noexcept final { return path_; }
   [[nodiscard]] bool still_there() const noexcept final;
 
+  /// Frames are copied there before they are written. Before the first file.
+  void read_through(std::unique_ptr<memory::HostMirror> mirror) noexcept {
+    mirror_ = std::move(mirror);
+  }
+
  protected:
   explicit FrameWriter(FrameForm form) : form_(std::move(form)), rows_(form_) {}
 
@@ -114,6 +121,8 @@ class FrameWriter : public RecordWriter {
   template <typename Step>
   void attempt(Step&& step) noexcept;
 
+  /// Null: the CPU reads frames where they are.
+  std::unique_ptr<memory::HostMirror> mirror_;
   std::string error_;
 };
 

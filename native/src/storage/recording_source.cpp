@@ -109,16 +109,14 @@ class PlanFrames final : public RecordingSource {
   }
   [[nodiscard]] std::unique_ptr<RecordWriter> make_writer(const RecorderOptions& options,
                                                           WriterKind kind) const override {
-    if (kind == WriterKind::CUFILE) return make_cufile_writer(options);
-    if (options.layout == FrameLayout::CONTIGUOUS)
-      return contiguous_frames(form_, room(options), kind);
-    std::unique_ptr<FrameCompressor> compressor;
-    if (options.compression == FrameCompression::BITSHUFFLE_LZ4) {
-      compressor =
-          std::make_unique<FrameCompressor>(BitshuffleLz4::load(options.plugin_folder), form_.bytes,
-                                            H5Tget_size(form_.type()), options.compression_threads);
+    std::unique_ptr<WriteBackend> cufile;
+    if (kind == WriterKind::CUFILE) {
+      require_cufile(options);
+      cufile = cufile_backend(plan_.output(), options.directory);
     }
-    return chunked_frames(form_, std::move(compressor), kind);
+    std::unique_ptr<FrameWriter> writer = make_file_writer(options, kind, std::move(cufile));
+    if (kind != WriterKind::CUFILE) writer->read_through(plan_.output().mirror());
+    return writer;
   }
 
   [[nodiscard]] const char* kind() const noexcept override { return "reorder_plan"; }
@@ -199,13 +197,19 @@ class PlanFrames final : public RecordingSource {
                     "'; set kind: device, or writer 'auto', 'direct' or 'buffered'");
   }
 
-  [[nodiscard]] std::unique_ptr<RecordWriter> make_cufile_writer(
-      const RecorderOptions& options) const {
-    require_cufile(options);
-    std::unique_ptr<WriteBackend> cufile = cufile_backend(plan_.output(), options.directory);
+  [[nodiscard]] std::unique_ptr<FrameWriter> make_file_writer(const RecorderOptions& options,
+                                                              WriterKind kind,
+                                                              std::unique_ptr<WriteBackend> device)
+      const {
     if (options.layout == FrameLayout::CONTIGUOUS)
-      return contiguous_frames(form_, room(options), WriterKind::CUFILE, std::move(cufile));
-    return chunked_frames(form_, nullptr, WriterKind::CUFILE, std::move(cufile));
+      return contiguous_frames(form_, room(options), kind, std::move(device));
+    std::unique_ptr<FrameCompressor> compressor;
+    if (options.compression == FrameCompression::BITSHUFFLE_LZ4) {
+      compressor =
+          std::make_unique<FrameCompressor>(BitshuffleLz4::load(options.plugin_folder), form_.bytes,
+                                            H5Tget_size(form_.type()), options.compression_threads);
+    }
+    return chunked_frames(form_, std::move(compressor), kind, std::move(device));
   }
 
   /// Frames that a contiguous file can have; 0: not known.

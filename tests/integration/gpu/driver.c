@@ -2,9 +2,11 @@
    one that copies whole bytes, and fills with zeros. The log names what was asked for; answers come
    with -D. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 typedef struct {
   unsigned long long to, from, bytes;
@@ -48,11 +50,11 @@ int cuDeviceGetPCIBusId(char* address, int size, int device) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   *value = attribute == 75 ? CAPABILITY : attribute == 91 ? HOST_POINTER : 0;
-  return device;
+  return device >= GPUS;
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) {
   *context = &note;
-  return note("retain", device);
+  return note("retain", device >= GPUS);
 }
 int cuCtxPushCurrent_v2(void* context) { return context == 0; }
 int cuCtxPopCurrent_v2(void** context) { return context == 0; }
@@ -61,11 +63,65 @@ int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
 }
 int cuMemHostUnregister(void* memory) { return note(memory ? "unpin" : "wrong", 0); }
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
-  *memory = malloc(bytes);
+  *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   return flags != 3;
 }
 int cuMemFreeHost(void* memory) {
   free(memory);
+  return 0;
+}
+
+/* With GUARD, a GPU's memory can be accessed only while the driver or a kernel is at it. */
+static struct {
+  char* base;
+  size_t bytes;
+} allocations[16];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int users;
+
+static void use_memory(int more) {
+  pthread_mutex_lock(&lock);
+  users += more;
+  for (int i = 0; GUARD && i < 16; ++i)
+    if (allocations[i].base && (users == 0 || (users == 1 && more == 1)))
+      mprotect(allocations[i].base, allocations[i].bytes,
+               users ? PROT_READ | PROT_WRITE : PROT_NONE);
+  pthread_mutex_unlock(&lock);
+}
+int cuMemAlloc_v2(unsigned long long* memory, size_t bytes) {
+  if (ALLOCATE != 0) return note("allocate", ALLOCATE);
+  char* base = mmap(0, bytes, GUARD ? PROT_NONE : PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pthread_mutex_lock(&lock);
+  int i = 0;
+  while (allocations[i].base) ++i;
+  allocations[i].base = base;
+  allocations[i].bytes = bytes;
+  pthread_mutex_unlock(&lock);
+  *memory = (unsigned long long)base;
+  return note("allocate", 0);
+}
+int cuMemFree_v2(unsigned long long memory) {
+  pthread_mutex_lock(&lock);
+  int i = 0;
+  while (allocations[i].base != (char*)memory) ++i;
+  munmap(allocations[i].base, allocations[i].bytes);
+  allocations[i].base = 0;
+  pthread_mutex_unlock(&lock);
+  return note("free", 0);
+}
+int cuMemGetInfo_v2(size_t* available, size_t* total) {
+  *available = 1000;
+  *total = 4000;
+  return 0;
+}
+/* The first COPIES of them succeed. */
+int cuMemcpyDtoH_v2(void* to, unsigned long long from, size_t bytes) {
+  static int copies;
+  if (COPIES >= 0 && __atomic_fetch_add(&copies, 1, __ATOMIC_RELAXED) >= COPIES) return 719;
+  use_memory(1);
+  memcpy(to, (const void*)from, bytes);
+  use_memory(-1);
   return 0;
 }
 int cuModuleLoadData(void** module, const void* code) {
@@ -107,9 +163,11 @@ int cuLaunchKernel(void* kernel, unsigned blocks, unsigned y, unsigned z, unsign
   const Copy* copies = *(const Copy**)arguments[0];
   const unsigned count = *(const unsigned*)arguments[1];
   if (LAUNCH != 0) return LAUNCH;
+  use_memory(1);
 #if ON_HOST
   void (*run)(const Copy*, unsigned, unsigned, unsigned) = dlsym(kernel, "run_block");
   for (unsigned block = 0; block < blocks; ++block) run(copies, count, block, threads);
+  use_memory(-1);
   return 0;
 #endif
   for (unsigned i = 0; i < count; ++i) {
@@ -118,6 +176,7 @@ int cuLaunchKernel(void* kernel, unsigned blocks, unsigned y, unsigned z, unsign
     else
       memset((void*)copies[i].to, 0, copies[i].bytes);
   }
+  use_memory(-1);
   return !kernel || !stream || extra || y * z * ty * tz != 1 || shared || !blocks || !threads;
 }
 

@@ -13,11 +13,14 @@ from .conftest import Config, Run, loopback
 FRAMES, SLOTS, PAYLOAD = 200, 16, 1000
 
 
-def with_plan(kind: str = "host_pinned") -> Config:
-    """Return a loopback port with a plan on the GPU: packets have numbers of frame and slot."""
+def with_plan(kind: str = "host_pinned", frames: str = "host_pinned") -> Config:
+    """Return a loopback port with a plan on the GPU: packets have numbers of frame and slot.
+
+    Its packets and frames are in memory of these kinds.
+    """
     config = loopback(kind, num_bufs=1024)
     config["memory_regions"].append(
-        {"name": "frames", "kind": "host_pinned", "num_bufs": 8, "buf_size": SLOTS * 2048}
+        {"name": "frames", "kind": frames, "num_bufs": 8, "buf_size": SLOTS * 2048}
     )
     rx = config["interfaces"][0]["rx"]
     rx["flows"] = [
