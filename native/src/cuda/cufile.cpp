@@ -15,7 +15,7 @@ namespace daqiri::cuda {
 namespace {
 
 /// Then in CUDA's own folder, which the loader need not know.
-constexpr std::array LIBRARIES{"libcufile.so.0", "/usr/local/cuda/lib64/libcufile.so.0"};
+constexpr std::array CUFILE_LIBRARIES{"libcufile.so.0", "/usr/local/cuda/lib64/libcufile.so.0"};
 
 /// Another library of the process has opened it.
 constexpr int DRIVER_ALREADY_OPEN = 5026;
@@ -76,7 +76,7 @@ bool find_functions(void* library, CufileFunctions& f) noexcept {
 
 CufileFunctions load_functions() {
   std::string why;
-  for (const char* const name : LIBRARIES) {
+  for (const char* const name : CUFILE_LIBRARIES) {
     // Never unloaded: it has threads of its own.
     void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     CufileFunctions f{};

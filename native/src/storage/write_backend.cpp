@@ -63,19 +63,19 @@ class DirectBackend final : public WriteBackend {
   bool told_{false};
 };
 
-constinit std::atomic<MakeCufile> registered{nullptr};
+constinit std::atomic<MakeCufile> cufile_maker{nullptr};
 
 }  // namespace
 
 std::unique_ptr<WriteBackend> direct_backend() { return std::make_unique<DirectBackend>(); }
 
 RegisteredCufile::RegisteredCufile(MakeCufile make) noexcept {
-  registered.store(make, std::memory_order_release);
+  cufile_maker.store(make, std::memory_order_release);
 }
 
 std::unique_ptr<WriteBackend> cufile_backend(const memory::MemoryRegion& region,
                                              const std::string& directory) {
-  const MakeCufile make = registered.load(std::memory_order_acquire);
+  const MakeCufile make = cufile_maker.load(std::memory_order_acquire);
   if (make == nullptr) throw Error(Status::NOT_SUPPORTED, "this build has no cuFile");
   return make(region, directory);
 }
