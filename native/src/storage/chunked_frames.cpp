@@ -71,7 +71,14 @@ class ChunkedFrames final : public FrameWriter {
   void begin() override {
     open_ = std::exchange(prepared_, {});
     least_size_ = open_.storage->size();
-    continue_behind(0);
+    try {
+      continue_behind(0);
+    } catch (const Error&) {
+      // The file goes.
+      open_.storage->give_up();
+      open_.close();
+      throw;
+    }
   }
 
   void put(const Burst& frame) override {
