@@ -7,8 +7,8 @@ usage: record_frames fill LAYOUT COMPRESSION WRITER FRAMES DIRECTORY [gpu]
 `fill` writes one file of so many frames, until the disk has it, and prints how long that took.
 `count` takes as many frames and writes nothing: what the way to the recorder takes. `follow` writes
 files for so long while a process reads along with h5py (SWMR), and prints what both have seen.
-There are never more packets under way than buffers: nothing may be lost. With `gpu`, frames are made
-and kept in a GPU's memory.
+There are never more packets under way than buffers: nothing may be lost. With `gpu`, frames are
+made and kept in a GPU's memory.
 """
 
 from __future__ import annotations

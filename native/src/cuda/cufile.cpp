@@ -100,8 +100,7 @@ std::string mode_of(const CufileFunctions& functions) {
   const auto properties = std::make_unique<Properties>();
   if (functions.properties(properties.get()).error != 0 || properties->major == 0)
     return "compatibility mode";
-  return "nvidia-fs " + std::to_string(properties->major) + "." +
-         std::to_string(properties->minor);
+  return "nvidia-fs " + std::to_string(properties->major) + "." + std::to_string(properties->minor);
 }
 
 const RegisteredErrorText error_text(cufile_error_text);
@@ -133,8 +132,7 @@ std::string cufile_error_text(int number) {
   constexpr unsigned ERROR = (1U << CUDA_BITS) - 1;
   const int error = static_cast<int>(static_cast<unsigned>(number) & ERROR);
   const int cuda = static_cast<int>(static_cast<unsigned>(number) >> CUDA_BITS);
-  const auto* const name =
-      std::ranges::find(NAMES, error, &std::pair<int, const char*>::first);
+  const auto* const name = std::ranges::find(NAMES, error, &std::pair<int, const char*>::first);
   std::string text = name == std::end(NAMES) ? "" : std::string("CU_FILE_") + name->second + " (";
   text.append("cuFile error ").append(std::to_string(error));
   if (cuda != 0) text.append(", ").append(Driver::get().text_of(cuda));

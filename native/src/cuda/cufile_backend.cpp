@@ -38,11 +38,10 @@ class RegisteredMemory {
     state.registered = result.error == 0;
     if (state.registered || state.told) return;
     state.told = true;
-    log(LogLevel::WARN, "memory region '" + region.name() + "' of " +
-                            std::to_string(region.extent().bytes) +
-                            " bytes is not registered with cuFile, whose writes are slower without (" +
-                            cufile_error_text(number_of(result)) +
-                            "); lower num_bufs or buf_size");
+    log(LogLevel::WARN,
+        "memory region '" + region.name() + "' of " + std::to_string(region.extent().bytes) +
+            " bytes is not registered with cuFile, whose writes are slower without (" +
+            cufile_error_text(number_of(result)) + "); lower num_bufs or buf_size");
   }
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
@@ -175,8 +174,8 @@ class CufileBackend final : public WriteBackend {
     auto at = static_cast<off_t>(static_cast<const std::byte*>(piece.iov_base) - base);
     for (std::size_t left = piece.iov_len; left > 0;) {
       errno = 0;
-      const ssize_t n = cufile_->call().write(handle.get(), base, left,
-                                              static_cast<off_t>(offset + written), at);
+      const ssize_t n =
+          cufile_->call().write(handle.get(), base, left, static_cast<off_t>(offset + written), at);
       if (n == -1 && errno == EINTR) continue;
       if (n < -1) return static_cast<int>(-n);
       if (n <= 0) return n < 0 && errno != 0 ? errno : EIO;
@@ -190,8 +189,8 @@ class CufileBackend final : public WriteBackend {
   /// A file without a name, or one that loses it at once.
   static File make_probe(const std::string& directory) {
     constexpr int FLAGS = O_RDWR | O_DIRECT | O_CLOEXEC;
-    File probe = File::private_to_process(
-        [&] { return open(directory.c_str(), O_TMPFILE | FLAGS, 0600); });
+    File probe =
+        File::private_to_process([&] { return open(directory.c_str(), O_TMPFILE | FLAGS, 0600); });
     if (probe.is_open() || (errno != EOPNOTSUPP && errno != EISDIR)) return probe;
     std::string path = directory + "/.cufile-XXXXXX";
     probe = File::private_to_process([&] { return mkostemp(path.data(), O_DIRECT | O_CLOEXEC); });
@@ -214,7 +213,8 @@ class CufileBackend final : public WriteBackend {
     if (problem == 0) problem = write_piece(handle, page, 0, written);
     handle.close(*cufile_);
     if (problem != 0)
-      throw Error(Status::NOT_SUPPORTED, file_problem("cuFile cannot write in", directory, problem));
+      throw Error(Status::NOT_SUPPORTED,
+                  file_problem("cuFile cannot write in", directory, problem));
   }
 
   const memory::MemoryRegion& region_;

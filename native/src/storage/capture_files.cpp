@@ -62,7 +62,8 @@ std::unique_ptr<RecordWriter> CaptureFiles::make_writer() const {
     try {
       return source_.make_writer(options_, WriterKind::CUFILE);
     } catch (const std::exception& e) {
-      log_about(LogLevel::WARN, std::string(" copies frames to the CPU, without cuFile: ") + e.what());
+      log_about(LogLevel::WARN,
+                std::string(" copies frames to the CPU, without cuFile: ") + e.what());
     }
   }
   std::string why_not;

@@ -338,8 +338,7 @@ class ChunkedFrames final : public FrameWriter {
 
 std::unique_ptr<FrameWriter> chunked_frames(FrameForm form,
                                             std::unique_ptr<FrameCompressor> compressor,
-                                            WriterKind kind,
-                                            std::unique_ptr<WriteBackend> device) {
+                                            WriterKind kind, std::unique_ptr<WriteBackend> device) {
   std::unique_ptr<DirectWrites> direct;
   if (device) {
     direct = std::make_unique<DirectWrites>(form.bytes, std::move(device));

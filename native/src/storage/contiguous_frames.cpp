@@ -179,8 +179,7 @@ class ContiguousFrames final : public FrameWriter {
 
 }  // namespace
 
-std::unique_ptr<FrameWriter> contiguous_frames(FrameForm form, std::uint64_t room,
-                                               WriterKind kind,
+std::unique_ptr<FrameWriter> contiguous_frames(FrameForm form, std::uint64_t room, WriterKind kind,
                                                std::unique_ptr<WriteBackend> device) {
   // What is not of whole pages has to be put together.
   const bool straight = kind == WriterKind::DIRECT && form.bytes % DIRECT_PAGE == 0;

@@ -183,10 +183,11 @@ class PlanFrames final : public RecordingSource {
   /// Throws Error INVALID_PARAMETER for frames that cuFile cannot write.
   void require_cufile(const RecorderOptions& options) const {
     if (options.compression != FrameCompression::NONE) {
-      throw Error(Status::INVALID_PARAMETER,
-                  "compression is 'bitshuffle-lz4' with writer 'cufile', which writes frames as they "
-                  "are in the GPU's memory; accepted is 'none', or writer 'auto', 'direct' or "
-                  "'buffered'");
+      throw Error(
+          Status::INVALID_PARAMETER,
+          "compression is 'bitshuffle-lz4' with writer 'cufile', which writes frames as they "
+          "are in the GPU's memory; accepted is 'none', or writer 'auto', 'direct' or "
+          "'buffered'");
     }
     if (in_device_memory()) return;
     const MemoryRegionConfig& region = plan_.output().config();
@@ -197,10 +198,8 @@ class PlanFrames final : public RecordingSource {
                     "'; set kind: device, or writer 'auto', 'direct' or 'buffered'");
   }
 
-  [[nodiscard]] std::unique_ptr<FrameWriter> make_file_writer(const RecorderOptions& options,
-                                                              WriterKind kind,
-                                                              std::unique_ptr<WriteBackend> device)
-      const {
+  [[nodiscard]] std::unique_ptr<FrameWriter> make_file_writer(
+      const RecorderOptions& options, WriterKind kind, std::unique_ptr<WriteBackend> device) const {
     if (options.layout == FrameLayout::CONTIGUOUS)
       return contiguous_frames(form_, room(options), kind, std::move(device));
     std::unique_ptr<FrameCompressor> compressor;

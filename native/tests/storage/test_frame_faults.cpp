@@ -122,8 +122,7 @@ TEST_CASE("A rewind that a disk interrupts leaves a file of the frames that were
           "[storage][frames]") {
   const TempDir dir("/var/tmp");
   const bool chunked = GENERATE(true, false);
-  const WriterKind kind =
-      GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT, WriterKind::CUFILE);
+  const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT, WriterKind::CUFILE);
   if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
   Frames frames;
   bool interrupted = true;
@@ -158,8 +157,7 @@ TEST_CASE("A rewind that a disk interrupts leaves a file of the frames that were
 TEST_CASE("Frames that are taken out of a file are those of the next", "[storage][frames]") {
   const TempDir dir("/var/tmp");
   const bool chunked = GENERATE(true, false);
-  const WriterKind kind =
-      GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT, WriterKind::CUFILE);
+  const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT, WriterKind::CUFILE);
   if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
   Frames frames;
   const auto writer = make_writer(chunked, kind);

@@ -221,9 +221,7 @@ def test_packets_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_memory_that_is_not_registered_is_written_all_the_same(run: Run, disk: Path) -> None:
     data = made()
-    said, asked, files = record(
-        run, disk, with_frames(), data, writer="cufile", CUFILE_BUFFER=5036
-    )
+    said, asked, files = record(run, disk, with_frames(), data, writer="cufile", CUFILE_BUFFER=5036)
     size = BUFFERS * SLOTS * 2048
     assert (
         f"memory region 'frames' of {size} bytes is not registered with cuFile, whose writes are "
