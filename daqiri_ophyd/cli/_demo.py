@@ -19,7 +19,7 @@ from ..catalog import capture_files
 from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config, write_pcap
 from ..replay import PacketArray, gap_errors
 from ._capture import read_arrivals, summarize
-from ._demo_frames import demo_frames
+from ._demo_frames import PROFILES, demo_frames
 from ._output import print_facts, print_json, print_message
 from ._picture import draw_capture
 from ._source import interface_with
@@ -39,7 +39,7 @@ def demo(
         str,
         typer.Option(
             help="loopback; udp: real sockets, sender in another process; frames: images of a "
-            "simulated detector in a scan."
+            "simulated detector in a scan; gpu: made by a GPU, in its memory."
         ),
     ] = "loopback",
     packets: Annotated[
@@ -60,21 +60,21 @@ def demo(
     """
     Send packets on a schedule, capture them, store the run, read it back, replay it.
 
-    With --profile frames: scan a motor with a detector whose packets are lost, doubled and out of
-    order, store its images, and compare them with what was sent.
+    With --profile frames or gpu: scan a motor with a detector whose packets are lost, doubled and
+    out of order, store its images, and compare them with what was sent.
 
-    Needs no network card, no GPU and no privileges.
+    Needs no network card, no privileges and, but for --profile gpu, no GPU.
 
     Example: [bold]daqiri-ophyd demo --profile udp --json[/bold]
     """
-    if profile not in ("loopback", "udp", "frames"):
+    if profile not in ("loopback", "udp", *PROFILES):
         raise typer.BadParameter(
-            f"the demonstration has profiles loopback, udp and frames, not {profile!r}"
+            f"the demonstration has profiles loopback, udp, frames and gpu, not {profile!r}"
         )
-    if profile == "frames":
+    if profile in PROFILES:
         if packets is not None or interval_us is not None:
             raise typer.BadParameter("--packets and --interval-us are for loopback and udp")
-        return demo_frames(output, as_json)
+        return demo_frames(profile, output, as_json)
     packets, interval_us = packets or 20_000, interval_us or 100
     say = (lambda _: None) if as_json else print_message
     times = schedule(packets, interval_us * 1000, GROUP)

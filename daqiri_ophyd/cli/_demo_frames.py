@@ -1,5 +1,6 @@
-"""``daqiri-ophyd demo --profile frames``: images of a simulated detector, in a scan of a motor."""
+"""``daqiri-ophyd demo`` of ``frames`` and ``gpu``: images of a detector, in a scan of a motor."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from ophyd.sim import SynAxis
 import daqiri_ophyd.profiles as profiles
 
 from ..catalog import frames_dataset
+from ..documents import sidecar_path
 from ..engine import load_config
 from ..simulate import INSTRUMENTS, Traffic
 from ._frames_picture import draw_frames
@@ -22,6 +24,7 @@ from ._output import print_facts, print_json, print_message
 from ._workspace import open_workspace
 
 INSTRUMENT = "jungfrau"
+PROFILES = {"frames": INSTRUMENT, "gpu": f"{INSTRUMENT}-gpu"}
 DESTINATION = "127.0.0.1:50001"
 POINTS, FRAMES = 8, 10
 # Frames a second; all that the sender has, should nobody end it.
@@ -45,13 +48,14 @@ def _sender() -> Iterator[None]:
             sender.kill()
 
 
-def demo_frames(output: Path, as_json: bool) -> None:
+def demo_frames(profile: str, output: Path, as_json: bool) -> None:
     """Record frames of a simulated detector at each position of a motor, and look at them."""
     say = (lambda _: None) if as_json else print_message
-    with open_workspace(load_config(profiles.path(INSTRUMENT)), output) as workspace:
+    with open_workspace(load_config(profiles.path(PROFILES[profile])), output) as workspace:
         port = workspace.daq.port_device("receiver")
         detector, plan = port.frames.images, port.reorder.images
         detector.num_frames.put(FRAMES)
+        detector.writer.put("auto")
         detector.timeout.put(SENDER_TIMEOUT)
         motor = SynAxis(name="motor", labels={"motors"})
         say(f"scanning a motor: {FRAMES} images at each of {POINTS} positions")
@@ -77,7 +81,7 @@ def demo_frames(output: Path, as_json: bool) -> None:
         data["timestamp"].to_numpy(),
         1 - lacking / instrument.packets_per_frame,
         data["motor"].to_numpy(),
-        title="daqiri-ophyd demo, profile frames",
+        title=f"daqiri-ophyd demo, profile {profile}",
     )
     names = ("packets", "placed", "duplicate", "late", "malformed", "no_buffer")
     result = {
@@ -88,6 +92,7 @@ def demo_frames(output: Path, as_json: bool) -> None:
         "plan": {name: counters[f"{plan.name}_{name}"]["value"] for name in names},
         "run": uid,
         "files": files,
+        "writer": json.loads(sidecar_path(files[0]).read_bytes())["writer"],
         "picture": str(picture),
     }
     if as_json:
@@ -120,7 +125,11 @@ def _print_summary(result: dict[str, Any]) -> None:
             ("missing", f"{result['missing_packets']:,} packets"),
             ("packets", ", ".join(f"{n:,} {name}" for name, n in result["plan"].items())),
             ("run", result["run"]),
-            ("files", f"{len(result['files'])} in {Path(result['files'][0]).parent}"),
+            (
+                "files",
+                f"{len(result['files'])} in {Path(result['files'][0]).parent}, "
+                f"writer {result['writer']}",
+            ),
             ("picture", result["picture"]),
         ]
     )

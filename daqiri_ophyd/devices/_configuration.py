@@ -55,18 +55,10 @@ def gpu_indices(configuration: dict[str, Any]) -> list[int]:
     configuration : dict
         From ``NetworkConfig.to_dict()``, or its inner map.
     """
-    inner = inner_configuration(configuration)
-    regions = inner["memory_regions"]
+    regions = inner_configuration(configuration)["memory_regions"]
     used = {region["affinity"] for region in regions if region["kind"] == "device"}
-    plans = [
-        plan
-        for interface in inner["interfaces"]
-        for plan in interface.get("rx", {}).get("reorder_configs", [])
-    ]
-    # Pinned memory and plans are on CUDA's first GPU.
-    if any(region["kind"] == "host_pinned" for region in regions) or any(
-        plan["reorder_type"] == "gpu" for plan in plans
-    ):
+    # Plans run where their frames are; pinned memory belongs to CUDA's first GPU.
+    if any(region["kind"] == "host_pinned" for region in regions):
         used.add(0)
     return sorted(used)
 

@@ -47,6 +47,8 @@ class RegisteredMemory {
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
   /// With the GPU current.
   ~RegisteredMemory() {
+    // A forked child has no CUDA.
+    if (getpid() != process_) return;
     const std::lock_guard lock(mutex());
     State& state = states()[base_];
     if (--state.users == 0 && state.registered) cufile_.call().deregister_buffer(base_);
@@ -70,6 +72,7 @@ class RegisteredMemory {
 
   const Cufile& cufile_;
   const void* base_;
+  pid_t process_{getpid()};
 };
 
 /// A file that cuFile writes.
@@ -109,11 +112,8 @@ class CufileBackend final : public WriteBackend {
   CufileBackend(const CufileBackend&) = delete;
   CufileBackend& operator=(const CufileBackend&) = delete;
   ~CufileBackend() override {
-    // A forked child has no CUDA, and no files of cuFile.
-    if (getpid() != process_) {
-      static_cast<void>(memory_.release());
-      return;
-    }
+    // A forked child has no CUDA.
+    if (getpid() != process_) return;
     end();
     with_gpu([this] {
       memory_.reset();

@@ -58,7 +58,6 @@ with Engine.open(CONFIG) as engine:
     port = engine.port("port")
     plan = port.reorder["images"]
     plan.preview()
-    preview = None
     try:
         recorder = plan.record(FOLDER, **OPTIONS)
     except DaqiriError as error:
@@ -67,15 +66,15 @@ with Engine.open(CONFIG) as engine:
     with recorder:
         for batch in range(len(data)):
             # Never more than the buffers that there are.
-            while (now := recorder.snapshot()).running and now.frames < batch - 3:
+            while (now := recorder.snapshot()).frames + now.dropped < batch - 3:
                 time.sleep(0.001)
             port.tx[0].send(packets(batch), timeout=20)
-            preview = preview or plan.preview()
         engine.close()
         recorder.wait(20)
+    preview = plan.preview()
     same = preview is not None and np.array_equal(preview.data, data[preview.batch][:, 8:])
     found = recorder.snapshot()
-    print(json.dumps([found.frames, found.error, plan.counters().lost, same]))
+    print(json.dumps([found.frames, found.error, found.dropped, plan.counters().lost, same]))
 """
 )
 
@@ -108,7 +107,7 @@ def test_frames_in_a_gpus_memory_are_recorded(
 ) -> None:
     data = made(payload)
     said, asked, files = record(with_driver, tmp_path, with_frames(payload), data, **options)
-    assert json.loads(said) == [NUMBER, "", 0, True]
+    assert json.loads(said) == [NUMBER, "", 0, 0, True]
     read = []
     for file in files:
         with h5py.File(file) as opened:
@@ -124,11 +123,11 @@ def test_a_gpu_that_fails_ends_the_file_behind_whole_frames(
     said, _, files = record(
         with_driver, tmp_path, with_frames(), data, layout="contiguous", max_frames=99, COPIES=9
     )
-    packets, error, _, _ = json.loads(said)
-    assert packets in (8, 9)  # a preview was copied, or not
+    whole, error, dropped, lost, _ = json.loads(said)
+    assert (whole, dropped, lost) == (8, NUMBER - 8, 0)  # and a preview was copied
     assert error.startswith("memory region 'frames': frames cannot be copied from GPU 0 (CUDA_")
     with h5py.File(files[0]) as opened:
-        np.testing.assert_array_equal(opened["entry/data/data"][:], data[:packets, :, 8:])
+        np.testing.assert_array_equal(opened["entry/data/data"][:], data[:whole, :, 8:])
 
 
 def test_a_gpu_without_room_says_how_much_is_free(with_driver: Run) -> None:
@@ -150,7 +149,7 @@ def test_a_gpu_that_is_not_there_is_named(with_driver: Run) -> None:
 
 def test_another_gpu_is_used_where_the_region_names_it(with_driver: Run, tmp_path: Path) -> None:
     said, _, files = record(with_driver, tmp_path, with_frames(affinity=1), made(), GPUS=2)
-    assert json.loads(said) == [NUMBER, "", 0, True]
+    assert json.loads(said) == [NUMBER, "", 0, 0, True]
     assert len(files) == 1
 
 
@@ -169,7 +168,7 @@ def test_packets_in_a_gpus_memory_are_refused_by_name() -> None:
     with pytest.raises(NotSupportedError) as refused:
         Engine.open(loopback("device"))
     assert (
-        "interface 'port': queue 'rx': packets in memory region 'rx' of kind 'device', which engine "
-        "'loopback' does not have; use kind 'host', 'huge' or 'host_pinned' for packets, and "
-        "'device' for frames of a plan"
+        "interface 'port': queue 'rx': packets in memory region 'rx' of kind 'device', which "
+        "engine 'loopback' does not have; use kind 'host', 'huge' or 'host_pinned' for packets, "
+        "and 'device' for frames of a plan"
     ) in str(refused.value)
