@@ -1,13 +1,14 @@
 """Records frames that it sends itself to HDF5 files.
 
-usage: record_frames fill LAYOUT COMPRESSION WRITER FRAMES DIRECTORY
-       record_frames count FRAMES
+usage: record_frames fill LAYOUT COMPRESSION WRITER FRAMES DIRECTORY [gpu]
+       record_frames count FRAMES [gpu]
        record_frames follow SECONDS DIRECTORY
 
 `fill` writes one file of so many frames, until the disk has it, and prints how long that took.
 `count` takes as many frames and writes nothing: what the way to the recorder takes. `follow` writes
 files for so long while a process reads along with h5py (SWMR), and prints what both have seen.
-There are never more packets under way than buffers: nothing may be lost.
+There are never more packets under way than buffers: nothing may be lost. With `gpu`, frames are
+made and kept in a GPU's memory.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from daqiri_ophyd.engine import Engine, Frames, Recorder, frames
+from daqiri_ophyd.engine import Engine, Frames, NotSupportedError, Recorder, frames
 
 PACKETS, BYTES = 256, 8192
 SHAPE = (1024, 1024)
@@ -33,14 +34,16 @@ AHEAD, BUFFERS = 8, 32
 ROLL_FRAMES = 2000
 
 
-def configuration() -> dict[str, Any]:
+def configuration(where: str = "host") -> dict[str, Any]:
     """Return a port whose transmit queue feeds a plan of frames of 2 MiB."""
     size = BYTES + 46
-    packets = {"kind": "host", "num_bufs": 8 * PACKETS, "buf_size": size}
+    gpu = where == "gpu"
+    kind = "host_pinned" if gpu else "host"
+    packets = {"kind": kind, "num_bufs": 8 * PACKETS, "buf_size": size}
     queue = {"id": 0, "cpu_core": "any", "batch_size": PACKETS}
     plan = {
         "name": "camera",
-        "reorder_type": "cpu",
+        "reorder_type": "gpu" if gpu else "cpu",
         "memory_region": "frames",
         "flow_ids": [7],
         "payload_base": "udp_payload",
@@ -55,7 +58,8 @@ def configuration() -> dict[str, Any]:
         },
     }
     flow = {"name": "data", "id": 7, "match": {}, "action": {"type": "queue", "id": 0}}
-    room = {"name": "frames", "kind": "host", "num_bufs": BUFFERS, "buf_size": PACKETS * BYTES}
+    room = {"name": "frames", "num_bufs": BUFFERS, "buf_size": PACKETS * BYTES}
+    room["kind"] = "device" if gpu else "host"
     rx = {"name": "rx0", "memory_regions": ["rx"], "timeout_us": 1000, **queue}
     return {
         "version": 1,
@@ -143,12 +147,19 @@ def taken_by(recorder: Recorder) -> int:
     return now.frames + now.dropped
 
 
-def fill(layout: str, compression: str, writer: str, count: str, directory: str) -> dict:
+def fill(
+    layout: str, compression: str, writer: str, count: str, directory: str, where: str = "host"
+) -> dict:
     """One file."""
     made = first_packets()
     options: dict[str, Any] = {"layout": layout, "compression": compression, "writer": writer}
-    with Engine.open(configuration()) as engine:
+    with Engine.open(configuration(where)) as engine:
         plan = engine.ports[0].reorder["camera"]
+        if where == "gpu":  # libraries start before the clock does
+            try:
+                plan.record(directory, "first", max_frames=1, **options).stop()
+            except NotSupportedError as error:
+                return {"missing": str(error)}
         begun = time.monotonic_ns()
         with plan.record(directory, durable=True, max_frames=int(count), **options) as recorder:
             send(engine, made, partial(taken_by, recorder), int(count))
@@ -157,10 +168,10 @@ def fill(layout: str, compression: str, writer: str, count: str, directory: str)
         stored = recorder.files()[0].path.stat().st_size
     if done.frames != int(count) or done.missing or done.error:
         raise RuntimeError(f"not all is recorded: {done}")
-    return {"ns": took, "bytes": done.bytes, "stored": stored}
+    return {"ns": took, "bytes": done.bytes, "stored": stored, "writer": recorder.writer}
 
 
-def count(number: str) -> dict:
+def count(number: str, where: str = "host") -> dict:
     """Without a file."""
     made, taken = first_packets(), 0
 
@@ -170,7 +181,7 @@ def count(number: str) -> dict:
             next(images)
             taken += 1
 
-    with Engine.open(configuration()) as engine:
+    with Engine.open(configuration(where)) as engine:
         begun = time.monotonic_ns()
         with engine.ports[0].reorder["camera"].frames(60.0) as images:
             consumer = threading.Thread(target=take, args=(images,))

@@ -30,6 +30,7 @@ class FrameSettings(RecordingSettings):
     roll_seconds = setting(0.0, "s", minimum=0.0, maximum=LONGEST_S)
     start_flow = setting("")
     require_complete = setting(False)
+    writer = setting("buffered", choices=("buffered", "direct", "auto", "cufile"))
     layout = setting("chunked", choices=("chunked", "contiguous"))
     compression = setting("none", choices=("none", "bitshuffle-lz4"))
     compression_threads = setting(1, "threads", minimum=1)

@@ -25,6 +25,8 @@ left_out               int     packets left out on request: paused, before the s
                                limit, filtered, flushed
 left_out_by_reason     object  packets left out, by reason
 format, writer         str     ``pcap`` or ``raw``; ``buffered`` or ``direct``
+cufile                 str     of frames that cuFile wrote: ``nvidia-fs`` and its version, or
+                               ``compatibility mode``
 packet_data_offset     int     raw: bytes skipped at the beginning of each packet
 flows                  list    flows that steer to the queue: objects with id, name, match
 tai_offset_s           int     TAI - UTC in the kernel; null if it is not set

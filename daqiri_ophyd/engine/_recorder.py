@@ -326,7 +326,7 @@ class Recorder:
 
     @property
     def writer(self) -> str:
-        """How packets are written to disk: ``buffered`` or ``direct``."""
+        """How files are written to disk: ``buffered``, ``direct`` or ``cufile``."""
         return self._native.writer
 
     def __enter__(self) -> Recorder:

@@ -279,7 +279,7 @@ class ReorderPlan:
         layout: Literal["chunked", "contiguous"] = "chunked",
         compression: Literal["none", "bitshuffle-lz4"] = "none",
         compression_threads: int = 1,
-        writer: Literal["buffered", "direct", "auto"] = "buffered",
+        writer: Literal["buffered", "direct", "auto", "cufile"] = "buffered",
         on_error: Literal["stop", "resume"] = "stop",
         durable: bool = False,
         roll_frames: int = 0,
@@ -319,10 +319,14 @@ class ReorderPlan:
         compression_threads : int
             Threads that compress, 1 to 64. Each has up to two frames, whose buffers are in use
             until they are compressed.
-        writer : {"buffered", "direct", "auto"}
+        writer : {"buffered", "direct", "auto", "cufile"}
             As of `RxQueue.record`. ``direct`` writes frames straight from their buffers when these
             and the frames have a multiple of 4096 bytes: up to 16 buffers of the plan are in use
             until the disk has them. In a chunked file each frame then takes whole pages of 4 KiB.
+            ``cufile``, for frames in a memory region of kind ``device`` and without compression,
+            writes them from there with cuFile (GPUDirect Storage), and is refused where that is not
+            possible. ``auto`` does so where it is; else, and with ``direct`` and ``buffered``, such
+            frames are copied to the CPU first.
         on_error, durable
             As of `RxQueue.record`.
         roll_frames, roll_bytes : int
@@ -359,7 +363,8 @@ class ReorderPlan:
         NotReadyError
             While others take the frames, or if the engine is closed.
         NotSupportedError
-            If the compression's plugin is not installed.
+            If the compression's plugin is not installed, or ``writer`` is ``cufile`` and cuFile
+            is not, does not start, or does not write in this directory.
         GenericFailureError
             If the first file cannot be written.
         """

@@ -58,7 +58,8 @@ WriterKind writer_kind(const std::string& word) {
   return value_of<WriterKind>("writer", word,
                               {{"buffered", WriterKind::BUFFERED},
                                {"direct", WriterKind::DIRECT},
-                               {"auto", WriterKind::AUTO}});
+                               {"auto", WriterKind::AUTO},
+                               {"cufile", WriterKind::CUFILE}});
 }
 
 OnError on_error(const std::string& word) {

@@ -40,6 +40,7 @@ CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& sessio
   begin_next();
   // Not before: a file may refuse what its directory takes.
   origin_.writer = writer_->output_name();
+  origin_.cufile_mode = writer_->cufile_mode();
   // Not before: a recording that is refused takes nothing away.
   source_.begin();
   losses_before_ = losses();
@@ -48,13 +49,23 @@ CaptureFiles::CaptureFiles(const RecorderOptions& options, const Session& sessio
 CaptureFiles::~CaptureFiles() = default;
 
 void CaptureFiles::log_about(LogLevel level, const std::string& text) const {
-  const bool queue = std::holds_alternative<RxSnapshot>(losses_before_.counters);
+  const bool queue = source_.kind() == std::string_view("queue");
   log(level,
       std::string("recording of ") + (queue ? "queue " : "reorder plan ") + origin_.name + text,
       {source_.interface(), queue ? source_.name() : std::string()});
 }
 
 std::unique_ptr<RecordWriter> CaptureFiles::make_writer() const {
+  if (options_.writer == WriterKind::CUFILE)
+    return source_.make_writer(options_, WriterKind::CUFILE);
+  if (options_.writer == WriterKind::AUTO && source_.in_device_memory()) {
+    try {
+      return source_.make_writer(options_, WriterKind::CUFILE);
+    } catch (const std::exception& e) {
+      log_about(LogLevel::WARN,
+                std::string(" copies frames to the CPU, without cuFile: ") + e.what());
+    }
+  }
   std::string why_not;
   const WriterKind kind = possible_writer(options_.writer, options_.directory, why_not);
   if (options_.writer == WriterKind::DIRECT && !why_not.empty())

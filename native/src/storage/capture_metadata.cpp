@@ -165,6 +165,7 @@ CaptureMetadata describe(const CaptureOrigin& origin, const FileTally& tally,
   object.json("counters_begin", counters_json(before.counters));
   object.json("counters_end", counters_json(now.counters));
   object.text("writer", origin.writer);
+  if (!origin.cufile_mode.empty()) object.text("cufile", origin.cufile_mode);
   object.json("host", origin.host);
   if (!frames) object.number("torn_bytes", 0);
   return {object.lines(), lost.total, left_out.total};

@@ -20,8 +20,10 @@ struct CaptureOrigin {
   const RecordingSource& source;
   /// "<interface>/<queue or plan>"
   std::string name;
-  /// "buffered", "direct"
+  /// "buffered", "direct", "cufile"
   std::string writer;
+  /// How cuFile does it; empty: another does.
+  std::string cufile_mode;
   /// JSON: the flows that lead to the source; name, kernel and processor of this machine, version
   /// of this engine.
   std::string flows;

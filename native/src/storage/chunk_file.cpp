@@ -100,7 +100,7 @@ bool ChunkFile::read(haddr_t at, void* to, std::size_t bytes) noexcept {
 bool ChunkFile::write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t bytes) noexcept {
   if (given_up_) return true;
   const bool direct = direct_ != nullptr && is_frame(type);
-  const std::uint64_t end = at + (direct ? whole_pages(bytes) : bytes);
+  const std::uint64_t end = at + (direct ? direct_->taken(bytes) : bytes);
   int problem = is_frame(type) ? reserve(end) : 0;
   if (problem == 0) problem = direct ? put(at, from, bytes) : write_fully(fd_, from, bytes, at);
   if (problem != 0) return fail(problem);
@@ -109,13 +109,14 @@ bool ChunkFile::write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t
 }
 
 int ChunkFile::put(haddr_t at, const void* from, std::size_t bytes) noexcept {
-  if (at % DIRECT_PAGE == 0) {
-    const bool owned = owner_ != nullptr && from == owner_->pkts[0][0];
-    return direct_->put(at, from, bytes, owned ? owner_ : nullptr);
-  }
-  // The library has found space that was free again.
-  const int problem = direct_->wait();
-  return problem != 0 ? problem : write_fully(fd_, from, bytes, at);
+  const bool owned = owner_ != nullptr && from == owner_->pkts[0][0];
+  if (at % DIRECT_PAGE == 0) return direct_->put(at, from, bytes, owned ? owner_ : nullptr);
+  // The library has found space that was free again, in pages with something else.
+  int problem = direct_->wait();
+  if (problem != 0 || !owned || !direct_->from_device())
+    return problem != 0 ? problem : write_fully(fd_, from, bytes, at);
+  problem = direct_->put(at, from, bytes, owner_);
+  return problem != 0 ? problem : direct_->wait();
 }
 
 bool ChunkFile::truncate() noexcept {

@@ -37,6 +37,9 @@ class ChunkedFrames final : public FrameWriter {
   [[nodiscard]] const char* output_name() const noexcept override {
     return direct_ ? direct_->name() : "buffered";
   }
+  [[nodiscard]] std::string cufile_mode() const override {
+    return direct_ ? direct_->cufile_mode() : std::string();
+  }
   void discard_prepared() noexcept override {
     if (prepared_.storage) prepared_.storage->give_up();
     prepared_.close();
@@ -68,7 +71,14 @@ class ChunkedFrames final : public FrameWriter {
   void begin() override {
     open_ = std::exchange(prepared_, {});
     least_size_ = open_.storage->size();
-    continue_behind(0);
+    try {
+      continue_behind(0);
+    } catch (const Error&) {
+      // The file goes.
+      open_.storage->give_up();
+      open_.close();
+      throw;
+    }
   }
 
   void put(const Burst& frame) override {
@@ -268,10 +278,11 @@ class ChunkedFrames final : public FrameWriter {
     compressor_->pop();
   }
 
-  /// The next frame is number `frames`; nothing is under way.
+  /// The next frame is number `frames`; nothing is under way. Throws Error.
   void continue_behind(std::uint64_t frames) {
     stored_ = stored_before_ = frames;
-    if (direct_) direct_->begin(file_.fd());
+    const int problem = direct_ ? direct_->begin(file_.fd()) : 0;
+    if (problem != 0) throw file_error("cannot write", path_, problem);
   }
 
   /// `owner`: as DirectWrites::put. Throws Error.
@@ -327,9 +338,13 @@ class ChunkedFrames final : public FrameWriter {
 
 std::unique_ptr<FrameWriter> chunked_frames(FrameForm form,
                                             std::unique_ptr<FrameCompressor> compressor,
-                                            WriterKind kind) {
+                                            WriterKind kind, std::unique_ptr<WriteBackend> device) {
   std::unique_ptr<DirectWrites> direct;
-  if (kind == WriterKind::DIRECT) direct = std::make_unique<DirectWrites>(form.bytes);
+  if (device) {
+    direct = std::make_unique<DirectWrites>(form.bytes, std::move(device));
+  } else if (kind == WriterKind::DIRECT) {
+    direct = std::make_unique<DirectWrites>(form.bytes);
+  }
   return std::make_unique<ChunkedFrames>(std::move(form), std::move(compressor), std::move(direct));
 }
 

@@ -34,6 +34,7 @@ class ContiguousFrames final : public FrameWriter {
   ~ContiguousFrames() override { close(false); }
 
   [[nodiscard]] const char* output_name() const noexcept override { return output_->name(); }
+  [[nodiscard]] std::string cufile_mode() const override { return output_->cufile_mode(); }
   void discard_prepared() noexcept override { next_.reset(); }
 
   void prepare(const std::string& path) override {
@@ -109,6 +110,7 @@ class ContiguousFrames final : public FrameWriter {
   void end() override {
     output_->end();
     check(output_->trim());
+    cut_tail();
     const int problem = beside_.close();
     check(problem);
   }
@@ -120,9 +122,17 @@ class ContiguousFrames final : public FrameWriter {
     if (problem != 0) throw file_error("cannot write", path_, problem);
   }
 
+  /// Device writes of parts of pages may have made the last one whole.
+  void cut_tail() const {
+    struct stat found{};
+    const auto size = static_cast<off_t>(output_->whole().size);
+    check(fstat(beside_.fd(), &found) == 0 ? 0 : errno);
+    if (found.st_size > size) check(ftruncate(beside_.fd(), size) == 0 ? 0 : errno);
+  }
+
   void store(void* frame, Burst* owner) {
     batch_->begin({.size = frames_at_ + tally_.size, .packets = tally_.frames}, owner);
-    batch_->put(frame, form_.bytes);
+    batch_->refer_to(frame, form_.bytes);
     batch_->end_record(form_.bytes, 0, 0);
     check(output_->put(*batch_));
   }
@@ -169,11 +179,13 @@ class ContiguousFrames final : public FrameWriter {
 
 }  // namespace
 
-std::unique_ptr<FrameWriter> contiguous_frames(FrameForm form, std::uint64_t room,
-                                               WriterKind kind) {
+std::unique_ptr<FrameWriter> contiguous_frames(FrameForm form, std::uint64_t room, WriterKind kind,
+                                               std::unique_ptr<WriteBackend> device) {
   // What is not of whole pages has to be put together.
   const bool straight = kind == WriterKind::DIRECT && form.bytes % DIRECT_PAGE == 0;
-  auto output = straight ? direct_frames_output(form.bytes) : make_output(kind);
+  auto output = device     ? direct_frames_output(form.bytes, std::move(device))
+                : straight ? direct_frames_output(form.bytes)
+                           : make_output(kind);
   return std::make_unique<ContiguousFrames>(std::move(form), room, std::move(output));
 }
 

@@ -1,7 +1,5 @@
 #include "storage/direct_frames.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -10,19 +8,20 @@
 #include <utility>
 
 #include "daqiri/config.h"
-#include "storage/new_file.h"
-#include "system/log.h"
+#include "system/file.h"
 #include "system/thread.h"
 
 namespace daqiri {
 
 void DirectWrites::FreePages::operator()(std::byte* pages) const noexcept { std::free(pages); }
 
-DirectWrites::DirectWrites(std::size_t size)
-    : writes_(std::clamp<std::size_t>(2 * THREADS * CALL / std::max<std::size_t>(size, 1),
+DirectWrites::DirectWrites(std::size_t size, std::unique_ptr<WriteBackend> backend, bool apart)
+    : backend_(std::move(backend)),
+      writes_(std::clamp<std::size_t>(2 * THREADS * CALL / std::max<std::size_t>(size, 1),
                                       THREADS + 1, MOST)) {
   try {
-    for (std::size_t i = 0; i < THREADS; ++i) threads_.push_back(start_thread([this] { run(); }));
+    for (std::size_t i = 0; i < (apart ? THREADS : 1); ++i)
+      threads_.push_back(start_thread([this] { run(); }));
   } catch (...) {
     {
       const std::lock_guard lock(mutex_);
@@ -43,20 +42,15 @@ DirectWrites::~DirectWrites() {
   threads_.clear();
 }
 
-void DirectWrites::begin(int fd) {
+int DirectWrites::begin(int fd) {
   wait();
   fd_ = fd;
-  // One of its own: what is not of whole pages goes through the page cache. Where there is none,
-  // all does.
-  direct_ = open_again(fd, O_WRONLY | O_DIRECT);
-  if (!direct() && !std::exchange(told_, true)) {
-    log(LogLevel::WARN, file_problem("frames are buffered, not direct: O_DIRECT is refused for",
-                                     "their file", errno));
-  }
+  const int problem = backend_->begin(fd);
   const std::lock_guard lock(mutex_);
   whole_ = 0;
   missing_ = false;
-  problem_ = 0;
+  problem_ = problem;
+  return problem;
 }
 
 int DirectWrites::put(std::uint64_t offset, const void* data, std::size_t size,
@@ -80,9 +74,14 @@ int DirectWrites::put(std::uint64_t offset, const void* data, std::size_t size,
 }
 
 int DirectWrites::fill(Write& write, const std::byte* data, std::size_t size,
-                       Burst* owner) noexcept {
-  const bool held = owner != nullptr && reinterpret_cast<std::uintptr_t>(data) % DIRECT_PAGE == 0;
-  const std::size_t held_bytes = held ? size / DIRECT_PAGE * DIRECT_PAGE : 0;
+                       Burst* owner) const noexcept {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % DIRECT_PAGE == 0;
+  std::size_t held_bytes = 0;
+  if (owner != nullptr && device_) {
+    held_bytes = size;  // the CPU cannot copy it
+  } else if (owner != nullptr && aligned) {
+    held_bytes = size / DIRECT_PAGE * DIRECT_PAGE;
+  }
   const std::size_t rest = size - held_bytes;
   const std::size_t room = whole_pages(rest);
   if (room > write.copy_room) {
@@ -94,7 +93,7 @@ int DirectWrites::fill(Write& write, const std::byte* data, std::size_t size,
     std::memcpy(write.copy.get(), data + held_bytes, rest);
     std::memset(write.copy.get() + rest, 0, room - rest);
   }
-  write.size = held_bytes + room;
+  write.size = held_bytes + taken(rest);
   write.held = const_cast<std::byte*>(data);
   write.held_bytes = held_bytes;
   write.owner = held_bytes > 0 ? owner : nullptr;
@@ -111,7 +110,7 @@ int DirectWrites::wait() noexcept {
 
 void DirectWrites::end() noexcept {
   wait();
-  direct_.close();
+  backend_->end();
   fd_ = -1;
 }
 
@@ -135,7 +134,7 @@ void DirectWrites::run() noexcept {
       bytes += write(begun_).size;
       ++begun_;
     } while (begun_ < put_ && write(begun_).offset == write(first).offset + bytes &&
-             bytes + write(begun_).size <= CALL);
+             bytes + write(begun_).size <= (device_ ? 0 : CALL));
     const std::uint64_t end = begun_;
     // After an error, the rest is thrown away: `put` and `wait` tell it.
     const bool writes = problem_ == 0;
@@ -163,7 +162,7 @@ void DirectWrites::count_ended() noexcept {
 }
 
 int DirectWrites::perform(std::uint64_t first, std::uint64_t end) noexcept {
-  std::array<iovec, 2 * MOST> pieces{};
+  std::array<iovec, MOST_PIECES> pieces{};
   std::size_t count = 0;
   for (std::uint64_t i = first; i < end; ++i) {
     const Write& each = write(i);
@@ -173,13 +172,10 @@ int DirectWrites::perform(std::uint64_t first, std::uint64_t end) noexcept {
   }
   const std::uint64_t offset = write(first).offset;
   std::uint64_t written = 0;
-  // As `write_pieces` uses them up.
-  auto used_up = pieces;
-  int problem =
-      direct() ? write_pieces(direct_.fd(), used_up.data(), count, offset, written) : EBADF;
-  // Once more through the page cache, which takes any length: it succeeds, or it names the reason.
-  if (direct_write_refused(problem))
-    problem = write_pieces(fd_, pieces.data(), count, offset, written);
+  // Of frames that another file had, which are in the host's memory.
+  const bool copied = device_ && write(first).held_bytes == 0;
+  const int problem = copied ? write_pieces(fd_, pieces.data(), count, offset, written)
+                             : backend_->write({pieces.data(), count}, offset, written);
   for (std::uint64_t i = first; i < end; ++i)
     write(i).in_file = write(i).offset - offset + write(i).size <= written;
   return problem;
@@ -191,15 +187,16 @@ namespace {
 
 class DirectFrames final : public FileOutput {
  public:
-  explicit DirectFrames(std::size_t frame) : frame_(frame), writes_(frame) {}
+  DirectFrames(std::size_t frame, std::unique_ptr<WriteBackend> backend)
+      : frame_(frame), writes_(frame, std::move(backend), frame % DIRECT_PAGE == 0) {}
 
   [[nodiscard]] const char* name() const noexcept override { return writes_.name(); }
+  [[nodiscard]] std::string cufile_mode() const override { return writes_.cufile_mode(); }
 
   int begin(int fd, const FileTally& whole) noexcept override {
-    writes_.begin(fd);
     whole_ = before_ = whole;
     preallocation_.begin(fd, whole.size);
-    return 0;
+    return writes_.begin(fd);
   }
 
   int put(RecordBatch& batch) noexcept override {
@@ -234,8 +231,9 @@ class DirectFrames final : public FileOutput {
 
 }  // namespace
 
-std::unique_ptr<FileOutput> direct_frames_output(std::size_t frame) {
-  return std::make_unique<DirectFrames>(frame);
+std::unique_ptr<FileOutput> direct_frames_output(std::size_t frame,
+                                                 std::unique_ptr<WriteBackend> backend) {
+  return std::make_unique<DirectFrames>(frame, std::move(backend));
 }
 
 }  // namespace daqiri

@@ -72,6 +72,10 @@ class RecordBatch {
       std::memcpy(room(), data, size);
       return stage(size);
     }
+    refer_to(data, size);
+  }
+  /// As `put`, and no byte is read: they may be in device memory.
+  void refer_to(void* data, std::uint32_t size) noexcept {
     end_stretch();
     pieces_[num_pieces_++] = {data, size};
     bytes_ += size;
@@ -171,7 +175,7 @@ class PacketPrefixes {
   std::uint32_t length_{0};
 };
 
-enum class WriterKind : std::uint8_t { BUFFERED, DIRECT, AUTO };
+enum class WriterKind : std::uint8_t { BUFFERED, DIRECT, AUTO, CUFILE };
 
 /// Of addresses, lengths and offsets of direct writes; what any disk accepts.
 inline constexpr std::size_t DIRECT_PAGE = 4096;
@@ -212,8 +216,10 @@ class FileOutput {
   FileOutput& operator=(const FileOutput&) = delete;
   virtual ~FileOutput() = default;
 
-  /// "buffered", "direct"
+  /// "buffered", "direct", "cufile"
   [[nodiscard]] virtual const char* name() const noexcept = 0;
+  /// How cuFile does it; empty: another does.
+  [[nodiscard]] virtual std::string cufile_mode() const { return {}; }
   /// Go on behind the first `whole.size` bytes of the open file `fd`. Returns errno, 0: fine.
   virtual int begin(int fd, const FileTally& whole) noexcept = 0;
   /// Take a batch. Returns errno, 0: taken; after an error only `sync` and `begin` may be called.

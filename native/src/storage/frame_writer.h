@@ -15,6 +15,7 @@
 #include "storage/frame_layout.h"
 #include "storage/new_file.h"
 #include "storage/record_writer.h"
+#include "storage/write_backend.h"
 
 namespace daqiri {
 
@@ -126,11 +127,14 @@ class FrameWriter : public RecordWriter {
 };
 
 /// A frame a chunk, compressed unless `compressor` is null. Others can read along (SWMR). `kind` of
-/// these: BUFFERED or DIRECT.
+/// these: BUFFERED or DIRECT. `device`: what writes frames that are in device memory, which are not
+/// compressed; null: they are in the host's.
 std::unique_ptr<FrameWriter> chunked_frames(FrameForm form,
                                             std::unique_ptr<FrameCompressor> compressor,
-                                            WriterKind kind);
+                                            WriterKind kind,
+                                            std::unique_ptr<WriteBackend> device = nullptr);
 /// Frames one behind the other, at most `room` of them.
-std::unique_ptr<FrameWriter> contiguous_frames(FrameForm form, std::uint64_t room, WriterKind kind);
+std::unique_ptr<FrameWriter> contiguous_frames(FrameForm form, std::uint64_t room, WriterKind kind,
+                                               std::unique_ptr<WriteBackend> device = nullptr);
 
 }  // namespace daqiri

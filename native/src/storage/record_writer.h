@@ -37,8 +37,10 @@ class RecordWriter {
   [[nodiscard]] virtual const char* suffix() const noexcept = 0;
   /// What `size` is of a file without records.
   [[nodiscard]] virtual std::size_t header_size() const noexcept = 0;
-  /// "buffered", "direct"
+  /// "buffered", "direct", "cufile"
   [[nodiscard]] virtual const char* output_name() const noexcept = 0;
+  /// How cuFile does it; empty: another does.
+  [[nodiscard]] virtual std::string cufile_mode() const { return {}; }
 
   /// Make the file `path` ready for `create`, while another one may be open: all that can be
   /// refused is done now, and nothing is seen of it yet. Throws Error: INVALID_PARAMETER when it

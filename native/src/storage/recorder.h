@@ -103,7 +103,7 @@ class Recorder {
   [[nodiscard]] RecorderSnapshot snapshot() const;
   /// Complete files from index `first` on.
   [[nodiscard]] std::vector<RecordedFile> files(std::size_t first = 0) const;
-  /// "buffered" or "direct": what became of the option.
+  /// "buffered", "direct" or "cufile": what became of the option.
   [[nodiscard]] const std::string& writer() const noexcept { return files_.writer_name(); }
   /// Rung when a file is completed, the recorder ends, or an error occurs.
   Doorbell& doorbell() noexcept { return doorbell_; }

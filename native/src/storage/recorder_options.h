@@ -42,7 +42,8 @@ struct RecorderOptions {
   /// Where the compression's plugin is; empty: where HDF5 looks for plugins.
   std::string plugin_folder{};
   /// How bytes get to the disk. DIRECT is BUFFERED, with a warning, where it is not possible; AUTO
-  /// is DIRECT where it is possible.
+  /// is DIRECT where it is possible. CUFILE is for frames in device memory, from where cuFile
+  /// writes them, and refused where it cannot; AUTO is CUFILE for these where it can.
   WriterKind writer{WriterKind::BUFFERED};
   OnError on_error{OnError::STOP};
   /// A file is complete once the disk has it (fdatasync), and not before.

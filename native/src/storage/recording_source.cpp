@@ -104,10 +104,18 @@ class PlanFrames final : public RecordingSource {
     return lost;
   }
   [[nodiscard]] SourceCounters counters() const noexcept override { return plan_.counters(); }
+  [[nodiscard]] bool in_device_memory() const noexcept override {
+    return !plan_.output().host_readable();
+  }
   [[nodiscard]] std::unique_ptr<RecordWriter> make_writer(const RecorderOptions& options,
                                                           WriterKind kind) const override {
-    std::unique_ptr<FrameWriter> writer = make_file_writer(options, kind);
-    writer->read_through(plan_.output().mirror());
+    std::unique_ptr<WriteBackend> cufile;
+    if (kind == WriterKind::CUFILE) {
+      require_cufile(options);
+      cufile = cufile_backend(plan_.output(), options.directory);
+    }
+    std::unique_ptr<FrameWriter> writer = make_file_writer(options, kind, std::move(cufile));
+    if (kind != WriterKind::CUFILE) writer->read_through(plan_.output().mirror());
     return writer;
   }
 
@@ -149,6 +157,7 @@ class PlanFrames final : public RecordingSource {
           "compression is 'bitshuffle-lz4' with layout 'contiguous'; accepted is 'none', or layout "
           "'chunked'");
     }
+    if (options.writer == WriterKind::CUFILE) require_cufile(options);
   }
 
   /// Frames before a packet of this flow do not count. Throws Error INVALID_PARAMETER.
@@ -171,17 +180,35 @@ class PlanFrames final : public RecordingSource {
   }
 
  private:
-  [[nodiscard]] std::unique_ptr<FrameWriter> make_file_writer(const RecorderOptions& options,
-                                                              WriterKind kind) const {
+  /// Throws Error INVALID_PARAMETER for frames that cuFile cannot write.
+  void require_cufile(const RecorderOptions& options) const {
+    if (options.compression != FrameCompression::NONE) {
+      throw Error(
+          Status::INVALID_PARAMETER,
+          "compression is 'bitshuffle-lz4' with writer 'cufile', which writes frames as they "
+          "are in the GPU's memory; accepted is 'none', or writer 'auto', 'direct' or "
+          "'buffered'");
+    }
+    if (in_device_memory()) return;
+    const MemoryRegionConfig& region = plan_.output().config();
+    throw Error(Status::INVALID_PARAMETER,
+                "writer is 'cufile', which writes frames of a GPU's memory, and memory region '" +
+                    region.name_ + "' of reorder plan '" + name() + "' is of kind '" +
+                    memory_kind_to_string(region.kind_) +
+                    "'; set kind: device, or writer 'auto', 'direct' or 'buffered'");
+  }
+
+  [[nodiscard]] std::unique_ptr<FrameWriter> make_file_writer(
+      const RecorderOptions& options, WriterKind kind, std::unique_ptr<WriteBackend> device) const {
     if (options.layout == FrameLayout::CONTIGUOUS)
-      return contiguous_frames(form_, room(options), kind);
+      return contiguous_frames(form_, room(options), kind, std::move(device));
     std::unique_ptr<FrameCompressor> compressor;
     if (options.compression == FrameCompression::BITSHUFFLE_LZ4) {
       compressor =
           std::make_unique<FrameCompressor>(BitshuffleLz4::load(options.plugin_folder), form_.bytes,
                                             H5Tget_size(form_.type()), options.compression_threads);
     }
-    return chunked_frames(form_, std::move(compressor), kind);
+    return chunked_frames(form_, std::move(compressor), kind, std::move(device));
   }
 
   /// Frames that a contiguous file can have; 0: not known.
@@ -213,6 +240,12 @@ std::string taker_of(const RecorderOptions& options) {
 std::unique_ptr<RecordingSource> packets_of(RxQueue& queue, const Session& session,
                                             const RecorderOptions& options) {
   require_recordable(options);
+  if (options.writer == WriterKind::CUFILE) {
+    throw Error(Status::INVALID_PARAMETER,
+                "writer is 'cufile', which writes frames of reorder plans, and queue '" +
+                    queue.config().common_.name_ +
+                    "' has packets; accepted are 'buffered', 'direct' and 'auto'");
+  }
   return std::make_unique<QueuePackets>(queue, session, taker_of(options));
 }
 

@@ -47,7 +47,9 @@ class RecordingSource {
   /// Records that it has by now.
   [[nodiscard]] virtual std::uint64_t held() const noexcept = 0;
   [[nodiscard]] virtual SourceCounters counters() const noexcept = 0;
-  /// `kind`: BUFFERED or DIRECT, what is possible. Throws Error.
+  /// Whether cuFile may write what it has.
+  [[nodiscard]] virtual bool in_device_memory() const noexcept { return false; }
+  /// `kind`: BUFFERED or DIRECT, what is possible; CUFILE, if it is. Throws Error.
   [[nodiscard]] virtual std::unique_ptr<RecordWriter> make_writer(const RecorderOptions& options,
                                                                   WriterKind kind) const = 0;
 

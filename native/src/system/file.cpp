@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <set>
@@ -13,8 +14,25 @@
 
 namespace daqiri {
 
+namespace {
+
+/// Linux has none above.
+constexpr int LAST_ERRNO = 4095;
+
+constinit std::atomic<ErrorText> other_errors{nullptr};
+
+}  // namespace
+
+RegisteredErrorText::RegisteredErrorText(ErrorText text_of) noexcept {
+  other_errors.store(text_of, std::memory_order_release);
+}
+
 std::string file_problem(const std::string& action, const std::string& path, int error_number) {
-  return action + " " + path + ": " + std::generic_category().message(error_number);
+  const ErrorText text_of = other_errors.load(std::memory_order_acquire);
+  return action + " " + path + ": " +
+         (error_number > LAST_ERRNO && text_of != nullptr
+              ? text_of(error_number)
+              : std::generic_category().message(error_number));
 }
 
 Error file_error(const std::string& action, const std::string& path, int error_number) {

@@ -13,7 +13,14 @@
 
 namespace daqiri {
 
-/// "<what was done> <path>: <text of errno>".
+/// Texts of errors that libraries have beside those of errno. `number` is above all of these.
+using ErrorText = std::string (*)(int number);
+/// As a static object beside what it registers.
+struct RegisteredErrorText {
+  explicit RegisteredErrorText(ErrorText text_of) noexcept;
+};
+
+/// "<what was done> <path>: <text of errno, or of a library's error>".
 std::string file_problem(const std::string& action, const std::string& path, int error_number);
 /// GENERIC_FAILURE with the text of file_problem.
 Error file_error(const std::string& action, const std::string& path, int error_number);

@@ -1,7 +1,11 @@
 // Frames past the page cache.
 #include <fcntl.h>
 
+#include <memory>
+#include <utility>
+
 #include "storage/bursts.h"
+#include "storage/device_backend.h"
 #include "storage/direct_frames.h"
 #include "storage/failing_write.h"
 
@@ -111,4 +115,30 @@ TEST_CASE("An error of the disk is not hidden by a write through the page cache"
   }
   CHECK(writes.whole() == (told ? 0 : 1));
   CHECK(read_file(dir / "frames") == (told ? Bytes() : bytes));
+}
+
+TEST_CASE("Frames of a device are written one by one, from where they are, at any offset",
+          "[storage][direct]") {
+  const TempDir dir("/var/tmp");
+  const std::size_t size = GENERATE(1UL, DIRECT_PAGE, 3 * DIRECT_PAGE - 5);
+  const bool apart = GENERATE(true, false);
+  Bench bench = frames_of(whole_pages(size) + 64);
+  const File file = make_file(dir / "frames");
+  Bytes expected;
+  auto made = std::make_unique<DeviceBackend>();
+  const DeviceBackend& backend = *made;
+  DirectWrites writes(size, std::move(made), apart);
+  REQUIRE(writes.begin(file.fd()) == 0);
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    const Bytes bytes = random_bytes(size, i);
+    const HeldBurst held = frame(bench, bytes);
+    // One that another file had is the host's.
+    Burst* const owner = i % 8 == 7 ? nullptr : held.get();
+    REQUIRE(writes.put(expected.size(), held->pkts[0][0], size, owner) == 0);
+    expected.insert(expected.end(), bytes.begin(), bytes.end());
+  }
+  CHECK(writes.wait() == 0);
+  CHECK(writes.whole() == 40);
+  CHECK(backend.single());
+  CHECK(read_file(dir / "frames") == expected);
 }

@@ -1,10 +1,14 @@
 // Files of frames on disks that are full or broken.
 #include <unistd.h>
 
+#include <algorithm>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 #include "session/loopback_config.h"
 #include "storage/bursts.h"
+#include "storage/device_backend.h"
 #include "storage/failing_write.h"
 #include "storage/frame_repair.h"
 #include "storage/frame_writer.h"
@@ -65,6 +69,14 @@ bool direct_possible(const TempDir& dir) {
   return possible;
 }
 
+/// With `kind` CUFILE, of frames in device memory.
+std::unique_ptr<FrameWriter> make_writer(bool chunked, WriterKind kind) {
+  std::unique_ptr<WriteBackend> device;
+  if (kind == WriterKind::CUFILE) device = std::make_unique<DeviceBackend>();
+  return chunked ? chunked_frames(camera(), nullptr, kind, std::move(device))
+                 : contiguous_frames(camera(), 100, kind, std::move(device));
+}
+
 /// What is recorded comes from the test.
 class MadeSource final : public RecordingSource {
  public:
@@ -110,15 +122,14 @@ TEST_CASE("A rewind that a disk interrupts leaves a file of the frames that were
           "[storage][frames]") {
   const TempDir dir("/var/tmp");
   const bool chunked = GENERATE(true, false);
-  const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT);
+  const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT, WriterKind::CUFILE);
   if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
   Frames frames;
   bool interrupted = true;
   int turn = 0;
   for (; interrupted && turn < 100; ++turn) {
     const std::string path = dir / (std::to_string(turn) + ".h5");
-    const auto writer =
-        chunked ? chunked_frames(camera(), nullptr, kind) : contiguous_frames(camera(), 100, kind);
+    const auto writer = make_writer(chunked, kind);
     writer->create(path);
     for (int i = 0; i < 10; ++i) REQUIRE(frames.write(*writer) == 1);
     writer->sync();
@@ -141,6 +152,31 @@ TEST_CASE("A rewind that a disk interrupts leaves a file of the frames that were
   }
   CHECK(!interrupted);
   CHECK(turn > 1);
+}
+
+TEST_CASE("Frames that are taken out of a file are those of the next", "[storage][frames]") {
+  const TempDir dir("/var/tmp");
+  const bool chunked = GENERATE(true, false);
+  const WriterKind kind = GENERATE(WriterKind::BUFFERED, WriterKind::DIRECT, WriterKind::CUFILE);
+  if (kind == WriterKind::DIRECT && !direct_possible(dir)) return;
+  Frames frames;
+  const auto writer = make_writer(chunked, kind);
+  writer->create(dir / "first.h5");
+  for (int i = 0; i < 10; ++i) REQUIRE(frames.write(*writer) == 1);
+  REQUIRE(writer->rewind(8));
+  const auto taken = writer->take_back(3);
+  REQUIRE(taken != nullptr);
+  writer->create(dir / "second.h5");
+  REQUIRE(writer->put_back(*taken));
+  REQUIRE(frames.write(*writer) == 1);
+  writer->close(false);
+  CHECK(writer->error().empty());
+  CHECK(examine_frames(dir / "first.h5", false).frames == 3);
+  CHECK(examine_frames(dir / "second.h5", false).frames == 6);
+  // All bytes of a frame are its number.
+  const Bytes bytes = read_file(dir / "second.h5");
+  for (const std::uint8_t number : {4, 5, 6, 7, 8, 11})
+    CHECK(std::ranges::count(bytes, number) >= FRAME_BYTES);
 }
 
 TEST_CASE("A file of frames that has no more room keeps all that were written",

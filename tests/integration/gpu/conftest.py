@@ -29,6 +29,16 @@ ANSWERS = {
     "EVENT": 0,
     "COMPILE": 0,
 }
+CUFILE_ANSWERS = {
+    "CUFILE_OPEN": 0,
+    "CUFILE_MAJOR": 2,
+    "CUFILE_FILES": 1000,
+    "CUFILE_BUFFER": 0,
+    "CUFILE_WRITES": -1,
+    "CUFILE_ERRNO": 0,
+    "CUFILE_ERROR": 0,
+    "CUFILE_MOST": 0,
+}
 
 
 def loopback(kind: str = "host_pinned", num_bufs: int = 64) -> Config:
@@ -62,18 +72,25 @@ def loopback(kind: str = "host_pinned", num_bufs: int = 64) -> Config:
 def with_driver(tmp_path: Path) -> Run:
     """Run a program with a driver that gives such answers: what it prints, what was asked for.
 
-    Without a compiler's folder, the driver is the compiler, too.
+    Without a compiler's folder, the driver is the compiler, too. With an answer of cuFile's there
+    is one.
     """
+
+    def build(name: str, library: Path, answers: dict[str, int]) -> Path:
+        source = Path(__file__).with_name(name)
+        defines = [f"-D{key}={value}" for key, value in answers.items()]
+        command = ["gcc", "-shared", "-fPIC", "-Wall", *defines, source, "-o", library]
+        subprocess.run(command, check=True)
+        return source
 
     def run(program: str, compiler: Path | None = None, **answers: int) -> tuple[str, list[str]]:
         log = tmp_path / "log"
         log.write_text("")
-        source = Path(__file__).with_name("driver.c")
-        defines = [f"-D{name}={value}" for name, value in {**ANSWERS, **answers}.items()]
+        of_cufile = {key: answers.pop(key) for key in [*answers] if key.startswith("CUFILE")}
         library = tmp_path / "libcuda.so.1"
-        subprocess.run(
-            ["gcc", "-shared", "-fPIC", "-Wall", *defines, source, "-o", library], check=True
-        )
+        source = build("driver.c", library, ANSWERS | answers)
+        if of_cufile:
+            build("cufile.c", tmp_path / "libcufile.so.0", CUFILE_ANSWERS | of_cufile)
         fake = tmp_path / "libnvrtc.so.13"
         fake.unlink(missing_ok=True)
         if compiler is None:

@@ -1,0 +1,238 @@
+/// Frames from a GPU's memory to files, with cuFile.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cuda/cufile.h"
+#include "cuda/driver.h"
+#include "daqiri/error.h"
+#include "storage/new_file.h"
+#include "storage/write_backend.h"
+#include "system/log.h"
+
+namespace daqiri::cuda {
+
+namespace {
+
+/// CU_FILE_INVALID_CONTEXT_ERROR
+constexpr int NO_CONTEXT = 5047;
+
+/// A region whose memory cuFile knows, by all who write from there: each page of it is mapped for
+/// disks once, and not for each write.
+class RegisteredMemory {
+ public:
+  /// With the GPU current.
+  RegisteredMemory(const Cufile& cufile, const memory::MemoryRegion& region)
+      : cufile_(cufile), base_(region.extent().base) {
+    const std::lock_guard lock(mutex());
+    State& state = states()[base_];
+    if (state.users++ > 0) return;
+    const CufileResult result = cufile_.call().register_buffer(base_, region.extent().bytes, 0);
+    state.registered = result.error == 0;
+    if (state.registered || state.told) return;
+    state.told = true;
+    log(LogLevel::WARN,
+        "memory region '" + region.name() + "' of " + std::to_string(region.extent().bytes) +
+            " bytes is not registered with cuFile, whose writes are slower without (" +
+            cufile_error_text(number_of(result)) + "); lower num_bufs or buf_size");
+  }
+  RegisteredMemory(const RegisteredMemory&) = delete;
+  RegisteredMemory& operator=(const RegisteredMemory&) = delete;
+  /// With the GPU current.
+  ~RegisteredMemory() {
+    // A forked child has no CUDA.
+    if (getpid() != process_) return;
+    const std::lock_guard lock(mutex());
+    State& state = states()[base_];
+    if (--state.users == 0 && state.registered) cufile_.call().deregister_buffer(base_);
+  }
+
+ private:
+  struct State {
+    int users{0};
+    bool registered{false};
+    bool told{false};
+  };
+  static std::mutex& mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  static std::map<const void*, State>& states() {
+    // Never destroyed: recorders may end at exit.
+    static auto& states = *new std::map<const void*, State>;
+    return states;
+  }
+
+  const Cufile& cufile_;
+  const void* base_;
+  pid_t process_{getpid()};
+};
+
+/// A file that cuFile writes.
+class CufileHandle {
+ public:
+  /// `fd`: with O_DIRECT, and to be read, too: parts of pages are written that way. Returns the
+  /// error's number.
+  int open(const Cufile& cufile, int fd) noexcept {
+    CufileDescription description;
+    description.fd = fd;
+    return number_of(cufile.call().register_file(&handle_, &description));
+  }
+  void close(const Cufile& cufile) noexcept {
+    if (handle_ != nullptr) cufile.call().deregister_file(handle_);
+    handle_ = nullptr;
+  }
+  [[nodiscard]] void* get() const noexcept { return handle_; }
+
+ private:
+  void* handle_{nullptr};
+};
+
+class CufileBackend final : public WriteBackend {
+ public:
+  CufileBackend(const memory::MemoryRegion& region, const std::string& directory)
+      : region_(region), what_("cuFile, memory region '" + region.name() + "'") {
+    const Context context(what_, region_.gpu());
+    cufile_ = &Cufile::get();
+    memory_ = std::make_unique<RegisteredMemory>(*cufile_, region);
+    try {
+      require_writable(directory);
+    } catch (...) {
+      memory_.reset();  // while the GPU is current
+      throw;
+    }
+  }
+  CufileBackend(const CufileBackend&) = delete;
+  CufileBackend& operator=(const CufileBackend&) = delete;
+  ~CufileBackend() override {
+    // A forked child has no CUDA.
+    if (getpid() != process_) return;
+    end();
+    with_gpu([this] {
+      memory_.reset();
+      return 0;
+    });
+  }
+
+  [[nodiscard]] const char* name() const noexcept override { return "cufile"; }
+  [[nodiscard]] std::string cufile_mode() const override { return cufile_->mode(); }
+  [[nodiscard]] bool from_device() const noexcept override { return true; }
+
+  int begin(int fd) noexcept override {
+    end();
+    file_ = open_again(fd, O_RDWR | O_DIRECT);
+    if (!file_.is_open()) return errno;
+    return with_gpu([this] { return handle_.open(*cufile_, file_.fd()); });
+  }
+
+  void end() noexcept override {
+    if (handle_.get() != nullptr && getpid() == process_) {
+      with_gpu([this] {
+        handle_.close(*cufile_);
+        return 0;
+      });
+    }
+    file_.close();
+  }
+
+  int write(std::span<const iovec> pieces, std::uint64_t offset,
+            std::uint64_t& written) noexcept override {
+    written = 0;
+    return with_gpu([&] {
+      int problem = 0;
+      for (const iovec& piece : pieces) {
+        if (problem == 0) problem = write_piece(handle_, piece, offset, written);
+      }
+      return problem;
+    });
+  }
+
+ private:
+  /// With the GPU current on this thread. Returns the error's number.
+  template <typename Use>
+  int with_gpu(Use use) const noexcept {
+    try {
+      const Context context(what_, region_.gpu());
+      return use();
+    } catch (const std::exception& e) {
+      log(LogLevel::ERROR, e.what());
+      return NO_CONTEXT;
+    }
+  }
+
+  int write_piece(const CufileHandle& handle, const iovec& piece, std::uint64_t offset,
+                  std::uint64_t& written) const noexcept {
+    const std::byte* const base = region_.extent().base;
+    // In the region, which is registered from its base on.
+    auto at = static_cast<off_t>(static_cast<const std::byte*>(piece.iov_base) - base);
+    for (std::size_t left = piece.iov_len; left > 0;) {
+      errno = 0;
+      const ssize_t n =
+          cufile_->call().write(handle.get(), base, left, static_cast<off_t>(offset + written), at);
+      if (n == -1 && errno == EINTR) continue;
+      if (n < -1) return static_cast<int>(-n);
+      if (n <= 0) return n < 0 && errno != 0 ? errno : EIO;
+      written += static_cast<std::uint64_t>(n);
+      at += static_cast<off_t>(n);
+      left -= static_cast<std::size_t>(n);
+    }
+    return 0;
+  }
+
+  /// A file without a name, or one that loses it at once.
+  static File make_probe(const std::string& directory) {
+    constexpr int FLAGS = O_RDWR | O_DIRECT | O_CLOEXEC;
+    File probe =
+        File::private_to_process([&] { return open(directory.c_str(), O_TMPFILE | FLAGS, 0600); });
+    if (probe.is_open() || (errno != EOPNOTSUPP && errno != EISDIR)) return probe;
+    std::string path = directory + "/.cufile-XXXXXX";
+    probe = File::private_to_process([&] { return mkostemp(path.data(), O_DIRECT | O_CLOEXEC); });
+    if (probe.is_open()) unlink(path.c_str());
+    return probe;
+  }
+
+  /// Throws Error NOT_SUPPORTED where cuFile does not write to files of a directory. With the GPU
+  /// current.
+  void require_writable(const std::string& directory) const {
+    const File probe = make_probe(directory);
+    if (!probe.is_open())
+      throw Error(Status::NOT_SUPPORTED,
+                  file_problem("cuFile needs O_DIRECT, which is refused in", directory, errno));
+    constexpr std::size_t PAGE = 4096;
+    const iovec page{region_.extent().base, std::min(PAGE, region_.extent().bytes)};
+    std::uint64_t written = 0;
+    CufileHandle handle;
+    int problem = handle.open(*cufile_, probe.fd());
+    if (problem == 0) problem = write_piece(handle, page, 0, written);
+    handle.close(*cufile_);
+    if (problem != 0)
+      throw Error(Status::NOT_SUPPORTED,
+                  file_problem("cuFile cannot write in", directory, problem));
+  }
+
+  const memory::MemoryRegion& region_;
+  std::string what_;
+  const Cufile* cufile_{nullptr};
+  std::unique_ptr<RegisteredMemory> memory_;
+  File file_;
+  CufileHandle handle_;
+  pid_t process_{getpid()};
+};
+
+std::unique_ptr<WriteBackend> make_backend(const memory::MemoryRegion& region,
+                                           const std::string& directory) {
+  return std::make_unique<CufileBackend>(region, directory);
+}
+
+const RegisteredCufile cufile(make_backend);
+
+}  // namespace
+
+}  // namespace daqiri::cuda

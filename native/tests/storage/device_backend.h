@@ -1,0 +1,38 @@
+/// What writes frames of a device.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "storage/write_backend.h"
+#include "system/file.h"
+
+namespace daqiri::test {
+
+/// The CPU can read its memory, which nothing else shows.
+class DeviceBackend final : public WriteBackend {
+ public:
+  [[nodiscard]] const char* name() const noexcept override { return "device"; }
+  [[nodiscard]] bool from_device() const noexcept override { return true; }
+  int begin(int fd) noexcept override {
+    fd_ = fd;
+    return 0;
+  }
+  void end() noexcept override { fd_ = -1; }
+  int write(std::span<const iovec> pieces, std::uint64_t offset,
+            std::uint64_t& written) noexcept override {
+    if (pieces.size() != 1) single_ = false;
+    iovec piece = pieces.front();
+    return write_pieces(fd_, &piece, 1, offset, written);
+  }
+
+  /// Whether each call had one piece.
+  [[nodiscard]] bool single() const noexcept { return single_; }
+
+ private:
+  int fd_{-1};
+  std::atomic<bool> single_{true};
+};
+
+}  // namespace daqiri::test
