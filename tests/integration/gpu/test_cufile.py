@@ -56,8 +56,9 @@ def with_frames(payload: int = PAYLOAD) -> Config:
 
 
 def outcome(said: str) -> Any:
-    """Return what a program prints at the end."""
-    return json.loads(said.splitlines()[-1])
+    """Return what a program prints, among lines of the log."""
+    (line,) = (line for line in said.splitlines() if line.startswith("["))
+    return json.loads(line)
 
 
 def metadata(file: Path) -> dict[str, Any]:
