@@ -38,11 +38,12 @@ Bytes content_of(int fd) {
 /// Whether each record is whole up to the end of `bytes`, which may be in the middle of one.
 bool is_prefix(const Bytes& bytes, std::size_t length) {
   const std::size_t step = 16 + length;
+  const Bytes payload(length, 0x5A);
   for (std::size_t at = 24; at < bytes.size(); at += step) {
     if (bytes.size() - at < 16) return true;
     if (bytes[at + 8] != (length & 0xFFU) || bytes[at + 9] != length >> 8U) return false;
-    for (std::size_t i = at + 16; i < std::min(bytes.size(), at + step); ++i)
-      if (bytes[i] != 0x5A) return false;
+    const std::size_t n = std::min(bytes.size() - at - 16, length);
+    if (std::memcmp(bytes.data() + at + 16, payload.data(), n) != 0) return false;
   }
   return true;
 }

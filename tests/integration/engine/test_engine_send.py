@@ -112,7 +112,9 @@ def test_packets_leave_at_their_times(
         begin = port.now() + 50_000_000
         times = begin + np.arange(100) * 1_000_000
         assert tx.send(sent, launch_times=times) == 100
-        assert tx.counters().held > 0
+        # What has passed by now may have left, and been late.
+        held, passed = tx.counters().held, np.count_nonzero(times <= port.now())
+        assert held >= 100 - passed
         assert tx.wait_sent(20)
         bursts = receive_all(port.rx[0], 100)
         stamps = np.concatenate([burst.timestamps for burst in bursts])
@@ -124,10 +126,11 @@ def test_packets_leave_at_their_times(
         assert len(edges) == len(counts) + 1
         assert (np.diff(edges) > 0).all()
         assert edges[-2] <= late.maximum < edges[-1]
-        assert tx.counters().late == 0
+        missed = tx.counters().late
+        assert missed <= passed
         assert tx.send(sent[:5], launch_times=np.full(5, 1, np.uint64)) == 5
         assert tx.wait_sent(20)
-        assert tx.counters().late == 5
+        assert tx.counters().late == missed + 5
         tx.reset_lateness()
         receive_all(port.rx[0], 5)
         tx.send(sent[:1])
