@@ -25,6 +25,7 @@ ANSWERS = {
     "COPIES": -1,
     "GUARD": 0,
     "LAUNCH": 0,
+    "FRAME": 0,
     "EVENT": 0,
     "COMPILE": 0,
 }
