@@ -599,6 +599,16 @@ class Session:
     def preview_frame(
         self, port: int, position: int, after: int
     ) -> tuple[int, NDArray[np.uint8], int, int, int, int, int] | None: ...
+    def set_frame_kernel(
+        self,
+        port: int,
+        position: int,
+        source: str,
+        name: str,
+        element: np.dtype[Any],
+        arrays: list[NDArray[Any]],
+    ) -> None: ...
+    def remove_frame_kernel(self, port: int, position: int) -> None: ...
     def record_frames(
         self,
         port: int,

@@ -5,6 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -26,6 +27,7 @@ from ._base import CounterDevice, EngineDevice, TypedDevice
 from ._configuration import configuration_hash, flow_table, require_free_flows, with_flows
 from ._flow import Flow, flow_attributes, flow_classes, follow_flows
 from ._port import Port as PortDevice
+from ._reorder import ReorderPlan
 from ._requests import Changes, FlowTable, Names, Request, Requests
 from ._status import StageStatus
 
@@ -103,6 +105,11 @@ class EngineOwner(TypedDevice):
         self.open()
 
     @property
+    def opening(self) -> AbstractContextManager[Any]:
+        """Held while the engine is opened or closed."""
+        return self._opening
+
+    @property
     def engine(self) -> Engine:
         """The open engine.
 
@@ -134,6 +141,12 @@ class EngineOwner(TypedDevice):
             if self.is_open:
                 return self
             engine = Engine.open(self._configuration)
+            try:
+                for plan in self._parts(ReorderPlan):
+                    plan.begin(engine)
+            except BaseException:
+                engine.close()
+                raise
             self._configuration_dict = engine.config.to_dict()
             self._finalizer = weakref.finalize(self, Engine.close, engine)
             self._engine = engine

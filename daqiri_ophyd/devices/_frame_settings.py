@@ -10,7 +10,8 @@ from daqiri_ophyd.engine import ReorderConfig, frame_form
 from ._outcome import CaptureError
 from ._paths import PathTemplate
 from ._recording_settings import LONGEST_S, RecordingSettings
-from ._signals import setting
+from ._reorder import ReorderPlan
+from ._signals import fact, setting
 
 __all__ = ["FrameSettings"]
 
@@ -35,6 +36,9 @@ class FrameSettings(RecordingSettings):
     compression = setting("none", choices=("none", "bitshuffle-lz4"))
     compression_threads = setting(1, "threads", minimum=1)
 
+    kernel = fact(lambda detector: detector.plan_device.kernel.get(), "string")
+    kernel_arrays = fact(lambda detector: detector.plan_device.kernel_arrays.get(), "string")
+
     FIXED = ("num_frames", "layout", *RecordingSettings.FIXED)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
@@ -56,6 +60,12 @@ class FrameSettings(RecordingSettings):
                 "look like. Give it frame: {shape: [...], dtype: ...} in the configuration."
             )
         return frame_form(self._configured)
+
+    @property
+    def plan_device(self) -> ReorderPlan:
+        """The device of the plan that makes the frames."""
+        plans: list[ReorderPlan] = self.daq.port_device(self.port_name).reorder.members
+        return next(plan for plan in plans if plan.member_name == self.member_name)
 
     @property
     def has_form(self) -> bool:

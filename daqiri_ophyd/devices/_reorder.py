@@ -3,20 +3,31 @@
 import json
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from ophyd import Component
+from ophyd.device import Staged
 from ophyd.ophydobj import Kind
 
-from daqiri_ophyd.engine import ReorderCounters, frame_form
+from daqiri_ophyd.engine import (
+    Engine,
+    InvalidParameterError,
+    NotSupportedError,
+    ReorderCounters,
+    frame_form,
+)
 from daqiri_ophyd.engine import ReorderPlan as EnginePlan
 
 from ._base import CounterDevice
 from ._configuration import inner_configuration
 from ._frame_signal import FrameSignal
-from ._signals import counter, fact
+from ._kernel_setting import apply_kernel, kernel_setting, load_arrays
+from ._outcome import CaptureError
+from ._paths import expand_user
+from ._signals import EngineSignal, counter, fact
 
 __all__ = ["ReorderPlan"]
 
@@ -32,6 +43,13 @@ class ReorderPlan(CounterDevice):
     their names, since ophyd keeps ``complete`` for flyers. They begin at 0 whenever the engine is
     opened. Frames are handed out by the receive queue that the flows lead to, or recorded by
     ``daq.<port>.frames.<plan>``; `last_frame` is a copy of a recent one for displays.
+
+    `kernel` is the path of a CUDA C++ file, whose kernel ``frame`` processes each frame on the GPU
+    before anybody gets it, and `kernel_arrays` those of the ``.npy`` files with its arrays, in
+    their order, with commas between them; empty: none. See
+    `daqiri_ophyd.engine.ReorderPlan.set_kernel`. An open engine has them when they are set, so set
+    the arrays first. They cannot be changed while the plan's frame detector is staged, whose
+    configuration has them, too.
     """
 
     complete_frames = counter("frames", hinted=True)
@@ -47,6 +65,9 @@ class ReorderPlan(CounterDevice):
     restarts = counter("restarts")
     frame_rate = counter("frames/s", dtype="number")
     last_frame = Component(FrameSignal, kind=Kind.omitted)
+
+    kernel = kernel_setting(accept=expand_user)
+    kernel_arrays = kernel_setting()
 
     plan_name = fact(lambda plan: plan.member_name, "string")
     reorder_type = fact(_setting("reorder_type"), "string")
@@ -72,6 +93,53 @@ class ReorderPlan(CounterDevice):
     def engine_plan(self) -> EnginePlan:
         """The plan of the open engine."""
         return self.daq.port(self.port_name).reorder[self.member_name]
+
+    def refuse_change(self, signal: EngineSignal[Any]) -> None:
+        """Raise if the kernel is changed on which the frames of a run depend."""
+        frames = self.daq.port_device(self.port_name).frames.members
+        detector = next(each for each in frames if each.member_name == self.member_name)
+        if detector._staged != Staged.no:  # noqa: SLF001 - ophyd has no other way
+            raise CaptureError(f"{signal.name} cannot be changed while {detector.name} is staged.")
+
+    def use_kernel(self, kernel: str | None = None, kernel_arrays: str | None = None) -> None:
+        """Process frames with another kernel, or other arrays, if the engine is open.
+
+        Raises
+        ------
+        ValueError, OSError, DaqiriError
+            If a file cannot be read, or the engine does not accept what it has.
+        """
+        kernel = self.kernel.get() if kernel is None else kernel
+        arrays = load_arrays(self.kernel_arrays.get() if kernel_arrays is None else kernel_arrays)
+        if kernel and self.configured["reorder_type"] != "gpu":
+            raise NotSupportedError(
+                f"{self.kernel.name} is {kernel!r}, and reorder plan {self.member_name!r} has "
+                f"reorder_type {self.configured['reorder_type']!r}; kernels run on a GPU: set "
+                "reorder_type: gpu in the configuration"
+            )
+        if self.daq.is_open:
+            apply_kernel(self.engine_plan, kernel, arrays)
+        elif kernel:
+            Path(kernel).read_text("utf-8")
+
+    def begin(self, engine: Engine) -> None:
+        """Let an engine that is being opened process frames as the settings say.
+
+        Raises
+        ------
+        DaqiriError
+            If a file cannot be read any more, or the engine does not accept what it has.
+        """
+        if not (kernel := self.kernel.get()):
+            return
+        plan = engine.port(self.port_name).reorder[self.member_name]
+        try:
+            apply_kernel(plan, kernel, load_arrays(self.kernel_arrays.get()))
+        except (OSError, ValueError) as error:
+            raise InvalidParameterError(
+                f"{self.kernel.name} is {kernel!r}, and {self.kernel_arrays.name} "
+                f"{self.kernel_arrays.get()!r}: {error}. Restore the file, or set others."
+            ) from error
 
     def monitor(self) -> None:
         """Update subscribed signals for as long as the engine is open."""

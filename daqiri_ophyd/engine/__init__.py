@@ -65,6 +65,7 @@ from ._errors import (
 )
 from ._flow import Flow
 from ._frame_file import FrameFile, cut_frames, examine_frames
+from ._frame_kernel import ProcessedPlan
 from ._link import Link
 from ._packets import Packets
 from ._pcap import PcapFile, write_pcap
@@ -129,6 +130,7 @@ __all__ = [
     "Packets",
     "PcapFile",
     "Port",
+    "ProcessedPlan",
     "QueueLevels",
     "RecordedFile",
     "Recorder",

@@ -16,6 +16,7 @@ from daqiri_ophyd._native import DeviceArray, ReorderConfig
 
 from ._counters import ReorderCounters
 from ._errors import NotReadyError
+from ._frame_kernel import ProcessedPlan
 from ._recorder import Recorder, RecorderGroup, require_counts
 
 __all__ = ["Frame", "FramePreview", "Frames", "ReorderPlan", "frame_form"]
@@ -193,7 +194,7 @@ class Frames(Iterator[Frame]):
         self.close()
 
 
-class ReorderPlan:
+class ReorderPlan(ProcessedPlan):
     """A reorder plan of a port: packets of its flows become frames.
 
     Attributes
@@ -201,18 +202,6 @@ class ReorderPlan:
     config : ReorderConfig
         Its part of the configuration.
     """
-
-    def __init__(
-        self, port: int, position: int, config: ReorderConfig, session: _native.Session
-    ) -> None:
-        self._place = (port, position)
-        self._session = session
-        self.config = config
-
-    @property
-    def name(self) -> str:
-        """Name of the plan."""
-        return self.config.name
 
     @property
     def shape(self) -> tuple[int, ...]:

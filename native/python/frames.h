@@ -36,5 +36,6 @@ class FrameTaker {
 [[nodiscard]] py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after);
 
 void bind_record_frames(pybind11::class_<OpenSession, std::shared_ptr<OpenSession>>& session);
+void bind_frame_kernel(pybind11::class_<OpenSession, std::shared_ptr<OpenSession>>& session);
 
 }  // namespace daqiri::python

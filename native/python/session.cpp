@@ -113,6 +113,7 @@ void bind_session(py::module_& m) {
       m, "Session", "A running configuration; wrapped by daqiri_ophyd.engine.Engine.");
   bind_connections(bound);
   bind_record_frames(bound);
+  bind_frame_kernel(bound);
   bind_session_flows(bound);
   bound.def_static("open", &open_session, py::arg("config"))
       .def("close", &close_session)

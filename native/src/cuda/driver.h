@@ -34,6 +34,8 @@ struct Functions {
   Result (*free)(std::uint64_t);
   Result (*memory)(std::size_t*, std::size_t*);
   Result (*copy_to_host)(void*, std::uint64_t, std::size_t);
+  /// On a stream.
+  Result (*copy_to_gpu)(std::uint64_t, const void*, std::size_t, void*);
   Result (*attribute)(int*, int, int);
   Result (*load_module)(void**, const void*);
   Result (*unload_module)(void*);

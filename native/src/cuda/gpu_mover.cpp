@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cuda/driver.h"
+#include "cuda/frame_kernel.h"
 #include "cuda/kernel.h"
 #include "daqiri/error.h"
 #include "reorder/mover.h"
@@ -39,17 +40,25 @@ struct Launch {
   void* event{nullptr};
   std::size_t count{0};
   std::size_t staged{0};
+  /// Who processes a frame then; null: nobody.
+  FrameKernel* next{nullptr};
+  std::byte* frame{nullptr};
+  std::size_t frame_bytes{0};
   struct Part {
     std::uint32_t frame;
     /// Null: it has been given back.
     memory::BufferOwner* owner;
     std::uint32_t buffer;
   };
-  std::array<Part, MOST_COPIES> parts;
+  /// Of each copy, and of who processes a frame.
+  std::array<Part, MOST_COPIES + 1> parts;
+  std::size_t num_parts{0};
 };
 
 /// Copies are gathered until there is no room for more, or nothing more comes; then a kernel does
 /// all of them. A thread waits for the kernels, gives packets' buffers back, and tells of frames.
+///
+/// With a kernel that processes frames, they are done when a frame is closed, and it follows.
 ///
 /// Packets in pinned memory are read by the GPU where they lie, others are copied there first.
 class GpuMover final : public reorder::Mover {
@@ -115,6 +124,16 @@ class GpuMover final : public reorder::Mover {
     add(room(0), frame, {address(to), 0, bytes}, nullptr, 0);
   }
 
+  void process(std::uint32_t frame, std::byte* data, std::size_t bytes) noexcept override {
+    if (frame_kernel_ == nullptr) return;
+    Launch& current = at(begun_);
+    current.next = frame_kernel_.get();
+    current.frame = data;
+    current.frame_bytes = bytes;
+    add_part(current, {frame, nullptr, 0});
+    launch();
+  }
+
   Copies close(std::uint32_t frame) noexcept override {
     if (!open_.close(frame)) return Copies::PENDING;
     return failed_.load() ? Copies::FAILED : Copies::DONE;
@@ -122,6 +141,22 @@ class GpuMover final : public reorder::Mover {
 
   void flush() noexcept override {
     if (at(begun_).count > 0) launch();
+  }
+
+  void set_kernel(const reorder::FrameKernel* kernel, std::mutex& callers) override {
+    std::unique_ptr<FrameKernel> other;
+    if (kernel != nullptr)
+      other = std::make_unique<FrameKernel>(Context(what_, gpu_), *kernel, what_, stream_);
+    std::uint64_t begun = 0;
+    {
+      const std::lock_guard lock(callers);
+      frame_kernel_.swap(other);
+      begun = begun_;
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= begun; });
+    lock.unlock();
+    other.reset();
   }
 
  private:
@@ -144,6 +179,7 @@ class GpuMover final : public reorder::Mover {
     }
     if (stream_ != nullptr) call.destroy_stream(stream_);
     kernel_.reset();
+    frame_kernel_.reset();
   }
 
   bool is_pinned(const memory::BufferOwner& owner) noexcept {
@@ -183,10 +219,13 @@ class GpuMover final : public reorder::Mover {
 
   void add(Launch& launch, std::uint32_t frame, const Copy& copy, memory::BufferOwner* owner,
            std::uint32_t buffer) noexcept {
-    open_.add(frame);
-    launch.copies[launch.count] = copy;
-    launch.parts[launch.count] = {frame, owner, buffer};
-    ++launch.count;
+    launch.copies[launch.count++] = copy;
+    add_part(launch, {frame, owner, buffer});
+  }
+
+  void add_part(Launch& launch, const Launch::Part& part) noexcept {
+    open_.add(part.frame);
+    launch.parts[launch.num_parts++] = part;
   }
 
   /// Launch what has gathered; wait until another launch is free.
@@ -194,15 +233,24 @@ class GpuMover final : public reorder::Mover {
     Launch& full = at(begun_);
     // What was launched before goes on: the launch is waited for like others.
     if (!failed_.load())
-      use_gpu([&](const Functions& call) {
-        const Result result = kernel_->launch(call, full.copies, full.count, stream_);
-        return result == 0 ? call.record_event(full.event, stream_) : result;
-      });
+      use_gpu(
+          [&](const Functions& call) {
+            Result result = 0;
+            if (full.count > 0) result = kernel_->launch(call, full.copies, full.count, stream_);
+            if (result == 0 && full.next != nullptr)
+              result = full.next->launch(call, full.frame, full.frame_bytes, stream_);
+            // Also behind what has failed: copies may be at work.
+            const Result recorded = call.record_event(full.event, stream_);
+            return result == 0 ? recorded : result;
+          },
+          frame_kernel_.get());
     std::unique_lock lock(mutex_);
     ++begun_;
     changed_.notify_all();
     while (begun_ - done_ == NUM_LAUNCHES) retire(lock);
-    at(begun_).count = at(begun_).staged = 0;
+    Launch& empty = at(begun_);
+    empty.count = empty.staged = empty.num_parts = 0;
+    empty.next = nullptr;
   }
 
   /// Wait for the oldest launch, or for who waits for it already.
@@ -211,13 +259,13 @@ class GpuMover final : public reorder::Mover {
     retiring_ = true;
     const Launch& oldest = at(done_);
     lock.unlock();
-    use_gpu([&](const Functions& call) { return call.wait_for_event(oldest.event); });
-    for (std::size_t i = 0; i < oldest.count; ++i) {
+    use_gpu([&](const Functions& call) { return call.wait_for_event(oldest.event); }, oldest.next);
+    for (std::size_t i = 0; i < oldest.num_parts; ++i) {
       const Launch::Part& part = oldest.parts[i];
       if (part.owner != nullptr) part.owner->give(&part.buffer, 1);
     }
     lock.lock();
-    for (std::size_t i = 0; i < oldest.count; ++i) {
+    for (std::size_t i = 0; i < oldest.num_parts; ++i) {
       const std::uint32_t frame = oldest.parts[i].frame;
       if (open_.finish(frame, 1)) finished_[num_finished_++ % finished_.size()] = frame;
     }
@@ -246,13 +294,18 @@ class GpuMover final : public reorder::Mover {
     }
   }
 
-  /// With the GPU current on this thread.
+  /// With the GPU current on this thread. `at_work`: an application's kernel.
   template <typename Use>
-  void use_gpu(Use use) noexcept {
+  void use_gpu(Use use, const FrameKernel* at_work) noexcept {
     try {
       const Context context(what_, gpu_);
       const Result result = use(context.driver().call());
-      if (result != 0) fail(context.driver().text_of(result));
+      if (result == 0) return;
+      std::string problem = context.driver().text_of(result);
+      if (at_work != nullptr)
+        problem += "; kernel '" + at_work->name() +
+                   "' must check i < elements, and stay within its arrays";
+      fail(problem);
     } catch (const std::exception& e) {
       fail(e.what());
     }
@@ -274,6 +327,7 @@ class GpuMover final : public reorder::Mover {
   int gpu_;
   reorder::FrameWaiter& waiter_;
   std::optional<Kernel> kernel_;
+  std::unique_ptr<FrameKernel> frame_kernel_;
   void* stream_{nullptr};
   reorder::OpenCopies open_;
   std::unique_ptr<std::array<Launch, NUM_LAUNCHES>> launches_;

@@ -3,18 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "cuda/compiler.h"
 #include "cuda/kernel_source.h"
-#include "daqiri/error.h"
 #include "reorder/convert.h"
 
 namespace daqiri::cuda {
 
 namespace {
-
-/// Attributes of a GPU (CUdevice_attribute).
-constexpr int CAPABILITY_MAJOR = 75;
-constexpr int CAPABILITY_MINOR = 76;
 
 bool is_signed(ReorderDataType type) noexcept {
   return type == ReorderDataType::INT4 || type == ReorderDataType::INT8 ||
@@ -85,36 +79,7 @@ std::string kernel_of(const ReorderConfig& config, const Geometry& geometry) {
 
 Kernel::Kernel(const Context& context, const ReorderConfig& config, const std::string& what,
                const Geometry& geometry)
-    : geometry_(geometry), gpu_(context.gpu()) {
-  const Driver& driver = context.driver();
-  const Functions& call = driver.call();
-  const auto require = [&](Result result) {
-    if (result != 0)
-      throw Error(Status::GENERIC_FAILURE, what + ": GPU " + std::to_string(gpu_) +
-                                               " cannot be used: " + driver.text_of(result));
-  };
-  int major = 0;
-  int minor = 0;
-  int version = 0;
-  require(call.attribute(&major, CAPABILITY_MAJOR, gpu_));
-  require(call.attribute(&minor, CAPABILITY_MINOR, gpu_));
-  require(call.version(&version));
-  const std::string code = compile(kernel_of(config, geometry), major, minor, version / 1000);
-  require(call.load_module(&module_, code.data()));
-  if (const Result result = call.find_function(&function_, module_, "place"); result != 0) {
-    call.unload_module(module_);
-    require(result);
-  }
-}
-
-Kernel::~Kernel() {
-  try {
-    const Context context("kernel", gpu_);
-    context.driver().call().unload_module(module_);
-  } catch (const Error&) {
-    return;
-  }
-}
+    : geometry_(geometry), module_(context, kernel_of(config, geometry), "place", what) {}
 
 Result Kernel::launch(const Functions& call, const Copy* copies, std::size_t count,
                       void* stream) const noexcept {
@@ -122,8 +87,8 @@ Result Kernel::launch(const Functions& call, const Copy* copies, std::size_t cou
   auto number = static_cast<unsigned>(count);
   void* arguments[] = {&address, &number};
   const unsigned blocks = (number + geometry_.packets - 1) / geometry_.packets;
-  return call.launch(function_, blocks, 1, 1, geometry_.threads * geometry_.packets, 1, 1, 0,
-                     stream, static_cast<void**>(arguments), nullptr);
+  return call.launch(module_.function(), blocks, 1, 1, geometry_.threads * geometry_.packets, 1, 1,
+                     0, stream, static_cast<void**>(arguments), nullptr);
 }
 
 }  // namespace daqiri::cuda

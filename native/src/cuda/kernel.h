@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cuda/driver.h"
+#include "cuda/module.h"
 #include "daqiri/reorder.h"
 
 namespace daqiri::cuda {
@@ -39,10 +40,6 @@ class Kernel {
   /// Throws Error; `what` names who wants it.
   Kernel(const Context& context, const ReorderConfig& config, const std::string& what,
          const Geometry& geometry);
-  Kernel(const Kernel&) = delete;
-  Kernel& operator=(const Kernel&) = delete;
-  /// Without effect where the GPU is gone.
-  ~Kernel();
 
   /// `copies`: where the GPU reads them. With the GPU current.
   Result launch(const Functions& call, const Copy* copies, std::size_t count,
@@ -50,9 +47,7 @@ class Kernel {
 
  private:
   Geometry geometry_;
-  int gpu_;
-  void* module_{nullptr};
-  void* function_{nullptr};
+  Module module_;
 };
 
 }  // namespace daqiri::cuda

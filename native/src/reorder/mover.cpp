@@ -12,6 +12,10 @@ constinit std::atomic<MakeGpuMover> registered{nullptr};
 
 }  // namespace
 
+void Mover::set_kernel(const FrameKernel* /*kernel*/, std::mutex& /*callers*/) {
+  throw Error(Status::NOT_SUPPORTED, "kernels process frames on a GPU only; set reorder_type: gpu");
+}
+
 RegisteredGpuMover::RegisteredGpuMover(MakeGpuMover make) noexcept {
   registered.store(make, std::memory_order_release);
 }

@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "daqiri/reorder.h"
 #include "memory/region.h"
@@ -26,6 +29,26 @@ struct Transfer {
   std::uint32_t buffer;
 };
 
+/// A kernel of an application, which processes each frame in place.
+struct FrameKernel {
+  /// CUDA C++ of `extern "C" __global__ void name(T* data, unsigned long long elements, ...)`,
+  /// which takes a pointer for each array.
+  std::string source;
+  std::string name;
+  struct Type {
+    /// As numpy names it: 'f', 'i', 'u'; others are known by their size only.
+    char kind;
+    std::size_t bytes;
+  };
+  /// Of frames.
+  Type element;
+  struct Array {
+    Type element;
+    std::span<const std::byte> data;
+  };
+  std::vector<Array> arrays;
+};
+
 /// Does copies, in any order. One thread at a time. All copies are done when it has gone.
 class Mover {
  public:
@@ -33,11 +56,18 @@ class Mover {
   virtual void move(std::span<const Transfer> copies) noexcept = 0;
   /// Write the fill value where nothing is moved to, a whole number of elements.
   virtual void fill(std::uint32_t frame, std::byte* to, std::size_t bytes) noexcept = 0;
+  /// All copies to a frame were asked for: the kernel is next. Before `close`.
+  virtual void process(std::uint32_t /*frame*/, std::byte* /*data*/,
+                       std::size_t /*bytes*/) noexcept {}
   enum class Copies : std::uint8_t { DONE, FAILED, PENDING };
   /// No more copies to a frame follow. PENDING: FrameWaiter tells.
   virtual Copies close(std::uint32_t frame) noexcept = 0;
   /// Nothing more comes for a while.
   virtual void flush() noexcept {}
+  /// Process frames with a kernel from now on, or with none (null). What was before is not in use
+  /// any more when this returns. Any thread but those that call the others, who hold `callers`.
+  /// Throws Error; nothing has changed then.
+  virtual void set_kernel(const FrameKernel* kernel, std::mutex& callers);
 };
 
 /// Who is told that all copies to a closed frame are done. Any thread.

@@ -109,6 +109,24 @@ void RunningPlan::discard() noexcept {
   throw_away_waiting();
 }
 
+void RunningPlan::stop() noexcept {
+  const std::lock_guard lock(kernel_mutex_);
+  mover_.reset();
+}
+
+void RunningPlan::set_kernel(const FrameKernel* kernel) {
+  const std::lock_guard lock(kernel_mutex_);
+  if (on_gpu() && mover_ != nullptr) return mover_->set_kernel(kernel, mutex_);
+  if (kernel == nullptr) return;
+  const std::string what = "reorder plan '" + config_.name_ + "': kernel '" + kernel->name + "' ";
+  if (!on_gpu()) {
+    throw Error(Status::NOT_SUPPORTED,
+                what + "runs on a GPU, and reorder_type is '" + config_.reorder_type_ +
+                    "'; set reorder_type: gpu, and process frames of a CPU where they are taken");
+  }
+  throw Error(Status::NOT_READY, what + "cannot be set: the engine is closed; open it again");
+}
+
 void RunningPlan::throw_away_waiting() noexcept {
   std::uint64_t lost = 0;
   for (Burst* burst = nullptr; ring_.pop(burst); ++lost) burst->release();
@@ -157,6 +175,7 @@ ReorderSnapshot RunningPlan::counters() const noexcept {
 }
 
 void RunningPlan::take(const Frame& frame) noexcept {
+  if (mover_ != nullptr) mover_->process(frame.buffer, frame.data, frame.info.aggregate_len);
   const auto copies = mover_ == nullptr ? Mover::Copies::DONE : mover_->close(frame.buffer);
   if (copies == Mover::Copies::DONE) return hand(frame);
   if (copies == Mover::Copies::FAILED) return lose(frame.buffer);

@@ -57,7 +57,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// Forget open frames, those whose payloads are on their way, and those that nobody has taken.
   void discard() noexcept;
   /// The pollers have ended: frames that are on their way are handed on.
-  void stop() noexcept { mover_.reset(); }
+  void stop() noexcept;
 
   /// Where the packet is that the plan's gate waits for; behind the batch: there is none.
   [[nodiscard]] std::uint32_t find_gate(const RxBatch& batch) const noexcept;
@@ -96,6 +96,9 @@ class RunningPlan final : FrameSink, FrameWaiter {
   WaitQueue& frames() noexcept { return frames_; }
   /// Who has a frame reads of all that was lost before it.
   [[nodiscard]] ReorderSnapshot counters() const noexcept;
+  /// Process frames that are closed from now on with a kernel of the GPU, or with none (null). What
+  /// was before is not in use any more when this returns. Throws Error; nothing has changed then.
+  void set_kernel(const FrameKernel* kernel);
   /// Copies of frames, whoever takes them.
   Preview& preview() noexcept { return preview_; }
 
@@ -141,6 +144,8 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::string taker_;
   WaitQueue frames_;
   Preview preview_;
+  /// Held while a kernel is set: the mover stays. Before the plan's.
+  std::mutex kernel_mutex_;
   /// Ends first. Null: pollers do the copies.
   std::unique_ptr<Mover> mover_;
 };

@@ -26,6 +26,7 @@ ANSWERS = {
     "GUARD": 0,
     "SYNCHRONIZE": 0,
     "LAUNCH": 0,
+    "FRAME": 0,
     "EVENT": 0,
     "COMPILE": 0,
 }

@@ -155,9 +155,29 @@ int cuModuleLoadData(void** module, const void* code) {
               0);
 }
 int cuModuleUnload(void* module) { return note(module ? "unload" : "wrong", 0); }
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t bytes, void* stream) {
+  use_memory(1);
+  memcpy((void*)to, from, bytes);
+  use_memory(-1);
+  return note("upload", stream == 0);
+}
+/* A kernel of an application, which is known by its mark, and runs on this host only. */
+static const char mark[] = "application";
+typedef struct {
+  const char* mark;
+  void (*run)(unsigned, unsigned, void**);
+} Kernel;
+
 int cuModuleGetFunction(void** function, void* module, const char* name) {
   *function = module;
-  return strcmp(name, "place");
+  if (strcmp(name, "place") == 0) return 0;
+  if (ELF) return 0;
+  if (!ON_HOST || !dlsym(module, name)) return 500;
+  Kernel* kernel = malloc(sizeof *kernel);
+  kernel->mark = mark;
+  kernel->run = dlsym(module, "run_frame");
+  *function = kernel;
+  return 0;
 }
 int cuStreamCreate(void** stream, unsigned flags) {
   *stream = &note;
@@ -174,6 +194,14 @@ int cuEventSynchronize(void* event) { return event == 0 ? 1 : EVENT; }
 int cuLaunchKernel(void* kernel, unsigned blocks, unsigned y, unsigned z, unsigned threads,
                    unsigned ty, unsigned tz, unsigned shared, void* stream, void** arguments,
                    void** extra) {
+  if (((const Kernel*)kernel)->mark == mark) {
+    if (FRAME != 0 || !stream || extra || y * z * ty * tz != 1 || shared || !blocks)
+      return FRAME ? FRAME : 1;
+    use_memory(1);
+    ((const Kernel*)kernel)->run(blocks, threads, arguments);
+    use_memory(-1);
+    return 0;
+  }
   const Copy* copies = *(const Copy**)arguments[0];
   const unsigned count = *(const unsigned*)arguments[1];
   if (LAUNCH != 0) return LAUNCH;
@@ -200,7 +228,7 @@ int nvrtcVersion(int* major, int* minor) {
   return 0;
 }
 /* Of the latest program. */
-static char source_file[512], library[512];
+static char source_file[512], library[512], text[65536] = "not a program";
 
 int nvrtcCreateProgram(void** program, const char* source, const char* name, int headers,
                        const char* const* texts, const char* const* names) {
@@ -210,9 +238,21 @@ int nvrtcCreateProgram(void** program, const char* source, const char* name, int
   snprintf(source_file, sizeof source_file, "%s.%llx.cpp", getenv("DRIVER_LOG"), hash);
   snprintf(library, sizeof library, "%s.%llx.so", getenv("DRIVER_LOG"), hash);
 #if ON_HOST
-  const char* types = strstr(source, "typedef");
   FILE* file = fopen(source_file, "w");
-  fprintf(file, "%.*s#include \"%s\"\n%s", (int)(types - source), source, getenv("ON_HOST"), types);
+  if (strncmp(source, "#define", 7) != 0) {
+    char kernel[64] = "frame";
+    const char* defined = strstr(source, "__global__ void ");
+    if (defined) sscanf(defined + 16, "%63[a-z_]", kernel);
+    fprintf(file,
+            "#include \"%s\"\n%s\n#line 1 \"driver\"\n"
+            "extern \"C\" void run_frame(unsigned blocks, unsigned threads, void** arguments) {\n"
+            "  run_frame_kernel(%s, blocks, threads, arguments);\n}\n",
+            getenv("ON_HOST"), source, kernel);
+  } else {
+    const char* types = strstr(source, "typedef");
+    fprintf(file, "%.*s#include \"%s\"\n%s", (int)(types - source), source, getenv("ON_HOST"),
+            types);
+  }
   fclose(file);
 #endif
   return !source || !name || headers || texts || names;
@@ -220,20 +260,26 @@ int nvrtcCreateProgram(void** program, const char* source, const char* name, int
 int nvrtcDestroyProgram(void** program) { return *program == 0; }
 int nvrtcCompileProgram(void* program, int count, const char* const* options) {
 #if ON_HOST
-  char command[2048];
+  char command[4096];
   snprintf(command, sizeof command,
-           "test -e %s || g++ -shared -fPIC -fno-strict-aliasing -w %s -o %s", library, source_file,
-           library);
-  if (system(command) != 0) return 1;
+           "test -e %s || g++ -shared -fPIC -fno-strict-aliasing -w %s -o %s 2> %s.log", library,
+           source_file, library, library);
+  if (system(command) != 0) {
+    strcat(library, ".log");
+    FILE* file = fopen(library, "r");
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return 6;
+  }
 #endif
   return !program || !count || strcmp(options[0], "--gpu-architecture=sm_90") ? 1 : COMPILE;
 }
 int nvrtcGetProgramLogSize(void* program, size_t* size) {
-  *size = 13;
+  *size = strlen(text);
   return program == 0;
 }
-int nvrtcGetProgramLog(void* program, char* text) {
-  memcpy(text, "not a program", 13);
+int nvrtcGetProgramLog(void* program, char* log) {
+  memcpy(log, text, strlen(text));
   return program == 0;
 }
 int nvrtcGetCUBINSize(void* program, size_t* size) {

@@ -17,7 +17,7 @@ struct uint4 {
 } __attribute__((aligned(16)));
 static struct {
   unsigned x;
-} threadIdx, blockIdx;
+} threadIdx, blockIdx, blockDim;
 /* The payload that is read. */
 static unsigned long long first_byte, end_byte;
 
@@ -68,6 +68,27 @@ void __stcs(T* to, T value) {
   if ((unsigned long long)to % sizeof(T) != 0) abort();
   *to = value;
 }
+/* A kernel of an application, by the types of its parameters. */
+template <int...>
+struct Places {};
+template <int N, int... At>
+struct UpTo : UpTo<N - 1, N - 1, At...> {};
+template <int... At>
+struct UpTo<0, At...> {
+  typedef Places<At...> type;
+};
+template <typename... P, int... At>
+void run_threads(void (*kernel)(P...), unsigned blocks, unsigned threads, void** arguments,
+                 Places<At...>) {
+  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)
+    for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) kernel(*(P*)arguments[At]...);
+}
+template <typename... P>
+void run_frame_kernel(void (*kernel)(P...), unsigned blocks, unsigned threads, void** arguments) {
+  blockDim.x = threads;
+  run_threads(kernel, blocks, threads, arguments, typename UpTo<sizeof...(P)>::type());
+}
+#ifdef THREADS
 struct Copy;
 extern "C" void place(const Copy* copies, unsigned count);
 /* One block, of so many threads. */
@@ -84,3 +105,4 @@ extern "C" void run_block(const Copy* copies, unsigned count, unsigned block, un
     place(copies, count);
   }
 }
+#endif

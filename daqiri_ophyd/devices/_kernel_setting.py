@@ -1,0 +1,79 @@
+"""Settings of the kernel that processes a plan's frames."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ophyd import Component
+from ophyd.ophydobj import Kind
+
+from daqiri_ophyd.engine import ReorderPlan
+
+from ._paths import expand_user
+from ._signals import EngineSignal
+
+__all__ = ["KernelSetting", "apply_kernel", "kernel_setting", "load_arrays"]
+
+
+class KernelSetting(EngineSignal[str]):
+    """A setting that an open engine has at once, and a closed one when it is opened.
+
+    Setting it compiles the kernel, which takes up to a second, and copies its arrays.
+
+    Parameters are those of `EngineSignal`.
+    """
+
+    def put(self, value: Any, **kwargs: Any) -> None:
+        """Check and store a value; an open engine uses it.
+
+        Raises
+        ------
+        TypeError
+            If it is not a string.
+        ValueError
+            If a file cannot be read.
+        CaptureError
+            While the plan's frame detector is staged.
+        DaqiriError
+            If the engine does not accept the kernel or an array, see
+            `daqiri_ophyd.engine.ReorderPlan.set_kernel`.
+        """
+        self.device.refuse_change(self)
+        converted = self._convert(value)
+        with self.device.daq.opening:
+            try:
+                self.device.use_kernel(**{self.attr_name: converted})
+            except (OSError, ValueError) as error:
+                raise ValueError(f"{self.name} is {value!r}: {error}") from error
+            super().put(converted, **kwargs)
+
+
+def kernel_setting(**limits: Any) -> Component[KernelSetting]:
+    """Return the component of a `KernelSetting`, a part of the configuration."""
+    return Component(KernelSetting, value="", kind=Kind.config, **limits)
+
+
+def load_arrays(paths: str) -> list[NDArray[Any]]:
+    """Return the arrays of ``.npy`` files, whose paths have commas between them.
+
+    Raises
+    ------
+    ValueError, OSError
+        If one cannot be read.
+    """
+    arrays = []
+    for path in filter(None, map(str.strip, paths.split(","))):
+        try:
+            arrays.append(np.load(expand_user(path), allow_pickle=False))
+        except ValueError as error:
+            raise ValueError(f"{path!r} is not a file of numpy.save ({error})") from error
+    return arrays
+
+
+def apply_kernel(plan: ReorderPlan, kernel: str, arrays: list[NDArray[Any]]) -> None:
+    """Let the engine process the plan's frames with a kernel; empty: with none."""
+    if kernel:
+        plan.set_kernel(Path(kernel), arrays)
+    else:
+        plan.remove_kernel()

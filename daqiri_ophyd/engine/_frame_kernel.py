@@ -1,0 +1,134 @@
+"""Kernels that process the frames of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daqiri_ophyd import _native
+from daqiri_ophyd._native import ReorderConfig
+
+from ._errors import InvalidParameterError
+
+__all__ = ["ProcessedPlan"]
+
+
+class ProcessedPlan:
+    """A reorder plan whose frames a kernel can process.
+
+    Attributes
+    ----------
+    config : ReorderConfig
+        Its part of the configuration.
+    """
+
+    def __init__(
+        self, port: int, position: int, config: ReorderConfig, session: _native.Session
+    ) -> None:
+        self._place = (port, position)
+        self._session = session
+        self.config = config
+
+    @property
+    def name(self) -> str:
+        """Name of the plan."""
+        return self.config.name
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements of frames."""
+        raise NotImplementedError
+
+    def set_kernel(
+        self, source: str | Path, arrays: Sequence[Any] = (), *, name: str = "frame"
+    ) -> None:
+        """Process each frame on the GPU, in place, before anybody gets it.
+
+        The kernel runs once all payloads of a frame are there, converted, and what is missing is
+        filled: recorders, `frames` and `preview` have its result. It takes effect with frames that
+        are closed from now on, and replaces the kernel before it; when this returns, that one is
+        not in use any more, and its arrays are freed.
+
+        Parameters
+        ----------
+        source : str or Path
+            CUDA C++, or the file that has it (UTF-8). It defines ``extern "C" __global__ void
+            frame(T* data, unsigned long long elements, const A0* a0, ...)``, with a pointer for
+            each array, in their order. ``elements`` is the frame's bytes by the size of `dtype`.
+            There are 256 threads a block, and at least as many threads as elements: the kernel
+            must check ``i < elements``. It is compiled without headers besides those of NVRTC.
+        arrays : sequence of array_like
+            Copied to the GPU now, with their type, in C order: integers, floats, complex numbers
+            or bool, in the byte order of this machine.
+        name : str
+            Name of the kernel in the source.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the source does not compile, which the compiler's log tells, has no such kernel, or
+            one that takes other types; or if an array is empty or of another type.
+        NotSupportedError
+            If the plan is not on a GPU (``reorder_type: gpu``), or there is no compiler (NVRTC).
+        NotReadyError
+            If the engine is closed.
+        GenericFailureError
+            If the arrays have no room in the GPU's memory.
+        OSError
+            If the file cannot be read.
+
+        See Also
+        --------
+        remove_kernel
+
+        Notes
+        -----
+        A kernel that fails, such as by an access beyond the frame, ends the work of the GPU in this
+        process: frames from then on are counted as ``lost``.
+        """
+        if not (name.isascii() and name.isidentifier()):
+            raise InvalidParameterError(
+                f"reorder plan {self.name!r}: the name of the kernel is {name!r}; accepted is an "
+                "identifier of C++, such as 'frame'"
+            )
+        self._session.set_frame_kernel(
+            *self._place,
+            self._source_of(source),
+            name,
+            self.dtype,
+            [self._kernel_array(number, array) for number, array in enumerate(arrays)],
+        )
+
+    def remove_kernel(self) -> None:
+        """Leave frames that are closed from now on as they are made; undoes `set_kernel`.
+
+        When this returns, the kernel is not in use any more, and its arrays are freed.
+        """
+        self._session.remove_frame_kernel(*self._place)
+
+    def _source_of(self, source: str | Path) -> str:
+        try:
+            text = source.read_text("utf-8") if isinstance(source, Path) else source
+        except UnicodeDecodeError:
+            text = "\0"
+        if "\0" in text:
+            raise InvalidParameterError(
+                f"reorder plan {self.name!r}: the source of the kernel is not text"
+                + (f" ({source})" if isinstance(source, Path) else "")
+                + "; give CUDA C++, or the pathlib.Path of a file that has it"
+            )
+        return text
+
+    def _kernel_array(self, number: int, given: Any) -> NDArray[Any]:
+        array = np.asarray(given, order="C")
+        if array.dtype.kind in "biufc" and array.dtype.isnative and array.size:
+            return array
+        raise InvalidParameterError(
+            f"reorder plan {self.name!r}: array {number} of the kernel has type {array.dtype} and "
+            f"shape {array.shape}; accepted are integers, floats, complex numbers and bool in this "
+            "machine's byte order, and one element or more: convert it with numpy's astype"
+        )

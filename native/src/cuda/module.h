@@ -1,0 +1,29 @@
+/// A kernel that was compiled for a GPU.
+#pragma once
+
+#include <string>
+
+#include "cuda/driver.h"
+
+namespace daqiri::cuda {
+
+class Module {
+ public:
+  /// `source`: CUDA C++ with `extern "C" __global__ void function(...)`. Throws Error; `what` names
+  /// who wants it.
+  Module(const Context& context, const std::string& source, const std::string& function,
+         const std::string& what);
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  /// Without effect where the GPU is gone.
+  ~Module();
+
+  [[nodiscard]] void* function() const noexcept { return function_; }
+
+ private:
+  int gpu_;
+  void* module_{nullptr};
+  void* function_{nullptr};
+};
+
+}  // namespace daqiri::cuda
