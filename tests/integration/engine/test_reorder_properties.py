@@ -297,9 +297,8 @@ def made_by_engine(config: Config, packets: list[Bytes]) -> tuple[list[Made], di
 
 def made(frame: Any) -> Made:
     assert not frame.timed_out
-    return Made(
-        frame.batch, frame.data.tobytes(), frame.valid.tolist(), frame.packets, frame.missing
-    )
+    data = frame.data if isinstance(frame.data, np.ndarray) else frame.data.get()
+    return Made(frame.batch, data.tobytes(), frame.valid.tolist(), frame.packets, frame.missing)
 
 
 def example(drawn: tuple[Config, int, int, int], how: Config, build: Build, udp_at: int) -> None:

@@ -165,6 +165,18 @@ def test_a_host_without_a_driver_is_told() -> None:
     )
 
 
+@pytest.mark.gpu
+def test_a_gpus_memory_is_given_back() -> None:
+    import cupy
+
+    config = with_frames(num_bufs=4096)
+    Engine.open(config).close()
+    before = cupy.cuda.runtime.memGetInfo()
+    for _ in range(100):
+        Engine.open(config).close()
+    assert cupy.cuda.runtime.memGetInfo() == before
+
+
 def test_packets_in_a_gpus_memory_are_refused_by_name() -> None:
     with pytest.raises(NotSupportedError) as refused:
         Engine.open(loopback("device"))

@@ -174,9 +174,12 @@ def test_long_payloads_that_are_recorded_too(with_driver: Run, tmp_path: Path) -
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["host_pinned", "device"])
 @on_the_cpu.few
 @given(drawn=on_the_cpu.plans(on_the_cpu.HEADERS), how=on_the_cpu.disturbances)
-def test_any_layout_and_traffic_make_the_frames_of_the_reference(drawn: Any, how: Config) -> None:
+def test_any_layout_and_traffic_make_the_frames_of_the_reference(
+    kind: str, drawn: Any, how: Config
+) -> None:
     drawn[0].pop("cpu_core", None)
     maker = on_the_cpu.Maker(drawn, on_the_cpu.HEADERS)
     sent = maker.all(how)
@@ -186,7 +189,8 @@ def test_any_layout_and_traffic_make_the_frames_of_the_reference(drawn: Any, how
     config = on_the_cpu.configured(loopback(num_bufs=4096), maker.plan, on_the_cpu.HEADERS)
     maker.plan["reorder_type"] = "gpu"
     for region in config["memory_regions"]:
-        region["kind"] = "host_pinned"
+        of_frames = region["name"] == maker.plan["memory_region"]
+        region["kind"] = kind if of_frames else "host_pinned"
     got, counts = on_the_cpu.made_by_engine(config, [packet for packet, _ in sent])
     assert counts == dict(maker.reference.counts)
     assert got == maker.reference.frames
