@@ -188,10 +188,11 @@ class CufileBackend final : public WriteBackend {
 
   /// A file without a name, or one that loses it at once.
   static File make_probe(const std::string& directory) {
-    constexpr int FLAGS = O_RDWR | O_DIRECT | O_CLOEXEC;
-    File probe =
-        File::private_to_process([&] { return open(directory.c_str(), O_TMPFILE | FLAGS, 0600); });
-    if (probe.is_open() || (errno != EOPNOTSUPP && errno != EISDIR)) return probe;
+    File probe = File::private_to_process(
+        [&] { return open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); });
+    // cuFile takes no descriptor that was opened with O_TMPFILE.
+    if (probe.is_open()) return open_again(probe.fd(), O_RDWR | O_DIRECT);
+    if (errno != EOPNOTSUPP && errno != EISDIR) return probe;
     std::string path = directory + "/.cufile-XXXXXX";
     probe = File::private_to_process([&] { return mkostemp(path.data(), O_DIRECT | O_CLOEXEC); });
     if (probe.is_open()) unlink(path.c_str());

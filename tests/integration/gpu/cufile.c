@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,9 @@ static int files;
 Result cuFileHandleRegister(void** handle, Description* description) {
   note("file");
   if (description->type != 1 || description->operations) return (Result){5022, 0};
+  /* What it refuses: CU_FILE_INVALID_FILE_OPEN_FLAG. */
+  const int flags = fcntl(description->handle.fd, F_GETFL);
+  if (!(flags & O_DIRECT) || (flags & O_TMPFILE) == O_TMPFILE) return (Result){5019, 0};
   /* The first is a probe. */
   if (files++ >= CUFILE_FILES) return (Result){5008, 0};
   *handle = malloc(sizeof(int));

@@ -105,7 +105,7 @@ def test_every_profile_has_a_tree(name):
         assert "<" in str(error)  # a template that waits for addresses
         return
     daq = make_daq(configured)
-    uses_gpu = name in ("igx", "spark")
+    uses_gpu = name in ("igx", "jungfrau-gpu", "spark")
     assert hasattr(daq, "gpus") == uses_gpu
     assert len(daq.component_names) == len(configured.interfaces) + 4 + uses_gpu
 
