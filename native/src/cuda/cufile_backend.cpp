@@ -1,5 +1,6 @@
 /// Frames from a GPU's memory to files, with cuFile.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +14,6 @@
 #include "cuda/cufile.h"
 #include "cuda/driver.h"
 #include "daqiri/error.h"
-#include "storage/new_file.h"
 #include "storage/write_backend.h"
 #include "system/log.h"
 
@@ -125,10 +125,17 @@ class CufileBackend final : public WriteBackend {
   [[nodiscard]] std::string cufile_mode() const override { return cufile_->mode(); }
   [[nodiscard]] bool from_device() const noexcept override { return true; }
 
-  int begin(int fd) noexcept override {
+  int begin(int fd, const std::string& path) noexcept override {
     end();
-    file_ = open_again(fd, O_RDWR | O_DIRECT);
+    // By its name: cuFile opens it once more, by the name of the descriptor, and one that was
+    // opened without a name keeps none.
+    file_ = File::private_to_process(
+        [&] { return open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | O_NOCTTY); });
     if (!file_.is_open()) return errno;
+    struct stat ours{};
+    struct stat named{};
+    if (fstat(fd, &ours) != 0 || fstat(file_.fd(), &named) != 0) return errno;
+    if (ours.st_dev != named.st_dev || ours.st_ino != named.st_ino) return ESTALE;
     return with_gpu([this] { return handle_.open(*cufile_, file_.fd()); });
   }
 
@@ -186,23 +193,13 @@ class CufileBackend final : public WriteBackend {
     return 0;
   }
 
-  /// A file without a name, or one that loses it at once.
-  static File make_probe(const std::string& directory) {
-    File probe = File::private_to_process(
-        [&] { return open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); });
-    // cuFile takes no descriptor that was opened with O_TMPFILE.
-    if (probe.is_open()) return open_again(probe.fd(), O_RDWR | O_DIRECT);
-    if (errno != EOPNOTSUPP && errno != EISDIR) return probe;
-    std::string path = directory + "/.cufile-XXXXXX";
-    probe = File::private_to_process([&] { return mkostemp(path.data(), O_DIRECT | O_CLOEXEC); });
-    if (probe.is_open()) unlink(path.c_str());
-    return probe;
-  }
-
   /// Throws Error NOT_SUPPORTED where cuFile does not write to files of a directory. With the GPU
   /// current.
   void require_writable(const std::string& directory) const {
-    const File probe = make_probe(directory);
+    // As long as it is open, it has a name: see `begin`.
+    std::string path = directory + "/.cufile-XXXXXX";
+    const File probe =
+        File::private_to_process([&] { return mkostemp(path.data(), O_DIRECT | O_CLOEXEC); });
     if (!probe.is_open())
       throw Error(Status::NOT_SUPPORTED,
                   file_problem("cuFile needs O_DIRECT, which is refused in", directory, errno));
@@ -213,6 +210,7 @@ class CufileBackend final : public WriteBackend {
     int problem = handle.open(*cufile_, probe.fd());
     if (problem == 0) problem = write_piece(handle, page, 0, written);
     handle.close(*cufile_);
+    unlink(path.c_str());
     if (problem != 0)
       throw Error(Status::NOT_SUPPORTED,
                   file_problem("cuFile cannot write in", directory, problem));

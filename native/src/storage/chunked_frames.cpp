@@ -281,7 +281,7 @@ class ChunkedFrames final : public FrameWriter {
   /// The next frame is number `frames`; nothing is under way. Throws Error.
   void continue_behind(std::uint64_t frames) {
     stored_ = stored_before_ = frames;
-    const int problem = direct_ ? direct_->begin(file_.fd()) : 0;
+    const int problem = direct_ ? direct_->begin(file_.fd(), path_) : 0;
     if (problem != 0) throw file_error("cannot write", path_, problem);
   }
 

@@ -63,7 +63,7 @@ class ContiguousFrames final : public FrameWriter {
     if (!beside_.is_open()) throw file_error("cannot open", path_, errno);
     image_.clear();
     least_size_ = frames_at_;
-    check(output_->begin(file_.fd(), {.size = frames_at_}));
+    check(output_->begin(file_.fd(), path_, {.size = frames_at_}));
   }
 
   void put(const Burst& frame) override {
@@ -81,7 +81,7 @@ class ContiguousFrames final : public FrameWriter {
     const std::uint64_t size = frames_at_ + frames * form_.bytes;
     // First, so that there are always as many as it says.
     publish(frames);
-    check(output_->begin(file_.fd(), {.size = size, .packets = frames}));
+    check(output_->begin(file_.fd(), path_, {.size = size, .packets = frames}));
     check(ftruncate(beside_.fd(), static_cast<off_t>(size)) == 0 ? 0 : errno);
   }
 

@@ -42,10 +42,10 @@ DirectWrites::~DirectWrites() {
   threads_.clear();
 }
 
-int DirectWrites::begin(int fd) {
+int DirectWrites::begin(int fd, const std::string& path) {
   wait();
   fd_ = fd;
-  const int problem = backend_->begin(fd);
+  const int problem = backend_->begin(fd, path);
   const std::lock_guard lock(mutex_);
   whole_ = 0;
   missing_ = false;
@@ -193,10 +193,10 @@ class DirectFrames final : public FileOutput {
   [[nodiscard]] const char* name() const noexcept override { return writes_.name(); }
   [[nodiscard]] std::string cufile_mode() const override { return writes_.cufile_mode(); }
 
-  int begin(int fd, const FileTally& whole) noexcept override {
+  int begin(int fd, const std::string& path, const FileTally& whole) noexcept override {
     whole_ = before_ = whole;
     preallocation_.begin(fd, whole.size);
-    return writes_.begin(fd);
+    return writes_.begin(fd, path);
   }
 
   int put(RecordBatch& batch) noexcept override {

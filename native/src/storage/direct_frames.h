@@ -38,8 +38,9 @@ class DirectWrites {
   /// What is under way is finished.
   ~DirectWrites();
 
-  /// Go on with this open file, after `wait`. Returns the error's number, 0: fine.
-  int begin(int fd);
+  /// Go on with this open file, which has that path, after `wait`. Returns the error's number, 0:
+  /// fine.
+  int begin(int fd, const std::string& path);
   /// Put `size` bytes to `offset`. From the host's memory, that is a multiple of DIRECT_PAGE, and
   /// zeros follow up to the next. `owner`: the burst that the bytes belong to; null: they are the
   /// host's, and copied. Waits while too many are under way. Returns the error's number: of this

@@ -38,7 +38,7 @@ class BufferedOutput final : public FileOutput {
 
   [[nodiscard]] const char* name() const noexcept override { return "buffered"; }
 
-  int begin(int fd, const FileTally& whole) noexcept override {
+  int begin(int fd, const std::string& /*path*/, const FileTally& whole) noexcept override {
     fd_ = fd;
     whole_ = whole;
     if (preallocates_) preallocation_.begin(fd, whole.size);
@@ -111,7 +111,7 @@ class DirectOutput final : public FileOutput {
 
   [[nodiscard]] const char* name() const noexcept override { return "direct"; }
 
-  int begin(int fd, const FileTally& whole) noexcept override {
+  int begin(int fd, const std::string& /*path*/, const FileTally& whole) noexcept override {
     drain();
     const std::lock_guard lock(mutex_);
     fd_ = fd;

@@ -220,8 +220,9 @@ class FileOutput {
   [[nodiscard]] virtual const char* name() const noexcept = 0;
   /// How cuFile does it; empty: another does.
   [[nodiscard]] virtual std::string cufile_mode() const { return {}; }
-  /// Go on behind the first `whole.size` bytes of the open file `fd`. Returns errno, 0: fine.
-  virtual int begin(int fd, const FileTally& whole) noexcept = 0;
+  /// Go on behind the first `whole.size` bytes of the open file `fd`, which has that path. Returns
+  /// errno, 0: fine.
+  virtual int begin(int fd, const std::string& path, const FileTally& whole) noexcept = 0;
   /// Take a batch. Returns errno, 0: taken; after an error only `sync` and `begin` may be called.
   virtual int put(RecordBatch& batch) noexcept = 0;
   /// Wait until all that was taken is in the file. Returns errno, 0: fine. After an error of it or

@@ -200,7 +200,7 @@ void PacketWriter::begin(File file, const std::string& path, std::uint64_t size,
   size_before_ = before;
   tally_ = {.size = size};
   file_ = std::move(file);
-  const int problem = output_->begin(file_.fd(), tally_);
+  const int problem = output_->begin(file_.fd(), path_, tally_);
   if (problem == 0) return;
   if (before == 0) remove();
   file_.close();
@@ -282,7 +282,8 @@ void PacketWriter::sync() noexcept {
 }
 
 bool PacketWriter::retry() noexcept {
-  if (!file_.is_open() || cut_errno_ != 0 || output_->begin(file_.fd(), tally_) != 0) return false;
+  if (!file_.is_open() || cut_errno_ != 0 || output_->begin(file_.fd(), path_, tally_) != 0)
+    return false;
   errno_ = 0;
   return true;
 }

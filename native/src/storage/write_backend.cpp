@@ -21,7 +21,7 @@ class DirectBackend final : public WriteBackend {
   [[nodiscard]] const char* name() const noexcept override { return told_ ? "buffered" : "direct"; }
   [[nodiscard]] bool from_device() const noexcept override { return false; }
 
-  int begin(int fd) noexcept override {
+  int begin(int fd, const std::string& /*path*/) noexcept override {
     fd_ = fd;
     // One of its own: what is not of whole pages goes through the page cache. Where there is none,
     // all does.

@@ -31,8 +31,8 @@ class WriteBackend {
   /// Whether it writes device memory, a piece at a time, of any length and to any offset. Else it
   /// writes the host's, in whole pages.
   [[nodiscard]] virtual bool from_device() const noexcept = 0;
-  /// Go on with this open file. Returns the error's number, 0: fine.
-  virtual int begin(int fd) noexcept = 0;
+  /// Go on with this open file, which has that path. Returns the error's number, 0: fine.
+  virtual int begin(int fd, const std::string& path) noexcept = 0;
   /// Let go of the file.
   virtual void end() noexcept = 0;
   /// Write pieces one behind the other at `offset`; `written`: how many bytes are in the file.

@@ -15,7 +15,7 @@ class DeviceBackend final : public WriteBackend {
  public:
   [[nodiscard]] const char* name() const noexcept override { return "device"; }
   [[nodiscard]] bool from_device() const noexcept override { return true; }
-  int begin(int fd) noexcept override {
+  int begin(int fd, const std::string& /*path*/) noexcept override {
     fd_ = fd;
     return 0;
   }

@@ -46,7 +46,7 @@ TEST_CASE("Frames are in the file as they were, each up to the end of its last p
   Bytes expected;
   {
     DirectWrites writes(size);
-    writes.begin(file.fd());
+    writes.begin(file.fd(), dir / "frames");
     for (std::uint32_t i = 0; i < 40; ++i) {
       Bytes bytes = random_bytes(size, i);
       const HeldBurst held = frame(bench, bytes);
@@ -67,7 +67,7 @@ TEST_CASE("What a disk refuses ends the whole frames of a file", "[storage][dire
   Bench bench = frames_of(SIZE);
   const File file = make_file(dir / "frames");
   DirectWrites writes(SIZE);
-  writes.begin(file.fd());
+  writes.begin(file.fd(), dir / "frames");
   const Bytes bytes = random_bytes(SIZE, 1);
   {
     const FileSizeLimit limit(5 * SIZE + 3);
@@ -88,7 +88,7 @@ TEST_CASE("What a disk refuses ends the whole frames of a file", "[storage][dire
   std::vector<HeldBurst> all;
   for (int i = 0; i < 4; ++i) all.push_back(frame(bench, bytes));
   // It can go on.
-  writes.begin(file.fd());
+  writes.begin(file.fd(), dir / "frames");
   CHECK(writes.put(5 * SIZE, bytes.data(), SIZE, nullptr) == 0);
   CHECK(writes.wait() == 0);
   CHECK(writes.whole() == 1);
@@ -107,7 +107,7 @@ TEST_CASE("An error of the disk is not hidden by a write through the page cache"
   const File file = make_file(dir / "frames");
   const Bytes bytes = random_bytes(DIRECT_PAGE, 1);
   DirectWrites writes(DIRECT_PAGE);
-  writes.begin(file.fd());
+  writes.begin(file.fd(), dir / "frames");
   {
     const FailingWrite fault(true, 0, error);
     REQUIRE(writes.put(0, bytes.data(), DIRECT_PAGE, nullptr) == 0);
@@ -129,7 +129,7 @@ TEST_CASE("Frames of a device are written one by one, from where they are, at an
   auto made = std::make_unique<DeviceBackend>();
   const DeviceBackend& backend = *made;
   DirectWrites writes(size, std::move(made), apart);
-  REQUIRE(writes.begin(file.fd()) == 0);
+  REQUIRE(writes.begin(file.fd(), dir / "frames") == 0);
   for (std::uint32_t i = 0; i < 40; ++i) {
     const Bytes bytes = random_bytes(size, i);
     const HeldBurst held = frame(bench, bytes);

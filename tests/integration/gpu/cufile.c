@@ -53,6 +53,11 @@ Result cuFileHandleRegister(void** handle, Description* description) {
   /* What it refuses: CU_FILE_INVALID_FILE_OPEN_FLAG. */
   const int flags = fcntl(description->handle.fd, F_GETFL);
   if (!(flags & O_DIRECT) || (flags & O_TMPFILE) == O_TMPFILE) return (Result){5019, 0};
+  /* It opens the file by its name: CU_FILE_GETNEWFD_FAILED. */
+  char link[64], name[4096] = "";
+  snprintf(link, sizeof link, "/proc/self/fd/%d", description->handle.fd);
+  if (readlink(link, name, sizeof name - 1) < 0 || access(name, R_OK | W_OK) != 0)
+    return (Result){5031, 0};
   /* The first is a probe. */
   if (files++ >= CUFILE_FILES) return (Result){5008, 0};
   *handle = malloc(sizeof(int));
