@@ -1,6 +1,5 @@
 """Settings of the kernel that processes a plan's frames."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,15 +64,19 @@ def load_arrays(paths: str) -> list[NDArray[Any]]:
     arrays = []
     for path in filter(None, map(str.strip, paths.split(","))):
         try:
-            arrays.append(np.load(expand_user(path), allow_pickle=False))
-        except ValueError as error:
+            array = np.load(expand_user(path), allow_pickle=False)
+        except (ValueError, EOFError) as error:
             raise ValueError(f"{path!r} is not a file of numpy.save ({error})") from error
+        if not isinstance(array, np.ndarray):
+            array.close()
+            raise ValueError(f"{path!r} has several arrays; save each with numpy.save")
+        arrays.append(array)
     return arrays
 
 
-def apply_kernel(plan: ReorderPlan, kernel: str, arrays: list[NDArray[Any]]) -> None:
+def apply_kernel(plan: ReorderPlan, source: str, arrays: list[NDArray[Any]]) -> None:
     """Let the engine process the plan's frames with a kernel; empty: with none."""
-    if kernel:
-        plan.set_kernel(Path(kernel), arrays)
+    if source:
+        plan.set_kernel(source, arrays)
     else:
         plan.remove_kernel()

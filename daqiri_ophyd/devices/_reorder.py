@@ -14,7 +14,6 @@ from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.engine import (
     Engine,
-    InvalidParameterError,
     NotSupportedError,
     ReorderCounters,
     frame_form,
@@ -76,6 +75,12 @@ class ReorderPlan(CounterDevice):
     flow_ids = fact(_setting("flow_ids"), "array")
     method = fact(lambda plan: json.dumps(plan.configured["method"]), "string")
 
+    def __init__(self, prefix: str = "", **kwargs: Any) -> None:
+        # Of `kernel` and `kernel_arrays`, as they were when they were set.
+        self._source = ""
+        self._arrays: list[NDArray[Any]] = []
+        super().__init__(prefix, **kwargs)
+
     @property
     def configured(self) -> dict[str, Any]:
         """The plan as configured, with all defaults."""
@@ -109,8 +114,12 @@ class ReorderPlan(CounterDevice):
         ValueError, OSError, DaqiriError
             If a file cannot be read, or the engine does not accept what it has.
         """
-        kernel = self.kernel.get() if kernel is None else kernel
-        arrays = load_arrays(self.kernel_arrays.get() if kernel_arrays is None else kernel_arrays)
+        arrays = self._arrays if kernel_arrays is None else load_arrays(kernel_arrays)
+        source = self._source
+        if kernel is None:
+            kernel = self.kernel.get()
+        else:
+            source = Path(kernel).read_text("utf-8") if kernel else ""
         if kernel and self.configured["reorder_type"] != "gpu":
             raise NotSupportedError(
                 f"{self.kernel.name} is {kernel!r}, and reorder plan {self.member_name!r} has "
@@ -118,28 +127,20 @@ class ReorderPlan(CounterDevice):
                 "reorder_type: gpu in the configuration"
             )
         if self.daq.is_open:
-            apply_kernel(self.engine_plan, kernel, arrays)
-        elif kernel:
-            Path(kernel).read_text("utf-8")
+            apply_kernel(self.engine_plan, source, arrays)
+        self._source, self._arrays = source, arrays
 
     def begin(self, engine: Engine) -> None:
-        """Let an engine that is being opened process frames as the settings say.
+        """Let an engine that is being opened process frames with what was set, as it was read then.
 
         Raises
         ------
         DaqiriError
-            If a file cannot be read any more, or the engine does not accept what it has.
+            If the engine does not accept it.
         """
-        if not (kernel := self.kernel.get()):
-            return
-        plan = engine.port(self.port_name).reorder[self.member_name]
-        try:
-            apply_kernel(plan, kernel, load_arrays(self.kernel_arrays.get()))
-        except (OSError, ValueError) as error:
-            raise InvalidParameterError(
-                f"{self.kernel.name} is {kernel!r}, and {self.kernel_arrays.name} "
-                f"{self.kernel_arrays.get()!r}: {error}. Restore the file, or set others."
-            ) from error
+        if self._source:
+            plan = engine.port(self.port_name).reorder[self.member_name]
+            apply_kernel(plan, self._source, self._arrays)
 
     def monitor(self) -> None:
         """Update subscribed signals for as long as the engine is open."""

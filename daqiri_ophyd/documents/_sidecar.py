@@ -24,7 +24,8 @@ A recorder writes further keys, which are not read here:
 left_out               int     packets left out on request: paused, before the start, beyond the
                                limit, filtered, flushed
 left_out_by_reason     object  packets left out, by reason
-format, writer         str     ``pcap`` or ``raw``; ``buffered`` or ``direct``
+format, writer         str     ``pcap``, ``raw`` or ``hdf5``; ``buffered``, ``direct``
+                               or ``cufile``
 cufile                 str     of frames that cuFile wrote: ``nvidia-fs`` and its version, or
                                ``compatibility mode``
 packet_data_offset     int     raw: bytes skipped at the beginning of each packet

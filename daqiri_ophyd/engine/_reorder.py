@@ -88,9 +88,9 @@ class Frame:
 
     Notes
     -----
-    Libraries take a frame as they take its data, without a copy: ``numpy.from_dlpack(frame)``, and
-    of one in a GPU's memory ``cupy.asarray(frame)`` and ``torch.from_dlpack(frame)``. What they
-    make of it keeps the buffer in use, too. ``numpy.asarray`` takes frames in the CPU's memory.
+    Libraries take a frame as they take its data, without a copy: ``numpy.asarray(frame)``, and of
+    one in a GPU's memory ``cupy.asarray(frame)`` and ``torch.from_dlpack(frame)``. What they make
+    of it keeps the buffer in use, too.
     """
 
     __slots__ = (

@@ -8,6 +8,7 @@
 #include "cuda/driver.h"
 #include "cuda/library.h"
 #include "daqiri/error.h"
+#include "storage/write_backend.h"
 #include "system/file.h"
 
 namespace daqiri::cuda {
@@ -99,7 +100,7 @@ std::string mode_of(const CufileFunctions& functions) {
   };
   const auto properties = std::make_unique<Properties>();
   if (functions.properties(properties.get()).error != 0 || properties->major == 0)
-    return "compatibility mode";
+    return COMPATIBILITY_MODE;
   return "nvidia-fs " + std::to_string(properties->major) + "." + std::to_string(properties->minor);
 }
 

@@ -42,8 +42,8 @@ class Cufile {
   static const Cufile& get();
 
   [[nodiscard]] const CufileFunctions& call() const noexcept { return functions_; }
-  /// "nvidia-fs 2.17": disks read the GPU's memory; "compatibility mode": cuFile copies by way of
-  /// the host's.
+  /// "nvidia-fs 2.17": the kernel has it, and disks read the GPU's memory where file system and
+  /// disk can; else COMPATIBILITY_MODE.
   [[nodiscard]] const std::string& mode() const noexcept { return mode_; }
 
  private:

@@ -132,11 +132,10 @@ class CufileBackend final : public WriteBackend {
     file_ = File::private_to_process(
         [&] { return open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | O_NOCTTY); });
     if (!file_.is_open()) return errno;
-    struct stat ours{};
-    struct stat named{};
-    if (fstat(fd, &ours) != 0 || fstat(file_.fd(), &named) != 0) return errno;
-    if (ours.st_dev != named.st_dev || ours.st_ino != named.st_ino) return ESTALE;
-    return with_gpu([this] { return handle_.open(*cufile_, file_.fd()); });
+    int problem = is_same(fd, file_.fd()) ? 0 : ESTALE;
+    if (problem == 0) problem = with_gpu([this] { return handle_.open(*cufile_, file_.fd()); });
+    if (problem != 0) end();
+    return problem;
   }
 
   void end() noexcept override {
@@ -172,6 +171,13 @@ class CufileBackend final : public WriteBackend {
       log(LogLevel::ERROR, e.what());
       return NO_CONTEXT;
     }
+  }
+
+  static bool is_same(int file, int other) noexcept {
+    struct stat one{};
+    struct stat two{};
+    return fstat(file, &one) == 0 && fstat(other, &two) == 0 && one.st_dev == two.st_dev &&
+           one.st_ino == two.st_ino;
   }
 
   int write_piece(const CufileHandle& handle, const iovec& piece, std::uint64_t offset,

@@ -12,10 +12,11 @@ namespace {
 
 constexpr const char* LIBRARY = "libcuda.so.1";
 
-/// Kept for the life of the process: regions come and go, and a context takes 0.1 s to make.
+/// Kept for the life of the process: regions come and go, and a context takes 0.1 s to make. What
+/// is kept here is never destroyed: sessions may end at exit.
 void* context_of(const Driver& driver, const std::string& what, int gpu) {
   static std::mutex mutex;
-  static std::map<int, void*> kept;
+  static auto& kept = *new std::map<int, void*>;
   const std::lock_guard lock(mutex);
   if (const auto found = kept.find(gpu); found != kept.end()) return found->second;
   int count = 0;
@@ -56,15 +57,17 @@ std::string Driver::find_functions() {
                    find_function(library, "cuMemAlloc_v2", f.allocate) &&
                    find_function(library, "cuMemFree_v2", f.free) &&
                    find_function(library, "cuMemGetInfo_v2", f.memory) &&
-                   find_function(library, "cuMemcpyDtoH_v2", f.copy_to_host) &&
+                   find_function(library, "cuMemcpyDtoHAsync_v2", f.copy_to_host) &&
                    find_function(library, "cuMemcpyHtoDAsync_v2", f.copy_to_gpu) &&
                    find_function(library, "cuDeviceGetAttribute", f.attribute) &&
                    find_function(library, "cuModuleLoadData", f.load_module) &&
                    find_function(library, "cuModuleUnload", f.unload_module) &&
                    find_function(library, "cuModuleGetFunction", f.find_function) &&
+                   find_function(library, "cuFuncGetAttribute", f.function_attribute) &&
                    find_function(library, "cuLaunchKernel", f.launch) &&
                    find_function(library, "cuStreamCreate", f.make_stream) &&
                    find_function(library, "cuStreamDestroy_v2", f.destroy_stream) &&
+                   find_function(library, "cuStreamSynchronize", f.wait_for_stream) &&
                    find_function(library, "cuEventCreate", f.make_event) &&
                    find_function(library, "cuEventDestroy_v2", f.destroy_event) &&
                    find_function(library, "cuEventRecord", f.record_event) &&
@@ -85,7 +88,7 @@ Driver::Driver() : why_absent_(find_functions()) {
 }
 
 const Driver& Driver::loaded() {
-  static const Driver driver;
+  static const Driver& driver = *new Driver;
   return driver;
 }
 

@@ -10,6 +10,10 @@ namespace daqiri::cuda {
 /// CUDA's error codes; 0: success.
 using Result = int;
 
+/// CU_STREAM_NON_BLOCKING: work of other libraries of the process, in the default stream, is not
+/// waited for.
+inline constexpr unsigned STREAM_FLAGS = 1;
+
 /// Host memory for all GPUs of the process, at an address of theirs: PORTABLE and DEVICEMAP of
 /// CU_MEMHOSTALLOC and CU_MEMHOSTREGISTER.
 inline constexpr unsigned HOST_FLAGS = 0x01U | 0x02U;
@@ -33,17 +37,19 @@ struct Functions {
   Result (*allocate)(std::uint64_t*, std::size_t);
   Result (*free)(std::uint64_t);
   Result (*memory)(std::size_t*, std::size_t*);
-  Result (*copy_to_host)(void*, std::uint64_t, std::size_t);
+  Result (*copy_to_host)(void*, std::uint64_t, std::size_t, void*);
   /// On a stream.
   Result (*copy_to_gpu)(std::uint64_t, const void*, std::size_t, void*);
   Result (*attribute)(int*, int, int);
   Result (*load_module)(void**, const void*);
   Result (*unload_module)(void*);
   Result (*find_function)(void**, void*, const char*);
+  Result (*function_attribute)(int*, int, void*);
   Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                    void*, void**, void**);
   Result (*make_stream)(void**, unsigned);
   Result (*destroy_stream)(void*);
+  Result (*wait_for_stream)(void*);
   Result (*make_event)(void**, unsigned);
   Result (*destroy_event)(void*);
   Result (*record_event)(void*, void*);

@@ -8,6 +8,8 @@ namespace {
 
 /// Of a block.
 constexpr unsigned THREADS_OF_BLOCK = 256;
+/// CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+constexpr int MAX_THREADS_PER_BLOCK = 0;
 /// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
 constexpr unsigned COPY_EVENT_FLAGS = 1U | 2U;
 
@@ -110,6 +112,15 @@ FrameKernel::FrameKernel(const Context& context, const reorder::FrameKernel& ker
       element_bytes_(kernel.element.bytes),
       gpu_(context.gpu()),
       module_(compiled(context, kernel, what)) {
+  int most = 0;
+  if (context.driver().call().function_attribute(&most, MAX_THREADS_PER_BLOCK,
+                                                 module_.function()) == 0 &&
+      static_cast<unsigned>(most) < THREADS_OF_BLOCK) {
+    throw Error(Status::INVALID_PARAMETER,
+                what + ": kernel '" + name_ + "' runs with up to " + std::to_string(most) +
+                    " threads a block, and gets " + std::to_string(THREADS_OF_BLOCK) +
+                    "; raise its __launch_bounds__, or let it use fewer registers");
+  }
   try {
     copy_arrays(context, kernel, what, stream);
   } catch (...) {

@@ -28,8 +28,7 @@ constexpr std::size_t NUM_LAUNCHES = 8;
 /// Of a launch.
 constexpr std::size_t MOST_COPIES = 1024;
 constexpr std::size_t STAGING = std::size_t{4} << 20U;
-/// CU_STREAM_NON_BLOCKING; CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
-constexpr unsigned STREAM_FLAGS = 1;
+/// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
 constexpr unsigned EVENT_FLAGS = 1U | 2U;
 
 /// What a launch copies, and whose it is.
@@ -144,6 +143,10 @@ class GpuMover final : public reorder::Mover {
   }
 
   void set_kernel(const reorder::FrameKernel* kernel, std::mutex& callers) override {
+    if (failed_.load()) {
+      throw Error(Status::GENERIC_FAILURE,
+                  what_ + ": the GPU does not work any more; start the program again");
+    }
     std::unique_ptr<FrameKernel> other;
     if (kernel != nullptr)
       other = std::make_unique<FrameKernel>(Context(what_, gpu_), *kernel, what_, stream_);

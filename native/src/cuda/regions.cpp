@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -84,7 +85,11 @@ class DeviceMemory {
     const Context context(what_, gpu_);
     const Functions& call = context.driver().call();
     std::uint64_t base = 0;
-    const Result result = call.allocate(&base, extent_.bytes);
+    Result result = call.allocate(&base, extent_.bytes);
+    if (result == 0) {
+      result = call.make_stream(&copies_->stream, STREAM_FLAGS);
+      if (result != 0) call.free(base);
+    }
     if (result != 0) {
       std::string text = what_;
       text.append(": GPU ").append(std::to_string(gpu_)).append(" cannot allocate ");
@@ -102,18 +107,27 @@ class DeviceMemory {
     extent_.base = reinterpret_cast<std::byte*>(base);
   }
   DeviceMemory(DeviceMemory&& other) noexcept
-      : extent_(std::exchange(other.extent_, {})), what_(other.what_), gpu_(other.gpu_) {}
+      : extent_(std::exchange(other.extent_, {})),
+        what_(std::move(other.what_)),
+        gpu_(other.gpu_),
+        copies_(std::move(other.copies_)) {}
   DeviceMemory& operator=(DeviceMemory&&) = delete;
   ~DeviceMemory() {
     if (extent_.base == nullptr) return;
-    with_gpu([this](const Functions& call) { return call.free(address(extent_.base)); });
+    with_gpu([this](const Functions& call) {
+      call.destroy_stream(copies_->stream);
+      return call.free(address(extent_.base));
+    });
   }
 
   [[nodiscard]] const memory::RegionExtent& extent() const noexcept { return extent_; }
   /// Returns what went wrong; empty: nothing.
   [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
-    return with_gpu(
-        [&](const Functions& call) { return call.copy_to_host(to, address(data), bytes); });
+    const std::lock_guard lock(copies_->mutex);
+    return with_gpu([&](const Functions& call) {
+      const Result result = call.copy_to_host(to, address(data), bytes, copies_->stream);
+      return result == 0 ? call.wait_for_stream(copies_->stream) : result;
+    });
   }
 
  private:
@@ -134,9 +148,16 @@ class DeviceMemory {
     }
   }
 
+  /// Of a stream of its own: one at a time.
+  struct Copies {
+    std::mutex mutex;
+    void* stream{nullptr};
+  };
+
   memory::RegionExtent extent_;
   std::string what_;
   int gpu_;
+  std::unique_ptr<Copies> copies_{std::make_unique<Copies>()};
   pid_t process_{getpid()};
 };
 

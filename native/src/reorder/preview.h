@@ -30,7 +30,7 @@ class Preview {
   explicit Preview(std::size_t frame_size, const memory::BufferOwner* memory = nullptr)
       : size_(frame_size), memory_(memory) {}
 
-  /// A frame is handed on. Never waits; one thread at a time.
+  /// A frame is handed on. Never waits for who asks; one thread at a time.
   void offer(const Frame& frame) noexcept {
     if (!wanted_.load(std::memory_order_acquire)) return;
     const std::unique_lock lock(mutex_, std::try_to_lock);

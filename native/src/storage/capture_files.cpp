@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "storage/sidecar.h"
+#include "storage/write_backend.h"
 
 namespace daqiri {
 
@@ -58,9 +59,13 @@ void CaptureFiles::log_about(LogLevel level, const std::string& text) const {
 std::unique_ptr<RecordWriter> CaptureFiles::make_writer() const {
   if (options_.writer == WriterKind::CUFILE)
     return source_.make_writer(options_, WriterKind::CUFILE);
-  if (options_.writer == WriterKind::AUTO && source_.in_device_memory()) {
+  if (options_.writer == WriterKind::AUTO && source_.in_device_memory() &&
+      options_.compression == FrameCompression::NONE) {
     try {
-      return source_.make_writer(options_, WriterKind::CUFILE);
+      auto writer = source_.make_writer(options_, WriterKind::CUFILE);
+      if (writer->cufile_mode() != COMPATIBILITY_MODE) return writer;
+      log_about(LogLevel::INFO,
+                " copies frames to the CPU, as cuFile would, too: the kernel has no nvidia-fs");
     } catch (const std::exception& e) {
       log_about(LogLevel::WARN,
                 std::string(" copies frames to the CPU, without cuFile: ") + e.what());

@@ -13,6 +13,9 @@
 
 namespace daqiri {
 
+/// What cuFile says where the kernel lacks nvidia-fs: it copies by way of the host's memory, too.
+inline constexpr const char* COMPATIBILITY_MODE = "compatibility mode";
+
 /// Writes to one file at a time, which begins and ends while nothing is under way. Writes come from
 /// several threads.
 ///

@@ -24,6 +24,7 @@ ANSWERS = {
     "ALLOCATE": 0,
     "COPIES": -1,
     "GUARD": 0,
+    "THREADS": 1024,
     "SYNCHRONIZE": 0,
     "LAUNCH": 0,
     "FRAME": 0,

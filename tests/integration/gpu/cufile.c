@@ -94,15 +94,14 @@ ssize_t cuFileWrite(void* handle, const void* base, size_t size, off_t offset, o
     return CUFILE_ERROR ? -CUFILE_ERROR : CUFILE_ERRNO ? -1 : 0;
   }
   if (CUFILE_MOST && size > CUFILE_MOST) size = CUFILE_MOST;
-  int (*copy)(void*, unsigned long long, size_t) =
-      dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpyDtoH_v2");
+  int (*copy)(void*, unsigned long long, size_t, void*) =
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpyDtoHAsync_v2");
   const off_t begin = DOWN(offset), end = UP(offset + (off_t)size);
   char* pages = aligned_alloc(PAGE, end - begin);
   memset(pages, 0, end - begin);
   ssize_t done = 0;
-  if (offset != begin || offset + (off_t)size != end)
-    done = pread(fd, pages, end - begin, begin);
-  if (done >= 0 && copy(pages + (offset - begin), (unsigned long long)base + at, size) != 0)
+  if (offset != begin || offset + (off_t)size != end) done = pread(fd, pages, end - begin, begin);
+  if (done >= 0 && copy(pages + (offset - begin), (unsigned long long)base + at, size, pages))
     done = -5014;
   if (done >= 0) done = pwrite(fd, pages, end - begin, begin);
   free(pages);

@@ -167,6 +167,15 @@ def test_auto_goes_another_way_and_says_why(run: Run, disk: Path, case: str) -> 
     np.testing.assert_array_equal(content(files), data[:, :, 8:])
 
 
+def test_auto_does_without_cufile_where_it_copies_too(run: Run, disk: Path) -> None:
+    data = made()
+    said, _, files = record(run, disk, with_frames(), data, writer="auto", CUFILE_MAJOR=0)
+    assert outcome(said) == [NUMBER, "", 0, 0, True]
+    found = metadata(files[0])
+    assert found["writer"] == "direct" and "cufile" not in found
+    np.testing.assert_array_equal(content(files), data[:, :, 8:])
+
+
 @pytest.mark.skipif(CUDAS_OWN.exists(), reason="cuFile is installed")
 def test_a_host_without_cufile_says_what_to_install(run: Run, disk: Path) -> None:
     said, _, _ = record(run, disk, with_frames(), made(), writer="cufile")

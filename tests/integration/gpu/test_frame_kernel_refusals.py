@@ -118,3 +118,11 @@ def test_a_plan_of_the_cpu_refuses_kernels() -> None:
         "reorder plan 'images': kernel 'frame' runs on a GPU, and reorder_type is 'cpu'; set "
         "reorder_type: gpu, and process frames of a CPU where they are taken"
     )
+
+
+def test_a_kernel_for_smaller_blocks_is_refused(with_driver: Run, tmp_path: Path) -> None:
+    said = refusals(with_driver, tmp_path, ON_HOST=1, THREADS=128)
+    assert said[0].strip() == (
+        "InvalidParameterError: reorder config 'images': kernel 'frame' runs with up to 128 "
+        "threads a block, and gets 256; raise its __launch_bounds__, or let it use fewer registers"
+    )

@@ -74,10 +74,24 @@ plan.kernel.put("")
 daq.close()
 plan.kernel.put(f"{folder}/add.cu")
 (folder / "add.cu").unlink()
-try:
-    daq.open()
-except Exception as error:
-    said.append(f"{type(error).__name__}: {error}".replace(FOLDER, "~"))
+(folder / "empty.npy").touch()
+np.savez(folder / "several.npz", np.zeros(7), np.zeros(7))
+refused(plan.kernel_arrays, f"{folder}/empty.npy")
+refused(plan.kernel_arrays, f"{folder}/several.npz")
+plan.kernel.put("")
+(folder / "add.cu").write_text(ADD)
+plan.kernel_arrays.put(f"{folder}/one.npy")
+plan.kernel.put(f"{folder}/add.cu")
+# What was set holds, whatever becomes of the files.
+(folder / "add.cu").unlink()
+(folder / "one.npy").unlink()
+with daq:
+    ended = threading.Event()
+    sender = threading.Thread(target=send)
+    sender.start()
+    RE(bp.count([detector, plan]))
+    ended.set()
+    sender.join()
 used = [
     doc["configuration"]["daq_camera_frames_images"]["data"][f"daq_camera_frames_images_{key}"]
     for name, doc in documents if name == "descriptor" for key in ("kernel", "kernel_arrays")
@@ -109,12 +123,14 @@ def test_scans_set_the_kernel_and_record_it(with_driver: Run, tmp_path: Path) ->
         f"{folder}/two.npy",
         "",
         f"{folder}/two.npy",
+        f"{folder}/add.cu",
+        f"{folder}/one.npy",
     ]
     values = []
     for file in found["files"]:
         with h5py.File(file) as opened:
             values.append(np.unique(opened["entry/data/data"][:]).tolist())
-    assert values == [[1], [2], [0]]
+    assert values == [[1], [2], [0], [1]]
     said = found["said"]
     kernel, arrays = "daq_camera_reorder_images_kernel", "daq_camera_reorder_images_kernel_arrays"
     assert said[0].startswith(f"ValueError: {kernel} is '~/none.cu': [Errno 2] No such file")
@@ -125,6 +141,9 @@ def test_scans_set_the_kernel_and_record_it(with_driver: Run, tmp_path: Path) ->
     assert said[3] == (
         f"CaptureError: {kernel} cannot be changed while daq_camera_frames_images is staged."
     )
-    assert said[4].startswith(
-        f"InvalidParameterError: {kernel} is '~/add.cu', and {arrays} '': [Errno 2] No such"
-    )
+    assert said[4:] == [
+        f"ValueError: {arrays} is '~/empty.npy': '~/empty.npy' is not a file of numpy.save (No "
+        "data left in file)",
+        f"ValueError: {arrays} is '~/several.npz': '~/several.npz' has several arrays; save each "
+        "with numpy.save",
+    ]
