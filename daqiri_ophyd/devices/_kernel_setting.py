@@ -39,11 +39,12 @@ class KernelSetting(EngineSignal[str]):
             `daqiri_ophyd.engine.ReorderPlan.set_kernel`.
         """
         self.device.refuse_change(self)
-        converted = self._convert(value)
         with self.device.daq.opening:
             try:
+                converted = self._convert(value)
                 self.device.use_kernel(**{self.attr_name: converted})
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, RuntimeError) as error:
+                # RuntimeError: no such home directory.
                 raise ValueError(f"{self.name} is {value!r}: {error}") from error
             super().put(converted, **kwargs)
 

@@ -119,7 +119,9 @@ class ReorderPlan(CounterDevice):
         if kernel is None:
             kernel = self.kernel.get()
         else:
-            source = Path(kernel).read_text("utf-8") if kernel else ""
+            source = Path(kernel).read_text("utf-8-sig") if kernel else ""
+            if kernel and not source.strip():
+                raise ValueError("the file is empty")
         if kernel and self.configured["reorder_type"] != "gpu":
             raise NotSupportedError(
                 f"{self.kernel.name} is {kernel!r}, and reorder plan {self.member_name!r} has "

@@ -88,7 +88,9 @@ class ProcessedPlan:
         Notes
         -----
         A kernel that fails, such as by an access beyond the frame, ends the work of the GPU in this
-        process: frames from then on are counted as ``lost``.
+        process: frames from then on are counted as ``lost``. One that does not end cannot be
+        stopped: whoever waits for the GPU, as this and closing the engine do, waits until the
+        process is killed (SIGKILL).
         """
         if not (name.isascii() and name.isidentifier()):
             raise InvalidParameterError(
@@ -112,7 +114,7 @@ class ProcessedPlan:
 
     def _source_of(self, source: str | Path) -> str:
         try:
-            text = source.read_text("utf-8") if isinstance(source, Path) else source
+            text = source.read_text("utf-8-sig") if isinstance(source, Path) else source
         except UnicodeDecodeError:
             text = "\0"
         if "\0" in text:
@@ -124,6 +126,11 @@ class ProcessedPlan:
         return text
 
     def _kernel_array(self, number: int, given: Any) -> NDArray[Any]:
+        if isinstance(given, np.ma.MaskedArray):
+            raise InvalidParameterError(
+                f"reorder plan {self.name!r}: array {number} of the kernel is a masked array, and "
+                "kernels know no masks; give array.filled(value)"
+            )
         array = np.asarray(given, order="C")
         if array.dtype.kind in "biufc" and array.dtype.isnative and array.size:
             return array

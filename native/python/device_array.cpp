@@ -196,6 +196,22 @@ std::string DeviceArray::repr() const {
          py::str(shape()).cast<std::string>() + ", GPU " + std::to_string(gpu()) + ">";
 }
 
+namespace {
+
+[[noreturn]] void refuse_on_cpu(const std::string& why) {
+  throw py::type_error("the frame lies in the memory of a GPU, " + why +
+                       "; use .get() for a numpy array, or cupy.asarray to work on it where it "
+                       "lies");
+}
+
+[[noreturn]] void refuse_comparison() { refuse_on_cpu("and is not compared there"); }
+
+std::uintptr_t id_of(const py::object& object) noexcept {
+  return reinterpret_cast<std::uintptr_t>(object.ptr());
+}
+
+}  // namespace
+
 void bind_device_array(py::module_& m) {
   py::class_<DeviceArray>(m, "DeviceArray", R"(A frame in the memory of a GPU.
 
@@ -248,10 +264,13 @@ NotSupportedError
 )")
       .def("__array__",
            [](const DeviceArray&, const py::args&, const py::kwargs&) -> py::array {
-             throw py::type_error(
-                 "the frame lies in the memory of a GPU, and numpy would copy it unasked; use "
-                 ".get() for a numpy array, or cupy.asarray to work on it where it lies");
+             refuse_on_cpu("and numpy would copy it unasked");
            })
+      // Else they would compare identities.
+      .def("__eq__", [](const DeviceArray&, const py::object&) -> bool { refuse_comparison(); })
+      .def("__ne__", [](const DeviceArray&, const py::object&) -> bool { refuse_comparison(); })
+      .def("__bool__", [](const DeviceArray&) -> bool { refuse_comparison(); })
+      .def("__hash__", [](const py::object& self) { return py::hash(py::int_(id_of(self))); })
       .def("__repr__", &DeviceArray::repr);
 }
 

@@ -49,7 +49,8 @@ template <typename T> struct Kernel {
 };
 template <typename T, typename N, typename... A>
 struct Kernel<void(T*, N, A*...)> {
-  static const int arrays = sizeof(N) == 8 ? (int)sizeof...(A) : -1;
+  static const bool counts = sizeof(N) == 8 && (Kind<N>::value == 'u' || Kind<N>::value == 'i');
+  static const int arrays = counts ? (int)sizeof...(A) : -1;
   template <int I, char kind, int bytes>
   struct Takes : Is<typename Nth<I, T, A...>::type, kind, bytes> {};
 };

@@ -143,7 +143,7 @@ class GpuMover final : public reorder::Mover {
   }
 
   void set_kernel(const reorder::FrameKernel* kernel, std::mutex& callers) override {
-    if (failed_.load()) {
+    if (kernel != nullptr && failed_.load()) {
       throw Error(Status::GENERIC_FAILURE,
                   what_ + ": the GPU does not work any more; start the program again");
     }

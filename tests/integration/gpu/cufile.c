@@ -105,5 +105,7 @@ ssize_t cuFileWrite(void* handle, const void* base, size_t size, off_t offset, o
     done = -5014;
   if (done >= 0) done = pwrite(fd, pages, end - begin, begin);
   free(pages);
-  return done < 0 ? done : (ssize_t)size;
+  if (done < 0) return done;
+  const off_t there = begin + done - offset;
+  return there < 0 ? 0 : there < (off_t)size ? there : (ssize_t)size;
 }

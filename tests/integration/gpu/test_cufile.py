@@ -320,7 +320,7 @@ def test_a_gpu_writes_frames(disk: Path, layout: Any, payload: int) -> None:
                     dst_port=5000,
                 )
                 port.tx[0].send(packets, timeout=20)
-            while recorder.running:
+            while recorder.snapshot().running:
                 recorder.wait(20)
         found = recorder.snapshot()
     assert (found.frames, found.error) == (NUMBER, "")

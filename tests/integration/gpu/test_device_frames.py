@@ -357,6 +357,9 @@ for call in (
     lambda: np.from_dlpack(frame, device="cpu"),
     lambda: np.from_dlpack(frame),
     lambda: DeviceArray(),
+    lambda: frame.data == frame.data,
+    lambda: frame.data != 0,
+    lambda: bool(frame.data),
 ):
     print(error_of(call).split("\\n")[0])
 del frame
@@ -387,7 +390,9 @@ engine.close()
     assert said[8] == said[2]
     assert said[9].startswith(("BufferError: ", "RuntimeError: "))
     assert said[10].endswith("No constructor defined!")
-    assert said[11] == "True"
+    compared = to_numpy.replace("numpy would copy it unasked", "is not compared there")
+    assert said[11:14] == [compared] * 3
+    assert said[14] == "True"
 
 
 def test_frames_of_the_host_are_arrays_of_numpy(with_driver: Run) -> None:

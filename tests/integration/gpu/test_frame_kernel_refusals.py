@@ -44,6 +44,8 @@ CASES = """[
     (ADD, [np.zeros((0, 7), np.uint8)], {}),
     (Path(FILE), [np.zeros(7, np.uint8)], {}),
     (Path(BINARY), [np.zeros(7, np.uint8)], {}),
+    (ADD.replace("unsigned long long elements", "double elements"), [np.zeros(7, np.uint8)], {}),
+    (ADD, [np.ma.masked_array(np.zeros(7, np.uint8), mask=[1] + 6 * [0])], {}),
 ]"""
 
 
@@ -81,6 +83,7 @@ def test_what_is_not_accepted_is_told(with_driver: Run, tmp_path: Path, compiler
         7: "kernel 'frame': array 0 is float32, and the parameter is of another type",
         8: "kernel 'frame': elements of frames are uint8, and the parameter is of another type",
         9: "kernel 'frame': parameters are (T* data, unsigned long long elements, a pointer for",
+        15: "kernel 'frame': parameters are (T* data, unsigned long long elements, a pointer for",
     }.items():
         assert said[number].startswith(begin)
         assert text in said[number]
@@ -95,6 +98,7 @@ def test_what_is_not_accepted_is_told(with_driver: Run, tmp_path: Path, compiler
     assert f"{array}object and shape (1,)" in said[11]
     assert f"{array}uint8 and shape (0, 7)" in said[12]
     assert "the source of the kernel is not text (" in said[14]
+    assert "array 0 of the kernel is a masked array, and kernels know no masks; give" in said[16]
 
 
 def test_arrays_that_have_no_room_are_told(with_driver: Run, tmp_path: Path) -> None:

@@ -78,6 +78,9 @@ plan.kernel.put(f"{folder}/add.cu")
 np.savez(folder / "several.npz", np.zeros(7), np.zeros(7))
 refused(plan.kernel_arrays, f"{folder}/empty.npy")
 refused(plan.kernel_arrays, f"{folder}/several.npz")
+(folder / "nothing.cu").touch()
+refused(plan.kernel, f"{folder}/nothing.cu")
+refused(plan.kernel, "~nobody-of-that-name/add.cu")
 plan.kernel.put("")
 (folder / "add.cu").write_text(ADD)
 plan.kernel_arrays.put(f"{folder}/one.npy")
@@ -146,4 +149,7 @@ def test_scans_set_the_kernel_and_record_it(with_driver: Run, tmp_path: Path) ->
         "data left in file)",
         f"ValueError: {arrays} is '~/several.npz': '~/several.npz' has several arrays; save each "
         "with numpy.save",
+        f"ValueError: {kernel} is '~/nothing.cu': the file is empty",
+        f"ValueError: {kernel} is '~nobody-of-that-name/add.cu': Could not determine home "
+        "directory.",
     ]
