@@ -16,9 +16,9 @@ print(done.stdout or done.stderr)
 """
 
 
-@pytest.mark.usefixtures("jungfrau_port")
+@pytest.mark.usefixtures("jungfrau_port", "made_catalog")
 def test_demo_of_a_gpu_scans_stores_and_compares_images(with_driver: Run, tmp_path: Path) -> None:
-    said, asked = with_driver(DEMO.replace("FOLDER", repr(f"{tmp_path / 'demo'}")), GUARD=1)
+    said, asked = with_driver(DEMO.replace("FOLDER", repr(f"{tmp_path / 'daqiri-demo'}")), GUARD=1)
     result = json.loads(said)
     assert result["frames"] == 80
     assert 0 < result["complete"] < 80
@@ -33,8 +33,8 @@ def test_demo_of_a_gpu_scans_stores_and_compares_images(with_driver: Run, tmp_pa
     assert asked.count("allocate") == asked.count("free") == 1
 
 
-@pytest.mark.usefixtures("jungfrau_port")
+@pytest.mark.usefixtures("jungfrau_port", "made_catalog")
 def test_demo_of_a_gpu_without_one_says_why(with_driver: Run, tmp_path: Path) -> None:
-    said, _ = with_driver(DEMO.replace("FOLDER", repr(f"{tmp_path / 'demo'}")), GPUS=0)
+    said, _ = with_driver(DEMO.replace("FOLDER", repr(f"{tmp_path / 'daqiri-demo'}")), GPUS=0)
     assert "the NVIDIA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it)" in said
     assert "Traceback" not in said
