@@ -99,11 +99,25 @@ def made_catalog(tmp_path: Path, empty_catalog: Path) -> None:
         shutil.copytree(empty_catalog, tmp_path / folder / "catalog")
 
 
+@contextlib.contextmanager
+def locked_port(port: int) -> Iterator[None]:
+    """Keep a port for one test of this machine at a time."""
+    with (Path(tempfile.gettempdir()) / f"daqiri-tests-{port}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture
 def jungfrau_port() -> Iterator[None]:
-    """The UDP port of the profile `jungfrau`, for one test of this machine at a time."""
-    with (Path(tempfile.gettempdir()) / "daqiri-tests-50001.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """The UDP port of the profile `jungfrau`."""
+    with locked_port(50001):
+        yield
+
+
+@pytest.fixture
+def udp_profile_port() -> Iterator[None]:
+    """The UDP port of the profile `udp`."""
+    with locked_port(47100):
         yield
 
 

@@ -15,7 +15,7 @@ LANGUAGES = {"cpp", "c++", "cxx", "cuda"}
 OURS = re.compile(r"\bdaqiri::|^#include\b", re.MULTILINE)
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
 PATH = re.compile(r'"(/[^"\n]*)"')
-KERNEL = re.compile(r"^__global__[^{]*\{.*?^\}", re.DOTALL | re.MULTILINE)
+KERNEL = re.compile(r'^(?:extern "C" )?__global__[^{]*\{.*?^\}', re.DOTALL | re.MULTILINE)
 MAIN = re.compile(r"^\s*int main\(", re.MULTILINE)
 # A statement that is one call and declares nothing.
 CALL = re.compile(r"[\w:]+\([^;]*\);(\s*//.*)?")

@@ -53,6 +53,7 @@ def packets_seen_by(tool: list[str], file: str) -> int:
     return len(lines.splitlines())
 
 
+@pytest.mark.usefixtures("udp_profile_port")
 @pytest.mark.parametrize("profile", ["loopback", "udp"])
 def test_demo_sends_captures_stores_reads_back_and_replays(profile: str, tmp_path: Path) -> None:
     done = run("demo", "--profile", profile, "--packets", str(PACKETS), "--json", cwd=tmp_path)
@@ -136,6 +137,7 @@ def test_ctrl_c_ends_a_capture_with_its_file_complete(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("made_catalog")
+@pytest.mark.usefixtures("udp_profile_port")
 @pytest.mark.parametrize("profile", ["loopback", "udp"])
 def test_ctrl_c_ends_the_demo_with_its_files_complete(profile: str, tmp_path: Path) -> None:
     # A hundred seconds of packets, in a process group of its own: a terminal's Ctrl-C reaches the

@@ -21,6 +21,7 @@ def test_the_programs_of_a_guide_run(tmp_path: Path, guide: str) -> None:
     run_guide(guide, tmp_path)
 
 
+@pytest.mark.usefixtures("udp_profile_port")
 def test_captures_of_your_own_plans_go_where_the_guide_says(tmp_path: Path) -> None:
     run_guide("capture-in-your-own-plan.md", tmp_path)
     (file,) = tmp_path.glob("data/FeNi 3/scan 00*/*.pcap")
