@@ -181,7 +181,7 @@ py::array DeviceArray::get() const {
   {
     void* const to = copy.mutable_data();
     const GilRelease unlocked;
-    copied = owner_->read(data_, to, bytes_);
+    copied = owner_->copy_to_host(data_, to, bytes_);
   }
   if (!copied) {
     throw Error(Status::GENERIC_FAILURE, "the frame cannot be copied: GPU " +

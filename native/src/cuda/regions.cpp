@@ -219,7 +219,8 @@ class DeviceRegion final : public memory::MemoryRegion {
   DeviceRegion(const MemoryRegionConfig& config, DeviceMemory&& memory)
       : MemoryRegion(config, memory.extent(), false), memory_(std::move(memory)) {}
 
-  [[nodiscard]] bool read(const void* data, void* to, std::size_t bytes) const noexcept override {
+  [[nodiscard]] bool copy_to_host(const void* data, void* to,
+                                  std::size_t bytes) const noexcept override {
     return memory_.read(data, to, bytes).empty();
   }
   [[nodiscard]] std::unique_ptr<memory::HostMirror> mirror() const override {

@@ -27,7 +27,8 @@ class BufferOwner {
   [[nodiscard]] virtual bool wanted_soon() const noexcept { return false; }
   /// Copy packet data of one of the buffers to where the CPU reads it. False: the device that has
   /// them does not work any more. Any thread.
-  [[nodiscard]] virtual bool read(const void* data, void* to, std::size_t bytes) const noexcept {
+  [[nodiscard]] virtual bool copy_to_host(const void* data, void* to,
+                                          std::size_t bytes) const noexcept {
     std::memcpy(to, data, bytes);
     return true;
   }

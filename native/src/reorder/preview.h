@@ -39,7 +39,7 @@ class Preview {
     const std::size_t bytes = frame.info.aggregate_len;
     if (memory_ == nullptr) {
       std::memcpy(to, frame.data, bytes);
-    } else if (!memory_->read(frame.data, to, bytes)) {
+    } else if (!memory_->copy_to_host(frame.data, to, bytes)) {
       return;
     }
     latest_.info = frame.info;
