@@ -262,10 +262,12 @@ GenericFailureError
 NotSupportedError
     In a process that was forked after the frame was received.
 )")
-      .def("__array__",
-           [](const DeviceArray&, const py::args&, const py::kwargs&) -> py::array {
-             refuse_on_cpu("and numpy would copy it unasked");
-           })
+      .def(
+          "__array__",
+          [](const DeviceArray&, const py::object&, const py::object&) -> py::array {
+            refuse_on_cpu("and numpy would copy it unasked");
+          },
+          py::arg("dtype") = py::none(), py::arg("copy") = py::none())
       // Else they would compare identities.
       .def("__eq__", [](const DeviceArray&, const py::object&) -> bool { refuse_comparison(); })
       .def("__ne__", [](const DeviceArray&, const py::object&) -> bool { refuse_comparison(); })
