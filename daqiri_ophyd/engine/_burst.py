@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,9 @@ __all__ = ["Burst"]
 class Burst:
     """Packets that arrived together, in the engine's buffers.
 
-    ``burst[i]`` is packet ``i`` without a copy: a read-only uint8 array over the engine's buffer.
-    A slice is a list of such arrays. Arrays keep their buffers in use in any thread, also after
+    ``burst[i]`` is packet ``i`` without a copy: a read-only uint8 array over the engine's buffer,
+    or a `DeviceArray` where a memory region of ``kind: device`` has the packets. A slice is a list
+    of such arrays. Arrays keep their buffers in use in any thread, also after
     `release` and after the engine is closed, and the engine cannot receive into those buffers.
     To keep many packets for long, copy them with `gather`.
 
@@ -37,19 +38,20 @@ class Burst:
     def __len__(self) -> int:
         return len(self._native)
 
+    # Any: of arrays on the host and on a GPU, code that is written for one has no use for the other.
     @overload
-    def __getitem__(self, index: int) -> NDArray[np.uint8]: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
-    def __getitem__(self, index: slice) -> list[NDArray[np.uint8]]: ...
-    def __getitem__(self, index: int | slice) -> NDArray[np.uint8] | list[NDArray[np.uint8]]:
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return self._native.views(index)
         return self._native.view(index)
 
-    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+    def __iter__(self) -> Iterator[Any]:
         return map(self._native.view, range(len(self._native)))
 
-    def segment(self, segment: int, index: int) -> NDArray[np.uint8]:
+    def segment(self, segment: int, index: int) -> Any:
         """Return the part of a packet that lies in one segment, without a copy.
 
         Parameters
@@ -61,8 +63,8 @@ class Burst:
 
         Returns
         -------
-        ndarray of uint8, shape (length,)
-            Read-only.
+        ndarray or DeviceArray of uint8, shape (length,)
+            Read-only on the host.
 
         Raises
         ------
@@ -70,6 +72,8 @@ class Burst:
             If there is no such packet.
         InvalidParameterError
             If there is no such segment, or the burst was released.
+        GenericFailureError
+            If the GPU that has the packets does not work any more.
         """
         return self._native.view(index, segment)
 
@@ -85,8 +89,8 @@ class Burst:
     def addresses(self, segment: int = 0) -> NDArray[np.uintp]:
         """Return the memory address of each packet, shape (n,).
 
-        For compiled code (numba, ctypes, a GPU kernel over mapped memory) that processes all
-        packets in one call. An address is valid as long as the burst, or an array of it, is held.
+        For compiled code (numba, ctypes, a kernel of the GPU that has the packets) that processes
+        all packets in one call. An address is valid as long as the burst, or an array of it, is held.
 
         Parameters
         ----------
@@ -140,27 +144,39 @@ class Burst:
         """Number of segments of each packet."""
         return self._native.num_segments
 
-    def gather(self, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+    def gather(self, out: Any = None, segment: int | None = None) -> Any:
         """Copy the packets to the rows of one array, at memory speed.
 
-        The interpreter lock is released during the copy.
+        The interpreter lock is released during the copy. Packets in the memory of a GPU are copied
+        there, by one kernel.
 
         Parameters
         ----------
-        out : ndarray of uint8, shape (n, width), optional
-            Destination; C-contiguous, ``width`` at least the longest packet. None: a new array.
+        out : array of uint8, shape (n, width), optional
+            Destination; C-contiguous, ``width`` at least the longest packet. For packets on a GPU,
+            an array there (``__cuda_array_interface__``: cupy, torch), which nothing uses
+            meanwhile. None: a new array; on a GPU, the driver is asked for its memory each time.
+        segment : int, optional
+            Only the part of each packet that lies in this segment. None: whole packets; on a GPU,
+            only where they have one segment.
 
         Returns
         -------
-        ndarray of uint8, shape (n, width)
+        ndarray or DeviceArray of uint8, shape (n, width)
             `out`, or a new array as wide as the longest packet; rows are padded with 0.
 
         Raises
         ------
         InvalidParameterError
-            If `out` does not fit, or the burst was released.
+            If `out` does not fit, there is no such segment, or the burst was released.
+        NotSupportedError
+            If whole packets of several segments are asked for, and a GPU has one of them.
+        NoFreePacketBuffersError
+            If the GPU has no room for a new array.
+        GenericFailureError
+            If the GPU does not work any more.
         """
-        return self._native.gather(out)
+        return self._native.gather(out, segment)
 
     def gather_flat(
         self, out: NDArray[np.uint8] | None = None

@@ -55,7 +55,8 @@ class RxQueueState:
     receive_path : str
         What brings the packets, on engine ``packet``: ``af_packet``, ``af_xdp native`` or
         ``af_xdp generic``, with ``, zero copy`` and ``, detached`` where that holds. Empty on
-        other engines.
+        other engines. Where packets are copied to a memory region of ``kind: device``, it ends in
+        ``staged to GPU 0``.
     """
 
     port: str

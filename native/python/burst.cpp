@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "bindings.h"
 #include "daqiri/error.h"
 #include "device_array.h"
+#include "device_packets.h"
 #include "gil.h"
 #include "storage/file_write.h"
 
@@ -24,22 +26,32 @@ void check_segment(const Burst& burst, int segment) {
                   (n == 1 ? "segment 0 only" : "segments 0 to " + std::to_string(n - 1)));
 }
 
-py::array packet(const ReceivedBurst::Share& burst, std::size_t index, int segment) {
+/// Throws Error NOT_SUPPORTED for frames in a GPU's memory.
+py::object packet(const ReceivedBurst& received, const ReceivedBurst::Share& burst,
+                  std::size_t index, int segment) {
+  if (on_device(*burst, segment)) return py::cast(packet_on_device(received, segment, index));
+  if (!burst->host_readable(segment)) require_host_readable(*burst, "shown as arrays");
   const auto s = static_cast<std::size_t>(segment);
   return read_only_view(static_cast<const std::uint8_t*>(burst->pkts[s][index]),
                         burst->pkt_lens[s][index], burst.base());
 }
 
-std::size_t longest(const Burst& burst) noexcept {
-  std::uint32_t most = 0;
-  for (std::uint32_t i = 0; i < burst.num_packets(); ++i)
-    most = std::max(most, burst.packet_length(i));
-  return most;
-}
+/// Segments [first, end) of packets.
+struct Segments {
+  int first;
+  int end;
+
+  [[nodiscard]] std::uint32_t length(const Burst& burst, std::uint32_t packet) const noexcept {
+    std::uint32_t length = 0;
+    for (int s = first; s < end; ++s) length += burst.pkt_lens[s][packet];
+    return length;
+  }
+};
 
 /// Copy a packet. Returns where it ends.
-std::uint8_t* append(std::uint8_t* to, const Burst& burst, std::uint32_t packet) noexcept {
-  for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
+std::uint8_t* append(std::uint8_t* to, const Burst& burst, std::uint32_t packet,
+                     const Segments& segments) noexcept {
+  for (int s = segments.first; s < segments.end; ++s) {
     const std::uint32_t length = burst.pkt_lens[s][packet];
     if (length == 0) continue;
     std::memcpy(to, burst.pkts[s][packet], length);
@@ -87,23 +99,21 @@ void ReceivedBurst::release() noexcept {
   std::swap(lengths, lengths_);
 }
 
-py::array ReceivedBurst::view(py::ssize_t index, int segment) const {
+py::object ReceivedBurst::view(py::ssize_t index, int segment) const {
   const Share burst = share();
   check_segment(*burst, segment);
-  require_host_readable(*burst, "shown as arrays");
   const auto n = static_cast<py::ssize_t>(burst->num_packets());
   const py::ssize_t i = index < 0 ? index + n : index;
   if (i < 0 || i >= n) {
     throw py::index_error("packet " + std::to_string(index) + " of a burst of " +
                           std::to_string(n));
   }
-  return packet(burst, static_cast<std::size_t>(i), segment);
+  return packet(*this, burst, static_cast<std::size_t>(i), segment);
 }
 
 py::list ReceivedBurst::views(const py::slice& slice, int segment) const {
   const Share burst = share();
   check_segment(*burst, segment);
-  require_host_readable(*burst, "shown as arrays");
   py::ssize_t start = 0;
   py::ssize_t stop = 0;
   py::ssize_t step = 0;
@@ -115,7 +125,7 @@ py::list ReceivedBurst::views(const py::slice& slice, int segment) const {
   py::list list(static_cast<std::size_t>(count));
   for (py::ssize_t k = 0; k < count; ++k) {
     list[static_cast<std::size_t>(k)] =
-        packet(burst, static_cast<std::size_t>(start + k * step), segment);
+        packet(*this, burst, static_cast<std::size_t>(start + k * step), segment);
   }
   return list;
 }
@@ -130,6 +140,8 @@ py::array ReceivedBurst::segment_lengths(int segment) const {
 py::array ReceivedBurst::addresses(int segment) const {
   const Share burst = share();
   check_segment(*burst, segment);
+  // Who is given them finds the packets there.
+  if (on_device(*burst, segment)) wait_for_packets(*burst, segment);
   return read_only_view(
       reinterpret_cast<const std::uintptr_t*>(burst->pkts[static_cast<std::size_t>(segment)]),
       burst->num_packets(), burst.base());
@@ -165,15 +177,33 @@ py::array ReceivedBurst::timestamps() const {
                         burst->num_packets(), burst.base());
 }
 
-py::array ReceivedBurst::gather(const py::object& out) const {
+py::object ReceivedBurst::gather(const py::object& out, std::optional<int> segment) const {
   const Share burst = share();
-  require_host_readable(*burst, "gathered");
-  auto rows = gather_target(out, {burst->num_packets(), longest(*burst)});
+  if (segment) check_segment(*burst, *segment);
+  const Segments segments{segment.value_or(0),
+                          segment ? *segment + 1 : static_cast<int>(burst->hdr.hdr.num_segs)};
+  for (int s = segments.first; s < segments.end; ++s) {
+    if (!on_device(*burst, s)) {
+      if (!burst->host_readable(s)) require_host_readable(*burst, "gathered");
+    } else if (segments.end - segments.first == 1) {
+      return gather_on_device(*this, s, out);
+    } else {
+      throw Error(Status::NOT_SUPPORTED, "segment " + std::to_string(s) +
+                                             " of the packets lies in '" +
+                                             burst->owners[s]->name() +
+                                             "' on a GPU, and others may not; gather one at "
+                                             "a time (segment)");
+    }
+  }
+  std::size_t longest = 0;
+  for (std::uint32_t i = 0; i < burst->num_packets(); ++i)
+    longest = std::max<std::size_t>(longest, segments.length(*burst, i));
+  auto rows = gather_target(out, {burst->num_packets(), longest});
   std::uint8_t* row = rows.mutable_data();
   const auto width = static_cast<std::size_t>(rows.shape(1));
   const GilRelease unlocked;
   for (std::uint32_t i = 0; i < burst->num_packets(); ++i, row += width) {
-    const std::uint8_t* end = append(row, *burst, i);
+    const std::uint8_t* end = append(row, *burst, i, segments);
     const auto used = static_cast<std::size_t>(end - row);
     if (used < width) std::memset(row + used, 0, width - used);
   }
@@ -194,7 +224,7 @@ py::tuple ReceivedBurst::gather_flat(const py::object& out) const {
     std::uint8_t* to = begin;
     for (std::uint32_t i = 0; i < burst->num_packets(); ++i) {
       *at++ = to - begin;
-      to = append(to, *burst, i);
+      to = append(to, *burst, i, {0, burst->hdr.hdr.num_segs});
     }
     *at = to - begin;
   }
@@ -250,7 +280,7 @@ void bind_burst(py::module_& m) {
       .def("addresses", &ReceivedBurst::addresses, py::arg("segment"))
       .def("flow_ids", &ReceivedBurst::flow_ids)
       .def("timestamps", &ReceivedBurst::timestamps)
-      .def("gather", &ReceivedBurst::gather, py::arg("out"))
+      .def("gather", &ReceivedBurst::gather, py::arg("out"), py::arg("segment"))
       .def("gather_flat", &ReceivedBurst::gather_flat, py::arg("out"))
       .def("frame_info", &ReceivedBurst::frame_info)
       .def("valid", &ReceivedBurst::valid)

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "arrays.h"
@@ -26,7 +27,8 @@ class ReceivedBurst {
   void release() noexcept;
 
   /// Part of packet `index` (negative: from the end) that lies in `segment`. Throws IndexError.
-  [[nodiscard]] py::array view(py::ssize_t index, int segment) const;
+  /// On a GPU: DeviceArray.
+  [[nodiscard]] py::object view(py::ssize_t index, int segment) const;
   [[nodiscard]] py::list views(const py::slice& slice, int segment) const;
 
   [[nodiscard]] py::array lengths();
@@ -34,7 +36,8 @@ class ReceivedBurst {
   [[nodiscard]] py::array addresses(int segment) const;
   [[nodiscard]] py::array flow_ids() const;
   [[nodiscard]] py::array timestamps() const;
-  [[nodiscard]] py::array gather(const py::object& out) const;
+  /// `segment`: only of this one. On a GPU: DeviceArray, or `out`.
+  [[nodiscard]] py::object gather(const py::object& out, std::optional<int> segment) const;
   [[nodiscard]] py::tuple gather_flat(const py::object& out) const;
   /// (batch, packets, missing, timed out, first timestamp, last timestamp) of a frame.
   [[nodiscard]] py::tuple frame_info() const;

@@ -84,8 +84,8 @@ DeviceArray::DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtyp
     : shape_(std::move(shape)), dtype_(std::move(dtype)) {
   const ReceivedBurst::Share held = burst.share();
   const memory::MemoryRegion* const region = region_on_gpu(*held);
-  if (region == nullptr || held->num_packets() == 0)
-    throw Error(Status::INVALID_PARAMETER, "the CPU can read this burst; use view()");
+  if (region == nullptr || region->device_copies() != nullptr || held->num_packets() == 0)
+    throw Error(Status::INVALID_PARAMETER, "the burst is no frame on a GPU; use view()");
   owner_ = region;
   data_ = held->pkts[0][0];
   bytes_ = held->pkt_lens[0][0];
@@ -103,6 +103,18 @@ DeviceArray::DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtyp
   hold_ = std::make_shared<DeviceHold>(burst.hold(), region->gpu());
 }
 
+DeviceArray::DeviceArray(std::shared_ptr<DeviceHold> hold, const memory::BufferOwner& owner,
+                         void* data, Shape shape)
+    : hold_(std::move(hold)),
+      owner_(&owner),
+      data_(data),
+      bytes_(1),
+      shape_(std::move(shape)),
+      dtype_(py::dtype::of<std::uint8_t>()),
+      type_(dlpack_type(dtype_)) {
+  for (const py::ssize_t n : shape_) bytes_ *= static_cast<std::size_t>(n);
+}
+
 std::uintptr_t DeviceArray::address() const noexcept {
   hold_->note_export();
   return reinterpret_cast<std::uintptr_t>(data_);
@@ -111,7 +123,7 @@ std::uintptr_t DeviceArray::address() const noexcept {
 py::dict DeviceArray::cuda_array_interface() const {
   using namespace py::literals;
   // Not read-only, though the engine's: some libraries refuse what they may not write. No stream:
-  // a frame is complete when it is handed out.
+  // it is complete when it is handed out.
   return py::dict("shape"_a = shape(), "typestr"_a = dtype_.attr("str"),
                   "data"_a = py::make_tuple(address(), false), "version"_a = 3,
                   "strides"_a = py::none(), "stream"_a = py::none());
@@ -122,20 +134,20 @@ DeviceArray::Device DeviceArray::dlpack_device() const noexcept { return {dlpack
 py::capsule DeviceArray::dlpack(std::optional<std::int64_t> stream,
                                 std::optional<std::pair<int, int>> max_version,
                                 std::optional<Device> device, std::optional<bool> copy) const {
-  // Whatever the stream, what it is given finds the frame complete.
+  // Whatever the stream, what it is given finds the array complete.
   if (stream && (*stream == 0 || *stream < -1)) {
     throw py::value_error("stream is " + std::to_string(*stream) +
                           "; accepts None, -1 (no stream), 1 (default stream), 2 (that of the "
                           "thread), or a stream's handle");
   }
   if (device && *device != dlpack_device()) {
-    throw py::buffer_error("dl_device is " + text(*device) + ", and the frame lies on " +
+    throw py::buffer_error("dl_device is " + text(*device) + ", and the array lies on " +
                            text(dlpack_device()) + " (CUDA, GPU " + std::to_string(gpu()) +
                            "); take it there and copy it, or use get() for a numpy array");
   }
   if (copy.value_or(false)) {
     throw py::buffer_error(
-        "copy is True, and frames are exported without a copy; copy what the library makes of it, "
+        "copy is True, and arrays are exported without a copy; copy what the library makes of it, "
         "e.g. torch.from_dlpack(frame).clone()");
   }
   return max_version && max_version->first >= 1 ? export_as<dlpack::VersionedTensor>()
@@ -173,7 +185,7 @@ py::capsule DeviceArray::export_as() const {
 py::array DeviceArray::get() const {
   if (hold_->forked()) {
     throw Error(Status::NOT_SUPPORTED,
-                "the frame was received before a fork, and CUDA does not work in the child; copy "
+                "the array was received before a fork, and CUDA does not work in the child; copy "
                 "it with get() before, or start processes with multiprocessing's \"spawn\"");
   }
   py::array copy(dtype_, shape_);
@@ -184,7 +196,7 @@ py::array DeviceArray::get() const {
     copied = owner_->copy_to_host(data_, to, bytes_);
   }
   if (!copied) {
-    throw Error(Status::GENERIC_FAILURE, "the frame cannot be copied: GPU " +
+    throw Error(Status::GENERIC_FAILURE, "the array cannot be copied: GPU " +
                                              std::to_string(gpu()) +
                                              " does not work any more; start the program again");
   }
@@ -199,7 +211,7 @@ std::string DeviceArray::repr() const {
 namespace {
 
 [[noreturn]] void refuse_on_cpu(const std::string& why) {
-  throw py::type_error("the frame lies in the memory of a GPU, " + why +
+  throw py::type_error("the array lies in the memory of a GPU, " + why +
                        "; use .get() for a numpy array, or cupy.asarray to work on it where it "
                        "lies");
 }
@@ -213,7 +225,7 @@ std::uintptr_t id_of(const py::object& object) noexcept {
 }  // namespace
 
 void bind_device_array(py::module_& m) {
-  py::class_<DeviceArray>(m, "DeviceArray", R"(A frame in the memory of a GPU.
+  py::class_<DeviceArray>(m, "DeviceArray", R"(A frame, packet or packets in the memory of a GPU.
 
 ``cupy.asarray(array)`` and ``torch.from_dlpack(array)``, as other libraries that know
 ``__cuda_array_interface__`` or DLPack, use it where it lies: nothing is copied. What they make of
@@ -260,7 +272,7 @@ Raises
 GenericFailureError
     If the GPU does not work any more.
 NotSupportedError
-    In a process that was forked after the frame was received.
+    In a process that was forked after the array was received.
 )")
       .def(
           "__array__",

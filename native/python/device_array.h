@@ -16,12 +16,12 @@
 
 namespace daqiri::python {
 
-/// Keeps a burst whose packets a GPU has. Any thread may let go of it, with or without the
-/// interpreter lock, and needs no interpreter.
+/// Keeps what an array lies in: a burst whose packets a GPU has, or memory of its own. Any thread
+/// may let go of it, with or without the interpreter lock, and needs no interpreter.
 class DeviceHold {
  public:
-  DeviceHold(std::unique_ptr<BurstHold> burst, int gpu) noexcept
-      : burst_(std::move(burst)), gpu_(gpu) {}
+  DeviceHold(std::shared_ptr<const void> held, int gpu) noexcept
+      : held_(std::move(held)), gpu_(gpu) {}
   DeviceHold(const DeviceHold&) = delete;
   DeviceHold& operator=(const DeviceHold&) = delete;
   /// Kernels that were given the address may run still: waits for the GPU before the buffers go
@@ -35,7 +35,7 @@ class DeviceHold {
   [[nodiscard]] bool forked() const noexcept { return getpid() != process_; }
 
  private:
-  std::unique_ptr<BurstHold> burst_;
+  std::shared_ptr<const void> held_;
   int gpu_;
   pid_t process_{getpid()};
   std::atomic<bool> exported_{false};
@@ -51,6 +51,9 @@ class DeviceArray {
   /// Packet 0 of a burst that a GPU has; one -1 in `shape`: as many as there are. Throws Error
   /// INVALID_PARAMETER if the packet has another size, or the burst is released or not on a GPU.
   DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtype);
+  /// Bytes at `data`, in what `hold` keeps, and with it `owner`, who copies them to the host.
+  DeviceArray(std::shared_ptr<DeviceHold> hold, const memory::BufferOwner& owner, void* data,
+              Shape shape);
 
   [[nodiscard]] py::tuple shape() const { return py::cast(shape_); }
   [[nodiscard]] const py::dtype& dtype() const noexcept { return dtype_; }

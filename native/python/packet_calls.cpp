@@ -70,7 +70,7 @@ api::Held packet_of(const char* call, BurstParams* params, int segment, int inde
   burst
       .require(!burst || burst->buffers[segment][index] != NO_BUFFER, Status::NULL_PTR,
                "the packet was freed")
-      .require(!burst || burst->owners[segment]->host_readable(), Status::NOT_SUPPORTED,
+      .require(!burst || burst->host_readable(segment), Status::NOT_SUPPORTED,
                "the segment lies in memory that the CPU does not reach; use its address on the "
                "device, or a memory region of kind 'host'");
   return burst;

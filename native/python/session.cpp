@@ -178,7 +178,7 @@ void bind_session(py::module_& m) {
           "receive_path",
           [](const OpenSession& open, int port, int queue) {
             const Session& session = open.session();
-            return session.port(port).io->receive_path(session.rx_queue(port, queue));
+            return receive_path_of(session.port(port), session.rx_queue(port, queue));
           },
           py::arg("port"), py::arg("queue"))
       .def(

@@ -102,21 +102,26 @@ Held writable(const char* call, BurstParams* params, int idx) noexcept {
   return burst;
 }
 
+/// `segment`: one that the CPU cannot write; -1: it can write all that matter.
+void require_host_writable(Held& burst, int segment) noexcept {
+  if (segment < 0) [[likely]]
+    return;
+  burst.refuse(Status::NOT_SUPPORTED, "segment ", segment,
+               " of the packets lies in memory that the CPU cannot write; write it with the "
+               "device, or use a memory region of kind 'host'");
+}
+
 /// As above, of which the CPU can write the bytes.
 Held host_writable(const char* call, BurstParams* params, int idx) noexcept {
   Held burst = writable(call, params, idx);
-  const int segment = burst ? burst->unreadable_segment() : -1;
-  if (segment >= 0) [[unlikely]] {
-    burst.refuse(Status::NOT_SUPPORTED, "segment ", segment,
-                 " of the packets lies in memory that the CPU cannot write; write it with the "
-                 "device, or use a memory region of kind 'host'");
-  }
+  require_host_writable(burst, burst ? burst->unreadable_segment() : -1);
   return burst;
 }
 
-/// As above, for headers.
+/// As above, for headers: the payload may be a GPU's.
 Held frame(const char* call, BurstParams* params, int idx) noexcept {
-  Held burst = host_writable(call, params, idx);
+  Held burst = writable(call, params, idx);
+  require_host_writable(burst, burst && !burst->host_readable(0) ? 0 : -1);
   burst.require(!burst || has_headers(*burst), Status::NOT_SUPPORTED,
                 "packets of a socket stream are payload only; the kernel writes the headers");
   return burst;
@@ -177,7 +182,10 @@ Status get_tx_packet_burst(BurstParams* params) {
     require_fillable(queue, *burst);
     const std::uint32_t n = wanted(queue, *burst);
     const Status status = queue.fill(*burst, n);
-    if (status == Status::SUCCESS) return status;
+    if (status == Status::SUCCESS) {
+      burst->move_to_device(false);
+      return status;
+    }
     const bool memory = status == Status::NO_FREE_BURST_BUFFERS;
     return api::decline(
         status, burst.about(), "transmit queue '", queue.config().common_.name_,
@@ -261,6 +269,7 @@ Status send_tx_burst(BurstParams* params) {
                        "; the burst was freed");
     }
     burst->hdr.hdr.num_segs = queue.num_segments();
+    burst->move_to_host();
     const Status status = queue.send(&*burst);
     if (status == Status::SUCCESS) return status;
     const bool full = status == Status::NO_SPACE_AVAILABLE;

@@ -39,9 +39,42 @@ void Burst::free_packet(std::uint32_t packet) noexcept {
 
 int Burst::unreadable_segment() const noexcept {
   for (int s = 0; s < MAX_NUM_SEGS; ++s) {
-    if (owners[s] != nullptr && !owners[s]->host_readable()) return s;
+    if (!host_readable(s)) return s;
   }
   return -1;
+}
+
+std::byte* Burst::on_host(int segment, std::uint32_t packet) const noexcept {
+  void* const data = pkts[segment][packet];
+  const bool moved = (on_device >> static_cast<unsigned>(segment) & 1U) != 0;
+  return static_cast<std::byte*>(
+      moved && data != nullptr ? owners[segment]->device_copies()->on_host(data) : data);
+}
+
+void Burst::move_to_device(bool copy) {
+  for (int s = 0; s < hdr.hdr.num_segs; ++s) {
+    const memory::BufferOwner* const owner = owners[s];
+    memory::DeviceCopies* const copies = owner == nullptr ? nullptr : owner->device_copies();
+    if (copies == nullptr) continue;
+    if (copy) event = copies->to_device({pkts[s], pkt_lens[s], owned}, event);
+    for (std::uint32_t i = 0; i < owned; ++i) pkts[s][i] = copies->on_device(pkts[s][i]);
+    on_device |= 1U << static_cast<unsigned>(s);
+  }
+}
+
+void Burst::move_to_host() {
+  copy_to_host();
+  for (int s = 0; s < hdr.hdr.num_segs; ++s) {
+    for (std::uint32_t i = 0; i < owned; ++i) pkts[s][i] = on_host(s, i);
+  }
+  on_device = 0;
+}
+
+void Burst::copy_to_host() const {
+  for (int s = 0; s < hdr.hdr.num_segs; ++s) {
+    if ((on_device >> static_cast<unsigned>(s) & 1U) != 0)
+      owners[s]->device_copies()->to_host({pkts[s], pkt_lens[s], num_packets()});
+  }
 }
 
 void require_host_readable(const Burst& burst, std::string_view action) {

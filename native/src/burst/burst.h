@@ -37,6 +37,8 @@ struct BurstEnds {
 struct BurstContents {
   /// Who gets the segments' buffers back; null: the segment has none.
   memory::BufferOwner* owners[MAX_NUM_SEGS]{};
+  /// Bit s: `pkts[s]` are where the GPU has the packets, of an owner that has DeviceCopies.
+  std::uint32_t on_device{0};
   /// Packets that have entries in `buffers`, whatever the header says.
   std::uint32_t owned{0};
   /// Receive: packets of its source that wait in the ring; counted down when it is taken from
@@ -99,8 +101,24 @@ struct Burst : BurstParams, BurstContents {
     return length;
   }
 
+  /// Whether the CPU can use the addresses of a segment's packets.
+  [[nodiscard]] bool host_readable(int segment) const noexcept {
+    return (on_device >> static_cast<unsigned>(segment) & 1U) == 0 &&
+           (owners[segment] == nullptr || owners[segment]->host_readable());
+  }
   /// The first segment whose packets the CPU cannot read; -1: it can read all of them.
   [[nodiscard]] int unreadable_segment() const noexcept;
+  /// Where the CPU has a packet whose owner has a copy for it; else its address.
+  [[nodiscard]] std::byte* on_host(int segment, std::uint32_t packet) const noexcept;
+
+  // Of segments whose owners have DeviceCopies. Throw Error GENERIC_FAILURE.
+
+  /// `pkts` become the GPU's; `copy`: with what the host has, when `event` is complete.
+  void move_to_device(bool copy);
+  /// `pkts` become the host's, with what the GPU has.
+  void move_to_host();
+  /// What `on_host` tells becomes what the GPU has.
+  void copy_to_host() const;
 
   /// Give buffers of one segment, or of one packet, back to their owner.
   void free_segment(int segment) noexcept;

@@ -295,20 +295,6 @@ std::set<std::string_view> regions_of_queues(const NetworkConfig& config) {
   return used;
 }
 
-/// The kernel cannot copy packets into device memory.
-void check_memory_kinds(const Subject& subject) {
-  const CommonConfig& common = subject.config.common_;
-  if (common.engine_type != EngineType::SOCKET || !subject.transport_known) return;
-  const auto used = regions_of_queues(subject.config);
-  for (const auto& [name, region] : subject.config.mrs_) {
-    if (region.kind_ == MemoryKind::DEVICE && used.contains(name))
-      subject.root["memory_regions"][region.position_]["kind"].error(
-          "found 'device' beside ", text_of(SCHEMES, common.protocol),
-          ":// endpoints, whose packets the kernel copies; accepts 'host', 'host_pinned' or "
-          "'huge' for packets, and 'device' for frames");
-  }
-}
-
 /// Of a configuration that is good otherwise.
 void check_unused_regions(const Subject& subject) {
   const EngineType engine = subject.config.common_.engine_type;
@@ -389,7 +375,6 @@ void apply_rules(NetworkConfig& config, Findings& findings) {
     check_queues_and_flows(subject, interface, at);
     check_reorder(subject, interface, at);
   }
-  check_memory_kinds(subject);
   raise_num_bufs(subject);
   check_unused(subject);
   if (findings.good()) check_unused_regions(subject);

@@ -71,7 +71,8 @@ std::string Driver::find_functions() {
                    find_function(library, "cuEventCreate", f.make_event) &&
                    find_function(library, "cuEventDestroy_v2", f.destroy_event) &&
                    find_function(library, "cuEventRecord", f.record_event) &&
-                   find_function(library, "cuEventSynchronize", f.wait_for_event);
+                   find_function(library, "cuEventSynchronize", f.wait_for_event) &&
+                   find_function(library, "cuStreamWaitEvent", f.stream_waits);
   return all ? std::string() : std::string(LIBRARY) + " is older than CUDA 11";
 }
 

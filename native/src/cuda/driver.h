@@ -54,6 +54,8 @@ struct Functions {
   Result (*destroy_event)(void*);
   Result (*record_event)(void*, void*);
   Result (*wait_for_event)(void*);
+  /// A stream, for an event.
+  Result (*stream_waits)(void*, void*, unsigned);
 };
 
 /// The driver of this process, loaded once. Any thread. Not in a child made by fork(2) of a process

@@ -189,7 +189,7 @@ class GpuMover final : public reorder::Mover {
     if (&owner == latest_owner_) return latest_is_pinned_;
     const auto* const region = dynamic_cast<const memory::MemoryRegion*>(&owner);
     latest_owner_ = &owner;
-    latest_is_pinned_ = region != nullptr && region->config().kind_ == MemoryKind::HOST_PINNED;
+    latest_is_pinned_ = region != nullptr && region->pinned();
     return latest_is_pinned_;
   }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cuda/driver.h"
+#include "cuda/packet_copies.h"
 #include "daqiri/error.h"
 #include "memory/host_pages.h"
 
@@ -23,14 +24,15 @@ constexpr int HOST_POINTER = 91;
 /// Pages that stay in memory and that GPUs read and write.
 class Pinned {
  public:
-  Pinned(const memory::RegionExtent& extent, const std::string& what) : base_(extent.base) {
-    const Context context(what);
+  Pinned(const memory::RegionExtent& extent, const std::string& what, int gpu)
+      : base_(extent.base) {
+    const Context context(what, gpu);
     const Driver& driver = context.driver();
     int same_address = 0;
-    if (driver.call().attribute(&same_address, HOST_POINTER, 0) != 0 || same_address == 0) {
+    if (driver.call().attribute(&same_address, HOST_POINTER, gpu) != 0 || same_address == 0) {
       throw Error(Status::NOT_SUPPORTED,
-                  what +
-                      ": GPU 0 cannot use pinned memory at the CPU's addresses "
+                  what + ": GPU " + std::to_string(gpu) +
+                      " cannot use pinned memory at the CPU's addresses "
                       "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM); use kind 'host' or 'huge'");
     }
     const Result result = driver.call().pin(base_, extent.bytes, HOST_FLAGS);
@@ -64,7 +66,7 @@ class PinnedRegion final : public memory::MemoryRegion {
   PinnedRegion(const MemoryRegionConfig& config, memory::HostPages&& pages)
       : MemoryRegion(config, pages.extent(), true),
         pages_(std::move(pages)),
-        pinned_(extent(), "memory region '" + config.name_ + "'") {}
+        pinned_(extent(), "memory region '" + config.name_ + "'", 0) {}
 
  private:
   memory::HostPages pages_;
@@ -231,8 +233,37 @@ class DeviceRegion final : public memory::MemoryRegion {
   DeviceMemory memory_;
 };
 
+/// Packets in pinned memory, for engines, and in that of a GPU, for applications.
+class StagedRegion final : public memory::MemoryRegion {
+ public:
+  StagedRegion(const MemoryRegionConfig& config, memory::HostPages&& pages)
+      : MemoryRegion(config, pages.extent(), true),
+        pages_(std::move(pages)),
+        pinned_(extent(), what(), config.affinity_),
+        memory_(extent(), what(), config.affinity_),
+        copies_(std::make_unique<PacketCopies>(memory_.extent().base - extent().base, what(),
+                                               config.affinity_)) {}
+
+  [[nodiscard]] memory::DeviceCopies* device_copies() const noexcept override {
+    return copies_.get();
+  }
+  [[nodiscard]] bool copy_to_host(const void* data, void* to,
+                                  std::size_t bytes) const noexcept override {
+    return memory_.read(data, to, bytes).empty();
+  }
+
+ private:
+  [[nodiscard]] std::string what() const { return "memory region '" + name() + "'"; }
+
+  memory::HostPages pages_;
+  Pinned pinned_;
+  DeviceMemory memory_;
+  std::unique_ptr<PacketCopies> copies_;
+};
+
 std::unique_ptr<memory::MemoryRegion> allocate_device(const MemoryRegionConfig& config,
                                                       const memory::RegionNeeds& needs) {
+  if (needs.staged) return std::make_unique<StagedRegion>(config, memory::HostPages(config, needs));
   // What cuMemAlloc aligns to, and what loads of a warp want.
   constexpr std::size_t ALIGNMENT = 256;
   memory::RegionNeeds device = needs;

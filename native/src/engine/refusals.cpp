@@ -111,19 +111,6 @@ std::string direct_queue(const Queues& queues) {
   return {};
 }
 
-template <typename Queues>
-std::string packets_on_gpu(const Queues& queues, const NetworkConfig& config) {
-  for (const auto& queue : queues) {
-    for (const std::string& name : queue.common_.mrs_) {
-      const auto region = config.mrs_.find(name);
-      if (region != config.mrs_.end() && region->second.kind_ == MemoryKind::DEVICE)
-        return "queue '" + queue.common_.name_ + "': packets in memory region '" + name +
-               "' of kind 'device'";
-    }
-  }
-  return {};
-}
-
 /// What the interfaces ask for. `of_build`: only of what is the same for all engines.
 std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTraits& traits,
                                     bool of_build) {
@@ -179,10 +166,6 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
            "set gre_protocol: 25944 (0x6558), for Ethernet frames in the tunnel, or tag the frame "
            "around it");
     }
-    constexpr const char* HOST_KINDS =
-        "use kind 'host', 'huge' or 'host_pinned' for packets, and 'device' for frames of a plan";
-    need(engine, traits.device_memory, packets_on_gpu(rx.queues_, config), HOST_KINDS);
-    need(engine, traits.device_memory, packets_on_gpu(tx.queues_, config), HOST_KINDS);
     need(engine, traits.direct_mode, direct_queue(rx.queues_), "use indirect");
     need(engine, traits.direct_mode, direct_queue(tx.queues_), "use indirect");
   }
@@ -198,6 +181,17 @@ void refuse(const std::vector<Error>& found) {
 }
 
 }  // namespace
+
+bool holds_packets(const NetworkConfig& config, const std::string& region) {
+  const auto has = [&](const auto& queues) {
+    return std::ranges::any_of(queues, [&](const auto& queue) {
+      return std::ranges::find(queue.common_.mrs_, region) != queue.common_.mrs_.end();
+    });
+  };
+  return std::ranges::any_of(config.ifs_, [&](const InterfaceConfig& interface) {
+    return has(interface.rx_.queues_) || has(interface.tx_.queues_);
+  });
+}
 
 void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
   refuse(find_unsupported(config, traits, false));
@@ -231,7 +225,8 @@ void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {
   };
   for (const MemoryRegionConfig* each : memory_regions(config)) {
     const MemoryRegionConfig& region = *each;
-    if (region.kind_ == MemoryKind::DEVICE) continue;
+    // Packets have a copy here, frames have none.
+    if (region.kind_ == MemoryKind::DEVICE && !holds_packets(config, region.name_)) continue;
     add(Status::NO_FREE_PACKET_BUFFERS, region.num_bufs_ * region.buf_size_,
         "memory region '" + region.name_ + "' of num_bufs " + std::to_string(region.num_bufs_) +
             " x buf_size " + std::to_string(region.buf_size_),

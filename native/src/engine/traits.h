@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "daqiri/config.h"
@@ -44,7 +45,7 @@ struct EngineTraits {
   bool rx_ring{true};
   /// Its queues have sources of their own (peers), in any number.
   bool many_sources{false};
-  /// It delivers to memory, and sends from memory, that the CPU cannot read (GPU memory).
+  /// It delivers to the memory of a GPU, and sends from there; false: packets are copied.
   bool device_memory{false};
   /// Receive times are the network card's.
   bool hardware_timestamps{false};
@@ -63,6 +64,9 @@ struct EngineTraits {
   /// A value other than the default is a warning.
   std::span<const UnusedKey> unused_keys{};
 };
+
+/// Whether queues have packets in a memory region.
+[[nodiscard]] bool holds_packets(const NetworkConfig& config, const std::string& region);
 
 /// Throws Error NOT_SUPPORTED for what the engine cannot do: it names the interface, the item, the
 /// value and what to do. `config` is validated.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -36,6 +37,8 @@ BurstPool* make_pool(const RxQueueConfig& config, std::uint32_t meta_buffers, Se
 RxQueue::RxQueue(const InterfaceConfig& interface, const RxQueueConfig& config,
                  std::uint32_t meta_buffers, std::shared_ptr<SessionMemory> memory, Sources sources)
     : QueueBase(interface, config, std::move(memory)),
+      staged_(std::ranges::any_of(
+          regions_, [](const auto* region) { return region->device_copies() != nullptr; })),
       at_once_((sources == Sources::MANY && config.timeout_us_ == 0) ||
                config.poll_mode_ == QueuePollMode::DIRECT),
       pool_(make_pool(config_, meta_buffers, *memory_, regions_, sources)),
@@ -67,14 +70,32 @@ Burst* RxQueue::hand_to_application(Burst* burst) noexcept {
   return burst;
 }
 
-Burst* RxQueue::receive() noexcept {
+Burst* RxQueue::receive() {
   Burst* burst = receive_packets();
   if (burst == nullptr) return stage_ == nullptr ? nullptr : stage_->receive();
-  move_to_regions(*burst);
+  return move_to_regions(burst);
+}
+
+Burst* RxQueue::receive_from(std::uintptr_t connection) {
+  Burst* burst = take_from(connection);
+  return burst == nullptr ? nullptr : move_to_regions(burst);
+}
+
+Burst* RxQueue::move_to_regions(Burst* burst) {
+  replace_lent(*burst);
+  if (!staged_) return burst;
+  try {
+    burst->move_to_device(true);
+  } catch (const Error& e) {
+    const std::string n = std::to_string(burst->num_packets());
+    burst->release();
+    throw Error(e.status(), "receive queue '" + config_.common_.name_ + "': " + n +
+                                " packets are lost: " + e.what());
+  }
   return burst;
 }
 
-void RxQueue::move_to_regions(Burst& burst) const noexcept {
+void RxQueue::replace_lent(Burst& burst) const noexcept {
   memory::BufferOwner* const owner = burst.owners[0];
   if (owner == nullptr || !owner->wanted_soon()) return;
   const std::uint32_t n = burst.num_packets();
@@ -101,7 +122,7 @@ void RxQueue::move_to_regions(Burst& burst) const noexcept {
 }
 
 Burst* RxQueue::receive_packets() noexcept {
-  if (num_aside_.load(std::memory_order_acquire) > 0) return receive_from(0);
+  if (num_aside_.load(std::memory_order_acquire) > 0) return take_from(0);
   Burst* burst = nullptr;
   bool found = ring_.pop(burst);
   if (!found && direct()) {
@@ -111,7 +132,7 @@ Burst* RxQueue::receive_packets() noexcept {
   return found ? hand_to_application(burst) : nullptr;
 }
 
-Burst* RxQueue::receive_from(std::uintptr_t connection) {
+Burst* RxQueue::take_from(std::uintptr_t connection) {
   const std::lock_guard lock(aside_mutex_);
   const auto it = aside(connection);
   const std::size_t before = aside_.size();

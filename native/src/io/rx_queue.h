@@ -152,6 +152,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   [[nodiscard]] std::uint32_t ring_capacity() const noexcept {
     return static_cast<std::uint32_t>(ring_.capacity());
   }
+  /// Whether packets are copied to a GPU when they are handed out.
+  [[nodiscard]] bool staged() const noexcept { return staged_; }
   /// Keep memory of an engine's own for as long as packets in it are held.
   void share_owner(std::shared_ptr<memory::BufferOwner> owner) {
     memory_->owners.push_back(std::move(owner));
@@ -245,11 +247,12 @@ class RxQueue : public QueueBase<RxQueueConfig> {
 
   // --- Application. Any thread.
 
-  /// The next burst, or null. Never blocks. State APPLICATION; release() gives it back.
-  Burst* receive() noexcept;
+  /// The next burst, or null. Never blocks. State APPLICATION; release() gives it back. Throws
+  /// Error GENERIC_FAILURE where it cannot be copied to the queue's GPU: it is lost.
+  Burst* receive();
   /// As above, none of the stage's own, and wherever the packets lie: for who gives them back soon.
   Burst* receive_packets() noexcept;
-  /// As above, of one connection; bursts of others wait their turn.
+  /// As `receive`, of one connection; bursts of others wait their turn.
   Burst* receive_from(std::uintptr_t connection);
   /// As `receive` (connection 0) or `receive_from`, unless a recorder owns the queue. Throws Error
   /// NOT_READY then.
@@ -308,11 +311,15 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   void discard_queued(DropReason reason) noexcept;
   void publish() noexcept;
   Burst* hand_to_application(Burst* burst) noexcept;
+  Burst* take_from(std::uintptr_t connection);
+  /// Where the configuration says that packets are. Throws as `receive`.
+  Burst* move_to_regions(Burst* burst);
   /// What lies in memory that is wanted back soon, to the queue's regions; not while they are short
   /// of buffers.
-  void move_to_regions(Burst& burst) const noexcept;
+  void replace_lent(Burst& burst) const noexcept;
 
   std::vector<std::uint32_t> segment_capacity_;
+  bool staged_;
   /// No burst stays open from pass to pass.
   bool at_once_;
   BurstPool* pool_;

@@ -9,7 +9,50 @@
 #include <string>
 #include <utility>
 
+#include "daqiri/cuda_types.h"
+
 namespace daqiri::memory {
+
+/// A region's packets in the memory of a GPU, each at the same place there as on the host: engines
+/// that do not reach the GPU use the host's, applications the GPU's.
+class DeviceCopies {
+ public:
+  /// `on_device` - `on_host`: from where the host has a packet to where the GPU has it.
+  explicit DeviceCopies(std::ptrdiff_t distance) noexcept : distance_(distance) {}
+  DeviceCopies(const DeviceCopies&) = delete;
+  DeviceCopies& operator=(const DeviceCopies&) = delete;
+  virtual ~DeviceCopies() = default;
+
+  [[nodiscard]] void* on_device(void* on_host) const noexcept {
+    return static_cast<std::byte*>(on_host) + distance_;
+  }
+  [[nodiscard]] void* on_host(void* on_device) const noexcept {
+    return static_cast<std::byte*>(on_device) - distance_;
+  }
+
+  /// Of a burst; no address: that one was freed.
+  struct Packets {
+    void* const* addresses;
+    const std::uint32_t* bytes;
+    std::uint32_t count;
+  };
+  /// Begin to copy packets that are on the host to the GPU, when `after` (null: nothing) is
+  /// complete. Returns the event that is complete when they are there. Any thread. Throws Error
+  /// GENERIC_FAILURE when the GPU does not work any more.
+  virtual cudaEvent_t to_device(const Packets& packets, cudaEvent_t after) = 0;
+  /// Copy packets that are on the GPU to the host, behind what was begun before. Any thread. Throws
+  /// as above.
+  virtual void to_host(const Packets& packets) = 0;
+  /// Copy packets that are on the GPU to rows of `width` bytes there, which are filled up with
+  /// zeros; done on return. Any thread. Throws as above.
+  virtual void gather(const Packets& packets, std::uint64_t to, std::size_t width) = 0;
+  /// Wait until an event of `to_device` is complete; null: nothing. Any thread. Throws as above.
+  virtual void wait_for(cudaEvent_t event) = 0;
+  [[nodiscard]] virtual int gpu() const noexcept = 0;
+
+ private:
+  std::ptrdiff_t distance_;
+};
 
 /// Buffers known by number: of a memory region, of a kernel's ring of blocks, of a driver's pool.
 ///
@@ -25,13 +68,16 @@ class BufferOwner {
   virtual void give(const std::uint32_t* buffers, std::uint32_t n) noexcept = 0;
   /// Whether buffers must come back soon: the application, which may hold packets, gets copies.
   [[nodiscard]] virtual bool wanted_soon() const noexcept { return false; }
-  /// Copy packet data of one of the buffers to where the CPU reads it. False: the device that has
-  /// them does not work any more. Any thread.
+  /// Copy packet data, which the device has, to where the CPU reads it. False: the device does not
+  /// work any more. Any thread.
   [[nodiscard]] virtual bool copy_to_host(const void* data, void* to,
                                           std::size_t bytes) const noexcept {
     std::memcpy(to, data, bytes);
     return true;
   }
+
+  /// Null: packets have one place.
+  [[nodiscard]] virtual DeviceCopies* device_copies() const noexcept { return nullptr; }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Most bytes of packet data in a buffer.

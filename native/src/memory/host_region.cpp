@@ -173,7 +173,9 @@ HostPages::HostPages(const MemoryRegionConfig& config, const RegionNeeds& needs)
   if (base == MAP_FAILED) throw shortage(config, extent_.bytes, page);
   extent_.base = static_cast<std::byte*>(base);
   try {
-    place(extent_, config.affinity_, "memory region '" + config.name_ + "'");
+    // Of a GPU's regions it names the GPU.
+    if (config.kind_ != MemoryKind::DEVICE)
+      place(extent_, config.affinity_, "memory region '" + config.name_ + "'");
     populate(extent_, config, page);
   } catch (...) {
     unmap(extent_);

@@ -24,6 +24,8 @@ struct RegionNeeds {
   std::size_t headroom{0};
   /// Buffers begin at multiples of a power of two.
   bool power_of_two_stride{false};
+  /// Of kind DEVICE: the engine uses the host's memory, and packets are copied (DeviceCopies).
+  bool staged{false};
 };
 
 /// Where a region's buffers lie: buffer `n` begins at base + n * stride, its data `headroom` later.
@@ -65,6 +67,10 @@ class MemoryRegion : public BufferOwner {
   /// The GPU that has it, or that uses it where no other is named.
   [[nodiscard]] int gpu() const noexcept {
     return config_.kind_ == MemoryKind::DEVICE ? config_.affinity_ : 0;
+  }
+  /// Whether GPUs read the buffers where the CPU has them.
+  [[nodiscard]] bool pinned() const noexcept {
+    return config_.kind_ == MemoryKind::HOST_PINNED || device_copies() != nullptr;
   }
   /// Null: the CPU can read the buffers themselves. Throws Error NO_FREE_PACKET_BUFFERS.
   [[nodiscard]] virtual std::unique_ptr<HostMirror> mirror() const { return nullptr; }

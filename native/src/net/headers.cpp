@@ -109,6 +109,8 @@ PacketBytes::PacketBytes(const Burst& burst, std::uint32_t packet) noexcept {
       size = std::min(size, HEADERS_SIZE);
       spare_ = buffer - size;
     }
+    // The payload may be where only a GPU writes it.
+    if (!burst.host_readable(s)) size = 0;
     data_[s] = static_cast<std::uint8_t*>(burst.pkts[s][packet]);
     sizes_[s] = size;
     reach_ += size;

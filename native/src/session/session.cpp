@@ -105,7 +105,7 @@ void log_warnings(const ConfigReport& report, const NetworkConfig& config) {
   }
 }
 
-Burst* Rotation::receive() noexcept {
+Burst* Rotation::receive() {
   const std::size_t n = queues.size();
   const std::size_t first = next.load(std::memory_order_relaxed);
   for (std::size_t k = 0; k < n; ++k) {
@@ -164,7 +164,9 @@ void Session::build() {
   memory_->session = weak_from_this();
   for (const MemoryRegionConfig* each : memory_regions(config_)) {
     MemoryRegionConfig& region = config_.mrs_.at(each->name_);
-    auto allocated = memory::MemoryRegion::allocate(region, engine_->needs(region));
+    memory::RegionNeeds needs = engine_->needs(region);
+    needs.staged = !entry.traits.device_memory && holds_packets(config_, region.name_);
+    auto allocated = memory::MemoryRegion::allocate(region, needs);
     engine_->attach(*allocated);
     region.adj_size_ = allocated->extent().stride;
     region.ttl_size_ = allocated->extent().bytes;

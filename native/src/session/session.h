@@ -25,7 +25,7 @@ struct SessionSnapshot;
 /// Receive queues that take turns: the next look starts after the queue that last had data.
 struct Rotation {
   /// A burst of any of the queues, or null.
-  Burst* receive() noexcept;
+  Burst* receive();
 
   std::vector<RxQueue*> queues;
   std::atomic<std::size_t> next{0};

@@ -156,6 +156,17 @@ bool bind_to(int socket, const std::string& path) {
 
 }  // namespace
 
+std::string receive_path_of(const Port& port, const RxQueue& queue) {
+  std::string path = port.io->receive_path(queue);
+  for (int s = 0; s < queue.num_segments(); ++s) {
+    const memory::DeviceCopies* const copies = queue.region(s).device_copies();
+    if (copies == nullptr) continue;
+    path += (path.empty() ? "staged to GPU " : ", staged to GPU ") + std::to_string(copies->gpu());
+    break;
+  }
+  return path;
+}
+
 // --- SessionSnapshot
 
 SessionSnapshot SessionSnapshot::of(const Session& session) {
@@ -171,7 +182,7 @@ SessionSnapshot SessionSnapshot::of(const Session& session) {
     const std::string& name = port.config.name_;
     for (const auto& queue : port.rx)
       snapshot.rx.push_back({name, queue->config().common_.name_, queue->counters(),
-                             queue->levels(), port.io->receive_path(*queue)});
+                             queue->levels(), receive_path_of(port, *queue)});
     for (const auto& queue : port.tx) {
       const Histogram& lateness = queue->lateness();
       TxQueueState& state = snapshot.tx.emplace_back();

@@ -18,12 +18,16 @@
 
 namespace daqiri {
 
+/// What brings the packets to where the application has them: PortIo::receive_path, and the GPU
+/// that they are copied to.
+[[nodiscard]] std::string receive_path_of(const Port& port, const RxQueue& queue);
+
 struct RxQueueState {
   std::string port;
   std::string queue;
   RxSnapshot counters;
   QueueLevels levels;
-  /// PortIo::receive_path.
+  /// As `receive_path_of`.
   std::string receive_path;
 };
 

@@ -31,7 +31,8 @@ constexpr std::uint64_t LOCK_RETRY_NS = 1'000'000;
 /// Packets written between two updates of the progress.
 constexpr std::uint32_t STRIDE = 4096;
 
-/// Throws unless every packet that the burst counts is there and can be read by the CPU.
+/// Throws unless every packet that the burst counts is there, and has its bytes where the CPU reads
+/// them.
 void require_packets(const Burst& burst) {
   const std::uint32_t n = burst.num_packets();
   if (n > burst.owned) {
@@ -39,7 +40,6 @@ void require_packets(const Burst& burst) {
                                                " packets and holds " + std::to_string(burst.owned) +
                                                "; set the number of packets it holds");
   }
-  require_host_readable(burst, "written to a file");
   for (int s = 0; s < burst.hdr.hdr.num_segs; ++s) {
     for (std::uint32_t i = 0; i < n; ++i) {
       if (burst.pkts[s][i] != nullptr || burst.pkt_lens[s][i] == 0) continue;
@@ -48,6 +48,9 @@ void require_packets(const Burst& burst) {
                       std::to_string(s) + "); write the burst before freeing its packets");
     }
   }
+  // Packets in a GPU's memory have a copy here; of others, frames, there is none.
+  burst.copy_to_host();
+  if (burst.on_device == 0) require_host_readable(burst, "written to a file");
 }
 
 void append_to_pcap(const Burst& burst, const std::string& path, bool nanosecond,
@@ -77,7 +80,7 @@ std::uint64_t write_packet(const Burst& burst, std::uint32_t index, const File& 
     const std::uint32_t length = burst.pkt_lens[s][index];
     const std::uint64_t skipped = std::min<std::uint64_t>(offset, length);
     offset -= skipped;
-    pieces[num_pieces++] = {static_cast<std::byte*>(burst.pkts[s][index]) + skipped,
+    pieces[num_pieces++] = {burst.on_host(s, static_cast<std::uint32_t>(index)) + skipped,
                             length - skipped};
   }
   File file(

@@ -246,7 +246,7 @@ void PacketWriter::add(const Burst& burst, PacketPrefixes& prefixes, std::uint32
     wire_length += length;
     skip -= skipped;
     left -= taken;
-    batch.put(static_cast<std::byte*>(burst.pkts[s][packet]) + skipped, taken);
+    batch.put(burst.on_host(s, packet) + skipped, taken);
   }
   if (!index_) {
     const std::uint32_t ns = time % NS_PER_SECOND;

@@ -27,6 +27,7 @@ ANSWERS = {
     "THREADS": 1024,
     "SYNCHRONIZE": 0,
     "LAUNCH": 0,
+    "LAUNCHES": 0,
     "FRAME": 0,
     "EVENT": 0,
     "COMPILE": 0,

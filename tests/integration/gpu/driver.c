@@ -196,6 +196,9 @@ int cuEventCreate(void** event, unsigned flags) {
 }
 int cuEventDestroy_v2(void* event) { return event == 0; }
 int cuEventRecord(void* event, void* stream) { return event == 0 || stream == 0; }
+int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  return note("wait", !stream || !event || flags);
+}
 int cuEventSynchronize(void* event) { return event == 0 ? 1 : EVENT; }
 int cuLaunchKernel(void* kernel, unsigned blocks, unsigned y, unsigned z, unsigned threads,
                    unsigned ty, unsigned tz, unsigned shared, void* stream, void** arguments,
@@ -211,6 +214,7 @@ int cuLaunchKernel(void* kernel, unsigned blocks, unsigned y, unsigned z, unsign
   const Copy* copies = *(const Copy**)arguments[0];
   const unsigned count = *(const unsigned*)arguments[1];
   if (LAUNCH != 0) return LAUNCH;
+  if (LAUNCHES) note("launch", 0);
   use_memory(1);
 #if ON_HOST
   void (*run)(const Copy*, unsigned, unsigned, unsigned) = dlsym(kernel, "run_block");

@@ -308,7 +308,7 @@ engine.close()
         COPIES=0,
     )
     assert said == [
-        "GenericFailureError: the frame cannot be copied: GPU 0 does not work any more; start the "
+        "GenericFailureError: the array cannot be copied: GPU 0 does not work any more; start the "
         "program again",
         "True",
     ]
@@ -334,7 +334,7 @@ engine.close()
 """,
     )
     assert said == [
-        "NotSupportedError: the frame was received before a fork, and CUDA does not work in the "
+        "NotSupportedError: the array was received before a fork, and CUDA does not work in the "
         'child; copy it with get() before, or start processes with multiprocessing\'s "spawn"',
         "0 False True",
     ]
@@ -368,11 +368,11 @@ engine.close()
 """,
     )
     to_numpy = (
-        "TypeError: the frame lies in the memory of a GPU, and numpy would copy it unasked; use "
+        "TypeError: the array lies in the memory of a GPU, and numpy would copy it unasked; use "
         ".get() for a numpy array, or cupy.asarray to work on it where it lies"
     )
     elsewhere = (
-        "BufferError: dl_device is ({}), and the frame lies on (2, 0) (CUDA, GPU 0); take it there "
+        "BufferError: dl_device is ({}), and the array lies on (2, 0) (CUDA, GPU 0); take it there "
         "and copy it, or use get() for a numpy array"
     )
     assert said[:6] == [
@@ -380,7 +380,7 @@ engine.close()
         to_numpy,
         elsewhere.format("1, 0"),
         elsewhere.format("2, 1"),
-        "BufferError: copy is True, and frames are exported without a copy; copy what the library "
+        "BufferError: copy is True, and arrays are exported without a copy; copy what the library "
         "makes of it, e.g. torch.from_dlpack(frame).clone()",
         "ValueError: stream is 0; accepts None, -1 (no stream), 1 (default stream), 2 (that of the "
         "thread), or a stream's handle",

@@ -11,9 +11,9 @@ import hdf5plugin  # noqa: F401  # its filters
 import numpy as np
 import pytest
 
-from daqiri_ophyd.engine import Engine, NotSupportedError
+from daqiri_ophyd.engine import Engine
 
-from .conftest import Config, Run, loopback
+from .conftest import Config, Run
 from .test_gpu_reorder import OPEN, PAYLOAD, SLOTS, with_plan
 
 NUMBER = 40
@@ -175,13 +175,3 @@ def test_a_gpus_memory_is_given_back() -> None:
     for _ in range(100):
         Engine.open(config).close()
     assert cupy.cuda.runtime.memGetInfo() == before
-
-
-def test_packets_in_a_gpus_memory_are_refused_by_name() -> None:
-    with pytest.raises(NotSupportedError) as refused:
-        Engine.open(loopback("device"))
-    assert (
-        "interface 'port': queue 'rx': packets in memory region 'rx' of kind 'device', which "
-        "engine 'loopback' does not have; use kind 'host', 'huge' or 'host_pinned' for packets, "
-        "and 'device' for frames of a plan"
-    ) in str(refused.value)

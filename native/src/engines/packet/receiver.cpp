@@ -180,10 +180,11 @@ bool Receiver::put(Gathering& gathering, const Frame& frame,
                    const steering::Verdict& verdict) noexcept {
   RxQueue& queue = gathering.queue();
   // The kernel stops at a block in which a frame is kept: nothing stays there that may be held for
-  // long, by the application or by a recorder beside whose queue there are others. What is
-  // discarded needs no buffer. A packet has to lie in one piece.
+  // long, by the application or by a recorder beside whose queue there are others, or that is to be
+  // copied to a GPU. What is discarded needs no buffer. A packet has to lie in one piece.
   const bool soon = queue.discards() || queue.stage_claims(verdict.flow);
-  const bool worth = soon || (ring_->worth_keeping() && queue.recorded() && targets_.size() == 1);
+  const bool worth = soon || (ring_->worth_keeping() && queue.recorded() && !queue.staged() &&
+                              targets_.size() == 1);
   const bool keep = worth && (frame.rest.empty() || queue.discards());
   gathering.begin(keep);
   if (gathering.empty() && !soon && may_wait(queue)) {

@@ -44,7 +44,7 @@ std::uint64_t bytes_before(const Burst& burst, std::uint32_t i) noexcept {
 
 void add_data(Checksum& checksum, const Burst& burst, std::size_t packet) noexcept {
   for (int s = 0; s < burst.hdr.hdr.num_segs; ++s)
-    checksum.add(burst.pkts[s][packet], burst.pkt_lens[s][packet]);
+    checksum.add(burst.on_host(s, static_cast<std::uint32_t>(packet)), burst.pkt_lens[s][packet]);
 }
 
 }  // namespace

@@ -1,0 +1,151 @@
+#include "cuda/packet_copies.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "daqiri/error.h"
+
+namespace daqiri::cuda {
+
+namespace {
+
+/// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
+constexpr unsigned EVENT_FLAGS = 1U | 2U;
+
+std::uint64_t address(const void* memory) noexcept {
+  return reinterpret_cast<std::uintptr_t>(memory);
+}
+
+/// Bytes as they are, zeros where there are none.
+Kernel make_kernel(const std::string& what, int gpu) {
+  const ReorderConfig bytes;
+  return {Context(what, gpu), bytes, what, Geometry::of(bytes.data_types_, 0)};
+}
+
+}  // namespace
+
+PacketCopies::PacketCopies(std::ptrdiff_t distance, std::string what, int gpu)
+    : DeviceCopies(distance),
+      what_(std::move(what)),
+      gpu_(gpu),
+      process_(getpid()),
+      kernel_(make_kernel(what_, gpu_)) {
+  const Context context(what_, gpu_);
+  const Functions& call = context.driver().call();
+  try {
+    require(context, call.make_stream(&stream_, STREAM_FLAGS));
+    for (Launch& launch : launches_) {
+      void* memory = nullptr;
+      require(context, call.allocate_host(&memory, sizeof(Copy) * MOST_COPIES, HOST_FLAGS));
+      launch.copies = static_cast<Copy*>(memory);
+      require(context, call.make_event(&launch.event, EVENT_FLAGS));
+    }
+  } catch (...) {
+    free_all(context);
+    throw;
+  }
+}
+
+PacketCopies::~PacketCopies() {
+  // A forked child has no CUDA.
+  if (getpid() != process_) return;
+  try {
+    const Context context(what_, gpu_);
+    // Kernels may be at work.
+    context.driver().call().wait_for_stream(stream_);
+    free_all(context);
+  } catch (const Error&) {
+    // The GPU is gone.
+    return;
+  }
+}
+
+cudaEvent_t PacketCopies::to_device(const Packets& packets, cudaEvent_t after) {
+  const std::lock_guard lock(mutex_);
+  const Context context(what_, gpu_);
+  if (after != nullptr) require(context, context.driver().call().stream_waits(stream_, after, 0));
+  std::uint32_t i = 0;
+  void* const event = launch(context, [&](Copy* copies) {
+    std::uint32_t n = 0;
+    for (; i < packets.count && n < MOST_COPIES; ++i) {
+      void* const from = packets.addresses[i];
+      if (from != nullptr && packets.bytes[i] > 0)
+        copies[n++] = {address(on_device(from)), address(from), packets.bytes[i]};
+    }
+    return n;
+  });
+  return static_cast<cudaEvent_t>(event);
+}
+
+void PacketCopies::to_host(const Packets& packets) {
+  const std::lock_guard lock(mutex_);
+  const Context context(what_, gpu_);
+  std::uint32_t i = 0;
+  launch(context, [&](Copy* copies) {
+    std::uint32_t n = 0;
+    for (; i < packets.count && n < MOST_COPIES; ++i) {
+      void* const from = packets.addresses[i];
+      if (from != nullptr && packets.bytes[i] > 0)
+        copies[n++] = {address(on_host(from)), address(from), packets.bytes[i]};
+    }
+    return n;
+  });
+  require(context, context.driver().call().wait_for_stream(stream_));
+}
+
+void PacketCopies::gather(const Packets& packets, std::uint64_t to, std::size_t width) {
+  const std::lock_guard lock(mutex_);
+  const Context context(what_, gpu_);
+  std::uint32_t i = 0;
+  launch(context, [&](Copy* copies) {
+    std::uint32_t n = 0;
+    for (; i < packets.count && n + 1 < MOST_COPIES; ++i, to += width) {
+      const std::uint32_t bytes = packets.addresses[i] == nullptr ? 0 : packets.bytes[i];
+      if (bytes > 0) copies[n++] = {to, address(packets.addresses[i]), bytes};
+      if (bytes < width) copies[n++] = {to + bytes, 0, width - bytes};
+    }
+    return n;
+  });
+  require(context, context.driver().call().wait_for_stream(stream_));
+}
+
+void PacketCopies::wait_for(cudaEvent_t event) {
+  if (event == nullptr) return;
+  const Context context(what_, gpu_);
+  require(context, context.driver().call().wait_for_event(event));
+}
+
+template <typename Fill>
+void* PacketCopies::launch(const Context& context, Fill fill) {
+  const Functions& call = context.driver().call();
+  for (;;) {
+    Launch& next = launches_[next_];
+    // Its copies may be read still. Who waits for its event then waits for later ones, too.
+    if (std::exchange(next.used, false)) require(context, call.wait_for_event(next.event));
+    const std::uint32_t n = fill(next.copies);
+    if (n > 0) require(context, kernel_.launch(call, next.copies, n, stream_));
+    require(context, call.record_event(next.event, stream_));
+    next.used = true;
+    next_ = (next_ + 1) % launches_.size();
+    if (n < MOST_COPIES - 1) return next.event;
+  }
+}
+
+void PacketCopies::require(const Context& context, Result result) const {
+  if (result == 0) return;
+  throw Error(Status::GENERIC_FAILURE,
+              what_ + ": packets cannot be copied on GPU " + std::to_string(gpu_) + " (" +
+                  context.driver().text_of(result) + "); start the program again");
+}
+
+void PacketCopies::free_all(const Context& context) noexcept {
+  const Functions& call = context.driver().call();
+  for (Launch& launch : launches_) {
+    if (launch.event != nullptr) call.destroy_event(launch.event);
+    if (launch.copies != nullptr) call.free_host(launch.copies);
+  }
+  if (stream_ != nullptr) call.destroy_stream(stream_);
+}
+
+}  // namespace daqiri::cuda

@@ -1,0 +1,62 @@
+/// Packets that are copied to a GPU, and back.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "cuda/driver.h"
+#include "cuda/kernel.h"
+#include "memory/buffers.h"
+
+namespace daqiri::cuda {
+
+/// By one launch of a kernel for each burst, in a stream of its own. Hosts' packets are in pinned
+/// memory.
+class PacketCopies final : public memory::DeviceCopies {
+ public:
+  /// Throws Error; `what` names who wants it.
+  PacketCopies(std::ptrdiff_t distance, std::string what, int gpu);
+  PacketCopies(const PacketCopies&) = delete;
+  PacketCopies& operator=(const PacketCopies&) = delete;
+  ~PacketCopies() override;
+
+  cudaEvent_t to_device(const Packets& packets, cudaEvent_t after) override;
+  void to_host(const Packets& packets) override;
+  void gather(const Packets& packets, std::uint64_t to, std::size_t width) override;
+  void wait_for(cudaEvent_t event) override;
+  [[nodiscard]] int gpu() const noexcept override { return gpu_; }
+
+ private:
+  /// Of a launch.
+  static constexpr std::uint32_t MOST_COPIES = 1024;
+  struct Launch {
+    /// In pinned memory.
+    Copy* copies{nullptr};
+    void* event{nullptr};
+    /// The event was recorded.
+    bool used{false};
+  };
+
+  /// Launch what `fill` writes to the copies of a launch, again and again, until it writes nothing.
+  /// With the mutex. Returns the event of the last launch.
+  template <typename Fill>
+  void* launch(const Context& context, Fill fill);
+  void require(const Context& context, Result result) const;
+  void free_all(const Context& context) noexcept;
+
+  std::string what_;
+  int gpu_;
+  pid_t process_;
+  Kernel kernel_;
+  std::mutex mutex_;  // over the next
+  void* stream_{nullptr};
+  std::array<Launch, 8> launches_;
+  std::size_t next_{0};
+};
+
+}  // namespace daqiri::cuda
