@@ -38,7 +38,7 @@ class Burst:
     def __len__(self) -> int:
         return len(self._native)
 
-    # Any: of arrays on the host and on a GPU, code that is written for one has no use for the other.
+    # Any: code that is written for arrays on the host has no use for those on a GPU.
     @overload
     def __getitem__(self, index: int) -> Any: ...
     @overload
@@ -90,7 +90,8 @@ class Burst:
         """Return the memory address of each packet, shape (n,).
 
         For compiled code (numba, ctypes, a kernel of the GPU that has the packets) that processes
-        all packets in one call. An address is valid as long as the burst, or an array of it, is held.
+        all packets in one call. An address is valid as long as the burst, or an array of it, is
+        held.
 
         Parameters
         ----------
