@@ -181,7 +181,7 @@ py::object ReceivedBurst::gather(const py::object& out, std::optional<int> segme
   const Share burst = share();
   if (segment) check_segment(*burst, *segment);
   const Segments segments{segment.value_or(0),
-                          segment ? *segment + 1 : static_cast<int>(burst->hdr.hdr.num_segs)};
+                          segment ? *segment + 1 : std::min(burst->hdr.hdr.num_segs, MAX_NUM_SEGS)};
   for (int s = segments.first; s < segments.end; ++s) {
     if (!on_device(*burst, s)) {
       if (!burst->host_readable(s)) require_host_readable(*burst, "gathered");

@@ -3,6 +3,7 @@
 
 #include "config/formats.h"
 #include "config/rules.h"
+#include "engine/traits.h"
 #include "reorder/plan.h"
 
 namespace daqiri::config {
@@ -42,7 +43,7 @@ struct Plan {
     const MemoryRegionConfig* output =
         subject.regions.find(plan.memory_region_, output_at, "memory region");
     if (output_at.bad()) output = nullptr;
-    if (output != nullptr) check_kind(*output, output_at);
+    if (output != nullptr) check_output(*output, output_at);
     const auto queues = check_flow_ids(claimed);
     const bool method_good = check_method() && check_stride();
     if (plan.reorder_type_ == "gpu" && !plan.cpu_cores_.empty())
@@ -71,6 +72,15 @@ struct Plan {
   }
 
  private:
+  void check_output(const MemoryRegionConfig& region, const Place& at) const {
+    check_kind(region, at);
+    // What a queue has there is copied, from memory of the host that frames would be in.
+    if (region.kind_ == MemoryKind::DEVICE && holds_packets(subject.config, region.name_)) {
+      at.error("found ", quoted(region.name_),
+               " of kind 'device', which a queue has packets in; accepts a region of its own");
+    }
+  }
+
   void check_kind(const MemoryRegionConfig& region, const Place& at) const {
     if (subject.root["memory_regions"][region.position_]["kind"].bad() ||
         place["reorder_type"].bad())

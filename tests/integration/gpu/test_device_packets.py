@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from free_ports import free_port
 
-from daqiri_ophyd.engine import Engine
+from daqiri_ophyd.engine import ConfigError, Engine
 
 from . import test_gpu_reorder as reorder
 from .conftest import Config, Run, loopback
@@ -343,6 +343,20 @@ def test_frames_are_made_of_packets_for_a_gpu(with_driver: Run, kind: str) -> No
     placed = int(np.count_nonzero(np.arange(reorder.FRAMES * reorder.SLOTS) % 7 != 3))
     assert said == f"{reorder.FRAMES - 2} {placed} {reorder.FRAMES} 0"
     assert asked.count("pin") == asked.count("unpin")
+
+
+def test_packets_and_frames_have_regions_of_their_own() -> None:
+    config = reorder.with_plan("device", "device")
+    (plan,) = config["interfaces"][0]["rx"]["reorder_configs"]
+    plan["memory_region"] = "rx"
+    config["memory_regions"].pop()
+    config["memory_regions"][0]["buf_size"] = 65536
+    with pytest.raises(ConfigError) as refused:
+        Engine.open(config)
+    assert (
+        "interfaces[0].rx.reorder_configs[0].memory_region: found 'rx' of kind 'device', which a "
+        "queue has packets in; accepts a region of its own"
+    ) in str(refused.value)
 
 
 def test_queues_say_how_packets_reach_the_gpu(with_driver: Run) -> None:
