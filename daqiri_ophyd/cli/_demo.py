@@ -19,7 +19,7 @@ from ..catalog import capture_files
 from ..engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, PcapFile, frames, load_config, write_pcap
 from ..replay import PacketArray, gap_errors
 from ._capture import read_arrivals, summarize
-from ._demo_frames import PROFILES, demo_frames
+from ._demo_frames import PROFILES, WRITERS, demo_frames
 from ._output import print_facts, print_json, print_message
 from ._picture import draw_capture
 from ._source import interface_with
@@ -49,6 +49,13 @@ def demo(
     interval_us: Annotated[
         int | None, typer.Option(help="Gap between packets. Default: 100.", min=1, max=100_000)
     ] = None,
+    writer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(WRITERS),
+            help="How frames get to the disk, with --profile frames or gpu. Default: auto.",
+        ),
+    ] = None,
     output: Annotated[
         Path,
         typer.Option(
@@ -74,7 +81,11 @@ def demo(
     if profile in PROFILES:
         if packets is not None or interval_us is not None:
             raise typer.BadParameter("--packets and --interval-us are for loopback and udp")
-        return demo_frames(profile, output, as_json)
+        if writer not in (None, *WRITERS):
+            raise typer.BadParameter(f"--writer is one of {', '.join(WRITERS)}, not {writer!r}")
+        return demo_frames(profile, writer or "auto", output, as_json)
+    if writer is not None:
+        raise typer.BadParameter("--writer is for the profiles frames and gpu")
     packets, interval_us = packets or 20_000, interval_us or 100
     say = (lambda _: None) if as_json else print_message
     times = schedule(packets, interval_us * 1000, GROUP)

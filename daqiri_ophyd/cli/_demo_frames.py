@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +18,15 @@ import daqiri_ophyd.profiles as profiles
 
 from ..catalog import frames_dataset
 from ..documents import sidecar_path
-from ..engine import load_config
+from ..engine import Engine, NetworkConfig, load_config
 from ..simulate import INSTRUMENTS, Traffic
 from ._frames_picture import draw_frames
 from ._output import print_facts, print_json, print_message
-from ._workspace import open_workspace
+from ._workspace import captures_of, open_workspace
 
 INSTRUMENT = "jungfrau"
 PROFILES = {"frames": INSTRUMENT, "gpu": f"{INSTRUMENT}-gpu"}
+WRITERS = ("auto", "buffered", "direct", "cufile")
 DESTINATION = "127.0.0.1:50001"
 POINTS, FRAMES = 8, 10
 # Frames a second; all that the sender has, should nobody end it.
@@ -48,14 +50,28 @@ def _sender() -> Iterator[None]:
             sender.kill()
 
 
-def demo_frames(profile: str, output: Path, as_json: bool) -> None:
+def _try(config: NetworkConfig, writer: Any, output: Path) -> None:
+    """Raise if there is no GPU, or no such writer: before a catalog is created, which takes long."""
+    captures = captures_of(output)
+    captures.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=captures) as folder,
+        Engine.open(config) as engine,
+        engine.port("receiver").reorder["images"].record(folder, writer=writer),
+    ):
+        pass
+
+
+def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
     """Record frames of a simulated detector at each position of a motor, and look at them."""
     say = (lambda _: None) if as_json else print_message
-    with open_workspace(load_config(profiles.path(PROFILES[profile])), output) as workspace:
+    config = load_config(profiles.path(PROFILES[profile]))
+    _try(config, writer, output)
+    with open_workspace(config, output) as workspace:
         port = workspace.daq.port_device("receiver")
         detector, plan = port.frames.images, port.reorder.images
         detector.num_frames.put(FRAMES)
-        detector.writer.put("auto")
+        detector.writer.put(writer)
         detector.timeout.put(SENDER_TIMEOUT)
         motor = SynAxis(name="motor", labels={"motors"})
         say(f"scanning a motor: {FRAMES} images at each of {POINTS} positions")
@@ -84,6 +100,7 @@ def demo_frames(profile: str, output: Path, as_json: bool) -> None:
         title=f"daqiri-ophyd demo, profile {profile}",
     )
     names = ("packets", "placed", "duplicate", "late", "malformed", "no_buffer")
+    told = json.loads(sidecar_path(files[0]).read_bytes())
     result = {
         "frames": len(images),
         "complete": int(np.count_nonzero(lacking == 0)),
@@ -92,7 +109,7 @@ def demo_frames(profile: str, output: Path, as_json: bool) -> None:
         "plan": {name: counters[f"{plan.name}_{name}"]["value"] for name in names},
         "run": uid,
         "files": files,
-        "writer": json.loads(sidecar_path(files[0]).read_bytes())["writer"],
+        **{key: told[key] for key in ("writer", "cufile") if key in told},
         "picture": str(picture),
     }
     if as_json:
@@ -119,6 +136,7 @@ def _compare(
 
 
 def _print_summary(result: dict[str, Any]) -> None:
+    mode = f" ({result['cufile']})" if "cufile" in result else ""
     print_facts(
         [
             ("frames", f"{result['frames']:,}, {result['complete']:,} of them complete"),
@@ -128,7 +146,7 @@ def _print_summary(result: dict[str, Any]) -> None:
             (
                 "files",
                 f"{len(result['files'])} in {Path(result['files'][0]).parent}, "
-                f"writer {result['writer']}",
+                f"writer {result['writer']}{mode}",
             ),
             ("picture", result["picture"]),
         ]

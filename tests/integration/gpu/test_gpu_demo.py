@@ -11,30 +11,60 @@ from .conftest import Run
 DEMO = """
 import subprocess, sys
 command = [sys.executable, "-m", "daqiri_ophyd.cli", "demo", "--profile", "gpu", "--json"]
-done = subprocess.run([*command, "--output", FOLDER], capture_output=True, text=True)
+command += ["--writer", WRITER, "--output", FOLDER]
+done = subprocess.run(command, capture_output=True, text=True)
 print(done.stdout or done.stderr)
 """
 
 
+def demo(folder: Path, writer: str) -> str:
+    """Return a program that runs it."""
+    return DEMO.replace("FOLDER", repr(f"{folder}")).replace("WRITER", repr(writer))
+
+
 @pytest.mark.usefixtures("jungfrau_port", "made_catalog")
-def test_demo_of_a_gpu_scans_stores_and_compares_images(with_driver: Run, tmp_path: Path) -> None:
-    said, asked = with_driver(DEMO.replace("FOLDER", repr(f"{tmp_path / 'daqiri-demo'}")), GUARD=1)
+@pytest.mark.parametrize("writer", ["auto", "cufile"])
+def test_demo_of_a_gpu_scans_stores_and_compares_images(
+    with_driver: Run, tmp_path: Path, writer: str
+) -> None:
+    cufile = {"CUFILE_MAJOR": 0} if writer == "cufile" else {}
+    program = demo(tmp_path / "daqiri-demo", writer)
+    said, asked = with_driver(program, GUARD=1, **cufile)
     result = json.loads(said)
     assert result["frames"] == 80
     assert 0 < result["complete"] < 80
     plan = result["plan"]
     assert plan["packets"] == sum(plan[name] for name in plan if name != "packets")
-    # What CUDA's file library does where there is none.
-    assert result["writer"] in ("direct", "buffered")
+    if writer == "cufile":
+        assert (result["writer"], result["cufile"]) == ("cufile", "compatibility mode")
+    else:
+        # What CUDA's file library does where there is none.
+        assert result["writer"] in ("direct", "buffered")
     assert Path(result["picture"]).read_bytes().startswith(b"\x89PNG")
     (file,) = result["files"]
     with h5py.File(file) as opened:
         assert opened["entry/data/data"].shape == (80, 512, 1024)
-    assert asked.count("allocate") == asked.count("free") == 1
+    # It is tried before a catalog is made.
+    assert asked.count("allocate") == asked.count("free") == 2
 
 
-@pytest.mark.usefixtures("jungfrau_port", "made_catalog")
-def test_demo_of_a_gpu_without_one_says_why(with_driver: Run, tmp_path: Path) -> None:
-    said, _ = with_driver(DEMO.replace("FOLDER", repr(f"{tmp_path / 'daqiri-demo'}")), GPUS=0)
-    assert "the NVIDIA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it)" in said
+@pytest.mark.usefixtures("jungfrau_port")
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ({"GPUS": 0}, "the NVIDIA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it)"),
+        (
+            {"CUFILE_OPEN": 5001},
+            "cuFile's driver does not open: CU_FILE_DRIVER_NOT_INITIALIZED (cuFile error 5001)",
+        ),
+    ],
+    ids=["gpu", "cufile"],
+)
+def test_demo_of_a_gpu_says_what_it_lacks_before_it_makes_a_catalog(
+    with_driver: Run, tmp_path: Path, answers: dict[str, int], reason: str
+) -> None:
+    folder = tmp_path / "daqiri-demo"
+    said, _ = with_driver(demo(folder, "cufile"), **answers)
+    assert reason in said
     assert "Traceback" not in said
+    assert not (folder / "catalog").exists()

@@ -55,7 +55,14 @@ def test_every_command_has_help_with_an_example(
 
 @pytest.mark.parametrize(
     "arguments",
-    [("nonsense",), ("info", "--nonsense"), ("send",), ("config", "show", "no-such-file.yaml")],
+    [
+        ("nonsense",),
+        ("info", "--nonsense"),
+        ("send",),
+        ("config", "show", "no-such-file.yaml"),
+        ("demo", "--writer", "cufile"),
+        ("demo", "--profile", "gpu", "--writer", "disk"),
+    ],
 )
 def test_bad_usage_is_exit_code_2(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
