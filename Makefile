@@ -54,8 +54,8 @@ gpu-test: build $(VENV)/.dependencies-dev $(VENV)/.dependencies-gpu
 
 gpu-bench: build $(VENV)/.dependencies-gpu
 	@cmake -S . -B $(NATIVE) -DDAQIRI_BUILD_BENCH=ON >build/configure.log
-	cmake --build $(NATIVE) --target bench_gpu
-	$(BIN)/python benchmarks --only gpu gpu_files $(BENCH_ARGS)
+	cmake --build $(NATIVE) --target bench_gpu peers_udp_send
+	$(BIN)/python benchmarks --only gpu gpu_udp gpu_files $(BENCH_ARGS)
 
 lint: build $(VENV)/.dependencies-dev
 	$(BIN)/ruff check

@@ -18,6 +18,7 @@ TOPICS = (
     "recorder",
     "reorder",
     "gpu",
+    "gpu_udp",
     "gpu_files",
     "frame_files",
     "capture",

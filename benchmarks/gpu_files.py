@@ -18,46 +18,52 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import machine
 from frame_files import FRAME
 from machine import ROOT
-from programs import once, script
+from programs import Program, script
 from recorder import in_folder
 from runner import Comparison, Measurement, MissingError, Want, arguments
 
 PLAIN = "limit: copy, then write"
+# Frames whose writing says how fast the disk is; MB/s where nobody says.
+FIRST = 128
+UNKNOWN = 1000
 
 
-def recorded(layout: str, writer: str, count: int, folder: Path) -> Measurement:
+def recorded(program: Program, layout: str, writer: str, count: int, folder: Path) -> Measurement:
     """MB/s of a recorder of frames in the GPU's memory."""
-    command = [*script("ours/record_frames.py"), "fill", layout, "none", writer]
-    done = once([*command, str(count), str(folder), "gpu"])
+    done = program.ask(f"fill {layout} none {writer} {count} {folder.absolute()}")
     if done["writer"] != writer:
         raise MissingError(f"the disk takes no writer {writer!r}, only {done['writer']!r}")
     mode = json.loads((folder / "frames_000000.h5.json").read_text()).get("cufile")
     return Measurement(done["bytes"] * 1e3 / done["ns"], {"mode": mode} if mode else {})
 
 
-def counted(count: int, _folder: Path) -> Measurement:
+def counted(program: Program, count: int) -> Measurement:
     """MB/s of frames in the GPU's memory that go nowhere."""
-    done = once([*script("ours/record_frames.py"), "count", str(count), "gpu"])
+    done = program.ask(f"count {count}")
     return Measurement(done["bytes"] * 1e3 / done["ns"])
 
 
 class Plain:
     """Frames from the GPU to the disk by way of one buffer."""
 
-    def __init__(self, count: int) -> None:
-        import cupy
+    def __init__(self) -> None:
+        try:
+            import cupy
+        except ImportError:
+            raise MissingError("cupy is not installed") from None
         import numpy as np
 
-        self.count, self.cupy = count, cupy
+        self.cupy = cupy
         self.frames = cupy.random.randint(0, 256, (8, FRAME), cupy.uint8)
         # Of whole pages, as O_DIRECT wants it.
         self.buffer = mmap.mmap(-1, FRAME)
         self.address = np.frombuffer(self.buffer, np.uint8).ctypes.data
         cupy.cuda.runtime.hostRegister(self.address, FRAME, 0)
 
-    def write(self, folder: Path) -> Measurement:
+    def write(self, count: int, folder: Path) -> Measurement:
         """MB/s of a file."""
         copy, to_host = self.cupy.cuda.runtime.memcpy, 2
         try:
@@ -66,42 +72,74 @@ class Plain:
         except OSError as error:
             raise MissingError(f"O_DIRECT is refused: {error.strerror}") from None
         begun = time.monotonic_ns()
-        for number in range(self.count):
+        for number in range(count):
             copy(self.address, self.frames[number % 8].data.ptr, FRAME, to_host)
             if os.pwrite(file, self.buffer, number * FRAME) != FRAME:
                 raise RuntimeError("a frame was written in part")
         os.fdatasync(file)
         took = time.monotonic_ns() - begun
         os.close(file)
-        return Measurement(self.count * FRAME * 1e3 / took)
+        return Measurement(count * FRAME * 1e3 / took)
+
+
+def frames_of(args: argparse.Namespace, plain: Plain | None) -> int:
+    """Count the frames of a measurement: as many as the plain loop writes in its time."""
+    if args.bytes is None and plain is not None:
+        try:
+            rate = in_folder(args.disk, 0, partial(plain.write, FIRST)).value
+        except MissingError:
+            rate = UNKNOWN
+        args.bytes = rate * 1e6 * args.seconds
+    return max(int(args.bytes or UNKNOWN * 1e6 * args.seconds) // FRAME, 1)
 
 
 def main() -> None:
     """Measure one GPU and one disk."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--bytes", type=float, default=2e9, help="of one measurement")
+    parser.add_argument(
+        "--bytes", type=float, help="of one measurement, instead of what the limit writes meanwhile"
+    )
     parser.add_argument("--disk", type=Path, default=ROOT / "build", help="a folder on a disk")
-    args = arguments(__doc__, seconds=10, rounds=5, parser=parser)
-    count = max(int(args.bytes) // FRAME, 1)
+    args = arguments(__doc__, seconds=1.2, rounds=5, parser=parser)
+    args.disk.mkdir(parents=True, exist_ok=True)
     try:
-        plain = Plain(count)
-    except Exception as error:  # noqa: BLE001  # cupy is missing, or its GPU, in many ways
+        program = Program([*script("ours/record_frames.py"), "gpu"])
+    except MissingError as error:
         print(f"gpu_files: left out: {error}")
         return
-    comparison = Comparison("gpu_files", "Frames of a GPU to HDF5 files", __doc__, args)
+    with program:
+        measure(args, program)
 
-    def on_disk(measure: Callable[[Path], Measurement]) -> Callable[[], Measurement]:
-        return partial(in_folder, args.disk, 0, measure)
+
+def measure(args: argparse.Namespace, program: Program) -> None:
+    """Measure both layouts."""
+    plain, lack = None, ""
+    try:
+        plain = Plain()
+    except MissingError as error:
+        lack = str(error)
+    count = frames_of(args, plain)
+    comparison = Comparison("gpu_files", "Frames of a GPU to HDF5 files", __doc__, args)
+    if gpu := machine.gpu():
+        comparison.machine["gpu"] = gpu
+
+    def limit(folder: Path) -> Measurement:
+        if plain is None:
+            raise MissingError(lack)
+        return plain.write(count, folder)
+
+    def ours(layout: str, writer: str) -> Callable[[], Measurement]:
+        return partial(in_folder, args.disk, 0, partial(recorded, program, layout, writer, count))
 
     for layout in ("contiguous", "chunked"):
         comparison.case(
             layout,
             "MB/s",
             {
-                PLAIN: on_disk(plain.write),
-                "ours, cufile": on_disk(partial(recorded, layout, "cufile", count)),
-                "ours, copied, direct": on_disk(partial(recorded, layout, "direct", count)),
-                "count": on_disk(partial(counted, count)),
+                PLAIN: partial(in_folder, args.disk, 0, limit),
+                "ours, cufile": ours(layout, "cufile"),
+                "ours, copied, direct": ours(layout, "direct"),
+                "count": partial(counted, program, count),
             },
             wants=(
                 Want("ours, cufile", (PLAIN,)),

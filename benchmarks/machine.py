@@ -37,6 +37,17 @@ def sentence(machine: dict[str, str | int | float]) -> str:
     )
 
 
+def gpu() -> str:
+    """Return the first GPU and its driver; empty: the driver does not say."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    name, _, driver = said.partition("\n")[0].partition(", ")
+    return f"{name}, driver {driver}"
+
+
 def _processor() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

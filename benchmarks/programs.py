@@ -83,14 +83,18 @@ class Program:
     Its first line, printed when it is ready, is in `ready`.
     """
 
-    def __init__(self, command: Sequence[str], core: int | None = None) -> None:
+    def __init__(self, command: Sequence[str], core: int | str | None = None) -> None:
         if core is not None:
             command = [installed("taskset", "util-linux"), "-c", str(core), *command]
         self.command = command
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
-        self.ready: dict = self._answer()
+        try:
+            self.ready: dict = self._answer()
+        except MissingError:
+            self.close()
+            raise
 
     def ask(self, line: str = "") -> dict:
         """Send a line and return the answer."""
@@ -110,7 +114,6 @@ class Program:
             raise RuntimeError(f"{' '.join(self.command)} ended with {code}")
         answer = json.loads(line)
         if "missing" in answer:
-            self.close()
             raise MissingError(answer["missing"])
         return answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 import machine
 
 RESULTS = Path(__file__).parent / "results"
-UNSAVED = machine.ROOT / "build" / "benchmarks"
+UNSAVED = Path(os.environ.get("DAQIRI_BENCHMARK_RESULTS", machine.ROOT / "build" / "benchmarks"))
 
 
 class MissingError(Exception):
@@ -110,7 +111,7 @@ def arguments(
 
 
 class Comparison:
-    """A topic: its cases, written to <topic>.md and <topic>.json when it is finished."""
+    """A topic: its cases, written to <topic>.md and <topic>.json after each of them."""
 
     def __init__(self, topic: str, title: str, about: str, args: argparse.Namespace) -> None:
         self.topic, self.title, self.about, self.args = topic, title, about, args
@@ -150,11 +151,20 @@ class Comparison:
         _progress("")
         self.cases.append(case)
         print(_table(case), flush=True)
+        self._write()
         return case
 
     def finish(self) -> None:
-        """Write the results."""
-        folder = RESULTS if self.args.save else UNSAVED
+        """Say where the results are."""
+        print(f"{time.monotonic() - self._begun:.0f} s; {self._folder / self.topic}.md")
+
+    @property
+    def _folder(self) -> Path:
+        return RESULTS if self.args.save else UNSAVED
+
+    def _write(self) -> None:
+        """Write what there is: a run that is ended early leaves it."""
+        folder = self._folder
         folder.mkdir(parents=True, exist_ok=True)
         took = time.monotonic() - self._begun
         text = [
@@ -168,7 +178,6 @@ class Comparison:
         ]
         (folder / f"{self.topic}.md").write_text("\n\n".join(text) + "\n")
         (folder / f"{self.topic}.json").write_text(json.dumps(self._document(), indent=1) + "\n")
-        print(f"{took:.0f} s; {folder / self.topic}.md")
 
     def _document(self) -> dict[str, object]:
         return {

@@ -1,14 +1,15 @@
 """Records frames that it sends itself to HDF5 files.
 
-usage: record_frames fill LAYOUT COMPRESSION WRITER FRAMES DIRECTORY [gpu]
-       record_frames count FRAMES [gpu]
+usage: record_frames fill LAYOUT COMPRESSION WRITER FRAMES DIRECTORY
+       record_frames count FRAMES
        record_frames follow SECONDS DIRECTORY
+       record_frames gpu; then lines `fill ...` and `count ...`, each answered with one of JSON
 
 `fill` writes one file of so many frames, until the disk has it, and prints how long that took.
 `count` takes as many frames and writes nothing: what the way to the recorder takes. `follow` writes
 files for so long while a process reads along with h5py (SWMR), and prints what both have seen.
 There are never more packets under way than buffers: nothing may be lost. With `gpu`, frames are
-made and kept in a GPU's memory.
+made and kept in a GPU's memory, by one engine that stays open.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from daqiri_ophyd.engine import Engine, Frames, NotSupportedError, Recorder, frames
+from daqiri_ophyd.engine import DaqiriError, Engine, Frames, NotSupportedError, Recorder, frames
 
 PACKETS, BYTES = 256, 8192
 SHAPE = (1024, 1024)
@@ -120,19 +121,17 @@ def packets(made: list[np.ndarray]) -> Iterator[np.ndarray]:
 
 def send(
     engine: Engine,
-    made: list[np.ndarray],
+    stream: Iterator[np.ndarray],
     taken: Callable[[], int],
     count: int | None = None,
     until: float = 0,
 ) -> int:
     """Send so many frames, or until a time; returns how many were sent once all are taken."""
     tx, sent = engine.ports[0].tx[0], 0
-    for rows in packets(made):
-        if sent == count or (count is None and time.monotonic() >= until):
-            break
+    while sent != count and (count is not None or time.monotonic() < until):
         while sent - taken() > AHEAD:
             time.sleep(0.0005)
-        tx.send(rows)
+        tx.send(next(stream))
         sent += 1
     for _ in range(60_000):
         if taken() >= sent:
@@ -148,32 +147,35 @@ def taken_by(recorder: Recorder) -> int:
 
 
 def fill(
-    layout: str, compression: str, writer: str, count: str, directory: str, where: str = "host"
+    engine: Engine,
+    stream: Iterator[np.ndarray],
+    layout: str,
+    compression: str,
+    writer: str,
+    count: str,
+    directory: str,
 ) -> dict:
     """One file."""
-    made = first_packets()
     options: dict[str, Any] = {"layout": layout, "compression": compression, "writer": writer}
-    with Engine.open(configuration(where)) as engine:
-        plan = engine.ports[0].reorder["camera"]
-        if where == "gpu":  # libraries start before the clock does
-            try:
-                plan.record(directory, "first", max_frames=1, **options).stop()
-            except NotSupportedError as error:
-                return {"missing": str(error)}
-        begun = time.monotonic_ns()
-        with plan.record(directory, durable=True, max_frames=int(count), **options) as recorder:
-            send(engine, made, partial(taken_by, recorder), int(count))
-        took = time.monotonic_ns() - begun
-        done = recorder.snapshot()
-        stored = recorder.files()[0].path.stat().st_size
+    plan = engine.ports[0].reorder["camera"]
+    try:  # libraries start before the clock does
+        plan.record(directory, "first", max_frames=1, **options).stop()
+    except NotSupportedError as error:
+        return {"missing": str(error)}
+    begun = time.monotonic_ns()
+    with plan.record(directory, durable=True, max_frames=int(count), **options) as recorder:
+        send(engine, stream, partial(taken_by, recorder), int(count))
+    took = time.monotonic_ns() - begun
+    done = recorder.snapshot()
     if done.frames != int(count) or done.missing or done.error:
         raise RuntimeError(f"not all is recorded: {done}")
+    stored = recorder.files()[0].path.stat().st_size
     return {"ns": took, "bytes": done.bytes, "stored": stored, "writer": recorder.writer}
 
 
-def count(number: str, where: str = "host") -> dict:
+def count(engine: Engine, stream: Iterator[np.ndarray], number: str) -> dict:
     """Without a file."""
-    made, taken = first_packets(), 0
+    taken = 0
 
     def take(images: Frames) -> None:
         nonlocal taken
@@ -181,15 +183,32 @@ def count(number: str, where: str = "host") -> dict:
             next(images)
             taken += 1
 
-    with Engine.open(configuration(where)) as engine:
-        begun = time.monotonic_ns()
-        with engine.ports[0].reorder["camera"].frames(60.0) as images:
-            consumer = threading.Thread(target=take, args=(images,))
-            consumer.start()
-            send(engine, made, lambda: taken, int(number))
-            consumer.join()
-        took = time.monotonic_ns() - begun
+    begun = time.monotonic_ns()
+    with engine.ports[0].reorder["camera"].frames(60.0) as images:
+        consumer = threading.Thread(target=take, args=(images,))
+        consumer.start()
+        send(engine, stream, lambda: taken, int(number))
+        consumer.join()
+    took = time.monotonic_ns() - begun
     return {"ns": took, "bytes": taken * PACKETS * BYTES}
+
+
+TASKS: dict[str, Callable[..., dict]] = {"fill": fill, "count": count}
+
+
+def serve() -> None:
+    """Carry out tasks of the input, with frames in a GPU's memory."""
+    stream = packets(first_packets())
+    try:
+        engine = Engine.open(configuration("gpu"))
+    except DaqiriError as error:
+        print(json.dumps({"missing": f"{error}"}), flush=True)
+        return
+    with engine:
+        print("{}", flush=True)
+        for line in sys.stdin:
+            task, *words = line.split()
+            print(json.dumps(TASKS[task](engine, stream, *words)), flush=True)
 
 
 def follow(seconds: str, directory: str) -> dict:
@@ -205,7 +224,9 @@ def follow(seconds: str, directory: str) -> dict:
         plan = engine.ports[0].reorder["camera"]
         begun = time.monotonic()
         with plan.record(directory, writer="auto", roll_frames=ROLL_FRAMES) as recorder:
-            sent = send(engine, made, partial(taken_by, recorder), until=begun + float(seconds))
+            sent = send(
+                engine, packets(made), partial(taken_by, recorder), until=begun + float(seconds)
+            )
         took = time.monotonic() - begun
         done = recorder.snapshot()
         lost = plan.counters()
@@ -224,7 +245,14 @@ def follow(seconds: str, directory: str) -> dict:
 def main() -> None:
     """Do what is asked for."""
     task, *words = sys.argv[1:]
-    print(json.dumps({"fill": fill, "count": count, "follow": follow}[task](*words)), flush=True)
+    if task == "gpu":
+        serve()
+    elif task == "follow":
+        print(json.dumps(follow(*words)), flush=True)
+    else:
+        stream = packets(first_packets())
+        with Engine.open(configuration()) as engine:
+            print(json.dumps(TASKS[task](engine, stream, *words)), flush=True)
 
 
 if __name__ == "__main__":

@@ -14,18 +14,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from answers import answer_lines
+from receive_buffer import set_receive_buffer
 
 HEAP_BYTES = 1 << 20
-RCVBUFFORCE = 33
-
-
-def set_receive_buffer(receiver: socket.socket, size: int) -> int:
-    """Ask for it, beyond the system's limit where that is allowed; what was granted."""
-    try:
-        receiver.setsockopt(socket.SOL_SOCKET, RCVBUFFORCE, size)
-    except PermissionError:
-        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
-    return receiver.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
 
 
 def recv_into(size: int, buffer: int) -> None:

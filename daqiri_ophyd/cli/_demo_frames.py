@@ -51,7 +51,7 @@ def _sender() -> Iterator[None]:
 
 
 def _try(config: NetworkConfig, writer: Any, output: Path) -> None:
-    """Raise if there is no GPU, or no such writer: before a catalog is created, which takes long."""
+    """Raise if there is no GPU, or no such writer: a catalog takes long to create."""
     captures = captures_of(output)
     captures.mkdir(parents=True, exist_ok=True)
     with (

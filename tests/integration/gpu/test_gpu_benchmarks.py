@@ -1,0 +1,57 @@
+"""The benchmarks of a GPU, with a driver that runs on any host: what they measure, not how fast."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Run
+
+ROOT = Path(__file__).parents[3]
+BENCHMARK = """
+import os, subprocess, sys
+os.environ |= {{"DAQIRI_BENCHMARK_RESULTS": {folder!r}, "DAQIRI_BENCHMARK_PROGRAMS": {folder!r}}}
+os.environ.pop("PYTHONSAFEPATH", None)
+command = [sys.executable, {path!r}, "--rounds", "2", *{arguments!r}]
+done = subprocess.run(command, capture_output=True, text=True)
+print(done.stdout + done.stderr)
+sys.exit(done.returncode)
+"""
+
+
+def cases(run: Run, folder: Path, topic: str, *arguments: str, **answers: int) -> dict[str, Any]:
+    """Run a benchmark; return its cases by their names."""
+    path = f"{ROOT / 'benchmarks' / f'{topic}.py'}"
+    run(BENCHMARK.format(folder=f"{folder}", path=path, arguments=arguments), **answers)
+    document = json.loads((folder / f"{topic}.json").read_text())
+    return {case["name"]: case for case in document["cases"]}
+
+
+def test_files_of_both_layouts_are_written(with_driver: Run, tmp_path: Path) -> None:
+    disk = ROOT / "build"  # of O_DIRECT, which the temporary folder may not have
+    found = cases(
+        with_driver, tmp_path, "gpu_files", "--bytes", "1e7", "--disk", f"{disk}", CUFILE_MAJOR=0
+    )
+    assert [*found] == ["contiguous", "chunked"]
+    for case in found.values():
+        for name in ("ours, cufile", "ours, copied, direct", "count"):
+            assert len(case["contenders"][name]) == 2
+        modes = {each["notes"]["mode"] for each in case["contenders"]["ours, cufile"]}
+        assert modes == {"compatibility mode"}
+
+
+@pytest.mark.parametrize("payload", [8192, 1024])
+def test_packets_of_udp_become_frames(with_driver: Run, tmp_path: Path, payload: int) -> None:
+    sources = ROOT / "benchmarks" / "peers" / "udp_send.cpp"
+    includes = [f"-I{ROOT / 'benchmarks'}", f"-I{ROOT / 'native' / 'bench'}"]
+    program = tmp_path / "peers_udp_send"
+    command = ["g++", "-std=c++20", "-O1", *includes, f"{sources}", "-o", f"{program}", "-pthread"]
+    subprocess.run(command, check=True)
+    found = cases(with_driver, tmp_path, "gpu_udp", "--payloads", f"{payload}", "--seconds", "0.05")
+    (case,) = found.values()
+    for name in ("ours, gpu", "ours, cpu"):
+        assert len(case["contenders"][name]) == 2
+    (ratios,) = (want["ratios"] for want in case["wants"] if want["text"].endswith("/ ours, cpu"))
+    assert len(ratios) == 2
