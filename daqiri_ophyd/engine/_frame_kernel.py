@@ -44,7 +44,7 @@ class ProcessedPlan:
         raise NotImplementedError
 
     def set_kernel(
-        self, source: str | Path, arrays: Sequence[Any] = (), *, name: str = "frame"
+        self, source: str | Path | Any, arrays: Sequence[Any] = (), *, name: str | None = None
     ) -> None:
         """Process each frame on the GPU, in place, before anybody gets it.
 
@@ -55,17 +55,18 @@ class ProcessedPlan:
 
         Parameters
         ----------
-        source : str or Path
-            CUDA C++, or the file that has it (UTF-8). It defines ``extern "C" __global__ void
+        source : str or Path or cupy.RawKernel
+            CUDA C++, the file that has it (UTF-8), or a kernel of cupy that has it as its ``code``,
+            without options for the compiler. It defines ``extern "C" __global__ void
             frame(T* data, unsigned long long elements, const A0* a0, ...)``, with a pointer for
             each array, in their order. ``elements`` is the frame's bytes by the size of `dtype`.
             There are 256 threads a block, and at least as many threads as elements: the kernel
             must check ``i < elements``. It is compiled without headers besides those of NVRTC.
         arrays : sequence of array_like
             Copied to the GPU now, with their type, in C order: integers, floats, complex numbers
-            or bool, in the byte order of this machine.
-        name : str
-            Name of the kernel in the source.
+            or bool, in the byte order of this machine. Those of cupy are copied, too.
+        name : str, optional
+            Name of the kernel in the source. None: ``frame``, or that of the kernel of cupy.
 
         Raises
         ------
@@ -92,6 +93,8 @@ class ProcessedPlan:
         stopped: whoever waits for the GPU, as this and closing the engine do, waits until the
         process is killed (SIGKILL).
         """
+        text, given = self._source_of(source)
+        name = given if name is None else name
         if not (name.isascii() and name.isidentifier()):
             raise InvalidParameterError(
                 f"reorder plan {self.name!r}: the name of the kernel is {name!r}; accepted is an "
@@ -99,7 +102,7 @@ class ProcessedPlan:
             )
         self._session.set_frame_kernel(
             *self._place,
-            self._source_of(source),
+            text,
             name,
             self.dtype,
             [self._kernel_array(number, array) for number, array in enumerate(arrays)],
@@ -112,18 +115,43 @@ class ProcessedPlan:
         """
         self._session.remove_frame_kernel(*self._place)
 
-    def _source_of(self, source: str | Path) -> str:
+    def _source_of(self, source: Any) -> tuple[str, str]:
+        """Return the source, and the name of the kernel unless another is asked for."""
+        name = "frame"
         try:
             text = source.read_text("utf-8-sig") if isinstance(source, Path) else source
         except UnicodeDecodeError:
             text = "\0"
+        if type(source).__module__.split(".")[0] == "cupy":
+            text, name = self._source_of_cupy(source), source.name
+        if not isinstance(text, str):
+            raise InvalidParameterError(
+                f"reorder plan {self.name!r}: the kernel is {type(source).__qualname__}; accepted "
+                "is CUDA C++ (str), the pathlib.Path of a file that has it, or a cupy.RawKernel"
+            )
         if "\0" in text:
             raise InvalidParameterError(
                 f"reorder plan {self.name!r}: the source of the kernel is not text"
                 + (f" ({source})" if isinstance(source, Path) else "")
                 + "; give CUDA C++, or the pathlib.Path of a file that has it"
             )
-        return text
+        return text, name
+
+    def _source_of_cupy(self, kernel: Any) -> str:
+        kind = type(kernel).__qualname__
+        if kind != "RawKernel" or kernel.code is None:
+            raise InvalidParameterError(
+                f"reorder plan {self.name!r}: the kernel is cupy's {kind}"
+                + (" of a compiled file" if kind == "RawKernel" else "")
+                + "; accepted is a cupy.RawKernel of CUDA C++: others have no source until they "
+                "are called"
+            )
+        if kernel.options:
+            raise InvalidParameterError(
+                f"reorder plan {self.name!r}: the kernel has the options {kernel.options}; "
+                "accepted is one without: write #define and #pragma in its source"
+            )
+        return kernel.code
 
     def _kernel_array(self, number: int, given: Any) -> NDArray[Any]:
         if isinstance(given, np.ma.MaskedArray):
@@ -131,6 +159,8 @@ class ProcessedPlan:
                 f"reorder plan {self.name!r}: array {number} of the kernel is a masked array, and "
                 "kernels know no masks; give array.filled(value)"
             )
+        if hasattr(given, "__cuda_array_interface__") and hasattr(given, "get"):
+            given = given.get()
         array = np.asarray(given, order="C")
         if array.dtype.kind in "biufc" and array.dtype.isnative and array.size:
             return array

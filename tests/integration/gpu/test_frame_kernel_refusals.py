@@ -18,6 +18,20 @@ REFUSE = """
 from pathlib import Path
 import numpy as np
 from daqiri_ophyd.engine import DaqiriError, Engine
+
+class RawKernel:
+    __module__ = "cupy._core.raw"
+    def __init__(self, code, options=()):
+        self.code, self.name, self.options = code, "add", options
+
+class ElementwiseKernel:
+    __module__ = "cupy._core._kernel"
+
+class OnTheGpu:
+    __cuda_array_interface__ = {}
+    def get(self):
+        return np.zeros(7, np.uint8)
+
 with Engine.open(CONFIG) as engine:
     plan = engine.port("port").reorder["images"]
     for number, (source, arrays, options) in enumerate(CASES):
@@ -46,6 +60,11 @@ CASES = """[
     (Path(BINARY), [np.zeros(7, np.uint8)], {}),
     (ADD.replace("unsigned long long elements", "double elements"), [np.zeros(7, np.uint8)], {}),
     (ADD, [np.ma.masked_array(np.zeros(7, np.uint8), mask=[1] + 6 * [0])], {}),
+    (RawKernel(ADD.replace(" frame(", " add(")), [OnTheGpu()], {}),
+    (RawKernel(None), [], {}),
+    (RawKernel(ADD, ("-DX",)), [np.zeros(7, np.uint8)], {}),
+    (ElementwiseKernel(), [], {}),
+    (len, [], {}),
 ]"""
 
 
@@ -73,7 +92,7 @@ def test_what_is_not_accepted_is_told(with_driver: Run, tmp_path: Path, compiler
         said = refusals(with_driver, tmp_path, compilers_folder(), ELF=1)
     else:
         said = refusals(with_driver, tmp_path, ON_HOST=1)
-    for taken in (0, 3, 13):
+    for taken in (0, 3, 13, 17):
         assert said[taken].strip() == "taken"
     begin = "InvalidParameterError: reorder config 'images': kernel 'frame': NVRTC 13."
     for number, text in {
@@ -99,6 +118,12 @@ def test_what_is_not_accepted_is_told(with_driver: Run, tmp_path: Path, compiler
     assert f"{array}uint8 and shape (0, 7)" in said[12]
     assert "the source of the kernel is not text (" in said[14]
     assert "array 0 of the kernel is a masked array, and kernels know no masks; give" in said[16]
+    kernel = "InvalidParameterError: reorder plan 'images': the kernel "
+    only = "; accepted is a cupy.RawKernel of CUDA C++: others have no source until they are called"
+    assert said[18].strip() == f"{kernel}is cupy's RawKernel of a compiled file{only}"
+    assert said[19].startswith(f"{kernel}has the options ('-DX',); accepted is one without")
+    assert said[20].strip() == f"{kernel}is cupy's ElementwiseKernel{only}"
+    assert said[21].startswith(f"{kernel}is builtin_function_or_method; accepted is CUDA C++ (str)")
 
 
 def test_arrays_that_have_no_room_are_told(with_driver: Run, tmp_path: Path) -> None:

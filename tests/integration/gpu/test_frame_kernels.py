@@ -11,7 +11,10 @@ import h5py
 import numpy as np
 import pytest
 
+from daqiri_ophyd.engine import Engine
+
 from .conftest import Config, Run, loopback
+from .sent_frames import send
 from .test_gpu_reorder import with_plan
 
 GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "process-frames-on-the-gpu.md"
@@ -186,6 +189,22 @@ def test_a_real_gpu_makes_the_bits_of_numpy() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=250
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "bit for bit\n", "")
+
+
+@pytest.mark.gpu
+def test_a_kernel_of_cupy_processes_frames() -> None:
+    import cupy
+
+    config = with_plan(frames="device")
+    with Engine.open(config) as engine:
+        plan = engine.port("port").reorder["images"]
+        kernel = cupy.RawKernel(ADD.replace(" frame(", " add("), "add")
+        plan.set_kernel(kernel, [cupy.full(7, 3, cupy.uint8)])
+        with plan.frames(timeout=20) as taken:
+            sent = send(engine, 0)
+            np.testing.assert_array_equal(
+                next(taken).data.get().ravel(), sent.view(np.uint8).ravel() + np.uint8(3)
+            )
 
 
 ADD = """
