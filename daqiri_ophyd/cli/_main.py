@@ -19,7 +19,7 @@ _INTERRUPTED = 130
 # Each command has a module of its name, with a function of that name or an app of sub-commands.
 _COMMANDS = (
     *("demo", "info", "config", "pcap", "host", "capture", "send", "replay", "catalog", "stats"),
-    *("run", "simulate", "frames"),
+    *("run", "simulate", "frames", "gpu"),
 )
 
 

@@ -40,7 +40,7 @@ struct More {
   int (*synchronize)(void*);
   int (*elapsed)(float*, void*, void*);
   int (*name)(char*, int, int);
-  int (*set)(std::uint64_t, unsigned char, std::size_t);
+  int (*set)(std::uint64_t, unsigned char, std::size_t, void*);
 };
 
 More more_functions() {
@@ -52,7 +52,7 @@ More more_functions() {
       !cuda::find_function(library, "cuStreamSynchronize", f.synchronize) ||
       !cuda::find_function(library, "cuEventElapsedTime", f.elapsed) ||
       !cuda::find_function(library, "cuDeviceGetName", f.name) ||
-      !cuda::find_function(library, "cuMemsetD8_v2", f.set))
+      !cuda::find_function(library, "cuMemsetD8Async", f.set))
     throw Error(Status::NOT_SUPPORTED, "the NVIDIA driver lacks a function");
   return f;
 }
@@ -99,8 +99,8 @@ class Memory {
     if (pinned_) {
       std::memset(reinterpret_cast<void*>(address), byte, bytes);
     } else {
-      gpu_.require(gpu_.more.set(address, byte, bytes));
-      gpu_.require(gpu_.more.synchronize(nullptr));
+      gpu_.require(gpu_.more.set(address, byte, bytes, gpu_.stream));
+      gpu_.require(gpu_.more.synchronize(gpu_.stream));
     }
   }
   template <typename T>

@@ -1,5 +1,6 @@
-# native/bench/<name>.cpp -> program bench_<name>
+# native/bench/<name>.cpp -> program bench_<name>; bench_gpu is in GpuProgram
 file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.cpp)
+list(FILTER bench_sources EXCLUDE REGEX "/gpu\\.cpp$")
 foreach(source IN LISTS bench_sources)
   get_filename_component(name ${source} NAME_WE)
   add_executable(bench_${name} ${source})

@@ -102,6 +102,13 @@ def test_the_package_is_the_wheels(environment: Path, tmp_path: Path) -> None:
     assert file.is_relative_to(environment)
 
 
+def test_the_program_of_gpu_check_can_be_run(environment: Path) -> None:
+    site = sysconfig.get_path(
+        "platlib", vars={"base": f"{environment}", "platbase": f"{environment}"}
+    )
+    assert os.access(Path(site, "daqiri_ophyd", "bench_gpu"), os.X_OK)
+
+
 def test_demo(environment: Path, tmp_path: Path) -> None:
     result = json.loads(run(environment, "daqiri-ophyd", "demo", "--json", cwd=tmp_path))
     assert result["sent"] == result["received"] == 20_000

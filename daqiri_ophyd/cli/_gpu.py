@@ -1,0 +1,95 @@
+"""``daqiri-ophyd gpu check``."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..engine import DaqiriError
+from ._gpu_frames import compared, written_by_cufile
+from ._gpu_rates import find_gpu, measured
+from ._output import print_error, print_facts, print_json, print_message, print_table
+
+app = typer.Typer(help="Check whether a GPU makes the frames it should.", no_args_is_help=True)
+# Typer makes a single command the whole program.
+app.callback()(lambda: None)
+
+_ROUNDS = 5
+
+
+@app.command()
+def check(
+    folder: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Where cuFile writes.", exists=True, file_okay=False),
+    ] = Path("."),
+    seconds: Annotated[float, typer.Option(min=0, max=60, help="Time for each rate.")] = 0.03,
+    size: Annotated[
+        float, typer.Option("--bytes", min=8192, help="Packets of a launch, for rates.")
+    ] = 512 * 2**20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """
+    Make frames on the first GPU, compare them with the CPU's, write them with cuFile, measure.
+
+    Packets of several layouts and types go over a loopback to reorder plans; their frames, in
+    pinned memory and in the GPU's, have to be those of numpy and of a plan on the CPU, bit for bit.
+    Exit code 1: there is no GPU, or something is wrong.
+
+    Example: [bold]daqiri-ophyd gpu check --folder /data[/bold]
+    """
+    try:
+        gpu = find_gpu()
+        say = (lambda _: None) if as_json else print_message
+        say(f"making frames on {gpu['gpu']}, driver of CUDA {gpu['cuda']}")
+        frames = [
+            {"layout": layout, "memory": kind, "wrong": wrong} for layout, kind, wrong in compared()
+        ]
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            mode, wrong = written_by_cufile(Path(place))
+        cufile = {"mode": mode, "wrong" if mode else "missing": wrong}
+    except DaqiriError as error:
+        # Its exit code is that of a wrong configuration, which is ours here.
+        raise RuntimeError(f"{error}") from error
+    say("measuring")
+    rates, failed = [], ""
+    try:
+        rates.extend(measured(seconds, size, _ROUNDS))
+    except RuntimeError as error:
+        failed = str(error)
+    if as_json:
+        print_json({"gpu": gpu, "frames": frames, "cufile": cufile, "rates": rates})
+    else:
+        _print(frames, cufile, rates)
+    if failed:
+        print_error(failed)
+    if failed or any(frame["wrong"] for frame in frames) or cufile.get("wrong"):
+        raise typer.Exit(1)
+
+
+def _print(frames: list[Any], cufile: dict[str, str], rates: list[Any]) -> None:
+    print_table(
+        ("packets", "frames in", "compared with numpy and the CPU"),
+        [(each["layout"], each["memory"], each["wrong"] or "the same") for each in frames],
+    )
+    said = (
+        cufile["wrong"] or f"{cufile['mode']}, read back the same"
+        if cufile["mode"]
+        else f"not here: {cufile['missing']}"
+    )
+    print_facts([("cuFile", said)])
+    if rates:
+        print_table(
+            ("packets in the GPU's memory", "B", "GB/s", "copy, GB/s", "share of the copy"),
+            [
+                (
+                    each["conversion"],
+                    each["payload"],
+                    f"{each['GB/s']:.1f}",
+                    f"{each['copy, GB/s']:.1f}",
+                    f"{each['share']:.2f} ({each['least']:.2f} to {each['most']:.2f})",
+                )
+                for each in rates
+            ],
+        )
