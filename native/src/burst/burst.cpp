@@ -44,13 +44,6 @@ int Burst::unreadable_segment() const noexcept {
   return -1;
 }
 
-std::byte* Burst::on_host(int segment, std::uint32_t packet) const noexcept {
-  void* const data = pkts[segment][packet];
-  const bool moved = (on_device >> static_cast<unsigned>(segment) & 1U) != 0;
-  return static_cast<std::byte*>(
-      moved && data != nullptr ? owners[segment]->device_copies()->on_host(data) : data);
-}
-
 void Burst::move_to_device(bool copy) {
   for (int s = 0; s < hdr.hdr.num_segs; ++s) {
     const memory::BufferOwner* const owner = owners[s];
@@ -63,6 +56,7 @@ void Burst::move_to_device(bool copy) {
 }
 
 void Burst::move_to_host() {
+  if (on_device == 0) return;
   copy_to_host();
   for (int s = 0; s < hdr.hdr.num_segs; ++s) {
     for (std::uint32_t i = 0; i < owned; ++i) pkts[s][i] = on_host(s, i);

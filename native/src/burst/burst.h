@@ -109,7 +109,13 @@ struct Burst : BurstParams, BurstContents {
   /// The first segment whose packets the CPU cannot read; -1: it can read all of them.
   [[nodiscard]] int unreadable_segment() const noexcept;
   /// Where the CPU has a packet whose owner has a copy for it; else its address.
-  [[nodiscard]] std::byte* on_host(int segment, std::uint32_t packet) const noexcept;
+  [[nodiscard]] std::byte* on_host(int segment, std::uint32_t packet) const noexcept {
+    void* const data = pkts[segment][packet];
+    const bool moved = (on_device >> static_cast<unsigned>(segment) & 1U) != 0;
+    if (!moved || data == nullptr) [[likely]]
+      return static_cast<std::byte*>(data);
+    return static_cast<std::byte*>(owners[segment]->device_copies()->on_host(data));
+  }
 
   // Of segments whose owners have DeviceCopies. Throw Error GENERIC_FAILURE.
 
