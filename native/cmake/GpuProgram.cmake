@@ -7,4 +7,6 @@ set_target_properties(bench_gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BI
                                            UNITY_BUILD OFF)
 target_include_directories(bench_gpu PRIVATE include src ${generated})
 target_link_libraries(bench_gpu PRIVATE daqiri_flags ${CMAKE_DL_LIBS})
-install(TARGETS bench_gpu RUNTIME DESTINATION daqiri_ophyd COMPONENT python)
+if(DAQIRI_BUILD_PYTHON)
+  install(TARGETS bench_gpu RUNTIME DESTINATION daqiri_ophyd COMPONENT python)
+endif()
