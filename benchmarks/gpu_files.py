@@ -116,7 +116,7 @@ def measure(args: argparse.Namespace, program: Program) -> None:
     plain, lack = None, ""
     try:
         plain = Plain()
-    except MissingError as error:
+    except Exception as error:  # noqa: BLE001  # cupy is missing, or its GPU, in many ways
         lack = str(error)
     count = frames_of(args, plain)
     comparison = Comparison("gpu_files", "Frames of a GPU to HDF5 files", __doc__, args)
