@@ -485,7 +485,8 @@ class Engine:
         Submitted packets that are due are still sent; those whose launch time is in the future are
         dropped and counted as ``flushed``. Receive queues deliver the packets that they hold, and
         can be read to the end; recorders write them and complete their files. Bursts and arrays
-        stay valid.
+        stay valid. A memory region, of the host or of a GPU, is given back as soon as nobody holds
+        bursts, frames or arrays of it, whether this object lives on or not.
         """
         self._session.close()
 

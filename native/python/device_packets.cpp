@@ -1,6 +1,7 @@
 #include "device_packets.h"
 
 #include <pybind11/stl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -10,7 +11,7 @@
 #include "cuda/driver.h"
 #include "daqiri/error.h"
 #include "gil.h"
-#include "io/session_memory.h"
+#include "memory/buffers.h"
 
 namespace daqiri::python {
 
@@ -20,38 +21,59 @@ memory::DeviceCopies& copies_of(const Burst& burst, int segment) noexcept {
   return *burst.owners[segment]->device_copies();
 }
 
-/// Memory of a GPU, and the session whose packets are copied there.
-struct DeviceBlock {
-  DeviceBlock(std::size_t size, int on, std::shared_ptr<SessionMemory> memory)
-      : keep(std::move(memory)), gpu(on) {
-    const cuda::Context context(WHAT, gpu);
+/// Memory of a GPU that is an array's alone.
+class DeviceBlock final : public memory::BufferOwner {
+ public:
+  /// Throws Error NO_FREE_PACKET_BUFFERS.
+  DeviceBlock(std::size_t size, int gpu) : BufferOwner(WHAT, 0, false), gpu_(gpu) {
+    const cuda::Context context(WHAT, gpu_);
     const cuda::Driver& driver = context.driver();
-    if (const cuda::Result result = driver.call().allocate(&base, size); result != 0) {
+    if (const cuda::Result result = driver.call().allocate(&base_, size); result != 0) {
       throw Error(Status::NO_FREE_PACKET_BUFFERS,
-                  "gather: GPU " + std::to_string(gpu) + " cannot allocate " +
+                  "gather: GPU " + std::to_string(gpu_) + " cannot allocate " +
                       std::to_string(size) + " bytes (" + driver.text_of(result) +
                       "); gather into an array that you have (out)");
     }
   }
   DeviceBlock(const DeviceBlock&) = delete;
   DeviceBlock& operator=(const DeviceBlock&) = delete;
-  ~DeviceBlock() {
+  ~DeviceBlock() override {
     // A forked child has no CUDA.
-    if (getpid() != process) return;
+    if (getpid() == process_) with_gpu([this](const cuda::Functions& call) { call.free(base_); });
+  }
+
+  [[nodiscard]] std::uint64_t base() const noexcept { return base_; }
+  void give(const std::uint32_t*, std::uint32_t) noexcept override {}
+  [[nodiscard]] bool copy_to_host(const void* data, void* to,
+                                  std::size_t bytes) const noexcept override {
+    bool copied = false;
+    with_gpu([&](const cuda::Functions& call) {
+      void* stream = nullptr;
+      if (call.make_stream(&stream, cuda::STREAM_FLAGS) != 0) return;
+      copied = call.copy_to_host(to, reinterpret_cast<std::uintptr_t>(data), bytes, stream) == 0 &&
+               call.wait_for_stream(stream) == 0;
+      call.destroy_stream(stream);
+    });
+    return copied;
+  }
+
+ private:
+  static constexpr const char* WHAT = "gathered packets";
+
+  template <typename Use>
+  void with_gpu(Use use) const noexcept {
     try {
-      const cuda::Context context(WHAT, gpu);
-      context.driver().call().free(base);
-    } catch (const Error&) {
+      const cuda::Context context(WHAT, gpu_);
+      use(context.driver().call());
+    } catch (const std::exception&) {
       // The GPU is gone, and its memory with it.
       return;
     }
   }
 
-  static constexpr const char* WHAT = "gathered packets";
-  std::shared_ptr<SessionMemory> keep;
-  int gpu;
-  pid_t process{getpid()};
-  std::uint64_t base{0};
+  int gpu_;
+  pid_t process_{getpid()};
+  std::uint64_t base_{0};
 };
 
 /// Of an array that somebody else has on the GPU.
@@ -116,13 +138,12 @@ py::object gather_on_device(const ReceivedBurst& burst, int segment, const py::o
     gather(rows_of(out, n, longest));
     return out;
   }
-  const auto block = std::make_shared<const DeviceBlock>(std::max<std::size_t>(n * longest, 1),
-                                                         copies.gpu(), held->keep);
-  gather({block->base, longest});
+  const auto block =
+      std::make_shared<const DeviceBlock>(std::max<std::size_t>(n * longest, 1), copies.gpu());
+  gather({block->base(), longest});
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the GPU
-  auto* const base = reinterpret_cast<void*>(block->base);
-  return py::cast(DeviceArray(std::make_shared<DeviceHold>(block, copies.gpu()),
-                              *held->owners[segment], base,
+  auto* const base = reinterpret_cast<void*>(block->base());
+  return py::cast(DeviceArray(std::make_shared<DeviceHold>(block, copies.gpu()), *block, base,
                               {static_cast<py::ssize_t>(n), static_cast<py::ssize_t>(longest)}));
 }
 

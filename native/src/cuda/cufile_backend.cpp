@@ -30,7 +30,7 @@ class RegisteredMemory {
  public:
   /// With the GPU current.
   RegisteredMemory(const Cufile& cufile, const memory::MemoryRegion& region)
-      : cufile_(cufile), base_(region.extent().base) {
+      : cufile_(cufile), memory_(region.hold()), base_(region.extent().base) {
     const std::lock_guard lock(mutex());
     State& state = states()[base_];
     if (state.users++ > 0) return;
@@ -71,6 +71,7 @@ class RegisteredMemory {
   }
 
   const Cufile& cufile_;
+  std::shared_ptr<const void> memory_;
   const void* base_;
   pid_t process_{getpid()};
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -64,13 +65,18 @@ class Pinned {
 class PinnedRegion final : public memory::MemoryRegion {
  public:
   PinnedRegion(const MemoryRegionConfig& config, memory::HostPages&& pages)
-      : MemoryRegion(config, pages.extent(), true),
-        pages_(std::move(pages)),
-        pinned_(extent(), "memory region '" + config.name_ + "'", 0) {}
+      : MemoryRegion(config, pages.extent(), true), pages_(std::move(pages)) {
+    pinned_.emplace(extent(), "memory region '" + config.name_ + "'", 0);
+  }
 
  private:
-  memory::HostPages pages_;
-  Pinned pinned_;
+  void free_memory() noexcept override {
+    pinned_.reset();
+    pages_.reset();
+  }
+
+  std::optional<memory::HostPages> pages_;
+  std::optional<Pinned> pinned_;
 };
 
 std::unique_ptr<memory::MemoryRegion> allocate_pinned(const MemoryRegionConfig& config,
@@ -167,8 +173,8 @@ class DeviceMemory {
 class PinnedMirror final : public memory::HostMirror {
  public:
   /// Of a region, which outlives this.
-  PinnedMirror(const memory::MemoryRegion& region, const DeviceMemory& memory)
-      : region_(region), memory_(memory) {
+  PinnedMirror(const memory::MemoryRegion& region, std::shared_ptr<const DeviceMemory> memory)
+      : region_(region), memory_(std::move(memory)) {
     const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     stride_ = (region.buf_size() + page - 1) / page * page;
     const std::size_t bytes = stride_ * region.config().num_bufs_;
@@ -197,7 +203,7 @@ class PinnedMirror final : public memory::HostMirror {
 
   std::byte* copy(std::uint32_t buffer, std::size_t bytes) override {
     std::byte* const place = base_ + buffer * stride_;
-    const std::string problem = memory_.read(region_.address(buffer), place, bytes);
+    const std::string problem = memory_->read(region_.address(buffer), place, bytes);
     if (!problem.empty()) {
       throw Error(Status::GENERIC_FAILURE, what() + ": frames cannot be copied from GPU " +
                                                std::to_string(region_.gpu()) + " (" + problem +
@@ -210,7 +216,7 @@ class PinnedMirror final : public memory::HostMirror {
   [[nodiscard]] std::string what() const { return "memory region '" + region_.name() + "'"; }
 
   const memory::MemoryRegion& region_;
-  const DeviceMemory& memory_;
+  std::shared_ptr<const DeviceMemory> memory_;
   std::size_t stride_;
   std::byte* base_;
   pid_t process_{getpid()};
@@ -219,18 +225,35 @@ class PinnedMirror final : public memory::HostMirror {
 class DeviceRegion final : public memory::MemoryRegion {
  public:
   DeviceRegion(const MemoryRegionConfig& config, DeviceMemory&& memory)
-      : MemoryRegion(config, memory.extent(), false), memory_(std::move(memory)) {}
+      : MemoryRegion(config, memory.extent(), false),
+        memory_(std::make_shared<const DeviceMemory>(std::move(memory))) {}
 
   [[nodiscard]] bool copy_to_host(const void* data, void* to,
                                   std::size_t bytes) const noexcept override {
-    return memory_.read(data, to, bytes).empty();
+    // Who copies has a buffer.
+    return memory_->read(data, to, bytes).empty();
   }
   [[nodiscard]] std::unique_ptr<memory::HostMirror> mirror() const override {
-    return std::make_unique<PinnedMirror>(*this, memory_);
+    return std::make_unique<PinnedMirror>(*this, held());
   }
+  [[nodiscard]] std::shared_ptr<const void> hold() const override { return held(); }
 
  private:
-  DeviceMemory memory_;
+  /// Throws Error NOT_READY where it was given back.
+  [[nodiscard]] std::shared_ptr<const DeviceMemory> held() const {
+    const std::lock_guard lock(mutex_);
+    if (memory_ != nullptr) return memory_;
+    throw Error(Status::NOT_READY, "memory region '" + name() +
+                                       "' was given back: the engine is closed; open it again");
+  }
+  void free_memory() noexcept override {
+    std::shared_ptr<const DeviceMemory> last;
+    const std::lock_guard lock(mutex_);
+    last.swap(memory_);
+  }
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<const DeviceMemory> memory_;
 };
 
 /// Packets in pinned memory, for engines, and in that of a GPU, for applications.
@@ -238,27 +261,36 @@ class StagedRegion final : public memory::MemoryRegion {
  public:
   StagedRegion(const MemoryRegionConfig& config, memory::HostPages&& pages)
       : MemoryRegion(config, pages.extent(), true),
-        pages_(std::move(pages)),
-        pinned_(extent(), what(), config.affinity_),
-        memory_(extent(), what(), config.affinity_),
-        copies_(std::make_unique<PacketCopies>(memory_.extent().base - extent().base, what(),
-                                               config.affinity_)) {}
+        memory_(std::make_unique<Memory>(std::move(pages), "memory region '" + name() + "'",
+                                         config.affinity_)) {}
+
+  // Who asks has a buffer.
 
   [[nodiscard]] memory::DeviceCopies* device_copies() const noexcept override {
-    return copies_.get();
+    return memory_ == nullptr ? nullptr : &memory_->copies;
   }
   [[nodiscard]] bool copy_to_host(const void* data, void* to,
                                   std::size_t bytes) const noexcept override {
-    return memory_.read(data, to, bytes).empty();
+    return memory_->device.read(data, to, bytes).empty();
   }
 
  private:
-  [[nodiscard]] std::string what() const { return "memory region '" + name() + "'"; }
+  struct Memory {
+    Memory(memory::HostPages&& taken, const std::string& what, int gpu)
+        : pages(std::move(taken)),
+          pinned(pages.extent(), what, gpu),
+          device(pages.extent(), what, gpu),
+          copies(device.extent().base - pages.extent().base, what, gpu) {}
 
-  memory::HostPages pages_;
-  Pinned pinned_;
-  DeviceMemory memory_;
-  std::unique_ptr<PacketCopies> copies_;
+    memory::HostPages pages;
+    Pinned pinned;
+    DeviceMemory device;
+    PacketCopies copies;
+  };
+
+  void free_memory() noexcept override { memory_.reset(); }
+
+  std::unique_ptr<Memory> memory_;
 };
 
 std::unique_ptr<memory::MemoryRegion> allocate_device(const MemoryRegionConfig& config,

@@ -138,6 +138,21 @@ class FreeList {
     } while (!head_.compare_exchange_weak(head, successor(head, numbers[0]),
                                           std::memory_order_acq_rel, std::memory_order_relaxed));
   }
+  /// Take all `count` numbers for good, or none where one is missing. They still count as free.
+  bool take_all(std::uint32_t count) noexcept {
+    // A change: whoever gives numbers later sees what was written before.
+    std::uint64_t head = head_.fetch_add(0, std::memory_order_acq_rel);
+    for (;;) {
+      if (available() < count) return false;
+      std::uint32_t found = 0;
+      for (auto top = static_cast<std::uint32_t>(head); top != END && found < count; ++found)
+        top = next_[top].load(std::memory_order_relaxed);
+      if (found < count) return false;
+      if (head_.compare_exchange_weak(head, successor(head, END), std::memory_order_acq_rel,
+                                      std::memory_order_acquire))
+        return true;
+    }
+  }
   /// Numbers free now; exact when no other thread is at work.
   [[nodiscard]] std::uint32_t available() const noexcept {
     return available_.load(std::memory_order_relaxed);

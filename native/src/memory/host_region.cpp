@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -148,7 +149,9 @@ class HostRegion final : public MemoryRegion {
       : MemoryRegion(config, pages.extent(), true), pages_(std::move(pages)) {}
 
  private:
-  HostPages pages_;
+  void free_memory() noexcept override { pages_.reset(); }
+
+  std::optional<HostPages> pages_;
 };
 
 std::unique_ptr<MemoryRegion> allocate_host(const MemoryRegionConfig& config,

@@ -74,6 +74,8 @@ class MemoryRegion : public BufferOwner {
   }
   /// Null: the CPU can read the buffers themselves. Throws Error NO_FREE_PACKET_BUFFERS.
   [[nodiscard]] virtual std::unique_ptr<HostMirror> mirror() const { return nullptr; }
+  /// Keeps a device's memory from being given back. Throws Error NOT_READY after that.
+  [[nodiscard]] virtual std::shared_ptr<const void> hold() const { return nullptr; }
   /// Of the packet data in a buffer.
   [[nodiscard]] void* address(std::uint32_t buffer) const noexcept {
     return data_ + buffer * extent_.stride;
@@ -84,6 +86,13 @@ class MemoryRegion : public BufferOwner {
   }
   void give(const std::uint32_t* buffers, std::uint32_t n) noexcept final {
     free_.give(buffers, n);
+    if (retired_.load(std::memory_order_acquire)) give_memory_back();
+  }
+  /// Whoever takes buffers has ended: the memory is given back with the last that is not free, at
+  /// the latest with the region. Any thread.
+  void retire() noexcept {
+    retired_.store(true, std::memory_order_release);
+    give_memory_back();
   }
   [[nodiscard]] std::uint32_t available() const noexcept { return free_.available(); }
   /// A queue finds no buffer: others are to let go of those that only wait for more packets.
@@ -104,12 +113,19 @@ class MemoryRegion : public BufferOwner {
 
  protected:
   MemoryRegion(const MemoryRegionConfig& config, const RegionExtent& extent, bool host_readable);
+  /// Of the region: nobody has a buffer, and nobody gets one.
+  virtual void free_memory() noexcept {}
 
  private:
+  void give_memory_back() noexcept {
+    if (free_.take_all(static_cast<std::uint32_t>(config_.num_bufs_))) free_memory();
+  }
+
   MemoryRegionConfig config_;
   RegionExtent extent_;
   std::byte* data_;
   FreeList free_;
+  std::atomic<bool> retired_{false};
   std::atomic<std::uint64_t> shortages_{0};
   std::vector<Doorbell*> pollers_;
 };

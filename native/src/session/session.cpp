@@ -279,6 +279,8 @@ void Session::close() noexcept {
     for (reorder::RunningPlan& plan : plans) plan.stop();
   }
   if (engine_ != nullptr) engine_->close();
+  if (memory_ == nullptr) return;
+  for (const auto& [name, region] : memory_->regions) region->retire();
 }
 
 NetworkConfig Session::current_config() const {

@@ -45,7 +45,8 @@ class Session : public std::enable_shared_from_this<Session> {
   ~Session();
 
   /// Stop threads, hand over partial bursts, close the engine. Bursts that the application holds
-  /// stay readable, and what the rings hold can still be received. Idempotent; any thread.
+  /// stay readable, and what the rings hold can still be received; a memory region without any of
+  /// them is given back. Idempotent; any thread.
   void close() noexcept;
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 

@@ -158,10 +158,10 @@ bool bind_to(int socket, const std::string& path) {
 
 std::string receive_path_of(const Port& port, const RxQueue& queue) {
   std::string path = port.io->receive_path(queue);
-  for (int s = 0; s < queue.num_segments(); ++s) {
-    const memory::DeviceCopies* const copies = queue.region(s).device_copies();
-    if (copies == nullptr) continue;
-    path += (path.empty() ? "staged to GPU " : ", staged to GPU ") + std::to_string(copies->gpu());
+  for (int s = 0; queue.staged() && s < queue.num_segments(); ++s) {
+    const memory::MemoryRegion& region = queue.region(s);
+    if (region.config().kind_ != MemoryKind::DEVICE) continue;
+    path += (path.empty() ? "staged to GPU " : ", staged to GPU ") + std::to_string(region.gpu());
     break;
   }
   return path;

@@ -320,6 +320,8 @@ void CaptureFiles::finish() {
   }
   writer_->discard_prepared();
   next_sidecar_.reset();
+  // A GPU's memory, and what copies of it are in, are not for who only looks at the recorder.
+  if (!has_file_) writer_.reset();
 }
 
 std::uint64_t CaptureFiles::poll(std::uint64_t now_ns) {

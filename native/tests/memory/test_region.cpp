@@ -2,10 +2,14 @@
 
 #include <sys/mman.h>
 
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <iomanip>
 #include <sstream>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "daqiri/error.h"
 #include "memory/region.h"
@@ -121,7 +125,7 @@ class Unreadable final : public MemoryRegion {
  public:
   Unreadable(const MemoryRegionConfig& config, const memory::RegionExtent& extent)
       : MemoryRegion(config, extent, false) {}
-  ~Unreadable() override { munmap(extent().base, extent().bytes); }
+  ~Unreadable() override { Unreadable::free_memory(); }
 
   static std::unique_ptr<MemoryRegion> allocate(const MemoryRegionConfig& config,
                                                 const memory::RegionNeeds& needs) {
@@ -130,6 +134,14 @@ class Unreadable final : public MemoryRegion {
         mmap(nullptr, extent.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     return std::make_unique<Unreadable>(config, extent);
   }
+  [[nodiscard]] bool freed() const noexcept { return freed_; }
+
+ private:
+  void free_memory() noexcept override {
+    if (!std::exchange(freed_, true)) munmap(extent().base, extent().bytes);
+  }
+
+  bool freed_{false};
 };
 
 }  // namespace
@@ -139,4 +151,49 @@ TEST_CASE("A kind of memory can be registered, and says that the CPU cannot read
   const auto region = MemoryRegion::allocate(region_config(MemoryKind::DEVICE, 4, 64));
   REQUIRE_FALSE(region->host_readable());
   const memory::RegisteredMemoryKind forgotten(MemoryKind::DEVICE, nullptr);
+}
+
+TEST_CASE("A retired region is given back with the last buffer, and has none any more",
+          "[memory]") {
+  const auto config = region_config(MemoryKind::DEVICE, 4, 64);
+  auto extent = memory::RegionExtent::of(config, {}, 4096);
+  extent.base = static_cast<std::byte*>(
+      mmap(nullptr, extent.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  Unreadable region(config, extent);
+  std::array<std::uint32_t, 4> buffers{};
+  REQUIRE(region.take(buffers.data(), 3) == 3);
+  region.retire();
+  REQUIRE_FALSE(region.freed());
+  // Who holds some may still take others.
+  REQUIRE(region.take(&buffers[3], 1) == 1);
+  region.give(buffers.data(), 3);
+  REQUIRE_FALSE(region.freed());
+  region.give(&buffers[3], 1);
+  REQUIRE(region.freed());
+  REQUIRE(region.available() == 4);
+  REQUIRE(region.take(buffers.data(), 1) == 0);
+}
+
+TEST_CASE("Of threads that give the last buffers of a retired region back, one frees it",
+          "[memory]") {
+  constexpr std::uint32_t BUFFERS = 64;
+  const auto config = region_config(MemoryKind::DEVICE, BUFFERS, 64);
+  for (int round = 0; round < 200; ++round) {
+    auto extent = memory::RegionExtent::of(config, {}, 4096);
+    extent.base = static_cast<std::byte*>(
+        mmap(nullptr, extent.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    Unreadable region(config, extent);
+    std::array<std::uint32_t, BUFFERS> buffers{};
+    REQUIRE(region.take(buffers.data(), BUFFERS) == BUFFERS);
+    {
+      std::vector<std::jthread> threads;
+      threads.emplace_back([&] { region.retire(); });
+      for (std::uint32_t first : {0U, BUFFERS / 2}) {
+        threads.emplace_back([&, first] {
+          for (std::uint32_t i = first; i < first + BUFFERS / 2; ++i) region.give(&buffers[i], 1);
+        });
+      }
+    }
+    REQUIRE(region.freed());
+  }
 }
