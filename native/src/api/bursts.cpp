@@ -38,16 +38,19 @@ reorder::RunningPlan& reorder_plan(Session& session, const std::string& interfac
                                    const std::string& name) {
   std::string known;
   for (const InterfaceConfig& each : session.config().ifs_) {
-    known += (known.empty() ? "" : ", ") + each.name_;
+    known.append(known.empty() ? "" : ", ").append(each.name_);
     if (each.name_ != interface) continue;
     std::string plans;
     for (reorder::RunningPlan& plan : session.reorder_plans(each.port_id_)) {
       if (plan.name() == name) return plan;
-      plans += (plans.empty() ? "" : ", ") + plan.name();
+      plans.append(plans.empty() ? "" : ", ").append(plan.name());
     }
-    throw Error(Status::INVALID_PARAMETER, "interface '" + interface + "' has no reorder config '" +
-                                               name + "'; it has " +
-                                               (plans.empty() ? "none" : plans));
+    throw Error(Status::INVALID_PARAMETER, std::string("interface '")
+                                               .append(interface)
+                                               .append("' has no reorder config '")
+                                               .append(name)
+                                               .append("'; it has ")
+                                               .append(plans.empty() ? "none" : plans));
   }
   throw Error(Status::INVALID_PARAMETER,
               "no interface is named '" + interface + "'; there are " + known);

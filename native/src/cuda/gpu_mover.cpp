@@ -33,7 +33,7 @@ constexpr std::size_t STAGING = std::size_t{4} << 20U;
 /// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
 constexpr unsigned EVENT_FLAGS = 1U | 2U;
 /// CU_STREAM_PER_THREAD
-void* const PER_THREAD_STREAM = reinterpret_cast<void*>(2);
+constexpr std::uintptr_t PER_THREAD_STREAM = 2;
 
 /// What a launch copies, and whose it is.
 struct Launch {
@@ -205,7 +205,7 @@ class GpuMover final : public reorder::Mover {
     const auto refuse = [&](const std::string& text) {
       throw Error(Status::INVALID_PARAMETER, what_ + ": " + text);
     };
-    if (stream == PER_THREAD_STREAM) {
+    if (reinterpret_cast<std::uintptr_t>(stream) == PER_THREAD_STREAM) {
       refuse(
           "the stream is the per-thread default stream (2), and several threads launch; make a "
           "stream of your own, or use the plan's (null)");
