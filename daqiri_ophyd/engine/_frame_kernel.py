@@ -32,6 +32,7 @@ class ProcessedPlan:
         self._place = (port, position)
         self._session = session
         self.config = config
+        self._stream: Any = None
 
     @property
     def name(self) -> str:
@@ -114,6 +115,53 @@ class ProcessedPlan:
         When this returns, the kernel is not in use any more, and its arrays are freed.
         """
         self._session.remove_frame_kernel(*self._place)
+
+    def set_stream(self, stream: Any = None) -> None:
+        """Make frames on the GPU in a stream of yours, behind what else is launched there.
+
+        What was launched before, in the stream before, is done when this returns.
+
+        Parameters
+        ----------
+        stream : object or int, optional
+            A stream of the plan's GPU: one of cupy, torch or others with ``__cuda_stream__``, or
+            its address. It is kept until another is set; an address must be valid as long, or
+            until the engine is closed. Default, and 0: the plan's own stream.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it is no stream, or not one of the plan's GPU.
+        NotSupportedError
+            If the plan is not on a GPU (``reorder_type: gpu``).
+        NotReadyError
+            If the engine is closed.
+        GenericFailureError
+            If the GPU does not work any more.
+
+        Notes
+        -----
+        Frames are handed on when they are complete: what you launch for them, in any stream, needs
+        not wait. Your stream keeps frames from being made while other work is before them.
+        """
+        self._session.set_stream(*self._place, self._stream_address(stream))
+        self._stream = stream
+
+    def _stream_address(self, stream: Any) -> int:
+        address = stream
+        if stream is None:
+            address = 0
+        elif hasattr(stream, "__cuda_stream__"):
+            _, address = stream.__cuda_stream__()
+        else:
+            for name in ("ptr", "cuda_stream"):  # of cupy; of torch
+                address = getattr(stream, name, address)
+        if isinstance(address, int) and not isinstance(address, bool) and 0 <= address < 1 << 64:
+            return address
+        raise InvalidParameterError(
+            f"reorder plan {self.name!r}: the stream is {stream!r}; accepted is a CUDA stream of "
+            "cupy, torch or others with __cuda_stream__, its address, or None"
+        )
 
     def _source_of(self, source: Any) -> tuple[str, str]:
         """Return the source, and the name of the kernel unless another is asked for."""

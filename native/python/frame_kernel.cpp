@@ -1,4 +1,4 @@
-// Kernels that process frames, set from Python.
+// Kernels that process frames, and the streams that they are made in, set from Python.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -49,7 +49,16 @@ void bind_frame_kernel(py::class_<OpenSession, std::shared_ptr<OpenSession>>& se
             const GilRelease unlocked;
             plan.set_kernel(nullptr);
           },
-          py::arg("port"), py::arg("position"));
+          py::arg("port"), py::arg("position"))
+      .def(
+          "set_stream",
+          [](const OpenSession& open, int port, std::size_t position, std::uintptr_t stream) {
+            reorder::RunningPlan& plan = open.session().reorder_plans(port).at(position);
+            const GilRelease unlocked;
+            // NOLINTNEXTLINE(performance-no-int-to-ptr): an address is what Python has
+            plan.set_stream(reinterpret_cast<void*>(stream));
+          },
+          py::arg("port"), py::arg("position"), py::arg("stream"));
 }
 
 }  // namespace daqiri::python

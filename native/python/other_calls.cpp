@@ -11,6 +11,7 @@
 #include "bindings.h"
 #include "burst/burst.h"
 #include "burst_params.h"
+#include "device_packets.h"
 
 namespace daqiri::python {
 
@@ -36,10 +37,15 @@ py::object set_stream(const std::string& interface, const std::string& reorder,
 
 py::object wait_for_event(BurstHandle* handle) {
   const BurstHandle::Use use(handle);
-  api::Held burst("synchronize_burst_event", use.get());
-  burst.require(!burst || burst->event == nullptr, Status::NOT_SUPPORTED,
-                "this build has no bursts in GPU memory, so it cannot wait for their events");
-  return status_object(burst.status());
+  constexpr const char* CALL = "synchronize_burst_event";
+  const api::Held burst(CALL, use.get());
+  if (!burst) return status_object(burst.status());
+  // Frames are complete; packets may be on their way to a GPU.
+  return status_object(api::guarded(CALL, [&] {
+    for (int s = 0; s < burst->hdr.hdr.num_segs && s < MAX_NUM_SEGS; ++s) {
+      if (on_device(*burst, s)) wait_for_packets(*burst, s);
+    }
+  }));
 }
 
 // --- S3

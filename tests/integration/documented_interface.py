@@ -158,7 +158,6 @@ DECLARED_OTHERWISE = {
 
 # Calls of functions that may be missing in a build; the reason is the library's own.
 MAY_BE_MISSING = {
-    "set_reorder_cuda_stream": '("camera", "reorder", nullptr)',
     "get_reorder_burst_info": "(burst, &info)",
     "add_rx_flow_async": "(0, {}, &op)",
     "add_rx_flows_async": "(0, {}, &op)",

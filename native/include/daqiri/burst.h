@@ -61,7 +61,9 @@ struct BurstParams {
   BurstHeader hdr;
   /// RDMA: the operation.
   TransportHeader transport_hdr;
-  /// Null unless a GPU is still at work on the packets.
+  /// Of an aggregate that a GPU has made: complete, as the aggregate is. Of packets that were
+  /// copied to a GPU: complete when they are there. The engine's; it lives as long as the burst is
+  /// held. Null for others.
   cudaEvent_t event{nullptr};
   /// Per segment, address of each packet.
   std::array<void**, MAX_NUM_SEGS> pkts{};

@@ -168,7 +168,9 @@ Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server);
 /// queues.
 Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t timeout_us);
 
-/// Stream of a GPU reorder config; `reorder_name` as configured.
+/// Make the frames of a reorder config on a GPU in `stream` from now on, behind what else is
+/// there; null: in a stream of its own. `reorder_name` as configured. What was launched before is
+/// done when this returns. The stream lives until another is set, or until shutdown.
 Status set_reorder_cuda_stream(const std::string& interface_name, const std::string& reorder_name,
                                cudaStream_t stream);
 /// Of a burst with DAQIRI_BURST_FLAG_REORDERED. NOT_SUPPORTED for any other.

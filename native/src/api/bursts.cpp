@@ -33,6 +33,29 @@ void free_burst(const Held& burst) {
     burst->release();
 }
 
+/// Throws Error INVALID_PARAMETER naming what exists.
+reorder::RunningPlan& reorder_plan(Session& session, const std::string& interface,
+                                   const std::string& name) {
+  std::string known;
+  for (const InterfaceConfig& each : session.config().ifs_) {
+    known.append(known.empty() ? "" : ", ").append(each.name_);
+    if (each.name_ != interface) continue;
+    std::string plans;
+    for (reorder::RunningPlan& plan : session.reorder_plans(each.port_id_)) {
+      if (plan.name() == name) return plan;
+      plans.append(plans.empty() ? "" : ", ").append(plan.name());
+    }
+    throw Error(Status::INVALID_PARAMETER, std::string("interface '")
+                                               .append(interface)
+                                               .append("' has no reorder config '")
+                                               .append(name)
+                                               .append("'; it has ")
+                                               .append(plans.empty() ? "none" : plans));
+  }
+  throw Error(Status::INVALID_PARAMETER,
+              "no interface is named '" + interface + "'; there are " + known);
+}
+
 constexpr int ANY_QUEUE = -1;
 
 /// A session that closes is noticed this soon.
@@ -140,6 +163,13 @@ Status get_packet_rx_timestamp(const BurstParams* params, int idx, std::uint64_t
                         " came without a timestamp");
   *timestamp_ns = burst->timestamps[idx];
   return Status::SUCCESS;
+}
+
+Status set_reorder_cuda_stream(const std::string& interface_name, const std::string& reorder_name,
+                               cudaStream_t stream) {
+  return api::with_session(__func__, [&](Session& session) {
+    reorder_plan(session, interface_name, reorder_name).set_stream(stream);
+  });
 }
 
 Status get_reorder_burst_info(const BurstParams* params, ReorderBurstInfo* info) {

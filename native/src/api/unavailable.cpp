@@ -1,4 +1,4 @@
-// Calls that this build declares and does not do: CUDA, RDMA and S3.
+// Calls that this build declares and does not do: RDMA and S3.
 #include "api/call.h"
 #include "daqiri/daqiri.h"
 
@@ -24,11 +24,6 @@ Status no_s3(const char* call) noexcept {
 }
 
 }  // namespace
-
-Status set_reorder_cuda_stream(const std::string&, const std::string&, cudaStream_t) {
-  return unavailable(__func__,
-                     "this build reorders on CUDA streams of its own; leave this call out");
-}
 
 Status rdma_connect_to_server(const std::string&, std::uint16_t, std::uintptr_t*) {
   return no_rdma(__func__);

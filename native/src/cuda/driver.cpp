@@ -68,11 +68,12 @@ std::string Driver::find_functions() {
                    find_function(library, "cuStreamCreate", f.make_stream) &&
                    find_function(library, "cuStreamDestroy_v2", f.destroy_stream) &&
                    find_function(library, "cuStreamSynchronize", f.wait_for_stream) &&
+                   find_function(library, "cuStreamGetCtx", f.context_of_stream) &&
+                   find_function(library, "cuStreamWaitEvent", f.let_stream_wait) &&
                    find_function(library, "cuEventCreate", f.make_event) &&
                    find_function(library, "cuEventDestroy_v2", f.destroy_event) &&
                    find_function(library, "cuEventRecord", f.record_event) &&
-                   find_function(library, "cuEventSynchronize", f.wait_for_event) &&
-                   find_function(library, "cuStreamWaitEvent", f.stream_waits);
+                   find_function(library, "cuEventSynchronize", f.wait_for_event);
   return all ? std::string() : std::string(LIBRARY) + " is older than CUDA 11";
 }
 
@@ -94,12 +95,17 @@ const Driver& Driver::loaded() {
 }
 
 const Driver& Driver::get() {
-  const Driver& driver = loaded();
-  if (!driver.why_absent_.empty()) throw Error(Status::NOT_SUPPORTED, driver.why_absent_);
-  return driver;
+  if (const std::string& why = why_absent(); !why.empty()) throw Error(Status::NOT_SUPPORTED, why);
+  return loaded();
 }
 
-const std::string& Driver::why_absent() { return loaded().why_absent_; }
+const std::string& Driver::why_absent() {
+  static const auto& forked = *new std::string(
+      "it does not work in a child made by fork of a process that has used it (multiprocessing: "
+      "start method 'spawn')");
+  const Driver& driver = loaded();
+  return driver.process_ == getpid() ? driver.why_absent_ : forked;
+}
 
 std::string Driver::text_of(Result result) const {
   const char* name = nullptr;
@@ -109,9 +115,9 @@ std::string Driver::text_of(Result result) const {
   return std::string(name) + ": " + text;
 }
 
-Context::Context(const std::string& what, int gpu) : driver_(Driver::get()), gpu_(gpu) {
-  if (const Result result = driver_.call().push_context(context_of(driver_, what, gpu));
-      result != 0)
+Context::Context(const std::string& what, int gpu)
+    : driver_(Driver::get()), gpu_(gpu), handle_(context_of(driver_, what, gpu)) {
+  if (const Result result = driver_.call().push_context(handle_); result != 0)
     throw Error(Status::GENERIC_FAILURE, what + ": " + driver_.text_of(result));
 }
 

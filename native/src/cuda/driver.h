@@ -1,6 +1,8 @@
 /// NVIDIA's driver, loaded when something asks for a GPU.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -50,12 +52,13 @@ struct Functions {
   Result (*make_stream)(void**, unsigned);
   Result (*destroy_stream)(void*);
   Result (*wait_for_stream)(void*);
+  Result (*context_of_stream)(void*, void**);
+  /// Work that follows in the stream waits for an event.
+  Result (*let_stream_wait)(void*, void*, unsigned);
   Result (*make_event)(void**, unsigned);
   Result (*destroy_event)(void*);
   Result (*record_event)(void*, void*);
   Result (*wait_for_event)(void*);
-  /// A stream, for an event.
-  Result (*stream_waits)(void*, void*, unsigned);
 };
 
 /// The driver of this process, loaded once. Any thread. Not in a child made by fork(2) of a process
@@ -79,6 +82,7 @@ class Driver {
 
   Functions functions_{};
   std::string why_absent_;
+  pid_t process_{getpid()};
 };
 
 /// The primary context of a GPU, which other libraries of the process use too, current on this
@@ -94,10 +98,13 @@ class Context {
 
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] int gpu() const noexcept { return gpu_; }
+  /// CUcontext.
+  [[nodiscard]] void* handle() const noexcept { return handle_; }
 
  private:
   const Driver& driver_;
   int gpu_;
+  void* handle_;
 };
 
 }  // namespace daqiri::cuda

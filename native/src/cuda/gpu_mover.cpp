@@ -1,4 +1,6 @@
 /// Payloads to frames by kernels of a GPU.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -30,6 +32,8 @@ constexpr std::size_t MOST_COPIES = 1024;
 constexpr std::size_t STAGING = std::size_t{4} << 20U;
 /// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
 constexpr unsigned EVENT_FLAGS = 1U | 2U;
+/// CU_STREAM_PER_THREAD
+constexpr std::uintptr_t PER_THREAD_STREAM = 2;
 
 /// What a launch copies, and whose it is.
 struct Launch {
@@ -76,7 +80,9 @@ class GpuMover final : public reorder::Mover {
     try {
       kernel_.emplace(context, config, what_,
                       Geometry::of(config.data_types_, plan.payload_bytes()));
-      require(context, call.make_stream(&stream_, STREAM_FLAGS));
+      require(context, call.make_stream(&own_stream_, STREAM_FLAGS));
+      stream_ = own_stream_;
+      event_ = make_event(context);
       for (Launch& launch : *launches_) {
         void* memory = nullptr;
         require(context,
@@ -143,24 +149,39 @@ class GpuMover final : public reorder::Mover {
   }
 
   void set_kernel(const reorder::FrameKernel* kernel, std::mutex& callers) override {
-    if (kernel != nullptr && failed_.load()) {
-      throw Error(Status::GENERIC_FAILURE,
-                  what_ + ": the GPU does not work any more; start the program again");
-    }
+    if (kernel != nullptr) require_working();
     std::unique_ptr<FrameKernel> other;
     if (kernel != nullptr)
-      other = std::make_unique<FrameKernel>(Context(what_, gpu_), *kernel, what_, stream_);
+      other = std::make_unique<FrameKernel>(Context(what_, gpu_), *kernel, what_, own_stream_);
     std::uint64_t begun = 0;
     {
       const std::lock_guard lock(callers);
       frame_kernel_.swap(other);
       begun = begun_;
     }
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_ >= begun; });
-    lock.unlock();
+    wait_for(begun);
     other.reset();
   }
+
+  void set_stream(void* stream, std::mutex& callers) override {
+    require_working();
+    const Context context(what_, gpu_);
+    if (stream != nullptr) require_usable(context, stream);
+    std::uint64_t begun = 0;
+    {
+      const std::lock_guard lock(callers);
+      flush();
+      void* const next = stream == nullptr ? own_stream_ : stream;
+      // A frame may be made in both.
+      if (begun_ > 0 && next != stream_)
+        require(context, context.driver().call().let_stream_wait(next, at(begun_ - 1).event, 0));
+      stream_ = next;
+      begun = begun_;
+    }
+    wait_for(begun);
+  }
+
+  [[nodiscard]] std::shared_ptr<void> event() const override { return event_; }
 
  private:
   static std::uint64_t address(const void* memory) noexcept {
@@ -174,13 +195,59 @@ class GpuMover final : public reorder::Mover {
                     " cannot be used: " + context.driver().text_of(result));
   }
 
+  void require_working() const {
+    if (!failed_.load()) return;
+    throw Error(Status::GENERIC_FAILURE,
+                what_ + ": the GPU does not work any more; start the program again");
+  }
+
+  void require_usable(const Context& context, void* stream) const {
+    const auto refuse = [&](const std::string& text) {
+      throw Error(Status::INVALID_PARAMETER, what_ + ": " + text);
+    };
+    if (reinterpret_cast<std::uintptr_t>(stream) == PER_THREAD_STREAM) {
+      refuse(
+          "the stream is the per-thread default stream (2), and several threads launch; make a "
+          "stream of your own, or use the plan's (null)");
+    }
+    void* its = nullptr;
+    if (const Result result = context.driver().call().context_of_stream(stream, &its); result != 0)
+      refuse("the stream cannot be used (" + context.driver().text_of(result) +
+             "); accepted is a stream of GPU " + std::to_string(gpu_) + ", or null");
+    if (its != context.handle())
+      refuse("the stream is not of GPU " + std::to_string(gpu_) +
+             "'s primary context, where the plan's frames are; make it there (cudaSetDevice)");
+  }
+
+  /// Complete as long as nobody records it. Bursts may be held longer than this.
+  std::shared_ptr<void> make_event(const Context& context) const {
+    void* event = nullptr;
+    require(context, context.driver().call().make_event(&event, EVENT_FLAGS));
+    return {event, [what = what_, gpu = gpu_, process = getpid()](void* made) {
+              // A forked child has no CUDA.
+              if (getpid() != process) return;
+              try {
+                const Context current(what, gpu);
+                current.driver().call().destroy_event(made);
+              } catch (const Error&) {
+                return;
+              }
+            }};
+  }
+
+  /// Until launches before number `begun` are done. Not by callers of the others.
+  void wait_for(std::uint64_t begun) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= begun; });
+  }
+
   void free_all(const Context& context) noexcept {
     const Functions& call = context.driver().call();
     for (Launch& launch : *launches_) {
       if (launch.event != nullptr) call.destroy_event(launch.event);
       if (launch.copies != nullptr) call.free_host(launch.copies);
     }
-    if (stream_ != nullptr) call.destroy_stream(stream_);
+    if (own_stream_ != nullptr) call.destroy_stream(own_stream_);
     kernel_.reset();
     frame_kernel_.reset();
   }
@@ -331,7 +398,10 @@ class GpuMover final : public reorder::Mover {
   reorder::FrameWaiter& waiter_;
   std::optional<Kernel> kernel_;
   std::unique_ptr<FrameKernel> frame_kernel_;
+  void* own_stream_{nullptr};
+  /// What copies are launched in: the callers'.
   void* stream_{nullptr};
+  std::shared_ptr<void> event_;
   reorder::OpenCopies open_;
   std::unique_ptr<std::array<Launch, NUM_LAUNCHES>> launches_;
   const memory::BufferOwner* latest_owner_{nullptr};

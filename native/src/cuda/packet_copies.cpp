@@ -64,7 +64,8 @@ PacketCopies::~PacketCopies() {
 cudaEvent_t PacketCopies::to_device(const Packets& packets, cudaEvent_t after) {
   const std::lock_guard lock(mutex_);
   const Context context(what_, gpu_);
-  if (after != nullptr) require(context, context.driver().call().stream_waits(stream_, after, 0));
+  if (after != nullptr)
+    require(context, context.driver().call().let_stream_wait(stream_, after, 0));
   std::uint32_t i = 0;
   void* const event = launch(context, [&](Copy* copies) {
     std::uint32_t n = 0;

@@ -16,6 +16,10 @@ void Mover::set_kernel(const FrameKernel* /*kernel*/, std::mutex& /*callers*/) {
   throw Error(Status::NOT_SUPPORTED, "kernels process frames on a GPU only; set reorder_type: gpu");
 }
 
+void Mover::set_stream(void* /*stream*/, std::mutex& /*callers*/) {
+  throw Error(Status::NOT_SUPPORTED, "streams are a GPU's; set reorder_type: gpu");
+}
+
 RegisteredGpuMover::RegisteredGpuMover(MakeGpuMover make) noexcept {
   registered.store(make, std::memory_order_release);
 }

@@ -68,6 +68,12 @@ class Mover {
   /// any more when this returns. Any thread but those that call the others, who hold `callers`.
   /// Throws Error; nothing has changed then.
   virtual void set_kernel(const FrameKernel* kernel, std::mutex& callers);
+  /// Work in another stream of the GPU (CUstream) from now on, behind what was before, which is
+  /// done when this returns; null: in the mover's own. As set_kernel.
+  virtual void set_stream(void* stream, std::mutex& callers);
+  /// CUevent for bursts of frames, which are complete when they are handed on: so is this. Null:
+  /// they have none.
+  [[nodiscard]] virtual std::shared_ptr<void> event() const { return nullptr; }
 };
 
 /// Who is told that all copies to a closed frame are done. Any thread.

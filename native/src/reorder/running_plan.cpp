@@ -37,6 +37,8 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
   if (on_gpu()) {
     mover_ = make_gpu_mover(plan_, config_, output, waiter);
     assembler_.fill_with(*mover_);
+    event_ = mover_->event();
+    memory_->kept.push_back(event_);
   } else if (!config.cpu_cores_.empty()) {
     mover_ = std::make_unique<Workers>(plan_, config.cpu_cores_, never_sleep,
                                        output.config().num_bufs_, waiter);
@@ -125,6 +127,19 @@ void RunningPlan::set_kernel(const FrameKernel* kernel) {
                     "'; set reorder_type: gpu, and process frames of a CPU where they are taken");
   }
   throw Error(Status::NOT_READY, what + "cannot be set: the engine is closed; open it again");
+}
+
+void RunningPlan::set_stream(void* stream) {
+  const std::lock_guard lock(kernel_mutex_);
+  if (on_gpu() && mover_ != nullptr) return mover_->set_stream(stream, mutex_);
+  const std::string what = "reorder plan '" + config_.name_ + "': ";
+  if (!on_gpu()) {
+    throw Error(Status::NOT_SUPPORTED, what + "a CUDA stream is for plans on a GPU, and " +
+                                           "reorder_type is '" + config_.reorder_type_ +
+                                           "'; set reorder_type: gpu");
+  }
+  throw Error(Status::NOT_READY,
+              what + "its CUDA stream cannot be set: the engine is closed; open it again");
 }
 
 void RunningPlan::throw_away_waiting() noexcept {
@@ -228,6 +243,7 @@ void RunningPlan::hand(const Frame& frame) noexcept {
   burst->flow_ids[0] = 0;
   burst->timestamps[0] = frame.first_time;
   burst->owned = 1;
+  burst->event = static_cast<cudaEvent_t>(event_.get());
   burst->valid = frame.valid;
   burst->units = plan_.units();
   burst->missing = frame.missing;

@@ -99,6 +99,10 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// Process frames that are closed from now on with a kernel of the GPU, or with none (null). What
   /// was before is not in use any more when this returns. Throws Error; nothing has changed then.
   void set_kernel(const FrameKernel* kernel);
+  /// Make frames in a stream of the application (CUstream), or in the plan's own (null). What was
+  /// launched before is done when this returns; the stream lives until another is set, or the
+  /// session is closed. Throws Error; nothing has changed then.
+  void set_stream(void* stream);
   /// Copies of frames, whoever takes them.
   Preview& preview() noexcept { return preview_; }
 
@@ -148,6 +152,8 @@ class RunningPlan final : FrameSink, FrameWaiter {
   std::mutex kernel_mutex_;
   /// Ends first. Null: pollers do the copies.
   std::unique_ptr<Mover> mover_;
+  /// Of bursts.
+  std::shared_ptr<void> event_;
 };
 
 }  // namespace daqiri::reorder

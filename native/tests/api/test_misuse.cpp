@@ -264,7 +264,6 @@ TEST_CASE("what this build lacks is refused in words", "[api]") {
     CHECK(status == Status::NOT_SUPPORTED);
     CHECK_THAT(last_error(), Catch::Contains(what));
   };
-  check(set_reorder_cuda_stream("camera", "r", nullptr), "CUDA streams of its own");
   check(get_reorder_burst_info(burst, &info), "reorder");
   check(daqiri_s3_writer_create({}, &writer), "S3");
   check(daqiri_write_raw_to_s3_objects_async(writer, burst, "p", 0, &handle), "S3");

@@ -233,6 +233,24 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   *function = kernel;
   return 0;
 }
+/* For programs: streams of theirs; 3 is another GPU's. The log has launches in them. */
+static char streams[4];
+
+void* driver_stream(int number) { return streams + number; }
+static void note_stream(const char* what, void* stream) {
+  char text[64];
+  if ((char*)stream < streams || (char*)stream >= streams + 4) return;
+  snprintf(text, sizeof text, "%s-%d", what, (int)((char*)stream - streams));
+  note(text, 0);
+}
+int cuStreamGetCtx(void* stream, void** context) {
+  *context = (char*)stream == streams + 3 ? contexts + 1 : current;
+  return (char*)stream == streams ? 400 : 0;
+}
+int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  note_stream("wait", stream);
+  return event == 0 || flags != 0;
+}
 int cuStreamCreate(void** stream, unsigned flags) {
   *stream = &note;
   return flags != 1;
@@ -249,13 +267,11 @@ int cuEventElapsedTime(float* ms, void* begin, void* end) {
 }
 int cuEventDestroy_v2(void* event) { return event == 0; }
 int cuEventRecord(void* event, void* stream) { return event == 0 || stream == 0; }
-int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
-  return note("wait", !stream || !event || flags);
-}
 int cuEventSynchronize(void* event) { return event == 0 ? 1 : EVENT; }
 int cuLaunchKernel(void* kernel, unsigned blocks, unsigned y, unsigned z, unsigned threads,
                    unsigned ty, unsigned tz, unsigned shared, void* stream, void** arguments,
                    void** extra) {
+  note_stream("launch", stream);
   if (((const Kernel*)kernel)->mark == mark) {
     if (FRAME != 0 || !stream || extra || y * z * ty * tz != 1 || shared || !blocks)
       return FRAME ? FRAME : 1;

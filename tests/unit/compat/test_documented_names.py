@@ -132,7 +132,6 @@ def test_configuration_classes_compare_and_print() -> None:
 
 
 MISSING: dict[str, tuple[Any, ...]] = {
-    "set_reorder_cuda_stream": ("port0", "plan"),
     "rdma_connect_to_server": ("192.0.2.1", 4791, "192.0.2.2"),
     "rdma_get_port_queue": (1,),
     "rdma_get_server_conn_id": ("192.0.2.1", 4791),
