@@ -3,7 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from daqiri_ophyd.engine import Engine
+
 from .conftest import Run
+from .sent_frames import send
 from .test_gpu_reorder import with_plan
 
 FOLDER = f"{Path(__file__).parent}"
@@ -146,3 +152,19 @@ def test_a_forked_child_is_told_that_cuda_does_not_work_there(with_driver: Run) 
         "and it does not work in a child made by fork of a process that has used it "
         "(multiprocessing: start method 'spawn'); use kind 'host' or 'huge'",
     ]
+
+
+@pytest.mark.gpu
+def test_streams_of_libraries_make_the_frames() -> None:
+    import cupy
+    import torch
+
+    with Engine.open(with_plan(frames="device")) as engine:
+        plan = engine.port("port").reorder["images"]
+        streams = (cupy.cuda.Stream(non_blocking=True), torch.cuda.Stream(), None, 1)
+        with plan.frames(timeout=20) as taken:
+            for turn, stream in enumerate(streams):
+                plan.set_stream(stream)
+                for number in range(20 * turn, 20 * turn + 20):
+                    sent = send(engine, number).view(np.uint8).ravel()
+                    np.testing.assert_array_equal(next(taken).data.get().ravel(), sent)
