@@ -91,10 +91,12 @@ bool ReceivedBurst::released() const noexcept {
 }
 
 void ReceivedBurst::release() noexcept {
+  std::shared_ptr<const void> told;
   py::object base;
   py::object lengths;
   const std::lock_guard lock(mutex_);
   // Let go of behind the lock, as the last reference runs the capsule's destructor.
+  std::swap(told, told_);
   std::swap(base, base_);
   std::swap(lengths, lengths_);
 }
@@ -140,8 +142,13 @@ py::array ReceivedBurst::segment_lengths(int segment) const {
 py::array ReceivedBurst::addresses(int segment) const {
   const Share burst = share();
   check_segment(*burst, segment);
-  // Who is given them finds the packets there.
-  if (on_device(*burst, segment)) wait_for_packets(*burst, segment);
+  if (on_device(*burst, segment)) {
+    // Who is given them finds the packets there.
+    wait_for_packets(*burst, segment);
+    std::shared_ptr<const void> told = hold_for_kernels(*this, segment);
+    const std::lock_guard lock(mutex_);
+    if (base_) std::swap(told, told_);
+  }
   return read_only_view(
       reinterpret_cast<const std::uintptr_t*>(burst->pkts[static_cast<std::size_t>(segment)]),
       burst->num_packets(), burst.base());

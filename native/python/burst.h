@@ -72,6 +72,8 @@ class ReceivedBurst {
   mutable std::mutex mutex_;
   /// Gives the burst back with its last reference; empty after release.
   py::object base_;
+  /// Waits for the GPU with the release: kernels may have been given addresses.
+  mutable std::shared_ptr<const void> told_;
   /// Sums over segments, made when first asked for.
   py::object lengths_;
 };

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "cuda/driver.h"
 #include "daqiri/error.h"
@@ -76,34 +78,79 @@ class DeviceBlock final : public memory::BufferOwner {
   std::uint64_t base_{0};
 };
 
-/// Of an array that somebody else has on the GPU.
+/// An array that somebody else has on a GPU, by its `__cuda_array_interface__`.
+struct OutArray {
+  std::vector<std::size_t> shape;
+  std::string type;
+  std::uint64_t base{0};
+  bool read_only{false};
+  bool contiguous{true};
+  /// What is to be done first; 0: nothing.
+  std::uintptr_t stream{0};
+
+  explicit OutArray(const py::dict& interface)
+      : shape(interface["shape"].cast<std::vector<std::size_t>>()),
+        type(interface["typestr"].cast<std::string>()) {
+    std::tie(base, read_only) = interface["data"].cast<std::pair<std::uint64_t, bool>>();
+    const auto given = [&](const char* key) {
+      return interface.contains(key) && !interface[key].is_none();
+    };
+    contiguous = !given("strides");
+    if (given("stream")) stream = interface["stream"].cast<std::uintptr_t>();
+  }
+};
+
+/// Where rows are, and how long.
 struct Rows {
   std::uint64_t base;
   std::size_t width;
 };
 
-/// Throws Error unless `out` is an array for `count` rows of at least `longest` bytes.
-Rows rows_of(const py::object& out, std::size_t count, std::size_t longest) {
-  const std::string wanted = "; gather needs C-contiguous, writable uint8 of shape (" +
-                             std::to_string(count) + ", " + std::to_string(longest) +
-                             "), or a longer last axis, on the GPU that has the packets";
-  if (!py::hasattr(out, "__cuda_array_interface__")) {
-    throw Error(Status::INVALID_PARAMETER,
-                "out is " + py::repr(py::type::of(out)).cast<std::string>() + wanted);
+/// What is wrong with `out` as an array on that GPU for `count` rows of at least `longest` bytes;
+/// empty: nothing.
+std::string problem_of(const OutArray& out, std::size_t count, std::size_t longest, int gpu) {
+  if (out.shape.size() != 2 || out.shape[0] != count || out.shape[1] < longest ||
+      out.type != "|u1" || out.read_only || !out.contiguous) {
+    return std::string(out.read_only ? "read-only " : "") + out.type + " of shape " +
+           py::str(py::tuple(py::cast(out.shape))).cast<std::string>() +
+           (out.contiguous ? "" : ", with strides");
   }
-  const py::dict interface = out.attr("__cuda_array_interface__");
-  const auto shape = interface["shape"].cast<std::vector<std::size_t>>();
-  const auto type = interface["typestr"].cast<std::string>();
-  const auto [base, read_only] = interface["data"].cast<std::pair<std::uint64_t, bool>>();
-  const bool contiguous = !interface.contains("strides") || interface["strides"].is_none();
-  if (shape.size() != 2 || shape[0] != count || shape[1] < longest || type != "|u1" || read_only ||
-      !contiguous) {
-    throw Error(Status::INVALID_PARAMETER, "out is " + std::string(read_only ? "read-only " : "") +
-                                               type + " of shape " +
-                                               py::str(interface["shape"]).cast<std::string>() +
-                                               (contiguous ? "" : ", with strides") + wanted);
+  if (count * out.shape[1] == 0) return {};
+  /// CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL; host memory has none unless CUDA knows it.
+  constexpr int ORDINAL = 9;
+  const cuda::Context context("gather", gpu);
+  int found = -1;
+  if (context.driver().call().pointer_attribute(&found, ORDINAL, out.base) != 0)
+    return "no memory of a GPU";
+  return found == gpu ? std::string() : "on GPU " + std::to_string(found);
+}
+
+/// Throws Error unless `out` is such an array, which nothing is at work on then.
+Rows rows_of(const py::object& out, std::size_t count, std::size_t longest, int gpu) {
+  std::string problem = py::repr(py::type::of(out)).cast<std::string>();
+  try {
+    if (py::hasattr(out, "__cuda_array_interface__")) {
+      const OutArray array(out.attr("__cuda_array_interface__").cast<py::dict>());
+      problem = problem_of(array, count, longest, gpu);
+      if (problem.empty()) {
+        const GilRelease unlocked;
+        const cuda::Context context("gather", gpu);
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): a handle
+        if (array.stream != 0)
+          context.driver().call().wait_for_stream(reinterpret_cast<void*>(array.stream));
+        return {array.base, array.shape[1]};
+      }
+    }
+  } catch (const py::cast_error&) {
+    problem += " with an __cuda_array_interface__ that is none";
+  } catch (const py::error_already_set&) {
+    problem += " with an __cuda_array_interface__ that is none";
   }
-  return {base, shape[1]};
+  throw Error(Status::INVALID_PARAMETER,
+              "out is " + problem + "; gather needs C-contiguous, writable uint8 of shape (" +
+                  std::to_string(count) + ", " + std::to_string(longest) +
+                  "), or a longer last axis, on GPU " + std::to_string(gpu) +
+                  ", which has the packets");
 }
 
 }  // namespace
@@ -111,6 +158,14 @@ Rows rows_of(const py::object& out, std::size_t count, std::size_t longest) {
 void wait_for_packets(const Burst& burst, int segment) {
   const GilRelease unlocked;
   copies_of(burst, segment).wait_for(burst.event);
+}
+
+std::shared_ptr<const void> hold_for_kernels(const ReceivedBurst& burst, int segment) {
+  const ReceivedBurst::Share held = burst.share();
+  auto hold = std::make_shared<DeviceHold>(std::shared_ptr<const void>(burst.hold()),
+                                           copies_of(*held, segment).gpu());
+  hold->note_export();
+  return hold;
 }
 
 DeviceArray packet_on_device(const ReceivedBurst& burst, int segment, std::size_t index) {
@@ -135,7 +190,7 @@ py::object gather_on_device(const ReceivedBurst& burst, int segment, const py::o
     copies.gather({held->pkts[segment], lengths, n}, rows.base, rows.width);
   };
   if (!out.is_none()) {
-    gather(rows_of(out, n, longest));
+    gather(rows_of(out, n, longest, copies.gpu()));
     return out;
   }
   const auto block =

@@ -1,6 +1,8 @@
 /// Packets in a GPU's memory, as arrays there.
 #pragma once
 
+#include <memory>
+
 #include "burst.h"
 #include "device_array.h"
 
@@ -13,6 +15,9 @@ namespace daqiri::python {
 
 /// Wait until the packets are there, without the interpreter lock. Throws Error GENERIC_FAILURE.
 void wait_for_packets(const Burst& burst, int segment);
+
+/// Keeps the burst, and waits for the GPU before it lets go.
+[[nodiscard]] std::shared_ptr<const void> hold_for_kernels(const ReceivedBurst& burst, int segment);
 
 /// Packet `index` of a segment that is on a GPU.
 [[nodiscard]] DeviceArray packet_on_device(const ReceivedBurst& burst, int segment,

@@ -57,17 +57,17 @@ void Burst::move_to_device(bool copy) {
 
 void Burst::move_to_host() {
   if (on_device == 0) return;
-  copy_to_host();
+  copy_to_host(memory::DeviceCopies::Behind::COPIES);
   for (int s = 0; s < hdr.hdr.num_segs; ++s) {
     for (std::uint32_t i = 0; i < owned; ++i) pkts[s][i] = on_host(s, i);
   }
   on_device = 0;
 }
 
-void Burst::copy_to_host() const {
+void Burst::copy_to_host(memory::DeviceCopies::Behind behind) const {
   for (int s = 0; s < hdr.hdr.num_segs; ++s) {
     if ((on_device >> static_cast<unsigned>(s) & 1U) != 0)
-      owners[s]->device_copies()->to_host({pkts[s], pkt_lens[s], num_packets()});
+      owners[s]->device_copies()->to_host({pkts[s], pkt_lens[s], num_packets()}, behind);
   }
 }
 

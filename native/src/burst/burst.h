@@ -121,10 +121,10 @@ struct Burst : BurstParams, BurstContents {
 
   /// `pkts` become the GPU's; `copy`: with what the host has, when `event` is complete.
   void move_to_device(bool copy);
-  /// `pkts` become the host's, with what the GPU has.
+  /// `pkts` become the host's, with what the GPU has: kernels of others are done.
   void move_to_host();
   /// What `on_host` tells becomes what the GPU has.
-  void copy_to_host() const;
+  void copy_to_host(memory::DeviceCopies::Behind behind) const;
 
   /// Give buffers of one segment, or of one packet, back to their owner.
   void free_segment(int segment) noexcept;

@@ -60,6 +60,7 @@ std::string Driver::find_functions() {
                    find_function(library, "cuMemcpyDtoHAsync_v2", f.copy_to_host) &&
                    find_function(library, "cuMemcpyHtoDAsync_v2", f.copy_to_gpu) &&
                    find_function(library, "cuDeviceGetAttribute", f.attribute) &&
+                   find_function(library, "cuPointerGetAttribute", f.pointer_attribute) &&
                    find_function(library, "cuModuleLoadData", f.load_module) &&
                    find_function(library, "cuModuleUnload", f.unload_module) &&
                    find_function(library, "cuModuleGetFunction", f.find_function) &&

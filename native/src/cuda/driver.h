@@ -43,6 +43,7 @@ struct Functions {
   /// On a stream.
   Result (*copy_to_gpu)(std::uint64_t, const void*, std::size_t, void*);
   Result (*attribute)(int*, int, int);
+  Result (*pointer_attribute)(void*, int, std::uint64_t);
   Result (*load_module)(void**, const void*);
   Result (*unload_module)(void*);
   Result (*find_function)(void**, void*, const char*);

@@ -79,9 +79,10 @@ cudaEvent_t PacketCopies::to_device(const Packets& packets, cudaEvent_t after) {
   return static_cast<cudaEvent_t>(event);
 }
 
-void PacketCopies::to_host(const Packets& packets) {
+void PacketCopies::to_host(const Packets& packets, Behind behind) {
   const std::lock_guard lock(mutex_);
   const Context context(what_, gpu_);
+  if (behind == Behind::EVERYTHING) require(context, context.driver().call().synchronize());
   std::uint32_t i = 0;
   launch(context, [&](Copy* copies) {
     std::uint32_t n = 0;

@@ -26,7 +26,7 @@ class PacketCopies final : public memory::DeviceCopies {
   ~PacketCopies() override;
 
   cudaEvent_t to_device(const Packets& packets, cudaEvent_t after) override;
-  void to_host(const Packets& packets) override;
+  void to_host(const Packets& packets, Behind behind) override;
   void gather(const Packets& packets, std::uint64_t to, std::size_t width) override;
   void wait_for(cudaEvent_t event) override;
   [[nodiscard]] int gpu() const noexcept override { return gpu_; }

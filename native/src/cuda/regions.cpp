@@ -261,16 +261,16 @@ class StagedRegion final : public memory::MemoryRegion {
  public:
   StagedRegion(const MemoryRegionConfig& config, memory::HostPages&& pages)
       : MemoryRegion(config, pages.extent(), true),
-        memory_(std::make_unique<Memory>(std::move(pages), "memory region '" + name() + "'",
-                                         config.affinity_)) {}
-
-  // Who asks has a buffer.
+        memory_(std::make_unique<Memory>(std::move(pages), what(), config.affinity_)),
+        copies_(std::make_unique<PacketCopies>(memory_->device.extent().base - extent().base,
+                                               what(), config.affinity_)) {}
 
   [[nodiscard]] memory::DeviceCopies* device_copies() const noexcept override {
-    return memory_ == nullptr ? nullptr : &memory_->copies;
+    return copies_.get();
   }
   [[nodiscard]] bool copy_to_host(const void* data, void* to,
                                   std::size_t bytes) const noexcept override {
+    // Who copies has a buffer.
     return memory_->device.read(data, to, bytes).empty();
   }
 
@@ -279,18 +279,19 @@ class StagedRegion final : public memory::MemoryRegion {
     Memory(memory::HostPages&& taken, const std::string& what, int gpu)
         : pages(std::move(taken)),
           pinned(pages.extent(), what, gpu),
-          device(pages.extent(), what, gpu),
-          copies(device.extent().base - pages.extent().base, what, gpu) {}
+          device(pages.extent(), what, gpu) {}
 
     memory::HostPages pages;
     Pinned pinned;
     DeviceMemory device;
-    PacketCopies copies;
   };
 
+  [[nodiscard]] std::string what() const { return "memory region '" + name() + "'"; }
   void free_memory() noexcept override { memory_.reset(); }
 
   std::unique_ptr<Memory> memory_;
+  /// Bursts have events of it, also when their packets were freed.
+  std::unique_ptr<PacketCopies> copies_;
 };
 
 std::unique_ptr<memory::MemoryRegion> allocate_device(const MemoryRegionConfig& config,

@@ -40,9 +40,11 @@ class DeviceCopies {
   /// complete. Returns the event that is complete when they are there. Any thread. Throws Error
   /// GENERIC_FAILURE when the GPU does not work any more.
   virtual cudaEvent_t to_device(const Packets& packets, cudaEvent_t after) = 0;
-  /// Copy packets that are on the GPU to the host, behind what was begun before. Any thread. Throws
-  /// as above.
-  virtual void to_host(const Packets& packets) = 0;
+  /// What copies to the host wait for: what was begun here before, or all work that the GPU was
+  /// given, by anybody in this process.
+  enum class Behind : std::uint8_t { COPIES, EVERYTHING };
+  /// Copy packets that are on the GPU to the host. Any thread. Throws as above.
+  virtual void to_host(const Packets& packets, Behind behind) = 0;
   /// Copy packets that are on the GPU to rows of `width` bytes there, which are filled up with
   /// zeros; done on return. Any thread. Throws as above.
   virtual void gather(const Packets& packets, std::uint64_t to, std::size_t width) = 0;

@@ -48,8 +48,9 @@ void require_packets(const Burst& burst) {
                       std::to_string(s) + "); write the burst before freeing its packets");
     }
   }
-  // Packets in a GPU's memory have a copy here; of others, frames, there is none.
-  burst.copy_to_host();
+  // Packets in a GPU's memory have a copy here, and kernels may be at work on them; of others,
+  // frames, there is none.
+  burst.copy_to_host(memory::DeviceCopies::Behind::EVERYTHING);
   if (burst.on_device == 0) require_host_readable(burst, "written to a file");
 }
 

@@ -121,6 +121,7 @@ int cuMemFreeHost(void* memory) {
 static struct {
   char* base;
   size_t bytes;
+  int gpu;
 } allocations[16];
 static int users;
 
@@ -142,6 +143,9 @@ int cuMemAlloc_v2(unsigned long long* memory, size_t bytes) {
   while (allocations[i].base) ++i;
   allocations[i].base = base;
   allocations[i].bytes = bytes;
+  allocations[i].gpu = (int)(current - contexts);
+  /* Others may be at work. */
+  if (GUARD && users) mprotect(base, bytes, PROT_READ | PROT_WRITE);
   pthread_mutex_unlock(&lock);
   hold(0, base, bytes, 1);
   *memory = (unsigned long long)base;
@@ -156,6 +160,16 @@ int cuMemFree_v2(unsigned long long memory) {
   allocations[i].base = 0;
   pthread_mutex_unlock(&lock);
   return note("free", 0);
+}
+/* Memory that a test has instead of a library is on the first GPU. */
+int cuPointerGetAttribute(void* value, int attribute, unsigned long long pointer) {
+  *(int*)value = 0;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < 16; ++i)
+    if (pointer - (unsigned long long)allocations[i].base < allocations[i].bytes)
+      *(int*)value = allocations[i].gpu;
+  pthread_mutex_unlock(&lock);
+  return attribute != 9 || pointer == 0;
 }
 int cuMemGetInfo_v2(size_t* available, size_t* total) {
   *available = 1000;

@@ -129,6 +129,9 @@ print(error_of(burst.gather, OnTheGpu(out[:, :1499])))
 print(error_of(burst.gather, OnTheGpu(out, strides=(1600, 1))))
 print(error_of(burst.gather, OnTheGpu(out, data=(out.ctypes.data, True))))
 print(error_of(burst.gather, OnTheGpu(out.astype(np.int8))))
+print(error_of(burst.gather, OnTheGpu(out, data=(0, False))))
+print(error_of(burst.gather, OnTheGpu(out, shape=(8, -1))))
+print(error_of(burst.gather, OnTheGpu(out, data=None)))
 print(error_of(burst.gather, None, 1))
 print(error_of(burst.gather_flat))
 burst.release()
@@ -142,7 +145,7 @@ print(asked("free"))
     )
     wanted = (
         "; gather needs C-contiguous, writable uint8 of shape (8, 1500), or a longer last axis, "
-        "on the GPU that has the packets"
+        "on GPU 0, which has the packets"
     )
     error = "InvalidParameterError: out is "
     assert said.splitlines() == [
@@ -153,6 +156,9 @@ print(asked("free"))
         f"{error}|u1 of shape (8, 1600), with strides{wanted}",
         f"{error}read-only |u1 of shape (8, 1600){wanted}",
         f"{error}|i1 of shape (8, 1600){wanted}",
+        f"{error}no memory of a GPU{wanted}",
+        f"{error}<class '__main__.OnTheGpu'> with an __cuda_array_interface__ that is none{wanted}",
+        f"{error}<class '__main__.OnTheGpu'> with an __cuda_array_interface__ that is none{wanted}",
         "InvalidParameterError: no segment 1; packets of this burst have segment 0 only",
         "NotSupportedError: segment 0 of the packets lies in 'rx', which the CPU cannot read, and "
         "cannot be gathered; copy the packets to the host first, or use a memory region of kind "
@@ -161,6 +167,100 @@ print(asked("free"))
         "3",
     ]
     assert asked.count("free") == 3
+
+
+def test_an_array_of_another_gpu_takes_no_packets(with_driver: Run) -> None:
+    config = loopback("device")
+    config["memory_regions"][0]["affinity"] = 1
+    said, _ = with_driver(
+        program(
+            f"""
+other = Engine.open({loopback("device")!r})
+other.port("port").tx[0].send(sent, timeout=20)
+out = other.port("port").rx[0].receive(timeout=20).gather()
+print(out.gpu, burst[0].gpu, error_of(burst.gather, out))
+""",
+            config,
+        ),
+        GPUS=2,
+    )
+    assert said == (
+        "0 1 InvalidParameterError: out is on GPU 0; gather needs C-contiguous, writable uint8 of "
+        "shape (8, 1500), or a longer last axis, on GPU 1, which has the packets"
+    )
+
+
+def test_kernels_are_waited_for(with_driver: Run, tmp_path: Path) -> None:
+    said, _ = with_driver(
+        program(
+            f"""
+addresses = burst.addresses()
+burst.write_pcap({str(tmp_path)!r}, "x")
+print(asked("synchronize"))
+burst.release()
+print(free() == 184, asked("synchronize"))
+del addresses
+gc.collect()
+print(free() == 192, asked("synchronize"))
+"""
+        )
+    )
+    assert said.splitlines() == ["1", "True 2", "True 2"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "daqiri.synchronize_burst_event(got)",
+        "(daqiri.set_num_packets(got, 0), daqiri.daqiri_write_pcap_to_file(got, FOLDER, 'q'))[1]",
+    ],
+)
+def test_bursts_without_packets_outlive_the_engine(
+    with_driver: Run, tmp_path: Path, call: str
+) -> None:
+    fill = """
+for i in range(2):
+    assert daqiri.set_packet_lengths(out, i, [100]) == OK
+"""
+    show = f"""
+daqiri.free_packet(got, 0)
+daqiri.free_packet(got, 1)
+daqiri.shutdown()
+FOLDER = {str(tmp_path)!r}
+print({call})
+"""
+    said, _ = with_driver(transmit(loopback("device"), 1, fill, show))
+    assert said == "Status.SUCCESS"
+
+
+def test_threads_take_packets_of_one_region(with_driver: Run) -> None:
+    said, _ = with_driver(
+        f"""
+import threading
+import numpy as np
+from daqiri_ophyd.engine import Engine
+sent = np.random.default_rng(1).integers(0, 256, (100, 100), np.uint8)
+rows = {{row.tobytes() for row in sent}}
+with Engine.open({loopback("device", 1024)!r}) as engine:
+    port, done, good = engine.port("port"), threading.Event(), []
+    def take():
+        while burst := port.rx[0].receive(timeout=0.05) or not done.is_set():
+            if burst is not True:
+                with burst:
+                    good.extend(row.tobytes() in rows for row in burst.gather().get())
+    threads = [threading.Thread(target=take) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        port.tx[0].send(sent, timeout=20)
+    done.set()
+    for thread in threads:
+        thread.join()
+    print(len(good), all(good))
+""",
+        GUARD=1,
+    )
+    assert said == "5000 True"
 
 
 def test_payloads_are_split_from_headers(with_driver: Run, tmp_path: Path) -> None:
@@ -456,6 +556,7 @@ def test_a_real_gpu_has_the_packets() -> None:
                 for packet, wanted in zip(burst, sent, strict=True):
                     np.testing.assert_array_equal(cupy.asarray(packet).get(), wanted)
                     np.testing.assert_array_equal(torch.from_dlpack(packet).cpu(), wanted)
+                # In the default stream, which gather waits for.
                 out = cupy.full((8, 1500), 255, cupy.uint8)
                 assert burst.gather(out) is out
                 np.testing.assert_array_equal(out[:, :1400].get(), sent)
