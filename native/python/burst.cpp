@@ -29,7 +29,7 @@ void check_segment(const Burst& burst, int segment) {
 /// Throws Error NOT_SUPPORTED for frames in a GPU's memory.
 py::object packet(const ReceivedBurst& received, const ReceivedBurst::Share& burst,
                   std::size_t index, int segment) {
-  if (on_device(*burst, segment)) return py::cast(packet_on_device(received, segment, index));
+  if (burst->is_on_device(segment)) return py::cast(packet_on_device(received, segment, index));
   if (!burst->host_readable(segment)) require_host_readable(*burst, "shown as arrays");
   const auto s = static_cast<std::size_t>(segment);
   return read_only_view(static_cast<const std::uint8_t*>(burst->pkts[s][index]),
@@ -142,7 +142,7 @@ py::array ReceivedBurst::segment_lengths(int segment) const {
 py::array ReceivedBurst::addresses(int segment) const {
   const Share burst = share();
   check_segment(*burst, segment);
-  if (on_device(*burst, segment)) {
+  if (burst->is_on_device(segment)) {
     // Who is given them finds the packets there.
     wait_for_packets(*burst, segment);
     std::shared_ptr<const void> told = hold_for_kernels(*this, segment);
@@ -190,7 +190,7 @@ py::object ReceivedBurst::gather(const py::object& out, std::optional<int> segme
   const Segments segments{segment.value_or(0),
                           segment ? *segment + 1 : std::min(burst->hdr.hdr.num_segs, MAX_NUM_SEGS)};
   for (int s = segments.first; s < segments.end; ++s) {
-    if (!on_device(*burst, s)) {
+    if (!burst->is_on_device(s)) {
       if (!burst->host_readable(s)) require_host_readable(*burst, "gathered");
     } else if (segments.end - segments.first == 1) {
       return gather_on_device(*this, s, out);

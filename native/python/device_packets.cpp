@@ -23,6 +23,11 @@ memory::DeviceCopies& copies_of(const Burst& burst, int segment) noexcept {
   return *burst.owners[segment]->device_copies();
 }
 
+std::shared_ptr<DeviceHold> hold_of(const ReceivedBurst& burst, int segment) {
+  const int gpu = copies_of(*burst.share(), segment).gpu();
+  return std::make_shared<DeviceHold>(std::shared_ptr<const void>(burst.hold()), gpu);
+}
+
 /// Memory of a GPU that is an array's alone.
 class DeviceBlock final : public memory::BufferOwner {
  public:
@@ -161,9 +166,7 @@ void wait_for_packets(const Burst& burst, int segment) {
 }
 
 std::shared_ptr<const void> hold_for_kernels(const ReceivedBurst& burst, int segment) {
-  const ReceivedBurst::Share held = burst.share();
-  auto hold = std::make_shared<DeviceHold>(std::shared_ptr<const void>(burst.hold()),
-                                           copies_of(*held, segment).gpu());
+  auto hold = hold_of(burst, segment);
   hold->note_export();
   return hold;
 }
@@ -171,9 +174,7 @@ std::shared_ptr<const void> hold_for_kernels(const ReceivedBurst& burst, int seg
 DeviceArray packet_on_device(const ReceivedBurst& burst, int segment, std::size_t index) {
   const ReceivedBurst::Share held = burst.share();
   wait_for_packets(*held, segment);
-  auto hold = std::make_shared<DeviceHold>(std::shared_ptr<const void>(burst.hold()),
-                                           copies_of(*held, segment).gpu());
-  return {std::move(hold),
+  return {hold_of(burst, segment),
           *held->owners[segment],
           held->pkts[segment][index],
           {static_cast<py::ssize_t>(held->pkt_lens[segment][index])}};

@@ -8,10 +8,7 @@
 
 namespace daqiri::python {
 
-/// Whether packets of a segment are in a GPU's memory, and so for `DeviceArray`.
-[[nodiscard]] inline bool on_device(const Burst& burst, int segment) noexcept {
-  return (burst.on_device >> static_cast<unsigned>(segment) & 1U) != 0;
-}
+// Of segments whose packets are on a GPU.
 
 /// Wait until the packets are there, without the interpreter lock. Throws Error GENERIC_FAILURE.
 void wait_for_packets(const Burst& burst, int segment);
@@ -19,11 +16,11 @@ void wait_for_packets(const Burst& burst, int segment);
 /// Keeps the burst, and waits for the GPU before it lets go.
 [[nodiscard]] std::shared_ptr<const void> hold_for_kernels(const ReceivedBurst& burst, int segment);
 
-/// Packet `index` of a segment that is on a GPU.
+/// Packet `index`.
 [[nodiscard]] DeviceArray packet_on_device(const ReceivedBurst& burst, int segment,
                                            std::size_t index);
 
-/// The packets of such a segment in rows on the GPU, with zeros behind each: in `out`, which has
+/// The packets in rows on the GPU, with zeros behind each: in `out`, which has
 /// `__cuda_array_interface__`, or in an array of their own. Throws Error.
 [[nodiscard]] py::object gather_on_device(const ReceivedBurst& burst, int segment,
                                           const py::object& out);

@@ -43,7 +43,7 @@ py::object wait_for_event(BurstHandle* handle) {
   // Frames are complete; packets may be on their way to a GPU.
   return status_object(api::guarded(CALL, [&] {
     for (int s = 0; s < burst->hdr.hdr.num_segs && s < MAX_NUM_SEGS; ++s) {
-      if (on_device(*burst, s)) wait_for_packets(*burst, s);
+      if (burst->is_on_device(s)) wait_for_packets(*burst, s);
     }
   }));
 }

@@ -66,7 +66,7 @@ void Burst::move_to_host() {
 
 void Burst::copy_to_host(memory::DeviceCopies::Behind behind) const {
   for (int s = 0; s < hdr.hdr.num_segs; ++s) {
-    if ((on_device >> static_cast<unsigned>(s) & 1U) != 0)
+    if (is_on_device(s))
       owners[s]->device_copies()->to_host({pkts[s], pkt_lens[s], num_packets()}, behind);
   }
 }

@@ -101,9 +101,13 @@ struct Burst : BurstParams, BurstContents {
     return length;
   }
 
+  /// Whether a segment's packets are where the GPU has them.
+  [[nodiscard]] bool is_on_device(int segment) const noexcept {
+    return (on_device >> static_cast<unsigned>(segment) & 1U) != 0;
+  }
   /// Whether the CPU can use the addresses of a segment's packets.
   [[nodiscard]] bool host_readable(int segment) const noexcept {
-    return (on_device >> static_cast<unsigned>(segment) & 1U) == 0 &&
+    return !is_on_device(segment) &&
            (owners[segment] == nullptr || owners[segment]->host_readable());
   }
   /// The first segment whose packets the CPU cannot read; -1: it can read all of them.
@@ -111,8 +115,7 @@ struct Burst : BurstParams, BurstContents {
   /// Where the CPU has a packet whose owner has a copy for it; else its address.
   [[nodiscard]] std::byte* on_host(int segment, std::uint32_t packet) const noexcept {
     void* const data = pkts[segment][packet];
-    const bool moved = (on_device >> static_cast<unsigned>(segment) & 1U) != 0;
-    if (!moved || data == nullptr) [[likely]]
+    if (!is_on_device(segment) || data == nullptr) [[likely]]
       return static_cast<std::byte*>(data);
     return static_cast<std::byte*>(owners[segment]->device_copies()->on_host(data));
   }

@@ -281,32 +281,18 @@ void resolve_direction(Subject& subject) {
   subject.config.common_.dir = rx == tx ? Direction::TX_RX : rx ? Direction::RX : Direction::TX;
 }
 
-/// Regions that queues have packets in.
-std::set<std::string_view> regions_of_queues(const NetworkConfig& config) {
-  std::set<std::string_view> used;
-  for (const InterfaceConfig& interface : config.ifs_) {
-    const auto use = [&](const auto& queues) {
-      for (const auto& queue : queues)
-        used.insert(queue.common_.mrs_.begin(), queue.common_.mrs_.end());
-    };
-    use(interface.rx_.queues_);
-    use(interface.tx_.queues_);
-  }
-  return used;
-}
-
 /// Of a configuration that is good otherwise.
 void check_unused_regions(const Subject& subject) {
   const EngineType engine = subject.config.common_.engine_type;
   // The program names the regions itself.
   if (engine == EngineType::RDMA || engine == EngineType::OTHER) return;
-  std::set<std::string_view> used = regions_of_queues(subject.config);
+  std::set<std::string_view> used;
   for (const InterfaceConfig& interface : subject.config.ifs_) {
     for (const ReorderConfig& plan : interface.rx_.reorder_configs_)
       used.insert(plan.memory_region_);
   }
   for (const auto& [name, region] : subject.config.mrs_) {
-    if (!used.contains(name))
+    if (!used.contains(name) && !holds_packets(subject.config, name))
       subject.root["memory_regions"][region.position_].warning(
           "is used by no queue and no reorder config, and takes memory all the same; remove it");
   }

@@ -16,9 +16,17 @@ using Result = int;
 /// waited for.
 inline constexpr unsigned STREAM_FLAGS = 1;
 
+/// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
+inline constexpr unsigned EVENT_FLAGS = 1U | 2U;
+
 /// Host memory for all GPUs of the process, at an address of theirs: PORTABLE and DEVICEMAP of
 /// CU_MEMHOSTALLOC and CU_MEMHOSTREGISTER.
 inline constexpr unsigned HOST_FLAGS = 0x01U | 0x02U;
+
+/// As the driver and kernels take it.
+inline std::uint64_t address_of(const void* memory) noexcept {
+  return reinterpret_cast<std::uintptr_t>(memory);
+}
 
 /// Functions of CUDA's driver interface (libcuda), with the types that cuda.h gives them in C: the
 /// interface is binary compatible from version to version, so no header of CUDA is needed to build.

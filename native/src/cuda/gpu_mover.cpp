@@ -30,8 +30,6 @@ constexpr std::size_t NUM_LAUNCHES = 8;
 /// Of a launch.
 constexpr std::size_t MOST_COPIES = 1024;
 constexpr std::size_t STAGING = std::size_t{4} << 20U;
-/// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
-constexpr unsigned EVENT_FLAGS = 1U | 2U;
 /// CU_STREAM_PER_THREAD
 constexpr std::uintptr_t PER_THREAD_STREAM = 2;
 
@@ -117,8 +115,8 @@ class GpuMover final : public reorder::Mover {
   void move(std::span<const reorder::Transfer> copies) noexcept override {
     for (const reorder::Transfer& each : copies) {
       if (each.owner != nullptr && is_pinned(*each.owner)) {
-        add(room(0), each.frame, {address(each.to), address(each.from), each.bytes}, each.owner,
-            each.buffer);
+        add(room(0), each.frame, {address_of(each.to), address_of(each.from), each.bytes},
+            each.owner, each.buffer);
       } else {
         stage(each);
       }
@@ -126,7 +124,7 @@ class GpuMover final : public reorder::Mover {
   }
 
   void fill(std::uint32_t frame, std::byte* to, std::size_t bytes) noexcept override {
-    add(room(0), frame, {address(to), 0, bytes}, nullptr, 0);
+    add(room(0), frame, {address_of(to), 0, bytes}, nullptr, 0);
   }
 
   void process(std::uint32_t frame, std::byte* data, std::size_t bytes) noexcept override {
@@ -184,10 +182,6 @@ class GpuMover final : public reorder::Mover {
   [[nodiscard]] std::shared_ptr<void> event() const override { return event_; }
 
  private:
-  static std::uint64_t address(const void* memory) noexcept {
-    return reinterpret_cast<std::uintptr_t>(memory);
-  }
-
   void require(const Context& context, Result result) const {
     if (result == 0) return;
     throw Error(Status::GENERIC_FAILURE,
@@ -273,8 +267,8 @@ class GpuMover final : public reorder::Mover {
       std::memcpy(staged, each.from + done, bytes);
       // The next begins where words do.
       launch.staged += (bytes + 15) / 16 * 16;
-      add(launch, each.frame, {address(each.to + plan_.output_bytes(done)), address(staged), bytes},
-          nullptr, 0);
+      add(launch, each.frame,
+          {address_of(each.to + plan_.output_bytes(done)), address_of(staged), bytes}, nullptr, 0);
       done += bytes;
     }
     if (each.owner != nullptr) each.owner->give(&each.buffer, 1);

@@ -10,13 +10,6 @@ namespace daqiri::cuda {
 
 namespace {
 
-/// CU_EVENT_BLOCKING_SYNC and CU_EVENT_DISABLE_TIMING.
-constexpr unsigned EVENT_FLAGS = 1U | 2U;
-
-std::uint64_t address(const void* memory) noexcept {
-  return reinterpret_cast<std::uintptr_t>(memory);
-}
-
 /// Bytes as they are, zeros where there are none.
 Kernel make_kernel(const std::string& what, int gpu) {
   const ReorderConfig bytes;
@@ -66,45 +59,37 @@ cudaEvent_t PacketCopies::to_device(const Packets& packets, cudaEvent_t after) {
   const Context context(what_, gpu_);
   if (after != nullptr)
     require(context, context.driver().call().let_stream_wait(stream_, after, 0));
-  std::uint32_t i = 0;
-  void* const event = launch(context, [&](Copy* copies) {
-    std::uint32_t n = 0;
-    for (; i < packets.count && n < MOST_COPIES; ++i) {
-      void* const from = packets.addresses[i];
-      if (from != nullptr && packets.bytes[i] > 0)
-        copies[n++] = {address(on_device(from)), address(from), packets.bytes[i]};
-    }
-    return n;
-  });
-  return static_cast<cudaEvent_t>(event);
+  return static_cast<cudaEvent_t>(copy(context, packets, &PacketCopies::on_device));
 }
 
 void PacketCopies::to_host(const Packets& packets, Behind behind) {
   const std::lock_guard lock(mutex_);
   const Context context(what_, gpu_);
   if (behind == Behind::EVERYTHING) require(context, context.driver().call().synchronize());
-  std::uint32_t i = 0;
-  launch(context, [&](Copy* copies) {
+  copy(context, packets, &PacketCopies::on_host);
+  require(context, context.driver().call().wait_for_stream(stream_));
+}
+
+void* PacketCopies::copy(const Context& context, const Packets& packets, Place place) {
+  return launch(context, packets.count, [&](std::uint32_t& i, Copy* copies) {
     std::uint32_t n = 0;
     for (; i < packets.count && n < MOST_COPIES; ++i) {
       void* const from = packets.addresses[i];
       if (from != nullptr && packets.bytes[i] > 0)
-        copies[n++] = {address(on_host(from)), address(from), packets.bytes[i]};
+        copies[n++] = {address_of((this->*place)(from)), address_of(from), packets.bytes[i]};
     }
     return n;
   });
-  require(context, context.driver().call().wait_for_stream(stream_));
 }
 
 void PacketCopies::gather(const Packets& packets, std::uint64_t to, std::size_t width) {
   const std::lock_guard lock(mutex_);
   const Context context(what_, gpu_);
-  std::uint32_t i = 0;
-  launch(context, [&](Copy* copies) {
+  launch(context, packets.count, [&](std::uint32_t& i, Copy* copies) {
     std::uint32_t n = 0;
     for (; i < packets.count && n + 1 < MOST_COPIES; ++i, to += width) {
       const std::uint32_t bytes = packets.addresses[i] == nullptr ? 0 : packets.bytes[i];
-      if (bytes > 0) copies[n++] = {to, address(packets.addresses[i]), bytes};
+      if (bytes > 0) copies[n++] = {to, address_of(packets.addresses[i]), bytes};
       if (bytes < width) copies[n++] = {to + bytes, 0, width - bytes};
     }
     return n;
@@ -119,18 +104,18 @@ void PacketCopies::wait_for(cudaEvent_t event) {
 }
 
 template <typename Fill>
-void* PacketCopies::launch(const Context& context, Fill fill) {
+void* PacketCopies::launch(const Context& context, std::uint32_t packets, Fill fill) {
   const Functions& call = context.driver().call();
-  for (;;) {
+  for (std::uint32_t done = 0;;) {
     Launch& next = launches_[next_];
-    // Its copies may be read still. Who waits for its event then waits for later ones, too.
-    if (std::exchange(next.used, false)) require(context, call.wait_for_event(next.event));
-    const std::uint32_t n = fill(next.copies);
+    // Its copies may be read still; an event that was never recorded is complete. Who waits for it
+    // later waits for the next ones, too.
+    require(context, call.wait_for_event(next.event));
+    const std::uint32_t n = fill(done, next.copies);
     if (n > 0) require(context, kernel_.launch(call, next.copies, n, stream_));
     require(context, call.record_event(next.event, stream_));
-    next.used = true;
     next_ = (next_ + 1) % launches_.size();
-    if (n < MOST_COPIES - 1) return next.event;
+    if (done == packets) return next.event;
   }
 }
 

@@ -38,14 +38,16 @@ class PacketCopies final : public memory::DeviceCopies {
     /// In pinned memory.
     Copy* copies{nullptr};
     void* event{nullptr};
-    /// The event was recorded.
-    bool used{false};
   };
 
-  /// Launch what `fill` writes to the copies of a launch, again and again, until it writes nothing.
-  /// With the mutex. Returns the event of the last launch.
+  // With the mutex. They return the event of the last launch.
+
+  /// Copy packets to where the other side has them.
+  using Place = void* (DeviceCopies::*)(void*) const noexcept;
+  void* copy(const Context& context, const Packets& packets, Place place);
+  /// Launch what `fill` writes to the copies of a launch, until it has counted all packets.
   template <typename Fill>
-  void* launch(const Context& context, Fill fill);
+  void* launch(const Context& context, std::uint32_t packets, Fill fill);
   void require(const Context& context, Result result) const;
   void free_all(const Context& context) noexcept;
 

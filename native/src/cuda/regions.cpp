@@ -124,7 +124,7 @@ class DeviceMemory {
     if (extent_.base == nullptr) return;
     with_gpu([this](const Functions& call) {
       call.destroy_stream(copies_->stream);
-      return call.free(address(extent_.base));
+      return call.free(address_of(extent_.base));
     });
   }
 
@@ -133,16 +133,12 @@ class DeviceMemory {
   [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
     const std::lock_guard lock(copies_->mutex);
     return with_gpu([&](const Functions& call) {
-      const Result result = call.copy_to_host(to, address(data), bytes, copies_->stream);
+      const Result result = call.copy_to_host(to, address_of(data), bytes, copies_->stream);
       return result == 0 ? call.wait_for_stream(copies_->stream) : result;
     });
   }
 
  private:
-  static std::uint64_t address(const void* data) noexcept {
-    return reinterpret_cast<std::uintptr_t>(data);
-  }
-
   template <typename Use>
   std::string with_gpu(Use use) const {
     // A forked child has no CUDA.

@@ -72,47 +72,36 @@ int cuCtxSynchronize(void) {
   while (gate && access(gate, F_OK) != 0) usleep(1000);
   return SYNCHRONIZE;
 }
-/* What is allocated: pinned, of a GPU. */
+/* Pinned memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   const void* base;
   size_t bytes;
-  int gpu;
 } held[64];
 
-static void hold(const void* old, const void* base, size_t bytes, int gpu) {
+static void hold(const void* old, const void* base, size_t bytes) {
   int i = 0;
   pthread_mutex_lock(&lock);
   while (held[i].base != old) ++i;
   held[i].base = base;
   held[i].bytes = bytes;
-  held[i].gpu = gpu;
   pthread_mutex_unlock(&lock);
-}
-/* For programs: bytes that are allocated. */
-size_t driver_bytes(int gpu) {
-  size_t bytes = 0;
-  pthread_mutex_lock(&lock);
-  for (int i = 0; i < 64; ++i)
-    if (held[i].gpu == gpu) bytes += held[i].bytes;
-  pthread_mutex_unlock(&lock);
-  return bytes;
 }
 int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
-  if (PIN == 0) hold(0, memory, bytes, 0);
+  if (PIN == 0) hold(0, memory, bytes);
   return note(memory && bytes && flags == 3 ? "pin" : "wrong", PIN);
 }
 int cuMemHostUnregister(void* memory) {
-  hold(memory, 0, 0, 0);
+  hold(memory, 0, 0);
   return note(memory ? "unpin" : "wrong", 0);
 }
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
   *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  hold(0, *memory, bytes, 0);
+  hold(0, *memory, bytes);
   return flags != 3;
 }
 int cuMemFreeHost(void* memory) {
-  hold(memory, 0, 0, 0);
+  hold(memory, 0, 0);
   free(memory);
   return 0;
 }
@@ -147,19 +136,27 @@ int cuMemAlloc_v2(unsigned long long* memory, size_t bytes) {
   /* Others may be at work. */
   if (GUARD && users) mprotect(base, bytes, PROT_READ | PROT_WRITE);
   pthread_mutex_unlock(&lock);
-  hold(0, base, bytes, 1);
   *memory = (unsigned long long)base;
   return note("allocate", 0);
 }
 int cuMemFree_v2(unsigned long long memory) {
-  hold((const void*)memory, 0, 0, 0);
   pthread_mutex_lock(&lock);
   int i = 0;
   while (allocations[i].base != (char*)memory) ++i;
   munmap(allocations[i].base, allocations[i].bytes);
   allocations[i].base = 0;
+  allocations[i].bytes = 0;
   pthread_mutex_unlock(&lock);
   return note("free", 0);
+}
+/* For programs: bytes that are allocated, pinned or of GPUs. */
+size_t driver_bytes(int of_gpus) {
+  size_t bytes = 0;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < 64 && !of_gpus; ++i) bytes += held[i].bytes;
+  for (int i = 0; i < 16 && of_gpus; ++i) bytes += allocations[i].bytes;
+  pthread_mutex_unlock(&lock);
+  return bytes;
 }
 /* Memory that a test has instead of a library is on the first GPU. */
 int cuPointerGetAttribute(void* value, int attribute, unsigned long long pointer) {
