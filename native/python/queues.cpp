@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "bindings.h"
@@ -33,6 +34,13 @@ py::dict by_name(const Group& group) {
   return values;
 }
 
+Burst* receive_now(RxQueue& queue, std::uintptr_t connection) {
+  // For packets that are copied to a GPU, that may be waited for.
+  std::optional<GilRelease> unlocked;
+  if (queue.staged()) unlocked.emplace();
+  return queue.receive_unrecorded(connection);
+}
+
 }  // namespace
 
 py::object ReceiveQueue::receive(std::uintptr_t connection, std::optional<double> timeout) {
@@ -41,7 +49,7 @@ py::object ReceiveQueue::receive(std::uintptr_t connection, std::optional<double
   for (;;) {
     // In this order: what was handed over before the queue closed is seen.
     const bool closed = queue.closed();
-    if (Burst* burst = queue.receive_unrecorded(connection))
+    if (Burst* burst = receive_now(queue, connection))
       return py::cast(std::make_unique<ReceivedBurst>(burst));
     if (closed) {
       throw Error(Status::NOT_READY,

@@ -63,11 +63,13 @@ cudaEvent_t PacketCopies::to_device(const Packets& packets, cudaEvent_t after) {
 }
 
 void PacketCopies::to_host(const Packets& packets, Behind behind) {
-  const std::lock_guard lock(mutex_);
   const Context context(what_, gpu_);
+  // Kernels of the application may wait for what others receive: no lock is held meanwhile.
   if (behind == Behind::EVERYTHING) require(context, context.driver().call().synchronize());
-  copy(context, packets, &PacketCopies::on_host);
-  require(context, context.driver().call().wait_for_stream(stream_));
+  std::unique_lock lock(mutex_);
+  void* const event = copy(context, packets, &PacketCopies::on_host);
+  lock.unlock();
+  require(context, context.driver().call().wait_for_event(event));
 }
 
 void* PacketCopies::copy(const Context& context, const Packets& packets, Place place) {
@@ -83,9 +85,9 @@ void* PacketCopies::copy(const Context& context, const Packets& packets, Place p
 }
 
 void PacketCopies::gather(const Packets& packets, std::uint64_t to, std::size_t width) {
-  const std::lock_guard lock(mutex_);
   const Context context(what_, gpu_);
-  launch(context, packets.count, [&](std::uint32_t& i, Copy* copies) {
+  std::unique_lock lock(mutex_);
+  void* const event = launch(context, packets.count, [&](std::uint32_t& i, Copy* copies) {
     std::uint32_t n = 0;
     for (; i < packets.count && n + 1 < MOST_COPIES; ++i, to += width) {
       const std::uint32_t bytes = packets.addresses[i] == nullptr ? 0 : packets.bytes[i];
@@ -94,7 +96,8 @@ void PacketCopies::gather(const Packets& packets, std::uint64_t to, std::size_t 
     }
     return n;
   });
-  require(context, context.driver().call().wait_for_stream(stream_));
+  lock.unlock();
+  require(context, context.driver().call().wait_for_event(event));
 }
 
 void PacketCopies::wait_for(cudaEvent_t event) {

@@ -72,8 +72,7 @@ Burst* RxQueue::hand_to_application(Burst* burst) noexcept {
 
 Burst* RxQueue::receive() {
   Burst* burst = receive_packets();
-  if (burst == nullptr) return stage_ == nullptr ? nullptr : stage_->receive();
-  return move_to_regions(burst);
+  return burst == nullptr ? receive_frames() : move_to_regions(burst);
 }
 
 Burst* RxQueue::receive_from(std::uintptr_t connection) {
@@ -159,13 +158,17 @@ std::deque<Burst*>::iterator RxQueue::aside(std::uintptr_t connection) {
 Burst* RxQueue::receive_unrecorded(std::uintptr_t connection) {
   // Held meanwhile: no recorder attaches between the check and the burst, which would be in no file
   // and in no account of what was lost.
-  const std::lock_guard lock(recorder_mutex_);
+  std::unique_lock lock(recorder_mutex_);
   if (!recorder_.empty()) {
     throw Error(Status::NOT_READY,
                 "receive queue '" + config_.common_.name_ + "' is being recorded to " + recorder_ +
                     "_*, and a packet goes to one place; stop that recorder first");
   }
-  return connection == 0 ? receive() : receive_from(connection);
+  Burst* burst = connection == 0 ? receive_packets() : take_from(connection);
+  if (burst == nullptr) return connection == 0 ? receive_frames() : nullptr;
+  // A GPU may be waited for.
+  lock.unlock();
+  return move_to_regions(burst);
 }
 
 bool RxQueue::wait(std::int64_t timeout_ns, std::uintptr_t connection) noexcept {

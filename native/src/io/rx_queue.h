@@ -312,6 +312,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   void publish() noexcept;
   Burst* hand_to_application(Burst* burst) noexcept;
   Burst* take_from(std::uintptr_t connection);
+  /// The stage's next, or null.
+  Burst* receive_frames() noexcept { return stage_ == nullptr ? nullptr : stage_->receive(); }
   /// Where the configuration says that packets are. Throws as `receive`.
   Burst* move_to_regions(Burst* burst);
   /// What lies in memory that is wanted back soon, to the queue's regions; not while they are short

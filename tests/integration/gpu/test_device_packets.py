@@ -208,6 +208,28 @@ print(free() == 192, asked("synchronize"))
     assert said.splitlines() == ["1", "True 2", "True 2"]
 
 
+def test_receivers_do_not_wait_for_kernels_of_others(with_driver: Run, tmp_path: Path) -> None:
+    said, _ = with_driver(
+        program(
+            f"""
+import threading
+os.environ["DRIVER_GATE"] = gate = {str(tmp_path / "gate")!r}
+write = threading.Thread(target=burst.write_pcap, args=({str(tmp_path)!r}, "x"))
+write.start()
+while asked("synchronize") == 0:
+    time.sleep(0.001)
+port.tx[0].send(sent, timeout=20)
+other = port.rx[0].receive(timeout=20)
+print(len(other), np.array_equal(other.gather().get()[0, :60], sent[0]), write.is_alive())
+open(gate, "w").close()
+write.join()
+print(os.path.getsize({str(tmp_path / "x.pcap")!r}))
+"""
+        )
+    )
+    assert said.splitlines() == ["8 True True", f"{24 + 8 * 16 + 4149}"]
+
+
 @pytest.mark.parametrize(
     "call",
     [
