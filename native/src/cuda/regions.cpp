@@ -26,13 +26,13 @@ constexpr int HOST_POINTER = 91;
 class Pinned {
  public:
   Pinned(const memory::RegionExtent& extent, const std::string& what, int gpu)
-      : base_(extent.base) {
-    const Context context(what, gpu);
+      : base_(extent.base), gpu_(gpu) {
+    const Context context(what, gpu_);
     const Driver& driver = context.driver();
     int same_address = 0;
-    if (driver.call().attribute(&same_address, HOST_POINTER, gpu) != 0 || same_address == 0) {
+    if (driver.call().attribute(&same_address, HOST_POINTER, gpu_) != 0 || same_address == 0) {
       throw Error(Status::NOT_SUPPORTED,
-                  what + ": GPU " + std::to_string(gpu) +
+                  what + ": GPU " + std::to_string(gpu_) +
                       " cannot use pinned memory at the CPU's addresses "
                       "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM); use kind 'host' or 'huge'");
     }
@@ -49,7 +49,7 @@ class Pinned {
     // A forked child has no CUDA.
     if (getpid() != process_) return;
     try {
-      const Context context("memory region");
+      const Context context("memory region", gpu_);
       context.driver().call().unpin(base_);
     } catch (const Error&) {
       // The GPU is gone, and with it what was pinned.
@@ -59,6 +59,7 @@ class Pinned {
 
  private:
   void* base_;
+  int gpu_;
   pid_t process_{getpid()};
 };
 

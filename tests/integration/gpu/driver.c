@@ -89,11 +89,13 @@ static void hold(const void* old, const void* base, size_t bytes) {
 }
 int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
   if (PIN == 0) hold(0, memory, bytes);
-  return note(memory && bytes && flags == 3 ? "pin" : "wrong", PIN);
+  const char* what = current == contexts ? "pin" : "pin-for-another";
+  return note(memory && bytes && flags == 3 ? what : "wrong", PIN);
 }
 int cuMemHostUnregister(void* memory) {
   hold(memory, 0, 0);
-  return note(memory ? "unpin" : "wrong", 0);
+  const char* what = current == contexts ? "unpin" : "unpin-for-another";
+  return note(memory ? what : "wrong", 0);
 }
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
   *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);

@@ -487,16 +487,21 @@ def test_queues_say_how_packets_reach_the_gpu(with_driver: Run) -> None:
     config = loopback("device")
     for region in config["memory_regions"]:
         region["affinity"] = 1
-    said, _ = with_driver(
+    said, asked = with_driver(
         program(
             """
 print(engine.snapshot().rx[0].receive_path, port.receive_path("rx"), burst[0].gpu)
+burst.release()
+engine.close()
 """,
             config,
         ),
         GPUS=2,
     )
     assert said == "staged to GPU 1 staged to GPU 1 1"
+    # Nothing is asked of the other.
+    assert asked.count("pin-for-another") == asked.count("unpin-for-another") == 2
+    assert {"pin", "unpin"}.isdisjoint(asked)
 
 
 def test_datagrams_are_copied_to_a_gpu(with_driver: Run) -> None:
