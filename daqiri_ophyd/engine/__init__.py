@@ -47,6 +47,7 @@ from ._counters import (
     RxCounters,
     TxCounters,
 )
+from ._dma_buf import DmaBuf
 from ._engine import LINKTYPE_ETHERNET, LINKTYPE_RAW, Engine, Port, capabilities, version
 from ._errors import (
     ConfigError,
@@ -98,6 +99,7 @@ __all__ = [
     "Connection",
     "DaqiriError",
     "DeviceArray",
+    "DmaBuf",
     "EcpriMatch",
     "Engine",
     "EngineSnapshot",

@@ -90,8 +90,9 @@ class Burst:
         """Return the memory address of each packet, shape (n,).
 
         For compiled code (numba, ctypes, a kernel of the GPU that has the packets) that processes
-        all packets in one call. An address is valid as long as the burst, or an array of it, is
-        held.
+        all packets in one call. An address is valid as long as the burst, this array or another
+        one of the burst is held. On a GPU, kernels that were launched before all of them are
+        dropped are waited for.
 
         Parameters
         ----------
@@ -107,6 +108,8 @@ class Burst:
         ------
         InvalidParameterError
             If there is no such segment, or the burst was released.
+        GenericFailureError
+            If the GPU that has the packets does not work any more.
         """
         return self._native.addresses(segment)
 
@@ -149,7 +152,7 @@ class Burst:
         """Copy the packets to the rows of one array, at memory speed.
 
         The interpreter lock is released during the copy. Packets in the memory of a GPU are copied
-        there, by one kernel.
+        there, by one kernel, behind kernels of yours that were given arrays or addresses of them.
 
         Parameters
         ----------
@@ -202,6 +205,8 @@ class Burst:
         ------
         InvalidParameterError
             If `out` does not fit, or the burst was released.
+        NotSupportedError
+            If packets lie on a GPU; use `gather` there.
         """
         return self._native.gather_flat(out)
 

@@ -17,6 +17,7 @@ from daqiri_ophyd._native import FlowConfig, InterfaceConfig, NetworkConfig
 from ._config import ConfigSource, flows_text, read_config
 from ._connections import Connection, option_bytes
 from ._counters import counters_dtype
+from ._dma_buf import DmaBuf
 from ._errors import ConfigError, InvalidParameterError
 from ._flow import Flow
 from ._link import Link
@@ -355,6 +356,25 @@ class Engine:
         if read is None or not report.ok:
             raise ConfigError(report)
         return read
+
+    def export_dma_buf(self, region: str) -> DmaBuf:
+        """Return a dma-buf of a memory region of ``kind: device``, for drivers of other devices.
+
+        Parameters
+        ----------
+        region : str
+            Name of the memory region.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such region.
+        NotSupportedError
+            If it is of another kind, or the GPU's driver exports none.
+        NotReadyError
+            If the engine is closed.
+        """
+        return DmaBuf(*self._session.export_dma_buf(region))
 
     def snapshot(self) -> EngineSnapshot:
         """Return counters and levels of all parts of the engine, read now in one call.

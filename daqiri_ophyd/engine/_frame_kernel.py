@@ -58,10 +58,10 @@ class ProcessedPlan:
         ----------
         source : str or Path or cupy.RawKernel
             CUDA C++, the file that has it (UTF-8), or a kernel of cupy that has it as its ``code``,
-            without options for the compiler. It defines ``extern "C" __global__ void
-            frame(T* data, unsigned long long elements, const A0* a0, ...)``, with a pointer for
-            each array, in their order. ``elements`` is the frame's bytes by the size of `dtype`.
-            There are 256 threads a block, and at least as many threads as elements: the kernel
+            without options for the compiler, another ``backend`` or cooperative groups. It defines
+            ``extern "C" __global__ void frame(T* data, unsigned long long elements, const A0* a0,
+            ...)``, with a pointer for each array, in their order. ``elements`` is the frame's bytes
+            by the size of `dtype`. There are 256 threads a block, and at least as many threads as elements: the kernel
             must check ``i < elements``. It is compiled without headers besides those of NVRTC.
         arrays : sequence of array_like
             Copied to the GPU now, with their type, in C order: integers, floats, complex numbers
@@ -199,6 +199,15 @@ class ProcessedPlan:
                 f"reorder plan {self.name!r}: the kernel has the options {kernel.options}; "
                 "accepted is one without: write #define and #pragma in its source"
             )
+        # Others (jitify, translate_cucomplex) cannot be read; headers that they need are missed
+        # by the compiler.
+        for setting, accepted in (("backend", "nvrtc"), ("enable_cooperative_groups", False)):
+            found = getattr(kernel, setting, accepted)
+            if found != accepted:
+                raise InvalidParameterError(
+                    f"reorder plan {self.name!r}: the kernel has {setting}={found!r}; accepted is "
+                    f"{accepted!r}, as frames' kernels are compiled and launched here"
+                )
         return kernel.code
 
     def _kernel_array(self, number: int, given: Any) -> NDArray[Any]:

@@ -94,6 +94,11 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             wait), or while the queue is being recorded.
         InvalidParameterError
             If the timeout is negative.
+        GenericFailureError
+            If packets are lost, as the queue's GPU does not work any more.
+        NoFreePacketBuffersError
+            If packets are lost, as a recorder has just been stopped, and the queue's regions on a
+            GPU have no buffers for what came meanwhile.
         """
         burst = self._native.receive(timeout)
         return None if burst is None else Burst(burst)
@@ -115,7 +120,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
 
         Raises
         ------
-        NotReadyError
+        NotReadyError, GenericFailureError, NoFreePacketBuffersError
             As for `receive`.
         InvalidParameterError
             If there is no such connection, or the timeout is negative. The id of a UDP peer is
@@ -144,6 +149,8 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         ------
         NotReadyError
             While the queue is being recorded.
+        GenericFailureError, NoFreePacketBuffersError
+            As for `receive`.
         """
         return _Bursts(self, timeout)
 

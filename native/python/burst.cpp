@@ -66,6 +66,8 @@ ReceivedBurst::ReceivedBurst(Burst* burst)
     : burst_(burst),
       base_(py::capsule(burst, [](void* p) { static_cast<Burst*>(p)->release(); })) {}
 
+ReceivedBurst::~ReceivedBurst() = default;
+
 ReceivedBurst::Share ReceivedBurst::share() const {
   py::object base;
   {
@@ -85,18 +87,34 @@ std::unique_ptr<BurstHold> ReceivedBurst::hold() const {
   return std::make_unique<BurstHold>(*burst_);
 }
 
+std::shared_ptr<DeviceHold> ReceivedBurst::device_hold(int segment, int gpu) const {
+  const auto s = static_cast<std::size_t>(segment);
+  const auto known = [&] {
+    const std::lock_guard lock(mutex_);
+    return device_holds_[s];
+  };
+  if (auto hold = known()) return hold;
+  const Share burst = share();
+  // Once: the burst's event may be recorded again, for others.
+  if (burst->is_on_device(segment)) wait_for_packets(*burst, segment);
+  auto hold = std::make_shared<DeviceHold>(std::shared_ptr<const void>(this->hold()), gpu);
+  const std::lock_guard lock(mutex_);
+  if (base_ && device_holds_[s] == nullptr) device_holds_[s] = hold;
+  return base_ ? device_holds_[s] : hold;
+}
+
 bool ReceivedBurst::released() const noexcept {
   const std::lock_guard lock(mutex_);
   return !base_;
 }
 
 void ReceivedBurst::release() noexcept {
-  std::shared_ptr<const void> told;
+  std::array<std::shared_ptr<DeviceHold>, MAX_NUM_SEGS> device_holds;
   py::object base;
   py::object lengths;
   const std::lock_guard lock(mutex_);
   // Let go of behind the lock, as the last reference runs the capsule's destructor.
-  std::swap(told, told_);
+  std::swap(device_holds, device_holds_);
   std::swap(base, base_);
   std::swap(lengths, lengths_);
 }
@@ -142,16 +160,12 @@ py::array ReceivedBurst::segment_lengths(int segment) const {
 py::array ReceivedBurst::addresses(int segment) const {
   const Share burst = share();
   check_segment(*burst, segment);
-  if (burst->is_on_device(segment)) {
-    // Who is given them finds the packets there.
-    wait_for_packets(*burst, segment);
-    std::shared_ptr<const void> told = hold_for_kernels(*this, segment);
-    const std::lock_guard lock(mutex_);
-    if (base_) std::swap(told, told_);
-  }
+  py::object base = py::reinterpret_borrow<py::object>(burst.base());
+  // Kernels that are given addresses run longer than this call.
+  if (burst->is_on_device(segment)) base = base_for_kernels(*this, segment);
   return read_only_view(
       reinterpret_cast<const std::uintptr_t*>(burst->pkts[static_cast<std::size_t>(segment)]),
-      burst->num_packets(), burst.base());
+      burst->num_packets(), base);
 }
 
 py::array ReceivedBurst::lengths() {
@@ -219,6 +233,14 @@ py::object ReceivedBurst::gather(const py::object& out, std::optional<int> segme
 
 py::tuple ReceivedBurst::gather_flat(const py::object& out) const {
   const Share burst = share();
+  for (int s = 0; s < burst->hdr.hdr.num_segs; ++s) {
+    if (!burst->is_on_device(s)) continue;
+    throw Error(Status::NOT_SUPPORTED, "segment " + std::to_string(s) +
+                                           " of the packets lies in '" + burst->owners[s]->name() +
+                                           "' on a GPU, and gather_flat is for the CPU; use "
+                                           "gather(segment=" +
+                                           std::to_string(s) + ").get() for its packets in rows");
+  }
   require_host_readable(*burst, "gathered");
   std::size_t total = 0;
   for (std::uint32_t i = 0; i < burst->num_packets(); ++i) total += burst->packet_length(i);

@@ -1,6 +1,7 @@
 /// A received burst in Python's hands.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,6 +12,8 @@
 
 namespace daqiri::python {
 
+class DeviceHold;
+
 /// Any thread may call anything at any time, with or without a global interpreter lock: each call
 /// begins by taking a share in the burst, which outlasts a release() by another thread.
 class ReceivedBurst {
@@ -19,7 +22,7 @@ class ReceivedBurst {
   explicit ReceivedBurst(Burst* burst);
   ReceivedBurst(const ReceivedBurst&) = delete;
   ReceivedBurst& operator=(const ReceivedBurst&) = delete;
-  ~ReceivedBurst() = default;
+  ~ReceivedBurst();
 
   [[nodiscard]] std::size_t size() const { return share()->num_packets(); }
   [[nodiscard]] bool released() const noexcept;
@@ -64,6 +67,9 @@ class ReceivedBurst {
   [[nodiscard]] Share share() const;
   /// A share that needs no interpreter. Throws as share().
   [[nodiscard]] std::unique_ptr<BurstHold> hold() const;
+  /// What keeps the packets of a segment, which are on that GPU by now, for all arrays of them.
+  /// Throws as share(), and GENERIC_FAILURE.
+  [[nodiscard]] std::shared_ptr<DeviceHold> device_hold(int segment, int gpu) const;
 
  private:
   Burst* burst_;
@@ -72,8 +78,8 @@ class ReceivedBurst {
   mutable std::mutex mutex_;
   /// Gives the burst back with its last reference; empty after release.
   py::object base_;
-  /// Waits for the GPU with the release: kernels may have been given addresses.
-  mutable std::shared_ptr<const void> told_;
+  /// Of segments that arrays on a GPU were made of.
+  mutable std::array<std::shared_ptr<DeviceHold>, MAX_NUM_SEGS> device_holds_;
   /// Sums over segments, made when first asked for.
   py::object lengths_;
 };

@@ -22,17 +22,6 @@ bool has_interpreter_lock() noexcept {
          PyGILState_Check() != 0;
 }
 
-/// What was given to the GPU before is done when this returns, or never will be.
-void wait_for_gpu(int gpu) noexcept {
-  try {
-    const cuda::Context context("frame", gpu);
-    context.driver().call().synchronize();
-  } catch (const std::exception&) {
-    // The GPU is gone, and with it who would read.
-    return;
-  }
-}
-
 const memory::MemoryRegion* region_on_gpu(const Burst& burst) noexcept {
   if (burst.unreadable_segment() != 0) return nullptr;
   return dynamic_cast<const memory::MemoryRegion*>(burst.owners[0]);
@@ -73,11 +62,22 @@ struct Exported {
 
 }  // namespace
 
-DeviceHold::~DeviceHold() {
+void DeviceHold::wait_for_kernels() const noexcept {
   if (!exported_.load(std::memory_order_relaxed) || forked()) return;
+  try {
+    const cuda::Context context("packets", gpu_);
+    context.driver().call().synchronize();
+  } catch (const std::exception&) {
+    // The GPU is gone, and with it who would read.
+    return;
+  }
+}
+
+DeviceHold::~DeviceHold() {
+  if (!exported_.load(std::memory_order_relaxed)) return;
   std::optional<GilRelease> unlocked;
   if (has_interpreter_lock()) unlocked.emplace();
-  wait_for_gpu(gpu_);
+  wait_for_kernels();
 }
 
 DeviceArray::DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtype)
@@ -100,7 +100,7 @@ DeviceArray::DeviceArray(const ReceivedBurst& burst, Shape shape, py::dtype dtyp
                     py::str(dtype_).cast<std::string>() + " of shape " +
                     py::str(this->shape()).cast<std::string>() + " do not fill");
   }
-  hold_ = std::make_shared<DeviceHold>(burst.hold(), region->gpu());
+  hold_ = burst.device_hold(0, region->gpu());
 }
 
 DeviceArray::DeviceArray(std::shared_ptr<DeviceHold> hold, const memory::BufferOwner& owner,
@@ -193,6 +193,7 @@ py::array DeviceArray::get() const {
   {
     void* const to = copy.mutable_data();
     const GilRelease unlocked;
+    hold_->wait_for_kernels();
     copied = owner_->copy_to_host(data_, to, bytes_);
   }
   if (!copied) {
@@ -260,7 +261,8 @@ gpu : int
            py::arg("copy") = py::none())
       .def("get", &DeviceArray::get, R"(Return a copy in the CPU's memory.
 
-The interpreter lock is released during the copy.
+If an address of the burst was told, or another library has an array of it, the GPU is waited for
+first, and the copy has what its kernels have written. The interpreter lock is released meanwhile.
 
 Returns
 -------

@@ -30,6 +30,9 @@ class DeviceHold {
 
   /// The address leaves our hands.
   void note_export() noexcept { exported_.store(true, std::memory_order_relaxed); }
+  /// What was launched with the address is done then, or never will be. Takes time only after
+  /// note_export; without the interpreter lock.
+  void wait_for_kernels() const noexcept;
   [[nodiscard]] int gpu() const noexcept { return gpu_; }
   /// CUDA does not work in a child made by fork(2).
   [[nodiscard]] bool forked() const noexcept { return getpid() != process_; }

@@ -23,9 +23,8 @@ memory::DeviceCopies& copies_of(const Burst& burst, int segment) noexcept {
   return *burst.owners[segment]->device_copies();
 }
 
-std::shared_ptr<DeviceHold> hold_of(const ReceivedBurst& burst, int segment) {
-  const int gpu = copies_of(*burst.share(), segment).gpu();
-  return std::make_shared<DeviceHold>(std::shared_ptr<const void>(burst.hold()), gpu);
+std::shared_ptr<DeviceHold> hold_of(const ReceivedBurst& burst, const Burst& held, int segment) {
+  return burst.device_hold(segment, copies_of(held, segment).gpu());
 }
 
 /// Memory of a GPU that is an array's alone.
@@ -65,7 +64,7 @@ class DeviceBlock final : public memory::BufferOwner {
   }
 
  private:
-  static constexpr const char* WHAT = "gathered packets";
+  static constexpr const char* WHAT = "an array of gathered packets";
 
   template <typename Use>
   void with_gpu(Use use) const noexcept {
@@ -165,16 +164,18 @@ void wait_for_packets(const Burst& burst, int segment) {
   copies_of(burst, segment).wait_for(burst.event);
 }
 
-std::shared_ptr<const void> hold_for_kernels(const ReceivedBurst& burst, int segment) {
-  auto hold = hold_of(burst, segment);
-  hold->note_export();
-  return hold;
+py::capsule base_for_kernels(const ReceivedBurst& burst, int segment) {
+  using Hold = std::shared_ptr<DeviceHold>;
+  auto hold = std::make_unique<Hold>(hold_of(burst, *burst.share(), segment));
+  (*hold)->note_export();
+  py::capsule base(hold.get(), [](void* kept) { delete static_cast<Hold*>(kept); });
+  static_cast<void>(hold.release());
+  return base;
 }
 
 DeviceArray packet_on_device(const ReceivedBurst& burst, int segment, std::size_t index) {
   const ReceivedBurst::Share held = burst.share();
-  wait_for_packets(*held, segment);
-  return {hold_of(burst, segment),
+  return {hold_of(burst, *held, segment),
           *held->owners[segment],
           held->pkts[segment][index],
           {static_cast<py::ssize_t>(held->pkt_lens[segment][index])}};
@@ -187,7 +188,9 @@ py::object gather_on_device(const ReceivedBurst& burst, int segment, const py::o
   const std::uint32_t* const lengths = held->pkt_lens[segment];
   const std::size_t longest = n == 0 ? 0 : *std::max_element(lengths, lengths + n);
   const auto gather = [&](const Rows& rows) {
+    const auto hold = hold_of(burst, *held, segment);
     const GilRelease unlocked;
+    hold->wait_for_kernels();
     copies.gather({held->pkts[segment], lengths, n}, rows.base, rows.width);
   };
   if (!out.is_none()) {

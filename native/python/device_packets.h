@@ -13,8 +13,8 @@ namespace daqiri::python {
 /// Wait until the packets are there, without the interpreter lock. Throws Error GENERIC_FAILURE.
 void wait_for_packets(const Burst& burst, int segment);
 
-/// Keeps the burst, and waits for the GPU before it lets go.
-[[nodiscard]] std::shared_ptr<const void> hold_for_kernels(const ReceivedBurst& burst, int segment);
+/// Keeps the burst for kernels that are given addresses. Throws Error GENERIC_FAILURE.
+[[nodiscard]] py::capsule base_for_kernels(const ReceivedBurst& burst, int segment);
 
 /// Packet `index`.
 [[nodiscard]] DeviceArray packet_on_device(const ReceivedBurst& burst, int segment,

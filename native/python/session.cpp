@@ -59,6 +59,26 @@ py::tuple link(const OpenSession& open, int port) {
   return py::make_tuple(link.state, link.speed, link.mtu);
 }
 
+/// (file descriptor, address on the device, bytes, distance of buffers, bytes before the data)
+py::tuple export_dma_buf(const OpenSession& open, const std::string& name) {
+  const auto& regions = open.session().memory()->regions;
+  const auto found = regions.find(name);
+  if (found == regions.end()) {
+    std::string names;
+    for (const auto& [each, region] : regions) names += (names.empty() ? "'" : ", '") + each + "'";
+    throw Error(Status::INVALID_PARAMETER, "no memory region '" + name + "'; there are " + names);
+  }
+  const memory::MemoryRegion& region = *found->second;
+  const memory::RegionExtent extent = region.device_extent();
+  int file = -1;
+  {
+    const GilRelease unlocked;
+    file = region.export_dma_buf();
+  }
+  return py::make_tuple(file, reinterpret_cast<std::uintptr_t>(extent.base), extent.bytes,
+                        extent.stride, extent.headroom);
+}
+
 void set_drop_all(const OpenSession& open, int port, bool on) {
   const Port& found = open.session().port(port);
   const GilRelease unlocked;
@@ -174,6 +194,7 @@ void bind_session(py::module_& m) {
           py::arg("port"))
       .def("mac_address", &mac_address, py::arg("port"))
       .def("link", &link, py::arg("port"))
+      .def("export_dma_buf", &export_dma_buf, py::arg("region"))
       .def(
           "receive_path",
           [](const OpenSession& open, int port, int queue) {

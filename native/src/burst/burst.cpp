@@ -49,7 +49,12 @@ void Burst::move_to_device(bool copy) {
     const memory::BufferOwner* const owner = owners[s];
     memory::DeviceCopies* const copies = owner == nullptr ? nullptr : owner->device_copies();
     if (copies == nullptr) continue;
-    if (copy) event = copies->to_device({pkts[s], pkt_lens[s], owned}, event);
+    if (copy) {
+      event = copies->to_device({pkts[s], pkt_lens[s], owned}, event);
+    } else {
+      // Packets of a burst that was released early would come later than what is written now.
+      copies->finish();
+    }
     for (std::uint32_t i = 0; i < owned; ++i) pkts[s][i] = copies->on_device(pkts[s][i]);
     on_device |= 1U << static_cast<unsigned>(s);
   }

@@ -136,7 +136,7 @@ std::string cufile_error_text(int number) {
   const auto* const name = std::ranges::find(NAMES, error, &std::pair<int, const char*>::first);
   std::string text = name == std::end(NAMES) ? "" : std::string("CU_FILE_") + name->second + " (";
   text.append("cuFile error ").append(std::to_string(error));
-  if (cuda != 0) text.append(", ").append(Driver::get().text_of(cuda));
+  if (cuda != 0) text.append(", ").append(Driver::get("cuFile").text_of(cuda));
   return name == std::end(NAMES) ? text : text + ")";
 }
 

@@ -75,6 +75,8 @@ std::string Driver::find_functions() {
                    find_function(library, "cuEventDestroy_v2", f.destroy_event) &&
                    find_function(library, "cuEventRecord", f.record_event) &&
                    find_function(library, "cuEventSynchronize", f.wait_for_event);
+  // Without it, GPUs export nothing.
+  static_cast<void>(find_function(library, "cuMemGetHandleForAddressRange", f.export_range));
   return all ? std::string() : std::string(LIBRARY) + " is older than CUDA 11";
 }
 
@@ -95,8 +97,9 @@ const Driver& Driver::loaded() {
   return driver;
 }
 
-const Driver& Driver::get() {
-  if (const std::string& why = why_absent(); !why.empty()) throw Error(Status::NOT_SUPPORTED, why);
+const Driver& Driver::get(const std::string& what) {
+  if (const std::string& why = why_absent(); !why.empty())
+    throw Error(Status::NOT_SUPPORTED, what + " needs CUDA, and " + why);
   return loaded();
 }
 
@@ -116,8 +119,22 @@ std::string Driver::text_of(Result result) const {
   return std::string(name) + ": " + text;
 }
 
+const char* Driver::remedy(Result result) noexcept {
+  /// CUDA_ERROR_OUT_OF_MEMORY
+  constexpr Result OUT_OF_MEMORY = 2;
+  /// CUDA_ERROR_ILLEGAL_ADDRESS to CUDA_ERROR_LAUNCH_FAILED: CUDA does nothing more in this
+  /// process.
+  constexpr Result FIRST_FATAL = 700;
+  constexpr Result LAST_FATAL = 719;
+  constexpr Result LAUNCH_OUT_OF_RESOURCES = 701;
+  if (result == OUT_OF_MEMORY) return "end what else uses the GPU's memory";
+  if (result >= FIRST_FATAL && result <= LAST_FATAL && result != LAUNCH_OUT_OF_RESOURCES)
+    return "start the program again";
+  return "see what the kernel's log says of the GPU (dmesg)";
+}
+
 Context::Context(const std::string& what, int gpu)
-    : driver_(Driver::get()), gpu_(gpu), handle_(context_of(driver_, what, gpu)) {
+    : driver_(Driver::get(what)), gpu_(gpu), handle_(context_of(driver_, what, gpu)) {
   if (const Result result = driver_.call().push_context(handle_); result != 0)
     throw Error(Status::GENERIC_FAILURE, what + ": " + driver_.text_of(result));
 }

@@ -68,20 +68,24 @@ struct Functions {
   Result (*destroy_event)(void*);
   Result (*record_event)(void*, void*);
   Result (*wait_for_event)(void*);
+  /// Null before CUDA 11.7.
+  Result (*export_range)(void*, std::uint64_t, std::size_t, int, unsigned long long);
 };
 
 /// The driver of this process, loaded once. Any thread. Not in a child made by fork(2) of a process
 /// that has used it: CUDA does not work there.
 class Driver {
  public:
-  /// Throws Error NOT_SUPPORTED, with `why_absent`.
-  static const Driver& get();
+  /// Throws Error NOT_SUPPORTED, with `why_absent`; `what` names who wants it.
+  static const Driver& get(const std::string& what);
   /// Why there is none, or no GPU; empty: there are.
   static const std::string& why_absent();
 
   [[nodiscard]] const Functions& call() const noexcept { return functions_; }
   /// "CUDA_ERROR_OUT_OF_MEMORY: out of memory".
   [[nodiscard]] std::string text_of(Result result) const;
+  /// What a user can do.
+  static const char* remedy(Result result) noexcept;
 
  private:
   Driver();

@@ -59,7 +59,8 @@ cudaEvent_t PacketCopies::to_device(const Packets& packets, cudaEvent_t after) {
   const Context context(what_, gpu_);
   if (after != nullptr)
     require(context, context.driver().call().let_stream_wait(stream_, after, 0));
-  return static_cast<cudaEvent_t>(copy(context, packets, &PacketCopies::on_device));
+  begun_ = copy(context, packets, &PacketCopies::on_device);
+  return static_cast<cudaEvent_t>(begun_);
 }
 
 void PacketCopies::to_host(const Packets& packets, Behind behind) {
@@ -106,6 +107,13 @@ void PacketCopies::wait_for(cudaEvent_t event) {
   require(context, context.driver().call().wait_for_event(event));
 }
 
+void PacketCopies::finish() {
+  std::unique_lock lock(mutex_);
+  void* const begun = std::exchange(begun_, nullptr);
+  lock.unlock();
+  wait_for(static_cast<cudaEvent_t>(begun));
+}
+
 template <typename Fill>
 void* PacketCopies::launch(const Context& context, std::uint32_t packets, Fill fill) {
   const Functions& call = context.driver().call();
@@ -126,7 +134,7 @@ void PacketCopies::require(const Context& context, Result result) const {
   if (result == 0) return;
   throw Error(Status::GENERIC_FAILURE,
               what_ + ": packets cannot be copied on GPU " + std::to_string(gpu_) + " (" +
-                  context.driver().text_of(result) + "); start the program again");
+                  context.driver().text_of(result) + "); " + Driver::remedy(result));
 }
 
 void PacketCopies::free_all(const Context& context) noexcept {

@@ -29,6 +29,7 @@ class PacketCopies final : public memory::DeviceCopies {
   void to_host(const Packets& packets, Behind behind) override;
   void gather(const Packets& packets, std::uint64_t to, std::size_t width) override;
   void wait_for(cudaEvent_t event) override;
+  void finish() override;
   [[nodiscard]] int gpu() const noexcept override { return gpu_; }
 
  private:
@@ -59,6 +60,8 @@ class PacketCopies final : public memory::DeviceCopies {
   void* stream_{nullptr};
   std::array<Launch, 8> launches_;
   std::size_t next_{0};
+  /// Of the latest copies to the GPU that nobody has waited for; null: there are none.
+  void* begun_{nullptr};
 };
 
 }  // namespace daqiri::cuda

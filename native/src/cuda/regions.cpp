@@ -93,16 +93,17 @@ class DeviceMemory {
       : extent_(extent), what_(std::move(what)), gpu_(gpu) {
     const Context context(what_, gpu_);
     const Functions& call = context.driver().call();
-    std::uint64_t base = 0;
-    Result result = call.allocate(&base, extent_.bytes);
+    // Begins with a page of the host, as dma-bufs do.
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    Result result = call.allocate(&allocated_, extent_.bytes + page);
     if (result == 0) {
       result = call.make_stream(&copies_->stream, STREAM_FLAGS);
-      if (result != 0) call.free(base);
+      if (result != 0) call.free(allocated_);
     }
     if (result != 0) {
       std::string text = what_;
       text.append(": GPU ").append(std::to_string(gpu_)).append(" cannot allocate ");
-      text.append(std::to_string(extent_.bytes)).append(" bytes (");
+      text.append(std::to_string(extent_.bytes + page)).append(" bytes (");
       text.append(context.driver().text_of(result)).append(")");
       std::size_t free = 0;
       std::size_t total = 0;
@@ -113,10 +114,12 @@ class DeviceMemory {
       throw Error(Status::NO_FREE_PACKET_BUFFERS,
                   text + "; lower num_bufs or buf_size, or end what else uses it");
     }
-    extent_.base = reinterpret_cast<std::byte*>(base);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the GPU
+    extent_.base = reinterpret_cast<std::byte*>((allocated_ + page - 1) / page * page);
   }
   DeviceMemory(DeviceMemory&& other) noexcept
       : extent_(std::exchange(other.extent_, {})),
+        allocated_(other.allocated_),
         what_(std::move(other.what_)),
         gpu_(other.gpu_),
         copies_(std::move(other.copies_)) {}
@@ -125,11 +128,28 @@ class DeviceMemory {
     if (extent_.base == nullptr) return;
     with_gpu([this](const Functions& call) {
       call.destroy_stream(copies_->stream);
-      return call.free(address_of(extent_.base));
+      return call.free(allocated_);
     });
   }
 
   [[nodiscard]] const memory::RegionExtent& extent() const noexcept { return extent_; }
+  /// Throws Error NOT_SUPPORTED.
+  [[nodiscard]] int export_dma_buf() const {
+    /// CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
+    constexpr int DMA_BUF = 1;
+    int file = -1;
+    const std::string problem = with_gpu([&](const Functions& call) {
+      /// CUDA_ERROR_NOT_SUPPORTED
+      constexpr Result NOT_SUPPORTED = 801;
+      return call.export_range == nullptr
+                 ? NOT_SUPPORTED
+                 : call.export_range(&file, address_of(extent_.base), extent_.bytes, DMA_BUF, 0);
+    });
+    if (problem.empty()) return file;
+    throw Error(Status::NOT_SUPPORTED,
+                what_ + ": GPU " + std::to_string(gpu_) + " exports no dma-buf (" + problem +
+                    "); it takes NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12");
+  }
   /// Returns what went wrong; empty: nothing.
   [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
     const std::lock_guard lock(copies_->mutex);
@@ -160,6 +180,7 @@ class DeviceMemory {
   };
 
   memory::RegionExtent extent_;
+  std::uint64_t allocated_{0};
   std::string what_;
   int gpu_;
   std::unique_ptr<Copies> copies_{std::make_unique<Copies>()};
@@ -219,6 +240,11 @@ class PinnedMirror final : public memory::HostMirror {
   pid_t process_{getpid()};
 };
 
+Error given_back(const memory::MemoryRegion& region) {
+  return {Status::NOT_READY, "memory region '" + region.name() +
+                                 "' was given back: the engine is closed; open it again"};
+}
+
 class DeviceRegion final : public memory::MemoryRegion {
  public:
   DeviceRegion(const MemoryRegionConfig& config, DeviceMemory&& memory)
@@ -234,14 +260,14 @@ class DeviceRegion final : public memory::MemoryRegion {
     return std::make_unique<PinnedMirror>(*this, held());
   }
   [[nodiscard]] std::shared_ptr<const void> hold() const override { return held(); }
+  [[nodiscard]] int export_dma_buf() const override { return held()->export_dma_buf(); }
 
  private:
   /// Throws Error NOT_READY where it was given back.
   [[nodiscard]] std::shared_ptr<const DeviceMemory> held() const {
     const std::lock_guard lock(mutex_);
     if (memory_ != nullptr) return memory_;
-    throw Error(Status::NOT_READY, "memory region '" + name() +
-                                       "' was given back: the engine is closed; open it again");
+    throw given_back(*this);
   }
   void free_memory() noexcept override {
     std::shared_ptr<const DeviceMemory> last;
@@ -270,6 +296,11 @@ class StagedRegion final : public memory::MemoryRegion {
     // Who copies has a buffer.
     return memory_->device.read(data, to, bytes).empty();
   }
+  [[nodiscard]] int export_dma_buf() const override {
+    const std::lock_guard lock(mutex_);
+    if (memory_ != nullptr) return memory_->device.export_dma_buf();
+    throw given_back(*this);
+  }
 
  private:
   struct Memory {
@@ -284,8 +315,19 @@ class StagedRegion final : public memory::MemoryRegion {
   };
 
   [[nodiscard]] std::string what() const { return "memory region '" + name() + "'"; }
-  void free_memory() noexcept override { memory_.reset(); }
+  void free_memory() noexcept override {
+    // Bursts may be released before their packets are on the GPU.
+    try {
+      copies_->finish();
+    } catch (const Error&) {
+      // The GPU is gone: nothing comes any more.
+    }
+    const std::lock_guard lock(mutex_);
+    memory_.reset();
+  }
 
+  /// Between whoever exports the memory and whoever gives it back.
+  mutable std::mutex mutex_;
   std::unique_ptr<Memory> memory_;
   /// Bursts have events of it, also when their packets were freed.
   std::unique_ptr<PacketCopies> copies_;

@@ -81,32 +81,37 @@ Burst* RxQueue::receive_from(std::uintptr_t connection) {
 }
 
 Burst* RxQueue::move_to_regions(Burst* burst) {
-  replace_lent(*burst);
+  const bool replaced = replace_lent(*burst);
   if (!staged_) return burst;
+  const std::uint32_t n = burst->num_packets();
   try {
+    if (!replaced) {
+      throw Error(Status::NO_FREE_PACKET_BUFFERS,
+                  "too few buffers of its memory regions are free to copy them to the GPU; raise "
+                  "num_bufs, or release bursts sooner");
+    }
     burst->move_to_device(true);
   } catch (const Error& e) {
-    const std::string n = std::to_string(burst->num_packets());
     burst->release();
-    throw Error(e.status(), "receive queue '" + config_.common_.name_ + "': " + n +
+    throw Error(e.status(), "receive queue '" + config_.common_.name_ + "': " + std::to_string(n) +
                                 " packets are lost: " + e.what());
   }
   return burst;
 }
 
-void RxQueue::replace_lent(Burst& burst) const noexcept {
+bool RxQueue::replace_lent(Burst& burst) const noexcept {
   memory::BufferOwner* const owner = burst.owners[0];
-  if (owner == nullptr || !owner->wanted_soon()) return;
+  if (owner == nullptr || !owner->wanted_soon()) return true;
   const std::uint32_t n = burst.num_packets();
   const std::size_t total = n * regions_.size();
   const std::unique_ptr<std::uint32_t[]> buffers(new (std::nothrow) std::uint32_t[total]);
-  if (buffers == nullptr) return;
+  if (buffers == nullptr) return false;
   for (std::size_t s = 0; s < regions_.size(); ++s) {
     const std::uint32_t taken = regions_[s]->take(&buffers[s * n], n);
     if (taken == n) continue;
     regions_[s]->give(&buffers[s * n], taken);
     while (s-- > 0) regions_[s]->give(&buffers[s * n], n);
-    return;
+    return false;
   }
   for (std::size_t s = 0; s < regions_.size(); ++s) {
     for (std::uint32_t i = 0; i < n; ++i) {
@@ -118,6 +123,7 @@ void RxQueue::replace_lent(Burst& burst) const noexcept {
     burst.owners[s] = regions_[s];
   }
   owner->give(buffers.get(), static_cast<std::uint32_t>(total));
+  return true;
 }
 
 Burst* RxQueue::receive_packets() noexcept {
@@ -140,8 +146,12 @@ Burst* RxQueue::take_from(std::uintptr_t connection) {
     burst = *it;
     aside_.erase(it);
   } else {
-    while (ring_.pop(burst) && connection != 0 && burst->connection_id != connection)
-      aside_.push_back(std::exchange(burst, nullptr));
+    // The place first: without memory for it, no burst is lost.
+    for (aside_.push_back(nullptr);
+         ring_.pop(burst) && connection != 0 && burst->connection_id != connection;
+         aside_.push_back(nullptr))
+      aside_.back() = std::exchange(burst, nullptr);
+    aside_.pop_back();
   }
   num_aside_.store(aside_.size(), std::memory_order_release);
   // Somebody may be about to wait for one of them.

@@ -317,8 +317,8 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   /// Where the configuration says that packets are. Throws as `receive`.
   Burst* move_to_regions(Burst* burst);
   /// What lies in memory that is wanted back soon, to the queue's regions; not while they are short
-  /// of buffers.
-  void replace_lent(Burst& burst) const noexcept;
+  /// of buffers (false).
+  bool replace_lent(Burst& burst) const noexcept;
 
   std::vector<std::uint32_t> segment_capacity_;
   bool staged_;

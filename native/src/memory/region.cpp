@@ -82,6 +82,20 @@ std::vector<Error> find_absent(const std::vector<const MemoryRegionConfig*>& reg
   return absent;
 }
 
+int MemoryRegion::export_dma_buf() const {
+  throw Error(Status::NOT_SUPPORTED,
+              "memory region '" + name() + "' is of kind '" +
+                  NAMES[static_cast<std::size_t>(config_.kind_)] +
+                  "', and dma-bufs are of kind 'device'; name one of that kind");
+}
+
+RegionExtent MemoryRegion::device_extent() const noexcept {
+  RegionExtent extent = extent_;
+  if (const DeviceCopies* const copies = device_copies())
+    extent.base = static_cast<std::byte*>(copies->on_device(extent.base));
+  return extent;
+}
+
 MemoryRegion::MemoryRegion(const MemoryRegionConfig& config, const RegionExtent& extent,
                            bool host_readable)
     : BufferOwner(config.name_, static_cast<std::uint32_t>(config.buf_size_), host_readable),

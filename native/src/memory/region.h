@@ -76,6 +76,12 @@ class MemoryRegion : public BufferOwner {
   [[nodiscard]] virtual std::unique_ptr<HostMirror> mirror() const { return nullptr; }
   /// Keeps a device's memory from being given back. Throws Error NOT_READY after that.
   [[nodiscard]] virtual std::shared_ptr<const void> hold() const { return nullptr; }
+  /// A dma-buf of the memory on a device that `device_extent` tells of, for whoever else transfers
+  /// to or from it; the caller closes it. Throws Error NOT_SUPPORTED, NOT_READY once the memory was
+  /// given back.
+  [[nodiscard]] virtual int export_dma_buf() const;
+  /// Where the device has the buffers.
+  [[nodiscard]] RegionExtent device_extent() const noexcept;
   /// Of the packet data in a buffer.
   [[nodiscard]] void* address(std::uint32_t buffer) const noexcept {
     return data_ + buffer * extent_.stride;

@@ -110,10 +110,17 @@ Burst* Rotation::receive() {
   const std::size_t first = next.load(std::memory_order_relaxed);
   for (std::size_t k = 0; k < n; ++k) {
     const std::size_t i = (first + k) % n;
-    Burst* burst = queues[i]->receive();
-    if (burst == nullptr) continue;
-    next.store(i + 1, std::memory_order_relaxed);
-    return burst;
+    const auto turn = [&] { next.store(i + 1, std::memory_order_relaxed); };
+    try {
+      Burst* burst = queues[i]->receive();
+      if (burst == nullptr) continue;
+      turn();
+      return burst;
+    } catch (...) {
+      // One that fails every time keeps nobody from the others.
+      turn();
+      throw;
+    }
   }
   return nullptr;
 }

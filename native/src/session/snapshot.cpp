@@ -158,11 +158,14 @@ bool bind_to(int socket, const std::string& path) {
 
 std::string receive_path_of(const Port& port, const RxQueue& queue) {
   std::string path = port.io->receive_path(queue);
+  std::vector<int> told;
   for (int s = 0; queue.staged() && s < queue.num_segments(); ++s) {
     const memory::MemoryRegion& region = queue.region(s);
-    if (region.config().kind_ != MemoryKind::DEVICE) continue;
+    if (region.config().kind_ != MemoryKind::DEVICE ||
+        std::ranges::find(told, region.gpu()) != told.end())
+      continue;
+    told.push_back(region.gpu());
     path += (path.empty() ? "staged to GPU " : ", staged to GPU ") + std::to_string(region.gpu());
-    break;
   }
   return path;
 }

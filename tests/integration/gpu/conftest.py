@@ -12,6 +12,9 @@ import pytest
 Config = dict[str, Any]
 Run = Callable[..., tuple[str, list[str]]]
 
+# A region on a GPU takes one more, to begin with one.
+PAGE = os.sysconf("SC_PAGESIZE")
+
 ANSWERS = {
     "INIT": 0,
     "GPUS": 1,
@@ -27,7 +30,10 @@ ANSWERS = {
     "THREADS": 1024,
     "SYNCHRONIZE": 0,
     "LAUNCH": 0,
+    "LAUNCH_GPU": -1,
+    "GOOD_LAUNCHES": 0,
     "LAUNCHES": 0,
+    "DMA_BUF": 1,
     "FRAME": 0,
     "EVENT": 0,
     "COMPILE": 0,
@@ -112,6 +118,8 @@ def with_driver(tmp_path: Path) -> Run:
             timeout=250,
         )
         assert done.returncode == 0, done.stderr
-        return done.stdout.strip(), log.read_text().split()
+        asked = log.read_text().split()
+        assert "freed-too-early" not in asked
+        return done.stdout.strip(), asked
 
     return run

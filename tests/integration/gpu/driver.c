@@ -1,6 +1,7 @@
 /* A driver and a compiler for GPUs that run kernels on this host: with ON_HOST their source, else
-   one that copies whole bytes, and fills with zeros. The log names what was asked for; answers come
-   with -D. */
+   one that copies whole bytes, and fills with zeros. As on a GPU, they do it some time later: here
+   when they are waited for. The log names what was asked for; answers come with -D. */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -66,10 +67,13 @@ int cuCtxPushCurrent_v2(void* context) {
 }
 int cuCtxPopCurrent_v2(void** context) { return context == 0; }
 /* Kernels end when the file is there that a program names. */
+static void run_kernels(void);
+
 int cuCtxSynchronize(void) {
   const char* gate = getenv("DRIVER_GATE");
   note(current == contexts ? "synchronize" : "synchronize-another", 0);
   while (gate && access(gate, F_OK) != 0) usleep(1000);
+  run_kernels();
   return SYNCHRONIZE;
 }
 /* Pinned memory. */
@@ -92,7 +96,19 @@ int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
   const char* what = current == contexts ? "pin" : "pin-for-another";
   return note(memory && bytes && flags == 3 ? what : "wrong", PIN);
 }
+/* Memory that kernels are to use is not given back. */
+static void require_unused(const void* base, size_t bytes);
+
+static size_t held_bytes(const void* base) {
+  size_t bytes = 0;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < 64; ++i)
+    if (held[i].base == base) bytes = held[i].bytes;
+  pthread_mutex_unlock(&lock);
+  return bytes;
+}
 int cuMemHostUnregister(void* memory) {
+  require_unused(memory, held_bytes(memory));
   hold(memory, 0, 0);
   const char* what = current == contexts ? "unpin" : "unpin-for-another";
   return note(memory ? what : "wrong", 0);
@@ -103,6 +119,7 @@ int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
   return flags != 3;
 }
 int cuMemFreeHost(void* memory) {
+  require_unused(memory, held_bytes(memory));
   hold(memory, 0, 0);
   free(memory);
   return 0;
@@ -142,9 +159,10 @@ int cuMemAlloc_v2(unsigned long long* memory, size_t bytes) {
   return note("allocate", 0);
 }
 int cuMemFree_v2(unsigned long long memory) {
-  pthread_mutex_lock(&lock);
   int i = 0;
   while (allocations[i].base != (char*)memory) ++i;
+  require_unused(allocations[i].base, allocations[i].bytes);
+  pthread_mutex_lock(&lock);
   munmap(allocations[i].base, allocations[i].bytes);
   allocations[i].base = 0;
   allocations[i].bytes = 0;
@@ -170,6 +188,13 @@ int cuPointerGetAttribute(void* value, int attribute, unsigned long long pointer
   pthread_mutex_unlock(&lock);
   return attribute != 9 || pointer == 0;
 }
+/* A dma-buf of whole pages, here a file that has nothing. */
+int cuMemGetHandleForAddressRange(void* handle, unsigned long long begin, size_t bytes, int type,
+                                  unsigned long long flags) {
+  if (!DMA_BUF) return 801;
+  *(int*)handle = memfd_create("dma-buf", MFD_CLOEXEC);
+  return note("export", begin % 4096 || bytes % 4096 || type != 1 || flags);
+}
 int cuMemGetInfo_v2(size_t* available, size_t* total) {
   *available = 1000;
   *total = 4000;
@@ -185,7 +210,10 @@ int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t bytes, void* 
   /* The default one waits for all others. */
   return stream == 0;
 }
-int cuStreamSynchronize(void* stream) { return stream == 0; }
+int cuStreamSynchronize(void* stream) {
+  run_kernels();
+  return stream == 0;
+}
 int cuFuncGetAttribute(int* value, int attribute, void* function) {
   *value = THREADS;
   return attribute || !function;
@@ -207,12 +235,14 @@ int cuModuleLoadData(void** module, const void* code) {
               0);
 }
 int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void* stream) {
+  run_kernels();
   use_memory(1);
   memcpy((void*)to, (const void*)from, bytes);
   use_memory(-1);
   return stream == 0;
 }
 int cuMemsetD8Async(unsigned long long to, unsigned char byte, size_t bytes, void* stream) {
+  run_kernels();
   use_memory(1);
   memset((void*)to, byte, bytes);
   use_memory(-1);
@@ -223,6 +253,7 @@ int cuDeviceGetName(char* name, int size, int device) {
 }
 int cuModuleUnload(void* module) { return note(module ? "unload" : "wrong", 0); }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t bytes, void* stream) {
+  run_kernels();
   use_memory(1);
   memcpy((void*)to, from, bytes);
   use_memory(-1);
@@ -280,7 +311,60 @@ int cuEventElapsedTime(float* ms, void* begin, void* end) {
 }
 int cuEventDestroy_v2(void* event) { return event == 0; }
 int cuEventRecord(void* event, void* stream) { return event == 0 || stream == 0; }
-int cuEventSynchronize(void* event) { return event == 0 ? 1 : EVENT; }
+int cuEventSynchronize(void* event) {
+  run_kernels();
+  return event == 0 ? 1 : EVENT;
+}
+
+/* Launched, and not done yet. */
+static struct {
+  void* kernel;
+  const Copy* copies;
+  unsigned count, blocks, threads;
+} launched[256];
+static int num_launched;
+static pthread_mutex_t launch_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void run_copies(int number) {
+  const Copy* copies = launched[number].copies;
+  const unsigned count = launched[number].count;
+#if ON_HOST
+  void (*run)(const Copy*, unsigned, unsigned, unsigned) =
+      dlsym(launched[number].kernel, "run_block");
+  for (unsigned block = 0; block < launched[number].blocks; ++block)
+    run(copies, count, block, launched[number].threads);
+#else
+  for (unsigned i = 0; i < count; ++i) {
+    if (copies[i].from != 0)
+      memcpy((void*)copies[i].to, (const void*)copies[i].from, copies[i].bytes);
+    else
+      memset((void*)copies[i].to, 0, copies[i].bytes);
+  }
+#endif
+}
+static void run_kernels(void) {
+  pthread_mutex_lock(&launch_lock);
+  if (num_launched) {
+    use_memory(1);
+    for (int i = 0; i < num_launched; ++i) run_copies(i);
+    use_memory(-1);
+    num_launched = 0;
+  }
+  pthread_mutex_unlock(&launch_lock);
+}
+static void require_unused(const void* base, size_t bytes) {
+  const unsigned long long begin = (unsigned long long)base;
+  int used = 0;
+  pthread_mutex_lock(&launch_lock);
+  for (int i = 0; i < num_launched; ++i)
+    for (unsigned k = 0; k < launched[i].count && !used; ++k) {
+      const Copy* copy = launched[i].copies + k;
+      used = (unsigned long long)copy - begin < bytes || copy->to - begin < bytes ||
+             copy->from - begin < bytes;
+    }
+  pthread_mutex_unlock(&launch_lock);
+  if (used) note("freed-too-early", 0);
+}
 int cuLaunchKernel(void* kernel, unsigned blocks, unsigned y, unsigned z, unsigned threads,
                    unsigned ty, unsigned tz, unsigned shared, void* stream, void** arguments,
                    void** extra) {
@@ -288,29 +372,26 @@ int cuLaunchKernel(void* kernel, unsigned blocks, unsigned y, unsigned z, unsign
   if (((const Kernel*)kernel)->mark == mark) {
     if (FRAME != 0 || !stream || extra || y * z * ty * tz != 1 || shared || !blocks)
       return FRAME ? FRAME : 1;
+    run_kernels();
     use_memory(1);
     ((const Kernel*)kernel)->run(blocks, threads, arguments);
     use_memory(-1);
     return 0;
   }
-  const Copy* copies = *(const Copy**)arguments[0];
-  const unsigned count = *(const unsigned*)arguments[1];
-  if (LAUNCH != 0) return LAUNCH;
+  static int launches;
+  if (LAUNCH != 0 && (LAUNCH_GPU < 0 || current == contexts + LAUNCH_GPU) &&
+      __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED) >= GOOD_LAUNCHES)
+    return LAUNCH;
   if (LAUNCHES) note("launch", 0);
-  use_memory(1);
-#if ON_HOST
-  void (*run)(const Copy*, unsigned, unsigned, unsigned) = dlsym(kernel, "run_block");
-  for (unsigned block = 0; block < blocks; ++block) run(copies, count, block, threads);
-  use_memory(-1);
-  return 0;
-#endif
-  for (unsigned i = 0; i < count; ++i) {
-    if (copies[i].from != 0)
-      memcpy((void*)copies[i].to, (const void*)copies[i].from, copies[i].bytes);
-    else
-      memset((void*)copies[i].to, 0, copies[i].bytes);
-  }
-  use_memory(-1);
+  if (num_launched == sizeof launched / sizeof *launched) run_kernels();
+  pthread_mutex_lock(&launch_lock);
+  launched[num_launched].kernel = kernel;
+  launched[num_launched].copies = *(const Copy**)arguments[0];
+  launched[num_launched].count = *(const unsigned*)arguments[1];
+  launched[num_launched].blocks = blocks;
+  launched[num_launched].threads = threads;
+  ++num_launched;
+  pthread_mutex_unlock(&launch_lock);
   return !kernel || !stream || extra || y * z * ty * tz != 1 || shared || !blocks || !threads;
 }
 

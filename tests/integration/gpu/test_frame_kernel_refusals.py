@@ -21,8 +21,9 @@ from daqiri_ophyd.engine import DaqiriError, Engine
 
 class RawKernel:
     __module__ = "cupy._core.raw"
-    def __init__(self, code, options=()):
+    def __init__(self, code, options=(), **more):
         self.code, self.name, self.options = code, "add", options
+        self.__dict__ |= more
 
 class ElementwiseKernel:
     __module__ = "cupy._core._kernel"
@@ -65,6 +66,8 @@ CASES = """[
     (RawKernel(ADD, ("-DX",)), [np.zeros(7, np.uint8)], {}),
     (ElementwiseKernel(), [], {}),
     (len, [], {}),
+    (RawKernel(ADD, enable_cooperative_groups=True), [np.zeros(7, np.uint8)], {}),
+    (RawKernel(ADD, backend="nvcc"), [np.zeros(7, np.uint8)], {}),
 ]"""
 
 
@@ -124,6 +127,8 @@ def test_what_is_not_accepted_is_told(with_driver: Run, tmp_path: Path, compiler
     assert said[19].startswith(f"{kernel}has the options ('-DX',); accepted is one without")
     assert said[20].strip() == f"{kernel}is cupy's ElementwiseKernel{only}"
     assert said[21].startswith(f"{kernel}is builtin_function_or_method; accepted is CUDA C++ (str)")
+    assert said[22].startswith(f"{kernel}has enable_cooperative_groups=True; accepted is False")
+    assert said[23].startswith(f"{kernel}has backend='nvcc'; accepted is 'nvrtc'")
 
 
 def test_arrays_that_have_no_room_are_told(with_driver: Run, tmp_path: Path) -> None:

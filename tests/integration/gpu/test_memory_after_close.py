@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ..free_ports import free_port
-from .conftest import Config, Run, loopback
+from .conftest import PAGE, Config, Run, loopback
 from .test_device_memory import NUMBER, SEND, made, with_frames
 from .test_gpu_reorder import SLOTS
 
-FRAMES = NUMBER * SLOTS * 2048
+FRAMES = NUMBER * SLOTS * 2048 + PAGE
 
 HELD = """
 import ctypes

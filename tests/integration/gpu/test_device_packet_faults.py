@@ -1,0 +1,283 @@
+"""Packets in a GPU's memory on a bad day, in numbers beyond one launch, and on two GPUs."""
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Config, Run, loopback
+from .test_device_packets import program, split
+from .test_device_packets_by_calls import transmit
+
+
+def test_copies_have_what_kernels_have_written(with_driver: Run) -> None:
+    said, _ = with_driver(
+        program(
+            """
+first = burst[0]
+first.get(), burst.gather().get()
+print(asked("synchronize"))
+burst[1].address
+print(np.array_equal(first.get(), sent[0]), asked("synchronize"))
+print(np.array_equal(burst.gather().get()[2], sent[2][:1500]), asked("synchronize"))
+"""
+        )
+    )
+    assert said.splitlines() == ["0", "True 1", "True 2"]
+
+
+def test_addresses_keep_the_buffers_alone(with_driver: Run) -> None:
+    said, _ = with_driver(
+        program(
+            """
+addresses = burst.addresses()
+again = burst.addresses()
+del burst
+gc.collect()
+print(free(), asked("synchronize"), ctypes.string_at(int(addresses[1]), 999) == sent[1].tobytes())
+engine.close()
+del again
+print(asked("synchronize"))
+del addresses
+gc.collect()
+print(free(), asked("synchronize"))
+"""
+        )
+    )
+    assert said.splitlines() == ["184 0 True", "0", "192 1"]
+
+
+@pytest.mark.parametrize("count", [1022, 1023, 1024, 1025, 2100])
+def test_bursts_of_more_than_one_launch(with_driver: Run, tmp_path: Path, count: int) -> None:
+    config = loopback("device", 4200)
+    for direction in ("rx", "tx"):
+        (queue,) = config["interfaces"][0][direction]["queues"]
+        queue["batch_size"] = count
+    config["memory_regions"][0]["buf_size"] = config["memory_regions"][1]["buf_size"] = 128
+    said, _ = with_driver(
+        f"""
+import numpy as np
+from daqiri_ophyd.engine import Engine
+rng = np.random.default_rng(1)
+sent = [rng.integers(0, 256, 60 + i % 60, np.uint8) for i in range({count})]
+with Engine.open({config!r}) as engine:
+    port = engine.port("port")
+    for _ in range(3):
+        assert port.tx[0].send(sent, timeout=20) == {count}
+        with port.rx[0].receive(timeout=20) as burst:
+            assert len(burst) == {count}
+            for row, packet in zip(burst.gather().get(), sent):
+                assert np.array_equal(row[:len(packet)], packet) and not row[len(packet):].any()
+            for index in (0, 1021, -1):
+                assert np.array_equal(burst[index].get(), sent[index])
+            burst.write_pcap({str(tmp_path)!r}, "x")
+""",
+        GUARD=1,
+    )
+    assert said == ""
+    one = 24 - 24 + sum(16 + 60 + i % 60 for i in range(count))
+    assert (tmp_path / "x.pcap").stat().st_size == 24 + 3 * one
+
+
+def test_a_failing_gpu_leaves_files_and_bursts_as_they_are(
+    with_driver: Run, tmp_path: Path
+) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    said, _ = with_driver(
+        program(
+            f"""
+print(error_of(burst.write_pcap, {str(folder)!r}, "x"))
+print(error_of(burst.write_raw, {str(folder)!r}, "x"))
+print(error_of(burst.gather))
+print(burst.lengths.sum(), os.listdir({str(folder)!r}))
+burst.release()
+print(free())
+"""
+        ),
+        LAUNCH=719,
+        GOOD_LAUNCHES=1,
+    )
+    error = (
+        "GenericFailureError: memory region 'rx': packets cannot be copied on GPU 0 "
+        "(CUDA_ERROR_NAME: what went wrong); start the program again"
+    )
+    assert said.splitlines() == [error, error, error, "4149 []", "192"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "remedy"),
+    [
+        (2, "end what else uses the GPU's memory"),
+        (701, "see what the kernel's log says of the GPU (dmesg)"),
+        (700, "start the program again"),
+    ],
+)
+def test_an_error_says_what_to_do(with_driver: Run, answer: int, remedy: str) -> None:
+    said, _ = with_driver(
+        program("print(error_of(port.rx[0].receive, timeout=20))", receive=False), LAUNCH=answer
+    )
+    assert said.endswith(f"(CUDA_ERROR_NAME: what went wrong); {remedy}")
+
+
+def test_what_a_failing_gpu_does_not_send_stays_the_callers(with_driver: Run) -> None:
+    fill = """
+assert daqiri.set_all_packet_lengths(out, [100]) == OK
+print(daqiri.send_tx_burst(out), daqiri.last_error())
+daqiri.free_tx_burst(out)
+daqiri.shutdown()
+raise SystemExit
+"""
+    said, _ = with_driver(transmit(loopback("device"), 1, fill, ""), LAUNCH=719)
+    assert said == (
+        "Status.GENERIC_FAILURE send_tx_burst: memory region 'tx': packets cannot be copied on "
+        "GPU 0 (CUDA_ERROR_NAME: what went wrong); start the program again"
+    )
+
+
+def two_ports() -> Config:
+    """Return two loopback ports, which receive into the memory of GPUs 0 and 1."""
+    config = loopback()
+    (port,) = config["interfaces"]
+    config["memory_regions"], config["interfaces"] = [], []
+    for number in range(2):
+        region = {"num_bufs": 192, "buf_size": 2048}
+        config["memory_regions"] += [
+            {"name": f"rx{number}", "kind": "device", "affinity": number, **region},
+            {"name": f"tx{number}", "kind": "host", **region},
+        ]
+        interface = {**port, "name": f"port{number}"}
+        for name in ("rx", "tx"):
+            own = {"name": f"{name}{number}", "memory_regions": [f"{name}{number}"]}
+            interface[name] = {"queues": [{**port[name]["queues"][0], **own}]}
+        config["interfaces"].append(interface)
+    return config
+
+
+def test_a_queue_of_a_failing_gpu_keeps_nobody_from_the_others(with_driver: Run) -> None:
+    said, _ = with_driver(
+        f"""
+import json, os, time
+import daqiri_ophyd.compat as daqiri
+from daqiri_ophyd.engine import running_engines
+OK = daqiri.Status.SUCCESS
+CONFIG = {two_ports()!r}
+assert daqiri.daqiri_init_from_yaml_string(json.dumps({{"daqiri": {{"cfg": CONFIG}}}})) == OK
+for port in (0, 0, 0, 1):
+    out = daqiri.create_tx_burst_params()
+    daqiri.set_header(out, port, 0, 8, 1)
+    assert daqiri.get_tx_packet_burst(out) == OK
+    assert daqiri.set_all_packet_lengths(out, [100]) == OK
+    assert daqiri.send_tx_burst(out) == OK
+for _ in range(20_000):
+    (engine,) = (e for e in running_engines() if e.pid == os.getpid())
+    if [queue.levels.ring for queue in engine.rx] == [3, 1]:
+        break
+    time.sleep(0.001)
+print(*(daqiri.get_rx_burst()[0].name for _ in range(4)))
+daqiri.shutdown()
+""",
+        GPUS=2,
+        LAUNCH=719,
+        LAUNCH_GPU=0,
+    )
+    assert said == "GENERIC_FAILURE SUCCESS GENERIC_FAILURE GENERIC_FAILURE"
+
+
+def test_segments_are_on_two_gpus(with_driver: Run) -> None:
+    config = split()
+    config["memory_regions"][-1] |= {"kind": "device", "affinity": 1}
+    said, _ = with_driver(
+        program(
+            """
+print(port.receive_path("rx"), burst.segment(0, 1).gpu, burst.segment(1, 1).gpu)
+print([np.array_equal(burst.segment(0, i).get(), packet[:64]) for i, packet in enumerate(sent)])
+rows = burst.gather(segment=1).get()
+print(np.array_equal(rows[2, :1436], sent[2][64:]), burst.gather(segment=0).gpu)
+print(error_of(burst.gather_flat))
+""",
+            config,
+        ),
+        GPUS=2,
+        GUARD=1,
+    )
+    assert said.splitlines() == [
+        "staged to GPU 1, staged to GPU 0 1 0",
+        str([True] * 8),
+        "True 1",
+        "NotSupportedError: segment 0 of the packets lies in 'headers' on a GPU, and gather_flat "
+        "is for the CPU; use gather(segment=0).get() for its packets in rows",
+    ]
+
+
+def test_a_forked_child_is_told(with_driver: Run) -> None:
+    said, asked = with_driver(
+        program(
+            """
+packet = burst[0]
+packet.address
+child = os.fork()
+if child == 0:
+    print(error_of(packet.get))
+    print(error_of(burst.gather))
+    print(error_of(burst.addresses))
+    sys.stdout.flush()
+    burst.release()
+    del packet
+    os._exit(0)
+print(os.waitpid(child, 0)[1], asked("synchronize"))
+"""
+        )
+    )
+    fork = (
+        "needs CUDA, and it does not work in a child made by fork of a process that has used it "
+        "(multiprocessing: start method 'spawn')"
+    )
+    first, gathered, *rest = said.splitlines()
+    assert first.startswith("NotSupportedError: the array was received before a fork")
+    assert gathered == f"NotSupportedError: an array of gathered packets {fork}"
+    assert rest[-1] == "0 0"
+    assert asked.count("synchronize") == 1
+
+
+def test_a_region_is_exported_as_a_dma_buf(with_driver: Run) -> None:
+    config = loopback("device")
+    config["memory_regions"][1]["kind"] = "host"
+    said, asked = with_driver(
+        program(
+            """
+with engine.export_dma_buf("rx") as exported:
+    print(os.readlink(f"/proc/self/fd/{exported.fd}"), exported.size == 192 * 2048)
+    print(exported.stride, exported.headroom, exported.address % os.sysconf("SC_PAGESIZE"))
+    # Buffers are where it says.
+    print(not any((int(a) - exported.address) % exported.stride for a in burst.addresses()))
+    number = exported.fd
+exported.close()
+print(exported.fd, os.path.exists(f"/proc/self/fd/{number}"))
+print(error_of(engine.export_dma_buf, "tx"))
+print(error_of(engine.export_dma_buf, "other"))
+burst.release()
+engine.close()
+print(error_of(engine.export_dma_buf, "rx"))
+""",
+            config,
+        )
+    )
+    assert said.splitlines() == [
+        "/memfd:dma-buf (deleted) True",
+        "2048 0 0",
+        "True",
+        "-1 False",
+        "NotSupportedError: memory region 'tx' is of kind 'host', and dma-bufs are of kind "
+        "'device'; name one of that kind",
+        "InvalidParameterError: no memory region 'other'; there are 'rx', 'tx'",
+        "NotReadyError: memory region 'rx' was given back: the engine is closed; open it again",
+    ]
+    assert asked.count("export") == 1
+
+
+def test_a_driver_that_exports_no_dma_buf_is_named(with_driver: Run) -> None:
+    said, _ = with_driver(program('print(error_of(engine.export_dma_buf, "rx"))'), DMA_BUF=0)
+    assert said == (
+        "NotSupportedError: memory region 'rx': GPU 0 exports no dma-buf (CUDA_ERROR_NAME: what "
+        "went wrong); it takes NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12"
+    )
