@@ -61,8 +61,9 @@ class ProcessedPlan:
             without options for the compiler, another ``backend`` or cooperative groups. It defines
             ``extern "C" __global__ void frame(T* data, unsigned long long elements, const A0* a0,
             ...)``, with a pointer for each array, in their order. ``elements`` is the frame's bytes
-            by the size of `dtype`. There are 256 threads a block, and at least as many threads as elements: the kernel
-            must check ``i < elements``. It is compiled without headers besides those of NVRTC.
+            by the size of `dtype`. There are 256 threads a block, and at least as many threads as
+            elements: the kernel must check ``i < elements``. It is compiled without headers
+            besides those of NVRTC.
         arrays : sequence of array_like
             Copied to the GPU now, with their type, in C order: integers, floats, complex numbers
             or bool, in the byte order of this machine. Those of cupy are copied, too.

@@ -95,6 +95,10 @@ Burst* RxQueue::move_to_regions(Burst* burst) {
     burst->release();
     throw Error(e.status(), "receive queue '" + config_.common_.name_ + "': " + std::to_string(n) +
                                 " packets are lost: " + e.what());
+  } catch (...) {
+    // No memory.
+    burst->release();
+    throw;
   }
   return burst;
 }

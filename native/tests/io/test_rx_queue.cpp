@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include <cstring>
+#include <memory>
+#include <new>
 #include <numeric>
 #include <thread>
 
@@ -16,9 +18,11 @@ namespace {
 /// A queue of two packets a burst, and buffers to fill it with.
 struct Bench {
   explicit Bench(int batch = 4, std::uint32_t meta_buffers = 8, std::uint32_t num_bufs = 256,
-                 RxQueue::Sources sources = RxQueue::Sources::FEW, std::uint32_t timeout_us = 0) {
+                 RxQueue::Sources sources = RxQueue::Sources::FEW, std::uint32_t timeout_us = 0,
+                 MemoryKind kind = MemoryKind::HOST) {
     MemoryRegionConfig region;
     region.name_ = "rx";
+    region.kind_ = kind;
     region.num_bufs_ = num_bufs;
     region.buf_size_ = 128;
     memory->regions.emplace("rx", memory::MemoryRegion::allocate(region));
@@ -178,6 +182,73 @@ TEST_CASE("the application gets copies of what must not be held for long", "[io]
   CHECK(burst->pkts[0][0] == data[0]);
   burst->release();
   CHECK(lender->given.size() == 6);
+}
+
+namespace {
+
+/// Packets of a device that has them at the same addresses, and can have no memory for more.
+class Staged final : public memory::MemoryRegion {
+ public:
+  Staged(const MemoryRegionConfig& config, const memory::RegionExtent& extent)
+      : MemoryRegion(config, extent, true), pages_(extent.base) {}
+
+  static std::unique_ptr<MemoryRegion> allocate(const MemoryRegionConfig& config,
+                                                const memory::RegionNeeds& needs) {
+    auto extent = memory::RegionExtent::of(config, needs, 4096);
+    extent.base = new std::byte[extent.bytes];
+    return std::make_unique<Staged>(config, extent);
+  }
+  [[nodiscard]] memory::DeviceCopies* device_copies() const noexcept override { return &copies_; }
+
+  struct Copies final : memory::DeviceCopies {
+    Copies() : DeviceCopies(0) {}
+    cudaEvent_t to_device(const Packets&, cudaEvent_t) override {
+      if (full) throw std::bad_alloc();
+      return nullptr;
+    }
+    void to_host(const Packets&, Behind) override {}
+    void gather(const Packets&, std::uint64_t, std::size_t) override {}
+    void wait_for(cudaEvent_t) override {}
+    void finish() override {}
+    [[nodiscard]] int gpu() const noexcept override { return 0; }
+    bool full{false};
+  };
+  mutable Copies copies_;
+
+ private:
+  std::unique_ptr<std::byte[]> pages_;
+};
+
+}  // namespace
+
+TEST_CASE("packets that cannot be brought to their device are lost by name, and leak nothing",
+          "[io]") {
+  const memory::RegisteredMemoryKind known(MemoryKind::DEVICE, Staged::allocate);
+  Bench bench(4, 8, 256, RxQueue::Sources::FEW, 0, MemoryKind::DEVICE);
+  const memory::RegisteredMemoryKind forgotten(MemoryKind::DEVICE, nullptr);
+  auto lender = std::make_shared<Lender>();
+  bench.queue->share_owner(lender);
+  std::array<std::byte, 96> packets{};
+  std::array<void*, 3> data{&packets[3], &packets[31], &packets[80]};
+  std::array<std::uint32_t, 3> numbers{5, 6, 9};
+  RxBatch batch;
+  batch.count = 3;
+  batch.segments[0] = {numbers.data(), data.data(), {nullptr, 6}, lender.get()};
+  std::vector<std::uint32_t> others(254);
+  bench.region().take(others.data(), 254);
+  bench.queue->deliver(batch);
+  bench.queue->deliver_open();
+  CHECK_THROWS_WITH(bench.queue->receive(),
+                    "receive queue 'rx0': 3 packets are lost: too few buffers of its memory "
+                    "regions are free to copy them to the GPU; raise num_bufs, or release bursts "
+                    "sooner");
+  CHECK(lender->given.size() == 3);
+  bench.region().give(others.data(), 254);
+  CHECK(bench.region().available() == 256);
+  dynamic_cast<Staged&>(bench.region()).copies_.full = true;
+  bench.deliver(4);
+  CHECK_THROWS_AS(bench.queue->receive(), std::bad_alloc);
+  CHECK(bench.region().available() == 256);
 }
 
 TEST_CASE("any number of sources is received while there are buffers", "[io]") {

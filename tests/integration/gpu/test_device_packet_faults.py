@@ -1,8 +1,12 @@
 """Packets in a GPU's memory on a bad day, in numbers beyond one launch, and on two GPUs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from free_ports import free_port
+
+from daqiri_ophyd.engine import PcapFile
 
 from .conftest import Config, Run, loopback
 from .test_device_packets import program, split
@@ -281,3 +285,109 @@ def test_a_driver_that_exports_no_dma_buf_is_named(with_driver: Run) -> None:
         "NotSupportedError: memory region 'rx': GPU 0 exports no dma-buf (CUDA_ERROR_NAME: what "
         "went wrong); it takes NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12"
     )
+
+
+# Frames arrive in the memory of a GPU, and while a recorder has the queue, which takes them from
+# the host; what the kernel lends is copied.
+RAW = """
+import json, os, socket, sys, time
+import numpy as np
+from daqiri_ophyd.engine import Engine
+config, folder = CONFIG, FOLDER
+sent = [np.random.default_rng(i).integers(0, 256, 60 + 20 * i, np.uint8) for i in range(32)]
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind(("near", 0))
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+def put():
+    for frame in sent:
+        frame[12:14] = 0x88, 0xB5
+        wire.send(frame)
+def launches():
+    with open(os.environ["DRIVER_LOG"]) as log:
+        return log.read().split().count("launch")
+with Engine.open(config) as engine:
+    queue = engine.port("port").rx[0]
+    put()
+    found = []
+    while len(found) < len(sent) and (burst := queue.receive(timeout=20)):
+        with burst:
+            found += [packet.get() for packet in burst]
+    print([np.array_equal(a, b) for a, b in zip(found, sent)] == [True] * 32)
+    before = launches()
+    with queue.record(folder) as recorder:
+        put()
+        while recorder.snapshot().packets < len(sent):
+            time.sleep(0.001)
+    print(launches() - before, recorder.snapshot().error == "")
+    put()
+    found = []
+    while len(found) < len(sent) and (burst := queue.receive(timeout=20)):
+        with burst:
+            found += [packet.get() for packet in burst]
+    print([np.array_equal(a, b) for a, b in zip(found, sent)] == [True] * 32)
+    print(engine.port("port").receive_path("rx"))
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("path", ["af_packet", "af_xdp"])
+def test_raw_frames_come_to_the_gpu_and_to_recorders(
+    request: pytest.FixtureRequest, cable: Any, with_driver: Run, tmp_path: Path, path: str
+) -> None:
+    if path == "af_xdp":
+        request.getfixturevalue("has_af_xdp")
+    config = loopback("device", 256)
+    del config["loopback"]
+    config["engine"] = "packet"
+    (port,) = config["interfaces"]
+    del port["tx"], config["memory_regions"][1]
+    port["address"] = "far"
+    port["rx"]["receive_path"] = path
+    text = RAW.replace("CONFIG", repr(config)).replace("FOLDER", repr(f"{tmp_path}"))
+    said, _ = cable.call(lambda: with_driver(text, GUARD=1, LAUNCHES=1))
+    first, recorded, again, how = said.splitlines()
+    assert (first, recorded, again) == ("True", "0 True", "True")
+    assert how.endswith("staged to GPU 0")
+    (file,) = tmp_path.glob("*.pcap")
+    assert len(PcapFile(file)) == 32
+
+
+def test_streams_of_two_peers_come_to_the_gpu(with_driver: Run) -> None:
+    config = loopback("device")
+    del config["loopback"]
+    (interface,) = config["interfaces"]
+    del interface["tx"], config["memory_regions"][1]
+    port = free_port("tcp", "127.0.0.1")
+    config["stream_type"] = "socket"
+    interface |= {
+        "address": "127.0.0.1",
+        "socket_config": {"mode": "server", "local_addr": f"tcp://127.0.0.1:{port}"},
+    }
+    said, _ = with_driver(
+        f"""
+import socket, time
+import numpy as np
+from daqiri_ophyd.engine import Engine
+sent = [np.random.default_rng(i).integers(0, 256, 9000, np.uint8) for i in range(2)]
+with Engine.open({config!r}) as engine:
+    port = engine.port("port")
+    peers = [socket.create_connection(("127.0.0.1", {port})) for _ in sent]
+    for peer, data in zip(peers, sent):
+        peer.sendall(data.tobytes())
+    places = {{"%s:%d" % peer.getsockname(): data for peer, data in zip(peers, sent)}}
+    for attempt in range(2000):
+        found = [c for c in port.connections() if c.peer in places]
+        if len(found) == 2:
+            break
+        time.sleep(0.01)
+    # The second first: bursts of the other wait aside.
+    for connection in sorted(found, key=lambda c: -c.id):
+        parts = []
+        while sum(map(len, parts)) < 9000:
+            with port.rx[0].receive_from(connection.id, timeout=20) as burst:
+                parts += [packet.get() for packet in burst]
+        print(np.array_equal(np.concatenate(parts), places[connection.peer]))
+""",
+        GUARD=1,
+    )
+    assert said.splitlines() == ["True", "True"]
