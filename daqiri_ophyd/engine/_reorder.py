@@ -47,8 +47,8 @@ def frame_form(config: ReorderConfig, binning: int = 1) -> tuple[tuple[int, ...]
     _native.require_binning(config, binning)
     shape = tuple(config.frame.shape) if config.frame else (-1,)
     if binning > 1:
-        *images, rows, columns = shape
-        return (*images, rows // binning, columns // binning), np.dtype(np.float32)
+        blocks = (size // binning for size in shape[-2:])
+        return (*shape[:-2], *blocks), np.dtype(np.float32)
     if config.frame and config.frame.dtype:
         return shape, np.dtype(config.frame.dtype)
     output = config.data_types.output_type if config.data_types else "same"

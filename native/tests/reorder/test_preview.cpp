@@ -180,7 +180,7 @@ TEST_CASE("binnings that frames do not have are refused", "[preview]") {
 }
 
 TEST_CASE("a copy is of one frame while others are offered", "[preview]") {
-  Preview preview(MOST);
+  Preview preview(MOST, SQUARE);
   std::atomic<bool> stop{false};
   std::thread offers([&] {
     for (std::uint8_t value = 1; !stop.load(); ++value) preview.offer(Offered(value).frame);
@@ -190,6 +190,8 @@ TEST_CASE("a copy is of one frame while others are offered", "[preview]") {
   std::uint64_t number = 0;
   // Bounded: some thousand copies, or as many questions as a slow machine needs.
   for (int questions = 0; questions < 10'000'000 && number < 2000; ++questions) {
+    if (const FrameCopy means = preview.newer(number, 8); means.number != 0)
+      mixed += floats_of(means) != std::vector<float>(1, static_cast<float>(means.missing)) ? 1 : 0;
     const FrameCopy copy = preview.newer(number);
     if (copy.number == 0) {
       std::this_thread::yield();
