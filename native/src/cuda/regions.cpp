@@ -99,7 +99,13 @@ class DeviceMemory {
     Result result = call.allocate(&allocated_, extent_.bytes + page);
     if (result == 0) {
       result = call.make_stream(&copies_->stream, STREAM_FLAGS);
-      if (result != 0) call.free(allocated_);
+      // Nobody finds what other programs left there.
+      if (result == 0) result = call.fill(allocated_, 0, extent_.bytes + page, copies_->stream);
+      if (result == 0) result = call.wait_for_stream(copies_->stream);
+      if (result != 0) {
+        if (copies_->stream != nullptr) call.destroy_stream(copies_->stream);
+        call.free(allocated_);
+      }
     }
     if (result != 0) {
       std::string text = what_;
