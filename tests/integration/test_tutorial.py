@@ -1,8 +1,10 @@
 """The code of the tutorials does what they say."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,31 @@ def run_tutorial(name: str, folder: Path) -> None:
             begin = found + len(content)
 
 
+def run_commands(name: str, folder: Path) -> list[str]:
+    """Run the page's commands for a terminal, but for those that say why not; return the output."""
+    text = (TUTORIALS / name).read_text()
+    blocks = re.findall(r"^(% not run: .+\n)?```console\n(.*?)^```$", text, re.M | re.S)
+    commands = [
+        line.removeprefix("$ ") for why_not, block in blocks if not why_not for line in block.splitlines()
+    ]
+    assert commands
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    printed = []
+    for command in commands:
+        done = subprocess.run(
+            ["bash", "-ec", command],
+            cwd=folder,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        printed.append(done.stdout)
+    return printed
+
+
 def packets_seen_by_tcpdump(capture: Path) -> int:
     """Count the packets that tcpdump finds in a file."""
     command = ["tcpdump", "-n", "-r", str(capture)]
@@ -46,3 +73,21 @@ def test_the_first_capture_is_one_program_that_prints_what_the_page_shows(tmp_pa
 @pytest.mark.usefixtures("jungfrau_port")
 def test_the_first_frames_are_one_program_that_prints_what_the_page_shows(tmp_path: Path) -> None:
     run_tutorial("first-frames.md", tmp_path)
+
+
+@pytest.mark.usefixtures("udp_profile_port")
+def test_the_first_udp_capture_is_one_program_that_prints_what_the_page_shows(
+    tmp_path: Path,
+) -> None:
+    run_tutorial("first-udp.md", tmp_path)
+    captures = list((tmp_path / "captures").glob("**/*.pcap"))
+    assert len(captures) == 2 + 1 + 1  # the last one is empty: nobody sent
+
+
+@pytest.mark.usefixtures("udp_profile_port")
+def test_the_first_replay_is_one_program_that_prints_what_the_page_shows(tmp_path: Path) -> None:
+    run_tutorial("first-replay.md", tmp_path)
+    assert (tmp_path / "gaps.png").stat().st_size > 1000
+    whole, part = run_commands("first-replay.md", tmp_path)
+    assert "600" in whole
+    assert "300" in part
