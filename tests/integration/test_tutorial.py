@@ -1,14 +1,12 @@
 """The code of the tutorials does what they say."""
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from documented_programs import run_program
+from documented_programs import commands_of, run_command, run_program
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -27,31 +25,6 @@ def run_tutorial(name: str, folder: Path) -> None:
             found = text.find(content, begin)
             assert found >= 0, f"not printed, or not in this order:\n{content}\n{text}"
             begin = found + len(content)
-
-
-def run_commands(name: str, folder: Path) -> list[str]:
-    """Run the page's commands for a terminal, but for those that say why not; return the output."""
-    text = (TUTORIALS / name).read_text()
-    blocks = re.findall(r"^(% not run: .+\n)?```console\n(.*?)^```$", text, re.M | re.S)
-    commands = [
-        line.removeprefix("$ ") for why_not, block in blocks if not why_not for line in block.splitlines()
-    ]
-    assert commands
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    printed = []
-    for command in commands:
-        done = subprocess.run(
-            ["bash", "-ec", command],
-            cwd=folder,
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        printed.append(done.stdout)
-    return printed
 
 
 def packets_seen_by_tcpdump(capture: Path) -> int:
@@ -88,6 +61,7 @@ def test_the_first_udp_capture_is_one_program_that_prints_what_the_page_shows(
 def test_the_first_replay_is_one_program_that_prints_what_the_page_shows(tmp_path: Path) -> None:
     run_tutorial("first-replay.md", tmp_path)
     assert (tmp_path / "gaps.png").stat().st_size > 1000
-    whole, part = run_commands("first-replay.md", tmp_path)
+    commands = commands_of(TUTORIALS / "first-replay.md")
+    whole, part = (run_command(command, tmp_path) for command in commands)
     assert "600" in whole
     assert "300" in part
