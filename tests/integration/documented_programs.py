@@ -12,7 +12,7 @@ COMMANDS = re.compile(r"^(% not run: \S[^\n]*\n)?```console\n(.*?)^```$", re.MUL
 
 
 def commands_of(page: Path) -> list[str]:
-    """Return the commands that a page types in a terminal, but for those that it says are not run."""
+    """Return what a page types in a terminal, but for what it says is not run."""
     blocks = COMMANDS.findall(page.read_text())
     return [
         line.removeprefix("$ ")
@@ -28,10 +28,11 @@ def run_command(command: str, folder: Path, *accepted: int) -> str:
 
     ``accepted`` are the exit codes that are no failure; 0 without any.
     """
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        env={**os.environ, "PATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -47,9 +47,7 @@ def test_a_plan_is_submitted_and_its_run_found_as_the_tutorial_says(serve, free_
     service.start("\n".join([keys[0], *server]))
     wait_for(lambda: queue_shows(service, "'manager_state': 'idle'"), service.logs())
     service.run(*commands("qserver environment open"))
-    wait_for(
-        lambda: queue_shows(service, "'worker_environment_exists': True"), "no environment"
-    )
+    wait_for(lambda: queue_shows(service, "'worker_environment_exists': True"), "no environment")
     service.run("\n".join(commands("qserver queue")))
     wait_for(
         lambda: queue_shows(service, "'items_in_history': 3", "'manager_state': 'idle'"),
@@ -67,7 +65,5 @@ def test_a_plan_is_submitted_and_its_run_found_as_the_tutorial_says(serve, free_
         assert found >= 0, f"not printed, or not in this order:\n{shown}\n{printed}"
         begin = found + len(shown)
     service.run(*commands("qserver environment close"))
-    wait_for(
-        lambda: queue_shows(service, "'worker_environment_exists': False"), "still open"
-    )
+    wait_for(lambda: queue_shows(service, "'worker_environment_exists': False"), "still open")
     service.run(*commands("redis-cli"))
