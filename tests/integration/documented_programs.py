@@ -15,11 +15,10 @@ def commands_of(page: Path) -> list[str]:
     """Return what a page types in a terminal, but for what it says is not run."""
     blocks = COMMANDS.findall(page.read_text())
     return [
-        line.removeprefix("$ ")
+        command.rstrip("\n")
         for not_run, block in blocks
         if not not_run
-        for line in block.splitlines()
-        if line.startswith("$ ")
+        for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
     ]
 
 

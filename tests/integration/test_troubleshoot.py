@@ -35,10 +35,10 @@ def shape(message: str) -> str:
     return re.sub(r"\d+", "0", message)
 
 
+# A block is a message, on several lines where it is long.
 QUOTED = {
-    shape(line)
+    shape(" ".join(block.split()))
     for block in re.findall(r"^```text\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    for line in block.splitlines()
 }
 
 

@@ -56,10 +56,10 @@ class Service:
 
     def commands(self, *begins: str) -> list[str]:
         """Commands of the guide, in order, that begin like this."""
-        lines = "".join(self.blocks("console")).splitlines()
-        found = [line.removeprefix("$ ") for line in lines]
+        _, *found = re.split(r"^\$ ", "".join(self.blocks("console")), flags=re.MULTILINE)
         assert found
-        return [line for line in found if line.startswith(begins)]
+        lines = [command.replace("\\\n", "").rstrip("\n") for command in found]
+        return [line for line in lines if line.startswith(begins)]
 
     def run(self, command: str) -> str:
         """Run shell commands to their end."""

@@ -43,7 +43,7 @@ def test_a_plan_is_submitted_and_its_run_found_as_the_tutorial_says(serve, free_
 
     keys = commands("export TILED_API_KEY")
     assert len(set(keys)) == 1
-    server = commands("export DAQIRI_CATALOG", "collection=", "start-re-manager")
+    server = commands("export DAQIRI_CATALOG", "profiles=", "collection=", "start-re-manager")
     service.start("\n".join([keys[0], *server]))
     wait_for(lambda: queue_shows(service, "'manager_state': 'idle'"), service.logs())
     service.run(*commands("qserver environment open"))
