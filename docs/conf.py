@@ -1,9 +1,12 @@
 """Sphinx configuration; 'make docs' builds with warnings as errors."""
 
+import inspect
 import re
 import subprocess
-from importlib.metadata import version as installed_version
+import sys
+from importlib.metadata import metadata
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
@@ -15,21 +18,62 @@ from daqiri_ophyd.host import CHECKS, Platform
 project = "daqiri-ophyd"
 author = "daqiri-ophyd contributors"
 copyright = f"2026, {author}"
-release = version = installed_version("daqiri-ophyd")
+release = version = metadata(project)["Version"]
 
-extensions = ["breathe", "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+sys.path.insert(0, str(Path(__file__).with_name("extensions")))
+import cpp_reference  # noqa: E402
+import links  # noqa: E402
+
+extensions = [
+    "breathe",
+    "cpp_reference",
+    "links",
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+# Prompts and what is printed are not copied.
+copybutton_exclude = ".linenos, .gp, .go"
 
+# What docstrings have in single backticks is a name.
+default_role = "py:obj"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
+autosummary_generate = False
 numpydoc_show_class_members = False
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"
+numpydoc_xref_aliases = links.types()
 
+# Of pyproject.toml, by label.
+URLS = dict(line.split(", ") for line in metadata(project).get_all("Project-URL") or ())
 html_theme = "pydata_sphinx_theme"
 html_title = "daqiri-ophyd"
 html_show_sourcelink = False
-html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_theme_options = {
+    "logo": {"text": "daqiri-ophyd"},
+    "navigation_with_keys": False,
+    "show_prev_next": False,
+    "header_links_before_dropdown": 6,
+    "navbar_align": "left",
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "icon_links": [
+        {"name": name, "url": URLS[name], "icon": f"fa-solid {icon}"}
+        for name, icon in (("Repository", "fa-code-branch"), ("Issues", "fa-circle-dot"))
+        if name in URLS
+    ],
+}
 
 ROOT = Path(__file__).parents[1]
 # Configuration structs are documented; their fields are the keys of the configuration reference.
@@ -78,6 +122,19 @@ class HostChecks(Directive):
         return table.children
 
 
+def hide_signature(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str, str] | None:
+    """Leave out the parameters of classes that only the package constructs.
+
+    The docstring of a class that users construct describes its parameters.
+    """
+    if what == "class" and signature and "\nParameters\n" not in inspect.cleandoc(value.__doc__ or ""):
+        return "", ""
+    return None
+
+
 def setup(app: Sphinx) -> None:
     """Add the directive."""
     app.add_directive("host-checks", HostChecks)
+    app.connect("autodoc-process-signature", hide_signature)

@@ -13,6 +13,9 @@
 
 namespace daqiri {
 
+/// \addtogroup bursts
+/// \{
+
 /// The burst is one aggregate of reordered packets.
 inline constexpr std::uint32_t DAQIRI_BURST_FLAG_REORDERED = 1U << 28;
 /// The aggregate was closed by its timeout, not by its last packet.
@@ -80,5 +83,7 @@ struct BurstParams {
   /// Peer; 0: none.
   std::uintptr_t connection_id{0};
 };
+
+/// \}
 
 }  // namespace daqiri

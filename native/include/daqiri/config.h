@@ -19,6 +19,9 @@
 
 namespace daqiri {
 
+/// \addtogroup configuration
+/// \{
+
 /// What holds for the whole engine.
 struct CommonConfig {
   int version{1};
@@ -196,9 +199,6 @@ struct NetworkConfig {
   std::uint32_t rx_meta_buffers_{DEFAULT_RX_META_BUFFERS};
   DAQIRI_EQUALITY(NetworkConfig)
 };
-
-/// \name Configurations
-/// \{
 
 /// Parse and validate configuration text (YAML, root `daqiri: cfg:` or the inner map).
 ///

@@ -6,6 +6,9 @@
 
 namespace daqiri {
 
+/// \addtogroup configuration
+/// \{
+
 /// One finding of validation.
 struct ConfigProblem {
   /// An ERROR keeps the configuration from being used.
@@ -33,5 +36,7 @@ struct ConfigReport {
   /// One line per problem: file:line:column: error: path: message.
   [[nodiscard]] std::string text() const;
 };
+
+/// \}
 
 }  // namespace daqiri

@@ -35,9 +35,24 @@
 #include "daqiri/version.h"
 #include "daqiri/yaml.h"
 
+/// \defgroup start Start and stop
+/// \defgroup sessions Several engines
+/// \defgroup configuration Configuration
+/// \defgroup bursts Bursts and packets
+/// \defgroup receive Receive
+/// \defgroup transmit Transmit
+/// \defgroup flows Flows
+/// \defgroup reorder Reorder
+/// \defgroup files Files
+/// \defgroup s3 S3
+/// \defgroup ports Ports
+/// \defgroup connections Connections of socket streams
+/// \defgroup rdma RDMA
+/// \defgroup errors Errors
+
 namespace daqiri {
 
-/// \name Failures
+/// \addtogroup errors
 /// \{
 
 /// Why the calling thread's last failed call failed: what was asked, what was found, what to do.
@@ -46,7 +61,7 @@ const char* last_error() noexcept;
 
 /// \}
 
-/// \name Life cycle
+/// \addtogroup start
 /// \{
 
 /// Start. On SUCCESS memory is allocated, queues are configured, threads run, and `config` holds
@@ -62,12 +77,22 @@ Status daqiri_init_from_yaml_string(const std::string& yaml);
 /// As `daqiri_init`, from a file.
 Status daqiri_init_from_yaml_file(const std::string& path);
 
+/// \}
+
+/// \addtogroup configuration
+/// \{
+
 /// Read and validate; nothing is started. `config` holds what could be read, also on failure.
 Status parse_network_config(const std::string& yaml_or_path, NetworkConfig& config);
 /// As `parse_network_config`, from YAML text.
 Status parse_network_config_from_yaml_string(const std::string& yaml, NetworkConfig& config);
 /// As `parse_network_config`, from a file.
 Status parse_network_config_from_yaml_file(const std::string& path, NetworkConfig& config);
+
+/// \}
+
+/// \addtogroup start
+/// \{
 
 /// UNKNOWN before `daqiri_init`.
 EngineType get_engine_type();
@@ -80,7 +105,7 @@ void print_stats();
 
 /// \}
 
-/// \name Bursts and packets
+/// \addtogroup bursts
 /// \{
 
 /// An empty transmit burst; null when all are in use. Both names do the same.
@@ -147,7 +172,7 @@ void free_tx_metadata(BurstParams* burst);
 
 /// \}
 
-/// \name Receive
+/// \addtogroup receive
 /// \{
 
 /// The next burst, to be freed by the program. Never waits: NULL_PTR when nothing is there yet.
@@ -168,6 +193,11 @@ Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server);
 /// queues.
 Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t timeout_us);
 
+/// \}
+
+/// \addtogroup reorder
+/// \{
+
 /// Make the frames of a reorder config on a GPU in `stream` from now on, behind what else is
 /// there; null: in a stream of its own. `reorder_name` as configured. What was launched before is
 /// done when this returns. The stream lives until another is set, or until shutdown.
@@ -178,7 +208,7 @@ Status get_reorder_burst_info(const BurstParams* burst, ReorderBurstInfo* info);
 
 /// \}
 
-/// \name Flows at run time
+/// \addtogroup flows
 /// Completions are polled, in any order.
 /// \{
 
@@ -193,7 +223,7 @@ Status poll_flow_op(FlowOpResult* result);
 
 /// \}
 
-/// \name Transmit
+/// \addtogroup transmit
 /// \{
 
 /// True when `get_tx_packet_burst` would find buffers now.
@@ -276,7 +306,7 @@ Status send_tx_burst(BurstParams* burst);
 
 /// \}
 
-/// \name Files
+/// \addtogroup files
 /// `absolute_path` is an existing directory. The burst stays the caller's.
 /// \{
 
@@ -305,7 +335,7 @@ Status daqiri_file_write_destroy(FileWriteHandle* handle);
 
 /// \}
 
-/// \name S3
+/// \addtogroup s3
 /// Objects are called `<object_prefix>_<index>`.
 /// The burst may be freed as soon as a call returns.
 /// \{
@@ -328,7 +358,7 @@ Status daqiri_s3_write_destroy(S3WriteHandle* handle);
 
 /// \}
 
-/// \name Ports
+/// \addtogroup ports
 /// \{
 
 /// `mac`: room for 6 bytes. Of a socket stream: that of the network interface it uses;
@@ -353,7 +383,7 @@ void format_eth_addr(char* dst, const std::string& addr);
 
 /// \}
 
-/// \name Connections of socket streams
+/// \addtogroup connections
 /// \{
 
 /// Connect to a server; `conn_id` gets the connection. CONNECT_FAILURE says why it failed.
@@ -376,7 +406,7 @@ Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const v
 
 /// \}
 
-/// \name RDMA
+/// \addtogroup rdma
 /// \{
 
 /// Connect to a server; `conn_id` gets the connection. CONNECT_FAILURE says why it failed.

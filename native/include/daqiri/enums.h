@@ -6,11 +6,16 @@
 
 namespace daqiri {
 
+/// \addtogroup configuration
+/// \{
+
 /// Segments that a packet can have.
 inline constexpr int MAX_NUM_SEGS = 4;
-// Limits that programs size arrays by. The engines here have no such limits.
+/// For programs that size arrays by it; the engines here have no such limit.
 inline constexpr std::uint32_t MAX_NUM_RX_QUEUES = 32;
+/// As MAX_NUM_RX_QUEUES.
 inline constexpr std::uint32_t MAX_NUM_TX_QUEUES = 32;
+/// As MAX_NUM_RX_QUEUES.
 inline constexpr std::uint32_t MAX_INTERFACES = 4;
 
 /// `tx_meta_buffers` where the file has none.
@@ -45,9 +50,11 @@ enum class BufferLocation : std::uint8_t { CPU, GPU, CPU_GPU_SPLIT };
 /// Counters of a whole engine, by number; SENTINEL is how many there are.
 enum class ErrorGlobalStats { OUT_OF_RX_BUFFERS, RX_QUEUE_FULL, METADATA_BUF_DEPLETED, SENTINEL };
 
-// Bits of MemoryRegionConfig::access_.
+/// A bit of MemoryRegionConfig::access_.
 inline constexpr std::uint32_t MEM_ACCESS_LOCAL = 1U << 0U;
+/// A bit of MemoryRegionConfig::access_.
 inline constexpr std::uint32_t MEM_ACCESS_RDMA_WRITE = 1U << 1U;
+/// A bit of MemoryRegionConfig::access_.
 inline constexpr std::uint32_t MEM_ACCESS_RDMA_READ = 1U << 2U;
 
 /// `log_level`.
@@ -71,7 +78,9 @@ class LogLevel {
   Level level_{WARN};
 };
 
-/// \name Words
+/// \}
+
+/// \defgroup words Words
 /// Words as the configuration file has them. Of a text that is none: UNKNOWN, INVALID, or WARN for
 /// a level.
 /// \{

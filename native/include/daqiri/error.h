@@ -8,6 +8,9 @@
 
 namespace daqiri {
 
+/// \addtogroup errors
+/// \{
+
 /// Carries a status and a text that says what was asked, what was found and what to do.
 class Error : public std::runtime_error {
  public:
@@ -19,5 +22,7 @@ class Error : public std::runtime_error {
  private:
   Status status_;
 };
+
+/// \}
 
 }  // namespace daqiri

@@ -5,6 +5,9 @@
 
 namespace daqiri {
 
+/// \addtogroup files
+/// \{
+
 /// Progress of a write; final when it is done.
 struct FileWriteStatus {
   /// Packets that are whole in their file.
@@ -17,5 +20,7 @@ struct FileWriteStatus {
 
 /// A write that goes on in the background. Opaque; the functions are in daqiri.h.
 class FileWriteHandle;
+
+/// \}
 
 }  // namespace daqiri

@@ -9,6 +9,9 @@
 
 namespace daqiri {
 
+/// \addtogroup flows
+/// \{
+
 /// Number of an operation, from 1.
 using FlowOpId = std::uint64_t;
 
@@ -28,5 +31,7 @@ struct FlowOpResult {
   /// ADD_RX_BATCH: in input order; 0: not installed.
   std::vector<FlowId> flow_ids_;
 };
+
+/// \}
 
 }  // namespace daqiri

@@ -11,6 +11,9 @@
 
 namespace daqiri {
 
+/// \addtogroup flows
+/// \{
+
 /// Number of a flow; 0: none.
 using FlowId = std::uint32_t;
 
@@ -150,9 +153,6 @@ struct FlexItemConfig {
   std::uint16_t udp_dst_port_{0};
   DAQIRI_EQUALITY(FlexItemConfig)
 };
-
-/// \name Flows
-/// \{
 
 /// "queue", "vlan_push", ...
 std::string flow_type_to_string(FlowType type);

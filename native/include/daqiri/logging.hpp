@@ -12,7 +12,7 @@
 
 namespace daqiri {
 
-/// \name Log
+/// \defgroup log Log lines
 /// \{
 
 /// Lines below this level are not written. Process-wide; `daqiri_init` sets it from `log_level`.

@@ -7,6 +7,9 @@
 
 namespace daqiri {
 
+/// \addtogroup bursts
+/// \{
+
 /// Ethernet, IPv4 without options, UDP: the first 42 bytes of a frame. Fields are in network byte
 /// order.
 struct UDPIPV4Pkt {
@@ -19,5 +22,7 @@ struct UDPIPV4Pkt {
 } __attribute__((packed));
 
 static_assert(sizeof(UDPIPV4Pkt) == 42, "headers lie in the frame without gaps");
+
+/// \}
 
 }  // namespace daqiri

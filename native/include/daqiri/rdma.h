@@ -9,6 +9,9 @@
 
 namespace daqiri {
 
+/// \addtogroup rdma
+/// \{
+
 /// Operation of a burst.
 enum class RDMAOpCode {
   CONNECT,
@@ -58,5 +61,7 @@ struct TransportHeader {
   /// Region that it reads from or writes to, terminated by 0.
   std::array<char, 64> local_mr_name{};
 };
+
+/// \}
 
 }  // namespace daqiri

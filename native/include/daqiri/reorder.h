@@ -10,6 +10,9 @@
 
 namespace daqiri {
 
+/// \addtogroup reorder
+/// \{
+
 /// How a packet tells its batch and place.
 enum class ReorderMethod {
   INVALID,
@@ -160,5 +163,7 @@ struct ReorderBurstInfo {
   /// DAQIRI_BURST_FLAG_ bits.
   std::uint32_t burst_flags{0};
 };
+
+/// \}
 
 }  // namespace daqiri

@@ -6,6 +6,9 @@
 
 namespace daqiri {
 
+/// \addtogroup s3
+/// \{
+
 /// Where objects go, and how much is under way at a time.
 struct S3WriterConfig {
   /// Its name.
@@ -37,5 +40,7 @@ struct S3WriteStatus {
 /// Opaque; the functions are in daqiri.h.
 struct S3Writer;
 struct S3WriteHandle;
+
+/// \}
 
 }  // namespace daqiri

@@ -14,14 +14,14 @@
 
 namespace daqiri {
 
+/// \addtogroup sessions
+/// \{
+
 /// Never used twice in a process.
 using SessionId = std::uint64_t;
 
 /// The session between `daqiri_init` and `shutdown`.
 inline constexpr SessionId DEFAULT_SESSION = 0;
-
-/// \name Sessions
-/// \{
 
 /// Start another session; `id` gets its number, 0 on failure. `config` is completed, and failures
 /// are told, as by `daqiri_init`. Selects nothing.
@@ -41,8 +41,6 @@ Status session_select(SessionId id);
 /// What the calling thread selected.
 SessionId session_selected() noexcept;
 
-/// \}
-
 /// A selection that ends with a scope.
 class SessionScope {
  public:
@@ -61,5 +59,7 @@ class SessionScope {
   SessionId previous_;
   Status status_;
 };
+
+/// \}
 
 }  // namespace daqiri

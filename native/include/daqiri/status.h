@@ -6,6 +6,9 @@
 
 namespace daqiri {
 
+/// \addtogroup errors
+/// \{
+
 /// What a call came to. The reason of a failure is in `last_error`.
 enum class Status : std::int32_t {
   SUCCESS,
@@ -20,9 +23,6 @@ enum class Status : std::int32_t {
   CONNECT_FAILURE,
   INTERNAL_ERROR,
 };
-
-/// \name Status
-/// \{
 
 /// The enumerator's name, e.g. "NOT_READY".
 std::string_view status_name(Status status) noexcept;

@@ -1,0 +1,39 @@
+"""Tables of the functions of a group of the C++ headers, from what doxygen read."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+
+XML = Path(__file__).parents[2] / "build" / "doxygen" / "xml"
+
+
+class CppFunctions(Directive):
+    """A table of the functions and classes of the groups that are named, with their briefs."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        rows: dict[str, str] = {}
+        for group in self.arguments[0].split():
+            tree = ElementTree.parse(XML / f"group__{group}.xml")
+            for member in tree.iter("memberdef"):
+                if member.get("kind") == "function":
+                    name = member.findtext("name", "")
+                    brief = "".join(member.find("briefdescription").itertext()).strip()
+                    rows.setdefault(f":cpp:func:`daqiri::{name}`", brief)
+        lines = [".. list-table::", "   :widths: 40 60", ""]
+        for name, brief in rows.items():
+            lines += [f"   * - {name}", f"     - {' '.join(brief.split())}"]
+        table = nodes.section()
+        self.state.nested_parse(StringList(lines, "cpp-functions"), 0, table)
+        return table.children
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("cpp-functions", CppFunctions)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
