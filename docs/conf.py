@@ -4,14 +4,16 @@ import inspect
 import re
 import subprocess
 import sys
+from abc import ABC
 from importlib.metadata import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, get_origin
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
 
 from daqiri_ophyd.host import CHECKS, Platform
 
@@ -21,7 +23,7 @@ copyright = f"2026, {author}"
 release = version = metadata(project)["Version"]
 
 sys.path.insert(0, str(Path(__file__).with_name("extensions")))
-import cpp_reference  # noqa: E402
+
 import links  # noqa: E402
 
 extensions = [
@@ -123,18 +125,60 @@ class HostChecks(Directive):
 
 
 def hide_signature(
-    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
+    app: Sphinx,
+    what: str,
+    name: str,
+    value: Any,
+    options: Any,
+    signature: str | None,
+    returns: str | None,
 ) -> tuple[str, str] | None:
     """Leave out the parameters of classes that only the package constructs.
 
     The docstring of a class that users construct describes its parameters.
     """
-    if what == "class" and signature and "\nParameters\n" not in inspect.cleandoc(value.__doc__ or ""):
+    if (
+        what == "class"
+        and signature
+        and "\nParameters\n" not in inspect.cleandoc(value.__doc__ or "")
+    ):
         return "", ""
     return None
+
+
+def edit_docstring(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
+    """Show the text of a package once, and that of a constant, which has none of its own.
+
+    A page begins with the docstring of its package; tables come between it and the members.
+    """
+    package, _, last = name.rpartition(".")
+    if what == "module" and package == "daqiri_ophyd" and options.get("members"):
+        lines.clear()
+    if what == "data":
+        modules = [module for module in sys.modules if f"{module}.".startswith(f"{package}.")]
+        texts = (ModuleAnalyzer.for_module(module).find_attr_docs() for module in modules)
+        lines[:] = next(text["", last] for text in texts if ("", last) in text)
+
+
+def public_bases(app: Sphinx, name: str, value: type, options: Any, bases: list[type]) -> None:
+    """Name base classes that users can import, instead of those that only the package uses."""
+
+    def public(base: type) -> list[type]:
+        kind = get_origin(base) or base
+        if not kind.__module__.startswith("daqiri_ophyd.") or kind.__name__ in links.types():
+            return [base]
+        return [each for above in kind.__bases__ for each in public(above)]
+
+    found = dict.fromkeys(each for base in bases for each in public(base))
+    said = [base for base in found if base not in (object, ABC, Generic)]
+    bases[:] = [base for base in said if base.__module__ != "pybind11_builtins"] or [object]
 
 
 def setup(app: Sphinx) -> None:
     """Add the directive."""
     app.add_directive("host-checks", HostChecks)
     app.connect("autodoc-process-signature", hide_signature)
+    app.connect("autodoc-process-docstring", edit_docstring)
+    app.connect("autodoc-process-bases", public_bases)

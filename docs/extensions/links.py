@@ -19,7 +19,9 @@ from sphinx.environment import BuildEnvironment
 # In the order in which a name that several of them have is looked for.
 PACKAGES = [
     f"daqiri_ophyd.{name}"
-    for name in "devices plans engine replay catalog documents host simulate profiles".split()
+    for name in (
+        "devices plans engine replay catalog documents host host.facts simulate profiles".split()
+    )
 ]
 STANDARD = "https://docs.python.org/3/library"
 BLUESKY = "https://blueskyproject.io"
@@ -39,6 +41,7 @@ ADDRESSES = {
 }
 # How docstrings abbreviate names.
 NAMES = {
+    "Any": "typing.Any",
     "array_like": "numpy.typing.ArrayLike",
     "callable": "collections.abc.Callable",
     "dtype": "numpy.dtype",
@@ -90,9 +93,11 @@ def documented(domain: PythonDomain, name: str, package: str) -> str | None:
     # Where it is defined -> where it is imported from.
     name = re.sub(r"\b_native\.", "engine.", name)
     name = re.sub(r"\._\w+(?=\.)", "", name)
-    for place in ["", f"{package}.", *(f"{each}." for each in PACKAGES)]:
-        if place + name in domain.objects:
-            return place + name
+    # A field that is described in its class's docstring has no entry of its own.
+    for wanted in (name, name.rpartition(".")[0]):
+        for place in ["", f"{package}.", *(f"{each}." for each in PACKAGES)]:
+            if place + wanted in domain.objects:
+                return place + wanted
     return None
 
 
