@@ -13,6 +13,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.pycode import ModuleAnalyzer
 
 from daqiri_ophyd.host import CHECKS, Platform
@@ -49,6 +50,7 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
 autosummary_generate = False
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
@@ -176,9 +178,15 @@ def public_bases(app: Sphinx, name: str, value: type, options: Any, bases: list[
     bases[:] = [base for base in said if base.__module__ != "pybind11_builtins"] or [object]
 
 
+def forget_extension(app: Sphinx, env: BuildEnvironment) -> None:
+    """Keep the extension, whose source viewcode cannot show, out of viewcode's list."""
+    vars(env)["_viewcode_modules"].pop("daqiri_ophyd._native", None)
+
+
 def setup(app: Sphinx) -> None:
     """Add the directive."""
     app.add_directive("host-checks", HostChecks)
+    app.connect("env-check-consistency", forget_extension)
     app.connect("autodoc-process-signature", hide_signature)
     app.connect("autodoc-process-docstring", edit_docstring)
     app.connect("autodoc-process-bases", public_bases)

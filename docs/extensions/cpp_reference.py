@@ -26,7 +26,7 @@ class CppFunctions(Directive):
                     name = member.findtext("name", "")
                     brief = "".join(member.find("briefdescription").itertext()).strip()
                     rows.setdefault(f":cpp:func:`daqiri::{name}`", brief)
-        lines = [".. list-table::", "   :widths: 40 60", ""]
+        lines = [".. list-table::", "   :class: cpp-functions", ""]
         for name, brief in rows.items():
             lines += [f"   * - {name}", f"     - {' '.join(brief.split())}"]
         table = nodes.section()

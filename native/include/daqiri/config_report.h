@@ -33,7 +33,7 @@ struct ConfigReport {
   std::vector<ConfigProblem> problems_;
   /// No errors.
   [[nodiscard]] bool ok() const noexcept;
-  /// One line per problem: file:line:column: error: path: message.
+  /// One line per problem: file, line and column, `error` or `warning`, path, message.
   [[nodiscard]] std::string text() const;
 };
 
