@@ -12,7 +12,7 @@ XML = Path(__file__).parents[2] / "build" / "doxygen" / "xml"
 
 
 class CppFunctions(Directive):
-    """A table of the functions and classes of the groups that are named, with their briefs."""
+    """A table of the functions of the groups that are named, with their briefs."""
 
     required_arguments = 1
     final_argument_whitespace = True
@@ -25,7 +25,7 @@ class CppFunctions(Directive):
                 if member.get("kind") == "function":
                     name = member.findtext("name", "")
                     brief = "".join(member.find("briefdescription").itertext()).strip()
-                    rows.setdefault(f":cpp:func:`daqiri::{name}`", brief)
+                    rows.setdefault(f":cpp:func:`{name}`", brief)
         lines = [".. list-table::", "   :class: cpp-functions", ""]
         for name, brief in rows.items():
             lines += [f"   * - {name}", f"     - {' '.join(brief.split())}"]

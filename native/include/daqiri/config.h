@@ -231,7 +231,7 @@ struct EnabledDirections {
   bool rx{false};
   bool tx{false};
 };
-/// Of all interfaces.
+/// Sides of all interfaces.
 EnabledDirections get_enabled_directions(const NetworkConfig& config);
 
 /// \}

@@ -64,10 +64,10 @@ const char* last_error() noexcept;
 /// \addtogroup start
 /// \{
 
-/// Start. On SUCCESS memory is allocated, queues are configured, threads run, and `config` holds
-/// every default and adjustment that was applied. INTERNAL_ERROR when already started (it runs on
-/// untouched), INVALID_PARAMETER with every problem of the configuration in `last_error`, else what
-/// was missing.
+/// Start the engine. On SUCCESS memory is allocated, queues are configured, threads run, and
+/// `config` holds every default and adjustment that was applied. INTERNAL_ERROR when already
+/// started (it runs on untouched), INVALID_PARAMETER with every problem of the configuration in
+/// `last_error`, else what was missing.
 Status daqiri_init(NetworkConfig& config);
 /// As above from a file where `yaml_or_path` names one, or ends in .yaml or .yml; else from YAML
 /// text.
@@ -94,13 +94,13 @@ Status parse_network_config_from_yaml_file(const std::string& path, NetworkConfi
 /// \addtogroup start
 /// \{
 
-/// UNKNOWN before `daqiri_init`.
+/// Engine that runs; UNKNOWN before `daqiri_init`.
 EngineType get_engine_type();
 
-/// Stop. Bursts that the program holds stay readable, and are freed as ever. No-op when not
-/// started.
+/// Stop the engine. Bursts that the program holds stay readable, and are freed as ever. No-op when
+/// not started.
 void shutdown();
-/// Counters of every queue, to standard output.
+/// Print the counters of every queue to standard output.
 void print_stats();
 
 /// \}
@@ -121,22 +121,23 @@ void set_header(BurstParams* burst, std::uint16_t port, std::uint16_t queue, std
 void set_num_packets(BurstParams* burst, std::int64_t num);
 /// Packets of the burst; 0: no burst.
 std::int64_t get_num_packets(const BurstParams* burst);
-/// -1: no burst.
+/// Queue of the burst; -1: no burst.
 std::int64_t get_q_id(const BurstParams* burst);
-/// Bytes of all packets and segments.
+/// Bytes of all packets of the burst, over all segments.
 std::uint64_t get_burst_tot_byte(const BurstParams* burst);
 
-/// Host or device address, as the segment's memory region. Null when that packet was freed.
+/// Address of a packet, in host or device memory as its memory region. Null when it was freed.
 void* get_packet_ptr(BurstParams* burst, int idx);
-/// The part of a packet that lies in one segment.
+/// Address of the part of a packet that is in one segment.
 void* get_segment_packet_ptr(BurstParams* burst, int seg, int idx);
-/// Over all segments.
+/// Bytes of a packet, over all segments.
 std::uint32_t get_packet_length(const BurstParams* burst, int idx);
 /// Bytes of a packet in one segment.
 std::uint32_t get_segment_packet_length(const BurstParams* burst, int seg, int idx);
-/// 0: no flow matched.
+/// Flow that a packet matched; 0: none.
 FlowId get_packet_flow_id(const BurstParams* burst, int idx);
-/// ns, on the port's clock: CLOCK_REALTIME on kernel engines. NOT_SUPPORTED for a packet without.
+/// Arrival time of a packet, ns, on the port's clock: CLOCK_REALTIME on kernel engines.
+/// NOT_SUPPORTED for a packet without.
 Status get_packet_rx_timestamp(const BurstParams* burst, int idx, std::uint64_t* timestamp_ns);
 
 /// Which peer a burst came from, or goes to; 0: none.
@@ -146,18 +147,18 @@ std::uintptr_t get_connection_id(const BurstParams* burst);
 void set_connection_id(BurstParams* burst, std::uintptr_t conn_id);
 
 // Give packet buffers back. The burst itself stays until one of the functions below frees it.
-/// All segments of a packet.
+/// Free all segments of a packet.
 void free_packet(BurstParams* burst, int idx);
-/// One segment of a packet.
+/// Free one segment of a packet.
 void free_packet_segment(BurstParams* burst, int seg, int idx);
-/// One segment of all packets.
+/// Free one segment of all packets.
 void free_all_segment_packets(BurstParams* burst, int seg);
 
 // Give a burst back with all buffers that it still holds. These do the same; the names are those
 // that programs use after freeing everything, one segment, or the packets one by one.
-/// Of a received burst; `free_rx_burst` and `free_rx_metadata` do the same.
+/// Free a received burst with its packets; `free_rx_burst` and `free_rx_metadata` do the same.
 void free_all_packets_and_burst_rx(BurstParams* burst);
-/// Of a transmit burst; `free_tx_burst` and `free_tx_metadata` do the same.
+/// Free a transmit burst with its packets; `free_tx_burst` and `free_tx_metadata` do the same.
 void free_all_packets_and_burst_tx(BurstParams* burst);
 /// As `free_rx_burst`, after a look whether segment `seg` exists.
 void free_segment_packets_and_burst(BurstParams* burst, int seg);
@@ -218,7 +219,7 @@ Status add_rx_flow_async(int port, const FlowRuleConfig& flow, FlowOpId* op_id);
 Status add_rx_flows_async(int port, const std::vector<FlowRuleConfig>& flows, FlowOpId* op_id);
 /// Begin to delete a flow that was added at run time.
 Status delete_flow_async(FlowId flow_id, FlowOpId* op_id);
-/// NOT_READY while none has completed.
+/// The next completed operation; NOT_READY while there is none.
 Status poll_flow_op(FlowOpResult* result);
 
 /// \}
@@ -239,12 +240,13 @@ Status get_tx_packet_burst(BurstParams* burst);
 // that, right behind the headers (42 bytes) in the first. Socket streams have no headers
 // (NOT_SUPPORTED; the kernel writes them); their packets are the payload.
 
-/// `dst_mac`: 6 bytes. The source is the port's address.
+/// Write the Ethernet header. `dst_mac`: 6 bytes. The source is the port's address.
 Status set_eth_header(BurstParams* burst, int idx, const char* dst_mac);
-/// `ip_len`: bytes after the IPv4 header. Addresses in host byte order.
+/// Write the IPv4 header. `ip_len`: bytes after it. Addresses in host byte order.
 Status set_ipv4_header(BurstParams* burst, int idx, int ip_len, std::uint8_t proto,
                        std::uint32_t src_host, std::uint32_t dst_host);
-/// `udp_len`: bytes after the UDP header. The checksum is 0 (none) until `set_udp_payload`.
+/// Write the UDP header. `udp_len`: bytes after it. The checksum is 0 (none) until
+/// `set_udp_payload`.
 Status set_udp_header(BurstParams* burst, int idx, int udp_len, std::uint16_t src_port,
                       std::uint16_t dst_port);
 /// Copy the payload, and fill in the UDP checksum where `len` is what the headers announce. For a
@@ -295,8 +297,8 @@ inline Status set_all_packet_lengths(BurstParams* burst,
   return set_all_packet_lengths<std::int64_t>(burst, lengths);
 }
 
-/// ns on the port's clock; 0: at once. A time in the past is sent at once and counted as late.
-/// Packets of a queue never overtake each other.
+/// Launch time of a packet, ns on the port's clock; 0: at once. A time in the past is sent at once
+/// and counted as late. Packets of a queue never overtake each other.
 Status set_packet_tx_time(BurstParams* burst, int idx, std::uint64_t time_ns);
 /// Queue the burst. On SUCCESS, and on NO_SPACE_AVAILABLE and CONNECT_FAILURE (already freed then),
 /// it is no longer the caller's; on any other status it still is. CONNECT_FAILURE: it could go
@@ -310,11 +312,11 @@ Status send_tx_burst(BurstParams* burst);
 /// `absolute_path` is an existing directory. The burst stays the caller's.
 /// \{
 
-/// One file a packet, `<file_prefix>_<index>`, truncated, without the first `packet_data_offset`
-/// bytes.
+/// Write each packet to a file of its own, `<file_prefix>_<index>`, truncated, without the first
+/// `packet_data_offset` bytes.
 Status daqiri_write_raw_to_file(BurstParams* burst, const std::string& absolute_path,
                                 const std::string& file_prefix, std::uint64_t packet_data_offset);
-/// Append to `<file_prefix>.pcap`.
+/// Append the packets to `<file_prefix>.pcap`.
 Status daqiri_write_pcap_to_file(BurstParams* burst, const std::string& absolute_path,
                                  const std::string& file_prefix);
 // In the background: until the handle is done the burst can be read and freed, and is not changed
@@ -326,11 +328,11 @@ Status daqiri_write_raw_to_file_async(BurstParams* burst, const std::string& abs
 /// `daqiri_write_pcap_to_file` in the background.
 Status daqiri_write_pcap_to_file_async(BurstParams* burst, const std::string& absolute_path,
                                        const std::string& file_prefix, FileWriteHandle** handle);
-/// NOT_READY while it goes on, then how it ended. `status` may be null.
+/// State of a write: NOT_READY while it goes on, then how it ended. `status` may be null.
 Status daqiri_file_write_poll(FileWriteHandle* handle, FileWriteStatus* status);
-/// Waits until it is done, then as `daqiri_file_write_poll`.
+/// Wait for a write, then as `daqiri_file_write_poll`.
 Status daqiri_file_write_wait(FileWriteHandle* handle, FileWriteStatus* status);
-/// Waits, then frees the handle.
+/// Wait for a write, then free its handle.
 Status daqiri_file_write_destroy(FileWriteHandle* handle);
 
 /// \}
@@ -340,20 +342,20 @@ Status daqiri_file_write_destroy(FileWriteHandle* handle);
 /// The burst may be freed as soon as a call returns.
 /// \{
 
-/// A client of one bucket.
+/// Make a client of one bucket.
 Status daqiri_s3_writer_create(const S3WriterConfig& config, S3Writer** writer);
-/// Waits for its uploads, then frees it.
+/// Wait for a client's uploads, then free it.
 Status daqiri_s3_writer_destroy(S3Writer* writer);
 /// Begin to upload each packet without its first `packet_data_offset` bytes.
 Status daqiri_write_raw_to_s3_objects_async(S3Writer* writer, BurstParams* burst,
                                             const std::string& object_prefix,
                                             std::uint64_t packet_data_offset,
                                             S3WriteHandle** handle);
-/// NOT_READY while it goes on, then how it ended.
+/// State of an upload: NOT_READY while it goes on, then how it ended.
 Status daqiri_s3_write_poll(S3WriteHandle* handle, S3WriteStatus* status);
-/// Waits until it is done, then as `daqiri_s3_write_poll`.
+/// Wait for an upload, then as `daqiri_s3_write_poll`.
 Status daqiri_s3_write_wait(S3WriteHandle* handle, S3WriteStatus* status);
-/// Waits, then frees the handle.
+/// Wait for an upload, then free its handle.
 Status daqiri_s3_write_destroy(S3WriteHandle* handle);
 
 /// \}
@@ -361,18 +363,18 @@ Status daqiri_s3_write_destroy(S3WriteHandle* handle);
 /// \addtogroup ports
 /// \{
 
-/// `mac`: room for 6 bytes. Of a socket stream: that of the network interface it uses;
-/// NOT_SUPPORTED, and zeros, where that has none (127.0.0.1).
+/// MAC address of a port; `mac` has room for 6 bytes. Of a socket stream: that of the network
+/// interface it uses; NOT_SUPPORTED, and zeros, where that has none (127.0.0.1).
 Status get_mac_addr(int port, char* mac);
-/// By the interface's name or address; -1: unknown.
+/// Number of a port, by the interface's name or address; -1: unknown.
 int get_port_id(const std::string& name_or_address);
-/// 0 for an unknown port.
+/// Receive queues of a port; 0 for an unknown port.
 std::uint16_t get_num_rx_queues(int port);
 /// Count what arrives as filtered, and what is queued as dropped, until `allow_all_traffic`.
 Status drop_all_traffic(int port);
-/// Nothing that arrived before reaches the program afterwards.
+/// Undo `drop_all_traffic`. Nothing that arrived before reaches the program afterwards.
 Status allow_all_traffic(int port);
-/// Drop what is queued.
+/// Drop what is queued for the program.
 Status flush_port_queue(int port, int queue);
 /// Drop what was handed to a transmit queue and has not left, counted as flushed; `dropped` (may be
 /// null) gets the number of packets. Any thread. A TCP peer gets 25 ms to take what was given to
@@ -425,7 +427,7 @@ Status rdma_get_server_conn_id(const std::string& server_addr, std::uint16_t ser
 Status rdma_set_header(BurstParams* burst, RDMAOpCode op_code, std::uintptr_t conn_id,
                        bool is_server, int num_pkts, std::uint64_t wr_id,
                        const std::string& local_mr_name);
-/// INVALID for a burst without.
+/// Operation of a burst; INVALID for a burst without.
 RDMAOpCode rdma_get_opcode(const BurstParams* burst);
 
 /// \}

@@ -85,25 +85,25 @@ class LogLevel {
 /// a level.
 /// \{
 
-/// "raw", "socket".
+/// Word of a stream type: "raw", "socket".
 std::string stream_type_to_string(StreamType type);
-/// As above, the other way.
+/// Stream type of a word.
 StreamType stream_type_from_string(const std::string& text);
-/// "dpdk", "ibverbs", ... and "default", "rdma", "unknown".
+/// Word of an engine: "dpdk", "ibverbs", ... and "default", "rdma", "unknown".
 std::string engine_type_to_string(EngineType type);
-/// As above, the other way.
+/// Engine of a word.
 EngineType engine_type_from_string(const std::string& text);
-/// "tcp", "udp", "roce".
+/// Word of a protocol: "tcp", "udp", "roce".
 std::string socket_protocol_to_string(SocketProtocol protocol);
-/// As above, the other way, and of "rdma".
+/// Protocol of a word, "rdma" included.
 SocketProtocol socket_protocol_from_string(const std::string& text);
-/// "host", "host_pinned", "huge", "device".
+/// Word of a kind of memory: "host", "host_pinned", "huge", "device".
 std::string memory_kind_to_string(MemoryKind kind);
-/// As above, the other way.
+/// Kind of memory of a word.
 MemoryKind memory_kind_from_string(const std::string& text);
-/// "trace" to "off".
+/// Word of a level: "trace" to "off".
 std::string log_level_to_string(LogLevel level);
-/// As above, the other way, in any case.
+/// Level of a word, in any case.
 LogLevel::Level log_level_from_string(const std::string& text);
 
 /// \}

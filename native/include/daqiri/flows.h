@@ -154,13 +154,13 @@ struct FlexItemConfig {
   DAQIRI_EQUALITY(FlexItemConfig)
 };
 
-/// "queue", "vlan_push", ...
+/// Word of an action: "queue", "vlan_push", ...
 std::string flow_type_to_string(FlowType type);
-/// As above, the other way; QUEUE for a text that is none.
+/// Action of a word; QUEUE for a text that is none.
 FlowType flow_type_from_string(const std::string& text);
-/// "vxlan", "gre", "nvgre".
+/// Word of a tunnel: "vxlan", "gre", "nvgre".
 std::string tunnel_type_to_string(TunnelType type);
-/// As above, the other way; NONE for a text that is none.
+/// Tunnel of a word; NONE for a text that is none.
 TunnelType tunnel_type_from_string(const std::string& text);
 
 /// What a FlowConfig or FlowRuleConfig does, in order, whichever form it has.

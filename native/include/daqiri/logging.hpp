@@ -15,9 +15,9 @@ namespace daqiri {
 /// \defgroup log Log lines
 /// \{
 
-/// Lines below this level are not written. Process-wide; `daqiri_init` sets it from `log_level`.
+/// Write lines of this level and above alone. Process-wide; `daqiri_init` sets it from `log_level`.
 void set_log_level(LogLevel level) noexcept;
-/// As set last.
+/// Level that was set last.
 LogLevel::Level get_log_level() noexcept;
 
 /// \}

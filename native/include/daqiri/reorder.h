@@ -44,13 +44,13 @@ enum class ReorderByteOrder { BIG, LITTLE };
 /// Where offsets count from: the first byte of the packet, or of its UDP payload.
 enum class ReorderBase { PACKET, UDP_PAYLOAD };
 
-/// "int4", "fp32", ...; "same".
+/// Word of a data type: "int4", "fp32", ...; "same".
 std::string reorder_data_type_to_string(ReorderDataType type);
-/// As above, the other way; INVALID for a text that is none.
+/// Data type of a word; INVALID for a text that is none.
 ReorderDataType reorder_data_type_from_string(const std::string& text);
-/// "host", "network".
+/// Word of a byte order: "host", "network".
 std::string reorder_endianness_to_string(ReorderEndianness endianness);
-/// As above, the other way; INVALID for a text that is none.
+/// Byte order of a word; INVALID for a text that is none.
 ReorderEndianness reorder_endianness_from_string(const std::string& text);
 
 /// Where a number lies in a packet, in bits, the most significant bit of a byte first.

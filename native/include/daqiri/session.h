@@ -38,7 +38,7 @@ Status session_close(SessionId id);
 /// one that is not open; 0 can always be selected. When a selected session is closed, calls return
 /// NOT_READY until the thread selects another.
 Status session_select(SessionId id);
-/// What the calling thread selected.
+/// Session that the calling thread selected.
 SessionId session_selected() noexcept;
 
 /// A selection that ends with a scope.
