@@ -27,19 +27,24 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 TESTED = {
     "README.md": {"python": "integration/test_readme.py"},
     "docs/how-to/capture-in-your-own-plan.md": {"python": "integration/test_how_to.py"},
+    "docs/how-to/change-flows.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/facility-catalog.md": {
         "python": "integration/catalog/test_catalog_consumer.py",
         "yaml": "integration/catalog_servers.py",
     },
     "docs/how-to/make-frames-of-packets.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/prepare-a-fly-scan.md": {"python": "integration/test_how_to.py"},
+    "docs/how-to/read-captures.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/record-frames-in-scans.md": {"python": "integration/test_how_to.py"},
+    "docs/how-to/replay-a-run.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/run-daqiri-scripts.md": {"python": "integration/compat/test_compat_guide.py"},
     "docs/how-to/run-from-a-queue.md": {
         "python": "integration/services/conftest.py",
         "yaml": "integration/services/conftest.py",
     },
+    "docs/how-to/send-on-a-schedule.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/use-the-cpp-library.md": {"cmake": "packaging/test_cpp_package.py"},
+    "docs/how-to/write-a-configuration.md": {"python": "integration/test_how_to.py"},
     "docs/tutorials/first-capture.md": {"python": "integration/test_tutorial.py"},
     "docs/tutorials/first-frames.md": {"python": "integration/test_tutorial.py"},
 }
@@ -134,7 +139,7 @@ def test_commands_that_are_wrong_are_found(arguments: str) -> None:
 
 
 def test_commands_are_found_in_lines_for_a_shell() -> None:
-    code = "$ cd /tmp && daqiri-ophyd info > a.txt\nprinted\n$ daqiri-ophyd send udp \\\n  'a b' &\n"
+    code = "$ cd /tmp && daqiri-ophyd info > a\nprinted\n$ daqiri-ophyd send udp \\\n  'a b' &\n"
     block = PageBlock(Path("page.md"), 1, "console", code, "")
     assert list(commands(block)) == [["info"], ["send", "udp", "a b"]]
 
