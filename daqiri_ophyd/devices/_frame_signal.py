@@ -21,15 +21,19 @@ class FrameSignal(TypedSignal[NDArray[Any]]):
 
     Its value is that of the latest look: an array of zeros until there is a frame. Each look, and
     each tick while it has subscribers, lets the engine copy the next frame: ten a second at most.
+    With `ReorderPlan.last_frame_binning` it is one of means; when that is changed, an array of
+    zeros until there is a frame with the new one.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(dtype="array", value=None, **kwargs)
         self._metadata["write_access"] = False
         self._number = 0
+        # The latest copy, and its binning.
+        self._latest: tuple[int, NDArray[Any]] | None = None
 
     def describe(self) -> DataKeys:
-        """Return the data key, with shape and type of the plan's frames."""
+        """Return the data key, with shape and type of the plan's frames, or of their means."""
         shape, dtype = self.device.form
         key: DataKey = {
             "source": self.source_name,
@@ -42,10 +46,11 @@ class FrameSignal(TypedSignal[NDArray[Any]]):
     def get(self, **_: Any) -> NDArray[Any]:
         """Return the latest copy; subscribers are not called."""
         self._look()
-        if self._readback is None:
+        latest = self._latest
+        if latest is None or latest[0] != self.device.last_frame_binning.get():
             shape, dtype = self.device.form
             return np.zeros([max(0, size) for size in shape], dtype)
-        return self._readback
+        return latest[1]
 
     def subscribe(
         self, callback: Callable[..., Any], event_type: str | None = None, run: bool = True
@@ -72,25 +77,26 @@ class FrameSignal(TypedSignal[NDArray[Any]]):
         if not self._is_monitored():
             default_ticker().remove(self._notify)
             self.monitor()  # if the engine was opened meanwhile, on another thread
-        elif self._look():
+        elif (frame := self._look()) is not None:
             self._run_subs(
                 sub_type=self.SUB_VALUE,
                 old_value=None,
-                value=self._readback,
+                value=frame,
                 timestamp=self._metadata["timestamp"],
             )
 
-    def _look(self) -> bool:
-        """Take the engine's copy; return whether it is a new one."""
+    def _look(self) -> NDArray[Any] | None:
+        """Take the engine's copy, and return it if it is a new one."""
         if not self.device.daq.is_open:
-            return False
+            return None
+        binning = self.device.last_frame_binning.get()
         try:
-            frame = self.device.engine_plan.preview(self._number)
+            frame = self.device.engine_plan.preview(self._number, binning=binning)
         except NotReadyError:
-            return False  # closed meanwhile
+            return None  # closed meanwhile
         if frame is None:
-            return False
+            return None
         self._number = frame.number
-        self._readback = frame.data
+        self._latest = binning, frame.data
         self._metadata["timestamp"] = frame.timestamp / 1e9 if frame.timestamp else time.time()
-        return True
+        return frame.data

@@ -14,6 +14,7 @@ from ophyd.ophydobj import Kind
 
 from daqiri_ophyd.engine import (
     Engine,
+    InvalidParameterError,
     NotSupportedError,
     ReorderCounters,
     frame_form,
@@ -26,7 +27,7 @@ from ._frame_signal import FrameSignal
 from ._kernel_setting import apply_kernel, kernel_setting, load_arrays
 from ._outcome import CaptureError
 from ._paths import expand_user
-from ._signals import EngineSignal, counter, fact
+from ._signals import EngineSignal, counter, fact, setting
 
 __all__ = ["ReorderPlan"]
 
@@ -49,6 +50,10 @@ class ReorderPlan(CounterDevice):
     `daqiri_ophyd.engine.ReorderPlan.set_kernel`. An open engine has them when they are set, so set
     the arrays first. They cannot be changed while the plan's frame detector is staged, whose
     configuration has them, too.
+
+    With `last_frame_binning` of n > 1, `last_frame` has the means of blocks of n x n pixels; see
+    `daqiri_ophyd.engine.ReorderPlan.preview`. It holds for looks from then on, and for descriptors
+    from then on: it cannot be changed while this device or the plan's frame detector is staged.
     """
 
     complete_frames = counter("frames", hinted=True)
@@ -64,6 +69,7 @@ class ReorderPlan(CounterDevice):
     restarts = counter("restarts")
     frame_rate = counter("frames/s", dtype="number")
     last_frame = Component(FrameSignal, kind=Kind.omitted)
+    last_frame_binning = setting(1)
 
     kernel = kernel_setting(accept=expand_user)
     kernel_arrays = kernel_setting()
@@ -80,6 +86,7 @@ class ReorderPlan(CounterDevice):
         self._source = ""
         self._arrays: list[NDArray[Any]] = []
         super().__init__(prefix, **kwargs)
+        self.last_frame_binning.restrict(self._accept_binning, 1)
 
     @property
     def configured(self) -> dict[str, Any]:
@@ -90,9 +97,19 @@ class ReorderPlan(CounterDevice):
 
     @property
     def form(self) -> "tuple[tuple[int, ...], np.dtype[Any]]":
-        """Shape and type of frames; (-1,) without ``frame``: as many elements as there are."""
+        """Shape and type of `last_frame`; (-1,) without ``frame``."""
+        return self._form_with(self.last_frame_binning.get())
+
+    def _form_with(self, binning: int) -> "tuple[tuple[int, ...], np.dtype[Any]]":
         plans = self.interface.rx.reorder_configs
-        return frame_form(next(plan for plan in plans if plan.name == self.member_name))
+        return frame_form(next(plan for plan in plans if plan.name == self.member_name), binning)
+
+    def _accept_binning(self, binning: int) -> int:
+        try:
+            self._form_with(binning)
+        except InvalidParameterError as error:
+            raise ValueError(str(error)) from None
+        return binning
 
     @property
     def engine_plan(self) -> EnginePlan:
@@ -100,11 +117,16 @@ class ReorderPlan(CounterDevice):
         return self.daq.port(self.port_name).reorder[self.member_name]
 
     def refuse_change(self, signal: EngineSignal[Any]) -> None:
-        """Raise if the kernel is changed on which the frames of a run depend."""
+        """Raise if a setting is changed on which frames or descriptors of a run depend."""
         frames = self.daq.port_device(self.port_name).frames.members
-        detector = next(each for each in frames if each.member_name == self.member_name)
-        if detector._staged != Staged.no:  # noqa: SLF001 - ophyd has no other way
-            raise CaptureError(f"{signal.name} cannot be changed while {detector.name} is staged.")
+        busy = [each for each in frames if each.member_name == self.member_name]
+        if signal is self.last_frame_binning:
+            busy.append(self)
+        for device in busy:
+            if device._staged != Staged.no:  # noqa: SLF001 - ophyd has no other way
+                raise CaptureError(
+                    f"{signal.name} cannot be changed while {device.name} is staged."
+                )
 
     def use_kernel(self, kernel: str | None = None, kernel_arrays: str | None = None) -> None:
         """Process frames with another kernel, or other arrays, if the engine is open.

@@ -26,13 +26,29 @@ _DTYPES = {"same": "uint8", "fp16": "float16", "bf16": "uint16", "fp32": "float3
 _DTYPES |= {"fp64": "float64", "int4": "uint8"}
 
 
-def frame_form(config: ReorderConfig) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return shape and type of a plan's frames as configured.
+def frame_form(config: ReorderConfig, binning: int = 1) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and type of a plan's frames as configured, or of their previews.
 
     Without ``frame``, the shape is (-1,), as many elements as there are, and the type that of the
     output.
+
+    Parameters
+    ----------
+    config : ReorderConfig
+        The plan.
+    binning : int
+        As of `ReorderPlan.preview`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If frames have no previews with that binning.
     """
+    _native.require_binning(config, binning)
     shape = tuple(config.frame.shape) if config.frame else (-1,)
+    if binning > 1:
+        blocks = (size // binning for size in shape[-2:])
+        return (*shape[:-2], *blocks), np.dtype(np.float32)
     if config.frame and config.frame.dtype:
         return shape, np.dtype(config.frame.dtype)
     output = config.data_types.output_type if config.data_types else "same"
@@ -46,9 +62,9 @@ class FramePreview:
     Attributes
     ----------
     number : int
-        Number of the copy, from 1 on.
+        Number of the copy, from 1 on; copies with any binning count.
     data : ndarray
-        Of the plan's shape and dtype, read-only.
+        Of the plan's shape and dtype, or means as float32 (`ReorderPlan.preview`); read-only.
     batch, packets, missing, timestamp, last_timestamp : int
         As of a `Frame`.
     """
@@ -237,27 +253,49 @@ class ReorderPlan(ProcessedPlan):
         """
         return Frames(self._session.take_frames(*self._place), self.shape, self.dtype, timeout)
 
-    def preview(self, after: int = 0) -> FramePreview | None:
+    def preview(self, after: int = 0, *, binning: int = 1) -> FramePreview | None:
         """Return a copy of a recent frame, whoever takes the frames.
 
-        It is the first frame that was handed on since the call before: one is copied for each
-        call, and none while nobody calls.
+        It is the first frame that was handed on since the call before with this binning: one is
+        copied for each call, and none while nobody calls.
 
         Parameters
         ----------
         after : int
             `FramePreview.number` of a copy that is known already.
+        binning : int
+            1: the frame as it is. n > 1: the mean of each block of n x n pixels of the last two
+            axes, as float32; the shape ends with ``(rows // n, columns // n)``. Rows and columns at
+            the end that fill no block are left out. n is up to the shorter of the two axes.
 
         Returns
         -------
         FramePreview or None
             None if there is none, or none that is newer.
+
+        Raises
+        ------
+        InvalidParameterError
+            If frames have no previews with that binning: it is beyond the axes, or frames have no
+            two axes.
+        NoFreePacketBuffersError
+            If means have no room in pinned memory (frames in a GPU's memory).
+
+        Notes
+        -----
+        Frames in a GPU's memory stay there: a kernel makes the means, and only these are copied. It
+        is compiled with the plan's first call with a binning, which takes up to a second. The bits
+        are those that the CPU makes: the exact sum of integers, or that of floats as float64 in the
+        order of rows, divided by n * n as float64 and rounded once to float32. Frames of bf16,
+        which numpy has no type of, have means of their numbers. What is not a number, or a block
+        that has such a pixel, is NaN.
         """
-        found = self._session.preview_frame(*self._place, after)
+        shape, dtype = frame_form(self.config, binning)
+        found = self._session.preview_frame(*self._place, after, binning)
         if found is None:
             return None
         number, data, *rest = found
-        return FramePreview(number, data.view(self.dtype).reshape(self.shape), *rest)
+        return FramePreview(number, data.view(dtype).reshape(shape), *rest)
 
     def record(
         self,

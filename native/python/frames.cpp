@@ -52,11 +52,12 @@ void FrameTaker::release() noexcept {
   plan_->frames().ring();
 }
 
-py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after) {
+py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after, std::int64_t binning) {
+  reorder::require_binning(plan.config(), binning);
   reorder::FrameCopy copy;
   {
     const GilRelease unlocked;
-    copy = plan.preview().newer(after);
+    copy = plan.preview().newer(after, static_cast<std::uint32_t>(binning));
   }
   if (copy.number == 0) return py::none();
   const auto& info = copy.info;
@@ -109,6 +110,7 @@ void bind_frames(py::module_& m) {
                          "Takes a plan's frames; wrapped by daqiri_ophyd.engine.ReorderPlan.")
       .def("receive", &FrameTaker::receive, py::arg("timeout"))
       .def("release", &FrameTaker::release);
+  m.def("require_binning", &reorder::require_binning, py::arg("config"), py::arg("binning"));
 }
 
 }  // namespace daqiri::python

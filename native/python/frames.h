@@ -31,9 +31,10 @@ class FrameTaker {
   std::atomic<bool> held_{true};
 };
 
-/// A copy of a frame, newer than copy number `after`, as (number, data, batch, packets, missing,
-/// time of the first packet, of the last), or None.
-[[nodiscard]] py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after);
+/// A copy of a frame with a binning, newer than copy number `after`, as (number, data, batch,
+/// packets, missing, time of the first packet, of the last), or None.
+[[nodiscard]] py::object preview_frame(reorder::RunningPlan& plan, std::uint64_t after,
+                                       std::int64_t binning);
 
 void bind_record_frames(pybind11::class_<OpenSession, std::shared_ptr<OpenSession>>& session);
 void bind_frame_kernel(pybind11::class_<OpenSession, std::shared_ptr<OpenSession>>& session);

@@ -149,11 +149,11 @@ DECLARED_OTHERWISE = {
         ],
         CONST,
     ),
-    "set_packet_lengths": "a template, for integers of any type",
-    "set_all_packet_lengths": "a template, for integers of any type",
+    "set_packet_lengths": "a template for integers of any type",
+    "set_all_packet_lengths": "a template for integers of any type",
     "flush_port_queue": "returns a `Status`",
     "format_eth_addr": "takes a reference to `const`",
-    "set_log_level": "takes the class, to which a level converts",
+    "set_log_level": "takes the class; a level converts to it",
 }
 
 # Calls of functions that may be missing in a build; the reason is the library's own.
@@ -283,9 +283,9 @@ STRUCTS = {
 
 # Why a member's type, or what belongs to a type, is not the documented one.
 MEMBERS_OTHERWISE = {
-    "FlowMatch.udp_src_": "`PortRange`, which a port converts to; a range is matched",
-    "FlowMatch.udp_dst_": "`PortRange`, which a port converts to; a range is matched",
-    "SocketConfig.max_payload_size_": "32 bits: larger values are told instead of cut off",
+    "FlowMatch.udp_src_": "`PortRange` (accepts a port or a range)",
+    "FlowMatch.udp_dst_": "`PortRange` (accepts a port or a range)",
+    "SocketConfig.max_payload_size_": "32 bits: larger values are reported instead of cut off",
 }
 
 CONSTANTS = {
@@ -570,24 +570,25 @@ KEYS = {
 KEYS_OTHERWISE = {
     "version": "only 1, as documented; DAQIRI reads any number",
     "engine": "also `packet`, and names of engines that the program registers",
-    "memory_regions[].kind: huge": "never ordinary memory: without huge pages the start is refused",
-    "memory_regions[].kind: device": "packets come there when the program takes their burst",
-    "memory_regions[].kind: host_pinned": "on a NUMA node, 0 when affinity is left out",
-    "memory_regions[].affinity": "0 when it is left out, which DAQIRI refuses",
-    "memory_regions[].num_bufs": "at least 1, which DAQIRI does not check",
+    "memory_regions[].kind: huge": "never uses ordinary memory; fails to start without hugepages",
+    "memory_regions[].kind: device": "packets are copied there when the program gets their burst",
+    "memory_regions[].kind: host_pinned": "on a NUMA node; 0 if `affinity` is omitted",
+    "memory_regions[].affinity": "0 if omitted; DAQIRI rejects this",
+    "memory_regions[].num_bufs": "must be at least 1; DAQIRI does not check this",
     "interfaces[].address": "also the name of a Linux network interface",
     "interfaces[].socket_config.local_addr": "also IPv6",
     "interfaces[].socket_config.remote_addr": "also IPv6",
-    "interfaces[].socket_config.max_payload_size": "bounds a send; DAQIRI sizes buffers by it",
-    "interfaces[].roce_config.transport_mode": "RC when it is left out, which DAQIRI refuses",
-    f"{RX}.queues[].cpu_core": "also `any`: a thread that is not pinned",
-    f"{RX}.queues[].batch_size": "honoured by sockets, too: the most a burst holds",
-    f"{RX}.queues[].timeout_us": "honoured by sockets, too: how long a burst gathers",
-    f"{RX}.queues[].split_boundary": "read from the file; the size of the first buffer without it",
-    f"{RX}.flows[].match.udp_dst": "a range is matched; DAQIRI takes it for any port",
-    f"{RX}.flows[].match.flex_item_id": "`mask` may be left out: all bits",
-    f"{TX}.accurate_send": "for UDP clients whose network interface has the qdisc etf; with false, "
-    "software keeps launch times",
-    f"{TX}.queues[].cpu_core": "also `any`: a thread that is not pinned",
-    f"{TX}.queues[].pacing_mbps": "honoured without a network card, in software",
+    "interfaces[].socket_config.max_payload_size": "limits the length of a send; DAQIRI "
+    "sizes buffers by it",
+    "interfaces[].roce_config.transport_mode": "RC if omitted; DAQIRI rejects this",
+    f"{RX}.queues[].cpu_core": "also `any`: the thread is not pinned",
+    f"{RX}.queues[].batch_size": "sockets also use it: the largest number of packets in a burst",
+    f"{RX}.queues[].timeout_us": "sockets also use it: how long a burst collects packets",
+    f"{RX}.queues[].split_boundary": "is read from the file; default: the size of the first buffer",
+    f"{RX}.flows[].match.udp_dst": "a range is matched; DAQIRI treats a range as any port",
+    f"{RX}.flows[].match.flex_item_id": "`mask` may be omitted: all bits",
+    f"{TX}.accurate_send": "for UDP clients whose network interface has the qdisc fq or etf; with "
+    "false, software keeps launch times",
+    f"{TX}.queues[].cpu_core": "also `any`: the thread is not pinned",
+    f"{TX}.queues[].pacing_mbps": "works in software, without a network card",
 }

@@ -148,7 +148,7 @@ def tables_of_functions(compiler: Compiler, differences: str) -> str:
         if function in other:
             found.append(f"same calls: {documented.DECLARED_OTHERWISE[function.name]}")
         if told_above(function.name, differences):
-            found.append("different, see [above](#what-calls-do)")
+            found.append("different, see [above](#differences-in-behaviour)")
         return "; ".join(found) or SAME
 
     chapters = dict.fromkeys(f.chapter for f in every)
@@ -240,7 +240,7 @@ def key_verdict(key: str, given: object) -> str:
     name = re.findall(r"\w+", key)[-1]
     for warning in report.warnings:
         if name in f"{warning.path} {warning.message}":
-            told = "no effect with sockets and loopback, which a warning says"
+            told = "no effect with sockets and loopback; causes a warning"
     try:
         Engine.open(config).close()
     except NotSupportedError as error:
@@ -260,7 +260,7 @@ def test_the_page_shows_every_documented_name_as_it_is(compiler: Compiler) -> No
     differences, _, _ = page.partition("## Every name\n")
     made = f"""{differences}## Every name
 
-Made by a test, which compiles each name and opens an engine with each key.
+A test generates this section. It compiles each name and opens an engine with each key.
 
 ### Functions
 

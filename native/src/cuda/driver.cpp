@@ -58,6 +58,7 @@ std::string Driver::find_functions() {
                    find_function(library, "cuMemFree_v2", f.free) &&
                    find_function(library, "cuMemGetInfo_v2", f.memory) &&
                    find_function(library, "cuMemcpyDtoHAsync_v2", f.copy_to_host) &&
+                   find_function(library, "cuMemsetD8Async", f.fill) &&
                    find_function(library, "cuMemcpyHtoDAsync_v2", f.copy_to_gpu) &&
                    find_function(library, "cuDeviceGetAttribute", f.attribute) &&
                    find_function(library, "cuPointerGetAttribute", f.pointer_attribute) &&

@@ -48,7 +48,8 @@ struct Functions {
   Result (*free)(std::uint64_t);
   Result (*memory)(std::size_t*, std::size_t*);
   Result (*copy_to_host)(void*, std::uint64_t, std::size_t, void*);
-  /// On a stream.
+  /// On a stream, as the next.
+  Result (*fill)(std::uint64_t, unsigned char, std::size_t, void*);
   Result (*copy_to_gpu)(std::uint64_t, const void*, std::size_t, void*);
   Result (*attribute)(int*, int, int);
   Result (*pointer_attribute)(void*, int, std::uint64_t);

@@ -11,6 +11,7 @@
 
 #include "daqiri/config.h"
 #include "daqiri/error.h"
+#include "memory/block_means.h"
 #include "memory/buffers.h"
 #include "system/doorbell.h"
 
@@ -53,6 +54,22 @@ class HostMirror {
   virtual std::byte* copy(std::uint32_t buffer, std::size_t bytes) = 0;
 };
 
+/// Makes means of frames where a region has them and the CPU does not read. One thread at a time.
+class DeviceMeans {
+ public:
+  DeviceMeans() = default;
+  DeviceMeans(const DeviceMeans&) = delete;
+  DeviceMeans& operator=(const DeviceMeans&) = delete;
+  virtual ~DeviceMeans() = default;
+
+  /// Have room for means of blocks of that size, and larger ones. Throws Error
+  /// NO_FREE_PACKET_BUFFERS.
+  virtual void reserve(std::uint32_t binning) = 0;
+  /// As `block_means`, of a frame whose buffer the caller has. False: the device does not work any
+  /// more.
+  virtual bool make(const std::byte* frame, std::uint32_t binning, float* means) noexcept = 0;
+};
+
 /// A kind of memory derives from this, owns the allocation, and registers itself.
 class MemoryRegion : public BufferOwner {
  public:
@@ -74,6 +91,11 @@ class MemoryRegion : public BufferOwner {
   }
   /// Null: the CPU can read the buffers themselves. Throws Error NO_FREE_PACKET_BUFFERS.
   [[nodiscard]] virtual std::unique_ptr<HostMirror> mirror() const { return nullptr; }
+  /// Of frames in the buffers, for as long as the region is not given back. Null: the CPU can read
+  /// them. Throws Error.
+  [[nodiscard]] virtual std::unique_ptr<DeviceMeans> means(const Pixels& /*pixels*/) const {
+    return nullptr;
+  }
   /// Keeps a device's memory from being given back. Throws Error NOT_READY after that.
   [[nodiscard]] virtual std::shared_ptr<const void> hold() const { return nullptr; }
   /// A dma-buf of the memory on a device that `device_extent` tells of, for whoever else transfers

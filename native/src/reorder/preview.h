@@ -4,17 +4,26 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
+#include "memory/block_means.h"
+#include "memory/region.h"
 #include "reorder/assembler.h"
 
 namespace daqiri::reorder {
 
+/// Of a plan's frames; without rows and columns where they have no two axes.
+[[nodiscard]] memory::Pixels pixels_of(const ReorderConfig& config);
+/// Throws Error INVALID_PARAMETER where the plan's frames have no previews with this binning.
+void require_binning(const ReorderConfig& config, std::int64_t binning);
+
 struct FrameCopy {
   /// Of the copies, from 1 on.
   std::uint64_t number{0};
+  /// Of the frame, or floats: means of its blocks.
   std::vector<std::uint8_t> data;
   ReorderBurstInfo info;
   std::uint64_t first_time{0};
@@ -23,53 +32,48 @@ struct FrameCopy {
 };
 
 /// Copies a frame when somebody has asked since the last copy: as often as he asks, at most, and
-/// never while nobody does.
+/// never while nobody does. With each binning that is asked for there are copies of their own.
 class Preview {
  public:
   /// `memory`: where frames are; null: where the CPU reads them.
-  explicit Preview(std::size_t frame_size, const memory::BufferOwner* memory = nullptr)
-      : size_(frame_size), memory_(memory) {}
+  explicit Preview(std::size_t frame_size, const memory::Pixels& pixels = {},
+                   const memory::MemoryRegion* memory = nullptr)
+      : size_(frame_size), pixels_(pixels), memory_(memory) {}
 
   /// A frame is handed on. Never waits for who asks; one thread at a time.
   void offer(const Frame& frame) noexcept {
-    if (!wanted_.load(std::memory_order_acquire)) return;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) return;
-    void* const to = latest_.data.data();
-    const std::size_t bytes = frame.info.aggregate_len;
-    if (memory_ == nullptr) {
-      std::memcpy(to, frame.data, bytes);
-    } else if (!memory_->copy_to_host(frame.data, to, bytes)) {
-      return;
-    }
-    latest_.info = frame.info;
-    latest_.first_time = frame.first_time;
-    latest_.last_time = frame.last_time;
-    latest_.missing = frame.missing;
-    ++latest_.number;
-    wanted_.store(false, std::memory_order_release);
+    if (wanted_.load(std::memory_order_acquire)) copy(frame);
   }
 
-  /// The latest copy, if it is newer than number `after`; else one with number 0. The next frame
-  /// will be copied.
-  [[nodiscard]] FrameCopy newer(std::uint64_t after) {
-    FrameCopy copy;
-    const std::lock_guard lock(mutex_);
-    latest_.data.resize(size_);
-    if (latest_.number > after) {
-      copy = latest_;
-      copy.data.resize(copy.info.aggregate_len);
-    }
-    wanted_.store(true, std::memory_order_release);
-    return copy;
-  }
+  /// The latest copy with this binning, which frames have, if it is newer than number `after`; else
+  /// one with number 0. The next frame will be copied. Throws Error where the frames' device cannot
+  /// do that.
+  [[nodiscard]] FrameCopy newer(std::uint64_t after, std::uint32_t binning = 1);
+
+  /// No more frames are offered: nothing of a device is held any more.
+  void stop() noexcept;
 
  private:
+  struct Copies {
+    bool wanted{false};
+    FrameCopy latest;
+  };
+
+  void copy(const Frame& frame) noexcept;
+  /// False: the device does not work any more.
+  bool read(const Frame& frame, std::uint32_t binning, std::uint8_t* to) noexcept;
+
   std::size_t size_;
-  const memory::BufferOwner* memory_;
+  memory::Pixels pixels_;
+  const memory::MemoryRegion* memory_;
   std::atomic<bool> wanted_{false};
   std::mutex mutex_;  // over the next
-  FrameCopy latest_;
+  /// By binning. All of them together have fewer means than a frame has pixels.
+  std::map<std::uint32_t, Copies> copies_;
+  std::uint64_t number_{0};
+  bool stopped_{false};
+  /// Null: the CPU makes means, or nobody has asked for any.
+  std::unique_ptr<memory::DeviceMeans> means_;
 };
 
 }  // namespace daqiri::reorder

@@ -31,7 +31,7 @@ RunningPlan::RunningPlan(const ReorderConfig& config, PacketKind kind, std::vect
       assembler_(plan_, output, *valid_, *this),
       closing_(config.cpu_cores_.empty() && !on_gpu() ? 0 : output.config().num_bufs_),
       feeding_(queues_.size()),
-      preview_(output.config().buf_size_, &output) {
+      preview_(output.config().buf_size_, pixels_of(config), &output) {
   memory_->kept.push_back(valid_);
   FrameWaiter& waiter = *this;
   if (on_gpu()) {
@@ -114,6 +114,7 @@ void RunningPlan::discard() noexcept {
 void RunningPlan::stop() noexcept {
   const std::lock_guard lock(kernel_mutex_);
   mover_.reset();
+  preview_.stop();
 }
 
 void RunningPlan::set_kernel(const FrameKernel* kernel) {

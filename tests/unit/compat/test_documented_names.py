@@ -32,19 +32,21 @@ OURS = {
 PAGE_BEGIN = """\
 # DAQIRI's Python module
 
-The documented names of DAQIRI's module `daqiri`, and what they are in `daqiri_ophyd.compat`, which
-`daqiri-ophyd run` makes importable as `daqiri`: see [](../how-to/run-daqiri-scripts.md).
-*Different* names are used in the same way. *Not in this build* names exist, too: functions return
-`NOT_SUPPORTED`, and `last_error()` and the log say what is missing.
+This page lists the documented names of DAQIRI's module `daqiri` and compares them with
+`daqiri_ophyd.compat`. `daqiri-ophyd run` makes this module importable as `daqiri`: see
+[](../how-to/run-daqiri-scripts.md). *Different* names are used in the same way. *Not in this build*
+names also exist: functions return `NOT_SUPPORTED`, and `last_error()` and the log name the missing
+part.
 
-- Functions return a `Status` or a tuple that begins with one, except those that return a number,
-  a burst or nothing. `last_error()`, which DAQIRI does not have, says why a call failed.
-- For `None`, a burst that was freed or sent, and a packet, segment, port or queue that does not
-  exist, before `daqiri_init` and after `shutdown`, they return another status than `SUCCESS`, or 0,
+- Functions return a `Status`, or a tuple that begins with one, except those that return a number, a
+  burst or nothing. `last_error()`, which DAQIRI does not have, gives the reason of a failure.
+- With `None`, a freed or sent burst, or a packet, segment, port or queue that does not exist, and
+  before `daqiri_init` and after `shutdown`, functions return a status other than `SUCCESS`, or 0,
   -1, `None`. Arguments of another type raise `TypeError`.
-- Calls of several threads on one burst take turns. Functions that may wait release the interpreter
-  lock.
-- In a child made by `fork` no engine runs (`NOT_READY`); the parent's bursts raise `NotReadyError`.
+- Calls from several threads on one burst are serialized. Functions that may wait release the
+  interpreter lock.
+- No engine runs in a child process made by `fork` (`NOT_READY`). The parent's bursts raise
+  `NotReadyError` there.
 - A path may be any `os.PathLike`.
 """
 
