@@ -35,6 +35,7 @@ TESTED = {
     "docs/how-to/make-frames-of-packets.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/prepare-a-fly-scan.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/read-captures.md": {"python": "integration/test_how_to.py"},
+    "docs/how-to/read-stats.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/record-frames-in-scans.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/replay-a-run.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/run-daqiri-scripts.md": {"python": "integration/compat/test_compat_guide.py"},
@@ -45,8 +46,15 @@ TESTED = {
     "docs/how-to/send-on-a-schedule.md": {"python": "integration/test_how_to.py"},
     "docs/how-to/use-the-cpp-library.md": {"cmake": "packaging/test_cpp_package.py"},
     "docs/how-to/write-a-configuration.md": {"python": "integration/test_how_to.py"},
+    "docs/index.md": {"python": "integration/test_readme.py"},
+    "docs/tutorials/facility.md": {
+        "python": "integration/services/test_facility.py",
+        "yaml": "integration/services/test_facility.py",
+    },
     "docs/tutorials/first-capture.md": {"python": "integration/test_tutorial.py"},
     "docs/tutorials/first-frames.md": {"python": "integration/test_tutorial.py"},
+    "docs/tutorials/first-replay.md": {"python": "integration/test_tutorial.py"},
+    "docs/tutorials/first-udp.md": {"python": "integration/test_tutorial.py"},
 }
 CPP = {"cpp", "c++", "cxx", "cuda"}
 SHELL = {"console", "sh", "bash"}
@@ -85,14 +93,22 @@ def test_the_tests_named_here_read_these_pages(page: str) -> None:
         assert Path(page).name in (TESTS / test).read_text()
 
 
-def commands(block: PageBlock) -> Iterator[list[str]]:
-    """Yield the arguments of each call of `daqiri-ophyd` in a block for a shell."""
-    text = block.code.replace("\\\n", " ")
-    for line in text.splitlines():
+def lines_typed(block: PageBlock) -> Iterator[str]:
+    """Yield what is typed in a block for a shell; a text in quotes may have several lines."""
+    lines = iter(block.code.replace("\\\n", " ").splitlines())
+    for line in lines:
         if block.language == "console":
             if not re.match(r"[$#] ", line):
                 continue
             line = line[2:]
+        while line.count("'") % 2 == 1:
+            line += "\n" + next(lines)
+        yield line
+
+
+def commands(block: PageBlock) -> Iterator[list[str]]:
+    """Yield the arguments of each call of `daqiri-ophyd` in a block for a shell."""
+    for line in lines_typed(block):
         words = shlex.shlex(line, posix=True, punctuation_chars=True)
         words.whitespace_split = True
         call: list[str] | None = None
@@ -101,7 +117,7 @@ def commands(block: PageBlock) -> Iterator[list[str]]:
                 if call is not None:
                     yield call
                 call = None
-            elif word == "daqiri-ophyd":
+            elif Path(word).name == "daqiri-ophyd":
                 call = []
             elif call is not None:
                 call.append(word)

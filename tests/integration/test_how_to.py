@@ -1,11 +1,10 @@
 """The Python of how-to guides runs as it is written."""
 
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import pytest
-from documented_programs import run_program
+from documented_programs import commands_of, run_command, run_program
 from page_blocks import program
 
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
@@ -28,14 +27,6 @@ def run_guide(name: str, folder: Path, session: str = "") -> None:
     assert exit_code == 0, printed
 
 
-def run_command(folder: Path, *arguments: str) -> str:
-    """Run `daqiri-ophyd`; return what it prints."""
-    command = [sys.executable, "-m", "daqiri_ophyd.cli", *arguments]
-    return subprocess.run(
-        command, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=150, check=True
-    ).stdout
-
-
 @pytest.mark.parametrize(
     "guide", ["prepare-a-fly-scan.md", "make-frames-of-packets.md", "send-on-a-schedule.md"]
 )
@@ -52,13 +43,13 @@ def test_flows_change_as_the_guide_says(tmp_path: Path) -> None:
 def test_the_run_of_the_demonstration_is_read_and_replayed_as_a_guide_says(
     tmp_path: Path, guide: str
 ) -> None:
-    run_command(tmp_path, "demo", "--packets", "2000")
+    run_command("daqiri-ophyd demo --packets 2000", tmp_path)
     run_guide(guide, tmp_path, SESSION)
 
 
 @pytest.mark.usefixtures("udp_profile_port", "tcp_profile_port")
 def test_a_configuration_is_written_as_the_guide_says(tmp_path: Path) -> None:
-    (tmp_path / "detector.yaml").write_text(run_command(tmp_path, "config", "show", "udp"))
+    run_command("daqiri-ophyd config show udp > detector.yaml", tmp_path)
     run_guide("write-a-configuration.md", tmp_path)
 
 
@@ -72,3 +63,16 @@ def test_captures_of_your_own_plans_go_where_the_guide_says(tmp_path: Path) -> N
 @pytest.mark.usefixtures("jungfrau_port")
 def test_frames_are_recorded_as_the_guide_says(tmp_path: Path) -> None:
     run_guide("record-frames-in-scans.md", tmp_path)
+
+
+@pytest.mark.usefixtures("udp_profile_port")
+def test_stats_are_read_as_the_guide_says(tmp_path: Path) -> None:
+    page = GUIDES / "read-stats.md"
+    shown, _ = (run_command(f"COLUMNS=150 {each}", tmp_path) for each in commands_of(page))
+    text = page.read_text()
+    for line in shown.splitlines():
+        if line.startswith(("receive queue", "transmit queue", "memory region")):
+            for column in re.split(r" {2,}", line.strip())[1:]:
+                assert f"`{column}`" in text or column in text, column
+    run_guide("read-stats.md", tmp_path)
+    assert len((tmp_path / "stats.jsonl").read_text().splitlines()) == 2
