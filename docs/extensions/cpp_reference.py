@@ -1,5 +1,6 @@
 """Tables of the functions of a group of the C++ headers, from what doxygen read."""
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,6 +10,20 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 
 XML = Path(__file__).parents[2] / "build" / "doxygen" / "xml"
+
+
+def text_of(element: ElementTree.Element) -> str:
+    """Return a text of doxygen in one line of reStructuredText."""
+
+    def plain(text: str | None) -> str:
+        return re.sub(r"[\\`*_|]", r"\\\g<0>", text or "")
+
+    def marked(part: ElementTree.Element) -> str:
+        if part.tag == "computeroutput":
+            return f"``{''.join(part.itertext())}``"
+        return plain(part.text) + "".join(marked(each) + plain(each.tail) for each in part)
+
+    return " ".join(marked(element).split())
 
 
 class CppFunctions(Directive):
@@ -24,11 +39,10 @@ class CppFunctions(Directive):
             for member in tree.iter("memberdef"):
                 if member.get("kind") == "function":
                     name = member.findtext("name", "")
-                    brief = "".join(member.find("briefdescription").itertext()).strip()
-                    rows.setdefault(f":cpp:func:`{name}`", brief)
+                    rows.setdefault(f":cpp:func:`{name}`", text_of(member.find("briefdescription")))
         lines = [".. list-table::", "   :class: cpp-functions", ""]
         for name, brief in rows.items():
-            lines += [f"   * - {name}", f"     - {' '.join(brief.split())}"]
+            lines += [f"   * - {name}", f"     - {brief}"]
         table = nodes.section()
         self.state.nested_parse(StringList(lines, "cpp-functions"), 0, table)
         return table.children
