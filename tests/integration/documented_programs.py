@@ -15,7 +15,7 @@ def commands_of(page: Path) -> list[str]:
     """Return what a page types in a terminal, but for what it says is not run."""
     blocks = COMMANDS.findall(page.read_text())
     return [
-        command.rstrip("\n")
+        command.replace("\n> ", "\n").rstrip("\n")
         for not_run, block in blocks
         if not not_run
         for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]

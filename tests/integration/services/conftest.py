@@ -58,7 +58,7 @@ class Service:
         """Commands of the guide, in order, that begin like this."""
         _, *found = re.split(r"^\$ ", "".join(self.blocks("console")), flags=re.MULTILINE)
         assert found
-        lines = [command.replace("\\\n", "").rstrip("\n") for command in found]
+        lines = [command.replace("\\\n> ", "").replace("\n> ", "\n").strip() for command in found]
         return [line for line in lines if line.startswith(begins)]
 
     def run(self, command: str) -> str:
