@@ -67,7 +67,10 @@ with Engine.open(CONFIG) as engine:
     with recorder:
         for batch in range(len(data)):
             # Never more than the buffers that there are.
-            while (now := recorder.snapshot()).frames + now.dropped < batch - 3:
+            for _ in range(20_000):
+                (region,) = (r for r in engine.snapshot().regions if r.name == "frames")
+                if 2 * region.free > region.buffers:
+                    break
                 time.sleep(0.001)
             port.tx[0].send(packets(batch), timeout=20)
         engine.close()
