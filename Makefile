@@ -72,8 +72,11 @@ lint: build $(VENV)/.dependencies-dev
 	$(BIN)/python $(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p build/tidy -quiet \
 		'/native/(src|python)/'
 
-docs: build $(VENV)/.dependencies-docs build/.system-docs
+# Anew: pages that are no longer there would be looked at, too.
+docs: build $(VENV)/.dependencies-docs $(VENV)/.dependencies-dev build/.system-docs
+	rm -rf build/docs
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
+	$(BIN)/pytest -q tests/docs --site build/docs
 	@echo "build/docs/index.html"
 
 vm: build $(VENV)/.dependencies-dev build/.system-vm build/vm/boot

@@ -30,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write", action="store_true", help="write generated pages before they are compared"
     )
+    parser.addoption("--site", metavar="FOLDER", help="look at the pages of this built site")
     parser.addoption(
         "--guides",
         action="append",

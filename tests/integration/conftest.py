@@ -122,6 +122,13 @@ def udp_profile_port() -> Iterator[None]:
 
 
 @pytest.fixture
+def tcp_profile_port() -> Iterator[None]:
+    """The TCP port of the profile `tcp`."""
+    with locked_port(47200):
+        yield
+
+
+@pytest.fixture
 def documents() -> Documents:
     return Documents()
 

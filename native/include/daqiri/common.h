@@ -1,4 +1,4 @@
-/// Another name of daqiri.h.
+/// Alias of daqiri.h.
 #pragma once
 
 #include "daqiri/daqiri.h"

@@ -1,5 +1,5 @@
-/// Configuration structs. They mirror the keys of the configuration file, which its reference
-/// describes; a default here is the default there.
+/// Configuration structs. Their fields and defaults are the keys and defaults of the configuration
+/// file, which are described in the configuration reference.
 #pragma once
 
 #include <cstddef>
@@ -19,30 +19,34 @@
 
 namespace daqiri {
 
-/// What holds for the whole engine.
+/// \addtogroup configuration
+/// \{
+
+/// Settings of the whole engine.
 struct CommonConfig {
   int version{1};
   int master_core_{0};
   StreamType stream_type{StreamType::RAW};
-  /// Protocol of a socket stream: the scheme of its endpoints; of endpoints that are given in parts
-  /// only, it is their protocol.
+  /// Protocol of a socket stream. Endpoints with a scheme set it; endpoints given only as address
+  /// and port use it.
   SocketProtocol protocol{SocketProtocol::UDP};
-  /// As configured; DEFAULT: inferred from addresses and endpoints.
+  /// Engine as configured; DEFAULT: inferred from addresses and endpoints.
   EngineType engine{EngineType::DEFAULT};
-  /// Name of the engine that the program registered, for EngineType::OTHER.
+  /// For EngineType::OTHER: the name under which the program registered the engine.
   std::string engine_name_;
-  /// Resolved engine; never DEFAULT or UNKNOWN after validation. Set in code with `engine` DEFAULT,
-  /// it counts as `engine`.
+  /// Engine that is used; never DEFAULT or UNKNOWN after validation. A value set in code is used
+  /// like `engine` if `engine` is DEFAULT.
   EngineType engine_type{EngineType::DEFAULT};
-  /// Set by validation: engine_type came from addresses and endpoints, and is inferred anew next
-  /// time.
+  /// Set by validation: engine_type was inferred from addresses and endpoints. The next validation
+  /// infers it again.
   bool engine_inferred_{false};
-  /// Set by validation: which sides the interfaces have.
+  /// Set by validation: the sides that the interfaces have.
   Direction dir{Direction::TX_RX};
   LoopbackType loopback_{LoopbackType::DISABLED};
-  /// A loopback drops what finds no room on the receiving side; false: its sender waits.
+  /// True: the loopback drops packets that do not fit on the receiving side; false: the sender
+  /// waits.
   bool loopback_drops_{false};
-  /// Once the engine is resolved, it is the same whether it was configured or inferred.
+  /// Compares resolved engines, whether they were configured or inferred.
   bool operator==(const CommonConfig& other) const {
     const bool resolved = engine_type != EngineType::DEFAULT;
     return version == other.version && master_core_ == other.master_core_ &&
@@ -57,21 +61,21 @@ struct CommonConfig {
 struct MemoryRegionConfig {
   std::string name_;
   MemoryKind kind_{MemoryKind::HOST};
-  /// GPU id for device memory, NUMA node otherwise.
+  /// GPU for device memory, otherwise the NUMA node.
   std::uint16_t affinity_{0};
   /// MEM_ACCESS_ bits.
   std::uint32_t access_{MEM_ACCESS_LOCAL};
   std::size_t num_bufs_{0};
   /// Bytes per buffer.
   std::size_t buf_size_{0};
-  /// Set at start: bytes from one buffer to the next.
+  /// Set at start: distance from one buffer to the next in bytes.
   std::size_t adj_size_{0};
-  /// Set at start: bytes of all buffers.
+  /// Set at start: total bytes of all buffers.
   std::size_t ttl_size_{0};
   bool owned_{true};
-  /// Set by validation: place under `memory_regions`, from 0.
+  /// Set by validation: position in `memory_regions`, from 0.
   std::uint32_t position_{0};
-  /// As configured, whatever was made of it at start.
+  /// Compares the configured values, not those that are set at start.
   bool operator==(const MemoryRegionConfig& other) const {
     return name_ == other.name_ && kind_ == other.kind_ && affinity_ == other.affinity_ &&
            access_ == other.access_ && num_bufs_ == other.num_bufs_ &&
@@ -79,17 +83,17 @@ struct MemoryRegionConfig {
   }
 };
 
-/// `cpu_core` of a queue whose thread is not pinned.
+/// Value of `cpu_core` for a queue whose thread is not pinned.
 inline constexpr std::string_view ANY_CORE = "any";
 
-/// Keys that receive and transmit queues share.
+/// Keys of both receive and transmit queues.
 struct CommonQueueConfig {
   std::string name_;
   int id_{0};
   int batch_size_{0};
-  /// Receive: bytes of a packet that go to the first segment; 0: as many as its buffer holds.
+  /// Receive: bytes of a packet in the first segment; 0: the size of a buffer.
   int split_boundary_{0};
-  /// A core number or ANY_CORE; empty in direct mode.
+  /// A core number or ANY_CORE; empty with `poll_mode` DIRECT.
   std::string cpu_core_;
   std::vector<std::string> mrs_;
   std::vector<std::string> offloads_;
@@ -99,7 +103,8 @@ struct CommonQueueConfig {
 /// An entry of `rx.queues`.
 struct RxQueueConfig {
   CommonQueueConfig common_;
-  /// 0: on raw streams only full bursts are delivered, on sockets what has arrived.
+  /// Time after which a burst that is not full is delivered. 0: on raw streams only full bursts are
+  /// delivered, on sockets packets are delivered as soon as they arrive.
   std::uint64_t timeout_us_{0};
   QueuePollMode poll_mode_{QueuePollMode::INDIRECT};
   DAQIRI_EQUALITY(RxQueueConfig)
@@ -109,7 +114,7 @@ struct RxQueueConfig {
 struct TxQueueConfig {
   CommonQueueConfig common_;
   QueuePollMode poll_mode_{QueuePollMode::INDIRECT};
-  /// L2 megabits per second; 0: not paced.
+  /// Limit on the L2 data rate in Mbit/s; 0: none.
   std::uint64_t pacing_mbps_{0};
   std::uint64_t timeout_us_{0};
   /// SCHED_FIFO priority of the queue's worker; 0: ordinary scheduling.
@@ -127,7 +132,8 @@ struct RxConfig {
   std::vector<FlowConfig> flows_;
   std::vector<FlexItemConfig> flex_items_;
   std::vector<ReorderConfig> reorder_configs_;
-  /// Only packets that this expression matches are seen, pcap-filter(7); empty: all.
+  /// Engine `packet`: receive only packets that match this expression, pcap-filter(7); empty: all
+  /// packets.
   std::string filter_;
   DAQIRI_EQUALITY(RxConfig)
 };
@@ -140,19 +146,19 @@ struct TxConfig {
   DAQIRI_EQUALITY(TxConfig)
 };
 
-/// `socket_config` of an interface. An endpoint is `scheme://ip:port` in local_addr_ and
-/// remote_addr_, or an address and a port in local_ip_, local_port_ and so on; validation sets
-/// both.
+/// `socket_config` of an interface. Set an endpoint either as `scheme://ip:port` (local_addr_,
+/// remote_addr_) or as address and port (local_ip_, local_port_, ...); validation fills in both
+/// forms.
 struct SocketConfig {
   SocketMode mode_{SocketMode::INVALID};
   std::string local_addr_;
   std::string remote_addr_;
-  /// Numeric IPv4 or IPv6 address; empty: not given.
+  /// Numeric IPv4 or IPv6 address; empty: not set.
   std::string local_ip_;
   std::uint16_t local_port_{0};
   std::string remote_ip_;
   std::uint16_t remote_port_{0};
-  /// Bytes; 0: the largest that the protocol and the buffers allow.
+  /// Bytes; 0: as much as the protocol and the buffers allow.
   std::uint32_t max_payload_size_{0};
   std::uint32_t max_burst_interval_ms_{0};
   std::uint32_t min_ipg_ns_{0};
@@ -166,7 +172,7 @@ struct RoCEConfig {
   DAQIRI_EQUALITY(RoCEConfig)
 };
 
-/// An entry of `interfaces`: a port.
+/// An entry of `interfaces`; each is a port.
 struct InterfaceConfig {
   std::string name_;
   std::string address_;
@@ -197,41 +203,40 @@ struct NetworkConfig {
   DAQIRI_EQUALITY(NetworkConfig)
 };
 
-/// \name Configurations
-/// \{
-
-/// Parse and validate configuration text (YAML, root `daqiri: cfg:` or the inner map).
+/// Parse and validate configuration text: YAML, below `daqiri: cfg:` or at the top.
 ///
-/// Never throws for bad content: everything found is in the report, and the struct holds what could
-/// be read. `file` only names the source in messages.
+/// Does not throw for invalid content. The report contains all problems, and `config` the values
+/// that could be read. `file` is used in messages only, as the name of the source.
 ConfigReport load_config_text(std::string_view yaml, std::string_view file, NetworkConfig& config);
 
-/// As above from a file. A file that cannot be read is a problem in the report.
+/// Like `load_config_text`, from a file. An unreadable file is a problem in the report.
 ConfigReport load_config_file(const std::string& path, NetworkConfig& config);
 
-/// Validate a struct built in code and fill in what the parser would derive (engine, port ids).
+/// Validate a struct built in code and fill in values that the parser would derive (engine, port
+/// ids).
 ConfigReport validate_config(NetworkConfig& config);
 
-/// The validated configuration as YAML, with every default and adjusted value written out.
+/// Return the validated configuration as YAML, including all defaults and adjusted values.
 std::string config_to_yaml(const NetworkConfig& config);
 
-/// Receive ring of a queue in packets (raw streams); `num_bufs` must be at least 1.5 times this.
-/// 0: a socket stream, which has no such ring.
+/// Return the size of a queue's receive ring in packets. On raw streams, `num_bufs` must be at
+/// least 1.5 times this value. 0: a socket stream, which has no such ring.
 std::uint32_t rx_ring_size(const NetworkConfig& config, const CommonQueueConfig& queue) noexcept;
 
-/// The memory regions in the order of the file; those built in code by name. Valid while
-/// `config.mrs_` is.
+/// Return the memory regions in the order of the file; regions built in code are sorted by name.
+/// The pointers are valid as long as the elements of `config.mrs_`.
 std::vector<const MemoryRegionConfig*> memory_regions(const NetworkConfig& config);
 
-/// Engine that a configuration selects, also before validation; UNKNOWN: it does not validate.
+/// Return the engine that a configuration selects, also before validation. UNKNOWN: the
+/// configuration is not valid.
 EngineType get_engine_type(const NetworkConfig& config);
 
-/// Sides that a configuration has.
+/// Sides that the interfaces of a configuration have.
 struct EnabledDirections {
   bool rx{false};
   bool tx{false};
 };
-/// Of all interfaces.
+/// Return the sides that any interface has.
 EnabledDirections get_enabled_directions(const NetworkConfig& config);
 
 /// \}

@@ -1,4 +1,4 @@
-/// What the validation of a configuration found.
+/// Results of the validation of a configuration.
 #pragma once
 
 #include <string>
@@ -6,32 +6,37 @@
 
 namespace daqiri {
 
-/// One finding of validation.
+/// \addtogroup configuration
+/// \{
+
+/// A problem that validation found.
 struct ConfigProblem {
-  /// An ERROR keeps the configuration from being used.
+  /// A configuration with an ERROR cannot be used.
   enum class Severity { ERROR, WARNING };
-  /// Of this finding.
+  /// Severity of this problem.
   Severity severity_{Severity::ERROR};
-  /// File name, or "<text>" / "<config>" for text and structs built in code.
+  /// File name; "<text>" for text, "<config>" for structs built in code.
   std::string file_;
-  /// 1-based; 0: unknown (structs built in code).
+  /// Line, from 1; 0: unknown (structs built in code).
   int line_{0};
-  /// Likewise.
+  /// Column, from 1; 0: unknown.
   int column_{0};
   /// Path of the key, e.g. "interfaces[1].rx.flows[0].action.id".
   std::string path_;
-  /// What was found and what is accepted.
+  /// The value that was found and the values that are accepted.
   std::string message_;
 };
 
-/// Everything that validation found.
+/// All problems that validation found.
 struct ConfigReport {
-  /// In the order of the file.
+  /// Problems in the order of the file.
   std::vector<ConfigProblem> problems_;
-  /// No errors.
+  /// Whether there are no errors; warnings are allowed.
   [[nodiscard]] bool ok() const noexcept;
-  /// One line per problem: file:line:column: error: path: message.
+  /// Return one line per problem: file, line and column, `error` or `warning`, path, message.
   [[nodiscard]] std::string text() const;
 };
+
+/// \}
 
 }  // namespace daqiri

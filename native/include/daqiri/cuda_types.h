@@ -1,4 +1,4 @@
-/// CUDA's handles: the toolkit's own declarations where it is found, the same ones where it is not.
+/// CUDA handle types. If the CUDA toolkit is not installed, the same types are declared here.
 #pragma once
 
 #if __has_include(<cuda_runtime.h>)

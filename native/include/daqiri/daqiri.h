@@ -1,16 +1,16 @@
-/// The programming interface. Include this one.
+/// The programming interface. Programs include only this header.
 ///
-/// The functions act on the process's default session, from `daqiri_init` to `shutdown`, or on
-/// another that the thread selected (session.h). Any thread may call any of them; one burst belongs
-/// to one thread at a time.
+/// The functions act on the default session of the process, which exists from `daqiri_init` to
+/// `shutdown`, or on a session that the calling thread has selected (session.h). Any thread may
+/// call any function. A burst belongs to one thread at a time.
 ///
-/// Nothing here throws. Before `daqiri_init`, after `shutdown`, with a null or freed burst, or with
-/// an index out of range, a call does nothing but return a status other than SUCCESS (0, null, -1
-/// or false where it returns a value), and `last_error` says why. So does the log: of calls that
-/// are made per burst or packet, the first failure on each queue, and then one a second at most,
-/// with how many were left out. What is only not there yet (no burst, no free buffer, no client to
-/// look up) is not logged. Bursts come from this library only: a `BurstParams` made by hand is not
-/// a burst.
+/// No function throws. Before `daqiri_init`, after `shutdown`, with a null or freed burst, or with
+/// an index out of range, a call has no effect: it returns a status other than SUCCESS (functions
+/// that return a value: 0, null, -1 or false), and `last_error` has the reason. Failures are also
+/// logged. For calls per burst or packet, the log has the first failure on each queue and then at
+/// most one line per second, which includes the number of omitted lines. A temporary lack (no
+/// burst, no free buffer, no client to look up) is not logged. Only this library creates bursts: a
+/// `BurstParams` that a program creates itself is not a burst.
 #pragma once
 
 #include <cstddef>
@@ -35,190 +35,232 @@
 #include "daqiri/version.h"
 #include "daqiri/yaml.h"
 
+/// \defgroup start Start and stop
+/// \defgroup sessions Several engines
+/// \defgroup configuration Configuration
+/// \defgroup bursts Bursts and packets
+/// \defgroup receive Receive
+/// \defgroup transmit Transmit
+/// \defgroup flows Flows
+/// \defgroup reorder Reorder
+/// \defgroup files Files
+/// \defgroup s3 S3
+/// \defgroup ports Ports
+/// \defgroup connections Connections of socket streams
+/// \defgroup rdma RDMA
+/// \defgroup errors Errors
+
 namespace daqiri {
 
-/// \name Failures
+/// \addtogroup errors
 /// \{
 
-/// Why the calling thread's last failed call failed: what was asked, what was found, what to do.
-/// Empty before any failure; a call that succeeds leaves it. Valid until the thread's next failure.
+/// Return the reason of the calling thread's last failed call: what failed, what was found and how
+/// to fix it. Empty before the first failure; a successful call does not change it. The pointer is
+/// valid until the thread's next failure.
 const char* last_error() noexcept;
 
 /// \}
 
-/// \name Life cycle
+/// \addtogroup start
 /// \{
 
-/// Start. On SUCCESS memory is allocated, queues are configured, threads run, and `config` holds
-/// every default and adjustment that was applied. INTERNAL_ERROR when already started (it runs on
-/// untouched), INVALID_PARAMETER with every problem of the configuration in `last_error`, else what
-/// was missing.
+/// Start the default session. After SUCCESS, memory is allocated, queues are configured, threads
+/// run, and `config` contains all defaults and adjusted values. INTERNAL_ERROR: the default session
+/// is already running; it continues unchanged. INVALID_PARAMETER: `last_error` lists all problems
+/// of the configuration. Other failures: `last_error` names the missing resource or feature.
 Status daqiri_init(NetworkConfig& config);
-/// As above from a file where `yaml_or_path` names one, or ends in .yaml or .yml; else from YAML
-/// text.
+/// Like `daqiri_init`, from a file if `yaml_or_path` names one or ends in .yaml or .yml, otherwise
+/// from YAML text.
 Status daqiri_init(const std::string& yaml_or_path);
-/// As `daqiri_init`, from YAML text.
+/// Like `daqiri_init`, from YAML text.
 Status daqiri_init_from_yaml_string(const std::string& yaml);
-/// As `daqiri_init`, from a file.
+/// Like `daqiri_init`, from a file.
 Status daqiri_init_from_yaml_file(const std::string& path);
 
-/// Read and validate; nothing is started. `config` holds what could be read, also on failure.
+/// \}
+
+/// \addtogroup configuration
+/// \{
+
+/// Read and validate a configuration without starting an engine. `config` contains the values that
+/// could be read, also after a failure.
 Status parse_network_config(const std::string& yaml_or_path, NetworkConfig& config);
-/// As `parse_network_config`, from YAML text.
+/// Like `parse_network_config`, from YAML text.
 Status parse_network_config_from_yaml_string(const std::string& yaml, NetworkConfig& config);
-/// As `parse_network_config`, from a file.
+/// Like `parse_network_config`, from a file.
 Status parse_network_config_from_yaml_file(const std::string& path, NetworkConfig& config);
 
-/// UNKNOWN before `daqiri_init`.
+/// \}
+
+/// \addtogroup start
+/// \{
+
+/// Return the engine of the session; UNKNOWN before `daqiri_init`.
 EngineType get_engine_type();
 
-/// Stop. Bursts that the program holds stay readable, and are freed as ever. No-op when not
-/// started.
+/// Stop the default session. Bursts that the program holds stay readable and are freed as usual.
+/// No effect if the session is not running.
 void shutdown();
-/// Counters of every queue, to standard output.
+/// Print the counters of all queues to standard output.
 void print_stats();
 
 /// \}
 
-/// \name Bursts and packets
+/// \addtogroup bursts
 /// \{
 
-/// An empty transmit burst; null when all are in use. Both names do the same.
+/// Like `create_tx_burst_params`.
 BurstParams* create_burst_params();
-/// An empty transmit burst; null when all are in use.
+/// Return an empty transmit burst; null if all bursts are in use.
 BurstParams* create_tx_burst_params();
 
-/// Say which queue a transmit burst is for and what it shall hold: `num` packets (0: as many as the
-/// queue's batch_size) of `segs` segments each. Checked by `get_tx_packet_burst`.
+/// Set the queue of a transmit burst, and request `num` packets (0: the queue's batch_size) of
+/// `segs` segments each. `get_tx_packet_burst` checks the values.
 void set_header(BurstParams* burst, std::uint16_t port, std::uint16_t queue, std::int64_t num,
                 int segs);
-/// Before `get_tx_packet_burst`: packets wanted. After it: packets to send, at most those it has.
+/// Before `get_tx_packet_burst`: set the number of packets to request. After it: set the number of
+/// packets to send, at most those of the burst.
 void set_num_packets(BurstParams* burst, std::int64_t num);
-/// Packets of the burst; 0: no burst.
+/// Return the number of packets; 0: no burst.
 std::int64_t get_num_packets(const BurstParams* burst);
-/// -1: no burst.
+/// Return the queue id; -1: no burst.
 std::int64_t get_q_id(const BurstParams* burst);
-/// Bytes of all packets and segments.
+/// Return the bytes of all packets and segments.
 std::uint64_t get_burst_tot_byte(const BurstParams* burst);
 
-/// Host or device address, as the segment's memory region. Null when that packet was freed.
+/// Return the address of a packet's first segment: a host or device address, depending on the
+/// memory region. Null if the packet has been freed.
 void* get_packet_ptr(BurstParams* burst, int idx);
-/// The part of a packet that lies in one segment.
+/// Return the address of a packet's part in segment `seg`.
 void* get_segment_packet_ptr(BurstParams* burst, int seg, int idx);
-/// Over all segments.
+/// Return the length of a packet in bytes, over all segments.
 std::uint32_t get_packet_length(const BurstParams* burst, int idx);
-/// Bytes of a packet in one segment.
+/// Return the bytes of a packet in segment `seg`.
 std::uint32_t get_segment_packet_length(const BurstParams* burst, int seg, int idx);
-/// 0: no flow matched.
+/// Return the flow of a packet; 0: no flow matched.
 FlowId get_packet_flow_id(const BurstParams* burst, int idx);
-/// ns, on the port's clock: CLOCK_REALTIME on kernel engines. NOT_SUPPORTED for a packet without.
+/// Get the arrival time of a packet in ns on the port's clock (kernel engines: CLOCK_REALTIME).
+/// NOT_SUPPORTED: the packet has no timestamp.
 Status get_packet_rx_timestamp(const BurstParams* burst, int idx, std::uint64_t* timestamp_ns);
 
-/// Which peer a burst came from, or goes to; 0: none.
+/// Return the connection to the peer that a burst came from or goes to; 0: none.
 std::uintptr_t get_connection_id(const BurstParams* burst);
-/// Which peer a transmit burst goes to; 0: a client's server, or the peer that a server received
-/// from last.
+/// Set the peer that a transmit burst goes to. 0: for a client its server, for a server the peer
+/// from which it received last.
 void set_connection_id(BurstParams* burst, std::uintptr_t conn_id);
 
-// Give packet buffers back. The burst itself stays until one of the functions below frees it.
-/// All segments of a packet.
+// These functions free packet buffers. The burst itself stays until one of the functions below
+// frees it.
+/// Free all segments of a packet.
 void free_packet(BurstParams* burst, int idx);
-/// One segment of a packet.
+/// Free one segment of a packet.
 void free_packet_segment(BurstParams* burst, int seg, int idx);
-/// One segment of all packets.
+/// Free one segment of all packets.
 void free_all_segment_packets(BurstParams* burst, int seg);
 
-// Give a burst back with all buffers that it still holds. These do the same; the names are those
-// that programs use after freeing everything, one segment, or the packets one by one.
-/// Of a received burst; `free_rx_burst` and `free_rx_metadata` do the same.
+// These functions free a burst with all buffers that it still holds. They have the same effect;
+// DAQIRI programs use the different names after freeing all packets, one segment, or single
+// packets.
+/// Free a received burst. `free_rx_burst` and `free_rx_metadata` do the same.
 void free_all_packets_and_burst_rx(BurstParams* burst);
-/// Of a transmit burst; `free_tx_burst` and `free_tx_metadata` do the same.
+/// Free a transmit burst. `free_tx_burst` and `free_tx_metadata` do the same.
 void free_all_packets_and_burst_tx(BurstParams* burst);
-/// As `free_rx_burst`, after a look whether segment `seg` exists.
+/// Like `free_rx_burst`; first checks that segment `seg` exists.
 void free_segment_packets_and_burst(BurstParams* burst, int seg);
-/// As `free_all_packets_and_burst_rx`.
+/// Like `free_all_packets_and_burst_rx`.
 void free_rx_burst(BurstParams* burst);
-/// As `free_all_packets_and_burst_tx`.
+/// Like `free_all_packets_and_burst_tx`.
 void free_tx_burst(BurstParams* burst);
-/// As `free_all_packets_and_burst_rx`.
+/// Like `free_all_packets_and_burst_rx`.
 void free_rx_metadata(BurstParams* burst);
-/// As `free_all_packets_and_burst_tx`.
+/// Like `free_all_packets_and_burst_tx`.
 void free_tx_metadata(BurstParams* burst);
 
 /// \}
 
-/// \name Receive
+/// \addtogroup receive
 /// \{
 
-/// The next burst, to be freed by the program. Never waits: NULL_PTR when nothing is there yet.
-/// NOT_READY before `daqiri_init`.
+/// Get the next burst of a queue. The program has to free it. Never waits: NULL_PTR if no burst is
+/// available yet. NOT_READY before `daqiri_init`.
 Status get_rx_burst(BurstParams** burst, int port, int queue);
-/// From any queue of a port, of any port; they take turns, starting after the one that last had
-/// data.
+/// Get the next burst of any queue of a port. Queues take turns, starting after the queue that last
+/// had a burst.
 Status get_rx_burst(BurstParams** burst, int port);
-/// From any queue of any port; they take turns likewise.
+/// Get the next burst of any queue of any port. Queues take turns in the same way.
 Status get_rx_burst(BurstParams** burst);
-/// From one peer, or with a UDP server's own id from any of its peers. `server`: which side the
-/// program is.
+/// Get the next burst from one peer or, with the connection of a UDP server itself, from any of its
+/// peers. `server`: whether the program is the server.
 Status get_rx_burst(BurstParams** burst, std::uintptr_t conn_id, bool server);
 
-/// As the first, and waits for a burst, for `timeout_us` at most; a program that shares its core
-/// with the engine's threads gets along with one wake-up a burst. NULL_PTR when none came, when a
-/// signal was handled, or when the session is shutting down. Other threads may call it for other
+/// Like `get_rx_burst` for one queue, but wait at most `timeout_us` for a burst. A program that
+/// shares its core with the engine's threads then needs one wake-up per burst. NULL_PTR: no burst
+/// came, a signal was handled, or the session is shutting down. Other threads may wait for other
 /// queues.
 Status wait_rx_burst(BurstParams** burst, int port, int queue, std::int64_t timeout_us);
 
-/// Make the frames of a reorder config on a GPU in `stream` from now on, behind what else is
-/// there; null: in a stream of its own. `reorder_name` as configured. What was launched before is
-/// done when this returns. The stream lives until another is set, or until shutdown.
+/// \}
+
+/// \addtogroup reorder
+/// \{
+
+/// Assemble the frames of a reorder config on the GPU in `stream` from now on, after other work in
+/// the stream; null: in a separate stream. `reorder_name` is the configured name. Kernels launched
+/// earlier have finished when this returns. Keep the stream until another is set or the session is
+/// shut down.
 Status set_reorder_cuda_stream(const std::string& interface_name, const std::string& reorder_name,
                                cudaStream_t stream);
-/// Of a burst with DAQIRI_BURST_FLAG_REORDERED. NOT_SUPPORTED for any other.
+/// Get the properties of an aggregate, a burst with DAQIRI_BURST_FLAG_REORDERED. NOT_SUPPORTED: the
+/// burst is not an aggregate.
 Status get_reorder_burst_info(const BurstParams* burst, ReorderBurstInfo* info);
 
 /// \}
 
-/// \name Flows at run time
-/// Completions are polled, in any order.
+/// \addtogroup flows
+/// Operations run in the background. `poll_flow_op` returns completed operations, in any order.
 /// \{
 
-/// Begin to add a flow; `op_id` names the operation in `poll_flow_op`.
+/// Start to add a flow. `op_id` receives the number of the operation.
 Status add_rx_flow_async(int port, const FlowRuleConfig& flow, FlowOpId* op_id);
-/// Begin to add several flows in one operation.
+/// Start to add several flows in one operation.
 Status add_rx_flows_async(int port, const std::vector<FlowRuleConfig>& flows, FlowOpId* op_id);
-/// Begin to delete a flow that was added at run time.
+/// Start to delete a flow that was added at run time.
 Status delete_flow_async(FlowId flow_id, FlowOpId* op_id);
-/// NOT_READY while none has completed.
+/// Get a completed operation. NOT_READY: none has completed.
 Status poll_flow_op(FlowOpResult* result);
 
 /// \}
 
-/// \name Transmit
+/// \addtogroup transmit
 /// \{
 
-/// True when `get_tx_packet_burst` would find buffers now.
+/// Return whether `get_tx_packet_burst` would find enough free buffers now.
 bool is_tx_burst_available(const BurstParams* burst);
-/// Take buffers for what `set_header` asked. NO_FREE_PACKET_BUFFERS: try again later.
-/// INVALID_PARAMETER: more packets than the queue's memory regions have buffers, other segments, or
-/// no such queue.
+/// Allocate the packet buffers that `set_header` requested. NO_FREE_PACKET_BUFFERS: try again
+/// later. INVALID_PARAMETER: the queue's memory regions have fewer buffers than packets requested,
+/// or have other segments, or there is no such queue.
 Status get_tx_packet_burst(BurstParams* burst);
 
-// Headers of Ethernet/IPv4/UDP frames, every field. Write them in this order. INVALID_PARAMETER for
-// a length beyond the buffers of all segments. In a burst of several segments whose lengths are not
-// set yet, `set_udp_payload` begins in the second segment, or, where the payload is too long for
-// that, right behind the headers (42 bytes) in the first. Socket streams have no headers
-// (NOT_SUPPORTED; the kernel writes them); their packets are the payload.
+// These functions write all fields of Ethernet, IPv4 and UDP headers. Call them in this order.
+// INVALID_PARAMETER: the length exceeds the buffers of all segments. If a burst has several
+// segments and their lengths are not set yet, `set_udp_payload` begins in the second segment; a
+// payload that is too long for that begins in the first segment, directly after the headers (42
+// bytes). Packets of socket streams are the payload only: the kernel writes the headers, and these
+// functions return NOT_SUPPORTED.
 
-/// `dst_mac`: 6 bytes. The source is the port's address.
+/// Write the Ethernet header. `dst_mac`: 6 bytes. The source is the port's address.
 Status set_eth_header(BurstParams* burst, int idx, const char* dst_mac);
-/// `ip_len`: bytes after the IPv4 header. Addresses in host byte order.
+/// Write the IPv4 header. `ip_len`: bytes after the IPv4 header. Addresses in host byte order.
 Status set_ipv4_header(BurstParams* burst, int idx, int ip_len, std::uint8_t proto,
                        std::uint32_t src_host, std::uint32_t dst_host);
-/// `udp_len`: bytes after the UDP header. The checksum is 0 (none) until `set_udp_payload`.
+/// Write the UDP header. `udp_len`: bytes after the UDP header. The checksum is 0 (none) until
+/// `set_udp_payload`.
 Status set_udp_header(BurstParams* burst, int idx, int udp_len, std::uint16_t src_port,
                       std::uint16_t dst_port);
-/// Copy the payload, and fill in the UDP checksum where `len` is what the headers announce. For a
-/// payload that was written in place, pass its own address: only the checksum is computed then.
+/// Copy the payload. If `len` equals the length in the headers, also fill in the UDP checksum. For
+/// a payload that was written in place, pass its address in the packet: then only the checksum is
+/// computed.
 Status set_udp_payload(BurstParams* burst, int idx, const void* data, int len);
 
 namespace detail {
@@ -228,7 +270,7 @@ Status set_all_lengths(BurstParams* burst, const std::int64_t* lengths, std::siz
 template <class Integer>
 using IfInteger = std::enable_if_t<std::is_integral_v<Integer>, int>;
 
-/// Lengths of any integer type; too many are told from too few.
+/// Lengths of any integer type. `count` is the number given, also if there are too many.
 template <class Integer>
 struct SegmentLengths {
   explicit SegmentLengths(std::initializer_list<Integer> lengths) : count(lengths.size()) {
@@ -242,160 +284,168 @@ struct SegmentLengths {
 };
 }  // namespace detail
 
-/// Bytes to send of a packet, per segment: {length}, or {headers, payload}, ...
+/// Set the bytes to send of a packet for each segment: {length}, or {headers, payload}, ...
 template <class Integer, detail::IfInteger<Integer> = 0>
 Status set_packet_lengths(BurstParams* burst, int idx, std::initializer_list<Integer> lengths) {
   const detail::SegmentLengths<Integer> all(lengths);
   return detail::set_lengths(burst, idx, all.values, all.count);
 }
-/// As above, for `{}` and mixed integers.
+/// Like the template, for `{}` and mixed integer types.
 inline Status set_packet_lengths(BurstParams* burst, int idx,
                                  std::initializer_list<std::int64_t> lengths) {
   return set_packet_lengths<std::int64_t>(burst, idx, lengths);
 }
-/// The same for every packet.
+/// Set the same bytes to send for every packet.
 template <class Integer, detail::IfInteger<Integer> = 0>
 Status set_all_packet_lengths(BurstParams* burst, std::initializer_list<Integer> lengths) {
   const detail::SegmentLengths<Integer> all(lengths);
   return detail::set_all_lengths(burst, all.values, all.count);
 }
-/// As above, for `{}` and mixed integers.
+/// Like the template, for `{}` and mixed integer types.
 inline Status set_all_packet_lengths(BurstParams* burst,
                                      std::initializer_list<std::int64_t> lengths) {
   return set_all_packet_lengths<std::int64_t>(burst, lengths);
 }
 
-/// ns on the port's clock; 0: at once. A time in the past is sent at once and counted as late.
-/// Packets of a queue never overtake each other.
+/// Set the launch time of a packet in ns on the port's clock; 0: at once. A packet whose time is in
+/// the past is sent at once and counted as late. Packets of a queue keep their order.
 Status set_packet_tx_time(BurstParams* burst, int idx, std::uint64_t time_ns);
-/// Queue the burst. On SUCCESS, and on NO_SPACE_AVAILABLE and CONNECT_FAILURE (already freed then),
-/// it is no longer the caller's; on any other status it still is. CONNECT_FAILURE: it could go
-/// nowhere, because a server has no peer yet, or the connection is gone or never was. What a TCP
-/// client sends before its server is there waits.
+/// Submit the burst. After SUCCESS it belongs to the engine. After NO_SPACE_AVAILABLE and
+/// CONNECT_FAILURE it has been freed. After any other status it still belongs to the caller.
+/// CONNECT_FAILURE: there is no destination, because a server has no peer yet, or the connection is
+/// closed or unknown. Packets that a TCP client submits before its server listens wait.
 Status send_tx_burst(BurstParams* burst);
 
 /// \}
 
-/// \name Files
-/// `absolute_path` is an existing directory. The burst stays the caller's.
+/// \addtogroup files
+/// `absolute_path` is an existing directory. The burst still belongs to the caller.
 /// \{
 
-/// One file a packet, `<file_prefix>_<index>`, truncated, without the first `packet_data_offset`
-/// bytes.
+/// Write each packet to its own file `<file_prefix>_<index>`, without its first
+/// `packet_data_offset` bytes. Existing files are overwritten.
 Status daqiri_write_raw_to_file(BurstParams* burst, const std::string& absolute_path,
                                 const std::string& file_prefix, std::uint64_t packet_data_offset);
-/// Append to `<file_prefix>.pcap`.
+/// Append the packets to `<file_prefix>.pcap`.
 Status daqiri_write_pcap_to_file(BurstParams* burst, const std::string& absolute_path,
                                  const std::string& file_prefix);
-// In the background: until the handle is done the burst can be read and freed, and is not changed
-// or sent (NOT_READY). Freed, it gives its buffers back when it is written.
-/// `daqiri_write_raw_to_file` in the background.
+// Writes in the background: until the write has finished, the burst can be read and freed, but not
+// changed or sent (NOT_READY). If it is freed during the write, its buffers are released when the
+// write has finished.
+/// Like `daqiri_write_raw_to_file`, in the background.
 Status daqiri_write_raw_to_file_async(BurstParams* burst, const std::string& absolute_path,
                                       const std::string& file_prefix,
                                       std::uint64_t packet_data_offset, FileWriteHandle** handle);
-/// `daqiri_write_pcap_to_file` in the background.
+/// Like `daqiri_write_pcap_to_file`, in the background.
 Status daqiri_write_pcap_to_file_async(BurstParams* burst, const std::string& absolute_path,
                                        const std::string& file_prefix, FileWriteHandle** handle);
-/// NOT_READY while it goes on, then how it ended. `status` may be null.
+/// Return NOT_READY during the write, then its result. `status` may be null.
 Status daqiri_file_write_poll(FileWriteHandle* handle, FileWriteStatus* status);
-/// Waits until it is done, then as `daqiri_file_write_poll`.
+/// Wait until the write has finished and return its result. `status` may be null.
 Status daqiri_file_write_wait(FileWriteHandle* handle, FileWriteStatus* status);
-/// Waits, then frees the handle.
+/// Wait until the write has finished, then free the handle.
 Status daqiri_file_write_destroy(FileWriteHandle* handle);
 
 /// \}
 
-/// \name S3
-/// Objects are called `<object_prefix>_<index>`.
+/// \addtogroup s3
+/// Names of objects are `<object_prefix>_<index>`.
 /// The burst may be freed as soon as a call returns.
 /// \{
 
-/// A client of one bucket.
+/// Create a client of one bucket.
 Status daqiri_s3_writer_create(const S3WriterConfig& config, S3Writer** writer);
-/// Waits for its uploads, then frees it.
+/// Wait for the uploads of the writer, then free it.
 Status daqiri_s3_writer_destroy(S3Writer* writer);
-/// Begin to upload each packet without its first `packet_data_offset` bytes.
+/// Start to upload each packet without its first `packet_data_offset` bytes.
 Status daqiri_write_raw_to_s3_objects_async(S3Writer* writer, BurstParams* burst,
                                             const std::string& object_prefix,
                                             std::uint64_t packet_data_offset,
                                             S3WriteHandle** handle);
-/// NOT_READY while it goes on, then how it ended.
+/// Return NOT_READY during the upload, then its result.
 Status daqiri_s3_write_poll(S3WriteHandle* handle, S3WriteStatus* status);
-/// Waits until it is done, then as `daqiri_s3_write_poll`.
+/// Wait until the upload has finished and return its result.
 Status daqiri_s3_write_wait(S3WriteHandle* handle, S3WriteStatus* status);
-/// Waits, then frees the handle.
+/// Wait until the upload has finished, then free the handle.
 Status daqiri_s3_write_destroy(S3WriteHandle* handle);
 
 /// \}
 
-/// \name Ports
+/// \addtogroup ports
 /// \{
 
-/// `mac`: room for 6 bytes. Of a socket stream: that of the network interface it uses;
-/// NOT_SUPPORTED, and zeros, where that has none (127.0.0.1).
+/// Get the MAC address of a port. `mac` has space for 6 bytes. A socket stream has the address of
+/// the network interface that it uses. NOT_SUPPORTED, with zeros in `mac`: that interface has no
+/// MAC address (127.0.0.1).
 Status get_mac_addr(int port, char* mac);
-/// By the interface's name or address; -1: unknown.
+/// Return the port with this name or address; -1: unknown.
 int get_port_id(const std::string& name_or_address);
-/// 0 for an unknown port.
+/// Return the number of receive queues; 0: unknown port.
 std::uint16_t get_num_rx_queues(int port);
-/// Count what arrives as filtered, and what is queued as dropped, until `allow_all_traffic`.
+/// Drop the packets that a port receives until `allow_all_traffic`; they are counted as filtered.
+/// Packets in its receive queues are dropped, too.
 Status drop_all_traffic(int port);
-/// Nothing that arrived before reaches the program afterwards.
+/// Receive packets again. Packets that arrived before the call do not reach the program.
 Status allow_all_traffic(int port);
-/// Drop what is queued.
+/// Drop the packets in a receive queue.
 Status flush_port_queue(int port, int queue);
-/// Drop what was handed to a transmit queue and has not left, counted as flushed; `dropped` (may be
-/// null) gets the number of packets. Any thread. A TCP peer gets 25 ms to take what was given to
-/// the kernel before, then its connection is reset, and a client connects again.
+/// Drop the packets that were submitted to a transmit queue and have not left. They are counted as
+/// flushed; `dropped` (may be null) receives their number. Any thread may call this. A TCP peer has
+/// 25 ms to accept data that the kernel already holds. Then its connection is reset, and a client
+/// reconnects.
 Status flush_tx_queue(int port, int queue, std::uint64_t* dropped);
-/// "aa:bb:cc:dd:ee:ff" to 6 bytes; zeros for anything else.
+/// Convert "aa:bb:cc:dd:ee:ff" to 6 bytes; any other text gives zeros.
 void format_eth_addr(char* dst, const std::string& addr);
 
 /// \}
 
-/// \name Connections of socket streams
+/// \addtogroup connections
 /// \{
 
-/// Connect to a server; `conn_id` gets the connection. CONNECT_FAILURE says why it failed.
+/// Connect to a server. `conn_id` receives the connection. CONNECT_FAILURE: the connection failed;
+/// `last_error` has the reason.
 Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                                 std::uintptr_t* conn_id);
-/// As above from a source address, which says which interface.
+/// Connect to a server from a source address, which selects the interface.
 Status socket_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                                 const std::string& src_addr, std::uintptr_t* conn_id);
-/// Port and queue that a connection's packets come and go by.
+/// Get the port and queue that send and receive the packets of a connection.
 Status socket_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::uint16_t* queue);
-/// Connection of the server that listens there, to send and receive by. UDP: the server's own,
-/// which stands for whichever peer it received from last. TCP: that of the client that was accepted
-/// first of those that are connected (of those that have finished sending, if there is no other);
-/// NULL_PTR until there is one. INVALID_PARAMETER when no server listens there.
+/// Get a connection of the server that listens at an address, for sending and receiving. UDP: the
+/// connection of the server itself; packets sent to it go to the peer from which the server
+/// received last. TCP: of the connected clients, the one that was accepted first; clients that have
+/// finished sending come last. NULL_PTR: no client is connected yet. INVALID_PARAMETER: no server
+/// listens at this address.
 Status socket_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
                                  std::uintptr_t* conn_id);
-/// setsockopt(2) on the connection's present socket. GENERIC_FAILURE when the kernel refuses.
+/// Call setsockopt(2) on the connection's current socket. GENERIC_FAILURE: the kernel rejected the
+/// option.
 Status socket_setsockopt(std::uintptr_t conn_id, int level, int optname, const void* optval,
                          std::size_t optlen);
 
 /// \}
 
-/// \name RDMA
+/// \addtogroup rdma
 /// \{
 
-/// Connect to a server; `conn_id` gets the connection. CONNECT_FAILURE says why it failed.
+/// Connect to a server. `conn_id` receives the connection. CONNECT_FAILURE: the connection failed;
+/// `last_error` has the reason.
 Status rdma_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                               std::uintptr_t* conn_id);
-/// As above from a source address, which says which interface.
+/// Connect to a server from a source address, which selects the interface.
 Status rdma_connect_to_server(const std::string& server_addr, std::uint16_t server_port,
                               const std::string& src_addr, std::uintptr_t* conn_id);
-/// As `socket_get_port_queue`.
+/// Like `socket_get_port_queue`.
 Status rdma_get_port_queue(std::uintptr_t conn_id, std::uint16_t* port, std::uint16_t* queue);
-/// As `socket_get_server_conn_id`.
+/// Like `socket_get_server_conn_id`.
 Status rdma_get_server_conn_id(const std::string& server_addr, std::uint16_t server_port,
                                std::uintptr_t* conn_id);
-/// Say what a transmit burst does: operation, connection, side, packets, its number in completions,
-/// and the memory region that it reads from or writes to.
+/// Set the operation of a transmit burst: opcode, connection, side, number of packets, number in
+/// completions (`wr_id`), and the memory region that it reads from or writes to.
 Status rdma_set_header(BurstParams* burst, RDMAOpCode op_code, std::uintptr_t conn_id,
                        bool is_server, int num_pkts, std::uint64_t wr_id,
                        const std::string& local_mr_name);
-/// INVALID for a burst without.
+/// Return the operation of a burst; INVALID: it has none.
 RDMAOpCode rdma_get_opcode(const BurstParams* burst);
 
 /// \}

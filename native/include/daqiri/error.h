@@ -1,4 +1,4 @@
-/// The exception used inside the engine, off the packet path.
+/// The exception of the engine. The packet path does not throw.
 #pragma once
 
 #include <stdexcept>
@@ -8,16 +8,21 @@
 
 namespace daqiri {
 
-/// Carries a status and a text that says what was asked, what was found and what to do.
+/// \addtogroup errors
+/// \{
+
+/// An error with a status and a message.
 class Error : public std::runtime_error {
  public:
-  /// `message` names the thing, the value, what is accepted and the fix.
+  /// `message` names what failed, what was found, what is accepted and how to fix it.
   Error(Status status, const std::string& message) : std::runtime_error(message), status_(status) {}
-  /// What a call of the programming interface returns for it.
+  /// Return the status that a call of the programming interface returns for this error.
   [[nodiscard]] Status status() const noexcept { return status_; }
 
  private:
   Status status_;
 };
+
+/// \}
 
 }  // namespace daqiri

@@ -1,21 +1,26 @@
-/// What a write of a burst to files has done.
+/// Progress and results of writing a burst to files.
 #pragma once
 
 #include <cstdint>
 
 namespace daqiri {
 
-/// Progress of a write; final when it is done.
+/// \addtogroup files
+/// \{
+
+/// Progress of a write; final when the write has finished.
 struct FileWriteStatus {
-  /// Packets that are whole in their file.
+  /// Packets that are completely written.
   std::uint32_t completed_packets{0};
-  /// Packets that will not be written, after an error.
+  /// Packets that will not be written because of an error.
   std::uint32_t failed_packets{0};
-  /// Bytes that went to files, file and record headers included.
+  /// Bytes written to files, including file and record headers.
   std::uint64_t bytes_written{0};
 };
 
-/// A write that goes on in the background. Opaque; the functions are in daqiri.h.
+/// A write in the background. Opaque; the functions are in daqiri.h.
 class FileWriteHandle;
+
+/// \}
 
 }  // namespace daqiri

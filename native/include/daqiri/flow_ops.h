@@ -9,24 +9,29 @@
 
 namespace daqiri {
 
+/// \addtogroup flows
+/// \{
+
 /// Number of an operation, from 1.
 using FlowOpId = std::uint64_t;
 
-/// What an operation does.
+/// Types of operations.
 enum class FlowOpType { ADD_RX, ADD_RX_BATCH, DELETE };
 
 /// A completed operation.
 struct FlowOpResult {
-  /// As the call that began it gave.
+  /// Number that the call which started the operation returned.
   FlowOpId op_id_{0};
-  /// What it did.
+  /// Type of the operation.
   FlowOpType type_{FlowOpType::ADD_RX};
-  /// How it ended; NOT_READY: nothing has.
+  /// Result of the operation; NOT_READY: no operation has completed.
   Status status_{Status::NOT_READY};
-  /// ADD_RX, DELETE.
+  /// ADD_RX and DELETE: the flow.
   FlowId flow_id_{0};
-  /// ADD_RX_BATCH: in input order; 0: not installed.
+  /// ADD_RX_BATCH: the flows in input order; 0: not installed.
   std::vector<FlowId> flow_ids_;
 };
+
+/// \}
 
 }  // namespace daqiri

@@ -1,4 +1,4 @@
-/// Flows: which packets go where, and what is done to them on the way.
+/// Flows: they match packets, change them and steer them to queues.
 #pragma once
 
 #include <arpa/inet.h>
@@ -11,10 +11,13 @@
 
 namespace daqiri {
 
+/// \addtogroup flows
+/// \{
+
 /// Number of a flow; 0: none.
 using FlowId = std::uint32_t;
 
-/// Largest flow id that a configuration may give; ids above it are for flows added at run time.
+/// Largest flow id in a configuration. Larger ids belong to flows that are added at run time.
 inline constexpr FlowId MAX_STATIC_FLOW_ID = 0x7FFFFF;
 
 /// `type` of a match.
@@ -24,7 +27,7 @@ enum class FlowType { QUEUE, VLAN_PUSH, VLAN_POP, TUNNEL_ENCAP, TUNNEL_DECAP };
 /// `type` of a tunnel.
 enum class TunnelType { NONE, VXLAN, GRE, NVGRE };
 
-/// Inclusive range of ports; lo 0 and hi 0 match any.
+/// Inclusive range of ports; lo 0 and hi 0 match any port.
 struct PortRange {
   std::uint16_t lo{0};
   std::uint16_t hi{0};
@@ -33,23 +36,23 @@ struct PortRange {
   /// One port; 0: any.
   constexpr PortRange(std::uint16_t port)  // NOLINT(google-explicit-constructor)
       : lo(port), hi(port) {}
-  /// From the first to the last of them.
+  /// The ports from `first` to `last`, inclusive.
   constexpr PortRange(std::uint16_t first, std::uint16_t last) : lo(first), hi(last) {}
 
-  /// Whether it matches every port.
+  /// Whether the range matches any port.
   [[nodiscard]] constexpr bool any() const noexcept { return hi == 0; }
-  /// Whether it matches this port.
+  /// Whether the range matches `port`.
   [[nodiscard]] constexpr bool contains(std::uint16_t port) const noexcept {
     return any() || (port >= lo && port <= hi);
   }
   DAQIRI_EQUALITY(PortRange)
 };
 
-/// `match` on bits at a set place.
+/// `match` on bits at a configured offset.
 struct FlexItemMatch {
   int flex_item_id_{0};
   std::uint32_t val_{0};
-  /// Bits that are compared. All where the file has no `mask`.
+  /// Bits to compare. If the file has no `mask`, all bits are compared.
   std::uint32_t mask_{0};
   DAQIRI_EQUALITY(FlexItemMatch)
 };
@@ -59,7 +62,7 @@ struct EcpriMatch {
   std::uint8_t msg_type_{0};
   /// Whether msg_type_ is compared.
   bool match_msg_type_{false};
-  /// pc_id or rtc_id, whichever the message type carries.
+  /// pc_id or rtc_id, depending on the message type.
   std::uint16_t id_{0};
   /// Whether id_ is compared.
   bool match_id_{false};
@@ -73,7 +76,7 @@ struct FlowMatch {
   PortRange udp_dst_;
   /// IPv4 total length in bytes; 0 matches any.
   std::uint16_t ipv4_len_{0};
-  /// Network byte order, as inet_addr(3) gives it; INADDR_ANY matches any.
+  /// Network byte order, as returned by inet_addr(3); INADDR_ANY matches any.
   in_addr_t ipv4_src_{INADDR_ANY};
   in_addr_t ipv4_dst_{INADDR_ANY};
   FlexItemMatch flex_item_match_;
@@ -81,7 +84,7 @@ struct FlowMatch {
   DAQIRI_EQUALITY(FlowMatch)
 };
 
-/// The tag that vlan_push writes.
+/// VLAN tag that the action vlan_push writes.
 struct VlanActionConfig {
   std::uint16_t vlan_id_{0};
   std::uint8_t pcp_{0};
@@ -90,7 +93,7 @@ struct VlanActionConfig {
   DAQIRI_EQUALITY(VlanActionConfig)
 };
 
-/// Outer headers of a tunnel. Addresses are texts; empty: not given.
+/// Outer headers of a tunnel. Addresses are text; empty: not set.
 struct TunnelConfig {
   TunnelType type_{TunnelType::NONE};
   std::string outer_eth_src_;
@@ -111,9 +114,9 @@ struct TunnelConfig {
 /// `action` of a flow, or one of its `actions`.
 struct FlowAction {
   FlowType type_{FlowType::QUEUE};
-  /// Queue id, when ids_ is empty.
+  /// Queue id; used if ids_ is empty.
   std::uint16_t id_{0};
-  /// Queue ids. Validation leaves two or more here (RSS), or none.
+  /// Queue ids for RSS. After validation either empty or at least two.
   std::vector<std::uint16_t> ids_;
   VlanActionConfig vlan_;
   TunnelConfig tunnel_;
@@ -124,9 +127,9 @@ struct FlowAction {
 struct FlowConfig {
   std::string name_;
   FlowId id_{0};
-  /// The only action; beside actions_, the last of them.
+  /// The only action or, if actions_ is set, its last one.
   FlowAction action_;
-  /// All actions, in order. Empty: action_ is the only one.
+  /// All actions, in order. Empty: action_ is the only action.
   std::vector<FlowAction> actions_;
   FlowMatch match_;
   DAQIRI_EQUALITY(FlowConfig)
@@ -135,7 +138,7 @@ struct FlowConfig {
 /// A receive flow that is added while the engine runs.
 struct FlowRuleConfig {
   std::string name_;
-  /// As in FlowConfig.
+  /// Like FlowConfig::action_.
   FlowAction action_;
   std::vector<FlowAction> actions_;
   FlowMatch match_;
@@ -151,19 +154,16 @@ struct FlexItemConfig {
   DAQIRI_EQUALITY(FlexItemConfig)
 };
 
-/// \name Flows
-/// \{
-
-/// "queue", "vlan_push", ...
+/// Return "queue", "vlan_push", ...
 std::string flow_type_to_string(FlowType type);
-/// As above, the other way; QUEUE for a text that is none.
+/// Inverse of `flow_type_to_string`; QUEUE for any other text.
 FlowType flow_type_from_string(const std::string& text);
-/// "vxlan", "gre", "nvgre".
+/// Return "vxlan", "gre" or "nvgre".
 std::string tunnel_type_to_string(TunnelType type);
-/// As above, the other way; NONE for a text that is none.
+/// Inverse of `tunnel_type_to_string`; NONE for any other text.
 TunnelType tunnel_type_from_string(const std::string& text);
 
-/// What a FlowConfig or FlowRuleConfig does, in order, whichever form it has.
+/// Return the actions of a FlowConfig or FlowRuleConfig in order, from actions_ or action_.
 template <class Flow>
 std::vector<FlowAction> flow_actions(const Flow& flow) {
   return flow.actions_.empty() ? std::vector<FlowAction>{flow.action_} : flow.actions_;

@@ -1,4 +1,4 @@
-/// Log lines, where the library's own go: to standard error, or to whoever collects them.
+/// Writing lines to the library's log: standard error, or the collector that the process has set.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace daqiri {
 
-/// \name Log
+/// \defgroup log Log lines
 /// \{
 
-/// Lines below this level are not written. Process-wide; `daqiri_init` sets it from `log_level`.
+/// Set the lowest level that is written, for the process. `daqiri_init` sets it from `log_level`.
 void set_log_level(LogLevel level) noexcept;
-/// As set last.
+/// Return the lowest level that is written.
 LogLevel::Level get_log_level() noexcept;
 
 /// \}
@@ -41,8 +41,8 @@ class LogValue {
       text_ = out.str();
     }
   }
-  /// `spec`: what stands behind the colon of `{:...}`; fill with zeros, width, precision, and the
-  /// types d, x, X, f, e and g are understood.
+  /// `spec`: the text after the colon of `{:...}`. Supported are zero fill, width, precision and
+  /// the types d, x, X, f, e and g.
   [[nodiscard]] std::string format(const std::string& spec) const;
 
  private:
@@ -67,7 +67,7 @@ class LogValue {
   double real_{0.0};
 };
 
-/// Each `{}` of the pattern is the next value; `{{` and `}}` are braces.
+/// Each `{}` of the pattern is replaced by the next value; `{{` and `}}` are braces.
 void write_log(LogLevel level, const char* pattern,
                std::initializer_list<LogValue> values) noexcept;
 
@@ -79,7 +79,7 @@ void log_line(LogLevel level, const std::string& pattern, const Values&... value
 }  // namespace detail
 }  // namespace daqiri
 
-// A line with values: DAQIRI_LOG_INFO("port {} has {} queues", port, queues).
+// Log a line with values: DAQIRI_LOG_INFO("port {} has {} queues", port, queues).
 #define DAQIRI_LOG_TRACE(...) ::daqiri::detail::log_line(::daqiri::LogLevel::TRACE, __VA_ARGS__)
 #define DAQIRI_LOG_DEBUG(...) ::daqiri::detail::log_line(::daqiri::LogLevel::DEBUG, __VA_ARGS__)
 #define DAQIRI_LOG_INFO(...) ::daqiri::detail::log_line(::daqiri::LogLevel::INFO, __VA_ARGS__)

@@ -1,4 +1,4 @@
-/// RDMA: what a burst does, and how an interface takes part.
+/// RDMA operations of bursts, and RDMA settings of an interface.
 #pragma once
 
 #include <array>
@@ -8,6 +8,9 @@
 #include "daqiri/status.h"
 
 namespace daqiri {
+
+/// \addtogroup rdma
+/// \{
 
 /// Operation of a burst.
 enum class RDMAOpCode {
@@ -21,42 +24,44 @@ enum class RDMAOpCode {
   INVALID
 };
 
-/// Which side of a connection a completion is of.
+/// Side of a connection that a completion belongs to.
 enum class RDMACompletionType { RX, TX, INVALID };
 /// Side of a connection.
 enum class RDMAMode { CLIENT, SERVER, INVALID };
 /// `transport_mode`: reliable connection, unreliable connection, unreliable datagrams.
 enum class RDMATransportMode { RC, UC, UD, INVALID };
 
-/// RDMA of an interface. Set by validation for `roce://` endpoints.
+/// RDMA settings of an interface. Validation sets them for `roce://` endpoints.
 struct RDMAConfig {
   /// `mode` of `socket_config`.
   RDMAMode mode_{RDMAMode::INVALID};
   /// `transport_mode` of `roce_config`.
   RDMATransportMode xmode_{RDMATransportMode::INVALID};
-  /// Where a server listens; 0: not given.
+  /// Port where a server listens; 0: not set.
   std::uint16_t port_{0};
   DAQIRI_EQUALITY(RDMAConfig)
 };
 
-/// What an RDMA burst does, and, once it has completed, how it ended.
+/// Operation of an RDMA burst and, after completion, its result.
 struct TransportHeader {
-  /// What is done.
+  /// Operation.
   RDMAOpCode opcode{RDMAOpCode::INVALID};
-  /// INVALID until it has completed.
+  /// Side of the completion; INVALID before the operation has completed.
   RDMACompletionType completion{RDMACompletionType::INVALID};
-  /// How it ended.
+  /// Result of the operation.
   Status status{Status::SUCCESS};
-  /// The program is the server.
+  /// Whether the program is the server.
   bool server{false};
   /// Connection of the operation; 0: none.
   std::uintptr_t conn_id{0};
-  /// The program's number of the operation.
+  /// Number that the program gave the operation.
   std::uint64_t wr_id{0};
-  /// Packets of the operation.
+  /// Number of packets of the operation.
   std::uint32_t num_pkts{0};
-  /// Region that it reads from or writes to, terminated by 0.
+  /// Name of the memory region that the operation reads from or writes to, terminated by 0.
   std::array<char, 64> local_mr_name{};
 };
+
+/// \}
 
 }  // namespace daqiri

@@ -1,4 +1,5 @@
-/// Reordering: how packets become aggregates, and what is known of one.
+/// Reordering: configuration of how packets are assembled into aggregates, and the properties of an
+/// aggregate.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,10 @@
 
 namespace daqiri {
 
-/// How a packet tells its batch and place.
+/// \addtogroup reorder
+/// \{
+
+/// Fields from which the batch of a packet and its position in it are computed.
 enum class ReorderMethod {
   INVALID,
   SEQ_BATCH_NUMBER,
@@ -18,7 +22,7 @@ enum class ReorderMethod {
   BATCH_PACKET_NUMBER,
   BATCH_BYTE_OFFSET,
 };
-/// Elements of a payload or of an aggregate. SAME: not converted.
+/// Type of the elements of a payload or of an aggregate. SAME: not converted.
 enum class ReorderDataType {
   SAME,
   INT4,
@@ -36,25 +40,25 @@ enum class ReorderDataType {
 };
 /// Byte order of input elements.
 enum class ReorderEndianness { HOST, NETWORK, INVALID };
-/// Byte order of a field of a packet.
+/// Byte order of a packet field.
 enum class ReorderByteOrder { BIG, LITTLE };
-/// Where offsets count from: the first byte of the packet, or of its UDP payload.
+/// Origin of offsets: the first byte of the packet, or of its UDP payload.
 enum class ReorderBase { PACKET, UDP_PAYLOAD };
 
-/// "int4", "fp32", ...; "same".
+/// Return "int4", "fp32", ... or "same".
 std::string reorder_data_type_to_string(ReorderDataType type);
-/// As above, the other way; INVALID for a text that is none.
+/// Inverse of `reorder_data_type_to_string`; INVALID for any other text.
 ReorderDataType reorder_data_type_from_string(const std::string& text);
-/// "host", "network".
+/// Return "host" or "network".
 std::string reorder_endianness_to_string(ReorderEndianness endianness);
-/// As above, the other way; INVALID for a text that is none.
+/// Inverse of `reorder_endianness_to_string`; INVALID for any other text.
 ReorderEndianness reorder_endianness_from_string(const std::string& text);
 
-/// Where a number lies in a packet, in bits, the most significant bit of a byte first.
+/// Position of a number in a packet, in bits, counted from the most significant bit of a byte.
 struct ReorderBitFieldConfig {
   std::uint32_t bit_offset_{0};
   std::uint32_t bit_width_{0};
-  /// LITTLE: whole bytes, the least significant one first.
+  /// LITTLE: the field has whole bytes, the least significant byte first.
   ReorderByteOrder byte_order_{ReorderByteOrder::BIG};
   ReorderBase base_{ReorderBase::PACKET};
   DAQIRI_EQUALITY(ReorderBitFieldConfig)
@@ -64,7 +68,7 @@ struct ReorderBitFieldConfig {
 struct ReorderSeqBatchNumberConfig {
   ReorderBitFieldConfig sequence_number_;
   ReorderBitFieldConfig batch_number_;
-  /// Set by validation: what the bit widths come to.
+  /// Set by validation: computed from the bit widths.
   std::uint32_t packets_per_batch_{0};
   DAQIRI_EQUALITY(ReorderSeqBatchNumberConfig)
 };
@@ -76,7 +80,7 @@ struct ReorderSeqPacketsPerBatchConfig {
   DAQIRI_EQUALITY(ReorderSeqPacketsPerBatchConfig)
 };
 
-/// `batch_packet_number`: packets are numbered anew in each batch.
+/// `batch_packet_number`: packet numbers start again in each batch.
 struct ReorderBatchPacketNumberConfig {
   ReorderBitFieldConfig batch_number_;
   ReorderBitFieldConfig packet_number_;
@@ -86,24 +90,24 @@ struct ReorderBatchPacketNumberConfig {
   DAQIRI_EQUALITY(ReorderBatchPacketNumberConfig)
 };
 
-/// `batch_byte_offset`: a packet says where in its batch its payload begins.
+/// `batch_byte_offset`: a packet contains the byte offset of its payload in the batch.
 struct ReorderBatchByteOffsetConfig {
   ReorderBitFieldConfig batch_number_;
   ReorderBitFieldConfig byte_offset_;
-  /// Payload bytes of a complete batch.
+  /// Total payload bytes of a complete batch.
   std::uint32_t batch_bytes_{0};
   DAQIRI_EQUALITY(ReorderBatchByteOffsetConfig)
 };
 
-/// How an aggregate is looked at.
+/// Shape and type of an aggregate as an array.
 struct ReorderFrameConfig {
   std::vector<std::uint32_t> shape_;
-  /// As numpy names it ("uint16"); empty: the type of the output.
+  /// Name of the type in numpy ("uint16"); empty: the output type.
   std::string dtype_;
   DAQIRI_EQUALITY(ReorderFrameConfig)
 };
 
-/// Conversion of elements; none while both types are SAME.
+/// Conversion of elements; none if both types are SAME.
 struct ReorderDataTypesConfig {
   ReorderDataType input_type_{ReorderDataType::SAME};
   ReorderDataType output_type_{ReorderDataType::SAME};
@@ -120,38 +124,39 @@ struct ReorderConfig {
   std::uint32_t payload_byte_offset_{0};
   std::vector<FlowId> flow_ids_;
   ReorderMethod method_{ReorderMethod::INVALID};
-  /// Of the method SEQ_BATCH_NUMBER.
+  /// For method SEQ_BATCH_NUMBER.
   ReorderSeqBatchNumberConfig seq_batch_number_;
-  /// Of the method SEQ_PACKETS_PER_BATCH.
+  /// For method SEQ_PACKETS_PER_BATCH.
   ReorderSeqPacketsPerBatchConfig seq_packets_per_batch_;
   ReorderDataTypesConfig data_types_;
-  /// Of the method BATCH_PACKET_NUMBER.
+  /// For method BATCH_PACKET_NUMBER.
   ReorderBatchPacketNumberConfig batch_packet_number_;
-  /// Of the method BATCH_BYTE_OFFSET.
+  /// For method BATCH_BYTE_OFFSET.
   ReorderBatchByteOffsetConfig batch_byte_offset_;
-  /// Where payload_byte_offset_ counts from.
+  /// Origin of payload_byte_offset_.
   ReorderBase payload_base_{ReorderBase::PACKET};
-  /// Batches that are open at once; 0: 2, or as many as the batch numbers can tell apart.
+  /// Number of batches that are open at once; 0: 2, limited by the range of batch numbers.
   std::uint32_t window_{0};
-  /// After a batch's first packet; -1: that of the queue, 0: none.
+  /// Timeout after the first packet of a batch; -1: the timeout of the queue, 0: none.
   std::int64_t timeout_us_{-1};
-  /// Of missing elements, in the output type.
+  /// Value of missing elements, in the output type.
   double fill_{0};
-  /// Slots of each flow of flow_ids_, one flow behind the other; 0: flows share all slots.
+  /// Number of slots of each flow in flow_ids_, in the order of flow_ids_; 0: flows share all
+  /// slots.
   std::uint32_t flow_stride_{0};
   ReorderFrameConfig frame_;
-  /// Of threads that move payloads; empty: the pollers of the queues do.
+  /// Cores of the threads that move payloads; empty: the pollers of the queues move them.
   std::vector<std::string> cpu_cores_;
   DAQIRI_EQUALITY(ReorderConfig)
 };
 
-/// Of one aggregate.
+/// Properties of an aggregate.
 struct ReorderBurstInfo {
-  /// Number of the batch, as its packets carry it.
+  /// Batch number from the packets.
   std::uint64_t batch_id{0};
-  /// Packets in the aggregate.
+  /// Number of packets in the aggregate.
   std::uint32_t source_packet_count{0};
-  /// Packets of a complete one.
+  /// Number of packets of a complete aggregate.
   std::uint32_t packets_per_batch{0};
   /// Output bytes of one packet.
   std::uint32_t payload_len{0};
@@ -160,5 +165,7 @@ struct ReorderBurstInfo {
   /// DAQIRI_BURST_FLAG_ bits.
   std::uint32_t burst_flags{0};
 };
+
+/// \}
 
 }  // namespace daqiri

@@ -6,36 +6,41 @@
 
 namespace daqiri {
 
-/// Where objects go, and how much is under way at a time.
+/// \addtogroup s3
+/// \{
+
+/// Destination of the objects, and limits on uploads in flight.
 struct S3WriterConfig {
-  /// Its name.
+  /// Name of the bucket.
   std::string bucket;
-  /// Its region.
+  /// Region of the bucket.
   std::string region;
-  /// URL of an S3-compatible service; empty: Amazon's.
+  /// URL of an S3-compatible service; empty: Amazon S3.
   std::string endpoint_override;
-  /// Bucket in the path of the URL instead of in the host name.
+  /// True: the bucket is in the path of the URL; false: in the host name.
   bool path_style{false};
-  /// Uploads at a time.
+  /// Largest number of concurrent uploads.
   std::uint32_t max_inflight_uploads{8};
-  /// Bytes that wait for their upload.
+  /// Largest number of bytes that wait for upload.
   std::uint64_t max_staged_bytes{std::uint64_t{1} << 30U};
-  /// The program calls Aws::InitAPI and Aws::ShutdownAPI itself.
+  /// True: the program calls Aws::InitAPI and Aws::ShutdownAPI itself.
   bool aws_sdk_already_initialized{false};
 };
 
-/// Progress of a write; final when it is done.
+/// Progress of an upload; final when the upload has finished.
 struct S3WriteStatus {
-  /// Objects that are whole.
+  /// Objects that are completely uploaded.
   std::uint32_t completed_objects{0};
-  /// Objects that will not be written, after an error.
+  /// Objects that will not be uploaded because of an error.
   std::uint32_t failed_objects{0};
-  /// Bytes of the packets that went out.
+  /// Packet bytes that were uploaded.
   std::uint64_t bytes_uploaded{0};
 };
 
-/// Opaque; the functions are in daqiri.h.
+/// Opaque types; the functions are in daqiri.h.
 struct S3Writer;
 struct S3WriteHandle;
+
+/// \}
 
 }  // namespace daqiri

@@ -1,9 +1,10 @@
 /// Several engines in one process.
 ///
-/// `daqiri_init` starts the process's default session, number 0; `session_open` starts others
-/// beside it. A thread selects which of them its calls act on, at first the default. Calls that
-/// take a burst act on the burst's own session, whatever is selected: a burst can be filled, sent,
-/// written and freed by any thread, and never ends up in the wrong session.
+/// `daqiri_init` starts the default session of the process, number 0. `session_open` starts
+/// additional sessions. Each thread selects the session that its calls act on, initially the
+/// default session. Calls with a burst act on the session of the burst, independent of the
+/// selection: any thread can fill, send, write and free a burst, and no burst enters another
+/// session.
 #pragma once
 
 #include <cstdint>
@@ -14,52 +15,52 @@
 
 namespace daqiri {
 
-/// Never used twice in a process.
-using SessionId = std::uint64_t;
-
-/// The session between `daqiri_init` and `shutdown`.
-inline constexpr SessionId DEFAULT_SESSION = 0;
-
-/// \name Sessions
+/// \addtogroup sessions
 /// \{
 
-/// Start another session; `id` gets its number, 0 on failure. `config` is completed, and failures
-/// are told, as by `daqiri_init`. Selects nothing.
+/// Number of a session; unique in a process, never reused.
+using SessionId = std::uint64_t;
+
+/// The session that `daqiri_init` starts and `shutdown` stops.
+inline constexpr SessionId DEFAULT_SESSION = 0;
+
+/// Start another session. `id` receives its number; 0: failed. Completes `config` and returns
+/// failures like `daqiri_init`. Does not change the selection.
 Status session_open(NetworkConfig& config, SessionId* id);
-/// As above from a file or from YAML text, told apart as by `daqiri_init`.
+/// Like `session_open`, from a file or from YAML text; `daqiri_init` describes which.
 Status session_open(const std::string& yaml_or_path, SessionId* id);
 
-/// Stop a session as `shutdown` stops the default one: threads end, bursts that the program holds
-/// stay readable. Any thread, whatever is selected. INVALID_PARAMETER for a number that is closed
-/// already, was never given, or is 0 (call `shutdown`).
+/// Stop a session as `shutdown` stops the default session: threads end, bursts that the program
+/// holds stay readable. Any thread may call this, with any selection. INVALID_PARAMETER: the
+/// session is closed already, never existed, or is the default session (call `shutdown`).
 Status session_close(SessionId id);
 
-/// Let the calling thread's calls act on a session. INVALID_PARAMETER, and the selection stays, for
-/// one that is not open; 0 can always be selected. When a selected session is closed, calls return
-/// NOT_READY until the thread selects another.
+/// Select the session for the calling thread. INVALID_PARAMETER: the session is not open; the
+/// selection does not change. 0 can always be selected. If a selected session is closed, calls
+/// return NOT_READY until the thread selects another.
 Status session_select(SessionId id);
-/// What the calling thread selected.
+/// Return the session that the calling thread has selected.
 SessionId session_selected() noexcept;
 
-/// \}
-
-/// A selection that ends with a scope.
+/// Selects a session until the end of a scope.
 class SessionScope {
  public:
-  /// Selects `id` in any case, so that calls return NOT_READY instead of acting on another session
-  /// when it is not open.
+  /// Select `id` even if that session is not open. Calls then return NOT_READY and do not act on
+  /// another session.
   explicit SessionScope(SessionId id) noexcept;
   SessionScope(const SessionScope&) = delete;
   SessionScope& operator=(const SessionScope&) = delete;
-  /// Selects what was selected before, open or not.
+  /// Restore the previous selection, even if that session is closed.
   ~SessionScope();
 
-  /// What `session_select` would have returned.
+  /// Return the status that `session_select` would have returned.
   [[nodiscard]] Status status() const noexcept { return status_; }
 
  private:
   SessionId previous_;
   Status status_;
 };
+
+/// \}
 
 }  // namespace daqiri

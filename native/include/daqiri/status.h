@@ -1,4 +1,4 @@
-/// Result codes of the documented interface, in their documented order.
+/// Result codes of the programming interface. Their order is fixed.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,10 @@
 
 namespace daqiri {
 
-/// What a call came to. The reason of a failure is in `last_error`.
+/// \addtogroup errors
+/// \{
+
+/// Result of a call. After a failure, `last_error` has the reason.
 enum class Status : std::int32_t {
   SUCCESS,
   NULL_PTR,
@@ -21,10 +24,7 @@ enum class Status : std::int32_t {
   INTERNAL_ERROR,
 };
 
-/// \name Status
-/// \{
-
-/// The enumerator's name, e.g. "NOT_READY".
+/// Return the name of the enumerator, e.g. "NOT_READY".
 std::string_view status_name(Status status) noexcept;
 
 /// \}

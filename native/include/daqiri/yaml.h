@@ -1,5 +1,5 @@
-/// Configurations as nodes of yaml-cpp, where its headers are found. A program that converts links
-/// yaml-cpp; others need not.
+/// Conversion of configurations to and from yaml-cpp nodes, if the headers of yaml-cpp are
+/// installed. Programs that use it must link yaml-cpp; other programs need not.
 #pragma once
 
 #if __has_include(<yaml-cpp/yaml.h>)
@@ -10,14 +10,14 @@
 
 namespace YAML {
 
-/// `node.as<daqiri::NetworkConfig>()`, and back.
+/// Implements `node.as<daqiri::NetworkConfig>()` and the conversion to a node.
 template <>
 struct convert<daqiri::NetworkConfig> {
-  /// As config_to_yaml writes it.
+  /// Convert with config_to_yaml.
   static Node encode(const daqiri::NetworkConfig& config) {
     return Load(daqiri::config_to_yaml(config));
   }
-  /// False where load_config_text reports errors.
+  /// Convert with load_config_text; returns false if it reports errors.
   static bool decode(const Node& node, daqiri::NetworkConfig& config) {
     return daqiri::load_config_text(Dump(node), "<node>", config).ok();
   }
