@@ -280,6 +280,8 @@ class ReorderPlan(ProcessedPlan):
             two axes.
         NoFreePacketBuffersError
             If means have no room in pinned memory (frames in a GPU's memory).
+        TypeError
+            If binning is no integer.
 
         Notes
         -----
@@ -287,8 +289,11 @@ class ReorderPlan(ProcessedPlan):
         is compiled with the plan's first call with a binning, which takes up to a second. The bits
         are those that the CPU makes: the exact sum of integers, or that of floats as float64 in the
         order of rows, divided by n * n as float64 and rounded once to float32. Frames of bf16,
-        which numpy has no type of, have means of their numbers. What is not a number, or a block
-        that has such a pixel, is NaN.
+        which numpy has no type of, have means of their numbers. The mean of a block with NaN, or
+        with infinities of both signs, is NaN.
+
+        Frames in the CPU's memory are copied, or made smaller, by the thread that hands them on:
+        means take it up to ten times as long as a copy.
         """
         shape, dtype = frame_form(self.config, binning)
         found = self._session.preview_frame(*self._place, after, binning)

@@ -15,9 +15,10 @@ typedef unsigned long long u64;
 
 #if HALF
 __device__ float value_of(Pixel bits) {
-  const u32 rest = (bits & 0x7FFFu) << 13;
-  const float size = (bits & 0x7C00u) == 0x7C00u ? __uint_as_float(rest | 0x7F800000u)
-                                                 : __uint_as_float(rest) * 0x1p112f;
+  const u32 exponent = bits & 0x7C00u, rest = (bits & 0x7FFFu) << 13;
+  const float size = exponent == 0 ? (float)(bits & 0x3FFu) * 0x1p-24f
+                     : exponent == 0x7C00u ? __uint_as_float(rest + (224u << 23))
+                                           : __uint_as_float(rest + (112u << 23));
   return bits & 0x8000u ? -size : size;
 }
 #elif BFLOAT

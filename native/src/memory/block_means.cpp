@@ -17,12 +17,13 @@ struct Bfloat {
 };
 
 double value_of(Half half) noexcept {
-  const std::uint32_t sign = std::uint32_t{half.bits} >> 15U << 31U;
+  const std::uint32_t exponent = half.bits & 0x7C00U;
   const std::uint32_t rest = (half.bits & 0x7FFFU) << 13U;
-  // The exponents of infinity and of what is not a number; others are 112 less than a float's.
-  const float size = (half.bits & 0x7C00U) == 0x7C00U ? std::bit_cast<float>(rest | 0x7F800000U)
-                                                      : std::bit_cast<float>(rest) * 0x1p112F;
-  return sign == 0 ? size : -size;
+  // A float's exponent is 112 more; that of infinity and of what is not a number 224.
+  const float size = exponent == 0         ? static_cast<float>(half.bits & 0x3FFU) * 0x1p-24F
+                     : exponent == 0x7C00U ? std::bit_cast<float>(rest + (224U << 23U))
+                                           : std::bit_cast<float>(rest + (112U << 23U));
+  return (half.bits & 0x8000U) == 0 ? size : -size;
 }
 double value_of(Bfloat value) noexcept {
   return std::bit_cast<float>(std::uint32_t{value.bits} << 16U);

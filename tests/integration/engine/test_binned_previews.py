@@ -64,6 +64,8 @@ def test_binnings_that_frames_do_not_have_are_refused(
         assert plan.preview() is None
         with pytest.raises(InvalidParameterError) as raised:
             plan.preview(binning=binning)
+        with pytest.raises(TypeError):
+            plan.preview(binning=2.5)  # pyright: ignore[reportArgumentType]
     assert str(raised.value).startswith(
         f"reorder plan 'images': binning is {binning}; accepted is {why}"
     )

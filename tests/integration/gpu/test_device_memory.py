@@ -66,8 +66,12 @@ with Engine.open(CONFIG) as engine:
         raise SystemExit
     with recorder:
         for batch in range(len(data)):
-            # Never more than the buffers that there are.
-            while (now := recorder.snapshot()).frames + now.dropped < batch - 3:
+            # Never more than the buffers that there are, and what the recorder keeps up with.
+            for _ in range(20_000):
+                now = recorder.snapshot()
+                (region,) = (r for r in engine.snapshot().regions if r.name == "frames")
+                if now.frames + now.dropped >= batch - 3 and 2 * region.free > region.buffers:
+                    break
                 time.sleep(0.001)
             port.tx[0].send(packets(batch), timeout=20)
         engine.close()
