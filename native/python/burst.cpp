@@ -76,7 +76,7 @@ ReceivedBurst::Share ReceivedBurst::share() const {
   }
   if (!base) {
     throw Error(Status::INVALID_PARAMETER,
-                "burst released: its buffers were given back; use it before release() or the end "
+                "burst released: its buffers were freed; use it before release() or the end "
                 "of its `with` block");
   }
   return {std::move(base), *burst_};
@@ -210,8 +210,7 @@ py::object ReceivedBurst::gather(const py::object& out, std::optional<int> segme
       return gather_on_device(*this, s, out);
     } else {
       throw Error(Status::NOT_SUPPORTED, "segment " + std::to_string(s) +
-                                             " of the packets lies in '" +
-                                             burst->owners[s]->name() +
+                                             " of the packets is in '" + burst->owners[s]->name() +
                                              "' on a GPU, and others may not; gather one at "
                                              "a time (segment)");
     }
@@ -235,8 +234,8 @@ py::tuple ReceivedBurst::gather_flat(const py::object& out) const {
   const Share burst = share();
   for (int s = 0; s < burst->hdr.hdr.num_segs; ++s) {
     if (!burst->is_on_device(s)) continue;
-    throw Error(Status::NOT_SUPPORTED, "segment " + std::to_string(s) +
-                                           " of the packets lies in '" + burst->owners[s]->name() +
+    throw Error(Status::NOT_SUPPORTED, "segment " + std::to_string(s) + " of the packets is in '" +
+                                           burst->owners[s]->name() +
                                            "' on a GPU, and gather_flat is for the CPU; use "
                                            "gather(segment=" +
                                            std::to_string(s) + ").get() for its packets in rows");

@@ -141,7 +141,7 @@ py::capsule DeviceArray::dlpack(std::optional<std::int64_t> stream,
                           "thread), or a stream's handle");
   }
   if (device && *device != dlpack_device()) {
-    throw py::buffer_error("dl_device is " + text(*device) + ", and the array lies on " +
+    throw py::buffer_error("dl_device is " + text(*device) + ", and the array is on " +
                            text(dlpack_device()) + " (CUDA, GPU " + std::to_string(gpu()) +
                            "); take it there and copy it, or use get() for a numpy array");
   }
@@ -212,7 +212,7 @@ std::string DeviceArray::repr() const {
 namespace {
 
 [[noreturn]] void refuse_on_cpu(const std::string& why) {
-  throw py::type_error("the array lies in the memory of a GPU, " + why +
+  throw py::type_error("the array is in the memory of a GPU, " + why +
                        "; use .get() for a numpy array, or cupy.asarray to work on it where it "
                        "lies");
 }

@@ -240,11 +240,11 @@ void bind_engine_calls(py::module_& m) {
   m.def("get_num_rx_queues", &get_num_rx_queues, py::arg("port_id"),
         "Receive queues of a port; 0: no such port.");
   m.def("drop_all_traffic", without_lock(&drop_all_traffic), py::arg("port"),
-        "Drop what arrives and what is queued.");
+        "Drop packets that arrive and packets that are queued.");
   m.def("allow_all_traffic", without_lock(&allow_all_traffic), py::arg("port"),
         "End drop_all_traffic.");
   m.def("flush_port_queue", without_lock(&flush_port_queue), py::arg("port"), py::arg("queue"),
-        "Drop what is queued.");
+        "Drop packets that are queued.");
   bind_connection_calls(m);
 }
 

@@ -162,7 +162,7 @@ void bind_reordered(py::module_& m) {
       .def_readwrite("aggregate_len", &ReorderBurstInfo::aggregate_len)
       .def_readwrite("burst_flags", &ReorderBurstInfo::burst_flags);
   m.def("get_reorder_burst_info", &reorder_info, py::arg("burst"),
-        "Return the status and what is known of an aggregate.");
+        "Return the status and the properties of an aggregate.");
   m.def("set_reorder_cuda_stream", &set_stream, py::arg("interface_name"), py::arg("reorder_name"),
         py::arg("stream") = 0, "Set the CUDA stream of a reorder plan.");
   m.def("synchronize_burst_event", &wait_for_event, py::arg("burst"),
@@ -179,11 +179,11 @@ void bind_rdma(py::module_& m) {
       },
       py::arg("burst"), py::arg("op_code"), py::arg("conn_id"), py::arg("is_server"),
       py::arg("num_pkts"), py::arg("wr_id"), py::arg("local_mr_name"),
-      "Say what a burst does, and on which connection.");
+      "Set the operation of a burst and its connection.");
   m.def(
       "rdma_get_opcode",
       [](BurstHandle* handle) { return static_cast<int>(on_burst(&rdma_get_opcode)(handle)); },
-      py::arg("burst"), "Number of what a burst does.");
+      py::arg("burst"), "Number of a burst's operation.");
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ api::Held packet_of(const char* call, BurstParams* params, int segment, int inde
       .require(!burst || burst->buffers[segment][index] != NO_BUFFER, Status::NULL_PTR,
                "the packet was freed")
       .require(!burst || burst->host_readable(segment), Status::NOT_SUPPORTED,
-               "the segment lies in memory that the CPU does not reach; use its address on the "
+               "the segment is in memory that the CPU cannot access; use its address on the "
                "device, or a memory region of kind 'host'");
   return burst;
 }
@@ -165,7 +165,7 @@ void bind_files(py::module_& m) {
                                                             offset);
       },
       py::arg("burst"), py::arg("absolute_path"), py::arg("file_prefix"),
-      py::arg("packet_data_offset"), "Write each packet to a file of its own.");
+      py::arg("packet_data_offset"), "Write each packet to a separate file.");
   m.def(
       "daqiri_write_pcap_to_file",
       [](BurstHandle* handle, const Path& directory, const std::string& prefix) {
@@ -177,13 +177,13 @@ void bind_files(py::module_& m) {
 
 void bind_freeing(py::module_& m) {
   m.def("free_packet", on_burst(&free_packet), py::arg("burst"), py::arg("idx"),
-        "Give the buffers of a packet back.");
+        "Free the buffers of a packet.");
   m.def("free_packet_segment", on_burst(&free_packet_segment), py::arg("burst"), py::arg("seg"),
-        py::arg("idx"), "Give the buffer of one segment of a packet back.");
+        py::arg("idx"), "Free the buffer of one segment of a packet.");
   m.def("free_all_segment_packets", on_burst(&free_all_segment_packets), py::arg("burst"),
-        py::arg("seg"), "Give the buffers of one segment of all packets back.");
+        py::arg("seg"), "Free the buffers of one segment of all packets.");
   m.def("free_segment_packets_and_burst", &free_segment_and_burst, py::arg("burst"), py::arg("seg"),
-        "Give a burst back, with all buffers that it still has.");
+        "Free a burst with all buffers that it still has.");
   const std::pair<const char*, void (*)(BurstParams*)> whole[] = {
       {"free_all_packets_and_burst_rx", &free_all_packets_and_burst_rx},
       {"free_all_packets_and_burst_tx", &free_all_packets_and_burst_tx},
@@ -194,7 +194,7 @@ void bind_freeing(py::module_& m) {
   };
   for (const auto& [name, function] : whole) {
     m.def(name, freeing(function), py::arg("burst"),
-          "Give a burst back, with all buffers that it still has.");
+          "Free a burst with all buffers that it still has.");
   }
 }
 
@@ -272,16 +272,16 @@ void bind_packet_calls(py::module_& m) {
       "An empty burst to send; None: all are in use.");
   m.def("set_header", on_burst(&set_header_of), py::arg("burst"), py::arg("port"), py::arg("q"),
         py::arg("num"), py::arg("segs"),
-        "Say which queue a burst is for, how many packets and segments it shall have.");
+        "Set the queue of a burst and request packets and segments.");
   m.def("set_num_packets", on_burst(&set_num_packets), py::arg("burst"), py::arg("num"),
-        "Set the packets wanted, or to send.");
+        "Set the number of packets to request, or to send.");
   m.def("get_num_packets", on_burst(&get_num_packets), py::arg("burst"),
         "Packets of a burst; 0: no burst.");
   m.def("get_q_id", on_burst(&get_q_id), py::arg("burst"), "Queue of a burst; -1: no burst.");
   m.def("get_burst_tot_byte", on_burst(&get_burst_tot_byte), py::arg("burst"),
         "Bytes of all packets of a burst.");
   m.def("get_connection_id", on_burst(&get_connection_id), py::arg("burst"),
-        "Connection that a burst came by, or goes to; 0: none.");
+        "Connection that a burst came from, or goes to; 0: none.");
   m.def("set_connection_id", on_burst(&set_connection_id), py::arg("burst"), py::arg("conn_id"),
         "Set the connection that a burst goes to.");
   m.def(

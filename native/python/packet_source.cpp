@@ -102,7 +102,7 @@ void PacketSource::check(std::size_t longest, const std::string& queue) const {
     const std::size_t length = (*this)[i].length;
     if (length > longest) {
       invalid("packet " + std::to_string(i) + " has " + std::to_string(length) +
-              " bytes; transmit queue '" + queue + "' takes up to " + std::to_string(longest) +
+              " bytes; transmit queue '" + queue + "' accepts up to " + std::to_string(longest) +
               " (buf_size of its memory regions, max_payload_size of a socket)");
     }
     if (launch_times_ != nullptr && launch_times_[i] < 0) {
@@ -158,7 +158,7 @@ std::optional<Status> Sender::step(Deadline& deadline, const Deadline& end) {
     const auto n =
         static_cast<std::uint32_t>(std::min<std::size_t>(chunk_, packets_.size() - submitted_));
     if (const char* why = queue_.unreachable(connection_); why != nullptr)
-      return refuse(Status::CONNECT_FAILURE, "refused connection " + std::to_string(connection_),
+      return refuse(Status::CONNECT_FAILURE, "rejected connection " + std::to_string(connection_),
                     why);
     Burst* burst = nullptr;
     Status status = queue_.allocate(n, &burst);
@@ -175,7 +175,7 @@ std::optional<Status> Sender::step(Deadline& deadline, const Deadline& end) {
       submitted_ += n;
       deadline.restart();
     } else if (!full) {
-      return refuse(status, status == Status::NOT_READY ? "is closed" : "refused the burst");
+      return refuse(status, status == Status::NOT_READY ? "is closed" : "rejected the burst");
     } else {
       if (deadline.passed()) return status;
       // A signal's handler is to run now.

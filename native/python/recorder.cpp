@@ -71,7 +71,7 @@ Recorder& RecorderHandle::get() const {
   if (born_ != fork_generation()) {
     throw Error(
         Status::NOT_READY,
-        "the recorder was started before this process was forked and goes on in the parent");
+        "the recorder was started before this process was forked and continues in the parent");
   }
   return *recorder_;
 }

@@ -159,8 +159,7 @@ Status get_packet_rx_timestamp(const BurstParams* params, int idx, std::uint64_t
                         "a transmit burst has launch times, not arrivals");
   }
   if (burst->timestamps[idx] == 0)
-    return api::decline(Status::NOT_SUPPORTED, __func__, "packet ", idx,
-                        " came without a timestamp");
+    return api::decline(Status::NOT_SUPPORTED, __func__, "packet ", idx, " has no timestamp");
   *timestamp_ns = burst->timestamps[idx];
   return Status::SUCCESS;
 }

@@ -1,5 +1,5 @@
-/// What calls of the programming interface have in common: how they fail (a status, and the reason
-/// in last_error() and the log), the session that they act on, and the bursts that they are given.
+/// Common parts of the calls of the programming interface: failures (a status, and the reason in
+/// last_error() and the log), the session that a call acts on, and checks of bursts.
 #pragma once
 
 #include <charconv>

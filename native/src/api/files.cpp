@@ -70,7 +70,7 @@ Status ask_write(const char* call, FileWriteHandle* handle, Ask ask,
   std::unique_lock lock(all.mutex);
   const auto it = all.handles.find(handle);
   if (it == all.handles.end())
-    return fail(Status::INVALID_PARAMETER, call, "the handle was destroyed, or is none");
+    return fail(Status::INVALID_PARAMETER, call, "the handle was destroyed or is not valid");
   const std::shared_ptr<FileWriteHandle> write = it->second;
   if (ask == Ask::DESTROY) all.handles.erase(it);
   lock.unlock();

@@ -82,8 +82,8 @@ std::shared_ptr<Session> open(NetworkConfig& config, ConfigReport read = {}) {
 void start_default(NetworkConfig& config, ConfigReport read = {}) {
   if (default_claimed.exchange(true, std::memory_order_acq_rel)) {
     throw Error(Status::INTERNAL_ERROR,
-                "the default session is running already, and runs on; call shutdown first, or "
-                "session_open for another beside it");
+                "the default session is already running and continues; call shutdown first, or "
+                "session_open to start an additional session");
   }
   try {
     insert(DEFAULT_SESSION, open(config, std::move(read)));

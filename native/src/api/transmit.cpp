@@ -107,7 +107,7 @@ void require_host_writable(Held& burst, int segment) noexcept {
   if (segment < 0) [[likely]]
     return;
   burst.refuse(Status::NOT_SUPPORTED, "segment ", segment,
-               " of the packets lies in memory that the CPU cannot write; write it with the "
+               " of the packets is in memory that the CPU cannot write; write it with the "
                "device, or use a memory region of kind 'host'");
 }
 
@@ -137,9 +137,9 @@ Status write_packet(Held& burst, int idx, int length, Write&& write) noexcept {
     return Status::SUCCESS;
   const bool cut = !packet.reaches(packet.capacity());
   return burst.refuse(Status::INVALID_PARAMETER, "packet ", idx, ": ", length,
-                      " bytes behind the header do not fit; the packet's ",
-                      cut ? "segments, of the lengths that are set, hold " : "buffers hold ",
-                      packet.reach(), " in all");
+                      " bytes after the header do not fit; the packet's ",
+                      cut ? "segments, with the lengths that are set, hold " : "buffers hold ",
+                      packet.reach(), " in total");
 }
 
 /// Set the lengths of packets [first, end).

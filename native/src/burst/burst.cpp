@@ -79,7 +79,7 @@ void Burst::copy_to_host(memory::DeviceCopies::Behind behind) const {
 void require_host_readable(const Burst& burst, std::string_view action) {
   const int segment = burst.unreadable_segment();
   if (segment < 0 || segment >= MAX_NUM_SEGS) return;
-  std::string text = "segment " + std::to_string(segment) + " of the packets lies in '" +
+  std::string text = "segment " + std::to_string(segment) + " of the packets is in '" +
                      burst.owners[segment]->name() + "', which the CPU cannot read, and cannot be ";
   text.append(action).append(
       "; copy the packets to the host first, or use a memory region of kind "

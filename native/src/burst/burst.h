@@ -1,4 +1,4 @@
-/// Bursts inside the engine: what they own and who holds them.
+/// Bursts inside the engine: their buffers and their current holder.
 #pragma once
 
 #include <array>

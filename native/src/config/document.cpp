@@ -47,7 +47,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto target = anchors_.find(anchor);
     if (target == anchors_.end())
-      throw Refused(to_mark(mark), "an alias stands inside of the value that it names");
+      throw Refused(to_mark(mark), "an alias is inside the value that it refers to");
     charge(target->second, to_mark(mark));
     add(target->second, YAML::NullAnchor);
   }
@@ -132,7 +132,7 @@ std::optional<SyntaxProblem> find_invalid_character(std::string_view text) {
   return SyntaxProblem{{static_cast<int>(std::ranges::count(before, '\n')) + 1,
                         static_cast<int>(offset - line_begin) + 1},
                        concat("found byte ", static_cast<unsigned char>(text[offset]),
-                              ", which has no place in a YAML file; accepts UTF-8 text without "
+                              ", which is not allowed in a YAML file; accepts UTF-8 text without "
                               "control characters")};
 }
 

@@ -97,8 +97,8 @@ void Fields::text(Key key, std::string& value, bool of_digits) {
   const auto read = [&](std::string_view word) -> std::string {
     if (word.empty()) return "an empty text";
     if (number)
-      return "a number, which YAML readers make of some texts without quotes, such as "
-             "0000:03:00.0; write the text in quotes";
+      return "a number, because YAML readers parse some text without quotes as a number, such as "
+             "0000:03:00.0; put the text in quotes";
     if (std::ranges::any_of(
             word, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }))
       return "a text with control characters";
@@ -218,7 +218,7 @@ Key Fields::or_alias(Key key, std::string_view alias) {
   if (!given(alias)) return key;
   if (!given(key.name)) return {alias, key.required, key.written};
   known_.push_back(alias);
-  problem(alias, concat("stands beside ", key.name, ", which means the same; keep one"));
+  problem(alias, concat("found together with ", key.name, ", which means the same; keep one"));
   return key;
 }
 
@@ -298,8 +298,8 @@ void Fields::report_unknown(const Node& key) {
     place.about_key(Severity::ERROR, key.mark, "unknown key ", name, ", nearest is '", nearest,
                     "'; accepts ", accepted);
   } else if (likely) {
-    place.about_key(Severity::WARNING, key.mark, "is left alone; if it is ours, it is '", nearest,
-                    "'");
+    place.about_key(Severity::WARNING, key.mark, "is ignored; if it is meant for daqiri, write '",
+                    nearest, "'");
   }
 }
 

@@ -1,4 +1,4 @@
-/// Collects what validation finds and knows where each key stands in the source.
+/// Collects the problems that validation finds, with the position of each key in the source.
 #pragma once
 
 #include <concepts>

@@ -204,7 +204,7 @@ std::string read_endpoint(std::string_view text, Endpoint& endpoint) {
   const std::string_view host = bracket ? rest.substr(1, end - 1) : rest.substr(0, end);
   if (bracket && !is_ipv6_address(host)) return quoted(host) + " is not a numeric IPv6 address";
   if (!bracket && !is_address(AF_INET, host))
-    return quoted(host) + " is not a numeric IPv4 address (IPv6 stands in brackets)";
+    return quoted(host) + " is not a numeric IPv4 address (put IPv6 addresses in brackets)";
 
   rest.remove_prefix(std::min(rest.size(), bracket ? end + 1 : end));
   const bool no_port = rest.empty();

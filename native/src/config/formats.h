@@ -1,7 +1,7 @@
-/// Values that are written as text: words, and forms of their own such as addresses, endpoints and
-/// port ranges.
+/// Values that are written as text: keywords, and formats such as addresses, endpoints and port
+/// ranges.
 ///
-/// What reads a text returns what is wrong with it; the target is then unchanged.
+/// Functions that read a text return the problem with it; the target is then unchanged.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace daqiri::config {
 
-/// A word of the configuration file and what it stands for; one table per enumeration.
+/// A keyword of the configuration file and its enumerator; one table per enumeration.
 struct Name {
   constexpr Name(std::string_view word, auto meaning)
       : text(word), value(static_cast<int>(meaning)) {}
@@ -106,7 +106,7 @@ constexpr std::string_view key_of(ReorderMethod method) noexcept {
 
 /// The engine of a validated configuration.
 std::string engine_name(const CommonConfig& common);
-/// What stands for CommonConfig::engine in a file; empty: nothing, it is inferred.
+/// Text of CommonConfig::engine in a file; empty: the engine is inferred.
 std::string engine_word(const CommonConfig& common);
 
 /// ASCII letters in lower case.

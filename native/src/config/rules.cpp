@@ -36,8 +36,8 @@ void check_interfaces(const Subject& subject) {
         "found true, which has no effect without loopback: sw; remove the key");
   if (subject.in_memory() && subject.sockets())
     subject.root["loopback"].error(
-        "found 'sw' beside stream_type: socket; accepts it beside stream_type: raw (a socket loops "
-        "back on 127.0.0.1)");
+        "found 'sw' with stream_type: socket; accepts it with stream_type: raw (for sockets, use "
+        "127.0.0.1)");
 }
 
 /// An endpoint of the file, in the spelling that the file uses.
@@ -157,8 +157,8 @@ EngineType engine_of_addresses(const Subject& subject) {
       at.error(found, wire ? ", the in-memory wire, without loopback: sw" : "", "; accepts ", PCI,
                " or ", LINUX);
     } else if (engine == (pci ? EngineType::PACKET : EngineType::DPDK)) {
-      at.error(found, " beside engine: ", text_of(ENGINES, engine), "; accepts ", pci ? LINUX : PCI,
-               " (engine: ", text_of(ENGINES, wanted), " takes ", pci ? PCI : LINUX, ")");
+      at.error(found, " with engine: ", text_of(ENGINES, engine), "; accepts ", pci ? LINUX : PCI,
+               " (engine: ", text_of(ENGINES, wanted), " accepts ", pci ? PCI : LINUX, ")");
     } else if (inferred == EngineType::DEFAULT) {
       inferred = wanted;
       inferred_from = at.path();
@@ -184,14 +184,14 @@ EngineType engine_of(const Subject& subject, const Place& at) {
     // A socket engine leaves roce:// to the engine that has it.
     if (subject.transport_known && named != EngineType::DEFAULT && named != accepted &&
         named != EngineType::SOCKET)
-      at.error("found ", quoted(engine_word(common)), " beside stream_type: socket with ",
+      at.error("found ", quoted(engine_word(common)), " with stream_type: socket and ",
                text_of(SCHEMES, common.protocol), ":// endpoints; accepts '",
                text_of(ENGINES, accepted), "'");
     if (at.bad()) return EngineType::DEFAULT;
     return inferred;
   }
   if (named == EngineType::SOCKET) {
-    at.error("found 'socket' beside stream_type: raw; accepts 'dpdk', 'ibverbs' or 'packet'");
+    at.error("found 'socket' with stream_type: raw; accepts 'dpdk', 'ibverbs' or 'packet'");
   } else {
     inferred = engine_of_addresses(subject);
   }
@@ -210,7 +210,8 @@ void resolve_engine(Subject& subject) {
   subject.traits = traits_of(subject.config);
   if (common.engine_type == EngineType::OTHER && subject.traits.name != common.engine_name_)
     at.error("found ", quoted(common.engine_name_),
-             ", an engine that does not take this configuration; accepts ", alternatives(ENGINES));
+             ", an engine that does not accept this configuration; accepts ",
+             alternatives(ENGINES));
 }
 
 void check_endpoints(const Subject& subject, InterfaceConfig& interface, const Place& at) {
@@ -232,7 +233,7 @@ void check_endpoints(const Subject& subject, InterfaceConfig& interface, const P
       remote.at.warning("has no effect: a server learns its peers from their traffic");
     if (remote.given() && !server && roce)
       remote.at.error(
-          "found an address, but a RoCE client is told its peer when it connects; remove the key");
+          "found an address, but a RoCE client gets its peer when it connects; remove the key");
   }
   if (local.given() && remote.given() && is_ipv6_address(local.ip) != is_ipv6_address(remote.ip))
     remote.at.error("found ", quoted(remote.ip), ", while ", local.at.path(), " is ",
@@ -254,8 +255,8 @@ void check_endpoints(const Subject& subject, InterfaceConfig& interface, const P
     at["address"].error("found ", quoted(interface.address_), "; accepts ", ip_form.accepts,
                         " of the RoCE port");
   if (interface.has_roce_ && !roce)
-    at["roce_config"].error("found beside ", text_of(SCHEMES, protocol),
-                            ":// endpoints; accepts it beside roce:// endpoints");
+    at["roce_config"].error("found with ", text_of(SCHEMES, protocol),
+                            ":// endpoints; accepts it with roce:// endpoints");
 }
 
 void check_socket(const Subject& subject, InterfaceConfig& interface, const Place& at) {
@@ -271,7 +272,7 @@ void check_socket(const Subject& subject, InterfaceConfig& interface, const Plac
   }
   for (const Place& key : {socket, at["roce_config"]}) {
     if (subject.raw() && !subject.root["stream_type"].bad() && key.given())
-      key.error("found beside stream_type: raw; accepts it beside stream_type: socket");
+      key.error("found with stream_type: raw; accepts it with stream_type: socket");
   }
 }
 
@@ -294,7 +295,7 @@ void check_unused_regions(const Subject& subject) {
   for (const auto& [name, region] : subject.config.mrs_) {
     if (!used.contains(name) && !holds_packets(subject.config, name))
       subject.root["memory_regions"][region.position_].warning(
-          "is used by no queue and no reorder config, and takes memory all the same; remove it");
+          "is used by no queue and no reorder config, but its memory is allocated; remove it");
   }
 }
 

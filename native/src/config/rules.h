@@ -1,4 +1,4 @@
-/// What must hold between the values of a configuration, and what follows from them.
+/// Rules between the values of a configuration, and values that are derived from others.
 #pragma once
 
 #include <algorithm>

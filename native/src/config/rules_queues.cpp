@@ -29,7 +29,7 @@ void check_queue(const Subject& subject, const Place& at, const CommonQueueConfi
   if (subject.traits.polls_without_pause && !core.bad() && !subject.root["master_core"].bad() &&
       queue.cpu_core_ == std::to_string(master))
     core.warning("found core ", master,
-                 ", which is the master_core too; a poller needs a core of its own");
+                 ", which is also the master_core; give the poller its own core");
 
   for (const auto& [name, place] : placed(queue.mrs_, list)) {
     const auto* region = subject.regions.find(name, place, "memory region");
@@ -68,9 +68,9 @@ void check_poll_mode(const Subject& subject, const Place& at, QueuePollMode mode
       at[key].error("a queue with poll_mode: direct is polled by its caller; remove the key");
   }
   if (accepted) return;
-  at["poll_mode"].error("found 'direct' beside engine '", engine_name(subject.config.common_),
-                        "'; accepts it beside loopback: sw and engines packet and ibverbs "
-                        "of stream_type: raw, and 'indirect' elsewhere");
+  at["poll_mode"].error("found 'direct' with engine '", engine_name(subject.config.common_),
+                        "'; accepts it with loopback: sw, and with engines packet and ibverbs of "
+                        "stream_type: raw; otherwise accepts 'indirect'");
 }
 
 template <class Queue>
@@ -90,8 +90,8 @@ void check_id(const Place& flow, FlowId id, std::map<FlowId, std::string>& ids) 
   if (at.bad()) return;
   if (id == 0)
     return at.warning(
-        "found 0, which packets that match no flow have too; give the flow an id from 1 on to tell "
-        "them apart");
+        "found 0, which is also the flow id of packets that match no flow; give the flow an id of "
+        "1 or more");
   const auto [seen, is_new] = ids.emplace(id, flow.path());
   if (!is_new)
     at.error("found ", id, ", also the id of ", seen->second,
@@ -149,9 +149,9 @@ struct Receive {
         return list[i]["match"].bad() || list[i]["actions"].bad();
       };
       if (bad(flow) || bad(taken_by)) continue;
-      match.warning("no packet gets here: flow ", quoted(rx.flows_[taken_by].name_),
-                    " comes before and takes all that flow ", quoted(rx.flows_[flow].name_),
-                    " matches; move this flow in front of it, or remove one of the two");
+      match.warning("no packet reaches this flow: flow ", quoted(rx.flows_[taken_by].name_),
+                    " comes first and matches all packets of flow ", quoted(rx.flows_[flow].name_),
+                    "; move this flow in front of it, or remove one of the two");
     }
   }
 
@@ -204,7 +204,7 @@ struct Receive {
     constexpr int LAST_TYPE_WITH_ID = 3;
     if (match.match_msg_type_ && match.match_id_ && match.msg_type_ > LAST_TYPE_WITH_ID)
       place["msg_type"].warning("found ", int{match.msg_type_},
-                                " beside an id, which only messages of the types 0 to ",
+                                " with an id, which only messages of types 0 to ",
                                 LAST_TYPE_WITH_ID, " have: no packet ever matches");
   }
 

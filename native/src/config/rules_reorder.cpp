@@ -48,7 +48,7 @@ struct Plan {
     const bool method_good = check_method() && check_stride();
     if (plan.reorder_type_ == "gpu" && !plan.cpu_cores_.empty())
       place["cpu_core"].error(
-          "found beside reorder_type: gpu, where no thread moves payloads; "
+          "found with reorder_type: gpu, where no thread moves payloads; "
           "accepts it with reorder_type: cpu");
     const bool types_good = check_types();
     if (method_good) check_window();
@@ -77,7 +77,7 @@ struct Plan {
     // What a queue has there is copied, from memory of the host that frames would be in.
     if (region.kind_ == MemoryKind::DEVICE && holds_packets(subject.config, region.name_)) {
       at.error("found ", quoted(region.name_),
-               " of kind 'device', which a queue has packets in; accepts a region of its own");
+               " of kind 'device', which also holds packets of a queue; accepts a separate region");
     }
   }
 
@@ -209,10 +209,10 @@ struct Plan {
     const std::uint64_t slots = std::uint64_t{plan.flow_stride_} * plan.flow_ids_.size();
     if (plan.method_ == ReorderMethod::BATCH_BYTE_OFFSET)
       at.error("found ", plan.flow_stride_,
-               " beside batch_byte_offset, whose packets have no slots; accepts none");
+               " with batch_byte_offset, whose packets have no slots; remove the key");
     else if (slots != reorder::slots_of(plan))
       at.error("found ", plan.flow_stride_, " for each of ", plan.flow_ids_.size(),
-               " flows, which makes ", slots, "; accepts what makes the ", reorder::slots_of(plan),
+               " flows, which makes ", slots, "; the product must be the ", reorder::slots_of(plan),
                " packets of a batch");
     return !at.bad();
   }
@@ -221,8 +221,9 @@ struct Plan {
     const Place at = place["window"];
     const std::uint64_t numbers = reorder::batch_numbers_of(plan);
     if (at.bad() || plan.window_ <= reorder::most_open(numbers)) return;
-    at.error("found ", plan.window_, "; accepts at most half of the ", numbers,
-             " batch numbers, which tell open batches apart: ", reorder::most_open(numbers));
+    at.error(
+        "found ", plan.window_, "; accepts at most half of the ", numbers,
+        " batch numbers, so that open batches can be distinguished: ", reorder::most_open(numbers));
   }
 
   /// Elements, what they become, and what stands for missing ones.
@@ -242,11 +243,11 @@ struct Plan {
     std::byte element[8];
     if (!place["fill"].bad() && !reorder::encode(plan.fill_, types.output_type_, element))
       place["fill"].error("found ", real_form.write(plan.fill_),
-                          ", no value of an element of type '",
+                          ", which cannot be represented by an element of type '",
                           types.output_type_ == ReorderDataType::SAME
                               ? "byte"
                               : reorder_data_type_to_string(types.output_type_),
-                          "'; accepts one that is");
+                          "'; accepts a value that can");
     return true;
   }
 

@@ -47,9 +47,9 @@ void walk_endpoint(Fields& fields, const LegacyKeys& keys, std::string& address,
   if (fields.given(keys.address)) {
     const auto refuse = [&](std::string_view key, const std::string& value) {
       if (fields.given(key))
-        fields.problem(
-            key, concat("found ", value, " beside ", keys.address, address.empty() ? "" : ": ",
-                        address, ", which holds address and port; remove it"));
+        fields.problem(key,
+                       concat("found ", value, " with ", keys.address, address.empty() ? "" : ": ",
+                              address, ", which contains address and port; remove it"));
     };
     refuse(keys.ip, quoted(parts.host));
     refuse(keys.port, concat(parts.port));
@@ -57,7 +57,7 @@ void walk_endpoint(Fields& fields, const LegacyKeys& keys, std::string& address,
     read_endpoint(address, parts);
   } else if (fields.given(keys.port) && !fields.given(keys.ip)) {
     parts = {};
-    fields.problem(keys.port, concat("has no ", keys.ip, " beside it; accepts ", keys.address,
+    fields.problem(keys.port, concat("found without ", keys.ip, "; accepts ", keys.address,
                                      ": scheme://ip:port instead of both"));
   }
   ip = parts.host;
@@ -105,7 +105,7 @@ void walk_memory_regions(Fields& fields, NetworkConfig& config) {
     if (is_new || name.empty()) continue;
     fields.problem(concat("memory_regions[", i, "].name"),
                    concat("found ", quoted(name), ", also the name of memory_regions[",
-                          first->second.position_, "]; accepts a name of its own"));
+                          first->second.position_, "]; accepts unique names"));
   }
   config.mrs_.erase(std::string());
 }
@@ -212,8 +212,8 @@ void walk_engine(Fields& fields, CommonConfig& common) {
 void walk_config(Fields& fields, NetworkConfig& config) {
   CommonConfig& common = config.common_;
   fields.refused("manager",
-                 "is no key any more: 'engine' names what moves the packets; accepts engine: " +
-                     alternatives(engine_names()) + ", or nothing to have it inferred");
+                 "is no key any more: 'engine' selects the packet engine; accepts engine: " +
+                     alternatives(engine_names()) + ", or no key to infer it");
   fields.refused("protocol",
                  "is no key any more: the transport is the scheme of socket_config.local_addr and "
                  "remote_addr; accepts udp://ip:port, tcp://ip:port or roce://ip[:port] there");

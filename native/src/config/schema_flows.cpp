@@ -11,7 +11,7 @@ void walk_queue_action(Fields& fields, FlowAction& action) {
   fields.numbers({"ids", false, spread}, action.ids_, WORD);
   if (!fields.reading()) return;
   if (several && fields.given("id"))
-    fields.problem("ids", "stands beside id; accepts one of the two");
+    fields.problem("ids", "found together with id; accepts one of the two");
   if (several && action.ids_.empty())
     fields.problem("ids", "found an empty list; accepts a list of queue ids");
   if (!action.ids_.empty()) action.id_ = action.ids_.front();
@@ -30,7 +30,8 @@ void walk_vlan_push(Fields& fields, VlanActionConfig& vlan) {
   if (!fields.given("vlan")) return walk_vlan(fields, vlan);
   fields.map(required("vlan"), vlan, walk_vlan);
   for (const std::string_view key : {"vlan_id", "pcp", "dei", "ethertype"}) {
-    if (fields.given(key)) fields.refused(key, "stands beside vlan, which holds it; keep one");
+    if (fields.given(key))
+      fields.refused(key, "found together with vlan, which contains it; keep one");
   }
 }
 
@@ -90,7 +91,7 @@ void walk_actions(Fields& fields, std::vector<FlowAction>& actions, bool rx) {
   const Names alone = rx ? all.first(1) : all;
   const bool several = fields.given("actions");
   if (several && fields.given("action"))
-    fields.problem("action", "stands beside actions; accepts one of the two");
+    fields.problem("action", "found together with actions; accepts one of the two");
   const bool write_short = actions.size() == 1 && actions.front().type_ == FlowType::QUEUE;
   FlowAction single = write_short ? actions.front() : FlowAction{};
   const bool has_single = fields.map({"action", !several, write_short},
@@ -111,12 +112,13 @@ void walk_ecpri(Fields& fields, EcpriMatch& match) {
   match.match_msg_type_ = fields.given("msg_type");
   match.match_id_ = fields.given("pc_id") || fields.given("rtc_id");
   if (fields.given("pc_id") && fields.given("rtc_id"))
-    fields.problem(
-        "rtc_id", "stands beside pc_id; accepts one of the two, they are one field of the message");
+    fields.problem("rtc_id",
+                   "found together with pc_id; accepts one of the two, which are the same field of "
+                   "the message");
   if (match.match_id_ && !match.match_msg_type_)
     fields.problem(fields.given("pc_id") ? "pc_id" : "rtc_id",
-                   "has no msg_type beside it, which says where the id stands in the message; "
-                   "accepts msg_type as well");
+                   "found without msg_type, which determines the position of the id in the "
+                   "message; accepts both");
 }
 
 /// A flow matches by UDP/IPv4, by a flex item or by eCPRI; keys of another class beside it are
@@ -128,7 +130,8 @@ void check_match_class(Fields& fields, FlowMatch& match, bool flex) {
   const auto refuse = [&](std::initializer_list<std::string_view> keys, const std::string& beside) {
     for (const std::string_view key : keys) {
       if (fields.given(key))
-        fields.problem(key, "stands beside " + beside + "; accepts one kind of match in a flow");
+        fields.problem(key,
+                       "found together with " + beside + "; accepts one kind of match in a flow");
     }
   };
   refuse({"udp_src", "udp_dst", "ipv4_len", "ipv4_src", "ipv4_dst"},

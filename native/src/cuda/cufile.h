@@ -1,4 +1,4 @@
-/// NVIDIA's cuFile (GPUDirect Storage), loaded when something is to be written with it.
+/// NVIDIA's cuFile (GPUDirect Storage), loaded when the first writer needs it.
 #pragma once
 
 #include <sys/types.h>

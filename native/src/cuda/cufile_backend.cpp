@@ -38,10 +38,10 @@ class RegisteredMemory {
     state.registered = result.error == 0;
     if (state.registered || state.told) return;
     state.told = true;
-    log(LogLevel::WARN,
-        "memory region '" + region.name() + "' of " + std::to_string(region.extent().bytes) +
-            " bytes is not registered with cuFile, whose writes are slower without (" +
-            cufile_error_text(number_of(result)) + "); lower num_bufs or buf_size");
+    log(LogLevel::WARN, "memory region '" + region.name() + "' of " +
+                            std::to_string(region.extent().bytes) +
+                            " bytes is not registered with cuFile, which makes writes slower (" +
+                            cufile_error_text(number_of(result)) + "); lower num_bufs or buf_size");
   }
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
@@ -209,7 +209,7 @@ class CufileBackend final : public WriteBackend {
         File::private_to_process([&] { return mkostemp(path.data(), O_DIRECT | O_CLOEXEC); });
     if (!probe.is_open())
       throw Error(Status::NOT_SUPPORTED,
-                  file_problem("cuFile needs O_DIRECT, which is refused in", directory, errno));
+                  file_problem("cuFile needs O_DIRECT, which is rejected in", directory, errno));
     constexpr std::size_t PAGE = 4096;
     const iovec page{region_.extent().base, std::min(PAGE, region_.extent().bytes)};
     std::uint64_t written = 0;

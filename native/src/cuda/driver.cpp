@@ -128,7 +128,7 @@ const char* Driver::remedy(Result result) noexcept {
   constexpr Result FIRST_FATAL = 700;
   constexpr Result LAST_FATAL = 719;
   constexpr Result LAUNCH_OUT_OF_RESOURCES = 701;
-  if (result == OUT_OF_MEMORY) return "end what else uses the GPU's memory";
+  if (result == OUT_OF_MEMORY) return "end other programs that use the GPU's memory";
   if (result >= FIRST_FATAL && result <= LAST_FATAL && result != LAUNCH_OUT_OF_RESOURCES)
     return "start the program again";
   return "see what the kernel's log says of the GPU (dmesg)";

@@ -1,4 +1,4 @@
-/// NVIDIA's driver, loaded when something asks for a GPU.
+/// NVIDIA's driver, loaded when a GPU is first used.
 #pragma once
 
 #include <unistd.h>

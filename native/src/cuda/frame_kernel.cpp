@@ -93,7 +93,7 @@ std::string checked_source(const reorder::FrameKernel& kernel) {
   require(traits + "::arrays >= 0",
           "parameters are (T* data, unsigned long long elements, a pointer for each array)");
   require(traits + "::arrays < 0 || " + traits + "::arrays == " + count,
-          "it gets " + count + " arrays, and takes another number");
+          "it gets " + count + " arrays, and has parameters for another number");
   const auto require_type = [&](std::size_t parameter, const reorder::FrameKernel::Type& type,
                                 const std::string& text) {
     const std::string kind = is_known(type.kind) ? std::string("'") + type.kind + "'" : "0";
@@ -147,8 +147,8 @@ void FrameKernel::copy_arrays(const Context& context, const reorder::FrameKernel
     const std::string text =
         "array " + std::to_string(i) + " of " + std::to_string(data.size()) + " bytes ";
     std::uint64_t address = 0;
-    require(call.allocate(&address, data.size()), text + "has no room on",
-            "lower num_bufs of regions there, or end what else uses it");
+    require(call.allocate(&address, data.size()), text + "does not fit on",
+            "lower num_bufs of regions there, or end other programs that use it");
     arrays_.push_back(address);
     require(call.copy_to_gpu(address, data.data(), data.size(), stream),
             text + "cannot be copied to", "start the program again");

@@ -1,4 +1,4 @@
-/// The kernel that makes means of a frame's pixels.
+/// The kernel that averages blocks of a frame's pixels.
 #pragma once
 
 #include <cstddef>

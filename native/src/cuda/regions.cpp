@@ -119,7 +119,7 @@ class DeviceMemory {
         text.append(std::to_string(total)).append(" bytes are free");
       }
       throw Error(Status::NO_FREE_PACKET_BUFFERS,
-                  text + "; lower num_bufs or buf_size, or end what else uses it");
+                  text + "; lower num_bufs or buf_size, or end other programs that use it");
     }
     // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the GPU
     extent_.base = reinterpret_cast<std::byte*>((allocated_ + page - 1) / page * page);
@@ -155,7 +155,7 @@ class DeviceMemory {
     if (problem.empty()) return file;
     throw Error(Status::NOT_SUPPORTED,
                 what_ + ": GPU " + std::to_string(gpu_) + " exports no dma-buf (" + problem +
-                    "); it takes NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12");
+                    "); this requires NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12");
   }
   /// Returns what went wrong; empty: nothing.
   [[nodiscard]] std::string read(const void* data, void* to, std::size_t bytes) const {
@@ -255,8 +255,8 @@ class PinnedMirror final : public memory::HostMirror {
 };
 
 Error given_back(const memory::MemoryRegion& region) {
-  return {Status::NOT_READY, "memory region '" + region.name() +
-                                 "' was given back: the engine is closed; open it again"};
+  return {Status::NOT_READY,
+          "memory region '" + region.name() + "' was freed: the engine is closed; open it again"};
 }
 
 /// Written by a kernel to pinned memory: nothing but means is copied to the host.
@@ -293,7 +293,7 @@ class PinnedMeans final : public memory::DeviceMeans {
       throw Error(Status::NO_FREE_PACKET_BUFFERS,
                   what_ + ", which is on a GPU: a preview with binning " + std::to_string(binning) +
                       " needs " + std::to_string(bytes) + " bytes of pinned memory (" +
-                      context.driver().text_of(result) + "); have a larger binning");
+                      context.driver().text_of(result) + "); use a larger binning");
     }
     free(context);
     made_ = static_cast<float*>(room);

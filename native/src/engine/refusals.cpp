@@ -47,7 +47,7 @@ template <typename Flows>
 std::string nested_tunnel_of(const Flows& flows) {
   return flow_that(flows, [](const auto& flow) -> std::string {
     const auto tunnels = std::ranges::count_if(flow.actions_, is_tunnel);
-    return tunnels < 2 ? std::string() : std::to_string(tunnels) + " tunnels in each other";
+    return tunnels < 2 ? std::string() : std::to_string(tunnels) + " nested tunnels";
   });
 }
 
@@ -144,16 +144,16 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
          "use udp:// endpoints, or remove reorder_configs");
     need(engine, traits.hardware_timestamps,
          rx.hardware_timestamps_ ? "hardware_timestamps: true" : "",
-         "set it to false, for timestamps of the software");
+         "set it to false, for timestamps in software");
     need(engine, traits.timed_send, tx.accurate_send_ ? "accurate_send: true" : "",
-         "set it to false, for launch times that the worker keeps");
+         "set it to false, for launch times in software");
     need(engine, traits.dynamic_flows,
          rx.dynamic_flow_capacity_ == 0
              ? ""
              : "dynamic_flow_capacity: " + std::to_string(rx.dynamic_flow_capacity_),
          "set it to 0");
     need(engine, traits.packet_filter, rx.filter_.empty() ? "" : "filter: " + rx.filter_,
-         "remove it; flows and flow_isolation say what is received");
+         "remove it; select packets with flows and flow_isolation");
     need(engine, traits.byte_matches, flow_that(rx.flows_, byte_match_of),
          "match udp_src, udp_dst, ipv4_len, ipv4_src or ipv4_dst");
     need(engine, traits.rss, flow_that(rx.flows_, spread_of), "give the queue action one id");
@@ -218,7 +218,7 @@ void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {
     needed += bytes;
     if (needed <= memory) return;
     const std::string others =
-        needed > bytes ? ", with what comes before it " + std::to_string(needed) : "";
+        needed > bytes ? ", together with the items before it " + std::to_string(needed) : "";
     throw Error(status, item + " needs " + std::to_string(bytes) + " bytes of memory" + others +
                             ", and this machine has " + std::to_string(memory) + "; lower " +
                             remedy);

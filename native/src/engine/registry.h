@@ -26,8 +26,9 @@ struct EngineEntry {
   [[nodiscard]] std::string missing() const;
 };
 
-/// Adds an engine; the one registered last is asked first. As a static object beside the engine:
-/// its folder is all that there is to add. Any thread, before sessions that use it.
+/// Adds an engine; engines registered later take precedence. Define it as a static object next to
+/// the engine, so that an engine is added by its folder alone. Any thread, before sessions that use
+/// the engine.
 struct RegisteredEngine {
   explicit RegisteredEngine(const EngineEntry& entry) noexcept;
 };

@@ -1,4 +1,4 @@
-/// What an io engine says of itself before it runs, and what follows of it.
+/// Features that an I/O engine declares before it runs, and values derived from them.
 #pragma once
 
 #include <cstdint>

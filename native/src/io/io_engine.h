@@ -1,4 +1,4 @@
-/// What an io engine implements; it touches nothing else.
+/// The interface that an I/O engine implements. An engine uses no other part of the library.
 #pragma once
 
 #include <algorithm>

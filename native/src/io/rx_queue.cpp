@@ -176,7 +176,7 @@ Burst* RxQueue::receive_unrecorded(std::uintptr_t connection) {
   if (!recorder_.empty()) {
     throw Error(Status::NOT_READY,
                 "receive queue '" + config_.common_.name_ + "' is being recorded to " + recorder_ +
-                    "_*, and a packet goes to one place; stop that recorder first");
+                    "_*, and each packet is delivered once; stop that recorder first");
   }
   Burst* burst = connection == 0 ? receive_packets() : take_from(connection);
   if (burst == nullptr) return connection == 0 ? receive_frames() : nullptr;

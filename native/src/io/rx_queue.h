@@ -1,4 +1,4 @@
-/// A receive queue: packets from an engine to the bursts of the application.
+/// A receive queue: puts packets from an engine into bursts for the application.
 #pragma once
 
 #include <algorithm>
@@ -117,7 +117,7 @@ class RxStage {
   virtual std::uint64_t expire(std::uint64_t now_ns) noexcept = 0;
   /// The queue closes: nothing more comes from it.
   virtual void finish() noexcept = 0;
-  /// Forget what it has, except for what somebody has to himself.
+  /// Discard everything it holds, except frames of plans that a receiver has attached to.
   virtual void discard() noexcept = 0;
   /// Whether there is such a one: packets for him are taken while others are discarded.
   [[nodiscard]] virtual bool taken() const noexcept = 0;
@@ -262,15 +262,15 @@ class RxQueue : public QueueBase<RxQueueConfig> {
   bool wait(std::int64_t timeout_ns, std::uintptr_t connection = 0) noexcept;
   /// Rung when a burst is ready or the queue closes.
   WaitQueue& ready() noexcept { return ready_; }
-  /// Discard what the engine, the stage, open bursts and the ring hold, but for what somebody has
-  /// to himself of the stage; counted as flushed, or as filtered once that is set. Waits until the
-  /// poller has done it, for 5 s at most. Throws Error.
+  /// Discard what the engine, the stage, open bursts and the ring hold, except frames of plans that
+  /// a receiver has attached to. Packets count as flushed, or as filtered if `set_drop_all` is on.
+  /// Waits at most 5 s for the poller. Throws Error.
   void request_flush();
   /// While set, what arrives is counted as filtered; what was queued before is dropped too. Once
   /// cleared, nothing that arrived before reaches the application.
   void set_drop_all(bool on);
 
-  /// One recorder or nobody owns the ring; throws Error NOT_READY when it is taken.
+  /// At most one recorder owns the ring; throws Error NOT_READY if there is one already.
   void attach_recorder(const std::string& name);
   void detach_recorder() noexcept;
   /// Name of the recorder that owns the ring; empty: none.

@@ -1,4 +1,4 @@
-/// What must outlive every burst of a session, and what all of its queues have of it.
+/// Objects that must outlive every burst of a session; all queues of the session share them.
 #pragma once
 
 #include <algorithm>

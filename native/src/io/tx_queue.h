@@ -1,4 +1,4 @@
-/// A transmit queue: bursts from the application, packets to the wire.
+/// A transmit queue: sends the packets of bursts from the application.
 #pragma once
 
 #include <atomic>

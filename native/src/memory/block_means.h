@@ -1,4 +1,4 @@
-/// Means of blocks of pixels: frames made smaller for displays.
+/// Averages blocks of pixels to make smaller frames for displays.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-/// Packet buffers by number: who gets them back, and which of them are free.
+/// Packet buffers by number: their owner, and the free ones.
 #pragma once
 
 #include <atomic>

@@ -93,8 +93,8 @@ void place(const RegionExtent& extent, int node, const std::string& what) {
     if (errno == EPERM || errno == ENOSYS) {
       // Containers and kernels without NUMA. The only node needs no placing.
       if (node == 0 && !std::filesystem::exists("/sys/devices/system/node/node1")) return;
-      return log(LogLevel::WARN, what + " may lie on any NUMA node: mbind(2) for affinity " +
-                                     std::to_string(node) + " is refused here (" +
+      return log(LogLevel::WARN, what + " may be on any NUMA node: mbind(2) for affinity " +
+                                     std::to_string(node) + " is not permitted here (" +
                                      std::strerror(errno) + ")");
     }
   }

@@ -1,4 +1,4 @@
-/// Copies past the caches, which what is written would only fill.
+/// Copies that bypass the CPU caches, so that the written data does not fill them.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-/// What a recorded packet begins with.
+/// The link layer of recorded packets: the headers that a packet in a file begins with.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-/// VLAN tags and tunnels: headers that come off received frames, or go in front of others.
+/// VLAN tags and tunnels: headers that are removed from received frames or added to sent frames.
 #pragma once
 
 #include <sys/uio.h>

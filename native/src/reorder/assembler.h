@@ -1,4 +1,4 @@
-/// Packets of a plan, put together to frames.
+/// Assembles packets of a plan into frames.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-/// Elements of a payload to elements of a frame, in one move.
+/// Copies elements of a payload to elements of a frame and converts them in the same pass.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-/// Who moves payloads to frames, where pollers do not do it themselves.
+/// Interface of movers, which copy payloads to frames if pollers do not do it themselves.
 #pragma once
 
 #include <atomic>
@@ -76,7 +76,7 @@ class Mover {
   [[nodiscard]] virtual std::shared_ptr<void> event() const { return nullptr; }
 };
 
-/// Who is told that all copies to a closed frame are done. Any thread.
+/// Is notified when all copies to a closed frame are done. Any thread.
 class FrameWaiter {
  public:
   virtual ~FrameWaiter() = default;
@@ -115,7 +115,7 @@ class OpenCopies {
 using MakeGpuMover = std::unique_ptr<Mover> (*)(const Plan& plan, const ReorderConfig& config,
                                                 const memory::MemoryRegion& output,
                                                 FrameWaiter& waiter);
-/// As a static object beside what it registers.
+/// Define as a static object next to the registered mover.
 struct RegisteredGpuMover {
   explicit RegisteredGpuMover(MakeGpuMover make) noexcept;
 };

@@ -1,4 +1,4 @@
-/// A reorder config, compiled: where packets of its flows belong.
+/// A compiled reorder config: computes the positions of packets in frames.
 #pragma once
 
 #include <endian.h>

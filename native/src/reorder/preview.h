@@ -31,8 +31,8 @@ struct FrameCopy {
   std::uint32_t missing{0};
 };
 
-/// Copies a frame when somebody has asked since the last copy: as often as he asks, at most, and
-/// never while nobody does. With each binning that is asked for there are copies of their own.
+/// Copies a frame only if a reader has requested one since the last copy. Each requested binning
+/// has separate copies.
 class Preview {
  public:
   /// `memory`: where frames are; null: where the CPU reads them.

@@ -125,7 +125,7 @@ void RunningPlan::set_kernel(const FrameKernel* kernel) {
   if (!on_gpu()) {
     throw Error(Status::NOT_SUPPORTED,
                 what + "runs on a GPU, and reorder_type is '" + config_.reorder_type_ +
-                    "'; set reorder_type: gpu, and process frames of a CPU where they are taken");
+                    "'; set reorder_type: gpu, or process the frames in the application");
   }
   throw Error(Status::NOT_READY, what + "cannot be set: the engine is closed; open it again");
 }
@@ -168,7 +168,8 @@ void RunningPlan::attach(const std::string& name) {
   const std::lock_guard lock(mutex_);
   if (taken_.load(std::memory_order_relaxed)) {
     throw Error(Status::NOT_READY, "frames of reorder plan '" + config_.name_ + "' go to " +
-                                       taker_ + ", and a frame goes to one place; end that first");
+                                       taker_ +
+                                       ", and each frame is delivered once; end that first");
   }
   taker_ = name;
   taken_.store(true, std::memory_order_release);

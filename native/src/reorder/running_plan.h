@@ -1,4 +1,4 @@
-/// A reorder plan at work: packets from receive queues, frames to whoever takes them.
+/// A running reorder plan: takes packets from receive queues and delivers frames.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@
 namespace daqiri::reorder {
 
 /// Queues of several pollers may feed one plan. Frames are bursts of one packet, in a ring of the
-/// plan: applications get them from its queues, unless somebody has the frames to himself.
+/// plan. Applications get them from the plan's queues, unless one receiver has attached to the plan
+/// and gets all frames.
 class RunningPlan final : FrameSink, FrameWaiter {
  public:
   /// `queues`: those that its flows lead to; the first one's timeout is the plan's, where it has
@@ -103,7 +104,7 @@ class RunningPlan final : FrameSink, FrameWaiter {
   /// launched before is done when this returns; the stream lives until another is set, or the
   /// session is closed. Throws Error; nothing has changed then.
   void set_stream(void* stream);
-  /// Copies of frames, whoever takes them.
+  /// Copies of frames, independent of the receiver of the frames.
   Preview& preview() noexcept { return preview_; }
 
  private:

@@ -36,7 +36,7 @@ void require_same_plans(const InterfaceConfig& interface, const std::vector<Flow
       throw Error(Status::NOT_SUPPORTED,
                   "interface '" + interface.name_ + "': flow " + std::to_string(id) +
                       " feeds reorder config '" + plan.name_ +
-                      "', whose queues are fixed while the engine is open; open it anew");
+                      "', whose queues are fixed while the engine is open; open it again");
     }
   }
 }
@@ -82,7 +82,7 @@ Port& FlowChanges::changeable_port(int port) const {
   require_changeable(found);
   if (!found.rx.empty()) return found;
   throw Error(Status::INVALID_PARAMETER,
-              "interface '" + found.config.name_ + "' has no receive queues, which flows lead to");
+              "interface '" + found.config.name_ + "' has no receive queues, which flows need");
 }
 
 Port& FlowChanges::take_installed(FlowId flow) {
@@ -110,7 +110,7 @@ FlowOpId FlowChanges::begin(Op op) {
   require_running();
   if (num_ops_ >= MOST_OPS) {
     throw Error(Status::NO_SPACE_AVAILABLE, std::to_string(num_ops_) +
-                                                " operations were begun and not polled; call "
+                                                " operations were started and not polled; call "
                                                 "poll_flow_op until it returns NOT_READY");
   }
   if (!thread_.joinable())
@@ -272,7 +272,7 @@ void FlowChanges::remove(FlowId flow) {
 NetworkConfig FlowChanges::checked(NetworkConfig wanted) const {
   if (!traits_.dynamic_flows) {
     throw Error(Status::NOT_SUPPORTED, "engine '" + std::string(traits_.name) +
-                                           "' cannot change flows while it runs; open it anew");
+                                           "' cannot change flows while it runs; open it again");
   }
   if (const ConfigReport report = validate_config(wanted); !report.ok())
     throw Error(Status::INVALID_PARAMETER, report.text());
@@ -283,8 +283,8 @@ NetworkConfig FlowChanges::checked(NetworkConfig wanted) const {
     same.ifs_[i].rx_.flows_ = config.ifs_[i].rx_.flows_;
   if (config_to_yaml(same) != config_to_yaml(config)) {
     throw Error(Status::NOT_SUPPORTED,
-                "the configuration differs in more than rx.flows, which are all that can be "
-                "changed while the engine is open; open it anew");
+                "the configuration differs in more than rx.flows, and only rx.flows can be changed "
+                "while the engine is open; open it again");
   }
   for (std::size_t i = 0; i < session_.num_ports(); ++i) {
     const Port& port = session_.port(static_cast<int>(i));

@@ -31,8 +31,8 @@ struct EndedFlowOp {
   std::string reason{};
 };
 
-/// Any thread. Operations that are begun are done by a thread of its own, in their order; those
-/// that wait together are one change of a port's flows, which is compiled once.
+/// Any thread. A separate thread performs the operations in the order in which they were started.
+/// Operations that wait together are one change of a port's flows, which is compiled once.
 class FlowChanges {
  public:
   /// Begun and not polled; one more is refused.

@@ -1,4 +1,4 @@
-/// Whether flows that are to be added to a port are accepted.
+/// Checks whether flows can be added to a port.
 #pragma once
 
 #include <span>

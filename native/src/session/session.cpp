@@ -24,12 +24,13 @@ void require_accurate_send(const Port& port) {
   if (!port.config.tx_.accurate_send_) return;
   for (const auto& queue : port.tx) {
     if (port.io->transmit_traits(*queue).launch_lead > 0) continue;
-    throw Error(Status::NOT_SUPPORTED,
-                "interface '" + port.config.name_ + "': tx.accurate_send is true, and queue '" +
-                    queue->config().common_.name_ +
-                    "' has its launch times kept in software; set it to false, or send from a UDP "
-                    "client whose packets leave by a network interface with fq or etf (`tc qdisc "
-                    "show`)");
+    throw Error(
+        Status::NOT_SUPPORTED,
+        "interface '" + port.config.name_ + "': tx.accurate_send is true, and queue '" +
+            queue->config().common_.name_ +
+            "' keeps its launch times in software; set it to false, or send from a UDP client "
+            "whose packets leave through a network interface with fq or etf (`tc qdisc "
+            "show`)");
   }
 }
 
@@ -53,7 +54,7 @@ void check_cores(const NetworkConfig& config) {
                            ", or 'any' for a thread that is not pinned";
   if (config.common_.stream_type != StreamType::SOCKET)
     throw Error(Status::INVALID_PARAMETER, text);
-  log(LogLevel::WARN, text + ". These threads run, not pinned");
+  log(LogLevel::WARN, text + ". These threads run without pinning");
 }
 
 /// The worker that was made with `parts`, made where there is none.

@@ -138,8 +138,8 @@ void make_private(const std::string& directory) {
   if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 022U) != 0) {
     throw Error(Status::GENERIC_FAILURE,
                 directory +
-                    " is not a directory that only this user can write in; have it removed, or "
-                    "set XDG_RUNTIME_DIR to a directory of your own");
+                    " is not a directory that only this user can write to; remove it, or set "
+                    "XDG_RUNTIME_DIR to your own directory");
   }
 }
 

@@ -1,4 +1,4 @@
-/// What a session has done and holds, at one moment, and the thread that tells it.
+/// Counters and levels of a session at one moment, and the thread that publishes them.
 #pragma once
 
 #include <cstdint>

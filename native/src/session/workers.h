@@ -1,5 +1,5 @@
-/// What serves the queues of one core: a thread for all receive queues, one for all transmit
-/// queues. Direct queues (poll_mode) have none: their callers do the same work.
+/// Threads that serve the queues of one core: one for all receive queues and one for all transmit
+/// queues. Direct queues (poll_mode) have no thread; their callers do the same work.
 #pragma once
 
 #include <cstdint>

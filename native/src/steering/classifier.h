@@ -1,4 +1,4 @@
-/// Steering: which queue and flow id a packet gets.
+/// Steering: selects the queue and the flow id of a packet.
 #pragma once
 
 #include <cstddef>

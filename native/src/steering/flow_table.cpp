@@ -102,11 +102,11 @@ void FlowTable::accept(Flows& flows, Positions& positions, std::span<Addition> a
                                             " match; accepts one kind on an interface");
     } else if (capacity != 0 && num_added >= capacity) {
       refuse(Status::NO_SPACE_AVAILABLE,
-             " is one too many: dynamic_flow_capacity is " + std::to_string(capacity) +
-                 ", and as many flows were added; delete one first, or raise it");
+             " exceeds the limit: dynamic_flow_capacity is " + std::to_string(capacity) +
+                 ", and that many flows were added; delete one first, or raise it");
     } else if (flows.size() + accepted.size() + 1 >= NO_FLOW) {
       refuse(Status::NO_SPACE_AVAILABLE,
-             " is one too many: there are " + std::to_string(flows.size() + accepted.size()) +
+             " exceeds the limit: there are " + std::to_string(flows.size() + accepted.size()) +
                  " flows, and at most 65534 are accepted; delete one first");
     } else {
       InstalledFlow& entry = accepted.emplace_back();
@@ -177,7 +177,7 @@ void FlowTable::require_acceptable(const std::vector<FlowConfig>& flows) const {
   const auto added = static_cast<std::size_t>(std::ranges::count(now, true, &InstalledFlow::added));
   if (flows.size() + added >= NO_FLOW) {
     refuse(Status::NO_SPACE_AVAILABLE,
-           std::to_string(flows.size()) + " flows, beside " + std::to_string(added) +
+           std::to_string(flows.size()) + " flows, in addition to " + std::to_string(added) +
                " that were added at run time; at most 65534 are accepted together");
   }
   if (added == 0 || flows.empty()) return;
@@ -191,7 +191,7 @@ void FlowTable::require_acceptable(const std::vector<FlowConfig>& flows) const {
            named(flow) + " of the configuration has the name of flow '" + flow.name_ + "' (" +
                std::to_string(found->second) +
                "), which was added at run time; names of flows are unique on a port. Remove the "
-               "added flow, or name the other one anew");
+               "added flow, or rename the other flow");
   }
   const FlowConfig& other = *now.front().config;
   if (other.match_.type_ == flows.front().match_.type_) return;
@@ -260,7 +260,7 @@ FlowSnapshot FlowTable::counts(std::uint64_t key) const {
   const auto found = std::ranges::find(flows_, key, &InstalledFlow::key);
   if (found == flows_.end()) {
     throw Error(Status::INVALID_PARAMETER,
-                "interface '" + config_.name_ + "': the flow was removed, and counts no more");
+                "interface '" + config_.name_ + "': the flow was removed and has no counters");
   }
   return counts(*found);
 }

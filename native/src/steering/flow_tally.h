@@ -1,4 +1,4 @@
-/// How many packets were steered to each flow.
+/// Counts the packets steered to each flow.
 #pragma once
 
 #include <array>

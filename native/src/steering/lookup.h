@@ -1,4 +1,4 @@
-/// The first of many rules that matches a packet, at a cost that does not grow with their number.
+/// Finds the first rule that matches a packet. The cost does not grow with the number of rules.
 #pragma once
 
 #include <cstdint>

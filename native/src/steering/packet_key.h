@@ -1,4 +1,4 @@
-/// What rules look at in a packet.
+/// The fields of a packet that rules match.
 #pragma once
 
 #include <cstdint>

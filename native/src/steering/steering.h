@@ -1,4 +1,4 @@
-/// The program in force, and its replacement while packets are steered.
+/// The current steering program, which can be replaced while packets are steered.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-/// Transmit flows: what is put in front of which packets.
+/// Transmit flows: which headers are added to which packets.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-/// Receive flows whose packets come out of tunnels.
+/// Receive flows that decapsulate tunnels.
 #pragma once
 
 #include <cstdint>

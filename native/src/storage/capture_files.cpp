@@ -65,7 +65,7 @@ std::unique_ptr<RecordWriter> CaptureFiles::make_writer() const {
       auto writer = source_.make_writer(options_, WriterKind::CUFILE);
       if (writer->cufile_mode() != COMPATIBILITY_MODE) return writer;
       log_about(LogLevel::INFO,
-                " copies frames to the CPU, as cuFile would, too: the kernel has no nvidia-fs");
+                " copies frames to the CPU, as cuFile would do, too: the kernel has no nvidia-fs");
     } catch (const std::exception& e) {
       log_about(LogLevel::WARN,
                 std::string(" copies frames to the CPU, without cuFile: ") + e.what());
@@ -74,7 +74,7 @@ std::unique_ptr<RecordWriter> CaptureFiles::make_writer() const {
   std::string why_not;
   const WriterKind kind = possible_writer(options_.writer, options_.directory, why_not);
   if (options_.writer == WriterKind::DIRECT && !why_not.empty())
-    log_about(LogLevel::WARN, " is buffered, not direct as asked for: " + why_not);
+    log_about(LogLevel::WARN, " is buffered, not direct as requested: " + why_not);
   std::string shortage;
   if (kind == WriterKind::DIRECT) {
     try {
@@ -105,7 +105,7 @@ void CaptureFiles::with_free_number(Step&& step) {
       next_sidecar_.reset();
       // The first file may not be in the way of one that exists.
       if (error.status() != Status::INVALID_PARAMETER || begun_ns_ == 0) throw;
-      log_about(LogLevel::WARN, std::string(" leaves a number out: ") + error.what());
+      log_about(LogLevel::WARN, std::string(" skips a file number: ") + error.what());
     }
   }
 }
@@ -155,7 +155,7 @@ bool CaptureFiles::recover() {
   }
   if (!same && (has_file_ || !try_begin())) return false;
   failing_ = false;
-  log_about(LogLevel::WARN, " goes on in " + writer_->path());
+  log_about(LogLevel::WARN, " continues in " + writer_->path());
   return true;
 }
 

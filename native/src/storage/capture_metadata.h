@@ -1,4 +1,4 @@
-/// What is told beside a file of a recording.
+/// Metadata of a recorded file.
 #pragma once
 
 #include <array>

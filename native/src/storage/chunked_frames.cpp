@@ -244,7 +244,7 @@ class ChunkedFrames final : public FrameWriter {
                         LAY_OUT);
           if (column == nullptr && compressor_) compressor_->filter().add_to(properties);
         });
-    hdf5::require(H5Fstart_swmr_write(opened.file) >= 0, "let others read along");
+    hdf5::require(H5Fstart_swmr_write(opened.file) >= 0, "enable concurrent reading");
     const hdf5::Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, LAY_OUT);
     // Frames go past the cache.
     hdf5::require(H5Pset_chunk_cache(access, 0, 0, 0.0) >= 0, LAY_OUT);

@@ -1,4 +1,4 @@
-/// How files of contiguous frames begin: with all that is not values.
+/// The beginning of files of contiguous frames: all HDF5 structures except the values.
 #pragma once
 
 #include <array>

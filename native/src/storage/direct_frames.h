@@ -1,4 +1,4 @@
-/// Frames past the page cache, straight from their buffers.
+/// Writes frames from their buffers directly to disk, without the page cache.
 #pragma once
 
 #include <array>

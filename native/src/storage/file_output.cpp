@@ -69,19 +69,18 @@ std::string refusal(const std::string& directory) {
   struct statfs system{};
   if (statfs(directory.c_str(), &system) != 0)
     return file_problem("cannot examine", directory, errno);
-  if (in_memory(system))
-    return directory + " lies in memory, where there is no disk to write to directly";
+  if (in_memory(system)) return directory + " is in memory: there is no disk to write to directly";
   // A file without a name: it goes with its descriptor.
   const File probe(open(directory.c_str(), O_TMPFILE | O_WRONLY | O_DIRECT | O_CLOEXEC, 0600));
-  if (!probe.is_open()) return file_problem("O_DIRECT is refused in", directory, errno);
+  if (!probe.is_open()) return file_problem("O_DIRECT is rejected in", directory, errno);
 #ifdef STATX_DIOALIGN
   struct statx limits{};
   if (statx(probe.fd(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &limits) == 0 &&
       (limits.stx_mask & STATX_DIOALIGN) != 0 &&
       (limits.stx_dio_offset_align == 0 || limits.stx_dio_offset_align > DIRECT_PAGE)) {
-    return "the disk of " + directory + " takes blocks of " +
-           std::to_string(limits.stx_dio_offset_align) + " bytes, and ours are multiples of " +
-           std::to_string(DIRECT_PAGE);
+    return "the disk of " + directory + " requires blocks of " +
+           std::to_string(limits.stx_dio_offset_align) +
+           " bytes, and the engine writes multiples of " + std::to_string(DIRECT_PAGE);
   }
 #endif
   return {};

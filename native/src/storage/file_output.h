@@ -1,4 +1,4 @@
-/// How packets get into a file: gathered, and not copied where they are long.
+/// Writes packets to a file in gathered writes; long packets are not copied.
 #pragma once
 
 #include <sys/uio.h>

@@ -172,7 +172,7 @@ class FileThread {
       if (waiting_ >= MAX_PENDING_FILE_WRITES) {
         throw Error(Status::NO_SPACE_AVAILABLE,
                     std::to_string(waiting_) +
-                        " file writes are waiting, and no more are taken; wait for some of "
+                        " file writes are waiting, and no more are accepted; wait for some of "
                         "their handles first");
       }
       if (!thread_.joinable()) thread_ = start_thread([this] { run(); });

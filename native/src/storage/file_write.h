@@ -1,4 +1,4 @@
-/// Bursts to files: at once, or in the background with a handle.
+/// Writes bursts to files, synchronously or in the background with a handle.
 #pragma once
 
 #include <atomic>

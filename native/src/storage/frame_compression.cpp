@@ -105,13 +105,13 @@ BitshuffleLz4::BitshuffleLz4(void* plugin)
   if (theirs == nullptr || theirs->id != ID) refuse("it is another filter");
   const H5Z_class2_t filter{H5Z_CLASS_T_VERS, ID,      1,         1,
                             "bitshuffle",     nullptr, set_local, theirs->filter};
-  if (H5Zregister(&filter) < 0) refuse("the HDF5 library does not take it");
+  if (H5Zregister(&filter) < 0) refuse("the HDF5 library does not accept it");
 }
 
 void BitshuffleLz4::add_to(hid_t creation) const {
   const std::array<unsigned, 2> values{0, LZ4};
   if (H5Pset_filter(creation, ID, H5Z_FLAG_MANDATORY, values.size(), values.data()) < 0)
-    throw Error(Status::INTERNAL_ERROR, "the HDF5 library refuses the filter bitshuffle");
+    throw Error(Status::INTERNAL_ERROR, "the HDF5 library rejects the filter bitshuffle");
 }
 
 std::size_t BitshuffleLz4::bound(std::size_t size, std::size_t element) const noexcept {

@@ -1,4 +1,4 @@
-/// Compression of frames, on threads of its own.
+/// Compresses frames on separate threads.
 #pragma once
 
 #include <hdf5.h>

@@ -1,4 +1,4 @@
-/// What a file of frames looks like (NeXus).
+/// The layout of files of frames (NeXus).
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-/// Files of frames as they are found: after a kill, or made by others.
+/// Examines and repairs files of frames, for example after the writer was killed.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,7 @@ void FrameWriter::attempt(Step&& step) noexcept {
   try {
     cut();
   } catch (const std::exception& e) {
-    error_ += std::string("; then the file could not be put in order: ") + e.what();
+    error_ += std::string("; then the file could not be repaired: ") + e.what();
   }
   rows_.clear();
   tally_ = flushed_;

@@ -1,4 +1,4 @@
-/// Frames to HDF5 files.
+/// Writes frames to HDF5 files.
 #pragma once
 
 #include <array>

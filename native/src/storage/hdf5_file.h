@@ -1,4 +1,4 @@
-/// HDF5 files whose bytes go where we say.
+/// HDF5 files whose bytes are written by this library, not by HDF5.
 #pragma once
 
 #include <hdf5.h>
@@ -13,7 +13,7 @@
 
 namespace daqiri::hdf5 {
 
-/// What the library reads and writes in place of a file.
+/// Storage that the HDF5 library reads and writes instead of a file.
 class Storage {
  public:
   Storage() = default;
@@ -21,7 +21,7 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
   virtual ~Storage() = default;
 
-  /// Space for an object; where it is. The library's own way is the default: behind what there is.
+  /// Allocate space for an object and return its address. Default, as in HDF5: after the last one.
   virtual haddr_t allocate(H5FD_mem_t type, hsize_t bytes) noexcept;
   virtual bool read(haddr_t at, void* to, std::size_t bytes) noexcept = 0;
   virtual bool write(H5FD_mem_t type, haddr_t at, const void* from, std::size_t bytes) noexcept = 0;

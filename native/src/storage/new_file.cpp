@@ -57,7 +57,7 @@ struct stat lock_for_writing(const File& file, const std::string& path, bool sha
   if (!S_ISREG(found.st_mode)) refuse_existing(path, "is not a regular file");
   if (locked) return found;
   throw Error(Status::NOT_READY,
-              path + " is being written by somebody else; wait until that is done");
+              path + " is being written by another writer; wait until it has finished");
 }
 
 File open_again(int fd, int flags) {

@@ -1,4 +1,4 @@
-/// Files that nobody else has.
+/// New files, created without overwriting and locked for one writer.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,8 +10,8 @@
 
 namespace daqiri {
 
-/// A new file, locked, that gets its name once its header is in it, where the file system has files
-/// without names. It goes away with its owner unless it is taken.
+/// A new, locked file. If the file system supports files without names, it gets its name after its
+/// header is written. It is deleted with its owner unless it is taken.
 class NewFile {
  public:
   /// `shared`: others may lock it for reading. Throws Error: INVALID_PARAMETER when `path` exists,
@@ -33,12 +33,12 @@ class NewFile {
   bool named_{false};
 };
 
-/// Locks the open file, which is private to the process, for its only writer, and returns what it
-/// is then. Throws Error INVALID_PARAMETER for what is no regular file, NOT_READY while somebody
-/// else writes it.
+/// Locks the open file, which is private to the process, for a single writer, and returns its
+/// status after that. Throws Error: INVALID_PARAMETER if it is not a regular file, NOT_READY while
+/// another writer has it.
 struct stat lock_for_writing(const File& file, const std::string& path, bool shared = false);
 
-/// The open file `fd`, which may have no name, with another descriptor. Not open: errno tells why.
+/// Open the file of `fd`, which may have no name, again. If the result is not open, errno is set.
 File open_again(int fd, int flags);
 
 /// Whether the open file still has a name and at least `bytes` bytes.

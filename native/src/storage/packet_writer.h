@@ -1,4 +1,4 @@
-/// Bursts to pcap and raw files.
+/// Writes bursts to pcap and raw files.
 #pragma once
 
 #include <sys/stat.h>

@@ -185,7 +185,7 @@ bool PcapIndexer::advance() {
     if (captured > pcap::MAX_RECORD) {
       index_.damage = "the record at byte " + std::to_string(at_) + " claims " +
                       std::to_string(captured) + " bytes, and more than " +
-                      std::to_string(pcap::MAX_RECORD) + " is taken for garbage";
+                      std::to_string(pcap::MAX_RECORD) + " is considered garbage";
     }
   }
   // Zeros before a torn record are the crash's as well: once it is cut off, they end the file.

@@ -1,5 +1,5 @@
-/// The classic pcap file format, version 2.4 (IETF draft-ietf-opsawg-pcap), its index: where each
-/// packet lies, and its relative pcapng.
+/// The classic pcap file format, version 2.4 (IETF draft-ietf-opsawg-pcap), an index of the
+/// positions of its packets, and its relative pcapng.
 #pragma once
 
 #include <sys/mman.h>

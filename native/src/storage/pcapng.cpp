@@ -102,7 +102,7 @@ class Conversion {
            "interface: tshark -r IN -Y frame.interface_id==0 -F nsecpcap -w OUT");
   }
   [[noreturn]] void refuse(const std::string& words) const {
-    throw Error(Status::INVALID_PARAMETER, name_ + ": libpcap says: " + words);
+    throw Error(Status::INVALID_PARAMETER, name_ + ": libpcap reports: " + words);
   }
 
   const Library& pcap_{library()};

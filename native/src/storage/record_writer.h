@@ -1,4 +1,4 @@
-/// What a recorder writes its files with.
+/// Interface of the writers that a recorder uses for its files.
 #pragma once
 
 #include <cstdint>

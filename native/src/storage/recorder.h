@@ -1,5 +1,5 @@
-/// Records a receive queue, or the frames of a reorder plan, to rolling files on a thread of its
-/// own. A record is a packet, or a frame.
+/// Records a receive queue, or the frames of a reorder plan, to rolling files on a separate thread.
+/// A record is a packet or a frame.
 #pragma once
 
 #include <atomic>

@@ -15,7 +15,7 @@ void require_recordable(const RecorderOptions& options) {
       (options.max_packets > 0 || options.max_seconds > 0 || options.roll_packets > 0 ||
        options.roll_bytes > 0 || options.roll_seconds > 0)) {
     throw Error(Status::INVALID_PARAMETER,
-                "a recorder of a group has a limit of its own; give limits to the group");
+                "a recorder of a group has its own limit; set limits on the group");
   }
   if (options.group && options.start_flow) {
     throw Error(Status::INVALID_PARAMETER,

@@ -1,4 +1,4 @@
-/// What a recorder is asked for.
+/// Options of a recorder.
 #pragma once
 
 #include <cstdint>

@@ -148,8 +148,8 @@ class PlanFrames final : public RecordingSource {
     };
     if (contiguous && room(options) == 0) {
       refuse(
-          "layout is 'contiguous', and no limit says how many frames a file has; give roll_frames, "
-          "roll_bytes or max_frames");
+          "layout is 'contiguous', and no limit determines the number of frames in a file; set "
+          "roll_frames, roll_bytes or max_frames");
     }
     FrameCompressor::require_threads(options.compression_threads);
     if (contiguous && options.compression != FrameCompression::NONE) {

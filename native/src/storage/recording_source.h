@@ -1,4 +1,4 @@
-/// Where a recorder takes what it records.
+/// Sources of a recorder: a receive queue or a reorder plan.
 #pragma once
 
 #include <cstdint>

@@ -84,7 +84,7 @@ void Sidecar::create() {
   part_ = File::private_to_process(
       [&] { return open(part_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); });
   if (!part_.is_open() && errno == EEXIST)
-    refuse_existing(part_path_, "belongs to a recorder that runs, or is no regular file");
+    refuse_existing(part_path_, "belongs to a running recorder, or is not a regular file");
   if (!part_.is_open()) throw file_error("cannot create", part_path_, errno);
   // Somebody who tidies up may have been quicker.
   struct stat found{};

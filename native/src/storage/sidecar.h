@@ -1,4 +1,4 @@
-/// The metadata file beside a recorded file.
+/// The metadata file next to a recorded file.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ class DirectBackend final : public WriteBackend {
     // all does.
     direct_ = open_again(fd, O_WRONLY | O_DIRECT);
     if (!direct_.is_open() && !std::exchange(told_, true)) {
-      log(LogLevel::WARN, file_problem("frames are buffered, not direct: O_DIRECT is refused for",
+      log(LogLevel::WARN, file_problem("frames are buffered, not direct: O_DIRECT is rejected for",
                                        "their file", errno));
     }
     return 0;

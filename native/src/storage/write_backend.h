@@ -1,4 +1,4 @@
-/// How frames get from their buffers to the disk.
+/// Backends that write frames from their buffers to disk.
 #pragma once
 
 #include <sys/uio.h>

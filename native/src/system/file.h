@@ -1,4 +1,4 @@
-/// A file that is closed when its owner goes, and errors that name it.
+/// A file that is closed with its owner, and errors that contain its name.
 #pragma once
 
 #include <sys/uio.h>

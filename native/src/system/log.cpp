@@ -83,7 +83,8 @@ void print(LogLevel level, std::string_view text) {
   std::string line("daqiri: ");
   line.append(log_level_name(level)).append(": ").append(text);
   const std::uint64_t lost = unprinted.exchange(0, std::memory_order_relaxed);
-  if (lost > 0) line += " (" + std::to_string(lost) + " lines before this one were not taken)";
+  if (lost > 0)
+    line += " (" + std::to_string(lost) + " lines before this one could not be written)";
   line += '\n';
   if (!write_unless_blocked(line)) unprinted.fetch_add(lost + 1, std::memory_order_relaxed);
 }

@@ -10,16 +10,16 @@
 
 namespace daqiri {
 
-/// What a line is about. Empty: no one of them.
+/// Interface and queue that a line concerns; empty: none in particular.
 struct LogOrigin {
   std::string_view interface;
   std::string_view queue;
 };
 
-/// One line to whoever has attached, else to stderr: "daqiri: <level>: <text>". Never waits for a
-/// reader: what is not taken at once is lost, and the next line tells how many were. The same text
-/// again within a second is counted instead, and the count goes with the next line that has this
-/// text, which names what it is about; `origin` has the same for programs.
+/// Write a line to the attached reader, otherwise to stderr: "daqiri: <level>: <text>". Never waits
+/// for a reader: a line that cannot be written at once is lost, and the next line has the number of
+/// lost lines. A text that repeats within a second is only counted; the next line with this text
+/// has the count. The text names the interface and queue; `origin` has them for programs.
 void log(LogLevel level, std::string_view text, const LogOrigin& origin = {}) noexcept;
 
 /// As above for lines of programs: each of them, also one that equals the line before it.

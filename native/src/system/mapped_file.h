@@ -1,4 +1,4 @@
-/// A file in memory that others may cut meanwhile.
+/// A memory-mapped file that other programs may truncate while it is read.
 #pragma once
 
 #include <cstddef>

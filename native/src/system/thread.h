@@ -1,4 +1,4 @@
-/// Where an engine thread runs.
+/// CPU cores and priorities of the engine's threads.
 #pragma once
 
 #include <string>

@@ -173,6 +173,6 @@ TEST_CASE("what does not fit is told with the bytes that the buffers have", "[ap
   REQUIRE(set_packet_lengths(burst, 0, {42, 100}) == Status::SUCCESS);
   CHECK(set_udp_header(burst, 0, 9999, 1, 2) == Status::INVALID_PARAMETER);
   CHECK_THAT(last_error(),
-             Catch::Contains("segments, of the lengths that are set, hold 2090 in all"));
+             Catch::Contains("segments, with the lengths that are set, hold 2090 in total"));
   free_all_packets_and_burst_tx(burst);
 }

@@ -88,7 +88,7 @@ TEST_CASE("a tag's keys stand in a map of their own, too", "[config][spellings]"
          tag, "7"});
   const std::string flow = "interfaces[1].tx.flows[0].action";
   require_error(replaced(RAW, VLAN_TAG, "{type: vlan_push, vlan_id: 1, vlan: {vlan_id: 7}}"),
-                flow + ".vlan_id", "stands beside vlan");
+                flow + ".vlan_id", "found together with vlan");
   require_error(replaced(RAW, VLAN_TAG, "{type: vlan_push, vlan: {pcp: 3}}"),
                 flow + ".vlan.vlan_id", "required");
 }
@@ -128,7 +128,7 @@ TEST_CASE("no time between attempts is one second", "[config][spellings]") {
 TEST_CASE("a number is no address unless it is quoted", "[config][spellings]") {
   for (const char* number : {"180.0", "180", "1_0.5", "1e5"}) {
     require_error(replaced(SOCKET, "address: 127.0.0.1", "address: " + std::string(number)),
-                  "interfaces[0].address", "write the text in quotes");
+                  "interfaces[0].address", "put the text in quotes");
   }
   CHECK(require_clean(replaced(FLEX, "address: eth0", "address: '180.0'")).ifs_[0].address_ ==
         "180.0");

@@ -57,10 +57,10 @@ TEST_CASE("a flow that no packet reaches is told of, with the flow that takes th
   require_warning(replaced(RAW, "{name: spread, id: 2, match: {udp_dst: 3000}, action",
                            "{name: spread, id: 2, match: {udp_dst: 2005, udp_src: 1000, ipv4_len: "
                            "1050, ipv4_src: 10.0.0.1, ipv4_dst: 10.0.0.2}, action"),
-                  FLOWS + "[1].match", "flow 'plain' comes before");
+                  FLOWS + "[1].match", "flow 'plain' comes first");
   require_warning(replaced(ECPRI, "name: control, id: 2, match: {ecpri: {msg_type: 2, rtc_id: 18}}",
                            "name: control, id: 2, match: {ecpri: {msg_type: 0, pc_id: 17}}"),
-                  FLOWS + "[1].match", "all that flow 'control' matches");
+                  FLOWS + "[1].match", "matches all packets of flow 'control'");
   // In front it takes the rest.
   require_clean(replaced(ECPRI, "name: type, id: 3, match: {ecpri: {msg_type: 5}}",
                          "name: type, id: 3, match: {ecpri: {msg_type: 2}}"));
@@ -68,7 +68,7 @@ TEST_CASE("a flow that no packet reaches is told of, with the flow that takes th
                            "{ecpri: {msg_type: 5, pc_id: 17}}, action: {type: queue"),
                   FLOWS + "[0].match.ecpri.msg_type", "types 0 to 3");
   require_warning(replaced(FLEX, "{flex_item_id: 4, val: 7}", "{flex_item_id: 3, val: 272}"),
-                  FLOWS + "[1].match", "no packet gets here");
+                  FLOWS + "[1].match", "no packet reaches this flow");
 }
 
 TEST_CASE("engine is inferred from addresses and endpoints", "[config][rules]") {
@@ -225,8 +225,7 @@ TEST_CASE("a directly polled queue has no core, batch or timeout", "[config][rul
   const std::string queue = "interfaces[0].rx.queues[2]";
   const std::string on_dpdk =
       replaced(RAW, "id: 2, cpu_core: 5, batch_size: 64,", "id: 2, poll_mode: direct,");
-  require_error(on_dpdk, queue + ".poll_mode",
-                "beside engine 'dpdk'; accepts it beside loopback: sw");
+  require_error(on_dpdk, queue + ".poll_mode", "with engine 'dpdk'; accepts it with loopback: sw");
   require_error(replaced(on_dpdk, "    engine: dpdk\n", ""), queue + ".poll_mode", "'dpdk'");
   require_error(replaced(SOCKET, "name: in,", "name: in, poll_mode: direct,"),
                 "interfaces[0].rx.queues[0].poll_mode", "'socket'");
@@ -289,7 +288,7 @@ TEST_CASE("actions end in a queue that exists", "[config][rules]") {
   breaks(RAW, "action: {type: queue, id: 0}", "action: {type: queue, ids: [9]}",
          FLOWS + "[0].action.ids[0]", "accepts 0, 1, 2");
   breaks(RAW, "action: {type: queue, ids: [0, 1]}", "action: {type: queue, ids: [0, 1], id: 0}",
-         FLOWS + "[1].action.ids", "beside id");
+         FLOWS + "[1].action.ids", "together with id");
   breaks(RAW, "action: {type: queue, ids: [0, 1]}", "action: {type: queue, ids: []}",
          FLOWS + "[1].action.ids", "empty list");
   breaks(RAW, "action: {type: queue, ids: [0, 1]}", "action: {type: queue}",
@@ -306,7 +305,7 @@ TEST_CASE("actions end in a queue that exists", "[config][rules]") {
          "accepts 'queue'");
   breaks(RAW, "action: {type: queue, id: 0}",
          "action: {type: queue, id: 0}\n          actions: [{type: queue, id: 0}]",
-         FLOWS + "[0].action", "beside actions");
+         FLOWS + "[0].action", "together with actions");
   breaks(RAW, "          action: {type: queue, id: 0}\n", "", FLOWS + "[0].action", "required");
   breaks(RAW, "{type: gre, gre_protocol: 0x6558}}", "{type: gre, vni: 3}}",
          FLOWS + "[4].actions[0].tunnel.vni", "unknown key");
@@ -388,7 +387,7 @@ TEST_CASE("reorder plans get packets they can use", "[config][rules]") {
   const Loaded by_threads = load(replaced(
       gpu, "reorder_type: cpu\n      memory_region: batches\n      flow_ids: [2]",
       "reorder_type: gpu\n      cpu_core: 1\n      memory_region: gpu\n      flow_ids: [2]"));
-  CHECK_THAT(by_threads.report.text(), Catch::Contains(plan2 + ".cpu_core: found beside "));
+  CHECK_THAT(by_threads.report.text(), Catch::Contains(plan2 + ".cpu_core: found with "));
 
   breaks(REORDER, "bit_width: 4}", "bit_width: 13}",
          plan2 + ".method.seq_batch_number.batch_number.bit_width", "at most the 12");

@@ -283,18 +283,17 @@ TEST_CASE("a struct that contradicts itself is refused with both values", "[conf
         "<config>: error: protocol: found 'tcp', while interfaces[0].socket_config.local_addr has "
         "scheme 'udp'; accepts one transport in a configuration\n");
   CHECK(refusal([](auto& c) { c.ifs_[0].socket_.local_port_ = 5001; }) ==
-        "<config>: error: interfaces[0].socket_config.local_port: found 5001 beside local_addr: "
-        "udp://127.0.0.1:5000, which holds address and port; remove it\n");
+        "<config>: error: interfaces[0].socket_config.local_port: found 5001 with local_addr: "
+        "udp://127.0.0.1:5000, which contains address and port; remove it\n");
   CHECK(refusal([](auto& c) { c.common_.engine_type = EngineType::DPDK; }) ==
-        "<config>: error: engine: found 'dpdk' beside stream_type: socket with udp:// endpoints; "
+        "<config>: error: engine: found 'dpdk' with stream_type: socket and udp:// endpoints; "
         "accepts 'socket'\n");
-  CHECK(
-      refusal([](auto& c) {
-        c.common_.engine = EngineType::SOCKET;
-        c.common_.engine_type = EngineType::DPDK;
-      }) ==
-      "<config>: error: engine: found 'socket' beside engine_type 'dpdk'; accepts the same engine "
-      "in both, or EngineType::DEFAULT in one\n");
+  CHECK(refusal([](auto& c) {
+          c.common_.engine = EngineType::SOCKET;
+          c.common_.engine_type = EngineType::DPDK;
+        }) ==
+        "<config>: error: engine: found 'socket' with engine_type 'dpdk'; accepts the same engine "
+        "in both, or EngineType::DEFAULT in one\n");
   CHECK(refusal([](auto& c) { c.ifs_[0].socket_.mode_ = static_cast<SocketMode>(7); }) ==
         "<config>: error: interfaces[0].socket_config.mode: found '7', unknown word; accepts "
         "'client' or 'server'\n");

@@ -159,11 +159,10 @@ TEST_CASE("transforms that no engine makes are refused", "[engine]") {
   };
   using enum FlowType;
   refused({TUNNEL_DECAP, QUEUE}, TunnelType::VXLAN, "");
-  refused(
-      {TUNNEL_DECAP, TUNNEL_DECAP, QUEUE}, TunnelType::VXLAN,
-      "flow 'flow5': 2 tunnels in each other, which engine 'plain' does not have; give the flow "
-      "one tunnel");
-  refused({TUNNEL_ENCAP, TUNNEL_ENCAP}, TunnelType::GRE, "2 tunnels in each other");
+  refused({TUNNEL_DECAP, TUNNEL_DECAP, QUEUE}, TunnelType::VXLAN,
+          "flow 'flow5': 2 nested tunnels, which engine 'plain' does not have; give the flow "
+          "one tunnel");
+  refused({TUNNEL_ENCAP, TUNNEL_ENCAP}, TunnelType::GRE, "2 nested tunnels");
   refused({VLAN_PUSH, TUNNEL_ENCAP}, TunnelType::GRE,
           "VLAN tags in a GRE tunnel with gre_protocol");
   refused({TUNNEL_DECAP, VLAN_POP, QUEUE}, TunnelType::GRE, "VLAN tags in a GRE tunnel");
@@ -189,7 +188,7 @@ TEST_CASE("memory regions beyond the machine's memory are refused by their keys"
   std::tie(status, text) = refusal([&] { refuse_oversized(config, std::uint64_t{3} << 20U); });
   CHECK(status == Status::NO_FREE_PACKET_BUFFERS);
   CHECK_THAT(text, Catch::Contains("'second'") &&
-                       Catch::Contains("with what comes before it 4194304") &&
+                       Catch::Contains("together with the items before it 4194304") &&
                        Catch::Contains("this machine has 3145728"));
   // Of another memory than the machine's.
   second = {.name_ = "gpu",

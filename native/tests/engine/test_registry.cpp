@@ -68,7 +68,7 @@ TEST_CASE("an engine that does not take the configuration is refused", "[engine]
   INFO(report.text());
   REQUIRE(report.problems_.size() == 1);
   CHECK(report.problems_[0].path_ == "engine");
-  CHECK_THAT(report.problems_[0].message_, Catch::Contains("does not take this configuration"));
+  CHECK_THAT(report.problems_[0].message_, Catch::Contains("does not accept this configuration"));
 }
 
 TEST_CASE("documented engines keep their rules and numbers", "[engine]") {

@@ -242,7 +242,7 @@ TEST_CASE("A session that can have no socket does without", "[session][housekeep
     const auto session = Session::open(config);
     REQUIRE(runtime.sockets().empty());
     REQUIRE(log.lines_with("'daqiri-ophyd stats' cannot show this engine") == 1);
-    REQUIRE(log.lines_with("only this user can write in") == 1);
+    REQUIRE(log.lines_with("only this user can write to") == 1);
   }
   SECTION("a link to a directory of this user") {
     std::filesystem::create_directory(runtime.path() + "/other");
@@ -250,7 +250,7 @@ TEST_CASE("A session that can have no socket does without", "[session][housekeep
                                               runtime.path() + "/daqiri");
     const auto session = Session::open(config);
     REQUIRE(runtime.sockets().empty());
-    REQUIRE(log.lines_with("only this user can write in") == 1);
+    REQUIRE(log.lines_with("only this user can write to") == 1);
   }
   SECTION("no directory") {
     std::filesystem::remove(runtime.path());

@@ -87,6 +87,6 @@ TEST_CASE("A group is not spread over cores", "[udp][multicast][errors]") {
   config.ifs_[0].address_ = "lo";
   const auto [status, text] = error_of([&] { Session::open(config); });
   REQUIRE(status == Status::INVALID_PARAMETER);
-  REQUIRE_THAT(text, Catch::Contains("would each get all that is sent to the group") &&
+  REQUIRE_THAT(text, Catch::Contains("would each receive all packets of the group") &&
                          Catch::Contains("use one cpu_core"));
 }

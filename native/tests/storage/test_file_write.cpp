@@ -146,7 +146,8 @@ TEST_CASE("A handle tells how a write in the background went", "[storage][file]"
     const auto handle = start_write_pcap(*burst, dir.path(), "run");
     REQUIRE(handle->wait(60'000'000'000));
     CHECK(handle->status() == Status::GENERIC_FAILURE);
-    CHECK_THAT(handle->error(), Contains("run.pcap") && Contains("being written by somebody else"));
+    CHECK_THAT(handle->error(),
+               Contains("run.pcap") && Contains("being written by another writer"));
   }
   SECTION("beside writes to a locked file, which keep their turn") {
     std::vector<std::shared_ptr<FileWriteHandle>> locked;

@@ -75,7 +75,7 @@ TEST_CASE("A recorder does not write through a link that somebody has put in its
   options.prefix = "first";
   const auto [status, text] = refusal([&] { Recorder(r.session, r.rx, options); });
   CHECK(status == Status::INVALID_PARAMETER);
-  CHECK_THAT(text, Contains("is no regular file"));
+  CHECK_THAT(text, Contains("is not a regular file"));
   CHECK(read_file(dir / "precious") == Bytes{1, 2, 3});
 }
 

@@ -158,7 +158,7 @@ TEST_CASE("A limit besides those of a group is refused", "[storage][recorder][gr
   options.group = std::make_shared<RecorderGroup>(RecorderGroup::Limits{});
   const auto [status, text] = refusal([&] { Recorder(session, session->rx_queue(0, 0), options); });
   CHECK(status == Status::INVALID_PARAMETER);
-  CHECK_THAT(text, Contains("give limits to the group"));
+  CHECK_THAT(text, Contains("set limits on the group"));
   options.roll_packets = 0;
   options.max_seconds = 1.0;
   CHECK(refusal([&] { Recorder(session, session->rx_queue(0, 0), options); }).first ==

@@ -21,8 +21,8 @@ def test_a_udp_server_sends_once_it_has_a_peer(udp: Build) -> None:
         server, client = engine.ports
         with pytest.raises(ConnectFailureError, match="0 of 1 packets: no client has sent") as e:
             server.tx[0].send([b"too early"])
-        assert "transmit queue 'tx0' refused connection 0" in str(e.value)
-        with pytest.raises(ConnectFailureError, match="refused connection 999999 .* no such"):
+        assert "transmit queue 'tx0' rejected connection 0" in str(e.value)
+        with pytest.raises(ConnectFailureError, match="rejected connection 999999 .* no such"):
             server.tx[0].send([b"nowhere"], connection_id=999999)
         client.tx[0].send([b"hello"])
         burst = server.rx[0].receive(20)

@@ -572,8 +572,8 @@ def test_a_filter_of_tcpdump_s_language(
 @pytest.mark.parametrize(
     ("expression", "text"),
     [
-        ("udp prt 5000", r"'udp prt 5000': libpcap says: .*syntax"),
-        ("ether[0xffffffff] = 0", r"the kernel does not take its \d+ instructions: Invalid"),
+        ("udp prt 5000", r"'udp prt 5000': libpcap reports: .*syntax"),
+        ("ether[0xffffffff] = 0", r"the kernel does not accept its \d+ instructions: Invalid"),
         # libpcap would take minutes.
         (" or ".join(f"udp port {i}" for i in range(1, 3000)), r"\d+ bytes; accepts 8192 at most"),
     ],

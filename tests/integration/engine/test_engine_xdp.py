@@ -249,7 +249,7 @@ def test_automatic_takes_nothing_that_others_may_need(cable: Any, packet: Build)
 def test_a_filter_is_for_sockets(cable: Any, packet: Build) -> None:
     config = packet()
     config["interfaces"][0]["rx"]["filter"] = "udp"
-    with pytest.raises(DaqiriError, match=r"af_xdp has no rx.filter \('udp'\)"):
+    with pytest.raises(DaqiriError, match=r"af_xdp does not support rx.filter \('udp'\)"):
         cable.call(Engine.open, config)
     cable.run("ethtool -K far rxvlan off")
     config["interfaces"][0]["rx"]["receive_path"] = "auto"
@@ -262,7 +262,7 @@ def test_flows_of_the_program_are_fixed_unless_there_is_room_for_others(
 ) -> None:
     flow = {"name": "late", "match": {"udp_dst": 6000}, "queue": "rx0"}
     with cable.call(Engine.open, packet()) as engine:
-        with pytest.raises(NotSupportedError, match=r"'receiver': its XDP program takes only"):
+        with pytest.raises(NotSupportedError, match=r"'receiver': its XDP program receives only"):
             engine.ports[0].add_flow(flow)
     config = packet()
     config["interfaces"][0]["rx"]["dynamic_flow_capacity"] = 10

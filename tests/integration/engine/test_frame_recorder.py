@@ -237,7 +237,7 @@ def test_recordings_that_cannot_be_are_refused(
     source: Source, loopback: Build, with_frames: Build, tmp_path: Path
 ) -> None:
     record = source.plan.record
-    with pytest.raises(InvalidParameterError, match="give roll_frames, roll_bytes or max_frames"):
+    with pytest.raises(InvalidParameterError, match="set roll_frames, roll_bytes or max_frames"):
         record(tmp_path, layout="contiguous")
     with pytest.raises(InvalidParameterError, match="layout is 'tiled'; accepted are 'chunked'"):
         record(tmp_path, layout="tiled")  # type: ignore[arg-type]

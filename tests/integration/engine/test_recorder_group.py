@@ -30,7 +30,7 @@ def test_refused(limits):
 def test_a_limit_besides_those_of_the_group(tmp_path):
     with Engine.open(loopback()) as engine:
         queue = engine.port("port0").rx[0]
-        with pytest.raises(InvalidParameterError, match="give limits to the group"):
+        with pytest.raises(InvalidParameterError, match="set limits on the group"):
             queue.record(tmp_path, roll_packets=5, group=RecorderGroup())
 
 

@@ -234,8 +234,8 @@ def test_memory_that_is_not_registered_is_written_all_the_same(run: Run, disk: P
     said, asked, files = record(run, disk, with_frames(), data, writer="cufile", CUFILE_BUFFER=5036)
     size = BUFFERS * SLOTS * 2048
     assert (
-        f"memory region 'frames' of {size} bytes is not registered with cuFile, whose writes are "
-        "slower without (CU_FILE_GPU_MEMORY_PINNING_FAILED (cuFile error 5036)); lower num_bufs or "
+        f"memory region 'frames' of {size} bytes is not registered with cuFile, which makes "
+        "writes slower (CU_FILE_GPU_MEMORY_PINNING_FAILED (cuFile error 5036)); lower num_bufs or "
         "buf_size"
     ) in said
     assert outcome(said) == [NUMBER, "", 0, 0, True]

@@ -369,11 +369,11 @@ engine.close()
 """,
     )
     to_numpy = (
-        "TypeError: the array lies in the memory of a GPU, and numpy would copy it unasked; use "
+        "TypeError: the array is in the memory of a GPU, and numpy would copy it unasked; use "
         ".get() for a numpy array, or cupy.asarray to work on it where it lies"
     )
     elsewhere = (
-        "BufferError: dl_device is ({}), and the array lies on (2, 0) (CUDA, GPU 0); take it there "
+        "BufferError: dl_device is ({}), and the array is on (2, 0) (CUDA, GPU 0); take it there "
         "and copy it, or use get() for a numpy array"
     )
     assert said[:6] == [

@@ -140,8 +140,8 @@ def test_a_gpu_without_room_says_how_much_is_free(with_driver: Run) -> None:
     size = NUMBER * SLOTS * 2048 + PAGE
     assert said == (
         f"memory region 'frames': GPU 0 cannot allocate {size} bytes (CUDA_ERROR_NAME: what went "
-        "wrong); 1000 of its 4000 bytes are free; lower num_bufs or buf_size, or end what else "
-        "uses it"
+        "wrong); 1000 of its 4000 bytes are free; lower num_bufs or buf_size, or end other "
+        "programs that use it"
     )
 
 

@@ -111,7 +111,7 @@ print(free())
 @pytest.mark.parametrize(
     ("answer", "remedy"),
     [
-        (2, "end what else uses the GPU's memory"),
+        (2, "end other programs that use the GPU's memory"),
         (701, "see what the kernel's log says of the GPU (dmesg)"),
         (700, "start the program again"),
     ],
@@ -208,7 +208,7 @@ print(error_of(burst.gather_flat))
         "staged to GPU 1, staged to GPU 0 1 0",
         str([True] * 8),
         "True 1",
-        "NotSupportedError: segment 0 of the packets lies in 'headers' on a GPU, and gather_flat "
+        "NotSupportedError: segment 0 of the packets is in 'headers' on a GPU, and gather_flat "
         "is for the CPU; use gather(segment=0).get() for its packets in rows",
     ]
 
@@ -274,7 +274,7 @@ print(error_of(engine.export_dma_buf, "rx"))
         "NotSupportedError: memory region 'tx' is of kind 'host', and dma-bufs are of kind "
         "'device'; name one of that kind",
         "InvalidParameterError: no memory region 'other'; there are 'rx', 'tx'",
-        "NotReadyError: memory region 'rx' was given back: the engine is closed; open it again",
+        "NotReadyError: memory region 'rx' was freed: the engine is closed; open it again",
     ]
     assert asked.count("export") == 1
 
@@ -283,7 +283,7 @@ def test_a_driver_that_exports_no_dma_buf_is_named(with_driver: Run) -> None:
     said, _ = with_driver(program('print(error_of(engine.export_dma_buf, "rx"))'), DMA_BUF=0)
     assert said == (
         "NotSupportedError: memory region 'rx': GPU 0 exports no dma-buf (CUDA_ERROR_NAME: what "
-        "went wrong); it takes NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12"
+        "went wrong); this requires NVIDIA's open kernel modules, CUDA 11.7 and Linux 5.12"
     )
 
 

@@ -160,7 +160,7 @@ print(asked("free"))
         f"{error}<class '__main__.OnTheGpu'> with an __cuda_array_interface__ that is none{wanted}",
         f"{error}<class '__main__.OnTheGpu'> with an __cuda_array_interface__ that is none{wanted}",
         "InvalidParameterError: no segment 1; packets of this burst have segment 0 only",
-        "NotSupportedError: segment 0 of the packets lies in 'rx' on a GPU, and gather_flat is for "
+        "NotSupportedError: segment 0 of the packets is in 'rx' on a GPU, and gather_flat is for "
         "the CPU; use gather(segment=0).get() for its packets in rows",
         "True 2",
         "3",
@@ -278,7 +278,7 @@ burst.write_pcap(folder, "split")
     assert said.splitlines() == [
         str([True] * 8),
         str([True] * 8),
-        "NotSupportedError: segment 1 of the packets lies in 'rx' on a GPU, and others may not; "
+        "NotSupportedError: segment 1 of the packets is in 'rx' on a GPU, and others may not; "
         "gather one at a time (segment)",
         "(8, 64) <DeviceArray: uint8 (8, 1436), GPU 0>",
     ]
@@ -378,8 +378,8 @@ def test_packets_and_frames_have_regions_of_their_own() -> None:
     with pytest.raises(ConfigError) as refused:
         Engine.open(config)
     assert (
-        "interfaces[0].rx.reorder_configs[0].memory_region: found 'rx' of kind 'device', which a "
-        "queue has packets in; accepts a region of its own"
+        "interfaces[0].rx.reorder_configs[0].memory_region: found 'rx' of kind 'device', which "
+        "also holds packets of a queue; accepts a separate region"
     ) in str(refused.value)
 
 
@@ -459,8 +459,8 @@ def test_a_gpu_without_room_is_told(with_driver: Run, what: str) -> None:
     size = 192 * 2048
     problem = {
         "ALLOCATE": f"GPU 0 cannot allocate {size + PAGE} bytes (CUDA_ERROR_NAME: what went "
-        "wrong); 1000 of its 4000 bytes are free; lower num_bufs or buf_size, or end what else "
-        "uses it",
+        "wrong); 1000 of its 4000 bytes are free; lower num_bufs or buf_size, or end other "
+        "programs that use it",
         "PIN": f"{size} bytes cannot be pinned for the GPU (CUDA_ERROR_NAME: what went wrong); "
         "lower num_bufs or buf_size",
     }[what]

@@ -100,7 +100,7 @@ def test_what_is_not_accepted_is_told(with_driver: Run, tmp_path: Path, compiler
     begin = "InvalidParameterError: reorder config 'images': kernel 'frame': NVRTC 13."
     for number, text in {
         1: "error",
-        5: "kernel 'frame': it gets 0 arrays, and takes another number",
+        5: "kernel 'frame': it gets 0 arrays, and has parameters for another number",
         6: "kernel 'frame': array 0 is int8, and the parameter is of another type",
         7: "kernel 'frame': array 0 is float32, and the parameter is of another type",
         8: "kernel 'frame': elements of frames are uint8, and the parameter is of another type",
@@ -134,8 +134,8 @@ def test_what_is_not_accepted_is_told(with_driver: Run, tmp_path: Path, compiler
 def test_arrays_that_have_no_room_are_told(with_driver: Run, tmp_path: Path) -> None:
     said = refusals(with_driver, tmp_path, ON_HOST=1, ALLOCATE=2)
     assert said[0].startswith(
-        "GenericFailureError: reorder config 'images': kernel 'frame': array 0 of 7 bytes has no "
-        "room on GPU 0 (CUDA_ERROR_NAME: what went wrong); lower num_bufs of regions there"
+        "GenericFailureError: reorder config 'images': kernel 'frame': array 0 of 7 bytes does "
+        "not fit on GPU 0 (CUDA_ERROR_NAME: what went wrong); lower num_bufs of regions there"
     )
 
 
@@ -150,7 +150,7 @@ def test_a_plan_of_the_cpu_refuses_kernels() -> None:
             images.set_kernel(ADD, [np.zeros(7, np.uint8)])
     assert str(refused.value) == (
         "reorder plan 'images': kernel 'frame' runs on a GPU, and reorder_type is 'cpu'; set "
-        "reorder_type: gpu, and process frames of a CPU where they are taken"
+        "reorder_type: gpu, or process the frames in the application"
     )
 
 

@@ -109,7 +109,7 @@ def test_tcpdump_reads_the_same(tmp_path):
         (b"\xd4\xc3", "not a pcap file: 2 bytes"),
         (b"hello world, this is text", "begins with 0x6c6c6568, accepted are 0xa1b2c3d4"),
         (pcap([])[:20], "20 bytes, and its header alone has 24"),
-        (b"\x0a\x0d\x0d\x0a" + bytes(40), "libpcap says: unknown file format"),
+        (b"\x0a\x0d\x0d\x0a" + bytes(40), "libpcap reports: unknown file format"),
         (pcap([(0, 0, 8, None)]) + b"\xff" * 40, "record at byte 48 claims 4294967295 bytes"),
     ],
 )

@@ -459,9 +459,9 @@ def refusal(config: compat.NetworkConfig) -> str:
 
 def test_what_contradicts_itself_is_refused_with_both_values() -> None:
     text = refusal(server(local_port=45999))
-    assert "found 45999 beside local_addr: udp://127.0.0.1:5000" in text
+    assert "found 45999 with local_addr: udp://127.0.0.1:5000" in text
     text = refusal(server(local_ip="127.0.0.2"))
-    assert "found '127.0.0.2' beside local_addr: udp://127.0.0.1:5000" in text
+    assert "found '127.0.0.2' with local_addr: udp://127.0.0.1:5000" in text
 
     config = server()
     config.common.protocol = compat.SocketProtocol.TCP

@@ -137,7 +137,7 @@ def test_a_pcapng_file_cut_within_a_packet(tmp_path: Path) -> None:
     path.write_bytes(pcapng()[:-500])
     with pytest.raises(
         InvalidParameterError,
-        match=r"cut.pcapng: libpcap says: .*near byte \d+, after \d+ packets.*editcap",
+        match=r"cut.pcapng: libpcap reports: .*near byte \d+, after \d+ packets.*editcap",
     ):
         PcapFile(path)
 
@@ -145,7 +145,7 @@ def test_a_pcapng_file_cut_within_a_packet(tmp_path: Path) -> None:
 def test_a_pcapng_file_of_several_link_types(tmp_path: Path) -> None:
     path = tmp_path / "two.pcapng"
     path.write_bytes(pcapng(link_types=(101, 1)))
-    with pytest.raises(InvalidParameterError, match=r"libpcap says: .*type 1 .*tshark"):
+    with pytest.raises(InvalidParameterError, match=r"libpcap reports: .*type 1 .*tshark"):
         PcapFile(path)
 
 

@@ -142,7 +142,7 @@ class LoopbackPort final : public PortIo {
   [[nodiscard]] std::string held_up_by(const TxQueue& queue) const override {
     const RxQueue* full = senders_.find(&queue)->second.waits_for.load(std::memory_order_relaxed);
     if (full == nullptr) return {};
-    return "; a loopback waits while nobody takes the bursts of receive queue '" +
+    return "; a loopback waits while no receiver reads receive queue '" +
            full->config().common_.name_ + "' (loopback_drops: true drops packets instead)";
   }
   [[nodiscard]] std::shared_ptr<const LinkLayer> link_layer() const override {

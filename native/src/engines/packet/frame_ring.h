@@ -1,4 +1,4 @@
-/// Where the kernel puts the frames of an interface.
+/// Interface of rings into which the kernel writes the frames of a network interface.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace daqiri::packet {
 
-/// Received frames in memory that the kernel fills and this process gives back. Frames are read in
-/// their order; one that is kept stays where it is until it has been given back.
+/// Received frames in memory that the kernel fills and this process returns. Frames are read in
+/// order. A frame that is kept stays at its address until it is returned.
 class FrameRing : public memory::BufferOwner {
  public:
   using BufferOwner::BufferOwner;

@@ -1,4 +1,4 @@
-/// Frames of a ring on their way to a receive queue.
+/// Frames of a ring that are being delivered to a receive queue.
 #pragma once
 
 #include <algorithm>

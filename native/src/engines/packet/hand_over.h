@@ -1,4 +1,4 @@
-/// From the poller that reads a ring of frames to a receive queue of another poller.
+/// Passes frames from the poller that reads the ring to a receive queue of another poller.
 #pragma once
 
 #include <array>

@@ -66,16 +66,16 @@ NetworkInterface NetworkInterface::of(const InterfaceConfig& config) {
   NetworkInterface found;
   found.name = config.address_;
   const File question(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!question.is_open()) throw packet_error({.name = config.address_}, "ask for a socket", errno);
+  if (!question.is_open()) throw packet_error({.name = config.address_}, "open a socket", errno);
   ifreq request{};
   config.address_.copy(request.ifr_name, IFNAMSIZ - 1);
   const auto ask = [&](unsigned long what) {
     if (ioctl(question.fd(), what, &request) == 0) return;
     if (errno == ENODEV) {
       refuse("address: found '" + config.address_ + "', and this host has the interfaces " +
-             interfaces_of_this_host() + "; name one of them (`ip -brief link` tells their state)");
+             interfaces_of_this_host() + "; name one of them (`ip -brief link` shows their state)");
     }
-    refuse("cannot ask for '" + config.address_ + "': " + std::generic_category().message(errno));
+    refuse("cannot query '" + config.address_ + "': " + std::generic_category().message(errno));
   };
   ask(SIOCGIFINDEX);
   found.index = request.ifr_ifindex;

@@ -41,7 +41,7 @@ InterfaceLink::InterfaceLink(const NetworkInterface& interface)
     : interface_(interface),
       socket_(
           File::private_to_process([] { return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0); })) {
-  if (!socket_.is_open()) throw packet_error(interface, "ask for the state of the link", errno);
+  if (!socket_.is_open()) throw packet_error(interface, "read the state of the link", errno);
 }
 
 LinkState InterfaceLink::state() const noexcept {

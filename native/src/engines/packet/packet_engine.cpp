@@ -102,12 +102,12 @@ class PacketPort final : public PortIo {
     };
     if (!interface_.up) {
       tell("'" + interface_.name +
-           "' is down; no packet comes or goes until it is up (`ip link set " + interface_.name +
-           " up`)");
+           "' is down; no packets are received or sent until it is up (`ip link set " +
+           interface_.name + " up`)");
     }
     for (const auto& queue : port_.rx) {
       if (queue->max_packet_size() >= interface_.mtu + AROUND) continue;
-      tell("queue '" + queue->config().common_.name_ + "' has room for packets of " +
+      tell("queue '" + queue->config().common_.name_ + "' has buffers for packets of " +
            std::to_string(queue->max_packet_size()) + " bytes, and frames of '" + interface_.name +
            "' have up to " + std::to_string(interface_.mtu + AROUND) +
            " (MTU, header and a VLAN tag); longer ones are dropped as truncated. Raise buf_size of "

@@ -50,7 +50,7 @@ void attach_filter(const File& socket, const NetworkInterface& interface,
     throw Error(Status::INVALID_PARAMETER,
                 "rx.filter: found a text of " + std::to_string(expression.size()) +
                     " bytes; accepts " + std::to_string(LONGEST) +
-                    " at most; flows and flow_isolation choose among many ports and hosts");
+                    " at most; to select many ports or hosts, use flows and flow_isolation");
   }
   static const Library library;
   if (library.missing()) {
@@ -75,8 +75,8 @@ void attach_filter(const File& socket, const NetworkInterface& interface,
   bpf_program program{};
   if (library.compile(handle.get(), &program, expression.c_str(), 1, PCAP_NETMASK_UNKNOWN) != 0)
     refuse(Status::INVALID_PARAMETER, expression,
-           std::string("libpcap says: ") + library.error(handle.get()) +
-               "; pcap-filter(7) has the language, as in 'udp and dst port 4096'");
+           std::string("libpcap reports: ") + library.error(handle.get()) +
+               "; see pcap-filter(7) for the syntax, for example 'udp and dst port 4096'");
   const std::unique_ptr<bpf_program, decltype(&pcap_freecode)> code(&program, library.free_code);
   // Classic BPF, by its two names.
   static_assert(sizeof(bpf_insn) == sizeof(sock_filter));
@@ -85,10 +85,10 @@ void attach_filter(const File& socket, const NetworkInterface& interface,
   if (setsockopt(socket.fd(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0) return;
   const int error = errno;
   refuse(Status::INVALID_PARAMETER, expression,
-         "the kernel does not take its " + std::to_string(program.bf_len) +
+         "the kernel does not accept its " + std::to_string(program.bf_len) +
              " instructions: " + std::generic_category().message(error) +
              (error == ENOMEM ? "; raise net.core.optmem_max, or shorten it"
-                              : "; it takes 4096 at most"));
+                              : "; it accepts at most 4096"));
 }
 
 }  // namespace daqiri::packet

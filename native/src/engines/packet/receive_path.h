@@ -1,4 +1,4 @@
-/// What brings the frames of an interface: AF_PACKET or AF_XDP.
+/// Selects how the frames of an interface are received: AF_PACKET or AF_XDP.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-/// From a ring of frames to the queues of its port.
+/// Reads a ring of frames and delivers them to the queues of the port.
 #pragma once
 
 #include <cstdint>

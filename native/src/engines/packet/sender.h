@@ -1,4 +1,4 @@
-/// Packets to a network interface.
+/// Sends packets to a network interface.
 #pragma once
 
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-/// Which frames an XDP program takes for the flows of an interface.
+/// Computes which frames an XDP program has to receive for the flows of an interface.
 #pragma once
 
 #include <cstddef>

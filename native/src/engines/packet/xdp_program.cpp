@@ -75,17 +75,17 @@ const char* remedy_for(int error) {
              "systemd, or setcap(8) of the program (of python3 itself for scripts)";
     case EBUSY:
     case EEXIST:
-      return "another program has the place (`ip -d link show` tells which XDP program an "
-             "interface has); end it";
+      return "another program uses it (`ip -d link show` shows the XDP program of an interface); "
+             "end that program";
     case ENOBUFS:
       return "the limit on locked memory is too low: raise it (`ulimit -l`, LimitMEMLOCK= of "
              "systemd), or lower num_bufs or buf_size of the queues' memory regions";
     case EOPNOTSUPP:
-      return "the driver of the interface does not have this";
+      return "the driver of the interface does not support this";
     case EAFNOSUPPORT:
       return "this kernel has no AF_XDP (CONFIG_XDP_SOCKETS)";
     case EINVAL:
-      return "this kernel or driver may be too old (Linux 6.6 has all that is needed), or the "
+      return "this kernel or driver may be too old (Linux 6.6 is sufficient), or the "
              "interface's MTU too large for XDP";
     case ERANGE:
       return "the interface's MTU is too large for XDP in this driver: lower it";
@@ -93,7 +93,7 @@ const char* remedy_for(int error) {
     case ENXIO:
       return "the interface was removed meanwhile";
     default:
-      return "rx.receive_path: af_packet does without";
+      return "use rx.receive_path: af_packet, which does not need this";
   }
 }
 
@@ -148,7 +148,7 @@ XdpProgram::XdpProgram(const NetworkInterface& interface, const XdpFilter& filte
 
 void XdpProgram::set_socket(std::uint32_t queue, int socket) {
   if (const int error = set(sockets_, &queue, &socket); error != 0)
-    throw xdp_error(interface_, "give an XDP program its socket", error);
+    throw xdp_error(interface_, "pass a socket to an XDP program", error);
 }
 
 void XdpProgram::remove_sockets() noexcept {

@@ -125,8 +125,8 @@ std::string XdpRing::path() const {
 
 const char* XdpRing::fixed_flows() const noexcept {
   if (takes_any_flow_) return nullptr;
-  return "its XDP program takes only frames of the flows with which it was opened; set "
-         "dynamic_flow_capacity, so that it takes those of all, or open the engine anew";
+  return "its XDP program receives only frames of the flows that existed when it was opened; set "
+         "dynamic_flow_capacity to receive frames of added flows, or open the engine again";
 }
 
 Frame XdpRing::peek() noexcept {

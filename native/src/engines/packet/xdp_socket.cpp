@@ -71,7 +71,7 @@ XdpSocket::XdpSocket(const NetworkInterface& interface, Umem& umem, const Option
   xdp_mmap_offsets at{};
   socklen_t length = sizeof at;
   if (getsockopt(fd(), SOL_XDP, XDP_MMAP_OFFSETS, &at, &length) != 0 || length != sizeof at)
-    throw xdp_error(interface, "ask for the rings of an AF_XDP socket", errno);
+    throw xdp_error(interface, "read the ring layout of an AF_XDP socket", errno);
   const auto map = [&](std::int64_t offset, const xdp_ring_offset& ring, std::size_t element) {
     auto made = std::make_unique<SharedRing>(fd(), offset, ring, size, element);
     if (!made->is_open()) throw xdp_error(interface, "map a ring of an AF_XDP socket", errno);

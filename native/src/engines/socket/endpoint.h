@@ -1,4 +1,4 @@
-/// What the socket engine needs of an interface, whatever its transport.
+/// Interface of the socket engine to UDP and TCP interfaces.
 #pragma once
 
 #include <algorithm>

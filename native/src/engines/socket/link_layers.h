@@ -1,4 +1,4 @@
-/// IP, UDP and TCP headers, which a socket does not pass on.
+/// Builds IP, UDP and TCP headers for recordings; sockets deliver payloads only.
 #pragma once
 
 #include <array>

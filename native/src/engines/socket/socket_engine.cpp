@@ -111,10 +111,11 @@ class SocketEngine final : public IoEngine, public Connections {
     endpoint.for_sockets(connection, [&](int fd) {
       if (fd < 0) refuse(Status::NOT_READY, ": the connection has no open socket now");
       if (setsockopt(fd, level, option, value, static_cast<socklen_t>(length)) == 0) return;
-      refuse(Status::GENERIC_FAILURE,
-             " (" + std::to_string(length) +
-                 " bytes) was refused: " + std::generic_category().message(errno) +
-                 "; see socket(7), ip(7), tcp(7) and udp(7) for what the kernel accepts");
+      refuse(
+          Status::GENERIC_FAILURE,
+          " (" + std::to_string(length) +
+              " bytes) was rejected: " + std::generic_category().message(errno) +
+              "; see socket(7), ip(7), tcp(7) and udp(7) for the values that the kernel accepts");
     });
   }
   [[nodiscard]] std::vector<ConnectionInfo> list(std::uint16_t port) const override {
@@ -128,8 +129,8 @@ class SocketEngine final : public IoEngine, public Connections {
     }
     throw Error(Status::INVALID_PARAMETER,
                 "no connection " + std::to_string(connection) +
-                    " in this session; a client has "
-                    "one, a server its own and one for each peer it has received from");
+                    " in this session; a client has one connection, a server its own and one for "
+                    "each peer from which it has received");
   }
   /// "no ... udp://192.0.2.1:5000 ...; there are" all endpoints, which have one transport.
   [[nodiscard]] std::string none(const std::string& what, const SocketAddress& address,

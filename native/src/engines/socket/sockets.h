@@ -1,4 +1,4 @@
-/// Sockets of either transport: their addresses and options, and what is said when they fail.
+/// UDP and TCP sockets: addresses, options and error messages.
 #pragma once
 
 #include <array>

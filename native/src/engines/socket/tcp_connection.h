@@ -1,4 +1,4 @@
-/// One connection of a TCP interface, and who reads from it and sends on it.
+/// One connection of a TCP interface, with its reader and its sender.
 #pragma once
 
 #include <sys/uio.h>

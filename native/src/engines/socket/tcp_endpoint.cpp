@@ -206,7 +206,7 @@ std::uint64_t TcpEndpoint::end(TcpConnection& connection, int error, std::uint64
   connection.phase = client() ? Phase::CONNECTING : Phase::CLOSED;
   std::string text = named(connection) + " has ended";
   if (reset) {
-    text += ": a flush has reset it, since the peer did not take what was sent";
+    text += ": a flush has reset it because the peer did not accept the data";
   } else if (error != 0) {
     text += std::string(": ") + std::strerror(error);
   }
@@ -238,8 +238,7 @@ void TcpEndpoint::finish_sending(std::uint64_t deadline) noexcept {
     if (all_acknowledged(each.socket.fd())) continue;
     log_about(name(), LogLevel::WARN,
               named(each) +
-                  " is closed while the peer has not taken all that was sent; the kernel goes on "
-                  "trying");
+                  " is closed before the peer has received all data; the kernel continues to send");
   }
 }
 

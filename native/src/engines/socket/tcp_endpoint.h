@@ -1,4 +1,4 @@
-/// One interface on TCP: its connections, and the thread that makes, watches and closes them.
+/// One TCP interface: its connections, and the thread that opens, watches and closes them.
 #pragma once
 
 #include <atomic>

@@ -181,9 +181,9 @@ void TcpEndpoint::attempt_failed(TcpConnection& connection, int error) noexcept 
   // Once for each cause, however often it is tried.
   if (connection.error != error) {
     log_about(name(), LogLevel::WARN,
-              named(connection) +
-                  " cannot be made: " + socket_error_text(error, connection.peer, Transport::TCP) +
-                  "; trying every " + std::to_string(retry_ns_ / 1'000'000'000U) + " s");
+              named(connection) + " cannot be established: " +
+                  socket_error_text(error, connection.peer, Transport::TCP) + "; trying every " +
+                  std::to_string(retry_ns_ / 1'000'000'000U) + " s");
   }
   connection.error = error;
   changed_.notify_all();
@@ -193,9 +193,9 @@ TcpConnection& TcpEndpoint::make(const SocketAddress& peer, const SocketAddress&
                                  std::uintptr_t id) {
   TcpConnection* place = free_place(monotonic_ns());
   if (place == nullptr) {
-    throw interface_error(name(), Status::NO_SPACE_AVAILABLE,
-                          "there are " + std::to_string(CAPACITY) +
-                              " connections already, which is the most there can be");
+    throw interface_error(
+        name(), Status::NO_SPACE_AVAILABLE,
+        "there are " + std::to_string(CAPACITY) + " connections already, which is the maximum");
   }
   occupy(*place, peer, id);
   place->source = source;
@@ -266,7 +266,7 @@ void TcpEndpoint::accept_peers(std::uint64_t now) noexcept {
     events_.forget(listener_.fd());
     accept_at_ns_ = now + ACCEPT_PAUSE_NS;
     if (!std::exchange(shortage_logged_, true))
-      log_about(name(), LogLevel::WARN, "peers wait: " + why);
+      log_about(name(), LogLevel::WARN, "new peers have to wait: " + why);
   };
   for (int i = 0; i < ACCEPTS_PER_EVENT; ++i) {
     TcpConnection* place = free_place(now);

@@ -35,8 +35,8 @@ std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceC
     if (!wanted) return nullptr;
     throw interface_error(
         interface.name_, Status::NOT_SUPPORTED,
-        "tx.accurate_send is true, and the peers of a server, and with them the network interface "
-        "that would keep launch times, are not known at the start; send from a client "
+        "tx.accurate_send is true, but the peers of a server, and so the network interface that "
+        "keeps launch times, are unknown at the start; send from a client "
         "(socket_config.mode client), or set it to false");
   }
   const LaunchQdisc qdisc =
@@ -55,8 +55,9 @@ std::unique_ptr<UdpLaunch> find_launch(const UdpSocket& socket, const InterfaceC
     tell(LogLevel::WARN,
          ", which drops packets without a launch time; set tx.accurate_send to true");
   } else {
-    tell(LogLevel::DEBUG, std::string("; launch times are kept by the worker") +
-                              (qdisc.keeps() ? ", tx.accurate_send leaves them to it" : ""));
+    tell(LogLevel::DEBUG,
+         std::string("; the worker keeps launch times") +
+             (qdisc.keeps() ? "; with tx.accurate_send the queueing discipline keeps them" : ""));
   }
   return nullptr;
 }
@@ -100,11 +101,11 @@ std::vector<std::unique_ptr<UdpSocket>> open_sockets(const InterfaceConfig& inte
   if (count > 1) {
     const SocketAddress local = addresses_of(interface).local;
     if (local.multicast()) {
-      throw interface_error(interface.name_, Status::INVALID_PARAMETER,
-                            std::to_string(count) +
-                                " rx queues on different cores would each get all that is sent to "
-                                "the group " +
-                                local.text() + "; use one cpu_core for them");
+      throw interface_error(
+          interface.name_, Status::INVALID_PARAMETER,
+          std::to_string(count) +
+              " rx queues on different cores would each receive all packets of the group " +
+              local.text() + "; use one cpu_core for them");
     }
     claim = claim_address(interface.name_, local);
   }

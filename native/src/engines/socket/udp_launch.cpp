@@ -131,8 +131,8 @@ std::string refusal_of(const Qdisc& leaf) {
   if ((flags & TC_ETF_OFFLOAD_ON) == 0 &&
       static_cast<std::uint64_t>(std::max(leaf.etf.delta, 0)) < MIN_DELTA_NS)
     return "with a delta of " + std::to_string(leaf.etf.delta) +
-           " ns it drops what its timer is late for; at least " + std::to_string(MIN_DELTA_NS) +
-           " are needed";
+           " ns it drops packets for which its timer is late; at least " +
+           std::to_string(MIN_DELTA_NS) + " are needed";
   return "";
 }
 
@@ -201,8 +201,9 @@ UdpLaunch::UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const Interface
   if (!qdisc_.keeps()) {
     const std::string device = qdisc_.interface.empty() ? "INTERFACE" : qdisc_.interface;
     refuse("network interface '" + device + "' to udp://" + socket.remote().text() +
-           " has the queueing discipline '" + qdisc_.found + "', which keeps no launch times (" +
-           qdisc_.refusal + "); fq and etf do. Set one: `tc qdisc replace dev " + device +
+           " has the queueing discipline '" + qdisc_.found +
+           "', which does not keep launch times (" + qdisc_.refusal +
+           "); fq and etf do. Set one: `tc qdisc replace dev " + device +
            " root fq`, or `tc qdisc replace dev " + device +
            " root etf clockid CLOCK_TAI delta 500000`. Or set accurate_send to false: launch times "
            "in software");
@@ -221,7 +222,7 @@ UdpLaunch::UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const Interface
   const sock_txtime option{qdisc_.clock, SOF_TXTIME_REPORT_ERRORS};
   if (setsockopt(socket.fd(), SOL_SOCKET, SO_TXTIME, &option, sizeof(option)) != 0) {
     const int error = errno;
-    refuse("the kernel refuses launch times for '" + kept_by() +
+    refuse("the kernel rejects launch times for '" + kept_by() +
            "': " + std::generic_category().message(error) +
            (error == EPERM ? "; for etf grant CAP_NET_ADMIN, or use fq" : ""));
   }

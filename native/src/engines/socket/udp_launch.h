@@ -1,5 +1,5 @@
-/// Launch times of a UDP socket that the kernel keeps (SO_TXTIME), in the queueing discipline of
-/// the network interface.
+/// Launch times of a UDP socket, kept by the kernel (SO_TXTIME) in the queueing discipline of the
+/// network interface.
 #pragma once
 
 #include <array>

@@ -138,17 +138,18 @@ void UdpSocket::prepare_receive(std::uint64_t bytes) {
   if (granted < asked) {
     log_about(interface_, LogLevel::WARN,
               "the kernel grants " + std::to_string(granted) + " of the " + std::to_string(asked) +
-                  " bytes of receive buffer asked for " + uri(Transport::UDP, local_) +
+                  " bytes of receive buffer requested for " + uri(Transport::UDP, local_) +
                   "; bursts may be lost. Raise the limit: sysctl -w net.core.rmem_max=" +
                   std::to_string(asked));
   }
   // Before Linux 5.0 datagrams come one by one.
   if (set_int_option(fd(), SOL_UDP, UDP_GRO, 1) && !counts_arrivals()) {
-    uncounted_ = "interface '" + interface_ + "': the kernel drops datagrams for " +
-                 uri(Transport::UDP, local_) +
-                 ", and more are lost than the counter `kernel` says: those that came together "
-                 "count as one, because this process may not count arrivals. Grant CAP_BPF "
-                 "(AmbientCapabilities=CAP_BPF of systemd, `setcap cap_bpf+ep` of the program)";
+    uncounted_ =
+        "interface '" + interface_ + "': the kernel drops datagrams for " +
+        uri(Transport::UDP, local_) +
+        ", and more are lost than the counter `kernel` shows: datagrams that arrive merged count "
+        "as one, because this process lacks the privilege to count arrivals. Grant CAP_BPF "
+        "(AmbientCapabilities=CAP_BPF of systemd, `setcap cap_bpf+ep` of the program)";
   }
   if (!set_int_option(fd(), SOL_SOCKET, SO_TIMESTAMPNS, 1)) {
     log_about(interface_, LogLevel::WARN,

@@ -1,4 +1,4 @@
-/// A UDP socket, made as an interface's configuration asks.
+/// A UDP socket with the configuration of an interface.
 #pragma once
 
 #include <atomic>
@@ -21,15 +21,15 @@ using UdpArrivals = std::unique_ptr<std::uint64_t, UnmapArrivals>;
 
 /// Counts on arrival at `fd`, in the kernel. Null where the kernel does not allow it.
 ///
-/// A socket's own counter of drops says one for a whole batch of datagrams that came
-/// together (UDP_GRO). This one, a socket filter in eBPF that lets everything pass, tells how many
-/// there were: gso_segs of each packet of the kernel's. It needs CAP_BPF (root has it), or a kernel
-/// with kernel.unprivileged_bpf_disabled=0.
+/// The drop counter of a socket counts a batch of merged datagrams (UDP_GRO) as one. This counter,
+/// a socket filter in eBPF that passes all packets, counts the datagrams: gso_segs of each packet
+/// of the kernel. It requires CAP_BPF (root has it), or a kernel with
+/// kernel.unprivileged_bpf_disabled=0.
 UdpArrivals count_arrivals(int fd) noexcept;
 
 /// Non-blocking and close-on-exec. A server is bound to `local_addr`, alone on its port; a client
 /// is connected to `remote_addr`, so that the kernel passes it that peer's datagrams only. A server
-/// at a multicast group joins it, and others may do so beside it.
+/// whose address is a multicast group joins it; other sockets may join it, too.
 class UdpSocket {
  public:
   /// Throws Error naming the interface, the address, the errno text and the fix: INVALID_PARAMETER
