@@ -17,7 +17,14 @@ author = "daqiri-ophyd contributors"
 copyright = f"2026, {author}"
 release = version = installed_version("daqiri-ophyd")
 
-extensions = ["breathe", "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = [
+    "breathe",
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "sphinx_design",
+]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 

@@ -2,10 +2,44 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+COMMANDS = re.compile(r"^(% not run: \S[^\n]*\n)?```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def commands_of(page: Path) -> list[str]:
+    """Return what a page types in a terminal, but for what it says is not run."""
+    blocks = COMMANDS.findall(page.read_text())
+    return [
+        command.replace("\n> ", "\n").rstrip("\n")
+        for not_run, block in blocks
+        if not not_run
+        for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    ]
+
+
+def run_command(command: str, folder: Path, *accepted: int) -> str:
+    """Run a shell command in a folder, with the programs of this environment; return its output.
+
+    ``accepted`` are the exit codes that are no failure; 0 without any.
+    """
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode in (accepted or (0,)), f"{command}: {done.returncode}\n{done.stdout}"
+    return done.stdout
 
 
 def run_program(code: str, folder: Path, *options: str) -> tuple[int, str]:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from documented_programs import run_program
+from documented_programs import commands_of, run_command, run_program
 
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
@@ -31,3 +31,16 @@ def test_captures_of_your_own_plans_go_where_the_guide_says(tmp_path: Path) -> N
 @pytest.mark.usefixtures("jungfrau_port")
 def test_frames_are_recorded_as_the_guide_says(tmp_path: Path) -> None:
     run_guide("record-frames-in-scans.md", tmp_path)
+
+
+@pytest.mark.usefixtures("udp_profile_port")
+def test_stats_are_read_as_the_guide_says(tmp_path: Path) -> None:
+    page = GUIDES / "read-stats.md"
+    shown, _ = (run_command(f"COLUMNS=150 {each}", tmp_path) for each in commands_of(page))
+    text = page.read_text()
+    for line in shown.splitlines():
+        if line.startswith(("receive queue", "transmit queue", "memory region")):
+            for column in re.split(r" {2,}", line.strip())[1:]:
+                assert f"`{column}`" in text or column in text, column
+    run_guide("read-stats.md", tmp_path)
+    assert len((tmp_path / "stats.jsonl").read_text().splitlines()) == 2

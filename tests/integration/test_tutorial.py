@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from documented_programs import run_program
+from documented_programs import commands_of, run_command, run_program
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -46,3 +46,22 @@ def test_the_first_capture_is_one_program_that_prints_what_the_page_shows(tmp_pa
 @pytest.mark.usefixtures("jungfrau_port")
 def test_the_first_frames_are_one_program_that_prints_what_the_page_shows(tmp_path: Path) -> None:
     run_tutorial("first-frames.md", tmp_path)
+
+
+@pytest.mark.usefixtures("udp_profile_port")
+def test_the_first_udp_capture_is_one_program_that_prints_what_the_page_shows(
+    tmp_path: Path,
+) -> None:
+    run_tutorial("first-udp.md", tmp_path)
+    captures = list((tmp_path / "captures").glob("**/*.pcap"))
+    assert len(captures) == 2 + 1 + 1  # the last one is empty: nobody sent
+
+
+@pytest.mark.usefixtures("udp_profile_port")
+def test_the_first_replay_is_one_program_that_prints_what_the_page_shows(tmp_path: Path) -> None:
+    run_tutorial("first-replay.md", tmp_path)
+    assert (tmp_path / "gaps.png").stat().st_size > 1000
+    commands = commands_of(TUTORIALS / "first-replay.md")
+    whole, part = (run_command(command, tmp_path) for command in commands)
+    assert "600" in whole
+    assert "300" in part

@@ -302,29 +302,26 @@ def put():
     for frame in sent:
         frame[12:14] = 0x88, 0xB5
         wire.send(frame)
-def launches():
-    with open(os.environ["DRIVER_LOG"]) as log:
-        return log.read().split().count("launch")
-with Engine.open(config) as engine:
-    queue = engine.port("port").rx[0]
+def arrive(queue):
     put()
     found = []
     while len(found) < len(sent) and (burst := queue.receive(timeout=20)):
         with burst:
             found += [packet.get() for packet in burst]
-    print([np.array_equal(a, b) for a, b in zip(found, sent)] == [True] * 32)
+    return [np.array_equal(a, b) for a, b in zip(found, sent)] == [True] * 32
+def launches():
+    with open(os.environ["DRIVER_LOG"]) as log:
+        return log.read().split().count("launch")
+with Engine.open(config) as engine:
+    queue = engine.port("port").rx[0]
+    print(arrive(queue))
     before = launches()
     with queue.record(folder) as recorder:
         put()
         while recorder.snapshot().packets < len(sent):
             time.sleep(0.001)
     print(launches() - before, recorder.snapshot().error == "")
-    put()
-    found = []
-    while len(found) < len(sent) and (burst := queue.receive(timeout=20)):
-        with burst:
-            found += [packet.get() for packet in burst]
-    print([np.array_equal(a, b) for a, b in zip(found, sent)] == [True] * 32)
+    print(arrive(queue))
     print(engine.port("port").receive_path("rx"))
 """
 

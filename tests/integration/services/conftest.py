@@ -19,7 +19,8 @@ import pytest
 from daqiri_ophyd.catalog import Catalog, capture_files
 from daqiri_ophyd.engine import PcapFile
 
-GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "run-from-a-queue.md"
+DOCS = Path(__file__).parents[3] / "docs"
+GUIDE = "how-to/run-from-a-queue.md"
 
 
 def wait_for(condition: Callable[[], Any], what: str, limit: float = 200) -> Any:
@@ -31,10 +32,12 @@ def wait_for(condition: Callable[[], Any], what: str, limit: float = 200) -> Any
 
 
 class Service:
-    """A guide's section, a home folder, and the processes that serve there."""
+    """A guide or one section of it, a home folder, and the processes that serve there."""
 
-    def __init__(self, section: str, home: Path, ports: dict[str, str]) -> None:
-        text = GUIDE.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    def __init__(self, section: str, home: Path, ports: dict[str, str], guide: str) -> None:
+        text = (DOCS / guide).read_text()
+        if section:
+            text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
         for port in ports:
             assert port in text
             text = text.replace(port, ports[port])
@@ -53,10 +56,10 @@ class Service:
 
     def commands(self, *begins: str) -> list[str]:
         """Commands of the guide, in order, that begin like this."""
-        lines = "".join(self.blocks("console")).splitlines()
-        found = [line.removeprefix("$ ") for line in lines]
+        _, *found = re.split(r"^\$ ", "".join(self.blocks("console")), flags=re.MULTILINE)
         assert found
-        return [line for line in found if line.startswith(begins)]
+        lines = [command.replace("\\\n> ", "").replace("\n> ", "\n").strip() for command in found]
+        return [line for line in lines if line.startswith(begins)]
 
     def run(self, command: str) -> str:
         """Run shell commands to their end."""
@@ -165,9 +168,9 @@ def serve(
     """Make services; they are ended after the module."""
     made: list[Service] = []
 
-    def make(section: str, ports: dict[str, str]) -> Service:
+    def make(section: str, ports: dict[str, str], guide: str = GUIDE) -> Service:
         home = tmp_path_factory.mktemp("home")
-        made.append(Service(section, home, ports))
+        made.append(Service(section, home, ports, guide))
         shutil.copytree(empty_catalog, home / "daqiri" / "catalog")
         return made[-1]
 
