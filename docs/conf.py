@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.pycode import ModuleAnalyzer
 
-from daqiri_ophyd.host import CHECKS, Platform
+from daqiri_ophyd.host import CHECKS
 
 project = "daqiri-ophyd"
 author = "daqiri-ophyd contributors"
@@ -113,12 +113,9 @@ class HostChecks(Directive):
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
-        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 15 30 40 15", ""]
-        rows = [("check", "wanted", "why", "platforms")]
-        for check in CHECKS.values():
-            every = len(check.platforms) == len(Platform)
-            where = "any" if every else ", ".join(p for p in Platform if p in check.platforms)
-            rows.append((f"``{check.name}``", check.wanted, check.why, where))
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 15 40 45", ""]
+        rows = [("check", "wanted", "why")]
+        rows += [(f"``{c.name}``", c.wanted, c.why) for c in CHECKS.values()]
         for row in rows:
             lines += [f"   {'* -' if n == 0 else '  -'} {cell}" for n, cell in enumerate(row)]
         table = nodes.section()

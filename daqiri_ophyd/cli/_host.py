@@ -8,7 +8,6 @@ import typer
 from rich.text import Text
 
 from ..host import (
-    CHECKS,
     MEASUREMENTS,
     FactError,
     Facts,
@@ -40,7 +39,7 @@ def check(
         ),
     ] = None,
     platform: Annotated[
-        str, typer.Option(metavar=f"auto|{'|'.join(Platform)}", help="Kind of host.")
+        str, typer.Option(metavar=f"auto|{'|'.join(Platform)}", help="Whose remedies to name.")
     ] = "auto",
     only: Annotated[
         list[str] | None,
@@ -166,18 +165,23 @@ def _print(report: Report, details: bool) -> None:
     facts = [report.host["name"], report.host["product"], f"Linux {report.host['kernel']}"]
     head = f"{', '.join(filter(None, facts))} (platform {report.platform})"
     out.print(Text(head, style="bold"), soft_wrap=True)
-    here = [r for r in report.results if report.platform in CHECKS[r.check].platforms]
-    width = max((len(result.check) for result in here), default=0)
-    for result in here:
+    told = [r for r in report.results if r.status is not Status.SKIP]
+    skipped: dict[str, list[str]] = {}
+    for result in report.results:
+        if result.status is Status.SKIP:
+            skipped.setdefault(result.found, []).append(result.check)
+    width = max((len(result.check) for result in told), default=0)
+    for result in told:
         line = Text(f"{result.status:<4}", style=_STYLES[result.status])
         line.append(f"  {result.check:<{width}}  {result.found}", style="default not bold")
         out.print(line, soft_wrap=True)
         if details:
             for text, style in _details(result):
                 out.print(Text(f"        {text}", style=style), soft_wrap=True)
-    if elsewhere := [r.check for r in report.results if r not in here]:
-        text = f"for platforms other than {report.platform}: {', '.join(elsewhere)}"
-        out.print(Text(f"{Status.SKIP:<4}  {text}", style=_STYLES[Status.SKIP]), soft_wrap=True)
+    # A line for each reason.
+    for found, checks in skipped.items():
+        text = f"{Status.SKIP:<4}  {', '.join(checks)}: {found}"
+        out.print(Text(text, style=_STYLES[Status.SKIP]), soft_wrap=True)
     counts = ", ".join(f"{n} {s}" for s in reversed(Status) if (n := report.count(s)))
     out.print(Text(counts, style=_STYLES[report.status]))
     if not details and report.status in _EXIT_CODES:
@@ -189,7 +193,10 @@ def _details(result: Result) -> Iterator[tuple[str, str]]:
     yield result.why, "dim"
     for remedy in result.remedies:
         yield from ((f"now: {command}", "") for command in remedy.now)
-        yield from ((f"lasting: {path}, as --fix-script writes it", "") for path, _ in remedy.files)
-        yield from ((f"lasting: {command}", "") for command in remedy.lasting)
+        for path, _ in remedy.files:
+            yield f"{remedy.step}: {path}, as --fix-script writes it", ""
+        if remedy.kernel_line:
+            yield f"{remedy.step}: kernel command line: {remedy.kernel_line}", ""
+        yield from ((f"{remedy.step}: {command}", "") for command in remedy.lasting)
         if remedy.note:
             yield remedy.note, "italic"

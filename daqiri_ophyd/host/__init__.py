@@ -2,7 +2,7 @@
 
 from ._check import Check, Context
 from ._check_host import check_host
-from ._finding import Finding, Remedy, Report, Result, Status
+from ._finding import Finding, Remedy, Report, Result, Status, Step
 from ._fix_script import fix_script
 from ._gpu_reader import GpuIdentity, GpuReader, GpuReadings
 from ._needs import Needs
@@ -32,6 +32,7 @@ __all__ = [
     "Report",
     "Result",
     "Status",
+    "Step",
     "check_host",
     "fix_script",
     "measure_host",

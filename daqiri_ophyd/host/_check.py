@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from ._finding import Finding, Result, Status
 from ._needs import Needs, PortNeeds
-from ._platform import PLATFORMS, Platform
+from ._platform import Platform
 from ._root import FactError
-from .facts import Facts, NetDevice, PciDevice
+from .facts import Facts, Gpu, NetDevice, PciDevice
 
-__all__ = ["Check", "Context", "check", "ok", "skip"]
+__all__ = ["Check", "Context", "DoesNotApplyError", "check", "ok", "skip"]
+
+
+class DoesNotApplyError(Exception):
+    """A check does not apply to this host or configuration; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Context:
     needs : Needs
         Requirements of the engine's configuration.
     platform : Platform
-        Kind of host.
+        Kind of host; it chooses among remedies.
     folder : str
         Directory for captures.
     """
@@ -55,8 +59,66 @@ class Context:
 
     @property
     def nvidia_nics(self) -> list[PciDevice]:
-        """NICs in use that are a ConnectX or a BlueField."""
-        return [nic for nic in self.nics if nic.is_nvidia_nic]
+        """
+        NICs in use that are a ConnectX or a BlueField.
+
+        Raises
+        ------
+        DoesNotApplyError
+            If there is none.
+        """
+        if nics := [nic for nic in self.nics if nic.is_nvidia_nic]:
+            return nics
+        whose = "of the configuration" if self.needs.given else "on the PCI bus"
+        raise DoesNotApplyError(f"no ConnectX or BlueField {whose}")
+
+    @property
+    def gpus(self) -> list[Gpu]:
+        """
+        GPUs in use: the configuration's; without one, all.
+
+        Raises
+        ------
+        DoesNotApplyError
+            If the configuration uses no GPU, or the host has none.
+        FactError
+            If they cannot be read.
+        """
+        used = self.needs.gpus
+        if self.needs.given and not used:
+            raise DoesNotApplyError("the configuration uses no GPU")
+        if not used and not any(device.is_nvidia_gpu for device in self.facts.pci.values()):
+            raise DoesNotApplyError("no NVIDIA GPU")
+        if not self.facts.gpus:
+            raise FactError("no NVIDIA driver; see gpu-driver")
+        return [gpu for gpu in self.facts.gpus if not used or gpu.index in used]
+
+    def require_direct_gpu(self) -> None:
+        """
+        Go on only where NICs write to the memory of GPUs, or may be meant to.
+
+        Raises
+        ------
+        DoesNotApplyError
+            If the configuration's engine copies packets to the GPU, or the host has no GPU and NIC
+            for more than that.
+        """
+        if not self.needs.given:
+            self._require_gpu_and_nic()
+        elif not self.needs.nic_writes_to_gpu:
+            if self.needs.memory("device"):
+                raise DoesNotApplyError(f"engine {self.needs.engine} copies packets to the GPU")
+            raise DoesNotApplyError("the configuration has no region of kind device")
+
+    def _require_gpu_and_nic(self) -> None:
+        if not any(device.is_nvidia_gpu for device in self.facts.pci.values()):
+            raise DoesNotApplyError("no NVIDIA GPU")
+        _ = self.nvidia_nics
+
+    @property
+    def wrong(self) -> Status:
+        """Status of a problem: without a configuration, nothing may depend on it."""
+        return Status.FAIL if self.needs.given else Status.WARN
 
     @property
     def missing_ports(self) -> list[PortNeeds]:
@@ -101,10 +163,6 @@ class Check:
         What is expected.
     why : str
         Why it matters, in one sentence.
-    platforms : frozenset of Platform
-        Platforms that it applies to.
-    sources : tuple of str
-        Sources of its facts.
     function : callable
         Yields findings; without any, the check is skipped.
     """
@@ -113,8 +171,6 @@ class Check:
     title: str
     wanted: str
     why: str
-    platforms: frozenset[Platform]
-    sources: tuple[str, ...]
     function: Callable[[Context], Iterable[Finding]]
 
     def run(self, context: Context) -> Result:
@@ -122,11 +178,11 @@ class Check:
         return Result(self.name, self.title, self.wanted, self.why, tuple(self._findings(context)))
 
     def _findings(self, context: Context) -> list[Finding]:
-        if context.platform not in self.platforms:
-            return [skip(f"does not apply to platform {context.platform}")]
         findings = []
         try:
             findings.extend(self.function(context))
+        except DoesNotApplyError as reason:
+            findings.append(skip(str(reason)))
         except FactError as error:
             findings.append(skip(f"not known: {error}"))
         except Exception as error:  # noqa: BLE001 - other checks still run
@@ -135,18 +191,12 @@ class Check:
 
 
 def check(
-    name: str,
-    title: str,
-    *,
-    wanted: str,
-    why: str,
-    sources: tuple[str, ...],
-    platforms: Iterable[Platform] = PLATFORMS,
+    name: str, title: str, *, wanted: str, why: str
 ) -> Callable[[Callable[[Context], Iterator[Finding]]], Check]:
     """Turn a function that yields findings into a check."""
 
     def declare(function: Callable[[Context], Iterator[Finding]]) -> Check:
-        return Check(name, title, wanted, why, frozenset(platforms), sources, function)
+        return Check(name, title, wanted, why, function)
 
     return declare
 

@@ -32,7 +32,8 @@ def check_host(
         A valid configuration of the engine, from `NetworkConfig.to_dict`. The checks then look at
         its cores, ports and memory regions; without one, at the whole host.
     platform : str
-        ``generic``, ``igx``, ``spark``, ``gpunetio``, or ``auto`` to detect it.
+        Which remedies to name: for ``generic``, ``igx``, ``spark``, ``gpunetio``, or ``auto`` to
+        detect it.
     only : iterable of str
         Names of the checks to run; empty: all.
     root : path

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Finding", "Remedy", "Report", "Result", "Status"]
+__all__ = ["Finding", "Remedy", "Report", "Result", "Status", "Step"]
 
 
 class Status(StrEnum):
@@ -24,6 +24,22 @@ class Status(StrEnum):
         return list(Status).index(self)
 
 
+class Step(StrEnum):
+    """Argument of the fix script that runs the permanent part of a remedy.
+
+    ``lasting``: files that take effect at the next boot. The others change what may keep a host
+    from booting or working, and run only where they are named: ``boot-line`` (the kernel command
+    line), ``iommu`` (the same, for the IOMMU), ``firmware`` (of a NIC), ``dpu-mode`` (of a
+    BlueField).
+    """
+
+    LASTING = "lasting"
+    BOOT_LINE = "boot-line"
+    IOMMU = "iommu"
+    FIRMWARE = "firmware"
+    DPU_MODE = "dpu-mode"
+
+
 @dataclass(frozen=True, slots=True)
 class Remedy:
     """How to fix a finding.
@@ -38,15 +54,25 @@ class Remedy:
         Shell commands of the permanent fix, run after the files are written.
     note : str
         Steps that no command can do (a cable, a slot, a BIOS setting), or advice.
+    step : Step
+        Which step the permanent fix belongs to.
+    kernel_line : str
+        Words to add to the kernel command line, as part of the permanent fix.
+    verify, verify_lasting : tuple of str
+        Shell commands that succeed if `now`, and the permanent fix, worked.
     """
 
     now: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     lasting: tuple[str, ...] = ()
     note: str = ""
+    step: Step = Step.LASTING
+    kernel_line: str = ""
+    verify: tuple[str, ...] = ()
+    verify_lasting: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.now or self.files or self.lasting or self.note)
+        return bool(self.now or self.files or self.lasting or self.kernel_line or self.note)
 
 
 @dataclass(frozen=True, slots=True)

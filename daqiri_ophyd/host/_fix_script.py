@@ -4,26 +4,93 @@ from __future__ import annotations
 
 import shlex
 
-from ._finding import Report, Result, Status
+from ._finding import Remedy, Report, Result, Status, Step
 
 __all__ = ["fix_script"]
 
+_STEPS = {
+    "packages": "installs the programs that the other steps use",
+    "now": "takes effect at once, until the next boot",
+    Step.LASTING: "writes files that take effect at the next boot",
+    Step.BOOT_LINE: "adds words to the kernel command line; requires a reboot",
+    Step.IOMMU: "changes the IOMMU by the kernel command line; requires a reboot",
+    Step.FIRMWARE: "changes settings of NIC firmware; requires a reboot",
+    Step.DPU_MODE: "turns a BlueField into a NIC, which ends what runs on it; requires a cold boot",
+}
+
+# Package of a program: Debian's and its relatives', Red Hat's and its relatives'.
+_PACKAGES = {
+    "cpupower": ('"linux-tools-$(uname -r)"', "kernel-tools"),
+    "ethtool": ("ethtool", "ethtool"),
+    "ip": ("iproute2", "iproute"),
+    "mlxconfig": ("mft", "mft"),
+    "setpci": ("pciutils", "pciutils"),
+}
+
 _HEAD = """\
 #!/usr/bin/env bash
-# Remedies for {name}, from `daqiri-ophyd host check`. Read them first, then run as root:
-#   bash SCRIPT now      takes effect at once, until the next boot
-#   bash SCRIPT lasting  permanent: files, packages, firmware; some of it takes effect at once
-# A command that fails is reported, and the rest still runs.
+# Fixes for {name}, from `daqiri-ophyd host check`. Read them first, then run as root:
+{usage}
+# Several steps may be named. Nothing else runs. A command that fails is reported, and the rest
+# still runs.
 set -uEo pipefail
 failed=0
 trap 'failed=1; echo "failed: $BASH_COMMAND" >&2' ERR
+
+# NAME CONDITION: whether a fix worked.
+worked() {{
+  if bash -c "$2" >/dev/null; then
+    echo "fixed: $1"
+  else
+    failed=1
+    echo "not fixed: $1 ($2)" >&2
+  fi
+}}
+"""
+
+_INSTALL = """\
+# PROGRAM DEBIAN-PACKAGE RED-HAT-PACKAGE: installs a program that is missing.
+install_program() {
+  if command -v "$1" >/dev/null; then return; fi
+  if command -v apt-get >/dev/null; then
+    apt-get update
+    apt-get install -y "$2"
+  else
+    dnf install -y "$3"
+  fi
+  worked "$1" "command -v $1"
+}
+"""
+
+_KERNEL_LINE = """\
+# NAME WORDS: adds words to the kernel command line of the next boot.
+kernel_line() {
+  if command -v grubby >/dev/null; then
+    grubby --update-kernel=ALL --args="$2"
+    worked "kernel command line: $1" "grubby --info=DEFAULT | grep -qF -- '$2'"
+  elif command -v update-grub >/dev/null; then
+    mkdir -p /etc/default/grub.d
+    printf 'GRUB_CMDLINE_LINUX="${GRUB_CMDLINE_LINUX} %s"\\n' "$2" \\
+      >"/etc/default/grub.d/daqiri-$1.cfg"
+    update-grub
+    worked "kernel command line: $1" "grep -qF -- '$2' /boot/grub/grub.cfg"
+  else
+    failed=1
+    echo "not fixed: $1: neither grubby nor update-grub; add to the kernel command line: $2" >&2
+  fi
+}
 """
 
 _TAIL = """\
-case "${1:-}" in
-  now | lasting) "$1"; exit "$failed" ;;
-  *) echo "usage: bash $0 now|lasting" >&2; exit 2 ;;
-esac
+steps=({steps})
+for step in "${{@:-none}}"; do
+  if [[ " ${{steps[*]}} " != *" $step "* ]]; then
+    echo "usage: bash $0 STEP...; steps: ${{steps[*]}}" >&2
+    exit 2
+  fi
+done
+for step in "$@"; do "step_${{step//-/_}}"; done
+exit "$failed"
 """
 
 
@@ -31,8 +98,9 @@ def fix_script(report: Report) -> str:
     """
     Return a shell script with the remedies of all checks that warn or fail.
 
-    Its function ``now`` lasts until the next boot, ``lasting`` is permanent. Steps that no command
-    can do are in comments.
+    Its argument ``now`` fixes until the next boot, ``lasting`` permanently. What changes firmware,
+    the kernel command line, the IOMMU or the mode of a BlueField is a step of its own, which runs
+    only if it is named. Steps that no command can do are in comments.
 
     Parameters
     ----------
@@ -45,47 +113,75 @@ def fix_script(report: Report) -> str:
         The script; nothing is run.
     """
     wrong = [r for r in report.results if r.status in (Status.WARN, Status.FAIL)]
+    sections = {"now": [_now(result) for result in wrong]}
+    written: set[tuple[str, str]] = set()
+    for step in Step:
+        sections[step] = [_permanent(result, step, written) for result in wrong]
+    steps = {name: [part for part in parts if part] for name, parts in sections.items()}
+    steps = {name: parts for name, parts in steps.items() if parts or name in ("now", "lasting")}
+    programs = [name for name in _PACKAGES if _uses(wrong, name)]
+    if programs:
+        lines = [f"  install_program {name} {' '.join(_PACKAGES[name])}" for name in programs]
+        steps = {"packages": [lines], **steps}
+    usage = "\n".join(f"#   bash SCRIPT {name:<9}  {_STEPS[name]}" for name in steps)
     name = report.host.get("name") or "this host"
     parts = [
-        _HEAD.format(name=_one_line(name)),
-        _now(wrong),
-        _lasting(wrong),
-        _TAIL,
+        _HEAD.format(name=_one_line(name), usage=usage),
+        _INSTALL if programs else "",
+        _KERNEL_LINE if any(r.kernel_line for result in wrong for r in result.remedies) else "",
+        _notes(wrong),
+        *(_function(name, parts) for name, parts in steps.items()),
+        _TAIL.format(steps=" ".join(steps)),
     ]
-    return "\n".join(parts)
+    return "\n".join(filter(None, parts))
 
 
-def _now(results: list[Result]) -> str:
-    return _function("now", [_section(result, _commands_now(result)) for result in results])
+def _notes(results: list[Result]) -> str:
+    """Return what was found, and the notes, each once."""
+    lines = []
+    for result in results:
+        lines.append(f"# {result.check}: {_one_line(result.found)}")
+        notes = dict.fromkeys(remedy.note for remedy in result.remedies if remedy.note)
+        lines += [f"#   {_one_line(note)}" for note in notes]
+    return "\n".join([*lines, ""])
 
 
-def _lasting(results: list[Result]) -> str:
-    sections = [_section(result, _writes(result)) for result in results]
-    # Once each, after all files are written.
-    commands = dict.fromkeys(c for result in results for r in result.remedies for c in r.lasting)
-    if commands:
-        sections.append(["  # apply", *(f"  {command}" for command in commands)])
-    return _function("lasting", sections)
+def _now(result: Result) -> list[str]:
+    commands = list(dict.fromkeys(c for remedy in result.remedies for c in remedy.now))
+    return _section(result, commands, [c for remedy in result.remedies for c in remedy.verify])
 
 
-def _commands_now(result: Result) -> list[str]:
-    return list(dict.fromkeys(c for remedy in result.remedies for c in remedy.now))
+def _permanent(result: Result, step: Step, written: set[tuple[str, str]]) -> list[str]:
+    remedies = [remedy for remedy in result.remedies if remedy.step is step]
+    files = dict.fromkeys(file for remedy in remedies for file in remedy.files)
+    commands = [_write(*file) for file in files if file not in written]
+    written.update(files)
+    commands += [
+        f"kernel_line {result.check} {shlex.quote(remedy.kernel_line)}"
+        for remedy in remedies
+        if remedy.kernel_line
+    ]
+    commands += dict.fromkeys(c for remedy in remedies for c in remedy.lasting)
+    return _section(result, commands, [c for r in remedies for c in _looks(r)])
 
 
-def _writes(result: Result) -> list[str]:
-    files = (file for remedy in result.remedies for file in remedy.files)
-    return [_write(path, text) for path, text in dict.fromkeys(files)]
+def _looks(remedy: Remedy) -> list[str]:
+    return [f"test -s {shlex.quote(path)}" for path, _ in remedy.files] + [*remedy.verify_lasting]
 
 
-def _section(result: Result, commands: list[str]) -> list[str]:
-    notes = [f"  # {_one_line(remedy.note)}" for remedy in result.remedies if remedy.note]
-    head = f"  # {result.check}: {_one_line(result.found)}"
-    return [head, *notes, *(f"  {command}" for command in commands)]
+def _section(result: Result, commands: list[str], conditions: list[str]) -> list[str]:
+    if not commands:
+        return []
+    looks = [
+        f"  worked {shlex.quote(result.check)} {shlex.quote(condition)}"
+        for condition in dict.fromkeys(conditions)
+    ]
+    return [f"  # {result.check}", *(f"  {command}" for command in commands), *looks]
 
 
 def _function(name: str, sections: list[list[str]]) -> str:
     # A function needs a command.
-    lines = [f"{name}() {{", "  :"]
+    lines = [f"step_{name.replace('-', '_')}() {{", "  :"]
     for section in sections:
         lines += ["", *section]
     return "\n".join([*lines, "}", ""])
@@ -93,7 +189,15 @@ def _function(name: str, sections: list[list[str]]) -> str:
 
 def _write(path: str, text: str) -> str:
     folder, place = (shlex.quote(each) for each in (path.rpartition("/")[0], path))
-    return f"mkdir -p {folder}\n  cat > {place} <<'END_OF_FILE'\n{text}END_OF_FILE"
+    return f"mkdir -p {folder}\n  cat >{place} <<'END_OF_FILE'\n{text}END_OF_FILE"
+
+
+def _uses(results: list[Result], program: str) -> bool:
+    """Return whether a command of any remedy begins with a program."""
+    commands = [
+        command for result in results for r in result.remedies for command in (*r.now, *r.lasting)
+    ]
+    return any(command.split()[0] == program for command in commands)
 
 
 def _one_line(text: str) -> str:

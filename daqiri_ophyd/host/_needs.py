@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+from ._engine_rules import HostNeeds, host_needs, hugepages_needed, writes_to_gpu
 
 __all__ = ["Needs", "Poller", "PortNeeds", "Region"]
 
@@ -68,12 +71,10 @@ class PortNeeds:
         Number of queues.
     frame : int
         Bytes of the largest packet its regions hold, headers included.
-    buffered : int
-        Bytes of the packet buffers of its receive queues.
+    local_port : int
+        UDP or TCP port that it binds; 0: any.
     hardware_timestamps, accurate_send : bool
         As configured.
-    receive_path : str
-        As configured, on engine ``packet``.
     """
 
     name: str
@@ -82,10 +83,9 @@ class PortNeeds:
     rx_queues: int
     tx_queues: int
     frame: int
-    buffered: int
+    local_port: int
     hardware_timestamps: bool
     accurate_send: bool
-    receive_path: str
 
     @property
     def pci_address(self) -> str | None:
@@ -109,13 +109,22 @@ class Needs:
         Interfaces; those of a loopback engine too.
     regions : tuple of Region
         Memory regions.
+    gpus : dict of int to str
+        GPUs that it uses, and the first thing that uses each.
+    gpu_plans : tuple of str
+        Reorder plans that run on a GPU.
+    text : str
+        The configuration itself, to ask the engine about.
     """
 
     given: bool = False
     engine: str = ""
     master_core: int | None = None
     ports: tuple[PortNeeds, ...] = ()
-    regions: tuple[Region, ...] = field(default=())
+    regions: tuple[Region, ...] = ()
+    gpus: Mapping[int, str] = field(default_factory=dict)
+    gpu_plans: tuple[str, ...] = ()
+    text: str = ""
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | None) -> Needs:
@@ -130,34 +139,72 @@ class Needs:
         )
         buffers = {r["name"]: r for r in cfg.get("memory_regions", ())}
         ports = tuple(_port(i, cfg, buffers) for i in cfg.get("interfaces", ()))
-        return cls(True, _engine(cfg), cfg.get("master_core"), ports, regions)
+        engine = "loopback" if cfg.get("loopback") == "sw" else cfg["engine"]
+        plans = tuple(
+            plan
+            for interface in cfg.get("interfaces", ())
+            for plan in interface.get("rx", {}).get("reorder_configs", ())
+            if plan.get("reorder_type") == "gpu"
+        )
+        return cls(
+            given=True,
+            engine=engine,
+            master_core=cfg.get("master_core"),
+            ports=ports,
+            regions=regions,
+            gpus=_gpus(plans, regions),
+            gpu_plans=tuple(plan["name"] for plan in plans),
+            text=json.dumps(config),
+        )
 
     @property
     def pollers(self) -> tuple[Poller, ...]:
         """Threads of all queues."""
         return tuple(poller for port in self.ports for poller in port.pollers)
 
+    @property
+    def past_kernel(self) -> bool:
+        """Whether the engine drives the NIC itself, past the kernel."""
+        return self.engine in ("dpdk", "ibverbs")
+
+    @property
+    def nic_writes_to_gpu(self) -> bool:
+        """Whether NICs write to the memory of a GPU; otherwise packets are copied there."""
+        return bool(self.memory("device")) and writes_to_gpu(self.engine)
+
     def memory(self, *kinds: str) -> int:
         """Return the bytes of all regions of these kinds."""
         return sum(region.size for region in self.regions if region.kind in kinds)
 
+    def by_engine(self) -> HostNeeds:
+        """
+        Return what the engine itself says that it needs.
 
-def _engine(cfg: Mapping[str, Any]) -> str:
-    if cfg.get("loopback") == "sw":
-        return "loopback"
-    if engine := cfg.get("engine"):
-        return engine
-    interfaces = cfg.get("interfaces", ())
-    if cfg.get("stream_type") == "raw":
-        named_by_pci = any(_PCI.match(i["address"]) for i in interfaces)
-        return "dpdk" if named_by_pci else "packet"
-    schemes = {
-        urlsplit(address).scheme
-        for i in interfaces
-        for key in ("local_addr", "remote_addr")
-        if (address := i.get("socket_config", {}).get(key))
-    }
-    return "ibverbs" if schemes & {"roce", "rdma"} else "socket"
+        Raises
+        ------
+        FactError
+            If the configuration is not valid.
+        """
+        return host_needs(self.text)
+
+    def hugepages(self, size: int) -> list[tuple[str, int, int]]:
+        """Return region, NUMA node and number of huge pages of a size, as the engine takes them."""
+        return hugepages_needed(self.text, size)
+
+
+def _gpus(plans: Iterable[Mapping[str, Any]], regions: tuple[Region, ...]) -> dict[int, str]:
+    """Return the GPUs that are used, and the first thing that uses each."""
+    found: dict[int, str] = {}
+    for region in regions:
+        if region.kind in ("device", "host_pinned"):
+            # Pinned memory is that of the first GPU.
+            gpu = region.affinity if region.kind == "device" else 0
+            found.setdefault(gpu, f"memory region {region.name!r} of kind {region.kind}")
+    devices = {region.name: region.affinity for region in regions if region.kind == "device"}
+    for plan in plans:
+        gpu = devices.get(plan["memory_region"], 0)
+        found.setdefault(gpu, f"reorder config {plan['name']!r}")
+    return found
 
 
 def _port(
@@ -185,7 +232,7 @@ def _port(
         frame = 0
     elif payload := sockets.get("max_payload_size"):
         frame = min(frame, payload) + _HEADERS if frame else payload + _HEADERS
-    own = {name for queue in rx.get("queues", ()) for name in queue.get("memory_regions", ())}
+    local = urlsplit(str(sockets.get("local_addr", "")))
     return PortNeeds(
         name=interface["name"],
         address=str(interface.get("address", "")),
@@ -193,8 +240,7 @@ def _port(
         rx_queues=len(rx.get("queues", ())),
         tx_queues=len(tx.get("queues", ())),
         frame=frame,
-        buffered=sum(buffers[name]["num_bufs"] * buffers[name]["buf_size"] for name in own),
+        local_port=local.port or 0,
         hardware_timestamps=bool(rx.get("hardware_timestamps")),
         accurate_send=bool(tx.get("accurate_send")),
-        receive_path=str(rx.get("receive_path", "af_packet")),
     )

@@ -7,11 +7,11 @@ from enum import StrEnum
 from ._root import FactError
 from .facts import Facts
 
-__all__ = ["PLATFORMS", "WITH_NVIDIA_NIC", "Platform", "detect_platform"]
+__all__ = ["Platform", "detect_platform"]
 
 
 class Platform(StrEnum):
-    """Kind of host, as far as checks differ.
+    """Kind of host, as far as remedies differ: which checks apply depends on the hardware.
 
     ``generic``: any Linux host with any NIC. ``igx``: NVIDIA IGX Orin with a discrete GPU.
     ``spark``: NVIDIA DGX Spark (GB10). ``gpunetio``: a GPU that polls a ConnectX or BlueField.
@@ -21,10 +21,6 @@ class Platform(StrEnum):
     IGX = "igx"
     SPARK = "spark"
     GPUNETIO = "gpunetio"
-
-
-PLATFORMS = frozenset(Platform)
-WITH_NVIDIA_NIC = PLATFORMS - {Platform.GENERIC}
 
 
 def detect_platform(facts: Facts) -> Platform:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,7 @@ __all__ = ["record_host"]
 def record_host(directory: str | os.PathLike[str]) -> None:
     """Copy what the checks read into a folder, for `check_host` and `Facts` to use elsewhere.
 
-    As root, more can be read. The folder has names, addresses, the kernel command line, and the
-    names of all processes.
+    As root, more can be read. The folder has names, addresses and the kernel command line.
 
     Parameters
     ----------
@@ -43,11 +43,13 @@ def record_host(directory: str | os.PathLike[str]) -> None:
     if any(folder.iterdir()):
         raise ValueError(f"folder {os.fspath(directory)!r} is not empty; give a new one")
     facts = Facts(_RecordingRoot(folder))
-    for platform in Platform:
-        context = Context(facts, Needs(), platform, os.getcwd())
-        for check in CHECKS.values():
-            check.run(context)
-    for look in (lambda: pcie_picture(facts), facts.identity):
+    context = Context(facts, Needs(), Platform.GENERIC, os.getcwd())
+    for check in CHECKS.values():
+        check.run(context)
+    # Some are read only for a configuration.
+    names = [name for name, fact in vars(Facts).items() if isinstance(fact, cached_property)]
+    looks = [partial(getattr, facts, name) for name in names]
+    for look in (*looks, lambda: pcie_picture(facts), facts.identity, lambda: _idle_states(facts)):
         try:
             look()
         except FactError:
@@ -56,8 +58,10 @@ def record_host(directory: str | os.PathLike[str]) -> None:
     nics = [address for address, device in facts.pci.items() if device.is_nic]
     answers = {
         "gpus.json": lambda: _json([asdict(gpu) for gpu in facts.gpus]),
+        "gpu-refusals.json": lambda: _json(asdict(facts.gpu_refusals)),
         "addresses.json": lambda: _json(facts.addresses),
         "leased.json": lambda: _json(sorted(facts.leased)),
+        "services.json": lambda: _json(sorted(facts.services)),
         "clock.json": lambda: _json(asdict(facts.clock)),
         "ethtool.json": lambda: _json({name: asdict(facts.nic_settings(name)) for name in names}),
     }
@@ -70,6 +74,11 @@ def record_host(directory: str | os.PathLike[str]) -> None:
         place = folder / "recorded" / name
         place.parent.mkdir(exist_ok=True)
         place.write_text(answer)
+
+
+def _idle_states(facts: Facts) -> None:
+    for cpu in facts.cpus:
+        facts.idle_states(cpu)
 
 
 def _json(value: Any) -> str:

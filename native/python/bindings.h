@@ -17,6 +17,7 @@ void bind_recorder(pybind11::module_& m);
 void bind_pcap(pybind11::module_& m);
 void bind_frame_files(pybind11::module_& m);
 void bind_packet_columns(pybind11::module_& m);
+void bind_host_needs(pybind11::module_& m);
 
 // The documented functions, for daqiri_ophyd.compat.
 void bind_burst_params(pybind11::module_& m);

@@ -20,6 +20,7 @@ PYBIND11_MODULE(_native, m, pybind11::mod_gil_not_used()) {
   bind_pcap(m);
   bind_frame_files(m);
   bind_packet_columns(m);
+  bind_host_needs(m);
   bind_burst_params(m);
   bind_engine_calls(m);
   bind_packet_calls(m);

@@ -6,24 +6,27 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from .._check import Context, check, ok, skip
-from .._finding import Finding, Remedy, Status
+from .._finding import Finding, Remedy, Status, Step
 from .._needs import Poller
 from .._platform import Platform
 from ..facts import cpu_ranges
-from ._files import at_every_boot, grub_words
+from ._files import at_every_boot
 
 # The four fastest cores of a GB10.
 _SPARK_CORES = frozenset(range(16, 20))
 _ISOLATING = ("isolcpus", "nohz_full", "rcu_nocbs")
 _WORDS = (*_ISOLATING, "rcu_nocb_poll", "irqaffinity")
+# Of the fastest core's speed; a core below is a small one.
+_BIG = 0.9
+# Microseconds; deeper states lose packets that come in bursts.
+_MOST_LATENCY = 10
 
 
 @check(
     "cpu-isolation",
     "isolated CPUs",
-    wanted="queue cores in isolcpus, nohz_full and rcu_nocbs, and not in irqaffinity",
-    why="Other threads or interrupts on a polling core make it miss packets.",
-    sources=("/proc/cmdline",),
+    wanted="queue cores and siblings in isolcpus, nohz_full, rcu_nocbs, and not in irqaffinity",
+    why="Other threads or interrupts on a polling core, or on its sibling, make it miss packets.",
 )
 def cpu_isolation(context: Context) -> Iterator[Finding]:
     line = context.facts.command_line
@@ -32,8 +35,12 @@ def cpu_isolation(context: Context) -> Iterator[Finding]:
     if needs.given and not cores:
         yield skip("no queue of the configuration is pinned to a core")
         return
+    if not needs.given and not line.cpus("isolcpus") and context.platform == Platform.GENERIC:
+        yield skip("no isolated CPUs; give a configuration to check whether it matters")
+        return
     missing = [name for name in _WORDS if name not in line]
     wrong = [f"without {', '.join(missing)}"] if missing else []
+    cores = _with_siblings(context, cores or line.cpus("isolcpus"))
     for name in _ISOLATING:
         if name in line and (lacking := cores - line.cpus(name)):
             wrong.append(f"{name} lacks {cpu_ranges(lacking)}")
@@ -41,35 +48,57 @@ def cpu_isolation(context: Context) -> Iterator[Finding]:
         wrong.append(f"irqaffinity has {cpu_ranges(hit)}")
     if not wrong:
         yield ok(f"isolcpus={line.get('isolcpus')}")
-    elif not needs.given and (line.cpus("isolcpus") or context.platform == Platform.GENERIC):
-        yield skip("; ".join(wrong) + "; give a configuration to check whether it matters")
     else:
         yield Finding(Status.WARN, "; ".join(wrong), "", _isolate(context, cores))
+    # It leaves isolated CPUs alone.
+    open_cores = cores - line.cpus("isolcpus") - line.cpus("nohz_full")
+    if needs.given and open_cores and "irqbalance" in context.facts.services:
+        found = f"irqbalance moves interrupts to {cpu_ranges(open_cores)}"
+        remedy = Remedy(
+            now=("systemctl stop irqbalance",),
+            lasting=("systemctl disable irqbalance",),
+            note="Isolated CPUs are left alone by irqbalance; stopping it is for the others.",
+            verify=("! systemctl is-active irqbalance",),
+            verify_lasting=("! systemctl is-enabled irqbalance",),
+        )
+        yield Finding(Status.WARN, found, "", remedy)
+
+
+def _with_siblings(context: Context, cores: frozenset[int]) -> frozenset[int]:
+    """Return CPUs with all others of their physical cores."""
+    cpus = context.facts.cpus
+    return cores.union(*(cpus[core].siblings for core in cores if core in cpus))
 
 
 def _isolate(context: Context, cores: frozenset[int]) -> Remedy:
     every = frozenset(context.facts.cpus)
     if not cores and context.platform == Platform.SPARK:
         cores = _SPARK_CORES & every
-    cores = cores or frozenset(sorted(every)[1:][-3:])
+    if not cores:
+        # The last three physical cores, but not the first one.
+        physical = sorted({cpu.siblings for cpu in context.facts.cpus.values()}, key=max)
+        cores = frozenset[int]().union(*physical[1:][-3:])
     if not cores or not every - cores:
         note = "The queues leave no core for other work: use fewer cores, or a larger host."
         return Remedy(note=note)
     own, rest = cpu_ranges(cores), cpu_ranges(every - cores)
-    words = f"isolcpus={own} nohz_full={own} rcu_nocbs={own} rcu_nocb_poll irqaffinity={rest}"
+    note = "One core for each queue, with its sibling; leave some for other work."
+    if given := [name for name in _WORDS if name in context.facts.command_line]:
+        note += f" Remove {', '.join(given)} where the kernel command line has them now."
     return Remedy(
-        files=(grub_words("isolation", words),),
-        lasting=("update-grub",),
-        note="Requires a reboot. One core for each queue; leave some for other work.",
+        note=note,
+        step=Step.BOOT_LINE,
+        kernel_line=(
+            f"isolcpus={own} nohz_full={own} rcu_nocbs={own} rcu_nocb_poll irqaffinity={rest}"
+        ),
     )
 
 
 @check(
     "queue-cores",
     "cores of the configuration's queues",
-    wanted="online, on the port's NUMA node, one per physical core, not the master core",
-    why="Two pollers share a core's time; memory on another node is slow.",
-    sources=("/sys/devices/system/cpu", "/sys/devices/system/node"),
+    wanted="online, on the port's NUMA node, one per physical core, fast, not the master core",
+    why="Two pollers share a core's time; memory on another node is slow, and so are small cores.",
 )
 def queue_cores(context: Context) -> Iterator[Finding]:
     needs, cpus = context.needs, context.facts.cpus
@@ -83,7 +112,7 @@ def queue_cores(context: Context) -> Iterator[Finding]:
         elif poller.core not in cpus:
             note = f"Use cores that are online: {cpu_ranges(frozenset(cpus))}."
             found = f"core {poller.core} is not online"
-            # Threads of sockets run all the same, not pinned.
+            # As the engine has it: threads of sockets run all the same, not pinned.
             status = Status.WARN if needs.engine == "socket" else Status.FAIL
             yield Finding(status, found, poller.queue, Remedy(note=note))
         else:
@@ -109,9 +138,14 @@ def queue_cores(context: Context) -> Iterator[Finding]:
 
 
 def _near(context: Context, core: int, wanted: int | None, queues: str) -> Finding:
-    """Check a core against the NUMA node of the queues' NIC."""
+    """Check a core's speed, and its NUMA node against that of the queues' NIC."""
     cpus = context.facts.cpus
     node = cpus[core].node
+    fastest = max(cpu.capacity or 0 for cpu in cpus.values())
+    if (cpus[core].capacity or fastest) < _BIG * fastest:
+        big = frozenset(n for n, cpu in cpus.items() if (cpu.capacity or 0) >= _BIG * fastest)
+        note = f"Use a fast core: {cpu_ranges(big)}."
+        return Finding(Status.WARN, f"core {core} is a small core", queues, Remedy(note=note))
     if None in (node, wanted) or node == wanted:
         return ok(f"core {core}", queues)
     local = frozenset(number for number, cpu in cpus.items() if cpu.node == wanted)
@@ -137,7 +171,6 @@ def _nodes(context: Context) -> dict[str, int | None]:
     "CPU frequency governor",
     wanted="performance on every CPU",
     why="A CPU that first has to speed up responds late, and packets are lost.",
-    sources=("/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",),
 )
 def cpu_governor(context: Context) -> Iterator[Finding]:
     governors = Counter(cpu.governor for cpu in context.facts.cpus.values())
@@ -147,6 +180,53 @@ def cpu_governor(context: Context) -> Iterator[Finding]:
         yield ok(f"performance on all {governors['performance']}")
     else:
         found = ", ".join(f"{name or 'none'} on {n}" for name, n in sorted(governors.items()))
-        command = "cpupower frequency-set -g performance"
-        remedy = at_every_boot("cpu-governor", "CPUs at full speed", command)
+        remedy = at_every_boot(
+            20,
+            "cpu-governor",
+            "cpupower frequency-set -g performance",
+            verify=(
+                "! grep -qv performance /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+            ),
+        )
         yield Finding(Status.WARN, found, "", remedy)
+
+
+_SHALLOW = (
+    "for s in /sys/devices/system/cpu/cpu*/cpuidle/state*; do "
+    f'[ "$(cat "$s/disable")" = 1 ] || [ "$(cat "$s/latency")" -le {_MOST_LATENCY} ] || exit 1; '
+    "done"
+)
+
+
+@check(
+    "cpu-idle",
+    "idle states of the queue cores",
+    wanted=f"none that takes more than {_MOST_LATENCY} us to leave",
+    why="A sleeping core needs that long until it handles the next packet.",
+)
+def cpu_idle(context: Context) -> Iterator[Finding]:
+    pinned = {poller.core for poller in context.needs.pollers if poller.core is not None}
+    cores = pinned & context.facts.cpus.keys()
+    if not cores:
+        given = context.needs.given
+        yield skip(
+            "no queue of the configuration is pinned to a core" if given else "no configuration"
+        )
+    for core in sorted(cores):
+        states = context.facts.idle_states(core)
+        deep = [s for s in states if s.enabled and s.latency > _MOST_LATENCY]
+        if not states:
+            yield skip("not reported by the kernel (often so in a virtual machine)", f"core {core}")
+        elif not deep:
+            slowest = max((state.latency for state in states if state.enabled), default=0)
+            yield ok(f"at most {slowest} us", f"core {core}")
+        else:
+            found = ", ".join(f"{state.name} takes {state.latency} us" for state in deep)
+            remedy = at_every_boot(
+                21,
+                "cpu-idle",
+                f"cpupower idle-set -D {_MOST_LATENCY + 1}",
+                verify=(_SHALLOW,),
+                note="CPUs then draw more power. The BIOS may have a setting for C-states, too.",
+            )
+            yield Finding(Status.WARN, found, f"core {core}", remedy)

@@ -2,50 +2,51 @@
 
 from .._finding import Remedy
 
-__all__ = ["at_every_boot", "grub_words", "module_at_boot"]
+__all__ = ["at_every_boot", "module_at_boot"]
 
+_FOLDER = "/etc/daqiri-host.d"
+_UNIT = f"""\
+[Unit]
+Description=Host settings for daqiri-ophyd, in the order of the files in {_FOLDER}
+After=multi-user.target
 
-def grub_words(name: str, words: str) -> tuple[str, str]:
-    """Return a GRUB drop-in that adds words to the kernel command line."""
-    text = f'GRUB_CMDLINE_LINUX="${{GRUB_CMDLINE_LINUX}} {words}"\n'
-    return f"/etc/default/grub.d/daqiri-{name}.cfg", text
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'e=0; for f in {_FOLDER}/*.sh; do sh "$$f" || e=1; done; exit $$e'
+
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 def at_every_boot(
-    name: str, description: str, *commands: str, folder: str = "/usr/bin", note: str = ""
+    order: int, name: str, *commands: str, verify: tuple[str, ...] = (), note: str = ""
 ) -> Remedy:
-    """Return a remedy that runs commands now and, by a systemd unit, after every boot.
+    """Return a remedy that runs commands now and, by ``daqiri-host.service``, after every boot.
 
     Parameters
     ----------
-    name, description : str
-        Of the unit.
+    order : int
+        Two digits: lower ones run first.
+    name : str
+        Of the file, with the device where there may be several.
     *commands : str
-        Each begins with the name of a program.
-    folder : str
-        Directory of the programs, because units need full paths.
-    note : str
-        As of `Remedy`.
+        Shell commands.
+    verify, note
+        As of `Remedy`; the service fails where these commands fail.
     """
-    lines = [
-        "[Unit]",
-        f"Description={description}",
-        "After=multi-user.target",
-        "",
-        "[Service]",
-        "Type=oneshot",
-        "RemainAfterExit=yes",
-        *(f"ExecStart={folder}/{command}" for command in commands),
-        "",
-        "[Install]",
-        "WantedBy=multi-user.target",
-    ]
-    unit = f"daqiri-{name}.service"
+    lines = ["set -e", *commands, *verify]
     return Remedy(
         now=commands,
-        files=((f"/etc/systemd/system/{unit}", "\n".join(lines) + "\n"),),
-        lasting=(f"systemctl enable --now {unit}",),
+        files=(
+            (f"{_FOLDER}/{order}-{name}.sh", "\n".join(lines) + "\n"),
+            ("/etc/systemd/system/daqiri-host.service", _UNIT),
+        ),
+        lasting=("systemctl daemon-reload", "systemctl enable daqiri-host.service"),
         note=note,
+        verify=verify,
+        verify_lasting=("systemctl is-enabled daqiri-host.service",),
     )
 
 

@@ -3,72 +3,192 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
-from .._check import Context, check, ok, skip
-from .._finding import Finding, Remedy, Status
-from ..facts import HugePages
-from ._files import grub_words
+from .._check import Context, DoesNotApplyError, check, ok, skip
+from .._finding import Finding, Remedy, Status, Step
+from ..facts import DefaultPages
+from ._files import at_every_boot
 
+# For a NIC that is driven from user space.
 _LEAST = 500 << 20
+_START = 4 << 30
+_MIB = 1 << 20
+_GIB = 1 << 30
+# Larger ones are reserved before memory is fragmented.
+_LARGEST_AT_RUN_TIME = 32 << 20
+
+
+@check(
+    "memory",
+    "main memory",
+    wanted="room for the configuration's regions and bursts, with copies for packets of a GPU",
+    why="The engine allocates all memory at the start; if too little is free, the kernel kills it.",
+)
+def memory(context: Context) -> Iterator[Finding]:
+    needs, has = context.needs, context.facts.memory
+    if not needs.given:
+        yield skip(f"no configuration; this host has {_size(has.total)}")
+        return
+    asked = needs.by_engine()
+    staged = [region.size for region in needs.regions if region.name in asked.staged]
+    pinned = sum(staged) + needs.memory("host_pinned")
+    found = f"{_size(asked.memory)} needed"
+    if pinned:
+        found += f", {_size(pinned)} of it pinned for a GPU"
+    # Pages of regions of kind huge are reserved already.
+    wanted = asked.memory - needs.memory("huge")
+    note = "Lower num_bufs, buf_size or batch_size, or end what else uses memory."
+    if asked.memory > has.total:
+        found += f"; this host has {_size(has.total)}"
+        yield Finding(Status.FAIL, found, "", Remedy(note=note))
+    elif wanted > has.available:
+        found += f"; {_size(has.available)} available"
+        yield Finding(Status.FAIL, found, "", Remedy(note=note))
+    else:
+        yield ok(f"{found}; {_size(has.available)} available")
+
+
+def _size(size: int) -> str:
+    return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{-(-size // _MIB)} MiB"
 
 
 @check(
     "hugepages",
     "huge pages",
-    wanted="free pages for all regions of kind huge; at least 500 MB where the NIC is polled",
-    why="Packet buffers on huge pages need fewer TLB entries and are physically contiguous.",
-    sources=("/sys/kernel/mm/hugepages", "/proc/meminfo"),
+    wanted="free pages of the default size for all regions of kind huge, on their NUMA nodes",
+    why="Packet buffers on huge pages need fewer TLB entries; only pages that are reserved exist.",
 )
 def hugepages(context: Context) -> Iterator[Finding]:
-    needs = context.needs
-    wanted = needs.memory("huge")
-    if needs.given and not wanted and needs.engine not in ("dpdk", "ibverbs"):
+    needs, pages = context.needs, context.facts.default_pages
+    regions = needs.hugepages(pages.size) if needs.given else []
+    if needs.given and not regions and not needs.past_kernel:
         yield skip("the configuration has no region of kind huge")
         return
-    pools = context.facts.hugepages
-    wanted = max(wanted, _LEAST)
-    free = sum(pool.size * pool.free for pool in pools)
-    found = "; ".join(str(pool) for pool in pools if pool.total) or "none reserved"
-    if free >= wanted:
-        yield ok(found)
+    if not needs.given and not _has_nvidia_nic(context):
+        yield skip(f"no configuration; {_pools(context)}")
+        return
+    if regions:
+        wanted = sum(count for _, _, count in regions)
     else:
-        status = Status.FAIL if needs.memory("huge") else Status.WARN
-        yield Finding(status, f"{found} (need {wanted >> 20} MiB)", "", _reserve(pools, wanted))
+        wanted = -(-_LEAST // pages.size)
+    found = str(pages) if pages.total else f"no pages of {pages.unit}"
+    others = [p for p in context.facts.hugepages if p.size != pages.size and p.total]
+    if others and pages.free < wanted:
+        found += f"; not of the default size: {', '.join(map(str, others))}"
+    if pages.free >= wanted:
+        yield ok(found)
+        yield from _on_nodes(context, regions)
+    else:
+        status = Status.FAIL if regions else Status.WARN
+        yield Finding(status, f"{found} (need {wanted})", "", _reserve(pages, wanted, not regions))
+    if needs.engine == "dpdk":
+        yield _mounted(context)
 
 
-def _reserve(pools: list[HugePages], wanted: int) -> Remedy:
-    pool = pools[-1] if pools[-1].size <= 1 << 30 else pools[0]
-    missing = max(wanted - sum(p.size * p.free for p in pools), 0)
-    pages = pool.total + -(-missing // pool.size)
-    kib = pool.size >> 10
-    size = f"{kib >> 20}G" if kib >= 1 << 20 else f"{kib >> 10}M" if kib >= 1 << 10 else f"{kib}K"
-    words = f"default_hugepagesz={size} hugepagesz={size} hugepages={pages}"
+def _has_nvidia_nic(context: Context) -> bool:
+    try:
+        return bool(context.nvidia_nics)
+    except DoesNotApplyError:
+        return False
+
+
+def _pools(context: Context) -> str:
+    reserved = "; ".join(str(pool) for pool in context.facts.hugepages if pool.total)
+    return reserved or "none reserved"
+
+
+def _on_nodes(context: Context, regions: list[tuple[str, int, int]]) -> Iterator[Finding]:
+    """Compare what regions take with what their NUMA nodes have."""
+    has = context.facts.node_pages
+    if len(has) < 2:
+        return
+    wanted: Counter[int] = Counter()
+    for _, node, count in regions:
+        wanted[node] += count
+    for node, count in sorted(wanted.items()):
+        # A node that does not exist is reported by the check numa.
+        if node in has and has[node].free < count:
+            pool = has[node]
+            path = f"/sys/devices/system/node/node{node}/hugepages/hugepages-{pool.size >> 10}kB"
+            total = pool.total - pool.free + count
+            remedy = at_every_boot(
+                10,
+                f"hugepages-node{node}",
+                f"echo {total} >{path}/nr_hugepages",
+                verify=(f'test "$(cat {path}/nr_hugepages)" -ge {total}',),
+            )
+            found = f"{pool} (need {count})"
+            yield Finding(Status.FAIL, found, f"NUMA node {node}", remedy)
+
+
+def _reserve(pages: DefaultPages, wanted: int, as_a_start: bool) -> Remedy:
+    total = pages.total_for(wanted)
+    setting = f"vm.nr_hugepages={total}"
+    now = (f"sysctl -w {setting}",)
+    verify = (f'test "$(sysctl -n vm.nr_hugepages)" -ge {total}',)
+    if as_a_start:
+        # As the guides begin; a configuration says what it needs.
+        words = f"default_hugepagesz=1G hugepagesz=1G hugepages={_START >> 30}"
+    elif pages.size <= _LARGEST_AT_RUN_TIME:
+        file = ("/etc/sysctl.d/90-daqiri-hugepages.conf", f"{setting}\n")
+        return Remedy(now, (file,), verify=verify)
+    else:
+        size = f"{pages.size >> 30}G" if pages.size >= _GIB else f"{pages.size >> 20}M"
+        words = f"default_hugepagesz={size} hugepagesz={size} hugepages={total}"
     return Remedy(
-        now=(f"echo {pages} > /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages",),
-        files=(grub_words("hugepages", words),),
-        lasting=("update-grub",),
+        now,
         note="Large pages can be reserved reliably only at boot, before memory is fragmented.",
+        step=Step.BOOT_LINE,
+        kernel_line=words,
+        verify=verify,
     )
+
+
+def _mounted(context: Context) -> Finding:
+    size = context.facts.default_pages.size
+    mounts = [line.split() for line in context.facts.root.lines("/proc/mounts")]
+    places = [words[1] for words in mounts if len(words) > 2 and words[2] == "hugetlbfs"]
+    if places:
+        return ok(f"hugetlbfs at {places[0]}")
+    option = f"pagesize={size >> 20}M"
+    line = f"none /mnt/huge hugetlbfs {option} 0 0"
+    remedy = Remedy(
+        now=("mkdir -p /mnt/huge", f"mount -t hugetlbfs -o {option} none /mnt/huge"),
+        lasting=(
+            "mkdir -p /mnt/huge",
+            f"grep -q ' hugetlbfs ' /etc/fstab || echo '{line}' >>/etc/fstab",
+        ),
+        note="A container needs it too: -v /mnt/huge:/mnt/huge.",
+        verify=("grep -q ' hugetlbfs ' /proc/mounts",),
+        verify_lasting=("grep -q ' hugetlbfs ' /etc/fstab",),
+    )
+    return Finding(Status.WARN, "no hugetlbfs is mounted", "", remedy)
 
 
 @check(
     "numa",
-    "NUMA nodes and library",
-    wanted="libnuma on hosts with several nodes",
-    why="Buffers belong on the node of the NIC and of the core that reads them.",
-    sources=("/sys/devices/system/node", "/usr/lib"),
+    "NUMA nodes of memory regions",
+    wanted="affinity names a node of this host, that of the NIC",
+    why="The engine places regions on these nodes; memory on another node than the NIC is slow.",
 )
 def numa(context: Context) -> Iterator[Finding]:
-    root = context.facts.root
-    nodes = [n for n in root.names("/sys/devices/system/node") if re.fullmatch(r"node\d+", n)]
-    if len(nodes) < 2:
-        yield skip("one node")
-    elif any(next(root.glob(pattern), None) for pattern in _LIBNUMA):
-        yield ok(f"{len(nodes)} nodes, libnuma is installed")
-    else:
-        remedy = Remedy(now=("apt-get install libnuma1",))
-        yield Finding(Status.WARN, f"{len(nodes)} nodes, no libnuma", "", remedy)
-
-
-_LIBNUMA = ("/usr/lib/libnuma.so.1", "/usr/lib64/libnuma.so.1", "/usr/lib/*/libnuma.so.1")
+    names = context.facts.root.names("/sys/devices/system/node")
+    nodes = {int(name[4:]) for name in names if re.fullmatch(r"node\d{1,5}", name, re.ASCII)}
+    near = {device.numa_node for port in context.needs.ports if (device := context.device_of(port))}
+    regions = [region for region in context.needs.regions if region.kind != "device"]
+    if not context.needs.given:
+        yield skip(f"no configuration; {len(nodes) or 1} NUMA node{'s' * (len(nodes) > 1)}")
+    for region in regions:
+        if region.affinity not in (nodes or {0}):
+            found = f"affinity {region.affinity}: no such NUMA node"
+            note = f"Set affinity to one of {', '.join(map(str, sorted(nodes or {0})))}."
+            yield Finding(Status.FAIL, found, region.name, Remedy(note=note))
+        elif len(near - {None}) == 1 and region.affinity not in near and len(nodes) > 1:
+            [node] = near - {None}
+            found = f"on NUMA node {region.affinity}, the NIC on {node}"
+            note = f"Set affinity: {node} for the region."
+            yield Finding(Status.WARN, found, region.name, Remedy(note=note))
+        else:
+            yield ok(f"node {region.affinity}", region.name)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from .._check import Context, check, ok, skip
-from .._finding import Finding, Remedy, Status
-from .._platform import WITH_NVIDIA_NIC, Platform
+from .._check import Context, DoesNotApplyError, check, ok, skip
+from .._finding import Finding, Remedy, Status, Step
+from .._platform import Platform
 from .._root import FactError
 from ..facts import NetDevice, PciDevice
 from ._files import at_every_boot
 
 _JUMBO = 9000
 _ETHERNET_HEADER = 18
-_DRIVERS = ("ib_core", "mlx5_core", "mlx5_ib")
-# NICs without the functions that the engine needs; all others are newer.
-_TOO_OLD = frozenset((0x1003, 0x1004, 0x1007, 0x1011, *range(0x1013, 0x101D), 0xA2D2))
+_RDMA_DRIVERS = ("ib_core", "mlx5_core", "mlx5_ib")
+# NICs without the functions that dpdk and ibverbs need: what is older than ConnectX-6 Dx, and its
+# smaller sibling, ConnectX-6 Lx.
+_UNSUITABLE = frozenset((0x1003, 0x1004, 0x1007, 0x1011, *range(0x1013, 0x101D), 0x101F, 0xA2D2))
 # Buffers of this size are for standard frames and do not imply larger ones.
 _USUAL_BUFFER = 2048
 _NO_CABLE = (
@@ -23,68 +25,88 @@ _NO_CABLE = (
     "plugged in: plug in a QSFP cable first."
 )
 _BUY = "Install a ConnectX-6 Dx or later."
-
-
-def _kernel_serves(context: Context) -> str:
-    """Return why the configuration works with any NIC; empty: it does not."""
-    engine = context.needs.engine
-    return (
-        f"engine {engine} works with any NIC" if engine in ("loopback", "socket", "packet") else ""
-    )
+# These boards have a NIC: without one, something is wrong.
+_WITH_NIC = (Platform.IGX, Platform.SPARK)
 
 
 @check(
     "nic-driver",
-    "NIC driver stack",
-    wanted=", ".join(_DRIVERS) + " loaded",
-    why="User space accesses ConnectX NICs through these kernel modules.",
-    sources=("/proc/modules", "/sys/module"),
-    platforms=WITH_NVIDIA_NIC,
+    "NIC driver",
+    wanted="mlx5_core loaded for a ConnectX; for dpdk and ibverbs ib_core and mlx5_ib as well",
+    why="Without its kernel module a NIC has no interface, and user space cannot access it.",
 )
 def nic_driver(context: Context) -> Iterator[Finding]:
-    if reason := _kernel_serves(context):
-        yield skip(reason)
+    needs = context.needs
+    if not any(nic.is_nvidia_nic for nic in context.facts.pci.values()):
+        if not needs.past_kernel:
+            raise DoesNotApplyError("no ConnectX or BlueField on the PCI bus")
+    elif needs.given and not needs.past_kernel and not context.missing_ports:
+        yield skip(f"engine {needs.engine} has its interfaces")
         return
-    missing = [name for name in _DRIVERS if name not in context.facts.modules]
+    wanted = _RDMA_DRIVERS if needs.past_kernel or not needs.given else ("mlx5_core",)
+    missing = [name for name in wanted if name not in context.facts.modules]
     if not missing:
         yield ok("loaded")
+        if wanted == _RDMA_DRIVERS:
+            yield from _unknown_to_rdma(context)
         return
+    note = (
+        "If a module is missing, install the kernel's extra modules (Debian, Ubuntu: "
+        "linux-modules-extra-$(uname -r)) or doca-ofed of NVIDIA's DOCA repository, and reboot."
+    )
+    if context.platform == Platform.SPARK:
+        note = "DGX OS has these modules: reinstall it rather than adding doca-ofed."
     remedy = Remedy(
         now=tuple(f"modprobe {name}" for name in missing),
-        lasting=("apt-get install -y doca-ofed",),
-        note="doca-ofed is in NVIDIA's DOCA repository; reboot after the installation.",
+        files=(("/etc/modules-load.d/daqiri-nic.conf", "".join(f"{m}\n" for m in missing)),),
+        note=note,
+        verify=tuple(f"grep -q ^{name} /proc/modules" for name in missing),
     )
-    yield Finding(Status.FAIL, f"not loaded: {', '.join(missing)}", "", remedy)
+    yield Finding(context.wrong, f"not loaded: {', '.join(missing)}", "", remedy)
+
+
+def _unknown_to_rdma(context: Context) -> Iterator[Finding]:
+    """Report NICs that user space cannot find (ibv_devinfo)."""
+    known = {device.pci_address for device in context.facts.rdma}
+    for nic in context.nics:
+        if not nic.is_nvidia_nic or nic.address in known:
+            continue
+        found = f"not known to the RDMA stack; its kernel driver: {nic.driver or 'none'}"
+        note = "Bind it to mlx5_core: driverctl unset-override ADDRESS, or see dmesg."
+        yield Finding(context.wrong, found, nic.address, Remedy(note=note))
 
 
 @check(
     "connectx",
     "ConnectX NIC",
-    wanted="ConnectX-6 Dx or later",
+    wanted="ConnectX-6 Dx or later, for engines dpdk and ibverbs",
     why="These NICs support steering, header-data split and timed transmission.",
-    sources=("/sys/bus/pci/devices",),
-    platforms=WITH_NVIDIA_NIC,
 )
 def connectx(context: Context) -> Iterator[Finding]:
-    if reason := _kernel_serves(context):
-        yield skip(reason)
+    needs = context.needs
+    if needs.given and not needs.past_kernel:
+        yield skip(f"engine {needs.engine} works with any NIC")
         return
-    nics = context.nvidia_nics
-    if not nics:
-        where = "among the configuration's ports" if context.needs.given else "on the PCI bus"
+    nics = [nic for nic in context.nics if nic.is_nvidia_nic]
+    if not nics and not needs.given and context.platform not in _WITH_NIC:
+        yield skip("none; engines socket and packet work with any NIC")
+    elif not nics:
+        where = "among the configuration's ports" if needs.given else "on the PCI bus"
         note = _NO_CABLE if context.platform == Platform.SPARK else _BUY
         yield Finding(Status.FAIL, f"none {where}", "", Remedy(note=note))
     # Without a configuration, one suitable NIC is enough.
-    one_fits = not context.needs.given and any(nic.device not in _TOO_OLD for nic in nics)
+    one_fits = not needs.given and any(nic.device not in _UNSUITABLE for nic in nics)
     for nic in nics:
         name = nic.product or f"device {nic.device:#06x}"
-        if nic.device not in _TOO_OLD:
+        if nic.device not in _UNSUITABLE:
             yield ok(name, nic.address)
         elif one_fits:
-            yield skip(f"{name}, too old; another is suitable", nic.address)
+            yield skip(f"{name}, not suitable; another is", nic.address)
+        elif not needs.given:
+            yield skip(f"{name}: for engines socket and packet only", nic.address)
         else:
             note = f"{_BUY} The engines socket and packet work with this one."
-            yield Finding(Status.FAIL, f"{name}, too old", nic.address, Remedy(note=note))
+            yield Finding(Status.FAIL, f"{name}, not suitable", nic.address, Remedy(note=note))
 
 
 @check(
@@ -92,30 +114,73 @@ def connectx(context: Context) -> Iterator[Finding]:
     "link layer",
     wanted="Ethernet",
     why="A port in InfiniBand mode receives no Ethernet packets.",
-    sources=("/sys/class/infiniband/*/ports/*/link_layer",),
-    platforms=WITH_NVIDIA_NIC,
 )
 def link_layer(context: Context) -> Iterator[Finding]:
-    root = context.facts.root
     nics = {nic.address for nic in context.nvidia_nics}
-    for path in root.glob("/sys/class/infiniband/*/ports/*/link_layer"):
-        device, port = path.split("/")[4], path.split("/")[6]
-        parts = root.target(f"/sys/class/infiniband/{device}").split("/")
-        address = next((part for part in reversed(parts) if part in nics), None)
-        if address is None:
-            continue
-        layer = root.text(path)
+    ports = [
+        (device, port, layer)
+        for device in context.facts.rdma
+        if device.pci_address in nics
+        for port, layer in device.layers.items()
+    ]
+    one_is_ethernet = any(layer == "Ethernet" for _, _, layer in ports)
+    for device, port, layer in ports:
+        name = f"{device.name} port {port}"
         if layer == "Ethernet":
-            yield ok(layer, f"{device} port {port}")
+            yield ok(layer, name)
+            continue
+        if not context.needs.given and one_is_ethernet:
+            yield skip(f"{layer}, as for another network; other ports are Ethernet", name)
             continue
         # The card's settings are set through its first function; each function may be a port.
-        card, _, function = address.rpartition(".")
-        setting = f"LINK_TYPE_P{int(function) + int(port)}=ETH"
+        card, _, function = device.pci_address.rpartition(".")
+        setting = f"LINK_TYPE_P{int(function) + port}"
+        command = f"mlxconfig -y -d {card}.0 set {setting}=ETH"
+        note = "Secure Boot forbids it: disable it until this is done."
+        if not context.needs.given:
+            note = f"For a port that is to receive Ethernet: {command}, and reboot. {note}"
+            yield Finding(Status.WARN, layer, name, Remedy(note=note))
+            continue
         remedy = Remedy(
-            lasting=(f"mlxconfig -y -d {card}.0 set {setting}",),
-            note="Requires a reboot. Secure Boot forbids it: disable it until this is done.",
+            lasting=(command,),
+            note=f"Requires a reboot. {note}",
+            step=Step.FIRMWARE,
+            verify_lasting=(f"mlxconfig -d {card}.0 query {setting} | grep -q ETH",),
         )
-        yield Finding(_wrong(context), layer, f"{device} port {port}", remedy)
+        yield Finding(Status.FAIL, layer, name, remedy)
+
+
+@check(
+    "physical-port",
+    "physical ports of the interfaces",
+    wanted="a physical port of its own for each port of the configuration",
+    why="Between interfaces of one physical port, traffic stays in the NIC: no cable carries it.",
+)
+def physical_port(context: Context) -> Iterator[Finding]:
+    if not context.needs.given:
+        yield skip("no configuration")
+        return
+    cards = {device.pci_address: device.card for device in context.facts.rdma}
+    used: dict[tuple[str, str], list[NetDevice]] = {}
+    for interface in context.interfaces:
+        device = context.facts.pci.get(interface.pci_address)
+        if not interface.port or device is None:
+            continue
+        # Functions of one card share its number; a Spark has one NIC in two PCI domains.
+        card = cards.get(interface.pci_address) or interface.pci_address.rpartition(".")[0]
+        if context.platform == Platform.SPARK and device.is_nvidia_nic:
+            card = "the NIC"
+        used.setdefault((card, interface.port), []).append(interface)
+    for (_, port), interfaces in used.items():
+        names = ", ".join(interface.name for interface in interfaces)
+        if len(interfaces) == 1:
+            yield ok(port, names)
+        else:
+            note = "Use an interface of the other physical port, such as p0 with p1."
+            found = f"one physical port, {port}: no packet between them reaches the cable"
+            yield Finding(Status.WARN, found, names, Remedy(note=note))
+    if not used:
+        yield skip("not reported by the driver")
 
 
 @check(
@@ -123,7 +188,6 @@ def link_layer(context: Context) -> Iterator[Finding]:
     "link of the ports",
     wanted="a link on every port in use",
     why="Without a link no packet arrives.",
-    sources=("/sys/class/net/*/carrier",),
 )
 def carrier(context: Context) -> Iterator[Finding]:
     for port in context.missing_ports:
@@ -135,20 +199,35 @@ def carrier(context: Context) -> Iterator[Finding]:
     for interface in context.interfaces:
         name = interface.name
         if interface.carrier:
-            yield ok("link" + (f" at {interface.speed} Mb/s" if interface.speed else ""), name)
+            yield _linked(context, interface)
         elif not interface.up:
-            remedy = Remedy(now=(f"ip link set dev {name} up",))
-            yield Finding(_wrong(context), "switched off", name, remedy)
+            remedy = Remedy(
+                now=(f"ip link set dev {name} up",),
+                note="Permanently: in the settings of the network service.",
+                verify=(f"ip link show dev {name} up | grep -q .",),
+            )
+            yield Finding(context.wrong, "switched off", name, remedy)
         elif interface.carrier is None:
             yield skip("not reported by the driver", name)
         else:
             note = "Plug in the cable at both ends, and check that the other end is switched on."
-            yield Finding(_wrong(context), "no link", name, Remedy(note=note))
+            yield Finding(context.wrong, "no link", name, Remedy(note=note))
 
 
-def _wrong(context: Context) -> Status:
-    """Return the status of a problem: without a configuration, the port may be unused."""
-    return Status.FAIL if context.needs.given else Status.WARN
+def _linked(context: Context, interface: NetDevice) -> Finding:
+    """Compare the link's speed with what the port can have."""
+    found = "link" + (f" at {interface.speed} Mb/s" if interface.speed else "")
+    try:
+        most = context.facts.nic_settings(interface.name).max_speed
+    except FactError:
+        most = None
+    if not interface.speed or not most or interface.speed >= most:
+        return ok(found, interface.name)
+    note = (
+        "Check what the other end, the cable and the transceiver can do, and auto-negotiation: "
+        f"ethtool {interface.name}."
+    )
+    return Finding(Status.WARN, f"{found}; the port has {most}", interface.name, Remedy(note=note))
 
 
 @check(
@@ -156,10 +235,12 @@ def _wrong(context: Context) -> Status:
     "address of the ports",
     wanted="a static address on every ConnectX port in use",
     why="Senders use the port's address, and an address from DHCP can change between runs.",
-    sources=("netlink",),
-    platforms=(Platform.IGX, Platform.SPARK),
 )
 def ip_address(context: Context) -> Iterator[Finding]:
+    needs = context.needs
+    if needs.given and needs.engine not in ("socket", "ibverbs"):
+        yield skip(f"engine {needs.engine} uses none")
+        return
     addresses = context.facts.addresses
     for n, interface in enumerate(_fast(context)):
         own = [a for a in addresses.get(interface.name, ()) if not a.startswith("fe80:")]
@@ -174,27 +255,31 @@ def ip_address(context: Context) -> Iterator[Finding]:
 
 
 def _set_address(context: Context, name: str, address: str) -> Remedy:
+    services = context.facts.services
     now = (f"ip address add {address} dev {name}",)
+    verify = (f"ip address show dev {name} | grep -qF 'inet {address}'",)
     note = "Choose an address; the other end needs one in the same network."
-    add = (
-        f"nmcli connection add type ethernet ifname {name} con-name daqiri-{name} "
-        f"ipv4.method manual ipv4.addresses {address} ipv6.method ignore"
-    )
-    if context.platform == Platform.SPARK:
-        # DGX OS runs NetworkManager.
-        return Remedy(now, lasting=(add, f"nmcli connection up daqiri-{name}"), note=note)
-    text = f"[Match]\nName={name}\n\n[Network]\nAddress={address}\n"
-    return Remedy(
-        now,
-        files=((f"/etc/systemd/network/20-{name}.network", text),),
-        lasting=("systemctl restart systemd-networkd",),
-        note=f"{note} With NetworkManager instead of systemd-networkd: {add}",
-    )
+    # DGX OS runs NetworkManager.
+    if "NetworkManager" in services or context.platform == Platform.SPARK:
+        path = f"/etc/NetworkManager/system-connections/daqiri-{name}.nmconnection"
+        text = (
+            f"[connection]\nid=daqiri-{name}\ntype=ethernet\ninterface-name={name}\n\n"
+            f"[ipv4]\nmethod=manual\naddress1={address}\n\n[ipv6]\nmethod=ignore\n"
+        )
+        # NetworkManager reads no file that others may read.
+        return Remedy(now, ((path, text),), (f"chmod 600 {path}",), note, verify=verify)
+    if "systemd-network" in services:
+        text = f"[Match]\nName={name}\n\n[Network]\nAddress={address}\n"
+        file = (f"/etc/systemd/network/20-daqiri-{name}.network", text)
+        return Remedy(now, (file,), note=note, verify=verify)
+    note += " Permanently: in the settings of the network service of this host."
+    return Remedy(now, note=note, verify=verify)
 
 
 def _fast(context: Context) -> list[NetDevice]:
-    used = {nic.address for nic in context.nvidia_nics}
-    return [interface for interface in context.interfaces if interface.pci_address in used]
+    """Return the Ethernet interfaces of ConnectX and BlueField NICs in use."""
+    used = {nic.address for nic in context.nics if nic.is_nvidia_nic}
+    return [i for i in context.interfaces if i.pci_address in used and i.ethernet]
 
 
 @check(
@@ -202,11 +287,13 @@ def _fast(context: Context) -> list[NetDevice]:
     "largest frame of the ports",
     wanted=f"at least the configuration's largest packet; {_JUMBO} where the network allows it",
     why="Packets larger than the MTU are fragmented or lost; larger packets cost less CPU.",
-    sources=("/sys/class/net/*/mtu",),
 )
 def mtu(context: Context) -> Iterator[Finding]:
     for interface in context.interfaces:
         name, found = interface.name, f"{interface.mtu} B"
+        if not interface.ethernet:
+            yield skip(f"{found}, of IP over InfiniBand", name)
+            continue
         frame = max((port.frame for port in context.ports_of(interface)), default=0)
         if context.needs.engine != "socket" and frame <= _USUAL_BUFFER:
             frame = 0
@@ -232,6 +319,7 @@ def _set_mtu(interface: NetDevice) -> Remedy:
         files=((f"/etc/udev/rules.d/90-daqiri-mtu-{name}.rules", rule),),
         lasting=("udevadm control --reload",),
         note="Every switch and sender on the path needs the same MTU.",
+        verify=(f'test "$(cat /sys/class/net/{name}/mtu)" = {_JUMBO}',),
     )
 
 
@@ -240,95 +328,157 @@ def _set_mtu(interface: NetDevice) -> Remedy:
     "NIC rings, queues and offloads",
     wanted="rings at their maximum, a NIC queue per receive queue, GRO for sockets, no LRO",
     why="A short ring overflows while the kernel is busy; LRO merges packets that belong apart.",
-    sources=("ethtool netlink", "SIOCETHTOOL"),
 )
 def nic_settings(context: Context) -> Iterator[Finding]:
     engine = context.needs.engine
-    if engine in ("loopback", "dpdk", "ibverbs"):
+    if engine == "loopback" or context.needs.past_kernel:
         yield skip(f"engine {engine} does not use the kernel's NIC settings")
         return
     for interface in context.interfaces:
         if not interface.pci_address:
             continue
         name, settings = interface.name, context.facts.nic_settings(interface.name)
-        wrong, commands = [], []
+        wrong, commands, verify = [], [], []
+
+        def add(
+            found: str,
+            command: str,
+            condition: str,
+            to: tuple[list[str], ...] = (wrong, commands, verify),
+        ) -> None:
+            for texts, text in zip(to, (found, command, condition), strict=True):
+                texts.append(text)
+
         if settings.rx_ring and settings.max_rx_ring and settings.rx_ring < settings.max_rx_ring:
-            wrong.append(f"receive ring {settings.rx_ring} of {settings.max_rx_ring}")
-            commands.append(f"ethtool -G {name} rx {settings.max_rx_ring}")
+            add(
+                f"receive ring {settings.rx_ring} of {settings.max_rx_ring}",
+                f"ethtool -G {name} rx {settings.max_rx_ring}",
+                f"ethtool -g {name} | tail -n 5 | grep -q '^RX:.*{settings.max_rx_ring}'",
+            )
         queues = sum(port.rx_queues for port in context.ports_of(interface))
         most = settings.max_channels or 0
         if settings.channels and engine == "packet" and settings.channels < min(queues, most):
-            wrong.append(f"{settings.channels} NIC queues for {queues} receive queues")
-            commands.append(f"ethtool -L {name} combined {min(queues, most)}")
-        if "rx-lro" in settings.offloads:
-            wrong.append("LRO is on")
-            commands.append(f"ethtool -K {name} lro off")
-        if settings.offloads and engine != "packet" and "rx-gro" not in settings.offloads:
-            wrong.append("GRO is off")
-            commands.append(f"ethtool -K {name} gro on")
+            add(
+                f"{settings.channels} NIC queues for {queues} receive queues",
+                f"ethtool -L {name} combined {min(queues, most)}",
+                f"ethtool -l {name} | tail -n 1 | grep -q '{min(queues, most)}'",
+            )
+        offloads = settings.offloads
+        if offloads is not None and "rx-lro" in offloads:
+            add(
+                "LRO is on",
+                f"ethtool -K {name} lro off",
+                f"ethtool -k {name} | grep -q '^large-receive-offload: off'",
+            )
+        if offloads is not None and engine != "packet" and "rx-gro" not in offloads:
+            add(
+                "GRO is off",
+                f"ethtool -K {name} gro on",
+                f"ethtool -k {name} | grep -q '^generic-receive-offload: on'",
+            )
         if wrong:
-            remedy = at_every_boot(f"nic-{name}", f"{name} ready", *commands, folder="/usr/sbin")
+            remedy = at_every_boot(50, f"nic-{name}", *commands, verify=tuple(verify))
             yield Finding(Status.WARN, ", ".join(wrong), name, remedy)
-        elif settings.rx_ring or settings.offloads:
-            on = ", ".join(settings.offloads) or "no offloads"
+        elif settings.rx_ring or offloads is not None:
+            on = ", ".join(offloads or ()) or "no offloads"
             pause = ", obeys pause frames" if settings.rx_pause else ""
-            yield ok(f"receive ring {settings.rx_ring}, {on}{pause}", name)
+            ring = f"receive ring {settings.rx_ring}, " if settings.rx_ring else ""
+            yield ok(f"{ring}{on}{pause}", name)
         else:
             yield skip("not reported by the driver", name)
 
 
 @check(
     "nic-firmware",
-    "NIC firmware settings",
-    wanted="link kept up; BlueField in NIC mode; scheduler on if accurate_send is set",
-    why="The firmware reads at boot the settings that the engine depends on.",
-    sources=("mlxconfig -d ADDRESS query",),
-    platforms=(Platform.GPUNETIO,),
+    "NIC firmware and its settings",
+    wanted="firmware that steers by itself; link kept up; BlueField in NIC mode; scheduler on if "
+    "accurate_send is set",
+    why="Engines dpdk and ibverbs depend on functions and settings of the firmware.",
 )
 def nic_firmware(context: Context) -> Iterator[Finding]:
+    if context.needs.given and not context.needs.past_kernel:
+        yield skip(f"engine {context.needs.engine} works with any firmware")
+        return
     cards: dict[str, PciDevice] = {}
     for nic in context.nvidia_nics:
         # Settings belong to the card: one function of each is enough.
         cards.setdefault(nic.address.rpartition(".")[0], nic)
     for nic in cards.values():
+        yield _version(context, nic)
         try:
             settings = context.facts.firmware(nic.address)
         except FactError as error:
-            yield skip(f"not known: {error}", nic.address)
+            yield skip(f"settings are not known: {error}", nic.address)
         else:
-            yield _judge_firmware(context, nic, settings)
+            yield from _settings(context, nic, settings)
 
 
-def _judge_firmware(context: Context, nic: PciDevice, settings: dict[str, str]) -> Finding:
-    wanted = dict(_KEEP_LINK)
+def _version(context: Context, nic: PciDevice) -> Finding:
+    text = next((d.firmware for d in context.facts.rdma if d.pci_address == nic.address), "")
+    driver = context.facts.root.optional("/sys/module/mlx5_core/version")
+    with_driver = f", mlx5_core {driver}" if driver else ""
+    numbers = re.fullmatch(r"(\d{1,4})\.(\d{1,4})\.(\d{1,6})", text, re.ASCII)
+    if not numbers:
+        return skip("firmware version is not known", nic.address)
+    if (int(numbers[2]), int(numbers[3])) >= _STEERING:
+        return ok(f"firmware {text}{with_driver}", nic.address)
+    found = f"firmware {text}{with_driver}; hardware steering needs xx.35.1012"
+    note = "Update the firmware with NVIDIA's mlxup or the DOCA packages; DOCA and it must match."
+    return Finding(Status.WARN, found, nic.address, Remedy(note=note))
+
+
+def _settings(context: Context, nic: PciDevice, has: dict[str, str]) -> Iterator[Finding]:
     scheduler = any(port.accurate_send for port in context.needs.ports)
+    wanted = {Step.FIRMWARE: dict(_KEEP_LINK) if _has_gpu(context) else {}, Step.DPU_MODE: {}}
     if scheduler:
-        wanted |= _SCHEDULER
+        wanted[Step.FIRMWARE] |= _SCHEDULER
     if nic.device in _BLUEFIELD:
-        wanted |= _NIC_MODE
-    known = {name: value for name, value in wanted.items() if name in settings}
-    if not known:
-        return skip("mlxconfig does not list these settings", nic.address)
-    wrong = {
-        name: value
-        for name, value in known.items()
-        if settings[name] not in _SPELLINGS.get(value, (value,))
-    }
-    lacking = [name for name in _SCHEDULER if scheduler and name not in settings]
-    if not wrong and not lacking:
-        return ok("as expected", nic.address)
-    found = [f"{name} is {settings[name]}" for name in wrong] + [f"no {name}" for name in lacking]
-    words = " ".join(f"{name}={value}" for name, value in wrong.items())
-    commands = (f"mlxconfig -y -d {nic.address} set {words}",) if wrong else ()
-    notes = []
-    if wrong:
-        notes.append("Requires a cold boot, such as ipmitool power cycle.")
+        wanted[Step.DPU_MODE] = _NIC_MODE
+    known = {name for names in wanted.values() for name in names if name in has}
+    lacking = [name for name in _SCHEDULER if scheduler and name not in has]
+    if not known and not lacking:
+        if any(wanted.values()):
+            yield skip("mlxconfig does not list these settings", nic.address)
+        return
+    right = not lacking
+    for step, names in wanted.items():
+        wrong = {
+            name: value
+            for name, value in names.items()
+            if name in has and has[name] not in _SPELLINGS.get(value, (value,))
+        }
+        if wrong:
+            right = False
+            found = ", ".join(f"{name} is {has[name]}" for name in wrong)
+            yield Finding(Status.WARN, found, nic.address, _set_firmware(nic, step, wrong))
     if lacking:
-        notes.append("Update the NIC's firmware, or set accurate_send to false.")
-    remedy = Remedy(lasting=commands, note=" ".join(notes))
-    return Finding(Status.WARN, ", ".join(found), nic.address, remedy)
+        note = "Update the NIC's firmware, or set accurate_send to false."
+        found = ", ".join(f"no {name}" for name in lacking)
+        yield Finding(Status.WARN, found, nic.address, Remedy(note=note))
+    if right:
+        yield ok("settings as expected", nic.address)
 
 
+def _has_gpu(context: Context) -> bool:
+    return any(device.is_nvidia_gpu for device in context.facts.pci.values())
+
+
+def _set_firmware(nic: PciDevice, step: Step, wrong: dict[str, str]) -> Remedy:
+    words = " ".join(f"{name}={value}" for name, value in wrong.items())
+    names = " ".join(wrong)
+    note = "Requires a cold boot, such as ipmitool power cycle."
+    if step is Step.DPU_MODE:
+        note = f"This ends what runs on the BlueField's own Arm cores. {note}"
+    return Remedy(
+        lasting=(f"mlxconfig -y -d {nic.address} set {words}",),
+        note=note,
+        step=step,
+        verify_lasting=(f"mlxconfig -d {nic.address} query {names}",),
+    )
+
+
+# From here on firmware has hardware steering: minor version and build.
+_STEERING = (35, 1012)
 _KEEP_LINK = {
     "KEEP_ETH_LINK_UP_P1": "1",
     "KEEP_ETH_LINK_UP_P2": "1",

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
 from ..facts import Volume
-from ._files import module_at_boot
 
 _LEAST_FREE = 10 << 30
 _GIB = 1 << 30
@@ -20,9 +19,8 @@ _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "fuse")
 @check(
     "storage",
     "folder of the captures",
-    wanted="a local disk with O_DIRECT and space; from GPU memory: ext4 or xfs, with nvidia-fs",
+    wanted="a local disk with O_DIRECT and space",
     why="If the disk is full or slower than the stream, the capture fails.",
-    sources=("/proc/mounts", "statvfs", "/proc/modules"),
 )
 def storage(context: Context) -> Iterator[Finding]:
     volume = context.facts.volume(context.folder)
@@ -40,12 +38,15 @@ def storage(context: Context) -> Iterator[Finding]:
         yield skip(f"{where}: whether it has O_DIRECT is not known", folder)
     yield from _room(volume, folder)
     if any(region.kind == "device" for region in context.needs.regions):
-        yield _gpudirect_storage(context, volume)
+        yield _cufile(context, volume)
 
 
 def _room(volume: Volume, folder: str) -> Iterator[Finding]:
     if "ro" in volume.options:
-        remedy = Remedy(now=(f"mount -o remount,rw {shlex.quote(volume.mounted_at)}",))
+        remedy = Remedy(
+            now=(f"mount -o remount,rw {shlex.quote(volume.mounted_at)}",),
+            note="The kernel mounts a disk read-only after errors: check `dmesg` first.",
+        )
         yield Finding(Status.FAIL, "mounted read-only", folder, remedy)
     if volume.free is None:
         yield skip("free space is not known", folder)
@@ -56,18 +57,23 @@ def _room(volume: Volume, folder: str) -> Iterator[Finding]:
         yield ok(f"{volume.free // _GIB} GiB free", folder)
 
 
-def _gpudirect_storage(context: Context, volume: Volume) -> Finding:
-    subject = "GPUDirect Storage"
-    good = volume.kind == "xfs" or (
+def _cufile(context: Context, volume: Volume) -> Finding:
+    """Report how cuFile would write; by default the engine chooses what works."""
+    root = context.facts.root
+    subject = "cuFile"
+    if not any(next(root.glob(pattern), None) for pattern in _CUFILE):
+        return skip("no libcufile: `writer: cufile` fails, `auto` copies to the host", subject)
+    direct = volume.kind == "xfs" or (
         volume.kind == "ext4" and not {"data=journal", "data=writeback"} & volume.options
     )
-    if "nvidia_fs" in context.facts.modules and good:
-        return ok(f"nvidia-fs loaded, {volume.kind}", subject)
-    lacking = [] if good else [f"{volume.kind} cannot; ext4 with data=ordered and xfs can"]
-    if "nvidia_fs" not in context.facts.modules:
-        lacking.append("nvidia-fs is not loaded")
-    note = "Without it, cuFile copies through the host."
-    remedy = Remedy(note=f"{note} Use a folder on ext4 or xfs.")
-    if good:
-        remedy = Remedy(("modprobe nvidia-fs",), (module_at_boot("nvidia-fs"),), note=note)
-    return Finding(Status.WARN, "; ".join(lacking), subject, remedy)
+    if "nvidia_fs" in context.facts.modules and direct:
+        return ok(f"libcufile, from GPU memory to {volume.kind}", subject)
+    return ok("libcufile in compatibility mode, which copies through the host", subject)
+
+
+_CUFILE = (
+    "/usr/lib/*/libcufile.so.0",
+    "/usr/lib64/libcufile.so.0",
+    "/usr/local/cuda/lib64/libcufile.so.0",
+    "/usr/local/cuda/targets/*/lib/libcufile.so.0",
+)

@@ -1,4 +1,4 @@
-"""Checks of the kernel and of privileges."""
+"""Checks of the engine, the kernel and privileges."""
 
 from __future__ import annotations
 
@@ -7,21 +7,39 @@ from collections.abc import Iterator
 from .._check import Context, check, ok, skip
 from .._finding import Finding, Remedy, Status
 from .._needs import PortNeeds
-from .._platform import Platform
+from ._gpu import bar1
+from ._network import link_layer
+from ._pcie import acs, pcie_read_request
 
 _BACKLOG = 10_000
-# SO_RCVBUF counts the kernel's own overhead of each packet too.
-_MOST_BUFFER = 1 << 30
 _EFI_GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
+# Their remedies write to firmware or to PCI configuration space.
+_BLOCKED = (link_layer, pcie_read_request, bar1, acs)
+
+
+@check(
+    "engine",
+    "the configuration's engine",
+    wanted="in this build, with all features that the configuration asks for",
+    why="The engine rejects a configuration that it cannot serve in full.",
+)
+def engine(context: Context) -> Iterator[Finding]:
+    if not context.needs.given:
+        yield skip("no configuration")
+        return
+    needs = context.needs.by_engine()
+    note = "Install a build with this engine, or change the configuration as the text says."
+    for refusal in needs.refusals:
+        yield Finding(Status.FAIL, refusal, "", Remedy(note=note))
+    if not needs.refusals:
+        yield ok(needs.engine)
 
 
 @check(
     "secure-boot",
     "Secure Boot",
-    wanted="off while link type, read request or BAR1 are being changed",
+    wanted="off while link type, read request, BAR1 or ACS are being changed",
     why="With it the kernel forbids writes to PCI configuration space, also by root.",
-    sources=("/sys/firmware/efi/efivars/SecureBoot-*",),
-    platforms=(Platform.IGX, Platform.SPARK),
 )
 def secure_boot(context: Context) -> Iterator[Finding]:
     root = context.facts.root
@@ -33,89 +51,102 @@ def secure_boot(context: Context) -> Iterator[Finding]:
     # Four bytes of attributes, then the value.
     if len(value) < 5:
         yield skip(f"the EFI variable has {len(value)} bytes; five are expected")
-    elif value[4]:
-        note = "Disable it in the firmware setup for the change, and enable it again afterwards."
-        yield Finding(Status.WARN, "on", "", Remedy(note=note))
-    else:
+        return
+    if not value[4]:
         yield ok("off")
+        return
+    results = [each.run(context) for each in _BLOCKED]
+    open_ones = [r.check for r in results if r.status in (Status.WARN, Status.FAIL)]
+    if open_ones:
+        note = "Disable it in the firmware setup for the change, and enable it again afterwards."
+        found = f"on; it prevents the fixes of {', '.join(open_ones)}"
+        yield Finding(Status.WARN, found, "", Remedy(note=note))
+    else:
+        yield ok("on; nothing that it prevents has to be changed")
 
 
 @check(
     "capabilities",
     "privileges of this process",
     wanted="those that the configuration needs",
-    why="The kernel refuses raw sockets, pinned memory and real-time threads without them.",
-    sources=(
-        "/proc/self/status",
-        "/proc/self/limits",
-        "/proc/sys/kernel/unprivileged_bpf_disabled",
-    ),
+    why="The kernel refuses raw sockets, low ports and locked memory without them.",
 )
 def capabilities(context: Context) -> Iterator[Finding]:
     needs, process = context.needs, context.facts.process
     if not needs.given:
         yield skip(f"no configuration; has {', '.join(sorted(process.capabilities)) or 'none'}")
         return
-    wanted: dict[str, str] = {}
-    if needs.engine == "packet":
-        wanted["CAP_NET_RAW"] = "packet sockets"
-        if any(port.receive_path == "af_xdp" for port in needs.ports):
-            wanted["CAP_NET_ADMIN"] = wanted["CAP_BPF"] = "receive_path: af_xdp"
-    if needs.engine in ("dpdk", "ibverbs"):
-        wanted["CAP_NET_RAW"] = "NIC queues in user space"
-        if process.memlock is not None and process.memlock < needs.memory(*_LOCKED):
-            wanted["CAP_IPC_LOCK"] = "registered memory"
-    if any(p.realtime_priority > process.rtprio for p in needs.pollers):
-        wanted["CAP_SYS_NICE"] = "realtime_priority"
-    receives_udp = needs.engine == "socket" and any(p.rx_queues and p.frame for p in needs.ports)
-    if receives_udp and not _anybody_loads_bpf(context):
-        wanted["CAP_BPF"] = "counting each datagram that the kernel drops of a batch"
+    if needs.past_kernel:
+        yield skip(f"what engine {needs.engine} needs is known to a build that has it")
+        return
+    wanted = _wanted(context)
     if not wanted:
         yield ok("the configuration needs none")
-    for name, use in wanted.items():
+    for name, (use, required) in wanted.items():
         if name in process.capabilities:
             yield ok(f"present, for {use}", name)
         else:
-            status = Status.FAIL if needs.engine != "socket" or name != "CAP_BPF" else Status.WARN
-            yield Finding(status, f"missing, for {use}", name, _grant(list(wanted)))
+            status = Status.FAIL if required else Status.WARN
+            yield Finding(status, f"missing, for {use}", name, _grant(sorted(wanted)))
 
 
-def _anybody_loads_bpf(context: Context) -> bool:
-    path = "/proc/sys/kernel/unprivileged_bpf_disabled"
-    root = context.facts.root
-    return root.exists(path) and root.text(path).strip() == "0"
-
-
-_LOCKED = ("host", "huge", "host_pinned")
+def _wanted(context: Context) -> dict[str, tuple[str, bool]]:
+    """Return what for, and whether the engine opens only with it, by capability."""
+    needs, facts = context.needs, context.facts
+    process = facts.process
+    wanted: dict[str, tuple[str, bool]] = {}
+    for port in needs.ports:
+        own = needs.by_engine().interfaces[port.name]
+        for each in own.privileges:
+            if each.capability != "CAP_BPF" or each.required or not facts.anybody_loads_bpf:
+                wanted.setdefault(each.capability, (each.use, each.required))
+        if process.memlock is not None and process.memlock < own.locked:
+            use = f"{own.locked >> 20} MiB of locked memory (RLIMIT_MEMLOCK is less)"
+            wanted.setdefault("CAP_IPC_LOCK", (use, True))
+        if 0 < port.local_port < facts.first_free_port:
+            wanted.setdefault("CAP_NET_BIND_SERVICE", (f"port {port.local_port}", True))
+    if any(p.realtime_priority > process.rtprio for p in needs.pollers):
+        # Threads run without it.
+        wanted["CAP_SYS_NICE"] = ("realtime_priority (RLIMIT_RTPRIO is less)", False)
+    return wanted
 
 
 def _grant(names: list[str]) -> Remedy:
-    # All in one call: setcap removes others. The interpreter gets them, because it runs the script.
-    privileges = ",".join(name.lower() for name in sorted(names))
-    grant = f'setcap {privileges}+ep "$(readlink -f "$(command -v python3)")"'
-    note = (
-        "It gives the privileges to every program of this interpreter; to limit that, run the "
-        "engine from a virtual environment made with --copies."
+    # All in one call: setcap removes others.
+    words = " ".join(names)
+    line = f"{','.join(name.lower() for name in names)}+ep"
+    return Remedy(
+        note=(
+            f"Start the program by systemd, with AmbientCapabilities={words} in its unit, or try "
+            f"it with `systemd-run --pty --uid=$USER -p AmbientCapabilities='{words}' PROGRAM`. "
+            f"`setcap {line} INTERPRETER` gives them to every program of that Python (the file "
+            "that `readlink -f .venv/bin/python` prints): use a virtual environment made with "
+            "--copies."
+        )
     )
-    return Remedy((grant,), lasting=(grant,), note=note)
 
 
 @check(
     "socket-buffers",
     "socket buffers",
-    wanted="the size of a receive queue's packet buffers, and a backlog of some thousand packets",
+    wanted="what the engine asks for, and a backlog of some thousand packets",
     why="While a poller is busy, the kernel buffers what fits here and drops the rest.",
-    sources=("/proc/sys/net/core/{rmem_max,wmem_max,netdev_max_backlog}",),
 )
 def socket_buffers(context: Context) -> Iterator[Finding]:
-    needs = context.needs
-    if needs.given and needs.engine not in ("socket", "packet"):
-        yield skip(f"engine {needs.engine} uses none")
+    needs, root = context.needs, context.facts.root
+    if not needs.given:
+        yield skip(f"no configuration; rmem_max {root.integer('/proc/sys/net/core/rmem_max')}")
         return
-    root = context.facts.root
-    buffered = min(max((port.buffered for port in needs.ports), default=0), _MOST_BUFFER)
-    wanted = {"rmem_max": buffered or 8 << 20, "wmem_max": min(buffered, 8 << 20) or 4 << 20}
-    wanted["netdev_max_backlog"] = _BACKLOG if any(map(_leaves_host, needs.ports)) else 1000
+    each = needs.by_engine().interfaces.values()
+    wanted = {
+        "rmem_max": max((own.receive_buffer for own in each), default=0),
+        "wmem_max": max((own.send_buffer for own in each), default=0),
+    }
+    if needs.engine == "socket" and any(map(_receives, needs.ports)):
+        wanted["netdev_max_backlog"] = _BACKLOG
+    wanted = {name: least for name, least in wanted.items() if least}
+    if not wanted:
+        yield skip(f"engine {needs.engine} asks for none with this configuration")
     for name, least in wanted.items():
         value = root.integer(f"/proc/sys/net/core/{name}")
         if value >= least:
@@ -128,9 +159,12 @@ def socket_buffers(context: Context) -> Iterator[Finding]:
         remedy = Remedy(
             now=(f"sysctl -w {setting}",),
             files=((f"/etc/sysctl.d/90-daqiri-{name}.conf", f"{setting}\n"),),
+            verify=(f'test "$(sysctl -n net.core.{name})" -ge {least}',),
         )
         yield Finding(Status.WARN, f"{value} (need {least})", name, remedy)
 
 
-def _leaves_host(port: PortNeeds) -> bool:
-    return port.address not in ("lo", "loopback", "::1") and not port.address.startswith("127.")
+def _receives(port: PortNeeds) -> bool:
+    """Return whether packets of other hosts come to the port."""
+    local = port.address in ("lo", "loopback", "::1") or port.address.startswith("127.")
+    return bool(port.rx_queues) and not local

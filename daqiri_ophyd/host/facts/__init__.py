@@ -7,13 +7,37 @@ from functools import cache, cached_property
 
 from .._root import Root
 from ._clock import SystemClock, read_system_clock
-from ._cpu import CommandLine, Cpu, cpu_list, cpu_ranges, read_command_line, read_cpus
+from ._cpu import (
+    CommandLine,
+    Cpu,
+    IdleState,
+    cpu_list,
+    cpu_ranges,
+    read_command_line,
+    read_cpus,
+    read_idle_states,
+)
 from ._ethtool import NicSettings, read_nic_settings
 from ._firmware import read_firmware
-from ._gpu import Gpu, read_gpus
-from ._kernel import Process, kernel_version, read_modules, read_process
-from ._memory import HugePages, read_hugepages
-from ._network import NetDevice, read_addresses, read_interfaces, read_leased
+from ._gpu import Gpu, GpuRefusals, read_gpu_refusals, read_gpus
+from ._kernel import Process, kernel_version, read_modules, read_process, read_services
+from ._memory import (
+    DefaultPages,
+    HugePages,
+    Memory,
+    read_default_pages,
+    read_hugepages,
+    read_memory,
+    read_node_pages,
+)
+from ._network import (
+    NetDevice,
+    RdmaDevice,
+    read_addresses,
+    read_interfaces,
+    read_leased,
+    read_rdma,
+)
 from ._pci import Connection, PciDevice, bridges_between, connection, read_pci
 from ._storage import Volume, read_volume
 
@@ -21,13 +45,18 @@ __all__ = [
     "CommandLine",
     "Connection",
     "Cpu",
+    "DefaultPages",
     "Facts",
     "Gpu",
+    "GpuRefusals",
     "HugePages",
+    "IdleState",
+    "Memory",
     "NetDevice",
-    "PciDevice",
     "NicSettings",
+    "PciDevice",
     "Process",
+    "RdmaDevice",
     "SystemClock",
     "Volume",
     "connection",
@@ -94,6 +123,37 @@ class Facts:
         return read_cpus(self.root)
 
     @cached_property
+    def services(self) -> frozenset[str]:
+        """Services of interest that are running."""
+        return read_services(self.root)
+
+    @cached_property
+    def anybody_loads_bpf(self) -> bool:
+        """Whether programs of eBPF need no privilege."""
+        return self.root.optional("/proc/sys/kernel/unprivileged_bpf_disabled") == "0"
+
+    @cached_property
+    def first_free_port(self) -> int:
+        """First UDP or TCP port that needs no privilege."""
+        path = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+        return self.root.integer(path) if self.root.exists(path) else 1024
+
+    @cached_property
+    def memory(self) -> Memory:
+        """The main memory."""
+        return read_memory(self.root)
+
+    @cached_property
+    def default_pages(self) -> DefaultPages:
+        """Huge pages of the default size."""
+        return read_default_pages(self.root)
+
+    @cached_property
+    def node_pages(self) -> dict[int, HugePages]:
+        """Huge pages of the default size by NUMA node."""
+        return read_node_pages(self.root, self.default_pages.size)
+
+    @cached_property
     def hugepages(self) -> list[HugePages]:
         """Pools of huge pages."""
         return read_hugepages(self.root)
@@ -107,6 +167,11 @@ class Facts:
     def interfaces(self) -> dict[str, NetDevice]:
         """Network interfaces by name."""
         return read_interfaces(self.root)
+
+    @cached_property
+    def rdma(self) -> list[RdmaDevice]:
+        """NICs that the RDMA stack knows."""
+        return read_rdma(self.root)
 
     @cached_property
     def addresses(self) -> dict[str, list[str]]:
@@ -124,6 +189,11 @@ class Facts:
         return read_gpus(self.root)
 
     @cached_property
+    def gpu_refusals(self) -> GpuRefusals:
+        """Why the engine cannot use a GPU."""
+        return read_gpu_refusals(self.root)
+
+    @cached_property
     def clock(self) -> SystemClock:
         """The system clock."""
         return read_system_clock(self.root)
@@ -132,6 +202,11 @@ class Facts:
     def nic_settings(self, interface: str) -> NicSettings:
         """Return the settings of an interface's NIC."""
         return read_nic_settings(self.root, interface)
+
+    @cache  # noqa: B019 - likewise
+    def idle_states(self, cpu: int) -> list[IdleState]:
+        """Return the idle states of a CPU."""
+        return read_idle_states(self.root, cpu)
 
     @cache  # noqa: B019 - likewise
     def firmware(self, pci_address: str) -> dict[str, str]:

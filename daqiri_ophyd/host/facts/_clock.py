@@ -12,7 +12,6 @@ __all__ = ["SystemClock", "read_system_clock"]
 
 RECORDED = "/recorded/clock.json"
 _UNSYNCHRONIZED = 0x40  # STA_UNSYNC
-_SERVICES = ("chronyd", "ptp4l", "phc2sys", "ntpd", "systemd-timesyn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +24,10 @@ class SystemClock:
         Whether it is synchronized.
     max_error : int
         Maximum error, in microseconds.
-    services : tuple of str
-        Time services that are running.
     """
 
     synchronized: bool
     max_error: int
-    services: tuple[str, ...] = ()
 
 
 class _Timex(ctypes.Structure):
@@ -66,9 +62,4 @@ def read_system_clock(root: Root) -> SystemClock:
     # With modes = 0 it only reads.
     if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(state)) < 0:
         raise FactError(f"adjtimex: errno {ctypes.get_errno()}")
-    return SystemClock(not state.status & _UNSYNCHRONIZED, state.maxerror, _services(root))
-
-
-def _services(root: Root) -> tuple[str, ...]:
-    names = {root.optional(path) for path in root.glob("/proc/[0-9]*/comm")}
-    return tuple(name for name in _SERVICES if name in names)
+    return SystemClock(not state.status & _UNSYNCHRONIZED, state.maxerror)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from .._root import FactError, Root
 
-__all__ = ["CommandLine", "Cpu", "cpu_list", "cpu_ranges", "read_command_line", "read_cpus"]
+__all__ = ["CommandLine", "Cpu", "IdleState", "cpu_list", "cpu_ranges", "read_command_line"]
+__all__ += ["read_cpus", "read_idle_states"]
 
 _NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 _CPU = "/sys/devices/system/cpu"
@@ -31,19 +32,23 @@ class Cpu:
         Logical CPUs of the same physical core, including itself.
     governor : str
         Frequency governor; empty: the frequency is not scaled.
+    capacity : int or None
+        Speed relative to the fastest core, which has 1024; None: all are the same.
     """
 
     number: int
     node: int | None
     siblings: frozenset[int]
     governor: str
+    capacity: int | None = None
 
 
-def cpu_list(text: str) -> frozenset[int]:
+def cpu_list(text: str, last_cpu: int | None = None) -> frozenset[int]:
     """
     Return the numbers in a list such as ``0-3,8``.
 
-    Words that are not numbers are ignored: ``isolcpus=managed_irq,domain,2-3`` begins with flags.
+    With `last_cpu`, ``N`` is that number and ``all`` stands for ``0-N``, as on the kernel command
+    line. Other words are ignored: ``isolcpus=managed_irq,domain,2-3`` begins with flags.
 
     Raises
     ------
@@ -52,6 +57,9 @@ def cpu_list(text: str) -> frozenset[int]:
     """
     numbers: set[int] = set()
     named = 0
+    if last_cpu is not None:
+        text = re.sub(r"\ball\b", "0-N", text)
+        text = re.sub(r"\bN\b", str(last_cpu), text)
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         # 0-63:2/4 means 2 of every 4.
@@ -99,9 +107,45 @@ def read_cpus(root: Root) -> dict[int, Cpu]:
             cpu_list(root.optional(f"{_CPU}/cpu{number}/topology/thread_siblings_list"))
             or frozenset({number}),
             root.optional(f"{_CPU}/cpu{number}/cpufreq/scaling_governor"),
+            _capacity(root, number),
         )
         for number in sorted(online)
     }
+
+
+def _capacity(root: Root, number: int) -> int | None:
+    text = root.optional(f"{_CPU}/cpu{number}/cpu_capacity")
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class IdleState:
+    """A state of a CPU that has nothing to do.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``C6``.
+    latency : int
+        Microseconds until the CPU runs again.
+    enabled : bool
+        Whether the kernel may choose it.
+    """
+
+    name: str
+    latency: int
+    enabled: bool
+
+
+def read_idle_states(root: Root, number: int) -> list[IdleState]:
+    """Return the idle states of a CPU; none: the kernel has none."""
+    states = []
+    for path in root.glob(f"{_CPU}/cpu{number}/cpuidle/state*"):
+        latency = root.optional(f"{path}/latency")
+        if _NUMBER.fullmatch(latency):
+            enabled = root.optional(f"{path}/disable") in ("", "0")
+            states.append(IdleState(root.optional(f"{path}/name"), int(latency), enabled))
+    return states
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +156,12 @@ class CommandLine:
     ----------
     words : dict of str to str
         Values by name; empty for a name without a value. For repeated names, the last one.
+    last_cpu : int
+        Highest number of a CPU, which lists may write as ``N``.
     """
 
     words: dict[str, str]
+    last_cpu: int = 0
 
     def __contains__(self, name: str) -> bool:
         return name in self.words
@@ -125,7 +172,7 @@ class CommandLine:
 
     def cpus(self, name: str) -> frozenset[int]:
         """Return the CPUs that a name lists."""
-        return cpu_list(self.get(name))
+        return cpu_list(self.get(name), self.last_cpu)
 
 
 def read_command_line(root: Root) -> CommandLine:
@@ -137,4 +184,5 @@ def read_command_line(root: Root) -> CommandLine:
             break
         name, _, value = word.partition("=")
         words[name] = value
-    return CommandLine(words)
+    possible = cpu_list(root.optional(f"{_CPU}/possible") or root.optional(f"{_CPU}/online"))
+    return CommandLine(words, max(possible, default=0))

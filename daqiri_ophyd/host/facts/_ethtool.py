@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import re
 import socket
 import struct
 from collections.abc import Callable
@@ -25,8 +26,9 @@ _SIOCETHTOOL = 0x8946
 _ETHTOOL_GPAUSEPARAM = 0x12
 _ETHTOOL_GET_TS_INFO = 0x41
 _HARDWARE_RECEIVE = 1 << 2  # SOF_TIMESTAMPING_RX_HARDWARE
-_HARDWARE_SEND = 1 << 0  # SOF_TIMESTAMPING_TX_HARDWARE
-_OFFLOADS = ("rx-gro", "rx-lro", "rx-ntuple-filter", "rx-hashing")
+_OFFLOADS = ("rx-gro", "rx-lro")
+# Of the names of link modes, such as 100000baseKR4/Full.
+_MODE = re.compile(r"(\d{1,9})base")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +41,27 @@ class NicSettings:
         Descriptors of a receive queue: current and maximum.
     channels, max_channels : int or None
         Receive queues: current and maximum.
-    offloads : tuple of str
-        Enabled offloads, of ``rx-gro``, ``rx-lro``, ``rx-ntuple-filter`` and ``rx-hashing``.
-    rx_pause, tx_pause : bool or None
-        Whether it obeys and sends pause frames.
+    offloads : tuple of str or None
+        Enabled offloads, of ``rx-gro`` and ``rx-lro``.
+    rx_pause : bool or None
+        Whether it obeys pause frames.
     clock : int or None
         Index of its PTP hardware clock.
-    hardware_receive, hardware_send : bool or None
-        Whether it can timestamp received and sent packets.
+    hardware_receive : bool or None
+        Whether it can timestamp received packets.
+    max_speed : int or None
+        Mb/s of its fastest link mode.
     """
 
     rx_ring: int | None = None
     max_rx_ring: int | None = None
     channels: int | None = None
     max_channels: int | None = None
-    offloads: tuple[str, ...] = ()
+    offloads: tuple[str, ...] | None = None
     rx_pause: bool | None = None
-    tx_pause: bool | None = None
     clock: int | None = None
     hardware_receive: bool | None = None
-    hardware_send: bool | None = None
+    max_speed: int | None = None
 
 
 def read_nic_settings(root: Root, interface: str) -> NicSettings:
@@ -90,13 +93,15 @@ def _live(interface: str) -> dict[str, Any]:
         if features := _ask(ethtool.get_features, interface):
             on = (name for name in _OFFLOADS if name in features.features)
             found["offloads"] = tuple(name for name in on if features.features[name].enable)
+        if modes := _ask(ethtool.get_link_mode, interface):
+            speeds = [int(m[1]) for mode in modes.supported_modes if (m := _MODE.match(mode))]
+            found["max_speed"] = max(speeds, default=None)
     # pyroute2 does not support these two requests.
     if pause := _request(interface, _ETHTOOL_GPAUSEPARAM, "=4I"):
-        found.update(rx_pause=bool(pause[2]), tx_pause=bool(pause[3]))
+        found["rx_pause"] = bool(pause[2])
     if stamps := _request(interface, _ETHTOOL_GET_TS_INFO, "=2Ii8I"):
         found["clock"] = stamps[2] if stamps[2] >= 0 else None
         found["hardware_receive"] = bool(stamps[1] & _HARDWARE_RECEIVE)
-        found["hardware_send"] = bool(stamps[1] & _HARDWARE_SEND)
     return found
 
 

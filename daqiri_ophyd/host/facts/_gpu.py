@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .._engine_rules import gpu_refusals
 from .._record import read_record
 from .._root import FactError, Root
 
-__all__ = ["Gpu", "read_gpus"]
+__all__ = ["Gpu", "GpuRefusals", "read_gpu_refusals", "read_gpus"]
 
 RECORDED = "/recorded/gpus.json"
+REFUSALS = "/recorded/gpu-refusals.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +75,40 @@ def read_gpus(root: Root) -> list[Gpu]:
     except (ImportError, OSError) as error:
         raise FactError(f"NVML: {error}") from None
     return live_gpus()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRefusals:
+    """Why the engine cannot use a GPU; empty: it can.
+
+    Parameters
+    ----------
+    memory : str
+        For memory that a GPU reads and writes.
+    kernels : str
+        For what runs on a GPU: reorder plans, and copies of packets.
+    """
+
+    memory: str = ""
+    kernels: str = ""
+
+
+def read_gpu_refusals(root: Root) -> GpuRefusals:
+    """
+    Return what the engine says, which loads the driver.
+
+    A recorded host has it in ``recorded/gpu-refusals.json``; without that file, a recorded GPU can
+    be used.
+
+    Raises
+    ------
+    FactError
+        If the recording is malformed.
+    """
+    if root.live:
+        return GpuRefusals(*gpu_refusals())
+    recorded = read_record(root, REFUSALS, GpuRefusals)
+    if recorded is not None:
+        return recorded
+    absent = "" if read_gpus(root) else "this host has no NVIDIA driver"
+    return GpuRefusals(absent, absent)

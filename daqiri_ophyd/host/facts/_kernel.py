@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Final
 
+from .._record import read_record
 from .._root import FactError, Root
 
 __all__ = ["CAPABILITIES", "Process", "kernel_version", "read_modules", "read_process"]
+__all__ += ["read_services"]
+
+SERVICES = "/recorded/services.json"
+_SERVICES = frozenset(
+    ("chronyd", "ptp4l", "phc2sys", "ntpd", "systemd-timesyn", "irqbalance", "NetworkManager")
+) | {"systemd-network"}
 
 CAPABILITIES: Final = {
+    "CAP_NET_BIND_SERVICE": 10,
     "CAP_NET_ADMIN": 12,
     "CAP_NET_RAW": 13,
     "CAP_IPC_LOCK": 14,
@@ -104,3 +113,30 @@ def _soft_limit(limits: str, name: str) -> int | None:
     if not match:
         return 0
     return None if match[1] == "unlimited" else int(match[1])
+
+
+def read_services(root: Root) -> frozenset[str]:
+    """
+    Return which services of interest are running, by the names of their processes.
+
+    Those of a recorded host are in its ``recorded/services.json``: no other process is recorded.
+
+    Raises
+    ------
+    FactError
+        If the recording is malformed.
+    """
+    if not root.live:
+        return frozenset(read_record(root, SERVICES, list[str]) or ())
+    # Not the root that records what it reads.
+    plain = Root()
+    names = {plain.optional(f"/proc/{number}/comm") for number in _processes()}
+    # The kernel keeps 15 characters.
+    return frozenset(name for name in _SERVICES if name[:15] in names)
+
+
+def _processes() -> list[str]:
+    try:
+        return [name for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []

@@ -1,15 +1,18 @@
-"""Memory: huge pages."""
+"""Memory, and its huge pages."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
+from .._engine_rules import default_hugepages
 from .._root import FactError, Root
 
-__all__ = ["HugePages", "read_hugepages"]
+__all__ = ["DefaultPages", "HugePages", "Memory", "read_default_pages", "read_hugepages"]
+__all__ += ["read_memory", "read_node_pages"]
 
 _POOLS = "/sys/kernel/mm/hugepages"
+_NODES = "/sys/devices/system/node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,84 @@ class HugePages:
     total: int
     free: int
 
+    @property
+    def unit(self) -> str:
+        """Size of a page, such as ``2 MiB``."""
+        for shift, unit in ((30, "GiB"), (20, "MiB")):
+            if self.size >= 1 << shift:
+                return f"{self.size >> shift} {unit}"
+        return f"{self.size >> 10} KiB"
+
     def __str__(self) -> str:
-        size = f"{self.size >> 30} GiB" if self.size >= 1 << 30 else f"{self.size >> 10} KiB"
-        if 1 << 20 <= self.size < 1 << 30:
-            size = f"{self.size >> 20} MiB"
-        return f"{self.free} of {self.total} pages of {size} free"
+        return f"{self.free} of {self.total} pages of {self.unit} free"
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultPages(HugePages):
+    """Huge pages of the default size, which regions of kind ``huge`` are made of.
+
+    ``free``: those that a program can have now, as the engine counts them.
+    """
+
+    def total_for(self, needed: int) -> int:
+        """Return how many pages there must be for so many more than are in use."""
+        return self.total - min(self.free, self.total) + needed
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Main memory.
+
+    Parameters
+    ----------
+    total, available : int
+        Bytes; available: without swapping.
+    """
+
+    total: int
+    available: int
+
+
+def read_memory(root: Root) -> Memory:
+    """
+    Return the size of the main memory.
+
+    Raises
+    ------
+    FactError
+        If it cannot be read.
+    """
+    text = root.text("/proc/meminfo")
+    sizes = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d{1,15}) kB$", text, re.MULTILINE))
+    try:
+        return Memory(int(sizes["MemTotal"]) << 10, int(sizes["MemAvailable"]) << 10)
+    except KeyError as missing:
+        raise FactError(f"/proc/meminfo: has no {missing.args[0]}") from None
+
+
+def read_default_pages(root: Root) -> DefaultPages:
+    """
+    Return the huge pages of the default size, by the engine's own reading.
+
+    Raises
+    ------
+    FactError
+        If they cannot be read.
+    """
+    meminfo = root.text("/proc/meminfo")
+    overcommitted = root.optional("/proc/sys/vm/nr_overcommit_hugepages")
+    return DefaultPages(*default_hugepages(meminfo, overcommitted))
+
+
+def read_node_pages(root: Root, size: int) -> dict[int, HugePages]:
+    """Return the huge pages of one size by NUMA node; without any, the kernel reports none."""
+    found = {}
+    for name in root.names(_NODES):
+        folder = f"{_NODES}/{name}/hugepages/hugepages-{size >> 10}kB"
+        if re.fullmatch(r"node\d{1,5}", name) and root.exists(folder):
+            total = _pages(root, f"{folder}/nr_hugepages")
+            found[int(name[4:])] = HugePages(size, total, _pages(root, f"{folder}/free_hugepages"))
+    return found
 
 
 def read_hugepages(root: Root) -> list[HugePages]:

@@ -12,13 +12,16 @@ from pyroute2.netlink.exceptions import NetlinkError
 from .._record import read_record
 from .._root import FactError, Root
 
-__all__ = ["NetDevice", "read_addresses", "read_interfaces", "read_leased"]
+__all__ = ["NetDevice", "RdmaDevice", "read_addresses", "read_interfaces", "read_leased"]
+__all__ += ["read_rdma"]
 
 RECORDED = "/recorded/addresses.json"
 LEASED = "/recorded/leased.json"
 _PERMANENT = 0x80  # IFA_F_PERMANENT (linux/if_addr.h)
 _WORD = re.compile(r"[\w.@+-]+")
 _NET = "/sys/class/net"
+_RDMA = "/sys/class/infiniband"
+_INFINIBAND = 32  # ARPHRD_INFINIBAND
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,6 @@ class NetDevice:
         Such as ``eth0``.
     pci_address : str
         Address of its device; empty: it has none (veth, bridges, lo).
-    driver : str
-        Kernel driver; empty: none.
     up : bool
         Whether it is up.
     carrier : bool or None
@@ -41,18 +42,20 @@ class NetDevice:
         Bytes.
     speed : int or None
         Mb/s; None: not known.
-    rdma_device : str
-        Its InfiniBand device, such as ``mlx5_0``; empty: none.
+    ethernet : bool
+        Whether its frames are Ethernet's, not those of IP over InfiniBand.
+    port : str
+        The driver's name of the physical port, such as ``p0``; empty: not known.
     """
 
     name: str
     pci_address: str
-    driver: str
     up: bool
     carrier: bool | None
     mtu: int
     speed: int | None
-    rdma_device: str
+    ethernet: bool
+    port: str
 
 
 def read_interfaces(root: Root) -> dict[str, NetDevice]:
@@ -68,25 +71,22 @@ def read_interfaces(root: Root) -> dict[str, NetDevice]:
 
 def _read(root: Root, name: str) -> NetDevice:
     folder = f"{_NET}/{name}"
-    pci = driver = ""
+    pci = ""
     if root.exists(f"{folder}/device"):
         # The device of a virtio interface is a child of the PCI device.
         parts = root.target(f"{folder}/device").split("/")
         pci = next((part for part in reversed(parts) if part.count(":") == 2), "")
-        if root.exists(f"{folder}/device/driver"):
-            driver = root.target(f"{folder}/device/driver").rpartition("/")[2]
-    rdma = root.names(f"{folder}/device/infiniband")
     carrier = _integer(root, f"{folder}/carrier")
     speed = _integer(root, f"{folder}/speed")
     return NetDevice(
         name=name,
         pci_address=pci,
-        driver=driver,
         up=bool((_integer(root, f"{folder}/flags") or 0) & 1),
         carrier=None if carrier is None else carrier == 1,
         mtu=_integer(root, f"{folder}/mtu") or 0,
         speed=speed if speed and speed > 0 else None,
-        rdma_device=rdma[0] if rdma else "",
+        ethernet=_integer(root, f"{folder}/type") != _INFINIBAND,
+        port=root.optional(f"{folder}/phys_port_name"),
     )
 
 
@@ -95,6 +95,57 @@ def _integer(root: Root, path: str) -> int | None:
         return root.integer(path)
     except FactError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaDevice:
+    """What the RDMA stack says of a NIC.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``mlx5_0``.
+    pci_address : str
+        Address of its device; empty: it has none.
+    firmware : str
+        Version, such as ``28.39.1002``; empty: not known.
+    card : str
+        Number that all functions of a card have in common; empty: not known.
+    layers : dict of int to str
+        Link layers by port: ``Ethernet`` or ``InfiniBand``.
+    """
+
+    name: str
+    pci_address: str
+    firmware: str
+    card: str
+    layers: dict[int, str]
+
+
+def read_rdma(root: Root) -> list[RdmaDevice]:
+    """Return the NICs that the RDMA stack knows."""
+    found = []
+    for name in root.names(_RDMA):
+        folder = f"{_RDMA}/{name}"
+        try:
+            parts = root.target(folder).split("/")
+        except FactError:
+            continue
+        layers = {
+            int(port): root.optional(f"{folder}/ports/{port}/link_layer")
+            for port in root.names(f"{folder}/ports")
+            if re.fullmatch(r"\d{1,3}", port, re.ASCII)
+        }
+        found.append(
+            RdmaDevice(
+                name,
+                next((part for part in reversed(parts) if part.count(":") == 2), ""),
+                root.optional(f"{folder}/fw_ver"),
+                root.optional(f"{folder}/sys_image_guid"),
+                {port: layer for port, layer in layers.items() if layer},
+            )
+        )
+    return found
 
 
 def read_addresses(root: Root) -> dict[str, list[str]]:

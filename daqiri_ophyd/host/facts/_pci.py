@@ -165,6 +165,36 @@ class PciDevice:
         at = self._extended_capability(0x000D)
         return None if at is None else self._word(at + 6)
 
+    @property
+    def largest_bar1(self) -> int | None:
+        """
+        Bytes that BAR 1 can be set to by Resizable BAR; None: it has no such capability.
+
+        Raises
+        ------
+        FactError
+            If the extended configuration space cannot be read (it requires root).
+        """
+        at = self._extended_capability(0x0015)
+        if at is None:
+            return None
+        # The count is in the first entry's control register; sizes are bits from 1 MiB up.
+        for entry in range(at, at + 8 * (self._word(at + 8) >> 5 & 0x7), 8):
+            sizes = (self._word(entry + 4) | self._word(entry + 6) << 16) >> 4
+            if self._word(entry + 8) & 0x7 == 1 and sizes:
+                return 1 << 20 + sizes.bit_length() - 1
+        return None
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Gb/s that the link carries now, without its encoding; None: no link."""
+        return _bandwidth(self.link_speed, self.link_width)
+
+    @property
+    def max_bandwidth(self) -> float | None:
+        """Gb/s that the link can carry at most; None: no link."""
+        return _bandwidth(self.max_link_speed, self.max_link_width)
+
     def _word(self, at: int) -> int:
         if at + 2 > len(self.config):
             raise FactError(
@@ -242,6 +272,14 @@ def _integer(root: Root, path: str, otherwise: int = 0) -> int:
 def _speed(root: Root, path: str) -> str:
     text = root.optional(path)
     return text if "GT/s" in text else ""
+
+
+def _bandwidth(speed: str, width: int) -> float | None:
+    rate = re.match(r"\d{1,4}(\.\d)?", speed)
+    if not rate or not width:
+        return None
+    # 8b/10b up to 5 GT/s, 128b/130b above.
+    return float(rate[0]) * width * (0.8 if float(rate[0]) <= 5 else 128 / 130)
 
 
 def connection(a: PciDevice, b: PciDevice) -> Connection:

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 
+#include "cuda/driver.h"
 #include "cuda/library.h"
 #include "daqiri/error.h"
 
@@ -70,10 +71,28 @@ Nvrtc load_nvrtc(int newest) {
                           "libnvrtc in LD_LIBRARY_PATH"));
 }
 
+const Nvrtc& nvrtc(int newest) {
+  static const Nvrtc f = load_nvrtc(newest);
+  return f;
+}
+
 }  // namespace
 
+std::string why_no_compiler() {
+  try {
+    const Driver& driver = Driver::get("kernels of a GPU");
+    int version = 0;
+    if (const Result result = driver.call().version(&version); result != 0)
+      return driver.text_of(result);
+    nvrtc(version / 1000);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
 std::string compile(const std::string& source, int major, int minor, int newest) {
-  static const Nvrtc f = load_nvrtc(newest);
+  const Nvrtc& f = nvrtc(newest);
   void* program = nullptr;
   int problem = f.create(&program, source.c_str(), "daqiri", 0, nullptr, nullptr);
   const std::string architecture = "--gpu-architecture=sm_" + std::to_string(major * 10 + minor);

@@ -10,4 +10,7 @@ namespace daqiri::cuda {
 /// NVRTC is installed, INTERNAL_ERROR with its log.
 std::string compile(const std::string& source, int major, int minor, int newest);
 
+/// Why no kernel can be compiled here; empty: one can. Loads the driver.
+std::string why_no_compiler();
+
 }  // namespace daqiri::cuda

@@ -111,9 +111,8 @@ std::string direct_queue(const Queues& queues) {
   return {};
 }
 
-/// What the interfaces ask for. `of_build`: only of what is the same for all engines.
-std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTraits& traits,
-                                    bool of_build) {
+/// What the interfaces ask of the engine.
+std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
   std::vector<Error> found;
   for (const InterfaceConfig& interface : config.ifs_) {
     const RxConfig& rx = interface.rx_;
@@ -126,14 +125,6 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
       text.append("': ").append(item).append(", which ").append(who).append(" does not have; ");
       found.emplace_back(Status::NOT_SUPPORTED, text + remedy);
     };
-    if (const std::string plan = gpu_plan(rx); !plan.empty()) {
-      if (const std::string why = memory::why_absent(MemoryKind::HOST_PINNED); !why.empty()) {
-        std::string text = "interface '" + interface.name_;
-        text.append("': ").append(plan).append(" needs CUDA, and ").append(why);
-        found.emplace_back(Status::NOT_SUPPORTED, text.append("; set reorder_type: cpu"));
-      }
-    }
-    if (of_build) continue;
     const std::string engine = "engine '" + std::string(traits.name) + "'";
     const bool stream = config.common_.stream_type == StreamType::SOCKET &&
                         config.common_.protocol == SocketProtocol::TCP;
@@ -172,12 +163,76 @@ std::vector<Error> find_unsupported(const NetworkConfig& config, const EngineTra
   return found;
 }
 
+/// Reorder plans that this host has no GPU for.
+std::vector<Error> find_absent_gpu(const NetworkConfig& config) {
+  std::vector<Error> found;
+  for (const InterfaceConfig& interface : config.ifs_) {
+    const std::string plan = gpu_plan(interface.rx_);
+    if (plan.empty()) continue;
+    const std::string why = memory::why_absent(MemoryKind::HOST_PINNED);
+    if (why.empty()) continue;
+    std::string text = "interface '" + interface.name_;
+    text.append("': ").append(plan).append(" needs CUDA, and ").append(why);
+    found.emplace_back(Status::NOT_SUPPORTED, text.append("; set reorder_type: cpu"));
+  }
+  return found;
+}
+
 /// Throws one Error of all, a line each.
 void refuse(const std::vector<Error>& found) {
   if (found.empty()) return;
   std::string text;
   for (const Error& each : found) text += (text.empty() ? "" : "\n") + std::string(each.what());
   throw Error(found.front().status(), text);
+}
+
+/// Memory of the host that a configuration takes.
+struct Allocation {
+  /// If there is not so much.
+  Status status;
+  std::uint64_t bytes;
+  std::string item;
+  /// What to lower.
+  std::string remedy;
+};
+
+template <typename Use>
+void for_each_allocation(const NetworkConfig& config, Use use) {
+  for (const MemoryRegionConfig* each : memory_regions(config)) {
+    const MemoryRegionConfig& region = *each;
+    // Packets have a copy here, frames have none.
+    if (region.kind_ == MemoryKind::DEVICE && !holds_packets(config, region.name_)) continue;
+    use(Allocation{Status::NO_FREE_PACKET_BUFFERS, region.num_bufs_ * region.buf_size_,
+                   "memory region '" + region.name_ + "' of num_bufs " +
+                       std::to_string(region.num_bufs_) + " x buf_size " +
+                       std::to_string(region.buf_size_),
+                   "num_bufs or buf_size"});
+  }
+  const auto use_bursts = [&](const std::string& key, std::uint32_t count,
+                              const CommonQueueConfig& queue, std::size_t segments) {
+    const int batch = queue.batch_size_;
+    use(Allocation{Status::NO_FREE_BURST_BUFFERS,
+                   BurstPool::bytes(count, static_cast<std::uint32_t>(std::max(batch, 1)),
+                                    std::max(static_cast<int>(segments), 1)),
+                   key + " " + std::to_string(count) + " x batch_size " + std::to_string(batch) +
+                       " of queue '" + queue.name_ + "'",
+                   "tx_meta_buffers, rx_meta_buffers or batch_size"});
+  };
+  // One pool for all transmit queues, as large as the largest needs.
+  const CommonQueueConfig* largest = nullptr;
+  std::size_t segments = 1;
+  for (const InterfaceConfig& interface : config.ifs_) {
+    for (const RxQueueConfig& queue : interface.rx_.queues_)
+      use_bursts("rx_meta_buffers", config.rx_meta_buffers_, queue.common_,
+                 queue.common_.mrs_.size());
+    for (const TxQueueConfig& queue : interface.tx_.queues_) {
+      if (largest == nullptr || queue.common_.batch_size_ > largest->batch_size_)
+        largest = &queue.common_;
+      segments = std::max(segments, queue.common_.mrs_.size());
+    }
+  }
+  if (largest != nullptr)
+    use_bursts("tx_meta_buffers", config.tx_meta_buffers_, *largest, segments);
 }
 
 }  // namespace
@@ -194,17 +249,28 @@ bool holds_packets(const NetworkConfig& config, const std::string& region) {
 }
 
 void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits) {
-  refuse(find_unsupported(config, traits, false));
+  std::vector<Error> found = find_unsupported(config, traits);
+  for (const Error& each : find_absent_gpu(config)) found.push_back(each);
+  refuse(found);
+}
+
+std::vector<Error> find_absent(const NetworkConfig& config, const EngineEntry& entry) {
+  const std::string missing = entry.missing();
+  if (missing.empty()) return find_unsupported(config, entry.traits);
+  return {{Status::NOT_SUPPORTED, missing}};
 }
 
 void refuse_absent(const NetworkConfig& config, const EngineEntry& entry) {
-  const std::string missing = entry.missing();
-  std::vector<Error> found;
-  if (!missing.empty()) found.emplace_back(Status::NOT_SUPPORTED, missing);
-  for (const Error& each : find_unsupported(config, entry.traits, !missing.empty()))
-    found.push_back(each);
+  std::vector<Error> found = find_absent(config, entry);
+  for (const Error& each : find_absent_gpu(config)) found.push_back(each);
   for (const Error& each : memory::find_absent(memory_regions(config))) found.push_back(each);
   refuse(found);
+}
+
+std::uint64_t memory_needed(const NetworkConfig& config) {
+  std::uint64_t needed = 0;
+  for_each_allocation(config, [&](const Allocation& each) { needed += each.bytes; });
+  return needed;
 }
 
 void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {
@@ -213,50 +279,15 @@ void refuse_oversized(const NetworkConfig& config, std::uint64_t memory) {
              static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   }
   std::uint64_t needed = 0;
-  const auto add = [&](Status status, std::uint64_t bytes, const std::string& item,
-                       const std::string& remedy) {
-    needed += bytes;
+  for_each_allocation(config, [&](const Allocation& each) {
+    needed += each.bytes;
     if (needed <= memory) return;
     const std::string others =
-        needed > bytes ? ", together with the items before it " + std::to_string(needed) : "";
-    throw Error(status, item + " needs " + std::to_string(bytes) + " bytes of memory" + others +
-                            ", and this machine has " + std::to_string(memory) + "; lower " +
-                            remedy);
-  };
-  for (const MemoryRegionConfig* each : memory_regions(config)) {
-    const MemoryRegionConfig& region = *each;
-    // Packets have a copy here, frames have none.
-    if (region.kind_ == MemoryKind::DEVICE && !holds_packets(config, region.name_)) continue;
-    add(Status::NO_FREE_PACKET_BUFFERS, region.num_bufs_ * region.buf_size_,
-        "memory region '" + region.name_ + "' of num_bufs " + std::to_string(region.num_bufs_) +
-            " x buf_size " + std::to_string(region.buf_size_),
-        "num_bufs or buf_size");
-  }
-  const auto add_bursts = [&](const std::string& key, std::uint32_t count,
-                              const CommonQueueConfig& queue, std::size_t segments) {
-    const int batch = queue.batch_size_;
-    add(Status::NO_FREE_BURST_BUFFERS,
-        BurstPool::bytes(count, static_cast<std::uint32_t>(std::max(batch, 1)),
-                         std::max(static_cast<int>(segments), 1)),
-        key + " " + std::to_string(count) + " x batch_size " + std::to_string(batch) +
-            " of queue '" + queue.name_ + "'",
-        "tx_meta_buffers, rx_meta_buffers or batch_size");
-  };
-  // One pool for all transmit queues, as large as the largest needs.
-  const CommonQueueConfig* largest = nullptr;
-  std::size_t segments = 1;
-  for (const InterfaceConfig& interface : config.ifs_) {
-    for (const RxQueueConfig& queue : interface.rx_.queues_)
-      add_bursts("rx_meta_buffers", config.rx_meta_buffers_, queue.common_,
-                 queue.common_.mrs_.size());
-    for (const TxQueueConfig& queue : interface.tx_.queues_) {
-      if (largest == nullptr || queue.common_.batch_size_ > largest->batch_size_)
-        largest = &queue.common_;
-      segments = std::max(segments, queue.common_.mrs_.size());
-    }
-  }
-  if (largest != nullptr)
-    add_bursts("tx_meta_buffers", config.tx_meta_buffers_, *largest, segments);
+        needed > each.bytes ? ", together with the items before it " + std::to_string(needed) : "";
+    throw Error(each.status, each.item + " needs " + std::to_string(each.bytes) +
+                                 " bytes of memory" + others + ", and this machine has " +
+                                 std::to_string(memory) + "; lower " + each.remedy);
+  });
 }
 
 }  // namespace daqiri

@@ -12,7 +12,10 @@ namespace {
 /// What a configuration may name and this build has no folder for. Their files are validated, too.
 template <EngineType TYPE>
 EngineEntry absent(std::string_view name, bool polls_without_pause, std::string_view needs) {
-  return {{.name = name, .polls_without_pause = polls_without_pause, .rx_descriptors = 8192},
+  return {{.name = name,
+           .polls_without_pause = polls_without_pause,
+           .rx_descriptors = 8192,
+           .device_memory = true},
           [](const NetworkConfig& config) {
             const CommonConfig& common = config.common_;
             const bool rdma = TYPE == EngineType::IBVERBS && common.engine_type == EngineType::RDMA;

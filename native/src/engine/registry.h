@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daqiri/config.h"
+#include "daqiri/error.h"
 #include "engine/traits.h"
 
 namespace daqiri {
@@ -35,6 +36,9 @@ struct RegisteredEngine {
 
 /// All of them, the last first. What an engine folder registers is there from the start.
 std::vector<EngineEntry> engines();
+
+/// What the configuration asks for and this build or the engine does not have, on any host.
+std::vector<Error> find_absent(const NetworkConfig& config, const EngineEntry& entry);
 
 /// Throws Error for everything that the configuration asks for and this build, the engine or this
 /// host does not have, a line each: the engine itself, its features, kinds of memory, hugepages.

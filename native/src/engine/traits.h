@@ -32,6 +32,26 @@ inline constexpr UnusedKey UNUSED_BY_RAW_ENGINES[] = {
 inline constexpr std::span<const UnusedKey> UNUSED_BY_PACKET =
     std::span(UNUSED_BY_RAW_ENGINES).first(std::size(UNUSED_BY_RAW_ENGINES) - 1);
 
+/// A capability of the process (capabilities(7)) that an engine uses.
+struct Privilege {
+  std::string_view capability;
+  /// What for, in a few words.
+  std::string_view use;
+  /// False: without it the engine opens, and does less.
+  bool required{true};
+  /// The interfaces that use it; null: all of them.
+  bool (*when)(const InterfaceConfig& interface){nullptr};
+};
+
+/// Bytes that an interface asks the kernel for, apart from memory regions; 0: none.
+struct KernelMemory {
+  /// SO_RCVBUF and SO_SNDBUF of a socket, as setsockopt(2) counts them.
+  std::uint64_t receive_buffer{0};
+  std::uint64_t send_buffer{0};
+  /// What counts against RLIMIT_MEMLOCK.
+  std::uint64_t locked{0};
+};
+
 /// What an engine can do, and what it asks of a configuration. Validation, the refusals at start
 /// and the sizes of rings follow from it.
 struct EngineTraits {
@@ -63,6 +83,10 @@ struct EngineTraits {
   bool direct_mode{false};
   /// A value other than the default is a warning.
   std::span<const UnusedKey> unused_keys{};
+  std::span<const Privilege> privileges{};
+  /// Null: none.
+  KernelMemory (*kernel_memory)(const NetworkConfig& config,
+                                const InterfaceConfig& interface){nullptr};
 };
 
 /// Whether queues have packets in a memory region.
@@ -71,6 +95,9 @@ struct EngineTraits {
 /// Throws Error NOT_SUPPORTED for what the engine cannot do: it names the interface, the item, the
 /// value and what to do. `config` is validated.
 void refuse_unsupported(const NetworkConfig& config, const EngineTraits& traits);
+
+/// Bytes of the host's memory that regions and bursts take.
+[[nodiscard]] std::uint64_t memory_needed(const NetworkConfig& config);
 
 /// Throws Error NO_FREE_PACKET_BUFFERS or NO_FREE_BURST_BUFFERS when memory regions and bursts need
 /// more than `memory` bytes (0: this machine's main memory): it names the keys and their values.

@@ -18,6 +18,7 @@
 
 #include "daqiri/error.h"
 #include "memory/host_pages.h"
+#include "memory/hugepages.h"
 #include "system/log.h"
 
 namespace daqiri::memory {
@@ -44,39 +45,6 @@ void* map_pages(std::size_t bytes) {
   madvise(begin + before, bytes, MADV_HUGEPAGE);
   return begin + before;
 }
-
-/// What the kernel says of pages of the default size.
-struct Hugepages {
-  std::size_t size{std::size_t{2} << 20U};
-  std::uint64_t total{0};
-  /// That a mapping can have now.
-  std::uint64_t available{0};
-
-  Hugepages() {
-    std::ifstream meminfo("/proc/meminfo");
-    std::uint64_t free = 0;
-    std::uint64_t reserved = 0;
-    std::uint64_t surplus = 0;
-    std::string key;
-    for (std::uint64_t number = 0; meminfo >> key; meminfo.ignore(256, '\n')) {
-      if (!key.starts_with("Huge") || !(meminfo >> number)) continue;
-      if (key == "Hugepagesize:") size = number * 1024;
-      if (key == "HugePages_Total:") total = number;
-      if (key == "HugePages_Free:") free = number;
-      if (key == "HugePages_Rsvd:") reserved = number;
-      if (key == "HugePages_Surp:") surplus = number;
-    }
-    std::uint64_t overcommit = 0;
-    std::ifstream("/proc/sys/vm/nr_overcommit_hugepages") >> overcommit;
-    available = free - std::min(free, reserved) + overcommit - std::min(overcommit, surplus);
-  }
-  /// How to have so many more than are in use now.
-  [[nodiscard]] std::string remedy(std::uint64_t needed) const {
-    const std::uint64_t in_use = total - std::min(total, available);
-    return "reserve them: echo " + std::to_string(in_use + needed) +
-           " | sudo tee /proc/sys/vm/nr_hugepages";
-  }
-};
 
 constexpr int MAX_NODES = 1024;
 
@@ -114,7 +82,7 @@ Error shortage(const MemoryRegionConfig& config, std::size_t bytes, std::size_t 
   if (config.kind_ == MemoryKind::HUGE) {
     text += "needs " + std::to_string(bytes / page) + " hugepages of " +
             std::to_string(page >> 10U) + " KiB (" + reason + "); " +
-            Hugepages().remedy(bytes / page);
+            Hugepages::now().remedy(bytes / page);
   } else {
     text += "cannot allocate " + std::to_string(config.num_bufs_) + " buffers of " +
             std::to_string(config.buf_size_) + " bytes (" + std::to_string(bytes) +
@@ -168,7 +136,7 @@ HostPages::HostPages(const MemoryRegionConfig& config, const RegionNeeds& needs)
   const bool huge = config.kind_ == MemoryKind::HUGE;
   // Mappings begin at a page, which is more than any engine asks for.
   const std::size_t page =
-      huge ? Hugepages().size : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+      huge ? Hugepages::now().size : static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   extent_ = RegionExtent::of(config, needs, page);
   void* const base = huge ? mmap(nullptr, extent_.bytes, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0)
@@ -188,15 +156,50 @@ HostPages::HostPages(const MemoryRegionConfig& config, const RegionNeeds& needs)
 
 HostPages::~HostPages() { unmap(extent_); }
 
+Hugepages Hugepages::now() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::ifstream overcommitted("/proc/sys/vm/nr_overcommit_hugepages");
+  return of(meminfo, overcommitted);
+}
+
+Hugepages Hugepages::of(std::istream& meminfo, std::istream& overcommitted) {
+  Hugepages pages;
+  std::uint64_t free = 0;
+  std::uint64_t reserved = 0;
+  std::uint64_t surplus = 0;
+  std::string key;
+  for (std::uint64_t number = 0; meminfo >> key; meminfo.ignore(256, '\n')) {
+    if (!key.starts_with("Huge") || !(meminfo >> number)) continue;
+    if (key == "Hugepagesize:" && number > 0) pages.size = number * 1024;
+    if (key == "HugePages_Total:") pages.total = number;
+    if (key == "HugePages_Free:") free = number;
+    if (key == "HugePages_Rsvd:") reserved = number;
+    if (key == "HugePages_Surp:") surplus = number;
+  }
+  std::uint64_t more = 0;
+  overcommitted >> more;
+  pages.available = free - std::min(free, reserved) + more - std::min(more, surplus);
+  return pages;
+}
+
+std::string Hugepages::remedy(std::uint64_t needed) const {
+  return "reserve them: echo " + std::to_string(total_for(needed)) +
+         " | sudo tee /proc/sys/vm/nr_hugepages";
+}
+
+std::uint64_t hugepages_for(const MemoryRegionConfig& region, std::size_t page) {
+  return RegionExtent::of(region, {}, page).bytes / page;
+}
+
 void find_absent_hugepages(const std::vector<const MemoryRegionConfig*>& regions,
                            std::vector<Error>& absent) {
-  const Hugepages pages;
+  const Hugepages pages = Hugepages::now();
   std::uint64_t needed = 0;
   std::size_t count = 0;
   std::string names;
   for (const MemoryRegionConfig* region : regions) {
     if (region->kind_ != MemoryKind::HUGE) continue;
-    const std::uint64_t own = RegionExtent::of(*region, {}, pages.size).bytes / pages.size;
+    const std::uint64_t own = hugepages_for(*region, pages.size);
     names += (count++ == 0 ? "'" : ", '") + region->name_ + "' (" + std::to_string(own) + ")";
     needed += own;
   }

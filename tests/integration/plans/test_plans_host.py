@@ -98,7 +98,7 @@ def test_checks_that_may_come_out_as_they_like(run_engine, documents, unready, d
     ("options", "message"),
     [
         ({"refuse": "skip"}, "refuse is 'skip'; accepted are 'fail' and 'warn'"),
-        ({"ignore": ["clock"]}, "ignore has 'clock'; accepted is a list of checks: nic-driver"),
+        ({"ignore": ["clock"]}, "ignore has 'clock'; accepted is a list of checks: engine, "),
         ({"ignore": "clocks"}, "ignore has 'clocks'; accepted is a list"),
     ],
 )

@@ -60,7 +60,9 @@ def write_host(root: Path, host: dict[str, Any]) -> Path:
 
     Keys: ``files`` (text by path), ``links`` (target by path), ``hex`` (bytes by path),
     ``recorded`` (values by name), and short forms for what is long to write out: ``cmdline``,
-    ``modules``, ``cpus``, ``smt``, ``nodes``, ``governor``, ``hugepages``, ``pci``, ``net``.
+    ``modules``, ``cpus``, ``smt``, ``nodes``, ``governor``, ``capacities`` (of CPUs), ``memory``
+    (kB), ``hugepages`` (total and free by kB), ``default_hugepage`` (kB), ``node_hugepages``,
+    ``pci``, ``net``.
     """
     tree = Tree(root)
     if "product" in host:
@@ -72,10 +74,13 @@ def write_host(root: Path, host: dict[str, Any]) -> Path:
         "/proc/modules", "".join(f"{m} 16384 0 - Live 0x0\n" for m in host.get("modules", ()))
     )
     tree.cpus(host.get("cpus", 4), host.get("nodes"), host.get("smt", 1), host.get("governor", ""))
-    for size, counts in host.get("hugepages", {}).items():
-        folder = f"/sys/kernel/mm/hugepages/hugepages-{size}kB"
-        tree.file(f"{folder}/nr_hugepages", str(counts[0]))
-        tree.file(f"{folder}/free_hugepages", str(counts[1]))
+    tree.memory(
+        host.get("memory", 16 << 20), host.get("hugepages", {}), host.get("default_hugepage", 2048)
+    )
+    for node, pools in enumerate(host.get("node_hugepages", ())):
+        tree.pools(f"/sys/devices/system/node/node{node}/hugepages", pools)
+    for cpu, capacity in enumerate(host.get("capacities", ())):
+        tree.file(f"/sys/devices/system/cpu/cpu{cpu}/cpu_capacity", str(capacity))
     for device in host.get("pci", ()):
         tree.pci(**device)
     for name, interface in host.get("net", {}).items():
@@ -124,6 +129,19 @@ class Tree:
         for node, cpus in enumerate(nodes or [f"0-{count - 1}"]):
             self.file(f"/sys/devices/system/node/node{node}/cpulist", cpus)
 
+    def memory(self, size: int, pools: dict[int, list[int]], default: int) -> None:
+        """Write sizes in kB, and huge pages by size: how many, how many are free."""
+        total, free = pools.get(default, [0, 0])
+        lines = [f"MemTotal: {size} kB", f"MemAvailable: {size} kB", "HugePages_Surp: 0"]
+        lines += [f"HugePages_Total: {total}", f"HugePages_Free: {free}", "HugePages_Rsvd: 0"]
+        self.file("/proc/meminfo", "\n".join([*lines, f"Hugepagesize: {default} kB"]))
+        self.pools("/sys/kernel/mm/hugepages", pools)
+
+    def pools(self, folder: str, pools: dict[int, list[int]]) -> None:
+        for size, (total, free) in pools.items():
+            self.file(f"{folder}/hugepages-{size}kB/nr_hugepages", str(total))
+            self.file(f"{folder}/hugepages-{size}kB/free_hugepages", str(free))
+
     def pci(
         self,
         path: str,
@@ -135,6 +153,7 @@ class Tree:
         payload: tuple[int, int] = (256, 256),
         read_request: int = 512,
         acs: int | None = None,
+        bar1: int | None = None,
     ) -> None:
         """Make a device: ``path`` from the host bridge down, ``ids`` vendor:device, ``kind`` class,
         ``link`` such as ``4x16/5x16``: generation and lanes, now and at most."""
@@ -152,7 +171,7 @@ class Tree:
                 speed = f"{_SPEEDS[int(generation)]} GT/s PCIe"
                 self.file(f"{folder}/{name}_link_speed", speed)
                 self.file(f"{folder}/{name}_link_width", lanes)
-        self.bytes(f"{folder}/config", config_space(payload, read_request, acs))
+        self.bytes(f"{folder}/config", config_space(payload, read_request, acs, bar1))
         if driver:
             self.link(f"{folder}/driver", f"/sys/bus/pci/drivers/{driver}")
             (self.root / f"sys/bus/pci/drivers/{driver}").mkdir(parents=True, exist_ok=True)
@@ -168,10 +187,17 @@ class Tree:
         rdma: str = "",
         link_layer: str = "Ethernet",
         up: bool = True,
+        port: str = "",
+        kind: int = 1,
+        firmware: str = "",
+        card: str = "",
     ) -> None:
         folder = f"/sys/class/net/{name}"
         self.file(f"{folder}/mtu", str(mtu))
+        self.file(f"{folder}/type", str(kind))
         self.file(f"{folder}/flags", "0x1003" if up else "0x1002")
+        if port:
+            self.file(f"{folder}/phys_port_name", port)
         if carrier is not None:
             self.file(f"{folder}/carrier", str(carrier))
         if speed is not None:
@@ -182,13 +208,21 @@ class Tree:
             device = self.root / f"sys/bus/pci/devices/{pci}/infiniband/{rdma}/ports/1"
             device.mkdir(parents=True)
             (device / "link_layer").write_text(f"{link_layer}\n")
+            for file, text in (("fw_ver", firmware), ("sys_image_guid", card)):
+                if text:
+                    (device.parents[1] / file).write_text(f"{text}\n")
             self.link(
                 f"/sys/class/infiniband/{rdma}", f"/sys/bus/pci/devices/{pci}/infiniband/{rdma}"
             )
 
 
-def config_space(payload: tuple[int, int], read_request: int, acs: int | None) -> bytes:
-    """Return a configuration space with PCI Express and, if ``acs`` is given, Access Control."""
+def config_space(
+    payload: tuple[int, int], read_request: int, acs: int | None, bar1: int | None = None
+) -> bytes:
+    """Return a configuration space with PCI Express, and Access Control and Resizable BAR if given.
+
+    ``bar1``: MiB that BAR 1 can be set to.
+    """
     space = bytearray(4096)
     space[0x06] = 0x10
     space[0x34] = 0x60
@@ -200,6 +234,14 @@ def config_space(payload: tuple[int, int], read_request: int, acs: int | None) -
     if acs is not None:
         space[0x100:0x104] = (0x000D | 1 << 16).to_bytes(4, "little")
         space[0x106:0x108] = acs.to_bytes(2, "little")
+    if bar1 is not None:
+        after = 0x200 << 20 if bar1 else 0
+        head = int.from_bytes(space[0x100:0x104], "little") | after
+        space[0x100:0x104] = head.to_bytes(4, "little")
+        space[0x200:0x204] = (0x0015 | 1 << 16).to_bytes(4, "little")
+        # All sizes up to this one; one entry, for BAR 1.
+        space[0x204:0x208] = ((2 * bar1 - 1) << 4).to_bytes(4, "little")
+        space[0x208:0x20C] = (1 << 5 | 1).to_bytes(4, "little")
     return bytes(space)
 
 

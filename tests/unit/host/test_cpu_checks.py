@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daqiri_ophyd.engine import load_config
-from daqiri_ophyd.host import FactError, Status
+from daqiri_ophyd.host import FactError, Status, Step
 from daqiri_ophyd.host.facts import cpu_list, cpu_ranges
 
 ISOLATED = "isolcpus={0} nohz_full={0} rcu_nocbs={0} rcu_nocb_poll irqaffinity={1}"
@@ -63,10 +63,43 @@ def test_queue_cores_that_are_not_isolated_are_named_with_the_words_to_add(resul
     assert result.status is Status.WARN
     assert result.found == ("without rcu_nocbs, rcu_nocb_poll; isolcpus lacks 3; irqaffinity has 3")
     [remedy] = result.remedies
-    words = "isolcpus=1,3 nohz_full=1,3 rcu_nocbs=1,3 rcu_nocb_poll irqaffinity=0,2"
-    text = f'GRUB_CMDLINE_LINUX="${{GRUB_CMDLINE_LINUX}} {words}"\n'
-    assert remedy.files == (("/etc/default/grub.d/daqiri-isolation.cfg", text),)
-    assert (remedy.now, remedy.lasting) == ((), ("update-grub",))
+    assert remedy.step is Step.BOOT_LINE
+    assert remedy.kernel_line == (
+        "isolcpus=1,3 nohz_full=1,3 rcu_nocbs=1,3 rcu_nocb_poll irqaffinity=0,2"
+    )
+    assert (remedy.now, remedy.files, remedy.lasting) == ((), (), ())
+    assert "Remove isolcpus, nohz_full, irqaffinity where the kernel command" in remedy.note
+
+
+@pytest.mark.parametrize("written", ["all", "0-N", "2-N", "2,N"])
+def test_lists_of_the_kernel_may_name_all_and_the_last(result_of, written):
+    line = ISOLATED.format("2-3", "0-1").replace("rcu_nocbs=2-3", f"rcu_nocbs={written}")
+    assert result_of("cpu-isolation", {"cmdline": line}, config(2, 3)).status is Status.OK
+
+
+def test_siblings_are_isolated_together(result_of):
+    host = {"cpus": 8, "smt": 2, "cmdline": ISOLATED.format("2-3", "0-1,4-7")}
+    result = result_of("cpu-isolation", host, config(2, 3))
+    assert result.status is Status.WARN
+    assert result.found == (
+        "isolcpus lacks 6-7; nohz_full lacks 6-7; rcu_nocbs lacks 6-7; irqaffinity has 6-7"
+    )
+    [remedy] = result.remedies
+    assert remedy.kernel_line.startswith("isolcpus=2-3,6-7 ")
+    assert remedy.kernel_line.endswith(" irqaffinity=0-1,4-5")
+    # Without a configuration, those that are isolated count.
+    assert result_of("cpu-isolation", host).status is Status.WARN
+    host["cmdline"] = ISOLATED.format("2-3,6-7", "0-1,4-5")
+    assert result_of("cpu-isolation", host, config(2, 3)).status is Status.OK
+
+
+def test_irqbalance_leaves_isolated_cpus_alone(result_of):
+    recorded = {"services": ["irqbalance"]}
+    result = result_of("cpu-isolation", {"cmdline": "quiet"}, config(2), recorded=recorded)
+    assert result.findings[1].found == "irqbalance moves interrupts to 2"
+    assert result.findings[1].remedy.now == ("systemctl stop irqbalance",)
+    host = {"cmdline": ISOLATED.format("2", "0-1,3")}
+    assert result_of("cpu-isolation", host, config(2), recorded=recorded).status is Status.OK
 
 
 def test_words_after_the_double_dash_are_not_the_kernels(result_of):
@@ -91,7 +124,10 @@ def test_queues_that_are_not_pinned_need_no_isolation(result_of):
 def test_without_a_configuration_isolation_matters_on_hosts_made_for_it(result_of):
     result = result_of("cpu-isolation", {"cpus": 20}, platform="spark")
     assert result.status is Status.WARN
-    assert "isolcpus=16-19 " in result.remedies[0].files[0][1]
+    assert "isolcpus=16-19 " in result.remedies[0].kernel_line
+    result = result_of("cpu-isolation", {"cpus": 8, "smt": 2}, platform="igx")
+    # The last three cores, each with its sibling.
+    assert "isolcpus=1-3,5-7 " in result.remedies[0].kernel_line
     result = result_of("cpu-isolation", {"cpus": 20})
     assert result.status is Status.SKIP
     assert result.found.endswith("give a configuration to check whether it matters")
@@ -150,6 +186,20 @@ def test_cores_far_from_the_nic_are_named_with_those_near(result_of):
     assert result_of("queue-cores", host, config(5)).status is Status.OK
 
 
+def test_small_cores_are_slow(result_of):
+    host = {"cpus": 4, "capacities": [1024, 1000, 500, 500]}
+    assert result_of("queue-cores", host, config(1)).status is Status.OK
+    result = result_of("queue-cores", host, config(2))
+    assert (result.status, result.found) == (Status.WARN, "p/q0: core 2 is a small core")
+    assert result.remedies[0].note == "Use a fast core: 0-1."
+
+
+@pytest.mark.parametrize("core", [2, 18])
+def test_a_spark_has_fast_and_small_cores(result_of, core):
+    result = result_of("queue-cores", "spark", config(core))
+    assert result.status is (Status.WARN if core == 2 else Status.OK)
+
+
 def test_cores_are_not_looked_at_without_queues_on_them(result_of):
     result = result_of("queue-cores", {})
     assert (result.status, result.found) == (Status.SKIP, "no configuration")
@@ -172,10 +222,12 @@ def test_other_governors_are_a_warning_with_a_unit_that_changes_them(result_of):
     assert result.found == "performance on 1, powersave on 2"
     [remedy] = result.remedies
     assert remedy.now == ("cpupower frequency-set -g performance",)
-    [(path, text)] = remedy.files
-    assert path == "/etc/systemd/system/daqiri-cpu-governor.service"
-    assert "ExecStart=/usr/bin/cpupower frequency-set -g performance\n" in text
-    assert remedy.lasting == ("systemctl enable --now daqiri-cpu-governor.service",)
+    assert remedy.files[0][0] == "/etc/daqiri-host.d/20-cpu-governor.sh"
+    assert remedy.files[0][1].startswith("set -e\ncpupower frequency-set -g performance\n")
+    assert remedy.lasting == (
+        "systemctl daemon-reload",
+        "systemctl enable daqiri-host.service",
+    )
 
 
 def test_processors_of_a_fixed_frequency_are_skipped(result_of):
@@ -188,6 +240,39 @@ def test_without_processors_nothing_is_known(result_of):
     result = result_of("cpu-governor", {"files": {"/sys/devices/system/cpu/online": "all of them"}})
     assert result.status is Status.SKIP
     assert result.found == "not known: /sys/devices/system/cpu/online: lists no CPU"
+
+
+# cpu-idle
+
+
+def idle(cpu, *states):
+    """Return the files with the idle states of a CPU: name, latency, disable."""
+    folder = f"/sys/devices/system/cpu/cpu{cpu}/cpuidle/state"
+    return {
+        f"{folder}{n}/{file}": str(value)
+        for n, state in enumerate(states)
+        for file, value in zip(("name", "latency", "disable"), state, strict=True)
+    }
+
+
+def test_deep_idle_states_of_queue_cores_warn(result_of):
+    files = idle(2, ("C1", 2, 0), ("C6", 133, 0)) | idle(3, ("C6", 133, 0))
+    result = result_of("cpu-idle", {"files": files}, config(2))
+    assert (result.status, result.found) == (Status.WARN, "core 2: C6 takes 133 us")
+    [remedy] = result.remedies
+    assert remedy.now == ("cpupower idle-set -D 11",)
+
+
+def test_idle_states_that_are_off_or_short_are_ok(result_of):
+    files = idle(2, ("C1", 2, 0), ("C6", 133, 1))
+    result = result_of("cpu-idle", {"files": files}, config(2))
+    assert (result.status, result.found) == (Status.OK, "core 2: at most 2 us")
+
+
+def test_idle_states_that_nobody_asks_about(result_of):
+    assert result_of("cpu-idle", {}).found == "no configuration"
+    assert result_of("cpu-idle", {}, config("any")).status is Status.SKIP
+    assert "not reported by the kernel" in result_of("cpu-idle", {}, config(2)).found
 
 
 # Lists
@@ -214,6 +299,7 @@ def test_lists_of_any_text_are_read_or_refused(text):
         ("3-1", set()),
         ("0-9:2/5", {0, 1, 5, 6}),
         ("0-3:1/0", {0, 1, 2, 3}),
+        ("all", set()),
         ("-1", set()),
         ("٣", set()),
         ("9" * 5000, set()),

@@ -1,5 +1,8 @@
 """What the checks say of described hosts as a whole."""
 
+import subprocess
+import sys
+
 import pytest
 
 from daqiri_ophyd.host import CHECKS, Status, check_host
@@ -42,3 +45,35 @@ def test_checks_are_chosen_by_name(make_host):
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         check_host(**arguments)
+
+
+# What the checks say, and what the engine does, of every profile.
+VERDICTS = """
+from daqiri_ophyd import profiles
+from daqiri_ophyd.engine import DaqiriError, Engine, load_config
+from daqiri_ophyd.host import Status, check_host
+for name in profiles.names():
+    config = load_config(profiles.path(name))
+    failed = [r.check for r in check_host(config.to_dict()).results if r.status is Status.FAIL]
+    try:
+        Engine.open(config).close()
+        print(name, "opened", bool(failed), failed)
+    except DaqiriError as error:
+        print(name, "refused", bool(failed), failed, error)
+"""
+
+
+@pytest.mark.root
+def test_of_every_profile_the_engine_opens_what_no_check_fails():
+    done = subprocess.run(
+        ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
+        + [sys.executable, "-c", VERDICTS],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    lines = [line for line in done.stdout.splitlines() if " opened " in line or " refused " in line]
+    assert len(lines) >= 10, done.stderr
+    for line in lines:
+        _, verdict, failed = line.split()[:3]
+        assert (verdict == "refused") == (failed == "True"), line

@@ -2,7 +2,8 @@
 
 import pytest
 
-from daqiri_ophyd.host import Needs
+from daqiri_ophyd import profiles
+from daqiri_ophyd.host import FactError, Needs
 from daqiri_ophyd.host._needs import Poller, Region
 
 
@@ -14,13 +15,13 @@ def interface(address, socket=None, rx=True, **changes):
 
 def sockets(**settings):
     """Return what a configuration asks with a socket."""
-    return needs(interface("10.0.0.1", settings), stream="socket")
+    return needs(interface("10.0.0.1", settings), engine="socket")
 
 
-def needs(*interfaces, stream="raw", **changes):
+def needs(*interfaces, engine="packet", **changes):
     regions = [{"name": "m", "kind": "host", "affinity": 0, "num_bufs": 100, "buf_size": 2000}]
     cfg = {
-        "stream_type": stream,
+        "engine": engine,
         "master_core": 1,
         "memory_regions": regions,
         "interfaces": list(interfaces),
@@ -33,7 +34,7 @@ def test_no_configuration_asks_for_nothing():
     none = Needs.of(None)
     assert not none.given
     assert (none.engine, none.master_core, none.ports, none.regions) == ("", None, (), ())
-    assert (none.pollers, none.memory("huge")) == ((), 0)
+    assert (none.pollers, none.gpus, none.memory("huge")) == ((), {}, 0)
 
 
 @pytest.mark.parametrize(
@@ -50,28 +51,60 @@ def test_engines_of_the_profiles(profile, name, engine):
     assert Needs.of(profile(name)).engine == engine
 
 
+@pytest.mark.parametrize("name", profiles.names())
+def test_the_engine_is_the_one_that_would_open(profile, name):
+    asked = Needs.of(profile(name))
+    assert asked.engine == asked.by_engine().engine
+
+
+def test_the_software_loopback_is_an_engine_of_its_own():
+    assert needs(interface("loopback"), engine="dpdk", loopback="sw").engine == "loopback"
+
+
 @pytest.mark.parametrize(
-    ("asked", "engine"),
+    ("name", "gpus"),
     [
-        (needs(interface("loopback"), loopback="sw"), "loopback"),
-        (needs(interface("0005:03:00.0")), "dpdk"),
-        (needs(interface("0000:Af:00.1")), "dpdk"),
-        (needs(interface("eth0")), "packet"),
-        (needs(interface("eth0"), engine="dpdk"), "dpdk"),
-        (sockets(local_addr="udp://127.0.0.1:5000"), "socket"),
-        (sockets(remote_addr="tcp://[::1]:1"), "socket"),
-        (
-            needs(interface("10.0.0.1", {"local_addr": "roce://10.0.0.1:1"}), stream="socket"),
-            "ibverbs",
-        ),
-        (
-            needs(interface("10.0.0.1", {"remote_addr": "rdma://10.0.0.2:1"}), stream="socket"),
-            "ibverbs",
-        ),
+        ("udp", {}),
+        ("jungfrau-gpu", {0: "memory region 'rx_buffers' of kind host_pinned"}),
+        ("igx", {0: "memory region 'tx_payloads' of kind device"}),
+        ("spark", {0: "memory region 'tx_buffers' of kind host_pinned"}),
     ],
 )
-def test_engine_by_stream_and_address(asked, engine):
-    assert asked.engine == engine
+def test_gpus_of_a_configuration(profile, name, gpus):
+    assert Needs.of(profile(name)).gpus == gpus
+
+
+def test_gpus_of_regions_and_plans():
+    regions = [
+        {"name": n, "kind": kind, "affinity": gpu, "num_bufs": 1, "buf_size": 1}
+        for n, kind, gpu in (("m", "device", 2), ("f", "device", 1), ("h", "host", 3))
+    ]
+    plans = [
+        {"name": "a", "reorder_type": "gpu", "memory_region": "h"},
+        {"name": "b", "reorder_type": "cpu", "memory_region": "f"},
+    ]
+    port = interface("eth0")
+    port["rx"]["reorder_configs"] = plans
+    asked = needs(port, memory_regions=regions)
+    assert asked.gpus == {
+        2: "memory region 'm' of kind device",
+        1: "memory region 'f' of kind device",
+        0: "reorder config 'a'",
+    }
+
+
+@pytest.mark.parametrize(
+    ("engine", "direct"), [("socket", False), ("packet", False), ("dpdk", True), ("ibverbs", True)]
+)
+def test_who_writes_to_a_gpu(engine, direct):
+    region = {"name": "m", "kind": "device", "affinity": 0, "num_bufs": 1, "buf_size": 1}
+    assert needs(engine=engine, memory_regions=[region]).nic_writes_to_gpu is direct
+    assert not needs(engine=engine).nic_writes_to_gpu
+
+
+def test_configurations_with_errors_are_not_asked_about():
+    with pytest.raises(FactError, match="the configuration is not valid: version: required"):
+        needs(interface("eth0")).by_engine()
 
 
 @pytest.mark.parametrize(
@@ -98,8 +131,8 @@ def test_queues_regions_and_frames():
     assert asked.memory("host", "huge") == 200_000
     assert asked.pollers == (Poller("p/q", 3), Poller("p/q", 3))
     receiving, sending = asked.ports
-    assert (receiving.rx_queues, receiving.tx_queues, receiving.buffered) == (1, 0, 200_000)
-    assert (sending.rx_queues, sending.tx_queues, sending.buffered) == (0, 1, 0)
+    assert (receiving.rx_queues, receiving.tx_queues) == (1, 0)
+    assert (sending.rx_queues, sending.tx_queues) == (0, 1)
     assert receiving.frame == sending.frame == 2000
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from daqiri_ophyd.host import Status
+from daqiri_ophyd.host import Status, Step
 
 OLD = "15b3:1015"  # ConnectX-4 Lx
 
@@ -53,12 +53,14 @@ def test_loaded_drivers_are_ok(result_of):
     assert (result.status, result.found) == (Status.OK, "loaded")
 
 
-def test_missing_drivers_fail(result_of):
+def test_missing_drivers_are_loaded(result_of):
     result = result_of("nic-driver", "igx", modules=["nvidia", "ib_core"])
-    assert (result.status, result.found) == (Status.FAIL, "not loaded: mlx5_core, mlx5_ib")
+    assert (result.status, result.found) == (Status.WARN, "not loaded: mlx5_core, mlx5_ib")
     [remedy] = result.remedies
     assert remedy.now == ("modprobe mlx5_core", "modprobe mlx5_ib")
-    assert remedy.lasting == ("apt-get install -y doca-ofed",)
+    assert remedy.files == (("/etc/modules-load.d/daqiri-nic.conf", "mlx5_core\nmlx5_ib\n"),)
+    assert "doca-ofed" in remedy.note
+    assert not remedy.lasting
 
 
 def test_built_in_drivers_are_ok(result_of, describe):
@@ -68,18 +70,58 @@ def test_built_in_drivers_are_ok(result_of, describe):
     assert result_of("nic-driver", host, modules=[], files=files).status is Status.OK
 
 
-@pytest.mark.parametrize("check", ["nic-driver", "connectx"])
-def test_sockets_take_any_nic(result_of, profile, check):
-    result = result_of(check, "spark", profile("udp"), modules=[], pci=[], net={"lo": {}})
+def test_a_spark_has_its_drivers(result_of):
+    [remedy] = result_of("nic-driver", "spark", modules=[]).remedies
+    assert "rather than adding doca-ofed" in remedy.note
+
+
+def test_a_configuration_for_the_nic_fails_without_its_drivers(result_of, profile):
+    result = result_of("nic-driver", "igx", profile("igx"), modules=["mlx5_core"])
+    assert (result.status, result.found) == (Status.FAIL, "not loaded: ib_core, mlx5_ib")
+
+
+@pytest.mark.parametrize(("config", "status"), [("igx", Status.FAIL), (None, Status.WARN)])
+def test_a_nic_that_another_driver_has_is_named(
+    result_of, describe, device, profile, config, status
+):
+    host = describe("igx")
+    device(host, "0005:03:00.1")["driver"] = "vfio-pci"
+    del host["net"]["cx7_1"]
+    result = result_of("nic-driver", host, config and profile(config))
+    assert (result.status, result.found) == (
+        status,
+        "0005:03:00.1: not known to the RDMA stack; its kernel driver: vfio-pci",
+    )
+
+
+def test_sockets_take_any_nic(result_of, profile):
+    result = result_of("connectx", "spark", profile("udp"), modules=[], pci=[], net={"lo": {}})
     assert (result.status, result.found) == (Status.SKIP, "engine socket works with any NIC")
+    result = result_of("nic-driver", "spark", raw("enp1s0f0np0", 2048))
+    assert (result.status, result.found) == (Status.SKIP, "engine packet has its interfaces")
 
 
-@pytest.mark.parametrize(
-    "check", ["nic-driver", "connectx", "link-layer", "ip-address", "nic-firmware"]
-)
-def test_generic_hosts_need_no_connectx(result_of, check):
+def test_an_interface_that_is_missing_may_lack_its_driver(result_of, describe):
+    config = raw("ens6f0np0", 2048)
+    result = result_of("nic-driver", "a100", config, modules=[], net={})
+    assert (result.status, result.found) == (Status.FAIL, "not loaded: mlx5_core")
+
+
+@pytest.mark.parametrize("check", ["nic-driver", "link-layer", "nic-firmware"])
+def test_hosts_without_a_connectx_need_no_settings_of_it(result_of, check):
     result = result_of(check, "laptop")
-    assert (result.status, result.found) == (Status.SKIP, "does not apply to platform generic")
+    assert (result.status, result.found) == (
+        Status.SKIP,
+        "no ConnectX or BlueField on the PCI bus",
+    )
+
+
+def test_hosts_without_a_connectx_have_other_engines(result_of):
+    result = result_of("connectx", "laptop")
+    assert (result.status, result.found) == (
+        Status.SKIP,
+        "none; engines socket and packet work with any NIC",
+    )
 
 
 # connectx
@@ -105,22 +147,21 @@ def test_no_nic_elsewhere_asks_for_one(result_of):
     assert [remedy.note for remedy in result.remedies] == ["Install a ConnectX-6 Dx or later."]
 
 
-def test_only_an_old_nic_fails(result_of, describe, device):
-    host = describe("igx")
-    for function in "01":
-        device(host, f"0005:03:00.{function}")["ids"] = OLD
-    result = result_of("connectx", host)
-    assert result.status is Status.FAIL
-    assert result.found == "0005:03:00.0, 0005:03:00.1: ConnectX-4 Lx, too old"
-    assert "ConnectX-6 Dx" in result.remedies[0].note
+OLD_NICS = [OLD, "15b3:1016", "15b3:101a", "15b3:101c", "15b3:101f"]
 
 
-@pytest.mark.parametrize("ids", ["15b3:1016", "15b3:101a", "15b3:101c"])
-def test_virtual_functions_of_old_nics_are_old(result_of, describe, device, ids):
+@pytest.mark.parametrize("ids", OLD_NICS)
+def test_old_nics_and_their_virtual_functions(result_of, describe, device, ids):
     host = describe("igx")
     host["pci"].remove(device(host, "0005:03:00.1"))
     device(host, "0005:03:00.0")["ids"] = ids
-    assert result_of("connectx", host, net={}).status is Status.FAIL
+    result = result_of("connectx", host, net={})
+    assert result.status is Status.SKIP
+    assert result.found.endswith(": for engines socket and packet only")
+    result = result_of("connectx", host, raw("0005:03:00.0", 2048, "dpdk"), net={})
+    assert result.status is Status.FAIL
+    assert result.found.endswith(", not suitable")
+    assert "ConnectX-6 Dx" in result.remedies[0].note
 
 
 def test_an_old_nic_beside_a_new_one_is_left_alone(result_of, describe, device):
@@ -133,7 +174,10 @@ def test_an_old_nic_that_the_configuration_uses_fails(result_of, describe, devic
     host = describe("igx")
     device(host, "0005:03:00.1")["ids"] = OLD
     result = result_of("connectx", host, profile("igx"))
-    assert (result.status, result.found) == (Status.FAIL, "0005:03:00.1: ConnectX-4 Lx, too old")
+    assert (result.status, result.found) == (
+        Status.FAIL,
+        "0005:03:00.1: ConnectX-4 Lx, not suitable",
+    )
 
 
 # link-layer
@@ -144,18 +188,33 @@ def test_ethernet_is_ok(result_of):
     assert (result.status, result.found) == (Status.OK, "mlx5_0 port 1, mlx5_1 port 1: Ethernet")
 
 
-@pytest.mark.parametrize(("config", "status"), [("igx", Status.FAIL), (None, Status.WARN)])
-def test_infiniband_is_switched_by_the_card_and_the_port(
-    result_of, describe, profile, config, status
-):
+def test_infiniband_is_switched_by_the_card_and_the_port(result_of, describe, profile):
     host = describe("igx")
     host["net"]["cx7_1"]["link_layer"] = "InfiniBand"
-    result = result_of("link-layer", host, profile(config) if config else None)
-    assert (result.status, result.found) == (status, "mlx5_1 port 1: InfiniBand")
+    result = result_of("link-layer", host, profile("igx"))
+    assert (result.status, result.found) == (Status.FAIL, "mlx5_1 port 1: InfiniBand")
     [remedy] = result.remedies
+    # Firmware is changed only where that is named.
+    assert remedy.step is Step.FIRMWARE
     assert remedy.lasting == ("mlxconfig -y -d 0005:03:00.0 set LINK_TYPE_P2=ETH",)
+    assert remedy.verify_lasting == ("mlxconfig -d 0005:03:00.0 query LINK_TYPE_P2 | grep -q ETH",)
     assert "Secure Boot" in remedy.note
     assert_shell(remedy)
+
+
+def test_without_a_configuration_infiniband_may_be_another_network(result_of, describe):
+    host = describe("igx")
+    host["net"]["cx7_1"]["link_layer"] = "InfiniBand"
+    assert result_of("link-layer", host).status is Status.OK
+    host["net"]["cx7_0"]["link_layer"] = "InfiniBand"
+    result = result_of("link-layer", host)
+    assert (result.status, result.found) == (
+        Status.WARN,
+        "mlx5_0 port 1, mlx5_1 port 1: InfiniBand",
+    )
+    # Which of them is the person's choice.
+    assert all(not (remedy.now or remedy.lasting) for remedy in result.remedies)
+    assert "mlxconfig -y -d 0005:03:00.0 set LINK_TYPE_P1=ETH" in result.remedies[0].note
 
 
 def test_infiniband_of_ports_that_the_configuration_does_not_use_is_left_alone(
@@ -178,7 +237,61 @@ def test_rdma_devices_without_a_nic_have_no_link_layer_to_set(result_of, describ
     assert (result.status, result.found) == (Status.SKIP, "nothing to check")
 
 
+# physical-port
+
+
+def both(first, second):
+    """Return a configuration with a port on each of two interfaces."""
+    config = raw(first, 2048, "dpdk")
+    config["interfaces"].append({**config["interfaces"][0], "name": "q", "address": second})
+    return config
+
+
+def test_ports_of_their_own_are_ok(result_of, profile):
+    result = result_of("physical-port", "spark", profile("spark"))
+    assert (result.status, result.found) == (Status.OK, "enP2p1s0f1np1: p1; enp1s0f0np0: p0")
+
+
+def test_a_spark_has_two_interfaces_for_each_physical_port(result_of):
+    result = result_of("physical-port", "spark", both("0000:01:00.0", "0002:01:00.0"))
+    assert (result.status, result.found) == (
+        Status.WARN,
+        "enP2p1s0f0np0, enp1s0f0np0: one physical port, p0: no packet between them reaches the "
+        "cable",
+    )
+    assert (
+        result.remedies[0].note
+        == "Use an interface of the other physical port, such as p0 with p1."
+    )
+
+
+@pytest.mark.parametrize(("card", "status"), [("a1", Status.WARN), ("a2", Status.OK)])
+def test_functions_of_one_card_are_known_by_its_number(result_of, describe, card, status):
+    host = describe("igx")
+    host["net"]["cx7_0"] |= {"port": "p0", "card": "a1"}
+    host["net"]["cx7_1"] |= {"port": "p0", "card": card}
+    result = result_of("physical-port", host, both("0005:03:00.0", "0005:03:00.1"))
+    assert result.status is status
+
+
+def test_drivers_that_do_not_name_their_ports(result_of):
+    result = result_of("physical-port", "container", raw("eth0", 2048))
+    assert (result.status, result.found) == (Status.SKIP, "not reported by the driver")
+    assert result_of("physical-port", "spark").found == "no configuration"
+
+
 # carrier
+
+
+def test_a_port_that_could_be_faster(result_of, profile, describe):
+    recorded = describe("igx")["recorded"]
+    recorded["ethtool"] = {"cx7_0": {"max_speed": 200000}, "cx7_1": {"max_speed": 100000}}
+    result = result_of("carrier", "igx", recorded=recorded)
+    assert (result.status, result.found) == (
+        Status.WARN,
+        "cx7_0: link at 100000 Mb/s; the port has 200000",
+    )
+    assert "ethtool cx7_0" in result.remedies[0].note
 
 
 def test_ports_with_a_link_are_ok(result_of, profile):
@@ -254,13 +367,42 @@ def test_ports_without_an_address_get_one_each_in_networks_of_their_own(result_o
     first, second = result.remedies
     assert first.now == ("ip address add 192.168.10.1/24 dev cx7_0",)
     assert second.now == ("ip address add 192.168.11.1/24 dev cx7_1",)
-    assert first.files == (
+    # Nobody knows what manages the network here.
+    assert (first.files, first.lasting) == ((), ())
+    assert first.verify == ("ip address show dev cx7_0 | grep -qF 'inet 192.168.10.1/24'",)
+
+
+def test_addresses_are_for_sockets(result_of, profile):
+    recorded = {"addresses": {}}
+    result = result_of("ip-address", "igx", profile("igx"), recorded=recorded)
+    assert (result.status, result.found) == (Status.SKIP, "engine dpdk uses none")
+    result = result_of("ip-address", "igx", raw("cx7_0", 2048, "packet"), recorded=recorded)
+    assert result.found == "engine packet uses none"
+
+
+@pytest.mark.parametrize(
+    ("service", "path", "text", "lasting"),
+    [
         (
-            "/etc/systemd/network/20-cx7_0.network",
+            "systemd-network",
+            "/etc/systemd/network/20-daqiri-cx7_0.network",
             "[Match]\nName=cx7_0\n\n[Network]\nAddress=192.168.10.1/24\n",
+            (),
         ),
-    )
-    assert first.lasting == ("systemctl restart systemd-networkd",)
+        (
+            "NetworkManager",
+            "/etc/NetworkManager/system-connections/daqiri-cx7_0.nmconnection",
+            "[connection]\nid=daqiri-cx7_0\ntype=ethernet\ninterface-name=cx7_0\n\n"
+            "[ipv4]\nmethod=manual\naddress1=192.168.10.1/24\n\n[ipv6]\nmethod=ignore\n",
+            ("chmod 600 /etc/NetworkManager/system-connections/daqiri-cx7_0.nmconnection",),
+        ),
+    ],
+)
+def test_the_file_is_for_the_service_that_runs(result_of, service, path, text, lasting):
+    recorded = {"addresses": {}, "services": [service]}
+    remedy = result_of("ip-address", "igx", recorded=recorded).remedies[0]
+    # Nothing is restarted: it holds from the next boot on.
+    assert (remedy.files, remedy.lasting) == (((path, text),), lasting)
 
 
 def test_a_leased_address_is_not_enough(result_of, describe):
@@ -280,12 +422,9 @@ def test_spark_has_networkmanager(result_of, describe):
     host = describe("spark")
     del host["recorded"]["addresses"]["enp1s0f0np0"]
     [remedy] = result_of("ip-address", host).remedies
-    assert remedy.files == ()
-    assert remedy.lasting == (
-        "nmcli connection add type ethernet ifname enp1s0f0np0 con-name daqiri-enp1s0f0np0 "
-        "ipv4.method manual ipv4.addresses 192.168.12.1/24 ipv6.method ignore",
-        "nmcli connection up daqiri-enp1s0f0np0",
-    )
+    [(path, text)] = remedy.files
+    assert path.endswith("/daqiri-enp1s0f0np0.nmconnection")
+    assert "address1=192.168.12.1/24" in text
     assert_shell(remedy)
 
 
@@ -339,6 +478,14 @@ def test_without_a_configuration_fast_ports_should_have_jumbo_frames(result_of, 
 )
 def test_packets_of_a_configuration_on_a_port_of_1500_bytes(result_of, config, status):
     assert result_of("mtu", "container", config).status is status
+
+
+def test_ip_over_infiniband_has_other_frames(result_of, describe):
+    host = describe("igx")
+    host["net"]["cx7_0"] |= {"kind": 32, "mtu": 2044}
+    result = result_of("mtu", host)
+    assert result.status is Status.OK
+    assert result.findings[0].found == "2044 B, of IP over InfiniBand"
 
 
 def test_a_port_without_hardware_is_matched_by_name(result_of, describe):
@@ -413,7 +560,7 @@ def settings(**changed):
     [
         ({"max_rx_ring": 8192}, None, "receive ring 1024 of 8192", "ethtool -G eth0 rx 8192"),
         ({"offloads": ["rx-gro", "rx-lro"]}, None, "LRO is on", "ethtool -K eth0 lro off"),
-        ({"offloads": ["rx-hashing"]}, None, "GRO is off", "ethtool -K eth0 gro on"),
+        ({"offloads": []}, None, "GRO is off", "ethtool -K eth0 gro on"),
         (
             {},
             raw("eth0", 2048),
@@ -433,10 +580,9 @@ def test_settings_that_do_not_suit_warn(result_of, changed, config, found, comma
     assert (result.status, result.found) == (Status.WARN, f"eth0: {found}")
     [remedy] = result.remedies
     assert remedy.now == (command,)
-    [(path, text)] = remedy.files
-    assert path == "/etc/systemd/system/daqiri-nic-eth0.service"
-    assert f"ExecStart=/usr/sbin/{command}\n" in text
-    assert remedy.lasting == ("systemctl enable --now daqiri-nic-eth0.service",)
+    path, text = remedy.files[0]
+    assert path == "/etc/daqiri-host.d/50-nic-eth0.sh"
+    assert text.startswith(f"set -e\n{command}\n{remedy.verify[0]}\n")
     assert_shell(remedy)
 
 
@@ -451,9 +597,9 @@ def test_as_many_queues_as_the_nic_has_are_ok(result_of, changed):
 
 
 def test_a_capture_needs_no_gro(result_of):
-    recorded = settings(offloads=["rx-hashing"], channels=4)
+    recorded = settings(offloads=[], channels=4)
     result = result_of("nic-settings", "container", raw("eth0", 2048), recorded=recorded)
-    assert (result.status, result.found) == (Status.OK, "eth0: receive ring 1024, rx-hashing")
+    assert (result.status, result.found) == (Status.OK, "eth0: receive ring 1024, no offloads")
 
 
 def test_engines_that_own_the_nic_set_it_themselves(result_of, profile):
@@ -499,7 +645,10 @@ def accurate():
 
 def test_firmware_as_wanted_is_ok(firmware):
     result = firmware(lambda text: text, accurate())
-    assert (result.status, result.found) == (Status.OK, "0000:b3:00.0: as expected")
+    assert (result.status, result.found) == (
+        Status.OK,
+        "0000:b3:00.0: firmware 24.43.2026; 0000:b3:00.0: settings as expected",
+    )
 
 
 def test_wrong_firmware_settings_are_set_at_once(firmware):
@@ -513,16 +662,57 @@ def test_wrong_firmware_settings_are_set_at_once(firmware):
     result = firmware(change)
     assert result.status is Status.WARN
     assert result.found == (
-        "0000:b3:00.0: KEEP_ETH_LINK_UP_P1 is 0, KEEP_IB_LINK_UP_P2 is 1, "
-        "INTERNAL_CPU_OFFLOAD_ENGINE is ENABLED"
+        "0000:b3:00.0: KEEP_ETH_LINK_UP_P1 is 0, KEEP_IB_LINK_UP_P2 is 1; "
+        "0000:b3:00.0: INTERNAL_CPU_OFFLOAD_ENGINE is ENABLED"
     )
-    [remedy] = result.remedies
-    assert remedy.lasting == (
-        "mlxconfig -y -d 0000:b3:00.0 set KEEP_ETH_LINK_UP_P1=1 KEEP_IB_LINK_UP_P2=0 "
-        "INTERNAL_CPU_OFFLOAD_ENGINE=DISABLED",
+    keep_link, nic_mode = result.remedies
+    assert keep_link.step is Step.FIRMWARE
+    assert keep_link.lasting == (
+        "mlxconfig -y -d 0000:b3:00.0 set KEEP_ETH_LINK_UP_P1=1 KEEP_IB_LINK_UP_P2=0",
     )
-    assert "cold boot" in remedy.note
-    assert_shell(remedy)
+    # Which ends what runs on it: a choice of its own.
+    assert nic_mode.step is Step.DPU_MODE
+    assert nic_mode.lasting == (
+        "mlxconfig -y -d 0000:b3:00.0 set INTERNAL_CPU_OFFLOAD_ENGINE=DISABLED",
+    )
+    assert "Arm cores" in nic_mode.note and "cold boot" in nic_mode.note
+    assert_shell(keep_link)
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [("28.35.1012", Status.OK), ("28.35.1011", Status.WARN), ("22.34.4000", Status.WARN)],
+)
+def test_firmware_that_steers(result_of, describe, version, status):
+    host = describe("a100")
+    host["net"]["ens6f0np0"]["firmware"] = version
+    files = host["files"] | {"/sys/module/mlx5_core/version": "24.10-0.5.5"}
+    result = result_of("nic-firmware", host, files=files)
+    assert result.status is status
+    assert f"firmware {version}, mlx5_core 24.10-0.5.5" in result.found
+    if status is Status.WARN:
+        assert result.found.endswith("hardware steering needs xx.35.1012")
+
+
+def test_the_kernels_engines_take_any_firmware(firmware, profile):
+    result = firmware(lambda text: text.replace("DISABLED(1)", "ENABLED(0)"), profile("udp"))
+    assert (result.status, result.found) == (
+        Status.SKIP,
+        "engine socket works with any firmware",
+    )
+
+
+def test_the_scheduler_is_looked_at_on_any_host(result_of, describe):
+    host = describe("igx")
+    path = "/recorded/mlxconfig-0005:03:00.0.txt"
+    files = {path: "    ACCURATE_TX_SCHEDULER    False(0)\n    REAL_TIME_CLOCK_ENABLE    True(1)"}
+    config = accurate()
+    config["interfaces"][0]["address"] = "0005:03:00.0"
+    result = result_of("nic-firmware", host, config, files=files)
+    assert (result.status, result.found) == (
+        Status.WARN,
+        "0005:03:00.0: ACCURATE_TX_SCHEDULER is False",
+    )
 
 
 def test_a_connectx_has_no_modes(firmware):
@@ -551,15 +741,15 @@ def test_firmware_without_a_scheduler_cannot_send_accurately(firmware):
 
 def test_output_without_the_settings_is_no_good_news(firmware):
     result = firmware(lambda _: "-E- Failed to open the device\n")
-    assert result.status is Status.SKIP
-    assert "does not list these settings" in result.found
+    assert result.findings[1].status is Status.SKIP
+    assert "does not list these settings" in result.findings[1].found
 
 
 def test_without_mlxconfig_firmware_is_not_known(result_of, describe):
     host = describe("a100")
     del host["files"]["/recorded/mlxconfig-0000:b3:00.0.txt"]
     result = result_of("nic-firmware", host)
-    assert (result.status, result.found) == (
-        Status.SKIP,
-        "0000:b3:00.0: not known: /recorded/mlxconfig-0000:b3:00.0.txt: no such file or directory",
+    assert result.findings[1].status is Status.SKIP
+    assert result.findings[1].found == (
+        "settings are not known: /recorded/mlxconfig-0000:b3:00.0.txt: no such file or directory"
     )

@@ -6,58 +6,74 @@ from daqiri_ophyd.host import CHECKS, check_host
 
 STATUSES = """
                     igx   spark a100  laptop container
-nic-driver          ok    ok    ok    skip   skip
-connectx            ok    ok    ok    skip   skip
-link-layer          ok    ok    ok    skip   skip
-carrier             ok    ok    ok    warn   ok
-ip-address          ok    ok    skip  skip   skip
-gpudirect           skip  skip  ok    skip   skip
-dma-buf             skip  skip  ok    skip   skip
-nvidia-peermem      ok    skip  ok    skip   skip
-pcie-topology       ok    skip  warn  skip   skip
-pcie-payload        warn  ok    ok    skip   skip
-pcie-link           ok    ok    ok    skip   skip
-pcie-read-request   ok    ok    ok    skip   skip
-hugepages           ok    ok    ok    warn   warn
-cpu-isolation       ok    ok    ok    skip   skip
-queue-cores         skip  skip  skip  skip   skip
-cpu-governor        ok    ok    ok    warn   skip
-gpu-persistence     ok    ok    ok    skip   skip
-gpu-clocks          ok    ok    ok    skip   skip
-bar1                ok    skip  ok    skip   skip
-mtu                 ok    ok    ok    ok     ok
-numa                skip  skip  ok    skip   skip
-secure-boot         skip  skip  skip  skip   skip
-acs                 skip  skip  ok    skip   skip
-iommu               skip  skip  ok    skip   skip
-nic-firmware        skip  skip  ok    skip   skip
-gdrcopy             skip  skip  ok    skip   skip
-gpu-without-root    skip  skip  ok    skip   skip
-capabilities        skip  skip  skip  skip   skip
-socket-buffers      skip  skip  skip  warn   warn
-nic-settings        skip  ok    ok    warn   ok
-clocks              skip  ok    ok    ok     warn
-storage             skip  ok    ok    ok     skip
+engine              skip  skip  skip  skip  skip
+nic-driver          ok    ok    ok    skip  skip
+connectx            ok    ok    ok    skip  skip
+link-layer          ok    ok    ok    skip  skip
+carrier             ok    ok    ok    warn  ok
+physical-port       skip  skip  skip  skip  skip
+ip-address          ok    ok    ok    skip  skip
+mtu                 ok    ok    ok    ok    ok
+nic-settings        skip  ok    ok    warn  ok
+nic-firmware        skip  skip  ok    skip  skip
+pcie-payload        warn  ok    ok    skip  skip
+pcie-link           ok    ok    ok    skip  skip
+pcie-read-request   ok    ok    ok    skip  skip
+memory              skip  skip  skip  skip  skip
+hugepages           ok    ok    ok    skip  skip
+numa                skip  skip  skip  skip  skip
+cpu-isolation       ok    ok    ok    skip  skip
+queue-cores         skip  skip  skip  skip  skip
+cpu-governor        ok    ok    ok    warn  skip
+cpu-idle            skip  skip  skip  skip  skip
+gpu-driver          ok    ok    ok    skip  skip
+gpu-persistence     ok    ok    ok    skip  skip
+gpu-clocks          ok    ok    ok    skip  skip
+gpudirect           ok    skip  ok    skip  skip
+pcie-topology       ok    skip  warn  skip  skip
+bar1                ok    skip  ok    skip  skip
+acs                 ok    skip  ok    skip  skip
+iommu               ok    ok    ok    skip  skip
+gdrcopy             skip  skip  ok    skip  skip
+gpu-without-root    skip  skip  ok    skip  skip
+secure-boot         skip  skip  skip  ok    skip
+capabilities        skip  skip  skip  skip  skip
+socket-buffers      skip  skip  skip  skip  skip
+clocks              skip  ok    ok    ok    warn
+storage             skip  ok    ok    ok    skip
 """
 
 # With a configuration, where it differs.
 CONFIGURED = """
-                    igx/igx spark/spark a100/igx laptop/udp container/udp
-connectx            ok      ok          fail     skip       skip
-link-layer          ok      ok          skip     skip       skip
-carrier             ok      ok          fail     ok         ok
-pcie-topology       ok      skip        skip     skip       skip
-pcie-payload        warn    ok          skip     skip       skip
-pcie-link           ok      ok          skip     skip       skip
-pcie-read-request   ok      ok          skip     skip       skip
-hugepages           ok      ok          ok       skip       skip
-cpu-isolation       ok      ok          warn     skip       skip
-queue-cores         ok      ok          ok       ok         ok
-mtu                 ok      ok          skip     ok         ok
-acs                 skip    skip        skip     skip       skip
-nic-firmware        skip    skip        skip     skip       skip
-capabilities        skip    ok          ok       warn       warn
-nic-settings        skip    skip        skip     skip       skip
+                    igx/igx spark/spark a100/igx a100/jungfrau-gpu laptop/udp container/udp
+engine              fail    fail        fail     ok                ok         ok
+nic-driver          ok      ok          ok       skip              skip       skip
+connectx            ok      ok          fail     skip              skip       skip
+link-layer          ok      ok          skip     skip              skip       skip
+carrier             ok      ok          fail     ok                ok         ok
+physical-port       ok      ok          skip     skip              skip       skip
+ip-address          skip    skip        skip     skip              skip       skip
+mtu                 ok      ok          skip     ok                ok         ok
+nic-settings        skip    skip        skip     skip              skip       skip
+nic-firmware        skip    skip        skip     skip              skip       skip
+pcie-payload        warn    ok          skip     skip              skip       skip
+pcie-link           ok      ok          skip     skip              skip       skip
+pcie-read-request   ok      ok          skip     skip              skip       skip
+memory              ok      ok          ok       ok                ok         ok
+hugepages           ok      ok          ok       skip              skip       skip
+numa                ok      ok          ok       ok                ok         ok
+cpu-isolation       ok      ok          warn     skip              skip       skip
+queue-cores         ok      ok          ok       ok                ok         ok
+gpu-driver          ok      ok          ok       ok                skip       skip
+gpudirect           ok      skip        ok       skip              skip       skip
+pcie-topology       ok      skip        skip     skip              skip       skip
+bar1                ok      skip        ok       skip              skip       skip
+acs                 ok      skip        skip     skip              skip       skip
+iommu               ok      skip        ok       skip              skip       skip
+gdrcopy             skip    skip        ok       skip              skip       skip
+gpu-without-root    skip    skip        ok       skip              skip       skip
+capabilities        skip    skip        skip     ok                warn       warn
+socket-buffers      skip    skip        skip     skip              warn       warn
 """
 
 

@@ -1,6 +1,7 @@
 /// Ethernet frames through the kernel: any Linux network interface.
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "engines/packet/interface_link.h"
 #include "engines/packet/receiver.h"
 #include "engines/packet/sender.h"
+#include "engines/packet/xdp_ring.h"
 #include "io/io_engine.h"
 #include "steering/transmit_flows.h"
 #include "system/log.h"
@@ -146,6 +148,28 @@ std::unique_ptr<IoEngine> make_packet(const NetworkConfig&) {
   return std::make_unique<PacketEngine>();
 }
 
+bool wants_xdp(const InterfaceConfig& interface) {
+  return interface.rx_.receive_path_ == ReceivePath::XDP && !interface.rx_.queues_.empty();
+}
+
+constexpr Privilege PACKET_PRIVILEGES[] = {
+    {"CAP_NET_RAW", "packet sockets"},
+    {"CAP_NET_ADMIN", "receive_path: af_xdp", true, wants_xdp},
+    {"CAP_BPF", "receive_path: af_xdp", true, wants_xdp}};
+
+KernelMemory packet_memory(const NetworkConfig& config, const InterfaceConfig& interface) {
+  KernelMemory asked;
+  if (!interface.tx_.queues_.empty()) asked.send_buffer = Sender::SEND_BUFFER;
+  if (wants_xdp(interface)) {
+    std::set<const MemoryRegionConfig*> regions;
+    for (const RxQueueConfig& queue : interface.rx_.queues_) {
+      for (const std::string& name : queue.common_.mrs_) regions.insert(&config.mrs_.at(name));
+    }
+    asked.locked = std::max(Receiver::ring_bytes(regions), packet::XdpRing::FEWEST_BYTES);
+  }
+  return asked;
+}
+
 const RegisteredEngine registered{{{.name = "packet",
                                     .rss = true,
                                     .transforms = true,
@@ -153,7 +177,9 @@ const RegisteredEngine registered{{{.name = "packet",
                                     .byte_matches = true,
                                     .packet_filter = true,
                                     .direct_mode = true,
-                                    .unused_keys = UNUSED_BY_PACKET},
+                                    .unused_keys = UNUSED_BY_PACKET,
+                                    .privileges = PACKET_PRIVILEGES,
+                                    .kernel_memory = packet_memory},
                                    [](const NetworkConfig& config) {
                                      return config.common_.loopback_ == LoopbackType::DISABLED &&
                                             config.common_.engine_type == EngineType::PACKET;

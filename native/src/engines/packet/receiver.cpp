@@ -20,18 +20,12 @@ constexpr std::uint32_t MOST_PER_PASS = 1024;
 /// Of a ring: beyond it, a consumer that is too slow only hides for longer.
 constexpr std::uint64_t MOST_RING_BYTES = 1U << 30U;
 
-/// As much as the queues' regions hold: a region that several have counts once.
 std::uint64_t ring_bytes(const Port& port) {
-  std::set<const memory::MemoryRegion*> regions;
-  std::uint64_t bytes = 0;
+  std::set<const MemoryRegionConfig*> regions;
   for (const auto& queue : port.rx) {
-    for (int s = 0; s < queue->num_segments(); ++s) {
-      const memory::MemoryRegion& region = queue->region(s);
-      if (regions.insert(&region).second)
-        bytes += region.config().num_bufs_ * region.config().buf_size_;
-    }
+    for (int s = 0; s < queue->num_segments(); ++s) regions.insert(&queue->region(s).config());
   }
-  return std::min(bytes, MOST_RING_BYTES);
+  return Receiver::ring_bytes(regions);
 }
 
 /// Half of what the most impatient queue allows a burst, and no more than this.
@@ -64,6 +58,12 @@ void require_one_poll_mode(const InterfaceConfig& interface) {
 
 }  // namespace
 
+std::uint64_t Receiver::ring_bytes(const std::set<const MemoryRegionConfig*>& regions) noexcept {
+  std::uint64_t bytes = 0;
+  for (const MemoryRegionConfig* region : regions) bytes += region->num_bufs_ * region->buf_size_;
+  return std::min(bytes, MOST_RING_BYTES);
+}
+
 Receiver::Receiver(const Port& port, const NetworkInterface& interface)
     : interface_(port.config.name_),
       address_(interface.name),
@@ -72,7 +72,7 @@ Receiver::Receiver(const Port& port, const NetworkInterface& interface)
       tally_(port.steering.add_tally()),
       arrivals_("interface '" + port.config.name_ + "'") {
   require_one_poll_mode(port.config);
-  ring_ = open_receive_path(port, interface, ring_bytes(port), patience_ms_);
+  ring_ = open_receive_path(port, interface, packet::ring_bytes(port), patience_ms_);
   for (const int fd : ring_->fds()) {
     if (const int error = arrivals_.watch(fd, EPOLLIN | EPOLLET); error != 0)
       throw packet_error(interface, "wait for frames", error);

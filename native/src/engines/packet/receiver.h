@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ namespace daqiri::packet {
 /// with reorder plans, so that these go on.
 class Receiver {
  public:
+  /// Of the ring: as much as the queues' regions hold, each counted once.
+  static std::uint64_t ring_bytes(const std::set<const MemoryRegionConfig*>& regions) noexcept;
+
   /// Throws Error.
   Receiver(const Port& port, const NetworkInterface& interface);
 

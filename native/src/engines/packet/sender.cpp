@@ -15,8 +15,6 @@ namespace daqiri::packet {
 
 namespace {
 
-/// What the kernel may hold for the interface.
-constexpr int SEND_BUFFER = 4 << 20;
 constexpr std::uint32_t SOURCE_AT = 6;
 
 }  // namespace

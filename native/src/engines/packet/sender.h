@@ -17,6 +17,8 @@ namespace daqiri::packet {
 class Sender {
  public:
   static constexpr std::uint32_t BATCH = 64;
+  /// What the kernel may hold for the interface.
+  static constexpr int SEND_BUFFER = 4 << 20;
 
   /// `flows` are the port's. Throws Error.
   Sender(const NetworkInterface& interface, const TxQueue& queue,

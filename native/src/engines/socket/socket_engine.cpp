@@ -1,6 +1,7 @@
 /// Kernel sockets: UDP and TCP.
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "daqiri/error.h"
 #include "engine/registry.h"
 #include "engines/socket/tcp_endpoint.h"
+#include "engines/socket/udp_launch.h"
 #include "io/io_engine.h"
 #include "timing/clock.h"
 
@@ -168,12 +170,34 @@ std::unique_ptr<IoEngine> make_socket(const NetworkConfig&) {
   return std::make_unique<SocketEngine>();
 }
 
+constexpr Privilege SOCKET_PRIVILEGES[] = {
+    {"CAP_BPF", "counting each datagram that the kernel drops of a batch", false,
+     [](const InterfaceConfig& interface) {
+       return !is_tcp(interface) && !interface.rx_.queues_.empty();
+     }}};
+
+KernelMemory socket_memory(const NetworkConfig& config, const InterfaceConfig& interface) {
+  KernelMemory asked;
+  if (is_tcp(interface)) return asked;
+  for (const RxQueueConfig& queue : interface.rx_.queues_) {
+    std::vector<const MemoryRegionConfig*> regions;
+    regions.reserve(queue.common_.mrs_.size());
+    for (const std::string& name : queue.common_.mrs_) regions.push_back(&config.mrs_.at(name));
+    asked.receive_buffer = std::max(asked.receive_buffer, sockets::receive_buffer_for(regions));
+  }
+  if (interface.tx_.accurate_send_ && !interface.tx_.queues_.empty())
+    asked.send_buffer = sockets::LAUNCH_SEND_BUFFER;
+  return asked;
+}
+
 const RegisteredEngine registered{
     {{.name = "socket",
       .rx_ring = false,
       .many_sources = true,
       .timed_send = true,
-      .unused_keys = UNUSED_KEYS},
+      .unused_keys = UNUSED_KEYS,
+      .privileges = SOCKET_PRIVILEGES,
+      .kernel_memory = socket_memory},
      [](const NetworkConfig& config) { return config.common_.engine_type == EngineType::SOCKET; },
      make_socket}};
 

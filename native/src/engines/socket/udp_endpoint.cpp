@@ -11,19 +11,14 @@ namespace daqiri::sockets {
 
 namespace {
 
-/// The kernel may hold as much as the region does, within reason: it accounts twice this, and more
-/// memory only hides a consumer that is too slow.
-constexpr std::uint64_t MAX_RECEIVE_BUFFER = 64U << 20U;
 /// Packets may gather in sockets, whose buffers are small, for this long.
 constexpr std::uint64_t GATHERS_NS = 50'000;
 
-std::uint64_t receive_buffer_for(const RxQueue& queue) noexcept {
-  std::uint64_t bytes = 0;
-  for (int s = 0; s < queue.num_segments(); ++s) {
-    const MemoryRegionConfig& region = queue.region(s).config();
-    bytes += std::min(region.num_bufs_ * region.buf_size_, MAX_RECEIVE_BUFFER);
-  }
-  return std::min(bytes, MAX_RECEIVE_BUFFER);
+std::uint64_t receive_buffer_for(const RxQueue& queue) {
+  std::vector<const MemoryRegionConfig*> regions;
+  regions.reserve(static_cast<std::size_t>(queue.num_segments()));
+  for (int s = 0; s < queue.num_segments(); ++s) regions.push_back(&queue.region(s).config());
+  return sockets::receive_buffer_for(regions);
 }
 
 /// Launch times in the kernel, where they are asked for; what is found on the way to the peer is

@@ -34,8 +34,6 @@ constexpr std::uint64_t LEAD_NS = 1'000'000;
 constexpr std::uint64_t WIRE_NS = 20'000'000;
 /// Reports wait in the receive buffer; room for that many, and for the packets they come with.
 constexpr int REPORT_BUFFER = 128 << 20;
-/// Packets that wait in the kernel for their time are accounted to the socket.
-constexpr int SEND_BUFFER = 32 << 20;
 
 /// etf in software drops what is late by more than its delta; less than this is what any timer is
 /// late by.
@@ -226,7 +224,7 @@ UdpLaunch::UdpLaunch(const UdpSocket& socket, LaunchQdisc qdisc, const Interface
            "': " + std::generic_category().message(error) +
            (error == EPERM ? "; for etf grant CAP_NET_ADMIN, or use fq" : ""));
   }
-  enlarge_buffer(socket.fd(), SO_SNDBUF, SEND_BUFFER);
+  enlarge_buffer(socket.fd(), SO_SNDBUF, LAUNCH_SEND_BUFFER);
   if (qdisc_.etf) enlarge_buffer(socket.fd(), SO_RCVBUF, REPORT_BUFFER);
 }
 

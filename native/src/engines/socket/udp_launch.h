@@ -12,6 +12,9 @@
 
 namespace daqiri::sockets {
 
+/// Packets that wait in the kernel for their time are accounted to the socket.
+inline constexpr int LAUNCH_SEND_BUFFER = 32 << 20;
+
 /// The queueing discipline that packets to a peer pass, as found when it was looked for.
 struct LaunchQdisc {
   /// Network interface by which the route to the peer leaves.

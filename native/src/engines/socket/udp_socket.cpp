@@ -131,6 +131,16 @@ unsigned UdpSocket::choose_multicast_interface(const SocketAddress& group,
   return index;
 }
 
+std::uint64_t receive_buffer_for(std::span<const MemoryRegionConfig* const> regions) noexcept {
+  /// As much as the regions hold, within reason: the kernel accounts twice this, and more memory
+  /// only hides a consumer that is too slow.
+  constexpr std::uint64_t MOST = 64U << 20U;
+  std::uint64_t bytes = 0;
+  for (const MemoryRegionConfig* region : regions)
+    bytes += std::min(region->num_bufs_ * region->buf_size_, MOST);
+  return std::min(bytes, MOST);
+}
+
 void UdpSocket::prepare_receive(std::uint64_t bytes) {
   const auto asked =
       static_cast<int>(std::min<std::uint64_t>(bytes, std::numeric_limits<int>::max() / 2));

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "daqiri/config.h"
@@ -26,6 +27,9 @@ using UdpArrivals = std::unique_ptr<std::uint64_t, UnmapArrivals>;
 /// of the kernel. It requires CAP_BPF (root has it), or a kernel with
 /// kernel.unprivileged_bpf_disabled=0.
 UdpArrivals count_arrivals(int fd) noexcept;
+
+/// What a queue whose packets are in these regions asks the kernel to hold.
+std::uint64_t receive_buffer_for(std::span<const MemoryRegionConfig* const> regions) noexcept;
 
 /// Non-blocking and close-on-exec. A server is bound to `local_addr`, alone on its port; a client
 /// is connected to `remote_addr`, so that the kernel passes it that peer's datagrams only. A server

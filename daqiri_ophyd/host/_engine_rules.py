@@ -1,0 +1,135 @@
+"""What the engine asks of a host: its own rules, so that a check says what the engine does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from daqiri_ophyd import _native
+
+from ._root import FactError
+
+__all__ = ["HostNeeds", "InterfaceNeeds", "Privilege", "default_hugepages", "gpu_refusals"]
+__all__ += ["host_needs", "hugepages_needed", "writes_to_gpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Privilege:
+    """A capability that the engine uses.
+
+    Parameters
+    ----------
+    capability : str
+        Such as ``CAP_NET_RAW``.
+    use : str
+        What for.
+    required : bool
+        Whether the engine opens only with it.
+    """
+
+    capability: str
+    use: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceNeeds:
+    """What the engine asks the kernel for, on one interface; sizes in bytes, 0: none.
+
+    Parameters
+    ----------
+    receive_buffer, send_buffer : int
+        Of a socket.
+    locked : int
+        Memory that counts against RLIMIT_MEMLOCK.
+    privileges : list of Privilege
+        Capabilities that it uses.
+    """
+
+    receive_buffer: int
+    send_buffer: int
+    locked: int
+    privileges: Sequence[Privilege]
+
+
+@dataclass(frozen=True, slots=True)
+class HostNeeds:
+    """What the engine asks of a host for a configuration.
+
+    Parameters
+    ----------
+    engine : str
+        Its name.
+    refusals : list of str
+        What this build, or the engine, does not have on any host.
+    memory : int
+        Bytes of the host's memory, with copies of packets for a GPU.
+    staged : list of str
+        Memory regions of a GPU whose packets have such copies.
+    interfaces : dict of str to InterfaceNeeds
+        By name.
+    """
+
+    engine: str
+    refusals: Sequence[str]
+    memory: int
+    staged: Sequence[str]
+    interfaces: Mapping[str, InterfaceNeeds]
+
+
+@lru_cache(maxsize=8)
+def host_needs(config: str) -> HostNeeds:
+    """
+    Return what a configuration, as text, asks of a host.
+
+    Raises
+    ------
+    FactError
+        If the configuration is not valid.
+    """
+    try:
+        found = _native.host_needs(config)
+    except ValueError as error:
+        raise FactError(f"the configuration is not valid: {error}") from None
+    interfaces = {}
+    for name, own in found.pop("interfaces").items():
+        privileges = [Privilege(*each) for each in own.pop("privileges")]
+        interfaces[name] = InterfaceNeeds(**own, privileges=privileges)
+    return HostNeeds(**found, interfaces=interfaces)
+
+
+def hugepages_needed(config: str, size: int) -> list[tuple[str, int, int]]:
+    """
+    Return region, NUMA node and number of huge pages of a size, for all regions of kind ``huge``.
+
+    Raises
+    ------
+    FactError
+        If the configuration is not valid.
+    """
+    try:
+        return _native.hugepages_needed(config, size)
+    except ValueError as error:
+        raise FactError(f"the configuration is not valid: {error}") from None
+
+
+def default_hugepages(meminfo: str, overcommitted: str) -> tuple[int, int, int]:
+    """Return bytes of a huge page of the default size, their number, and how many are available.
+
+    Parameters
+    ----------
+    meminfo, overcommitted : str
+        Contents of ``/proc/meminfo`` and ``/proc/sys/vm/nr_overcommit_hugepages``.
+    """
+    return _native.hugepages_of(meminfo, overcommitted)
+
+
+def gpu_refusals() -> tuple[str, str]:
+    """Return why this host has no memory for GPUs, and no kernels on them; empty: it has."""
+    return _native.gpu_refusals()
+
+
+def writes_to_gpu(engine: str) -> bool:
+    """Return whether the NICs of an engine write to the memory of GPUs."""
+    return any(name == engine and to_gpu for name, _, to_gpu in _native.known_engines())

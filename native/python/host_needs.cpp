@@ -1,0 +1,126 @@
+// What a configuration asks of a host, by the engine's own rules, for daqiri_ophyd.host.
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "bindings.h"
+#include "cuda/compiler.h"
+#include "daqiri/config.h"
+#include "daqiri/error.h"
+#include "engine/registry.h"
+#include "gil.h"
+#include "memory/hugepages.h"
+#include "memory/region.h"
+
+namespace daqiri::python {
+
+namespace py = pybind11;
+
+namespace {
+
+NetworkConfig parsed(const std::string& text) {
+  NetworkConfig config;
+  const ConfigReport report = load_config_text(text, "configuration", config);
+  for (const ConfigProblem& problem : report.problems_) {
+    if (problem.severity_ == ConfigProblem::Severity::ERROR)
+      throw py::value_error(problem.path_ + ": " + problem.message_);
+  }
+  return config;
+}
+
+py::dict interface_needs(const NetworkConfig& config, const InterfaceConfig& interface,
+                         const EngineTraits& traits) {
+  py::list privileges;
+  for (const Privilege& each : traits.privileges) {
+    if (each.when == nullptr || each.when(interface))
+      privileges.append(py::make_tuple(each.capability, each.use, each.required));
+  }
+  const KernelMemory kernel =
+      traits.kernel_memory == nullptr ? KernelMemory{} : traits.kernel_memory(config, interface);
+  py::dict needs;
+  needs["receive_buffer"] = kernel.receive_buffer;
+  needs["send_buffer"] = kernel.send_buffer;
+  needs["locked"] = kernel.locked;
+  needs["privileges"] = privileges;
+  return needs;
+}
+
+/// (name, why this build has it not, whether its NICs write to the memory of GPUs)
+py::list known_engines() {
+  py::list known;
+  for (const EngineEntry& each : engines())
+    known.append(py::make_tuple(each.traits.name, each.missing(), each.traits.device_memory));
+  return known;
+}
+
+py::dict host_needs(const std::string& text) {
+  const NetworkConfig config = parsed(text);
+  const EngineEntry entry = engine_for(config);
+  py::list refusals;
+  for (const Error& each : find_absent(config, entry)) refusals.append(each.what());
+  py::dict interfaces;
+  for (const InterfaceConfig& each : config.ifs_)
+    interfaces[py::str(each.name_)] = interface_needs(config, each, entry.traits);
+  py::list staged;
+  for (const MemoryRegionConfig* region : memory_regions(config)) {
+    if (region->kind_ == MemoryKind::DEVICE && !entry.traits.device_memory &&
+        holds_packets(config, region->name_))
+      staged.append(region->name_);
+  }
+  py::dict needs;
+  needs["engine"] = entry.traits.name;
+  needs["refusals"] = refusals;
+  needs["memory"] = memory_needed(config);
+  needs["staged"] = staged;
+  needs["interfaces"] = interfaces;
+  return needs;
+}
+
+/// (region, NUMA node, pages)
+py::list hugepages_needed(const std::string& text, std::size_t page) {
+  if (page == 0) throw py::value_error("page is 0; accepts bytes of a hugepage");
+  const NetworkConfig config = parsed(text);
+  py::list needed;
+  for (const MemoryRegionConfig* region : memory_regions(config)) {
+    if (region->kind_ == MemoryKind::HUGE)
+      needed.append(
+          py::make_tuple(region->name_, region->affinity_, memory::hugepages_for(*region, page)));
+  }
+  return needed;
+}
+
+/// (bytes of a page, pages, available pages)
+py::tuple hugepages_of(const std::string& meminfo, const std::string& overcommitted) {
+  std::istringstream info(meminfo);
+  std::istringstream more(overcommitted);
+  const memory::Hugepages pages = memory::Hugepages::of(info, more);
+  return py::make_tuple(pages.size, pages.total, pages.available);
+}
+
+}  // namespace
+
+void bind_host_needs(py::module_& m) {
+  m.def("known_engines", &known_engines,
+        "Return name, why this build has it not, and whether its NICs write to the memory of GPUs, "
+        "of each engine.");
+  m.def("host_needs", &host_needs, py::arg("text"),
+        "Return what a configuration asks of a host. Raises ValueError for one with errors.");
+  m.def("hugepages_needed", &hugepages_needed, py::arg("text"), py::arg("page"),
+        "Return name, NUMA node and number of pages of each memory region on hugepages.");
+  m.def("hugepages_of", &hugepages_of, py::arg("meminfo"), py::arg("overcommitted"),
+        "Return bytes of a hugepage of the default size, their number, and how many can be had, "
+        "from the texts of /proc/meminfo and /proc/sys/vm/nr_overcommit_hugepages.");
+  m.def(
+      "gpu_refusals",
+      [] {
+        const GilRelease unlocked;
+        const std::string memory = memory::why_absent(MemoryKind::HOST_PINNED);
+        return std::pair(memory, memory.empty() ? cuda::why_no_compiler() : memory);
+      },
+      "Return why this host has no memory that a GPU uses, and no kernels; empty: it has.");
+}
+
+}  // namespace daqiri::python
