@@ -151,7 +151,7 @@ def test_prepared_detectors_during_a_motion_share_a_stream(
 
     with pytest.raises(ValueError, match="q_capture cannot share stream 'primary': it is not prep"):
         run(0)
-    with pytest.raises(ValueError, match=f"equally many rows.*{KEY}: 5, {devices[1].name}: 4"):
+    with pytest.raises(ValueError, match=f"equal numbers of rows.*{KEY}: 5, {devices[1].name}: 4"):
         run(4)
     run(5)
     assert documents.stop["num_events"] == {"primary": 5}
