@@ -370,7 +370,7 @@ def test_a_repair_writes_through_no_link(
     (tmp_path / beside).symlink_to(precious)
     code, _, error = run(capsys, "repair", path)
     assert code == 1
-    assert f"{tmp_path / beside} is a link, which is not written through" in error
+    assert f"{tmp_path / beside} is a link, which repairs do not follow" in error
     assert precious.read_text() == "precious"
     assert (path.read_bytes(), sidecar_path(path).read_bytes()) == (content, metadata)
     (tmp_path / beside).unlink()
