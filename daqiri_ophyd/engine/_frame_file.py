@@ -43,7 +43,7 @@ class FrameFile:
     lengths : dict of str to int
         Length of each dataset, frames.
     frames : int
-        Frames up to the last one that is complete in all datasets.
+        Frames up to the last one that is whole in all datasets.
     empty : int
         Frames among them without a packet.
     packets, missing : int

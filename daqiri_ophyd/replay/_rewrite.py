@@ -74,8 +74,9 @@ class Rewrite:
         columns = packets.to_columns(["ip_version", "transport"])
         _require(packets.lengths >= 14, describe, "an Ethernet frame", "mac", "")
         if self._ips:
-            is_ipv4 = columns["ip_version"] == 4
-            _require(is_ipv4, describe, "an IPv4 packet", "ip", "'ip_version': 4")
+            _require(
+                columns["ip_version"] == 4, describe, "an IPv4 packet", "ip", "'ip_version': 4"
+            )
         if self._ports:
             is_udp = columns["transport"] == _UDP
             _require(is_udp, describe, "a UDP datagram", "udp", f"'transport': {_UDP}")

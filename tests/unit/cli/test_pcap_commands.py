@@ -331,7 +331,7 @@ def test_what_a_killed_recorder_left(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert code == 1
     assert found[str(path)]["being_written"] is False
     assert found[str(path)]["problems"] == [
-        "its recorder was killed, so what it lost is not known: .a.pcap.json.part is left"
+        "its recorder was killed, so its losses are not known: .a.pcap.json.part is left"
     ]
     content = path.read_bytes()
     code, found = run_json(capsys, "repair", path)
