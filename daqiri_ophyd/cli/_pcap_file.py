@@ -78,7 +78,7 @@ def _tail(pcap: PcapFile, found: Examination) -> str:
     ):
         return f"{count:,} bytes of zeros from byte {begin} on, as a crash leaves them"
     found.cut_is_safe = count <= _RECORD_HEADER + _LONGEST
-    return f"the record at byte {begin} is torn: only {count:,} of its bytes exist"
+    return f"the record at byte {begin} is torn: only {count:,} bytes of it exist"
 
 
 def _compare_metadata(found: Examination, pcap: PcapFile) -> None:
