@@ -149,7 +149,7 @@ def _repair_in_place(found: Examination) -> list[str]:
         reason = (
             f"is {' in '.join(reversed(pcap.wrapping))}"
             if pcap.wrapping
-            else f"has {pcap.torn_bytes:,} bytes behind the damage, which may hold packets"
+            else f"has {pcap.torn_bytes:,} bytes after the damage, which may hold packets"
         )
         raise ValueError(f"{path} {reason}; give --output to repair a copy ({found.torn})")
     require_no_links(path)

@@ -164,10 +164,10 @@ def compare_metadata(
     said = as_in_file(content)
     for key, value in facts.items():
         if key not in said:
-            found.metadata.append(f"{name} does not say {key}, the file has {value}")
+            found.metadata.append(f"{name} has no {key}, the file has {value}")
         elif said[key] != value:
             shown = content.get(key, said[key])
-            found.metadata.append(f"{name} says {key} {shown}, the file has {value}")
+            found.metadata.append(f"{name} has {key} = {shown}, the file has {value}")
 
 
 def correct_metadata(found: FileExamination, facts: Mapping[str, Any], target: Path) -> list[str]:
@@ -192,7 +192,7 @@ def correct_metadata(found: FileExamination, facts: Mapping[str, Any], target: P
     if found.content is not None:
         write_sidecar(target, found.content | dict(facts))
         said = "; ".join(found.metadata)
-        return [f"{to.name} corrected: {said}" if said else f"{to.name} says how much was cut"]
+        return [f"{to.name} corrected: {said}" if said else f"{to.name} records the cut"]
     if not found.metadata:
         return []
     aside = to.with_name(to.name + ".unusable")

@@ -100,8 +100,9 @@ class PreparedCapture(RecordingCapture):
         queues = self.selected_queues
         if len(queues) > 1:
             raise CaptureError(
-                f"{self.name}: {len(queues)} queues cannot have exactly so many packets in each "
-                "file. Prepare a capture for each, daq.<port>.rx.<queue>.capture; they can share a "
+                f"{self.name}: {len(queues)} queues cannot have an exact number of packets in "
+                "each file. Prepare a capture for each, daq.<port>.rx.<queue>.capture; they can "
+                "share a "
                 "stream."
             )
         if self.on_error.get() == "resume":

@@ -115,13 +115,13 @@ class CaptureTrigger:
             raise CaptureError(f"{', '.join(sorted(unknown))}: a capture has no such field.")
         if not packets_per_file:
             raise CaptureError(
-                "TriggerInfo does not say how many packets a file has: set roll_packets before, "
+                "TriggerInfo has no number of packets per file: set roll_packets before, "
                 "or use CaptureTrigger(packets_per_file=...)."
             )
         if not isinstance(value.number_of_events, int) or value.number_of_events == 0:
             raise CaptureError(
                 f"number_of_events is {value.number_of_events}; accepted is one number, 1 or more. "
-                "Each kickoff writes so many files; prepare again for another number."
+                "Each kickoff writes this many files; prepare again for another number."
             )
         return cls(
             number_of_files=value.number_of_events,

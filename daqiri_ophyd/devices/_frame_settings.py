@@ -56,8 +56,8 @@ class FrameSettings(RecordingSettings):
         """
         if not self.has_form:
             raise CaptureError(
-                f"{self.name}: reorder plan {self.member_name!r} does not say what its frames "
-                "look like. Give it frame: {shape: [...], dtype: ...} in the configuration."
+                f"{self.name}: reorder plan {self.member_name!r} has no key frame. Add frame: "
+                "{shape: [...], dtype: ...} to it in the configuration."
             )
         return frame_form(self._configured)
 

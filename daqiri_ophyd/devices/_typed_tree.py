@@ -24,8 +24,8 @@ _VALUES = {
 _HEADER = '''\
 """Devices of a configuration, for editors and type checkers; nothing imports this at run time.
 
-Written by ``daqiri-ophyd config stub CONFIG``, to be repeated when the configuration has changed.
-As ``daq_tree.py`` beside a startup file it is used so:
+Written by ``daqiri-ophyd config stub CONFIG``; write it again when the configuration has changed.
+Save it as ``daq_tree.py`` next to a startup file and use it so:
 
     from typing import TYPE_CHECKING
 

@@ -192,7 +192,7 @@ def test_metadata_that_disagrees(tmp_path: Path, capsys: pytest.CaptureFixture[s
     stat = path.stat()
     code, _, error = run(capsys, "check", path)
     assert code == 1
-    assert f"says packets 49, the file has {COUNT}" in error
+    assert f"has packets = 49, the file has {COUNT}" in error
     assert run(capsys, "repair", path)[0] == 0
     assert json.loads(sidecar_path(path).read_text()) == content | {"packets": COUNT}
     assert path.stat().st_mtime_ns == stat.st_mtime_ns
