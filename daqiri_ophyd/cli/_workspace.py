@@ -56,7 +56,6 @@ class WaitForPlan(DuringTask):
 
     Python handles signals in this thread. A signal that arrives just before the wait, or in another
     thread, does not end the wait.
-    does not end it.
     """
 
     def block(self, blocking_event: threading.Event) -> None:

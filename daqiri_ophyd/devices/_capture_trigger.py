@@ -87,7 +87,6 @@ class CaptureTrigger:
             If `value` is neither.
         CaptureError
             If a field of a ``TriggerInfo`` requests something that a capture cannot do.
-            If a field of a ``TriggerInfo`` asks for what a capture cannot do.
         """
         if isinstance(value, cls):
             return value

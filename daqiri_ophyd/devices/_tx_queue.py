@@ -262,7 +262,7 @@ class TxQueue(CounterDevice):
         return True
 
     async def wait_sent(self) -> None:
-        """Wait until all submitted packets have left, none leave any more, or 1 s has passed."""
+        """Wait until all submitted packets have left, none leave anymore, or 1 s has passed."""
         queue = self.daq.tx_queue(self.port_name, self.member_name)
         sent, since = -1, 0.0
         end = time.monotonic() + _PAUSE_S

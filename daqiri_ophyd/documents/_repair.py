@@ -16,7 +16,7 @@ __all__ = ["append_log", "is_written", "locked", "logged", "require_no_links"]
 
 def is_written(path: Path) -> bool:
     """Whether a recorder is writing the file."""
-    # The recorder unlocks the file first: a lock on the other file means completion.
+    # The recorder unlocks the file first, while its metadata is still being completed.
     return _is_locked(sidecar_part(path)) or _is_locked(path)
 
 

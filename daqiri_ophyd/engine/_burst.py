@@ -38,7 +38,7 @@ class Burst:
     def __len__(self) -> int:
         return len(self._native)
 
-    # Any: host code cannot use arrays on a GPU, so a union would not help type checkers.
+    # Any: code written for arrays on the host cannot use arrays on a GPU.
     @overload
     def __getitem__(self, index: int) -> Any: ...
     @overload

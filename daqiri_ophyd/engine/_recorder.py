@@ -123,8 +123,8 @@ class RecorderGroup(_native.RecorderGroup):
     max_packets : int
         Packets in the files of all recorders together, exactly; 0: no limit.
     roll_packets, roll_bytes : int
-        Begin new files after this many packets, or bytes on the wire, in all files together. Each
-        recorder still writes the packets that it takes until it notices. 0: no limit.
+        Begin new files after this many packets, or bytes on the wire, in all files together.
+        Packets that a recorder takes before it notices this are still in its file. 0: no limit.
     roll_seconds : float
         Begin new files this time after their first packet, s; 0: no limit.
     max_seconds : float

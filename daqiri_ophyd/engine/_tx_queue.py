@@ -78,7 +78,7 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
             Longest time without a free buffer, s, including waits for launch times. None: no
             limit.
         within : float or None
-            Return after this time, s, with the packets that fitted into buffers by then, for a
+            Return after this time, s, with the packets for which buffers were free, for a
             thread that must do other work meanwhile. None: no limit.
 
         Returns

@@ -167,7 +167,7 @@ def test_detectors_are_in_one_stream_each(run_engine: RunEngine, daq: Daq) -> No
     given = {"a": detector, "b": detector}
     with pytest.raises(ValueError, match=f"{KEY} is in several streams"):
         run_engine(capture_during(given, motion()))
-    with pytest.raises(ValueError, match="stream 'transmit' is that of daq_port0_tx_out"):
+    with pytest.raises(ValueError, match="stream 'transmit' is used by daq_port0_tx_out"):
         run_engine(capture_during({"transmit": detector}, motion(), tx=daq.port0.tx.out))
     with pytest.raises(ValueError, match="no detector is given"):
         run_engine(capture_during({}, motion()))
