@@ -179,7 +179,7 @@ def _capture_udp(
         yield Msg("null")
 
     def once_recording(msg: Msg) -> tuple[MsgGenerator[Any] | None, None]:
-        # A flyer is completed after its kickoff is done: the queue is recorded from then on.
+        # A flyer is completed after its kickoff is done: the queue is being recorded by then.
         if msg.command != "complete" or senders:
             return None, None
 

@@ -143,7 +143,7 @@ class ProcessedPlan:
 
         Notes
         -----
-        Frames are delivered when they are complete: work that you launch for them, in any stream,
+        Frames are delivered once they are finished: work that you launch for them, in any stream,
         need not wait. Other work in your stream delays the frames.
         """
         self._session.set_stream(*self._place, self._stream_address(stream))
