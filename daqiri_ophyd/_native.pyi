@@ -79,7 +79,7 @@ class TxQueueConfig(_QueueConfig):
     def realtime_priority(self) -> int: ...
 
 class EcpriMatch:
-    """What a flow matches of eCPRI messages; None: anything."""
+    """Match of a flow on eCPRI messages; None matches anything."""
 
     @property
     def msg_type(self) -> int | None: ...
@@ -87,7 +87,7 @@ class EcpriMatch:
     def id(self) -> int | None: ...
 
 class FlowMatch:
-    """What a flow matches; None: anything. Ports are (low, high), inclusive."""
+    """Match of a flow; None matches anything. Ports are (low, high), inclusive."""
 
     @property
     def type(self) -> Literal["ipv4_udp", "flex_item", "ecpri"]: ...
@@ -123,7 +123,7 @@ class VlanActionConfig:
     def ethertype(self) -> int: ...
 
 class TunnelConfig:
-    """A tunnel's outer headers; an address that is None: any."""
+    """Outer headers of a tunnel; an address of None matches any."""
 
     @property
     def type(self) -> Literal["vxlan", "gre", "nvgre"]: ...
@@ -153,7 +153,7 @@ class TunnelConfig:
     def flow_id(self) -> int: ...
 
 class FlowAction:
-    """What a flow does: type, and the values of that type (None: of another type)."""
+    """Action of a flow: type, and the values of that type (None for other types)."""
 
     @property
     def type(self) -> Literal["queue", "vlan_push", "vlan_pop", "tunnel_encap", "tunnel_decap"]: ...
@@ -169,8 +169,8 @@ class FlowAction:
 class FlowConfig:
     """A flow of the configuration.
 
-    The last action of a receive flow is a queue; a transmit flow whose match is all defaults takes
-    all packets.
+    The last action of a receive flow is a queue. A transmit flow whose match has only defaults
+    matches all packets.
     """
 
     @property
@@ -225,7 +225,7 @@ class ReorderDataTypesConfig:
     def endianness(self) -> Literal["host", "network"]: ...
 
 class ReorderFrameConfig:
-    """How an aggregate is looked at."""
+    """Shape and type of an aggregate."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -233,7 +233,7 @@ class ReorderFrameConfig:
     def dtype(self) -> str: ...
 
 class ReorderConfig:
-    """A reorder plan of the configuration; None is what its method does not have."""
+    """A reorder plan of the configuration; values that its method does not have are None."""
 
     @property
     def name(self) -> str: ...
@@ -283,7 +283,7 @@ class ReorderConfig:
     def packets_per_batch(self) -> int | None: ...
 
 class RxConfig:
-    """The receiving side of an interface."""
+    """The receive side of an interface."""
 
     @property
     def flow_isolation(self) -> bool: ...
@@ -305,7 +305,7 @@ class RxConfig:
     def reorder_configs(self) -> tuple[ReorderConfig, ...]: ...
 
 class TxConfig:
-    """The transmitting side of an interface."""
+    """The transmit side of an interface."""
 
     @property
     def accurate_send(self) -> bool: ...
@@ -357,9 +357,9 @@ class InterfaceConfig:
 class NetworkConfig:
     """A validated configuration.
 
-    Attributes are named like the keys of the configuration file and cannot be set; words of the
-    file (``stream_type``, ``kind``, ...) are str, lists are tuples, what the file leaves out has
-    its default. Made by `load_config`; compares by value; can be pickled.
+    Attributes have the names of the keys of the configuration file and cannot be set. Words of the
+    file (``stream_type``, ``kind``, ...) are str, lists are tuples, and omitted keys have their
+    defaults. Created by `load_config`; compares by value; can be pickled.
     """
 
     @property
@@ -403,11 +403,11 @@ class NetworkConfig:
         Returns
         -------
         dict
-            What the YAML of `to_yaml` holds.
+            The contents of the YAML of `to_yaml`.
         """
 
 class DeviceArray:
-    """A frame in the memory of a GPU."""
+    """A frame, packet or packets in the memory of a GPU."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -638,13 +638,13 @@ class Session:
     ) -> Recorder: ...
     def reorder_counters(self, port: int, position: int) -> list[int]: ...
     def flows(self, port: int) -> list[tuple[FlowConfig, int, bool]]:
-        """Return flow, key, whether it was added at run time, of each."""
+        """Return (flow, key, whether it was added at run time) for each flow."""
 
     def flow_counters(self, port: int, key: int) -> tuple[int, int]:
         """Return packets and bytes of a receive flow."""
 
     def add_flows(self, port: int, flows: str) -> list[tuple[FlowConfig, int, bool]]:
-        """Add the flows of a text as of a configuration file; return them as `flows` does."""
+        """Add flows from text in the form of a configuration file; return them as `flows` does."""
 
     def remove_flow(self, flow: int) -> None: ...
     def change_flows(self, config: NetworkConfig) -> None: ...
@@ -661,7 +661,7 @@ class Session:
     def link_type(self, port: int) -> int: ...
     def set_drop_all(self, port: int, on: bool) -> None: ...
     def connections(self, port: int) -> list[tuple[int, str, str, _ConnectionState, str]]:
-        """Return id, peer, local, state, error of each."""
+        """Return (id, peer, local, state, error) for each connection."""
 
     def connect(self, address: str, port: int, source: str) -> int: ...
     def server_connection(self, address: str, port: int) -> int: ...
@@ -712,16 +712,16 @@ def packet_columns(
 def set_error_classes(by_status: tuple[type[Exception], ...]) -> None: ...
 def capabilities() -> dict[str, str]: ...
 def counter_names() -> tuple[list[str], list[str], list[str], list[str], list[str]]:
-    """Return numbers of a receive and a transmit queue, a flow, a plan, and reasons for drops."""
+    """Return names of counters of receive queues, transmit queues, flows, plans; drop reasons."""
 
 def attach_log() -> int: ...
 def detach_log() -> None: ...
 def take_log_records() -> tuple[list[tuple[str, int, str, str, str]], int]:
-    """Return (level, ns, text, interface, queue) of each line, and how many were lost."""
+    """Return (level, ns, text, interface, queue) for each line, and the number of lost lines."""
 
 def version() -> str: ...
 
-# What follows is documented under the names of daqiri_ophyd.compat.
+# The rest is documented under the names of daqiri_ophyd.compat.
 
 class BurstHeaderParams:
     """Counts of a burst, `burst.hdr.hdr`."""
@@ -746,7 +746,7 @@ class BurstHeader:
 class BurstParams:
     """A burst, for the functions of this module.
 
-    Made by `get_rx_burst` and `create_tx_burst_params`. One that was freed or sent is empty:
+    Created by `get_rx_burst` and `create_tx_burst_params`. A burst that was freed or sent is empty:
     functions return a status other than SUCCESS, or 0.
     """
 
@@ -757,10 +757,10 @@ class BurstParams:
 _Burst = BurstParams | None
 
 def create_burst_params() -> BurstParams | None:
-    """Return an empty burst to send; None: all are in use."""
+    """Return an empty burst to send; None if all are in use."""
 
 def create_tx_burst_params() -> BurstParams | None:
-    """Return an empty burst to send; None: all are in use."""
+    """Return an empty burst to send; None if all are in use."""
 
 def set_header(burst: _Burst, port: int, q: int, num: int, segs: int) -> None: ...
 def set_num_packets(burst: _Burst, num: int) -> None: ...
@@ -840,9 +840,9 @@ def log_warning(text: str) -> None:
 def daqiri_init(
     config: NetworkConfig,
 ) -> tuple[Status, NetworkConfig, int, dict[str, tuple[int, int]]]:
-    """Return the status, what was adjusted, the engine's number, and sizes of memory regions.
+    """Return the status, the adjustments, the engine's number, and sizes of memory regions.
 
-    The sizes are bytes from one buffer to the next, and of all buffers.
+    The sizes are the bytes from one buffer to the next, and those of all buffers.
     """
 
 def parse_network_config(yaml_string_or_path: str) -> tuple[Status, NetworkConfig, int]: ...
@@ -896,7 +896,7 @@ def poll_flow_op() -> tuple[Status, int, int, Status, int, list[int]]:
     """Return the status, then id, type, status, flow and flows of the operation."""
 
 class ReorderBurstInfo:
-    """What is known of an aggregate of packets."""
+    """Properties of an aggregate of packets."""
 
     batch_id: int
     source_packet_count: int
@@ -910,7 +910,7 @@ def set_reorder_cuda_stream(interface_name: str, reorder_name: str, stream: int 
 def synchronize_burst_event(burst: _Burst) -> Status: ...
 
 class S3WriterConfig:
-    """Where objects go, and how much at a time."""
+    """Destination of objects, and limits of uploads."""
 
     bucket: str
     region: str
@@ -935,7 +935,7 @@ class S3WriteHandle:
     def destroy(self) -> Status: ...
 
 class S3Writer:
-    """A client of one bucket; RuntimeError if there is none."""
+    """A client of one bucket; raises RuntimeError if there is none."""
 
     def __init__(self, config: S3WriterConfig) -> None: ...
     def write_raw_objects_async(

@@ -1,10 +1,10 @@
 """Bluesky plans for packets, installed as ``daqiri_ophyd.plans``.
 
 `configure_flows` changes flows, `timed_tx` sends, `capture` and `capture_scan` capture, `replay`
-sends a stored run again, `verify_replay` also compares what arrives, and `host_ready_wrapper` runs
-a plan only on a host that is ready. `capture_during` captures while any plan runs,
-`engine_metadata_wrapper` puts the engine into the start documents of any plan, and `with_catalog`
-makes plans for servers. Captures also work in any other plan:
+sends the packets of a stored run again, `verify_replay` also compares them with the packets that
+arrive, and `host_ready_wrapper` runs a plan only on a host that is ready. `capture_during` captures
+while any plan runs, `engine_metadata_wrapper` adds the engine to the start documents of any plan,
+and `with_catalog` prepares plans for servers. Captures also work in any other plan:
 ``bp.count([daq.port0.capture])``.
 """
 

@@ -26,7 +26,7 @@ def are_peers(tx: TxQueue, detector: Capture) -> bool:
 
 
 def bytes_on_the_way(tx: TxQueue, detector: Capture) -> int:
-    """Return bytes that a queue has sent and the port of a capture has not received."""
+    """Return the bytes that a queue has sent and the port of a capture has not received yet."""
     port = detector.daq.port(detector.port_name)
     arrived = sum(queue.counters().received_bytes for queue in port.rx)
     return tx.daq.tx_queue(tx.port_name, tx.member_name).counters().sent_bytes - arrived
@@ -39,7 +39,7 @@ def until_arrived(
     timeout: float,
     least: int | None = None,
 ) -> MsgGenerator[None]:
-    """Let the RunEngine go on until so many bytes have arrived.
+    """Wait until a number of bytes has arrived, while the RunEngine continues.
 
     Parameters
     ----------
@@ -48,16 +48,16 @@ def until_arrived(
     size : int
         Bytes that were sent.
     arrived : callable
-        Returns how many have arrived so far.
+        Returns the number of bytes that have arrived so far.
     timeout : float
         Longest time without progress, s.
     least : int, optional
-        Bytes that are enough when no more come for 1 s: the others may be lost.
+        Number of bytes that is enough if no more arrive for 1 s: the others may be lost.
 
     Raises
     ------
     TimeoutError
-        If there is none for longer.
+        If there is no progress for longer.
     """
     quiet, before = 0.0, arrived()
     while before < size:
@@ -75,9 +75,9 @@ def until_arrived(
 
 
 def until_taken(detector: Capture, timeout: float) -> MsgGenerator[None]:
-    """Let the RunEngine go on until a capture has taken what its queues have received by now.
+    """Wait until a capture has read what its queues have received so far.
 
-    Packets are received before the burst that they are in is complete.
+    The RunEngine continues meanwhile. Packets are received before their burst is complete.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def until_taken(detector: Capture, timeout: float) -> MsgGenerator[None]:
     while missing() and detector.is_recording:
         if waited > timeout:
             raise TimeoutError(
-                f"{detector.name}: {missing()} packets wait in the queues for {timeout:g} s"
+                f"{detector.name}: {missing()} packets are still in the queues after {timeout:g} s"
             )
         yield from bps.checkpoint()
         yield from bps.sleep(_POLL_S)

@@ -68,7 +68,7 @@ def capture(
     Raises
     ------
     ValueError
-        If there is neither a limit nor anything to send, or ``packets`` is not valid.
+        If there are neither a limit nor packets to send, or ``packets`` is not valid.
     """
     _require_both(tx, packets)
     settings = capture_settings(
@@ -130,7 +130,7 @@ def capture_scan(
     num_packets : int
         Packets per file; 0: no limit.
     acquire_time : float
-        Time per file, s; 0: no limit. Without any limit: as many packets as are sent.
+        Time per file, s; 0: no limit. Without any limit, a file has all packets that are sent.
     on_drop, timeout, tx, packets, start_delay
         As for `capture`; ``packets`` are sent at each position.
     md : dict, optional
@@ -172,4 +172,4 @@ def capture_scan(
 def _require_both(tx: TxQueue | None, packets: Packets | None) -> None:
     if (tx is None) != (packets is None):
         given, missing = ("tx", "packets") if packets is None else ("packets", "tx")
-        raise ValueError(f"{given} is given without {missing}; sending needs both.")
+        raise ValueError(f"{given} is given without {missing}; sending requires both.")

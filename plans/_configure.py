@@ -1,4 +1,4 @@
-"""Change flows, between runs and within one."""
+"""Change flows, between runs and during a run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,15 +21,14 @@ def configure_flows(
 ) -> MsgGenerator[dict[str, list[dict[str, Any]]]]:
     """Change, add and remove flows of an engine.
 
-    An open engine that can change its flows while packets flow goes on, also within a run; no
-    packet is lost to the change. Any other is closed and opened again, and no plan may be using it.
+    If the open engine can change its flows while packets flow, it continues, also during a run, and
+    loses no packet to the change. Otherwise it is closed and reopened, and no plan may be using it.
 
-    The flow table is part of the descriptors of every later run. In an open run, a change is an
-    event of the stream ``flows``: the flow table that is then in force, as JSON by port
-    (``<daq>_flow_table``), and the hash of the configuration (``<daq>_configuration_sha256``). What
-    is so already is not changed. If the plan fails, the flows that it names are as before, and
-    another event says so. The plan is a checkpoint: what was read before is not repeated after a
-    pause.
+    The flow table is part of the descriptors of every later run. During an open run, a change is an
+    event of the stream ``flows``: the new flow table, as JSON by port (``<daq>_flow_table``), and
+    the hash of the configuration (``<daq>_configuration_sha256``). Flows that are already as
+    requested stay unchanged. If the plan fails, the named flows are restored, which is another
+    event. The plan is a checkpoint: messages before it are not repeated after a pause.
 
     Parameters
     ----------
@@ -39,8 +38,8 @@ def configure_flows(
         ``{port: {flow: {key: value}}}`` by the names in the configuration: ``queue`` is the name
         of a receive queue, ``id`` the flow id of its packets, ``match`` replaces the match, and any
         other key (``udp_dst``, ``ipv4_src``, ...) is one of the match; None removes it. A flow that
-        does not exist is added behind the others if it has ``id`` and ``queue``; its device is
-        there when the plan is done. None in place of the keys removes the flow.
+        does not exist is appended to the others; it needs ``id`` and ``queue``. Its device exists
+        when the plan is done. None in place of the keys removes the flow.
 
     Returns
     -------
@@ -50,10 +49,10 @@ def configure_flows(
     Raises
     ------
     RuntimeError
-        If the engine has to be opened anew, and is staged; or if flows are added or removed, and
+        If the engine has to be reopened while it is staged; or if flows are added or removed while
         the engine, the port or its group of flows is staged.
     bluesky.utils.IllegalMessageSequence
-        If an event is being made, between ``create`` and ``save``; nothing is changed then.
+        If an event is open, between ``create`` and ``save``; nothing is changed then.
     LookupError
         If there is no such port, flow or queue.
     ValueError
@@ -63,7 +62,7 @@ def configure_flows(
     """
     in_run = yield from _is_in_run()
     before = daq.flows
-    # Asked for before anything can end the plan: what undoes it comes behind it.
+    # Requested before anything can end the plan, so that the undo follows it.
     asked = daq.begin_change(flows)
 
     def change() -> MsgGenerator[None]:
@@ -82,13 +81,13 @@ def configure_flows(
 
 
 def _is_in_run() -> MsgGenerator[bool]:
-    """Return whether a run is open; raise if it makes an event at the moment."""
+    """Return whether a run is open; raise if an event is open."""
     try:
         yield from bps.checkpoint()
     except IllegalMessageSequence as error:
         raise IllegalMessageSequence(
-            "Flows are configured between 'create' and 'save' of an event, and the change is an "
-            "event of its own. Configure them before 'create' or after 'save'."
+            "Flows are configured between 'create' and 'save' of an event, and the change is a "
+            "separate event. Configure them before 'create' or after 'save'."
         ) from error
 
     def begin_event() -> MsgGenerator[bool]:
@@ -99,13 +98,13 @@ def _is_in_run() -> MsgGenerator[bool]:
         yield from bps.drop()
         return True
 
-    # Not rewindable: resuming from a pause would repeat what fails outside a run.
+    # Not rewindable: resuming from a pause would repeat messages that fail outside a run.
     in_run: bool = yield from bpp.rewindable_wrapper(begin_event(), False)
     return in_run
 
 
 def _record(daq: Daq) -> MsgGenerator[None]:
-    """Make an event of the flows in force."""
+    """Record the current flows as an event."""
     yield from bps.create(_STREAM)
     try:
         # Bluesky's protocols declare types that ophyd signals do not have.

@@ -15,7 +15,7 @@ from daqiri_ophyd.devices import Capture, FrameDetector, TxQueue
 from ._arrival import are_peers, bytes_on_the_way, until_arrived, until_taken
 from ._metadata import engine_metadata_wrapper
 
-# How soon a capture that fails ends the run, while only the transmission is waited for.
+# Time in which a failed capture ends the run while the plan waits for the transmission.
 _LOOK_S = 0.1
 
 Streams = Mapping[str, Sequence[Any]]
@@ -37,8 +37,8 @@ class Flight:
     """A capture, a transmission, or both, on the fly in an open run.
 
     Each method is a plan stub. `start` can be followed by any messages, `end` waits for the
-    devices, and `recover` stops them; all of them collect rows. Checkpoints are where an
-    interrupted plan continues: a flight that has started is not started again.
+    devices, and `recover` stops them. All of them collect rows. An interrupted plan continues at a
+    checkpoint; a flight that has started is not started again.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Flight:
         yield from bps.checkpoint()
         for stream, devices in self._streams.items():
             yield from bps.declare_stream(*devices, name=stream, collect=True)
-            # A pause repeats what it interrupts, so that each stream is declared once.
+            # A pause repeats the interrupted messages; each stream must be declared only once.
             yield from bps.checkpoint()
 
         def kick_off() -> MsgGenerator[None]:
@@ -71,7 +71,7 @@ class Flight:
                 yield from bps.kickoff(device, wait=True)
 
         yield from bpp.rewindable_wrapper(kick_off(), False)
-        # Now documents say where the files are, should this process be killed.
+        # From now on, documents have the paths of the files, even if this process is killed.
         yield from self.collect()
         yield from bps.checkpoint()
 
@@ -87,7 +87,7 @@ class Flight:
         yield from bpp.rewindable_wrapper(collect(), False)
 
     def _collect_rest(self) -> MsgGenerator[None]:
-        """Collect what the last collection has not, because a pause cancelled it."""
+        """Collect the rows that the last collection missed because a pause cancelled it."""
         captures = [[d for d in s if isinstance(d, Recording)] for s in self._streams.values()]
         while any(some and all(one.uncollected for one in some) for some in captures):
             yield from self.collect()
@@ -95,7 +95,7 @@ class Flight:
     def end(self) -> MsgGenerator[None]:
         """Wait until all devices have finished; a capture without a limit ends last.
 
-        Of a TCP stream between them, which waits when its receiver lags, such a capture has all.
+        On TCP, where the sender waits for a slow receiver, such a capture has the whole stream.
         """
         last = [d for d in self._devices if isinstance(d, Recording) and not d.limited]
         first = [device for device in self._devices if device not in last]
@@ -126,7 +126,7 @@ class Flight:
 
     def _arrival(self, tx: TxQueue, detector: Capture, before: int) -> MsgGenerator[None]:
         def missing() -> int:
-            # What was on the way before arrives, too, or is flushed; others may have sent as well.
+            # Packets in transit before arrive too, or are flushed. Others may have sent as well.
             return bytes_on_the_way(tx, detector) - min(before, 0)
 
         size, timeout = missing(), detector.timeout.get()
@@ -144,14 +144,14 @@ class Flight:
         done = False
         pause = min(self._flush_period, _LOOK_S)
         while not done:
-            # Where a deferred pause takes effect.
+            # A deferred pause takes effect here.
             yield from bps.checkpoint()
             waited = yield from bps.wait(group=group, timeout=pause, error_on_timeout=False)
             done = all(status is None or status.done for status in statuses)
             if waited and not done:
-                # After a pause the RunEngine has forgotten the group, and `wait` returns at once.
+                # After a pause the RunEngine no longer has the group, and `wait` returns at once.
                 yield from bps.sleep(pause)
-            # Collecting raises the reason of a capture that has failed.
+            # Collecting raises the cause if a capture has failed.
             if done or self._is_due() or any(getattr(d, "failed", False) for d in self._devices):
                 yield from self.collect()
         yield from self._raise_failure(statuses)
@@ -162,7 +162,7 @@ class Flight:
         if failed is None:
             return
         for _ in range(20):
-            # The RunEngine is about to raise it here, so that the run is not closed as a success.
+            # The RunEngine raises it here, so that the run is not closed as a success.
             yield from bps.sleep(0.05)
         raise FailedStatus(failed) from failed.exception(timeout=0)
 
@@ -181,7 +181,7 @@ class Flight:
         try:
             yield from self.collect()
         except FailedStatus:
-            # Raised by a capture that failed unnoticed; what it recorded can be collected now.
+            # Raised by a capture whose failure was not seen yet. Its rows can be collected now.
             yield from self.collect()
         yield from self._collect_rest()
         for task in tasks or ():
@@ -189,7 +189,7 @@ class Flight:
                 raise failure from error
 
     def collect_at(self, msg: Msg) -> MsgGenerator[None] | None:
-        """Return what collects rows after a message, if it is a checkpoint and they are due."""
+        """Return a plan that collects due rows after a message, if that is a checkpoint."""
         if msg.command == "checkpoint" and self.running and self._is_due():
             return self.collect()
         return None
@@ -203,30 +203,30 @@ def capture_during(
     stream: str = "primary",
     flush_period: float = 0.5,
 ) -> MsgGenerator[Any]:
-    """Capture while a plan runs, in the run that is open.
+    """Capture while a plan runs, in the open run.
 
-    The capture begins before the first message of the plan. It ends after the last one, or later,
-    if it has a limit (`num_packets`, `acquire_time`) that is not reached yet. If the plan or the
-    capture fails, the files up to then are part of the run.
+    The capture begins before the first message of the plan. It ends after the last one, or later if
+    it has a limit (`num_packets`, `acquire_time`) that is not reached yet. If the plan or the
+    capture fails, the files recorded so far are part of the run.
 
-    A pause pauses the capture. After it, the RunEngine repeats the plan from its last checkpoint;
-    the capture continues.
+    A pause also pauses the capture. After the pause, the RunEngine repeats the plan from its last
+    checkpoint, and the capture continues.
 
     Parameters
     ----------
     detector : Capture, FrameDetector, sequence of these, or mapping
-        Capture of a port, or detector of a reorder plan's frames; has to be staged. Several share
-        the stream: each has to be prepared, for equally many rows, which are files
-        (`CaptureTrigger`) or frames. Others have a stream each, by its name:
+        Capture of a port, or detector of a reorder plan's frames; it must be staged. Several
+        detectors in a list share the stream. Each must be prepared for the same number of rows,
+        which are files (`CaptureTrigger`) or frames. A mapping gives each detector its own stream:
         ``{"images": detector, "packets": capture}``.
     plan : generator
-        What happens during the capture, such as ``bps.mv(motor, 10)``. It may not open a run; see
+        Plan to run during the capture, such as ``bps.mv(motor, 10)``. It may not open a run; see
         `capture_during_wrapper`.
     tx : TxQueue, optional
-        A prepared and staged transmit queue that sends during the capture. Its row is in stream
+        A prepared and staged transmit queue that sends during the capture. Its row is in the stream
         ``transmit``.
     stream : str
-        Stream of the files and their counters, unless ``detector`` names it.
+        Stream of the files and their counters, unless ``detector`` is a mapping.
     flush_period : float
         Time between collections of rows, s. While the plan runs, they are collected at its
         checkpoints.
@@ -234,15 +234,15 @@ def capture_during(
     Returns
     -------
     Any
-        What the plan returns.
+        Return value of the plan.
 
     Raises
     ------
     FailedStatus
         If the capture or the transmission fails.
     ValueError
-        If one of several detectors in a stream is not prepared, or for another number of rows, or
-        is given twice.
+        If one of several detectors in a stream is not prepared, is prepared for another number of
+        rows, or is given twice.
     """
     flight = Flight(_streams(detector, tx, stream), flush_period)
 
@@ -259,7 +259,7 @@ def _streams(given: Any, tx: TxQueue | None, stream: str) -> Streams:
     """Return the detectors of each stream, and the transmission in ``transmit``."""
     named = given if isinstance(given, Mapping) else {stream: given}
     if tx is not None and "transmit" in named:
-        raise ValueError(f"stream 'transmit' is that of {tx.name}; give the detector another one.")
+        raise ValueError(f"stream 'transmit' is used by {tx.name}; give the detector another one.")
     streams = {name: _recordings(some, name) for name, some in named.items()}
     recordings = [one for some in streams.values() for one in some]
     if not recordings:
@@ -285,21 +285,21 @@ def _recordings(given: Any, stream: str) -> Sequence[Recording]:
     for one in recordings:
         if not one.prepared:
             how = (
-                "bps.prepare(detector, 100), for so many frames"
+                "bps.prepare(detector, 100), for 100 frames"
                 if isinstance(one, FrameDetector)
                 else "bps.prepare(capture, CaptureTrigger(number_of_files=..., "
                 "packets_per_file=...))"
             )
             raise ValueError(
-                f"{one.name} cannot share stream {stream!r}: it is not prepared. Do so first: "
+                f"{one.name} cannot share stream {stream!r}: it is not prepared. Prepare it first: "
                 f"{how}; or give each detector a stream, {{stream: detector, ...}}."
             )
     rows = {one.name: _rows(one) for one in recordings}
     if len(rows) < len(recordings) or len(set(rows.values())) > 1:
         numbers = ", ".join(f"{one.name}: {rows[one.name]}" for one in recordings)
         raise ValueError(
-            f"Detectors that share stream {stream!r} have equally many rows, files or frames, and "
-            f"each is given once; found {numbers}. Prepare them for the same number."
+            f"Detectors that share stream {stream!r} must have equal numbers of rows, files or "
+            f"frames, each detector once; found {numbers}. Prepare them for the same number."
         )
     return recordings
 
@@ -329,17 +329,17 @@ def capture_during_wrapper(
     plan : generator
         A plan that opens and closes runs.
     detector : Capture, FrameDetector or mapping
-        As for `capture_during`; several have a stream each.
+        As for `capture_during`; each of several needs its own stream.
     tx, flush_period
         As for `capture_during`.
     stream : str
-        Stream of the files and their counters, unless ``detector`` names it; not one of the plan's
-        own.
+        Stream of the files and their counters, unless ``detector`` is a mapping; not a stream of
+        the plan.
 
     Returns
     -------
     Any
-        What the plan returns.
+        Return value of the plan.
 
     Raises
     ------
@@ -361,7 +361,7 @@ def capture_during_wrapper(
             flights.append(Flight(streams, flush_period))
             return None, flights[-1].start()
         if msg.command == "close_run" and flight.running:
-            # A run that ends early, also one that RE.stop() ends, has an exit status.
+            # A run that ends early has an exit status, also after RE.stop().
             early = msg.kwargs.get("exit_status") is not None
             return _before(msg, flight.recover if early else flight.end), None
         return None, flight.collect_at(msg)
@@ -388,7 +388,7 @@ def _before(msg: Msg, first: Callable[[], MsgGenerator[None]]) -> MsgGenerator[A
 
 
 def streams_of(detectors: Sequence[Recording], tx: TxQueue | None, stream: str) -> dict[str, Any]:
-    """Return the devices of each stream: captures in one, a transmission in ``transmit``.
+    """Return the devices of each stream: captures in ``stream``, a transmission in ``transmit``.
 
     Without a capture, the transmission is in ``stream``.
     """

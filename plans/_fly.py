@@ -25,7 +25,7 @@ __all__ = [
 
 
 OnDrop = Literal["fail", "flag", "ignore"]
-"""What to do about lost packets."""
+"""Action on lost packets."""
 
 
 Settings = Mapping[Any, Any]
@@ -33,7 +33,7 @@ Settings = Mapping[Any, Any]
 
 
 def capture_settings(detector: Capture, **settings: Any) -> Settings:
-    """Return settings of a capture by their signals; `TypeError` if it is no capture."""
+    """Return settings of a capture by signal; `TypeError` if it is not a capture."""
     if not isinstance(detector, Capture):
         part = "daq.<port>"
         if isinstance(detector, Port):
@@ -43,7 +43,7 @@ def capture_settings(detector: Capture, **settings: Any) -> Settings:
 
 
 def with_settings(settings: Settings, plan: MsgGenerator[str]) -> MsgGenerator[str]:
-    """Run a plan with these settings; afterwards, however it ends, they are as before."""
+    """Run a plan with these settings, and restore the old ones however it ends."""
     before = {signal: signal.get() for signal in settings}
 
     def run() -> MsgGenerator[str]:
@@ -65,7 +65,7 @@ def with_settings(settings: Settings, plan: MsgGenerator[str]) -> MsgGenerator[s
 
 
 def source_for(tx: TxQueue, packets: Packets) -> PacketSource:
-    """Return the packets of a description for a transmit queue; `TypeError` if it is none."""
+    """Return the packets of a description; `TypeError` if ``tx`` is not a transmit queue."""
     if not isinstance(tx, TxQueue):
         raise TypeError(
             f"tx is {_described(tx)}; give a transmit queue of a port: daq.<port>.tx.<queue>."
@@ -95,9 +95,9 @@ def fly(
 ) -> MsgGenerator[str]:
     """Capture, send prepared packets, or both at once, in one run.
 
-    Files and counters of the capture are in stream ``primary``; the row of the transmission is in
-    stream ``transmit``, or in ``primary`` if nothing is captured. A capture without a limit ends
-    after the transmission.
+    Files and counters of the capture are in the stream ``primary``. The row of the transmission is
+    in the stream ``transmit``, or in ``primary`` if nothing is captured. A capture without a limit
+    ends after the transmission.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def fly(
 
     def recover(error: Exception) -> MsgGenerator[None]:
         yield from flight.recover()
-        # Only the RunEngine knows why a run is aborted, so it has to close the run itself.
+        # Only the RunEngine knows why a run is aborted, so it has to close the run.
         if not isinstance(error, RunEngineControlException):
             yield from bps.close_run(exit_status="fail", reason=str(error))
 

@@ -14,7 +14,7 @@ __all__ = ["HostNotReadyError", "host_ready_wrapper"]
 
 
 class HostNotReadyError(RuntimeError):
-    """The host is not ready for the run; the text names the checks and how to fix them."""
+    """The host is not ready for the run; the message names the checks and their fixes."""
 
 
 def host_ready_wrapper(
@@ -33,9 +33,9 @@ def host_ready_wrapper(
     plan : generator
         The plan.
     readiness : HostReadiness
-        The device that checks.
+        Device that runs the checks.
     refuse : {"fail", "warn"}
-        Refuse on failures only, or (``warn``) on warnings too.
+        Reject the run on failures only (``fail``), or also on warnings (``warn``).
     ignore : collection of str
         Names of checks whose results are ignored.
 
@@ -47,7 +47,7 @@ def host_ready_wrapper(
     Raises
     ------
     ValueError
-        If ``refuse`` or a name in ``ignore`` is not one of these.
+        If ``refuse`` or a name in ``ignore`` is not accepted.
     HostNotReadyError
         If a check failed (or warned, see ``refuse``); no run was begun.
     """

@@ -1,4 +1,4 @@
-"""Put what a run uses of an engine into its start document."""
+"""Add the engines that a run uses to its start document."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +16,9 @@ _KEY = "daqiri"
 def engine_metadata_wrapper(plan: MsgGenerator[Any]) -> MsgGenerator[Any]:
     """Describe the engines of a plan in the start documents of its runs, under ``daqiri``.
 
-    There is an entry for each `Daq` that is staged, wholly or in part, when the run is opened: its
-    `Daq.metadata`, under its name. Other runs are left as they are. The plans of this package do it
-    by themselves; for all others: ``RE.preprocessors.append(engine_metadata_wrapper)``.
+    The entry has an item for each `Daq` that is staged, wholly or in part, when the run is opened:
+    its `Daq.metadata`, under its name. Other runs are unchanged. The plans of this package do this
+    themselves; for all others, use ``RE.preprocessors.append(engine_metadata_wrapper)``.
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ def engine_metadata_wrapper(plan: MsgGenerator[Any]) -> MsgGenerator[Any]:
     Returns
     -------
     Any
-        What the plan returns.
+        Return value of the plan.
 
     Raises
     ------
     TypeError
-        If the metadata of such a run has something else than a mapping as ``daqiri``.
+        If the metadata of such a run has a ``daqiri`` that is not a mapping.
     """
     staged: dict[int, Daq] = {}
 

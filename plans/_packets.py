@@ -14,10 +14,10 @@ __all__ = ["File", "Packets", "Span", "packet_source", "replay_source"]
 
 File = str | os.PathLike[str] | engine.Packets
 Packets = PacketSource | NDArray[np.uint8] | Mapping[str, Any] | File | Sequence[File]
-"""Packets to send: a source, an array, pcap files or packets of them, or a description."""
+"""Packets to send: a source, an array, pcap files, packets of a file, or a description."""
 
 Span = Sequence[float | None]
-"""Begin and end; the end may be None."""
+"""First value and end; the end may be None."""
 
 _NUMBERED = {"count", "size"}
 _ADDRESSES = {"udp_dst", "udp_src", "ip_dst", "ip_src", "mac_dst", "mac_src"}
@@ -36,21 +36,22 @@ def packet_source(
     ----------
     packets : PacketSource, ndarray, engine.Packets, dict, path or sequence of these two
         A source is returned unchanged. An array of uint8, shape (n, length), has one packet per
-        row, sent as fast as possible. A string or path, or several, are pcap files; instead of a
-        file, packets of a `PcapFile` may be given. A dict has either ``count``, ``size`` (payload
-        bytes), ``interval`` (s) or ``rate`` (packets/s; without both: as fast as possible) and
+        A source is returned unchanged. An array of uint8, shape (n, length), has one packet per
+        row, sent as fast as possible. A string or path, or a sequence of them, names pcap files;
+        packets of a `PcapFile` can replace a file. A dict has either ``count``, ``size`` (payload
+        bytes), ``interval`` (s) or ``rate`` (packets/s; without either: as fast as possible) and
         addresses (``udp_dst``, ``udp_src``, ``ip_dst``, ``ip_src``, ``mac_dst``, ``mac_src``), or
         ``files`` and the parameters of `replay`: ``speed``, ``max_gap``, ``between``,
         ``packet_range``, ``select``, ``loops``, ``loop_gap``, ``rewrite``.
     link_type, segment_size : int, int or None
-        Of the port that sends: `TxQueue.link_type`, `TxQueue.segment_size`.
+        Values of the port that sends: `TxQueue.link_type`, `TxQueue.segment_size`.
 
     Raises
     ------
     TypeError
-        If ``packets`` is none of these.
+        If ``packets`` is not one of these types.
     ValueError
-        If a key is missing, unknown or contradicts another, or a value is not a number.
+        If a key is missing, unknown or in conflict with another, or a value is not a number.
     daqiri_ophyd.replay.ReplayError
         If the files cannot be sent on such a port.
     """

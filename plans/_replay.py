@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class VerificationError(RuntimeError):
-    """The packets that were captured are not those that were sent."""
+    """The captured packets differ from the packets sent."""
 
 
 def replay(
@@ -56,9 +56,10 @@ def replay(
     Parameters
     ----------
     tx : TxQueue
-        Transmit queue of a port of the same kind as the one that was captured on.
+        Transmit queue of a port of the same kind as the captured port.
     run : str, int or BlueskyRun
-        A run; or, to look up in ``catalog``: scan id, -1 for the latest run, uid or its beginning.
+        A run; or, to look up in ``catalog``, a scan id, -1 for the latest run, a uid or its first
+        characters.
     catalog : Catalog or callable, optional
         Catalog to look up the run in, or a function that returns it.
     speed : float
@@ -69,7 +70,7 @@ def replay(
         Stream and data key of the capture, if the run has several.
     detector : Capture, optional
         Capture for the replayed packets: one file, complete when all have arrived. On a TCP port,
-        bytes of other clients count, too.
+        bytes from other clients are counted too.
     on_drop, timeout
         As for `capture`.
     start_delay : float
@@ -77,13 +78,13 @@ def replay(
     flush_period : float
         Time between collections of rows, s.
     between : pair of float, optional
-        Send packets from the first to before the second time only, s after the first packet of the
-        capture. The second may be None: to the end.
+        Send only packets in this time range, from the first to before the second time, s after the
+        first packet of the capture. The second may be None: to the end.
     packet_range : pair of int, optional
-        Send packets from the first to before the second number only; the capture's first packet is
-        0. The second may be None: to the end.
+        Send only packets in this range of numbers, from the first to before the second; the
+        capture's first packet is 0. The second may be None: to the end.
     select : dict, optional
-        Send packets with these header fields only, as those of `PcapFile.select`:
+        Send only packets with these header fields, as in `PcapFile.select`:
         ``{"udp_dst": 5000, "ipv4_src": "10.0.0.1"}``.
     loops : int
         How many times to send the packets.
@@ -94,8 +95,8 @@ def replay(
         Addresses and ports to put into Ethernet frames: ``mac_src``, ``mac_dst``, ``ip_src``,
         ``ip_dst``, ``udp_src``, ``udp_dst``.
     md : dict, optional
-        Metadata of the new run. It also has ``replay_of``, the uid of the old run, and in
-        ``replay`` what was sent of it, and how.
+        Metadata of the new run. It also has ``replay_of``, the uid of the old run, and ``replay``,
+        the parameters of the replay.
 
     Returns
     -------
@@ -151,7 +152,7 @@ def verify_replay(
     rewrite: Mapping[str, Any] | None = None,
     md: Mapping[str, Any] | None = None,
 ) -> MsgGenerator[Comparison]:
-    """Replay a stored run, capture what arrives, and compare it packet by packet.
+    """Replay a stored run, capture the packets, and compare them one by one.
 
     The result is also the only event of the run's stream ``verification``, with the device
     `Verification`.
@@ -170,15 +171,15 @@ def verify_replay(
     Returns
     -------
     Comparison
-        Number of packets, and the deviation of their gaps from those intended. On a TCP port, the
-        number of bytes.
+        Number of packets, and the deviation of their gaps from the intended gaps. On a TCP port,
+        the number of bytes.
 
     Raises
     ------
     VerificationError
-        If not all packets that were sent were captured unchanged and in order; it names the first
-        difference. The run has failed then. Of a run that fails before, such as by packets that do
-        not come, that failure is raised, and the difference is in the reason of its RunStop.
+        If not all packets that were sent were captured unchanged and in order. The message names
+        the first difference, and the run fails. If the run fails earlier, such as because packets
+        are missing, that error is raised, and the reason of the RunStop has the difference.
     ValueError, LookupError
         As for `replay`.
     """
@@ -198,22 +199,22 @@ def verify_replay(
     verification = Verification(name="verification", tx=tx, source=source, capture=detector)
     flight = _fly(tx, source, detector, timeout, flush_period, metadata)
     yield from with_settings(settings, _verified(flight, verification))
-    return verification.result  # pyright: ignore[reportReturnType] - else it has raised
+    return verification.result  # pyright: ignore[reportReturnType] - otherwise it has raised
 
 
 def with_catalog(
     plan: Callable[..., MsgGenerator[_T]], catalog: Catalog | Callable[[], Catalog]
 ) -> Callable[..., MsgGenerator[_T]]:
-    """Return a plan that looks runs up in this catalog: for a queue server, or blueapi.
+    """Return a plan that looks runs up in this catalog, for a queue server or blueapi.
 
-    Its clients send a scan id, -1, or a uid, and no catalog.
+    Clients of such a server pass a scan id, -1, or a uid, and no catalog.
 
     Parameters
     ----------
     plan : callable
         `replay` or `verify_replay`.
     catalog : Catalog or callable
-        The catalog, or a function that returns it when it is needed.
+        The catalog, or a function that returns it on demand.
 
     Returns
     -------
@@ -230,7 +231,7 @@ def with_catalog(
         given = offered.bind(*args, **kwargs).arguments
         return (yield from plan(**given, catalog=catalog))
 
-    # What servers look at, to check parameters and to draw forms.
+    # Servers read the signature to check parameters and to draw forms.
     del bound.__wrapped__  # pyright: ignore[reportAttributeAccessIssue]
     bound.__signature__ = offered  # pyright: ignore[reportAttributeAccessIssue]
     bound.__annotations__ = {
@@ -241,7 +242,7 @@ def with_catalog(
 
 
 def _options(**options: Any) -> dict[str, Any]:
-    """Return what is sent of a run, and how, as the start document has it: lists and dicts."""
+    """Return the parameters of a replay for the start document, as lists and dicts."""
     plain = {
         name: list(value) if isinstance(value, tuple) else value for name, value in options.items()
     }
@@ -337,7 +338,7 @@ def _when_arrived(
     def insert(message: Msg) -> tuple[Any, None]:
         nonlocal before, rest
         if message.command == "kickoff" and message.obj is tx:
-            # What was sent before and is still on the way is not of this replay.
+            # Packets sent earlier that are still in transit are not part of this replay.
             rest = max(0, bytes_on_the_way(tx, detector)) if are_peers(tx, detector) else 0
             before = received() + rest
         if message.command == "complete" and message.obj is detector:
@@ -373,7 +374,7 @@ def _verified(plan: MsgGenerator[str], verification: Verification) -> MsgGenerat
         raise VerificationError(reason)
 
     def insert(message: Msg) -> tuple[Any, None]:
-        # With a result, it is the message that `close` has sent itself.
+        # If there is a result, `close` itself has sent the message.
         closing = message.command == "close_run" and verification.result is None
         return (close(message), None) if closing else (None, None)
 
@@ -381,7 +382,7 @@ def _verified(plan: MsgGenerator[str], verification: Verification) -> MsgGenerat
 
 
 def _fail(failure: str, consequence: str) -> MsgGenerator[Any]:
-    """Close a run that has failed before; what failed first is what the plan raises."""
+    """Close a run that has already failed; the plan raises the first failure."""
     return (yield from bps.close_run(exit_status="fail", reason=f"{failure}; {consequence}"))
 
 

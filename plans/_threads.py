@@ -1,4 +1,4 @@
-"""Calls that take time, beside the RunEngine."""
+"""Calls that take time, outside the RunEngine's thread."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,14 +13,14 @@ _T = TypeVar("_T")
 
 
 def on_thread(function: Callable[[], _T]) -> MsgGenerator[_T]:
-    """Call a function that takes time on a thread; the RunEngine goes on meanwhile.
+    """Call a function that takes time on a thread, while the RunEngine continues.
 
     A pause does not interrupt it.
     """
     calls: list[asyncio.Task[_T]] = []
 
     async def wait() -> None:
-        # The RunEngine comes here again after a pause.
+        # The RunEngine calls this again after a pause.
         if not calls:
             calls.append(asyncio.create_task(asyncio.to_thread(function)))
         await asyncio.wait(calls)

@@ -29,9 +29,9 @@ def timed_tx(
         Transmit queue.
     packets : dict, path, sequence of paths, ndarray, engine.Packets or PacketSource
         Packets to send. A dict such as ``{"count": 1000, "size": 256, "interval": 1e-4}`` describes
-        numbered packets (``rate`` in packets/s may replace ``interval`` in s). Strings are pcap
-        files, sent with their original gaps; ``{"files": [...], "speed": 2.0, "max_gap": 1.0}``
-        changes the gaps. See `packet_source` for all of them.
+        numbered packets (``rate`` in packets/s may replace ``interval`` in s). Strings are paths of
+        pcap files, sent with their original gaps; ``{"files": [...], "speed": 2.0, "max_gap":
+        1.0}`` changes the gaps. See `packet_source`.
     start_delay : float
         Time until the first packet, s.
     flush_period : float

@@ -24,17 +24,17 @@ def path(name: str) -> Path:
     Parameters
     ----------
     name : str
-        One of `names`.
+        Name of a profile, one of `names`.
 
     Returns
     -------
     pathlib.Path
-        File that ``Engine.open`` accepts.
+        Configuration file for ``Engine.open``.
 
     Raises
     ------
     ValueError
-        If there is no profile with that name; the text lists the profiles.
+        If there is no profile with that name; the message lists the profiles.
     """
     if name not in names():
         raise ValueError(f"no profile {name!r}; accepts {', '.join(names())}")

@@ -1,4 +1,4 @@
-"""The startup collection as a module for blueapi: the devices, and the plans it can offer.
+"""The startup collection as a module for blueapi: its devices, and the plans it can offer.
 
     # config.yaml of blueapi
     env:
@@ -8,9 +8,9 @@
         - kind: planFunctions
           module: daqiri_ophyd.profiles.blueapi
 
-Copy this file and the folder ``startup`` beside it for a collection of your own. blueapi has a
-RunEngine of its own, whose metadata and scan ids are not kept; plans bring along what stores their
-runs in the catalog.
+For your own collection, copy this file and the folder ``startup`` next to it. blueapi has its own
+RunEngine, whose metadata and scan ids are not kept; the plans store their runs in the catalog
+themselves.
 """
 
 import functools
@@ -32,7 +32,7 @@ _preprocessors = _collection["RE"].preprocessors
 
 
 class _Devices:
-    """A device manager, in the words of blueapi, for devices that are there already."""
+    """A device manager, as blueapi calls it, for devices that already exist."""
 
     def build_and_connect(self, **_: Any) -> SimpleNamespace:
         found = {
@@ -44,7 +44,7 @@ class _Devices:
 
 
 def _offers(plan: Any) -> bool:
-    """Return whether it is a plan whose parameters all have names, as blueapi sends them."""
+    """Return whether it is a plan whose parameters all have names; blueapi passes names."""
     if not inspect.isfunction(plan) or plan.__name__.startswith("_"):
         return False
     signature = inspect.signature(plan)
@@ -53,11 +53,11 @@ def _offers(plan: Any) -> bool:
     return named and get_origin(signature.return_annotation) is Generator
 
 
-_in_plan = threading.Lock()  # held while one runs
+_in_plan = threading.Lock()  # held while a plan runs
 
 
 def _stored(plan: Callable[..., MsgGenerator[Any]]) -> Callable[..., MsgGenerator[Any]]:
-    """Return the plan with what the collection's RunEngine adds to any, unless it is in another."""
+    """Return the plan with the additions of the collection's RunEngine, unless nested."""
 
     @functools.wraps(plan)
     def stored(*args: Any, **kwargs: Any) -> MsgGenerator[Any]:

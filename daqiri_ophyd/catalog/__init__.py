@@ -1,7 +1,7 @@
 """Stored runs: writing them, reading them, and finding their capture files.
 
 `Catalog` embeds a Tiled server or connects to one. `register` adds support for captures to Tiled in
-this process; a separate server uses `confined_tree`, as the how-to on facility catalogs shows.
+this process. A separate server uses `confined_tree`; see the how-to on facility catalogs.
 """
 
 from typing import TYPE_CHECKING, Any

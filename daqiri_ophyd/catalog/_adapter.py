@@ -38,7 +38,7 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
 
     @classmethod
     def from_uris(cls, *data_uris: str, **_: Any) -> Self:
-        """Return an adapter for these files; what lies beside them is left out."""
+        """Return an adapter for these files, without the metadata and index files next to them."""
         data_uris = _captures_of(data_uris)
         files = len(data_uris)
         # The base class would derive the structure from the first file; it has no records.
@@ -58,7 +58,7 @@ class CaptureSequenceAdapter(FileSequenceAdapter):
         return super().from_catalog(data_source, node, data_uris=uris)  # type: ignore[return-value]
 
     def get(self, key: str) -> PacketTableAdapter | None:
-        """Return what is below the array in the tree of the server."""
+        """Return the node below the array in the tree of the server."""
         return (
             PacketTableAdapter([Path(path) for path in self.filepaths])
             if key == "packets"
@@ -96,7 +96,7 @@ class CounterSequenceAdapter(CaptureSequenceAdapter):
 
     @classmethod
     def from_uris(cls, *data_uris: str, field: str, **_: Any) -> Self:
-        """Return an adapter for a counter of these files; what lies beside them is left out."""
+        """Return an adapter for a counter of these files, without the files next to them."""
         data_uris = _captures_of(data_uris)
         records = CaptureSequenceAdapter.from_uris(*data_uris)
         dtype = BuiltinDtype.from_numpy_dtype(np.dtype(bool if field == "lossy" else "<i8"))
@@ -112,7 +112,7 @@ class CounterSequenceAdapter(CaptureSequenceAdapter):
         return adapter
 
     def get(self, key: str) -> None:
-        """Return nothing: packets are below the column of the files."""
+        """Return nothing, because packets are below the column of the files."""
 
     def _load_from_files(
         self, slice: builtins.slice | int | Iterable[int] = slice(None)

@@ -1,4 +1,4 @@
-"""Where the server of a catalog directory is: kept in the directory, for other processes."""
+"""Address of the server of a catalog directory, stored in the directory for other processes."""
 
 import contextlib
 import fcntl
@@ -14,7 +14,7 @@ __all__ = ["CatalogError", "ServerAddress", "find_server", "lock_directory", "re
 
 _LOCK = "lock"
 _NAME = "server.json"
-# A first opening creates the databases, which takes some 20 s on a slow host.
+# The first opening creates the databases, which takes about 20 s on a slow host.
 _PATIENCE_S = 90.0
 
 
@@ -24,18 +24,18 @@ class CatalogError(RuntimeError):
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """How to reach the server of a catalog directory.
+    """Address and key of the server of a catalog directory.
 
     Parameters
     ----------
     api_key : str
-        Key for it; made once for each directory.
+        API key; created once for each directory.
     port : int
         Port on 127.0.0.1; 0: not chosen yet.
     process : int
-        Process whose server answers at the port; 0: none does.
+        Process whose server answers at the port; 0: none.
     readable : tuple of str
-        Directories of captures that it reads.
+        Directories of captures that the server reads.
     """
 
     api_key: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
@@ -49,7 +49,7 @@ class ServerAddress:
         return f"http://127.0.0.1:{self.port}/api/v1"
 
     def write(self, directory: Path) -> None:
-        """Keep it in a catalog directory, in a file that only its owner can read.
+        """Store it in a catalog directory, in a file that only its owner can read.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class ServerAddress:
 
     @classmethod
     def read(cls, directory: Path) -> "ServerAddress":
-        """Return what is kept in a catalog directory; a new one with a new key if nothing is."""
+        """Return the address stored in a catalog directory, or an empty one with a new key."""
         try:
             kept = json.loads((directory / _NAME).read_text("utf-8"))
             return cls(**{**kept, "readable": tuple(kept["readable"])})
@@ -76,12 +76,12 @@ class ServerAddress:
             return cls()
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise CatalogError(
-                f"{directory / _NAME} cannot be used ({error!r}). Remove it; it is made again."
+                f"{directory / _NAME} cannot be used ({error!r}). Remove it; it is created again."
             ) from error
 
 
 def lock_directory(directory: Path) -> IO[str] | None:
-    """Lock a catalog directory for this process; None: another process has it open.
+    """Lock a catalog directory for this process; None if another process has it open.
 
     Raises
     ------
@@ -105,12 +105,12 @@ def lock_directory(directory: Path) -> IO[str] | None:
 
 
 def find_server(directory: Path) -> ServerAddress | None:
-    """Return the server of a directory that another process has open; None: it closed it.
+    """Return the server of a directory that another process has open; None if it has closed it.
 
     Raises
     ------
     CatalogError
-        If its server does not start in 90 s.
+        If the server does not start within 90 s.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while _is_locked(directory):
@@ -132,7 +132,7 @@ def require_server(directory: Path, address: ServerAddress) -> None:
     Raises
     ------
     CatalogError
-        If it is another, or there is none.
+        If the address has changed, or no server runs.
     """
     if not _is_locked(directory) or ServerAddress.read(directory) != address:
         raise CatalogError(

@@ -1,10 +1,10 @@
-"""Documents that a writer was given and has not stored yet, and the thread that stores them.
+"""Documents that a writer has received and not stored yet, and the thread that stores them.
 
-Bluesky's `BufferingWrapper` has such a thread too, but nobody can wait for it without ending it, it
-passes on documents that may change, and a killed process loses what it holds.
+Bluesky's `BufferingWrapper` has such a thread too, but waiting for it ends it, it passes on
+documents that may change later, and a killed process loses the documents that it holds.
 """
 
-# Its exit handler ends thread pools that the server needs: it is to run after ours.
+# Its exit handler ends thread pools that the server needs: it must run after ours.
 import concurrent.futures.thread  # noqa: F401
 import logging
 import os
@@ -21,15 +21,15 @@ from ._capture_files import CaptureFiles
 __all__ = ["Backlog", "PendingRun", "abandon", "flush"]
 
 _log = logging.getLogger(__name__)
-# The thread ends after that long without a document, s; the next one starts another.
+# The thread ends after this time without a document, s; the next document starts another.
 _IDLE_S = 1.0
-# Whoever waits longer is told what for, s.
+# After this waiting time, s, the reason is logged.
 _SILENT_S = 3.0
 
 
 @dataclass(eq=False)
 class PendingRun:
-    """A run of which documents are coming or not yet stored.
+    """A run whose documents are still arriving or not stored yet.
 
     Parameters
     ----------
@@ -38,13 +38,13 @@ class PendingRun:
     journal : Journal
         Its documents, until it is stored.
     write : callable
-        Takes its documents.
+        Stores a document.
     captures : CaptureFiles
-        Files that it names.
+        Files that the documents name.
     has_ended : bool
-        Whether its stop document was given.
+        Whether its stop document has arrived.
     is_abandoned : bool
-        Whether it is left to `recover_runs`: further documents go to the journal only.
+        Whether it is left to `recover_runs`; further documents go only to the journal.
     """
 
     uid: str
@@ -56,7 +56,7 @@ class PendingRun:
 
 
 class Backlog:
-    """Documents in order, which a thread takes one by one.
+    """Documents in order, which a thread stores one by one.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Backlog:
             _backlogs.add(self)
 
     def forget(self) -> None:
-        """Begin with nothing."""
+        """Reset to an empty backlog."""
         self._changed = threading.Condition()
         self._documents: deque[tuple[PendingRun, str, Any]] = deque()
         self._given = 0
@@ -94,14 +94,14 @@ class Backlog:
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until what was given before this call is stored, or in a backup file."""
+        """Wait until documents added before this call are stored or in a backup file."""
         if getattr(_this_thread, "stores", False):
             return
         with self._changed:
             last = self._given
             if not self._changed.wait_for(lambda: self._done >= last, _SILENT_S):
                 _log.warning(
-                    "Waiting for run %s to be stored in the catalog at %s: %d documents to go.",
+                    "Waiting for run %s to be stored in the catalog at %s: %d documents are left.",
                     ", ".join(run.uid for run in self._runs()),
                     self.uri,
                     last - self._done,
@@ -109,12 +109,12 @@ class Backlog:
                 self._changed.wait_for(lambda: self._done >= last)
 
     def abandon(self) -> None:
-        """Leave the runs that are not stored to `recover_runs`."""
+        """Leave runs that are not stored to `recover_runs`."""
         with self._changed:
             runs = {run: run.journal.is_whole for run in self._runs()}
             self._documents.clear()
             self._done = self._given
-            self._thread = None  # It ends after what it is doing.
+            self._thread = None  # It ends after the current document.
             for run in runs:
                 run.is_abandoned = True
                 if run.has_ended:
@@ -139,7 +139,7 @@ class Backlog:
             )
 
     def _runs(self) -> list[PendingRun]:
-        """Return the runs of the documents that are not stored."""
+        """Return the runs with documents that are not stored."""
         return list(dict.fromkeys(run for run, _, _ in self._documents))
 
     def _work(self) -> None:
@@ -165,7 +165,7 @@ class Backlog:
 
 _lock = threading.Lock()
 _backlogs: WeakSet[Backlog] = WeakSet()
-# Lets the threads that store documents use a catalog that others wait for.
+# Lets the threads that store documents use a catalog while other threads wait for it.
 _this_thread = threading.local()
 
 
@@ -175,19 +175,19 @@ def _of(uri: str | None) -> list[Backlog]:
 
 
 def flush(uri: str | None = None) -> None:
-    """Wait until this process has stored what it was given for a catalog; None: for all."""
+    """Wait until this process has stored all documents for a catalog; None: for all catalogs."""
     for backlog in _of(uri):
         backlog.wait()
 
 
 def abandon(uri: str | None = None) -> None:
-    """Leave what this process has not stored to `recover_runs`."""
+    """Leave documents that this process has not stored to `recover_runs`."""
     for backlog in _of(uri):
         backlog.abandon()
 
 
 def _finish() -> None:
-    """Store what there is before the interpreter ends; Ctrl-C leaves it to `recover_runs`."""
+    """Store the documents before the interpreter ends; Ctrl-C leaves them to `recover_runs`."""
     try:
         flush()
     except KeyboardInterrupt:
@@ -195,13 +195,13 @@ def _finish() -> None:
 
 
 def _forget() -> None:
-    """Leave everything to the parent process: a fork has none of its threads."""
+    """Leave everything to the parent process: a forked child has none of its threads."""
     global _lock
     _lock = threading.Lock()
     for backlog in list(_backlogs):
         backlog.forget()
 
 
-# While embedded servers run: they end with the main thread, which `atexit` comes after.
+# Runs while embedded servers still run: they end with the main thread, before `atexit`.
 threading._register_atexit(_finish)  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue]
 os.register_at_fork(after_in_child=_forget)

@@ -23,15 +23,15 @@ class BackupError(ValueError):
 class Journal:
     """The documents of a run in progress, in a file that `end` removes.
 
-    What a writer and a catalog collect in memory, and the directory of captures, are lost when the
-    process is killed; the journal is then what a run can be recovered from. It is locked while the
-    run is in progress or is being stored. If it cannot be written, that is logged and the run goes
-    on without; its name then tells that later documents are not in it.
+    If the process is killed, documents in the memory of a writer and a catalog and the directory of
+    captures are lost; a run can then be recovered from the journal. The journal is locked while the
+    run is in progress or is being stored. If it cannot be written, an error is logged and the run
+    continues without it; the name of the file then shows that later documents are missing.
 
     Parameters
     ----------
     directory : Path
-        Where to keep it.
+        Directory of the file.
     uid : str
         Uid of the run.
     """
@@ -53,13 +53,13 @@ class Journal:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has all documents so far; not known after `end`."""
+        """Whether it has all documents so far; undefined after `end`."""
         return not self._broken
 
     def note(self, name: str, doc: str) -> None:
-        """Append a document, as JSON; a killed process leaves all of them.
+        """Append a document, as JSON; if the process is killed, all documents are kept.
 
-        They are in the page cache then: a power failure may take the last seconds.
+        They are then in the page cache: a power failure may lose the last seconds.
         """
         if self._broken:
             return
@@ -69,7 +69,7 @@ class Journal:
             if os.write(self._descriptor, line) < len(line):
                 raise OSError("the disk is full")
             if self._part is not None:
-                # With its name it is locked and has a start document.
+                # When it gets its name, it is locked and has a start document.
                 self._part.replace(self.path)
                 self._part = None
         except (OSError, ValueError) as error:
@@ -77,7 +77,7 @@ class Journal:
             self.give_up(error)
 
     def end(self, *, keep: bool) -> None:
-        """End it with the run; keep the file only if its documents are nowhere else."""
+        """End it with the run; keep the file only if its documents are not stored elsewhere."""
         descriptor, self._descriptor = self._descriptor, -1
         self._broken = True
         if descriptor >= 0:
@@ -86,7 +86,7 @@ class Journal:
             os.close(descriptor)
 
     def give_up(self, error: Exception) -> None:
-        """Keep no further documents; the file stays locked, since the run is in progress."""
+        """Write no further documents; the file stays locked, because the run is in progress."""
         if self._broken:
             return
         _log.warning(
@@ -99,7 +99,7 @@ class Journal:
         if self._part is None:
             partial = self.path.with_name(self.path.name.removesuffix(self.SUFFIX) + self.PARTIAL)
             try:
-                # A name has room on a full disk, too.
+                # Renaming works on a full disk, too.
                 self.path = self.path.rename(partial)
             except OSError as failure:
                 _log.warning("%s: %s", self.path, failure)
@@ -110,7 +110,7 @@ def _line(name: str, doc: dict[str, Any]) -> str:
 
 
 def write_backup(path: Path, documents: Documents) -> None:
-    """Write a backup file, in one piece."""
+    """Write a backup file atomically."""
     part = path.with_name(f".{path.name}.part")
     with part.open("w", encoding="utf-8") as file:
         file.writelines(f"{_line(name, doc)}\n" for name, doc in documents)
@@ -127,12 +127,12 @@ def read_documents(path: Path, *, unfinished: bool = False) -> list[tuple[str, d
     path : Path
         The file.
     unfinished : bool
-        Leave out a last line that a killed process has left torn.
+        Leave out an incomplete last line, as a killed process leaves it.
 
     Raises
     ------
     BackupError
-        If a line is no document.
+        If a line is not a document.
     """
     documents = []
     lines = path.read_bytes().splitlines()
@@ -151,12 +151,12 @@ def read_documents(path: Path, *, unfinished: bool = False) -> list[tuple[str, d
 
 
 def read_backup(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Return the documents of one whole run.
+    """Return the documents of one complete run.
 
     Raises
     ------
     BackupError
-        If there is anything else in the file.
+        If the file has anything else.
     """
     documents = read_documents(path)
     names = [name for name, _ in documents]

@@ -17,7 +17,7 @@ class CaptureFiles:
         self._numbers: dict[tuple[str, str], list[int]] = {}
 
     def note(self, name: str, doc: dict[str, Any]) -> None:
-        """Take one document."""
+        """Add the files of a document."""
         if name == "stream_resource":
             if doc["mimetype"] == COUNTER_MIMETYPE:
                 return
@@ -32,7 +32,7 @@ class CaptureFiles:
             self._numbers.setdefault(resource, []).extend(numbers)
 
     def text(self) -> str:
-        """Return first and last of the files that exist, and how many, for each directory."""
+        """Return the first and last existing file and their number, for each directory."""
         series = []
         for (uri, template), numbers in self._numbers.items():
             folder = path_from_uri(uri)

@@ -24,7 +24,7 @@ def capture_files(
 ) -> list[Path]:
     """Return the pcap or raw files of a run, in the order of the rows of their stream.
 
-    Of a run without those, and where `key` says so: the files of frames.
+    If the run has none, or `key` is that of frames: the files of frames.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def capture_files(
     stream, key : str, optional
         Stream and data key of the capture; needed only if the run has several.
     readable : iterable of str or Path, optional
-        Directories of captures on this host; files elsewhere are refused. Default: those given to
+        Directories of captures on this host; files elsewhere are rejected. Default: those given to
         `Catalog.open` or `Catalog.connect`.
 
     Returns
@@ -74,8 +74,8 @@ def capture_files(
     directories = readable_of(run.context) if readable is None else list(map(Path, readable))
     if not directories:
         raise UnreadableFileError(
-            f"Run {uid}: say where its captures may be, since the catalog could name any file: "
-            "Catalog.connect(..., readable=[directory]), or capture_files(run, readable=...)."
+            f"Run {uid}: the directories of captures are not known, and the catalog could name any "
+            "file: Catalog.connect(..., readable=[directory]), or capture_files(run, readable=...)."
         )
     try:
         files = [confined_path(uri, directories) for uri in uris]
@@ -93,7 +93,7 @@ def capture_files(
 
 def captures_of(run: Any) -> Iterator[tuple[tuple[str, str], list[str]]]:
     """Yield ``(stream, key), addresses of the files`` for each capture in a run."""
-    # Through the plain container: runs from databroker have another interface to streams.
+    # Read the plain container: runs from databroker have another interface to streams.
     for stream_name, stream in run.base.items():
         parts = set(stream.base)
         for name, data_key in stream.metadata["data_keys"].items():

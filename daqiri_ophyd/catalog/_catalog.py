@@ -28,7 +28,7 @@ _RUNS_SPEC = Spec("CatalogOfBlueskyRuns", "3.0")
 class Catalog:
     """Stored runs: written by a RunEngine, read with a Tiled client or with databroker.
 
-    Created by `open` or `connect`. Use it in a ``with`` block, or call `close`.
+    Create it with `open` or `connect`. Use it in a ``with`` block, or call `close`.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class Catalog:
         self._backup_directory = backup_directory
         self._server = server
         self._served = served
-        # All that is looked up, also with clients and runs that were taken before.
+        # Applies to all requests, also of clients and runs that were obtained earlier.
         uri = client.uri
         _before_requests(client, lambda: flush(uri))
 
@@ -64,31 +64,32 @@ class Catalog:
     ) -> Self:
         """Open the catalog in a directory.
 
-        The first process that opens it runs its server; the others, on this host and of the same
-        user, use that server until the first closes the catalog or ends. Open the directory again
-        later to read its runs.
+        The first process that opens it runs its server. Other processes of the same user on this
+        host use that server until the first process closes the catalog or ends. Open the directory
+        again later to read its runs.
 
         Parameters
         ----------
         directory : str or Path
-            For the databases: SQLite for runs, DuckDB for event tables. Created if missing.
+            Directory of the databases, SQLite for runs and DuckDB for event tables. Created if
+            missing.
         readable : iterable of str or Path
-            Directories that contain captures. The server reads those that the first process gave.
+            Directories that contain captures. The server uses those of the first process.
         backup_directory : str or Path, optional
-            For runs that cannot be stored, preferably on another disk. Default: ``backup`` in
-            ``directory``.
+            Directory for runs that cannot be stored, preferably on another disk. Default:
+            ``backup`` in ``directory``.
 
         Raises
         ------
         CatalogError
             If the Tiled server is not installed, the directory cannot be written, or the server
-            does not start. If the server's process has closed it or ended, every later use of the
-            catalog in another process raises it, too.
+            does not start. Once the server's process has closed it or ended, every later use of the
+            catalog in another process also raises it.
         """
         register()
         directory = Path(directory).resolve()
         given = [Path(path).absolute() for path in readable]
-        # Captures may be named by either form.
+        # Documents may name captures in either form.
         both = list(dict.fromkeys([*given, *(path.resolve() for path in given)]))
         backup = directory / "backup" if backup_directory is None else backup_directory
         backup = Path(backup).resolve()
@@ -127,19 +128,20 @@ class Catalog:
         Parameters
         ----------
         uri : str
-            The server, or a catalog of runs on it. On a server without one, ``runs`` is created.
+            Address of the server, or of a catalog of runs on it. On a server without a catalog of
+            runs, ``runs`` is created.
         api_key : str, optional
-            Default: environment variable ``TILED_API_KEY``.
+            API key. Default: environment variable ``TILED_API_KEY``.
         readable : iterable of str or Path
-            Directories of captures on this host, for `capture_files` and replays: what the server
-            says to be a capture is not read elsewhere.
+            Directories of captures on this host, for `capture_files` and replays. Files that the
+            server names as captures are not read elsewhere.
         backup_directory : str or Path, optional
-            For runs that cannot be stored; needed by `writer`.
+            Directory for runs that cannot be stored; required by `writer`.
 
         Raises
         ------
         CatalogError
-            If there is no Tiled server, or it refuses access.
+            If there is no Tiled server, or it denies access.
         """
         register()
         backup = Path(backup_directory).resolve() if backup_directory is not None else None
@@ -159,7 +161,7 @@ class Catalog:
 
     @property
     def api_key(self) -> str | None:
-        """Key for `uri`."""
+        """API key for `uri`."""
         return self._client.context.api_key
 
     @property
@@ -178,7 +180,7 @@ class Catalog:
         Parameters
         ----------
         batch_size : int
-            Rows to collect before they are sent; 1 shows rows and files while a run is in progress.
+            Rows to collect before they are sent; with 1, rows and files appear during a run.
             See `RunWriter`.
 
         Raises
@@ -219,14 +221,14 @@ class Catalog:
     def flush(self) -> None:
         """Wait until the runs given to writers in this process are stored, or in backup files.
 
-        Whatever is looked up in the catalog does this first.
+        Every request to the catalog does this first.
         """
         flush(self.uri)
 
     def close(self) -> None:
         """Wait as `flush` does, close the connection, and stop an embedded server. Idempotent.
 
-        Ctrl-C ends the wait: what is not stored then is left to `recover_runs`.
+        Ctrl-C ends the wait; documents that are not stored are then left to `recover_runs`.
         """
         try:
             self.flush()
@@ -279,7 +281,7 @@ def _find_or_make_runs(node: Any) -> CatalogOfBlueskyRuns:
     if not isinstance(runs, CatalogOfBlueskyRuns):
         raise CatalogError(
             f"{runs.uri} is not a catalog of runs: its specs are {list(runs.specs)}, "
-            f"expected {_RUNS_SPEC.name} {_RUNS_SPEC.version}. Give the address of one that is."
+            f"expected {_RUNS_SPEC.name} {_RUNS_SPEC.version}. Give the address of such a catalog."
         )
     return runs
 

@@ -1,4 +1,4 @@
-"""Which files a catalog may name: those below its readable directories, on this host."""
+"""Limits the files that a catalog may name to its readable directories on this host."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from tiled.utils import path_from_uri
 
 __all__ = ["UnreadableFileError", "confined_path", "readable_of", "set_readable"]
 
-# Directories of the connections that `Catalog` made: a run knows its connection, not its catalog.
+# Directories by connection of a `Catalog`: a run refers to its connection, not its catalog.
 _READABLE: WeakKeyDictionary[Any, tuple[Path, ...]] = WeakKeyDictionary()
 
 
@@ -26,7 +26,7 @@ def confined_path(uri: str, directories: Iterable[Path]) -> Path:
     Parameters
     ----------
     uri : str
-        ``file://localhost/...``, or with the name of this host, or without a host.
+        ``file://localhost/...``, with the name of this host, or without a host.
     directories : iterable of Path
         Readable directories. The real path of the file, without ``..`` and links, must be below
         the real path of one of them.
@@ -34,7 +34,7 @@ def confined_path(uri: str, directories: Iterable[Path]) -> Path:
     Raises
     ------
     UnreadableFileError
-        If it may not be read.
+        If the file may not be read.
     """
     directories = list(directories)
     try:
@@ -57,10 +57,10 @@ def confined_path(uri: str, directories: Iterable[Path]) -> Path:
 
 
 def set_readable(context: Any, directories: Iterable[Path]) -> None:
-    """Note the readable directories of a Tiled connection."""
+    """Store the readable directories of a Tiled connection."""
     _READABLE[context] = tuple(directories)
 
 
 def readable_of(context: Any) -> tuple[Path, ...] | None:
-    """Return the readable directories of a Tiled connection; None: not known."""
+    """Return the readable directories of a Tiled connection; None if not known."""
     return _READABLE.get(context)

@@ -1,4 +1,4 @@
-"""A stored run by the names that users have for it."""
+"""Finds a stored run by scan id, position or uid."""
 
 from bluesky_tiled_plugins import BlueskyRun, CatalogOfBlueskyRuns
 
@@ -18,13 +18,13 @@ def find_run(runs: CatalogOfBlueskyRuns, run: str | int) -> BlueskyRun:
         The runs: `Catalog.client`.
     run : str or int
         Scan id (the latest run that has it); -1 for the latest run, -2 for the one before; uid, or
-        its first 5 or more characters. Scan ids may be text, as from a form or a command line; text
-        of digits that is no scan id may be the beginning of a uid.
+        its first 5 or more characters. Scan ids may be strings, as from a form or a command
+        line. Digits that are not a scan id may be the beginning of a uid.
 
     Raises
     ------
     RunNotFoundError
-        If there is no such run, or several uids begin so.
+        If there is no such run, or several uids begin with the text.
     """
     text = str(run)
     number = text.removeprefix("-")

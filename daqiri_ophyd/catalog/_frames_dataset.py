@@ -27,17 +27,17 @@ class FramesNotFoundError(LookupError):
 
 @dataclass(frozen=True)
 class _Readings:
-    """Of one signal: values, and when they were true on its own clock.
+    """Readings of one signal: values, and their times on its own clock.
 
     Parameters
     ----------
     values, times : ndarray, shape (n,)
         Sorted by time, s since the epoch.
     offset : tuple of float
-        Least and highest number of seconds that may have to be added to `times` to get the time
-        of the RunEngine.
+        Lowest and highest number of seconds that may have to be added to `times` to convert them to
+        the RunEngine's clock.
     units : str
-        Empty: not known.
+        Units; empty if not known.
     """
 
     values: NDArray[Any]
@@ -54,11 +54,11 @@ def frames_dataset(
     signals: Sequence[str] | None = None,
     method: Literal["linear", "previous"] = "linear",
 ) -> xarray.Dataset:
-    """Return the frames of a run as a Dataset in which each has the positions of motors.
+    """Return the frames of a run as a Dataset that has the positions of motors for each frame.
 
-    Motors that a plan moved while frames came are read from monitors (`bluesky`'s
-    ``monitor_during_wrapper``), and interpolated at the arrival of each frame's first packet. Those
-    of a step scan, which are in the same events as the frames, are taken as they are.
+    Positions of motors that moved while frames arrived are read from monitors (`bluesky`'s
+    ``monitor_during_wrapper``) and interpolated at the arrival of each frame's first packet.
+    Positions of a step scan, which are in the same events as the frames, are used unchanged.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ def frames_dataset(
     stream, key : str, optional
         Stream and data key of the frames; needed only if the run has several.
     signals : sequence of str, optional
-        Data keys of the readings. Default: all numbers that are in the events of the frames or in
-        monitors, except the detector's own.
+        Data keys of the readings. Default: all numbers in the events of the frames or in monitors,
+        except those of the detector itself.
     method : {"linear", "previous"}
-        Between two readings of a monitor: on the line between them, or as the one before. Before
-        the first and after the last it is the value of that one: monitors report changes.
+        Value between two readings of a monitor: linear interpolation, or the reading before. Before
+        the first and after the last reading it is constant: monitors report changes.
 
     Returns
     -------
@@ -79,36 +79,35 @@ def frames_dataset(
         With the dimension ``frame``:
 
         ``frames``
-            The frames, shape ``(n, *shape)``: a dask array, which is read when it is computed.
+            The frames, shape ``(n, *shape)``: a dask array, which is read on demand.
         ``timestamp``
             Arrival of the first packet, ns since the epoch, int64.
         ``batch``, ``missing``, ``row``
-            Number of the batch, packets that the frame lacks, row of the stream (from 0).
+            Number of the batch, missing packets of the frame, row of the stream (from 0).
         each signal
-            Value at that time. Its attribute ``clock_difference_s`` has two numbers: the least and
-            the highest time that may have to be added to the signal's times to bring them to the
-            clock of the frames, s, as far as the run's documents limit it (see Notes).
-            ``gap_s``, with monitors, is the longest time between two readings of which frames lie
-            in between.
+            Value at that time. Its attribute ``clock_difference_s`` has two numbers: the lowest and
+            the highest time, s, that may have to be added to the signal's times to convert them to
+            the clock of the frames, as limited by the run's documents (see Notes). With monitors,
+            ``gap_s`` is the longest time between two readings with frames in between.
 
     Raises
     ------
     FramesNotFoundError
         If there are no such frames or readings, or several.
     ValueError
-        If ``method`` is another word.
+        If ``method`` is not accepted.
 
     Notes
     -----
-    A reading cannot be reported before it was made, and what was measured in a run was not measured
-    before its start. So with times t on a clock of its own, RunEngine's time minus that clock is at
-    least ``start - min(t)`` and at most ``min(reported - t)``. The difference of two clocks follows
-    from the limits of both. Clocks that are synchronized agree far better than that; the numbers
-    are what the documents alone tell.
+    A reading cannot be reported before it was made, and readings of a run were not made before its
+    start. So for times t on another clock, the RunEngine's time minus that clock is at least
+    ``start - min(t)`` and at most ``min(reported - t)``. The difference of two clocks follows from
+    the limits of both. Synchronized clocks agree far better; the numbers are only the limits that
+    follow from the documents.
     """
     if method not in ("linear", "previous"):
         raise ValueError(f"method is {method!r}; accepted are 'linear' and 'previous'")
-    # Through plain containers: runs from databroker have another interface to streams.
+    # Read plain containers: runs from databroker have another interface to streams.
     streams = dict(run.base.items())
     name, key = _the_frames(run, streams, stream, key)
     source = streams[name]
@@ -227,7 +226,7 @@ def _monitored(
                 continue
             if data_key.get("object_name") == device:
                 continue
-            # What a monitor reports first is older than the run, perhaps.
+            # The first value of a monitor may be older than the run.
             fresh = times[1:].min(initial=math.inf)
             late = float((events["time"] - times).min(initial=math.inf))
             order = np.argsort(times, kind="stable")

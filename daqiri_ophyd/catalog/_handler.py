@@ -23,7 +23,7 @@ class PcapHandler:
     resource_path : str
         Directory of the files, or one file.
     template : str, optional
-        File name template such as ``capture_{:06d}.pcap``; none for one file.
+        File name template such as ``capture_{:06d}.pcap``; None for one file.
     """
 
     specs = frozenset({LEGACY_SPEC})

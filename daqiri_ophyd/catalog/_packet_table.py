@@ -24,15 +24,15 @@ from daqiri_ophyd.engine import DaqiriError, PcapFile
 __all__ = ["ROWS", "PacketTableAdapter"]
 
 ROWS = 100_000
-"""Most packets in a partition."""
+"""Largest number of packets in a partition."""
 
-_MOST_AT_ONCE = 10  # partitions, some 130 MB
+_MOST_AT_ONCE = 10  # partitions, about 130 MB
 _MOST_FILES = 4
 _IDLE_S = 10.0
 
 _Columns = dict[str, NDArray[Any] | pd.Series]
 
-# Columns as they are in `Packets.to_columns`.
+# Columns with the same values as in `Packets.to_columns`.
 _NUMBERS = {
     "length": np.uint32,
     "wire_length": np.uint32,
@@ -73,24 +73,24 @@ _RAW_COLUMNS: dict[str, Any] = {
 
 
 class PacketTableAdapter(Adapter[TableStructure]):
-    """The packets of capture files as a table: a row for each, partitions of at most `ROWS`.
+    """The packets of capture files as a table: one row per packet, partitions of at most `ROWS`.
 
-    No partition has packets of two files. A partition is made from the headers of its packets
-    only, once their file has been indexed.
+    A partition never has packets of two files. It is created only from the headers of its packets,
+    once their file is indexed.
 
     ========================== ===================================================================
-    file, packet               number of the file in its stream, of the packet in the file
+    file, packet               number of the file in the stream, of the packet in the file
     time                       UTC, ns
     length                     bytes in the file
     flow                       id of the flow; raw captures only
     wire_length                bytes on the wire
-    src, dst                   IP addresses as text; empty: no IP packet
+    src, dst                   IP addresses as text; empty: not an IP packet
     src_port, dst_port         UDP or TCP ports
     eth_src, eth_dst           Ethernet addresses as text
     eth_type, vlan, ...        as in `daqiri_ophyd.engine.Packets.to_columns`
     ========================== ===================================================================
 
-    Raw captures have no headers: they have ``file``, ``packet``, ``time`` and the columns of their
+    Raw captures have no headers: their columns are ``file``, ``packet``, ``time`` and those of the
     index, ``length``, ``flow`` and ``offset``.
 
     Parameters
@@ -111,7 +111,7 @@ class PacketTableAdapter(Adapter[TableStructure]):
             self._parts = [(i, path, part) for i, path in enumerate(files) for part in _parts(path)]
         self._raw = any(path.suffix == ".raw" for path in files)
         self._dtypes = _RAW_COLUMNS if self._raw else _PCAP_COLUMNS
-        # A table without a partition could not be read at all.
+        # A table without partitions could not be read.
         structure = TableStructure.from_pandas(self._frame({}))
         structure.npartitions = max(1, len(self._parts))
         super().__init__(structure)
@@ -127,7 +127,7 @@ class PacketTableAdapter(Adapter[TableStructure]):
         Raises
         ------
         HTTPException
-            If they are too many for one answer.
+            If there are too many for one response.
         """
         parts = self.structure().npartitions
         if parts > _MOST_AT_ONCE:
@@ -146,7 +146,7 @@ class PacketTableAdapter(Adapter[TableStructure]):
         Parameters
         ----------
         partition : int
-            Its number.
+            Number of the partition.
         fields : sequence of str, optional
             Columns. Default: all.
 
@@ -183,7 +183,7 @@ class PacketTableAdapter(Adapter[TableStructure]):
 
 @contextlib.contextmanager
 def _answered() -> Iterator[None]:
-    """Tell the client why a file cannot be read; otherwise it sees an internal error."""
+    """Report to the client why a file cannot be read, instead of an internal error."""
     try:
         yield
     except (DaqiriError, OSError, ValueError) as error:
@@ -196,11 +196,11 @@ def _parts(path: Path) -> list[slice]:
     except FileNotFoundError:
         identity = _identity(path)
     starts = range(0, _count(path, *identity), ROWS)
-    # The last one goes to the end of the file, whatever its metadata say.
+    # The last one goes to the end of the file, independent of its metadata.
     return [slice(a, b) for a, b in itertools.pairwise([*starts, None])]
 
 
-@functools.lru_cache(maxsize=65_536)  # an adapter is made for each request
+@functools.lru_cache(maxsize=65_536)  # an adapter is created for each request
 def _count(path: Path, *_identity: int) -> int:
     sidecar = read_sidecar(path)
     if sidecar is not None:
@@ -218,10 +218,10 @@ def _identity(path: Path) -> tuple[int, int, int]:
 
 
 class _IndexedFiles:
-    """The files that are being read; one that nobody has read for a while is unmapped.
+    """The files that are being read; a file that was not read for a while is unmapped.
 
-    Partitions of a file come one after the other. A file that stays mapped keeps its room on the
-    disk when it is removed.
+    Partitions of a file are read one after the other. A removed file that stays mapped still
+    occupies space on the disk.
     """
 
     def __init__(self) -> None:

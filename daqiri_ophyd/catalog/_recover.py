@@ -1,4 +1,4 @@
-"""Take up runs whose process was killed."""
+"""Recover runs whose process was killed."""
 
 import fcntl
 import os
@@ -24,16 +24,16 @@ __all__ = ["Recovery", "recover_runs"]
 
 @dataclass
 class Recovery:
-    """What was done about one unfinished run.
+    """Result of the recovery of one unfinished run.
 
     Parameters
     ----------
     uid : str
-        Uid of the run; empty: not known.
+        Uid of the run; empty if not known.
     rows : int
-        Rows added for files that were in no document.
+        Rows that were added for files in no document.
     mended : list of str
-        Files that were repaired, and how.
+        Repaired files, and their repairs.
     unlisted : list of Path
         Files of the run's captures that are in no document.
     problem : str
@@ -53,25 +53,25 @@ class Recovery:
 def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
     """Close the unfinished runs of processes that were killed.
 
-    Of a run whose documents are in the backup directory, the capture files are repaired, those of
-    fly scans that are in no document become rows, and the run is stored anew, with a RunStop whose
-    exit status is ``abort``. Of a run that is in the catalog only, files are repaired and listed,
-    and the RunStop is added, unless another process has the catalog open. Runs in progress are
-    left alone, and so are recovered runs. Of a run whose documents could not all be kept, files are
-    repaired and listed; what the catalog has of it stays.
+    For a run whose documents are in the backup directory, the capture files are repaired, files of
+    fly scans that are in no document become rows, and the run is stored again, with a RunStop whose
+    exit status is ``abort``. For a run that is only in the catalog, files are repaired and listed,
+    and the RunStop is added, unless another process has the catalog open. Runs in progress and
+    recovered runs are not changed. If some documents of a run could not be kept, its files are
+    repaired and listed, and the run in the catalog is not replaced.
 
     Parameters
     ----------
     catalog : Catalog
         Catalog with a backup directory on this host.
     mend : callable
-        Repairs a pcap file; returns what was done, nothing if it is sound. Raises OSError or
-        ValueError or DaqiriError if it cannot be repaired.
+        Repairs a pcap file; returns a description of the repair, or an empty one if the file is
+        sound. Raises OSError, ValueError or DaqiriError if the file cannot be repaired.
 
     Yields
     ------
     Recovery
-        For each unfinished run.
+        Result for each unfinished run.
     """
     catalog.flush()
     readable = list(readable_of(catalog.client.context) or ())
@@ -79,7 +79,7 @@ def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
     seen: set[str] = set()
     if folder is not None and folder.is_dir():
         journals = sorted(folder.glob(f"*{Journal.SUFFIX}"))
-        # Backups are named by the first part of the uid.
+        # Backups have the first part of the uid as their name.
         seen.update(path.name.partition("-")[0] for path in journals)
         for path in journals:
             with _locked(path) as mine:
@@ -89,7 +89,7 @@ def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
             if path.stem not in seen:
                 seen.add(path.stem)
                 yield from _recover(catalog, path, readable, mend)
-    # Another process that has the catalog open may be writing them.
+    # Another process that has the catalog open may be writing these runs.
     if catalog.is_served_here:
         # Not by a query: with SQLite, KeyPresent(exists=False) of Tiled 0.2.20 finds all runs.
         unfinished = [run for run in catalog.client.values() if not run.metadata.get("stop")]
@@ -100,7 +100,7 @@ def recover_runs(catalog: Catalog, mend: Mend) -> Iterator[Recovery]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Lock a journal; False: its run is in progress, or has just ended."""
+    """Lock a journal; yield False if its run is in progress or has just ended."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def _locked(path: Path) -> Iterator[bool]:
 
 
 def _recover(catalog: Catalog, path: Path, readable: list[Path], mend: Mend) -> Iterator[Recovery]:
-    """Store the run of a file of documents, with what it lacks."""
+    """Store the run of a file of documents, and add the missing documents."""
     found = Recovery(path.name.partition(".")[0], reason="it was stored already")
     is_journal = path.name.endswith(Journal.SUFFIX)
     partial = path.name.endswith(Journal.PARTIAL)
@@ -132,7 +132,7 @@ def _recover(catalog: Catalog, path: Path, readable: list[Path], mend: Mend) -> 
                 # It may have more documents than the journal.
                 _end_stored(stored, complete[-1][1], found, readable)
             else:
-                # From here on it can be stored again and again, whenever this process is killed.
+                # From here on, storing can be repeated if this process is killed.
                 path_of_backup = path.with_name(f"{found.uid.split('-')[0]}.jsonl")
                 if complete is not documents or is_journal:
                     write_backup(path_of_backup, complete)
@@ -154,7 +154,7 @@ def _stored(catalog: Catalog, uid: str) -> Any:
 
 
 def _end_stored(run: Any, stop: dict[str, Any], found: Recovery, readable: list[Path]) -> None:
-    """Add a RunStop to a stored run; leave out of the list what it has."""
+    """Add a RunStop to a stored run; remove files that the run has from the list."""
     files: set[Path] = set()
     for uri in (uri for _, uris in captures_of(run) for uri in uris):
         with suppress(UnreadableFileError):
@@ -178,7 +178,7 @@ def _completed(
 
 
 def _close(run: Any, readable: list[Path], mend: Mend) -> Recovery:
-    """Add the RunStop to a run of which there is nothing but what the catalog has."""
+    """Add the RunStop to a run that is only in the catalog."""
     uid = run.metadata["start"]["uid"]
     found = Recovery(uid)
     try:

@@ -20,19 +20,19 @@ from daqiri_ophyd.documents import CAPTURE_MIMETYPES, COUNTER_MIMETYPE
 __all__ = ["COMPANIONS", "CaptureConsolidator", "register"]
 
 COMPANIONS = {".json": "sidecars", ".npy": "indices"}
-"""Files beside a capture file, by suffix to its name: their role in a data source."""
+"""Roles in a data source of the files next to a capture file, by suffix to its name."""
 
 
 class CaptureConsolidator(MultipartRelatedConsolidator):
     """Collects the files that StreamDatum documents name into one data source.
 
-    A stream may have many StreamResource documents, also of several directories; the index in a
+    A stream may have many StreamResource documents, also from several directories. The index in a
     StreamDatum is the number of a file in its directory. The catalog stores the numbers as
     ``parts``, a list of directory (relative to that of the first file), template, first number and
-    last number + 1, because documents exported from a catalog do not have them otherwise.
+    last number + 1, because documents exported from a catalog do not contain them otherwise.
 
-    The metadata file and the index of a file, if they can be seen here, are assets as well, so that
-    clients download them with it.
+    The metadata file and the index of a file are also assets, if they can be read here, so that
+    clients download them with the file.
     """
 
     supported_mimetypes = {*CAPTURE_MIMETYPES.values(), COUNTER_MIMETYPE}
@@ -86,7 +86,7 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
         return super().consume_stream_datum(doc)
 
     def get_data_source(self) -> DataSource:
-        """Return the files and what lies beside them, as the catalog stores them."""
+        """Return the files and the files next to them, as the catalog stores them."""
         for asset in self.assets[self._seen :]:
             for suffix, role in COMPANIONS.items():
                 uri = asset.data_uri + suffix
@@ -96,7 +96,7 @@ class CaptureConsolidator(MultipartRelatedConsolidator):
         return replace(super().get_data_source(), assets=[*self.assets, *self._companions])
 
     def adapter_parameters(self) -> dict[str, Any]:
-        """Return what the catalog must store besides the URIs, so that exports can be read."""
+        """Return parameters that the catalog must store with the URIs to make exports readable."""
         # With a template, the exporter of runs leaves the parameters as they are.
         stored = {"template": self.template, "parts": self._parts}
         field = self._sres_parameters.get("field")

@@ -1,7 +1,7 @@
 """A Tiled server inside this process, for a catalog that needs no separate server.
 
-Tiled's own `SimpleTiledServer` makes its tree itself, so that files could not be confined nor runs
-be validated; it replaces the logging of the process, and keeps a process from ending.
+Tiled's own `SimpleTiledServer` creates its tree itself, so files could not be confined and runs not
+be validated. It also replaces the logging of the process, and keeps a process from ending.
 """
 
 import logging
@@ -36,12 +36,12 @@ class EmbeddedServer:
     """Tiled on SQLite (runs) and DuckDB (event tables) in one directory, on 127.0.0.1.
 
     It is stopped by `close`, or when the main thread ends, so that the interpreter can exit. Its
-    address and key are kept in the directory, and used again by the next one if the port is free.
+    address and key are stored in the directory, and reused by the next server if the port is free.
 
     Parameters
     ----------
     directory : Path
-        For the databases, the data and ``server.log``.
+        Directory of the databases, the data and ``server.log``.
     lock : file
         Lock of the directory; it is released by `close`, or at once if the server does not start.
     readable : iterable of Path
@@ -74,7 +74,7 @@ class EmbeddedServer:
 
     def _start(self, readable: list[str]) -> None:
         directory = self._directory
-        # Others must not send the key to a port that nobody, or somebody else, listens on.
+        # Clients must not send the key to a port where no server, or another program, listens.
         address = replace(ServerAddress.read(directory), process=0, readable=tuple(readable))
         address.write(directory)
         app = _build_app(directory, readable, address.api_key)
@@ -121,7 +121,7 @@ def _listen(port: int) -> socket.socket:
 
 def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
     try:
-        # Tiled imports it for the first table: amid a scan, that would hold up its thread.
+        # Tiled imports it for the first table; during a scan, that would block its thread.
         import adbc_driver_duckdb.dbapi  # noqa: F401
         from tiled.config import Authentication, StreamingCacheConfig
         from tiled.server.app import build_app
@@ -133,7 +133,7 @@ def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
             f"An embedded catalog needs the Tiled server ({error}). "
             "Install it: pip install 'daqiri-ophyd[catalog]'"
         ) from error
-    # Below this level it prints its version to the terminal.
+    # Below this level, it prints its version to the terminal.
     logging.getLogger("tiled.server.app").setLevel(logging.WARNING)
     database = directory / "catalog.db"
     if not database.exists():
@@ -150,7 +150,7 @@ def _build_app(directory: Path, readable: list[str], api_key: str) -> Any:
     except Exception as error:
         raise CatalogError(f"The catalog database {database} cannot be created: {error}") from error
     app = build_app(tree, authentication=Authentication(single_user_api_key=api_key))
-    # All servers of a process share one object of settings: the last key would hold for all.
+    # All servers of a process share one settings object: the last key would apply to all.
     settings = app.dependency_overrides[get_settings]().model_copy(deep=True)
     app.dependency_overrides[get_settings] = lambda: settings
     return app

@@ -1,4 +1,4 @@
-"""Summary of a capture file, from its metadata file or else from the records."""
+"""Summary of a capture file, from its metadata file or from its records."""
 
 from pathlib import Path
 

@@ -23,7 +23,7 @@ _DATABASES = ("sqlite", "duckdb")
 class _Confined(CatalogNodeAdapter):
     """A node whose files are served only if they are below a readable directory.
 
-    Tiled 0.2.20 compares paths as text, and not where it serves the files themselves; see
+    Tiled 0.2.20 compares paths as text, and does not check files that it serves itself; see
     docs/explanations/upstream.md.
     """
 
@@ -32,12 +32,12 @@ class _Confined(CatalogNodeAdapter):
         return _confine(await super().lookup_adapter(segments))
 
     async def asset_by_id(self, asset_id: int) -> Any:
-        """Return a file of this node, to be served as it is."""
+        """Return a file of this node, to be served unchanged."""
         asset = await super().asset_by_id(asset_id)
         if asset is not None:
             self._ensure_uri_within_readable_storage(asset.data_uri)
             if asset.is_directory:
-                # Tiled would also serve what the client names as relative_path=../...
+                # Tiled would also serve files that the client names as relative_path=../...
                 raise HTTPException(403, "Directories cannot be downloaded from this server.")
         return asset
 
@@ -49,20 +49,20 @@ class _Confined(CatalogNodeAdapter):
             if scheme == "file":
                 confined_path(data_uri, [Path(s.path) for s in storages if type(s) is FileStorage])
             elif scheme in _DATABASES:
-                # Any adapter would take it for a path.
+                # Any adapter would use it as a path.
                 path = path_from_uri(data_uri)
                 own = (s.uri for s in storages if urlparse(s.uri).scheme in _DATABASES)
                 if path not in map(path_from_uri, own):
                     raise UnreadableFileError(f"{path} is not a database of this server.")
         except UnreadableFileError as error:
-            raise HTTPException(403, f"This server does not serve it: {error}") from error
+            raise HTTPException(403, f"This server does not serve this file: {error}") from error
 
 
 class _ConfinedContainer(_Confined, CatalogContainerAdapter):
     """A node with others below it, which are confined, too."""
 
     async def items_page(self, *args: Any, **kwargs: Any) -> Any:
-        """Return some nodes with their keys, and where to go on."""
+        """Return some nodes with their keys, and the position of the next ones."""
         items, cursor = await super().items_page(*args, **kwargs)
         return [(key, _confine(node)) for key, node in items], cursor
 

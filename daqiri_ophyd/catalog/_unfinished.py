@@ -1,4 +1,4 @@
-"""The documents that the run of a killed process lacks."""
+"""The missing documents of a run whose process was killed."""
 
 import math
 import re
@@ -26,7 +26,7 @@ from ._unfinished_stream import Series, Stream
 __all__ = ["Mend", "UnfinishedRun", "files_beside"]
 
 Mend: TypeAlias = Callable[[Path], list[str]]
-"""Repairs a file; returns what was done."""
+"""Repairs a file; returns a description of the repair."""
 
 _NUMBERED = re.compile(r"(.+_)([0-9]{6,})(\.(?:pcap|raw|h5))")
 _MIMETYPES = {*CAPTURE_MIMETYPES.values(), COUNTER_MIMETYPE, FRAMES_MIMETYPE}
@@ -34,7 +34,7 @@ _COUNTERS = ("packets", "bytes", "dropped", "t_first_ns", "t_last_ns")
 
 
 def files_beside(files: Sequence[Path]) -> list[Path]:
-    """Return the capture files that lie beside these, have the same prefix, and a higher number."""
+    """Return the capture files in the same directory with the same prefix and a higher number."""
     found: set[Path] = set()
     for file in files:
         if name := _NUMBERED.fullmatch(file.name):
@@ -47,26 +47,26 @@ def files_beside(files: Sequence[Path]) -> list[Path]:
 
 
 class UnfinishedRun:
-    """The documents of a run up to where its process was killed.
+    """The documents of a run until its process was killed.
 
     Parameters
     ----------
     documents : sequence of tuple
         Names and documents; the first is the start document.
     readable : iterable of Path
-        Directories of captures. Files elsewhere are not touched.
+        Directories of captures. Other files are not changed.
     mend : callable
         Repairs a file.
     partial : bool
-        Whether documents may be lost beside those of the last seconds: files are repaired and
-        listed only.
+        Whether documents may be missing from before the last seconds: files are then only repaired
+        and listed.
 
     Attributes
     ----------
     rows : int
         Rows that `complete` added.
     mended : list of str
-        Files that were repaired, and how.
+        Repaired files, and their repairs.
     unlisted : list of Path
         Files of the captures that are in no document.
     """
@@ -87,10 +87,10 @@ class UnfinishedRun:
         self._by_descriptor: dict[str, Stream] = {}
         self._resources: dict[str, dict[str, Any]] = {}
         self._used: set[str] = set()  # resources with rows
-        self._keys_of_many: dict[str, str] = {}  # of resources whose rows are several frames
+        self._keys_of_many: dict[str, str] = {}  # of resources whose rows have several frames
 
     def complete(self) -> Documents:
-        """Return all documents of the run: those that there are, rows of files, and a RunStop."""
+        """Return all documents of the run: the existing ones, rows of files, and a RunStop."""
         for name, doc in self._documents:
             self._take_event(name, doc)
         kept = [item for item in self._documents if not self._is_half_a_reading(*item)]
@@ -106,7 +106,7 @@ class UnfinishedRun:
             stream = self._streams.setdefault(doc["name"], Stream(doc))
             stream.descriptor = doc
             stream.frames = stream.frames or columns_of(doc)
-            # Of a frame detector only readings have values in events. Pages may be of any flyer.
+            # Only readings of a frame detector have values in events. Pages may be from any flyer.
             own = {key for f in stream.frames for key in doc["object_keys"].get(f.device, [])}
             stream.has_readings |= bool(stream.columns) and own.issuperset(stream.columns)
             self._by_descriptor[doc["uid"]] = stream
@@ -125,7 +125,7 @@ class UnfinishedRun:
         self._time = max([self._time, *(times if isinstance(times, list) else [times])])
 
     def _is_half_a_reading(self, name: str, doc: dict[str, Any]) -> bool:
-        """Whether it is a StreamDatum of a reading whose event was not to come any more."""
+        """Whether it is a StreamDatum of a reading whose event is missing."""
         if name != "stream_datum":
             return False
         stream = self._by_descriptor[doc["descriptor"]]
@@ -148,7 +148,7 @@ class UnfinishedRun:
             series.next_number = doc["indices"]["stop"]
 
     def _take_announced(self, resource: dict[str, Any]) -> None:
-        """Take note of the directory, or file, of a fly scan, which may have no complete row."""
+        """Register the directory or file of a fly scan, which may have no complete row."""
         first = resource["parameters"].get("first_number")
         key = resource["data_key"]
         streams = [s for s in self._streams.values() if key in s.descriptor["data_keys"]]
@@ -167,7 +167,7 @@ class UnfinishedRun:
         return series
 
     def _added(self, stream: Stream) -> Documents:
-        """Return the documents of the rows that a stream lacks; note files that are in none."""
+        """Return the documents of the missing rows of a stream; note files in no document."""
         for series in stream.series.values():
             series.new = self._found(series)
         for frames in stream.frames:
@@ -180,17 +180,17 @@ class UnfinishedRun:
         self.unlisted += [path for path in found if path not in placed]
         for frames in stream.frames:
             self._note_rest(frames)
-        # Counters of a file have documents of their own.
+        # Counters of a file have separate documents.
         self.unlisted = list(dict.fromkeys(self.unlisted))
         return added
 
     def _rows(self, stream: Stream) -> Documents:
-        """Return files and rows that make a stream whole, for all files that were found."""
+        """Return the documents that complete a stream, for all files that exist."""
         keys, many = stream.descriptor["data_keys"], list(stream.series.values())
         detectors = stream.frames
         columns = stream.columns
         if not columns:
-            # A stream that captures share, whose rows are their files.
+            # Captures share this stream, and its rows are their files.
             documented = [len(series.placed) for series in many]
             stream.rows = min(documented + [frames.documented for frames in detectors])
         counted = self._values(stream, [FileSummary(Path(), 0, 0)] * len(many)) if many else {}
@@ -223,7 +223,7 @@ class UnfinishedRun:
         return documents
 
     def _found(self, series: Series) -> list[Path]:
-        """Return the readable files from the next number on; note others that are there."""
+        """Return the readable files from the next number on; note unreadable ones."""
         found: list[Path] = []
         number = series.next_number
         while (path := self._path(series.resource, number)) and path.is_file():
@@ -266,7 +266,7 @@ class UnfinishedRun:
         path = self._confined(last, last)
         beside = [] if path is None else files_beside([path])
         uris = [f"{last.rpartition('/')[0]}/{file.name}" for file in beside]
-        # They are of this stream if no other one can have them.
+        # They belong to this stream if they cannot belong to another one.
         streams = [s for s in self._streams.values() if frames.device in s.descriptor["data_keys"]]
         known = {doc["uri"] for doc in self._resources.values()}
         follow = stream.is_flown and not self._partial and streams == [stream]
@@ -279,10 +279,11 @@ class UnfinishedRun:
                 self._repair_listed(file)
 
     def _cut_half_a_reading(self, path: Path, documented: int, per_reading: int) -> None:
-        """Cut frames of no reading: all readers take a file's frames for those of its readings.
+        """Cut frames of no reading: readers treat all frames of a file as frames of its readings.
 
-        A power failure takes the last seconds of the documents, too. Frames of more readings than
-        one that was going on, and one whose event was on its way, are kept.
+        A power failure also loses the last seconds of the documents. So frames of up to two
+        readings are cut: the one in progress, and one whose event may be lost. If there are more,
+        all frames are kept.
         """
         surplus = examine_frames(path).frames - documented
         if 0 < surplus <= 2 * per_reading:
@@ -297,7 +298,7 @@ class UnfinishedRun:
             self.mended.append(f"{path}: not repaired: {error}")
 
     def _note_rest(self, frames: FrameColumns) -> None:
-        """Tell of frames that are in no document."""
+        """Note frames that are in no document."""
         for uri, rest in frames.rest.items():
             path = self._confined(uri, uri)
             if path is not None and frames.is_known(uri):
@@ -313,13 +314,13 @@ class UnfinishedRun:
         try:
             return confined_path(uri, self._readable)
         except UnreadableFileError as error:
-            note = f"{uri}: not looked at: {error}"
+            note = f"{uri}: not checked: {error}"
             if not any(known_as in known for known in self.mended):
                 self.mended.append(note)
             return None
 
     def _values(self, stream: Stream, files: list[FileSummary]) -> dict[str, Any]:
-        """Return the columns of a capture for a file of each series, as its device computes them.
+        """Return the columns of a capture for a file of each series, computed as by its device.
 
         Other columns are reductions, which only the device can compute.
         """

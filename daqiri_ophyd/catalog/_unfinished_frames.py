@@ -1,4 +1,4 @@
-"""Rows of files of frames that the run of a killed process lacks."""
+"""Missing rows of files of frames, of a run whose process was killed."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ __all__ = ["FrameColumns", "columns_of"]
 @dataclass
 class _File:
     uri: str
-    frames: int = 0  # rows that it has
+    frames: int = 0  # rows of the file
     counted: int = 0  # frames in it
     resources: dict[str, dict[str, Any]] = field(default_factory=dict)  # by column
     rows: dict[str, int] = field(default_factory=dict)  # in documents, by column
@@ -46,19 +46,19 @@ class FrameColumns:
     """
 
     def __init__(self, device: str, sources: Mapping[str, str]) -> None:
-        # By key: their names in files. Frames are the last, as in `FrameStream`.
+        # Names in files by key. Frames are last, as in `FrameStream`.
         names = {key: source.rpartition("/")[2] for key, source in sources.items()}
         self.device = device
         self.columns = {**names, device: "data"}
         self._files: dict[str, _File] = {}
 
     def take_resource(self, doc: dict[str, Any]) -> None:
-        """Take note of a StreamResource document."""
+        """Register a StreamResource document."""
         file = self._files.setdefault(doc["uri"], _File(doc["uri"]))
         file.resources[doc["data_key"]] = doc
 
     def take_datum(self, doc: dict[str, Any], resource: dict[str, Any]) -> None:
-        """Take note of a StreamDatum document."""
+        """Register a StreamDatum document."""
         self.take_resource(resource)
         file, key = self._files[resource["uri"]], resource["data_key"]
         file.rows[key] = max(file.rows.get(key, 0), doc["indices"]["stop"])
@@ -72,7 +72,7 @@ class FrameColumns:
 
     @property
     def documented(self) -> int:
-        """Rows of which all columns are in documents."""
+        """Rows with all columns in documents."""
         return min(sum(f.rows.get(key, 0) for f in self._files.values()) for key in self.columns)
 
     def per_row(self, uri: str) -> int:
@@ -97,21 +97,21 @@ class FrameColumns:
 
     @property
     def found(self) -> int:
-        """Rows that there are."""
+        """Number of rows in the files."""
         return sum(file.frames for file in self._files.values())
 
     def find(self, frames_of: Callable[[str], int | None], beside: Iterable[str]) -> None:
-        """Count the frames of the latest file, and of those that follow it.
+        """Count the frames of the latest file and of the files that follow it.
 
         Parameters
         ----------
         frames_of : callable
-            Returns how many frames the file at an address has; None: it cannot be read.
+            Returns the number of frames of the file at an address; None if it cannot be read.
         beside : iterable of str
-            Addresses of files that follow.
+            Addresses of the files that follow.
         """
         begun = sum(bool(file.rows) for file in self._files.values())
-        # Those before are complete.
+        # Earlier files are complete.
         for uri in [*self.uris[max(0, begun - 1) :], *beside]:
             frames = frames_of(uri)
             if frames is None:
@@ -121,7 +121,7 @@ class FrameColumns:
             file.frames = max(file.frames, frames)
 
     def documents(self, descriptor: str, run: str, rows: int) -> Documents:
-        """Return the documents of rows up to this number that are in none."""
+        """Return the documents of rows up to this number that have none."""
         documents: Documents = []
         first = 0
         for file in self._files.values():

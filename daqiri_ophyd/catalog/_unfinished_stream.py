@@ -1,4 +1,4 @@
-"""A stream of a run that was not closed: its rows, and its files."""
+"""A stream of an unfinished run: its rows and its files."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,17 +16,17 @@ class Series:
     key: str
     resource: dict[str, Any] = field(default_factory=dict)
     next_number: int = 0
-    placed: list[Path | None] = field(default_factory=list)  # row by row; None: not readable
+    placed: list[Path | None] = field(default_factory=list)  # by row; None: not readable
     new: list[Path] = field(default_factory=list)
 
 
 @dataclass
 class Stream:
-    """What is known of a stream, from the documents that there are."""
+    """Content of a stream, derived from the existing documents."""
 
     descriptor: dict[str, Any]
     rows: int = 0
-    has_readings: bool = False  # rows are those of a step scan, as documents prove
+    has_readings: bool = False  # rows are known to be those of a step scan
     series: dict[str, Series] = field(default_factory=dict)
     frames: list[FrameColumns] = field(default_factory=list)
 
@@ -37,10 +37,10 @@ class Stream:
 
     @property
     def is_flown(self) -> bool:
-        """Whether files can tell all of a row; other devices' values are in lost events only."""
+        """Whether files contain whole rows; values of other devices are only in lost events."""
         alone = len(self.descriptor["object_keys"]) == 1
         return not self.has_readings and (alone or not self.columns)
 
     def frames_of(self, key: str) -> FrameColumns | None:
-        """Return the frame detector that a data key is of."""
+        """Return the frame detector of a data key."""
         return next((frames for frames in self.frames if key in frames.columns), None)

@@ -1,4 +1,4 @@
-"""HTML and PNG of the summary records, which Tiled cannot make of arrays with fields."""
+"""HTML and PNG of summary records, which Tiled cannot create from arrays with fields."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ _Serializer = Callable[[str, Any, Any], Any]
 
 
 def register_views() -> None:
-    """Make pages and pictures of arrays possible, or refused in words; others are as before."""
+    """Serve arrays with fields as pages; reject pictures with a message."""
     for media_type, view in (("text/html", _html), ("image/png", _png)):
         stock = default_serialization_registry.dispatch("array", media_type)
         if getattr(stock, "func", None) is not view:
@@ -22,7 +22,7 @@ def register_views() -> None:
 
 
 class _View:
-    """A serializer for arrays with fields; others go to Tiled's."""
+    """A serializer for arrays with fields; other arrays go to Tiled's serializer."""
 
     def __init__(self, func: _Serializer, stock: _Serializer) -> None:
         self.func = func

@@ -29,30 +29,30 @@ _PROBE_S = 2.0
 
 
 class RunWriter:
-    """RunEngine subscriber that stores runs in a catalog and neither holds up nor ends a scan.
+    """RunEngine subscriber that stores runs in a catalog without delaying or ending a scan.
 
-    A call copies its document to ``<uid>.unfinished.jsonl`` in the backup directory, and returns; a
-    thread of the writer stores documents in order. `Catalog` waits for it wherever runs are looked
-    up, and so does the interpreter when it exits. When a run is stored, that file is removed; if
-    the process is killed before, `recover_runs` takes the run up.
+    A call copies its document to ``<uid>.unfinished.jsonl`` in the backup directory, and returns. A
+    thread of the writer stores documents in order. `Catalog` waits for the thread before every
+    request, and the interpreter waits for it at exit. When a run is stored, the file is removed. If
+    the process is killed before that, `recover_runs` recovers the run.
 
     A failing request is repeated for up to ``TILED_RETRY_TIMEOUT`` seconds (environment, default
     45). If it still fails, all documents of the run go to ``<first part of its uid>.jsonl`` in the
     backup directory, an error is logged, and `ingest_backup` stores the run later. While a catalog
-    cannot be reached, later runs do not wait again.
+    cannot be reached, later runs do not wait for it again.
 
     Parameters
     ----------
     client : CatalogOfBlueskyRuns
-        Where runs are stored.
+        Catalog to store runs in.
     backup_directory : Path
-        Existing directory for the runs that could not be stored.
+        Existing directory for runs that cannot be stored.
     batch_size : int
-        Rows to collect before they are sent. 1 shows rows and files live, with a request for each,
-        which names all files so far: for runs of up to some hundred files. With more, files are
-        sent at the end of the run, in one request.
+        Rows to collect before they are sent. With 1, rows and files appear live; each row costs a
+        request that names all files so far, which suits runs of up to some hundred files. With
+        more, files are sent at the end of the run, in one request.
     readable : iterable of Path, optional
-        Directories that the catalog may read, if known; a capture elsewhere logs a warning.
+        Directories that the catalog may read, if known; captures elsewhere log a warning.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class RunWriter:
 
     @property
     def backups(self) -> list[Path]:
-        """Files of the runs that this writer could not store; waits for those it was given."""
+        """Files of runs that this writer could not store; waits for pending runs first."""
         self._backlog.wait()
         return self._backups
 
     def __call__(self, name: str, doc: dict[str, Any]) -> None:
-        """Take one document, to be stored soon; it may be changed afterwards."""
+        """Accept a document to store later; the caller may change it afterwards."""
         try:
             self._router(name, doc)
         except Exception:
@@ -94,10 +94,10 @@ class RunWriter:
         return [partial(self._take, run), self._check_readable], []
 
     def _take(self, run: PendingRun, name: str, doc: dict[str, Any]) -> None:
-        """Keep a document in the journal, and hand it over, as JSON, which is made once."""
+        """Write a document to the journal and pass it to the thread, serialized to JSON once."""
         kept: Any
         try:
-            # Devices report numpy scalars, which plain JSON could not contain.
+            # Devices report NumPy scalars, which plain JSON cannot contain.
             kept = json.dumps(doc, cls=NumpyEncoder)
         except TypeError as error:
             run.journal.give_up(error)
@@ -143,7 +143,7 @@ class RunWriter:
         if name != "stream_resource" or self._readable is None:
             return
         if doc["mimetype"] == COUNTER_MIMETYPE:
-            return  # of files that have a document of their own
+            return  # of files that have a separate document
         path = path_from_uri(doc["uri"])
         if not any(path.is_relative_to(directory) for directory in self._readable):
             _log.warning(
@@ -151,12 +151,12 @@ class RunWriter:
                 "Open it with Catalog.open(..., readable=[%r]).",
                 doc["run_start"],
                 path,
-                " or ".join(map(str, self._readable)) or "any directory that is readable to it",
+                " or ".join(map(str, self._readable)) or "any directory that it may read",
                 str(path),
             )
 
     def _end(self, run: PendingRun) -> bool:
-        """Tell where the documents of a run are; return whether they are lost."""
+        """Log where the documents of a run are; return whether they are lost."""
         backup = self._backup_directory / f"{run.uid.split('-')[0]}.jsonl"
         self._failing = backup.exists()
         if not self._failing:
@@ -187,7 +187,7 @@ class RunWriter:
 
     def _is_reachable(self) -> bool:
         try:
-            # The plain httpx client: Tiled's repeats failing requests.
+            # The plain httpx client, because Tiled's repeats failing requests.
             self._client.context.http_client.get(self._client.uri, timeout=_PROBE_S)
         except (httpx.HTTPError, CatalogError):
             return False
@@ -198,7 +198,7 @@ def ingest_backup(client: CatalogOfBlueskyRuns, path: str | Path) -> str:
     """Store the run of a backup file in a catalog.
 
     If the catalog has an incomplete copy of the run, that copy is replaced. A complete run is left
-    unchanged. Files that the run refers to are not touched.
+    unchanged. Files that the run refers to are not changed.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def _tiled_writer(client: CatalogOfBlueskyRuns, **options: Any) -> TiledWriter:
 
 
 class _NoFiller(Filler):
-    """Leaves documents as they are; its base copies all of them."""
+    """Returns documents unchanged; its base class copies all of them."""
 
     def event_page(self, doc: EventPage) -> EventPage:
         """Return the document."""

@@ -67,7 +67,7 @@ def capture(
     udp_port: Annotated[
         list[int] | None,
         typer.Option(
-            help="On a network interface, only UDP packets to this port. Can be repeated.",
+            help="On a network interface: capture only UDP packets to this port. Can be repeated.",
             min=1,
             max=65535,
         ),
@@ -75,7 +75,7 @@ def capture(
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="On a network interface, only UDP packets from or to this IPv4 address. "
+            help="On a network interface: capture only UDP packets from or to this IPv4 address. "
             "Can be repeated."
         ),
     ] = None,
@@ -83,7 +83,7 @@ def capture(
         str | None,
         typer.Option(
             "--filter",
-            help="On a network interface, only packets that match, in the language of tcpdump, "
+            help="On a network interface: capture only packets that match this tcpdump filter, "
             "pcap-filter(7).",
         ),
     ] = None,
@@ -91,7 +91,7 @@ def capture(
         int, typer.Option(help="Stop after this many packets.", min=0, max=_limits.MOST)
     ] = 0,
     seconds: Annotated[
-        float, typer.Option(help="Stop after this time.", callback=_limits.seconds)
+        float, typer.Option(help="Stop after this time, in seconds.", callback=_limits.seconds)
     ] = 0.0,
     roll_packets: Annotated[
         int, typer.Option(help="Begin a new file after this many packets.", min=0, max=_limits.MOST)
@@ -100,7 +100,7 @@ def capture(
         int, typer.Option(help="... after this many bytes.", min=0, max=_limits.MOST)
     ] = 0,
     roll_seconds: Annotated[
-        float, typer.Option(help="... after this time.", callback=_limits.seconds)
+        float, typer.Option(help="... after this time, in seconds.", callback=_limits.seconds)
     ] = 0.0,
     on_drop: Annotated[OnDrop, typer.Option(help="Lost packets: fail, flag or ignore.")] = "flag",
     timeout: Annotated[

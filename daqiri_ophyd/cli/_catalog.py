@@ -12,8 +12,8 @@ from ._capture import DATA, CatalogName, Data
 from ._output import print_error, print_json, print_line
 from ._workspace import open_catalog
 
-app = typer.Typer(help="Keep a catalog in order.", no_args_is_help=True)
-# Typer makes a single command the whole program.
+app = typer.Typer(help="Maintain a catalog.", no_args_is_help=True)
+# Without a callback, Typer turns a single command into the whole program.
 app.callback()(lambda: None)
 
 
@@ -26,7 +26,7 @@ def recover(
     """
     Close the runs of processes that were killed, with all captures that are on disk.
 
-    Runs in progress are left alone. Runs that are recovered are not changed again.
+    Runs in progress and recovered runs are not changed.
 
     Example: [bold]daqiri-ophyd catalog recover --data daqiri-demo[/bold]
     """
@@ -55,5 +55,5 @@ def recover(
 
 
 def _mend(path: Path) -> list[str]:
-    """Repair a file; return what was done."""
+    """Repair a file; return the repairs."""
     return _frame_file.repair(path) if path.suffix == ".h5" else _pcap_file.repair(path, None)

@@ -23,7 +23,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """
-    Report every problem of each file, with line and key. Needs no hardware.
+    Report every problem of each file, with line and key. Requires no hardware.
 
     Exit code 0: no errors (warnings may be printed); 2: errors.
 
@@ -70,9 +70,9 @@ def stub(
     file: Annotated[str, typer.Argument(metavar="FILE", help="File, or name of a profile.")],
 ) -> None:
     """
-    Print a Python module that tells editors the devices of the configuration.
+    Print a Python module that describes the devices of the configuration to editors.
 
-    With it they complete [bold]daq.port0.capture[/bold] and find misspelt names.
+    Editors then complete [bold]daq.port0.capture[/bold] and find misspelled names.
 
     Example: [bold]daqiri-ophyd config stub loopback > daq_tree.py[/bold]
     """

@@ -39,7 +39,7 @@ def demo(
         str,
         typer.Option(
             help="loopback; udp: real sockets, sender in another process; frames: images of a "
-            "simulated detector in a scan; gpu: made by a GPU, in its memory."
+            "simulated detector in a scan; gpu: such images, assembled by a GPU in its memory."
         ),
     ] = "loopback",
     packets: Annotated[
@@ -53,7 +53,7 @@ def demo(
         str | None,
         typer.Option(
             metavar="|".join(WRITERS),
-            help="How frames get to the disk, with --profile frames or gpu. Default: auto.",
+            help="How frames are written to disk, with --profile frames or gpu. Default: auto.",
         ),
     ] = None,
     output: Annotated[
@@ -65,12 +65,12 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Send packets on a schedule, capture them, store the run, read it back, replay it.
+    Send packets on a schedule, capture them, store the run, read it back, and replay it.
 
-    With --profile frames or gpu: scan a motor with a detector whose packets are lost, doubled and
-    out of order, store its images, and compare them with what was sent.
+    With --profile frames or gpu: scan a motor with a detector whose packets are lost, duplicated
+    and out of order, store its images, and compare them with the images sent.
 
-    Needs no network card, no privileges and, but for --profile gpu, no GPU.
+    Requires no network card, no privileges and, except for --profile gpu, no GPU.
 
     Example: [bold]daqiri-ophyd demo --profile udp --json[/bold]
     """
@@ -179,7 +179,7 @@ def _capture_udp(
         yield Msg("null")
 
     def once_recording(msg: Msg) -> tuple[MsgGenerator[Any] | None, None]:
-        # A flyer is completed after its kickoff is done: by then the queue is being recorded.
+        # A flyer is completed after its kickoff is done: the queue is being recorded by then.
         if msg.command != "complete" or senders:
             return None, None
 
@@ -210,14 +210,14 @@ def _capture_udp(
 
 
 def _read_back(workspace: Workspace, uid: str) -> dict[str, int]:
-    """Return packets and bytes of a run, read with databroker."""
+    """Return the packets and bytes of a run, read with databroker."""
     table = workspace.catalog.databroker()[uid].table("primary")
     columns = {name.rsplit("_", 1)[-1]: name for name in table.columns}
     return {name: int(table[columns[name]].sum()) for name in ("packets", "bytes")}
 
 
 def _check_content(files: list[Path], count: int) -> None:
-    """Raise unless the payloads are those that were sent, in order."""
+    """Raise unless the payloads are identical to those sent, in order."""
     sent = _frames(count)
     expected = sent[:, -PAYLOAD_BYTES:]
     first = 0

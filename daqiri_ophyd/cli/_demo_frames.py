@@ -1,4 +1,4 @@
-"""``daqiri-ophyd demo`` of ``frames`` and ``gpu``: images of a detector, in a scan of a motor."""
+"""``daqiri-ophyd demo`` with ``frames`` and ``gpu``: images of a detector in a motor scan."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ PROFILES = {"frames": INSTRUMENT, "gpu": f"{INSTRUMENT}-gpu"}
 WRITERS = ("auto", "buffered", "direct", "cufile")
 DESTINATION = "127.0.0.1:50001"
 POINTS, FRAMES = 8, 10
-# Frames a second; all that the sender has, should nobody end it.
+# Frames per second; total frames of the sender if it is not stopped.
 RATE, MOST = 25, 2_000
 DISTURBANCE = {"loss": 0.002, "duplicates": 0.001, "shuffle": 128}
 # Longest time for the other process to start and send, s.
@@ -51,7 +51,7 @@ def _sender() -> Iterator[None]:
 
 
 def _try(config: NetworkConfig, writer: Any, output: Path) -> None:
-    """Raise if there is no GPU, or no such writer: a catalog takes long to create."""
+    """Raise early if there is no GPU or no such writer: creating a catalog takes long."""
     captures = captures_of(output)
     captures.mkdir(parents=True, exist_ok=True)
     with (
@@ -63,7 +63,7 @@ def _try(config: NetworkConfig, writer: Any, output: Path) -> None:
 
 
 def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
-    """Record frames of a simulated detector at each position of a motor, and look at them."""
+    """Record frames of a simulated detector at each position of a motor, and check them."""
     say = (lambda _: None) if as_json else print_message
     config = load_config(profiles.path(PROFILES[profile]))
     _try(config, writer, output)
@@ -80,7 +80,7 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
                 bp.scan([detector], motor, 0, POINTS - 1, POINTS, md={"purpose": "demonstration"})
             )
         counters = plan.read()
-        say(f"stored as run {uid}; comparing each image with what was sent")
+        say(f"stored as run {uid}; comparing each image with the image sent")
         run = workspace.catalog.client[uid]
         files = [str(path) for path in detector.files]
         data = frames_dataset(run).compute()
@@ -121,12 +121,12 @@ def demo_frames(profile: str, writer: str, output: Path, as_json: bool) -> None:
 def _compare(
     images: NDArray[Any], batches: NDArray[Any], lacking: NDArray[Any]
 ) -> NDArray[np.bool_]:
-    """Return which pixels arrived; raise unless these are what was sent, and the others 0."""
+    """Return a mask of the received pixels; raise unless they are as sent and the others 0."""
     instrument = INSTRUMENTS[INSTRUMENT]
     traffic = Traffic(instrument, MOST)
     arrived = np.empty(images.shape, bool)
     for i, batch in enumerate(batches):
-        # The first frame of the instrument has the number 1. None of its pixels is 0.
+        # The first frame of the instrument has number 1. None of its pixels is 0.
         sent = traffic.frame(int(batch) - 1)
         arrived[i] = images[i] != 0
         pixels = lacking[i] * (sent.size // instrument.packets_per_frame)

@@ -17,9 +17,9 @@ class Examination(FileExamination):
     Parameters
     ----------
     frames
-        What it holds; None if it cannot be read.
+        Its contents; None if it cannot be read.
     damage
-        What is to be repaired in it, one sentence each.
+        Damage to repair in the file, one sentence each.
     """
 
     frames: FrameFile | None = None
@@ -27,7 +27,7 @@ class Examination(FileExamination):
 
     @property
     def damages(self) -> list[str]:
-        """What is to be repaired in the file itself, one sentence each."""
+        """Damage to repair in the file itself, one sentence each."""
         return self.damage
 
 
@@ -69,7 +69,7 @@ def repair(path: Path) -> list[str]:
     Returns
     -------
     list of str
-        What was done; empty: the file is sound and was not changed.
+        The repairs; empty if the file is sound and was not changed.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def _cut(path: Path, frames: FrameFile, damage: list[str]) -> list[str]:
         "reason": "; ".join(damage),
     }
     with logged(path, entry) if damage else nullcontext():
-        # Also frees what the recorder had allocated behind the end.
+        # Also frees space that the recorder had allocated after the end.
         cut_frames(path, frames.frames)
     done = []
     if frames.marked:

@@ -34,7 +34,7 @@ def check(files: Files, as_json: Json = False) -> None:
     """
     Check whether files are sound, and report problems.
 
-    Exit code 0: all are sound; 1: problems that can be repaired; 2: a file cannot be read.
+    Exit code 0: all files are sound; 1: problems that can be repaired; 2: a file cannot be read.
 
     Example: [bold]daqiri-ophyd frames check *.h5[/bold]
     """
@@ -69,10 +69,10 @@ def check(files: Files, as_json: Json = False) -> None:
 @app.command()
 def repair(files: Files, as_json: Json = False) -> None:
     """
-    Cut files to their whole frames, so that any program opens them; correct their metadata files.
+    Cut files to their whole frames, so that any program can open them; correct their metadata.
 
     Sound files, and files that a recorder is writing, are not changed. FILE.repair.jsonl records
-    what was cut.
+    the changes.
 
     Example: [bold]daqiri-ophyd frames repair frames_000007.h5[/bold]
     """

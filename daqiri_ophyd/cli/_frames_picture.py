@@ -1,4 +1,4 @@
-"""The picture of a scan with a frame detector: a frame, their mean, and what arrived of each."""
+"""Picture of a scan with a frame detector: a frame, the mean, and the received packets."""
 
 from pathlib import Path
 from typing import Any
@@ -37,17 +37,17 @@ def draw_frames(
     frame
         A frame, shape ``(y, x)``.
     valid
-        Of each of its pixels, whether it arrived; the others are drawn in red.
+        Whether each of its pixels arrived; missing pixels are drawn in red.
     mean
         Mean of all frames, shape ``(y, x)``.
     timestamps
         Arrival of each frame, shape ``(n,)``, ns.
     complete
-        Part of its packets that arrived, shape ``(n,)``, 0 to 1.
+        Fraction of the packets of each frame that arrived, shape ``(n,)``, 0 to 1.
     position
-        Of the motor at each frame, shape ``(n,)``.
+        Position of the motor at each frame, shape ``(n,)``.
     title
-        Drawn above the panels.
+        Title, drawn above the panels.
     """
     # The object interface does not change a user's pyplot backend and figures.
     from matplotlib.backends.backend_agg import FigureCanvasAgg

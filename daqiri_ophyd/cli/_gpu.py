@@ -11,8 +11,8 @@ from ._gpu_frames import compared, written_by_cufile
 from ._gpu_rates import find_gpu, measured
 from ._output import print_error, print_facts, print_json, print_message, print_table
 
-app = typer.Typer(help="Check whether a GPU makes the frames it should.", no_args_is_help=True)
-# Typer makes a single command the whole program.
+app = typer.Typer(help="Check whether a GPU assembles correct frames.", no_args_is_help=True)
+# Without a callback, Typer turns a single command into the whole program.
 app.callback()(lambda: None)
 
 _ROUNDS = 5
@@ -22,27 +22,27 @@ _ROUNDS = 5
 def check(
     folder: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Where cuFile writes.", exists=True, file_okay=False),
+        typer.Option(metavar="DIR", help="Directory for cuFile.", exists=True, file_okay=False),
     ] = Path("."),
-    seconds: Annotated[float, typer.Option(min=0, max=60, help="Time for each rate.")] = 0.03,
+    seconds: Annotated[float, typer.Option(min=0, max=60, help="Seconds for each rate.")] = 0.03,
     size: Annotated[
-        float, typer.Option("--bytes", min=8192, help="Packets of a launch, for rates.")
+        float, typer.Option("--bytes", min=8192, help="Bytes of packets in a launch, for rates.")
     ] = 512 * 2**20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Make frames on the first GPU, compare them with the CPU's, write them with cuFile, measure.
+    Assemble frames on the first GPU, compare them with the CPU's, write them with cuFile, measure.
 
-    Packets of several layouts and types go over a loopback to reorder plans; their frames, in
-    pinned memory and in the GPU's, have to be those of numpy and of a plan on the CPU, bit for bit.
-    Exit code 1: there is no GPU, or something is wrong.
+    Packets of several layouts and types go over a loopback to reorder plans. Their frames, in
+    pinned memory and in GPU memory, must be identical to those of NumPy and of a plan on the CPU.
+    Exit code 1: there is no GPU, or a result is wrong.
 
     Example: [bold]daqiri-ophyd gpu check --folder /data[/bold]
     """
     try:
         gpu = find_gpu()
         say = (lambda _: None) if as_json else print_message
-        say(f"making frames on {gpu['gpu']}, driver of CUDA {gpu['cuda']}")
+        say(f"assembling frames on {gpu['gpu']}, driver of CUDA {gpu['cuda']}")
         frames = [
             {"layout": layout, "memory": kind, "wrong": wrong} for layout, kind, wrong in compared()
         ]
@@ -50,7 +50,7 @@ def check(
             mode, wrong = written_by_cufile(Path(place))
         cufile = {"mode": mode, "wrong" if mode else "missing": wrong}
     except DaqiriError as error:
-        # Its exit code is that of a wrong configuration, which is ours here.
+        # The error has the exit code of a wrong configuration, but this configuration is ours.
         raise RuntimeError(f"{error}") from error
     say("measuring")
     rates, failed = [], ""

@@ -1,4 +1,4 @@
-"""Frames of a loopback stream that a GPU makes, compared with those of numpy and of the CPU."""
+"""Frames of a loopback stream that a GPU assembles, compared with those of NumPy and the CPU."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -15,11 +15,11 @@ from ..engine import DeviceArray, Engine, NotSupportedError, frames
 Bytes = NDArray[np.uint8]
 
 PACKETS, FRAMES = 64, 4
-# Number of the frame, of the packet in it, of the packet in all: 4 bytes each.
+# Numbers of the frame, of the packet in the frame, and of the packet overall: 4 bytes each.
 HEADER = 12
-# Longest wait for a frame, and for a packet's way, s.
+# Longest wait for a frame, and longest transit of a packet, s.
 TIMEOUT = 20.0
-# Of `FRAMES`, that whose packet 5 is lost. Others are not in order, and one has a packet twice.
+# The one of `FRAMES` whose packet 5 is lost. Others are out of order; one has a duplicate.
 INCOMPLETE, LOST = 1, 5
 _FILE = "frames"
 
@@ -47,7 +47,7 @@ def _int4(payloads: Bytes) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Layout:
-    """What packets look like, and what numpy makes of their payloads."""
+    """Layout of packets, and conversion of their payloads by NumPy."""
 
     name: str
     payload: int
@@ -58,7 +58,7 @@ class Layout:
     gap: int = 0
 
     def config(self, kind: str) -> dict[str, Any]:
-        """Return a loopback port whose frames are of such memory; ``host``: made by the CPU."""
+        """Return a loopback port with frames in such memory; ``host``: assembled by the CPU."""
         on_gpu = kind != "host"
         sample = self.convert(np.zeros((PACKETS, self.payload), np.uint8))
         plan = {
@@ -100,7 +100,7 @@ class Layout:
         }
 
     def payloads(self) -> Bytes:
-        """Return what is sent, of all frames."""
+        """Return the payloads of all frames."""
         shape = (FRAMES, PACKETS, self.payload)
         return np.random.default_rng(1).integers(0, 256, shape, np.uint8)
 
@@ -129,7 +129,7 @@ class Layout:
         )
 
     def expected(self, payloads: Bytes, number: int) -> Bytes:
-        """Return the bytes of a frame, made by numpy."""
+        """Return the bytes of a frame, computed by NumPy."""
         made = self.convert(payloads[number]).reshape(PACKETS, -1)
         if number == INCOMPLETE:
             made[LOST] = 0
@@ -169,7 +169,7 @@ LAYOUTS = (
 
 
 def make_frames(layout: Layout, kind: str) -> dict[int, Bytes]:
-    """Return the bytes of the frames that a plan makes, by their numbers."""
+    """Return the bytes of the frames of a plan, by number."""
     payloads, made = layout.payloads(), {}
     with Engine.open(layout.config(kind)) as engine:
         port = engine.port("port")
@@ -185,7 +185,7 @@ def make_frames(layout: Layout, kind: str) -> dict[int, Bytes]:
 
 
 def differences(layout: Layout, kind: str, by_cpu: dict[int, Bytes]) -> str:
-    """Return how frames of a GPU differ from those of numpy and of the CPU; empty: they do not."""
+    """Return how frames of a GPU differ from those of NumPy and the CPU; empty if equal."""
     made, payloads = make_frames(layout, kind), layout.payloads()
     if missing := set(range(FRAMES)) - set(made):
         return f"no frame {min(missing)}"
@@ -200,7 +200,7 @@ def differences(layout: Layout, kind: str, by_cpu: dict[int, Bytes]) -> str:
 
 
 def compared() -> Iterator[tuple[str, str, str]]:
-    """Yield each layout, memory of frames, and how these differ."""
+    """Yield each layout, the memory of the frames, and their differences."""
     for layout in LAYOUTS:
         by_cpu = make_frames(layout, "host")
         for kind in ("host_pinned", "device"):
@@ -208,7 +208,7 @@ def compared() -> Iterator[tuple[str, str, str]]:
 
 
 def written_by_cufile(folder: Path) -> tuple[str, str]:
-    """Return how cuFile wrote frames, empty if it cannot; and what is wrong, or why not."""
+    """Return the mode of cuFile, empty if it cannot write, and the fault or the reason."""
     layout = Layout("", 4096, np.copy)
     payloads = layout.payloads()
     with Engine.open(layout.config("device")) as engine:
@@ -230,6 +230,6 @@ def written_by_cufile(folder: Path) -> tuple[str, str]:
     if error:
         return "cufile", error
     mode = json.loads(sidecar_path(file).read_bytes())["cufile"]
-    # In a contiguous file, nothing is behind the frames.
+    # In a contiguous file, the frames are at the end.
     stored = np.fromfile(file, np.uint8)[-payloads.size :]
     return mode, "" if np.array_equal(stored, payloads.ravel()) else f"{file} has other frames"

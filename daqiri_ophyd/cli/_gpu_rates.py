@@ -1,4 +1,4 @@
-"""Rates of the kernel of plans on a GPU, as a program of the wheel measures them."""
+"""Rates of the kernel of plans on a GPU, measured by a program in the wheel."""
 
 import json
 import statistics
@@ -18,7 +18,7 @@ OFFSET = 42
 
 
 def _program() -> Path:
-    # Beside the extension, which is elsewhere than this package in an editable installation.
+    # Next to the extension, which is outside this package in an editable installation.
     extension = find_spec("daqiri_ophyd._native")
     if extension is None or extension.origin is None:
         raise RuntimeError("the extension of daqiri_ophyd is not installed")
@@ -26,12 +26,12 @@ def _program() -> Path:
 
 
 def _answers(lines: list[str]) -> list[dict[str, Any]]:
-    """Return what the program says when it is ready, and its answer to each line.
+    """Return the program's first output, when it is ready, and its answer to each line.
 
     Raises
     ------
     RuntimeError
-        If there is no GPU, or what the program says when it fails.
+        If there is no GPU or the program fails; the message is the program's.
     """
     done = subprocess.run(
         [_program()], input="".join(f"{line}\n" for line in lines), capture_output=True, text=True
@@ -45,14 +45,14 @@ def _answers(lines: list[str]) -> list[dict[str, Any]]:
 
 
 def find_gpu() -> dict[str, str]:
-    """Return name and CUDA version of the GPU; `RuntimeError` says why there is none."""
+    """Return name and CUDA version of the GPU; `RuntimeError` has the reason if there is none."""
     return _answers([])[0]
 
 
 def measured(seconds: float, size: float, rounds: int) -> Iterator[dict[str, Any]]:
-    """Yield the rate of each conversion and length, and its share of a copy of as many bytes.
+    """Yield the rate of each conversion and length, and its ratio to a copy of the same size.
 
-    Rates count bytes that are read and written, GB/s; `RuntimeError` tells of a wrong frame, too.
+    Rates count bytes read and written, GB/s. A wrong frame raises `RuntimeError`, too.
     """
     for types, name in TYPES.items():
         for payload in PAYLOADS:

@@ -28,7 +28,7 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Show the version, the engines of this build, and the profiles that come with it.
+    Show the version, the engines of this build, and the included profiles.
 
     Example: [bold]daqiri-ophyd info --json[/bold]
     """

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 _RX_BYTES, _TX_BYTES = 128 << 20, 16 << 20
-# Beside the MTU: an Ethernet header and two VLAN tags.
+# In addition to the MTU: an Ethernet header and two VLAN tags.
 _AROUND = 22
 _SIOCGIFMTU = 0x8921
 
@@ -22,7 +22,7 @@ def interfaces() -> list[str]:
 
 
 def _mtu(interface: str) -> int:
-    # Of this process's network namespace, which /sys may not show.
+    # MTU in this process's network namespace, which /sys may not show.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as question:
         request = struct.pack("16sI", interface.encode(), 0)
         return struct.unpack("16sI", fcntl.ioctl(question, _SIOCGIFMTU, request))[1]
@@ -36,7 +36,7 @@ def _address(host: str) -> str:
 
 
 def _flows(udp_ports: Sequence[int], hosts: Sequence[str]) -> list[dict[str, Any]]:
-    """Flows of all that goes to one of the ports, and from or to one of the hosts."""
+    """Return flows for packets to one of the ports, and from or to one of the hosts."""
     ends = [
         {end: _address(host)} for host in dict.fromkeys(hosts) for end in ("ipv4_src", "ipv4_dst")
     ] or [{}]
@@ -66,7 +66,7 @@ def interface_configuration(
     Parameters
     ----------
     interface : str
-        Its name; frames of its MTU fit the buffers.
+        Name of the interface; frames of its MTU fit into the buffers.
     udp_ports, hosts : sequence
         Receive only UDP packets to one of these ports, and from or to one of these IPv4 addresses.
         Empty: everything.
@@ -76,7 +76,7 @@ def interface_configuration(
     Raises
     ------
     typer.BadParameter
-        If a host is no IPv4 address.
+        If a host is not an IPv4 address.
     """
     size = _mtu(interface) + _AROUND
     size += -size % 64

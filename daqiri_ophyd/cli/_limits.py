@@ -4,13 +4,13 @@ import typer
 
 __all__ = ["MOST", "seconds"]
 
-# More is no limit, and does not fit the documents of a run.
+# A larger number is not a real limit, and does not fit into the documents of a run.
 MOST = 2**63 - 1
 _CENTURY_S = 3_000_000_000.0
 
 
 def seconds(value: float | None) -> float | None:
-    """Return a time of an option.
+    """Return the time of an option.
 
     Raises
     ------

@@ -16,7 +16,7 @@ EXIT_USAGE = 2
 # Typer's exit code for Ctrl-C: the shell's code for a program ended by SIGINT.
 _INTERRUPTED = 130
 
-# Each command has a module of its name, with a function of that name or an app of sub-commands.
+# Each command has a module of the same name, with a function of that name or an app.
 _COMMANDS = (
     *("demo", "info", "config", "pcap", "host", "capture", "send", "replay", "catalog", "stats"),
     *("run", "simulate", "frames", "gpu"),
@@ -24,7 +24,7 @@ _COMMANDS = (
 
 
 def _app(argv: list[str]) -> typer.Typer:
-    """Return the app with the requested command, or with all.
+    """Return the app with the requested command, or with all commands.
 
     Bluesky and Tiled take seconds to import; only commands that need them import them.
     """
@@ -37,7 +37,7 @@ def _app(argv: list[str]) -> typer.Typer:
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    # Without a callback, Typer makes a single command the whole program.
+    # Without a callback, Typer turns a single command into the whole program.
     app.callback()(lambda: None)
     for name in argv[:1] if argv[:1] and argv[0] in _COMMANDS else _COMMANDS:
         module = import_module(f"{__package__}._{name}")
@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> None:
     Parameters
     ----------
     argv
-        Arguments without the program's name; None: those of the process.
+        Arguments without the program name; None: those of the process.
     """
     # Failures are reported as one message; the library's log of them would repeat it.
     logging.getLogger("bluesky").setLevel(logging.CRITICAL)
@@ -91,13 +91,13 @@ def _run(argv: list[str] | None) -> int:
     if code == _INTERRUPTED:
         received = ended_by()
         what = "interrupted" if received is None else f"ended by {received.name}"
-        print_error(f"{what}; what was captured is complete")
+        print_error(f"{what}; the captured files are complete")
         return EXIT_FAILED
     return code if isinstance(code, int) else 0
 
 
 def reason(error: BaseException) -> str:
-    """Return an error's text and that of its cause, which a failed status has."""
+    """Return the text of an error and of its cause, as in a failed status."""
     text = str(error) or type(error).__name__
     cause = error.__cause__
     if cause is not None and str(cause) and str(cause) not in text:

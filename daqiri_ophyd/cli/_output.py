@@ -16,7 +16,7 @@ messages = Console(stderr=True, highlight=False)
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document, unwrapped and uncoloured."""
+    """Print one JSON document, unwrapped and uncolored."""
     sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
 
 
@@ -34,7 +34,7 @@ def printable(text: str) -> str:
 
 
 def print_line(text: str) -> None:
-    """Print text to stdout as it is, without breaking lines."""
+    """Print text to stdout unchanged, without breaking lines."""
     out.print(printable(text), markup=False, soft_wrap=True)
 
 
@@ -51,7 +51,7 @@ def print_message(text: str) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None
 ) -> None:
-    """Print a table; columns of numbers are aligned to the right."""
+    """Print a table; columns of numbers are right-aligned."""
     body = [list(row) for row in rows]
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for i, name in enumerate(columns):
@@ -78,7 +78,7 @@ def print_facts(rows: Iterable[tuple[str, Any]]) -> None:
 
 @contextmanager
 def progress_bar(text: str, total: int | None):
-    """Yield a function that takes the amount done so far; drawn on stderr, only on a terminal."""
+    """Yield a function that sets the progress; the bar is drawn on stderr if it is a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""Options of `send` and `replay`: which packets are sent, how often, to whom."""
+"""Options of `send` and `replay`: selection, schedule and destination of packets."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ._limits import seconds
 
 @dataclass(kw_only=True)
 class PlayOptions:
-    """Where packets are sent, which of them, how often, when, to whom."""
+    """Options for the queue, selection, schedule and destination of packets."""
 
     port: Annotated[str | None, typer.Option(help="Interface to send through.")] = None
     queue: Annotated[
@@ -27,19 +27,19 @@ class PlayOptions:
     between: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            help="Only packets from the first to before the second time, seconds after the first "
+            help="Send packets from the first to before the second time, seconds after the first "
             "one."
         ),
     ] = None
     packets: Annotated[
         str | None,
-        typer.Option(help="Only packets with these numbers, from 0: 100:200, 100: or :9."),
+        typer.Option(help="Send packets with these numbers, from 0: 100:200, 100: or :9."),
     ] = None
     select: Annotated[
         list[str] | None,
-        typer.Option(help="Only packets with this header field: udp_dst=5000. Can be repeated."),
+        typer.Option(help="Send packets with this header field: udp_dst=5000. Can be repeated."),
     ] = None
-    loops: Annotated[int, typer.Option(help="How many times to send the packets.", min=1)] = 1
+    loops: Annotated[int, typer.Option(help="Number of times to send the packets.", min=1)] = 1
     loop_gap: Annotated[
         float | None,
         typer.Option(
@@ -49,7 +49,7 @@ class PlayOptions:
     rewrite: Annotated[
         list[str] | None,
         typer.Option(
-            help="Address or port to put into Ethernet frames: ip_dst=10.0.0.2. Can be repeated."
+            help="Address or port to set in Ethernet frames: ip_dst=10.0.0.2. Can be repeated."
         ),
     ] = None
     speed: Annotated[float, typer.Option(help="Factor on time; 2 halves the gaps.")] = 1.0
@@ -65,7 +65,7 @@ class PlayOptions:
 
 
 def with_play_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameter ``options`` Typer sees as the fields of `PlayOptions`."""
+    """Return a command whose parameter ``options`` appears to Typer as fields of `PlayOptions`."""
     shared = signature(PlayOptions).parameters
     seen: list[Parameter] = []
     for name, parameter in signature(command).parameters.items():

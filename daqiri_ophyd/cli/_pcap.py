@@ -59,7 +59,7 @@ def check(files: Files, as_json: Json = False) -> None:
     """
     Check whether files are sound, and report problems.
 
-    Exit code 0: all are sound; 1: problems that can be repaired; 2: a file cannot be read.
+    Exit code 0: all files are sound; 1: problems that can be repaired; 2: a file cannot be read.
 
     Example: [bold]daqiri-ophyd pcap check *.pcap[/bold]
     """
@@ -113,7 +113,7 @@ def repair(
     Cut files to their complete packets and correct their metadata files.
 
     Sound files, and files that a recorder is writing, are not changed. FILE.repair.jsonl records
-    what was cut.
+    the changes.
 
     Example: [bold]daqiri-ophyd pcap repair port0_000007.pcap[/bold]
     """
@@ -123,7 +123,7 @@ def repair(
 
 
 def describe(path: Path, flows: int) -> dict[str, Any]:
-    """Return the contents of a file; ``flows``: number of the largest flows to list."""
+    """Return the contents of a file; ``flows`` is the number of the largest flows to list."""
     with PcapFile(path, allow_damage=True) as pcap:
         common = facts(pcap)
         duration = (common["t_last_ns"] - common["t_first_ns"]) / 1e9
@@ -147,7 +147,7 @@ def describe(path: Path, flows: int) -> dict[str, Any]:
 
 
 def largest_flows(packets: Packets, most: int) -> list[dict[str, Any]] | None:
-    """Return the flows with the most packets; None: headers of this link type are not parsed."""
+    """Return the flows with the most packets; None if headers of this link type are not parsed."""
     if packets.link_type not in _LINK_TYPES:
         return None
     if most == 0 or not len(packets):

@@ -28,9 +28,9 @@ class Examination(FileExamination):
     whole_bytes
         Offset of the end of the last complete record.
     torn
-        What follows the last complete record; empty: nothing.
+        Description of the data after the last complete record; empty if there is none.
     cut_is_safe
-        Whether the bytes behind it cannot contain a complete packet.
+        Whether this data cannot contain a complete packet.
     """
 
     pcap: PcapFile | None = None
@@ -40,12 +40,12 @@ class Examination(FileExamination):
 
     @property
     def damages(self) -> list[str]:
-        """What is to be repaired in the file itself, one sentence each."""
+        """Damage to repair in the file itself, one sentence each."""
         return [self.torn]
 
     @property
     def needs_copy(self) -> bool:
-        """Whether it is not repaired in place, but with ``--output``."""
+        """Whether the file must be repaired with ``--output`` instead of in place."""
         wrapped = self.pcap is not None and bool(self.pcap.wrapping)
         return bool(self.torn) and (wrapped or not self.cut_is_safe)
 
@@ -78,14 +78,14 @@ def _tail(pcap: PcapFile, found: Examination) -> str:
     ):
         return f"{count:,} bytes of zeros from byte {begin} on, as a crash leaves them"
     found.cut_is_safe = count <= _RECORD_HEADER + _LONGEST
-    return f"the record at byte {begin} is torn: only {count:,} bytes of it are there"
+    return f"the record at byte {begin} is torn: only {count:,} bytes of it exist"
 
 
 def _compare_metadata(found: Examination, pcap: PcapFile) -> None:
     def as_in_file(content: dict[str, Any]) -> dict[str, Any]:
         said = {"link_type": 1, "nanosecond": False} | content
         if not pcap.nanosecond:
-            # A file in µs has a coarser time than its metadata.
+            # Times in a µs file are coarser than in its metadata.
             for key in ("t_first_ns", "t_last_ns"):
                 said[key] = max(-1, said[key] // 1000 * 1000)
         return said
@@ -94,7 +94,7 @@ def _compare_metadata(found: Examination, pcap: PcapFile) -> None:
 
 
 def facts(pcap: PcapFile) -> dict[str, Any]:
-    """Return the values that are in the file and in its metadata."""
+    """Return the values that are both in the file and in its metadata."""
     return {
         "packets": len(pcap),
         "bytes": int(pcap.wire_lengths.sum(dtype="u8")),
@@ -114,12 +114,12 @@ def repair(path: Path, output: Path | None) -> list[str]:
     path
         The file.
     output
-        Where to write a repaired copy, as classic pcap; None: in place.
+        Path of a repaired copy, as classic pcap; None: in place.
 
     Returns
     -------
     list of str
-        What was done; empty: the file is sound and was not changed.
+        The repairs; empty if the file is sound and was not changed.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def repair(path: Path, output: Path | None) -> list[str]:
         try:
             return _repair_in_place(found)
         except BlockingIOError:
-            pass  # A recorder has locked it in the meantime.
+            pass  # A recorder has locked it meanwhile.
     raise ValueError(f"{path} is being written by a recorder; stop the recorder first")
 
 
@@ -149,7 +149,7 @@ def _repair_in_place(found: Examination) -> list[str]:
         reason = (
             f"is {' in '.join(reversed(pcap.wrapping))}"
             if pcap.wrapping
-            else f"has {pcap.torn_bytes:,} bytes behind the damage, which may hold packets"
+            else f"has {pcap.torn_bytes:,} bytes after the damage, which may hold packets"
         )
         raise ValueError(f"{path} {reason}; give --output to repair a copy ({found.torn})")
     require_no_links(path)
@@ -165,7 +165,7 @@ def _repair_in_place(found: Examination) -> list[str]:
         done.append(f"cut from {size:,} to {found.whole_bytes:,} bytes: {found.torn}")
     if found.leftover is not None:
         with path.open("r+b") as file, locked(file, fcntl.LOCK_EX):
-            # Frees what the recorder had allocated behind the end.
+            # Frees space that the recorder had allocated after the end.
             os.ftruncate(file.fileno(), os.fstat(file.fileno()).st_size)
         found.leftover.unlink(missing_ok=True)
         done.append(f"{found.leftover.name}, which its recorder left, is removed")

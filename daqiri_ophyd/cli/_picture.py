@@ -1,4 +1,4 @@
-"""The picture of a capture: rate over time, and gaps between packets."""
+"""Picture of a capture: rate over time, and gaps between packets."""
 
 from pathlib import Path
 
@@ -32,7 +32,8 @@ def _draw_gaps(axes, series: dict[str, Times]) -> None:
         )
         return
     merged = np.concatenate(list(gaps.values()))
-    # Bursts that arrive together differ by less than the clock resolves; the scale starts at 10 ns.
+    # Packets that arrive together differ by less than the clock resolves: the scale starts at
+    # 10 ns.
     low = max(float(np.percentile(merged, 0.1)), 0.01)
     high = max(float(merged.max()), low * 1.01)
     edges = np.geomspace(low, high * 1.01, 120)
@@ -68,7 +69,7 @@ def draw_capture(
     replayed
         Arrival of each replayed packet, ns; None: no replay.
     title
-        Drawn above both panels.
+        Title, drawn above both panels.
     """
     # The object interface does not change a user's pyplot backend and figures.
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -1,4 +1,4 @@
-"""What reports on all files of recorders, and their repairs, have in common."""
+"""Common parts of reports on recorded files and of their repairs."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -31,13 +31,13 @@ class FileExamination:
     path
         The file.
     unreadable
-        Why it cannot be read; empty: it can.
+        Why it cannot be read; empty if it can.
     metadata
         Problems of the metadata file, one sentence each.
     content
-        Contents of the metadata file, if there is a valid one.
+        Contents of the metadata file, if it is valid.
     leftover
-        Hidden file that a killed recorder left beside it; None: there is none.
+        Hidden file that a killed recorder left next to it; None if there is none.
     written
         Whether a recorder is writing the file.
     """
@@ -51,7 +51,7 @@ class FileExamination:
 
     @property
     def damages(self) -> list[str]:
-        """What is to be repaired in the file itself, one sentence each."""
+        """Damage to repair in the file itself, one sentence each."""
         raise NotImplementedError  # differs with the format
 
     @property
@@ -60,7 +60,7 @@ class FileExamination:
         killed = ""
         if self.leftover is not None:
             name = self.leftover.name
-            killed = f"its recorder was killed, so what it lost is not known: {name} is left"
+            killed = f"its recorder was killed, so its losses are not known: {name} is left"
         return [text for text in (self.unreadable, *self.damages, *self.metadata, killed) if text]
 
     @property
@@ -70,11 +70,11 @@ class FileExamination:
 
     @property
     def state(self) -> str:
-        """The same in a word."""
+        """The exit code as a word."""
         return ("sound", "repairable", "unreadable")[self.code]
 
     def print_problems(self) -> None:
-        """Print each, with the name of the file."""
+        """Print each problem, with the name of the file."""
         for problem in self.problems:
             print_error(f"{self.path}: {problem}" if str(self.path) not in problem else problem)
 
@@ -85,7 +85,7 @@ def show_files(
     show: Callable[[str, dict[str, Any]], None],
     as_json: bool,
 ) -> None:
-    """Print what files hold; those that cannot be read are errors."""
+    """Print the contents of files; report files that cannot be read as errors."""
     found: dict[str, dict[str, Any]] = {}
     failed = False
     for path in files:
@@ -104,7 +104,7 @@ def show_files(
 
 
 def repair_files(files: list[Path], repair: Callable[[Path], list[str]], as_json: bool) -> None:
-    """Repair files, and print what was done."""
+    """Repair files, and print the repairs."""
     done: dict[str, list[str]] = {}
     failed: dict[str, str] = {}
     for path in files:
@@ -131,7 +131,7 @@ def moment(ns: int) -> str:
 
 
 def leftover_of(path: Path) -> Path | None:
-    """Return the hidden file that a killed recorder left beside a file; None: there is none."""
+    """Return the hidden file that a killed recorder left next to a file; None if there is none."""
     part = sidecar_part(path)
     return part if part.is_file() and not part.is_symlink() else None
 
@@ -142,16 +142,16 @@ def compare_metadata(
     as_in_file: Callable[[dict[str, Any]], Mapping[str, Any]] = lambda content: content,
 ) -> None:
     """
-    Note where the metadata file says something else than the file.
+    Note differences between the metadata file and the file.
 
     Parameters
     ----------
     found
-        Gets the metadata file's contents and problems.
+        Result that receives the contents and problems of the metadata file.
     facts
-        The values that are in the file and in its metadata.
+        Values that are both in the file and in its metadata.
     as_in_file
-        Returns contents as the file would have them, such as times that it has no digits for.
+        Converts contents to the file's resolution, such as times with fewer digits.
     """
     name = sidecar_path(found.path).name
     try:
@@ -164,10 +164,10 @@ def compare_metadata(
     said = as_in_file(content)
     for key, value in facts.items():
         if key not in said:
-            found.metadata.append(f"{name} does not say {key}, the file has {value}")
+            found.metadata.append(f"{name} has no {key}, the file has {value}")
         elif said[key] != value:
             shown = content.get(key, said[key])
-            found.metadata.append(f"{name} says {key} {shown}, the file has {value}")
+            found.metadata.append(f"{name} has {key} = {shown}, the file has {value}")
 
 
 def correct_metadata(found: FileExamination, facts: Mapping[str, Any], target: Path) -> list[str]:
@@ -177,22 +177,22 @@ def correct_metadata(found: FileExamination, facts: Mapping[str, Any], target: P
     Parameters
     ----------
     found
-        What was found in the file and its metadata file.
+        Result of checking the file and its metadata file.
     facts
-        The values that are in the file and in its metadata.
+        Values that are both in the file and in its metadata.
     target
         The file, or its repaired copy.
 
     Returns
     -------
     list of str
-        What was done.
+        The repairs.
     """
     source, to = sidecar_path(found.path), sidecar_path(target)
     if found.content is not None:
         write_sidecar(target, found.content | dict(facts))
         said = "; ".join(found.metadata)
-        return [f"{to.name} corrected: {said}" if said else f"{to.name} says how much was cut"]
+        return [f"{to.name} corrected: {said}" if said else f"{to.name} records the cut"]
     if not found.metadata:
         return []
     aside = to.with_name(to.name + ".unusable")

@@ -21,7 +21,7 @@ _FROM_THE_END = re.compile(r"-[0-9]{1,5}")
 @with_play_options
 def replay(
     run: Annotated[
-        str, typer.Argument(help="Run: uid or its beginning, scan id, or -1 for the latest.")
+        str, typer.Argument(help="Run: uid or its first characters, scan id, or -1 for the latest.")
     ],
     config: Annotated[
         str, typer.Option(help="Configuration file, or name of a profile.")

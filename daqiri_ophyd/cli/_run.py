@@ -9,7 +9,7 @@ import typer
 
 from .. import compat
 
-# What follows the script is the script's, whatever it looks like.
+# All arguments after the script belong to the script, even if they look like options.
 CONTEXT_SETTINGS = {"allow_interspersed_args": False}
 _IMPORTABLE = str(Path(compat.__file__).with_name("importable"))
 
@@ -21,7 +21,7 @@ def run(
     ] = None,
 ) -> None:
     """
-    Run a script written for DAQIRI's Python bindings, as python SCRIPT does.
+    Run a script written for DAQIRI's Python bindings, like python SCRIPT.
 
     The script, and processes that it starts, can import the module daqiri. Everything after SCRIPT
     belongs to the script; the exit code is that of the script.

@@ -18,7 +18,7 @@ _LONG_GAP_NS = 10_000_000_000
 
 
 def _regions_of(interfaces: list[dict[str, Any]]) -> set[str]:
-    """Return the names of the memory regions that they use."""
+    """Return the names of the memory regions that interfaces use."""
     sides = [i[side] for i in interfaces for side in ("rx", "tx") if i.get(side)]
     queues = [queue for side in sides for queue in side["queues"]]
     plans = [plan for side in sides for plan in side.get("reorder_configs", [])]
@@ -30,7 +30,7 @@ def open_to_send(config: NetworkConfig, interface: str) -> Engine:
     """
     Open an engine for one sender.
 
-    Where packets leave this process, only the sender's interface is opened, with the memory regions
+    If packets leave this process, only the sender's interface is opened, with the memory regions
     that it uses, so another process can use the rest; a raw stream does not receive.
     """
     document = config.to_dict()
@@ -77,7 +77,7 @@ class _AnnouncedGaps:
 
 def transmit(port: Port, queue: TxQueue, source: Replay, start_delay: float) -> dict[str, Any]:
     """
-    Send a replay to its end, with progress; return its counters.
+    Send a complete replay, with a progress bar; return its counters.
 
     Gaps longer than 10 s are announced before they begin.
     """
@@ -110,7 +110,7 @@ def play(
     begin: Callable[[Replay], object] = lambda _: None,
 ) -> dict[str, Any]:
     """
-    Send the packets of files as the options of `send` and `replay` say; return its counters.
+    Send the packets of files with the options of `send` and `replay`; return the counters.
 
     ``begin`` is called with the source before the first packet is sent.
     """
@@ -125,7 +125,7 @@ def play(
 
 
 def print_sent(result: dict[str, Any], as_json: bool) -> None:
-    """Print what `play` returned."""
+    """Print the result of `play`."""
     if as_json:
         print_json(result)
         return
@@ -144,15 +144,15 @@ def send(
     config: Annotated[str, typer.Argument(help=CONFIG_HELP)],
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE.pcap", help="Packets, sent with their gaps.", dir_okay=False),
+        typer.Argument(metavar="FILE.pcap", help="Packets to send.", dir_okay=False),
     ],
     options: PlayOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Send the packets of a pcap file with their original gaps; those over 10 s are announced.
+    Send the packets of a pcap file with their original gaps; gaps over 10 s are announced.
 
-    Ethernet frames are sent unchanged on Ethernet ports, but for --rewrite. Captures of socket
+    Ethernet frames are sent unchanged on Ethernet ports, except for --rewrite. Captures of socket
     ports are sent on socket ports: the payloads of UDP, the stream of one TCP connection.
 
     Example: [bold]daqiri-ophyd send udp capture_000000.pcap --speed 2[/bold]

@@ -11,7 +11,7 @@ _terminals: list[int] = []
 
 
 def end_on_signals() -> None:
-    """Handle SIGTERM and SIGHUP like SIGINT; a SIGHUP that is ignored (nohup) stays so."""
+    """Handle SIGTERM and SIGHUP like SIGINT; an ignored SIGHUP (nohup) stays ignored."""
     _terminals[:] = [fd for fd in (0, 1, 2) if os.isatty(fd)]
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
@@ -19,18 +19,18 @@ def end_on_signals() -> None:
 
 
 def ended_by() -> signal.Signals | None:
-    """Return the signal that ended the command; None: none of these."""
+    """Return which of these signals ended the command; None: neither."""
     return _received
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     global _received
     if _received is not None:
-        return  # A second one would interrupt what completes the files.
+        return  # A second signal would interrupt the completion of the files.
     _received = signal.Signals(number)
     if number == signal.SIGHUP:
         _leave_terminal()
-    # A plan has its own handler of Ctrl-C; a shell's background job may ignore it.
+    # A plan has its own handler for Ctrl-C; a shell's background job may ignore it.
     interrupt = signal.getsignal(signal.SIGINT)
     if not callable(interrupt):
         raise KeyboardInterrupt
@@ -38,7 +38,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _leave_terminal() -> None:
-    """Discard further output: a write to a terminal that was closed is an error."""
+    """Discard further output: writing to a closed terminal is an error."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in _terminals:
         os.dup2(nowhere, fd)

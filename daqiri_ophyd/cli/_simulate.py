@@ -15,13 +15,13 @@ from ._output import print_facts, print_json, progress_bar
 from ._send import open_to_send
 from ._source import interface_with, load_source
 
-# Stream i of an instrument with several sends from this port + i.
+# With several streams, stream i of an instrument sends from this port + i.
 _SOURCE_PORT = 50101
 _GROUP = 16
 
 
 class _Destination:
-    """Where packets go: a host, and a UDP port for all streams or one for each."""
+    """Destination of packets: a host, and one UDP port for all streams or one for each."""
 
     def __init__(self, text: str, instrument: Instrument) -> None:
         host, colon, ports = text.rpartition(":")
@@ -40,7 +40,7 @@ class _Destination:
 
 
 class _Sockets:
-    """Sends with a UDP socket of the kernel for each stream."""
+    """Sends with one kernel UDP socket for each stream."""
 
     def __init__(self, to: _Destination, instrument: Instrument, rate: float) -> None:
         self._interval = 1 / (rate * instrument.packets_per_frame) if rate else 0.0
@@ -58,7 +58,7 @@ class _Sockets:
             self._streams.append((sender, address))
 
     def send(self, chunk: Chunk) -> None:
-        """Send packets, each when it is due."""
+        """Send packets, each at its due time."""
         self._begin = time.monotonic() if self._begin is None else self._begin
         streams = chunk.streams.tolist()
         for i, packet in enumerate(chunk.packets):
@@ -71,7 +71,7 @@ class _Sockets:
             self._packets += 1
 
     def finish(self) -> dict[str, int]:
-        """Return what else is to be told."""
+        """Return further results."""
         return {}
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class _Queue:
         self._packets = 0
 
     def send(self, chunk: Chunk) -> None:
-        """Submit packets, each with the time when it is due."""
+        """Submit packets, each with its due time."""
         count = len(chunk.packets)
         times: NDArray[np.int64] | None = None
         if self._interval:
@@ -129,7 +129,7 @@ class _Queue:
         )
 
     def finish(self) -> dict[str, int]:
-        """Wait until all has left."""
+        """Wait until all packets have left."""
         self._queue.wait_sent()
         return {"dropped": self._queue.counters().dropped_total}
 
@@ -149,7 +149,7 @@ def simulate(
     instrument: Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(INSTRUMENTS))}.")],
     destination: Annotated[
         str | None,
-        typer.Argument(metavar="HOST:PORT", help="Where to send; FIRST-LAST: a port a stream."),
+        typer.Argument(metavar="HOST:PORT", help="Destination; FIRST-LAST: a port per stream."),
     ] = None,
     count: Annotated[int, typer.Option("--frames", "--count", help="Frames to send.", min=1)] = 100,
     rate: Annotated[
@@ -164,22 +164,22 @@ def simulate(
     shuffle: Annotated[
         int,
         typer.Option(
-            metavar="WINDOW", help="Send in random order within blocks of so many packets.", min=0
+            metavar="WINDOW", help="Send in random order within blocks of this many packets.", min=0
         ),
     ] = 0,
     seed: Annotated[int, typer.Option(help="The same seed makes the same packets.", min=0)] = 0,
     config: Annotated[
         str | None,
-        typer.Option(help="Send with an engine: configuration file, or name of a profile."),
+        typer.Option(help="Send with an engine: configuration file or name of a profile."),
     ] = None,
     queue: Annotated[
         str | None,
-        typer.Option(metavar="PORT/QUEUE", help="Its transmit queue. Default: the first."),
+        typer.Option(metavar="PORT/QUEUE", help="Its transmit queue. Default: its first."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """
-    Send the packets of an instrument that is not there. Its profile makes frames of them.
+    Send the packets of a simulated instrument. The profile of the same name assembles frames.
 
     Packets go out over UDP sockets, or with --config through an engine: as Ethernet frames from a
     raw port, as payloads from a socket.
@@ -188,9 +188,9 @@ def simulate(
     """
     chosen = _instrument(instrument)
     if destination is None and config is None:
-        raise typer.BadParameter("nowhere to send; give HOST:PORT, or --config")
+        raise typer.BadParameter("no destination; give HOST:PORT, or --config")
     if queue is not None and config is None:
-        raise typer.BadParameter("--queue is one of an engine; give --config, too")
+        raise typer.BadParameter("--queue is a queue of an engine; give --config, too")
     last = f"-{chosen.port + chosen.streams - 1}" if chosen.streams > 1 else ""
     to = _Destination(destination or f"192.0.2.2:{chosen.port}{last}", chosen)
     traffic = Traffic(

@@ -15,7 +15,7 @@ CONFIG_HELP = "Configuration file, name of a profile, or a network interface of 
 
 
 def _find(name: str) -> Path | None:
-    """Return the file of that name, or of the profile; None: there is neither."""
+    """Return the file of that name, or of the profile; None if there is neither."""
     path = Path(name)
     if path.exists() and not path.is_dir():
         return path
@@ -29,7 +29,7 @@ def config_path(name: str) -> Path:
     Raises
     ------
     typer.BadParameter
-        If it is neither.
+        If the argument is neither.
     """
     if (path := _find(name)) is not None:
         return path
@@ -51,14 +51,14 @@ def load_source(
     Parameters
     ----------
     name : str
-        The argument. A file comes before a profile of the same name, and that before an interface.
+        The argument. A file precedes a profile of the same name, which precedes an interface.
     udp_ports, hosts, packet_filter
-        What to receive on a network interface; as for `interface_configuration`.
+        Packets to receive on a network interface; as for `interface_configuration`.
 
     Raises
     ------
     typer.BadParameter
-        If it is none of these, or what to receive is given for a configuration.
+        If the argument is none of these, or packets are selected for a configuration.
     ConfigError
         If the configuration has errors.
     """
@@ -73,8 +73,8 @@ def load_source(
         )
     if udp_ports or hosts or packet_filter is not None:
         raise typer.BadParameter(
-            f"--udp-port, --host and --filter go with a network interface; {name!r} is a "
-            "configuration, which says itself what is received"
+            f"--udp-port, --host and --filter require a network interface; {name!r} is a "
+            "configuration, which already selects the packets"
         )
     return load_config(path)
 
@@ -86,7 +86,7 @@ def interface_with(config: NetworkConfig, side: Literal["rx", "tx"], name: str |
     Raises
     ------
     typer.BadParameter
-        If there is none.
+        If there is no such interface.
     """
     able = [i.name for i in config.interfaces if getattr(i, side).queues]
     if name is None and able:

@@ -27,7 +27,7 @@ def stats(
         typer.Argument(help="Open this configuration or profile, and receive packets."),
     ] = None,
     pid: Annotated[
-        int | None, typer.Option(help="Only the engines of this process.", min=1)
+        int | None, typer.Option(help="Show only the engines of this process.", min=1)
     ] = None,
     interval: Annotated[float, typer.Option(help="Seconds between updates.", min=0.05)] = 1.0,
     count: Annotated[int, typer.Option(help="Number of updates; 0: until Ctrl-C.", min=0)] = 0,
@@ -38,8 +38,8 @@ def stats(
     """
     Show rates, drops, pool levels and lateness of running engines, updated in place.
 
-    Without a configuration: of all running engines of this user. Engines that do not answer are
-    listed with the reason.
+    Without a configuration, it shows all running engines of this user. Engines that do not answer
+    are listed with the reason.
 
     Example: [bold]daqiri-ophyd stats --interval 0.5[/bold]
     """
@@ -80,12 +80,12 @@ class _State:
         if len(parts) != len(parts_before):
             return 0.0
         if side == "flows" and parts[index].flow != parts_before[index].flow:
-            return 0.0  # flows have come and gone
+            return 0.0  # flows were added or removed
         new, old = parts[index].counters, parts_before[index].counters
         return (getattr(new, counter) - getattr(old, counter)) / seconds
 
     def frame_rate(self, index: int) -> float:
-        """Return frames per second that a reorder plan hands on."""
+        """Return the frames per second that a reorder plan delivers."""
         return sum(self.rate("reorder", index, each) for each in ("complete", "incomplete"))
 
     def report(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _states(
         if not answers:
             if done == 1:
                 raise LookupError("no engine is running; start one, or give a configuration")
-            print_message("no engine is running any more")
+            print_message("no engine is running anymore")
             return
         yield [
             a if isinstance(a, UnreadableEngine) else _State(a, before.get((a.pid, a.opened_ns)))

@@ -14,7 +14,7 @@ def numbered_payloads(count: int, size: int) -> NDArray[np.uint8]:
 
 
 def udp_stimulus(count: int, payload_size: int, udp_ports: list[int]) -> NDArray[np.uint8]:
-    """Return frames of shape ``(count, 42 + payload_size)``, taking turns at the UDP ports."""
+    """Return frames of shape ``(count, 42 + payload_size)``, alternating between the UDP ports."""
     turn = np.resize(np.asarray(udp_ports, np.uint16), count)
     return frames.udp_frames(
         numbered_payloads(count, payload_size),
@@ -31,8 +31,8 @@ def schedule(count: int, interval_ns: int, group: int) -> NDArray[np.int64]:
     """
     Return launch times from 0, shape ``(count,)``, ns: groups with a pause between them.
 
-    Packets of a group are ``interval_ns`` apart; the pause is ten intervals. Two gap lengths make
-    a schedule that a replay can be compared with.
+    Packets of a group are ``interval_ns`` apart; the pause is ten intervals. With two lengths of
+    gaps, the schedule can be compared with that of a replay.
     """
     gaps = np.full(count, interval_ns, np.int64)
     gaps[::group] += 10 * interval_ns

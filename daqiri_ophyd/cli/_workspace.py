@@ -20,20 +20,20 @@ from ._signals import ended_by
 
 # Between attempts to pause a RunEngine, s.
 _RETRY_S = 0.02
-# Between looks for signals, s.
+# Period of checks for signals, s.
 _LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """What is needed to run a plan and store its run."""
+    """RunEngine, device and catalog to run a plan and store its run."""
 
     engine: RunEngine
     daq: Daq
     catalog: Catalog
 
     def run(self, plan: MsgGenerator[Any]) -> str:
-        """Run a plan with one run; return its uid.
+        """Run a plan that has one run; return its uid.
 
         Ctrl-C, SIGTERM and SIGHUP abort it, with files and run complete.
         """
@@ -52,10 +52,10 @@ class Workspace:
 
 
 class WaitForPlan(DuringTask):
-    """Waits for the end of a plan, and looks for signals meanwhile.
+    """Waits for the end of a plan, and checks for signals meanwhile.
 
-    Python handles them in this thread. One that came right before the wait, or to another thread,
-    does not end it.
+    Python handles signals in this thread. A signal that arrives just before the wait, or in another
+    thread, does not end the wait.
     """
 
     def block(self, blocking_event: threading.Event) -> None:
@@ -85,7 +85,7 @@ class _PauseOnInterrupt:
         threading.Thread(target=self._request, name="ctrl-c", daemon=True).start()
 
     def _request(self) -> None:
-        # It may not be running yet, or have paused or ended in the meantime.
+        # It may not be running yet, or may have paused or ended meanwhile.
         while not self._left.wait(_RETRY_S):
             with suppress(NotRunningError):
                 return self._engine.request_pause(defer=False)
@@ -98,7 +98,7 @@ def captures_of(data: Path) -> Path:
     Raises
     ------
     ValueError
-        If no document can name it.
+        If documents cannot name it.
     """
     captures = data.resolve() / "captures"
     CaptureSequence("captures", captures)
@@ -106,7 +106,7 @@ def captures_of(data: Path) -> Path:
 
 
 def open_catalog(data: Path, name: str | None = None) -> Catalog:
-    """Open the catalog at an address or in a directory; None: the one of the data directory."""
+    """Open the catalog at an address or in a directory; None: that of the data directory."""
     data = data.resolve()
     captures = captures_of(data)
     captures.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def open_catalog(data: Path, name: str | None = None) -> Catalog:
 def open_workspace(
     config: NetworkConfig | dict[str, Any], data: Path, catalog: str | None = None
 ) -> Iterator[Workspace]:
-    """Open catalog, device and RunEngine; they are closed in reverse order."""
+    """Open catalog, device and RunEngine; close them in reverse order."""
     with (
         open_catalog(data, catalog) as opened,
         make_daq(config, directory=captures_of(data)) as daq,

@@ -1,9 +1,10 @@
 """DAQIRI's Python interface: scripts that ``import daqiri`` run unchanged.
 
-``daqiri-ophyd run SCRIPT.py`` makes this module importable as ``daqiri``; elsewhere, use
-``from daqiri_ophyd import compat as daqiri``. The functions act on the one engine of the process
-that `daqiri_init` starts. They return a `Status`, or a tuple that begins with one; `last_error`
-says why. For new programs, `daqiri_ophyd.engine` has bursts as arrays, waiting and exceptions.
+``daqiri-ophyd run SCRIPT.py`` makes this module importable as ``daqiri``. Elsewhere, use
+``from daqiri_ophyd import compat as daqiri``. The functions act on the one engine of the process,
+which `daqiri_init` starts. They return a `Status`, or a tuple that begins with one; `last_error`
+returns the cause. For new programs, `daqiri_ophyd.engine` has bursts as arrays, waiting and
+exceptions.
 """
 
 import atexit as _atexit
@@ -196,7 +197,7 @@ DAQIRI_VERSION_PATCH = version_patch()
 DAQIRI_ABI_VERSION = __abi_version__ = abi_version()
 __version_info__ = (DAQIRI_VERSION_YEAR, DAQIRI_VERSION_MONTH, DAQIRI_VERSION_PATCH)
 
-# Before the interpreter goes, after what the program registers.
+# Runs before the interpreter exits, after handlers that the program registers.
 _atexit.register(shutdown)
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The functions that take or return configurations and flows."""
+"""The functions that accept or return configurations and flows."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def daqiri_init(config: Any) -> Status:
     ----------
     config : str, PathLike, mapping, NetworkConfig or object
         The path of a file, YAML text, keys and values, or a configuration built in code, which
-        gets every default and adjustment. Also an object whose ``value`` is one of these, or whose
-        ``as_dict()`` returns keys and values.
+        receives every default and adjustment. Also an object whose ``value`` is one of these, or
+        whose ``as_dict()`` returns keys and values.
 
     Returns
     -------
     Status
-        SUCCESS; INTERNAL_ERROR if one is running already; INVALID_PARAMETER if there are errors,
-        all of which `last_error` lists; else what is missing here.
+        SUCCESS; INTERNAL_ERROR if an engine is already running; INVALID_PARAMETER if there are
+        errors, all of which `last_error` lists; otherwise the status of the missing resource.
     """
     if isinstance(config, bytes):
         config = config.decode(errors="replace")
     if isinstance(config, str):
-        # Lone surrogates, which no file has.
+        # Lone surrogates, which files cannot have.
         config = config.encode(errors="backslashreplace").decode()
         return _native.daqiri_init_from_path_or_text(config)
     if isinstance(config, os.PathLike):
@@ -79,11 +79,11 @@ def daqiri_init(config: Any) -> Status:
 
 
 def _start(keys: Mapping[str, Any], built: NetworkConfig | None) -> Status:
-    """Start from keys and values; ``built`` gets what was adjusted."""
+    """Start from keys and values; ``built`` receives the adjustments."""
     read, report = read_config(keys, None)
     if read is None or not report.ok:
         return _native.fail(Status.INVALID_PARAMETER, "daqiri_init", report.text())
-    # The engine tells the others.
+    # The engine reports the others.
     told = {(each.path, each.message) for each in check_config(read.to_dict()).warnings}
     for warning in report.warnings:
         if (warning.path, warning.message) not in told:
@@ -100,7 +100,7 @@ def _start(keys: Mapping[str, Any], built: NetworkConfig | None) -> Status:
 
 
 def parse_network_config(yaml_string_or_path: str) -> tuple[Status, NetworkConfig]:
-    """Read and check a file that the text names, or the text; nothing is started.
+    """Read and check a file named by the text, or the text itself, without starting an engine.
 
     Parameters
     ----------
@@ -112,18 +112,18 @@ def parse_network_config(yaml_string_or_path: str) -> tuple[Status, NetworkConfi
     Status
         SUCCESS, or INVALID_PARAMETER with all errors in `last_error`.
     NetworkConfig
-        With all defaults and adjustments; an empty one if there are errors.
+        Configuration with all defaults and adjustments; empty if there are errors.
     """
     return _parsed(*_native.parse_network_config(yaml_string_or_path))
 
 
 def parse_network_config_from_yaml_string(yaml_string: str) -> tuple[Status, NetworkConfig]:
-    """As `parse_network_config`, from text."""
+    """Read and check text; see `parse_network_config`."""
     return _parsed(*_native.parse_network_config_from_yaml_string(yaml_string))
 
 
 def parse_network_config_from_yaml_file(yaml_path: str) -> tuple[Status, NetworkConfig]:
-    """As `parse_network_config`, from a file."""
+    """Read and check a file; see `parse_network_config`."""
     return _parsed(*_native.parse_network_config_from_yaml_file(yaml_path))
 
 
@@ -136,12 +136,12 @@ def _parsed(
 
 
 def get_engine_type() -> EngineType:
-    """Return the engine that runs; UNKNOWN: none."""
+    """Return the running engine; UNKNOWN if there is none."""
     return EngineType(_native.get_engine_type())
 
 
 def add_rx_flow_async(port: int, flow: FlowRuleConfig) -> tuple[Status, int]:
-    """Begin to add a flow; return the status and the operation's number in `poll_flow_op`.
+    """Begin to add a flow; return the status and the operation's number for `poll_flow_op`.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def add_rx_flow_async(port: int, flow: FlowRuleConfig) -> tuple[Status, int]:
 
 
 def add_rx_flows_async(port: int, flows: Sequence[FlowRuleConfig]) -> tuple[Status, int]:
-    """Begin to add several flows in one operation, as `add_rx_flow_async`."""
+    """Begin to add several flows in one operation; see `add_rx_flow_async`."""
     return _begin_add("add_rx_flows_async", port, flows)
 
 
@@ -170,13 +170,13 @@ def _begin_add(call: str, port: int, flows: Sequence[FlowRuleConfig]) -> tuple[S
 
 
 def poll_flow_op() -> tuple[Status, FlowOpResult]:
-    """Return the status and the next operation that has completed; NOT_READY: none has."""
+    """Return the status and the next completed operation; NOT_READY if there is none."""
     status, op_id, kind, result, flow_id, flow_ids = _native.poll_flow_op()
     return status, FlowOpResult(op_id, FlowOpType(kind), result, flow_id, flow_ids)
 
 
 def rdma_get_opcode(burst: BurstParams | None) -> RDMAOpCode:
-    """Return what an RDMA burst does; INVALID: nothing."""
+    """Return the operation of an RDMA burst; INVALID if there is none."""
     return RDMAOpCode(_native.rdma_get_opcode(burst))
 
 
@@ -196,7 +196,7 @@ def version_month() -> int:
 
 
 def version_patch() -> int:
-    """Return the number of the version within its month, from 0."""
+    """Return the number of the version in its month, from 0."""
     return _version()[2]
 
 

@@ -57,7 +57,7 @@ Ports = int | tuple[int, int]
 
 @dataclass(slots=True)
 class CommonConfig:
-    """What holds for the whole engine. ``engine_type`` is the engine that was found."""
+    """Settings of the whole engine. ``engine_type`` is the selected engine."""
 
     version: int = 1
     master_core: int = 0
@@ -87,7 +87,7 @@ class MemoryRegionConfig:
 
 @dataclass(slots=True)
 class CommonQueueConfig:
-    """What receive and transmit queues have in common."""
+    """Common settings of receive and transmit queues."""
 
     name: str = ""
     id: int = 0
@@ -100,7 +100,7 @@ class CommonQueueConfig:
 
 @dataclass(slots=True)
 class RxQueueConfig:
-    """A receive queue; ``timeout_us`` 0: only full bursts."""
+    """A receive queue; with ``timeout_us`` 0, it delivers only full bursts."""
 
     common: CommonQueueConfig = field(default_factory=CommonQueueConfig)
     timeout_us: int = 0
@@ -109,7 +109,7 @@ class RxQueueConfig:
 
 @dataclass(slots=True)
 class TxQueueConfig:
-    """A transmit queue; ``pacing_mbps`` 0: not paced."""
+    """A transmit queue; with ``pacing_mbps`` 0, it is not paced."""
 
     common: CommonQueueConfig = field(default_factory=CommonQueueConfig)
     poll_mode: QueuePollMode = QueuePollMode.INDIRECT
@@ -149,7 +149,7 @@ class TunnelConfig:
 
 @dataclass(slots=True)
 class FlowAction:
-    """What a flow does; a queue by ``id``, or several by ``ids``."""
+    """Action of a flow; a queue by ``id``, or several by ``ids``."""
 
     type: FlowType = FlowType.QUEUE
     id: int = 0
@@ -160,7 +160,7 @@ class FlowAction:
 
 @dataclass(slots=True)
 class FlexItemMatch:
-    """A match on bits at a set place."""
+    """A match on bits at a fixed position."""
 
     flex_item_id: int = 0
     val: int = 0
@@ -169,7 +169,7 @@ class FlexItemMatch:
 
 @dataclass(slots=True)
 class EcpriMatch:
-    """A match on eCPRI messages, as far as ``match_`` says so."""
+    """A match on eCPRI messages, on the fields selected by ``match_``."""
 
     match_msg_type: bool = False
     msg_type: int = 0
@@ -179,7 +179,7 @@ class EcpriMatch:
 
 @dataclass(slots=True)
 class FlowMatch:
-    """What a flow matches; 0: anything.
+    """Match of a flow; 0 matches anything.
 
     ``ipv4_src`` and ``ipv4_dst`` are in network byte order, as ``in_addr_t``:
     ``int.from_bytes(socket.inet_aton("10.0.0.1"), sys.byteorder)``.
@@ -197,7 +197,7 @@ class FlowMatch:
 
 @dataclass(slots=True)
 class FlowConfig:
-    """A flow of the configuration; ``actions``, if there are any, replace ``action``."""
+    """A flow of the configuration; ``actions``, if not empty, replaces ``action``."""
 
     name: str = ""
     id: int = 0
@@ -208,7 +208,7 @@ class FlowConfig:
 
 @dataclass(slots=True)
 class FlowRuleConfig:
-    """A flow to add at run time; ``actions``, if there are any, replace ``action``."""
+    """A flow to add at run time; ``actions``, if not empty, replaces ``action``."""
 
     name: str = ""
     action: FlowAction = field(default_factory=FlowAction)
@@ -218,7 +218,7 @@ class FlowRuleConfig:
 
 @dataclass(slots=True)
 class FlowOpResult:
-    """A completed operation; NOT_READY: none has completed."""
+    """A completed operation; NOT_READY if none has completed."""
 
     op_id: int = 0
     type: FlowOpType = FlowOpType.ADD_RX
@@ -229,7 +229,7 @@ class FlowOpResult:
 
 @dataclass(slots=True)
 class FlexItemConfig:
-    """A field of a protocol of one's own."""
+    """A field of a custom protocol."""
 
     name: str = ""
     id: int = 0
@@ -239,7 +239,7 @@ class FlexItemConfig:
 
 @dataclass(slots=True)
 class RxConfig:
-    """The receiving side of an interface."""
+    """The receive side of an interface."""
 
     flow_isolation: bool = False
     hardware_timestamps: bool = False
@@ -254,7 +254,7 @@ class RxConfig:
 
 @dataclass(slots=True)
 class TxConfig:
-    """The transmitting side of an interface."""
+    """The transmit side of an interface."""
 
     accurate_send: bool = False
     queues: list[TxQueueConfig] = field(default_factory=list)
@@ -287,7 +287,7 @@ class RoCEConfig:
 
 @dataclass(slots=True)
 class RDMAConfig:
-    """RDMA of an interface, as found in its socket and RoCE settings."""
+    """RDMA settings of an interface, derived from its socket and RoCE settings."""
 
     mode: RDMAMode = RDMAMode.INVALID
     transport_mode: RDMATransportMode = RDMATransportMode.INVALID

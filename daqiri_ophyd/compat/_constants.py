@@ -15,7 +15,7 @@ __all__ = [
 ]
 
 ADV_NETWORK_HEADER_SIZE_BYTES = 256
-# DAQIRI's limits; there are none here.
+# DAQIRI's limits; this package has none.
 MAX_NUM_RX_QUEUES = 32
 MAX_NUM_TX_QUEUES = 32
 MAX_INTERFACES = 4

@@ -63,7 +63,7 @@ class StreamType(_Named):
 
 
 class EngineType(_Named):
-    """An io engine; DEFAULT: found from addresses and endpoints."""
+    """An I/O engine; DEFAULT: selected from addresses and endpoints."""
 
     UNKNOWN = -1
     DEFAULT = 0
@@ -93,7 +93,7 @@ class SocketMode(_Named):
 
 
 class Direction(_Named):
-    """Sides that the interfaces have."""
+    """Directions of the interfaces."""
 
     RX = 0
     TX = 1
@@ -130,7 +130,7 @@ class MemoryKind(_Named):
 
 
 class BufferLocation(_Named):
-    """Where packets lie."""
+    """Memory of packets."""
 
     CPU = 0
     GPU = 1
@@ -138,7 +138,7 @@ class BufferLocation(_Named):
 
 
 class QueuePollMode(_Named):
-    """Who polls a queue: a thread of the engine, or the caller."""
+    """Poller of a queue: a thread of the engine, or the caller."""
 
     INDIRECT = 0
     DIRECT = 1
@@ -146,7 +146,7 @@ class QueuePollMode(_Named):
 
 
 class FlowMatchType(_Named):
-    """What a flow matches by."""
+    """Kind of match of a flow."""
 
     IPV4_UDP = 0
     FLEX_ITEM = 1
@@ -154,7 +154,7 @@ class FlowMatchType(_Named):
 
 
 class FlowType(_Named):
-    """What a flow does."""
+    """Action of a flow."""
 
     QUEUE = 0
     VLAN_PUSH = 1
@@ -181,7 +181,7 @@ class FlowOpType(_Named):
 
 
 class ReorderMethod(_Named):
-    """How a packet tells its batch and place."""
+    """How the batch and the position of a packet are encoded."""
 
     INVALID = 0
     SEQ_BATCH_NUMBER = 1
@@ -224,7 +224,7 @@ class ReorderByteOrder(_Named):
 
 
 class ReorderBase(_Named):
-    """Where offsets count from: the first byte of the packet, or of its UDP payload."""
+    """Origin of offsets: the first byte of the packet, or of its UDP payload."""
 
     PACKET = 0
     UDP_PAYLOAD = 1
@@ -248,7 +248,7 @@ class RDMATransportMode(_Named):
 
 
 class RDMAOpCode(_Named):
-    """What an RDMA burst does."""
+    """Operation of an RDMA burst."""
 
     CONNECT = 0
     SEND = 1
@@ -261,7 +261,7 @@ class RDMAOpCode(_Named):
 
 
 class RDMACompletionType(_Named):
-    """Side of a connection that a completion is of."""
+    """Side of the connection of a completion."""
 
     RX = 0
     TX = 1
@@ -269,7 +269,7 @@ class RDMACompletionType(_Named):
 
 
 class ErrorGlobalStats(_Named):
-    """Losses; `print_stats` shows those that there are, by reason."""
+    """Losses; `print_stats` shows nonzero losses by reason."""
 
     OUT_OF_RX_BUFFERS = 0
     RX_QUEUE_FULL = 1
@@ -281,7 +281,7 @@ _Enum = TypeVar("_Enum", bound=_Named)
 
 
 def word(value: _Named) -> str:
-    """Return an enumerator as the configuration file spells it."""
+    """Return an enumerator as spelled in the configuration file."""
     return value.name.lower()
 
 
@@ -295,9 +295,9 @@ def engine_type_from_string(str: str) -> EngineType:  # noqa: A002 - the documen
     Raises
     ------
     ValueError
-        If there is none.
+        If there is no such engine.
     """
-    # The file's word for both engines that use verbs.
+    # In files, both engines that use verbs have this name.
     if str == "ibverbs":
         return EngineType.RDMA
     for engine in EngineType:
@@ -314,7 +314,7 @@ def engine_type_to_string(type: EngineType) -> str:  # noqa: A002
 
 
 def stream_type_from_string(str: str) -> StreamType:  # noqa: A002
-    """Return the stream type of this name; INVALID: there is none."""
+    """Return the stream type of this name; INVALID if there is none."""
     return _from(StreamType, str, StreamType.INVALID)
 
 
@@ -324,7 +324,7 @@ def stream_type_to_string(type: StreamType) -> str:  # noqa: A002
 
 
 def socket_protocol_from_string(str: str) -> SocketProtocol:  # noqa: A002
-    """Return the transport of this name; INVALID: there is none."""
+    """Return the transport of this name; INVALID if there is none."""
     return _from(SocketProtocol, str, SocketProtocol.INVALID)
 
 
@@ -334,9 +334,9 @@ def socket_protocol_to_string(protocol: SocketProtocol) -> str:
 
 
 def reorder_data_type_from_string(str: str) -> ReorderDataType:  # noqa: A002
-    """Return the data type of this name; INVALID: there is none."""
+    """Return the data type of this name; INVALID if there is none."""
     found = _from(ReorderDataType, str, ReorderDataType.INVALID)
-    # Not a word of the file.
+    # Not used in files.
     return ReorderDataType.INVALID if found == ReorderDataType.SAME else found
 
 
@@ -346,7 +346,7 @@ def reorder_data_type_to_string(type: ReorderDataType) -> str:  # noqa: A002
 
 
 def reorder_endianness_from_string(str: str) -> ReorderEndianness:  # noqa: A002
-    """Return the byte order of this name; INVALID: there is none."""
+    """Return the byte order of this name; INVALID if there is none."""
     return _from(ReorderEndianness, str, ReorderEndianness.INVALID)
 
 
@@ -361,7 +361,7 @@ def log_level_from_string(str: str) -> LogLevel:  # noqa: A002
     Raises
     ------
     RuntimeError
-        If there is none.
+        If there is no such level.
     """
     for level in LogLevel:
         if str.lower() == word(level):

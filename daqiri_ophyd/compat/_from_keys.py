@@ -72,9 +72,9 @@ def from_keys(document: Mapping[str, Any], engine_type: EngineType) -> NetworkCo
     Parameters
     ----------
     document : mapping
-        With every default written out, as ``daqiri_ophyd.engine.NetworkConfig.to_dict`` has it.
+        Keys with every default written out, as from ``daqiri_ophyd.engine.NetworkConfig.to_dict``.
     engine_type : EngineType
-        The engine that was found.
+        The selected engine.
     """
     keys = document["daqiri"]["cfg"]
     loopbacks = {word: kind for kind, word in LOOPBACKS.items()}
@@ -114,7 +114,7 @@ def _scheme(config: SocketConfig) -> str:
 
 
 def _members(kind: type[_Class], keys: Mapping[str, Any], *names: str) -> _Class:
-    """Return an object whose members of these names are as the file says, if it does."""
+    """Return an object whose members of these names have the file's values, if given."""
     return kind(**{name: keys[name] for name in names if name in keys})
 
 

@@ -1,4 +1,4 @@
-"""Reorder configs of a configuration, as DAQIRI names their members; with our extensions."""
+"""Reorder configs of a configuration, with DAQIRI's member names and our extensions."""
 
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class ReorderBitFieldConfig:
-    """Where a number lies in a packet, in bits."""
+    """Position of a number in a packet, in bits."""
 
     bit_offset: int = 0
     bit_width: int = 0
@@ -51,7 +51,7 @@ class ReorderSeqPacketsPerBatchConfig:
 
 @dataclass(slots=True)
 class ReorderBatchPacketNumberConfig:
-    """The method BATCH_PACKET_NUMBER: packets are numbered anew in each batch."""
+    """The method BATCH_PACKET_NUMBER: packet numbers restart in each batch."""
 
     batch_number: ReorderBitFieldConfig = field(default_factory=ReorderBitFieldConfig)
     packet_number: ReorderBitFieldConfig = field(default_factory=ReorderBitFieldConfig)
@@ -61,7 +61,7 @@ class ReorderBatchPacketNumberConfig:
 
 @dataclass(slots=True)
 class ReorderBatchByteOffsetConfig:
-    """The method BATCH_BYTE_OFFSET: a packet says where in its batch its payload begins."""
+    """The method BATCH_BYTE_OFFSET: a packet has the position of its payload in the batch."""
 
     batch_number: ReorderBitFieldConfig = field(default_factory=ReorderBitFieldConfig)
     byte_offset: ReorderBitFieldConfig = field(default_factory=ReorderBitFieldConfig)
@@ -70,7 +70,7 @@ class ReorderBatchByteOffsetConfig:
 
 @dataclass(slots=True)
 class ReorderFrameConfig:
-    """Shape and numpy type of an aggregate; empty: an array of output elements."""
+    """Shape and NumPy type of an aggregate; empty: an array of output elements."""
 
     shape: list[int] = field(default_factory=list)
     dtype: str = ""
@@ -90,7 +90,7 @@ class ReorderDataTypesConfig:
 class ReorderConfig:
     """A reorder plan; ``reorder_type`` is ``cpu`` or ``gpu``.
 
-    ``window`` 0 is the default; ``timeout_us`` -1 is that of the queue.
+    ``window`` 0 is the default; ``timeout_us`` -1 means that of the queue.
     """
 
     name: str = ""

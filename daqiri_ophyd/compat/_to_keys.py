@@ -75,25 +75,25 @@ _TUNNEL_NUMBERS = {
 
 
 def endpoint_parts(uri: object) -> dict[str, str | int]:
-    """Return ``ip`` and ``port`` of ``scheme://ip:port``, those that it has."""
+    """Return ``ip`` and ``port`` of ``scheme://ip:port``, if present."""
     try:
         parts = urlsplit(uri if isinstance(uri, str) else "")
         found = {"ip": parts.hostname, "port": parts.port}
     except ValueError:
-        # The schema says what is wrong with it.
+        # The schema check reports the problem.
         return {}
     return {key: value for key, value in found.items() if value}
 
 
 def to_keys(config: NetworkConfig) -> Keys:
-    """Return what a configuration file would say.
+    """Return the configuration as keys and values of a configuration file.
 
     Raises
     ------
     TypeError
-        If a member is of another class; the text says which.
+        If a member is of another class; the message names it.
     ValueError
-        If two members contradict each other; the text has both.
+        If two members contradict each other; the message names both.
     """
     common = _as(CommonConfig, config.common, "common")
     regions = _as(dict, config.memory_regions, "memory_regions")
@@ -121,7 +121,7 @@ def to_keys(config: NetworkConfig) -> Keys:
 
 
 def _engine(common: CommonConfig) -> EngineType:
-    """Return the engine that was asked for, by whichever of its two members."""
+    """Return the requested engine, from either of the two members."""
     engine, found = common.engine, common.engine_type
     if engine in _NO_ENGINE or found in _NO_ENGINE or engine == found:
         return found if engine in _NO_ENGINE else engine
@@ -134,7 +134,7 @@ def _engine(common: CommonConfig) -> EngineType:
 
 
 def _set_transport(interfaces: list[Keys], protocol: object) -> None:
-    """Complete endpoints that have no scheme with the protocol, where none has one."""
+    """Add the protocol to endpoints without a scheme, if no endpoint has one."""
     schemes = [
         (f"interfaces[{index}].socket.{key}", keys[key].partition("://")[0].replace("rdma", "roce"))
         for index, interface in enumerate(interfaces)
@@ -142,7 +142,7 @@ def _set_transport(interfaces: list[Keys], protocol: object) -> None:
         for key in ("local_addr", "remote_addr")
         if isinstance(keys.get(key), str) and "://" in keys[key]
     ]
-    # The default cannot be told from one that was set.
+    # The default cannot be distinguished from an explicit value.
     chosen = protocol not in (SocketProtocol.UDP, SocketProtocol.INVALID)
     if schemes and chosen and _word(protocol) != schemes[0][1]:
         where, scheme = schemes[0]
@@ -178,7 +178,7 @@ def _each(values: object, path: str) -> Iterable[tuple[Any, str]]:
 
 
 def _word(value: object) -> object:
-    """Return the file's word for an enumerator; its rules are for anything else."""
+    """Return the file's name for an enumerator; other values are left to the file's rules."""
     return value.name.lower() if isinstance(value, Enum) else value
 
 
@@ -191,7 +191,7 @@ def _region(name: str, value: object, path: str) -> Keys:
     region = _as(MemoryRegionConfig, value, path)
     access = _as(int, region.access, f"{path}.access")
     if region.name not in ("", name):
-        raise ValueError(f"{path}.name is {region.name!r}; accepted is the name that it is under")
+        raise ValueError(f"{path}.name is {region.name!r}; accepted is its key in memory_regions")
     return {
         "name": name,
         "kind": _word(region.kind),
@@ -232,7 +232,7 @@ def _socket(config: SocketConfig) -> Keys:
         in_uri = endpoint_parts(uri)
         for part in ("ip", "port"):
             value = getattr(config, f"{side}_{part}")
-            # What the address holds already is not said again; a file may have one of the two.
+            # Parts that the address already has are left out; a file may have only one of the two.
             if value and value != in_uri.get(part):
                 keys[f"{side}_{part}"] = value
     keys |= {
@@ -309,14 +309,14 @@ def _flow(value: object, path: str) -> Keys:
 
 
 def rule_keys(rule: FlowRuleConfig, path: str) -> Keys:
-    """Return what a configuration file would say of a flow that is added at run time.
+    """Return a flow to add at run time as keys and values of a configuration file.
 
     Raises
     ------
     TypeError, ValueError
-        As `to_keys`.
+        As for `to_keys`.
     """
-    # A name and an id of its own, where a file must give them.
+    # Its own name and id, because a file requires them.
     flow = FlowConfig("flow", 1, rule.action, rule.actions, rule.match)
     return _flow(flow, path)
 
@@ -392,7 +392,7 @@ def _flex_item(value: object, path: str) -> Keys:
 _METHODS = {
     method: method.name.lower() for method in ReorderMethod if method != ReorderMethod.INVALID
 }
-# Keys of a plan that mean the same when they are absent.
+# Values of a plan's keys that are equivalent to leaving them out.
 _OPTIONAL = {"window": 0, "timeout_us": -1, "fill": 0, "flow_stride": 0}
 
 

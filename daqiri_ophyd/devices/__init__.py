@@ -1,6 +1,6 @@
 """The engine as ophyd devices: ports, queues, flows, captures and frame detectors.
 
-`make_daq` makes the tree of a configuration; nothing else has to be constructed.
+`make_daq` creates the device tree of a configuration, with all of its devices.
 """
 
 from ._base import CounterDevice, EngineDevice, Group

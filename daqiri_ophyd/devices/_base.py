@@ -30,7 +30,7 @@ __all__ = ["CounterDevice", "EngineDevice", "Group", "ThreadedDevice", "TypedDev
 
 
 class TypedDevice(Device):
-    """A device with the types of Bluesky's protocols, which those of ophyd do not agree with."""
+    """A device typed by Bluesky's protocols, from which ophyd's own types differ."""
 
     if TYPE_CHECKING:
 
@@ -41,16 +41,16 @@ class TypedDevice(Device):
 
 
 class ThreadedDevice(TypedDevice):
-    """A device whose `trigger` works on a thread of its own."""
+    """A device whose `trigger` works on a separate thread."""
 
     def trigger(self) -> EngineStatus:
-        """Start to work; the status is done, or has failed, when that has ended."""
+        """Start the work; the status is done or has failed when the work has ended."""
         status = EngineStatus(self, action="trigger", timeout=math.inf)
         threading.Thread(target=self._run, args=(status,), name=self.name, daemon=True).start()
         return status
 
     def work(self) -> None:
-        """Do what a reading needs; what it raises is the status's exception."""
+        """Do the work of a reading; an exception that it raises becomes that of the status."""
         raise NotImplementedError
 
     def _run(self, status: EngineStatus) -> None:
@@ -99,7 +99,7 @@ class EngineDevice(TypedDevice):
 
     @property
     def busy(self) -> str:
-        """``staged``, ``sending``, or empty: nothing that a change of flows would disturb."""
+        """``staged`` or ``sending``; empty if a change of flows disturbs nothing."""
         return "" if self._staged == Staged.no else "staged"
 
     @property
@@ -114,7 +114,7 @@ class EngineDevice(TypedDevice):
         return next(i for i in self.daq.config.interfaces if i.name == self._port_name)
 
     def receive_path_of(self, queue: str) -> str:
-        """Return what brings the packets of a receive queue; empty while the engine is closed."""
+        """Return the receive path of a queue; empty while the engine is closed."""
         with contextlib.suppress(NotReadyError):
             if self.daq.is_open:
                 return self.daq.port(self._port_name).receive_path(queue)
@@ -136,11 +136,11 @@ class EngineDevice(TypedDevice):
 class Group(EngineDevice):
     """Devices of one kind, such as the receive queues of a port.
 
-    Its own configuration is that of its members.
+    Its configuration is that of its members.
     """
 
     if TYPE_CHECKING:
-        # Members have the names in the configuration; `typed_tree` declares them.
+        # Members are named as in the configuration; `typed_tree` declares them.
         def __getattr__(self, name: str) -> Any: ...  # type: ignore[override]
 
     @property
@@ -150,7 +150,7 @@ class Group(EngineDevice):
         return [part for part in parts if isinstance(part, Device)]
 
     def become(self, components: Mapping[str, Any]) -> None:
-        """Have these components instead; those that it has already stay the same objects.
+        """Replace the components; devices that the group already has stay the same objects.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class Group(EngineDevice):
         cls = create_device_from_components(
             type(self).__name__, docstring=type(self).__doc__, base_class=Group, **components
         )
-        # Those of an ophyd device are its class's.
+        # ophyd keeps the components of a device in its class.
         self.__class__ = cls
         for attribute in before.keys() - components.keys():
             del self._signals[attribute], self._component_kinds[attribute]
@@ -183,10 +183,10 @@ class Group(EngineDevice):
 class CounterDevice(EngineDevice):
     """A device that reads all of its counters from the engine at once.
 
-    `read` takes one consistent snapshot: sums over its values are exact. Reading a single signal
-    takes a snapshot too. While the engine is open, subscribed signals are updated from
+    `read` takes one consistent snapshot, so sums over its values are exact. Reading a single signal
+    also takes a snapshot. While the engine is open, subscribed signals are updated from
     `Engine.counters` ten times a second and call their subscribers when the value has changed.
-    They may be one period old, also when the engine is closed.
+    These values may be one period old, also after the engine is closed.
     """
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
@@ -213,27 +213,27 @@ class CounterDevice(EngineDevice):
     def rate_of(self, counts: dict[str, int], now: float) -> dict[str, float]:
         """Return increments per second over the last second, or since the reading before that.
 
-        However often a device is looked at, and by whomever, its rates cover a second or more
-        (less only in the first second).
+        Rates cover a second or more (less only in the first second), no matter how often and by how
+        many readers the device is read.
 
         Parameters
         ----------
         counts : dict of str to int
             Counters by name.
         now : float
-            When they were read, s, on the clock of `time.monotonic`.
+            Time of the reading, s, on the clock of `time.monotonic`.
 
         Returns
         -------
         dict of str to float
-            0 until there are two readings.
+            Rates by name; 0 until there are two readings.
         """
         with self._rate_lock:
             looks = self._looks
             if looks and now - looks[-1][0] < _LEAST_S:
                 return dict(self._rates)
             if looks and any(counts[name] < count for name, count in looks[-1][1].items()):
-                looks.clear()  # the engine was opened anew
+                looks.clear()  # the engine was reopened
             looks.append((now, counts))
             while len(looks) > 2 and looks[1][0] <= now - _RATE_S:
                 looks.popleft()
@@ -246,7 +246,7 @@ class CounterDevice(EngineDevice):
             return dict(self._rates)
 
     def restart_rates(self) -> None:
-        """Forget earlier readings: rates cover what comes from now on."""
+        """Forget earlier readings: rates cover the time from now on."""
         with self._rate_lock:
             self._looks.clear()
         self.take_values()
@@ -256,7 +256,7 @@ class CounterDevice(EngineDevice):
         return self.readings_of(self.take_values(), time.time())
 
     def readings_of(self, values: dict[str, Any], timestamp: float) -> Readings:
-        """Return readings with these values by attribute name; other signals are read."""
+        """Return readings with these values, by attribute name; read the other signals."""
         reading: Readings = OrderedDict()
         for attribute, component in self._get_components_of_kind(Kind.normal):
             if attribute in values:
@@ -277,7 +277,7 @@ class CounterDevice(EngineDevice):
         """Update the signals from the engine's latest copy of its counters."""
         if not self._is_monitored():
             default_ticker().remove(self._notify_subscribers)
-            self.monitor()  # if the engine was opened meanwhile, on another thread
+            self.monitor()  # another thread may have opened the engine
             return
         try:
             counters = self.daq.engine.counters
@@ -287,7 +287,7 @@ class CounterDevice(EngineDevice):
             self._seen = taken
             values = self.take_copied(counters)
         except NotReadyError:
-            return  # closed meanwhile
+            return  # another thread has closed it
         for attribute, value in values.items():
             getattr(self, attribute).update_if_changed(value, taken / 1e9)
 

@@ -28,9 +28,9 @@ class Capture(PreparedCapture):
     ======================= ======================================================================
     hook                    what happens
     ======================= ======================================================================
-    ``stage``               opens the engine; files of this run get a directory of their own
-    ``prepare``             takes a `CaptureTrigger`: exactly so many files of so many packets for
-                            each kickoff, until ``unstage``; settings are as before then
+    ``stage``               opens the engine; files of this run go to a new directory
+    ``prepare``             accepts a `CaptureTrigger`: the number of files for each kickoff and of
+                            packets in each file, until ``unstage``, which restores the settings
     ``trigger`` (step scan) flushes the queue and records one file; done when `num_packets` or
                             `acquire_time` is reached
     ``kickoff`` (fly scan)  flushes the queue and starts recording; a new file begins after
@@ -48,16 +48,17 @@ class Capture(PreparedCapture):
     back to back, without their first `packet_data_offset` bytes, with an index file. `writer` and
     `durable` select how packets are written to disk. See `RxQueue.record`.
 
-    If packets are lost, other than by a flush or a filter, the capture fails (`on_drop` ``fail``),
-    the row is marked in the column ``lossy`` (``flag``), or nothing more happens (``ignore``).
-    `dropped` counts them in all three cases.
+    If packets are lost other than by a flush or a filter, `on_drop` selects the result: the capture
+    fails (``fail``), the row is marked in the column ``lossy`` (``flag``), or the loss is ignored
+    (``ignore``). `dropped` counts the packets in all three cases.
 
-    A prepared capture can share the stream of a fly scan with other captures, and with detectors of
-    ophyd-async: its counters are then read from the files, under the same names, and there are no
-    events. Otherwise they are events, in a stream of its own.
+    A prepared capture can share the stream of a fly scan with other captures and with detectors of
+    ophyd-async. Its counters are then read from the files, under the same names, and there are no
+    events. Otherwise the counters are events, in a separate stream.
 
-    Of several queues (`queues`) each has its files, and a row has a file of each: its counters, and
-    their sums. `num_packets` and the limits of files are those of all queues together.
+    With several queues (`queues`), each queue has its own files. A row has one file of each queue,
+    its counters, and the sums of the counters. `num_packets` and the limits of files apply to all
+    queues together.
 
     Parameters are those of `CaptureSettings`.
     """
@@ -81,12 +82,12 @@ class Capture(PreparedCapture):
 
     @property
     def hints(self) -> dict[str, Any]:
-        """What to plot: the hinted counters, and reductions."""
+        """Columns to plot: the hinted counters, and reductions."""
         hints = super().hints
         return {**hints, "fields": [*hints.get("fields", ()), *self._columns.reduced]}
 
     def describe_collect(self) -> DataKeys:
-        """Return the data keys of a fly scan, the same as of a step scan."""
+        """Return the data keys of a fly scan, which are those of a step scan."""
         self._declared_prepared = self._trigger is not None
         return dict(self._stream.describe_collect())
 
@@ -96,8 +97,8 @@ class Capture(PreparedCapture):
         Parameters
         ----------
         index : int, optional
-            Of a prepared capture: of the files up to this number since ``prepare``, which all
-            flyers of a stream have. Default: of all.
+            For a prepared capture: yield the files up to this number since ``prepare``, which all
+            flyers of a stream have completed. Default: all files.
 
         Raises
         ------
@@ -129,7 +130,7 @@ class Capture(PreparedCapture):
     def stage(self) -> list[object] | StageStatus:
         """Open the engine if it is closed, and start a new set of files.
 
-        As of every part, this is a status where the engine is opened on a thread: `Daq.stage_part`.
+        Returns a status if the engine is opened on a thread; see `Daq.stage_part`.
         """
         register_with_tiled()
         return self.daq.stage_part(self, self._stage)
@@ -144,7 +145,7 @@ class Capture(PreparedCapture):
                 super().unstage()
                 raise CaptureError(f"{self.name}: reductions need format 'pcap'.")
             self._worker = RowWorker(f"{self.name}-reductions")
-        # After `stage_sigs` have been set: the stream has what is described then.
+        # After `stage_sigs` have been set: they affect the data keys of the stream.
         self._stream = self._new_stream()
         return staged
 
@@ -154,9 +155,9 @@ class Capture(PreparedCapture):
         Raises
         ------
         CaptureError
-            If files of a fly scan that was completed are in no document. Files of one that failed
-            or was interrupted, or for which another capture has no row because it failed, and of
-            readings that nobody read, are logged.
+            If files of a completed fly scan are in no document. Files in no document are only
+            logged if the fly scan failed or was interrupted, if another capture has no row for
+            them because it failed, or if they belong to readings that were never read.
         """
         with self._state:
             status = self._status
@@ -194,8 +195,8 @@ class Capture(PreparedCapture):
         Raises
         ------
         CaptureError
-            If the device is not staged, neither `num_packets` nor `acquire_time` is set, it is
-            prepared for several files, or no file can be created.
+            If the device is not staged, neither `num_packets` nor `acquire_time` is set, the device
+            is prepared for several files, or no file can be created.
         """
         # After a pause the RunEngine triggers the interrupted reading again. The file of the
         # interrupted attempt is not part of the run.
@@ -210,7 +211,7 @@ class Capture(PreparedCapture):
         if self._place is not None:
             if self._status is not None and self._status.success and not self._held:
                 for path in self._stream.uncollected:
-                    _log.warning("%s: nobody read %s; it is in no document", self.name, path)
+                    _log.warning("%s: %s was not read; it is in no document", self.name, path)
             self._stream.discard()
         return self._start(rolling=False)
 
@@ -220,14 +221,14 @@ class Capture(PreparedCapture):
         Raises
         ------
         CaptureError
-            If the device is not staged, is recording already, settings are not those that it was
-            prepared with, or no file can be created.
+            If the device is not staged or is already recording, a setting has changed since
+            `prepare`, or no file can be created.
         """
         self.require_staged()
         if self._recording is not None:
             raise CaptureError(f"{self.name}: a capture is running; complete it first.")
         self._require_as_prepared()
-        # No timeout before `complete`: nobody waits for packets yet.
+        # No timeout before `complete`: no plan waits for packets yet.
         self._start(rolling=True).pause_timeout()
         started = EngineStatus(self, action="starting to capture", timeout=self.timeout.get())
         started.finish()

@@ -17,7 +17,7 @@ _COUNTERS = ("packets", "dropped", "bytes", "t_first_ns", "t_last_ns")
 
 
 def sums(files: Sequence[RecordedFile]) -> dict[str, Any]:
-    """Return the counters of files together, by attribute of a capture."""
+    """Return the sums of the files' counters, by attribute of a capture."""
     begins = [file.t_first_ns for file in files if file.t_first_ns >= 0]
     return {
         "packets": sum(file.packets for file in files),
@@ -31,8 +31,8 @@ def sums(files: Sequence[RecordedFile]) -> dict[str, Any]:
 class CaptureColumns:
     """Names of the columns of a capture, ``<device>_files`` and ``<device>_packets`` and so on.
 
-    Of several queues each has columns of its own besides the sums, ``<device>_<queue>_files`` and
-    ``<device>_<queue>_packets``.
+    With several queues, each queue also has its own columns, ``<device>_<queue>_files``,
+    ``<device>_<queue>_packets`` and so on.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class CaptureColumns:
     queues : sequence of str
         Names of the receive queues.
     reductions : mapping of str to Reduction
-        Reductions of each file, by their names in columns.
+        Reductions of each file, by name in the columns.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class CaptureColumns:
         Raises
         ------
         CaptureError
-            If one raises; its text names reduction and file.
+            If a reduction raises; the message names the reduction and the file.
         """
         values: dict[str, float] = {}
         for stem, file in zip(self._stems, files, strict=True):
@@ -128,12 +128,12 @@ class CaptureColumns:
         return values
 
     def of_queues(self, files: Sequence[RecordedFile], known: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the counters that several queues have of their own.
+        """Return the separate counters of each of several queues.
 
         Parameters
         ----------
         files : sequence of RecordedFile
-            The latest file of each queue; empty: there are none yet.
+            The latest file of each queue; empty if there is none yet.
         known : mapping
             Names of the device's counters, some of which may be missing.
         """

@@ -1,4 +1,4 @@
-"""Preparation of a capture: settings for a number of files, until it is unstaged."""
+"""Preparation of a capture: its settings for a number of files, until ``unstage``."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,44 +15,44 @@ __all__ = ["PreparedCapture"]
 
 
 class PreparedCapture(RecordingCapture):
-    """A capture that can be prepared for files of equally many packets.
+    """A capture that can be prepared to write files with equal numbers of packets.
 
     Parameters are those of `CaptureSettings`.
     """
 
     get_index: Callable[[], int]
-    # The latest of any prepared capture: its run, and when, on the clock of `time.monotonic`.
+    # Latest failure of any prepared capture: its run and its time (`time.monotonic`).
     _latest_failure: tuple[str | None, float] = (None, -1.0)
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         self._unprepared: dict[str, Any] = {}  # settings before `prepare`
         self._kicked_off = 0.0
-        self._last_index: int | None = None  # when the flight failed; None: it has not
-        self._declared_prepared: bool | None = None  # when its stream was; None: it was not
+        self._last_index: int | None = None  # index when the fly scan failed; None: it has not
+        self._declared_prepared: bool | None = None  # at stream declaration; None: none yet
         super().__init__(prefix, **kwargs)
 
     @property
     def prepared(self) -> bool:
-        """Whether it is prepared: by `prepare`, and not unstaged since."""
+        """Whether `prepare` was called since the last ``unstage``."""
         return self._trigger is not None
 
     def prepare(self, value: Any) -> EngineStatus:
-        """Prepare for files of equally many packets, until ``unstage`` or the next ``prepare``.
+        """Prepare for files of equal packet counts, until ``unstage`` or the next ``prepare``.
 
         Parameters
         ----------
         value : CaptureTrigger
-            The description; a ``TriggerInfo`` of ophyd-async, too, with `roll_packets` as the
-            packets of a file.
+            Number of files and their packets. A ``TriggerInfo`` of ophyd-async is accepted too,
+            with `roll_packets` as the packets in a file.
 
         Raises
         ------
         CaptureError
             If the device is not staged or is recording, files are not collected yet, or a setting
-            does not go with it: several queues, `on_error` ``resume``, reductions, a flow that does
-            not lead to the queue.
+            does not permit it: several queues, `on_error` ``resume``, reductions, or a flow that
+            does not lead to the queue.
         TypeError
-            If it is no description.
+            If `value` is neither.
         """
         self.require_staged()
         if self._recording is not None:
@@ -80,17 +80,18 @@ class PreparedCapture(RecordingCapture):
         self._status = self._last_index = None
         fields = {getattr(self, field).name: field for field in self.component_names}
         self._stream.share({name: fields[name] for name in self._stream.counters})
-        # The RunEngine takes a device that has it for one that can share a stream, and collects no
-        # events of it.
+        # The RunEngine treats a device that has this method as one that can share a stream, and
+        # collects no events from it.
         self.get_index = self._get_index
         status = EngineStatus(self, action="preparing", timeout=self.timeout.get())
         status.finish()
         return status
 
     def _get_index(self) -> int:
-        """Return the number of files completed since ``prepare``, until a flight fails.
+        """Return the number of files completed since ``prepare``, until a fly scan fails.
 
-        What a failed flight completes while it ends is in no row of those that share the stream.
+        Files that a failed fly scan completes while it ends are not counted: they are in no row of
+        the devices that share the stream.
         """
         index = self._stream.index
         return index if self._last_index is None else min(index, self._last_index)
@@ -99,8 +100,9 @@ class PreparedCapture(RecordingCapture):
         queues = self.selected_queues
         if len(queues) > 1:
             raise CaptureError(
-                f"{self.name}: {len(queues)} queues cannot have exactly so many packets in each "
-                "file. Prepare a capture for each, daq.<port>.rx.<queue>.capture; they can share a "
+                f"{self.name}: {len(queues)} queues cannot have an exact number of packets in "
+                "each file. Prepare a capture for each, daq.<port>.rx.<queue>.capture; they can "
+                "share a "
                 "stream."
             )
         if self.on_error.get() == "resume":
@@ -114,7 +116,7 @@ class PreparedCapture(RecordingCapture):
             )
 
     def _require_as_prepared(self, files: int = 0) -> None:
-        """Raise if a setting was changed since, or this is for another number of files."""
+        """Raise if a setting has changed since `prepare`, or the number of files differs."""
         if self._trigger is None:
             return
         self._require_preparable()
@@ -125,7 +127,7 @@ class PreparedCapture(RecordingCapture):
             )
         status = self._status if self._rolling and not files else None
         if status is not None and status.done and not status.success:
-            # Its next files would be in rows with earlier ones of those that share the stream.
+            # Its next files would share rows with earlier files of the other devices in the stream.
             raise CaptureError(
                 f"{self.name}: its latest flight failed. Prepare it, and what shares its stream, "
                 "again."
@@ -162,12 +164,12 @@ class PreparedCapture(RecordingCapture):
         super()._fail(error)
 
     def _another_failed(self) -> bool:
-        """Return whether one of the same run, which may share the stream, has failed since."""
+        """Return whether another capture of the run, which may share the stream, has failed."""
         run, when = self._latest_failure
         return self._trigger is not None and run == self._run and when > self._kicked_off
 
     def _end_preparation(self) -> None:
-        """Let settings be as before `prepare`."""
+        """Restore the settings from before `prepare`."""
         before, self._unprepared, self._trigger = self._unprepared, {}, None
         self.__dict__.pop("get_index", None)
         self._put(before)

@@ -60,7 +60,7 @@ class RecordingCapture(CaptureSettings):
         self._short = self._held = self._rolling = False
         self._ending = ""
         self._failure: Exception | None = None
-        self._trigger: CaptureTrigger | None = None  # what it is prepared for
+        self._trigger: CaptureTrigger | None = None  # None: it is not prepared
         self._template: PathTemplate | None = None
         self._place: PathInfo | None = None
         self._run: str | None = None
@@ -68,7 +68,7 @@ class RecordingCapture(CaptureSettings):
         self._reductions: dict[str, Reduction] = {}
         self._reduced: dict[str, float] = {}
         self._worker: RowWorker | None = None
-        self._abandoned = 0  # captures that ended while a reduction went on
+        self._abandoned = 0  # captures that ended while a reduction was running
         super().__init__(prefix, **kwargs)
         self._stream = self._new_stream()
 
@@ -83,7 +83,7 @@ class RecordingCapture(CaptureSettings):
         status.pause_timeout()
 
     def resume_recording(self) -> None:
-        """Record again after `pause_recording`."""
+        """Continue recording after `pause_recording`."""
         with self._state:
             recording, status = self._recording, self._status
             if recording is None or status is None or not self._held:
@@ -97,14 +97,14 @@ class RecordingCapture(CaptureSettings):
     def reductions(self) -> dict[str, Reduction]:
         """Reductions of each file by name; see `daqiri_ophyd.devices.reductions`.
 
-        Assigned are `Reduction`, or functions of the packets that return a number.
+        Assign instances of `Reduction`, or functions of the packets that return a number.
 
         Raises
         ------
         CaptureError
             If the device is staged.
         ValueError, TypeError
-            If a name is no identifier or is in use, or a value is not a function.
+            If a name is not an identifier or is in use, or a value is not a function.
         """
         return dict(self._reductions)
 
@@ -138,7 +138,7 @@ class RecordingCapture(CaptureSettings):
                 self._ending = "finish" if success else "fail"
         if recording is not None:
             recording.stop()
-        # Rows of all files are there once the worker has made them.
+        # All rows exist once the worker has created them.
         if self._worker is not None and not self._worker.wait(self.timeout.get()):
             with self._state:
                 self._recording = self._outcome = None
@@ -152,13 +152,13 @@ class RecordingCapture(CaptureSettings):
 
     @property
     def is_recording(self) -> bool:
-        """Whether a recording is going on that is not paused."""
+        """Whether a recording is running and not paused."""
         with self._state:
             return self._recording is not None and not self._held
 
     @property
     def failed(self) -> bool:
-        """Whether a capture has failed that nobody waits for yet; `collect` says why."""
+        """Whether a capture has failed before `complete`; `collect` raises its error."""
         return self._failure is not None and not self._completing
 
     @property
@@ -190,7 +190,7 @@ class RecordingCapture(CaptureSettings):
         return CaptureStream(self._columns.files, self._counter_keys())
 
     def _begin_files(self) -> PathInfo:
-        """Return where to write, which is asked for once in each stage and each run."""
+        """Return where to write; determined once for each stage and each run."""
         template = self.require_directory(self._template)
         run = None if self.daq.start_document is None else self.daq.start_document["uid"]
         if self._place is not None and run == self._run:
@@ -271,7 +271,7 @@ class RecordingCapture(CaptureSettings):
         return status
 
     def _in_order(self, call: Callable[[Any], None], value: Any) -> None:
-        """Call here, or on the thread that computes reductions."""
+        """Call it on this thread, or on the thread that computes reductions."""
         if self._worker is None:
             call(value)
             return
@@ -287,7 +287,7 @@ class RecordingCapture(CaptureSettings):
             default_ticker().remove(self._check_worker)
 
     def _on_files(self, files: Sequence[RecordedFile]) -> None:
-        """Append the row of complete files; a file without a row is a failure."""
+        """Append the row of complete files; fail if a file has no row."""
         try:
             self._append(files)
         except Exception as error:
@@ -296,10 +296,10 @@ class RecordingCapture(CaptureSettings):
     def _append(self, files: Sequence[RecordedFile]) -> None:
         for file, expected in zip(files, self._stream.paths(self._stream.finished), strict=True):
             if file.path != expected:
-                # The number of a file is its row: a reader would take the other file for it.
+                # The number of a file is its row: a reader would open the existing file instead.
                 self._fail(
                     CaptureError(
-                        f"{expected} is in the way of this capture, which goes on in "
+                        f"{expected} existed before this capture, which continues in "
                         f"{file.path.name}; move it out of the directory of the run"
                     )
                 )
@@ -327,7 +327,7 @@ class RecordingCapture(CaptureSettings):
         if self._outcome is not None:
             failure = failure or self._outcome.gap_error(row)
         if failure is not None:
-            self._fail(failure)  # now that the row is there to be collected
+            self._fail(failure)  # after the row, which can now be collected
 
     def _on_progress(self, snapshot: RecorderSnapshot) -> None:
         """Report progress; fail as soon as packets are lost or none arrive for too long."""
@@ -339,7 +339,7 @@ class RecordingCapture(CaptureSettings):
         if loss is not None:
             self._fail(loss)
             return
-        # With losses allowed, lost packets count towards the limit: they will never arrive.
+        # With losses allowed, lost packets count towards the limit: they never arrive.
         if not self._short and outcome.is_short(snapshot):
             self._short = True
             recording.end_in(self.linger.get())

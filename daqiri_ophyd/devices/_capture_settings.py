@@ -12,19 +12,19 @@ __all__ = ["CaptureSettings"]
 
 
 class CaptureSettings(RecordingSettings):
-    """Settings of a capture: what it records, when it ends, and where it writes.
+    """Settings of a capture: its queues, its limits, and its files.
 
     Files go to ``<directory>/<path>/<file_prefix>_000000.pcap``. `path` and `file_prefix` are
-    templates, see `PathTemplate`; of several queues, each has its name in those of its files.
-    Readers that mount `directory` elsewhere find it at `uri`, which
-    is what documents have. A path provider of the engine's device (`Daq.path_provider`) takes the
-    place of all four.
+    templates, see `PathTemplate`. With several queues, the names of a queue's files include the
+    name of the queue. If readers mount `directory` elsewhere, set `uri` to its address there;
+    documents then have this address. A path provider of the engine's device (`Daq.path_provider`)
+    replaces all four.
 
     Parameters
     ----------
     queues : sequence of str
-        Receive queues that can be recorded; the first is unless `queues` is set: to the name of
-        one, of several (``"rx_q0,rx_q1"``), or to ``all``.
+        Receive queues that can be recorded. The setting `queues` selects one by name, several
+        (``"rx_q0,rx_q1"``), or ``all``; the default is the first.
     """
 
     queues = setting("")
@@ -73,13 +73,12 @@ class CaptureSettings(RecordingSettings):
         return text
 
     def start_flow_id(self) -> int | None:
-        """Return the id of the flow with which a recording begins; None: it begins at once.
+        """Return the id of the flow with which a recording begins; None: at once.
 
         Raises
         ------
         CaptureError
-            If there is no such flow, its id is 0, or it does not lead to the queue that is
-            recorded.
+            If there is no such flow, its id is 0, or it does not lead to the recorded queue.
         """
         name, queues = self.start_flow.get(), self.selected_queues
         if not name:
@@ -102,11 +101,11 @@ class CaptureSettings(RecordingSettings):
 
     @property
     def limited(self) -> bool:
-        """Whether a capture ends by itself: a number of packets or a time is set."""
+        """Whether a capture ends by itself, because a number of packets or a time is set."""
         return self.num_packets.get() > 0 or self.acquire_time.get() > 0
 
     def path_template(self) -> PathTemplate:
-        """Return the values for the templates of a stage that begins now."""
+        """Return the values of templates for a stage that begins now."""
         queues = self.selected_queues
         return PathTemplate(
             device=self.name, port=self.port_name, queue=queues[0] if len(queues) == 1 else "all"

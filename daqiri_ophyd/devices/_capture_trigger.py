@@ -1,4 +1,4 @@
-"""Description of a prepared capture: how many files, of how many packets, beginning when."""
+"""Description of a prepared capture: number of files, packets in a file, start."""
 
 import math
 import operator
@@ -11,30 +11,30 @@ __all__ = ["CaptureTrigger"]
 
 # Fields of ophyd-async's TriggerInfo that would make a row of several exposures.
 _PER_EVENT = ("exposures_per_event", "exposures_per_collection", "collections_per_event")
-_MOST_PACKETS = 2**63 - 1  # as documents have integers
+_MOST_PACKETS = 2**63 - 1  # documents have integers of 64 bits
 _UNDERSTOOD = {"number_of_events", "trigger", "deadtime", "livetime", "exposure_timeout"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptureTrigger:
-    """What a capture records after ``prepare``: as `ophyd_async.core.TriggerInfo` for detectors.
+    """Description of a prepared capture, as `ophyd_async.core.TriggerInfo` for detectors.
 
     Parameters
     ----------
     number_of_files : int
-        Files of each kickoff, which are rows.
+        Files of each kickoff; each file is a row.
     packets_per_file : int
         Packets in each file.
     start : str, optional
-        Name of a receive flow of the port: recording begins with the first packet that matches it.
-        Packets before it are left out. Default: with the first packet after kickoff.
+        Name of a receive flow of the port: recording begins with the first packet that matches it,
+        and earlier packets are left out. Default: begin with the first packet after kickoff.
     deadtime : float
-        Time that the source pauses between two exposures, s. If a file begins sooner after the last
-        packet of the one before, it has packets of two exposures, and the capture fails. A capture
-        itself needs none: between two files nothing is lost.
+        Time that the source pauses between two exposures, s. If a file begins sooner than this
+        after the last packet of the file before, it has packets of two exposures, and the capture
+        fails. The capture itself needs no dead time: no packet is lost between two files.
     timeout : float, optional
         Longest time for one file, s, from ``complete`` or from the file before. Default: no limit
-        but the setting `timeout`, the longest time without packets.
+        other than the setting `timeout`, the longest time without packets.
 
     Raises
     ------
@@ -72,21 +72,21 @@ class CaptureTrigger:
 
     @classmethod
     def of(cls, value: Any, *, packets_per_file: int) -> Self:
-        """Return a description, also for a ``TriggerInfo`` of ophyd-async.
+        """Return a `CaptureTrigger` from a description of either kind.
 
         Parameters
         ----------
         value : CaptureTrigger or TriggerInfo
             The description.
         packets_per_file : int
-            Packets in each file of a ``TriggerInfo``, which does not say.
+            Packets in each file for a ``TriggerInfo``, which has no such field.
 
         Raises
         ------
         TypeError
-            If it is neither.
+            If `value` is neither.
         CaptureError
-            If a field of a ``TriggerInfo`` asks for what a capture cannot do.
+            If a field of a ``TriggerInfo`` requests something that a capture cannot do.
         """
         if isinstance(value, cls):
             return value
@@ -114,24 +114,24 @@ class CaptureTrigger:
             raise CaptureError(f"{', '.join(sorted(unknown))}: a capture has no such field.")
         if not packets_per_file:
             raise CaptureError(
-                "TriggerInfo does not say how many packets a file has: set roll_packets before, "
+                "TriggerInfo has no number of packets per file: set roll_packets before, "
                 "or use CaptureTrigger(packets_per_file=...)."
             )
         if not isinstance(value.number_of_events, int) or value.number_of_events == 0:
             raise CaptureError(
                 f"number_of_events is {value.number_of_events}; accepted is one number, 1 or more. "
-                "Each kickoff writes so many files; prepare again for another number."
+                "Each kickoff writes this many files; prepare again for another number."
             )
         return cls(
             number_of_files=value.number_of_events,
             packets_per_file=packets_per_file,
             deadtime=getattr(value, "deadtime", 0.0) or 0.0,
-            # Its default is a few seconds, which nobody has asked for.
+            # Its default of a few seconds is not a request of the user.
             timeout=value.exposure_timeout if "exposure_timeout" in given else None,
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of a capture that it stands for, by attribute."""
+        """Return the corresponding settings of a capture, by attribute."""
         return {
             "num_packets": self.packets,
             "acquire_time": 0.0,

@@ -48,7 +48,7 @@ def region_table(configuration: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def gpu_indices(configuration: dict[str, Any]) -> list[int]:
-    """Return the GPUs that regions and reorder plans use, as CUDA counts them.
+    """Return the CUDA indices of the GPUs that regions and reorder plans use.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def gpu_indices(configuration: dict[str, Any]) -> list[int]:
 
 
 def inner_configuration(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Return what is below ``daqiri: cfg:``, or the map itself if it is that already."""
+    """Return the map under ``daqiri: cfg:``, or the map itself if it is that already."""
     return configuration.get("daqiri", {}).get("cfg", configuration)
 
 
@@ -75,7 +75,7 @@ def configuration_hash(configuration: dict[str, Any]) -> str:
 
 
 def find_named(items: list[dict[str, Any]], name: str, kind: str, where: str) -> dict[str, Any]:
-    """Return the item with a name; `LookupError` names those that there are."""
+    """Return the item with a name; if there is none, `LookupError` lists the names."""
     for item in items:
         if item["name"] == name:
             return item
@@ -84,16 +84,16 @@ def find_named(items: list[dict[str, Any]], name: str, kind: str, where: str) ->
 
 
 def require_free_flows(daq: str, busy: Mapping[str, str], reason: str = "") -> None:
-    """Raise `RuntimeError` if parts are ``staged`` or ``sending``: flows are fixed then.
+    """Raise `RuntimeError` if a part is ``staged`` or ``sending``, which fixes the flows.
 
     Parameters
     ----------
     daq : str
         Name of the device.
     busy : mapping
-        What parts are, by name.
+        State of the parts by name: ``staged`` or ``sending``.
     reason : str, optional
-        Why the engine has to be opened anew for other flows.
+        Why the engine has to be reopened to change flows.
     """
     for part, what in busy.items():
         raise RuntimeError(
@@ -104,16 +104,16 @@ def require_free_flows(daq: str, busy: Mapping[str, str], reason: str = "") -> N
 
 
 def with_flows(configuration: NetworkConfig, request: Request, where: str) -> dict[str, Any]:
-    """Return a configuration with changed flows, not checked yet.
+    """Return a configuration with changed flows; the result is not checked.
 
     Parameters
     ----------
     configuration : NetworkConfig
-        What is changed.
+        Configuration to change.
     request : Request
         Flows to restore, then to change.
     where : str
-        Device that has the ports.
+        Device that has the ports, for messages.
     """
     changed = configuration.to_dict()
     interfaces = inner_configuration(changed)["interfaces"]
@@ -129,7 +129,7 @@ def with_flows(configuration: NetworkConfig, request: Request, where: str) -> di
 
 
 def _restore_flow(interface: dict[str, Any], name: str, table: Sequence[Mapping[str, Any]]) -> None:
-    """Give a flow the keys and the place that it has in a table; other flows stay as they are."""
+    """Restore the keys and the position of a flow from a table; keep other flows."""
     names = [flow["name"] for flow in table]
     flows = interface.get("rx", {}).get("flows", [])
     found = [flow["name"] for flow in flows]

@@ -21,25 +21,25 @@ from ._status import StageStatus
 __all__ = ["Daq"]
 
 _ON_THE_WIRE_S = 0.01  # for packets that have just left
-# Longest configuration in a start document, as JSON; servers limit documents to a few MiB or less.
+# Longest configuration in a start document, as JSON. Servers limit documents to some MiB.
 _LONGEST_CONFIG = 64 << 10
 
 
 class Daq(EngineOwner):
     """An acquisition engine with its ports, queues, flows and captures.
 
-    Made by `make_daq`, which derives the tree from the configuration: ``daq.<port>.rx.<queue>``,
+    Created by `make_daq`, which derives the tree from the configuration: ``daq.<port>.rx.<queue>``,
     ``daq.<port>.tx.<queue>``, ``daq.<port>.flows.<flow>``, ``daq.<port>.reorder.<plan>``,
     ``daq.<port>.frames.<plan>``, ``daq.<port>.capture`` and ``daq.regions.<memory region>``. A
-    configuration that uses GPUs has ``daq.gpus.gpu_<index>`` for each, detectors of their own.
+    configuration that uses GPUs also has a detector ``daq.gpus.gpu_<index>`` for each.
 
-    The engine is opened by `open` or `wait_for_connection`, or when the device or any part of it
-    is first staged or its counters are read. A plan that stages waits for it, on a thread, so that
-    the RunEngine goes on; in a script, `stage` returns when it is open. Unstaging leaves
-    it open and idle. It is closed by `close`, at the end of a ``with`` block, and at the end of the
-    process. A closed device can be opened again.
+    The engine is opened by `open` or `wait_for_connection`, or when the device or any part of it is
+    first staged or its counters are read. In a plan, staging opens the engine on a thread, and the
+    plan waits while the RunEngine continues. In a script, `stage` returns when the engine is open.
+    Unstaging leaves it open and idle. The engine is closed by `close`, at the end of a ``with``
+    block, and when the process ends. A closed device can be opened again.
 
-    Reading it reads all counters of all queues. A capture is a detector of its own:
+    Reading the device reads all counters of all queues. A capture is a separate detector:
     ``bp.count([daq.port0.capture])``.
 
     Parameters
@@ -47,7 +47,7 @@ class Daq(EngineOwner):
     configuration : NetworkConfig
         Configuration to open the engine with.
     directory : str, Path or PathProvider, optional
-        Default directory of captures, or what decides where they are written.
+        Default directory of captures, or a path provider, which selects where they are written.
     """
 
     regions: Group
@@ -55,17 +55,17 @@ class Daq(EngineOwner):
     directory: Path | None
     """Default directory of captures."""
     path_provider: PathProvider | None
-    """Decides where captures are written; None: their settings do."""
+    """Path provider of captures; None: their settings select where they are written."""
     unstaging: list[Exception] | None = None
-    """Errors of parts while all of them are unstaged; None: each raises its own."""
+    """Errors of parts while all parts are unstaged; None: each part raises its own."""
     start_document: Mapping[str, Any] | None = None
-    """Start document of the latest run, if the RunEngine tells; see `run_started`."""
+    """Start document of the latest run, if `run_started` is subscribed to the RunEngine."""
 
     engine_version = fact(lambda _: version(), "string")
     flow_table = fact(lambda daq: json.dumps(daq.flows), "string")
     configuration_sha256 = fact(lambda daq: daq.config_sha256, "string")
 
-    # What may differ in a run, and what identifies the rest, which is in the start document.
+    # Flows may change in a run. The rest is in the start document, and these facts identify it.
     _FACTS = ("engine_version", "flow_table", "configuration_sha256")
 
     def __init__(
@@ -82,7 +82,7 @@ class Daq(EngineOwner):
         super().__init__(prefix, configuration=configuration, **kwargs)
 
     def metadata(self) -> dict[str, Any]:
-        """Return what identifies the engine, for a run's start document; it need not be open.
+        """Return the identity of the engine for a start document; it need not be open.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class Daq(EngineOwner):
         """
         inner = _configuration.inner_configuration(self._configuration_dict)
         flows = self.flows
-        # Keys of documents have no dots and slashes, as names of ports may have.
+        # Keys of documents cannot have dots and slashes; names of ports can.
         ports = {part.attr_name: part.port_name for part in self._parts(PortDevice)}
         size = len(json.dumps(inner))
         config = {"config": inner} if size <= _LONGEST_CONFIG else {"config_bytes": size}
@@ -115,7 +115,9 @@ class Daq(EngineOwner):
     # --- Bluesky
 
     def run_started(self, name: str, doc: Mapping[str, Any]) -> None:
-        """Take note of a run, for paths with its scan id; a subscriber of the RunEngine.
+        """Store the start document of a run, for paths with its scan id.
+
+        Subscribe it to the RunEngine:
 
         ``RE.subscribe(daq.run_started, "start")``
         """
@@ -132,7 +134,7 @@ class Daq(EngineOwner):
         Raises
         ------
         CaptureError
-            If files of a capture are in no document; all parts are unstaged all the same.
+            If files of a capture are in no document. All parts are unstaged nevertheless.
         """
         self.unstaging = []
         try:
@@ -146,12 +148,12 @@ class Daq(EngineOwner):
     async def pause(self) -> None:
         """Pause transmissions first, then captures after their linger time.
 
-        In this order, a plan that captures what it sends loses no packet. Pausing any part of the
-        engine pauses all of it. Packets that cannot leave, because nobody takes them, stay in their
-        queue.
+        In this order, a plan that captures the packets it sends loses none. Pausing any part of the
+        engine pauses the whole engine. Packets that cannot leave, because no receiver accepts them,
+        stay in their queue.
         """
-        # A coroutine, which the RunEngine awaits: its loop goes on meanwhile. A second suspension
-        # cancels it, and pauses again: packets may still be on their way then.
+        # A coroutine that the RunEngine awaits, so its loop continues. A second suspension cancels
+        # it and pauses again: packets may still be in transit then.
         sending = [queue for queue in self._parts(_tx_queue.TxQueue) if queue.pause_sending()]
         recording = [capture for capture in self._parts(RecordingSettings) if capture.is_recording]
         for queue in sending:
@@ -169,14 +171,14 @@ class Daq(EngineOwner):
             queue.resume_sending()
 
     def stop_interrupted(self) -> None:
-        """Stop transmissions that a pause interrupted, and let their packets arrive."""
-        # After a pause nothing is on its way, but for what was held and leaves at this moment.
+        """Stop transmissions that a pause interrupted, and wait for their packets to arrive."""
+        # After a pause no packets are in transit, except held ones that leave at this moment.
         held = [queue.stop_interrupted() for queue in self._parts(_tx_queue.TxQueue)]
         if any(held):
             time.sleep(_ON_THE_WIRE_S)
 
     def read_facts(self) -> Readings:
-        """Return what is part of every device's configuration: flows, version, hash."""
+        """Return the facts in every device's configuration: flows, version, hash."""
         found = [getattr(self, attribute).read() for attribute in self._FACTS]
         return {name: value for each in found for name, value in each.items()}
 
@@ -186,7 +188,7 @@ class Daq(EngineOwner):
         return {name: key for each in found for name, key in each.items()}
 
     def configure(self, d: Mapping[str, Any]) -> tuple[Readings, Readings]:
-        """Change the configuration; key ``flows`` is for `change_flows`.
+        """Change the configuration; key ``flows`` is passed to `change_flows`.
 
         Returns
         -------

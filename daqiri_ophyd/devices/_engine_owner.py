@@ -1,4 +1,4 @@
-"""The engine of a device: opened, closed, and opened anew for other flows."""
+"""The engine of a device: opening, closing, and reopening to change flows."""
 
 import os
 import threading
@@ -52,10 +52,10 @@ class EngineOwner(TypedDevice):
         _owners.add(self)
 
     def _begin_closed(self) -> None:
-        """Begin without an engine; also in a forked child, where threads held the locks before."""
+        """Begin without an engine; in a forked child, other threads may have held the locks."""
         self._engine: Engine | None = None
         self._opening = threading.RLock()  # held to open, to close and to change the flows
-        self._following = threading.RLock()  # held while devices of flows come and go
+        self._following = threading.RLock()  # held while devices of flows are added and removed
         self._requests = Requests(self._opening, self._serve, self._follow_flows)
         # Closes an engine that the user did not close: at garbage collection or interpreter exit.
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -79,8 +79,8 @@ class EngineOwner(TypedDevice):
     def config_sha256(self) -> str:
         """SHA-256 of the configuration with every default written out, as hexadecimal digits.
 
-        Equal for files that differ in comments, order of keys and defaults only. Changed flows
-        change it; whether the engine is open does not.
+        Files that differ only in comments, order of keys and written-out defaults have the same
+        hash. Changing flows changes it; opening and closing the engine does not.
         """
         return self._config_sha256
 
@@ -95,7 +95,7 @@ class EngineOwner(TypedDevice):
         return self.is_open
 
     def wait_for_connection(self, all_signals: bool = False, timeout: object = None) -> None:
-        """Open the engine if it is closed; there is nothing to wait for.
+        """Open the engine if it is closed; the arguments have no effect.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class EngineOwner(TypedDevice):
 
     @property
     def opening(self) -> AbstractContextManager[Any]:
-        """Held while the engine is opened or closed."""
+        """Lock that is held while the engine is opened or closed."""
         return self._opening
 
     @property
@@ -119,7 +119,7 @@ class EngineOwner(TypedDevice):
             If it is not open.
         """
         if not self.is_open:
-            self._requests.settle()  # it may be about to be opened on a thread
+            self._requests.settle()  # a thread may be about to open it
         if self._engine is None or self._engine.closed:
             raise NotReadyError(
                 f"The engine of {self.name} is not open. Call {self.name}.open(), or use it in a "
@@ -133,7 +133,7 @@ class EngineOwner(TypedDevice):
         Raises
         ------
         DaqiriError
-            If it cannot be opened on this host; the text says what is missing.
+            If it cannot be opened on this host; the message names the missing resource.
         """
         if self.is_open:
             return self
@@ -210,8 +210,8 @@ class EngineOwner(TypedDevice):
         Returns
         -------
         list or StageStatus
-            What is staged. Where the RunEngine stages and the engine has to be opened, that goes on
-            on a thread, and this is a status, which plans wait for.
+            The staged devices. If the RunEngine stages and the engine has to be opened, it is
+            opened on a thread, and this is a status, which plans wait for.
         """
         if not in_bluesky_event_loop() or (self.is_open and not self._requests.waiting):
             self._requests.settle()
@@ -222,25 +222,26 @@ class EngineOwner(TypedDevice):
         return StageStatus(part, stage()).end_with(request.done)
 
     def change_flows(self, changes: Changes) -> None:
-        """Change, add and remove flows; what is so already stays.
+        """Change, add and remove flows.
 
-        An open engine that can change its flows goes on, and no packet is lost to the change. Any
-        other is closed and opened again.
+        If the open engine can change its flows, it continues and loses no packet to the change.
+        Otherwise it is closed and reopened. Flows that are already as requested stay unchanged.
 
         Parameters
         ----------
         changes : mapping
             ``{port: {flow: {key: value}}}`` by the names in the configuration. ``queue`` is the
-            name of a receive queue; ``match`` replaces the match; ``id`` the flow's number; any
+            name of a receive queue; ``match`` replaces the match; ``id`` the flow's number. Any
             other key is one of the match, and ``None`` removes it. A flow that does not exist is
-            added behind the others if it has ``id`` and ``queue``. ``None`` in place of the keys
+            appended to the others; it needs ``id`` and ``queue``. ``None`` in place of the keys
             removes the flow.
 
         Raises
         ------
         RuntimeError
-            If the engine has to be opened anew, and the device or a part of it is staged, or
-            packets are being sent; or if flows are added or removed, and what reads them is staged.
+            If the engine has to be reopened while the device or a part of it is staged or packets
+            are being sent; or if flows are added or removed while a device that reads them is
+            staged.
         LookupError
             If there is no such port, flow or queue.
         ValueError
@@ -253,10 +254,10 @@ class EngineOwner(TypedDevice):
         request.done.result()
 
     def restore_flows(self, table: FlowTable, names: Names) -> None:
-        """Make named flows of ports those of a table, which `flows` has returned.
+        """Set named flows of ports to those of a table, which `flows` has returned.
 
-        Those that the table does not have are removed; other flows stay as they are. Errors are
-        those of `change_flows`.
+        Named flows that are not in the table are removed; other flows stay as they are. Raises the
+        same errors as `change_flows`.
 
         Parameters
         ----------
@@ -270,14 +271,14 @@ class EngineOwner(TypedDevice):
         request.done.result()
 
     def begin_change(self, changes: Changes) -> Future[None]:
-        """Change flows on a thread, together with what is asked for until the engine is closed.
+        """Change flows on a thread, combined with requests that arrive until the engine is closed.
 
         Parameters and errors are those of `change_flows`.
 
         Returns
         -------
         Future
-            Done when the flows are changed; what the engine cannot be opened with is its exception.
+            Done when the flows are changed; has an exception if the engine cannot be opened so.
         """
         request = self._ask_for(Request(changes))
         self._requests.begin()
@@ -288,7 +289,7 @@ class EngineOwner(TypedDevice):
             return [part for _, part in self.walk_subdevices() if isinstance(part, cls)]
 
     def _ask_for(self, request: Request) -> Request:
-        """Ask for changed flows, unless they are so already."""
+        """Request changed flows, unless they are already as requested."""
         requests = self._requests
         with requests.adding:
             busy = {part.name: part.busy for part in self._parts(EngineDevice) if part.busy}
@@ -311,7 +312,7 @@ class EngineOwner(TypedDevice):
         return configuration
 
     def _require_devices(self, before: NetworkConfig, after: NetworkConfig) -> None:
-        """Raise unless flows can have devices, and no staged one would have other readings."""
+        """Raise if flows cannot have devices, or the readings of a staged device would change."""
         had, wanted = (flow_table(each.to_dict()) for each in (before, after))
         for port in self._parts(PortDevice):
             was, will_be = (flow_classes(table[port.port_name]) for table in (had, wanted))
@@ -324,12 +325,12 @@ class EngineOwner(TypedDevice):
             if staged:
                 raise RuntimeError(
                     f"{staged[0]} is staged, and its readings are those of the flows of port "
-                    f"{port.port_name!r}: no flow is added or removed until it is unstaged. "
-                    "Change keys of flows that there are, or add and remove flows between runs."
+                    f"{port.port_name!r}: flows cannot be added or removed until it is unstaged. "
+                    "Change keys of existing flows, or add and remove flows between runs."
                 )
 
     def _require_change_while_open(self, after: NetworkConfig, busy: Mapping[str, str]) -> None:
-        """Raise `RuntimeError` unless the engine can have other flows without being closed."""
+        """Raise `RuntimeError` unless the open engine can change its flows."""
         engine = self._engine
         if engine is None or engine.closed:
             require_free_flows(self.name, busy)
@@ -340,7 +341,7 @@ class EngineOwner(TypedDevice):
             require_free_flows(self.name, busy, str(error))
 
     def _changed_while_open(self, after: NetworkConfig) -> bool:
-        """Change the flows of the open engine; False: it has to be opened anew."""
+        """Change the flows of the open engine; return False if it has to be reopened."""
         engine = self.engine
         try:
             engine.change_flows(after)
@@ -359,7 +360,7 @@ class EngineOwner(TypedDevice):
             if was_open and after != before:
                 if self._changed_while_open(after):
                     return True
-                self.close()  # others may come meanwhile
+                self.close()  # other requests may arrive meanwhile
                 after = self._changed(before, requests := take())
             if after != before:
                 self._use_configuration(after)
@@ -374,8 +375,8 @@ class EngineOwner(TypedDevice):
         return after != before
 
     def _follow_flows(self) -> None:
-        # The later of two threads finds what is there by now. Subscribers are called without the
-        # lock: they may wait for another change.
+        # The later of two threads sees the current flows. Subscribers are called without the lock:
+        # they may wait for another change.
         with self._following:
             table = self.flows
             for port in self._parts(PortDevice):

@@ -1,4 +1,4 @@
-"""Flows as devices: which packets a port steers to which queue, and how many."""
+"""Flows as devices: their match, their queue and their counters."""
 
 import contextlib
 import json
@@ -33,19 +33,19 @@ __all__ = [
 
 
 class Flow(CounterDevice):
-    """A receive flow: what it matches, and how many packets it has matched.
+    """A receive flow: its match, and counters of the packets that it has matched.
 
     `packets` and `bytes` are those of `daqiri_ophyd.engine.FlowCounters`. They begin at 0 whenever
     the engine is opened.
 
-    `offload` is what keeps packets of no flow from the engine: ``xdp``, the program of AF_XDP with
-    ``flow_isolation``; else ``none``, all packets of the interface come to the engine, which steers
-    them.
+    `offload` names the mechanism that keeps packets of no flow from the engine: ``xdp``, the
+    program of AF_XDP with ``flow_isolation``. With ``none``, all packets of the interface reach the
+    engine, which steers them.
 
-    `queue` and the keys of the match are settable (`FlowKey`): while packets flow where the engine
-    can, else while no plan uses it, and an open engine is opened anew. The plan
-    `daqiri_ophyd.plans.configure_flows` changes any number of keys at once, and adds and removes
-    flows, whose devices come and go with them.
+    `queue` and the keys of the match are settable (`FlowKey`). If the engine can change its flows,
+    they can be set while packets flow; otherwise only while no plan uses the engine, which is
+    reopened. The plan `daqiri_ophyd.plans.configure_flows` changes any number of keys at once, and
+    adds and removes flows together with their devices.
     """
 
     packets = counter("packets", hinted=True)
@@ -75,7 +75,7 @@ class Flow(CounterDevice):
 
     @property
     def matched(self) -> dict[str, Any]:
-        """What it matches, by key; empty: every UDP packet."""
+        """Match of the flow, by key; empty: every UDP packet."""
         match: dict[str, Any] = self.configured.get("match", {})
         return match
 
@@ -105,7 +105,7 @@ class Flow(CounterDevice):
         for attribute in self.component_names:
             signal = getattr(self, attribute)
             if isinstance(signal, FlowKey):
-                # Another thread may remove the flow meanwhile.
+                # Another thread may have removed the flow.
                 with contextlib.suppress(LookupError):
                     signal.follow()
 
@@ -115,10 +115,10 @@ class Flow(CounterDevice):
         return asdict(flow.counters())
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
-        """Return the same values from the engine's periodic copy; none of a removed flow."""
+        """Return the same values from the engine's periodic copy; empty for a removed flow."""
         row = counters["flows"]
         for name in (self.port_name, self.member_name):
-            # The device of a removed flow goes a moment later.
+            # The device of a removed flow is removed a moment later.
             if name not in (row.dtype.names or ()):
                 return {}
             row = row[name]
@@ -139,7 +139,7 @@ class UdpFlow(Flow):
 
 
 class FlexFlow(Flow):
-    """A flow that matches a flex item: bits at a set place; -1: a key that is not given."""
+    """A flow that matches a flex item, bits at a given position; -1: the key is absent."""
 
     flex_item_id = flow_key(-1)
     val = flow_key(-1)
@@ -155,9 +155,9 @@ class EcpriFlow(Flow):
 
 
 def follow_flows(group: Group, flows: list[dict[str, Any]]) -> None:
-    """Give a group a device for each flow, as configured, and take the others away.
+    """Create a device for each configured flow in a group, and remove the others.
 
-    Those of flows that stay are the same objects, with their subscribers.
+    Devices of flows that stay are the same objects, with their subscribers.
     """
     wanted = flow_classes(flows)
     attributes = flow_attributes(wanted)
@@ -192,7 +192,7 @@ def flow_classes(flows: list[dict[str, Any]]) -> dict[str, type[Flow]]:
 
 
 def flow_class(flow: dict[str, Any]) -> type[Flow]:
-    """Return the class for a flow as configured, which has the keys of its kind of match."""
+    """Return the class for a configured flow, which has the keys of its kind of match."""
     match = flow.get("match", {})
     if "ecpri" in match:
         return EcpriFlow

@@ -16,21 +16,22 @@ __all__ = ["FlowKey", "QueueOfFlow", "flow_key"]
 
 
 class FlowKey(TypedSignal[int | str]):
-    """A key of a flow's match: its value is what the configuration of the engine has.
+    """A key of a flow's match; its value is that in the engine's configuration.
 
-    Setting it changes the configuration (`Daq.change_flows`), at once where the engine can. Else an
-    open engine is closed and opened again, which is refused while a plan uses it. A value that is
-    there already changes nothing. `set` does it on a thread, for plans: several keys of one
-    ``bps.mv`` are one change where the engine is opened again. `put` does it at once.
+    Setting it changes the configuration (`Daq.change_flows`). If the engine can change its flows,
+    the change takes effect at once. Otherwise an open engine is closed and reopened, which is
+    rejected while a plan uses it. Setting the current value changes nothing. `set`, for plans,
+    changes the configuration on a thread; if the engine is reopened, several keys of one ``bps.mv``
+    are one change. `put` changes it at once.
 
     Parameters
     ----------
     absent : int or str
-        Value that means that the key is not given. Setting it removes the key.
+        Value of a key that is absent. Setting this value removes the key.
     path : tuple of str, optional
-        Where the key is in the match; default: at its top, with the name of the attribute.
+        Path of the key in the match. Default: the attribute's name at the top level.
     text : bool
-        Whether a number may be a text too, such as a range of ports.
+        Whether a string, such as a range of ports, is accepted as well as a number.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class FlowKey(TypedSignal[int | str]):
         return self._readback
 
     def describe(self) -> DataKeys:
-        """Return the data key; where a number may be a text, its type is that of the value."""
+        """Return the data key; if strings are accepted too, its type is that of the value."""
         self._dtype = "string" if isinstance(self.get(), str) else "integer"
         return super().describe()
 
@@ -64,9 +65,9 @@ class FlowKey(TypedSignal[int | str]):
         Raises
         ------
         TypeError
-            If the value is neither of the signal's type nor without loss of it.
+            If the value cannot be converted to the signal's type without loss.
         RuntimeError
-            If a plan uses the engine, which has to be opened anew.
+            If the engine has to be reopened while a plan uses it.
         ConfigError
             If the changed configuration is not valid; nothing is changed.
         """
@@ -75,13 +76,13 @@ class FlowKey(TypedSignal[int | str]):
     def set(self, value: Any, *, settle_time: float | None = None, **_: Any) -> EngineStatus:
         """Change the configuration on a thread, also of an open engine.
 
-        Keys that are set until that begins are changed together.
+        Keys that are set until the thread begins are changed together.
 
         Returns
         -------
         EngineStatus
-            Done when packets are steered so. If the engine had to be opened anew and cannot be, it
-            is open as before, and the status has failed for that cause.
+            Done when packets are steered by the new value. If the engine has to be reopened and
+            cannot be, it is opened as before, and the status has failed for that cause.
 
         Raises
         ------
@@ -101,8 +102,8 @@ class FlowKey(TypedSignal[int | str]):
         return super().subscribe(callback, event_type=event_type, run=run)
 
     def follow(self) -> None:
-        """Take the value in the configuration, and call the subscribers if it has changed."""
-        # Again after subscribers were called: another thread may have told them of a later value.
+        """Read the value in the configuration, and call the subscribers if it has changed."""
+        # Repeated after the calls: another thread may have changed the value meanwhile.
         while (value := self.configured()) != self._readback:
             super().put(value, timestamp=time.time(), force=True)
 
@@ -118,7 +119,7 @@ class FlowKey(TypedSignal[int | str]):
         return {self._path: None if value == self._absent else value}
 
     def _convert(self, value: Any) -> Any:
-        # Plans pass numpy scalars and whole floats.
+        # Plans pass NumPy scalars and whole floats.
         for kind in self._types:
             if isinstance(value, str) != (kind is str) or isinstance(value, bool | np.bool_):
                 continue
@@ -135,7 +136,7 @@ class FlowKey(TypedSignal[int | str]):
 
 
 class QueueOfFlow(FlowKey):
-    """Name of the receive queue that a flow leads to; empty: it leads to several."""
+    """Name of the receive queue of a flow; empty if the flow leads to several."""
 
     def configured(self) -> str:
         """Return the name of the queue."""

@@ -24,30 +24,30 @@ class FrameDetector(FrameRows):
     ======================= ======================================================================
     hook                    what happens
     ======================= ======================================================================
-    ``stage``               opens the engine; files of this run get a directory of their own
-    ``prepare``             so many frames in each fly scan, until ``unstage``
+    ``stage``               opens the engine; files of this run go to a new directory
+    ``prepare``             sets the number of frames of each fly scan, until ``unstage``
     ``trigger`` (step scan) records the next `num_frames` frames that begin: one row
     ``kickoff`` (fly scan)  starts recording; each frame is a row
     ``complete``            done when `num_frames` or `acquire_time` is reached; without either,
                             stops recording after `linger`
-    ``collect``             the rows that are in files by now
+    ``collect``             the rows that are in files so far
     ``pause``, ``resume``   pause the whole engine (`Daq.pause`)
     ``stop``, ``unstage``   stop recording and complete the file
     ======================= ======================================================================
 
-    The frames of a reading have the shape of the plan's ``frame``, with a dimension of `num_frames`
-    before it if that is more than 1. Besides, each row has when its frames arrived, the number of
-    their batch, and the packets that they lack: ``<name>_timestamp``, ``<name>_batch``,
-    ``<name>_missing``. All of them are datasets of one file, which any reader of HDF5 reads.
+    The frames of a reading have the shape of the plan's ``frame``, with a leading dimension of
+    `num_frames` if that is more than 1. Each row also has the arrival time of its frames, the
+    number of their batch, and their missing packets: ``<name>_timestamp``, ``<name>_batch``,
+    ``<name>_missing``. All of them are datasets of one file, which any HDF5 reader can open.
 
     Readings of one stream are in one file, or in several, with `roll_frames`, `roll_bytes` or
     `roll_seconds`. With `start_flow`, an acquisition begins with the first packet of that flow.
 
-    If frames are lost, because no buffer was free or they could not be written, the reading fails
-    (`on_drop` ``fail``), its row is marked in the column ``lossy`` (``flag``), or nothing more
-    happens (``ignore``). In a fly scan that is the next row after the loss: what is lost behind the
-    last one is in `dropped` alone. A frame that lacks packets is a frame, unless `require_complete`
-    is set.
+    If frames are lost, because no buffer was free or they could not be written, `on_drop` selects
+    the result: the reading fails (``fail``), its row is marked in the column ``lossy`` (``flag``),
+    or the loss is ignored (``ignore``). In a fly scan, the next row after the loss is marked; a
+    loss after the last row appears only in `dropped`. A frame with missing packets is a frame,
+    unless `require_complete` is set.
 
     Parameters are those of `FrameSettings`.
     """
@@ -57,7 +57,7 @@ class FrameDetector(FrameRows):
     def describe(self) -> DataKeys:
         """Return the data keys of a step scan: counters, and the frames.
 
-        The RunEngine asks at the first reading of each stream: rows from then on are in a new file.
+        The RunEngine calls it at the first reading of each stream: later rows are in a new file.
         """
         stream = self._stream or self._new_stream()
         if self._stream is not None:
@@ -85,7 +85,7 @@ class FrameDetector(FrameRows):
         Parameters
         ----------
         index : int, optional
-            Of a fly scan: of rows up to this `get_index`. Default: of all.
+            For a fly scan: yield rows up to this `get_index`. Default: all rows.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class FrameDetector(FrameRows):
     def stage(self) -> list[object] | StageStatus:
         """Open the engine if it is closed, and start a new set of files.
 
-        As of every part, this is a status where the engine is opened on a thread: `Daq.stage_part`.
+        Returns a status if the engine is opened on a thread; see `Daq.stage_part`.
         """
         return self.daq.stage_part(self, self._stage)
 
@@ -116,7 +116,7 @@ class FrameDetector(FrameRows):
         self._streams.clear()
         self._fresh = False
         self._template = self.path_template()
-        # After `stage_sigs` have been set. The device is staged without using it, too.
+        # After `stage_sigs` have been set. The device may be staged without being used.
         self._stream = self._new_stream() if self.has_form else None
         return staged
 
@@ -126,9 +126,9 @@ class FrameDetector(FrameRows):
         Raises
         ------
         CaptureError
-            If rows of a fly scan that was completed are in no document, or a file could not be
-            completed, or was removed. Rows of a fly scan that failed, and of readings that nobody
-            read, are logged.
+            If rows of a completed fly scan are in no document, or a file could not be completed or
+            was removed. Rows in no document are only logged if the fly scan failed, or if they
+            belong to readings that were never read.
         """
         with self._state:
             status = self._status
@@ -163,7 +163,7 @@ class FrameDetector(FrameRows):
         ------
         CaptureError
             If the device is not staged, `num_frames` is 0, a setting is for fly scans only, or no
-            file can be created; or if the file of earlier readings was removed, or could not be
+            file can be created; or if the file of earlier readings was removed or could not be
             written.
         """
         stream = self._begun()
@@ -188,7 +188,7 @@ class FrameDetector(FrameRows):
         # After a pause the RunEngine triggers the interrupted reading again.
         with self._state:
             if stream.uncollected and not self._flown:
-                _log.warning("%s: nobody read a row; it is in no document", self.name)
+                _log.warning("%s: a row was not read; it is in no document", self.name)
             interrupted = self._take_back()
         if interrupted is not None:
             interrupted.finish()
@@ -196,20 +196,20 @@ class FrameDetector(FrameRows):
         return self._acquire(self._per_row, flown=False)
 
     def prepare(self, value: Any) -> EngineStatus:
-        """Prepare for so many frames in each fly scan, until ``unstage`` or the next ``prepare``.
+        """Set the number of frames of each fly scan, until ``unstage`` or the next ``prepare``.
 
         Parameters
         ----------
         value : int or TriggerInfo
-            Frames of each fly scan; of a ``TriggerInfo`` of ophyd-async, `number_of_events`.
+            Number of frames, or a ``TriggerInfo`` of ophyd-async with it as `number_of_events`.
 
         Raises
         ------
         CaptureError
-            If the device is not staged, is recording, or rows are not collected yet, or a
-            ``TriggerInfo`` asks for what it cannot do.
+            If the device is not staged or is recording, rows are not collected yet, or a
+            ``TriggerInfo`` requests something that the device cannot do.
         TypeError
-            If it is neither.
+            If `value` is neither.
         """
         stream = self._begun()
         self._require_idle()
@@ -228,7 +228,7 @@ class FrameDetector(FrameRows):
         Raises
         ------
         CaptureError
-            If the device is not staged, is recording already, or no file can be created.
+            If the device is not staged or is already recording, or no file can be created.
         """
         self._begun()
         self._require_idle()
@@ -236,7 +236,7 @@ class FrameDetector(FrameRows):
         self._begin_files()
         wanted = self.num_frames.get() if self._flight is None else self._flight
         self._open(flown=True, wanted=wanted)
-        # No timeout before `complete`: nobody waits for frames yet.
+        # No timeout before `complete`: no plan waits for frames yet.
         self._acquire(wanted, flown=True).pause_timeout()
         return self._done("starting to record frames")
 
@@ -256,12 +256,12 @@ class FrameDetector(FrameRows):
 
     @property
     def prepared(self) -> int | None:
-        """Frames of each fly scan, as `prepare` was told; None: it is not prepared."""
+        """Frames of each fly scan, as set by `prepare`; None: not prepared."""
         return self._flight
 
     @property
     def limited(self) -> bool:
-        """Whether a fly scan ends by itself: prepared, or a number of frames or a time is set."""
+        """Whether a fly scan ends by itself: it is prepared or has a number or a time."""
         return self._flight is not None or super().limited
 
     async def pause(self) -> None:
@@ -285,7 +285,7 @@ class FrameDetector(FrameRows):
 
 
 def _number_of_frames(device: str, value: Any) -> int:
-    """Return the frames of a fly scan that a description asks for."""
+    """Return the number of frames of a fly scan from its description."""
     number = getattr(value, "number_of_events", value)
     if isinstance(number, bool) or not isinstance(number, int):
         raise TypeError(

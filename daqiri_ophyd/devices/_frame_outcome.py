@@ -18,15 +18,15 @@ class Acquisition:
     Parameters
     ----------
     wanted : int
-        Frames; 0: no limit.
+        Target number of frames; 0: no limit.
     flown : bool
-        Whether they are of a fly scan.
+        Whether it is a fly scan.
     status : EngineStatus
         Its status.
     plan : ReorderPlan
         The engine's plan.
     before : RecorderSnapshot
-        The recorder, and `lost_before`: the plan's lost frames, when it began.
+        Snapshot of the recorder when it began; `lost_before` has the plan's lost frames then.
     """
 
     wanted: int
@@ -42,11 +42,11 @@ class Acquisition:
         return now.dropped - self.before.dropped + lost
 
     def missing(self, now: RecorderSnapshot) -> int:
-        """Return how many packets its frames lack."""
+        """Return the number of packets missing in its frames."""
         return now.missing - self.before.missing
 
     def loss(self, detector: Any, now: RecorderSnapshot) -> PacketLossError | None:
-        """Return an error if a detector's settings say that its losses are a failure."""
+        """Return an error if its losses are a failure by a detector's settings."""
         if detector.on_drop.get() == "fail" and (lost := self.lost(now)):
             unwritten = now.dropped - self.before.dropped
             why = f"memory region of plan {self.plan.name!r} had no free buffer"
@@ -64,7 +64,7 @@ class Acquisition:
         return None
 
     def report(self, now: RecorderSnapshot, start: str) -> str:
-        """Report the progress, and return it as text; ``start``: the flow with which it begins."""
+        """Report the progress, and return it as text; ``start`` is its first flow."""
         frames = now.frames - self.before.frames
         of = f" of {self.wanted}" if self.wanted else ""
         text = f"{frames}{of} frames"
@@ -74,7 +74,7 @@ class Acquisition:
         return text
 
     def cause(self, now: RecorderSnapshot) -> str:
-        """Return why nothing is written, or what the plan has seen, for the text of a timeout."""
+        """Return the error of the recorder, or the plan's packets, for the text of a timeout."""
         if now.failing:
             return now.error
         return f"plan {self.plan.name!r} had {self.plan.counters().packets} packets since it began"

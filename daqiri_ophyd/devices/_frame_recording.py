@@ -31,7 +31,7 @@ _RECORD_SETTINGS = ("layout", "compression", "compression_threads", "writer", "d
 
 
 class _FrameFiles(Recording):
-    """Reports progress at each event, too: frames are in the file, others can read them."""
+    """Also reports progress at each event, which means that new frames can be read."""
 
     def _on_event(self) -> None:
         with self._lock:
@@ -43,8 +43,8 @@ class _FrameFiles(Recording):
 class RecordingFrames(FrameSettings):
     """Records frames to files; Bluesky's hooks are in `FrameDetector`.
 
-    Of the readings of a stage there is one recorder, and one file that grows: it takes frames only
-    when it is asked to. A fly scan has a recorder of its own.
+    All readings of a stage share one recorder and one file that grows. The recorder accepts frames
+    only on request. A fly scan has its own recorder.
 
     Parameters are those of `FrameSettings`.
     """
@@ -67,18 +67,18 @@ class RecordingFrames(FrameSettings):
         self._place: Any = None  # PathInfo or None
         self._run: str | None = None
         self._files: list[Path] = []  # of the last stage
-        self._number = self._next_number = 0  # of the current file, of the next recorder's first
+        self._number = self._next_number = 0  # of this file, of the next recorder's first
         self._seen = 0  # complete files of the recorder
-        self._late: CaptureError | None = None  # of a recorder, when nobody waited for frames
-        self._torn: tuple[Path, int] | None = None  # file that ends in a reading; frames before
+        self._late: CaptureError | None = None  # error of a recorder while no status was open
+        self._torn: tuple[Path, int] | None = None  # file that ends in a reading; frames before it
         super().__init__(prefix, **kwargs)
         self._stream: FrameStream | None = None
 
-    # --- As the engine's device needs them
+    # --- For the device of the engine
 
     @property
     def is_recording(self) -> bool:
-        """Whether frames are awaited that are not on hold."""
+        """Whether frames are being recorded and recording is not paused."""
         with self._state:
             return self._acquisition is not None and not self._held
 
@@ -92,7 +92,7 @@ class RecordingFrames(FrameSettings):
             self._acquisition.status.pause_timeout()
 
     def resume_recording(self) -> None:
-        """Record again after `pause_recording`."""
+        """Continue recording after `pause_recording`."""
         with self._state:
             if self._acquisition is None or self._recorder is None or not self._held:
                 return
@@ -118,7 +118,7 @@ class RecordingFrames(FrameSettings):
             try:
                 self._take_back()
             except CaptureError as error:
-                # What the file has is in its metadata, too.
+                # The metadata counts the rows of the file, too.
                 _log.warning("%s", error)
         if recording is not None:
             recording.stop()
@@ -129,7 +129,7 @@ class RecordingFrames(FrameSettings):
 
     @property
     def failed(self) -> bool:
-        """Whether a fly scan has failed that nobody waits for yet; `collect` says why."""
+        """Whether a fly scan has failed before `complete`; `collect` raises its error."""
         return self._failure is not None and not self._completing
 
     @property
@@ -176,7 +176,7 @@ class RecordingFrames(FrameSettings):
         return self.daq.port(self.port_name).reorder[self.member_name]
 
     def _begin_files(self) -> tuple[PathInfo, bool]:
-        """Return where to write, asked for once in each stage and each run; whether it is new."""
+        """Return where to write, determined once for each stage and run, and whether it is new."""
         template = self.require_directory(self._template)
         run = None if self.daq.start_document is None else self.daq.start_document["uid"]
         if self._place is not None and run == self._run:
@@ -190,7 +190,7 @@ class RecordingFrames(FrameSettings):
         return place, is_new
 
     def _open(self, *, flown: bool, wanted: int = 0) -> None:
-        """Start a recorder, which waits; ``wanted``: frames of a fly scan, 0: not known."""
+        """Start a recorder, which waits; ``wanted`` is the number of frames, 0 if not known."""
         place, stream, number = self._place, self._begun(), self._next_number
         options = {name: getattr(self, name).get() for name in _RECORD_SETTINGS}
         if flown:
@@ -225,7 +225,7 @@ class RecordingFrames(FrameSettings):
             on_end=self._on_end,
         )
         with self._state:
-            if self._recorder is recorder:  # not ended meanwhile
+            if self._recorder is recorder:  # it has not ended meanwhile
                 self._recording = recording
 
     def _path(self, number: int) -> Path:
@@ -244,14 +244,14 @@ class RecordingFrames(FrameSettings):
         )
 
     def _take_back(self) -> EngineStatus | None:
-        """Forget frames of readings that are in no document; return the status of an open one.
+        """Discard frames of readings that are in no document; return the status of an open one.
 
-        A status is ended without the lock: that stops its device.
+        The caller ends that status without the lock: ending it stops its device.
 
         Raises
         ------
         CaptureError
-            If the recorder has ended, or cannot write: the file has frames of no reading.
+            If the recorder has ended or cannot write, so the file keeps frames of no reading.
         """
         acquisition, recorder, stream = self._acquisition, self._recorder, self._stream
         if self._flown or stream is None or (acquisition is None and not stream.uncollected):
@@ -296,14 +296,14 @@ class RecordingFrames(FrameSettings):
     # --- On the thread of the event pump
 
     def _on_files(self, files: Sequence[RecordedFile]) -> None:
-        """Take note of a complete file; those of a fly scan follow each other."""
+        """Register a complete file; the files of a fly scan follow each other."""
         with self._state:
             self._seen += 1
             if self._flown:
                 self._grow(files[0].path, files[0].frames)
 
     def _grow(self, path: Path, frames: int) -> None:
-        """Take note of frames in a file, which may have another number than expected."""
+        """Register frames in a file, whose number may differ from the expected one."""
         self._number = max(self._number, int(path.stem.rpartition("_")[2]))
         if not frames:
             return
@@ -341,7 +341,7 @@ class RecordingFrames(FrameSettings):
             acquisition.status.check(partial(acquisition.cause, snapshot))
 
     def _on_end(self, snapshot: RecorderSnapshot) -> None:
-        """Finish or fail the status of what the recorder was doing when it ended."""
+        """Finish or fail the open status when the recorder has ended."""
         with self._state:
             acquisition, ending = self._acquisition, self._ending
             self._acquisition = self._recorder = self._recording = None
@@ -371,13 +371,13 @@ class RecordingFrames(FrameSettings):
             acquisition.status.finish()
 
     def _note_torn(self) -> None:
-        """Take note that the latest file has frames of no reading behind its rows."""
+        """Note that the latest file has frames of no reading after its rows."""
         stream = self._stream
         if stream is not None and stream.current is not None:
             self._torn = (stream.current, stream.whole)
 
     def _cut_torn(self) -> None:
-        """Take a reading that was not complete out of a file: all readers take its rows as one."""
+        """Remove an incomplete reading from a file: readers treat its rows as one stream."""
         torn, self._torn = self._torn, None
         if torn is None or not torn[0].exists():
             return
@@ -387,11 +387,11 @@ class RecordingFrames(FrameSettings):
             _log.warning("%s: %s has frames of no reading: %s", self.name, torn[0], error)
 
     def _is_short(self, acquisition: Acquisition, snapshot: RecorderSnapshot) -> bool:
-        """Whether frames are lacking that a fly scan is prepared for."""
+        """Whether a prepared fly scan has fewer frames than it is prepared for."""
         return False
 
     def _finish_collected(self, status: EngineStatus) -> None:
-        """Finish a fly scan once its rows are in documents but for those of one file.
+        """Finish a fly scan once its rows, except those of one file, are in documents.
 
         After that, plans collect once more, and get the rows of one file.
         """
@@ -410,7 +410,7 @@ class RecordingFrames(FrameSettings):
         finish()
 
     def _update(self, acquisition: Acquisition, snapshot: RecorderSnapshot) -> None:
-        """Let the signals have the counters of an acquisition."""
+        """Update the signals with the counters of an acquisition."""
         frames, now = snapshot.frames - acquisition.before.frames, time.time()
         dropped = acquisition.lost(snapshot)
         self.frames.update(frames, now)

@@ -1,4 +1,4 @@
-"""Which file the next reading of a frame detector is in."""
+"""Files of the readings of a frame detector."""
 
 import time
 from typing import Any
@@ -16,10 +16,10 @@ __all__ = ["FrameRows"]
 class FrameRows(RecordingFrames):
     """Readings of frames in one growing file for each stream.
 
-    Readers take all rows of a file for those of one stream. To which stream a reading belongs, only
-    the RunEngine knows, and tells in two ways: it asks for the data keys once in each stream, after
-    its first ``trigger`` and before that reading's documents; and it completes the documents that
-    it takes.
+    Readers treat all rows of a file as rows of one stream. Only the RunEngine knows the stream of a
+    reading. The detector infers it from two calls: the RunEngine requests the data keys once for
+    each stream, after its first ``trigger`` and before the documents of that reading, and it
+    completes the documents that it collects.
 
     Parameters are those of `FrameSettings`.
     """
@@ -33,7 +33,7 @@ class FrameRows(RecordingFrames):
         super().__init__(prefix, **kwargs)
 
     def _ready_file(self) -> None:
-        """See to it that a recorder waits whose file is the one of the next reading."""
+        """Ensure that a recorder waits with the file of the next reading."""
         if self.layout.get() != "chunked":
             raise CaptureError(
                 f"{self.layout.name} is {self.layout.get()!r}, whose files do not grow; that is "
@@ -65,7 +65,7 @@ class FrameRows(RecordingFrames):
         return self._flight is not None and snapshot.acquired < acquisition.wanted
 
     def _note_latest(self) -> None:
-        """Learn which stream the latest reading was in; take it back if it was in none."""
+        """Determine the stream of the latest reading; discard the reading if it has none."""
         stream = self._begun()
         latest = stream.latest
         if latest is None or self._flown or self._recorder is None:
@@ -75,14 +75,14 @@ class FrameRows(RecordingFrames):
             self._completes = True
             self._streams = {known for known in self._streams if known[0] == run} | {latest}
         elif stream.documented == 1:
-            self._fresh = True  # its file is in no document that was taken
+            self._fresh = True  # its file is in no collected document
         elif self._completes:
             stream.retract()
             self._recorder.rewind(stream.documented * self._per_row)
 
     @property
     def _is_shared(self) -> bool:
-        """Whether the run has readings in several streams: any of them may be the next one's."""
+        """Whether the run has readings in several streams; the next may belong to any of them."""
         return len(self._streams) > 1
 
     @property
@@ -96,7 +96,7 @@ class FrameRows(RecordingFrames):
         return any(limit and value >= limit for limit, value in limits)
 
     def _begin_stream(self) -> None:
-        """Begin a file with a stream: with the reading that is not collected yet, or the next."""
+        """Begin a file for a stream, with the reading not collected yet or the next one."""
         stream = self._begun()
         if self._flown or self._recorder is None or not stream.documented:
             return

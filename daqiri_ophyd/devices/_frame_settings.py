@@ -17,7 +17,7 @@ __all__ = ["FrameSettings"]
 
 
 class FrameSettings(RecordingSettings):
-    """Settings of a frame detector: how many frames, when it ends, and where it writes.
+    """Settings of a frame detector: its frames, its limits, and its files.
 
     Files go to ``<directory>/<path>/<file_prefix>_000000.h5``; see `RecordingSettings`.
 
@@ -52,12 +52,12 @@ class FrameSettings(RecordingSettings):
         Raises
         ------
         CaptureError
-            If the plan has no ``frame``, which says so.
+            If the plan has no ``frame``, which defines them.
         """
         if not self.has_form:
             raise CaptureError(
-                f"{self.name}: reorder plan {self.member_name!r} does not say what its frames "
-                "look like. Give it frame: {shape: [...], dtype: ...} in the configuration."
+                f"{self.name}: reorder plan {self.member_name!r} has no key frame. Add frame: "
+                "{shape: [...], dtype: ...} to it in the configuration."
             )
         return frame_form(self._configured)
 
@@ -69,7 +69,7 @@ class FrameSettings(RecordingSettings):
 
     @property
     def has_form(self) -> bool:
-        """Whether the configuration says what frames look like."""
+        """Whether the configuration has the shape and type of frames."""
         return self._configured.frame is not None
 
     @property
@@ -85,7 +85,7 @@ class FrameSettings(RecordingSettings):
 
     @property
     def limited(self) -> bool:
-        """Whether a fly scan ends by itself: a number of frames or a time is set."""
+        """Whether a fly scan ends by itself, because a number of frames or a time is set."""
         return self.num_frames.get() > 0 or self.acquire_time.get() > 0
 
     def start_flow_id(self) -> int | None:
@@ -100,5 +100,5 @@ class FrameSettings(RecordingSettings):
         return self.find_start_flow(name)["id"] if name else None
 
     def path_template(self) -> PathTemplate:
-        """Return the values for the templates of a stage that begins now."""
+        """Return the values of templates for a stage that begins now."""
         return PathTemplate(device=self.name, port=self.port_name, plan=self.member_name)

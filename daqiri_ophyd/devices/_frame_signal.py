@@ -17,12 +17,12 @@ __all__ = ["FrameSignal"]
 
 
 class FrameSignal(TypedSignal[NDArray[Any]]):
-    """A copy of a recent frame of a `ReorderPlan`, whoever takes the frames; read-only.
+    """A read-only copy of a recent frame of a `ReorderPlan`, independent of readers of frames.
 
-    Its value is that of the latest look: an array of zeros until there is a frame. Each look, and
-    each tick while it has subscribers, lets the engine copy the next frame: ten a second at most.
-    With `ReorderPlan.last_frame_binning` it is one of means; when that is changed, an array of
-    zeros until there is a frame with the new one.
+    Its value is the latest copy: an array of zeros until there is a frame. Each reading, and each
+    tick while the signal has subscribers, makes the engine copy the next frame, at most ten times a
+    second. With `ReorderPlan.last_frame_binning` the value has means of pixels. When the binning
+    changes, it is an array of zeros until there is a frame with the new binning.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -61,12 +61,12 @@ class FrameSignal(TypedSignal[NDArray[Any]]):
         return cid
 
     def monitor(self) -> None:
-        """Look for frames as long as there are subscribers and the engine is open."""
+        """Check for frames while there are subscribers and the engine is open."""
         if self._is_monitored():
             default_ticker().add(self._notify)
 
     def restart(self) -> None:
-        """Begin anew with an engine that was opened: copies are numbered from 1 again."""
+        """Start again with an engine that was opened, which numbers copies from 1."""
         self._number = 0
         self.monitor()
 
@@ -76,7 +76,7 @@ class FrameSignal(TypedSignal[NDArray[Any]]):
     def _notify(self) -> None:
         if not self._is_monitored():
             default_ticker().remove(self._notify)
-            self.monitor()  # if the engine was opened meanwhile, on another thread
+            self.monitor()  # another thread may have opened the engine
         elif (frame := self._look()) is not None:
             self._run_subs(
                 sub_type=self.SUB_VALUE,
@@ -86,14 +86,14 @@ class FrameSignal(TypedSignal[NDArray[Any]]):
             )
 
     def _look(self) -> NDArray[Any] | None:
-        """Take the engine's copy, and return it if it is a new one."""
+        """Read the engine's copy, and return it if it is new."""
         if not self.device.daq.is_open:
             return None
         binning = self.device.last_frame_binning.get()
         try:
             frame = self.device.engine_plan.preview(self._number, binning=binning)
         except NotReadyError:
-            return None  # closed meanwhile
+            return None  # another thread has closed it
         if frame is None:
             return None
         self._number = frame.number

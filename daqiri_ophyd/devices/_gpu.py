@@ -19,7 +19,7 @@ from ._ticker import default_ticker
 __all__ = ["Gpu"]
 
 _log = logging.getLogger(__name__)
-# As often as the driver has new samples on every GPU.
+# The period at which the drivers of all GPUs have new samples.
 _PERIOD_S = 1.0
 
 
@@ -34,11 +34,11 @@ def _reading(
 
 
 class Gpu(CounterDevice, ThreadedDevice):
-    """A GPU that the configuration uses: how busy, full and hot it is.
+    """A GPU that the configuration uses: its load, memory and temperature.
 
-    What its driver does not report is NaN among the readings, and 0 or empty in the configuration.
-    `trigger` reads on a thread. Subscribed signals are updated once a second, NaN while the GPU
-    cannot be read; the log says why. Nothing here opens the engine but staging.
+    Values that the driver does not report are NaN in readings, and 0 or empty in the configuration.
+    `trigger` reads on a thread. Subscribed signals are updated once a second. They are NaN while
+    the GPU cannot be read; the log has the reason. Of its methods, only staging opens the engine.
     """
 
     utilization = _reading("percent", Kind.hinted)
@@ -72,31 +72,31 @@ class Gpu(CounterDevice, ThreadedDevice):
 
     @property
     def identity(self) -> GpuIdentity:
-        """What the GPU is.
+        """Model and identifiers of the GPU.
 
         Raises
         ------
         FactError
-            If it cannot be read on this host; the text says what is missing.
+            If it cannot be read on this host; the message names the missing resource.
         """
         return self._reader.identity
 
     def take_values(self) -> dict[str, Any]:
-        """Ask the driver; raises `FactError` if the GPU cannot be read."""
+        """Read the driver; raises `FactError` if the GPU cannot be read."""
         return asdict(self._reader.read())
 
     def work(self) -> None:
-        """Read what the next `read` returns, and what the GPU is, which is asked for only once."""
+        """Read the values for the next `read`, and once the identity of the GPU."""
         self.read_configuration()
         self._triggered = (self.take_values(), time.time())
 
     def read(self) -> Readings:
-        """Return what the last `trigger` has read; without one since, ask the driver."""
+        """Return the values of the last `trigger` once; otherwise read the driver."""
         triggered, self._triggered = self._triggered, None
         return super().read() if triggered is None else self.readings_of(*triggered)
 
     def unstage(self) -> list[object]:
-        """Forget what nobody has read."""
+        """Discard values of a `trigger` that were not read."""
         self._triggered = None
         unstaged: list[object] = super().unstage()
         return unstaged
@@ -104,7 +104,7 @@ class Gpu(CounterDevice, ThreadedDevice):
     def _notify_subscribers(self) -> None:
         if not self._is_monitored():
             default_ticker().remove(self._notify_subscribers)
-            self.monitor()  # if the engine was opened meanwhile, on another thread
+            self.monitor()  # another thread may have opened the engine
             return
         polled, self._polled = self._polled, None
         if polled is not None:
@@ -112,7 +112,7 @@ class Gpu(CounterDevice, ThreadedDevice):
                 getattr(self, attribute).update_if_changed(value, polled[1])
         asking = self._poll is not None and self._poll.is_alive()
         if not asking and time.monotonic() >= self._next_poll:
-            # A GPU that hangs must not keep this thread, which captures need.
+            # A GPU that hangs must not block this thread, which captures need.
             self._next_poll = time.monotonic() + _PERIOD_S
             self._poll = threading.Thread(target=self._ask_driver, name=self.name, daemon=True)
             self._poll.start()
@@ -122,7 +122,7 @@ class Gpu(CounterDevice, ThreadedDevice):
         try:
             values = self.take_values()
         except Exception as error:
-            # Whatever it is: the values are unknown, and the next period tries again.
+            # After any error the values are unknown; the next period tries again.
             failure = str(error) if isinstance(error, FactError) else repr(error)
             values = {signal.attr_name: math.nan for signal in self._counters()}
         if failure and failure != self._failure:

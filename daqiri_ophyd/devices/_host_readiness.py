@@ -21,9 +21,9 @@ __all__ = ["HostReadiness"]
 class HostReadiness(ThreadedDevice):
     """Result of the host check, as a reading.
 
-    `trigger` runs the checks in a thread. In a baseline stream they run at the beginning and at the
-    end of a run. `metadata` is for the run's start document. ``state`` is the worst status,
-    ``not_ready`` names the checks that warn or fail, and ``checks`` has the status and finding of
+    `trigger` runs the checks on a thread. In a baseline stream they run at the beginning and at the
+    end of a run. `metadata` is for the run's start document. ``state`` is the worst status.
+    ``not_ready`` names the checks that warn or fail. ``checks`` has the status and finding of
     every check as JSON.
 
     Parameters
@@ -33,11 +33,11 @@ class HostReadiness(ThreadedDevice):
     name : str
         Name of the device.
     config : dict, str or Path, optional
-        Configuration of the engine that the host should be ready for; None: check the host alone.
+        Configuration to check the host for; None: check the host alone.
     root : path
         Root of the host's file system.
     folder : path
-        Where captures will be written.
+        Directory of captures.
 
     Raises
     ------

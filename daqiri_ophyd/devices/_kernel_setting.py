@@ -16,9 +16,9 @@ __all__ = ["KernelSetting", "apply_kernel", "kernel_setting", "load_arrays"]
 
 
 class KernelSetting(EngineSignal[str]):
-    """A setting that an open engine has at once, and a closed one when it is opened.
+    """A setting that an open engine uses at once, and a closed one when it is opened.
 
-    Setting it compiles the kernel, which takes up to a second, and copies its arrays.
+    Setting it compiles the kernel and copies its arrays, which takes up to a second.
 
     Parameters are those of `EngineSignal`.
     """
@@ -35,7 +35,7 @@ class KernelSetting(EngineSignal[str]):
         CaptureError
             While the plan's frame detector is staged.
         DaqiriError
-            If the engine does not accept the kernel or an array, see
+            If the engine does not accept the kernel or an array; see
             `daqiri_ophyd.engine.ReorderPlan.set_kernel`.
         """
         self.device.refuse_change(self)
@@ -55,7 +55,7 @@ def kernel_setting(**limits: Any) -> Component[KernelSetting]:
 
 
 def load_arrays(paths: str) -> list[NDArray[Any]]:
-    """Return the arrays of ``.npy`` files, whose paths have commas between them.
+    """Return the arrays of ``.npy`` files; ``paths`` separates them by commas.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def load_arrays(paths: str) -> list[NDArray[Any]]:
 
 
 def apply_kernel(plan: ReorderPlan, source: str, arrays: list[NDArray[Any]]) -> None:
-    """Let the engine process the plan's frames with a kernel; empty: with none."""
+    """Set the kernel that processes the plan's frames; empty: none."""
     if source:
         plan.set_kernel(source, arrays)
     else:

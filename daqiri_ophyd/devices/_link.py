@@ -19,8 +19,8 @@ class Link(CounterDevice):
     """State, speed and MTU of a port's network interface.
 
     ``state`` is ``up``, ``down`` (switched off, or without a carrier), ``removed``, or ``none``:
-    the port has no interface of its own (loopback, sockets). A speed or MTU of 0 is not known. What
-    the interface's receive ring had no room for is in the queues' ``dropped_kernel``.
+    the port has no separate interface (loopback, sockets). A speed or MTU of 0 is unknown. Packets
+    that overflowed the interface's receive ring are in the queues' ``dropped_kernel``.
     """
 
     state: Component[EngineSignalRO[str]] = Component(
@@ -30,11 +30,11 @@ class Link(CounterDevice):
     mtu = counter("byte")
 
     def take_values(self) -> dict[str, Any]:
-        """Ask the kernel; opens the engine if it is closed."""
+        """Read the kernel; opens the engine if it is closed."""
         return self._values(self.daq.open().engine)
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
-        """Ask the kernel; the link is not in the engine's periodic copy."""
+        """Read the kernel; the link is not in the engine's periodic copy."""
         return self._values(self.daq.engine)
 
     def _values(self, engine: Engine) -> dict[str, Any]:

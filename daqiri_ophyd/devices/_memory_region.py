@@ -21,8 +21,8 @@ def _configured(name: str) -> Any:
 class MemoryRegion(CounterDevice):
     """Free buffers of a memory region, and its configuration.
 
-    A region without free buffers is the first thing to look at when packets are dropped with the
-    reason ``no_packet_buffer``.
+    If packets are dropped for the reason ``no_packet_buffer``, check first whether a region has no
+    free buffers.
     """
 
     free = counter("buffers")

@@ -7,7 +7,7 @@ from inspect import get_annotations
 
 __all__ = ["attribute_name", "attribute_names"]
 
-# What ophyd gives each device, beside what its class has.
+# Attributes that ophyd gives each device, in addition to those of its class.
 _OF_DEVICES = frozenset({"control_layer_log", "log", "prefix", "stage_sigs"})
 
 
@@ -23,9 +23,9 @@ def attribute_name(name: str, kind: str, taken: frozenset[str]) -> str:
     name : str
         Name as configured.
     kind : str
-        What it names: ``port``, ``queue``, ``flow``, ``plan``.
+        Kind of the named object: ``port``, ``queue``, ``flow``, ``plan``.
     taken : frozenset of str
-        Attributes that the device class has already.
+        Attributes that the device class already has.
     """
     attribute = re.sub(r"\W", "_", name, flags=re.ASCII)
     if not attribute[:1].isalpha():
@@ -45,11 +45,11 @@ def attribute_names(
     names : iterable of str
         Names as configured, in order.
     kind : str
-        What they name.
+        Kind of the named objects.
     device : type
         Class of the device that gets the attributes.
     others : iterable of str
-        Attributes that it has besides.
+        Further attributes of the device.
 
     Returns
     -------

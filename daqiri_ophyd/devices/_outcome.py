@@ -1,4 +1,4 @@
-"""Outcome of a capture: progress, losses, reason of failure."""
+"""Outcome of a capture: progress, losses, cause of failure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,15 +23,15 @@ class Outcome:
     Parameters
     ----------
     queues : mapping of str to RxQueue
-        Queues that are recorded, by their names in messages.
+        Queues that are recorded, by name in messages.
     packets : int
         Packets to capture; 0: no limit.
     flushed : int
         Packets that the queues had discarded on request before the capture.
     files : int
-        Files of a prepared capture; 0: it is not prepared.
+        Files of a prepared capture; 0: the capture is not prepared.
     start : str
-        Name of the flow with whose first packet the capture begins; empty: it begins at once.
+        Name of the flow whose first packet starts the capture; empty: it begins at once.
     deadtime : float
         Time that the source pauses between two files, s; 0: not known.
     on_error, on_drop : str
@@ -102,7 +102,7 @@ class Outcome:
         return next((error for watch in self._losses if (error := watch.error())), None)
 
     def gap_error(self, row: Mapping[str, int]) -> CaptureError | None:
-        """Return an error if a file begins sooner than the dead time after the one before.
+        """Return an error if a file begins sooner than the dead time after the previous file.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class Outcome:
         )
 
     def missing(self, snapshot: RecorderSnapshot) -> CaptureError | None:
-        """Return an error if a prepared capture has ended by itself without all of its files."""
+        """Return an error if a prepared capture ended by itself before all files were written."""
         if not self._files:
             return None
         if (snapshot.files, snapshot.packets) == (self._files, self._wanted):
@@ -147,12 +147,12 @@ class Outcome:
 
 
 def absent_peer(connections: Sequence[Connection]) -> str:
-    """Return in words that a port has no peer; empty if it has one, or needs none."""
+    """Return why a port has no peer, as text; empty if it has one or needs none."""
     if not connections or any(connection.state == "connected" for connection in connections):
         return ""
     latest = connections[-1]
     words = {
-        "listening": "no peer has come",
+        "listening": "no peer has connected",
         "connecting": f"{latest.peer} cannot be reached",
         "closed": f"peer {latest.peer} is gone",
     }

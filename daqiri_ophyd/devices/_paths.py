@@ -15,13 +15,13 @@ __all__ = ["PathInfo", "PathProvider", "PathTemplate", "expand_user", "make_dire
 
 _FIELDS = ("date", "device", "plan", "port", "queue", "scan_id", "start", "uid", "unique")
 _OF_RUN = {"scan_id", "start", "uid"}
-# What no directory below another is named, and what readers cannot have in a URI.
+# Names that leave a directory, and characters that readers cannot use in a URI.
 _UNSAFE = re.compile(r"[/?#;\x00-\x1f\x7f]|^\.{1,2}$")
 
 
 @dataclass(frozen=True, slots=True)
 class PathInfo:
-    """Where a device writes; the attributes are those of ``ophyd_async.core.PathInfo``.
+    """Directory and file names of a device, with the attributes of ophyd-async's ``PathInfo``.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class PathInfo:
     filename : str
         First part of the file names.
     directory_uri : str, optional
-        The directory as readers see it, ``file://localhost/...``; None: as it is here.
+        Address of the directory for readers, ``file://localhost/...``; None: as on this host.
     """
 
     directory_path: PurePath
@@ -39,10 +39,10 @@ class PathInfo:
 
 
 class PathProvider(Protocol):
-    """Decides where a device writes; path providers of ophyd-async can be used too."""
+    """Selects where a device writes; path providers of ophyd-async can be used, too."""
 
     def __call__(self, device_name: str, /) -> Any:
-        """Return the `PathInfo` for a device, at the first file of a stage and of each run."""
+        """Return the `PathInfo` for a device; called at the first file of a stage and a run."""
         ...
 
 
@@ -51,9 +51,9 @@ class PathTemplate:
 
     Templates are format strings. Their fields are ``{date}`` (when the device was staged, with a
     format such as ``{date:%Y/%m/%d}``), ``{device}``, ``{port}``, ``{queue}`` of a capture,
-    ``{plan}`` of a frame detector, ``{unique}`` (8 characters, different for each stage), and of
-    the run ``{scan_id}``, ``{uid}`` and any key of the start document: ``{start[sample]}``. In
-    values, characters that a path or a URI cannot have become ``_``.
+    ``{plan}`` of a frame detector, and ``{unique}`` (8 characters, different for each stage). From
+    the run come ``{scan_id}``, ``{uid}`` and any key of the start document: ``{start[sample]}``. In
+    values, characters that are not allowed in a path or a URI become ``_``.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class PathTemplate:
         Raises
         ------
         ValueError
-            If it is not a format string, or has an unknown field.
+            If it is not a format string or has an unknown field.
         """
         try:
             parsed = list(string.Formatter().parse(template))
@@ -98,19 +98,19 @@ class PathTemplate:
         return template
 
     def expand(self, template: str, start: Mapping[str, Any] | None) -> str:
-        """Return a template with its values.
+        """Return a template with its fields replaced by their values.
 
         Parameters
         ----------
         template : str
             The template.
         start : mapping or None
-            Start document of the current run, if it is known.
+            Start document of the current run; None if it is not known.
 
         Raises
         ------
         CaptureError
-            If the template has a field of the run and none is known, or a key that is not in the
+            If the template has a field of the run and no run is known, or a key that is not in the
             start document.
         """
         used = {_name(field) for _, field, _, _ in string.Formatter().parse(template) if field}
@@ -118,8 +118,8 @@ class PathTemplate:
         if used & _OF_RUN:
             if start is None:
                 raise CaptureError(
-                    f"{values['device']}: the path {template!r} needs the run, and none is known. "
-                    'Let the RunEngine tell: RE.subscribe(daq.run_started, "start").'
+                    f"{values['device']}: the path {template!r} needs a run, and none is known. "
+                    'Subscribe to the RunEngine: RE.subscribe(daq.run_started, "start").'
                 )
             values |= {"uid": start["uid"], "scan_id": start.get("scan_id", ""), "start": start}
         try:
@@ -160,7 +160,7 @@ def make_directory(path: Path, prefixes: Sequence[str], device: str) -> None:
     Raises
     ------
     CaptureError
-        If it cannot be created, or has files of another capture with these names.
+        If it cannot be created, or contains files of another capture with these names.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -173,5 +173,5 @@ def make_directory(path: Path, prefixes: Sequence[str], device: str) -> None:
     if there:
         raise CaptureError(
             f"{device}: {path} has files of another capture, such as {there[0].name}. Use a path "
-            "that is another for each, with {unique} or {uid}."
+            "that differs for each capture, with {unique} or {uid}."
         )

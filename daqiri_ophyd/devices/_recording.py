@@ -30,7 +30,7 @@ def start_recorders(
     limits: Mapping[str, Any],
     **options: Any,
 ) -> list[Recorder]:
-    """Start a recorder for each queue; if one cannot start, none does.
+    """Start a recorder for each queue, or none if one cannot start.
 
     Parameters
     ----------
@@ -60,10 +60,10 @@ def start_recorders(
 
 
 class Recording:
-    """Reports the files of recorders, and stops all of them at their limit or when one fails.
+    """Reports the files of recorders, and stops all recorders at their limit or when one fails.
 
-    The three functions are called on the thread of the event pump, or on the one that calls
-    `stop`; never two at once.
+    The three functions are called on the thread of the event pump, or on the thread that calls
+    `stop`, but never two at once.
 
     Parameters
     ----------
@@ -72,11 +72,11 @@ class Recording:
     resumes : bool
         Whether a recorder continues by itself after an error.
     on_files : callable
-        Called with each complete file; of several recorders, with a file of each.
+        Called with each complete file; with several recorders, with one file of each.
     on_progress : callable
-        Called several times a second with a snapshot of all together.
+        Called several times a second with the combined snapshot of all recorders.
     on_end : callable
-        Called once, after all files, with the last snapshot.
+        Called once, after all files, with the final snapshot.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Recording:
         for fd in self._event_fds:
             default_pump().add(fd, self._on_event)
         default_ticker().add(self._tick)
-        # Files completed before the descriptors were watched do not signal them again.
+        # Files completed before the descriptors were watched are not signaled again.
         os.eventfd_write(self._event_fds[0], 1)
 
     def pause(self) -> None:
@@ -124,7 +124,7 @@ class Recording:
         self._on_event()
 
     def snapshot(self) -> RecorderSnapshot:
-        """Return the progress of all recorders together."""
+        """Return the combined progress of all recorders."""
         return _together([recorder.snapshot() for recorder in self._recorders])
 
     def _stop_recorders(self) -> None:
@@ -141,14 +141,14 @@ class Recording:
             if self._ended:
                 return
             snapshots = [recorder.snapshot() for recorder in self._recorders]
-            # A failed recorder counts every packet as lost until it is stopped. The limit of a
-            # group ends the one that reaches it.
+            # A failed recorder counts every packet as lost until it is stopped. At the limit of a
+            # group, only the recorder that reaches it ends.
             failed = any(snapshot.failing for snapshot in snapshots) and not self._resumes
             if failed or not all(snapshot.running for snapshot in snapshots):
                 self._stop_recorders()
                 snapshots = [recorder.snapshot() for recorder in self._recorders]
-            # The snapshots before the files: once they say that the recorders have ended, the
-            # lists of files are complete.
+            # Snapshots are read before files: if a snapshot shows that the recorders have ended,
+            # the lists of files are complete.
             new = [recorder.files(self._seen) for recorder in self._recorders]
             rows = list(zip(*new, strict=False))
             self._seen += len(rows)
@@ -163,7 +163,7 @@ class Recording:
             default_ticker().remove(self._tick)
             last = _together(snapshots)
             if surplus:
-                # After an error the queues have not equally many files.
+                # After an error, the numbers of files of the queues differ.
                 text = f"{len(surplus)} files are in no row, such as {surplus[0]}"
                 error = "; ".join(filter(None, [last.error, text]))
                 last = replace(last, failing=True, error=error)

@@ -17,7 +17,7 @@ from ._signals import EngineSignal, setting
 __all__ = ["LONGEST_S", "RecordingSettings"]
 
 LONGEST_S = 3e9
-"""Longest time that a recorder takes as a limit, s: a century."""
+"""Longest time limit of a recorder, s: a century."""
 
 
 def _checked_directory(path: str) -> str:
@@ -48,11 +48,11 @@ def _checked_uri(uri: str) -> str:
 
 
 class RecordingSettings(EngineDevice):
-    """Settings of a device that writes files: where, and what it does about errors and losses.
+    """Settings of a device that writes files: where, and how it handles errors and losses.
 
-    `path` and `file_prefix` are templates, see `PathTemplate`. Readers that mount `directory`
-    elsewhere find it at `uri`, which is what documents have. A path provider of the engine's device
-    (`Daq.path_provider`) takes the place of all four.
+    `path` and `file_prefix` are templates, see `PathTemplate`. If readers mount `directory`
+    elsewhere, set `uri` to its address there; documents then have this address. A path provider of
+    the engine's device (`Daq.path_provider`) replaces all four.
     """
 
     writer = setting("buffered", choices=("buffered", "direct", "auto"))
@@ -67,7 +67,7 @@ class RecordingSettings(EngineDevice):
     uri = setting("", accept=_checked_uri)
 
     FIXED = ("on_drop", "directory", "path", "file_prefix", "uri")
-    """Settings on which a run depends from the beginning."""
+    """Settings that a run depends on from its beginning."""
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         super().__init__(prefix, **kwargs)
@@ -75,15 +75,15 @@ class RecordingSettings(EngineDevice):
 
     @property
     def is_recording(self) -> bool:
-        """Whether a recording is going on that is not paused."""
+        """Whether a recording is running and not paused."""
         raise NotImplementedError
 
     def pause_recording(self) -> None:
-        """Discard what arrives from now on; the file stays valid."""
+        """Discard packets that arrive from now on; the file stays valid."""
         raise NotImplementedError
 
     def resume_recording(self) -> None:
-        """Record again after `pause_recording`."""
+        """Continue recording after `pause_recording`."""
         raise NotImplementedError
 
     def refuse_change(self, signal: EngineSignal[Any]) -> None:
@@ -92,7 +92,7 @@ class RecordingSettings(EngineDevice):
             raise CaptureError(f"{signal.name} cannot be changed while {self.name} is staged.")
 
     def require_staged(self) -> None:
-        """Raise if it is not staged."""
+        """Raise if the device is not staged."""
         if self._staged == Staged.no:
             raise CaptureError(
                 f"{self.name} is not staged, so its files would belong to no run. Stage it, or "
@@ -100,7 +100,7 @@ class RecordingSettings(EngineDevice):
             )
 
     def raise_at_end(self, error: CaptureError) -> None:
-        """Raise an error of `unstage`; while its engine is unstaged, when all parts are."""
+        """Raise an error of `unstage`; while the engine is unstaged, after all parts are."""
         if self.daq.unstaging is None:
             raise error
         self.daq.unstaging.append(error)
@@ -122,12 +122,12 @@ class RecordingSettings(EngineDevice):
         if not flow["id"]:
             raise CaptureError(
                 f"{setting}: flow {name!r} has id 0, as packets that match no flow. "
-                "Give it an id from 1 on."
+                "Give it an id of 1 or more."
             )
         return flow
 
     def require_directory(self, template: PathTemplate | None) -> PathTemplate:
-        """Return the template; raise if nothing says where to write."""
+        """Return the template; raise if no directory is set."""
         if template is None or not (self.directory.get() or self.daq.path_provider):
             raise CaptureError(
                 f"{self.name} has no directory for its files: make_daq(..., directory=...), or set "
@@ -146,7 +146,7 @@ class RecordingSettings(EngineDevice):
         Raises
         ------
         CaptureError
-            If a template needs something that is not known.
+            If a template needs a value that is not known.
         """
         provider = self.daq.path_provider
         if provider is not None:

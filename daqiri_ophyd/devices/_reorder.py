@@ -39,21 +39,22 @@ def _setting(name: str) -> Any:
 class ReorderPlan(CounterDevice):
     """A reorder plan of a port: packets of its flows become frames.
 
-    The counters are those of `daqiri_ophyd.engine.ReorderCounters`; frames have ``_frames`` in
-    their names, since ophyd keeps ``complete`` for flyers. They begin at 0 whenever the engine is
-    opened. Frames are handed out by the receive queue that the flows lead to, or recorded by
-    ``daq.<port>.frames.<plan>``; `last_frame` is a copy of a recent one for displays.
+    The counters are those of `daqiri_ophyd.engine.ReorderCounters`. Counters of frames have
+    ``_frames`` in their names, because ophyd uses ``complete`` for flyers. They begin at 0 whenever
+    the engine is opened. The receive queue that the flows lead to delivers the frames, or
+    ``daq.<port>.frames.<plan>`` records them. `last_frame` is a copy of a recent frame for
+    displays.
 
-    `kernel` is the path of a CUDA C++ file, whose kernel ``frame`` processes each frame on the GPU
-    before anybody gets it, and `kernel_arrays` those of the ``.npy`` files with its arrays, in
-    their order, with commas between them; empty: none. See
-    `daqiri_ophyd.engine.ReorderPlan.set_kernel`. An open engine has them when they are set, so set
-    the arrays first. They cannot be changed while the plan's frame detector is staged, whose
-    configuration has them, too.
+    `kernel` is the path of a CUDA C++ file. Its kernel ``frame`` processes each frame on the GPU
+    before it is delivered or recorded. `kernel_arrays` has the paths of the ``.npy`` files with the
+    kernel's arrays, in their order, separated by commas. Empty: none. See
+    `daqiri_ophyd.engine.ReorderPlan.set_kernel`. An open engine uses a setting as soon as it is
+    set, so set the arrays first. Neither can be changed while the plan's frame detector is staged:
+    they are part of its configuration.
 
     With `last_frame_binning` of n > 1, `last_frame` has the means of blocks of n x n pixels; see
-    `daqiri_ophyd.engine.ReorderPlan.preview`. It holds for looks from then on, and for descriptors
-    from then on: it cannot be changed while this device or the plan's frame detector is staged.
+    `daqiri_ophyd.engine.ReorderPlan.preview`. The binning applies to later copies and descriptors,
+    so it cannot be changed while this device or the plan's frame detector is staged.
     """
 
     complete_frames = counter("frames", hinted=True)
@@ -82,7 +83,7 @@ class ReorderPlan(CounterDevice):
     method = fact(lambda plan: json.dumps(plan.configured["method"]), "string")
 
     def __init__(self, prefix: str = "", **kwargs: Any) -> None:
-        # Of `kernel` and `kernel_arrays`, as they were when they were set.
+        # Contents of `kernel` and `kernel_arrays`, read when they were set.
         self._source = ""
         self._arrays: list[NDArray[Any]] = []
         super().__init__(prefix, **kwargs)
@@ -117,7 +118,7 @@ class ReorderPlan(CounterDevice):
         return self.daq.port(self.port_name).reorder[self.member_name]
 
     def refuse_change(self, signal: EngineSignal[Any]) -> None:
-        """Raise if a setting is changed on which frames or descriptors of a run depend."""
+        """Raise if a setting is changed that frames or descriptors of a run depend on."""
         frames = self.daq.port_device(self.port_name).frames.members
         busy = [each for each in frames if each.member_name == self.member_name]
         if signal is self.last_frame_binning:
@@ -134,7 +135,7 @@ class ReorderPlan(CounterDevice):
         Raises
         ------
         ValueError, OSError, DaqiriError
-            If a file cannot be read, or the engine does not accept what it has.
+            If a file cannot be read, or the engine does not accept its content.
         """
         arrays = self._arrays if kernel_arrays is None else load_arrays(kernel_arrays)
         source = self._source
@@ -155,12 +156,12 @@ class ReorderPlan(CounterDevice):
         self._source, self._arrays = source, arrays
 
     def begin(self, engine: Engine) -> None:
-        """Let an engine that is being opened process frames with what was set, as it was read then.
+        """Apply the kernel and arrays, as read when they were set, to an opening engine.
 
         Raises
         ------
         DaqiriError
-            If the engine does not accept it.
+            If the engine does not accept them.
         """
         if self._source:
             plan = engine.port(self.port_name).reorder[self.member_name]

@@ -1,4 +1,4 @@
-"""What plans ask of an engine that takes time: done on threads, one after the other."""
+"""Requests of plans to an engine that take time: done on threads, one after the other."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,9 +18,9 @@ FlowTable = Mapping[str, Sequence[Mapping[str, Any]]]
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """Changed flows, an open engine, or both; `done` has the error, if there was one.
+    """A change of flows, an open engine, or both; `done` has the error if it failed.
 
-    Flows that are `restored` are made those of `table`.
+    The `restored` flows are set to those of `table`.
     """
 
     changes: Changes = field(default_factory=dict)
@@ -31,18 +31,18 @@ class Request:
 
 
 class Requests:
-    """Requests that are not done yet. Those that come together are done together.
+    """Open requests. Requests that arrive together are done together.
 
     Parameters
     ----------
     lock : RLock
         Held while requests are done.
     serve : callable
-        ``serve(take)`` does what is asked, and returns whether flows have changed. ``take`` returns
-        the requests that there are; called again, also those that have come meanwhile.
+        ``serve(take)`` does the requests, and returns whether flows have changed. ``take`` returns
+        the waiting requests; called again, it includes those that have arrived meanwhile.
     follow : callable
         Called without the lock when flows have changed, before requests are `done`: subscribers may
-        change flows, and wait for that.
+        change flows, and wait for that change.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Requests:
         serve: Callable[[Callable[[], list[Request]]], bool],
         follow: Callable[[], None],
     ) -> None:
-        self.adding = threading.Lock()  # held to look at `waiting` and to add to it
+        self.adding = threading.Lock()  # held to read `waiting` and to add to it
         self.waiting: list[Request] = []
         self._lock = lock
         self._serve = serve
@@ -59,16 +59,16 @@ class Requests:
         self._serving = False
 
     def add(self, request: Request) -> Request:
-        """Add a request, and return it; `begin` or `settle` see to it."""
+        """Add a request, and return it; `begin` or `settle` does it."""
         with self.adding:
             self.waiting.append(request)
         return request
 
     def settle(self) -> None:
-        """Do what is asked for, or wait until another thread has done it."""
+        """Do the waiting requests, or wait until another thread has done them."""
         while True:
             with self._lock:
-                # Serving calls devices, which may come here.
+                # Serving calls devices, which may call this method.
                 if self._serving or not self.waiting:
                     return
                 self._serving = True
@@ -86,15 +86,15 @@ class Requests:
                     else:
                         request.done.set_exception(error)
             if not isinstance(error, Exception | None):
-                raise error  # Ctrl-C, also where only others had asked
+                raise error  # Ctrl-C, also if all requests came from other threads
 
     def begin(self) -> None:
-        """Do what is asked for on a thread."""
-        # No daemon: it would open an engine while the process ends.
+        """Do the waiting requests on a thread."""
+        # Not a daemon, which could open an engine while the process ends.
         threading.Thread(target=self.settle, name="daqiri-opening").start()
 
     def _serve_waiting(self) -> tuple[list[Request], bool, BaseException | None]:
-        """Return the requests that are done, whether flows have changed, and what went wrong."""
+        """Return the requests that are done, whether flows have changed, and the error."""
         taken: list[Request] = []
 
         def take() -> list[Request]:

@@ -1,4 +1,4 @@
-"""A thread that makes rows, in order, where that takes time."""
+"""A thread that creates rows in order, if that takes time."""
 
 import logging
 import queue
@@ -13,9 +13,9 @@ _log = logging.getLogger(__name__)
 
 
 class RowWorker:
-    """Calls functions one after the other on a thread of its own.
+    """Calls functions one after the other on a separate thread.
 
-    The thread is a daemon: a function that never returns keeps no program from ending.
+    The thread is a daemon: a function that never returns does not keep the program from ending.
 
     Parameters
     ----------
@@ -30,13 +30,13 @@ class RowWorker:
         self._thread.start()
 
     def submit(self, call: Callable[[], Any]) -> None:
-        """Call a function after those that were submitted before."""
+        """Call a function after those submitted earlier."""
         self._calls.put(call)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all calls submitted so far have returned; return False after a time.
+        """Wait until all calls submitted so far have returned; return False on timeout.
 
-        In such a call, there is nothing to wait for.
+        Called from such a call, it returns at once.
         """
         if threading.current_thread() is self._thread:
             return True
@@ -45,7 +45,7 @@ class RowWorker:
         return done.wait(seconds)
 
     def busy(self) -> float:
-        """Return for how long the current call has been running, s; 0: there is none."""
+        """Return how long the current call has been running, s; 0 if there is none."""
         begun = self._begun
         return 0.0 if begun is None else time.monotonic() - begun
 
@@ -59,5 +59,5 @@ class RowWorker:
             try:
                 call()
             except Exception:
-                _log.exception("A row was not made.")
+                _log.exception("A row could not be created.")
             self._begun = None

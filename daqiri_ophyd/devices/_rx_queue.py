@@ -37,12 +37,12 @@ def _setting(name: str) -> Any:
 class RxQueue(CounterDevice):
     """Counters and settings of a receive queue.
 
-    In every reading ``received = delivered + held + dropped``. `receive_path` is what brings them:
-    `daqiri_ophyd.engine.RxQueueState.receive_path`, and empty while the engine is closed.
+    Every reading satisfies ``received = delivered + held + dropped``. `receive_path` is
+    `daqiri_ophyd.engine.RxQueueState.receive_path`; it is empty while the engine is closed.
     """
 
     capture: "Capture"
-    """Capture of this queue, beside that of the port."""
+    """Capture of this queue, in addition to that of the port."""
 
     received = counter("packets", hinted=True)
     dropped = counter("packets", hinted=True)

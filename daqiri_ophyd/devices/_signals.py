@@ -117,7 +117,7 @@ class ReadingSignal(TypedSignal[Value]):
     Parameters
     ----------
     value : bool, int, float, str or list of int
-        Initial value; its type is the signal's.
+        Initial value; its type is that of the signal.
     units : str
         Unit, for the data key.
     precision : int, optional
@@ -137,8 +137,8 @@ class EngineSignalRO(ReadingSignal[Value]):
     """A counter or another reading of the engine.
 
     Its device reads all of its signals at once (`CounterDevice`), so their values are consistent.
-    Reading the signal reads the engine; subscribers are called periodically. The length of an array
-    is that of its initial value.
+    Reading the signal reads the engine; subscribers are called periodically. An array always has
+    the length of its initial value.
 
     Parameters are those of `ReadingSignal`.
     """
@@ -148,7 +148,7 @@ class EngineSignalRO(ReadingSignal[Value]):
         self._told: Value | None = None
 
     def update_if_changed(self, value: Value, timestamp: float) -> None:
-        """Call the subscribers if the value is not the one that they were told last."""
+        """Call the subscribers if the value differs from the one last passed to them."""
         if value != self._told and not (value != value and self._told != self._told):
             self._told = value
             self.update(value, timestamp)
@@ -169,7 +169,7 @@ class EngineSignalRO(ReadingSignal[Value]):
     ) -> int:
         """Call ``callback`` on changes; see `ophyd.ophydobj.OphydObject.subscribe`."""
         if not self.monitored:
-            # The first call has the value of now, not that of an earlier subscription.
+            # The first call passes the current value, not that of an earlier subscription.
             self.update_if_changed(self.get(), time.time())
         cid = super().subscribe(callback, event_type=event_type, run=run)
         self.device.monitor()
@@ -182,7 +182,7 @@ class EngineSignal(TypedSignal[Value]):
     Parameters
     ----------
     value : bool, int, float or str
-        Initial value; its type is the signal's.
+        Initial value; its type is that of the signal.
     units : str
         Unit, for the data key.
     minimum, maximum : float, optional
@@ -190,7 +190,7 @@ class EngineSignal(TypedSignal[Value]):
     choices : sequence, optional
         The values accepted.
     accept : callable, optional
-        ``accept(value) -> value`` to store; raises `ValueError` if it is not accepted.
+        ``accept(value)`` returns the value to store, or raises `ValueError` to reject it.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class EngineSignal(TypedSignal[Value]):
         self._accept = accept
 
     def restrict(self, accept: Callable[[Value], Value], value: Value) -> None:
-        """Accept what ``accept`` returns from now on, and take a first value."""
+        """Check values with ``accept`` from now on, and store a first value."""
         self._accept = accept
         self._readback = value
 
@@ -223,19 +223,19 @@ class EngineSignal(TypedSignal[Value]):
         TypeError
             If it is not of the signal's type.
         ValueError
-            If it is too low, too high, or none of the choices.
+            If it is too low, too high, or not one of the choices.
         """
         self._convert(value)
 
     def put(self, value: Any, **kwargs: Any) -> None:
-        """Check and store a value; the device may refuse it while it is busy."""
+        """Check and store a value; the device may reject it while busy."""
         refuse = getattr(self.device, "refuse_change", None)
         if refuse is not None:
             refuse(self)
         super().put(self._convert(value), **kwargs)
 
     def _convert(self, value: Any) -> Value:
-        # Plans pass numpy scalars and whole floats; other conversions could change the value.
+        # Plans pass NumPy scalars and whole floats; other conversions could change the value.
         converted: Any = None
         try:
             converted = self._type(value)
@@ -291,7 +291,7 @@ class Fact(TypedSignal[Value]):
         self._metadata["write_access"] = False
 
     def describe(self) -> DataKeys:
-        """Return the data key; that of an array has the length of the current value."""
+        """Return the data key; for an array, it has the length of the current value."""
         if self._dtype == "array":
             self.get()
         return super().describe()
@@ -312,7 +312,7 @@ def counter(units: str, *, hinted: bool = False) -> Component[EngineSignalRO[int
 @overload
 def counter(units: str, *, dtype: Literal["number"]) -> Component[EngineSignalRO[float]]: ...
 def counter(units: str, *, dtype: str = "integer", hinted: bool = False) -> Component[Any]:
-    """Return the component of an `EngineSignalRO`; ``hinted``: worth plotting."""
+    """Return the component of an `EngineSignalRO`; ``hinted`` values are plotted."""
     kind = Kind.hinted if hinted else Kind.normal
     value, precision = (0.0, 0) if dtype == "number" else (0, None)
     return Component(EngineSignalRO, value=value, units=units, precision=precision, kind=kind)

@@ -1,4 +1,4 @@
-"""Status objects whose text says why they failed."""
+"""Status objects whose text has the cause of a failure."""
 
 import threading
 import time
@@ -14,10 +14,10 @@ _TELLING_S = 10.0
 
 
 class TypedStatus(Status):
-    """A status with the types of Bluesky's protocol, which those of ophyd do not agree with."""
+    """A status typed by Bluesky's protocol, from which ophyd's own types differ."""
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return what went wrong; None: nothing."""
+        """Return the exception if it failed; None if not."""
         return super().exception(timeout)
 
 
@@ -34,13 +34,13 @@ class EngineStatus(DeviceStatus):
     Parameters
     ----------
     device : ophyd.Device
-        Device that acts.
+        Device that performs the action.
     action : str
-        What it does, such as "capturing".
+        Name of the action, such as "capturing".
     timeout : float
         Longest time without progress, s.
     awaited : str
-        What counts as progress, in the text of a timeout.
+        Name of the expected progress, in the text of a timeout.
     settle_time : float
         Time from the end of the action until the status is done, s.
     """
@@ -73,12 +73,12 @@ class EngineStatus(DeviceStatus):
         return self._timeout_s
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return what went wrong; None: nothing."""
+        """Return the exception if it failed; None if not."""
         return super().exception(timeout)
 
     @property
     def failed(self) -> bool:
-        """Whether it has failed, also while its callbacks run."""
+        """Whether it has failed; True also while its callbacks run."""
         return self._exception is not None
 
     def finish(self) -> None:
@@ -93,7 +93,7 @@ class EngineStatus(DeviceStatus):
             self.set_exception(cause)
 
     def end_with(self, work: Future[None]) -> Self:
-        """Finish or fail as some work on a thread does; return this status."""
+        """Finish or fail together with work on a thread; return this status."""
 
         def end(_: Future[None]) -> None:
             error = work.exception()
@@ -113,9 +113,9 @@ class EngineStatus(DeviceStatus):
         Parameters
         ----------
         current : int
-            Amount done.
+            Progress so far.
         target : int or None
-            Amount at the end, if known.
+            Progress at the end, if known.
         unit : str
             Unit of both.
         text : str
@@ -152,7 +152,7 @@ class EngineStatus(DeviceStatus):
         Parameters
         ----------
         cause : callable
-            Returns why, if that is known; it is called only then.
+            Returns the cause, if known; called only after the timeout.
         """
         if self._ended or self._paused_since is not None:
             return
@@ -176,10 +176,10 @@ class EngineStatus(DeviceStatus):
         self._watchers.append(func)
 
     def wait_told(self) -> None:
-        """If the action has ended, wait until those who wait for it know how.
+        """If the action has ended, wait until its callbacks have run.
 
-        A status is done a moment before its callbacks run. Whoever asks whether it is done, such as
-        ``collect_while_completing``, could go on meanwhile as if it had not failed.
+        A status is done a moment before its callbacks run. A caller that polls it, such as
+        ``collect_while_completing``, could otherwise continue as if it had not failed.
         """
         if self._ended:
             self._told.wait(_TELLING_S)
@@ -212,7 +212,7 @@ class StageStatus(EngineStatus):
     device : ophyd.Device
         Device that is staged.
     staged : sequence of ophyd.Device
-        What `ophyd.Device.stage` returns; for preprocessors such as `lazily_stage_wrapper`.
+        Return value of `ophyd.Device.stage`, for preprocessors such as `lazily_stage_wrapper`.
     """
 
     def __init__(self, device: Any, staged: Sequence[object]) -> None:

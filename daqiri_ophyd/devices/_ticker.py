@@ -21,7 +21,7 @@ class Ticker:
     Parameters
     ----------
     pump : EventPump
-        Whose thread to use.
+        Event pump whose thread is used.
     period : float
         Time between calls, s.
     """
@@ -45,7 +45,7 @@ class Ticker:
                 thread.start()
 
     def remove(self, call: Callable[[], object]) -> None:
-        """Stop calling ``call``; one call that is about to begin may still happen."""
+        """Stop calling ``call``; a call that is about to begin may still occur."""
         with self._lock:
             self._calls.pop(call, None)
             if not self._calls and self._end is not None:

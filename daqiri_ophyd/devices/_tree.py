@@ -50,21 +50,21 @@ def make_daq(
     name : str
         Name of the device.
     directory : str, Path or PathProvider, optional
-        Directory of captures, in which each stage gets a subdirectory of its own, or what decides
-        where they are written, such as a path provider of ophyd-async.
+        Directory of captures, in which each stage creates a subdirectory; or a path provider, such
+        as one of ophyd-async, which selects where they are written.
     **kwargs
         Passed to `Daq`, such as ``labels``.
 
     Returns
     -------
     Daq
-        To a type checker it is what the variable is declared as, such as the tree of the
-        configuration that `typed_tree` writes.
+        A type checker uses the declared type of the variable, such as the tree of the configuration
+        that `typed_tree` writes.
 
     Raises
     ------
     ConfigError
-        If the configuration is not valid; the text is the full report.
+        If the configuration is not valid; the message is the full report.
     ValueError
         If two names would have the same attribute.
     """
@@ -109,7 +109,7 @@ def _port_class(interface: InterfaceConfig, flows: list[dict[str, Any]]) -> type
             "plan",
         ),
     }
-    # Detectors of their own, as captures of queues.
+    # Separate detectors, like captures of queues.
     groups["frames"] = _group(
         "FrameDetectors",
         FrameDetector,
@@ -121,7 +121,7 @@ def _port_class(interface: InterfaceConfig, flows: list[dict[str, Any]]) -> type
     )
     groups["link"] = Cpt(Link, port=port, kind=Kind.omitted, labels={"daqiri"})
     if queues:
-        # A detector of its own; its settings belong to the configuration of the port.
+        # A separate detector; its settings belong to the configuration of the port.
         labels = {"daqiri", "detectors"}
         groups["capture"] = Cpt(Capture, port=port, queues=queues, kind=Kind.config, labels=labels)
     return create_device_from_components(
@@ -130,7 +130,7 @@ def _port_class(interface: InterfaceConfig, flows: list[dict[str, Any]]) -> type
 
 
 def _recorded_queue(port: str, queue: str) -> type[RxQueue]:
-    """Return the class of a receive queue that has a capture, beside that of the port."""
+    """Return the class of a receive queue with its own capture, besides that of the port."""
     capture = Cpt(Capture, port=port, queues=[queue], kind=Kind.omitted, labels={"daqiri"})
     return create_device_from_components(
         "RxQueue", docstring=RxQueue.__doc__, base_class=RxQueue, capture=capture

@@ -26,8 +26,8 @@ from ._ticker import default_ticker
 
 __all__ = ["TransmitStoppedError", "TxQueue"]
 
-# How long a pause waits for packets to leave, in all and since the last that did: longer than they
-# are submitted before their launch times.
+# How long a pause waits for packets to leave, in total and since the last packet left. Both are
+# longer than the time by which packets are submitted before their launch.
 _PAUSE_S = 1.0
 _STUCK_S = 0.3
 
@@ -46,9 +46,9 @@ class TxQueue(CounterDevice):
     ============== ===============================================================================
     hook           what happens
     ============== ===============================================================================
-    ``prepare``    takes the packets to send, a `daqiri_ophyd.replay.PacketSource`
-    ``trigger``    in a step scan: sends them; done when all have been sent. If nothing was
-                   prepared, done at once
+    ``prepare``    accepts the packets to send, a `daqiri_ophyd.replay.PacketSource`
+    ``trigger``    in a step scan: sends them; done when all have been sent, and at once if nothing
+                   was prepared
     ``kickoff``    in a fly scan: starts sending them
     ``complete``   done when all have been sent
     ``collect``    one row of the readings for each transmission that has ended
@@ -58,7 +58,7 @@ class TxQueue(CounterDevice):
                    (reason ``flushed``); ``unstage`` also forgets the packets
     ============== ===============================================================================
 
-    In every reading ``submitted = sent + held + dropped``. Lateness is the time from a packet's
+    ``submitted = sent + held + dropped`` in every reading. Lateness is the time from a packet's
     launch time to its launch, for the packets of the latest transmission. ``lateness_histogram``
     counts packets in the bins between ``lateness_edges``.
     """
@@ -167,7 +167,7 @@ class TxQueue(CounterDevice):
     def stage(self) -> list[object] | StageStatus:
         """Open the engine if it is closed, and forget earlier transmissions.
 
-        As of every part, this is a status where the engine is opened on a thread: `Daq.stage_part`.
+        Returns a status if the engine is opened on a thread; see `Daq.stage_part`.
         """
         self._rows.clear()
         return self.daq.stage_part(self, super().stage)
@@ -214,7 +214,7 @@ class TxQueue(CounterDevice):
         return self._status
 
     def collect_asset_docs(self) -> Iterator[Any]:
-        """Yield nothing: packets that are sent are not stored."""
+        """Yield nothing, because sent packets are not stored."""
         yield from ()
 
     def describe_collect(self) -> DataKeys:
@@ -243,7 +243,7 @@ class TxQueue(CounterDevice):
         self.daq.resume()
 
     def pause_sending(self) -> bool:
-        """Submit no further packets; `wait_sent` waits for those that were.
+        """Submit no further packets; `wait_sent` waits for those submitted so far.
 
         Returns
         -------
@@ -262,7 +262,7 @@ class TxQueue(CounterDevice):
         return True
 
     async def wait_sent(self) -> None:
-        """Wait until what was submitted has left, for 1 s at most, or until nothing leaves."""
+        """Wait until all submitted packets have left, none leave anymore, or 1 s has passed."""
         queue = self.daq.tx_queue(self.port_name, self.member_name)
         sent, since = -1, 0.0
         end = time.monotonic() + _PAUSE_S
@@ -284,12 +284,12 @@ class TxQueue(CounterDevice):
         status.resume_timeout()
 
     def stop_interrupted(self) -> bool:
-        """Stop a transmission that a pause interrupted: its reading will be taken again.
+        """Stop a transmission that a pause interrupted: the RunEngine repeats its reading.
 
         Returns
         -------
         bool
-            Whether there was one, some of whose packets were still held.
+            Whether such a transmission existed and some of its packets were still held.
         """
         if self.transmission is None or not self._interrupted:
             return False
@@ -325,7 +325,7 @@ class TxQueue(CounterDevice):
 
     @property
     def busy(self) -> str:
-        """As of every device; ``sending`` during a transmission."""
+        """State as for every device; ``sending`` during a transmission."""
         return "sending" if self._transmission is not None else super().busy
 
     def refuse_change(self, signal: EngineSignal) -> None:
@@ -380,7 +380,7 @@ class TxQueue(CounterDevice):
             status, self._transmission = self._status, None
             default_pump().remove(transmission.fileno())
             transmission.close()
-            # Without calling subscribers: one may wait for the thread that holds this lock.
+            # Subscribers are not called: one may wait for the thread that holds this lock.
             self._rows.append(self.read())
         progress = transmission.progress()
         sent = max(0, progress.submitted - progress.dropped)

@@ -24,8 +24,8 @@ _VALUES = {
 _HEADER = '''\
 """Devices of a configuration, for editors and type checkers; nothing imports this at run time.
 
-Written by ``daqiri-ophyd config stub CONFIG``, to be repeated when the configuration has changed.
-As ``daq_tree.py`` beside a startup file it is used so:
+Written by ``daqiri-ophyd config stub CONFIG``; write it again when the configuration has changed.
+Save it as ``daq_tree.py`` next to a startup file and use it so:
 
     from typing import TYPE_CHECKING
 
@@ -45,15 +45,15 @@ As ``daq_tree.py`` beside a startup file it is used so:
 def typed_tree(daq: Daq) -> str:
     """Return a Python module with a class for each device whose parts the configuration names.
 
-    A variable that is declared as its class ``DaqTree`` has the attributes of the device tree to an
-    editor or a type checker, and no others.
+    If a variable is declared as its class ``DaqTree``, editors and type checkers show exactly the
+    attributes of the device tree.
 
     Parameters
     ----------
     daq : Daq
         Device tree of the configuration; it need not be open.
     """
-    # Within a class, an attribute hides a class of the same name.
+    # Inside a class, an attribute hides a class of the same name.
     tree = _Classes({_TREE, *(part.attr_name for _, part in daq.walk_subdevices())})
     tree.type_of(daq, _TREE)
     imports = "".join(f"    {line},\n" for line in sorted(tree.imports))
@@ -62,7 +62,7 @@ def typed_tree(daq: Daq) -> str:
 
 
 class _Classes:
-    """Source of the classes of devices, each after those of its parts; none has a name in use."""
+    """Source of the classes of devices, with unique names; each follows those of its parts."""
 
     def __init__(self, used: set[str]) -> None:
         self.imports: set[str] = set()
@@ -71,7 +71,7 @@ class _Classes:
         self._imported = {name: self._class_name("", name) for name in devices.__all__}
 
     def type_of(self, part: OphydObject, name: str) -> str:
-        """Return the type of a part; a class of that name is made for it if it needs one."""
+        """Return the type of a part; create a class of that name if it needs one."""
         base = next(c for c in type(part).__mro__ if getattr(devices, c.__name__, None) is c)
         base_name = self._imported[base.__name__]
         renamed = base_name != base.__name__

@@ -17,12 +17,12 @@ __all__ = ["Verification"]
 
 
 class Verification(ThreadedDevice):
-    """Whether a capture has what was sent, as a reading.
+    """Compares captured packets with the packets sent, as a reading.
 
-    `trigger` compares in a thread. ``passed`` says whether everything is identical, and
-    ``difference`` what is not, in words. ``sent``, ``captured`` and ``identical`` (from the first
-    one on) are packets; on TCP ports, bytes of the stream. ``gap_...`` are deviations of the gaps
-    between identical packets from those intended, `daqiri_ophyd.replay.GapErrors`.
+    `trigger` compares on a thread. ``passed`` is true if everything is identical; otherwise
+    ``difference`` describes the first difference. ``sent``, ``captured`` and ``identical`` (counted
+    from the first one) are packets; on TCP ports, bytes of the stream. ``gap_...`` are deviations
+    of the gaps between identical packets from the intended gaps, `daqiri_ophyd.replay.GapErrors`.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Verification(ThreadedDevice):
     source : PacketSource
         The packets.
     capture : Capture
-        Capture whose files since it was staged have them.
+        Capture that has the received packets in its files since it was staged.
     """
 
     passed = reading(False, kind=Kind.hinted)
@@ -64,11 +64,11 @@ class Verification(ThreadedDevice):
 
     @property
     def result(self) -> Comparison | None:
-        """Result of the last `trigger`; None before its end."""
+        """Result of the last `trigger`; None before it ends."""
         return self._result
 
     def trigger(self) -> TypedStatus:
-        """Compare; the status is done when all packets were compared, whatever the result."""
+        """Compare; the status is done when all packets are compared, also if they differ."""
         self._result = None
         return super().trigger()
 

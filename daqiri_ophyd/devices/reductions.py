@@ -1,12 +1,12 @@
 """Numbers to plot: reductions of each complete file of a capture.
 
-Give them to `Capture.reductions`. Each is a column of the row of a file, hinted, so that live
-plots and adaptive scans have something to follow:
+Assign them to `Capture.reductions`. Each is a column in the row of a file. It is hinted, so live
+plots and adaptive scans can follow it:
 
 >>> from daqiri_ophyd.devices import reductions
 >>> capture.reductions = {"mean": reductions.payload_mean(">u2"), "rate": reductions.rate()}
 
-A reduction is computed on a thread of its own when the file is complete, before its row appears.
+Reductions are computed on a separate thread when the file is complete, before its row appears.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,12 @@ class Reduction:
     ----------
     function : callable
         ``function(packets) -> float``; ``packets`` is a `daqiri_ophyd.engine.PcapFile`, with
-        ``timestamps``, ``select``, ``to_columns`` and so on. NaN: there is no such number.
+        ``timestamps``, ``select``, ``to_columns`` and so on. NaN means that there is no value.
     units : str
         Unit, for the data key.
     text : str
-        What it computes, with its parameters, for the configuration of the capture; without it, the
-        name of the function.
+        Description with its parameters, for the configuration of the capture. Default: the name of
+        the function.
     """
 
     function: Callable[[Packets], float]
@@ -51,7 +51,7 @@ class Reduction:
     text: str = ""
 
     def __str__(self) -> str:
-        """Return what it computes."""
+        """Return its description."""
         module = getattr(self.function, "__module__", "")
         name = getattr(self.function, "__qualname__", repr(self.function))
         return self.text or f"{module}.{name}"
@@ -84,22 +84,22 @@ def longest_gap() -> Reduction:
 def lost_numbers(offset: int, size: int, *, order: str = "big") -> Reduction:
     """Return how many sequence numbers are missing between the lowest and the highest.
 
-    Numbers may come out of order and repeatedly, and may wrap around once they have all been used.
+    Numbers may arrive out of order and repeatedly, and may wrap around after their last value.
     Packets whose payload is too short for the field are left out.
 
     Parameters
     ----------
     offset : int
-        Where the number begins in the payload, byte.
+        Position of the number in the payload, byte.
     size : int
-        Its length: 1 to 8 bytes.
+        Length of the number: 1 to 8 bytes.
     order : {"big", "little"}
-        Its byte order.
+        Byte order of the number.
 
     Raises
     ------
     ValueError
-        If the offset is negative, or the length or order none of these.
+        If the offset is negative, or the length or order is not accepted.
     """
     if offset < 0 or not 1 <= size <= 8 or order not in ("big", "little"):
         raise ValueError(
@@ -121,7 +121,7 @@ def lost_numbers(offset: int, size: int, *, order: str = "big") -> Reduction:
         numbers = np.concatenate(found) if found else np.zeros(0, np.uint64)
         if not len(numbers):
             return np.nan
-        # Steps as signed numbers of that many bits, which are right across a wrap-around.
+        # Steps as signed numbers of that many bits, which are correct across a wrap-around.
         steps = np.diff(numbers) << np.uint64(64 - bits)
         unwrapped = np.cumsum(steps.view(np.int64) >> np.int64(64 - bits))
         unwrapped = np.unique(np.concatenate([[0], unwrapped]))
@@ -138,12 +138,12 @@ def payload_sum(dtype: DTypeLike, offset: int = 0) -> Reduction:
     dtype : data-type
         Type of the numbers, with byte order, such as ``">u2"``.
     offset : int
-        Bytes of each payload to leave out at its beginning.
+        Bytes to skip at the beginning of each payload.
 
     Raises
     ------
     ValueError
-        If the offset is negative, or the type is not one of numbers.
+        If the offset is negative, or the type is not numeric.
     """
     total = _payload_total(dtype, offset)
     text = f"payload_sum({np.dtype(dtype).str!r}, {offset})"
@@ -151,7 +151,7 @@ def payload_sum(dtype: DTypeLike, offset: int = 0) -> Reduction:
 
 
 def payload_mean(dtype: DTypeLike, offset: int = 0) -> Reduction:
-    """Return the mean of the payloads as numbers; NaN if there is none.
+    """Return the mean of the payloads as numbers; NaN if there are none.
 
     Parameters are those of `payload_sum`.
     """
@@ -171,7 +171,7 @@ def _mean_gap(packets: Packets) -> float:
 
 
 def _payloads(packets: Packets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where the payload of each packet is, and its length; 0: it has none."""
+    """Return the position and length of each packet's payload; length 0 if it has none."""
     columns = packets.to_columns(["payload_offset", "payload_length"])
     return columns["payload_offset"], columns["payload_length"].astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Documents for captures: how a device describes the files it wrote.
+"""Documents for captures: a device's description of the files that it wrote.
 
 Nothing here needs a running engine. A device composes its documents from a `CaptureStream`; the
 catalog reads the `Sidecar`, the metadata file that the recorder writes for each capture file.

@@ -1,4 +1,4 @@
-"""What the metadata of a file of frames say of its content."""
+"""Metadata of a file of frames."""
 
 import json
 from pathlib import Path
@@ -25,28 +25,28 @@ def frame_facts(frames: FrameFile) -> dict[str, Any]:
 
 
 def keep_frames(path: Path, frames: int, reason: str) -> int:
-    """Cut a file that nobody writes to its first frames, and correct its metadata, if it has more.
+    """Cut a file to its first frames and correct its metadata, if it has more frames.
 
-    ``FILE.repair.jsonl`` gets a line. Nothing is changed unless all of it can be.
+    The repair is logged in ``FILE.repair.jsonl``. If a part of it fails, nothing is changed.
 
     Parameters
     ----------
     path : Path
-        The file.
+        The file; no process may be writing it.
     frames : int
-        Frames that are kept.
+        Frames to keep.
     reason : str
-        Why the others are not, for the log.
+        Why the others are cut off, for the log.
 
     Returns
     -------
     int
-        Frames that were cut off; the metadata count them as left out.
+        Frames that were cut off; the metadata counts them as left out.
 
     Raises
     ------
     daqiri_ophyd.engine.InvalidParameterError
-        If it cannot be read or changed; the text names the file.
+        If it cannot be read or changed; the message names the file.
     OSError, ValueError
         If a recorder is writing it, or its metadata cannot be read or written.
     """
@@ -58,7 +58,9 @@ def keep_frames(path: Path, frames: int, reason: str) -> int:
     content = _metadata(path, surplus)
     require_no_links(path)
     if content is not None and (part := sidecar_part(path)).exists():
-        raise ValueError(f"{part} is there: its recorder was killed, or somebody repairs {path}")
+        raise ValueError(
+            f"{part} exists: its recorder was killed, or another process is repairing {path}"
+        )
     if is_written(path):
         raise ValueError(f"{path} is being written by a recorder; stop the recorder first")
     entry = {"file": str(path), "frames_kept": frames, "frames_cut": surplus, "reason": reason}
@@ -70,7 +72,7 @@ def keep_frames(path: Path, frames: int, reason: str) -> int:
 
 
 def _metadata(path: Path, surplus: int) -> dict[str, Any] | None:
-    """Return what the metadata of a file say once so many of its frames are left out."""
+    """Return the metadata of a file after ``surplus`` of its frames are left out."""
     if read_sidecar(path) is None:
         return None
     name = sidecar_path(path)

@@ -17,7 +17,7 @@ __all__ = ["FRAMES_MIMETYPE", "FrameStream", "frame_resource"]
 FRAMES_MIMETYPE = "application/x-hdf5"
 """Mimetype of a file of frames."""
 
-# What a file has of each frame, beside its data: type, unit.
+# Values that a file has for each frame, besides its data: type, unit.
 _OF_FRAMES = {"timestamp": ("<i8", "ns"), "batch": ("<u4", ""), "missing": ("<u4", "packets")}
 _LOSSY = {"lossy": ("|b1", "")}
 _NUMBERS_PER_CHUNK = 1024
@@ -26,7 +26,7 @@ _NUMBERS_PER_CHUNK = 1024
 def frame_resource(
     uri: str, data_key: str, column: str, frames_per_row: int = 1
 ) -> ComposeStreamResourceBundle:
-    """Return a StreamResource document, and what makes StreamDatum documents.
+    """Return a StreamResource document, and the composer of its StreamDatum documents.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def frame_resource(
     data_key : str
         Key in descriptors.
     column : str
-        What the file has of each frame: ``data``, ``timestamp``, ...
+        Dataset of the file: ``data``, ``timestamp``, ...
     frames_per_row : int
         Frames that are read together.
     """
@@ -59,10 +59,10 @@ class _File:
     uri: str
     frames_per_row: int
     flown: bool
-    rows: int = 0  # complete ones
+    rows: int = 0  # complete rows
     emitted: int = 0
     bundles: dict[str, ComposeStreamResourceBundle] = field(default_factory=dict)
-    datum: Any = None  # the latest document
+    datum: Any = None  # latest document
 
 
 def _address(path: Path, folder: str | None) -> str:
@@ -73,13 +73,13 @@ def _address(path: Path, folder: str | None) -> str:
 class FrameStream:
     """Documents of a device that writes frames to HDF5 files.
 
-    A row is a frame, or so many frames that are read together. Besides their data, each row has
-    when its frames arrived, the number of their batch and the packets that they lack, in the
-    columns ``<device>_timestamp``, ``<device>_batch`` and ``<device>_missing``. Each file has
-    StreamResource documents of its own, and the indices of StreamDatum documents are rows of the
-    file, from 0 on. A file belongs to one stream of one run: readers take all of it.
+    A row is a frame, or several frames that are read together. In addition to the data, each row
+    has the arrival time of its frames, the number of their batch and their missing packets, in the
+    columns ``<device>_timestamp``, ``<device>_batch`` and ``<device>_missing``. Each file has its
+    own StreamResource documents. The indices of StreamDatum documents are rows of the file, from 0.
+    A file belongs to one stream of one run, because readers read all of its rows.
 
-    Files may grow on another thread than the one that collects.
+    Files may grow on a thread other than the one that collects.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ class FrameStream:
     shape : tuple of int
         Shape of a frame.
     dtype : dtype
-        Type of its elements.
+        Type of the elements of a frame.
     lossy : bool
-        Whether rows of fly scans have the column ``<device>_lossy``: frames were lost since the row
-        before.
+        Whether rows of fly scans have the column ``<device>_lossy``, which is set if frames were
+        lost since the row before.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class FrameStream:
         Parameters
         ----------
         frames_per_row : int
-            Frames that are read together; rows of one frame have its shape, others one dimension
-            more.
+            Frames that are read together. Rows of one frame have its shape; others have an
+            additional dimension.
         flown : bool
-            Whether they are those of a fly scan.
+            Whether the keys are those of a fly scan.
         """
         of_row = [frames_per_row] if frames_per_row > 1 else []
         keys: dict[str, DataKey] = {
@@ -160,11 +160,11 @@ class FrameStream:
         path : Path
             The file, with its full path.
         uri : str, optional
-            Address of its directory for readers that mount it elsewhere. Default: as it is here.
+            Address of its directory for readers that mount it elsewhere. Default: as on this host.
         frames_per_row : int
             Frames that are read together.
         flown : bool
-            Whether its rows are those of a fly scan, which `index` counts.
+            Whether its rows are rows of a fly scan, which `index` counts.
 
         Raises
         ------
@@ -175,18 +175,18 @@ class FrameStream:
             self._files.append(_File(path, _address(path, uri), frames_per_row, flown))
 
     def grow(self, frames: int) -> None:
-        """Take note that the latest file has this many frames that others can read."""
+        """Set the number of frames in the latest file that other processes can read."""
         with self._lock:
             file = self._files[-1]
             file.rows = frames // file.frames_per_row
 
     def relocate(self, path: Path, *, uri: str | None = None) -> bool:
-        """Note that the latest file has another name, if it is in no document and has no row.
+        """Rename the latest file, if it is in no document and has no row.
 
         Parameters
         ----------
         path, uri
-            As of `begin`.
+            As for `begin`.
         """
         with self._lock:
             file = self._files[-1] if self._files else None
@@ -196,7 +196,7 @@ class FrameStream:
             return True
 
     def discard(self) -> None:
-        """Leave out rows that are in no document: a later reading replaces them."""
+        """Leave out rows that are in no document; a later reading replaces them."""
         with self._lock:
             for file in self._files:
                 file.rows = file.emitted
@@ -209,13 +209,13 @@ class FrameStream:
 
     @property
     def current(self) -> Path | None:
-        """The latest file; None: there is none."""
+        """The latest file; None if there is none."""
         with self._lock:
             return self._files[-1].path if self._files else None
 
     @property
     def documented(self) -> int:
-        """Rows of the latest file that are in documents; 0: there is no file."""
+        """Rows of the latest file that are in documents; 0 if there is no file."""
         with self._lock:
             return self._files[-1].emitted if self._files else 0
 
@@ -227,10 +227,10 @@ class FrameStream:
 
     @property
     def latest(self) -> tuple[str, str] | None:
-        """Run and descriptor of the latest row in documents; None: there is none in this file.
+        """Run and descriptor of the latest row in documents; None if this file has none.
 
-        The RunEngine enters them in the documents that it takes. They are empty until then: also
-        when a reading was interrupted, whose row is in no document.
+        The RunEngine enters them in the documents that it collects. Until then they are empty; they
+        stay empty if a reading is interrupted, so that its row is in no document.
         """
         with self._lock:
             file = self._files[-1] if self._files else None
@@ -247,7 +247,7 @@ class FrameStream:
             return 0 if file is None else file.rows * file.frames_per_row
 
     def retract(self) -> None:
-        """Take back the latest row, which is in no document after all."""
+        """Remove the latest row, which was not collected."""
         with self._lock:
             file = self._files[-1]
             file.emitted -= 1
@@ -260,20 +260,20 @@ class FrameStream:
             return self._flown + sum(f.rows - f.emitted for f in self._files if f.flown)
 
     def restart_index(self) -> None:
-        """Count rows of fly scans from here, as other flyers of the stream do."""
+        """Count rows of fly scans from now on, as other flyers of the stream do."""
         with self._lock:
             self._flown = 0
 
     def collect_asset_docs(self, index: int | None = None) -> Iterator[StreamAsset]:
-        """Yield the documents of rows that are new, of one file: rows of two need two calls.
+        """Yield the documents of new rows in one file; rows in two files need two calls.
 
-        The RunEngine numbers rows by them, and takes the documents of one call for those of the
-        same rows.
+        The RunEngine numbers rows by these documents, and treats the documents of one call as
+        documents of the same rows.
 
         Parameters
         ----------
         index : int, optional
-            Of rows up to this `index`; default: of all.
+            Yield rows up to this `index`; default: all rows.
         """
         with self._lock:
             documents = list(self._next_documents(index))
@@ -282,7 +282,7 @@ class FrameStream:
     def _next_documents(self, index: int | None) -> Iterator[StreamAsset]:
         file = next((f for f in self._files if f.emitted < f.rows), None)
         if file is None:
-            # So that the file of a process that is killed can be found.
+            # The file can then be found even if this process is killed.
             latest = self._files[-1] if self._files else None
             if latest is not None and latest.flown and not latest.bundles:
                 yield from self._resources(latest)
@@ -298,7 +298,7 @@ class FrameStream:
         if file.flown:
             self._flown += stop - start
         indices: Any = {"start": start, "stop": stop}
-        for bundle in reversed(file.bundles.values()):  # the frames last
+        for bundle in reversed(file.bundles.values()):  # frames last
             file.datum = bundle.compose_stream_datum(indices=indices)
             yield "stream_datum", file.datum
 

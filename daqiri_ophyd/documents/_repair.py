@@ -1,4 +1,4 @@
-"""What all repairs of files of recorders have in common: locks, links and logs."""
+"""Common parts of all repairs of recorded files: locks, links and logs."""
 
 import fcntl
 import json
@@ -16,7 +16,7 @@ __all__ = ["append_log", "is_written", "locked", "logged", "require_no_links"]
 
 def is_written(path: Path) -> bool:
     """Whether a recorder is writing the file."""
-    # The recorder lets go of the file first: what is locked then is being completed.
+    # The recorder unlocks the file first, while its metadata is still being completed.
     return _is_locked(sidecar_part(path)) or _is_locked(path)
 
 
@@ -34,7 +34,7 @@ def _is_locked(path: Path) -> bool:
 
 @contextmanager
 def locked(file: BinaryIO, kind: int) -> Iterator[None]:
-    """Hold the lock that a recorder holds while writing. Raises BlockingIOError."""
+    """Hold the lock that a recorder holds while writing; raises BlockingIOError."""
     fcntl.flock(file, kind | fcntl.LOCK_NB)
     try:
         yield
@@ -43,10 +43,10 @@ def locked(file: BinaryIO, kind: int) -> Iterator[None]:
 
 
 def require_no_links(path: Path) -> None:
-    """Raise ValueError if a file that a repair writes beside ``path`` is a link already."""
+    """Raise ValueError if a file that a repair writes next to ``path`` is a link."""
     for beside in (sidecar_part(path), _log_path(path)):
         if beside.is_symlink():
-            raise ValueError(f"{beside} is a link, which is not written through; remove it first")
+            raise ValueError(f"{beside} is a link, which repairs do not follow; remove it first")
 
 
 def _log_path(path: Path) -> Path:
@@ -61,12 +61,12 @@ def append_log(path: Path, entry: dict[str, Any]) -> None:
 
 @contextmanager
 def logged(path: Path, entry: dict[str, Any]) -> Iterator[None]:
-    """Record a change of a file before it is made. One that is refused leaves no record."""
+    """Log a change of a file before it is made; remove the record if the change is rejected."""
     before = _state(path)
     with _open_log(path) as file:
         end = file.tell()
         file.write(_line(entry))
-        # The change is known also if this process is killed while it is made.
+        # The change is logged even if this process is killed during it.
         file.flush()
         try:
             yield
@@ -79,7 +79,7 @@ def logged(path: Path, entry: dict[str, Any]) -> Iterator[None]:
 
 
 def _open_log(path: Path) -> TextIO:
-    # Whoever may write in the folder could have put a link there since it was looked for.
+    # Another user with write access could have created a link since the check.
     return open(_log_path(path), "a", opener=no_link)
 
 

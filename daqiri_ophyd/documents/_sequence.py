@@ -34,7 +34,7 @@ CAPTURE_MIMETYPES: dict[CaptureFormat, str] = {
 """Mimetype of a sequence of files of each format; all are read as one summary record per file."""
 
 COUNTER_MIMETYPE = "multipart/related;type=application/vnd.daqiri-ophyd.counter"
-"""Mimetype of a sequence of capture files of which one counter is read, named by ``field``."""
+"""Mimetype of a sequence of capture files from which one counter is read, ``field``."""
 
 StreamAsset = tuple[str, StreamResource | StreamDatum]
 """Item of a device's ``collect_asset_docs``: name of the document type, and the document."""
@@ -68,7 +68,7 @@ def directory_uri(directory: Path) -> str:
     Raises
     ------
     ValueError
-        If its path has characters that a URI of captures cannot have.
+        If its path has characters that are not allowed in a URI of captures.
     """
     return _checked(f"file://localhost{directory.as_posix()}")
 
@@ -86,9 +86,9 @@ class CaptureSequence:
     """The files of one directory and one data key, as StreamResource and StreamDatum.
 
     Files are ``<prefix>_000000.pcap``, ``<prefix>_000001.pcap`` and so on, or ``.raw``; the number
-    of a file is its index in the documents. Each call of `emit` has a StreamResource of its own (or
-    the one of `announce`), because one belongs to one stream of one run, and files of a device may
-    go to several.
+    of a file is its index in the documents. Each call of `emit` has its own StreamResource (or that
+    of `announce`), because a StreamResource belongs to one stream of one run, and the files of a
+    device may go to several.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ class CaptureSequence:
         URI of the directory for readers that mount it elsewhere: ``file://localhost/...``. Default:
         ``directory`` on this host.
     field : str, optional
-        Counter that is read of each file: a field of `SUMMARY_DTYPE`, or ``lossy``. Default: the
-        whole record.
+        Counter to read from each file: a field of `SUMMARY_DTYPE`, or ``lossy``. Default: the whole
+        record.
 
     Raises
     ------
@@ -216,8 +216,8 @@ class CaptureSequence:
     def announce(self) -> StreamAsset:
         """Return a StreamResource for the files to come, the first with number ``first_number``.
 
-        The next StreamDatum refers to it. If the process is killed before, the files are found by
-        it.
+        The next StreamDatum refers to it. If the process is killed before that, the files can be
+        found through it.
         """
         self._announced = self._compose(first_number=self._emitted)
         return "stream_resource", self._announced.stream_resource_doc
@@ -234,12 +234,12 @@ class CaptureSequence:
         )
 
     def skip(self, stop: int) -> None:
-        """Leave files up to ``stop`` out of the documents: a later reading replaces them.
+        """Leave files up to ``stop`` out of the documents; a later reading replaces them.
 
         Raises
         ------
         ValueError
-            If documents for them were emitted already.
+            If their documents were already emitted.
         """
         self._check(stop)
         self._emitted = stop

@@ -18,7 +18,7 @@ queue                  str     receive queue that was recorded
 clock                  str     clock of the timestamps
 ====================== ======= =================================================================
 
-A recorder writes further keys, which are not read here:
+A recorder writes further keys, which this package does not read:
 
 ====================== ======= =================================================================
 left_out               int     packets left out on request: paused, before the start, beyond the
@@ -26,14 +26,14 @@ left_out               int     packets left out on request: paused, before the s
 left_out_by_reason     object  packets left out, by reason
 format, writer         str     ``pcap``, ``raw`` or ``hdf5``; ``buffered``, ``direct``
                                or ``cufile``
-cufile                 str     of frames that cuFile wrote: ``nvidia-fs`` and its version, or
+cufile                 str     frames written by cuFile: ``nvidia-fs`` and its version, or
                                ``compatibility mode``
 packet_data_offset     int     raw: bytes skipped at the beginning of each packet
 flows                  list    flows that steer to the queue: objects with id, name, match
 tai_offset_s           int     TAI - UTC in the kernel; null if it is not set
 begin_ns, end_ns       int     time when the file was begun and completed
-counters_begin, _end   object  counters of the queue when the previous file was complete (for the
-                               first: at the start), and when this one was
+counters_begin, _end   object  counters of the queue when the previous file was completed (for the
+                               first: at the start), and when this file was completed
 host                   object  name, kernel, machine, cpu, engine
 torn_bytes             int     bytes that ``pcap repair`` cut off; 0 as written
 ====================== ======= =================================================================
@@ -123,30 +123,30 @@ def sidecar_path(pcap: str | Path) -> Path:
 
 
 def sidecar_part(path: str | Path) -> Path:
-    """Return where the metadata of a file are until they are complete."""
+    """Return the path of a file's metadata until it is complete."""
     sidecar = sidecar_path(path)
     return sidecar.with_name(f".{sidecar.name}.part")
 
 
 def no_link(path: str, flags: int) -> int:
-    """Open a file to be written, but not through a link; for the parameter ``opener`` of `open`."""
+    """Open a file for writing, but not through a link; an ``opener`` for `open`."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
 def write_sidecar(path: str | Path, content: Mapping[str, Any]) -> None:
-    """Write the metadata file of a file, in one piece.
+    """Write the metadata file of a file atomically.
 
     Parameters
     ----------
     path : str or Path
         The file of packets or frames.
     content : mapping
-        All its keys.
+        All keys and values.
 
     Raises
     ------
     OSError
-        If it cannot be written, or somebody else is at it.
+        If it cannot be written, or another process is writing it.
     """
     part = sidecar_part(path)
     with open(part, "x", opener=no_link) as file:
@@ -170,8 +170,8 @@ def read_sidecar(pcap: str | Path) -> Sidecar | None:
     Raises
     ------
     SidecarError
-        If it is no regular file, is not a JSON object, a required key is missing, or a known key
-        has a value of the wrong type or out of range. The text lists all faults.
+        If it is not a regular file, is not a JSON object, a required key is missing, or a known key
+        has a value of the wrong type or out of range. The message lists all faults.
     """
     path = sidecar_path(pcap)
     try:
@@ -225,5 +225,5 @@ def _faults(content: dict[str, Any]) -> list[str]:
 
 
 def _is_count(value: Any, lowest: int) -> bool:
-    # bool is an int to Python, not to JSON.
+    # bool is an int in Python, but not in JSON.
     return type(value) is int and lowest <= value <= _LARGEST

@@ -16,9 +16,9 @@ __all__ = ["CaptureStream"]
 class CaptureStream:
     """Documents of a device that captures to files: one row per file, with its counters.
 
-    With several data keys, such as those of several queues, a row has a file for each.
+    With several data keys, such as for several queues, a row has one file for each.
 
-    A device owns one and delegates Bluesky's hooks to it:
+    A device owns a stream and delegates Bluesky's hooks to it:
 
     ========================== ===================================================================
     device                     stream
@@ -26,7 +26,7 @@ class CaptureStream:
     ``stage``                  `begin`, with the directory of this run
     ``trigger`` (step scan)    `discard`, before the file of this reading begins
     a file is finished         `append`, with the counters at that moment
-    ``describe`` (step scan)   `describe`, beside the device's own signals
+    ``describe`` (step scan)   `describe`, besides the device's own signals
     ``describe_collect`` (fly) `describe_collect`
     ``collect_asset_docs``     `collect_asset_docs`
     ``collect_pages`` (fly)    `collect_pages`
@@ -34,10 +34,10 @@ class CaptureStream:
 
     Counters are events, so the device must have ``collect_pages`` and no ``get_index``: with
     ``get_index`` the RunEngine collects no events. A stream of several flyers cannot have events:
-    after `share` counters are read from the files, as documents of their own, and the device needs
-    a ``get_index`` that returns `index`. A reading of a step scan must finish exactly one file.
+    after `share`, counters are read from the files, as separate documents, and the device needs a
+    ``get_index`` that returns `index`. A reading of a step scan must finish exactly one file.
 
-    `append` may be called from another thread than the rest.
+    `append` may be called from a thread other than the rest.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class CaptureStream:
         Source of the packets, such as ``daqiri://port0/rx/0``, by the name of the files' key in
         descriptors, such as ``port0_capture_files``.
     counters : mapping of str to DataKey
-        Scalars that a fly scan stores for each file, by their full name in descriptors; at least
-        one, because the RunEngine numbers the rows of a fly scan by them.
+        Scalars that a fly scan stores for each file, by their full name in descriptors. At least
+        one is required, because the RunEngine numbers the rows of a fly scan by them.
 
     Raises
     ------
@@ -78,16 +78,16 @@ class CaptureStream:
         format: CaptureFormat = "pcap",
         uri: str | None = None,
     ) -> list[CaptureSequence]:
-        """Start over with the files of a new run.
+        """Start again with the files of a new run.
 
-        Parameters are those of `CaptureSequence`, with a prefix for each data key. Returned are the
+        Parameters are those of `CaptureSequence`, with a prefix for each data key. Returns the
         sequences, whose ``path(index)`` is the path of a file.
         """
         sequences = [
             CaptureSequence(key, directory, prefix, format=format, uri=uri)
             for key, prefix in zip(self._sources, prefixes, strict=True)
         ]
-        self._first_shared = -self.index  # goes on, as that of other flyers does
+        self._first_shared = -self.index  # continues, as that of other flyers does
         with self._lock:
             self._sequences = sequences
             self._rows.clear()
@@ -97,12 +97,12 @@ class CaptureStream:
         return sequences
 
     def share(self, fields: Mapping[str, str]) -> None:
-        """Let the stream of a fly scan have other flyers; `index` counts from here.
+        """Share the stream of a fly scan with other flyers; `index` counts from here.
 
         Parameters
         ----------
         fields : mapping of str to str
-            Fields of the files, as `CaptureSequence` has them, by the names of all counters.
+            Fields of the files, as in `CaptureSequence`, by the names of all counters.
 
         Raises
         ------
@@ -181,17 +181,17 @@ class CaptureStream:
             return self._first_row + len(self._rows) - 1
 
     def announce(self) -> None:
-        """Name the directory in the next `collect_asset_docs`, whether a file is complete or not.
+        """Name the directory in the next `collect_asset_docs`, even if no file is complete.
 
-        For fly scans: the files of a process that is killed can be found then.
+        For fly scans: the files can then be found if the process is killed.
         """
         self._announced = False
 
     def discard(self) -> None:
         """Leave out the files that are in no document yet.
 
-        After a pause the RunEngine takes the interrupted reading again. Files of the first attempt
-        stay on disk but are not part of the stream.
+        After a pause the RunEngine repeats the interrupted reading. Files of the first attempt stay
+        on disk but are not part of the stream.
         """
         finished = self.finished
         self._first_shared += finished - self._begun()[0].emitted
@@ -220,9 +220,9 @@ class CaptureStream:
         Parameters
         ----------
         index : int, optional
-            Of those up to this `index`; default: of all.
+            Yield files up to this `index`; default: all files.
         shared : bool
-            After `share`, in a fly scan: counters have documents, too.
+            Whether counters have documents, too: in a fly scan, after `share`.
         """
         begun = sequences = self._begun()
         if shared:

@@ -16,7 +16,7 @@ SUMMARY_DTYPE = np.dtype(
         ("dropped", "<u8"),
     ]
 )
-"""Type of the record of a capture file, as catalogs store it."""
+"""Type of the record of a capture file in catalogs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ class Burst:
     """Packets that arrived together, in the engine's buffers.
 
     ``burst[i]`` is packet ``i`` without a copy: a read-only uint8 array over the engine's buffer,
-    or a `DeviceArray` where a memory region of ``kind: device`` has the packets. A slice is a list
-    of such arrays. Arrays keep their buffers in use in any thread, also after
-    `release` and after the engine is closed, and the engine cannot receive into those buffers.
-    To keep many packets for long, copy them with `gather`.
+    or a `DeviceArray` if the packets are in a memory region of ``kind: device``. A slice is a list
+    of such arrays. Arrays keep their buffers in use, in any thread, also after `release` and after
+    the engine is closed; the engine cannot receive into those buffers meanwhile. To keep many
+    packets for long, copy them with `gather`.
 
     Bursts come from `RxQueue.receive`. Dropping a burst releases it, as does the end of a ``with``
     block. After `release`, all other methods raise InvalidParameterError.
@@ -38,7 +38,7 @@ class Burst:
     def __len__(self) -> int:
         return len(self._native)
 
-    # Any: code that is written for arrays on the host has no use for those on a GPU.
+    # Any: code written for arrays on the host cannot use arrays on a GPU.
     @overload
     def __getitem__(self, index: int) -> Any: ...
     @overload
@@ -52,7 +52,7 @@ class Burst:
         return map(self._native.view, range(len(self._native)))
 
     def segment(self, segment: int, index: int) -> Any:
-        """Return the part of a packet that lies in one segment, without a copy.
+        """Return the part of a packet in one segment, without a copy.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class Burst:
         InvalidParameterError
             If there is no such segment, or the burst was released.
         GenericFailureError
-            If the GPU that has the packets does not work any more.
+            If the GPU that has the packets no longer works.
         """
         return self._native.view(index, segment)
 
@@ -89,10 +89,10 @@ class Burst:
     def addresses(self, segment: int = 0) -> NDArray[np.uintp]:
         """Return the memory address of each packet, shape (n,).
 
-        For compiled code (numba, ctypes, a kernel of the GPU that has the packets) that processes
-        all packets in one call. An address is valid as long as the burst, this array or another
-        one of the burst is held. On a GPU, kernels that were launched before all of them are
-        dropped are waited for.
+        For compiled code that processes all packets in one call (Numba, ctypes, a kernel of the GPU
+        that has the packets). An address is valid while the burst, this array or another array of
+        the burst is held. On a GPU, the engine reuses the buffers only after kernels that were
+        launched before all of these were dropped have ended.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class Burst:
         InvalidParameterError
             If there is no such segment, or the burst was released.
         GenericFailureError
-            If the GPU that has the packets does not work any more.
+            If the GPU that has the packets no longer works.
         """
         return self._native.addresses(segment)
 
@@ -130,17 +130,17 @@ class Burst:
 
     @property
     def port_id(self) -> int:
-        """Port that received it."""
+        """Port that received the packets."""
         return self._native.port_id
 
     @property
     def queue_id(self) -> int:
-        """Queue that received it."""
+        """Queue that received the packets."""
         return self._native.queue_id
 
     @property
     def connection_id(self) -> int:
-        """Connection that it came from; 0 on streams without connections."""
+        """Connection that received the packets; 0 on streams without connections."""
         return self._native.connection_id
 
     @property
@@ -151,18 +151,18 @@ class Burst:
     def gather(self, out: Any = None, segment: int | None = None) -> Any:
         """Copy the packets to the rows of one array, at memory speed.
 
-        The interpreter lock is released during the copy. Packets in the memory of a GPU are copied
-        there, by one kernel, behind kernels of yours that were given arrays or addresses of them.
+        The interpreter lock is released during the copy. Packets in GPU memory are copied there, by
+        one kernel, after kernels of yours that use arrays or addresses of these packets.
 
         Parameters
         ----------
         out : array of uint8, shape (n, width), optional
             Destination; C-contiguous, ``width`` at least the longest packet. For packets on a GPU,
-            an array there (``__cuda_array_interface__``: cupy, torch), which nothing uses
-            meanwhile. None: a new array; on a GPU, the driver is asked for its memory each time.
+            an array there (``__cuda_array_interface__``: CuPy, PyTorch) that nothing else uses
+            meanwhile. None: a new array; on a GPU, the driver allocates its memory each time.
         segment : int, optional
-            Only the part of each packet that lies in this segment. None: whole packets; on a GPU,
-            only where they have one segment.
+            Copy only the part of each packet in this segment. None: whole packets; on a GPU, only
+            if they have one segment.
 
         Returns
         -------
@@ -174,11 +174,11 @@ class Burst:
         InvalidParameterError
             If `out` does not fit, there is no such segment, or the burst was released.
         NotSupportedError
-            If whole packets of several segments are asked for, and a GPU has one of them.
+            If whole packets of several segments are requested and one segment is on a GPU.
         NoFreePacketBuffersError
-            If the GPU has no room for a new array.
+            If the GPU has no memory for a new array.
         GenericFailureError
-            If the GPU does not work any more.
+            If the GPU no longer works.
         """
         return self._native.gather(out, segment)
 
@@ -206,7 +206,7 @@ class Burst:
         InvalidParameterError
             If `out` does not fit, or the burst was released.
         NotSupportedError
-            If packets lie on a GPU; use `gather` there.
+            If packets are on a GPU; use `gather` there.
         """
         return self._native.gather_flat(out)
 
@@ -242,7 +242,7 @@ class Burst:
         return folder / f"{prefix}.pcap"
 
     def write_raw(self, directory: str | Path, prefix: str, offset: int = 0) -> None:
-        """Write each packet to a file of its own, ``<directory>/<prefix>_<index>``.
+        """Write each packet to a separate file, ``<directory>/<prefix>_<index>``.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class Burst:
 
     @property
     def released(self) -> bool:
-        """Whether it was released."""
+        """Whether the burst was released."""
         return self._native.released
 
     def __enter__(self) -> Burst:

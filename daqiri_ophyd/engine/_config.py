@@ -47,7 +47,7 @@ class ConfigProblem:
     path : str
         Path of the key, such as ``interfaces[1].rx.queues[0].id``.
     message : str
-        What was found and what is accepted.
+        The value found and the accepted values.
     """
 
     severity: Literal["error", "warning"]
@@ -98,24 +98,24 @@ class ConfigReport:
 def read_config(
     source: ConfigSource, file: str | None = None
 ) -> tuple[NetworkConfig | None, ConfigReport]:
-    """Read and check a configuration, and log nothing.
+    """Read and check a configuration without logging.
 
     Parameters
     ----------
     source, file
-        As those of `load_config`.
+        As for `load_config`.
 
     Returns
     -------
     NetworkConfig or None
-        The configuration as far as it could be read. None: the source has values of other types.
+        The readable part of the configuration. None: the source has values of other types.
     ConfigReport
         All findings; errors in the configuration do not raise.
 
     Raises
     ------
     InvalidParameterError
-        If the source is none of these.
+        If the source is not one of the accepted types.
     """
     if isinstance(source, NetworkConfig):
         return source, ConfigReport([])
@@ -161,7 +161,7 @@ def check_config(source: ConfigSource, *, file: str | None = None) -> ConfigRepo
     Raises
     ------
     InvalidParameterError
-        If the source is none of these.
+        If the source is not one of the accepted types.
     """
     return read_config(source, file)[1]
 
@@ -189,7 +189,7 @@ def load_config(source: ConfigSource, *, file: str | None = None) -> NetworkConf
     ConfigError
         If there are errors; its text and its ``report`` list all of them.
     InvalidParameterError
-        If the source is none of these.
+        If the source is not one of the accepted types.
     """
     config, report = read_config(source, file)
     if config is None or not report.ok:
@@ -200,12 +200,12 @@ def load_config(source: ConfigSource, *, file: str | None = None) -> NetworkConf
 
 
 def flows_text(flows: Sequence[Mapping[str, Any]]) -> str:
-    """Return flows as the text of a configuration file with nothing else.
+    """Return flows as the text of a configuration file that contains only them.
 
     Raises
     ------
     InvalidParameterError
-        If they have values that no file could hold.
+        If they have values that a file cannot contain.
     """
     try:
         return _as_text({"flows": flows})
@@ -223,11 +223,11 @@ def _is_path(source: object) -> bool:
 
 
 class _NotPlainError(Exception):
-    """A value that no configuration file could hold: its path, and what is wrong."""
+    """A value that a configuration file cannot contain: its path, and the problem."""
 
 
 def _as_text(source: Mapping[str, Any]) -> str:
-    """Return JSON, which is YAML whose texts are all in quotes and on one line."""
+    """Return JSON, which is YAML with all strings in quotes and on one line."""
 
     def plain(value: object, path: str) -> object:
         if path.count(".") + path.count("[") > 100:

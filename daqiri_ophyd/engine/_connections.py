@@ -21,16 +21,16 @@ class Connection:
         Number of the connection in this process: `Burst.connection_id`, `RxQueue.receive_from`,
         and ``connection_id`` of `TxQueue.send`.
     peer : str
-        Address of the peer, ``192.0.2.1:5000`` or ``[2001:db8::1]:5000``; empty for a server's own
-        socket.
+        Address of the peer, ``192.0.2.1:5000`` or ``[2001:db8::1]:5000``; empty for the socket of a
+        server.
     local : str
         Local address of the connection; empty while it is not known.
     state : str
-        ``listening``: a server's own socket. ``connected``: TCP, established; UDP, the peer is
-        known. ``connecting``: a TCP client waits for its server. ``closed``: the peer is gone, or
-        the engine is closed.
+        ``listening``: the socket of a server. ``connected``: TCP, established; UDP, the peer is
+        known. ``connecting``: a TCP client waits for its server. ``closed``: the peer has closed
+        the connection, or the engine is closed.
     error : str
-        Why the connection was lost or cannot be made; empty: no error.
+        Why the connection was lost or cannot be established; empty: no error.
     """
 
     id: int
@@ -51,7 +51,7 @@ def option_bytes(value: int | bytes) -> bytes:
     Raises
     ------
     InvalidParameterError
-        If a number does not fit 32 bits.
+        If a number does not fit into 32 bits.
     """
     if isinstance(value, bytes):
         return value

@@ -35,7 +35,7 @@ LATENESS_EDGES.flags.writeable = False
 
 
 def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
-    """Return the type of `Engine.counters`; its fields are named as parts of the configuration.
+    """Return the type of `Engine.counters`, whose fields have the names of the configuration.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def counters_dtype(config: NetworkConfig) -> np.dtype[np.void]:
 
 
 def _values_of(row: NDArray[np.void], kind: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass by name, from a queue's part of `Engine.counters`."""
+    """Return the fields of a dataclass by name, from the part of a queue in `Engine.counters`."""
     values = {f.name: row[f.name].item() for f in fields(kind) if f.name != "dropped"}
     dropped = row["dropped"]
     reasons = dropped.dtype.names or ()
@@ -77,7 +77,7 @@ def _values_of(row: NDArray[np.void], kind: Any) -> dict[str, Any]:
 class RxCounters:
     """Counters of a receive queue, at one moment.
 
-    ``received == delivered + held + dropped_total`` always holds.
+    ``received == delivered + held + dropped_total`` holds at any moment.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class RxCounters:
     bursts : int
         Bursts put into the queue's ring.
     truncated : int
-        Packets that were delivered, cut to the size of their buffer.
+        Packets that were cut to the size of their buffer and delivered.
     ring_high_water : int
         Largest number of bursts that were in the ring at once.
     dropped : dict of str to int
@@ -127,7 +127,7 @@ class RxCounters:
 class TxCounters:
     """Counters of a transmit queue, at one moment.
 
-    ``submitted == sent + held + dropped_total`` always holds.
+    ``submitted == sent + held + dropped_total`` holds at any moment.
 
     Parameters
     ----------
@@ -174,21 +174,21 @@ class TxCounters:
 class FlowCounters:
     """Counters of a receive flow, at one moment.
 
-    They count every packet that the flow matched, whatever became of it: also those that were
-    dropped for want of a buffer, flushed, or longer than a buffer. Packets that the kernel dropped
-    are not among them, since nobody knows what they would have matched. On TCP a flow matches
-    connections, and the packets are what was read from them.
+    They count every packet that the flow matched, whether it was delivered, is held, or was dropped
+    (no buffer, flushed, longer than a buffer). They do not count packets that the kernel dropped,
+    which no flow could match. On TCP, a flow matches connections, and its packets are the data read
+    from them.
 
-    Over a port whose queues hold nothing that is still on its way, ``packets`` of all flows, and
-    the packets that matched none, are ``received`` of all queues; ``bytes`` are
-    ``received_bytes``. At any moment, flows that are read after the queues have counted all that
-    these have.
+    When no packets of a port are in transit, ``packets`` of all flows plus the packets that matched
+    no flow are ``received`` of all queues, and ``bytes`` are ``received_bytes``. A reader that
+    reads queues first and flows second never finds fewer packets in the flows than their queues
+    have received.
 
     Parameters
     ----------
     packets, bytes : int
-        Packets that the flow matched since the engine was opened, and their bytes as the queue
-        counts them.
+        Packets that the flow has matched since the engine was opened, and their bytes, counted as
+        by the queue.
     """
 
     packets: int
@@ -210,8 +210,8 @@ class FlowCounters:
 class ReorderCounters:
     """Counters of a reorder plan, at one moment.
 
-    ``packets == placed + duplicate + late + malformed + no_buffer`` always holds. In the counters
-    of the queues they are ``delivered``.
+    ``packets == placed + duplicate + late + malformed + no_buffer`` holds at any moment. The
+    counters of the queues count these packets as ``delivered``.
 
     Parameters
     ----------
@@ -220,22 +220,22 @@ class ReorderCounters:
     placed : int
         Packets that became part of a frame.
     duplicate : int
-        Packets whose place in the frame was taken.
+        Packets whose position in the frame was already filled.
     late : int
-        Packets whose frame was closed.
+        Packets whose frame was already closed.
     malformed : int
-        Packets that are too short for their fields, whose place is beyond the frame, or whose
-        length is not that of the others of their frame.
+        Packets that are too short for their fields, have a position beyond the frame, or differ in
+        length from the other packets of their frame.
     no_buffer : int
         Packets of frames for which no buffer was free.
     complete, incomplete : int
-        Frames that were handed on, with all of their packets and with some.
+        Frames that were delivered, with all packets and with missing packets.
     missing : int
-        Packets that incomplete frames lack; with ``batch_byte_offset``: elements.
+        Packets missing in incomplete frames; with ``batch_byte_offset``: elements.
     lost : int
-        Frames that nobody gets: no buffer was free, or they were flushed.
+        Frames that were not delivered: no buffer was free, or they were flushed.
     restarts : int
-        Times that the batch numbers began anew.
+        Number of times that the batch numbers restarted.
     """
 
     packets: int
@@ -290,7 +290,7 @@ class Lateness:
         return int(self._counts.sum())
 
     def quantile(self, q: float) -> int:
-        """Return the time that a fraction of the packets did not exceed.
+        """Return the lateness that a fraction of the packets did not exceed.
 
         Parameters
         ----------
@@ -348,7 +348,7 @@ class Lateness:
         return self._edges, self._counts
 
     def binned(self) -> NDArray[np.int64]:
-        """Return the counts in bins that are the same for every queue and moment.
+        """Return the counts in fixed bins, which are the same for every queue at any time.
 
         Returns
         -------
@@ -356,7 +356,7 @@ class Lateness:
             Packets whose lateness is from ``LATENESS_EDGES[i]`` to ``LATENESS_EDGES[i + 1] - 1``.
         """
         binned = np.zeros(len(LATENESS_EDGES) - 1, np.int64)
-        # Every bucket lies within one bin.
+        # Every bucket is inside one bin.
         bins = np.searchsorted(LATENESS_EDGES, self._edges[:-1], side="right") - 1
         np.add.at(binned, bins, self._counts)
         return binned

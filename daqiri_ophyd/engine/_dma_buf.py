@@ -11,23 +11,23 @@ __all__ = ["DmaBuf"]
 
 @dataclass
 class DmaBuf:
-    """A dma-buf of a memory region on a GPU, which other drivers can be given.
+    """A dma-buf of a memory region on a GPU, to pass to other drivers.
 
-    A context manager: at the end of the ``with`` block it is closed. Others that have it keep the
-    memory until they have closed it, too.
+    It is a context manager that closes the dma-buf at the end of the ``with`` block. Other users of
+    the dma-buf keep the memory until they have closed it, too.
 
     Attributes
     ----------
     fd : int
         File descriptor, closed with `close`; -1 after that.
     address : int
-        Where the GPU has the region (the address for ``ibv_reg_dmabuf_mr``).
+        Address of the region on the GPU (for ``ibv_reg_dmabuf_mr``).
     size : int
-        Bytes, whole pages of the host.
+        Bytes; a multiple of the host's page size.
     stride : int
         Bytes from buffer to buffer: buffer ``i`` begins at ``i * stride``.
     headroom : int
-        Bytes of each buffer before its data.
+        Bytes before the data in each buffer.
     """
 
     fd: int

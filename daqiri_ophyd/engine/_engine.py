@@ -86,7 +86,7 @@ class Port:
         Raises
         ------
         InvalidParameterError
-            If there is none.
+            If there is no such queue.
         """
         return _find(self.rx, queue, f"port {self.name!r}", "receive queue")
 
@@ -96,7 +96,7 @@ class Port:
         Raises
         ------
         InvalidParameterError
-            If there is none.
+            If there is no such queue.
         """
         return _find(self.tx, queue, f"port {self.name!r}", "transmit queue")
 
@@ -106,7 +106,7 @@ class Port:
         Raises
         ------
         InvalidParameterError
-            If there is none.
+            If there is no such flow.
         """
         return _find(self.flows, flow, f"port {self.name!r}", "flow")
 
@@ -117,9 +117,9 @@ class Port:
     def add_flows(self, flows: Sequence[Mapping[str, Any]]) -> list[Flow]:
         """Add flows while packets flow, all at once.
 
-        They come before the flows of the configuration, and each before those that were added
-        earlier: the first that matches has the packet. When this returns, all packets are steered
-        by them. No packet is lost to the change.
+        They are inserted before the flows of the configuration and before flows added earlier; the
+        first flow that matches receives the packet. When this returns, all packets are steered by
+        the new flows. No packet is lost to the change.
 
         Parameters
         ----------
@@ -130,14 +130,14 @@ class Port:
         Returns
         -------
         list of Flow
-            With the ids that their packets have, which no other flow of this engine ever gets.
+            The flows, with their ids, which the engine never assigns to another flow.
 
         Raises
         ------
         InvalidParameterError
-            If a flow is wrong, or does what another does that was added. None is added then.
+            If a flow is not valid, or duplicates an added flow. No flow is added then.
         NoSpaceAvailableError
-            If there would be more than ``dynamic_flow_capacity`` of them.
+            If there would be more than ``dynamic_flow_capacity`` added flows.
         NotSupportedError
             If the engine cannot change flows while it runs.
         NotReadyError
@@ -147,14 +147,14 @@ class Port:
         return self._flows(self._session.add_flows(self.id, flows_text(listed)))
 
     def remove_flow(self, flow: Flow | str | int) -> None:
-        """Remove a flow that was added at run time, by itself, its name or its id.
+        """Remove a flow that was added at run time, given by itself, its name or its id.
 
-        When this returns, no packet is steered to it. Those that were keep its id.
+        When this returns, no more packets are steered to it. Earlier packets keep its id.
 
         Raises
         ------
         InvalidParameterError
-            If there is none, or it is one of the configuration.
+            If there is no such flow, or it belongs to the configuration.
         NotReadyError
             If the engine is closed.
         """
@@ -165,11 +165,11 @@ class Port:
         return [Flow(self.id, key, flow, added, self._session) for flow, key, added in listed]
 
     def _with_action(self, flow: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Return a flow to add as in a configuration."""
+        """Return a flow to add in the form of a configuration."""
         if "id" in flow:
             raise InvalidParameterError(
-                f"flows[{number}].id: found {flow['id']!r}; flows that are added get an id of the "
-                "engine's choice, remove the key"
+                f"flows[{number}].id: found {flow['id']!r}; the engine chooses the ids of added "
+                "flows, remove the key"
             )
         keys = {"id": 1, **flow}
         if (queue := keys.pop("queue", None)) is not None:
@@ -186,7 +186,7 @@ class Port:
         return self._session.mac_address(self.id)
 
     def link(self) -> Link:
-        """Return the state of the port's network interface, as the kernel tells it now."""
+        """Return the current state of the port's network interface, as the kernel reports it."""
         return Link(*self._session.link(self.id))
 
     @property
@@ -195,19 +195,19 @@ class Port:
         return self._session.link_type(self.id)
 
     def receive_path(self, queue: str | int) -> str:
-        """Return what brings the packets of the receive queue with this name or id.
+        """Return the receive path of the receive queue with this name or id.
 
         The values are those of `RxQueueState`.
 
         Raises
         ------
         InvalidParameterError
-            If there is none.
+            If there is no such queue.
         """
         return self._session.receive_path(self.id, self.rx_queue(queue).id)
 
     def connections(self) -> list[Connection]:
-        """Return the port's connections: a server's own socket first, then its peers.
+        """Return the port's connections: the socket of a server first, then its peers.
 
         Returns
         -------
@@ -217,7 +217,7 @@ class Port:
         return [Connection(*row) for row in self._session.connections(self.id)]
 
     def drop_all_traffic(self) -> None:
-        """Drop packets that arrive, and those that the queues hold, counted as ``filtered``.
+        """Drop arriving packets and those that the queues hold, counted as ``filtered``.
 
         Raises
         ------
@@ -227,7 +227,7 @@ class Port:
         self._session.set_drop_all(self.id, True)
 
     def allow_all_traffic(self) -> None:
-        """End `drop_all_traffic`; no packet that arrived before reaches a queue."""
+        """End `drop_all_traffic`; packets that arrived earlier do not reach a queue."""
         self._session.set_drop_all(self.id, False)
 
     def __repr__(self) -> str:
@@ -237,9 +237,10 @@ class Port:
 class Engine:
     """A running configuration. Several can run in one process.
 
-    Created by `open`; a context manager that closes it. Open engines are closed when the
-    interpreter exits. A forked child sees the engine as closed, and the parent's keeps running:
-    start processes with the ``spawn`` method, and open engines in the process that uses them.
+    Create it with `open`. It is a context manager that closes the engine. Open engines are closed
+    when the interpreter exits. In a forked child the engine is closed, while the parent's engine
+    continues: start processes with the ``spawn`` method, and open engines in the process that uses
+    them.
 
     Attributes
     ----------
@@ -253,7 +254,7 @@ class Engine:
 
     def __init__(self, session: _native.Session, adjusted: list[str]) -> None:
         self._session = session
-        self._changing = threading.Lock()  # held to change what `counters` has
+        self._changing = threading.Lock()  # held to change the fields of `counters`
         self.config: NetworkConfig = session.config
         self.warnings = list(dict.fromkeys(adjusted + session.warnings))
         self._counters_dtype = counters_dtype(self.config)
@@ -264,7 +265,7 @@ class Engine:
 
     @classmethod
     def open(cls, config: ConfigSource) -> Engine:
-        """Allocate memory, configure and start.
+        """Allocate memory, configure and start an engine.
 
         Parameters
         ----------
@@ -274,20 +275,20 @@ class Engine:
         Returns
         -------
         Engine
-            A running engine. If opening fails, nothing is left behind.
+            A running engine. If opening fails, all resources are freed.
 
         Raises
         ------
         ConfigError
             If the configuration has errors.
         NotSupportedError
-            If this build or this machine lacks something that it asks for.
+            If this build or this host lacks a feature that the configuration requires.
         NoFreePacketBuffersError
-            If there is not enough memory, or hugepages.
+            If there is not enough memory or too few hugepages.
         InvalidParameterError
-            If a core or an address does not exist here.
+            If a core or an address does not exist on this host.
         DaqiriError
-            If the system refuses, for example a socket that is in use.
+            If the system rejects a request, for example because a socket is in use.
         """
         read, report = read_config(config, None)
         if read is None or not report.ok:
@@ -298,7 +299,7 @@ class Engine:
 
     @property
     def name(self) -> str:
-        """Io engine: ``loopback``, ``socket``, ``packet``, ``dpdk`` or ``ibverbs``."""
+        """I/O engine: ``loopback``, ``socket``, ``packet``, ``dpdk`` or ``ibverbs``."""
         return "loopback" if self.config.loopback else self.config.engine
 
     def port(self, port: str | int) -> Port:
@@ -307,7 +308,7 @@ class Engine:
         Raises
         ------
         InvalidParameterError
-            If there is none.
+            If there is no such port.
         """
         names = {candidate.name for candidate in self.ports}
         if port not in names:
@@ -317,9 +318,9 @@ class Engine:
     def change_flows(self, config: ConfigSource) -> None:
         """Replace the flows of the configuration while packets flow, all at once.
 
-        Flows that keep their name keep their counters. Flows that were added at run time stay in
-        front of them (`Port.add_flows`). When this returns, all packets are steered by the new
-        flows. No packet is lost to the change.
+        Flows that keep their name keep their counters. Flows added at run time (`Port.add_flows`)
+        stay before the flows of the configuration. When this returns, all packets are steered by
+        the new flows. No packet is lost to the change.
 
         Parameters
         ----------
@@ -331,7 +332,7 @@ class Engine:
         ConfigError
             If the configuration has errors.
         NotSupportedError
-            If the engine has to be opened anew for it: engine ``socket``; other keys than
+            If the engine has to be reopened for the change: engine ``socket``; keys other than
             ``rx.flows``; another queue for a flow of a reorder plan. Nothing is changed then.
         InvalidParameterError
             If a flow has the name of one that was added at run time. Nothing is changed then.
@@ -347,7 +348,7 @@ class Engine:
                 port.config = self.config.interfaces[port.id]
 
     def check_flows(self, config: ConfigSource) -> None:
-        """Raise what `change_flows` would, and change nothing."""
+        """Raise the errors of `change_flows` without changing anything."""
         self._session.check_flows(self._read(config))
 
     @staticmethod
@@ -370,14 +371,14 @@ class Engine:
         InvalidParameterError
             If there is no such region.
         NotSupportedError
-            If it is of another kind, or the GPU's driver exports none.
+            If the region is of another kind, or the GPU's driver cannot export it.
         NotReadyError
             If the engine is closed.
         """
         return DmaBuf(*self._session.export_dma_buf(region))
 
     def snapshot(self) -> EngineSnapshot:
-        """Return counters and levels of all parts of the engine, read now in one call.
+        """Return the current counters and levels of all parts of the engine in one call.
 
         Raises
         ------
@@ -390,11 +391,11 @@ class Engine:
     def counters(self) -> NDArray[np.void]:
         """Counters of queues and flows, and levels, copied by a thread of the engine every 0.1 s.
 
-        For frequent reading of many counters, such as a live display: it costs one call, and
-        nothing on the threads that move packets. The numbers of one queue are consistent; all are
-        at most 0.1 s old, unless the thread had to wait for a CPU. Where exact numbers matter, such
-        as the balance after a run, use `RxQueue.counters`, `TxQueue.counters` or `snapshot`. For a
-        closed engine all of them return the same.
+        For frequent reading of many counters, such as by a live display: it costs one call, and
+        nothing on the threads that move packets. The numbers of one queue are consistent. All are
+        at most 0.1 s old, unless the thread had to wait for a CPU. If exact numbers matter, such as
+        for the balance after a run, use `RxQueue.counters`, `TxQueue.counters` or `snapshot`. For a
+        closed engine, all of these return the same numbers.
 
         Returns
         -------
@@ -422,7 +423,7 @@ class Engine:
             return self._session.counters().view(self._counters_dtype).reshape(())
 
     def connect(self, address: str, port: int, source: str | None = None) -> int:
-        """Connect to a server, or (UDP) make a peer known to a server's socket.
+        """Connect to a server, or (UDP) register a peer with a server's socket.
 
         A client is already connected to its ``remote_addr``. Further connections of a TCP client
         are re-established in the same way, see ``retry_connect_s``.
@@ -434,7 +435,7 @@ class Engine:
         port : int
             Port, 1 to 65535.
         source : str, optional
-            Address of this host to connect from.
+            Local address to connect from.
 
         Returns
         -------
@@ -444,10 +445,10 @@ class Engine:
         Raises
         ------
         ConnectFailureError
-            If there is no answer within 10 s, or no interface can connect there.
+            If there is no answer within 10 s, or no interface can connect to the address.
         NoSpaceAvailableError
-            If the interface has 1023 TCP connections. A UDP server replaces the peer that it has
-            received from least recently instead.
+            If the interface has 1023 TCP connections. A UDP server does not raise this: it replaces
+            the peer whose last packet is the oldest.
         NotReadyError
             If the engine is closed.
         NotSupportedError
@@ -461,7 +462,7 @@ class Engine:
         Raises
         ------
         InvalidParameterError
-            If no interface listens there.
+            If no interface listens at this address.
         NotSupportedError
             If the engine has no connections.
         """
@@ -472,12 +473,12 @@ class Engine:
     ) -> None:
         """Set an option on a connection's socket, as setsockopt(2) does.
 
-        It applies to the current socket: a TCP client that connects again has the defaults.
+        It applies to the current socket: a TCP client that reconnects has the defaults.
 
         Parameters
         ----------
         connection : int
-            Connection id; a server's own id means its listening (TCP) or only (UDP) socket.
+            Connection id; the id of a server is that of its listening (TCP) or only (UDP) socket.
         level, option : int
             Such as ``socket.IPPROTO_IP`` and ``socket.IP_TOS``.
         value : int or bytes
@@ -490,23 +491,23 @@ class Engine:
         GenericFailureError
             If the kernel rejects the option.
         NotReadyError
-            If the connection is closed, or is being made.
+            If the connection is closed, or is not established yet.
         """
         self._session.set_socket_option(connection, level, option, option_bytes(value))
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the engine is closed."""
         return self._session.closed
 
     def close(self) -> None:
-        """Stop the engine. Idempotent; callable from any thread.
+        """Stop the engine. Idempotent; any thread may call it.
 
-        Submitted packets that are due are still sent; those whose launch time is in the future are
+        Submitted packets that are due are still sent; those with a launch time in the future are
         dropped and counted as ``flushed``. Receive queues deliver the packets that they hold, and
         can be read to the end; recorders write them and complete their files. Bursts and arrays
-        stay valid. A memory region, of the host or of a GPU, is given back as soon as nobody holds
-        bursts, frames or arrays of it, whether this object lives on or not.
+        stay valid. A memory region, on the host or a GPU, is freed as soon as no burst, frame or
+        array of it is held, whether this object still exists or not.
         """
         self._session.close()
 
@@ -544,12 +545,12 @@ def _find(candidates: tuple[_Named, ...], wanted: str | int, owner: str, kind: s
 
 
 def capabilities() -> dict[str, str]:
-    """Return the io engines and whether this build has them.
+    """Return the I/O engines and whether this build has them.
 
     Returns
     -------
     dict of str to str
-        By engine: ``available``, or why it is not.
+        ``available`` or the reason why not, by engine.
     """
     return _native.capabilities()
 

@@ -30,14 +30,14 @@ __all__ = [
 class DaqiriError(Exception):
     """Base class of the engine's errors.
 
-    The text says what was asked for, what was found, and how to fix it.
+    The message names the request, the value found, and the fix.
 
     Attributes
     ----------
     status : Status
         The engine's result code.
     submitted : int
-        Of an error of `TxQueue.send`: packets that were accepted before it.
+        For an error of `TxQueue.send`: packets that were accepted before it.
     """
 
     status: Status = Status.GENERIC_FAILURE
@@ -81,7 +81,7 @@ class NoSpaceAvailableError(DaqiriError):
 
 
 class NotSupportedError(DaqiriError):
-    """The build or the engine does not support it; the text says what is missing."""
+    """The build or the engine does not support it; the message names the missing part."""
 
     status = Status.NOT_SUPPORTED
 
@@ -110,7 +110,7 @@ class ConfigError(InvalidParameterError):
     Parameters
     ----------
     report : ConfigReport
-        All problems; its text is the text of the error.
+        All problems; its text is the message of the error.
     """
 
     def __init__(self, report: ConfigReport) -> None:
@@ -121,7 +121,7 @@ class ConfigError(InvalidParameterError):
         return type(self), (self.report,)
 
 
-# In the order of Status: what the extension raises.
+# Errors that the extension raises, in the order of Status.
 BY_STATUS = (
     DaqiriError,
     NullPointerError,

@@ -11,12 +11,12 @@ __all__ = ["Flow"]
 
 
 class Flow:
-    """A receive flow of a port: which packets go to which queue.
+    """A receive flow of a port: a match, and the queue of matched packets.
 
     Attributes
     ----------
     config : FlowConfig
-        Its part of the configuration, or as it was added.
+        Its part of the configuration, or its description as added.
     added : bool
         Whether it was added at run time (`Port.add_flow`).
     """
@@ -40,7 +40,7 @@ class Flow:
         return self.config.id
 
     def counters(self) -> FlowCounters:
-        """Return the counters, read now; those of a closed engine stay.
+        """Return the current counters; a closed engine keeps its last values.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Files of frames as they are found: after a kill, or made by others."""
+"""Files of frames in any state: after a kill, or written by another program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._errors import InvalidParameterError
 __all__ = ["FrameFile", "cut_frames", "examine_frames"]
 
 _CODE = "from daqiri_ophyd.engine._frame_process import main; main()"
-# For a file on a slow disk.
+# Long enough for a file on a slow disk.
 _SECONDS = 600
 
 
@@ -33,23 +33,23 @@ class FrameFile:
     layout, compression : str
         ``chunked`` or ``contiguous``; ``none``, ``bitshuffle-lz4``, or numbers of other filters.
     dtype : str
-        Type of the elements, as numpy names it; empty: it has no such type.
+        NumPy name of the type of the elements; empty: NumPy has no such type.
     shape : tuple of int
         Shape of a frame.
     frame_bytes : int
         Bytes of a frame, uncompressed.
     marked : bool
-        Whether the file says that somebody writes it.
+        Whether the file is marked as being written.
     lengths : dict of str to int
-        How many frames each dataset is long.
+        Length of each dataset, frames.
     frames : int
         Frames up to the last one that is whole in all datasets.
     empty : int
-        Frames before it without a packet.
+        Frames among them without a packet.
     packets, missing : int
-        Packets in these frames, and packets that they lack.
+        Packets in these frames, and missing packets.
     t_first_ns, t_last_ns : int
-        When the first and the last of the packets arrived, ns since the epoch; -1: no frames.
+        Arrival time of the first and last packet, ns since the epoch; -1: no frames.
     """
 
     path: Path
@@ -71,9 +71,9 @@ class FrameFile:
 
 def examine_frames(path: str | Path, *, live: bool = False) -> FrameFile:
     """
-    Find out what a file of frames holds.
+    Read the contents of a file of frames.
 
-    The HDF5 library reads it in a process of its own: a broken file does not harm this one.
+    The HDF5 library reads it in a separate process, so a broken file cannot harm this one.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def examine_frames(path: str | Path, *, live: bool = False) -> FrameFile:
     Raises
     ------
     InvalidParameterError
-        If it is no file of frames, or HDF5 cannot read it; the text names the file.
+        If it is not a file of frames, or HDF5 cannot read it; the message names the file.
     """
     found = _answer("examine", Path(path), "live" if live else "dead")
     found["shape"] = tuple(found["shape"])
@@ -99,19 +99,19 @@ def examine_frames(path: str | Path, *, live: bool = False) -> FrameFile:
 
 def cut_frames(path: str | Path, frames: int) -> None:
     """
-    Cut all datasets of a file to so many frames, and remove the mark that somebody writes it.
+    Cut all datasets of a file to a number of frames, and remove the mark of a writer.
 
     Parameters
     ----------
     path : str or Path
-        The file; nobody may be writing it.
+        The file; no process may be writing it.
     frames : int
-        `FrameFile.frames`, at most.
+        Frames to keep, at most `FrameFile.frames`.
 
     Raises
     ------
     InvalidParameterError
-        If it cannot be changed; the text names the file.
+        If it cannot be changed; the message names the file.
     """
     _answer("cut", Path(path), str(frames))
 
@@ -124,7 +124,7 @@ def _answer(task: str, path: Path, value: str) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired:
         raise InvalidParameterError(
-            f"{path} is damaged: HDF5 was not done with it after {_SECONDS} s"
+            f"{path} is damaged: HDF5 did not finish reading it within {_SECONDS} s"
         ) from None
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]

@@ -47,40 +47,40 @@ class ProcessedPlan:
     def set_kernel(
         self, source: str | Path | Any, arrays: Sequence[Any] = (), *, name: str | None = None
     ) -> None:
-        """Process each frame on the GPU, in place, before anybody gets it.
+        """Process each frame on the GPU, in place, before it is delivered.
 
-        The kernel runs once all payloads of a frame are there, converted, and what is missing is
-        filled: recorders, `frames` and `preview` have its result. It takes effect with frames that
-        are closed from now on, and replaces the kernel before it; when this returns, that one is
-        not in use any more, and its arrays are freed.
+        The kernel runs once all payloads of a frame are present and converted, and missing data is
+        filled. Recorders, `frames` and `preview` see its result. It takes effect with frames that
+        are closed from now on, and replaces the previous kernel. When this returns, the previous
+        kernel is no longer in use, and its arrays are freed.
 
         Parameters
         ----------
         source : str or Path or cupy.RawKernel
-            CUDA C++, the file that has it (UTF-8), or a kernel of cupy that has it as its ``code``,
-            without options for the compiler, another ``backend`` or cooperative groups. It defines
+            CUDA C++, the path of a file with it (UTF-8), or a CuPy kernel with it as its ``code``,
+            without compiler options, another ``backend`` or cooperative groups. It defines
             ``extern "C" __global__ void frame(T* data, unsigned long long elements, const A0* a0,
-            ...)``, with a pointer for each array, in their order. ``elements`` is the frame's bytes
-            by the size of `dtype`. There are 256 threads a block, and at least as many threads as
-            elements: the kernel must check ``i < elements``. It is compiled without headers
-            besides those of NVRTC.
+            ...)``, with a pointer for each array, in their order. ``elements`` is the number of
+            bytes of the frame divided by the size of `dtype`. There are 256 threads per block, and
+            at least as many threads as elements: the kernel must check ``i < elements``. It is
+            compiled with the headers of NVRTC only.
         arrays : sequence of array_like
             Copied to the GPU now, with their type, in C order: integers, floats, complex numbers
-            or bool, in the byte order of this machine. Those of cupy are copied, too.
+            or bool, in the byte order of this machine. CuPy arrays are copied, too.
         name : str, optional
-            Name of the kernel in the source. None: ``frame``, or that of the kernel of cupy.
+            Name of the kernel in the source. None: ``frame``, or the name of the CuPy kernel.
 
         Raises
         ------
         InvalidParameterError
-            If the source does not compile, which the compiler's log tells, has no such kernel, or
-            one that takes other types; or if an array is empty or of another type.
+            If the source does not compile (the message has the compiler's log), has no such kernel,
+            or has one with other parameter types; or if an array is empty or of another type.
         NotSupportedError
             If the plan is not on a GPU (``reorder_type: gpu``), or there is no compiler (NVRTC).
         NotReadyError
             If the engine is closed.
         GenericFailureError
-            If the arrays have no room in the GPU's memory.
+            If the arrays do not fit into the GPU's memory.
         OSError
             If the file cannot be read.
 
@@ -91,8 +91,8 @@ class ProcessedPlan:
         Notes
         -----
         A kernel that fails, such as by an access beyond the frame, ends the work of the GPU in this
-        process: frames from then on are counted as ``lost``. One that does not end cannot be
-        stopped: whoever waits for the GPU, as this and closing the engine do, waits until the
+        process: later frames are counted as ``lost``. A kernel that does not end cannot be stopped:
+        every call that waits for the GPU, such as this one and closing the engine, waits until the
         process is killed (SIGKILL).
         """
         text, given = self._source_of(source)
@@ -111,39 +111,40 @@ class ProcessedPlan:
         )
 
     def remove_kernel(self) -> None:
-        """Leave frames that are closed from now on as they are made; undoes `set_kernel`.
+        """Deliver frames that are closed from now on unprocessed; undoes `set_kernel`.
 
-        When this returns, the kernel is not in use any more, and its arrays are freed.
+        When this returns, the kernel is no longer in use, and its arrays are freed.
         """
         self._session.remove_frame_kernel(*self._place)
 
     def set_stream(self, stream: Any = None) -> None:
-        """Make frames on the GPU in a stream of yours, behind what else is launched there.
+        """Assemble frames on the GPU in a stream of yours, after other work launched there.
 
-        What was launched before, in the stream before, is done when this returns.
+        When this returns, work launched earlier in the previous stream is done.
 
         Parameters
         ----------
         stream : object or int, optional
-            A stream of the plan's GPU: one of cupy, torch or others with ``__cuda_stream__``, or
-            its address. It is kept until another is set; an address must be valid as long, or
-            until the engine is closed. Default, and 0: the plan's own stream.
+            A stream of the plan's GPU: a stream of CuPy, PyTorch or another library with
+            ``__cuda_stream__``, or its address. A stream object is kept until another is set. An
+            address must stay valid until then, or until the engine is closed. Default, and 0: the
+            plan's own stream.
 
         Raises
         ------
         InvalidParameterError
-            If it is no stream, or not one of the plan's GPU.
+            If it is not a stream, or not a stream of the plan's GPU.
         NotSupportedError
             If the plan is not on a GPU (``reorder_type: gpu``).
         NotReadyError
             If the engine is closed.
         GenericFailureError
-            If the GPU does not work any more.
+            If the GPU no longer works.
 
         Notes
         -----
-        Frames are handed on when they are complete: what you launch for them, in any stream, needs
-        not wait. Your stream keeps frames from being made while other work is before them.
+        Frames are delivered once they are finished: work that you launch for them, in any stream,
+        need not wait. Other work in your stream delays the frames.
         """
         self._session.set_stream(*self._place, self._stream_address(stream))
         self._stream = stream
@@ -155,7 +156,7 @@ class ProcessedPlan:
         elif hasattr(stream, "__cuda_stream__"):
             _, address = stream.__cuda_stream__()
         else:
-            for name in ("ptr", "cuda_stream"):  # of cupy; of torch
+            for name in ("ptr", "cuda_stream"):  # of CuPy; of PyTorch
                 address = getattr(stream, name, address)
         if isinstance(address, int) and not isinstance(address, bool) and 0 <= address < 1 << 64:
             return address
@@ -165,7 +166,7 @@ class ProcessedPlan:
         )
 
     def _source_of(self, source: Any) -> tuple[str, str]:
-        """Return the source, and the name of the kernel unless another is asked for."""
+        """Return the source, and the name of the kernel unless another is given."""
         name = "frame"
         try:
             text = source.read_text("utf-8-sig") if isinstance(source, Path) else source
@@ -200,8 +201,8 @@ class ProcessedPlan:
                 f"reorder plan {self.name!r}: the kernel has the options {kernel.options}; "
                 "accepted is one without: write #define and #pragma in its source"
             )
-        # Others (jitify, translate_cucomplex) cannot be read; headers that they need are missed
-        # by the compiler.
+        # Other options (jitify, translate_cucomplex) cannot be read. If the source needs their
+        # headers, the compiler reports it.
         for setting, accepted in (("backend", "nvrtc"), ("enable_cooperative_groups", False)):
             found = getattr(kernel, setting, accepted)
             if found != accepted:
@@ -215,7 +216,7 @@ class ProcessedPlan:
         if isinstance(given, np.ma.MaskedArray):
             raise InvalidParameterError(
                 f"reorder plan {self.name!r}: array {number} of the kernel is a masked array, and "
-                "kernels know no masks; give array.filled(value)"
+                "kernels have no masks; give array.filled(value)"
             )
         if hasattr(given, "__cuda_array_interface__") and hasattr(given, "get"):
             given = given.get()

@@ -1,4 +1,4 @@
-"""A process in which HDF5 reads or cuts a file that may be broken in any way: it may crash there.
+"""A process in which HDF5 reads or cuts a file that may be broken, so that only it can crash.
 
 ``python -c "from daqiri_ophyd.engine._frame_process import main; main()" examine PATH live|dead``
 or ``... cut PATH FRAMES``; prints one JSON object.
@@ -12,13 +12,13 @@ from daqiri_ophyd import _native
 
 from ._errors import DaqiriError
 
-# A broken file may ask for any amount of memory, or lead HDF5 round in circles.
+# A broken file may request any amount of memory, or put HDF5 into an endless loop.
 _MEMORY = 4 << 30
 _PROCESSOR_SECONDS = 60
 
 
 def main() -> None:
-    """Do what the arguments say; a file that is refused is told with the key ``refused``."""
+    """Run the task of the arguments; report a rejected file with the key ``refused``."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, resource.RLIM_INFINITY))
     _, most = resource.getrlimit(resource.RLIMIT_AS)
@@ -34,7 +34,7 @@ def main() -> None:
     except DaqiriError as error:
         answer = {"refused": str(error)}
     except MemoryError:
-        answer = {"refused": f"{path} is damaged: it asks for more than {_MEMORY >> 30} GiB"}
+        answer = {"refused": f"{path} is damaged: reading it needs more than {_MEMORY >> 30} GiB"}
     except UnicodeError as error:
-        answer = {"refused": f"{path} is damaged: a name in it is no text ({error})"}
+        answer = {"refused": f"{path} is damaged: a name in it is not text ({error})"}
     sys.stdout.write(json.dumps(answer) + "\n")

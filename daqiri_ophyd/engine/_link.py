@@ -10,17 +10,17 @@ __all__ = ["Link"]
 
 @dataclass(frozen=True)
 class Link:
-    """The network interface of a port, at the time it was asked.
+    """The network interface of a port, at the time of the query.
 
     Attributes
     ----------
     state : str
         ``up``; ``down``: switched off, or without a carrier; ``removed``; ``none``: the port has no
-        interface of its own (loopback, sockets).
+        separate interface (loopback, sockets).
     speed : int
-        Mb/s; 0: not known.
+        Mb/s; 0: unknown.
     mtu : int
-        Bytes; 0: not known.
+        Bytes; 0: unknown.
     """
 
     state: Literal["up", "down", "removed", "none"]

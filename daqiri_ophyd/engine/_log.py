@@ -32,8 +32,8 @@ def forward_log() -> None:
 
     Native threads put lines into a bounded ring and never wait; the event pump's thread reads them
     from there. ``log_level`` of the configuration selects the levels; with several engines in a
-    process, that of the one opened last. Records have the attributes ``interface`` and ``queue``
-    with the names that the line is about; empty: none.
+    process, the engine opened last selects them. Records have the attributes ``interface`` and
+    ``queue`` with the names that the line concerns; empty: none.
     """
     global _forwarding
     with _lock:
@@ -58,7 +58,7 @@ def _deliver() -> None:
             _log.handle(record)
     if lost:
         _log.warning(
-            "%d lines of the engine's log were lost: they came faster than they were read.",
+            "%d lines of the engine's log were lost: they arrived faster than they were read.",
             lost,
             extra={"interface": "", "queue": ""},
         )

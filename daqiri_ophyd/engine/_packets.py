@@ -55,7 +55,7 @@ class Packets:
     def data(self) -> NDArray[np.uint8]:
         """All bytes of the file, shape (size,), read-only; packets begin at `offsets`.
 
-        For a compressed or pcapng file: the bytes of the classic pcap file it was unpacked to.
+        For a compressed or pcapng file: the bytes of the classic pcap file that it was unpacked to.
         """
         if self._data is None:
             raise InvalidParameterError("the file is closed; open it again")
@@ -83,7 +83,7 @@ class Packets:
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether no packet has an earlier time than the one before it."""
+        """Whether no packet has an earlier time than the packet before it."""
         return bool((self._timestamps[1:] >= self._timestamps[:-1]).all())
 
     def __len__(self) -> int:
@@ -120,14 +120,14 @@ class Packets:
         )
 
     def verify(self) -> None:
-        """Raise if bytes of the file are gone since it was opened.
+        """Raise if bytes of the file were removed since it was opened.
 
-        What was read before, through arrays over the file, is then not what the file held.
+        Values read earlier through arrays over the file may then differ from the file's content.
 
         Raises
         ------
         GenericFailureError
-            If the file was cut, or could not be read; with its name.
+            If the file was cut or could not be read; the message names it.
         """
         if self._file is not None:
             self._file.require_whole()
@@ -156,7 +156,7 @@ class Packets:
         Parameters
         ----------
         t0_ns, t1_ns : int
-            From `t0_ns` to before `t1_ns`; ns since the epoch.
+            Times, from `t0_ns` to before `t1_ns`, ns since the epoch.
 
         Returns
         -------
@@ -186,7 +186,7 @@ class Packets:
         Returns
         -------
         Packets
-            The packets that match all of them, in the file's order.
+            The packets that match all fields, in the file's order.
 
         Raises
         ------
@@ -238,20 +238,20 @@ class Packets:
             timestamp                int64  ns since the epoch
             length, wire_length      uint32 bytes in the file, on the wire
             eth_src, eth_dst         uint64 addresses as 48-bit numbers
-            eth_type                 uint16 behind VLAN tags
+            eth_type                 uint16 after VLAN tags
             vlan                     uint16 VLAN id of the outermost tag
-            ip_version               uint8  4, 6, or 0: no IP packet
-            ip_protocol              uint8  behind IPv6 extension headers
+            ip_version               uint8  4, 6, or 0: not an IP packet
+            ip_protocol              uint8  after IPv6 extension headers
             ip_ttl                   uint8  time to live, hop limit
             ip_length                uint32 bytes of the IP packet
             ipv4_src, ipv4_dst       uint32 addresses
             ipv6_src, ipv6_dst       uint8  addresses, shape (n, 16)
-            transport                uint8  17 (UDP), 6 (TCP) where the next ones are set
+            transport                uint8  17 (UDP), 6 (TCP) if the next ones are set
             src_port, dst_port       uint16 UDP or TCP ports
             udp_length               uint16 with the UDP header; 0 in fragments
             tcp_seq                  uint32 sequence number
             tcp_flags                uint16 the low 12 bits of the flags word
-            payload_offset           int64  where in `data` the last known header ends
+            payload_offset           int64  end of the last known header in `data`
             payload_length           uint32 bytes captured from there on, without padding
             ======================== ====== ======================================================
 
@@ -315,7 +315,7 @@ class Packets:
 
 
 def _numbers(name: str, value: int | str | Sequence[int | str]) -> ArrayLike:
-    """Return the values of a field, addresses in the form of its column."""
+    """Return the values of a field, with addresses in the form of its column."""
     values = [value] if isinstance(value, int | str) else list(value)
     try:
         if name.startswith("ipv6_"):

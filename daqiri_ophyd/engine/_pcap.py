@@ -35,8 +35,8 @@ class PcapFile(Packets):
 
     Classic pcap is mapped in place. Only the record headers are read, so files may be larger than
     memory. pcapng files, and files compressed with gzip or zstd, are unpacked to ``$TMPDIR`` first.
-    Arrays and selections stay valid after `close`. Packets that are appended while the file is
-    open are not seen. If the file is cut while it is open, the missing bytes read as zero, and
+    Arrays and selections stay valid after `close`. Packets that are appended while the file is open
+    do not appear. If the file is cut while it is open, the missing bytes read as zero, and
     `gather`, `to_columns`, `select` and `verify` raise.
 
     Parameters
@@ -47,7 +47,7 @@ class PcapFile(Packets):
         draft-ietf-opsawg-pcap-06.html, draft-ietf-opsawg-pcapng, RFC 1952, RFC 8878.
 
     allow_damage : bool
-        Also open a file with a record of impossible length, with the packets before it.
+        Also open a file with a record of impossible length; it has the packets before it.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class PcapFile(Packets):
     link_type : int
         Link type: 1 Ethernet, 101 IP without a link layer, others as registered.
     snap_length : int
-        Longest packet that the file may hold, according to its header, bytes.
+        Longest packet of the file according to its header, bytes.
     nanosecond : bool
         Whether time stamps are in ns, else µs.
     byte_order : {'little', 'big'}
@@ -66,7 +66,7 @@ class PcapFile(Packets):
     torn_bytes : int
         Bytes of an incomplete record at the end; they are ignored.
     damage : str
-        Which record has an impossible length; empty: none.
+        Record with an impossible length, as text; empty: none.
 
     Raises
     ------
@@ -114,14 +114,14 @@ class PcapFile(Packets):
     def data(self) -> NDArray[np.uint8]:
         """All bytes of the file, shape (size,), read-only; packets begin at `offsets`.
 
-        For a compressed or pcapng file: the bytes of the classic pcap file it was unpacked to.
+        For a compressed or pcapng file: the bytes of the classic pcap file that it was unpacked to.
         """
         if self._data is None:
             raise InvalidParameterError(f"{self.path} is closed; open it again")
         return self._data
 
     def close(self) -> None:
-        """Close the file; it stays mapped as long as arrays use it. Idempotent."""
+        """Close the file; it stays mapped while arrays use it. Idempotent."""
         self._data = None
 
     def __enter__(self) -> PcapFile:
@@ -161,7 +161,7 @@ def write_pcap(
     Raises
     ------
     InvalidParameterError
-        If the packets are no rows of bytes, or not as many as there are timestamps.
+        If the packets are not rows of bytes, or their number differs from the timestamps.
     """
     if packets.ndim != 2 or packets.dtype != np.uint8 or timestamps.shape != packets.shape[:1]:
         raise InvalidParameterError(

@@ -28,7 +28,7 @@ class Queue(Generic[Config, Native]):
     """
 
     def __init__(self, port: Port, config: Config, native: Native) -> None:
-        # A weak reference, to avoid a cycle: an engine's memory is freed with its last user.
+        # A weak reference, to avoid a cycle: the memory of an engine is freed with its last user.
         self._port = weakref.ref(port)
         self._port_name = port.name
         self.config = config

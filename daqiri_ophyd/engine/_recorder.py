@@ -16,7 +16,7 @@ __all__ = ["RecordedFile", "Recorder", "RecorderGroup", "RecorderSnapshot", "req
 
 
 def require_counts(numbers: Mapping[str, int]) -> None:
-    """Raise `InvalidParameterError` if a number is negative; the extension takes none of those."""
+    """Raise `InvalidParameterError` if a number is negative; the extension does not accept it."""
     for name, value in numbers.items():
         if value < 0:
             raise InvalidParameterError(f"{name} is {value}; accepted is 0 or more")
@@ -31,18 +31,18 @@ class RecordedFile:
     path : Path
         The file; its metadata file has the same name with ``.json`` appended.
     packets, bytes : int
-        Packets in it, and their bytes on the wire. Of a file of frames: packets whose data is in
-        the frames, and the frames' bytes, uncompressed.
+        Packets in it, and their bytes on the wire. For a file of frames: packets whose data is in
+        the frames, and bytes of the frames, uncompressed.
     t_first_ns, t_last_ns : int
         Time stamps of the first and last packet, ns since the epoch; -1 for an empty file.
     dropped : int
-        Packets, or frames, that the queue or plan or the recorder lost since the previous file was
-        complete.
+        Packets or frames that the queue or plan or the recorder lost since the previous file was
+        completed.
     left_out : int
-        Packets, or frames, that were left out on request in that time: filtered, flushed, received
+        Packets or frames that were left out on request in that time: filtered, flushed, received
         while paused, before ``start_flow``, beyond ``max_packets``.
     frames, missing : int
-        Frames in it, and packets that they lack; 0 for a file of packets.
+        Frames in it, and their missing packets; 0 for a file of packets.
     """
 
     path: Path
@@ -63,34 +63,34 @@ class RecorderSnapshot:
     Parameters
     ----------
     packets, bytes : int
-        Packets in files, and their bytes on the wire. Of frames: packets whose data is in them,
-        and the frames' bytes, uncompressed.
+        Packets in files, and their bytes on the wire. For frames: packets whose data is in them,
+        and bytes of the frames, uncompressed.
     files : int
-        Files that are complete.
+        Complete files.
     dropped : int
-        Packets, or frames, that were taken from the queue or plan and lost after an error.
+        Packets or frames that were taken from the queue or plan and lost after an error.
     left_out : int
-        Packets, or frames, that were taken and left out on request: while paused, before
+        Packets or frames that were taken and left out on request: while paused, before
         ``start_flow``, beyond ``max_packets``.
     running : bool
-        Whether it is running.
+        Whether the recorder is running.
     failing : bool
         Whether packets cannot be written at the moment.
     error : str
-        First error, with path and reason; empty: none.
+        First error, with path and cause; empty: none.
     unreported : int
-        Packets, or frames, that were lost and that are in the metadata of no file, because none
-        could be written; known once the recorder has ended.
+        Lost packets or frames that are in no metadata file, because none could be written; known
+        once the recorder has ended.
     limit_reached : bool
-        Whether it has ended at ``max_packets``, or because its time was over.
+        Whether it has ended at ``max_packets`` or at the end of its time.
     frames, missing : int
-        Frames in files, and packets that they lack; 0 for a recorder of packets.
+        Frames in files, and their missing packets; 0 for a recorder of packets.
     flushed : int
-        Packets, or frames, of the current file that other processes can read by now.
+        Packets or frames of the current file that other processes can already read.
     acquired : int
-        Frames of the acquisition that is done (`Recorder.acquire`); 0: none is.
+        Frames of the completed acquisition (`Recorder.acquire`); 0: none is complete.
     path : Path or None
-        The current file, which is not complete; None: there is none.
+        The current file, which is not complete yet; None: there is none.
     """
 
     packets: int
@@ -113,28 +113,28 @@ class RecorderSnapshot:
 class RecorderGroup(_native.RecorderGroup):
     """Limits for recorders of several queues, or reorder plans, whose files belong together.
 
-    Of recorders of reorder plans, numbers are of frames.
+    For recorders of reorder plans, all numbers are frames.
 
     When a file is full, all recorders complete theirs, even an empty one, and each ends with a
-    file: all have equally many. When one of them ends at a limit, stop the others.
+    file, so all have the same number of files. When one of them ends at a limit, stop the others.
 
     Parameters
     ----------
     max_packets : int
         Packets in the files of all recorders together, exactly; 0: no limit.
     roll_packets, roll_bytes : int
-        Begin new files after this many packets, or bytes on the wire, in all of them together;
-        what a recorder takes from its queue until it sees that is still in its file. 0: no limit.
+        Begin new files after this many packets, or bytes on the wire, in all files together.
+        Packets that a recorder takes before it notices this are still in its file. 0: no limit.
     roll_seconds : float
         Begin new files this time after their first packet, s; 0: no limit.
     max_seconds : float
-        End this time after the first of them started, s; 0: no limit. The clock stops while one of
-        them is paused.
+        End this time after the first recorder started, s; 0: no limit. The clock stops while one
+        of them is paused.
 
     Raises
     ------
     InvalidParameterError
-        If a number is negative, or the time too long.
+        If a number is negative or the time is too long.
     """
 
     def __init__(
@@ -162,15 +162,15 @@ class Recorder:
 
     It ends when it is stopped, at ``max_packets`` or after ``max_seconds``, or when the engine is
     closed and all packets are written. An error does not end it: packets are then counted as
-    dropped until it is stopped, or until a new file can be created. A context manager that stops
-    it.
+    dropped until it is stopped, or until a new file can be created. It is a context manager that
+    stops the recorder.
     """
 
     def __init__(self, native: _native.Recorder) -> None:
         self._native = native
 
     def stop(self) -> None:
-        """Record the packets that the queue holds, complete the current file, end. Idempotent."""
+        """Record the packets that the queue holds, complete the file, and end. Idempotent."""
         self._native.stop()
 
     def roll(self) -> None:
@@ -179,14 +179,14 @@ class Recorder:
         Raises
         ------
         NotReadyError
-            If it has ended.
+            If the recorder has ended.
         GenericFailureError
-            If packets cannot be written at the moment; the text is the first error.
+            If packets cannot be written at the moment; the message is the first error.
         """
         self._native.roll()
 
     def pause(self) -> None:
-        """Discard packets that arrive, counted as left out; files stay valid, its clock stops."""
+        """Discard arriving packets, counted as left out; files stay valid, the clock stops."""
         self._native.set_paused(True)
 
     def resume(self) -> None:
@@ -196,35 +196,35 @@ class Recorder:
     def acquire(self, frames: int) -> int:
         """Record exactly the next frames whose first packets arrive from now on.
 
-        Once they are in the file, where other processes can read them, ``acquired`` of `snapshot`
-        is their number, and there is an event for `wait` and `fileno`. Whatever was acquired before
-        is over.
+        Once they are in the file and other processes can read them, ``acquired`` of `snapshot` is
+        their number, and there is an event for `wait` and `fileno`. The call ends an earlier
+        acquisition.
 
         Parameters
         ----------
         frames : int
-            How many; 0: all, until the next `acquire` or `rewind`.
+            Number of frames; 0: all, until the next `acquire` or `rewind`.
 
         Returns
         -------
         int
-            Frames that the plan had lost by then (its counter ``lost``): what it counts beyond
-            that, it has lost since.
+            The plan's counter ``lost`` at the beginning of the acquisition; the difference from
+            later values is the loss during it.
 
         Raises
         ------
         InvalidParameterError
             If the number is negative, or the recorder was not started with ``held``.
         NotReadyError
-            If it has ended.
+            If the recorder has ended.
         """
         require_counts({"frames": frames})
         return self._native.acquire(frames)
 
     def rewind(self, frames: int) -> None:
-        """Forget the latest frames of the current file, and what is being acquired.
+        """Discard the latest frames of the current file, and end an acquisition.
 
-        The forgotten frames are counted as left out (``rewound`` in the metadata file).
+        The discarded frames are counted as left out (``rewound`` in the metadata file).
 
         Parameters
         ----------
@@ -234,11 +234,11 @@ class Recorder:
         Raises
         ------
         InvalidParameterError
-            If the file has fewer, or the recorder was not started with ``held``.
+            If the file has fewer frames, or the recorder was not started with ``held``.
         NotReadyError
-            If it has ended.
+            If the recorder has ended.
         GenericFailureError
-            If the file cannot be written; the text is the first error.
+            If the file cannot be written; the message is the first error.
         """
         require_counts({"frames": frames})
         self._native.rewind(frames)
@@ -246,7 +246,7 @@ class Recorder:
     def split(self, frames: int) -> None:
         """Complete the current file with its first frames; the next one begins with the others.
 
-        What is being acquired is over. Files of layout ``chunked`` can be split.
+        It ends an acquisition. Only files of layout ``chunked`` can be split.
 
         Parameters
         ----------
@@ -256,23 +256,23 @@ class Recorder:
         Raises
         ------
         InvalidParameterError, NotReadyError, GenericFailureError
-            As of `rewind`.
+            As for `rewind`.
         """
         require_counts({"frames": frames})
         self._native.split(frames)
 
     def end_in(self, seconds: float) -> None:
-        """Set the time after which it ends, and its group, from now on.
+        """Set the time from now after which the recorder and its group end.
 
         Parameters
         ----------
         seconds : float
-            Time, s, in place of the rest of ``max_seconds``.
+            Time, s; it replaces the rest of ``max_seconds``.
 
         Raises
         ------
         InvalidParameterError
-            If it is negative or too long.
+            If the time is negative or too long.
         """
         self._native.end_in(seconds)
 
@@ -283,7 +283,7 @@ class Recorder:
         return RecorderSnapshot(*native[:-1], path=Path(path) if path else None)
 
     def files(self, first: int = 0) -> list[RecordedFile]:
-        """Return the files that are complete.
+        """Return the complete files.
 
         Parameters
         ----------
@@ -320,13 +320,13 @@ class Recorder:
     def fileno(self) -> int:
         """Return an eventfd that becomes readable at an event of `wait`, for `EventPump.add`.
 
-        Read `files` and `snapshot` once after adding it: earlier events are not signalled again.
+        Read `files` and `snapshot` once after adding it: earlier events are not signaled again.
         """
         return self._native.fileno()
 
     @property
     def writer(self) -> str:
-        """How files are written to disk: ``buffered``, ``direct`` or ``cufile``."""
+        """Method of writing files to disk: ``buffered``, ``direct`` or ``cufile``."""
         return self._native.writer
 
     def __enter__(self) -> Recorder:

@@ -32,7 +32,7 @@ class UnreadableEngine:
     number : int
         Number of the engine in its process.
     problem : str
-        Why not, in words.
+        Reason why its state cannot be read.
     """
 
     pid: int
@@ -41,7 +41,7 @@ class UnreadableEngine:
 
 
 def running_engines() -> list[EngineSnapshot]:
-    """Ask all engines of this user, in any process, for a snapshot.
+    """Request a snapshot from all engines of this user, in any process.
 
     Each engine listens on a Unix socket in ``$XDG_RUNTIME_DIR/daqiri`` (without that variable:
     ``/tmp/daqiri-<uid>``). Sockets of processes that were killed are removed.
@@ -49,8 +49,8 @@ def running_engines() -> list[EngineSnapshot]:
     Returns
     -------
     list of EngineSnapshot
-        Sorted by process, then by the order in which they were opened; without those that do not
-        answer, see `ask_engines`.
+        Sorted by process, then by the order in which they were opened. Engines that do not answer
+        are left out; see `ask_engines`.
 
     Raises
     ------
@@ -62,9 +62,9 @@ def running_engines() -> list[EngineSnapshot]:
 
 
 def ask_engines() -> list[EngineSnapshot | UnreadableEngine]:
-    """Ask all engines of this user as `running_engines` does; also those without an answer.
+    """Request snapshots as `running_engines` does, and include engines that do not answer.
 
-    An engine is asked for 2 s at most.
+    The timeout is 2 s per engine.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def ask_engines() -> list[EngineSnapshot | UnreadableEngine]:
     Raises
     ------
     PermissionError
-        As `running_engines`.
+        As for `running_engines`.
     """
     found = []
     for path in _entries(_directory()):
@@ -96,7 +96,7 @@ def _directory() -> Path:
 
 
 def _entries(directory: Path) -> list[Path]:
-    """Return what is in the directory, if nobody else can have put it there."""
+    """Return the entries of the directory, if no other user can have created them."""
     try:
         state = directory.lstat()
     except FileNotFoundError:
@@ -110,13 +110,13 @@ def _entries(directory: Path) -> list[Path]:
     else:
         return list(directory.iterdir())
     raise PermissionError(
-        f"{directory} {problem}, so engines do not use it and none is asked. Have it removed, "
-        "or set XDG_RUNTIME_DIR to a directory of your own, for the engines too."
+        f"{directory} {problem}, so engines do not use it and cannot be reached there. Have it "
+        "removed, or set XDG_RUNTIME_DIR to your own directory, for the engines too."
     )
 
 
 def _ask(pid: int, number: int, path: Path) -> EngineSnapshot | UnreadableEngine | None:
-    """Return the answer of one engine; None: there is no engine."""
+    """Return the answer of one engine; None if there is no engine."""
     try:
         state = path.lstat()
         if not stat.S_ISSOCK(state.st_mode) or state.st_uid != os.geteuid():
@@ -139,12 +139,12 @@ def _ask(pid: int, number: int, path: Path) -> EngineSnapshot | UnreadableEngine
                 return EngineSnapshot.from_json(text)
             except ValueError as error:
                 problem = f"has an answer that is {error}"
-    # Without its socket, it was closed in the meantime.
+    # If the socket no longer exists, the engine was closed in the meantime.
     return UnreadableEngine(pid, number, problem) if os.path.lexists(path) else None
 
 
 def _answer(path: Path) -> bytes:
-    """Return what a socket sends, up to its end, or a part of it that is too long."""
+    """Return the answer of a socket, up to its end or until it is too long."""
     deadline = time.monotonic() + _TIMEOUT_S
     text = bytearray()
     with socket.socket(socket.AF_UNIX) as client:
@@ -166,7 +166,7 @@ def _connect(client: socket.socket, path: Path, deadline: float) -> None:
     while True:
         try:
             return client.connect(str(path))
-        except BlockingIOError:  # others are in line
+        except BlockingIOError:  # other clients are waiting
             if time.monotonic() > deadline:
                 raise TimeoutError from None
             time.sleep(_IN_LINE_S)

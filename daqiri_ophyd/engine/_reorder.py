@@ -21,7 +21,7 @@ from ._recorder import Recorder, RecorderGroup, require_counts
 
 __all__ = ["Frame", "FramePreview", "Frames", "ReorderPlan", "frame_form"]
 
-# bf16 is not a type of numpy: its bits are told.
+# NumPy has no bf16: its elements appear as their bits.
 _DTYPES = {"same": "uint8", "fp16": "float16", "bf16": "uint16", "fp32": "float32"}
 _DTYPES |= {"fp64": "float64", "int4": "uint8"}
 
@@ -29,15 +29,15 @@ _DTYPES |= {"fp64": "float64", "int4": "uint8"}
 def frame_form(config: ReorderConfig, binning: int = 1) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return shape and type of a plan's frames as configured, or of their previews.
 
-    Without ``frame``, the shape is (-1,), as many elements as there are, and the type that of the
-    output.
+    Without ``frame``, the shape is (-1,), for a variable number of elements, and the type is that
+    of the output.
 
     Parameters
     ----------
     config : ReorderConfig
         The plan.
     binning : int
-        As of `ReorderPlan.preview`.
+        As for `ReorderPlan.preview`.
 
     Raises
     ------
@@ -62,11 +62,12 @@ class FramePreview:
     Attributes
     ----------
     number : int
-        Number of the copy, from 1 on; copies with any binning count.
+        Number of the copy, from 1; copies with any binning are counted.
     data : ndarray
-        Of the plan's shape and dtype, or means as float32 (`ReorderPlan.preview`); read-only.
+        Array of the plan's shape and dtype, or means as float32 (`ReorderPlan.preview`);
+        read-only.
     batch, packets, missing, timestamp, last_timestamp : int
-        As of a `Frame`.
+        As for a `Frame`.
     """
 
     number: int
@@ -79,34 +80,34 @@ class FramePreview:
 
 
 class Frame:
-    """Packets that were put together to an array.
+    """Packets that were assembled into an array.
 
     Attributes
     ----------
     data : ndarray or DeviceArray
-        Of the plan's shape and dtype, in the engine's buffer: nothing is copied. The array keeps
-        the buffer in use, in any thread, also after the engine is closed; the engine cannot make
-        another frame there meanwhile. Copy what is kept for long. An ndarray is read-only; with a
-        memory region of ``kind: device`` it is a `DeviceArray`.
+        Array of the plan's shape and dtype, in the engine's buffer, without a copy. The array keeps
+        the buffer in use, in any thread, also after the engine is closed; the engine cannot
+        assemble another frame there meanwhile. Copy frames that are kept for long. An ndarray is
+        read-only; with a memory region of ``kind: device`` it is a `DeviceArray`.
     batch : int
-        Number of the batch, as its packets have it.
+        Number of the batch, from its packets.
     packets : int
         Packets in it.
     missing : int
-        Packets that it lacks (elements with ``batch_byte_offset``); they hold the fill value.
+        Missing packets (elements with ``batch_byte_offset``); their data is the fill value.
     valid : ndarray of bool, shape (n,)
-        Of each packet, in their order in the frame, whether it is there. With
-        ``batch_byte_offset``: of each element of the input.
+        Whether each packet is present, in their order in the frame. With ``batch_byte_offset``:
+        whether each element of the input is present.
     timed_out : bool
-        Whether the plan did not wait any longer for it.
+        Whether the plan closed the frame because of a timeout.
     timestamp, last_timestamp : int
-        When the first and the last of its packets arrived, ns on the port's clock.
+        Arrival time of its first and last packet, ns on the port's clock.
 
     Notes
     -----
-    Libraries take a frame as they take its data, without a copy: ``numpy.asarray(frame)``, and of
-    one in a GPU's memory ``cupy.asarray(frame)`` and ``torch.from_dlpack(frame)``. What they make
-    of it keeps the buffer in use, too.
+    Libraries accept a frame in place of its data, without a copy: ``numpy.asarray(frame)``, and for
+    a frame in GPU memory ``cupy.asarray(frame)`` and ``torch.from_dlpack(frame)``. The resulting
+    array keeps the buffer in use, too.
     """
 
     __slots__ = (
@@ -121,7 +122,7 @@ class Frame:
     )
 
     def __init__(self, burst: _native.Burst, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        # Any: the configuration, which a type checker does not read, tells which it is.
+        # Any: it depends on the configuration, which a type checker does not read.
         self.data: NDArray[Any] | Any = (
             burst.view(0).view(dtype).reshape(shape)
             if burst.host_readable
@@ -139,7 +140,7 @@ class Frame:
 
     @property
     def valid(self) -> NDArray[np.bool_]:
-        """Of each packet, or element, whether it is there."""
+        """Whether each packet, or element, is present."""
         return self._valid
 
     def __array__(
@@ -149,20 +150,20 @@ class Frame:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Of a frame in a GPU's memory; others have none, and are taken as arrays of numpy."""
+        """CUDA array interface of a frame in GPU memory; frames on the host have none."""
         if isinstance(self.data, DeviceArray):
             return self.data.__cuda_array_interface__
         raise AttributeError(
-            "this frame lies in the CPU's memory; take frame.data, or have frames made in that of "
-            "a GPU: a memory region of kind 'device'"
+            "this frame is in the CPU's memory; use frame.data, or have frames assembled in GPU "
+            "memory: a memory region of kind 'device'"
         )
 
     def __dlpack__(self, **options: Any) -> object:
-        """Return the data as a capsule of DLPack, with the options of the array API standard."""
+        """Return the data as a DLPack capsule, with the options of the array API standard."""
         return self.data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return where the data lie: (1, 0) is the CPU, (2, n) is GPU n."""
+        """Return the device of the data: (1, 0) is the CPU, (2, n) is GPU n."""
         return self.data.__dlpack_device__()
 
     def __repr__(self) -> str:
@@ -170,7 +171,7 @@ class Frame:
 
 
 class Frames(Iterator[Frame]):
-    """Frames of a plan as they are made; ends with a ``with`` block or `close`."""
+    """Iterator over the frames of a plan as they are assembled; a context manager."""
 
     def __init__(
         self,
@@ -193,7 +194,7 @@ class Frames(Iterator[Frame]):
         return Frame(burst, *self._form)
 
     def close(self) -> None:
-        """Let others have the frames."""
+        """Stop taking the frames, so that another receiver can."""
         self._native.release()
 
     def __enter__(self) -> Self:
@@ -206,7 +207,7 @@ class Frames(Iterator[Frame]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Let others have the frames."""
+        """Stop taking the frames, so that another receiver can."""
         self.close()
 
 
@@ -221,7 +222,7 @@ class ReorderPlan(ProcessedPlan):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of frames as configured; (-1,) without ``frame``: as many elements as there are."""
+        """Shape of frames as configured; (-1,), of variable length, without ``frame``."""
         return frame_form(self.config)[0]
 
     @property
@@ -230,10 +231,10 @@ class ReorderPlan(ProcessedPlan):
         return frame_form(self.config)[1]
 
     def frames(self, timeout: float | None = None) -> Frames:
-        """Take the frames, which nobody else gets from now on.
+        """Take the frames; no other receiver gets them from now on.
 
-        Those that wait at the receive queue come first. If they are taken too slowly, all buffers
-        of the plan's memory region are in use some time: then frames are lost, and counted.
+        Frames that wait at the receive queue come first. If they are taken too slowly, all buffers
+        of the plan's memory region are eventually in use; frames are then lost, and counted.
 
         Parameters
         ----------
@@ -243,26 +244,26 @@ class ReorderPlan(ProcessedPlan):
         Returns
         -------
         Frames
-            Iterator; it ends when no frame comes within the timeout, or when the engine is closed
-            and all frames were taken. Waiting uses no CPU.
+            Iterator; it ends when no frame arrives within the timeout, or when the engine is closed
+            and all frames were taken. Waiting uses no CPU time.
 
         Raises
         ------
         NotReadyError
-            While others take the frames, or if the engine is closed.
+            If another receiver takes the frames, or the engine is closed.
         """
         return Frames(self._session.take_frames(*self._place), self.shape, self.dtype, timeout)
 
     def preview(self, after: int = 0, *, binning: int = 1) -> FramePreview | None:
-        """Return a copy of a recent frame, whoever takes the frames.
+        """Return a copy of a recent frame, independent of receivers of the frames.
 
-        It is the first frame that was handed on since the call before with this binning: one is
-        copied for each call, and none while nobody calls.
+        It is the first frame that was delivered since the previous call with this binning. The
+        engine copies one frame for each call, and none without calls.
 
         Parameters
         ----------
         after : int
-            `FramePreview.number` of a copy that is known already.
+            `FramePreview.number` of the latest copy that the caller has.
         binning : int
             1: the frame as it is. n > 1: the mean of each block of n x n pixels of the last two
             axes, as float32; the shape ends with ``(rows // n, columns // n)``. Rows and columns at
@@ -271,29 +272,29 @@ class ReorderPlan(ProcessedPlan):
         Returns
         -------
         FramePreview or None
-            None if there is none, or none that is newer.
+            None if there is no copy, or no newer one.
 
         Raises
         ------
         InvalidParameterError
-            If frames have no previews with that binning: it is beyond the axes, or frames have no
-            two axes.
+            If frames have no previews with that binning: it is beyond the axes, or frames have
+            fewer than two axes.
         NoFreePacketBuffersError
-            If means have no room in pinned memory (frames in a GPU's memory).
+            If there is no pinned memory for the means (frames in GPU memory).
         TypeError
-            If binning is no integer.
+            If binning is not an integer.
 
         Notes
         -----
-        Frames in a GPU's memory stay there: a kernel makes the means, and only these are copied. It
-        is compiled with the plan's first call with a binning, which takes up to a second. The bits
-        are those that the CPU makes: the exact sum of integers, or that of floats as float64 in the
-        order of rows, divided by n * n as float64 and rounded once to float32. Frames of bf16,
-        which numpy has no type of, have means of their numbers. The mean of a block with NaN, or
-        with infinities of both signs, is NaN.
+        Frames in GPU memory stay there: a kernel computes the means, and only these are copied. The
+        kernel is compiled in the plan's first call with a binning, which takes up to a second. The
+        bits are the same as on the CPU: the exact sum of integers, or the sum of floats as float64
+        in the order of rows, divided by n * n as float64 and rounded once to float32. Frames of
+        bf16, which NumPy does not have, have means of their numbers. The mean of a block is NaN if
+        a pixel is NaN or the mean is undefined.
 
-        Frames in the CPU's memory are copied, or made smaller, by the thread that hands them on:
-        means take it up to ten times as long as a copy.
+        The thread that delivers frames copies or bins those in CPU memory: means take up to ten
+        times as long as a copy.
         """
         shape, dtype = frame_form(self.config, binning)
         found = self._session.preview_frame(*self._place, after, binning)
@@ -323,13 +324,13 @@ class ReorderPlan(ProcessedPlan):
         held: bool = False,
         group: RecorderGroup | None = None,
     ) -> Recorder:
-        """Record the frames to HDF5 files, on a native thread; nobody else gets them meanwhile.
+        """Record the frames to HDF5 files, on a native thread; no other receiver gets them.
 
-        Files are named ``<prefix>_<number>.h5``, with six digits, and have a metadata file
-        ``<prefix>_<number>.h5.json`` each. Frames are in ``/entry/data/data`` (NeXus), beside them
+        Files are named ``<prefix>_<number>.h5``, with six digits. Each has a metadata file
+        ``<prefix>_<number>.h5.json``. Frames are in ``/entry/data/data`` (NeXus). Next to them are
         ``batch``, ``timestamp``, ``last_timestamp`` (ns since the epoch), ``packets``, ``missing``,
-        ``timed_out``, ``lossy`` (frames were lost since the row before) and ``valid``, a row for
-        each frame: bit ``i`` of a row of ``valid`` tells whether packet ``i`` is there
+        ``timed_out``, ``lossy`` (frames were lost since the row before) and ``valid``, with a row
+        for each frame. Bit ``i`` of a row of ``valid`` is set if packet ``i`` is present
         (`numpy.unpackbits` with ``bitorder="little"``).
 
         Parameters
@@ -341,26 +342,26 @@ class ReorderPlan(ProcessedPlan):
         first_number : int
             Number of the first file.
         layout : {"chunked", "contiguous"}
-            ``chunked``: each frame is a chunk; other processes can read along (SWMR), and see at
-            least what is older than a second. ``contiguous``: frames lie one behind the other,
-            written at the speed of the disk; how many a file can have must be known, from
-            ``roll_frames``, ``roll_bytes`` or ``max_frames``.
+            ``chunked``: each frame is a chunk; other processes can read the file meanwhile (SWMR),
+            and see at least the frames that are older than a second. ``contiguous``: frames are
+            back to back, written at the speed of the disk; the largest number of frames in a file
+            must be known, from ``roll_frames``, ``roll_bytes`` or ``max_frames``.
         compression : {"none", "bitshuffle-lz4"}
-            How chunks are compressed, of layout ``chunked``. ``bitshuffle-lz4`` is HDF5's filter
-            32008; it needs hdf5plugin here, and where the files are read.
+            Compression of chunks, for layout ``chunked``. ``bitshuffle-lz4`` is HDF5's filter
+            32008; writing and reading the files requires hdf5plugin.
         compression_threads : int
-            Threads that compress, 1 to 64. Each has up to two frames, whose buffers are in use
+            Threads that compress, 1 to 64. Each holds up to two frames, whose buffers are in use
             until they are compressed.
         writer : {"buffered", "direct", "auto", "cufile"}
-            As of `RxQueue.record`. ``direct`` writes frames straight from their buffers when these
-            and the frames have a multiple of 4096 bytes: up to 16 buffers of the plan are in use
-            until the disk has them. In a chunked file each frame then takes whole pages of 4 KiB.
-            ``cufile``, for frames in a memory region of kind ``device`` and without compression,
-            writes them from there with cuFile (GPUDirect Storage), and is refused where that is not
-            possible. ``auto`` does so where it is; else, and with ``direct`` and ``buffered``, such
-            frames are copied to the CPU first.
+            As for `RxQueue.record`. ``direct`` writes frames straight from their buffers if the
+            sizes of buffers and frames are multiples of 4096 bytes: up to 16 buffers of the plan
+            are in use until the disk has them. In a chunked file each frame then occupies whole
+            pages of 4 KiB. ``cufile``, for frames in a memory region of kind ``device`` and without
+            compression, writes them from GPU memory with cuFile (GPUDirect Storage); it raises if
+            that is not possible. ``auto`` uses cuFile if possible. Otherwise, and with ``direct``
+            and ``buffered``, such frames are copied to the CPU first.
         on_error, durable
-            As of `RxQueue.record`.
+            As for `RxQueue.record`.
         roll_frames, roll_bytes : int
             Begin a new file after this many frames, or bytes of frames; 0: no limit.
         roll_seconds : float
@@ -368,18 +369,18 @@ class ReorderPlan(ProcessedPlan):
         max_frames : int
             Stop after exactly this many frames; 0: no limit.
         max_seconds : float
-            Stop after this time, s, with what has arrived by then; 0: no limit. The clock stops
+            Stop after this time, s, with the data that has arrived; 0: no limit. The clock stops
             while the recorder is paused.
         start_flow : int, optional
             Id of a flow that leads to one of the plan's queues: begin with the first frame whose
-            first packet comes after a packet of this flow. Frames before it are left out
+            first packet arrives after a packet of this flow. Earlier frames are left out
             (``before_start`` in the metadata file) and do not count towards limits.
         held : bool
-            Record nothing but what `Recorder.acquire` asks for; other frames are left out
-            (``held`` in the metadata file).
+            Record only frames requested by `Recorder.acquire`; other frames are left out (``held``
+            in the metadata file).
         group : RecorderGroup, optional
-            Recorders of other plans whose files belong to those of this one. Limits are the
-            group's then.
+            Group of recorders of other plans whose files belong together with those of this plan.
+            The limits are then those of the group.
 
         Returns
         -------
@@ -390,13 +391,13 @@ class ReorderPlan(ProcessedPlan):
         ------
         InvalidParameterError
             If the plan has no ``frame``, the directory does not exist, the first file exists, a
-            number is negative, a choice is not one of those above, ``start_flow`` leads elsewhere,
-            or there is a limit besides those of a group.
+            number is negative, a choice is not one of those above, ``start_flow`` leads to another
+            queue, or there is a limit in addition to those of a group.
         NotReadyError
-            While others take the frames, or if the engine is closed.
+            If another receiver takes the frames, or the engine is closed.
         NotSupportedError
-            If the compression's plugin is not installed, or ``writer`` is ``cufile`` and cuFile
-            is not, does not start, or does not write in this directory.
+            If the compression's plugin is not installed, or ``writer`` is ``cufile`` and cuFile is
+            not installed, does not start, or cannot write to this directory.
         GenericFailureError
             If the first file cannot be written.
         """
@@ -428,7 +429,7 @@ class ReorderPlan(ProcessedPlan):
         return Recorder(native)
 
     def counters(self) -> ReorderCounters:
-        """Return the counters, read now; those of a closed engine stay."""
+        """Return the current counters; a closed engine keeps its last values."""
         return ReorderCounters(*self._session.reorder_counters(*self._place))
 
     def __repr__(self) -> str:
@@ -440,5 +441,5 @@ def _plugin_folder() -> str:
     try:
         import hdf5plugin
     except ImportError:
-        return ""  # where HDF5 looks for plugins; an error says what to install
+        return ""  # HDF5's default path; an error names the package to install
     return hdf5plugin.PLUGIN_PATH

@@ -85,7 +85,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         Returns
         -------
         Burst or None
-            None if nothing came in time.
+            None if no burst arrived in time.
 
         Raises
         ------
@@ -95,10 +95,10 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         InvalidParameterError
             If the timeout is negative.
         GenericFailureError
-            If packets are lost, as the queue's GPU does not work any more.
+            If packets were lost because the queue's GPU no longer works.
         NoFreePacketBuffersError
-            If packets are lost, as a recorder has just been stopped, and the queue's regions on a
-            GPU have no buffers for what came meanwhile.
+            If packets were lost because a recorder was just stopped and the queue's regions on a
+            GPU had no buffers for the packets that arrived meanwhile.
         """
         burst = self._native.receive(timeout)
         return None if burst is None else Burst(burst)
@@ -116,7 +116,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         Returns
         -------
         Burst or None
-            None if nothing came in time.
+            None if no burst arrived in time.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             As for `receive`.
         InvalidParameterError
             If there is no such connection, or the timeout is negative. The id of a UDP peer is
-            retired when 65,536 other peers have sent since; its next packet has a new id.
+            retired when 65,536 other peers have sent packets since; its next packet has a new id.
         """
         burst = self._native.receive_from(connection_id, timeout)
         return None if burst is None else Burst(burst)
@@ -148,7 +148,7 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         Raises
         ------
         NotReadyError
-            While the queue is being recorded.
+            If the queue is being recorded.
         GenericFailureError, NoFreePacketBuffersError
             As for `receive`.
         """
@@ -161,8 +161,8 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
     def flush(self) -> None:
         """Discard all packets that have arrived so far, counted as ``flushed``.
 
-        Frames of its reorder plans, too, open ones included, unless `ReorderPlan.frames` or a
-        recorder takes them.
+        Frames of its reorder plans are discarded as well, including open ones, unless
+        `ReorderPlan.frames` or a recorder takes them.
 
         Raises
         ------
@@ -193,10 +193,10 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
     ) -> Recorder:
         """Record the queue to files, on a native thread.
 
-        Files are named ``<prefix>_<number>.pcap``, with six digits, and have a metadata file
-        ``<prefix>_<number>.pcap.json`` each. With format ``raw`` the suffix is ``.raw`` and a file
-        has the packets back to back and nothing else. Its index is ``<prefix>_<number>.raw.npy``:
-        an array with a row for each packet, ``offset`` and ``length`` in the file, ``flow``, and
+        Files are named ``<prefix>_<number>.pcap``, with six digits. Each has a metadata file
+        ``<prefix>_<number>.pcap.json``. With format ``raw`` the suffix is ``.raw``, and a file
+        contains only the packets, back to back. Its index is ``<prefix>_<number>.raw.npy``: an
+        array with a row for each packet, ``offset`` and ``length`` in the file, ``flow``, and
         ``timestamp`` in ns (`numpy.load` with ``mmap_mode="r"`` reads it at any time).
 
         Parameters
@@ -215,16 +215,16 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
             raw: bytes to skip at the beginning of each packet.
         writer : {"buffered", "direct", "auto"}
             ``buffered`` writes through the page cache, which accepts bursts at memory speed.
-            ``direct`` bypasses it: the sustained rate is higher, and up to one second of packets is
-            not in the file yet. ``auto`` is ``direct`` where the file system allows
-            it. ``direct`` where they do not falls back to ``buffered``, with a warning in the log
-            that says why.
+            ``direct`` bypasses the page cache: the sustained rate is higher, and up to one second
+            of packets is not in the file yet. If the file system does not support it, ``direct``
+            falls back to ``buffered``, with a warning in the log that has the cause. ``auto`` uses
+            ``direct`` if the file system supports it.
         on_error : {"stop", "resume"}
             After an error (disk full, directory removed): count packets as lost until the
             recorder is stopped, or try to continue twice a second, in a new file unless the current
-            one is empty. Until then the file stays the current one: its metadata tell the loss.
+            one is empty. Until then the file stays the current one, and its metadata has the loss.
         durable : bool
-            A file is complete only when it is on disk (``fdatasync``).
+            Complete a file only when it is on disk (``fdatasync``).
         roll_packets, roll_bytes : int
             Begin a new file after this many packets, or bytes of records (pcap: 16 bytes of header
             plus the packet); 0: no limit.
@@ -233,14 +233,14 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         max_packets : int
             Stop after exactly this many packets; 0: no limit.
         max_seconds : float
-            Stop after this time, s, with what has arrived by then; 0: no limit. The clock stops
+            Stop after this time, s, with the data that has arrived; 0: no limit. The clock stops
             while the recorder is paused.
         start_flow : int, optional
-            Begin with the first packet that has this flow id; packets before it are left out
+            Begin with the first packet that has this flow id; earlier packets are left out
             (``before_start`` in the metadata file) and do not count towards limits.
         group : RecorderGroup, optional
-            Recorders of other queues whose files belong to those of this one. Limits are the
-            group's then.
+            Group of recorders of other queues whose files belong together with those of this queue.
+            The limits are then those of the group.
 
         Returns
         -------
@@ -251,9 +251,10 @@ class RxQueue(Queue[RxQueueConfig, _native.RxQueue]):
         ------
         InvalidParameterError
             If the directory does not exist, the first file exists, a number is negative, a choice
-            is not one of those above, or there is a limit besides those of a group, or a start.
+            is not one of those above, or there is a limit or a start in addition to those of a
+            group.
         NotReadyError
-            If the queue is being recorded already, or the engine is closed.
+            If the queue is already being recorded, or the engine is closed.
         GenericFailureError
             If the first file cannot be written.
         """

@@ -24,14 +24,14 @@ _WORDS = {int: "an integer", str: "a text", dict: "an object", list: "a list"}
 
 @dataclass(frozen=True, slots=True)
 class QueueLevels:
-    """Fill level of a queue's ring, and of the pool that its bursts come from.
+    """Fill level of the ring of a queue, and of the pool of its bursts.
 
     Parameters
     ----------
     ring, ring_capacity : int
-        Bursts in the ring, and how many fit.
+        Bursts in the ring, and its capacity.
     bursts_free, bursts_total : int
-        Bursts in the pool. The transmit queues of an engine share one.
+        Free bursts in the pool, and its size. The transmit queues of an engine share one pool.
     """
 
     ring: int
@@ -53,10 +53,10 @@ class RxQueueState:
     levels : QueueLevels
         Ring and pool.
     receive_path : str
-        What brings the packets, on engine ``packet``: ``af_packet``, ``af_xdp native`` or
-        ``af_xdp generic``, with ``, zero copy`` and ``, detached`` where that holds. Empty on
-        other engines. Where packets are copied to a memory region of ``kind: device``, it ends in
-        ``staged to GPU 0``.
+        Path of the packets on engine ``packet``: ``af_packet``, ``af_xdp native`` or ``af_xdp
+        generic``, with ``, zero copy`` and ``, detached`` if that applies. Empty on other engines.
+        If packets are copied to a memory region of ``kind: device``, it ends in ``staged to GPU
+        0``.
     """
 
     port: str
@@ -81,8 +81,8 @@ class TxQueueState:
     lateness_p50, lateness_p99, lateness_p999, lateness_max : int
         Quantiles of `Lateness`, ns.
     launch_times : str
-        Who keeps launch times: ``worker``, or with ``accurate_send`` the queueing discipline and
-        the network interface (``fq on eth0``).
+        Mechanism that keeps launch times: ``worker``, or with ``accurate_send`` the queueing
+        discipline and the network interface (``fq on eth0``).
     """
 
     port: str
@@ -105,7 +105,7 @@ class FlowState:
     port, flow : str
         Names.
     counters : FlowCounters
-        What it matched.
+        Counters of its packets.
     """
 
     port: str
@@ -122,7 +122,7 @@ class ReorderState:
     port, plan : str
         Names.
     counters : ReorderCounters
-        What it did.
+        Counters of its packets and frames.
     """
 
     port: str
@@ -139,7 +139,7 @@ class RegionState:
     name : str
         Name.
     free, buffers : int
-        Free buffers, and total.
+        Free buffers and their total number.
     buf_size : int
         Bytes of a buffer.
     """
@@ -152,26 +152,26 @@ class RegionState:
 
 @dataclass(frozen=True, slots=True)
 class EngineSnapshot:
-    """An engine at one moment. The counters of each queue and flow are consistent in themselves.
+    """An engine at one moment. The counters of each queue and each flow are consistent.
 
     Parameters
     ----------
     engine : str
-        As `Engine.name`.
+        Value of `Engine.name`.
     pid : int
         Id of the process that runs it.
     opened_ns : int
-        When it was opened, ns since the epoch. Together with `pid` it identifies an engine.
+        Time of opening, ns since the epoch. Together with `pid` it identifies an engine.
     time_ns, steady_ns : int
-        When the snapshot was taken, ns: since the epoch, and on CLOCK_MONOTONIC.
+        Time of the snapshot, ns: since the epoch, and on CLOCK_MONOTONIC.
     rx : tuple of RxQueueState
         Receive queues of all ports, in the order of the configuration.
     tx : tuple of TxQueueState
         Transmit queues of all ports, in the order of the configuration.
     flows : tuple of FlowState
-        Receive flows of each port, in the order of the configuration; read after the queues.
-        Behind them those that were added at run time, and what all that were removed have counted
-        together, as ``(removed)``.
+        Receive flows of each port, in the order of the configuration; read after the queues. They
+        are followed by flows that were added at run time, and by the sum of the counters of all
+        removed flows, as ``(removed)``.
     reorder : tuple of ReorderState
         Reorder plans of all ports, in the order of the configuration.
     regions : tuple of RegionState
@@ -221,7 +221,7 @@ _KINDS = {"int": int, "str": str}
 
 
 def _numbers_and_names(kind: Any, values: Any) -> dict[str, Any]:
-    """Return the numbers and texts that a dataclass needs; unknown keys are ignored."""
+    """Return the numbers and strings that a dataclass needs; ignore unknown keys."""
     wanted = {f.name: _KINDS[str(f.type)] for f in fields(kind) if str(f.type) in _KINDS}
     for name, of in wanted.items():
         _require(values, name, of)
@@ -255,7 +255,7 @@ def _require(values: Any, name: str, of: type) -> Any:
         raise ValueError(f"there is a {type(values).__name__} where an object is expected")
     if name not in values:
         raise ValueError(f"{name} is missing")
-    # bool is an int to Python, not to JSON.
+    # bool is an int in Python, but not in JSON.
     if type(values[name]) is not of:
         raise ValueError(f"{name} is {reprlib.repr(values[name])}, expected {_WORDS[of]}")
     return values[name]

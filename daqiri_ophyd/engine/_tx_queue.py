@@ -56,8 +56,8 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         """Submit packets for transmission.
 
         They are copied into the engine's buffers, with the interpreter lock released, and sent from
-        there; `wait_sent` waits for that. If any packet is not valid, none is submitted. Ctrl-C
-        ends the wait for buffers; the counters then tell how many were submitted.
+        there; `wait_sent` waits until they are sent. If any packet is not valid, none is submitted.
+        Ctrl-C ends the wait for buffers; the counters then have the number of submitted packets.
 
         Parameters
         ----------
@@ -72,28 +72,28 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
             Time to send each packet, ns on the port's clock (`Port.now`). 0 or a time in the past:
             at once. Packets keep their order.
         connection_id : int
-            Destination, as in `Burst.connection_id`; 0: a client's server, or the peer that a
-            server received from last.
+            Destination, as in `Burst.connection_id`; 0: a client's server, or the peer from which a
+            server received last.
         timeout : float or None
             Longest time without a free buffer, s, including waits for launch times. None: no
             limit.
         within : float or None
-            Return after this time, s, with what there was space for until then: for a thread that
-            has to see other things meanwhile. None: no limit.
+            Return after this time, s, with the packets for which buffers were free, for a
+            thread that must do other work meanwhile. None: no limit.
 
         Returns
         -------
         int
-            Packets submitted: all of them, unless the time ``within`` was over before.
+            Packets submitted: all of them, unless ``within`` ended the call.
 
         Raises
         ------
         InvalidParameterError
-            If a shape or type is not one of these, a packet is outside of the data or does not fit
-            into a buffer, or a time is negative.
+            If a shape or type is not accepted, a packet is outside the data or does not fit into a
+            buffer, or a time is negative.
         ConnectFailureError
-            If packets can go nowhere: a server has no peer yet, or the connection is gone or
-            unknown. The packets of a TCP client whose server is not there wait instead.
+            If packets have no destination: a server has no peer yet, or the connection is closed or
+            unknown. Packets of a TCP client wait instead while its server cannot be reached.
         NoSpaceAvailableError
             If no buffer was free in time.
         NotReadyError
@@ -133,7 +133,8 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
             )
         if status == Status.SUCCESS:
             return submitted
-        # Made elsewhere: an error that its own frame refers to keeps the engine until a collection.
+        # Created in another function: an error that its own frame refers to would keep the engine
+        # until a garbage collection.
         raise self._error(submitted, reason, status, count, timeout)
 
     def _error(
@@ -159,8 +160,8 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         }.get(Status(status), ("place in the queue", "raise tx_meta_buffers"))
         waited = f" for {timeout:g} s" if timeout else ""
         return (
-            f"transmit queue {self.name!r} took {submitted} of {count} packets, then had no free "
-            f"{missing}{waited} ({self.counters().held} packets are waiting to leave); "
+            f"transmit queue {self.name!r} accepted {submitted} of {count} packets, then had no "
+            f"free {missing}{waited} ({self.counters().held} packets are waiting to leave); "
             f"raise timeout, send earlier launch times first, or {fix}{self._native.held_up_by}"
         )
 
@@ -175,7 +176,7 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         Returns
         -------
         bool
-            False if some are still waiting.
+            False if some packets are still waiting.
 
         Raises
         ------
@@ -187,14 +188,14 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
     def flush(self) -> int:
         """Drop all packets that were submitted and have not left, counted as ``flushed``.
 
-        Any thread may call it, also while others send. It waits until nothing that was submitted
-        before is held, for 25 ms at most where a peer is slow. Packets that the kernel keeps until
-        their launch time (``accurate_send``) are still sent.
+        Any thread may call it, also while others send. It waits until no packet submitted earlier
+        is held, for 25 ms at most if a peer is slow. Packets that the kernel keeps until their
+        launch time (``accurate_send``) are still sent.
 
-        A TCP stream has whole packets only: a packet of which a part has left is finished. If the
-        peer does not take it, and what the kernel has of earlier packets, within 25 ms, the
-        connection is reset, and what was on its way in either direction is lost. A client connects
-        again; the peer of a server has to.
+        A TCP stream contains whole packets only: a packet that has partly left is finished. If the
+        peer does not accept it, and earlier packets that the kernel still holds, within 25 ms, the
+        connection is reset, and data in transit in either direction is lost. A client reconnects;
+        the peer of a server has to reconnect itself.
 
         Returns
         -------
@@ -217,7 +218,7 @@ class TxQueue(Queue[TxQueueConfig, _native.TxQueue]):
         return Lateness(*self._native.lateness())
 
     def reset_lateness(self) -> None:
-        """Reset the lateness; takes effect in the transmit worker's next pass."""
+        """Reset the lateness; this takes effect in the transmit worker's next pass."""
         self._native.reset_lateness()
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ __all__ = ["open_classic", "open_regular"]
 
 _GZIP, _ZSTD, _PCAPNG = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x0a\x0d\x0d\x0a"
 _CHUNK = 1 << 20
-# The densest zstd data of this size unpack to about 100 MB.
+# The densest zstd data of this size unpacks to about 100 MB.
 _ZSTD_CHUNK = 1 << 12
 
 
@@ -34,7 +34,7 @@ def open_classic(path: Path) -> tuple[BinaryIO, tuple[str, ...]]:
     Returns
     -------
     file : binary file
-        The file itself, or the unpacked one. It is not checked to be a pcap file.
+        The file itself, or the unpacked one. It may be something other than a pcap file.
     wrapping : tuple of str
         Compression and format that were unpacked, outermost first: ``gzip``, ``zstd``, ``pcapng``.
 
@@ -73,7 +73,7 @@ def open_classic(path: Path) -> tuple[BinaryIO, tuple[str, ...]]:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading that is one: opening a named pipe would wait for a writer.
+    """Open a regular file for reading; opening a named pipe would wait for a writer.
 
     Raises
     ------

@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 class EventPump:
     """Calls Python when eventfds are written.
 
-    All callbacks run on the pump's thread, one after the other: they must be short. An exception in
-    a callback is logged, and the pump continues.
+    All callbacks run on the pump's thread, one after the other, so they must be short. An exception
+    in a callback is logged, and the pump continues.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class EventPump:
         self._thread.start()
 
     def add(self, fd: int, callback: Callable[[], object]) -> None:
-        """Call ``callback()`` whenever an eventfd was written.
+        """Call ``callback()`` whenever an eventfd is written.
 
         Parameters
         ----------
@@ -84,11 +84,11 @@ class EventPump:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, or was created before a fork, in the parent process."""
+        """Whether it was closed, or was created in the parent process before a fork."""
         return self._closed or self._process != os.getpid()
 
     def close(self) -> None:
-        """Stop the thread, after the callback that is running. Idempotent."""
+        """Stop the thread after the current callback. Idempotent."""
         with self._lock:
             if self.closed:
                 return

@@ -15,7 +15,7 @@ from ._packets import Packets
 __all__ = ["UDP_OVERHEAD", "udp_frames", "udp_payload"]
 
 UDP_OVERHEAD = 42
-"""Bytes of Ethernet, IPv4 and UDP headers in front of a payload."""
+"""Bytes of Ethernet, IPv4 and UDP headers before a payload."""
 
 _LONGEST_PAYLOAD = 65535 - 28
 _ETHERNET = 1
@@ -33,7 +33,7 @@ def udp_frames(
     src_port: ArrayLike,
     dst_port: ArrayLike,
 ) -> NDArray[np.uint8]:
-    """Put Ethernet, IPv4 and UDP headers in front of payloads.
+    """Add Ethernet, IPv4 and UDP headers to payloads.
 
     Time to live is 64, "don't fragment" is set, identification counts up from 0, and checksums are
     valid.
@@ -41,7 +41,7 @@ def udp_frames(
     Parameters
     ----------
     payloads : ndarray of uint8, shape (n, size), or (n, size)
-        One payload per row; a pair of numbers stands for zeros of that shape.
+        One payload per row; a pair of numbers means zeros of that shape.
     src_mac, dst_mac : str, bytes or ndarray of uint8
         Ethernet addresses: ``02:00:00:00:00:01``, 6 bytes, or shape (n, 6).
     src_ip, dst_ip : str, int or array_like of int, shape (n,)
@@ -87,7 +87,7 @@ def udp_frames(
     pseudo = ip[:, 7:11].sum(axis=1, dtype=np.uint64) + np.uint64(_UDP + 8 + size)
     headers = udp[:, :3].sum(axis=1, dtype=np.uint64)
     checksum = _complement(pseudo + headers + _sum_of_words(payload))
-    # A checksum of 0 would mean that there is none.
+    # A checksum of 0 would mean that there is no checksum.
     udp[:, 3] = np.where(checksum == 0, 0xFFFF, checksum)
     frames[:, 12:34] = ip.view(np.uint8)
     frames[:, 34:42] = udp.view(np.uint8)
@@ -108,7 +108,8 @@ def udp_payload(
     packets : Packets or ndarray of uint8, shape (n, width)
         Packets to search.
     link_type : int, optional
-        One that `Packets.to_columns` supports, such as 1: Ethernet frames; 101: IP packets.
+        A link type that `Packets.to_columns` supports, such as 1: Ethernet frames, 101: IP
+        packets.
         Default: that of the packets; 1 for an array.
 
     Returns

@@ -12,7 +12,7 @@ from ._source import Chunk
 __all__ = ["NumberedPackets", "PacketArray"]
 
 _CHUNK_BYTES = 8 << 20
-# Locally administered, and reserved for benchmarks (RFC 2544): in use by no host.
+# Locally administered, and reserved for benchmarks (RFC 2544): no host uses them.
 _SRC_MAC, _DST_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 _SRC_IP, _DST_IP = "198.18.0.1", "198.18.0.2"
 
@@ -25,12 +25,12 @@ class PacketArray:
     packets : ndarray of uint8, shape (n, length)
         One packet per row.
     times : array_like of int, shape (n,), optional
-        When each is due, ns; only differences count. None: as fast as possible.
+        Time when each packet is due, ns; only differences matter. None: as fast as possible.
 
     Raises
     ------
     ValueError
-        If a shape is not one of these, or times decrease.
+        If a shape is not accepted, or times decrease.
     """
 
     def __init__(self, packets: NDArray[np.uint8], times: ArrayLike | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Comparison of packets that were sent with those that were captured."""
+"""Comparison of sent packets with captured packets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,21 +22,21 @@ _Block = TypeVar("_Block", bound=Any)
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Result of a comparison of sent packets with captured ones.
+    """Result of a comparison of sent packets with captured packets.
 
     Parameters
     ----------
     unit : str
-        What is counted: ``packets``, or ``bytes`` of a TCP stream.
+        Unit of the counts: ``packets``, or ``bytes`` of a TCP stream.
     sent, captured : int
-        How many there are.
+        Number of packets or bytes sent and captured.
     identical : int
-        How many are identical, from the first one on.
+        Number of identical packets or bytes, counted from the first one.
     difference : str
-        The first difference in words; empty: there is none.
+        Description of the first difference; empty if there is none.
     gaps : GapErrors
-        Deviations of the gaps between identical packets; zeros for a TCP stream, whose records are
-        not those that were sent.
+        Deviations of the gaps between identical packets; zeros for a TCP stream, whose captured
+        records differ from the packets sent.
     """
 
     unit: str
@@ -48,20 +48,20 @@ class Comparison:
 
 
 def compare(sent: PacketSource, captured: Replay) -> Comparison:
-    """Compare sent packets with captured ones, in order, a few MiB at a time.
+    """Compare sent packets with captured packets, in order, a few MiB at a time.
 
     Parameters
     ----------
     sent : PacketSource
-        What was sent, with the times when packets were due.
+        Packets sent, with their due times.
     captured : Replay
-        What was captured. With a ``segment_size``, the bytes of the streams are compared, whatever
-        packets they are in.
+        Packets captured. With a ``segment_size``, the bytes of the streams are compared,
+        independent of their division into packets.
 
     Returns
     -------
     Comparison
-        Counts, first difference, gaps.
+        Counts, first difference and gaps.
     """
     if captured.stream_bytes is not None:
         return _compare_streams(sent, captured)
@@ -101,7 +101,7 @@ def _result(
 
 
 def _first_difference(sent: Packets, captured: Packets, first: int) -> tuple[int, str]:
-    """Return how many packets are identical, and the difference of the next one in words."""
+    """Return the number of identical packets, and a description of the next difference."""
     same = sent.lengths == captured.lengths
     alike = len(sent) if same.all() else int(np.argmin(same))
     differ = sent[:alike].gather() != captured[:alike].gather()
@@ -134,7 +134,7 @@ def _paired(first: Iterator[_Block], second: Iterator[_Block]) -> Iterator[tuple
 
 
 def _blocks(source: PacketSource) -> Iterator[Packets]:
-    """Yield the packets of a source, none of the parts longer than some MiB."""
+    """Yield the packets of a source, in parts of at most some MiB."""
     for chunk in source.chunks():
         lengths = chunk.lengths.astype(np.uint32)
         times = np.zeros(len(chunk), np.int64) if chunk.times is None else chunk.times

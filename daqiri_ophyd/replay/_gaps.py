@@ -1,4 +1,4 @@
-"""Deviation of the gaps between packets from those intended."""
+"""Deviations of the gaps between packets from the intended gaps."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _STEPS = 64  # of the histogram, from one power of 2 to the next
 
 @dataclass(frozen=True, slots=True)
 class GapErrors:
-    """Deviations of gaps between packets from what was intended, ns.
+    """Deviations of gaps between packets from the intended gaps, ns.
 
     Parameters
     ----------
@@ -33,14 +33,14 @@ class GapErrors:
 
 
 def gap_errors(intended_ns: ArrayLike, found_ns: ArrayLike) -> GapErrors:
-    """Compare the gaps between packets with the gaps that were intended.
+    """Compare the gaps between packets with the intended gaps.
 
     Parameters
     ----------
     intended_ns : array_like of int, shape (n,)
-        When the packets were due: `schedule` of what was sent, or the original timestamps.
+        Due times of the packets: `schedule` of the source, or the original timestamps.
     found_ns : array_like of int, shape (n,)
-        Timestamps of the same packets when they were captured.
+        Timestamps of the same packets in the capture.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def gap_errors(intended_ns: ArrayLike, found_ns: ArrayLike) -> GapErrors:
     Raises
     ------
     ValueError
-        If the numbers of packets differ: with a packet missing, gaps cannot be matched.
+        If the numbers of packets differ: gaps cannot be matched if a packet is missing.
     """
     intended = np.asarray(intended_ns, np.int64)
     found = np.asarray(found_ns, np.int64)
@@ -81,7 +81,7 @@ class GapStatistics:
         self._count = self._sum = self._maximum = 0
 
     def add(self, intended_ns: NDArray[np.int64], found_ns: NDArray[np.int64]) -> None:
-        """Add the next packets: when they were due, and when they were captured, ns."""
+        """Add the due times and the capture times of the next packets, ns."""
         if not len(intended_ns):
             return
         last = self._last or (int(intended_ns[0]), int(found_ns[0]))
@@ -99,7 +99,7 @@ class GapStatistics:
         self._bins += np.bincount(bins, minlength=len(self._bins))
 
     def result(self) -> GapErrors:
-        """Return the statistics of what was added; zeros for fewer than two packets."""
+        """Return the statistics of the added packets; zeros for fewer than two."""
         if not self._count:
             return GapErrors(0, 0, 0, 0, 0.0)
         mean = self._sum / self._count

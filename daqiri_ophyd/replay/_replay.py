@@ -26,22 +26,22 @@ _CHUNK_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What a file has, as far as its metadata file or its record headers tell."""
+    """Contents of a file, from its metadata file or its record headers."""
 
     link_type: int
     packets: int
     first_ns: int
     last_ns: int
-    recorded: bool  # by a recorder, which left a metadata file
+    recorded: bool  # written by a recorder, with a metadata file
 
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What of a file is sent in one loop."""
+    """The part of a file that is sent in one loop."""
 
     file: Path | Packets
     first: int  # number of the file's first packet
-    checked: bool  # nothing of it is refused any more
+    checked: bool  # all of its packets have been accepted
     packets: int
     bytes: int
     first_ns: int
@@ -52,14 +52,14 @@ class Replay:
     """Captured packets, or a part of them, with their original gaps.
 
     Ethernet frames are sent on Ethernet ports, unchanged unless `rewrite` is given. Raw IP
-    captures, made on socket ports, are sent on socket ports: the payload of each datagram on UDP,
-    the byte stream of one connection on TCP. Files are read while they are sent, one chunk at a
-    time; a selection, and a TCP capture, is looked through once before.
+    captures, recorded on socket ports, are sent on socket ports: the payload of each datagram on
+    UDP, the byte stream of one connection on TCP. Files are read while they are sent, one chunk at
+    a time. A selection, or a TCP capture, is read through once before sending.
 
     Parameters
     ----------
     files : iterable of path or Packets
-        Pcap files, or packets of one that are selected, in order; gaps between files are kept too.
+        Pcap files, or selected packets of one, in order; gaps between files are kept, too.
     link_type : int
         Link type of the port to send on: 1 Ethernet, 101 sockets.
     speed : float
@@ -69,15 +69,15 @@ class Replay:
     between_ns, packet_range, select
         Part to send; see `Selection`.
     loops : int
-        How many times to send it.
+        Number of times to send it.
     loop_gap_ns : int, optional
         Gap from the last packet to the first of the next loop, ns of the original time. Default:
         the mean gap of the packets; 0 for a single packet.
     rewrite : dict, optional
         Addresses and ports to put into Ethernet frames; see `Rewrite`.
     segment_size : int, optional
-        The port is TCP, and this is the longest packet, bytes, that its queue sends
-        (`segment_size`). Longer records are sent in pieces.
+        For a TCP port: longest packet, bytes, that its queue sends (`segment_size`). Longer records
+        are sent in pieces.
     chunk_packets : int
         Packets per chunk.
 
@@ -139,7 +139,7 @@ class Replay:
 
     @property
     def packets(self) -> int:
-        """Number of packets to send, all loops together."""
+        """Number of packets to send in all loops."""
         return self._packets
 
     @property
@@ -171,7 +171,7 @@ class Replay:
             for part, describe in self._parts():
                 stamps = part.timestamps
                 gaps = np.diff(stamps, prepend=stamps[0] if before is None else before)
-                # With several queues, or a clock that was set, stamps may be out of order.
+                # With several queues, or if the clock was set, timestamps may be out of order.
                 np.clip(gaps, 0, self._max_gap_ns, out=gaps)
                 times = elapsed + np.cumsum(gaps)
                 before, elapsed = int(stamps[-1]), int(times[-1])
@@ -209,7 +209,7 @@ class Replay:
     def _contents(
         self, part: Packets, describe: Callable[[int], str]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where in the packets that is what the port sends."""
+        """Return the positions of the data that the port sends in the packets."""
         if self._link_type == LINKTYPE_ETHERNET:
             return np.ascontiguousarray(part.offsets), part.lengths.astype(np.int64)
         if self._segment_size is not None:
@@ -219,15 +219,15 @@ class Replay:
         if np.any(lengths < 0):
             at = int(np.argmax(lengths < 0))
             raise ReplayError(
-                f"{describe(at)} is no UDP datagram; a UDP port sends only what was captured on a "
-                "UDP port."
+                f"{describe(at)} is not a UDP datagram; a UDP port sends only packets captured on "
+                "a UDP port."
             )
         return offsets, lengths
 
     # --- Reading the files
 
     def _parts(self) -> Iterator[tuple[Packets, Callable[[int], str]]]:
-        """Yield the packets to send, and how to name one of each part."""
+        """Yield the packets to send in parts, with a function that names a packet of the part."""
         for survey in self._files:
             if not survey.packets:
                 continue

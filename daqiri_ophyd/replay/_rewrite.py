@@ -1,4 +1,4 @@
-"""Other addresses and ports in captured Ethernet frames."""
+"""Replaces addresses and ports in captured Ethernet frames."""
 
 import ipaddress
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ __all__ = ["Rewrite"]
 
 _UDP, _TCP = 17, 6
 _VLAN_TAGS = (0x8100, 0x88A8, 0x9100)
-# Where the field is in its header.
+# Position of the field in its header.
 _MAC = {"mac_dst": 0, "mac_src": 6}
 _IP = {"ip_src": 12, "ip_dst": 16}
 _PORT = {"udp_src": 0, "udp_dst": 2}
@@ -25,10 +25,10 @@ Places = NDArray[np.int64]
 
 
 class Rewrite:
-    """Puts other addresses and ports into Ethernet frames, and corrects their checksums.
+    """Replaces addresses and ports in Ethernet frames, and updates their checksums.
 
-    Checksums are updated by what has changed, those of fragments too: a checksum that was right is
-    right afterwards, and one that was wrong, or absent, is as it was.
+    Checksums are updated by the difference, also those of fragments: a correct checksum stays
+    correct, and one that is wrong or absent stays so.
 
     Parameters
     ----------
@@ -64,23 +64,25 @@ class Rewrite:
         packets : Packets
             Ethernet frames.
         describe : callable
-            Returns which packet of which file one of the frames is, for errors.
+            Returns the packet number and the file of a frame, for errors.
 
         Raises
         ------
         ReplayError
-            If one does not.
+            If a frame does not have them.
         """
         columns = packets.to_columns(["ip_version", "transport"])
-        _require(packets.lengths >= 14, describe, "Ethernet frame", "mac", "")
+        _require(packets.lengths >= 14, describe, "an Ethernet frame", "mac", "")
         if self._ips:
-            _require(columns["ip_version"] == 4, describe, "IPv4 packet", "ip", "'ip_version': 4")
+            _require(
+                columns["ip_version"] == 4, describe, "an IPv4 packet", "ip", "'ip_version': 4"
+            )
         if self._ports:
             is_udp = columns["transport"] == _UDP
-            _require(is_udp, describe, "UDP datagram", "udp", f"'transport': {_UDP}")
+            _require(is_udp, describe, "a UDP datagram", "udp", f"'transport': {_UDP}")
 
     def rows(self, packets: Packets) -> Rows:
-        """Return copies of frames, which were checked, with the fields changed.
+        """Return copies of checked frames with the fields changed.
 
         Parameters
         ----------
@@ -100,7 +102,7 @@ class Rewrite:
         columns = packets.to_columns(["transport", "payload_offset"])
         transport = columns["transport"]
         udp = columns["payload_offset"] - packets.offsets - 8
-        # By how much the sums of addresses and of ports have changed.
+        # Changes of the sums of addresses and of ports.
         addresses = ports = np.zeros(len(rows), np.int64)
         for at, port in self._ports.items():
             ports = ports + _replace(rows, udp + at, port)
@@ -128,13 +130,13 @@ def _require(
         return
     fix = f"; leave such packets out: select={{{select}}}" if select else ""
     raise ReplayError(
-        f"{describe(int(np.argmin(having)))} is no {kind}, so that {fields}_src and {fields}_dst "
+        f"{describe(int(np.argmin(having)))} is not {kind}, so {fields}_src and {fields}_dst "
         f"cannot be rewritten{fix}."
     )
 
 
 def _ip_places(rows: Rows) -> Places:
-    """Return where the IPv4 header of each frame begins, behind VLAN tags."""
+    """Return the position of the IPv4 header of each frame, after VLAN tags."""
     places = np.full(len(rows), 14, np.int64)
     for _ in range(4):
         tagged = np.isin(_word(rows, places - 2), _VLAN_TAGS)
@@ -150,7 +152,7 @@ def _word(rows: Rows, places: Places, index: Places | None = None) -> NDArray[np
 
 
 def _replace(rows: Rows, places: Places, value: bytes) -> NDArray[np.int64]:
-    """Write a value into each row; return by how much the ones' complement sum has changed."""
+    """Write a value into each row; return the change of the ones' complement sum."""
     change = np.zeros(len(rows), np.int64)
     index = np.arange(len(rows))
     for at in range(0, len(value), 2):
@@ -168,7 +170,7 @@ def _correct(
     *,
     may_lack: bool = False,
 ) -> None:
-    """Update the checksums of some rows; with ``may_lack``, 0 stands for none, as in UDP."""
+    """Update the checksums of some rows; with ``may_lack``, 0 means none, as in UDP."""
     index = np.arange(len(rows)) if index is None else index
     before = _word(rows, places, index)
     total = (0xFFFF ^ before) + change

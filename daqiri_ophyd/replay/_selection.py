@@ -10,28 +10,28 @@ from ._source import ReplayError
 __all__ = ["Selection"]
 
 _END = 2**63 - 1
-# Time stamps are not always in order: the first and last one of a file are no strict limits.
+# Timestamps are not always in order: those at the ends of a file are no strict limits.
 _MARGIN_NS = 1_000_000_000
 
 
 class Selection:
-    """Which packets of a capture are sent; a packet must match everything that is given.
+    """The packets of a capture to send; a packet must match all given criteria.
 
     Parameters
     ----------
     between_ns : pair of int, optional
-        From the first to before the second, ns after the first packet of the capture. The second
-        may be None: to the end.
+        Times, from the first to before the second, ns after the first packet of the capture. The
+        second may be None: to the end.
     packet_range : pair of int, optional
         Numbers of packets, from the first to before the second; the first packet of the capture is
         0. The second may be None: to the end.
     select : dict, optional
-        Header fields, as those of `Packets.select`: ``{"udp_dst": 5000, "ipv4_src": "10.0.0.1"}``.
+        Header fields, as for `Packets.select`: ``{"udp_dst": 5000, "ipv4_src": "10.0.0.1"}``.
 
     Raises
     ------
     ReplayError
-        If a pair is no pair, or empty.
+        If a pair is not a pair, or is empty.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class Selection:
         return self._text
 
     def of(self, packets: Packets, first: int, start_ns: int) -> Packets:
-        """Return those of the packets that match.
+        """Return the matching packets.
 
         Parameters
         ----------
         packets : Packets
             Consecutive packets of the capture.
         first : int
-            Number of the first of them in the capture.
+            Number of the first packet in the capture.
         start_ns : int
             Time stamp of the capture's first packet, ns.
         """
@@ -76,14 +76,14 @@ class Selection:
     def leaves_out(
         self, first: int, count: int, first_ns: int, last_ns: int, start_ns: int
     ) -> bool:
-        """Return whether a file surely has none of the packets.
+        """Return whether a file certainly has none of the packets.
 
         Parameters
         ----------
         first, count : int
-            Number of its first packet in the capture, and number of its packets.
+            Number of its first packet in the capture, and its number of packets.
         first_ns, last_ns, start_ns : int
-            Time stamps of its first and its last packet, and of the capture's first, ns.
+            Timestamps of its first and last packet, and of the first packet of the capture, ns.
         """
         begin, end = self._numbers
         if not count or first >= end or first + count <= begin:
@@ -102,6 +102,6 @@ def _pair(name: str, values: Sequence[int | None] | None) -> tuple[int, int]:
     begin, end = values[0] or 0, _END if values[1] is None else values[1]
     if not 0 <= begin < end:
         raise ReplayError(
-            f"{name} is {tuple(values)}; accepted is a begin from 0 on, and a later end."
+            f"{name} is {tuple(values)}; accepted is a begin of 0 or more, and a later end."
         )
     return begin, end

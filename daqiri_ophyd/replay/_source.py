@@ -25,10 +25,10 @@ class Chunk:
     offsets, lengths : ndarray of int64, shape (n,)
         Offset in ``data`` and length of each packet, bytes.
     times : ndarray of int64, shape (n,), or None
-        When each is due, ns after the first packet of the source, never decreasing. None: as fast
-        as possible.
+        Time when each packet is due, ns after the first packet of the source, never decreasing.
+        None: as fast as possible.
     verify : callable, optional
-        Raises if ``data`` have changed, such as those of a file that was cut.
+        Raises if ``data`` has changed, such as when a file was cut.
     """
 
     data: NDArray[np.uint8]
@@ -62,7 +62,7 @@ class PacketSource(Protocol):
 
 
 def schedule(source: PacketSource) -> NDArray[np.int64]:
-    """Return when each packet of a source is due.
+    """Return the time when each packet of a source is due.
 
     Returns
     -------

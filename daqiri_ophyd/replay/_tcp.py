@@ -30,7 +30,7 @@ def segment_size(config: NetworkConfig, interface: str, queue: str) -> int | Non
     Returns
     -------
     int or None
-        None: the port is not TCP.
+        Bytes; None if the port is not TCP.
     """
     port = next(i for i in config.interfaces if i.name == interface)
     socket = port.socket_config
@@ -44,12 +44,12 @@ def segment_size(config: NetworkConfig, interface: str, queue: str) -> int | Non
 def split(
     offsets: NDArray[np.int64], lengths: NDArray[np.int64], times: NDArray[np.int64], size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Cut records into pieces of at most ``size`` bytes, with the time of their record.
+    """Cut records into pieces of at most ``size`` bytes, each with the time of its record.
 
     Returns
     -------
     offsets, lengths, times : ndarray of int64, shape (pieces,)
-        Empty records are left out.
+        Position, length and time of each piece; empty records are left out.
     """
     pieces = -(-lengths // size)
     record = np.repeat(np.arange(len(lengths)), pieces)
@@ -74,20 +74,20 @@ class TcpStream:
         packets : Packets
             At least one packet.
         describe : callable
-            Returns which packet of which file one of them is, for errors.
+            Returns the packet number and the file of a packet, for errors.
 
         Raises
         ------
         ReplayError
-            If one is no TCP segment, belongs to another connection, or repeats bytes.
+            If a packet is not a TCP segment, belongs to another connection, or repeats bytes.
         """
         names = ["transport", "tcp_seq", "payload_length", *_ENDS]
         columns = packets.to_columns(names)
         other = columns["transport"] != _TCP
         if other.any():
             raise ReplayError(
-                f"{describe(int(np.argmax(other)))} is no TCP segment; a TCP port sends only what "
-                "was captured on a TCP port."
+                f"{describe(int(np.argmax(other)))} is not a TCP segment; a TCP port sends only "
+                "packets captured on a TCP port."
             )
         ends = np.concatenate(
             [

@@ -14,12 +14,12 @@ from ._source import Chunk, PacketSource
 
 __all__ = ["Transmission", "TransmissionError", "TransmissionProgress"]
 
-# Packets are submitted this long before they are due: late enough for a prompt stop, early enough
-# that a delay in Python does not delay them.
+# Packets are submitted this long before they are due: short enough for a prompt stop, long enough
+# that a delay in Python does not delay the packets.
 _HORIZON_NS = 250_000_000
 _SLICE_PACKETS = 4096
 _POLL_S = 0.05
-# How long the thread waits for space, or for packets to leave, before it sees that it is to stop.
+# How long the thread waits for space, or for packets to leave, before it checks for a stop.
 _WAIT_S = 0.01
 
 
@@ -40,11 +40,11 @@ class TransmissionProgress:
     packets : int
         Packets in total.
     running : bool
-        Whether it is running.
+        Whether the transmission is running.
     first_launch_ns : int
-        When the first packet was due on the port's clock, ns; 0 before the start.
+        Time when the first packet was due on the port's clock, ns; 0 before the start.
     error : Exception or None
-        Why it failed.
+        Cause of a failure.
     """
 
     submitted: int
@@ -56,11 +56,11 @@ class TransmissionProgress:
 
 
 class Transmission:
-    """Sends a packet source through a queue, each packet at its time, on a thread of its own.
+    """Sends a packet source through a queue, each packet at its time, on a separate thread.
 
-    The thread only submits chunks; the engine does pacing and launch. While it is paused no further
-    packets are submitted; afterwards the remaining gaps are kept. A transmission that was stopped,
-    or failed, leaves nothing in the queue: what has not left is dropped (`TxQueue.flush`).
+    The thread only submits chunks; the engine does pacing and launch. During a pause no further
+    packets are submitted; afterwards the remaining gaps are kept. A transmission that is stopped or
+    fails leaves no packets in the queue: packets that have not left are dropped (`TxQueue.flush`).
 
     Parameters
     ----------
@@ -121,9 +121,9 @@ class Transmission:
         )
 
     def pause(self) -> None:
-        """Submit no further packets; those submitted already are still sent.
+        """Submit no further packets; submitted packets are still sent.
 
-        Once this returns, within about 10 ms, none is submitted.
+        It returns within about 10 ms; after that, no packet is submitted.
         """
         self._going.clear()
         with self._handing_over:
@@ -134,7 +134,7 @@ class Transmission:
         self._going.set()
 
     def stop(self) -> None:
-        """Submit no further packets, drop those that have not left, end. Idempotent."""
+        """Submit no further packets, drop those that have not left, and end. Idempotent."""
         self._stopping.set()
         self._going.set()
         self._thread_done.wait()
@@ -204,7 +204,7 @@ class Transmission:
         return position + due
 
     def _submit(self, chunk: Chunk, part: slice, *, last: bool) -> int:
-        """Submit what there is space for within a moment; fail if there is none on the last try."""
+        """Submit the packets that fit within a moment; fail if none fit on the last try."""
         launch_times = None
         if chunk.times is not None:
             launch_times = chunk.times[part] + (self._first_launch_ns + self._shift_ns)
@@ -238,7 +238,7 @@ class Transmission:
         return True
 
     def _flush(self) -> None:
-        with contextlib.suppress(NotReadyError):  # a closed engine has dropped them
+        with contextlib.suppress(NotReadyError):  # a closed engine has dropped the packets
             self._dropped = self._queue.flush()
 
     def _drain(self) -> None:

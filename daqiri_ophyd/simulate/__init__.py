@@ -1,4 +1,4 @@
-"""Packets of instruments that are not there, and what is in them."""
+"""Packets of simulated instruments, and their frames."""
 
 from ._ecpri import Ecpri
 from ._instrument import Instrument
@@ -14,4 +14,4 @@ INSTRUMENTS: dict[str, Instrument] = {
     each.name: each
     for each in (Jungfrau(modules=1), Jungfrau(modules=4), Spead(), Vita49(), Ecpri())
 }
-"""By name, which is also that of a profile."""
+"""Instruments by name; each name is also that of a profile."""

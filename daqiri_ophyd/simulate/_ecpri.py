@@ -1,4 +1,4 @@
-"""Radio units that speak eCPRI."""
+"""Radio units that use eCPRI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANTENNA = 1
 
 _PACKET = np.dtype(
     [
-        ("revision", "u1"),  # and a bit that says whether another message follows: none does
+        ("revision", "u1"),  # and a bit that another message follows: 0
         ("type", "u1"),
         ("size", ">u2"),  # bytes after the common header
         ("pc_id", ">u2"),
@@ -31,15 +31,15 @@ _COMMON_HEADER = 4
 
 
 class Ecpri(Instrument):
-    """A radio unit that sends eCPRI IQ data messages (type 0), one in a UDP packet.
+    """A radio unit that sends eCPRI IQ data messages (type 0), one in each UDP packet.
 
     A message has 1024 samples: I and Q as int16, big-endian. SEQ_ID counts messages, modulo 65536;
-    PC_ID is 1. A frame is what 16 messages hold.
+    PC_ID is 1. A frame is the content of 16 messages.
 
     Notes
     -----
-    Format: eCPRI Specification V2.0, common header and message type 0. How samples are coded is up
-    to the vendor there, and so is the UDP port.
+    Format: eCPRI Specification V2.0, common header and message type 0. The specification leaves the
+    coding of samples and the UDP port to the vendor.
     """
 
     name = "ecpri"

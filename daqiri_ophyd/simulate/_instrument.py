@@ -1,4 +1,4 @@
-"""What all simulated instruments have."""
+"""Base class of the simulated instruments."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Instrument(ABC):
     Attributes
     ----------
     name : str
-        Name for the command, and of its profile.
+        Name in the command, and of its profile.
     shape : tuple of int
-        Of a frame.
+        Shape of a frame.
     dtype : numpy.dtype
-        Of its elements.
+        Type of its elements.
     packets_per_frame : int
-        Packets that a frame is sent in.
+        Packets of a frame.
     packet_size : int
         Bytes of a UDP payload.
     streams : int
-        UDP streams, such as the modules of a detector; packets take turns at them.
+        UDP streams, such as the modules of a detector; packets alternate between them.
     port : int
-        UDP port that it sends to by default.
+        Default UDP port to send to.
     """
 
     name: str
@@ -75,7 +75,7 @@ def images(
 
 
 def waves(shape: tuple[int, ...], first: int, count: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return int16 samples of shape ``(count, *shape)``: a noisy sine that goes on."""
+    """Return int16 samples of shape ``(count, *shape)``: a continuous noisy sine."""
     size = int(np.prod(shape))
     time = np.arange(first * size, (first + count) * size)
     made = np.rint(8000 * np.sin(time * (2 * np.pi / 1000))).astype(np.int16)

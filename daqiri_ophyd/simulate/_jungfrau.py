@@ -45,12 +45,12 @@ class Jungfrau(Instrument):
     Parameters
     ----------
     modules : int
-        Each is a UDP stream.
+        Number of modules; each is a UDP stream.
 
     Notes
     -----
     Format: "UDP Header" in the documentation of slsDetectorPackage, Paul Scherrer Institut
-    (version 2 of the header, detector type 3). What is specific to the detector is 0.
+    (version 2 of the header, detector type 3). Fields that are specific to the detector are 0.
     """
 
     port = 50001
@@ -68,7 +68,7 @@ class Jungfrau(Instrument):
         return images((self.shape[0], self.shape[1]), first, count, rng)
 
     def packets(self, frames: NDArray[Any], first: int) -> NDArray[np.uint8]:
-        """Return the packets; modules take turns."""
+        """Return the packets, alternating between modules."""
         count = len(frames)
         made = np.zeros((count, _PACKETS, self.streams), _PACKET)
         number = np.arange(first, first + count)[:, None, None]

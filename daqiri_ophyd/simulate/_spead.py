@@ -54,7 +54,7 @@ class Spead(Instrument):
     packet_size = _PACKET.itemsize
 
     def frames(self, first: int, count: int, rng: np.random.Generator) -> NDArray[np.int8]:
-        """Return noise, and a signal in one channel, which is another one in each heap."""
+        """Return noise, and a signal in one channel that changes with each heap."""
         made = rng.integers(-10, 11, (count, *self.shape), dtype=np.int8)
         channel = np.arange(first, first + count) % self.shape[0]
         made[np.arange(count), channel] += np.int8(100)

@@ -1,4 +1,4 @@
-"""Packets as they arrive: some lost, some twice, some out of order."""
+"""Packets with losses, duplicates and changed order, as a network delivers them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK_BYTES = 8 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbance:
-    """What a network does to packets.
+    """Disturbances of packets by a network.
 
     Parameters
     ----------
@@ -27,12 +27,12 @@ class Disturbance:
     duplicates : float
         Probability that a packet that is sent is sent twice, 0 to 1.
     shuffle : int
-        Packets are sent in random order within blocks of so many; 0 and 1: in order.
+        Packets are sent in random order within blocks of this size; 0 and 1: in order.
 
     Raises
     ------
     ValueError
-        If one is out of its range.
+        If a value is out of its range.
     """
 
     loss: float = 0.0
@@ -48,10 +48,10 @@ class Disturbance:
             raise ValueError(f"shuffle is {self.shuffle}; accepted is 0 (in order) and more")
 
     def order(self, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        """Return the numbers of those of ``count`` packets that are sent, as they are sent."""
+        """Return the numbers, of ``count`` packets, of those that are sent, in sending order."""
         kept = np.flatnonzero(rng.random(count) >= self.loss)
         order = np.repeat(kept, 1 + (rng.random(len(kept)) < self.duplicates))
-        # Drawn even if unused, so that the same packets are lost with and without shuffling.
+        # Always drawn, so that the same packets are lost with and without shuffling.
         key = rng.random(len(order))
         if self.shuffle > 1:
             order = order[np.lexsort((key, np.arange(len(order)) // self.shuffle))]
@@ -65,15 +65,15 @@ class Chunk:
     Attributes
     ----------
     frames : ndarray, shape ``(n, *shape)``
-        What the instrument saw.
+        Frames of the instrument.
     packets : ndarray of uint8, shape (m, packet_size)
         UDP payloads as they are sent.
     order : ndarray of int, shape (m,)
-        Which of the chunk's packets each is, before anything was done to them.
+        Index of each packet in the chunk before disturbances.
     streams : ndarray of int, shape (m,)
-        UDP stream of each, from 0.
+        UDP stream of each packet, from 0.
     lost, duplicated : int
-        Packets that were left out, and that were sent twice.
+        Packets that were left out, and packets that were sent twice.
     """
 
     frames: NDArray[Any]
@@ -85,20 +85,20 @@ class Chunk:
 
 
 class Traffic:
-    """Packets of an instrument; the same ones each time it is iterated over.
+    """Packets of an instrument; each iteration yields the same packets.
 
     Parameters
     ----------
     instrument : Instrument
-        Whose packets.
+        Instrument of the packets.
     frames : int
-        How many frames.
+        Number of frames.
     first : int
-        Number of the first, from 0.
+        Number of the first frame, from 0.
     disturbance : Disturbance, optional
-        Default: none.
+        Disturbances of the packets. Default: none.
     seed : int
-        Of the frames, and of what happens to their packets.
+        Seed of the frames and of the disturbances.
 
     Raises
     ------
@@ -141,12 +141,12 @@ class Traffic:
             )
 
     def frame(self, number: int) -> NDArray[Any]:
-        """Return a frame as the instrument saw it.
+        """Return a frame of the instrument.
 
         Parameters
         ----------
         number : int
-            Its number, from ``first`` on.
+            Number of the frame, from ``first``.
 
         Raises
         ------
@@ -163,12 +163,12 @@ class Traffic:
 
     @property
     def _step(self) -> int:
-        """Frames of a chunk."""
+        """Number of frames in a chunk."""
         size = self.instrument.packets_per_frame * self.instrument.packet_size
         return max(1, _CHUNK_BYTES // size)
 
     def _frames(self, first: int) -> tuple[NDArray[Any], np.random.Generator]:
-        """Return the frames of a chunk, and what is random from there on."""
+        """Return the frames of a chunk, and the random generator for the rest."""
         rng = np.random.default_rng([self._seed, first])
         count = min(self._step, self._numbers.stop - first)
         return self.instrument.frames(first, count, rng), rng

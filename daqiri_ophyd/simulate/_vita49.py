@@ -28,7 +28,7 @@ class Vita49(Instrument):
     """A digitizer that sends VRT IF data packets of 512 int16 samples, big-endian.
 
     The fractional-seconds timestamp of a packet is the number of its first sample. The packet count
-    of the header has 4 bits, too few to order packets by. A trace is what 64 packets hold.
+    of the header has 4 bits, too few to order packets. A trace is the content of 64 packets.
 
     Notes
     -----

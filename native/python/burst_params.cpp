@@ -115,8 +115,8 @@ void bind_burst_params(py::module_& m) {
 
   py::class_<BurstHandle>(m, "BurstParams", R"doc(A burst, for the functions of this module.
 
-Made by `get_rx_burst` and `create_tx_burst_params`. One that was freed or sent is empty: functions
-return a status other than SUCCESS, or 0.)doc")
+Created by `get_rx_burst` and `create_tx_burst_params`. A burst that was freed or sent is empty:
+functions return a status other than SUCCESS, or 0.)doc")
       .def(py::init<>())
       .def_property_readonly("hdr", [](const py::object& burst) { return BurstLevel{{burst, {}}}; })
       .def_property("connection_id", on_burst(&get_connection_id), on_burst(&set_connection_id));

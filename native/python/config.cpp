@@ -112,7 +112,7 @@ void bind_interface_structs(py::module_& m) {
   Struct<RoCEConfig>(m, "RoCEConfig", "RoCE settings of an interface.")
       .member("transport_mode", &RoCEConfig::transport_mode_)
       .finish();
-  Struct<RxConfig>(m, "RxConfig", "The receiving side of an interface.")
+  Struct<RxConfig>(m, "RxConfig", "The receive side of an interface.")
       .member("flow_isolation", &RxConfig::flow_isolation_)
       .member("hardware_timestamps", &RxConfig::hardware_timestamps_)
       .member("dynamic_flow_capacity", &RxConfig::dynamic_flow_capacity_)
@@ -123,7 +123,7 @@ void bind_interface_structs(py::module_& m) {
       .member("flows", &RxConfig::flows_)
       .member("reorder_configs", &RxConfig::reorder_configs_)
       .finish();
-  Struct<TxConfig>(m, "TxConfig", "The transmitting side of an interface.")
+  Struct<TxConfig>(m, "TxConfig", "The transmit side of an interface.")
       .member("accurate_send", &TxConfig::accurate_send_)
       .member("queues", &TxConfig::queues_)
       .member("flows", &TxConfig::flows_)
@@ -150,9 +150,9 @@ void bind_config(py::module_& m) {
   };
   Struct<NetworkConfig> config(m, "NetworkConfig", R"doc(A validated configuration.
 
-Attributes are named like the keys of the configuration file and cannot be set; words of the file
-(``stream_type``, ``kind``, ...) are str, lists are tuples, what the file leaves out has its
-default. Made by `load_config`; compares by value; can be pickled.)doc");
+Attributes have the names of the keys of the configuration file and cannot be set. Words of the file
+(``stream_type``, ``kind``, ...) are str, lists are tuples, and omitted keys have their defaults.
+Created by `load_config`; compares by value; can be pickled.)doc");
   config.value("version", common(&CommonConfig::version))
       .value("master_core", common(&CommonConfig::master_core_))
       .value("stream_type",
@@ -185,7 +185,7 @@ str
 Returns
 -------
 dict
-    What the YAML of `to_yaml` holds.)doc")
+    The contents of the YAML of `to_yaml`.)doc")
       .def(py::pickle([](const NetworkConfig& c) { return config_to_yaml(c); },
                       [](const std::string& yaml) {
                         NetworkConfig c;

@@ -228,26 +228,26 @@ std::uintptr_t id_of(const py::object& object) noexcept {
 void bind_device_array(py::module_& m) {
   py::class_<DeviceArray>(m, "DeviceArray", R"(A frame, packet or packets in the memory of a GPU.
 
-``cupy.asarray(array)`` and ``torch.from_dlpack(array)``, as other libraries that know
-``__cuda_array_interface__`` or DLPack, use it where it lies: nothing is copied. What they make of
-it keeps the engine's buffer in use, in any thread, also after the engine is closed. When the last
-of it is dropped, and the address was ever told, the GPU is waited for before the engine gets the
-buffer back: kernels that were launched may read it still.
+``cupy.asarray(array)``, ``torch.from_dlpack(array)`` and other libraries that support
+``__cuda_array_interface__`` or DLPack use it in place, without a copy. Their arrays keep the
+engine's buffer in use, in any thread, also after the engine is closed. When the last of them is
+dropped, and the address was ever read, the engine waits for the GPU before it reuses the buffer:
+kernels that were launched may still read it.
 
-The data are complete, for any stream. They can be written, as some libraries refuse what cannot.
+The data is complete, for any stream. It is writable, because some libraries reject read-only data.
 
 Attributes
 ----------
 shape : tuple of int
-    C-contiguous.
+    Shape; C-contiguous.
 dtype : dtype
-    Of numpy.
+    NumPy type.
 nbytes : int
     Bytes.
 address : int
-    Where it lies, for kernels of your own. Keep the array as long as they are being launched.
+    Address, for your own kernels. Keep the array while they are being launched.
 gpu : int
-    The GPU that has it, as CUDA counts in this process.
+    CUDA index in this process of the GPU that has it.
 )")
       .def_property_readonly("shape", &DeviceArray::shape)
       .def_property_readonly("dtype", &DeviceArray::dtype)
@@ -261,18 +261,19 @@ gpu : int
            py::arg("copy") = py::none())
       .def("get", &DeviceArray::get, R"(Return a copy in the CPU's memory.
 
-If an address of the burst was told, or another library has an array of it, the GPU is waited for
-first, and the copy has what its kernels have written. The interpreter lock is released meanwhile.
+If an address of the burst was read, or another library has an array of it, the call waits for the
+GPU first, and the copy has the data that its kernels have written. The interpreter lock is released
+meanwhile.
 
 Returns
 -------
 ndarray
-    Of the same shape and dtype.
+    Array of the same shape and dtype.
 
 Raises
 ------
 GenericFailureError
-    If the GPU does not work any more.
+    If the GPU no longer works.
 NotSupportedError
     In a process that was forked after the array was received.
 )")

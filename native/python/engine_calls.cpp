@@ -165,7 +165,7 @@ void bind_connection_calls(py::module_& m) {
         "Connect to a server; return the status and the connection.");
   m.def("socket_get_server_conn_id", finding_server(&socket_get_server_conn_id),
         py::arg("server_addr"), py::arg("server_port"),
-        "Return the status and the connection of the server that listens there.");
+        "Return the status and the connection of the server that listens at this address.");
   m.def("socket_get_port_queue", finding_queue(&socket_get_port_queue), py::arg("conn_id"),
         "Return the status, and the port and queue of a connection.");
   m.def("socket_setsockopt", &set_any_option, py::arg("conn_id"), py::arg("level"),
@@ -175,7 +175,7 @@ void bind_connection_calls(py::module_& m) {
         "Connect to a server; return the status and the connection.");
   m.def("rdma_get_server_conn_id", finding_server(&rdma_get_server_conn_id), py::arg("server_addr"),
         py::arg("server_port"),
-        "Return the status and the connection of the server that listens there.");
+        "Return the status and the connection of the server that listens at this address.");
   m.def("rdma_get_port_queue", finding_queue(&rdma_get_port_queue), py::arg("conn_id"),
         "Return the status, and the port and queue of a connection.");
 }
@@ -198,8 +198,8 @@ void bind_engine_calls(py::module_& m) {
         return with_engine(status, std::move(completed)) + py::make_tuple(sizes);
       },
       py::arg("config"),
-      "Start; return the status, what was adjusted, the engine's number, and bytes from one buffer "
-      "to the next and of all buffers, by memory region.");
+      "Start the engine; return the status, the adjustments, the engine's number, and bytes from "
+      "one buffer to the next and of all buffers, by memory region.");
   m.def("parse_network_config", reading(&parse_network_config), py::arg("yaml_string_or_path"),
         "Return the status, the configuration, and the engine's number.");
   m.def("parse_network_config_from_yaml_string", reading(&parse_network_config_from_yaml_string),
@@ -208,7 +208,7 @@ void bind_engine_calls(py::module_& m) {
         py::arg("yaml_path"), "Return the status, the configuration, and the engine's number.");
   m.def("daqiri_init_from_path_or_text",
         without_lock(static_cast<Status (*)(const std::string&)>(&daqiri_init)), py::arg("config"),
-        "Start from a file that the text names, or from the text.");
+        "Start from a file named by the text, or from the text itself.");
   m.def("daqiri_init_from_yaml_string", without_lock(&daqiri_init_from_yaml_string),
         py::arg("yaml_string"), "Start from text.");
   m.def("daqiri_init_from_yaml_file", without_lock(&daqiri_init_from_yaml_file),
@@ -217,8 +217,8 @@ void bind_engine_calls(py::module_& m) {
   m.def("print_stats", &print_table, "Print the counters of every queue.");
   m.def(
       "get_engine_type", [] { return static_cast<int>(get_engine_type()); },
-      "Engine that runs; -1: none.");
-  m.def("last_error", &reason_text, "Why this thread's last failed call failed.");
+      "Running engine; -1 if there is none.");
+  m.def("last_error", &reason_text, "Cause of this thread's last failed call.");
   m.def(
       "fail",
       [](int status, const std::string& call, const std::string& text) {
@@ -228,23 +228,23 @@ void bind_engine_calls(py::module_& m) {
       "Set last_error, log it, and return the status.");
   m.def(
       "log_warning", [](const std::string& text) { log(LogLevel::WARN, text); }, py::arg("text"),
-      "A line in the engine's log.");
+      "Write a line to the engine's log.");
   m.def("abi_version", &abi_version,
-        "Programs built against one value run with any library of it.");
+        "Programs built against one value run with any library that has the same value.");
 
   m.def("get_mac_addr", &port_address, py::arg("port"),
         "Return the status and a port's Ethernet address.");
   m.def("format_eth_addr", &mac_bytes, py::arg("addr"),
         "The 6 bytes of aa:bb:cc:dd:ee:ff; zeros for anything else.");
-  m.def("get_port_id", &get_port_id, py::arg("key"), "Port with this name or address; -1: none.");
+  m.def("get_port_id", &get_port_id, py::arg("key"), "Port with this name or address; -1 if none.");
   m.def("get_num_rx_queues", &get_num_rx_queues, py::arg("port_id"),
-        "Receive queues of a port; 0: no such port.");
+        "Receive queues of a port; 0 if there is no such port.");
   m.def("drop_all_traffic", without_lock(&drop_all_traffic), py::arg("port"),
-        "Drop packets that arrive and packets that are queued.");
+        "Drop arriving packets and queued packets.");
   m.def("allow_all_traffic", without_lock(&allow_all_traffic), py::arg("port"),
         "End drop_all_traffic.");
   m.def("flush_port_queue", without_lock(&flush_port_queue), py::arg("port"), py::arg("queue"),
-        "Drop packets that are queued.");
+        "Drop queued packets.");
   bind_connection_calls(m);
 }
 

@@ -47,7 +47,7 @@ const char* match_word(FlowMatchType type) {
 }
 
 void bind_matches(py::module_& m) {
-  Struct<EcpriMatch>(m, "EcpriMatch", "What a flow matches of eCPRI messages; None: anything.")
+  Struct<EcpriMatch>(m, "EcpriMatch", "Match of a flow on eCPRI messages; None matches anything.")
       .value("msg_type",
              [](const EcpriMatch& e) { return optional_value(e.match_msg_type_, e.msg_type_); })
       .value("id", [](const EcpriMatch& e) { return optional_value(e.match_id_, e.id_); })
@@ -58,7 +58,7 @@ void bind_matches(py::module_& m) {
     };
   };
   Struct<FlowMatch>(m, "FlowMatch",
-                    "What a flow matches; None: anything. Ports are (low, high), inclusive.")
+                    "Match of a flow; None matches anything. Ports are (low, high), inclusive.")
       .value("type", [](const FlowMatch& match) { return std::string(match_word(match.type_)); })
       .value("udp_src", [](const FlowMatch& match) { return ports(match.udp_src_); })
       .value("udp_dst", [](const FlowMatch& match) { return ports(match.udp_dst_); })
@@ -85,7 +85,8 @@ void bind_actions(py::module_& m) {
       .member("dei", &VlanActionConfig::dei_)
       .member("ethertype", &VlanActionConfig::ethertype_)
       .finish();
-  Struct<TunnelConfig>(m, "TunnelConfig", "A tunnel's outer headers; an address that is None: any.")
+  Struct<TunnelConfig>(m, "TunnelConfig",
+                       "Outer headers of a tunnel; an address of None matches any.")
       .word("type", &TunnelConfig::type_, config::TUNNEL_TYPES)
       .value("outer_eth_src", [](const TunnelConfig& t) { return given_text(t.outer_eth_src_); })
       .value("outer_eth_dst", [](const TunnelConfig& t) { return given_text(t.outer_eth_dst_); })
@@ -101,7 +102,7 @@ void bind_actions(py::module_& m) {
       .member("flow_id", &TunnelConfig::flow_id_)
       .finish();
   Struct<FlowAction>(m, "FlowAction",
-                     "What a flow does: type, and the values of that type (None: of another type).")
+                     "Action of a flow: type, and the values of that type (None for other types).")
       .value("type", [](const FlowAction& a) { return action_word(a.type_); })
       .value("id",
              [](const FlowAction& a) {
@@ -124,8 +125,8 @@ void bind_actions(py::module_& m) {
 void bind_flows(py::module_& m) {
   Struct<FlowConfig>(m, "FlowConfig", R"doc(A flow of the configuration.
 
-The last action of a receive flow is a queue; a transmit flow whose match is all defaults takes all
-packets.)doc")
+The last action of a receive flow is a queue. A transmit flow whose match has only defaults matches
+all packets.)doc")
       .member("name", &FlowConfig::name_)
       .member("id", &FlowConfig::id_)
       .member("match", &FlowConfig::match_)
@@ -153,7 +154,7 @@ void bind_reorder(py::module_& m) {
       .word("output_type", &ReorderDataTypesConfig::output_type_, config::OUTPUT_TYPES)
       .word("endianness", &ReorderDataTypesConfig::endianness_, config::ENDIANNESS)
       .finish();
-  Struct<ReorderFrameConfig>(m, "ReorderFrameConfig", "How an aggregate is looked at.")
+  Struct<ReorderFrameConfig>(m, "ReorderFrameConfig", "Shape and type of an aggregate.")
       .member("shape", &ReorderFrameConfig::shape_)
       .member("dtype", &ReorderFrameConfig::dtype_)
       .finish();
@@ -173,7 +174,7 @@ void bind_reorder(py::module_& m) {
   };
   Struct<ReorderConfig>(
       m, "ReorderConfig",
-      "A reorder plan of the configuration; None is what its method does not have.")
+      "A reorder plan of the configuration; values that its method does not have are None.")
       .member("name", &ReorderConfig::name_)
       .member("reorder_type", &ReorderConfig::reorder_type_)
       .member("memory_region", &ReorderConfig::memory_region_)

@@ -99,8 +99,7 @@ void bind_flow_calls(py::module_& m) {
         return begun("delete_flow_async",
                      [&](FlowOpId* op) { return delete_flow_async(flow, op); });
       },
-      py::arg("flow_id"),
-      "Begin to delete a flow that was added; return the status and the operation.");
+      py::arg("flow_id"), "Begin to delete an added flow; return the status and the operation.");
   m.def(
       "poll_flow_op",
       [] {

@@ -124,7 +124,7 @@ class S3Client {
 };
 
 void bind_s3(py::module_& m) {
-  py::class_<S3WriterConfig>(m, "S3WriterConfig", "Where objects go, and how much at a time.")
+  py::class_<S3WriterConfig>(m, "S3WriterConfig", "Destination of objects, and limits of uploads.")
       .def(py::init<>())
       .def_readwrite("bucket", &S3WriterConfig::bucket)
       .def_readwrite("region", &S3WriterConfig::region)
@@ -140,20 +140,22 @@ void bind_s3(py::module_& m) {
       .def_readwrite("bytes_uploaded", &S3WriteStatus::bytes_uploaded);
   py::class_<S3Write>(m, "S3WriteHandle", "A write in the background.")
       .def("poll", &S3Write::poll, "Return the status and the progress.")
-      .def("wait", &S3Write::wait, "Wait for the end; RuntimeError if it failed.")
+      .def("wait", &S3Write::wait, "Wait for the end; raises RuntimeError if it failed.")
       .def("destroy", [](S3Write& write) { return status_object(write.destroy()); });
-  py::class_<S3Client>(m, "S3Writer", "A client of one bucket; RuntimeError if there is none.")
+  py::class_<S3Client>(m, "S3Writer",
+                       "A client of one bucket; raises RuntimeError if there is none.")
       .def(py::init<const S3WriterConfig&>(), py::arg("config"))
       .def("write_raw_objects_async", &S3Client::write_async, py::arg("burst"),
            py::arg("object_prefix"), py::arg("packet_data_offset") = 0,
-           "Begin to upload each packet; RuntimeError if that fails.")
+           "Begin to upload each packet; raises RuntimeError if that fails.")
       .def("write_raw_objects", &S3Client::write, py::arg("burst"), py::arg("object_prefix"),
-           py::arg("packet_data_offset") = 0, "Upload each packet; RuntimeError if that fails.")
+           py::arg("packet_data_offset") = 0,
+           "Upload each packet; raises RuntimeError if that fails.")
       .def("destroy", [](S3Client& client) { return status_object(client.destroy()); });
 }
 
 void bind_reordered(py::module_& m) {
-  py::class_<ReorderBurstInfo>(m, "ReorderBurstInfo", "What is known of an aggregate of packets.")
+  py::class_<ReorderBurstInfo>(m, "ReorderBurstInfo", "Properties of an aggregate of packets.")
       .def(py::init<>())
       .def_readwrite("batch_id", &ReorderBurstInfo::batch_id)
       .def_readwrite("source_packet_count", &ReorderBurstInfo::source_packet_count)
@@ -179,11 +181,11 @@ void bind_rdma(py::module_& m) {
       },
       py::arg("burst"), py::arg("op_code"), py::arg("conn_id"), py::arg("is_server"),
       py::arg("num_pkts"), py::arg("wr_id"), py::arg("local_mr_name"),
-      "Set the operation of a burst and its connection.");
+      "Set the operation and the connection of a burst.");
   m.def(
       "rdma_get_opcode",
       [](BurstHandle* handle) { return static_cast<int>(on_burst(&rdma_get_opcode)(handle)); },
-      py::arg("burst"), "Number of a burst's operation.");
+      py::arg("burst"), "Number of the operation of a burst.");
 }
 
 }  // namespace

@@ -183,7 +183,7 @@ void bind_freeing(py::module_& m) {
   m.def("free_all_segment_packets", on_burst(&free_all_segment_packets), py::arg("burst"),
         py::arg("seg"), "Free the buffers of one segment of all packets.");
   m.def("free_segment_packets_and_burst", &free_segment_and_burst, py::arg("burst"), py::arg("seg"),
-        "Free a burst with all buffers that it still has.");
+        "Free a burst, with all buffers that it still has.");
   const std::pair<const char*, void (*)(BurstParams*)> whole[] = {
       {"free_all_packets_and_burst_rx", &free_all_packets_and_burst_rx},
       {"free_all_packets_and_burst_tx", &free_all_packets_and_burst_tx},
@@ -194,23 +194,23 @@ void bind_freeing(py::module_& m) {
   };
   for (const auto& [name, function] : whole) {
     m.def(name, freeing(function), py::arg("burst"),
-          "Free a burst with all buffers that it still has.");
+          "Free a burst, with all buffers that it still has.");
   }
 }
 
 void bind_reading(py::module_& m) {
   m.def("get_packet_ptr", on_burst(&get_packet_ptr), py::arg("burst"), py::arg("idx"),
-        "Address of a packet's first segment; 0: freed, or no such packet.");
+        "Address of a packet's first segment; 0 if freed, or no such packet.");
   m.def("get_segment_packet_ptr", on_burst(&get_segment_packet_ptr), py::arg("burst"),
-        py::arg("seg"), py::arg("idx"), "Address of a segment of a packet; 0: none.");
+        py::arg("seg"), py::arg("idx"), "Address of a segment of a packet; 0 if none.");
   m.def("get_packet_length", on_burst(&get_packet_length), py::arg("burst"), py::arg("idx"),
         "Bytes of a packet, over all segments.");
   m.def("get_segment_packet_length", on_burst(&get_segment_packet_length), py::arg("burst"),
         py::arg("seg"), py::arg("idx"), "Bytes of a packet in one segment.");
   m.def("get_packet_flow_id", on_burst(&get_packet_flow_id), py::arg("burst"), py::arg("idx"),
-        "Flow that a packet matched; 0: none.");
+        "Flow that a packet matched; 0 if none.");
   m.def("get_packet_rx_timestamp", &rx_timestamp, py::arg("burst"), py::arg("idx"),
-        "Return the status and a packet's arrival, ns.");
+        "Return the status and a packet's arrival time, ns.");
   m.def(
       "get_segment_packet_bytes",
       [](BurstHandle* handle, int seg, int idx, Length nbytes, std::size_t src_offset) {
@@ -266,30 +266,29 @@ void set_header_of(BurstParams* burst, std::int64_t port, std::int64_t queue, st
 void bind_packet_calls(py::module_& m) {
   m.def(
       "create_burst_params", [] { return created(&create_burst_params); },
-      "An empty burst to send; None: all are in use.");
+      "Return an empty burst to send; None if all are in use.");
   m.def(
       "create_tx_burst_params", [] { return created(&create_tx_burst_params); },
-      "An empty burst to send; None: all are in use.");
+      "Return an empty burst to send; None if all are in use.");
   m.def("set_header", on_burst(&set_header_of), py::arg("burst"), py::arg("port"), py::arg("q"),
         py::arg("num"), py::arg("segs"),
-        "Set the queue of a burst and request packets and segments.");
+        "Set the queue of a burst, and its numbers of packets and segments.");
   m.def("set_num_packets", on_burst(&set_num_packets), py::arg("burst"), py::arg("num"),
-        "Set the number of packets to request, or to send.");
+        "Set the number of packets to allocate or to send.");
   m.def("get_num_packets", on_burst(&get_num_packets), py::arg("burst"),
-        "Packets of a burst; 0: no burst.");
-  m.def("get_q_id", on_burst(&get_q_id), py::arg("burst"), "Queue of a burst; -1: no burst.");
+        "Packets of a burst; 0 if there is no burst.");
+  m.def("get_q_id", on_burst(&get_q_id), py::arg("burst"), "Queue of a burst; -1 if no burst.");
   m.def("get_burst_tot_byte", on_burst(&get_burst_tot_byte), py::arg("burst"),
         "Bytes of all packets of a burst.");
   m.def("get_connection_id", on_burst(&get_connection_id), py::arg("burst"),
-        "Connection that a burst came from, or goes to; 0: none.");
+        "Connection that a burst arrived on, or is sent on; 0 if none.");
   m.def("set_connection_id", on_burst(&set_connection_id), py::arg("burst"), py::arg("conn_id"),
-        "Set the connection that a burst goes to.");
-  m.def(
-      "get_rx_burst", &next_burst, py::arg("port") = py::none(), py::arg("q") = py::none(),
-      "Return the status and the next burst of a queue, of a port, or of all ports in turn; None: "
-      "nothing yet.");
+        "Set the connection that a burst is sent on.");
+  m.def("get_rx_burst", &next_burst, py::arg("port") = py::none(), py::arg("q") = py::none(),
+        "Return the status and the next burst of a queue, of a port, or of all ports in turn; None "
+        "if there is none yet.");
   m.def("get_rx_burst_for_connection", &next_of_connection, py::arg("conn_id"), py::arg("server"),
-        "Return the status and the next burst of a connection; None: nothing yet.");
+        "Return the status and the next burst of a connection; None if there is none yet.");
   bind_reading(m);
   bind_copying(m);
   bind_freeing(m);

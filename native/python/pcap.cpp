@@ -55,7 +55,8 @@ void unpack_pcapng(int from, int to, const std::string& name) {
 }  // namespace
 
 void bind_pcap(py::module_& m) {
-  py::class_<MappedFile>(m, "MappedFile", "A file in memory that others may cut meanwhile.")
+  py::class_<MappedFile>(m, "MappedFile",
+                         "A file in memory that other processes may cut meanwhile.")
       .def_property_readonly("data",
                              [](const py::object& self) {
                                const auto& file = self.cast<const MappedFile&>();

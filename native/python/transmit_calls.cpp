@@ -84,9 +84,9 @@ py::object send_burst(BurstHandle* handle) {
 
 void bind_transmit_calls(py::module_& m) {
   m.def("is_tx_burst_available", on_burst_unlocked(&is_tx_burst_available), py::arg("burst"),
-        "Return whether get_tx_packet_burst would find free buffers now.");
+        "Whether buffers for get_tx_packet_burst are free now.");
   m.def("get_tx_packet_burst", on_burst_unlocked(&get_tx_packet_burst), py::arg("burst"),
-        "Allocate the packet buffers that set_header requested.");
+        "Allocate the buffers requested by set_header.");
   m.def("set_eth_header", &set_ethernet, py::arg("burst"), py::arg("idx"), py::arg("dst_addr"),
         "Write a packet's Ethernet header, to aa:bb:cc:dd:ee:ff from the port's address.");
   m.def("set_ipv4_header", on_burst(&set_ipv4_header), py::arg("burst"), py::arg("idx"),
@@ -98,9 +98,9 @@ void bind_transmit_calls(py::module_& m) {
   m.def("set_udp_payload", &set_payload, py::arg("burst"), py::arg("idx"), py::arg("data"),
         "Copy the payload after a packet's headers.");
   m.def("set_packet_lengths", &set_lengths, py::arg("burst"), py::arg("idx"), py::arg("lens"),
-        "Set the bytes to send of a packet, for each segment.");
+        "Set the number of bytes to send of a packet, for each segment.");
   m.def("set_all_packet_lengths", &set_all_lengths, py::arg("burst"), py::arg("lens"),
-        "Set the bytes to send of every packet, for each segment.");
+        "Set the number of bytes to send of every packet, for each segment.");
   m.def("set_packet_tx_time", on_burst(&set_packet_tx_time), py::arg("burst"), py::arg("idx"),
         py::arg("time"), "Set a packet's launch time, ns; 0: at once.");
   m.def("send_tx_burst", &send_burst, py::arg("burst"),

@@ -10,8 +10,8 @@ Environment:
     DAQIRI_DATA      folder for captures, catalog and metadata; default: ~/daqiri
     DAQIRI_CATALOG   address of a Tiled server; default: the catalog in the data folder
 
-Metadata in ``RE.md`` are kept in the data folder, and scan ids go on where the last session ended.
-One session at a time can rely on that; give others a data folder of their own.
+Metadata in ``RE.md`` is kept in the data folder, and scan ids continue from the last session. This
+works for one session at a time; give each other session its own data folder.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The acquisition engine, opened by the first plan that uses it, and its host's readiness."""
+"""The acquisition engine, opened by the first plan that uses it, and the host check."""
 
 # ruff: noqa: F821
 # pyright: reportUndefinedVariable=false
@@ -9,5 +9,5 @@ from daqiri_ophyd.devices import HostReadiness, make_daq
 
 config = os.environ.get("DAQIRI_CONFIG") or profiles.path("loopback")
 daq = make_daq(config, "daq", directory=data / "captures")
-# For a baseline, or count([readiness]): whether the host is ready for the configuration.
+# Whether the host is ready for the configuration; for a baseline, or count([readiness]).
 readiness = HostReadiness(name="readiness", config=config, folder=data / "captures")

@@ -1,4 +1,4 @@
-"""Catalog of runs, opened now: the first time, its databases are created, which takes a while."""
+"""Catalog of runs, opened now. The first opening creates its databases, which takes a while."""
 
 # ruff: noqa: F821
 # pyright: reportUndefinedVariable=false
@@ -12,6 +12,6 @@ if server:
         server, readable=[data / "captures"], backup_directory=data / "backup"
     )
 else:
-    # Another session, such as that of a queue server, may have it open: its server is used then.
+    # If another session, such as a queue server, has it open, that session's server is used.
     catalog = Catalog.open(data / "catalog", readable=[data / "captures"])
 RE.subscribe(catalog.writer())

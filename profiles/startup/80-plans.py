@@ -23,7 +23,7 @@ try:
 except ImportError:
     pass
 else:
-    # Devices that a form offers for these parameters: captures, transmit queues.
+    # Devices that a form offers for these parameters: captures and transmit queues.
     captures = {"annotation": "Captures", "devices": {"Captures": (":-^daq$:-.*:^capture$",)}}
     queues = {"annotation": "Queues", "devices": {"Queues": (":-^daq$:-.*:-^tx$:.*",)}}
     optional = {

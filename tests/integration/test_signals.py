@@ -83,7 +83,7 @@ def test_a_signal_ends_a_capture_with_file_and_run_complete(
         process.kill()
         process.wait()
     assert process.returncode == 128 + number
-    assert f"ended by {number.name}; what was captured is complete" in messages
+    assert f"ended by {number.name}; the captured files are complete" in messages
     assert "Traceback" not in messages
     require_complete_run(data, f"ended by {number.name}")
     again = subprocess.run(
@@ -140,7 +140,7 @@ def test_a_second_ctrl_c_ends_the_wait_for_a_server_that_does_not_answer(
         process.send_signal(signal.SIGINT)
         _, messages = process.communicate(timeout=100)
         assert process.returncode == 1
-        assert "interrupted; what was captured is complete" in messages
+        assert "interrupted; the captured files are complete" in messages
         assert "Traceback" not in messages
         (journal,) = (data / "backup").glob("*.unfinished.jsonl")
         uid = journal.name.partition(".")[0]

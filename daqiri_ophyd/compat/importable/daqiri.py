@@ -1,8 +1,8 @@
-"""The module ``daqiri`` of scripts that ``daqiri-ophyd run`` runs."""
+"""The module ``daqiri`` for scripts that ``daqiri-ophyd run`` runs."""
 
 import sys
 
 from daqiri_ophyd import compat
 
-# One module under both names.
+# The same module under both names.
 sys.modules[__name__] = compat

@@ -169,10 +169,10 @@ def test_no_room_in_time_tells_how_many_went(loopback: Loopback, made_frames: Fr
             tx.send(made_frames(1000), launch_times=np.full(1000, far), timeout=0.2)
         assert caught.value.submitted == tx.counters().submitted == 4 * 64
         text = str(caught.value)
-        assert "took 256 of 1000 packets" in text
+        assert "accepted 256 of 1000 packets" in text
         assert "no free burst for 0.2 s" in text
         assert "tx_meta_buffers" in text
-        with pytest.raises(NoSpaceAvailableError, match="took 0 of 1 packets"):
+        with pytest.raises(NoSpaceAvailableError, match="accepted 0 of 1 packets"):
             tx.send([b"x" * 60], timeout=0.0)
         assert not tx.wait_sent(0.05)
     after = tx.counters()

@@ -151,7 +151,7 @@ def test_prepared_detectors_during_a_motion_share_a_stream(
 
     with pytest.raises(ValueError, match="q_capture cannot share stream 'primary': it is not prep"):
         run(0)
-    with pytest.raises(ValueError, match=f"equally many rows.*{KEY}: 5, {devices[1].name}: 4"):
+    with pytest.raises(ValueError, match=f"equal numbers of rows.*{KEY}: 5, {devices[1].name}: 4"):
         run(4)
     run(5)
     assert documents.stop["num_events"] == {"primary": 5}
@@ -167,7 +167,7 @@ def test_detectors_are_in_one_stream_each(run_engine: RunEngine, daq: Daq) -> No
     given = {"a": detector, "b": detector}
     with pytest.raises(ValueError, match=f"{KEY} is in several streams"):
         run_engine(capture_during(given, motion()))
-    with pytest.raises(ValueError, match="stream 'transmit' is that of daq_port0_tx_out"):
+    with pytest.raises(ValueError, match="stream 'transmit' is used by daq_port0_tx_out"):
         run_engine(capture_during({"transmit": detector}, motion(), tx=daq.port0.tx.out))
     with pytest.raises(ValueError, match="no detector is given"):
         run_engine(capture_during({}, motion()))

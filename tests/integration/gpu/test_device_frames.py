@@ -416,8 +416,8 @@ with Engine.open({on_the_gpu("host_pinned")!r}) as engine:
     assert said == [
         f"<Frame 0: uint16 {SHAPE}, 0 missing> ndarray True",
         "True False",
-        "AttributeError: this frame lies in the CPU's memory; take frame.data, or have frames made "
-        "in that of a GPU: a memory region of kind 'device'",
+        "AttributeError: this frame is in the CPU's memory; use frame.data, or have frames "
+        "assembled in GPU memory: a memory region of kind 'device'",
     ]
     assert "synchronize" not in asked
 

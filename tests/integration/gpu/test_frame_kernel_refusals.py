@@ -120,7 +120,7 @@ def test_what_is_not_accepted_is_told(with_driver: Run, tmp_path: Path, compiler
     assert f"{array}object and shape (1,)" in said[11]
     assert f"{array}uint8 and shape (0, 7)" in said[12]
     assert "the source of the kernel is not text (" in said[14]
-    assert "array 0 of the kernel is a masked array, and kernels know no masks; give" in said[16]
+    assert "array 0 of the kernel is a masked array, and kernels have no masks; give" in said[16]
     kernel = "InvalidParameterError: reorder plan 'images': the kernel "
     only = "; accepted is a cupy.RawKernel of CUDA C++: others have no source until they are called"
     assert said[18].strip() == f"{kernel}is cupy's RawKernel of a compiled file{only}"

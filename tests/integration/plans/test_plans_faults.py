@@ -263,4 +263,4 @@ def test_a_peer_that_never_comes_is_named(receiver, run_engine, documents):
     daq, _ = receiver("tcp")
     with pytest.raises(FailedStatus):
         run_engine(plans.capture(daq.receiver.capture, 10, timeout=0.5))
-    assert documents.stop["reason"].endswith("0 of 10 packets; no peer has come")
+    assert documents.stop["reason"].endswith("0 of 10 packets; no peer has connected")

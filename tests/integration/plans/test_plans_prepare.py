@@ -254,7 +254,7 @@ def test_nonsense_is_refused_and_changes_nothing(daq, value, error, message):
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("queues", "all", "2 queues cannot have exactly so many packets.*a capture for each"),
+        ("queues", "all", "2 queues cannot have an exact number of packets.*a capture for each"),
         ("on_error", "resume", "capture_on_error is 'resume': after an error a file is not full"),
     ],
 )

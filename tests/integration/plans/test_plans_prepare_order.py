@@ -146,7 +146,7 @@ def test_a_capture_of_other_files_than_another_is_refused_before_it_starts(both,
 
     for captures in [(first, second), (first, first)]:
         staged = bpp.stage_wrapper(bpp.run_wrapper(plan(*captures)), [first, second])
-        with pytest.raises(ValueError, match="equally many rows.*, and each.*frames_capture: 3"):
+        with pytest.raises(ValueError, match="equal numbers of rows.*, each.*frames_capture: 3"):
             run_engine(staged)
     assert not list((first.files, second.files)[0])
 

@@ -81,14 +81,14 @@ def test_it_tells_what_was_sent_lost_and_duplicated(
     ("arguments", "text"),
     [
         (["camera", "h:1"], "no instrument 'camera'; accepted are ecpri, jungfrau,"),
-        (["spead"], "nowhere to send; give HOST:PORT, or --config"),
+        (["spead"], "no destination; give HOST:PORT, or --config"),
         (["spead", "7148"], "destination is '7148'; accepted is HOST:PORT"),
         (["spead", "h:70000"], "destination is 'h:70000'; accepted is HOST:PORT"),
         (
             ["jungfrau-stack", "h:1-3"],
             "destination is 'h:1-3'; accepted is HOST:PORT, or HOST:FIRST-LAST with 4 ports",
         ),
-        (["spead", "h:1", "--queue", "a/b"], "--queue is one of an engine; give --config, too"),
+        (["spead", "h:1", "--queue", "a/b"], "--queue is a queue of an engine; give --config, too"),
         (["jungfrau-stack", "--config", "udp"], "has 4 UDP streams, and a socket has one"),
     ],
 )

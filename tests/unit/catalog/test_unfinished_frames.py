@@ -208,7 +208,7 @@ def writer(path: Path) -> Any:
     [
         (no_json, "is not JSON"),
         (no_counts, "left_out and left_out_by_reason are not counts"),
-        (part, "json.part is there"),
+        (part, "json.part exists"),
         (writer, "is being written by a recorder"),
     ],
 )

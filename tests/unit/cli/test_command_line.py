@@ -76,7 +76,7 @@ def test_a_configuration_has_its_own_filter(
     expression: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("capture", "loopback", "--packets", "1", "--filter", expression) == 2
-    assert "--filter go with a network interface" in capsys.readouterr().err
+    assert "--filter require a network interface" in capsys.readouterr().err
 
 
 def test_info_is_json(capsys: pytest.CaptureFixture[str]) -> None:

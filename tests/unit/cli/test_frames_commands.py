@@ -223,7 +223,7 @@ def test_metadata_are_corrected(tmp_path: Path, capsys: pytest.CaptureFixture[st
     path = write(tmp_path / "a.h5", batch=5, said={"dropped": 2, "packets": 1, "queue": "q"})
     code, _, err = run(capsys, "check", path)
     assert code == 1
-    assert "a.h5.json says packets 1, the file has 17" in err
+    assert "a.h5.json has packets = 1, the file has 17" in err
     assert run(capsys, "repair", path)[0] == 0
     assert json.loads(sidecar_path(path).read_text()) == facts(5) | {"dropped": 2, "queue": "q"}
     sidecar_path(path).write_text("{")

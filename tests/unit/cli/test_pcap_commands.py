@@ -192,7 +192,7 @@ def test_metadata_that_disagrees(tmp_path: Path, capsys: pytest.CaptureFixture[s
     stat = path.stat()
     code, _, error = run(capsys, "check", path)
     assert code == 1
-    assert f"says packets 49, the file has {COUNT}" in error
+    assert f"has packets = 49, the file has {COUNT}" in error
     assert run(capsys, "repair", path)[0] == 0
     assert json.loads(sidecar_path(path).read_text()) == content | {"packets": COUNT}
     assert path.stat().st_mtime_ns == stat.st_mtime_ns
@@ -331,7 +331,7 @@ def test_what_a_killed_recorder_left(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert code == 1
     assert found[str(path)]["being_written"] is False
     assert found[str(path)]["problems"] == [
-        "its recorder was killed, so what it lost is not known: .a.pcap.json.part is left"
+        "its recorder was killed, so its losses are not known: .a.pcap.json.part is left"
     ]
     content = path.read_bytes()
     code, found = run_json(capsys, "repair", path)
@@ -370,7 +370,7 @@ def test_a_repair_writes_through_no_link(
     (tmp_path / beside).symlink_to(precious)
     code, _, error = run(capsys, "repair", path)
     assert code == 1
-    assert f"{tmp_path / beside} is a link, which is not written through" in error
+    assert f"{tmp_path / beside} is a link, which repairs do not follow" in error
     assert precious.read_text() == "precious"
     assert (path.read_bytes(), sidecar_path(path).read_bytes()) == (content, metadata)
     (tmp_path / beside).unlink()

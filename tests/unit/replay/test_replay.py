@@ -111,7 +111,7 @@ def test_socket_ports_get_payloads(tmp_path):
 def test_what_is_no_datagram_is_named(tmp_path):
     packets = [*datagrams(b"one", b"two"), b"\x45" + b"\0" * 30]
     file = write(tmp_path / "a.pcap", packets, [START] * 3, link_type=RAW_IP)
-    with pytest.raises(ReplayError, match=r"Packet 2 of .*a.pcap is no UDP datagram"):
+    with pytest.raises(ReplayError, match=r"Packet 2 of .*a.pcap is not a UDP datagram"):
         sent(Replay([file], link_type=RAW_IP, chunk_packets=2))
 
 

@@ -92,7 +92,7 @@ def test_what_cannot_be_sent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="were cut"):
         list(Replay([cut], link_type=1).chunks())
     alien = write_pcap(tmp_path / "alien.pcap", [0], [b"x" * 60], link_type=101)
-    with pytest.raises(ReplayError, match="no UDP datagram"):
+    with pytest.raises(ReplayError, match="not a UDP datagram"):
         list(Replay([alien], link_type=101).chunks())
     with pytest.raises(ReplayError, match="no file"):
         Replay([], link_type=1)

@@ -122,7 +122,7 @@ def test_ports_of_ipv6_datagrams(tmp_path):
         return ethernet(MACS, packet)
 
     assert rewritten(tmp_path / "a.pcap", [frame(2)], {"udp_dst": 999}) == [frame(999)]
-    with pytest.raises(ReplayError, match=r"Packet 0 of .*a\.pcap is no IPv4 packet"):
+    with pytest.raises(ReplayError, match=r"Packet 0 of .*a\.pcap is not an IPv4 packet"):
         rewritten(tmp_path / "a.pcap", [frame(2)], {"ip_dst": "10.0.0.1"})
 
 
@@ -166,8 +166,8 @@ def test_fragments_keep_right_checksums(tmp_path):
 @pytest.mark.parametrize(
     ("rewrite", "text"),
     [
-        ({"udp_dst": 5}, r"Packet 1 of .*a\.pcap is no UDP datagram.*select=\{'transport': 17\}"),
-        ({"ip_dst": "10.0.0.1"}, r"Packet 2 of .*a\.pcap is no IPv4 packet.*'ip_version': 4"),
+        ({"udp_dst": 5}, r"Packet 1 of .*a\.pcap is not a UDP.*select=\{'transport': 17\}"),
+        ({"ip_dst": "10.0.0.1"}, r"Packet 2 of .*a\.pcap is not an IPv4 packet.*'ip_version': 4"),
         ({"ip_dst": "fe80::1"}, "ip_dst is 'fe80::1'; accepted is an IPv4 address"),
         ({"mac_src": "02:00"}, "mac_src is '02:00'; accepted is an address such as 02:"),
         ({"udp_src": 70000}, "udp_src is 70000; accepted is a port"),

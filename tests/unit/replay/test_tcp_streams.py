@@ -115,9 +115,9 @@ def test_what_is_no_stream_of_a_tcp_port_is_refused(write_pcap, udp_frame: Calla
     datagram = udp_frame(b"datagram")[14:]
     with pytest.raises(ReplayError, match=r"Packet 2 of .* repeats bytes of the stream"):
         replay(one, two, one)
-    with pytest.raises(ReplayError, match=r"Packet 1 of .* is no TCP segment; a TCP port sends"):
+    with pytest.raises(ReplayError, match=r"Packet 1 of .* is not a TCP segment; a TCP port sends"):
         replay(one, datagram)
-    with pytest.raises(ReplayError, match=r"Packet 0 of .* is no UDP datagram; a UDP port sends"):
+    with pytest.raises(ReplayError, match=r"Packet 0 of .* is not a UDP datagram; a UDP"):
         replay(one, size=None)
 
 
