@@ -136,7 +136,7 @@ def test_the_configuration_does_not_fit_the_host() -> None:
 
     assert is_quoted(refusal(changed("udp", elsewhere)))
     assert is_quoted(refusal(raw_on("eth7")))
-    assert is_quoted(refusal(profiles.path("igx")))  # which needs DPDK
+    assert is_quoted(refusal(profiles.path("igx")))  # for DPDK
 
 
 def test_no_hugepages_are_left() -> None:

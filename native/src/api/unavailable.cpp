@@ -6,8 +6,7 @@ namespace daqiri {
 
 namespace {
 
-constexpr const char* NO_RDMA =
-    "this build has no RDMA engine: it needs rdma-core (Debian: libibverbs-dev, librdmacm-dev)";
+constexpr const char* NO_RDMA = "this build has no RDMA engine";
 
 /// NOT_SUPPORTED with `missing`; NOT_READY first where there is no session.
 Status unavailable(const char* call, const char* missing) noexcept {

@@ -11,7 +11,7 @@ namespace {
 
 /// What a configuration may name and this build has no folder for. Their files are validated, too.
 template <EngineType TYPE>
-EngineEntry absent(std::string_view name, bool polls_without_pause, std::string_view needs) {
+EngineEntry absent(std::string_view name, bool polls_without_pause) {
   return {{.name = name,
            .polls_without_pause = polls_without_pause,
            .rx_descriptors = 8192,
@@ -22,18 +22,15 @@ EngineEntry absent(std::string_view name, bool polls_without_pause, std::string_
             return common.loopback_ == LoopbackType::DISABLED &&
                    (common.engine_type == TYPE || rdma);
           },
-          nullptr,
-          needs};
+          nullptr};
 }
 
 std::mutex mutex;
 
 /// Under the mutex. Made at first use: static objects of other files register engines.
 std::vector<EngineEntry>& entries() {
-  static std::vector<EngineEntry> all{
-      absent<EngineType::IBVERBS>("ibverbs", true,
-                                  "rdma-core (Debian: libibverbs-dev, librdmacm-dev)"),
-      absent<EngineType::DPDK>("dpdk", true, "DPDK (Debian: libdpdk-dev)")};
+  static std::vector<EngineEntry> all{absent<EngineType::IBVERBS>("ibverbs", true),
+                                      absent<EngineType::DPDK>("dpdk", true)};
   return all;
 }
 
@@ -41,8 +38,8 @@ std::vector<EngineEntry>& entries() {
 
 std::string EngineEntry::missing() const {
   if (make != nullptr) return {};
-  return "engine '" + std::string(traits.name) + "' is not part of this build: it needs " +
-         std::string(needs) + "; use `loopback: sw`, or a socket stream";
+  return "engine '" + std::string(traits.name) +
+         "' is not part of this build; use engine 'packet', a socket stream or `loopback: sw`";
 }
 
 RegisteredEngine::RegisteredEngine(const EngineEntry& entry) noexcept {

@@ -20,8 +20,6 @@ struct EngineEntry {
   bool (*serves)(const NetworkConfig& config);
   /// Null: known, but not part of this build.
   std::unique_ptr<IoEngine> (*make)(const NetworkConfig& config);
-  /// What such a build needs, for messages.
-  std::string_view needs{};
 
   /// Why this build cannot make it; empty: it can.
   [[nodiscard]] std::string missing() const;

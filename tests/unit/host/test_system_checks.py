@@ -357,7 +357,7 @@ os.setuid(65534)
 Engine.open(sys.argv[1]).close()
 result = check_host(load_config(sys.argv[1]).to_dict(), only=["socket-buffers"])["socket-buffers"]
 [rmem] = [f for f in result.findings if f.subject == "rmem_max"]
-print(any("bytes of receive buffer asked for" in text for text in said), rmem.status)
+print(any("bytes of receive buffer requested for" in text for text in said), rmem.status)
 """
 
 
