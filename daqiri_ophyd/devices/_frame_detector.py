@@ -261,7 +261,7 @@ class FrameDetector(FrameRows):
 
     @property
     def limited(self) -> bool:
-        """Whether a fly scan ends by itself: it is prepared or has a number or a time."""
+        """Whether a fly scan ends by itself: it is prepared, or has a limit."""
         return self._flight is not None or super().limited
 
     async def pause(self) -> None:

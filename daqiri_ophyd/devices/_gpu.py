@@ -38,7 +38,7 @@ class Gpu(CounterDevice, ThreadedDevice):
 
     Values that the driver does not report are NaN in readings, and 0 or empty in the configuration.
     `trigger` reads on a thread. Subscribed signals are updated once a second. They are NaN while
-    the GPU cannot be read; the log has the reason. Of its methods, only staging opens the engine.
+    the GPU cannot be read; the log has the reason. Only staging opens the engine.
     """
 
     utilization = _reading("percent", Kind.hinted)

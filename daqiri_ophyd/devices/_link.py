@@ -30,11 +30,11 @@ class Link(CounterDevice):
     mtu = counter("byte")
 
     def take_values(self) -> dict[str, Any]:
-        """Read the kernel; opens the engine if it is closed."""
+        """Read the link from the kernel; opens the engine if it is closed."""
         return self._values(self.daq.open().engine)
 
     def take_copied(self, counters: NDArray[np.void]) -> dict[str, Any]:
-        """Read the kernel; the link is not in the engine's periodic copy."""
+        """Read the link from the kernel; it is not in the engine's periodic copy."""
         return self._values(self.daq.engine)
 
     def _values(self, engine: Engine) -> dict[str, Any]:
