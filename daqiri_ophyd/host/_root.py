@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["FactError", "Root"]
 
-_LARGEST = 1 << 20
+_LARGEST = 4 << 20
 # Characters that neither terminals nor XML accept.
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _INTEGER_BITS = 64
