@@ -27,7 +27,8 @@ _WIDTHS = {
     100: "%m@W…",
 }
 _WIDTH_OF = {c: width / 100 for width, characters in _WIDTHS.items() for c in characters}
-_OTHERS, _BOLD = 1.1, 1.16
+# Bold ones are wider by a quarter at most.
+_OTHERS, _BOLD = 1.1, 1.25
 _LONGEST = 200
 
 
@@ -68,10 +69,12 @@ class Canvas:
         within: float = 0,
     ) -> float:
         """
-        Draw a text and return its width.
+        Draw a text, if it is not empty, and return its width.
 
         A text wider than ``within``, if given, is shortened; a viewer shows all of it on demand.
         """
+        if not text:
+            return 0
         shown = _shortened(text, size, bold, within) if within else text
         weight = "bold" if bold else "normal"
         shape = self._add(

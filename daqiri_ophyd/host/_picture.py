@@ -26,7 +26,7 @@ _EDGES = {"NIC": "#276749", "GPU": "#975a16", "NVMe": "#2b5fab"}
 _DEGRADED, _SHORT = "#c53030", "#975a16"
 _PATHS = {
     Connection.PIX: ("#9ae6b4", "over one switch at most"),
-    Connection.PXB: ("#c6f6d5", "over several switches"),
+    Connection.PXB: ("#c6f6d5", "over several bridges"),
     Connection.PHB: ("#fefcbf", "over the host bridge"),
     Connection.NODE: ("#fed7aa", "between host bridges of a NUMA node"),
     Connection.SYS: ("#feb2b2", "between NUMA nodes"),
@@ -83,8 +83,8 @@ def pcie_picture(facts: Facts) -> str:
     title = ", ".join(filter(None, (identity["name"], identity["product"]))) or "PCI Express"
     canvas.text(_MARGIN, 32, title, 16, bold=True, within=_END - _MARGIN)
     y = _Tree(canvas, facts, names, shown).draw(46)
-    y, paths = _draw_paths(canvas, names, shown, y)
-    return canvas.finish(_WIDTH, _draw_legend(canvas, shown, paths, y))
+    y, table = _draw_paths(canvas, names, shown, y)
+    return canvas.finish(_WIDTH, _draw_legend(canvas, shown, table, y))
 
 
 def _kind(device: PciDevice) -> str:
@@ -137,7 +137,8 @@ class _Tree:
         """Draw a node and those below it; return the lower end of all, and the node's middle."""
         label, colour = self._link(node, above)
         if label:
-            self._canvas.text(x - 5, y + 14, label, 10, colour, within=_END - _PAD - x)
+            start = x - self._step / 2 + 5
+            self._canvas.text(start, y + 14, label, 10, colour, within=_END - _PAD - start)
         y += 18 if label else 8
         height = _BRIDGE if node.children else _DEVICE
         middle, bend = y + height / 2, x + self._step / 2
@@ -215,13 +216,13 @@ def _speed(speed: str, width: int, bandwidth: float | None) -> str:
 
 def _draw_paths(
     canvas: Canvas, names: DeviceNames, shown: list[PciDevice], top: float
-) -> tuple[float, set[Connection]]:
-    """Draw the table; return its lower end, and the classes of paths in it."""
+) -> tuple[float, bool]:
+    """Draw the table; return its lower end, and whether it has classes of paths."""
     gpus = [device for device in shown if device.is_nvidia_gpu]
     others = [device for device in shown if device.is_nic or device.is_nvme]
-    found: set[Connection] = set()
     if not gpus or not others:
-        return top, found
+        return top, False
+    integrated = {address for address, gpu in names.gpus.items() if gpu.integrated}
     canvas.text(_MARGIN, top + 14, "Paths from GPUs to NICs and drives", 12, bold=True)
     top += 20
     for start in range(0, len(gpus), _COLUMNS):
@@ -237,15 +238,13 @@ def _draw_paths(
             for column, gpu in enumerate(part):
                 path = connection(gpu, other)
                 fill, label = _PATHS[path][0], str(path)
-                if gpu.address in names.gpus and names.gpus[gpu.address].integrated:
+                if gpu.address in integrated:
                     fill, label = PAPER, "host memory"
-                else:
-                    found.add(path)
                 x = _MARGIN + _FIRST + column * _CELL
                 canvas.box(x + 2, top + 3, _CELL - 4, _ROW - 6, fill, _EDGE, 4)
                 _cell(canvas, column, top + 20, label)
             top += _ROW
-    return top + 14, found
+    return top + 14, not integrated.issuperset(gpu.address for gpu in gpus)
 
 
 def _cell(
@@ -255,25 +254,26 @@ def _cell(
     canvas.text(x, y, text, 10, fill, "middle", bold, within=_CELL - 6)
 
 
-def _draw_legend(
-    canvas: Canvas, shown: list[PciDevice], paths: set[Connection], y: float
-) -> float:
+def _draw_legend(canvas: Canvas, shown: list[PciDevice], table: bool, y: float) -> float:
     """Draw what colours and classes of paths mean; return the lower end."""
     kinds = {_kind(device) for device in shown}
     chips = [(_FILLS[kind], _EDGES[kind], kind, "") for kind in _FILLS if kind in kinds]
     chips += [(PAPER, _LINE, "bridge", ""), (_DEGRADED, _DEGRADED, "", "link below its maximum")]
-    chips += [(_PATHS[p][0], _EDGE, p, _PATHS[p][1]) for p in _PATHS if p in paths]
-    x: float = _MARGIN
-    for fill, edge, name, meaning in chips:
-        chip = 46 if name else 16
-        width = chip + (6 + text_width(meaning, 10) if meaning else 0)
-        if x + width > _END:
-            x, y = _MARGIN, y + 22
-        # A link is a line.
-        canvas.box(x, y + (0 if name else 7), chip, 17 if name else 2.4, fill, edge, 3)
-        canvas.text(x + chip / 2, y + 12, name, anchor="middle")
-        canvas.text(x + chip + 6, y + 12, meaning, 10, _SOFT)
-        x += width + 14
+    classes = [(fill, _EDGE, path, meaning) for path, (fill, meaning) in _PATHS.items()]
+    for row in (chips, classes if table else []):
+        x, end = _MARGIN, y
+        for fill, edge, name, meaning in row:
+            chip = 46 if name else 16
+            width = chip + (6 + text_width(meaning, 10) if meaning else 0)
+            if x + width > _END:
+                x, y = _MARGIN, y + 22
+            # A link is a line.
+            canvas.box(x, y + (0 if name else 7), chip, 17 if name else 2.4, fill, edge, 3)
+            canvas.text(x + chip / 2, y + 12, name, anchor="middle")
+            canvas.text(x + chip + 6, y + 12, meaning, 10, _SOFT)
+            x += width + 14
+            end = y + 22
+        y = end
     note = "Gen4 x16: generation and lanes of a link. GB/s: its rate in each direction."
-    canvas.text(_MARGIN, y + 36, note, 10, _SOFT)
-    return y + 50
+    canvas.text(_MARGIN, y + 14, note, 10, _SOFT)
+    return y + 28
