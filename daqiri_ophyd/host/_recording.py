@@ -110,7 +110,7 @@ class _RecordingRoot(Root):
             self._copy(path)
         return there
 
-    def bytes(self, path: str, size: int = 4 << 20) -> bytes:
+    def bytes(self, path: str, size: int = 1 << 20) -> bytes:
         """Return the first bytes of a file, and copy them."""
         content = super().bytes(path, size)
         self._copy(path, content)

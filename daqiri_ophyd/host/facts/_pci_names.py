@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from .._record import read_record
@@ -11,6 +12,7 @@ __all__ = ["read_pci_names"]
 
 RECORDED = "/recorded/pci-names.json"
 _LISTS = ("/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids", "/var/lib/pciutils/pci.ids")
+_LARGEST = 8 << 20
 
 
 def read_pci_names(root: Root, ids: Collection[str]) -> dict[str, str]:
@@ -35,15 +37,12 @@ def read_pci_names(root: Root, ids: Collection[str]) -> dict[str, str]:
         return names
     # A recording has the names, not the whole list.
     files = Root(root.directory)
-    text = next(filter(None, map(files.optional, _LISTS)), "")
+    text = next(filter(None, (files.optional(path, _LARGEST) for path in _LISTS)), "")
     found, vendor = {}, ""
-    for line in text.splitlines():
-        number, _, name = line.strip().partition("  ")
-        if not line.startswith("\t"):
-            key = vendor = number
-        else:
-            key = f"{vendor}:{number}"
-        # Subsystems have two tabs; their numbers are two words.
-        if key in ids:
+    # Subsystems have two tabs; vendors have none.
+    for tabs, number, name in re.findall(r"^(\t{0,2})(\S+)  (.+)", text, re.MULTILINE):
+        vendor = vendor if tabs else number
+        key = f"{vendor}:{number}" if tabs else number
+        if tabs != "\t\t" and key in ids:
             found[key] = " ".join(name.split())
     return found

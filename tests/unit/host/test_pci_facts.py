@@ -122,11 +122,16 @@ def test_facts_agree_with_the_files_of_this_machine():
 
 PCI_IDS = """\
 # A comment
+
 10de  NVIDIA Corporation
 \t20b5  GA100 [A100 PCIe 80GB]
 \t\t10de 1533  A100 80GB PCIe
+#\tNot a vendor
 15b3  Mellanox Technologies
+# nor this
 \t1021  MT2910 Family [ConnectX-7]
+
+\ta2d6  MT42822 BlueField-2 integrated ConnectX-6 Dx network controller
 C 02  Network controller
 \t00  Ethernet controller
 """
@@ -139,6 +144,7 @@ def test_names_are_those_of_the_list_of_the_host(make_host, path):
         "10de": "NVIDIA Corporation",
         "10de:20b5": "GA100 [A100 PCIe 80GB]",
         "15b3": "Mellanox Technologies",
+        "15b3:a2d6": "MT42822 BlueField-2 integrated ConnectX-6 Dx network controller",
     }
 
 
