@@ -1,4 +1,4 @@
-"""An SVG document whose texts end where they should."""
+"""An SVG document with texts of known widths."""
 
 from __future__ import annotations
 

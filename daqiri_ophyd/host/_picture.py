@@ -109,7 +109,7 @@ class _Tree:
                 bridge = facts.pci.get(name)
                 kind = _bridge_kind(name, bridge, kind)
                 above = above.setdefault(name, _Node(name, kind, bridge)).children
-            above[device.address] = _Node(device.address, _kind(device), device)
+            above.setdefault(device.address, _Node(device.address, _kind(device), device))
         self._step = min(_STEP, _DEEPEST / max(1, *(len(device.ancestors) for device in shown)))
 
     def draw(self, top: float) -> float:
@@ -152,7 +152,8 @@ class _Tree:
         lower = last = y = y + height
         for child in node.children.values():
             y, last = self._draw_node(child, x + self._step, y, node)
-        self._canvas.line([(bend, lower), (bend, last)], _LINE)
+        if node.children:
+            self._canvas.line([(bend, lower), (bend, last)], _LINE)
         return y, middle
 
     def _draw_bridge(self, node: _Node, x: float, y: float) -> None:
